@@ -1,0 +1,82 @@
+# norma: `make` builds ./run, `make test` checks it, `make help` says the rest.
+#
+# Other compilers, machines, flags:  make CC=clang ARCH=x86-64-v3 CFLAGS=-g
+# The commands in full:              make V=1
+
+CC     ?= cc
+ARCH   ?= native
+PREFIX ?= /usr/local
+CFLAGS ?= -O3
+
+Q := $(if $(V),,@)
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wvla -Werror
+MACHINE  := $(if $(filter aarch64%,$(shell $(CC) -dumpmachine)),-mcpu=$(ARCH),-march=$(ARCH))
+FLAGS     = -std=gnu11 -D_GNU_SOURCE $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CFLAGS)
+LIBS     := -lm
+
+# One folder for each set of flags (VARIANT), so that they do not mix.
+VARIANT ?= release
+BUILD   := build/$(VARIANT)
+BINARY  := $(if $(filter release,$(VARIANT)),run,$(BUILD)/run)
+
+PARTS   := attention bench chat checkpoint file info matmul mlp model norm perplexity quant sampler stream tokenizer
+TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
+OBJECTS := $(PARTS:%=$(BUILD)/%.o)
+
+.PHONY: all test lint format sanitize valgrind install clean help FORCE
+all: $(BINARY)
+
+$(BINARY): $(BUILD)/run.o $(OBJECTS)
+	@echo '  LD $@'
+	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/tests/all: $(TESTS:%=$(BUILD)/tests/%.o) $(OBJECTS)
+	@echo '  LD $@'
+	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# Rebuild everything when compiler or flags change.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(BUILD)/tests
+	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
+
+$(BUILD)/quant.o: FLAGS += -ffp-contract=off
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	@echo '  CC $<'
+	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/tests/%.o: FLAGS += -I.
+$(BUILD)/tests/%.o: tests/%.c $(BUILD)/flags
+	@echo '  CC $<'
+	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+-include $(wildcard $(BUILD)/*.d $(BUILD)/tests/*.d)
+
+test: $(BINARY) $(BUILD)/tests/all ## build and run every test that needs only C
+	@NORMA_RUN=./$(BINARY) $(TEST_WRAPPER) $(BUILD)/tests/all
+
+sanitize: ## the same tests under AddressSanitizer and UBSan
+	@$(MAKE) --no-print-directory test VARIANT=sanitize \
+	    CFLAGS='-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all'
+
+valgrind: ## the same tests under valgrind, which knows no AVX-512
+	@$(MAKE) --no-print-directory test VARIANT=valgrind ARCH=x86-64-v3 CFLAGS='-O2 -g' \
+	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --suppressions=tests/valgrind.supp'
+
+SOURCES := $(wildcard *.c *.h tests/*.c tests/*.h)
+lint: ## clang-format (check), clang-tidy, cppcheck
+	@clang-format --dry-run --Werror $(SOURCES)
+	@clang-tidy --quiet $(wildcard *.c tests/*.c) -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1 | { ! grep -E 'warning:|error:'; }
+	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
+	    --error-exitcode=1 -D__x86_64__ -D__AVX512F__ -D__AVX512BW__ -I. $(wildcard *.c tests/*.c)
+
+format: ## rewrite the sources in the house style
+	clang-format -i $(SOURCES)
+
+install: $(BINARY) ## to $(DESTDIR)$(PREFIX)/bin, as `norma`
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
+
+clean: ## remove what was built
+	rm -rf build run
+
+help: ## this list
+	@echo 'make [target] [CC=gcc] [ARCH=native] [CFLAGS=-O3] [PREFIX=/usr/local]'
+	@echo '  all        build ./run (the default)'
+	@sed -n 's/^\([a-z]*\):.*## /  \1 /p' Makefile | awk '{t=$$1; $$1=""; printf "  %-10s%s\n", t, $$0}'

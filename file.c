@@ -1,0 +1,158 @@
+/* file.c: what every other file needs from the outside world.
+ *
+ * Owns the one error path, files mapped or read into memory, allocation that
+ * reports its failure, and the clock. It knows nothing of models.
+ */
+#include "model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+int fail(const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    fprintf(stderr, "run: %s\n", line);
+    return -1;
+}
+
+void *allocate(size_t count, size_t size) {
+    size_t bytes;
+    void *p = NULL;
+    /* whole cache lines, on the boundary of one: vectors straddle none */
+    if (!__builtin_mul_overflow(count, size, &bytes) && bytes <= SIZE_MAX - 64)
+        p = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (!p) fail("out of memory: %zu x %zu bytes", count, size);
+    return p;
+}
+
+bool file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+int file_map(File *file, const char *path) {
+    struct stat st;
+    *file = (File){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make us wait */
+    if (fd < 0) return fail("%s: %s", path, strerror(errno));
+    const char *error = NULL;
+    void *data = NULL;
+    if (fstat(fd, &st))
+        error = strerror(errno);
+    else if (S_ISDIR(st.st_mode))
+        error = "is a directory, expected a file";
+    else if (!S_ISREG(st.st_mode))
+        error = "is not a regular file";
+    else if (st.st_size == 0)
+        error = "is empty";
+    else if ((data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
+        error = strerror(errno);
+    close(fd);
+    if (error) return fail("%s: %s", path, error);
+    *file = (File){.data = data, .size = (size_t)st.st_size};
+    return 0;
+}
+
+void file_unmap(File *file) {
+    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+    *file = (File){0};
+}
+
+char *file_read(const char *path, size_t *size) {
+    FILE *in = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+    if (!in) {
+        fail("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    char *text = NULL;
+    size_t room = 0, n = 0;
+    for (;;) {
+        if (room - n < 2) {
+            room = room ? 2 * room : 1 << 16;
+            char *grown = realloc(text, room);
+            if (!grown) {
+                fail("%s: out of memory", path);
+                break;
+            }
+            text = grown;
+        }
+        size_t got = fread(text + n, 1, room - n - 1, in);
+        n += got;
+        if (got) continue;
+        if (ferror(in)) {
+            fail("%s: %s", path, strerror(errno));
+            break;
+        }
+        text[n] = '\0';
+        *size = n;
+        if (in != stdin) fclose(in);
+        return text;
+    }
+    if (in != stdin) fclose(in);
+    free(text);
+    return NULL;
+}
+
+/* ---- output files ---------------------------------------------------------------- */
+
+int output_open(OutputFile *out, const char *path) {
+    struct stat st;
+    *out = (OutputFile){.path = path};
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        out->stream = fopen(path, "wb");
+    } else if (asprintf(&out->temporary, "%s.XXXXXX", path) < 0) {
+        out->temporary = NULL;
+        return fail("out of memory");
+    } else {
+        int fd = mkstemp(out->temporary);
+        mode_t mask = umask(0);
+        umask(mask);
+        if (fd >= 0 && !(fchmod(fd, 0666 & ~mask) == 0 && (out->stream = fdopen(fd, "wb")))) {
+            close(fd);
+            unlink(out->temporary);
+        }
+    }
+    if (out->stream) return 0;
+    fail("%s: %s", path, strerror(errno));
+    free(out->temporary);
+    return -1;
+}
+
+int output_close(OutputFile *out, bool keep) {
+    bool written = !ferror(out->stream);
+    if (fclose(out->stream)) written = false;
+    int status = keep && !written ? fail("%s: cannot write: %s", out->path, strerror(errno)) : 0;
+    if (out->temporary) {
+        if (keep && written && rename(out->temporary, out->path)) status = fail("%s: %s", out->path, strerror(errno));
+        if (!keep || status) unlink(out->temporary);
+        free(out->temporary);
+    }
+    return status;
+}
+
+/* ---- time -------------------------------------------------------------------------- */
+
+double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, compare_doubles);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}

@@ -1,0 +1,228 @@
+/* model.c: the decoder.
+ *
+ * Owns the forward pass (embed, layers, final norm, logits), the memory of a
+ * session (activations, KV cache) and the order in which a model's parts are
+ * listed. How a layer attends is attention.c, its MLP mlp.c, its norms norm.c;
+ * where the weights come from is checkpoint.c.
+ */
+#include "model.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the forward pass ---------------------------------------------------------- */
+
+/* x[t] = the embedding of token t; rope[t] = cos and sin of its angles, from
+ * double precision: a float32 angle is off by 1e-4 at position 1,000. */
+static void embed(Session *s, const int *tokens, int n, int pos) {
+    const int dim = s->model->config.dim, pairs = s->model->config.head_size / 2;
+#pragma omp for schedule(static)
+    for (int t = 0; t < n; t++) {
+        dequantize_row(s->x + (size_t)t * (size_t)dim, &s->model->embedding, tokens[t]);
+        float *rope = s->rope + (size_t)t * (size_t)pairs * 2;
+        for (int i = 0; i < pairs; i++) {
+            double angle = (pos + t) * s->rope_freq[i];
+            rope[2 * i] = (float)cos(angle);
+            rope[2 * i + 1] = (float)sin(angle);
+        }
+    }
+}
+
+/* The final norm and the classifier, for the last n_logits of n tokens. */
+static void classify(Session *s, int n, int n_logits) {
+    const Model *m = s->model;
+    const float *last = s->x + (size_t)(n - n_logits) * (size_t)m->config.dim;
+    const float *xn = norm_forward(s->xn, last, &m->final_norm, n_logits, m->config.dim);
+    Input in = input_prepare(&s->input, &m->output, xn, n_logits);
+    matmul(s->logits, &m->output, &in, n_logits, false);
+}
+
+/* A second thread pays for its barriers only if there is work to share. */
+static int threads_for(const Session *s, int n) {
+    const size_t worth_sharing = 4 << 20; /* bytes of weights times tokens: docs/performance.md */
+    return s->model->decode_bytes >= worth_sharing / (size_t)n ? s->n_threads : 1;
+}
+
+static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
+    const Model *m = s->model;
+    const int dim = m->config.dim;
+#pragma omp parallel num_threads(threads_for(s, n))
+    {
+        embed(s, tokens, n, pos);
+        for (int l = 0; l < m->config.n_layers; l++) {
+            const Layer *layer = &m->layers[l];
+            const float *xn = norm_forward(s->xn, s->x, &layer->attn_norm, n, dim);
+            attention(s, layer, &s->kv[l], xn, n, pos); /* x += attention(norm(x)) */
+            xn = norm_forward(s->xn, s->x, &layer->mlp_norm, n, dim);
+            mlp(s, layer, xn, n); /* x += mlp(norm(x)) */
+        }
+        if (n_logits > 0) classify(s, n, n_logits);
+    }
+}
+
+static int reserve(Session *s, int n, int positions, int n_logits);
+
+const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_logits) {
+    if (pos > s->context - n) {
+        fail("%lld positions do not fit in a context of %d", (long long)pos + n, s->context);
+        return NULL;
+    }
+    if (reserve(s, n < s->batch ? n : s->batch, pos + n, n_logits)) return NULL;
+    while (n > 0) {
+        int chunk = n < s->batch ? n : s->batch;
+        /* the last chunk holds every token whose logits are asked for */
+        if (chunk < n && n - chunk < n_logits) chunk = n - n_logits;
+        forward_chunk(s, tokens, chunk, pos, chunk == n ? n_logits : 0);
+        tokens += chunk;
+        pos += chunk;
+        n -= chunk;
+    }
+    return s->logits;
+}
+
+int check_logits(const float *logits, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (isnan(logits[i]))
+            return fail("the model computed a logit that is not a number; its weights may be damaged");
+    return 0;
+}
+
+/* ---- sessions -------------------------------------------------------------------- */
+
+int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type) {
+    const Config *c = &model->config;
+    *s = (Session){.model = model,
+                   .n_threads = n_threads,
+                   .batch = batch,
+                   .context = context > 0 && context < c->context ? context : c->context,
+                   .kv_type = kv_type};
+    s->kv = allocate((size_t)c->n_layers, sizeof *s->kv);
+    s->rope_freq = allocate((size_t)c->head_size / 2, sizeof *s->rope_freq);
+    if (!s->kv || !s->rope_freq) {
+        session_close(s);
+        return -1;
+    }
+    memset(s->kv, 0, (size_t)c->n_layers * sizeof *s->kv);
+    for (int i = 0; i < c->head_size / 2; i++) s->rope_freq[i] = pow(c->rope_base, -2.0 * i / c->head_size);
+    return 0;
+}
+
+static void free_activations(Session *s) {
+    float **buffers[] = {&s->x, &s->xn, &s->q, &s->kv_rows, &s->att, &s->gate, &s->up, &s->rope};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
+        free(*buffers[i]);
+        *buffers[i] = NULL;
+    }
+    input_buffer_close(&s->input);
+    s->chunk = 0;
+}
+
+void session_close(Session *s) {
+    free_activations(s);
+    for (int l = 0; s->kv && l < s->model->config.n_layers; l++) {
+        free(s->kv[l].keys);
+        free(s->kv[l].values);
+    }
+    free(s->kv);
+    free(s->scores);
+    free(s->rope_freq);
+    free(s->logits);
+    *s = (Session){0};
+}
+
+/* Room for the activations of n tokens. */
+static int reserve_chunk(Session *s, int n) {
+    if (n <= s->chunk) return 0;
+    free_activations(s);
+    const Config *c = &s->model->config;
+    const size_t tokens = (size_t)n, dim = (size_t)c->dim, hidden_dim = (size_t)c->hidden_dim;
+    const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
+    const size_t own_rows = (size_t)(n > s->n_threads ? n : s->n_threads);
+    const int widest = c->dim > c->hidden_dim ? c->dim : c->hidden_dim;
+    const size_t size = sizeof(float);
+    if (!(s->x = allocate(tokens, dim * size)) || !(s->xn = allocate(own_rows, dim * size)) ||
+        !(s->q = allocate(tokens, dim * size)) || !(s->kv_rows = allocate(tokens, 2 * kv_dim * size)) ||
+        !(s->att = allocate(tokens, dim * size)) || !(s->gate = allocate(tokens, hidden_dim * size)) ||
+        !(s->up = allocate(tokens, hidden_dim * size)) || !(s->rope = allocate(tokens, (size_t)c->head_size * size)) ||
+        input_buffer_open(&s->input, (int)own_rows, widest)) {
+        free_activations(s);
+        return -1;
+    }
+    s->chunk = n;
+    return 0;
+}
+
+/* Room for a KV cache of that many positions; what it holds stays. It doubles,
+ * so that growing costs little; pages that are never touched cost nothing. */
+static int reserve_positions(Session *s, int positions) {
+    const Config *c = &s->model->config;
+    const int needed = (positions - 1) / KV_BLOCK + 1, most = (s->context - 1) / KV_BLOCK + 1;
+    if (needed <= s->kv_blocks) return 0;
+    int blocks = s->kv_blocks > most / 2 ? most : 2 * s->kv_blocks;
+    if (blocks < needed) blocks = needed;
+    const size_t block_bytes = (size_t)c->n_kv_heads * (size_t)c->head_size * KV_BLOCK *
+                               (s->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+    for (int l = 0; l < c->n_layers; l++) {
+        void **arrays[] = {&s->kv[l].keys, &s->kv[l].values};
+        for (int i = 0; i < 2; i++) {
+            void *grown = allocate((size_t)blocks, block_bytes);
+            if (!grown) return -1;
+            if (*arrays[i]) memcpy(grown, *arrays[i], (size_t)s->kv_blocks * block_bytes);
+            free(*arrays[i]);
+            *arrays[i] = grown;
+        }
+    }
+    free(s->scores);
+    s->scores = allocate((size_t)blocks * KV_BLOCK, (size_t)s->n_threads * sizeof(float));
+    s->kv_blocks = s->scores ? blocks : 0;
+    return s->scores ? 0 : -1;
+}
+
+static int reserve_logits(Session *s, int n_logits) {
+    if (s->logits && n_logits <= s->n_logits) return 0;
+    free(s->logits);
+    s->n_logits = n_logits > 0 ? n_logits : 1;
+    s->logits = allocate((size_t)s->n_logits, (size_t)s->model->config.vocab_size * sizeof(float));
+    return s->logits ? 0 : -1;
+}
+
+static int reserve(Session *s, int n, int positions, int n_logits) {
+    return reserve_chunk(s, n) || reserve_positions(s, positions) || reserve_logits(s, n_logits) ? -1 : 0;
+}
+
+/* ---- the parts of a model, in order ------------------------------------------------- */
+
+typedef void TensorVisitor(void *arg, const char *name, const Tensor *w);
+typedef void NormVisitor(void *arg, const char *name, const Norm *norm);
+
+void model_visit(const Model *m, TensorVisitor *tensor, NormVisitor *norm, void *arg) {
+    char name[64];
+    if (tensor) tensor(arg, "embedding", &m->embedding);
+    for (int l = 0; l < m->config.n_layers; l++) {
+        const Layer *layer = &m->layers[l];
+        const struct {
+            const char *name;
+            const Norm *norm;
+            const Tensor *tensor;
+        } parts[] = {
+            {"attn_norm", &layer->attn_norm, NULL},
+            {"wq", NULL, &layer->wq},
+            {"wk", NULL, &layer->wk},
+            {"wv", NULL, &layer->wv},
+            {"wo", NULL, &layer->wo},
+            {"mlp_norm", &layer->mlp_norm, NULL},
+            {"gate", NULL, &layer->gate},
+            {"up", NULL, &layer->up},
+            {"down", NULL, &layer->down},
+        };
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            snprintf(name, sizeof name, "layers.%d.%s", l, parts[i].name);
+            if (norm && parts[i].norm) norm(arg, name, parts[i].norm);
+            if (tensor && parts[i].tensor) tensor(arg, name, parts[i].tensor);
+        }
+    }
+    if (norm) norm(arg, "final_norm", &m->final_norm);
+    if (tensor && !m->tied) tensor(arg, "output", &m->output);
+}

@@ -1,0 +1,429 @@
+/* model.h: every type and function that two files share, in reading order.
+ *
+ * Owns the vocabulary of the program: what a tensor, a norm, a layer, a model
+ * and a session are, and which file answers for what. It holds no code.
+ *
+ * Conventions. Activations are row-major float x[n_tokens][dim]. A weight is
+ * [rows = out][cols = in], row-major. Functions that can fail say one line on
+ * stderr (see fail) and return -1 or NULL; on success int functions return 0.
+ */
+#ifndef NORMA_MODEL_H
+#define NORMA_MODEL_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define NORMA_VERSION "0.1.0"
+
+/* ---- file.c: errors, files, clocks ------------------------------------- */
+
+/* Prints "run: " and the message as one line on stderr; returns -1, so that
+ * a caller can write `return fail(...)`. Control characters (a hostile file
+ * name, say) are shown as '?'. */
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A file mapped read-only. */
+typedef struct {
+    const uint8_t *data;
+    size_t size; /* bytes, > 0 */
+} File;
+
+bool file_exists(const char *path);
+
+/* Maps a regular, non-empty file. The caller unmaps it. */
+int file_map(File *file, const char *path);
+void file_unmap(File *file);
+
+/* Reads a whole file ("-": standard input) into memory and adds a final zero
+ * byte that *size does not count. The caller frees it; NULL on failure. */
+char *file_read(const char *path, size_t *size);
+
+/* A file being written. It appears under its name whole or not at all: the
+ * bytes go to a temporary file beside it (or straight to what is no regular
+ * file, such as a pipe). */
+typedef struct {
+    FILE *stream;
+    const char *path;
+    char *temporary; /* NULL: written in place */
+} OutputFile;
+
+int output_open(OutputFile *out, const char *path);
+
+/* Ends the file: with `keep` it gets its name, otherwise it goes. -1 if a
+ * write failed. */
+int output_close(OutputFile *out, bool keep);
+
+/* Memory for count * size bytes, aligned to 64, uninitialized; free() frees
+ * it. NULL and a message if there is none. */
+void *allocate(size_t count, size_t size);
+
+/* Seconds on a monotonic clock. */
+double now(void);
+
+/* Median of n values; sorts them in place. */
+double median(double *values, int n);
+
+/* ---- tensors: quant.c, matmul.c ----------------------------------------- */
+
+typedef enum {
+    TYPE_F32, /* float32 */
+    TYPE_I8   /* llama2.c v2: int8 in groups, one float32 scale to a group */
+} Type;
+
+/* A weight matrix, read in place from the mapped file. */
+typedef struct {
+    Type type;
+    int rows, cols;     /* out, in */
+    const void *data;   /* [rows][cols] float or int8_t */
+    const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
+    int group;          /* TYPE_I8: weights to a scale; divides cols */
+    uint64_t offset;    /* of data in the file, for `info` */
+} Tensor;
+
+const char *type_name(Type type);
+
+/* Bytes that the tensor's rows take in the file, scales included. */
+size_t tensor_bytes(const Tensor *w, int rows);
+
+/* Quantizes x[n] to int8 in groups of `group` (which divides n):
+ * scale = max|x| / 127, q = round(x / scale), ties to even; a group of zeros
+ * gets scale 0. Writes q[n] and scales[n / group]. NaN or infinity in x makes
+ * its group's scale NaN or infinite, so it stays visible in the product. */
+void quantize_i8(int8_t *q, float *scales, const float *x, int n, int group);
+
+/* y[cols] = row `row` of w in float32; exact for every type. */
+void dequantize_row(float *y, const Tensor *w, int row);
+
+/* The left side of a product: n rows of activations, in the form that the
+ * weights want (float32 as they are, or int8 groups). */
+typedef struct {
+    const float *x; /* [n][cols] */
+    int8_t *q;      /* [n][q_stride], zero beyond cols */
+    float *scales;  /* [n][cols / group] */
+    int q_stride;
+} Input;
+
+/* Scratch for the int8 form of Inputs of up to max_rows x max_cols. */
+typedef struct {
+    int8_t *q;
+    float *scales;
+    int max_rows;
+} InputBuffer;
+
+int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols);
+void input_buffer_close(InputBuffer *buffer);
+
+/* Prepares x[n][w->cols] for products with w and with tensors of the same
+ * type, group and cols. Call it from every thread of a parallel region, or
+ * outside one. For n > 1 the threads share the work and meet at a barrier;
+ * for n = 1 each makes a copy of its own (buffer row = thread number), which
+ * costs less than the barrier. max_rows is at least n and the thread count. */
+Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n);
+
+/* y[t][r] = sum_c w[r][c] x[t][c] for rows r in [row, row + n_rows) and tokens
+ * t in [0, n); added to y where `add` is set. y points at y[0][0] and has
+ * `stride` floats to a token. One thread does all of it. Every output is
+ * summed in one fixed order, whatever n, row and n_rows are: the same bits. */
+void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add);
+
+/* All rows of y[n][rows] = x w^T. The threads of the enclosing parallel
+ * region share the rows and meet at a barrier. */
+void matmul(float *y, const Tensor *w, const Input *in, int n, bool add);
+
+/* ---- norm.c -------------------------------------------------------------- */
+
+typedef enum { NORM_RMS, NORM_LAYER } NormKind;
+
+/* One norm site. The kind belongs to the site, so a model may mix both. */
+typedef struct {
+    NormKind kind;
+    float eps;          /* inside the root */
+    const float *gamma; /* [dim] */
+    const float *beta;  /* [dim]; NULL: none */
+} Norm;
+
+const char *norm_name(NormKind kind);
+
+/* RMSNorm of one token (Zhang & Sennrich 2019, eq. 4, with eps in the root):
+ * y_i = x_i / sqrt(mean(x^2) + eps) * gamma_i, for x, y, gamma [dim].
+ * y may be x. */
+void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps);
+
+/* LayerNorm of one token (Ba et al. 2016, eq. 3), biased variance, two passes:
+ * y_i = (x_i - mean) / sqrt(mean((x - mean)^2) + eps) * gamma_i + beta_i.
+ * beta may be NULL; y may be x. */
+void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
+
+/* The site's norm of n tokens: y[n][dim] from x[n][dim]. The threads of the
+ * enclosing region share the tokens and meet at a barrier, except for n = 1:
+ * then each writes a row of its own, y[thread]. Returns the row to read from,
+ * which is y for n > 1. y has room for max(n, threads) rows. */
+const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
+
+/* ---- the model: checkpoint.c, model.c ------------------------------------ */
+
+typedef struct {
+    int dim;        /* width of the residual stream */
+    int hidden_dim; /* width inside the MLP */
+    int n_layers;
+    int n_heads;    /* query heads */
+    int n_kv_heads; /* key and value heads; divides n_heads */
+    int head_size;  /* dim / n_heads, even */
+    int vocab_size;
+    int context; /* longest sequence the model was made for */
+    double rope_base;
+} Config;
+
+typedef struct {
+    Norm attn_norm;
+    Tensor wq; /* [n_heads * head_size, dim] */
+    Tensor wk; /* [n_kv_heads * head_size, dim] */
+    Tensor wv; /* [n_kv_heads * head_size, dim] */
+    Tensor wo; /* [dim, n_heads * head_size] */
+    Norm mlp_norm;
+    Tensor gate; /* [hidden_dim, dim]; w1 in llama2.c */
+    Tensor up;   /* [hidden_dim, dim]; w3 in llama2.c */
+    Tensor down; /* [dim, hidden_dim]; w2 in llama2.c */
+} Layer;
+
+typedef struct {
+    Config config;
+    Tensor embedding; /* [vocab_size, dim] */
+    Layer *layers;    /* [n_layers], owned */
+    Norm final_norm;
+    Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
+    bool tied;
+    const char *format;  /* "llama2.c v0" and the like */
+    size_t decode_bytes; /* weights read for one token: all layers, norms, output, one embedding row */
+    size_t parameters;
+    File file; /* owned; the tensors point into it */
+} Model;
+
+/* Opens a checkpoint and checks every size in it against the file's length
+ * before anything is allocated. The caller closes it. */
+int model_open(Model *model, const char *path);
+void model_close(Model *model);
+
+/* Visits every tensor, and every norm, in the order of the forward pass, with
+ * its name ("layers.3.wq", "layers.3.attn_norm"). Either may be NULL. */
+void model_visit(const Model *model, void (*tensor)(void *arg, const char *name, const Tensor *w),
+                 void (*norm)(void *arg, const char *name, const Norm *norm), void *arg);
+
+/* ---- sessions: model.c, attention.c, mlp.c -------------------------------- */
+
+typedef enum { KV_F32, KV_F16 } KvType;
+
+/* Keys are kept in blocks of KV_BLOCK positions, transposed, so that one
+ * vector holds the same element of neighbouring keys. */
+enum { KV_BLOCK = 16 };
+
+/* The keys and values of one layer. Block b of head h starts at element
+ * (b * n_kv_heads + h) * head_size * KV_BLOCK of either array;
+ * inside it keys are [head_size][KV_BLOCK], values [KV_BLOCK][head_size]. */
+typedef struct {
+    void *keys, *values; /* float or f16 */
+} KvLayer;
+
+/* One sequence in progress: its KV cache and the activations of one chunk. */
+typedef struct {
+    const Model *model;
+    int n_threads;
+    int batch;   /* most tokens in one chunk */
+    int context; /* most positions */
+    KvType kv_type;
+    KvLayer *kv;       /* [n_layers] */
+    int kv_blocks;     /* blocks allocated in each layer */
+    int chunk;         /* tokens that the activations have room for */
+    float *x;          /* [chunk][dim] the residual stream */
+    float *xn;         /* [max(chunk, n_threads)][dim] normalized */
+    float *q;          /* [chunk][n_heads * head_size] */
+    float *kv_rows;    /* [chunk][2][n_kv_heads * head_size] new keys and values */
+    float *att;        /* [chunk][n_heads * head_size] attention's output */
+    float *scores;     /* [n_threads][kv_blocks * KV_BLOCK] */
+    float *gate;       /* [chunk][hidden_dim] */
+    float *up;         /* [chunk][hidden_dim] */
+    float *rope;       /* [chunk][head_size / 2][cos, sin] */
+    double *rope_freq; /* [head_size / 2] radians a position */
+    InputBuffer input;
+    float *logits; /* [n_logits][vocab_size] */
+    int n_logits;  /* rows that logits has room for */
+} Session;
+
+/* context 0: the model's. Allocates next to nothing: the cache and the
+ * activations grow with what is run. The model must outlive the session. */
+int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
+void session_close(Session *s);
+
+/* Runs tokens[n] at positions pos, pos + 1, ... (pos is at most the number of
+ * positions that have run; from there the cache is overwritten). Long inputs
+ * go in chunks of s->batch. Returns the logits of the last n_logits tokens,
+ * float [n_logits][vocab_size], owned by the session until the next call; NULL
+ * on failure (no memory, or pos + n beyond the context). n_logits may be 0
+ * (the result is then not NULL, but points at nothing), and is at most n and,
+ * to bound memory, at most s->batch.
+ * The bits of the logits depend on the tokens alone: not on the chunks, not
+ * on the threads. */
+const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_logits);
+
+/* -1 and a message if one of the n logits is NaN. */
+int check_logits(const float *logits, size_t n);
+
+/* x += attention(xn) for n tokens from position pos on: project, rotate,
+ * remember, attend (Vaswani et al. 2017, sec. 3.2; rotary positions: Su et al.
+ * 2021, sec. 3.4; grouped queries: Ainslie et al. 2023). In the region. */
+void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *xn, int n, int pos);
+
+/* x += down(silu(gate(xn)) * up(xn)) (SwiGLU: Shazeer 2020). In the region. */
+void mlp(Session *s, const Layer *layer, const float *xn, int n);
+
+/* ---- tokenizer.c ---------------------------------------------------------- */
+
+typedef struct {
+    const char *text; /* in the mapped file, or a byte piece's one byte */
+    int length;
+    float score;
+    bool in_text; /* text may be encoded to it (not control, not a byte piece) */
+} Piece;
+
+typedef struct {
+    Piece *pieces; /* [n_pieces] */
+    int n_pieces;
+    int bos, eos, unk;
+    int max_length;      /* of a piece in bytes */
+    int byte_piece[256]; /* token of each byte; unk if there is none */
+    uint8_t bytes[256];
+    int32_t *table; /* hash table of piece ids, -1: free */
+    uint32_t table_mask;
+    File file;
+} Tokenizer;
+
+typedef struct {
+    int *ids; /* owned */
+    int n;
+} Tokens;
+
+/* Opens llama2.c's tokenizer.bin, which must hold vocab_size pieces. */
+int tokenizer_open(Tokenizer *t, const char *path, int vocab_size);
+void tokenizer_close(Tokenizer *t);
+
+/* Encodes text[size] (any bytes) as SentencePiece's BPE does: a space before
+ * the text, one token to a character (unknown characters as bytes), then
+ * again and again the neighbours merged whose piece has the best score, the
+ * leftmost first. O(n log n). `bos` puts BOS in front. The caller frees ids. */
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
+
+/* The bytes of a token as text that follows token `previous` (after BOS the
+ * leading space goes). Not zero-terminated. */
+const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length);
+
+/* ---- sampler.c ------------------------------------------------------------ */
+
+typedef struct {
+    float temperature;    /* 0: greedy */
+    float top_p;          /* 0 or 1: off */
+    int top_k;            /* 0: off */
+    float min_p;          /* 0: off */
+    float repeat_penalty; /* 1: off */
+    uint64_t seed;        /* not 0 */
+} Sampling;
+
+enum { REPEAT_WINDOW = 64 }; /* tokens that the repeat penalty looks back on */
+
+typedef struct {
+    float p;
+    int id;
+} Candidate;
+
+typedef struct {
+    Sampling options;
+    uint64_t state; /* xorshift64* */
+    int vocab_size;
+    float *p;              /* [vocab_size] */
+    Candidate *candidates; /* [vocab_size] */
+    int recent[REPEAT_WINDOW];
+    int n_recent; /* tokens seen so far */
+} Sampler;
+
+int sampler_open(Sampler *s, const Sampling *options, int vocab_size);
+void sampler_close(Sampler *s);
+
+/* Remembers a token (of the prompt or sampled) for the repeat penalty. */
+void sampler_accept(Sampler *s, int token);
+
+/* Picks the next token from logits[vocab_size]: repeat penalty, temperature,
+ * top-k, top-p, min-p, draw. One number is drawn to a token unless greedy. */
+int sampler_next(Sampler *s, const float *logits);
+
+/* ---- stream.c: text on its way out ----------------------------------------- */
+
+/* Writes text as it comes, whole UTF-8 characters only. On a terminal control
+ * characters other than white space are left out and bytes that are no UTF-8
+ * become U+FFFD; a pipe or a file gets every byte as it is. */
+typedef struct {
+    FILE *out;
+    bool terminal;
+    char held[4];
+    int n_held;
+    double flushed; /* when the reader last got something */
+    int error;      /* errno of a write that failed */
+} Stream;
+
+/* Bytes of the UTF-8 character that begins with this byte; 0: none does. */
+int utf8_length(uint8_t lead);
+
+void stream_open(Stream *s, FILE *out);
+void stream_write(Stream *s, const char *bytes, int n);
+
+/* Writes what is held and flushes. -1 and a message if a write failed. */
+int stream_close(Stream *s);
+
+/* ---- the modes: run.c, chat.c, perplexity.c, info.c, bench.c ---------------- */
+
+typedef struct {
+    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens;
+    Sampling sampling;
+    int steps; /* -1: not given */
+    int threads, batch, context, prompt_tokens;
+    int kv; /* a KvType; -1: by the weights */
+    bool json, verbose;
+} Options;
+
+/* Set by Ctrl-C; loops that generate or measure look at it. */
+extern volatile sig_atomic_t interrupted;
+
+/* Exit status of a run that Ctrl-C ended. */
+enum { EXIT_INTERRUPTED = 130 };
+
+/* What a mode works with, opened as far as the mode needs it. */
+typedef struct {
+    const Options *options;
+    Model model;
+    Tokenizer tokenizer;
+    bool has_tokenizer;
+    Session session;
+    Sampler sampler;
+} Run;
+
+/* The tokens of --tokens, -i or -f, in this order; BOS in front of text if
+ * asked for. The caller frees ids. */
+int run_tokens(const Run *run, bool bos, Tokens *out);
+
+/* The logits of the last of n tokens, checked for NaN; NULL on failure. */
+const float *run_logits(Run *run, const int *tokens, int n, int pos);
+
+/* Whether a text (or a turn of chat) ends before this token. */
+bool run_is_end(const Run *run, int token);
+
+/* One token sampled from the logits, remembered for the repeat penalty. */
+int run_sample(Run *run, const float *logits);
+
+/* Each returns the exit status. */
+int mode_chat(Run *run);
+int mode_perplexity(Run *run);
+int mode_info(Run *run);
+int mode_bench(Run *run);
+
+#endif

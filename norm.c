@@ -1,0 +1,76 @@
+/* norm.c: normalization, the whole of it.
+ *
+ * Owns RMSNorm and LayerNorm. Both normalize over the last axis, each token by
+ * itself: statistics never cross from one token to another, so a token's
+ * result does not depend on what else is in the batch.
+ * It does not know where in a model a norm stands (model.c).
+ */
+#include "model.h"
+#include "simd.h"
+
+#include <math.h>
+#include <omp.h>
+
+const char *norm_name(NormKind kind) { return kind == NORM_RMS ? "RMSNorm" : "LayerNorm"; }
+
+/* sum (x_i - shift)^2, four sums side by side: shorter chains of additions,
+ * so less rounding and less waiting. */
+static float sum_squares(const float *x, int n, float shift) {
+    vf s[4] = {{0}};
+    int i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int j = 0; j < 4; j++) {
+            vf d = vload(x + i + j * LANES) - shift;
+            s[j] = vfma(d, d, s[j]);
+        }
+    for (; i + LANES <= n; i += LANES) {
+        vf d = vload(x + i) - shift;
+        s[0] = vfma(d, d, s[0]);
+    }
+    float sum = vsum((s[0] + s[1]) + (s[2] + s[3]));
+    for (; i < n; i++) sum += (x[i] - shift) * (x[i] - shift);
+    return sum;
+}
+
+static float sum_of(const float *x, int n) {
+    vf s[4] = {{0}};
+    int i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int j = 0; j < 4; j++) s[j] += vload(x + i + j * LANES);
+    for (; i + LANES <= n; i += LANES) s[0] += vload(x + i);
+    float sum = vsum((s[0] + s[1]) + (s[2] + s[3]));
+    for (; i < n; i++) sum += x[i];
+    return sum;
+}
+
+void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
+    float scale = 1.0f / sqrtf(sum_squares(x, dim, 0.0f) / (float)dim + eps);
+    for (int i = 0; i < dim; i++) y[i] = x[i] * scale * gamma[i];
+}
+
+void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
+    float mean = sum_of(x, dim) / (float)dim;
+    float scale = 1.0f / sqrtf(sum_squares(x, dim, mean) / (float)dim + eps);
+    if (beta)
+        for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) * scale * gamma[i] + beta[i];
+    else
+        for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) * scale * gamma[i];
+}
+
+static void norm_token(float *y, const float *x, const Norm *norm, int dim) {
+    if (norm->kind == NORM_RMS)
+        rmsnorm(y, x, norm->gamma, dim, norm->eps);
+    else
+        layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps);
+}
+
+const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim) {
+    if (n == 1) { /* cheaper done twice than shared: no barrier */
+        y += (size_t)omp_get_thread_num() * (size_t)dim;
+        norm_token(y, x, norm, dim);
+        return y;
+    }
+#pragma omp for schedule(static)
+    for (int t = 0; t < n; t++) norm_token(y + (size_t)t * (size_t)dim, x + (size_t)t * (size_t)dim, norm, dim);
+    return y;
+}

@@ -1,0 +1,423 @@
+/* run.c: the program.
+ *
+ * Owns main, the command line, and the story of a run: read the options, open
+ * the model, do what the mode says, close everything. The short modes (generate,
+ * tokenize, logits) are here; those with a life of their own have files.
+ */
+#include "model.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal) {
+    (void)signal;
+    interrupted = 1;
+}
+
+/* ---- the command line ---------------------------------------------------------------- */
+
+static const char HELP[] = "run MODEL [-m MODE] [options]     MODEL: a llama2.c checkpoint (.bin v0, v1, v2)\n"
+                           "\n"
+                           "  -m, --mode MODE       generate (default), chat, perplexity, bench, tokenize,\n"
+                           "                        logits, info\n"
+                           "  -i, --prompt TEXT     the prompt\n"
+                           "  -f, --file FILE       read the prompt (perplexity: the text) from a file\n"
+                           "                        (\"-\": standard input)\n"
+                           "      --tokens LIST     token ids instead of text, exactly as given: 1,403,407\n"
+                           "  -n, --steps N         generate: positions to run, prompt included [256;\n"
+                           "                        0: the whole context]; chat: [the whole context];\n"
+                           "                        bench: tokens to generate [64]\n"
+                           "  -t, --temperature T   [1.0; 0: always the likeliest token]\n"
+                           "  -p, --top-p P         the likeliest tokens that sum to P [0.9; 0 or 1: off]\n"
+                           "  -k, --top-k K         the K likeliest tokens [off]\n"
+                           "      --min-p P         tokens at least P times as likely as the likeliest [off]\n"
+                           "      --repeat-penalty R  divides the logits of the last 64 tokens [1: off]\n"
+                           "  -s, --seed N          [0: from the clock]\n"
+                           "  -z, --tokenizer FILE  [tokenizer.bin beside the model, else here]\n"
+                           "  -y, --system TEXT     system prompt for chat\n"
+                           "  -o, --output FILE     logits: where they go, float32 [tokens, vocabulary]\n"
+                           "  -j, --threads N       [OMP_NUM_THREADS, else the cores]\n"
+                           "  -b, --batch N         tokens of a prompt to run at once [512]\n"
+                           "  -c, --context N       longest sequence [the model's]\n"
+                           "      --kv f32|f16      type of the KV cache [f32 for float32 weights, else f16]\n"
+                           "      --prompt-tokens N bench: length of the prompt [256]\n"
+                           "      --json            bench: one JSON object\n"
+                           "  -v, --verbose         tokenize: ids with their pieces\n"
+                           "  -h, --help            this text\n"
+                           "      --version         the version\n";
+
+enum { OPT_TOKENS = 256, OPT_MIN_P, OPT_REPEAT_PENALTY, OPT_KV, OPT_PROMPT_TOKENS, OPT_JSON, OPT_VERSION };
+
+static const struct option LONG_OPTIONS[] = {
+    {"mode", required_argument, NULL, 'm'},
+    {"prompt", required_argument, NULL, 'i'},
+    {"file", required_argument, NULL, 'f'},
+    {"tokens", required_argument, NULL, OPT_TOKENS},
+    {"steps", required_argument, NULL, 'n'},
+    {"temperature", required_argument, NULL, 't'},
+    {"top-p", required_argument, NULL, 'p'},
+    {"top-k", required_argument, NULL, 'k'},
+    {"min-p", required_argument, NULL, OPT_MIN_P},
+    {"repeat-penalty", required_argument, NULL, OPT_REPEAT_PENALTY},
+    {"seed", required_argument, NULL, 's'},
+    {"tokenizer", required_argument, NULL, 'z'},
+    {"system", required_argument, NULL, 'y'},
+    {"output", required_argument, NULL, 'o'},
+    {"threads", required_argument, NULL, 'j'},
+    {"batch", required_argument, NULL, 'b'},
+    {"context", required_argument, NULL, 'c'},
+    {"kv", required_argument, NULL, OPT_KV},
+    {"prompt-tokens", required_argument, NULL, OPT_PROMPT_TOKENS},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"verbose", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {0},
+};
+
+/* The value of a whole number option; out of range, *bad is set. */
+static uint64_t whole(const char *name, uint64_t least, uint64_t most, bool *bad) {
+    char *end;
+    errno = 0;
+    const unsigned long long value = strtoull(optarg, &end, 10);
+    if (*optarg >= '0' && *optarg <= '9' && !*end && !errno && value >= least && value <= most) return value;
+    fail("%s is '%s', expected a whole number from %llu to %llu", name, optarg, (unsigned long long)least,
+         (unsigned long long)most);
+    *bad = true;
+    return 0;
+}
+
+/* The value of a real number option in [least, most]. */
+static float real(const char *name, float least, float most, bool *bad) {
+    char *end;
+    const float value = strtof(optarg, &end);
+    if (end != optarg && !*end && value >= least && value <= most) return value;
+    fail("%s is '%s', expected a number from %g to %g", name, optarg, (double)least, (double)most);
+    *bad = true;
+    return 0;
+}
+
+/* Exit status if the program ends here (help, mistakes), else -1. */
+static int parse_options(Options *o, int argc, char **argv) {
+    bool bad = false;
+    *o = (Options){.mode = "generate", .steps = -1, .batch = 512, .prompt_tokens = 256, .kv = -1};
+    o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
+    o->threads = omp_get_max_threads();
+    for (int c; !bad && (c = getopt_long(argc, argv, "m:i:f:n:t:p:k:s:z:y:o:j:b:c:vh", LONG_OPTIONS, NULL)) != -1;) {
+        switch (c) {
+        case 'm': o->mode = optarg; break;
+        case 'i': o->prompt = optarg; break;
+        case 'f': o->prompt_file = optarg; break;
+        case OPT_TOKENS: o->tokens = optarg; break;
+        case 'n': o->steps = (int)whole("-n", 0, INT_MAX, &bad); break;
+        case 't': o->sampling.temperature = real("-t", 0, 1000, &bad); break;
+        case 'p': o->sampling.top_p = real("-p", 0, 1, &bad); break;
+        case 'k': o->sampling.top_k = (int)whole("-k", 0, INT_MAX, &bad); break;
+        case OPT_MIN_P: o->sampling.min_p = real("--min-p", 0, 1, &bad); break;
+        case OPT_REPEAT_PENALTY: o->sampling.repeat_penalty = real("--repeat-penalty", 0.01f, 100, &bad); break;
+        case 's': o->sampling.seed = whole("-s", 0, UINT64_MAX, &bad); break;
+        case 'z': o->tokenizer = optarg; break;
+        case 'y': o->system = optarg; break;
+        case 'o': o->output = optarg; break;
+        case 'j': o->threads = (int)whole("-j", 1, 1024, &bad); break;
+        case 'b': o->batch = (int)whole("-b", 1, 1 << 16, &bad); break;
+        case 'c': o->context = (int)whole("-c", 1, INT_MAX, &bad); break;
+        case OPT_KV:
+            o->kv = !strcmp(optarg, "f32") ? KV_F32 : KV_F16;
+            if (strcmp(optarg, "f32") && strcmp(optarg, "f16")) {
+                fail("--kv is '%s', expected f32 or f16", optarg);
+                bad = true;
+            }
+            break;
+        case OPT_PROMPT_TOKENS: o->prompt_tokens = (int)whole("--prompt-tokens", 1, INT_MAX, &bad); break;
+        case OPT_JSON: o->json = true; break;
+        case 'v': o->verbose = true; break;
+        case 'h': return fputs(HELP, stdout) < 0 || fflush(stdout) ? 1 : 0;
+        case OPT_VERSION: return puts("norma " NORMA_VERSION) < 0 || fflush(stdout) ? 1 : 0;
+        default: return 2; /* getopt has said what is wrong */
+        }
+    }
+    if (bad) return 2;
+    if (optind == argc) {
+        fail("no model given; try: run MODEL -i \"Once upon a time\", or run --help");
+        return 2;
+    }
+    o->model = argv[optind++];
+    if (optind < argc) {
+        fail("'%s' is one argument too many; text for the model goes after -i", argv[optind]);
+        return 2;
+    }
+    if (!!o->prompt + !!o->prompt_file + !!o->tokens > 1) {
+        fail("-i, -f and --tokens exclude each other");
+        return 2;
+    }
+    if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
+    return -1;
+}
+
+/* ---- what modes share ------------------------------------------------------------------- */
+
+/* "1,403,407" to ids below vocab_size. */
+static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
+    *out = (Tokens){.ids = allocate(strlen(list) / 2 + 1, sizeof(int))};
+    if (!out->ids) return -1;
+    for (const char *s = list;; s++) {
+        char *end;
+        const long id = strtol(s, &end, 10);
+        const bool is_number = *s >= '0' && *s <= '9' && (*end == ',' || !*end);
+        if (!is_number || id >= vocab_size) {
+            free(out->ids);
+            return is_number
+                       ? fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size)
+                       : fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
+        }
+        out->ids[out->n++] = (int)id;
+        if (!*end) return 0;
+        s = end;
+    }
+}
+
+int run_tokens(const Run *run, bool bos, Tokens *out) {
+    const Options *o = run->options;
+    if (o->tokens) return parse_tokens(o->tokens, run->model.config.vocab_size, out);
+    if (!o->prompt_file) {
+        const char *text = o->prompt ? o->prompt : "";
+        return tokenizer_encode(&run->tokenizer, text, strlen(text), bos, out);
+    }
+    size_t size;
+    char *text = file_read(o->prompt_file, &size);
+    const int status = text ? tokenizer_encode(&run->tokenizer, text, size, bos, out) : -1;
+    free(text);
+    return status;
+}
+
+const float *run_logits(Run *run, const int *tokens, int n, int pos) {
+    const float *logits = model_forward(&run->session, tokens, n, pos, 1);
+    if (logits && check_logits(logits, (size_t)run->model.config.vocab_size)) return NULL;
+    return logits;
+}
+
+/* llama2.c's checkpoints put BOS between texts. */
+bool run_is_end(const Run *run, int token) { return token == run->tokenizer.bos; }
+
+int run_sample(Run *run, const float *logits) {
+    const int token = sampler_next(&run->sampler, logits);
+    sampler_accept(&run->sampler, token);
+    return token;
+}
+
+/* ---- generate ----------------------------------------------------------------------------- */
+
+static void show_token(const Run *run, Stream *out, int previous, int token) {
+    int n;
+    char number[16];
+    const char *text = number;
+    if (run->has_tokenizer)
+        text = tokenizer_decode(&run->tokenizer, previous, token, &n);
+    else
+        n = snprintf(number, sizeof number, previous < 0 ? "%d" : ",%d", token);
+    stream_write(out, text, n);
+}
+
+/* The prompt as the reader sees it: its first n tokens, without BOS. */
+static void show_prompt(const Run *run, Stream *out, const Tokens *prompt, int n) {
+    const bool hide_bos = run->has_tokenizer && prompt->ids[0] == run->tokenizer.bos;
+    for (int i = hide_bos; i < n; i++) show_token(run, out, i ? prompt->ids[i - 1] : -1, prompt->ids[i]);
+}
+
+typedef struct {
+    int prompt_tokens, decoded;
+    double prompt_seconds, decode_seconds;
+} Statistics;
+
+static void show_statistics(const Statistics *s) {
+    fprintf(stderr, "prompt: %d tokens, %.0f tokens/s", s->prompt_tokens, s->prompt_tokens / s->prompt_seconds);
+    if (s->decoded > 0)
+        fprintf(stderr, "; generation: %d tokens, %.0f tokens/s", s->decoded, s->decoded / s->decode_seconds);
+    fputc('\n', stderr);
+}
+
+/* Writes what follows the prompt. `steps` positions are run in all, so that
+ * steps - prompt->n + 1 tokens come, if no end comes before. */
+static int continue_text(Run *run, const Tokens *prompt, int steps, Stream *out, Statistics *statistics) {
+    for (int i = 0; i < prompt->n; i++) sampler_accept(&run->sampler, prompt->ids[i]);
+    const double start = now();
+    const float *logits = run_logits(run, prompt->ids, prompt->n, 0);
+    const double prefilled = now();
+    int previous = prompt->ids[prompt->n - 1], pos = prompt->n;
+    while (logits && !interrupted && !out->error) {
+        const int token = run_sample(run, logits);
+        if (run_is_end(run, token)) break;
+        show_token(run, out, previous, token);
+        if (pos == steps) break;
+        logits = run_logits(run, &token, 1, pos++);
+        previous = token;
+    }
+    *statistics = (Statistics){prompt->n, pos - prompt->n, prefilled - start, now() - prefilled};
+    return logits ? 0 : -1;
+}
+
+static int mode_generate(Run *run) {
+    const int context = run->session.context;
+    int steps = run->options->steps < 0 ? 256 : run->options->steps;
+    if (steps == 0 || steps > context) steps = context;
+    Tokens prompt;
+    if (run_tokens(run, true, &prompt)) return 1;
+    if (prompt.n > context) {
+        fail("the prompt has %d tokens, the context is %d", prompt.n, context);
+        free(prompt.ids);
+        return 1;
+    }
+    if (steps <= prompt.n) fprintf(stderr, "note: -n %d counts the prompt, which has %d tokens\n", steps, prompt.n);
+
+    Stream out;
+    Statistics statistics = {0};
+    int status = 0;
+    stream_open(&out, stdout);
+    show_prompt(run, &out, &prompt, steps < prompt.n ? steps + 1 : prompt.n);
+    if (steps >= prompt.n) status = continue_text(run, &prompt, steps, &out, &statistics);
+    stream_write(&out, "\n", 1);
+    if (stream_close(&out)) status = -1;
+    if (!status && statistics.prompt_tokens > 0) show_statistics(&statistics);
+    free(prompt.ids);
+    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+}
+
+/* ---- tokenize, logits ------------------------------------------------------------------------ */
+
+static int mode_tokenize(Run *run) {
+    Tokens tokens;
+    if (run_tokens(run, true, &tokens)) return 1;
+    Stream out;
+    stream_open(&out, stdout);
+    for (int i = 0; i < tokens.n; i++) {
+        char number[32];
+        if (!run->options->verbose) {
+            stream_write(&out, number, snprintf(number, sizeof number, i ? ",%d" : "%d", tokens.ids[i]));
+            continue;
+        }
+        int n;
+        const char *text = tokenizer_decode(&run->tokenizer, -1, tokens.ids[i], &n);
+        stream_write(&out, number, snprintf(number, sizeof number, "%7d  '", tokens.ids[i]));
+        stream_write(&out, text, n);
+        stream_write(&out, "'\n", 2);
+    }
+    if (!run->options->verbose) stream_write(&out, "\n", 1);
+    free(tokens.ids);
+    return stream_close(&out) ? 1 : 0;
+}
+
+/* float32 [n_tokens, vocab_size], little-endian as the machine is. */
+static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
+    const size_t vocab_size = (size_t)run->model.config.vocab_size;
+    const int batch = run->session.batch;
+    for (int pos = 0; pos < tokens->n && !interrupted; pos += batch) {
+        const int n = tokens->n - pos < batch ? tokens->n - pos : batch;
+        const float *logits = model_forward(&run->session, tokens->ids + pos, n, pos, n);
+        if (!logits || check_logits(logits, (size_t)n * vocab_size)) return -1;
+        if (fwrite(logits, sizeof *logits * vocab_size, (size_t)n, out->stream) != (size_t)n) break;
+    }
+    return 0;
+}
+
+static int mode_logits(Run *run) {
+    Tokens tokens;
+    OutputFile out;
+    if (!run->options->output) {
+        fail("logits need a file to go to: -o FILE");
+        return 2;
+    }
+    if (run_tokens(run, true, &tokens)) return 1;
+    int status = output_open(&out, run->options->output);
+    if (!status) {
+        status = write_logits(run, &tokens, &out);
+        status |= output_close(&out, !status && !interrupted);
+    }
+    free(tokens.ids);
+    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+}
+
+/* ---- main -------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *name;
+    int (*run)(Run *run);
+    bool text;    /* works on text: needs a tokenizer, or --tokens */
+    bool session; /* runs the model */
+} Mode;
+
+static const Mode MODES[] = {
+    {"generate", mode_generate, true, true},     {"chat", mode_chat, true, true},
+    {"perplexity", mode_perplexity, true, true}, {"bench", mode_bench, false, true},
+    {"tokenize", mode_tokenize, true, false},    {"logits", mode_logits, true, true},
+    {"info", mode_info, false, false},
+};
+
+static const Mode *find_mode(const char *name) {
+    for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
+        if (!strcmp(MODES[i].name, name)) return &MODES[i];
+    fail("mode is '%s', expected generate, chat, perplexity, bench, tokenize, logits or info", name);
+    return NULL;
+}
+
+/* -z, else tokenizer.bin beside the model, else here. Only tokens can do
+ * without: they are then shown as ids. */
+static int open_tokenizer(Run *run) {
+    const Options *o = run->options;
+    const int vocab_size = run->model.config.vocab_size;
+    run->tokenizer = (Tokenizer){.bos = 1, .eos = 2}; /* llama2.c's ids */
+    char beside[PATH_MAX];
+    const char *slash = strrchr(o->model, '/'), *path = o->tokenizer;
+    if (!path) {
+        const int folder = slash ? (int)(slash - o->model) + 1 : 0;
+        snprintf(beside, sizeof beside, "%.*stokenizer.bin", folder, o->model);
+        path = file_exists(beside) ? beside : "tokenizer.bin";
+        const bool needed = !o->tokens || !strcmp(o->mode, "chat");
+        if (!file_exists(path))
+            return needed ? fail("no tokenizer: neither %s nor ./tokenizer.bin is there; name one with -z", beside) : 0;
+    }
+    if (tokenizer_open(&run->tokenizer, path, vocab_size)) return -1;
+    run->has_tokenizer = true;
+    return 0;
+}
+
+static int open_session(Run *run) {
+    const Options *o = run->options;
+    const KvType by_weights = run->model.embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
+    if (session_open(&run->session, &run->model, o->threads, o->batch, o->context,
+                     o->kv < 0 ? by_weights : (KvType)o->kv))
+        return -1;
+    return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
+}
+
+static int run_mode(const Mode *mode, const Options *options) {
+    Run run = {.options = options};
+    if (model_open(&run.model, options->model)) return 1;
+    int status = 1;
+    if (!(mode->text && open_tokenizer(&run)) && !(mode->session && open_session(&run))) status = mode->run(&run);
+    sampler_close(&run.sampler);
+    if (run.session.model) session_close(&run.session);
+    tokenizer_close(&run.tokenizer);
+    model_close(&run.model);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    Options options;
+    const int done = parse_options(&options, argc, argv);
+    if (done >= 0) return done;
+    const Mode *mode = find_mode(options.mode);
+    if (!mode) return 2;
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error that write reports */
+    /* the first Ctrl-C asks to stop, the second one stops */
+    sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, NULL);
+    return run_mode(mode, &options);
+}

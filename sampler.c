@@ -1,0 +1,175 @@
+/* sampler.c: from logits to the next token.
+ *
+ * Owns the ways to choose: greedy, temperature, top-k, top-p, min-p, repeat
+ * penalty, and the random numbers. With temperature and top-p alone it draws
+ * the tokens that llama2.c draws from the same seed: the same generator, the
+ * same nucleus rule.
+ */
+#include "model.h"
+#include "simd.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
+    *s = (Sampler){.options = *options, .state = options->seed, .vocab_size = vocab_size};
+    s->candidates = allocate((size_t)vocab_size, sizeof *s->candidates);
+    s->p = allocate((size_t)vocab_size, sizeof *s->p);
+    if (s->candidates && s->p) return 0;
+    sampler_close(s);
+    return -1;
+}
+
+void sampler_close(Sampler *s) {
+    free(s->candidates);
+    free(s->p);
+    *s = (Sampler){0};
+}
+
+void sampler_accept(Sampler *s, int token) {
+    s->recent[s->n_recent % REPEAT_WINDOW] = token;
+    /* past the window only the place in it matters */
+    if (++s->n_recent == 2 * REPEAT_WINDOW) s->n_recent = REPEAT_WINDOW;
+}
+
+/* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1). */
+static float random_float(uint64_t *state) {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return (float)((*state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
+}
+
+static int argmax(const float *v, int n) {
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (v[i] > v[best]) best = i;
+    return best;
+}
+
+/* Makes each of the last tokens less likely, once however often it came
+ * (Keskar et al. 2019, sec. 4.1; logits below zero are multiplied). */
+static void penalize(Sampler *s) {
+    const int n = s->n_recent < REPEAT_WINDOW ? s->n_recent : REPEAT_WINDOW;
+    for (int i = 0; i < n; i++) {
+        bool seen = false;
+        for (int j = 0; j < i; j++) seen |= s->recent[j] == s->recent[i];
+        float *logit = &s->p[s->recent[i]];
+        if (!seen) *logit = *logit > 0 ? *logit / s->options.repeat_penalty : *logit * s->options.repeat_penalty;
+    }
+}
+
+/* p = softmax(p / temperature). */
+static void softmax(float *p, int n, float temperature) {
+    const float max = p[argmax(p, n)];
+    vf sums = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vf e = vexp((vload(p + i) - max) / temperature);
+        sums += e;
+        vstore(p + i, e);
+    }
+    float sum = 0;
+    if (i < n) {
+        vf e = vexp((vload_n(p + i, n - i) - max) / temperature);
+        vstore_n(p + i, e, n - i);
+        for (; i < n; i++) sum += p[i];
+    }
+    sum += vsum(sums);
+    for (i = 0; i < n; i++) p[i] /= sum;
+}
+
+/* ---- candidates, the likeliest first ------------------------------------------------------ */
+
+/* A heap gives as many of the likeliest as are asked for, without a full sort.
+ * Of equally likely tokens the one with the smaller id comes first. */
+static bool likelier(Candidate a, Candidate b) { return a.p > b.p || (a.p == b.p && a.id < b.id); }
+
+static void sift_down(Candidate *heap, int n, int i) {
+    const Candidate moving = heap[i];
+    for (int child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && likelier(heap[child + 1], heap[child])) child++;
+        if (!likelier(heap[child], moving)) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = moving;
+}
+
+/* Sorts the heap's likeliest to its end, backwards: the k-th likeliest is then
+ * heap[n - k]. Stops after `most` or once their sum exceeds `enough`. Returns
+ * how many they are, their sum in *sum. */
+static int pop_likeliest(Candidate *heap, int n, int most, float enough, float *sum) {
+    for (int i = n / 2 - 1; i >= 0; i--) sift_down(heap, n, i);
+    int k = 0;
+    *sum = 0;
+    while (k < most && k < n && !(*sum > enough)) {
+        const Candidate top = heap[0];
+        heap[0] = heap[n - 1 - k];
+        heap[n - 1 - k] = top;
+        k++;
+        sift_down(heap, n - k, 0);
+        *sum += top.p;
+    }
+    return k;
+}
+
+/* How many of the likeliest (last[0], last[-1], ...) it takes to exceed
+ * `enough`; at most `most`. Their sum in *sum. */
+static int count_until(const Candidate *last, int most, float enough, float *sum) {
+    int k = 0;
+    *sum = 0;
+    while (k < most && !(*sum > enough)) *sum += last[-k++].p;
+    return k;
+}
+
+/* Draws from the tokens that top-k, top-p and min-p leave over. */
+static int draw_truncated(Sampler *s, float coin) {
+    const Sampling *o = &s->options;
+    const int n = s->vocab_size;
+    const bool nucleus = o->top_p > 0 && o->top_p<1, limited = o->top_k> 0 && o->top_k < n;
+    /* less likely tokens than this cannot be in the nucleus: spare the heap */
+    const float least = nucleus && !limited && n > 1 ? (1.0f - o->top_p) / (float)(n - 1) : 0.0f;
+    int n_candidates = 0;
+    for (int i = 0; i < n; i++)
+        if (s->p[i] >= least) s->candidates[n_candidates++] = (Candidate){s->p[i], i};
+
+    float sum;
+    int kept = pop_likeliest(s->candidates, n_candidates, limited ? o->top_k : n,
+                             nucleus && !limited ? o->top_p : INFINITY, &sum);
+    const Candidate *likeliest = s->candidates + n_candidates - 1; /* walks down */
+    if (nucleus && limited) kept = count_until(likeliest, kept, o->top_p * sum, &sum);
+    if (o->min_p > 0) {
+        while (kept > 1 && likeliest[1 - kept].p < o->min_p * likeliest->p) kept--;
+        kept = count_until(likeliest, kept, INFINITY, &sum);
+    }
+
+    const float target = coin * sum;
+    float cumulative = 0;
+    for (int i = 0; i < kept; i++) {
+        cumulative += likeliest[-i].p;
+        if (target < cumulative) return likeliest[-i].id;
+    }
+    return likeliest[1 - kept].id; /* rounding */
+}
+
+static int draw(const float *p, int n, float coin) {
+    float cumulative = 0;
+    for (int i = 0; i < n; i++) {
+        cumulative += p[i];
+        if (coin < cumulative) return i;
+    }
+    return n - 1; /* rounding */
+}
+
+int sampler_next(Sampler *s, const float *logits) {
+    const Sampling *o = &s->options;
+    const int n = s->vocab_size;
+    if (o->temperature == 0 && o->repeat_penalty == 1) return argmax(logits, n);
+    memcpy(s->p, logits, (size_t)n * sizeof *s->p);
+    if (o->repeat_penalty != 1) penalize(s);
+    if (o->temperature == 0) return argmax(s->p, n);
+    softmax(s->p, n, o->temperature);
+    const float coin = random_float(&s->state);
+    const bool truncates = (o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0;
+    return truncates ? draw_truncated(s, coin) : draw(s->p, n, coin);
+}

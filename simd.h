@@ -1,0 +1,284 @@
+/* simd.h: the machine's vectors.
+ *
+ * Owns every intrinsic in the program: vector types of LANES floats (16 with
+ * AVX-512, 8 with AVX2, else 4), loads and stores, the sums of lanes, exp, and
+ * the int8 dot product. It knows nothing about models. Each function is a
+ * handful of instructions, and the same one serves matrix-vector and
+ * matrix-matrix products: that is what keeps their bits equal.
+ */
+#ifndef NORMA_SIMD_H
+#define NORMA_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+#define SIMD_AVX512 1
+#define LANES       16
+#elif defined(__AVX2__) && defined(__FMA__)
+#define SIMD_AVX2 1
+#define LANES     8
+#else
+#define LANES 4
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef int8_t vb __attribute__((vector_size(LANES * 4)));
+typedef float f4 __attribute__((vector_size(16)));
+
+/* ---- float32 ------------------------------------------------------------- */
+
+INLINE vf vset(float a) { return a - (vf){0}; }
+
+INLINE vf vload(const float *p) {
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+INLINE void vstore(float *p, vf v) { memcpy(p, &v, sizeof v); }
+
+/* The first n < LANES floats; zeros behind them. Reads no further. */
+INLINE vf vload_n(const float *p, int n) {
+#if SIMD_AVX512
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
+    vf v = {0};
+    memcpy(&v, p, (size_t)n * sizeof *p);
+    return v;
+#endif
+}
+
+INLINE void vstore_n(float *p, vf v, int n) {
+#if SIMD_AVX512
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+    memcpy(p, &v, (size_t)n * sizeof *p);
+#endif
+}
+
+/* a * b + c, rounded once where the machine can. */
+INLINE vf vfma(vf a, vf b, vf c) {
+#if SIMD_AVX512
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif SIMD_AVX2
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__ARM_NEON)
+    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
+}
+
+/* mask ? a : b, for masks that comparisons give (all ones or zeros). */
+INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+
+/* The larger of each; b where either is NaN. */
+INLINE vf vmax(vf a, vf b) { return vselect(a > b, a, b); }
+
+/* {sum a, sum b, sum c, sum d}, each over its lanes in one fixed tree. */
+INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
+#if SIMD_AVX512
+    __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512)a, (__m512)b), _mm512_unpackhi_ps((__m512)a, (__m512)b));
+    __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps((__m512)c, (__m512)d), _mm512_unpackhi_ps((__m512)c, (__m512)d));
+    __m512 s = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd))),
+                             _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd))));
+    __m256 h =
+        _mm256_add_ps(_mm512_castps512_ps256(s), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(s), 1)));
+    return (f4)_mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+#elif SIMD_AVX2
+    __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps((__m256)a, (__m256)b), _mm256_unpackhi_ps((__m256)a, (__m256)b));
+    __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps((__m256)c, (__m256)d), _mm256_unpackhi_ps((__m256)c, (__m256)d));
+    __m256 s = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd))),
+                             _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd))));
+    return (f4)_mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+#else
+    return (f4){(a[0] + a[2]) + (a[1] + a[3]), (b[0] + b[2]) + (b[1] + b[3]), (c[0] + c[2]) + (c[1] + c[3]),
+                (d[0] + d[2]) + (d[1] + d[3])};
+#endif
+}
+
+INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
+
+/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n.
+ * Exactly 0 for -infinity, infinity beyond the range, NaN for NaN. */
+INLINE vf vexp(vf x) {
+    const float magic = 0x1.8p23f; /* adding it rounds to an integer */
+    x = vselect(x < -104.0f, vset(-104.0f), x);
+    x = vselect(x > 89.0f, vset(89.0f), x);
+    vf shifted = vfma(x, vset(0x1.715476p+0f), vset(magic));
+    vf n = shifted - magic;
+    vi k = (vi)shifted - (vi)vset(magic);
+    vf r = vfma(n, vset(-0x1.62e4p-1f), x);
+    r = vfma(n, vset(-0x1.7f7d1cp-20f), r);
+    vf p = vset(1.9875691500e-4f);
+    p = vfma(p, r, vset(1.3981999507e-3f));
+    p = vfma(p, r, vset(8.3334519073e-3f));
+    p = vfma(p, r, vset(4.1665795894e-2f));
+    p = vfma(p, r, vset(1.6666665459e-1f));
+    p = vfma(p, r, vset(5.0000001201e-1f));
+    p = vfma(p, r * r, r) + 1.0f;
+    /* 2^n in two steps, so that results near both ends of the range are right */
+    vi half = k >> 1;
+    vf low = (vf)((half + 127) << 23), high = (vf)((k - half + 127) << 23);
+    return p * low * high;
+}
+
+/* ---- float16 -------------------------------------------------------------- */
+
+INLINE float f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff, bits;
+    float f;
+    if (magnitude >= 0x7c00) { /* infinity, NaN */
+        bits = 0x7f800000u | magnitude << 13;
+    } else { /* widen the fields, then let a product fix the exponent: exact */
+        bits = magnitude << 13;
+        memcpy(&f, &bits, sizeof f);
+        f *= 0x1p112f;
+        memcpy(&bits, &f, sizeof bits);
+    }
+    bits |= sign;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* Rounds to nearest, ties to even; overflow gives infinity. */
+INLINE uint16_t f32_to_f16(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00); /* NaN */
+    if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
+    if (magnitude < 0x38800000) { /* subnormal: let an addition do the rounding */
+        float m;
+        memcpy(&m, &magnitude, sizeof m);
+        m += 0.5f;
+        memcpy(&magnitude, &m, sizeof magnitude);
+        return (uint16_t)(sign | (magnitude - 0x3f000000));
+    }
+    magnitude += 0xfff + (magnitude >> 13 & 1);
+    return (uint16_t)(sign | ((magnitude >> 13) - (112 << 10)));
+}
+
+/* The first n <= LANES half floats, widened. */
+INLINE vf vload_f16(const uint16_t *p, int n) {
+#if SIMD_AVX512
+    if (n == LANES) return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#elif SIMD_AVX2 && defined(__F16C__)
+    if (n == LANES) return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#endif
+    vf v = {0};
+    for (int i = 0; i < n; i++) v[i] = f16_to_f32(p[i]);
+    return v;
+}
+
+/* ---- int8 ------------------------------------------------------------------ */
+
+enum { VBYTES = LANES * 4 };
+
+/* The first n <= VBYTES bytes; zeros behind them. Reads no further. */
+INLINE vb vload_i8(const int8_t *p, int n) {
+    vb v = {0};
+    if (n == VBYTES) {
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+#if SIMD_AVX512
+    return (vb)_mm512_maskz_loadu_epi8((1ull << n) - 1, p);
+#else
+    memcpy(&v, p, (size_t)n);
+    return v;
+#endif
+}
+
+/* One vector of activations. AVX-512 multiplies unsigned by signed bytes:
+ * the weights go in as w + 128, and `correction` takes 128 x off again. */
+typedef struct {
+    vb x;
+#if SIMD_AVX512
+    vi correction;
+#endif
+} XBytes;
+
+#if SIMD_AVX512
+INLINE vi vdot_bytes(vi sum, vb u, vb s) {
+#if defined(__AVX512VNNI__)
+    return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)u, (__m512i)s);
+#else /* widen to int16: _mm512_maddubs_epi16 would saturate */
+    __m512i lo = _mm512_madd_epi16(_mm512_cvtepu8_epi16(_mm512_castsi512_si256((__m512i)u)),
+                                   _mm512_cvtepi8_epi16(_mm512_castsi512_si256((__m512i)s)));
+    __m512i hi = _mm512_madd_epi16(_mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64((__m512i)u, 1)),
+                                   _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64((__m512i)s, 1)));
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return sum + (vi)_mm512_add_epi32(_mm512_permutex2var_epi32(lo, even, hi), _mm512_permutex2var_epi32(lo, odd, hi));
+#endif
+}
+#endif
+
+INLINE XBytes vx_i8(vb x) {
+    XBytes b = {.x = x};
+#if SIMD_AVX512
+    b.correction = -vdot_bytes((vi){0}, (vb)_mm512_set1_epi8((char)-128), x);
+#endif
+    return b;
+}
+
+/* The weights' side of vdot_i8. */
+INLINE vb vw_i8(vb w) {
+#if SIMD_AVX512
+    return (vb)_mm512_xor_si512((__m512i)w, _mm512_set1_epi8((char)-128));
+#else
+    return w;
+#endif
+}
+
+/* Lane j: the sum of the products of bytes 4j .. 4j + 3, exact. */
+INLINE vi vdot_i8(vb w, XBytes x) {
+#if SIMD_AVX512
+    return vdot_bytes(x.correction, w, x.x);
+#elif SIMD_AVX2 /* |w| * (x with w's sign): pairs stay below 2^15 */
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x.x, (__m256i)w));
+    return (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#else
+    vi sum;
+    for (int j = 0; j < LANES; j++)
+        sum[j] = w[4 * j] * x.x[4 * j] + w[4 * j + 1] * x.x[4 * j + 1] + w[4 * j + 2] * x.x[4 * j + 2] +
+                 w[4 * j + 3] * x.x[4 * j + 3];
+    return sum;
+#endif
+}
+
+INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
+
+/* Spreads n scales over the lanes: lane j gets p[j * groups / LANES], or 0
+ * from p[n] on. groups is a power of two up to LANES; p need not be aligned. */
+INLINE vf vspread(const void *p, int groups, int n) {
+    float s[LANES];
+    if (groups == 1) {
+        memcpy(s, p, sizeof *s);
+        return vset(s[0]);
+    }
+#if SIMD_AVX512
+    const vi lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    vf all = (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+    return (vf)_mm512_permutexvar_ps((__m512i)(lane * groups / LANES), (__m512)all);
+#else
+    memset(s, 0, sizeof s);
+    memcpy(s, p, (size_t)n * sizeof *s);
+    vf v;
+    for (int j = 0; j < LANES; j++) v[j] = s[j * groups / LANES];
+    return v;
+#endif
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* main.c: runs every suite, counts, and says so in the last line.
+ *
+ * Owns the counting, the temporary folder and the way to the real checkpoints.
+ */
+#include "test.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int n_passed, n_failed, n_skipped;
+static bool failed, skipped;
+static char folder[] = "/tmp/norma-tests-XXXXXX";
+
+void test_fail(const char *file, int line, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    printf("%s:%d: ", file, line);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+    failed = true;
+}
+
+void test_skip(const char *why) {
+    printf("skipped: %s\n", why);
+    skipped = true;
+}
+
+void test_run(const char *name, void (*test)(void)) {
+    failed = skipped = false;
+    test();
+    if (failed) printf("FAILED %s\n", name);
+    fflush(stdout);
+    n_failed += failed;
+    n_skipped += skipped && !failed;
+    n_passed += !skipped && !failed;
+}
+
+const char *temporary(const char *name) {
+    static char paths[8][PATH_MAX];
+    static unsigned next;
+    char *path = paths[next++ % 8];
+    snprintf(path, PATH_MAX, "%s/%s", folder, name);
+    return path;
+}
+
+const char *real_checkpoint(const char *name) {
+    static char path[PATH_MAX];
+    const char *where = getenv("NORMA_CHECKPOINTS");
+    if (!where) return NULL;
+    snprintf(path, sizeof path, "%s/%s", where, name);
+    return file_exists(path) ? path : NULL;
+}
+
+bool test_fast(void) { return getenv("NORMA_FAST") != NULL; }
+
+static void remove_folder(void) {
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command)) fprintf(stderr, "cannot remove %s\n", folder);
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } suites[] = {
+        {"simd", suite_simd},           {"norm", suite_norm},
+        {"matmul", suite_matmul},       {"attention", suite_attention},
+        {"golden", suite_golden},       {"invariance", suite_invariance},
+        {"tokenizer", suite_tokenizer}, {"sampler", suite_sampler},
+        {"stream", suite_stream},       {"checkpoint", suite_checkpoint},
+        {"damage", suite_damage},       {"cli", suite_cli},
+        {"stories", suite_stories},
+    };
+    if (!mkdtemp(folder)) {
+        perror(folder);
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof suites / sizeof *suites; i++) { /* all, or those named */
+        bool wanted = argc == 1;
+        for (int a = 1; a < argc; a++) wanted |= !strcmp(argv[a], suites[i].name);
+        if (wanted) suites[i].run();
+    }
+    remove_folder();
+    printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
+    return n_failed > 0;
+}
