@@ -19,14 +19,15 @@ VARIANT ?= release
 BUILD   := build/$(VARIANT)
 BINARY  := $(if $(filter release,$(VARIANT)),run,$(BUILD)/run)
 
-PARTS   := attention bench chat checkpoint file info matmul mlp model norm perplexity quant sampler stream tokenizer
+PARTS   := attention checkpoint file matmul mlp model norm quant sampler stream tokenizer
+MODES   := bench chat info perplexity run
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
 OBJECTS := $(PARTS:%=$(BUILD)/%.o)
 
 .PHONY: all test lint format sanitize valgrind install clean help FORCE
 all: $(BINARY)
 
-$(BINARY): $(BUILD)/run.o $(OBJECTS)
+$(BINARY): $(MODES:%=$(BUILD)/%.o) $(OBJECTS)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 

@@ -25,25 +25,19 @@ static void rotate(float *v, const float *rope, int head_size) {
     }
 }
 
-static void kv_store(void *base, KvType type, size_t at, float value) {
-    if (type == KV_F32)
-        ((float *)base)[at] = value;
-    else
-        ((uint16_t *)base)[at] = f32_to_f16(value);
-}
-
 /* Where block b of a head starts in KvLayer's arrays, in elements. */
 static size_t kv_start(const Config *c, int block, int head) {
     return ((size_t)block * (size_t)c->n_kv_heads + (size_t)head) * (size_t)c->head_size * KV_BLOCK;
 }
 
 /* Puts one head's key (or value) of position pos into the cache. */
-static void remember(const Session *s, const KvLayer *kv, const float *v, int head, int pos, bool is_key) {
+static void remember(const Session *s, void *cache, const float *v, int head, int pos) {
     const Config *c = &s->model->config;
-    const size_t lane = (size_t)pos % KV_BLOCK, size = (size_t)c->head_size;
-    size_t at = kv_start(c, pos / KV_BLOCK, head) + (is_key ? lane : lane * size);
-    for (size_t i = 0; i < size; i++)
-        kv_store(is_key ? kv->keys : kv->values, s->kv_type, at + (is_key ? i * KV_BLOCK : i), v[i]);
+    const size_t at = kv_start(c, pos / KV_BLOCK, head) + (size_t)(pos % KV_BLOCK);
+    if (s->kv_type == KV_F32)
+        for (int i = 0; i < c->head_size; i++) ((float *)cache)[at + (size_t)(i * KV_BLOCK)] = v[i];
+    else
+        for (int i = 0; i < c->head_size; i++) ((uint16_t *)cache)[at + (size_t)(i * KV_BLOCK)] = f32_to_f16(v[i]);
 }
 
 /* One head of the queries, keys or values, for all n tokens. Heads are numbered
@@ -60,75 +54,89 @@ static void project_head(Session *s, const Layer *layer, const KvLayer *kv, cons
     for (int t = 0; t < n; t++) {
         float *v = out + (size_t)t * (size_t)w->rows + (size_t)(h * size);
         if (is_query || is_key) rotate(v, s->rope + (size_t)t * (size_t)size, size);
-        if (!is_query) remember(s, kv, v, h, pos + t, is_key);
+        if (!is_query) remember(s, is_key ? kv->keys : kv->values, v, h, pos + t);
     }
 }
 
 /* ---- attend ------------------------------------------------------------------------ */
 
-INLINE vf kv_load(const void *base, KvType type, size_t at, int n) {
-    if (type == KV_F16) return vload_f16((const uint16_t *)base + at, n);
-    return n == LANES ? vload((const float *)base + at) : vload_n((const float *)base + at, n);
+enum {
+    BLOCK_VECTORS = KV_BLOCK / LANES,
+    SUMS = 8 /* elements of the result in flight */
+};
+
+/* One vector of row `row` (an element of the head) of a block: neighbouring keys. */
+INLINE vf kv_load(const void *cache, KvType type, size_t block, int row, int vector) {
+    const size_t at = block + (size_t)(row * KV_BLOCK + vector * LANES);
+    return type == KV_F32 ? vload((const float *)cache + at) : vload_f16((const uint16_t *)cache + at, LANES);
 }
 
-/* scores[0 .. KV_BLOCK) of one block: q . k for KV_BLOCK keys side by side. */
-INLINE void score_block(float *scores, const float *q, const void *keys, KvType type, size_t at, int size) {
-    vf sum[KV_BLOCK / LANES];
-    for (int j = 0; j < KV_BLOCK / LANES; j++) sum[j] = (vf){0};
-    for (int i = 0; i < size; i++, at += KV_BLOCK)
-        for (int j = 0; j < KV_BLOCK / LANES; j++)
-            sum[j] = vfma(vset(q[i]), kv_load(keys, type, at + (size_t)(j * LANES), LANES), sum[j]);
-    for (int j = 0; j < KV_BLOCK / LANES; j++) vstore(scores + j * LANES, sum[j]);
+/* The first n_keys lanes of a block's vector are real; the others get `other`. */
+INLINE vf mask_keys(vf v, int vector, int n_keys, float other) {
+    const int n = n_keys - vector * LANES;
+    return n >= LANES ? v : vselect(vlane() < n, v, vset(other));
 }
 
-/* scores = e^(scale (scores - max)) over n keys, padded with zeros to whole
- * blocks; returns their sum. */
-static float softmax_exp(float *scores, int n, float scale) {
-    const int padded = (n - 1) / KV_BLOCK * KV_BLOCK + KV_BLOCK;
-    for (int i = n; i < padded; i++) scores[i] = -INFINITY;
-    vf max = vset(-INFINITY), sum = {0};
-    for (int i = 0; i < padded; i += LANES) max = vmax(vload(scores + i), max);
-    float largest = max[0];
-    for (int j = 1; j < LANES; j++) largest = max[j] > largest ? max[j] : largest;
-    for (int i = 0; i < padded; i += LANES) {
-        vf e = vexp((vload(scores + i) - largest) * scale);
+/* scores[k] = q . key k for n_keys keys, -infinity up to whole blocks; returns
+ * the largest. */
+INLINE float score_keys(const Config *c, float *scores, const float *q, const void *keys, KvType type, int head,
+                        int n_keys) {
+    vf max = vset(-INFINITY);
+    for (int b = 0; b * KV_BLOCK < n_keys; b++) {
+        const size_t block = kv_start(c, b, head);
+        vf sums[BLOCK_VECTORS] = {{0}};
+        for (int i = 0; i < c->head_size; i++)
+            for (int j = 0; j < BLOCK_VECTORS; j++)
+                sums[j] = vfma(vset(q[i]), kv_load(keys, type, block, i, j), sums[j]);
+        for (int j = 0; j < BLOCK_VECTORS; j++) {
+            const vf s = mask_keys(sums[j], j, n_keys - b * KV_BLOCK, -INFINITY);
+            max = vmax(s, max);
+            vstore(scores + (size_t)b * KV_BLOCK + j * LANES, s);
+        }
+    }
+    return vmax_lane(max);
+}
+
+/* scores = e^(scale (scores - max)), in whole blocks; returns their sum. */
+INLINE float exponentials(float *scores, int n_keys, float max, float scale) {
+    vf sum = {0};
+    for (int i = 0; i < n_keys; i += LANES) {
+        const vf e = vexp((vload(scores + i) - max) * scale);
         sum += e;
         vstore(scores + i, e);
     }
+    for (int i = (n_keys - 1) / LANES + 1; i % BLOCK_VECTORS; i++) vstore(scores + (size_t)i * LANES, (vf){0});
     return vsum(sum);
 }
 
-/* out[0 .. width) += sum_t p[t] v[t], for n values of one block. Four sums,
- * taken in turn, hide the latency of the additions. */
-INLINE void add_values(vf sums[4], const float *p, const void *values, KvType type, size_t at, int size, int width,
-                       int n) {
-    if (n == KV_BLOCK)
-        for (int t = 0; t < KV_BLOCK; t++, at += (size_t)size)
-            sums[t % 4] = vfma(vset(p[t]), kv_load(values, type, at, width), sums[t % 4]);
-    else
-        for (int t = 0; t < n; t++, at += (size_t)size)
-            sums[t % 4] = vfma(vset(p[t]), kv_load(values, type, at, width), sums[t % 4]);
+/* out[i] = scale * sum_k p[k] value_k[i] for `count` <= SUMS elements from `first` on. */
+INLINE void sum_values(const Config *c, float *out, const float *p, const void *values, KvType type, int head,
+                       int n_keys, int first, const int count, float scale) {
+    vf sums[SUMS];
+    for (int i = 0; i < count; i++) sums[i] = (vf){0};
+    for (int b = 0; b * KV_BLOCK < n_keys; b++) {
+        const size_t block = kv_start(c, b, head);
+        for (int j = 0; j < BLOCK_VECTORS; j++) {
+            const vf pj = vload(p + (size_t)b * KV_BLOCK + j * LANES);
+            for (int i = 0; i < count; i++) {
+                /* behind the last key is memory that nobody has written: not to be multiplied, even by 0 */
+                const vf v = mask_keys(kv_load(values, type, block, first + i, j), j, n_keys - b * KV_BLOCK, 0);
+                sums[i] = vfma(pj, v, sums[i]);
+            }
+        }
+    }
+    for (int i = 0; i < count; i++) out[first + i] = vsum(sums[i]) * scale;
 }
 
-/* One query against the n_keys keys before and at its position. */
-INLINE void attend(const Session *s, float *out, const float *q, const KvLayer *kv, KvType type, int head, int n_keys,
+/* One query against the n_keys keys up to its position: softmax(q k / sqrt(size)) v. */
+INLINE void attend(const Config *c, float *out, const float *q, const KvLayer *kv, KvType type, int head, int n_keys,
                    float *scores) {
-    const Config *c = &s->model->config;
     const int size = c->head_size, kv_head = head / (c->n_heads / c->n_kv_heads);
-    const int blocks = (n_keys - 1) / KV_BLOCK + 1;
-    for (int b = 0; b < blocks; b++)
-        score_block(scores + (size_t)b * KV_BLOCK, q, kv->keys, type, kv_start(c, b, kv_head), size);
-    const float inverse = 1.0f / softmax_exp(scores, n_keys, 1.0f / sqrtf((float)size));
-    for (int i = 0; i < size; i += LANES) {
-        const int width = size - i < LANES ? size - i : LANES;
-        vf sums[4] = {{0}};
-        for (int b = 0; b < blocks; b++) {
-            int n = n_keys - b * KV_BLOCK;
-            add_values(sums, scores + (size_t)b * KV_BLOCK, kv->values, type, kv_start(c, b, kv_head) + (size_t)i, size,
-                       width, n < KV_BLOCK ? n : KV_BLOCK);
-        }
-        vstore_n(out + i, ((sums[0] + sums[1]) + (sums[2] + sums[3])) * inverse, width);
-    }
+    const float max = score_keys(c, scores, q, kv->keys, type, kv_head, n_keys);
+    const float scale = 1.0f / exponentials(scores, n_keys, max, 1.0f / sqrtf((float)size));
+    int i = 0;
+    for (; i + SUMS <= size; i += SUMS) sum_values(c, out, scores, kv->values, type, kv_head, n_keys, i, SUMS, scale);
+    for (; i < size; i += 2) sum_values(c, out, scores, kv->values, type, kv_head, n_keys, i, 2, scale);
 }
 
 void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *xn, int n, int pos) {
@@ -145,9 +153,9 @@ void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *x
         for (int head = 0; head < c->n_heads; head++) {
             size_t at = ((size_t)t * (size_t)c->n_heads + (size_t)head) * size;
             if (s->kv_type == KV_F32)
-                attend(s, s->att + at, s->q + at, kv, KV_F32, head, pos + t + 1, scores);
+                attend(c, s->att + at, s->q + at, kv, KV_F32, head, pos + t + 1, scores);
             else
-                attend(s, s->att + at, s->q + at, kv, KV_F16, head, pos + t + 1, scores);
+                attend(c, s->att + at, s->q + at, kv, KV_F16, head, pos + t + 1, scores);
         }
     in = input_prepare(&s->input, &layer->wo, s->att, n);
     matmul(s->x, &layer->wo, &in, n, true);

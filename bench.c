@@ -15,20 +15,22 @@ enum { RUNS = 5 };
 
 /* ---- the floors -------------------------------------------------------------------------- */
 
-/* Bytes/s of reading a buffer with all threads. */
+/* Bytes/s of reading a buffer with all threads, each in STREAMS places at once:
+ * one stream alone does not keep the prefetchers busy. */
 static double read_rate(const float *buffer, size_t n, int threads) {
-    const int passes = (int)(1 + (64u << 20) / (n * sizeof(float))); /* long enough for the clock */
+    enum { STREAMS = 8 };
+    const int passes = (int)(1 + (256u << 20) / (n * sizeof(float))); /* long enough for the clock */
     float sink = 0;
     const double start = now();
 #pragma omp parallel num_threads(threads) reduction(+ : sink)
     {
-        const size_t share = n / (size_t)omp_get_num_threads() / (8 * LANES) * (8 * LANES);
-        const float *mine = buffer + share * (size_t)omp_get_thread_num();
-        vf sums[8] = {{0}};
+        const size_t share = n / (size_t)omp_get_num_threads() / STREAMS; /* a multiple of LANES */
+        const float *mine = buffer + STREAMS * share * (size_t)omp_get_thread_num();
+        vf sums[STREAMS] = {{0}};
         for (int pass = 0; pass < passes; pass++)
-            for (size_t i = 0; i < share; i += 8 * LANES)
-                for (int j = 0; j < 8; j++) sums[j] += vload(mine + i + (size_t)(j * LANES));
-        for (int j = 0; j < 8; j++) sink += vsum(sums[j]);
+            for (size_t i = 0; i < share; i += LANES)
+                for (int j = 0; j < STREAMS; j++) sums[j] += vload(mine + (size_t)j * share + i);
+        for (int j = 0; j < STREAMS; j++) sink += vsum(sums[j]);
     }
     const double seconds = now() - start;
     volatile float used = sink;
@@ -44,7 +46,7 @@ static double fma_rate(int threads) {
 #pragma omp parallel num_threads(threads) reduction(+ : sink)
     {
         vf sums[CHAINS];
-        vf a = vset(0.999f), b = vset((float)omp_get_thread_num());
+        const vf a = vset(0.999f), b = vset(0.001f); /* stays near 1 */
         for (int j = 0; j < CHAINS; j++) sums[j] = vset((float)j);
         for (int i = 0; i < STEPS; i++)
             for (int j = 0; j < CHAINS; j++) sums[j] = vfma(sums[j], a, b);

@@ -49,6 +49,17 @@ typedef struct {
     size_t scales_per_row;
 } Shape;
 
+INLINE Shape shape_of(const Tensor *w, Type type) {
+    Shape s = {.type = type, .cols = w->cols, .width = LANES};
+    if (type == TYPE_I8) { /* a power of two, at least 4: see matmul_rows */
+        s.width = VBYTES;
+        s.groups = w->group < VBYTES ? VBYTES / w->group : 1;
+        s.group_shift = __builtin_ctz((unsigned)w->group);
+        s.scales_per_row = (size_t)w->cols >> s.group_shift;
+    }
+    return s;
+}
+
 /* Scales that belong to the n cols of a step. */
 INLINE int n_scales(const Shape *s, int n) { return s->groups == 1 ? 1 : (n * s->groups + s->width - 1) / s->width; }
 
@@ -129,23 +140,46 @@ INLINE void tile(float *y, size_t stride, const Shape *s, const Tensor *w, int r
 }
 
 /* All the rows asked for, for `tokens` tokens from t on. */
-INLINE void strip(float *y, size_t stride, const Shape *s, const Tensor *w, int row, int n_rows, const Input *in, int t,
+INLINE void strip(float *y, size_t stride, Type type, const Tensor *w, int row, int n_rows, const Input *in, int t,
                   const int tokens, bool add) {
     const int rows = tokens == 1 ? DECODE_ROWS : TILE_ROWS;
+    const Shape s = shape_of(w, type);
     int r = row;
-    for (; r + rows <= row + n_rows; r += rows) tile(y, stride, s, w, r, in, t, rows, tokens, add);
+    for (; r + rows <= row + n_rows; r += rows) tile(y, stride, &s, w, r, in, t, rows, tokens, add);
     for (; r < row + n_rows; r++)
-        for (int i = 0; i < tokens; i++) tile(y, stride, s, w, r, in, t + i, 1, 1, add);
+        for (int i = 0; i < tokens; i++) tile(y, stride, &s, w, r, in, t + i, 1, 1, add);
 }
+
+/* Each strip is a function of its own: the compiler keeps a tile's sums and
+ * pointers in registers only if it does not see all the tiles at once. */
+typedef void Strip(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int t, bool add);
+
+#define STRIP(name, type, tokens)                                                                                      \
+    static __attribute__((noinline)) void name(float *y, size_t stride, const Tensor *w, int row, int n_rows,          \
+                                               const Input *in, int t, bool add) {                                     \
+        strip(y, stride, type, w, row, n_rows, in, t, tokens, add);                                                    \
+    }
+STRIP(f32_many, TYPE_F32, F32_TOKENS)
+STRIP(f32_two, TYPE_F32, 2)
+STRIP(f32_one, TYPE_F32, 1)
+STRIP(i8_many, TYPE_I8, I8_TOKENS)
+STRIP(i8_two, TYPE_I8, 2)
+STRIP(i8_one, TYPE_I8, 1)
 
 /* Token strips outside, rows inside: the rows of one task stay in the cache
  * while the tokens pass by. */
-INLINE void strips(float *y, size_t stride, const Shape *s, const Tensor *w, int row, int n_rows, const Input *in,
-                   int n, const int tokens, bool add) {
+static void strips(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
+    static const struct {
+        int tokens;
+        Strip *run;
+    } kinds[][3] = {
+        [TYPE_F32] = {{F32_TOKENS, f32_many}, {2, f32_two}, {1, f32_one}},
+        [TYPE_I8] = {{I8_TOKENS, i8_many}, {2, i8_two}, {1, i8_one}},
+    };
     int t = 0;
-    for (; t + tokens <= n; t += tokens) strip(y, stride, s, w, row, n_rows, in, t, tokens, add);
-    for (; t + 2 <= n; t += 2) strip(y, stride, s, w, row, n_rows, in, t, 2, add);
-    for (; t < n; t++) strip(y, stride, s, w, row, n_rows, in, t, 1, add);
+    for (int k = 0; k < 3; k++)
+        for (const int tokens = kinds[w->type][k].tokens; t + tokens <= n; t += tokens)
+            kinds[w->type][k].run(y, stride, w, row, n_rows, in, t, add);
 }
 
 /* int8 groups that vectors do not fit: group by group, one product at a time. */
@@ -173,30 +207,23 @@ static void rows_plain(float *y, size_t stride, const Tensor *w, int row, int n_
 static bool group_fits_vectors(int group) { return group >= 4 && (group & (group - 1)) == 0; }
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
-    if (w->type == TYPE_F32) {
-        const Shape s = {.type = TYPE_F32, .cols = w->cols, .width = LANES};
-        strips(y, stride, &s, w, row, n_rows, in, n, F32_TOKENS, add);
-    } else if (group_fits_vectors(w->group)) {
-        const Shape s = {.type = TYPE_I8,
-                         .cols = w->cols,
-                         .width = VBYTES,
-                         .groups = w->group < VBYTES ? VBYTES / w->group : 1,
-                         .group_shift = __builtin_ctz((unsigned)w->group),
-                         .scales_per_row = (size_t)(w->cols / w->group)};
-        strips(y, stride, &s, w, row, n_rows, in, n, I8_TOKENS, add);
-    } else {
+    if (w->type == TYPE_I8 && !group_fits_vectors(w->group))
         rows_plain(y, stride, w, row, n_rows, in, n, add);
-    }
+    else
+        strips(y, stride, w, row, n_rows, in, n, add);
+}
+
+int matmul_task_rows(int rows, int n) {
+    if (n > 1) return ROWS_PER_TASK;
+    const int share = (rows - 1) / omp_get_num_threads() + 1; /* one run of rows to a thread, in whole tiles */
+    return (share - 1) / DECODE_ROWS * DECODE_ROWS + DECODE_ROWS;
 }
 
 void matmul(float *y, const Tensor *w, const Input *in, int n, bool add) {
-    const int tasks = (w->rows - 1) / ROWS_PER_TASK + 1;
+    const int step = matmul_task_rows(w->rows, n);
 #pragma omp for schedule(static)
-    for (int i = 0; i < tasks; i++) {
-        int row = i * ROWS_PER_TASK;
-        int rows = w->rows - row < ROWS_PER_TASK ? w->rows - row : ROWS_PER_TASK;
-        matmul_rows(y, (size_t)w->rows, w, row, rows, in, n, add);
-    }
+    for (int row = 0; row < w->rows; row += step)
+        matmul_rows(y, (size_t)w->rows, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
 }
 
 /* ---- the activations' side ---------------------------------------------------- */

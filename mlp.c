@@ -6,8 +6,6 @@
 #include "model.h"
 #include "simd.h"
 
-enum { COLUMNS_PER_TASK = 32 };
-
 /* gate = silu(gate) * up, silu(a) = a / (1 + e^-a). */
 static void silu_times(float *gate, const float *up, int n) {
     int i = 0;
@@ -23,17 +21,16 @@ static void silu_times(float *gate, const float *up, int n) {
 
 void mlp(Session *s, const Layer *layer, const float *xn, int n) {
     const int hidden_dim = s->model->config.hidden_dim;
-    const int tasks = (hidden_dim - 1) / COLUMNS_PER_TASK + 1;
+    const int step = matmul_task_rows(hidden_dim, n);
     Input in = input_prepare(&s->input, &layer->gate, xn, n);
     /* gate and up of the same hidden elements in one task: no barrier between */
 #pragma omp for schedule(static)
-    for (int i = 0; i < tasks; i++) {
-        int first = i * COLUMNS_PER_TASK;
-        int count = hidden_dim - first < COLUMNS_PER_TASK ? hidden_dim - first : COLUMNS_PER_TASK;
+    for (int first = 0; first < hidden_dim; first += step) {
+        const int count = hidden_dim - first < step ? hidden_dim - first : step;
         matmul_rows(s->gate, (size_t)hidden_dim, &layer->gate, first, count, &in, n, false);
         matmul_rows(s->up, (size_t)hidden_dim, &layer->up, first, count, &in, n, false);
         for (int t = 0; t < n; t++) {
-            size_t at = (size_t)t * (size_t)hidden_dim + (size_t)first;
+            const size_t at = (size_t)t * (size_t)hidden_dim + (size_t)first;
             silu_times(s->gate + at, s->up + at, count);
         }
     }

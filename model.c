@@ -41,7 +41,7 @@ static void classify(Session *s, int n, int n_logits) {
 
 /* A second thread pays for its barriers only if there is work to share. */
 static int threads_for(const Session *s, int n) {
-    const size_t worth_sharing = 4 << 20; /* bytes of weights times tokens: docs/performance.md */
+    const size_t worth_sharing = 6 << 20; /* bytes of weights times tokens: docs/performance.md */
     return s->model->decode_bytes >= worth_sharing / (size_t)n ? s->n_threads : 1;
 }
 
@@ -83,10 +83,9 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
 }
 
 int check_logits(const float *logits, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (isnan(logits[i]))
-            return fail("the model computed a logit that is not a number; its weights may be damaged");
-    return 0;
+    int nans = 0;
+    for (size_t i = 0; i < n; i++) nans |= isnan(logits[i]);
+    return nans ? fail("the model computed a logit that is not a number; its weights may be damaged") : 0;
 }
 
 /* ---- sessions -------------------------------------------------------------------- */

@@ -129,6 +129,10 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
  * summed in one fixed order, whatever n, row and n_rows are: the same bits. */
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add);
 
+/* How many rows make one task when the threads of the region share the rows of
+ * a product for n tokens: a whole share for one token, cache-sized for many. */
+int matmul_task_rows(int rows, int n);
+
 /* All rows of y[n][rows] = x w^T. The threads of the enclosing parallel
  * region share the rows and meet at a barrier. */
 void matmul(float *y, const Tensor *w, const Input *in, int n, bool add);
@@ -216,13 +220,11 @@ void model_visit(const Model *model, void (*tensor)(void *arg, const char *name,
 
 typedef enum { KV_F32, KV_F16 } KvType;
 
-/* Keys are kept in blocks of KV_BLOCK positions, transposed, so that one
- * vector holds the same element of neighbouring keys. */
+/* Keys and values are kept in blocks of KV_BLOCK positions, transposed, so
+ * that one vector holds the same element of neighbouring keys. */
 enum { KV_BLOCK = 16 };
 
-/* The keys and values of one layer. Block b of head h starts at element
- * (b * n_kv_heads + h) * head_size * KV_BLOCK of either array;
- * inside it keys are [head_size][KV_BLOCK], values [KV_BLOCK][head_size]. */
+/* The keys and values of one layer: [block][n_kv_heads][head_size][KV_BLOCK]. */
 typedef struct {
     void *keys, *values; /* float or f16 */
 } KvLayer;

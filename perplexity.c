@@ -77,6 +77,10 @@ int mode_perplexity(Run *run) {
         fail("perplexity needs a context of at least 2, it is %d", run->session.context);
         return 1;
     }
+    if (run->tokenizer.bos >= run->model.config.vocab_size) {
+        fail("perplexity needs BOS, token %d, the vocabulary is %d", run->tokenizer.bos, run->model.config.vocab_size);
+        return 1;
+    }
     Tokens text;
     if (run_tokens(run, false, &text)) return 1;
     double *nll = text.n > 0 ? allocate((size_t)text.n, sizeof *nll) : NULL;

@@ -369,7 +369,7 @@ static const Mode *find_mode(const char *name) {
 }
 
 /* -z, else tokenizer.bin beside the model, else here. Only tokens can do
- * without: they are then shown as ids. */
+ * without, where text is not the point: they are then shown as ids. */
 static int open_tokenizer(Run *run) {
     const Options *o = run->options;
     const int vocab_size = run->model.config.vocab_size;
@@ -380,7 +380,7 @@ static int open_tokenizer(Run *run) {
         const int folder = slash ? (int)(slash - o->model) + 1 : 0;
         snprintf(beside, sizeof beside, "%.*stokenizer.bin", folder, o->model);
         path = file_exists(beside) ? beside : "tokenizer.bin";
-        const bool needed = !o->tokens || !strcmp(o->mode, "chat");
+        const bool needed = !o->tokens || !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize");
         if (!file_exists(path))
             return needed ? fail("no tokenizer: neither %s nor ./tokenizer.bin is there; name one with -z", beside) : 0;
     }

@@ -40,11 +40,21 @@ static float random_float(uint64_t *state) {
     return (float)((*state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
 }
 
+/* The first of the largest: block by block with vectors, then in the best block. */
 static int argmax(const float *v, int n) {
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (v[i] > v[best]) best = i;
-    return best;
+    enum { BLOCK = 16 * LANES };
+    int start = 0, i = 0;
+    float best = -INFINITY;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        vf max = vload(v + i);
+        for (int j = LANES; j < BLOCK; j += LANES) max = vmax(vload(v + i + j), max);
+        const float largest = vmax_lane(max);
+        if (largest > best) best = largest, start = i;
+    }
+    for (; i < n; i++)
+        if (v[i] > best) best = v[i], start = i;
+    while (start < n - 1 && v[start] != best) start++;
+    return start;
 }
 
 /* Makes each of the last tokens less likely, once however often it came
@@ -59,9 +69,8 @@ static void penalize(Sampler *s) {
     }
 }
 
-/* p = softmax(p / temperature). */
-static void softmax(float *p, int n, float temperature) {
-    const float max = p[argmax(p, n)];
+/* p = softmax(p / temperature), for p up to max. */
+static void softmax(float *p, int n, float max, float temperature) {
     vf sums = {0};
     int i = 0;
     for (; i + LANES <= n; i += LANES) {
@@ -132,6 +141,7 @@ static int draw_truncated(Sampler *s, float coin) {
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
         if (s->p[i] >= least) s->candidates[n_candidates++] = (Candidate){s->p[i], i};
+    if (n_candidates == 0) return argmax(s->p, n); /* top_p < 1 / n and none stands out */
 
     float sum;
     int kept = pop_likeliest(s->candidates, n_candidates, limited ? o->top_k : n,
@@ -158,6 +168,7 @@ static int draw(const float *p, int n, float coin) {
         cumulative += p[i];
         if (coin < cumulative) return i;
     }
+    while (n > 1 && !(p[n - 1] > 0)) n--;
     return n - 1; /* rounding */
 }
 
@@ -168,8 +179,10 @@ int sampler_next(Sampler *s, const float *logits) {
     memcpy(s->p, logits, (size_t)n * sizeof *s->p);
     if (o->repeat_penalty != 1) penalize(s);
     if (o->temperature == 0) return argmax(s->p, n);
-    softmax(s->p, n, o->temperature);
     const float coin = random_float(&s->state);
+    const int best = argmax(s->p, n);
+    if (!isfinite(s->p[best])) return best; /* infinitely likely, or all impossible */
+    softmax(s->p, n, s->p[best], o->temperature);
     const bool truncates = (o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0;
     return truncates ? draw_truncated(s, coin) : draw(s->p, n, coin);
 }

@@ -85,6 +85,23 @@ INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (
 /* The larger of each; b where either is NaN. */
 INLINE vf vmax(vf a, vf b) { return vselect(a > b, a, b); }
 
+/* 0, 1, 2, ... */
+INLINE vi vlane(void) {
+    vi lane;
+    for (int j = 0; j < LANES; j++) lane[j] = j;
+    return lane;
+}
+
+INLINE float vmax_lane(vf a) {
+#if SIMD_AVX512
+    return _mm512_reduce_max_ps((__m512)a);
+#else
+    float max = a[0];
+    for (int j = 1; j < LANES; j++) max = a[j] > max ? a[j] : max;
+    return max;
+#endif
+}
+
 /* {sum a, sum b, sum c, sum d}, each over its lanes in one fixed tree. */
 INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 #if SIMD_AVX512
@@ -110,14 +127,15 @@ INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
 
 /* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n.
- * Exactly 0 for -infinity, infinity beyond the range, NaN for NaN. */
+ * NaN for NaN, infinity beyond the range, and 0 where the result would be
+ * subnormal: those cost a hundred cycles each, and attention has many. */
 INLINE vf vexp(vf x) {
-    const float magic = 0x1.8p23f; /* adding it rounds to an integer */
-    x = vselect(x < -104.0f, vset(-104.0f), x);
-    x = vselect(x > 89.0f, vset(89.0f), x);
-    vf shifted = vfma(x, vset(0x1.715476p+0f), vset(magic));
-    vf n = shifted - magic;
-    vi k = (vi)shifted - (vi)vset(magic);
+    const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
+    const vi underflow = x < -86.6f; /* e^-86.6 = 2.5e-38 */
+    x = vselect(x > 89.0f, vset(89.0f), vselect(underflow, vset(0), x));
+    const vf shifted = vfma(x, vset(0x1.715476p+0f), vset(magic));
+    const vf n = shifted - magic;
+    const vi k = (vi)shifted - (vi)vset(magic);
     vf r = vfma(n, vset(-0x1.62e4p-1f), x);
     r = vfma(n, vset(-0x1.7f7d1cp-20f), r);
     vf p = vset(1.9875691500e-4f);
@@ -127,10 +145,9 @@ INLINE vf vexp(vf x) {
     p = vfma(p, r, vset(1.6666665459e-1f));
     p = vfma(p, r, vset(5.0000001201e-1f));
     p = vfma(p, r * r, r) + 1.0f;
-    /* 2^n in two steps, so that results near both ends of the range are right */
-    vi half = k >> 1;
-    vf low = (vf)((half + 127) << 23), high = (vf)((k - half + 127) << 23);
-    return p * low * high;
+    /* 2^n as 2 * 2^(n - 1): n is 128 at the upper end */
+    p = p * (vf)((k + 126) << 23) * 2.0f;
+    return (vf)(~underflow & (vi)p);
 }
 
 /* ---- float16 -------------------------------------------------------------- */

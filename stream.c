@@ -20,6 +20,14 @@ int utf8_length(uint8_t lead) {
 
 static bool is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
+/* Lead and continuations that are no character all the same: one that has a
+ * shorter form, a surrogate, or one beyond U+10FFFF. */
+static bool is_forbidden(const char *c) {
+    const uint8_t lead = (uint8_t)c[0], second = (uint8_t)c[1];
+    return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
+           (lead == 0xf4 && second > 0x8f);
+}
+
 static void put(Stream *s, const char *bytes, int n) {
     if (n > 0 && fwrite(bytes, 1, (size_t)n, s->out) != (size_t)n) s->error = errno;
 }
@@ -46,7 +54,7 @@ static void write_byte(Stream *s, char byte) {
     if (s->n_held > 0 && !is_continuation((uint8_t)byte)) put_invalid(s);
     s->held[s->n_held++] = byte;
     const int needed = utf8_length((uint8_t)s->held[0]);
-    if (needed == 0)
+    if (needed == 0 || (s->n_held == needed && is_forbidden(s->held)))
         put_invalid(s);
     else if (s->n_held == needed) {
         put_character(s, s->held, needed);

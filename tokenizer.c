@@ -63,6 +63,8 @@ static int byte_of_piece(const char *s, int n) {
 static int read_pieces(Tokenizer *t, const char *path, int vocab_size) {
     const uint8_t *data = t->file.data;
     size_t at = 4, size = t->file.size;
+    if (vocab_size < 3)
+        return fail("%s: the model's vocabulary is %d, expected at least <unk>, BOS and EOS", path, vocab_size);
     if (size < 4 || (size - 4) / 8 < (size_t)vocab_size)
         return fail("%s: file is %zu bytes, too short for the model's %d pieces", path, size, vocab_size);
     t->pieces = allocate((size_t)vocab_size, sizeof *t->pieces);
