@@ -102,6 +102,7 @@ INLINE vf accumulate(const Shape *s, WStep w, XStep x, vf sum) {
 /* y[r] (+)= the sum of sums[r] over its lanes. */
 INLINE void store_sums(float *y, const vf *sums, int rows, bool add) {
     int r = 0;
+    UNROLL
     for (; r + 4 <= rows; r += 4) {
         f4 y4, s4 = vsum4(sums[r], sums[r + 1], sums[r + 2], sums[r + 3]);
         if (add) {
@@ -117,25 +118,34 @@ INLINE void store_sums(float *y, const vf *sums, int rows, bool add) {
 INLINE void tile(float *y, size_t stride, const Shape *s, const Tensor *w, int row, const Input *in, int t,
                  const int rows, const int tokens, bool add) {
     vf sums[MAX_TOKENS][DECODE_ROWS];
+    UNROLL
     for (int i = 0; i < tokens; i++)
+        UNROLL
         for (int r = 0; r < rows; r++) sums[i][r] = (vf){0};
     int c = 0;
     for (; c + s->width <= s->cols; c += s->width) {
         WStep ws[DECODE_ROWS];
+        UNROLL
         for (int r = 0; r < rows; r++) ws[r] = load_w(s, w, (size_t)(row + r), c, s->width);
+        UNROLL
         for (int i = 0; i < tokens; i++) {
             XStep x = load_x(s, in, (size_t)(t + i), c, s->width);
+            UNROLL
             for (int r = 0; r < rows; r++) sums[i][r] = accumulate(s, ws[r], x, sums[i][r]);
         }
     }
     if (c < s->cols) {
         WStep ws[DECODE_ROWS];
+        UNROLL
         for (int r = 0; r < rows; r++) ws[r] = load_w(s, w, (size_t)(row + r), c, s->cols - c);
+        UNROLL
         for (int i = 0; i < tokens; i++) {
             XStep x = load_x(s, in, (size_t)(t + i), c, s->cols - c);
+            UNROLL
             for (int r = 0; r < rows; r++) sums[i][r] = accumulate(s, ws[r], x, sums[i][r]);
         }
     }
+    UNROLL
     for (int i = 0; i < tokens; i++) store_sums(y + (size_t)(t + i) * stride + row, sums[i], rows, add);
 }
 

@@ -30,6 +30,14 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Before a loop with a constant count: written out in full, so that arrays of
+ * vectors indexed by it live in registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef int8_t vb __attribute__((vector_size(LANES * 4)));

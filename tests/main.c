@@ -4,6 +4,7 @@
  */
 #include "test.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -53,6 +54,27 @@ const char *real_checkpoint(const char *name) {
     if (!where) return NULL;
     snprintf(path, sizeof path, "%s/%s", where, name);
     return file_exists(path) ? path : NULL;
+}
+
+/* Into a file, where a sanitizer's last words can still be found. */
+static int true_stderr = -1, hidden_stderr = -1;
+
+void stderr_hide(void) {
+    fflush(stderr);
+    true_stderr = dup(STDERR_FILENO);
+    hidden_stderr = open(temporary("stderr"), O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    dup2(hidden_stderr, STDERR_FILENO);
+}
+
+int stderr_show(void) {
+    int lines = 0;
+    fflush(stderr);
+    dup2(true_stderr, STDERR_FILENO);
+    close(true_stderr);
+    lseek(hidden_stderr, 0, SEEK_SET);
+    for (char c; read(hidden_stderr, &c, 1) == 1;) lines += c == '\n';
+    close(hidden_stderr);
+    return lines;
 }
 
 bool test_fast(void) { return getenv("NORMA_FAST") != NULL; }

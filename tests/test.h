@@ -33,6 +33,11 @@ const char *temporary(const char *name);
 /* A file of the folder NORMA_CHECKPOINTS, or NULL where there is none. */
 const char *real_checkpoint(const char *name);
 
+/* Between the two nothing reaches stderr; the second says how many lines were
+ * meant for it. */
+void stderr_hide(void);
+int stderr_show(void);
+
 /* Whether to do less (valgrind): NORMA_FAST is set. */
 bool test_fast(void);
 

@@ -1,0 +1,202 @@
+/* test_invariance.c: the same bits for any chunks and any threads.
+ *
+ * Owns the promise that the logits of a position depend on the tokens up to it
+ * alone. The measure is one run in one chunk with one thread.
+ *
+ * The program gives a small model one thread, whatever it was offered (see
+ * threads_for in model.c). Here models claim to be larger than they are, so
+ * that threads are used and the tests stay fast; one really is large.
+ */
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TOKENS = 60, MAX_VOCAB = 131, MAX_THREADS = 3 };
+
+static const HashModel large = {256, 704, 4, 8, 4, 97, 64, true, 31};
+
+static const int batches[] = {1, 2, 7, 16, 512};
+enum { N_BATCHES = 5 };
+
+static int tokens[MAX_TOKENS];
+static float expected[MAX_TOKENS * MAX_VOCAB];
+
+/* ---- the measure ---------------------------------------------------------------------------- */
+
+static int open_model(Model *model, const HashModel *m, int group, bool pretend) {
+    const char *path = temporary("invariance.bin");
+    if (hashmodel_write(m, path, group ? 2 : 1, group) || model_open(model, path)) return -1;
+    if (pretend) model->decode_bytes = 1 << 30; /* worth any number of threads */
+    for (int i = 0; i < MAX_TOKENS; i++) tokens[i] = hash_token(m, i);
+    return 0;
+}
+
+/* expected[n][vocab_size]: one chunk, one thread. */
+static int measure(const Model *model, KvType kv, int n) {
+    Session s;
+    const float *logits = NULL;
+    if (!session_open(&s, model, 1, MAX_TOKENS, 0, kv)) logits = model_forward(&s, tokens, n, 0, n);
+    if (logits) memcpy(expected, logits, (size_t)(n * model->config.vocab_size) * sizeof *logits);
+    session_close(&s);
+    return logits ? 0 : -1;
+}
+
+/* The logits of tokens [first, first + n) are what was measured. */
+static bool same_bits(const Model *model, const float *logits, int first, int n) {
+    const size_t row = (size_t)model->config.vocab_size;
+    return logits && !memcmp(logits, expected + (size_t)first * row, (size_t)n * row * sizeof *logits);
+}
+
+/* ---- chunks and threads ------------------------------------------------------------------------ */
+
+static void check_session(const Model *model, KvType kv, int n, int batch, int threads) {
+    Session s;
+    const int most = n < batch ? n : batch;
+    CHECK(!session_open(&s, model, threads, batch, 0, kv), "no session");
+    const float *logits = model_forward(&s, tokens, n, 0, 1);
+    CHECK(same_bits(model, logits, n - 1, 1), "%d tokens, kv %d, batch %d, %d threads: the last logits differ", n, kv,
+          batch, threads);
+    logits = model_forward(&s, tokens, n, 0, most); /* again, over what is in the cache, and for more of them */
+    CHECK(same_bits(model, logits, n - most, most), "%d tokens, kv %d, batch %d, %d threads: the last %d logits differ",
+          n, kv, batch, threads, most);
+    session_close(&s);
+}
+
+static void check_model(const HashModel *m, int group, bool pretend, KvType kv) {
+    static const int lengths[] = {1, 17, 40};
+    Model model;
+    CHECK(!open_model(&model, m, group, pretend), "cannot make the model");
+    CHECK(!measure(&model, kv, 40), "cannot run");
+    for (int b = 0; b < N_BATCHES; b++)
+        for (int threads = 1; threads <= MAX_THREADS; threads++)
+            for (int i = 0; i < 3; i++) {
+                if (test_fast() && (b + threads + i) % 3) continue;
+                /* threads that outnumber the processors wait long at barriers: not too many of them */
+                if (threads > 1 && lengths[i] > 10 * batches[b] + 10) continue;
+                check_session(&model, kv, lengths[i], batches[b], threads);
+            }
+    model_close(&model);
+}
+
+static void float_models(void) {
+    check_model(&GQA_TIED, 0, true, KV_F32);
+    check_model(&GQA_TIED, 0, true, KV_F16);
+    check_model(&MHA_UNTIED, 0, true, KV_F16);
+    check_model(&ODD_MQA, 0, true, KV_F32);
+}
+
+static void int8_models(void) {
+    check_model(&GQA_TIED, 4, true, KV_F32);
+    check_model(&MHA_UNTIED, 2, true, KV_F32); /* groups that vectors do not fit */
+    check_model(&MHA_UNTIED, 4, true, KV_F16);
+    check_model(&WIDE, 32, true, KV_F16);
+}
+
+/* ---- a model that is large by itself --------------------------------------------------------------- */
+
+/* Whether the program runs one token with all threads: each then writes a row
+ * of its own for the normalized token. */
+static bool uses_all_threads(Session *s) {
+    const size_t dim = (size_t)s->model->config.dim;
+    if (!model_forward(s, tokens, 1, 0, 0)) return false;
+    for (size_t i = 0; i < (size_t)s->n_threads * dim; i++) s->xn[i] = NAN;
+    if (!model_forward(s, tokens, 1, 0, 0)) return false;
+    for (size_t i = 0; i < (size_t)s->n_threads * dim; i++)
+        if (isnan(s->xn[i])) return false;
+    return true;
+}
+
+static void check_large(int group) {
+    Model model;
+    CHECK(!open_model(&model, &large, group, false), "cannot make the model");
+    CHECK(!measure(&model, KV_F32, 40), "cannot run");
+    check_session(&model, KV_F32, 40, 512, 3);
+    check_session(&model, KV_F32, 40, 7, 2);
+    check_session(&model, KV_F32, 17, 1, 3);
+    if (!group) {
+        Session s;
+        CHECK(!session_open(&s, &model, MAX_THREADS, 1, 0, KV_F32), "no session");
+        CHECK(uses_all_threads(&s), "a model of %zu bytes does not use the threads", model.decode_bytes);
+        session_close(&s);
+    }
+    model_close(&model);
+}
+
+static void large_models_use_threads(void) {
+    check_large(0);
+    check_large(32);
+}
+
+/* ---- what ran before ------------------------------------------------------------------------------ */
+
+/* Another text first, then this one from the start, or from the point where
+ * they part. */
+static void rewinding_changes_no_bit(void) {
+    Model model;
+    Session s;
+    int other[MAX_TOKENS];
+    for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
+        CHECK(!open_model(&model, &GQA_TIED, 0, true) && !measure(&model, kv, 40), "cannot make the model");
+        CHECK(!session_open(&s, &model, 2, 16, 0, kv), "no session");
+        for (int i = 0; i < MAX_TOKENS; i++) other[i] = i < 21 ? tokens[i] : (tokens[i] + 1) % 97;
+        CHECK(model_forward(&s, other, MAX_TOKENS, 0, 0), "cannot run");
+        const float *logits = model_forward(&s, tokens + 21, 19, 21, 16);
+        CHECK(same_bits(&model, logits, 24, 16), "kv %d: going back to position 21 changes bits", kv);
+        CHECK(model_forward(&s, other + 5, MAX_TOKENS - 5, 0, 0), "cannot run");
+        logits = model_forward(&s, tokens, 40, 0, 16);
+        CHECK(same_bits(&model, logits, 24, 16), "kv %d: going back to the start changes bits", kv);
+        session_close(&s);
+        model_close(&model);
+    }
+}
+
+/* Token by token, with a cache and buffers that grow on the way. */
+static void growing_changes_no_bit(void) {
+    Model model;
+    Session s;
+    for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
+        CHECK(!open_model(&model, &MHA_UNTIED, 0, true) && !measure(&model, kv, MAX_TOKENS), "cannot make the model");
+        CHECK(!session_open(&s, &model, 2, 512, 0, kv), "no session");
+        int t = 0, blocks = 0, grown = 0;
+        for (int n = 1; t < MAX_TOKENS; t += n, n = n % 4 + 1) {
+            if (n > MAX_TOKENS - t) n = MAX_TOKENS - t;
+            const float *logits = model_forward(&s, tokens + t, n, t, n);
+            CHECK(same_bits(&model, logits, t, n), "kv %d: the %d logits from position %d on differ", kv, n, t);
+            grown += s.kv_blocks > blocks;
+            blocks = s.kv_blocks;
+        }
+        CHECK(grown >= 3, "the cache grew %d times", grown);
+        session_close(&s);
+        model_close(&model);
+    }
+}
+
+/* What cannot run says so, and leaves the session as it was. */
+static void context_is_not_exceeded(void) {
+    Model model;
+    Session s;
+    CHECK(!open_model(&model, &GQA_TIED, 0, false) && !measure(&model, KV_F32, 40), "cannot make the model");
+    CHECK(!session_open(&s, &model, 1, 16, 40, KV_F32), "no session");
+    CHECK(same_bits(&model, model_forward(&s, tokens, 40, 0, 1), 39, 1), "a context of 40 does not hold 40 tokens");
+    FILE *saved = stderr;
+    stderr = fopen("/dev/null", "w"); /* the refusals are in the tests of the binary */
+    CHECK(!model_forward(&s, tokens, 1, 40, 1), "position 40 runs in a context of 40");
+    CHECK(!model_forward(&s, tokens, 41, 0, 1), "41 tokens run in a context of 40");
+    CHECK(!model_forward(&s, tokens, 2, 39, 1), "positions 39 and 40 run in a context of 40");
+    fclose(stderr);
+    stderr = saved;
+    CHECK(same_bits(&model, model_forward(&s, tokens + 39, 1, 39, 1), 39, 1), "a refusal changes what comes after");
+    session_close(&s);
+    model_close(&model);
+}
+
+void suite_invariance(void) {
+    TEST(float_models);
+    TEST(int8_models);
+    TEST(large_models_use_threads);
+    TEST(rewinding_changes_no_bit);
+    TEST(growing_changes_no_bit);
+    TEST(context_is_not_exceeded);
+}

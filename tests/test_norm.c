@@ -1,0 +1,239 @@
+/* test_norm.c: norm.c against the formulas in double precision.
+ *
+ * Owns the references of both norms, the worked example of the textbook, and
+ * the promise that tokens do not see each other.
+ */
+#include "test.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DIM = 4096, TOKENS = 7 };
+
+static float gamma_[MAX_DIM], beta[MAX_DIM];
+
+static float random_float(uint64_t stream, uint64_t i) { /* [-1, 1) */
+    return (float)(hash64(11, stream, i) >> 40) / 8388608.0f - 1;
+}
+
+static void fill_parameters(void) {
+    for (int i = 0; i < MAX_DIM; i++) {
+        gamma_[i] = 1 + random_float(1, (uint64_t)i);
+        beta[i] = random_float(2, (uint64_t)i);
+    }
+}
+
+/* ---- against double precision ------------------------------------------------------------ */
+
+/* One norm of x[dim]; for RMSNorm the mean is 0 by definition. `size` gets
+ * what errors of y[i] are to be compared with: a rounding error of x or of the
+ * mean goes through scale and gamma. */
+static void reference(double *y, double *size, const float *x, const Norm *norm, int dim) {
+    double mean = 0, square = 0, largest = 0;
+    for (int i = 0; i < dim; i++) mean += norm->kind == NORM_LAYER ? x[i] : 0;
+    mean /= dim;
+    for (int i = 0; i < dim; i++) {
+        square += (x[i] - mean) * (x[i] - mean);
+        largest = fmax(largest, fabs((double)x[i]));
+    }
+    const double scale = 1 / sqrt(square / dim + (double)norm->eps);
+    for (int i = 0; i < dim; i++) {
+        const double b = norm->beta ? norm->beta[i] : 0, g = norm->gamma[i];
+        y[i] = (x[i] - mean) * scale * g + b;
+        size[i] = norm->kind == NORM_RMS ? fabs(y[i]) : fabs(g) * largest * scale + fabs(b);
+    }
+}
+
+static void run_norm(float *y, const float *x, const Norm *norm, int dim) {
+    if (norm->kind == NORM_RMS)
+        rmsnorm(y, x, norm->gamma, dim, norm->eps);
+    else
+        layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps);
+}
+
+typedef enum { RANDOM, ZEROS, TINY, LARGE, SPIKE, OFFSET, N_KINDS } Kind;
+
+static void fill(float *x, Kind kind, int dim) {
+    for (int i = 0; i < dim; i++) {
+        const float r = random_float(3, (uint64_t)(i + MAX_DIM * (int)kind));
+        switch (kind) {
+        case ZEROS: x[i] = 0; break;
+        case TINY: x[i] = 1e-30f * r; break;
+        case LARGE: x[i] = 1e15f * r; break;
+        case SPIKE: x[i] = i == dim / 2 ? 1000 : 0.01f * r; break;
+        case OFFSET: x[i] = 1000 + r; break; /* E[x^2] - E[x]^2 would lose the variance */
+        default: x[i] = r; break;
+        }
+    }
+}
+
+static void check_norm(const Norm *norm, Kind kind, int dim) {
+    static float x[MAX_DIM], y[MAX_DIM];
+    static double exact[MAX_DIM], size[MAX_DIM];
+    fill(x, kind, dim);
+    reference(exact, size, x, norm, dim);
+    run_norm(y, x, norm, dim);
+    for (int i = 0; i < dim; i++) /* measured: at most 3.4, with four lanes 4.4 */
+        CHECK(fabs(y[i] - exact[i]) <= 6 * 0x1p-24 * size[i] + 0x1p-149,
+              "%s, dim %d, input %d: y[%d] = %.9g, exact %.9g", norm_name(norm->kind), dim, kind, i, y[i], exact[i]);
+    run_norm(x, x, norm, dim); /* in place */
+    CHECK(!memcmp(x, y, (size_t)dim * sizeof *x), "%s, dim %d, input %d: in place differs", norm_name(norm->kind), dim,
+          kind);
+}
+
+static void norms_match_double_precision(void) {
+    static const int dims[] = {1, 2, 15, 16, 17, 64, 172, 288, 4096};
+    const Norm norms[] = {
+        {NORM_RMS, 1e-5f, gamma_, NULL}, {NORM_LAYER, 1e-5f, gamma_, beta}, {NORM_LAYER, 1e-6f, gamma_, NULL}};
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        for (size_t n = 0; n < 3; n++)
+            for (Kind kind = RANDOM; kind < N_KINDS; kind++) check_norm(&norms[n], kind, dims[d]);
+}
+
+/* ---- known numbers --------------------------------------------------------------------------- */
+
+static void check_values(const char *what, const float *y, const double *expected, int n) {
+    for (int i = 0; i < n; i++)
+        CHECK(fabs(y[i] - expected[i]) <= 2e-7, "%s: y[%d] = %.9g, expected %.9g", what, i, y[i], expected[i]);
+}
+
+static void worked_example(void) {
+    const float x[] = {1, 2, 3, 4}, ones[] = {1, 1, 1, 1}, g[] = {2, 1, 0, -1}, b[] = {10, 0, 1, 0};
+    float y[4];
+    rmsnorm(y, x, ones, 4, 0); /* rms = sqrt(30 / 4) = 2.7386128 */
+    check_values("RMSNorm", y, (const double[]){0.3651483717, 0.7302967433, 1.0954451150, 1.4605934867}, 4);
+    layernorm(y, x, ones, NULL, 4, 0); /* mean 2.5, biased variance 5 / 4 */
+    check_values("LayerNorm", y, (const double[]){-1.3416407865, -0.4472135955, 0.4472135955, 1.3416407865}, 4);
+    rmsnorm(y, x, g, 4, 0);
+    check_values("RMSNorm, gamma", y, (const double[]){0.7302967433, 0.7302967433, 0, -1.4605934867}, 4);
+    layernorm(y, x, g, b, 4, 0);
+    CHECK(fabs(y[0] - 7.3167184270) <= 1e-6, "LayerNorm, gamma and beta: y[0] = %.9g", y[0]);
+    check_values("LayerNorm, gamma and beta", y + 1, (const double[]){-0.4472135955, 1, -1.3416407865}, 3);
+}
+
+/* Outside the root eps would change these by 0.1%, inside it by 30%. */
+static void eps_stands_inside_the_root(void) {
+    const float x[] = {1e-3f, -1e-3f, 1e-3f, -1e-3f}, ones[] = {1, 1, 1, 1};
+    const double expected[] = {0.70710678, -0.70710678, 0.70710678, -0.70710678};
+    float y[4];
+    rmsnorm(y, x, ones, 4, 1e-6f);
+    check_values("RMSNorm", y, expected, 4);
+    layernorm(y, x, ones, NULL, 4, 1e-6f);
+    check_values("LayerNorm", y, expected, 4);
+}
+
+/* With eps out of the way 2^k x gives the very bits of x, 3 x nearly. */
+static void scale_of_the_input_does_not_matter(void) {
+    float x[172], y[172], z[172];
+    const Norm norms[] = {{NORM_RMS, 1e-30f, gamma_, NULL}, {NORM_LAYER, 1e-30f, gamma_, beta}};
+    for (int k = 0; k < 2; k++) {
+        fill(x, RANDOM, 172);
+        run_norm(y, x, &norms[k], 172);
+        for (int i = 0; i < 172; i++) x[i] *= 1024;
+        run_norm(z, x, &norms[k], 172);
+        CHECK(!memcmp(y, z, sizeof y), "%s: 1024 x differs from x", norm_name(norms[k].kind));
+        for (int i = 0; i < 172; i++) x[i] *= 3;
+        run_norm(z, x, &norms[k], 172);
+        for (int i = 0; i < 172; i++)
+            CHECK(fabsf(y[i] - z[i]) <= 1e-6f * (1 + fabsf(y[i])), "%s: %.9g and %.9g", norm_name(norms[k].kind), y[i],
+                  z[i]);
+    }
+}
+
+static void damage_stays_visible(void) {
+    float x[172], y[172];
+    const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL}, {NORM_LAYER, 1e-5f, gamma_, beta}};
+    for (int k = 0; k < 2; k++)
+        for (int at = 0; at < 172; at++) {
+            fill(x, RANDOM, 172);
+            x[at] = NAN;
+            run_norm(y, x, &norms[k], 172);
+            for (int i = 0; i < 172; i++)
+                CHECK(isnan(y[i]), "%s: x[%d] is NaN, y[%d] = %g", norm_name(norms[k].kind), at, i, y[i]);
+            x[at] = -INFINITY;
+            run_norm(y, x, &norms[k], 172);
+            CHECK(isnan(y[at]), "%s: x[%d] is infinite, y = %g", norm_name(norms[k].kind), at, y[at]);
+        }
+}
+
+static void norms_have_names(void) {
+    CHECK(!strcmp(norm_name(NORM_RMS), "RMSNorm"), "%s", norm_name(NORM_RMS));
+    CHECK(!strcmp(norm_name(NORM_LAYER), "LayerNorm"), "%s", norm_name(NORM_LAYER));
+}
+
+/* ---- tokens are independent -------------------------------------------------------------------- */
+
+/* Tokens of very different sizes, so that any leak between them shows. */
+static void fill_tokens(float *x, int dim) {
+    for (int t = 0; t < TOKENS; t++)
+        for (int i = 0; i < dim; i++)
+            x[t * dim + i] = ldexpf(random_float(5, (uint64_t)(t * dim + i)), 4 * t - 10) + (float)t;
+}
+
+static void check_tokens(const Norm *norm, int dim, int n, int threads) {
+    static float x[TOKENS * MAX_DIM], y[TOKENS * MAX_DIM], alone[MAX_DIM];
+    fill_tokens(x, dim);
+    memset(y, 0xff, sizeof y);
+    const float *got = y;
+#pragma omp parallel num_threads(threads)
+    {
+        const float *row = norm_forward(y, x, norm, n, dim);
+#pragma omp master
+        got = row;
+    }
+    CHECK(got == y, "n = %d: the result is not at y", n);
+    for (int t = 0; t < n; t++) {
+        run_norm(alone, x + t * dim, norm, dim);
+        CHECK(!memcmp(alone, y + t * dim, (size_t)dim * sizeof *y),
+              "%s, dim %d, %d tokens, %d threads: token %d differs", norm_name(norm->kind), dim, n, threads, t);
+    }
+    for (int i = n * dim; i < TOKENS * dim; i++) CHECK(isnan(y[i]), "wrote beyond token %d", n);
+}
+
+static void tokens_are_independent(void) {
+    const Norm norms[] = {
+        {NORM_RMS, 1e-5f, gamma_, NULL}, {NORM_LAYER, 1e-5f, gamma_, beta}, {NORM_LAYER, 1e-5f, gamma_, NULL}};
+    for (int k = 0; k < 3; k++)
+        for (int threads = 1; threads <= 3; threads++)
+            for (int n = 2; n <= TOKENS; n++) {
+                check_tokens(&norms[k], 172, n, threads);
+                check_tokens(&norms[k], 17, n, threads);
+            }
+}
+
+/* One token: every thread gets the result in a row of its own. */
+static void one_token_in_a_row_of_each_thread(void) {
+    enum { DIM = 172, THREADS = 3 };
+    float x[DIM], y[THREADS * DIM], alone[DIM];
+    const float *rows[THREADS] = {NULL};
+    int threads = 0;
+    const Norm norm = {NORM_LAYER, 1e-5f, gamma_, beta};
+    fill(x, RANDOM, DIM);
+    run_norm(alone, x, &norm, DIM);
+    memset(y, 0xff, sizeof y);
+#pragma omp parallel num_threads(THREADS)
+    {
+        rows[omp_get_thread_num()] = norm_forward(y, x, &norm, 1, DIM);
+#pragma omp master
+        threads = omp_get_num_threads();
+    }
+    CHECK(threads == THREADS, "%d threads, expected %d", threads, THREADS);
+    for (int t = 0; t < THREADS; t++) {
+        CHECK(rows[t] == y + t * DIM, "thread %d reads from elsewhere", t);
+        CHECK(!memcmp(rows[t], alone, sizeof alone), "thread %d has another result", t);
+    }
+}
+
+void suite_norm(void) {
+    fill_parameters();
+    TEST(norms_match_double_precision);
+    TEST(worked_example);
+    TEST(eps_stands_inside_the_root);
+    TEST(scale_of_the_input_does_not_matter);
+    TEST(damage_stays_visible);
+    TEST(norms_have_names);
+    TEST(tokens_are_independent);
+    TEST(one_token_in_a_row_of_each_thread);
+}
