@@ -105,6 +105,11 @@ static float real(const char *name, float least, float most, bool *bad) {
     return 0;
 }
 
+/* For -h and --version; returns the exit status. */
+static int print(const char *text) {
+    return fputs(text, stdout) < 0 || fflush(stdout) ? (fail("cannot write the output"), 1) : 0;
+}
+
 /* Exit status if the program ends here (help, mistakes), else -1. */
 static int parse_options(Options *o, int argc, char **argv) {
     bool bad = false;
@@ -140,8 +145,8 @@ static int parse_options(Options *o, int argc, char **argv) {
         case OPT_PROMPT_TOKENS: o->prompt_tokens = (int)whole("--prompt-tokens", 1, INT_MAX, &bad); break;
         case OPT_JSON: o->json = true; break;
         case 'v': o->verbose = true; break;
-        case 'h': return fputs(HELP, stdout) < 0 || fflush(stdout) ? 1 : 0;
-        case OPT_VERSION: return puts("norma " NORMA_VERSION) < 0 || fflush(stdout) ? 1 : 0;
+        case 'h': return print(HELP);
+        case OPT_VERSION: return print("norma " NORMA_VERSION "\n");
         default: return 2; /* getopt has said what is wrong */
         }
     }
@@ -293,6 +298,20 @@ static int mode_generate(Run *run) {
 
 /* ---- tokenize, logits ------------------------------------------------------------------------ */
 
+/* One token to a line: its id and its bytes, those that are no text as \xNN. */
+static void show_piece(const Run *run, Stream *out, int token) {
+    char text[32];
+    int n;
+    const char *piece = tokenizer_decode(&run->tokenizer, -1, token, &n);
+    stream_write(out, text, snprintf(text, sizeof text, "%7d  '", token));
+    for (int i = 0; i < n; i++)
+        if ((uint8_t)piece[i] < ' ' || piece[i] == 127 || piece[i] == '\\')
+            stream_write(out, text, snprintf(text, sizeof text, "\\x%02x", (unsigned)(uint8_t)piece[i]));
+        else
+            stream_write(out, &piece[i], 1);
+    stream_write(out, "'\n", 2);
+}
+
 static int mode_tokenize(Run *run) {
     Tokens tokens;
     if (run_tokens(run, true, &tokens)) return 1;
@@ -300,15 +319,10 @@ static int mode_tokenize(Run *run) {
     stream_open(&out, stdout);
     for (int i = 0; i < tokens.n; i++) {
         char number[32];
-        if (!run->options->verbose) {
+        if (run->options->verbose)
+            show_piece(run, &out, tokens.ids[i]);
+        else
             stream_write(&out, number, snprintf(number, sizeof number, i ? ",%d" : "%d", tokens.ids[i]));
-            continue;
-        }
-        int n;
-        const char *text = tokenizer_decode(&run->tokenizer, -1, tokens.ids[i], &n);
-        stream_write(&out, number, snprintf(number, sizeof number, "%7d  '", tokens.ids[i]));
-        stream_write(&out, text, n);
-        stream_write(&out, "'\n", 2);
     }
     if (!run->options->verbose) stream_write(&out, "\n", 1);
     free(tokens.ids);

@@ -33,7 +33,7 @@
 /* Before a loop with a constant count: written out in full, so that arrays of
  * vectors indexed by it live in registers. */
 #if defined(__clang__)
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
