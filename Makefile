@@ -50,8 +50,9 @@ $(BUILD)/tests/%.o: tests/%.c $(BUILD)/flags
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 -include $(wildcard $(BUILD)/*.d $(BUILD)/tests/*.d)
 
+# Passive threads: with more of them than free cores, spinning takes minutes.
 test: $(BINARY) $(BUILD)/tests/all ## build and run every test that needs only C
-	@NORMA_RUN=./$(BINARY) $(TEST_WRAPPER) $(BUILD)/tests/all
+	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BINARY) $(TEST_WRAPPER) $(BUILD)/tests/all
 
 sanitize: ## the same tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory test VARIANT=sanitize \
@@ -59,7 +60,7 @@ sanitize: ## the same tests under AddressSanitizer and UBSan
 
 valgrind: ## the same tests under valgrind, which knows no AVX-512
 	@$(MAKE) --no-print-directory test VARIANT=valgrind ARCH=x86-64-v3 CFLAGS='-O2 -g' \
-	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --suppressions=tests/valgrind.supp'
+	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite'
 
 SOURCES := $(wildcard *.c *.h tests/*.c tests/*.h)
 lint: ## clang-format (check), clang-tidy, cppcheck

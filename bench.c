@@ -19,7 +19,7 @@ enum { RUNS = 5 };
  * one stream alone does not keep the prefetchers busy. */
 static double read_rate(const float *buffer, size_t n, int threads) {
     enum { STREAMS = 8 };
-    const int passes = (int)(1 + (256u << 20) / (n * sizeof(float))); /* long enough for the clock */
+    const int passes = (int)(1 + (256u << 20) / (n * sizeof(float) + 1)); /* long enough for the clock */
     float sink = 0;
     const double start = now();
 #pragma omp parallel num_threads(threads) reduction(+ : sink)

@@ -119,9 +119,10 @@ INLINE void tile(float *y, size_t stride, const Shape *s, const Tensor *w, int r
                  const int rows, const int tokens, bool add) {
     vf sums[MAX_TOKENS][DECODE_ROWS];
     UNROLL
-    for (int i = 0; i < tokens; i++)
+    for (int i = 0; i < tokens; i++) {
         UNROLL
         for (int r = 0; r < rows; r++) sums[i][r] = (vf){0};
+    }
     int c = 0;
     for (; c + s->width <= s->cols; c += s->width) {
         WStep ws[DECODE_ROWS];

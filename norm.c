@@ -13,48 +13,57 @@
 
 const char *norm_name(NormKind kind) { return kind == NORM_RMS ? "RMSNorm" : "LayerNorm"; }
 
-/* sum (x_i - shift)^2, four sums side by side: shorter chains of additions,
- * so less rounding and less waiting. */
-static float sum_squares(const float *x, int n, float shift) {
-    vf s[4] = {{0}};
-    int i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        for (int j = 0; j < 4; j++) {
-            vf d = vload(x + i + j * LANES) - shift;
-            s[j] = vfma(d, d, s[j]);
-        }
-    for (; i + LANES <= n; i += LANES) {
-        vf d = vload(x + i) - shift;
-        s[0] = vfma(d, d, s[0]);
-    }
-    float sum = vsum((s[0] + s[1]) + (s[2] + s[3]));
-    for (; i < n; i++) sum += (x[i] - shift) * (x[i] - shift);
-    return sum;
-}
+/* Both sums use four vectors side by side: shorter chains of additions, so less
+ * rounding and less waiting. Where float32 overflows (|x| beyond 1e19 squared),
+ * they are done again in double, so that no token is silently zero. */
 
-static float sum_of(const float *x, int n) {
+/* mean(x) */
+static double mean_of(const float *x, int n) {
     vf s[4] = {{0}};
     int i = 0;
     for (; i + 4 * LANES <= n; i += 4 * LANES)
         for (int j = 0; j < 4; j++) s[j] += vload(x + i + j * LANES);
     for (; i + LANES <= n; i += LANES) s[0] += vload(x + i);
-    float sum = vsum((s[0] + s[1]) + (s[2] + s[3]));
+    double sum = vsum((s[0] + s[1]) + (s[2] + s[3]));
     for (; i < n; i++) sum += x[i];
-    return sum;
+    if (!isfinite(sum))
+        for (i = 0, sum = 0; i < n; i++) sum += x[i];
+    return sum / n;
+}
+
+/* mean((x - shift)^2) */
+static double mean_square(const float *x, int n, double shift) {
+    const vf vshift = vset((float)shift);
+    vf s[4] = {{0}};
+    int i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int j = 0; j < 4; j++) {
+            vf d = vload(x + i + j * LANES) - vshift;
+            s[j] = vfma(d, d, s[j]);
+        }
+    for (; i + LANES <= n; i += LANES) {
+        vf d = vload(x + i) - vshift;
+        s[0] = vfma(d, d, s[0]);
+    }
+    double sum = vsum((s[0] + s[1]) + (s[2] + s[3]));
+    for (; i < n; i++) sum += (x[i] - shift) * (x[i] - shift);
+    if (!isfinite(sum))
+        for (i = 0, sum = 0; i < n; i++) sum += (x[i] - shift) * (x[i] - shift);
+    return sum / n;
 }
 
 void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
-    float scale = 1.0f / sqrtf(sum_squares(x, dim, 0.0f) / (float)dim + eps);
+    const float scale = (float)(1.0 / sqrt(mean_square(x, dim, 0) + (double)eps));
     for (int i = 0; i < dim; i++) y[i] = x[i] * scale * gamma[i];
 }
 
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
-    float mean = sum_of(x, dim) / (float)dim;
-    float scale = 1.0f / sqrtf(sum_squares(x, dim, mean) / (float)dim + eps);
+    const double mean = mean_of(x, dim);
+    const float shift = (float)mean, scale = (float)(1.0 / sqrt(mean_square(x, dim, mean) + (double)eps));
     if (beta)
-        for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) * scale * gamma[i] + beta[i];
+        for (int i = 0; i < dim; i++) y[i] = (x[i] - shift) * scale * gamma[i] + beta[i];
     else
-        for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) * scale * gamma[i];
+        for (int i = 0; i < dim; i++) y[i] = (x[i] - shift) * scale * gamma[i];
 }
 
 static void norm_token(float *y, const float *x, const Norm *norm, int dim) {

@@ -15,8 +15,8 @@
 static double surprise(const float *logits, int n, int token) {
     float max = logits[0];
     for (int i = 1; i < n; i++) max = logits[i] > max ? logits[i] : max;
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)max);
+    double sum = exp((double)logits[0] - (double)max);
+    for (int i = 1; i < n; i++) sum += exp((double)logits[i] - (double)max);
     return log(sum) + (double)max - (double)logits[token];
 }
 

@@ -180,9 +180,11 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
         const bool is_number = *s >= '0' && *s <= '9' && (*end == ',' || !*end);
         if (!is_number || id >= vocab_size) {
             free(out->ids);
-            return is_number
-                       ? fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size)
-                       : fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
+            if (is_number)
+                fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size);
+            else
+                fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
+            return -1;
         }
         out->ids[out->n++] = (int)id;
         if (!*end) return 0;

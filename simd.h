@@ -95,7 +95,7 @@ INLINE vf vmax(vf a, vf b) { return vselect(a > b, a, b); }
 
 /* 0, 1, 2, ... */
 INLINE vi vlane(void) {
-    vi lane;
+    vi lane = {0};
     for (int j = 0; j < LANES; j++) lane[j] = j;
     return lane;
 }
@@ -135,8 +135,8 @@ INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
 
 /* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n.
- * NaN for NaN, infinity beyond the range, and 0 where the result would be
- * subnormal: those cost a hundred cycles each, and attention has many. */
+ * NaN for NaN, infinity beyond the range, and 0 below 2.5e-38: subnormal
+ * numbers cost a hundred cycles each, and attention would have many. */
 INLINE vf vexp(vf x) {
     const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
     const vi underflow = x < -86.6f; /* e^-86.6 = 2.5e-38 */
@@ -267,7 +267,8 @@ INLINE vb vw_i8(vb w) {
 #endif
 }
 
-/* Lane j: the sum of the products of bytes 4j .. 4j + 3, exact. */
+/* Lane j: the sum of the products of bytes 4j .. 4j + 3, exact for activations
+ * in [-127, 127] (AVX2 flips signs) and any weights. */
 INLINE vi vdot_i8(vb w, XBytes x) {
 #if SIMD_AVX512
     return vdot_bytes(x.correction, w, x.x);

@@ -34,12 +34,12 @@ static int lookup(const Tokenizer *t, const char *s, int n) {
 }
 
 static int build_table(Tokenizer *t) {
-    uint32_t size = 16;
-    while (size < 2 * (size_t)t->n_pieces) size *= 2; /* < 2^32: a piece takes 8 bytes of file */
+    size_t size = 16;
+    while (size < 2 * (size_t)t->n_pieces) size *= 2; /* at most 2^32 */
     t->table = allocate(size, sizeof *t->table);
     if (!t->table) return -1;
     memset(t->table, 0xff, size * sizeof *t->table);
-    t->table_mask = size - 1;
+    t->table_mask = (uint32_t)(size - 1);
     for (int id = 0; id < t->n_pieces; id++) {
         if (!t->pieces[id].in_text) continue;
         uint32_t slot = find_slot(t, t->pieces[id].text, t->pieces[id].length);

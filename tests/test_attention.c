@@ -67,7 +67,7 @@ static double dot_row(const Tensor *w, int row, const double *x) {
 
 /* The projection of token t to `rows` outputs, rotated if asked for. */
 static void project(double *out, const Tensor *w, const Config *c, int t, bool rotated) {
-    double x[MAX_DIM];
+    double x[MAX_DIM] = {0};
     for (int i = 0; i < c->dim; i++) x[i] = xn[t][i];
     for (int r = 0; r < w->rows; r++) out[r] = dot_row(w, r, x);
     for (int r = 0; rotated && r < w->rows; r += 2) {
@@ -98,7 +98,7 @@ static void attend(double *out, const Config *c, int t, int head) {
 
 /* exact[t] = attention of xn[0 .. n). */
 static void reference_attention(const Layer *layer, const Config *c, int n) {
-    double heads[MAX_DIM];
+    double heads[MAX_DIM] = {0};
     for (int t = 0; t < n; t++) {
         project(queries[t], &layer->wq, c, t, true);
         project(keys[t], &layer->wk, c, t, true);
@@ -111,7 +111,7 @@ static void reference_attention(const Layer *layer, const Config *c, int n) {
 }
 
 static void reference_mlp(const Layer *layer, const Config *c, int n) {
-    double x[MAX_DIM], hidden[MAX_HIDDEN];
+    double x[MAX_DIM] = {0}, hidden[MAX_HIDDEN] = {0};
     for (int t = 0; t < n; t++) {
         for (int i = 0; i < c->dim; i++) x[i] = xn[t][i];
         for (int i = 0; i < c->hidden_dim; i++) {
@@ -188,12 +188,13 @@ static void check_attention(const HashModel *m, KvType kv, float size, double le
 static void attention_matches_double_precision(void) {
     static const double limits[] = {5e-7, 5e-7, 4e-6, 3e-5};
     for (int i = 0; i < N_SHAPES; i++)
-        for (int k = 0; k < 4; k++) check_attention(&shapes[i], KV_F32, sizes[k], 0, limits[k]);
+        for (int k = 0; k < 4; k++)
+            if (!test_fast() || (i + k) % 4 == 0) check_attention(&shapes[i], KV_F32, sizes[k], 0, limits[k]);
 }
 
 /* Half floats have 11 bits. The lower limit is there to see that they are used. */
 static void half_float_cache_is_as_good_as_halfs(void) {
-    for (int i = 0; i < N_SHAPES; i++) check_attention(&shapes[i], KV_F16, 1, 1e-5, 6e-4);
+    for (int i = 0; i < (test_fast() ? 3 : N_SHAPES); i++) check_attention(&shapes[i], KV_F16, 1, 1e-5, 6e-4);
 }
 
 static void cache_is_overwritten_from_any_position(void) {
@@ -261,9 +262,9 @@ static void attention_never_looks_forward(void) {
 static void check_rotation(const Session *s, const int *tokens, int n, int pos) {
     const Config *c = &s->model->config;
     const Layer *layer = &s->model->layers[0];
-    double x[MAX_DIM], q[MAX_DIM], square = 0;
+    double x[MAX_DIM] = {0}, q[MAX_DIM] = {0};
     for (int t = 0; t < n; t++) {
-        square = 0;
+        double square = 0;
         for (int i = 0; i < c->dim; i++) square += pow(value(&s->model->embedding, tokens[pos + t], i), 2);
         for (int i = 0; i < c->dim; i++)
             x[i] = value(&s->model->embedding, tokens[pos + t], i) / sqrt(square / c->dim + 1e-5) *
@@ -281,7 +282,7 @@ static void check_rotation(const Session *s, const int *tokens, int n, int pos) 
 
 static void far_positions_are_rotated_exactly(void) {
     static int tokens[CONTEXT];
-    const int n = test_fast() ? 512 : 5000;
+    const int n = test_fast() ? 150 : 5000;
     Bench b;
     CHECK(!bench_open(&b, &shapes[2], KV_F32), "cannot make the model");
     for (int i = 0; i < n; i++) tokens[i] = hash_token(&shapes[2], i);
@@ -312,6 +313,7 @@ static void check_mlp(const HashModel *m, float size, int chunk) {
 static void mlp_matches_double_precision(void) {
     for (int i = 0; i < N_SHAPES; i++) {
         check_mlp(&shapes[i], 1, 13);
+        if (test_fast()) continue;
         check_mlp(&shapes[i], 1, 1);
         check_mlp(&shapes[i], 0.001f, TOKENS);
         check_mlp(&shapes[i], 300, TOKENS); /* e^-a overflows: silu(a) is 0 or a */

@@ -47,8 +47,8 @@ typedef struct {
     Fence data, scales, activations;
 } Problem;
 
-/* group 0: float32. The scales lie one byte off where float would lie, as
- * llama2.c's header of 41 bytes in use made it, unless they end at the fence. */
+/* group 0: float32. In a file scales lie behind any number of bytes: with
+ * `unaligned` they end one byte before the fence, else right at it. */
 static int problem_open(Problem *p, int rows, int cols, int n, int group, bool unaligned) {
     const size_t count = (size_t)rows * (size_t)cols, floats = group ? count / (size_t)group : count;
     *p = (Problem){.w = {.type = group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = group}, .n = n};

@@ -53,7 +53,7 @@ static void run_norm(float *y, const float *x, const Norm *norm, int dim) {
         layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps);
 }
 
-typedef enum { RANDOM, ZEROS, TINY, LARGE, SPIKE, OFFSET, N_KINDS } Kind;
+typedef enum { RANDOM, ZEROS, TINY, LARGE, OVERFLOWING, SPIKE, OFFSET, N_KINDS } Kind;
 
 static void fill(float *x, Kind kind, int dim) {
     for (int i = 0; i < dim; i++) {
@@ -62,6 +62,7 @@ static void fill(float *x, Kind kind, int dim) {
         case ZEROS: x[i] = 0; break;
         case TINY: x[i] = 1e-30f * r; break;
         case LARGE: x[i] = 1e15f * r; break;
+        case OVERFLOWING: x[i] = 1e30f * r; break; /* the squares, in float32 */
         case SPIKE: x[i] = i == dim / 2 ? 1000 : 0.01f * r; break;
         case OFFSET: x[i] = 1000 + r; break; /* E[x^2] - E[x]^2 would lose the variance */
         default: x[i] = r; break;

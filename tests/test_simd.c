@@ -89,7 +89,7 @@ static void half_loads_stay_inside(void) {
 
 static void sums_do_not_depend_on_the_slot(void) {
     for (uint64_t round = 0; round < 1000; round++) {
-        vf v[4];
+        vf v[4] = {{0}};
         double exact[4] = {0}, magnitude[4] = {0};
         for (int k = 0; k < 4; k++)
             for (int i = 0; i < LANES; i++) {
@@ -148,7 +148,7 @@ static void exp_is_accurate(void) {
     double worst = 0;
     float at = 0;
     for (int i = 0; i < n; i += LANES) {
-        vf x;
+        vf x = {0};
         for (int j = 0; j < LANES; j++) x[j] = -110 + 200 * (float)(i + j) / (float)n;
         vf e = vexp(x);
         for (int j = 0; j < LANES; j++) {
@@ -263,7 +263,7 @@ static void check_dot(vb w, vb x) {
 
 static void byte_dots_are_exact(void) {
     static const int8_t extremes[] = {-128, -127, 127, 126, 1, 0, -1};
-    vb w, x;
+    vb w = {0}, x = {0};
     for (int a = 0; a < 7; a++) /* pairs of the same extremes: what saturates, if anything does */
         for (int b = 1; b < 7; b++) {
             for (int i = 0; i < VBYTES; i++) w[i] = extremes[a], x[i] = extremes[b];
@@ -280,7 +280,7 @@ static void byte_dots_are_exact(void) {
 }
 
 static void integers_become_floats(void) {
-    vi a;
+    vi a = {0};
     for (int i = 0; i < LANES; i++) a[i] = (i - 2) * 65025;
     vf f = vfloat(a);
     for (int i = 0; i < LANES; i++) CHECK(f[i] == (float)((i - 2) * 65025), "lane %d: %g", i, f[i]);
