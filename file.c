@@ -73,6 +73,7 @@ char *file_read(const char *path, size_t *size) {
         fail("%s: %s", path, strerror(errno));
         return NULL;
     }
+    const size_t most = 1 << 30; /* no model reads more; /dev/zero never ends */
     char *text = NULL;
     size_t room = 0, n = 0;
     for (;;) {
@@ -87,6 +88,10 @@ char *file_read(const char *path, size_t *size) {
         }
         size_t got = fread(text + n, 1, room - n - 1, in);
         n += got;
+        if (n > most) {
+            fail("%s: more than %zu bytes of text", path, most);
+            break;
+        }
         if (got) continue;
         if (ferror(in)) {
             fail("%s: %s", path, strerror(errno));

@@ -83,9 +83,9 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
 }
 
 int check_logits(const float *logits, size_t n) {
-    int nans = 0;
-    for (size_t i = 0; i < n; i++) nans |= isnan(logits[i]);
-    return nans ? fail("the model computed a logit that is not a number; its weights may be damaged") : 0;
+    int finite = 1;
+    for (size_t i = 0; i < n; i++) finite &= isfinite(logits[i]) != 0;
+    return finite ? 0 : fail("the model computed a logit that is no finite number; its weights may be damaged");
 }
 
 /* ---- sessions -------------------------------------------------------------------- */

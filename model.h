@@ -270,7 +270,7 @@ void session_close(Session *s);
  * on the threads. */
 const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_logits);
 
-/* -1 and a message if one of the n logits is NaN. */
+/* -1 and a message if one of the n logits is NaN or infinite. */
 int check_logits(const float *logits, size_t n);
 
 /* x += attention(xn) for n tokens from position pos on: project, rotate,
@@ -413,7 +413,7 @@ typedef struct {
  * asked for. The caller frees ids. */
 int run_tokens(const Run *run, bool bos, Tokens *out);
 
-/* The logits of the last of n tokens, checked for NaN; NULL on failure. */
+/* The logits of the last of n tokens, checked; NULL on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);
 
 /* Whether a text (or a turn of chat) ends before this token. */

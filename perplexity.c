@@ -57,13 +57,14 @@ static int report(const double *nll, int n) {
     for (int i = 0; i < n; i++) total += nll[i];
     const double mean = total / n, perplexity = exp(mean);
     for (int i = 0; i < n; i++) squares += (nll[i] - mean) * (nll[i] - mean);
-    /* the standard error of the mean, carried through exp */
-    const double error = n > 1 ? perplexity * sqrt(squares / (n - 1) / n) : NAN;
     printf("tokens scored        %d\n"
            "total NLL            %.4f nats\n"
            "NLL per token        %.6f nats\n"
-           "perplexity           %.4f +- %.4f (standard error)\n",
-           n, total, mean, perplexity, error);
+           "perplexity           %.4f",
+           n, total, mean, perplexity);
+    if (n > 1) /* the standard error of the mean, carried through exp */
+        printf(" +- %.4f (standard error)", perplexity * sqrt(squares / (n - 1) / n));
+    putchar('\n');
     return fflush(stdout) || ferror(stdout) ? fail("cannot write the output") : 0;
 }
 

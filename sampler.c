@@ -135,7 +135,8 @@ static int count_until(const Candidate *last, int most, float enough, float *sum
 static int draw_truncated(Sampler *s, float coin) {
     const Sampling *o = &s->options;
     const int n = s->vocab_size;
-    const bool nucleus = o->top_p > 0 && o->top_p<1, limited = o->top_k> 0 && o->top_k < n;
+    const bool nucleus = o->top_p > 0 && o->top_p < 1;
+    const bool limited = o->top_k > 0 && o->top_k < n;
     /* less likely tokens than this cannot be in the nucleus: spare the heap */
     const float least = nucleus && !limited && n > 1 ? (1.0f - o->top_p) / (float)(n - 1) : 0.0f;
     int n_candidates = 0;

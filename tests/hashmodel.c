@@ -151,7 +151,7 @@ int hashtokenizer_write(const char *path, int vocab_size) {
     write_piece(out, 0, "\n</s>\n", 6);
     int n = 3;
     for (int byte = 0; byte < 256 && n < vocab_size; byte++, n++) {
-        char text[8];
+        char text[8] = "";
         write_piece(out, 0, text, snprintf(text, sizeof text, "<0x%02X>", byte));
     }
     for (char c = 32; c < 127 && n < vocab_size; c++, n++) write_piece(out, -(float)n, &c, 1);

@@ -501,7 +501,7 @@ static int files_in(const char *name) {
 
 static void logits_leave_nothing_behind(void) {
     check_refused(1, "No such file", "m/model.bin -m logits -i aa -o missing/logits");
-    check_refused(1, "not a number", "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
+    check_refused(1, "no finite number", "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
     check_refused(1, "not fit", "m/model.bin -m logits --tokens 1,2,3 -c 2 -b 1 -o out/logits");
     check_refused(1, "directory", "m/model.bin -m logits -i aa -o out");
     check_refused(1, "No space", "m/model.bin -m logits -i aa -o /dev/full");
@@ -768,8 +768,8 @@ static void messages_are_safe_to_read(void) {
 
 static void a_model_gone_wrong_is_an_error(void) {
     run("m/nan.bin --tokens 1,2,511 -n 20");
-    CHECK(status == 1 && one_line(err) && strstr(err, "not a number"), "generate: status %d, %s", status, err);
-    check_refused(1, "not a number", "m/nan.bin -m perplexity --tokens 1,2,511,3");
+    CHECK(status == 1 && one_line(err) && strstr(err, "no finite number"), "generate: status %d, %s", status, err);
+    check_refused(1, "no finite number", "m/nan.bin -m perplexity --tokens 1,2,511,3");
 }
 
 /* The tokenizer in the current folder serves where there is none beside. */
