@@ -6,6 +6,8 @@
  */
 #include "model.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,24 +19,34 @@ typedef struct {
     int pending; /* the token that ended the last answer, not yet in the cache; -1: none */
 } Chat;
 
+/* One byte of standard input; false at its end and after Ctrl-C. Waiting for
+ * both at once is safe whenever, and in whichever thread, the signal comes. */
+static bool next_byte(char *byte) {
+    struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = interrupt_fd, .events = POLLIN}};
+    while (poll(wait, 2, -1) < 0)
+        if (errno != EINTR) return false;
+    return !wait[1].revents && read(STDIN_FILENO, byte, 1) == 1;
+}
+
 /* The user's next line without its newline; NULL at the end of input. The
  * first may come from the command line. The caller frees it. */
 static char *next_line(const char **first) {
-    char *line = NULL;
-    size_t room = 0;
     if (*first) {
-        line = strdup(*first);
+        char *line = strdup(*first);
         *first = NULL;
         return line;
     }
     if (isatty(STDIN_FILENO)) fputs("User: ", stderr);
-    ssize_t n = getline(&line, &room, stdin);
-    if (n < 0) {
-        free(line);
-        return NULL;
-    }
-    if (line[n - 1] == '\n') line[n - 1] = '\0';
-    return line;
+    char *line = NULL, byte = 0;
+    size_t size = 0;
+    FILE *text = open_memstream(&line, &size);
+    if (!text) return NULL;
+    bool any = false;
+    while (next_byte(&byte) && (any = true) && byte != '\n') fputc(byte, text);
+    fclose(text);
+    if (any && !interrupted) return line;
+    free(line);
+    return NULL;
 }
 
 /* Llama 2's template (Touvron et al. 2023b). */

@@ -393,8 +393,10 @@ typedef struct {
     bool json, verbose;
 } Options;
 
-/* Set by Ctrl-C; loops that generate or measure look at it. */
+/* Set by Ctrl-C; loops that generate or measure look at it. What waits for
+ * input polls the file descriptor, which becomes readable then. */
 extern volatile sig_atomic_t interrupted;
+extern int interrupt_fd;
 
 /* Exit status of a run that Ctrl-C ended. */
 enum { EXIT_INTERRUPTED = 130 };

@@ -7,6 +7,7 @@
 #include "model.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <math.h>
@@ -14,12 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 volatile sig_atomic_t interrupted;
+int interrupt_fd = -1;
+static int interrupt_write_fd = -1;
 
 static void on_interrupt(int signal) {
     (void)signal;
     interrupted = 1;
+    if (write(interrupt_write_fd, "", 1) < 0) return; /* a flag without its pipe still ends every loop */
+}
+
+/* The first Ctrl-C asks to stop, the second one stops. */
+static int watch_interrupts(void) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) return fail("cannot make a pipe: %s", strerror(errno));
+    interrupt_fd = ends[0];
+    interrupt_write_fd = ends[1];
+    return sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, NULL);
 }
 
 /* ---- the command line ---------------------------------------------------------------- */
@@ -433,7 +447,6 @@ int main(int argc, char **argv) {
     const Mode *mode = find_mode(options.mode);
     if (!mode) return 2;
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error that write reports */
-    /* the first Ctrl-C asks to stop, the second one stops */
-    sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, NULL);
+    if (watch_interrupts()) return 1;
     return run_mode(mode, &options);
 }
