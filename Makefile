@@ -19,7 +19,7 @@ VARIANT ?= release
 BUILD   := build/$(VARIANT)
 BINARY  := $(if $(filter release,$(VARIANT)),run,$(BUILD)/run)
 
-PARTS   := attention checkpoint file matmul mlp model norm quant sampler stream tokenizer
+PARTS   := attention checkpoint file gguf matmul mlp model norm quant sampler stream tokenizer
 MODES   := bench chat info perplexity run
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
 OBJECTS := $(PARTS:%=$(BUILD)/%.o)

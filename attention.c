@@ -17,8 +17,8 @@
 /* ---- project, rotate, remember -------------------------------------------------- */
 
 /* Rotates the pairs (v[2i], v[2i + 1]) by the angles in rope[i] = {cos, sin}. */
-static void rotate(float *v, const float *rope, int head_size) {
-    for (int i = 0; i < head_size; i += 2) {
+static void rotate(float *v, const float *rope, int n) {
+    for (int i = 0; i < n; i += 2) {
         float a = v[i], b = v[i + 1], cos = rope[i], sin = rope[i + 1];
         v[i] = a * cos - b * sin;
         v[i + 1] = a * sin + b * cos;
@@ -53,7 +53,7 @@ static void project_head(Session *s, const Layer *layer, const KvLayer *kv, cons
     matmul_rows(out, (size_t)w->rows, w, h * size, size, in, n, false);
     for (int t = 0; t < n; t++) {
         float *v = out + (size_t)t * (size_t)w->rows + (size_t)(h * size);
-        if (is_query || is_key) rotate(v, s->rope + (size_t)t * (size_t)size, size);
+        if (is_query || is_key) rotate(v, s->rope + (size_t)(t * c->rope_dims), c->rope_dims);
         if (!is_query) remember(s, is_key ? kv->keys : kv->values, v, h, pos + t);
     }
 }
@@ -142,7 +142,11 @@ INLINE void attend(const Config *c, float *out, const float *q, const KvLayer *k
 void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *xn, int n, int pos) {
     const Config *c = &s->model->config;
     const size_t size = (size_t)c->head_size;
-    Input in = input_prepare(&s->input, &layer->wq, xn, n);
+    /* quantized, if any of the three wants it */
+    const Tensor *w = type_wants_bytes(layer->wq.type)   ? &layer->wq
+                      : type_wants_bytes(layer->wk.type) ? &layer->wk
+                                                         : &layer->wv;
+    Input in = input_prepare(&s->input, w, xn, n);
 #pragma omp for schedule(static)
     for (int head = 0; head < c->n_heads + 2 * c->n_kv_heads; head++) project_head(s, layer, kv, &in, head, n, pos);
 

@@ -1,10 +1,10 @@
 /* checkpoint.c: from a file to a Model.
  *
  * Owns the formats of llama2.c: v0 (seven ints, then float32), v1 (magic,
- * 256-byte header, float32) and v2 (as v1, weights in int8 groups). A file is
- * hostile until proven otherwise: every size is checked against the file's
- * length before it is used. After model_open nobody asks where a tensor
- * came from.
+ * 256-byte header, float32) and v2 (as v1, weights in int8 groups); GGUF is
+ * gguf.c's. A file is hostile until proven otherwise: every size is checked
+ * against the file's length before it is used. After model_open nobody asks
+ * where a tensor came from.
  */
 #include "model.h"
 
@@ -44,7 +44,9 @@ static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
                   .head_size = v[DIM] / v[N_HEADS],
                   .vocab_size = v[VOCAB_SIZE],
                   .context = v[SEQ_LEN],
-                  .rope_base = 10000.0};
+                  .rope_base = 10000.0,
+                  .rope_scale = 1.0,
+                  .rope_dims = v[DIM] / v[N_HEADS]};
     if (c->dim % c->n_heads)
         return fail("%s: dim is %d, expected a multiple of n_heads = %d", path, c->dim, c->n_heads);
     if (c->head_size % 2)
@@ -205,7 +207,7 @@ int model_open(Model *m, const char *path) {
     if (file_map(&m->file, path)) return -1;
     Reader r = {.path = path, .file = &m->file};
     const bool has_magic = m->file.size >= 4 && int_at(&m->file, 0) == MAGIC;
-    if (has_magic ? open_v1_v2(m, &r) : open_v0(m, &r)) {
+    if (gguf_is(&m->file) ? gguf_read_model(m, path) : has_magic ? open_v1_v2(m, &r) : open_v0(m, &r)) {
         model_close(m);
         return -1;
     }

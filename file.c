@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-int fail(const char *format, ...) {
+int(fail)(const char *format, ...) {
     char line[1024];
     va_list args;
     va_start(args, format);

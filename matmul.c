@@ -17,83 +17,104 @@
 #include <stdlib.h>
 
 enum {
-    DECODE_ROWS = 8,                  /* rows in flight for one token */
-    TILE_ROWS = 4,                    /* rows and tokens in flight for many: */
-    F32_TOKENS = LANES == 16 ? 6 : 3, /* as many as the registers hold */
-    I8_TOKENS = LANES == 16 ? 4 : 2,
+    DECODE_ROWS = 8,                    /* rows in flight for one token */
+    TILE_ROWS = 4,                      /* rows and tokens in flight for many: */
+    FLOAT_TOKENS = LANES == 16 ? 6 : 3, /* as many as the registers hold */
+    BYTE_TOKENS = LANES == 16 ? 4 : 2,
     MAX_TOKENS = 6,
     ROWS_PER_TASK = 32
 };
 
 /* ---- one step along cols: a vector of weights, a vector of activations ----- */
 
+/* What tiles multiply: float32, int8 with scales, int8 with scales and offsets.
+ * Every other type is unpacked to one of them, some rows at a time. */
+typedef enum { FLOATS, BYTES, BYTES_MINS } Kind;
+
 typedef struct {
-    vf f;     /* TYPE_F32 */
-    vb bytes; /* TYPE_I8 */
+    vf f;     /* FLOATS */
+    vb bytes; /* BYTES, BYTES_MINS */
     vf scale;
+    vf min; /* BYTES_MINS */
 } WStep;
 
 typedef struct {
     vf f;
     XBytes bytes;
     vf scale;
+    vf sum; /* BYTES_MINS: of the lane's activations */
 } XStep;
+
+/* Groups of 4, 8, 16, ... bytes that share a scale, as a step sees them. */
+typedef struct {
+    int per_step; /* 1: a group is a step or longer */
+    int shift;    /* log2 of its length */
+    size_t per_row;
+} Groups;
 
 /* What the steps of one product have in common. */
 typedef struct {
-    Type type;
+    Kind kind;
     int cols;
-    int width;       /* cols in a step */
-    int groups;      /* TYPE_I8: scales in a step (1: a group is a step or longer) */
-    int group_shift; /* TYPE_I8: log2(group) */
-    size_t scales_per_row;
+    int width; /* cols in a step */
+    Groups w, x;
 } Shape;
 
-INLINE Shape shape_of(const Tensor *w, Type type) {
-    Shape s = {.type = type, .cols = w->cols, .width = LANES};
-    if (type == TYPE_I8) { /* a power of two, at least 4: see matmul_rows */
+INLINE Groups groups_of(int group, int cols) {
+    const int shift = __builtin_ctz((unsigned)group);
+    return (Groups){group < VBYTES ? VBYTES / group : 1, shift, (size_t)cols >> shift};
+}
+
+INLINE Shape shape_of(const Tensor *w, const Input *in, Kind kind) {
+    Shape s = {.kind = kind, .cols = w->cols, .width = LANES};
+    if (kind != FLOATS) {
         s.width = VBYTES;
-        s.groups = w->group < VBYTES ? VBYTES / w->group : 1;
-        s.group_shift = __builtin_ctz((unsigned)w->group);
-        s.scales_per_row = (size_t)w->cols >> s.group_shift;
+        s.w = groups_of(w->group, w->cols);
+        s.x = groups_of(in->group, w->cols);
     }
     return s;
 }
 
-/* Scales that belong to the n cols of a step. */
-INLINE int n_scales(const Shape *s, int n) { return s->groups == 1 ? 1 : (n * s->groups + s->width - 1) / s->width; }
+/* Scales (or mins) of the n cols from c on, spread over the lanes. */
+INLINE vf load_scales(const Groups *g, const void *scales, size_t row, int c, int n) {
+    const size_t at = row * g->per_row + (size_t)(c >> g->shift);
+    const int count = g->per_step == 1 ? 1 : (n * g->per_step + VBYTES - 1) / VBYTES;
+    return vspread((const char *)scales + at * sizeof(float), g->per_step, count);
+}
 
 /* Weights [row][c .. c + n), n <= width. */
 INLINE WStep load_w(const Shape *s, const Tensor *w, size_t row, int c, int n) {
     WStep step = {0};
-    size_t at = row * (size_t)s->cols + (size_t)c;
-    if (s->type == TYPE_F32) {
+    const size_t at = row * (size_t)s->cols + (size_t)c;
+    if (s->kind == FLOATS) {
         const float *p = (const float *)w->data + at;
         step.f = n == LANES ? vload(p) : vload_n(p, n);
-    } else {
-        size_t scale = row * s->scales_per_row + (size_t)(c >> s->group_shift);
-        step.bytes = vw_i8(vload_i8((const int8_t *)w->data + at, n));
-        step.scale = vspread((const char *)w->scales + scale * sizeof(float), s->groups, n_scales(s, n));
+        return step;
     }
+    step.bytes = vw_i8(vload_i8((const int8_t *)w->data + at, n));
+    step.scale = load_scales(&s->w, w->scales, row, c, n);
+    if (s->kind == BYTES_MINS) step.min = load_scales(&s->w, w->mins, row, c, n);
     return step;
 }
 
 /* Activations [t][c .. c + n). */
 INLINE XStep load_x(const Shape *s, const Input *in, size_t t, int c, int n) {
     XStep step = {0};
-    if (s->type == TYPE_F32) {
+    if (s->kind == FLOATS) {
         const float *p = in->x + t * (size_t)s->cols + (size_t)c;
         step.f = n == LANES ? vload(p) : vload_n(p, n);
-    } else {
-        const float *scale = in->scales + t * s->scales_per_row + (size_t)(c >> s->group_shift);
-        step.bytes = vx_i8(vload_i8(in->q + t * (size_t)in->q_stride + (size_t)c, VBYTES));
-        step.scale = vspread(scale, s->groups, n_scales(s, n));
+        return step;
     }
+    const vb bytes = vload_i8(in->q + t * (size_t)in->q_stride + (size_t)c, VBYTES);
+    step.bytes = vx_i8(bytes);
+    step.scale = load_scales(&s->x, in->scales, t, c, n);
+    if (s->kind == BYTES_MINS) step.sum = vfloat(vsum_bytes(bytes)) * step.scale;
     return step;
 }
 
 INLINE vf accumulate(const Shape *s, WStep w, XStep x, vf sum) {
-    if (s->type == TYPE_F32) return vfma(w.f, x.f, sum);
+    if (s->kind == FLOATS) return vfma(w.f, x.f, sum);
+    if (s->kind == BYTES_MINS) sum = vfma(w.min, x.sum, sum);
     return vfma(vfloat(vdot_i8(w.bytes, x.bytes)), w.scale * x.scale, sum);
 }
 
@@ -151,10 +172,10 @@ INLINE void tile(float *y, size_t stride, const Shape *s, const Tensor *w, int r
 }
 
 /* All the rows asked for, for `tokens` tokens from t on. */
-INLINE void strip(float *y, size_t stride, Type type, const Tensor *w, int row, int n_rows, const Input *in, int t,
+INLINE void strip(float *y, size_t stride, Kind kind, const Tensor *w, int row, int n_rows, const Input *in, int t,
                   const int tokens, bool add) {
     const int rows = tokens == 1 ? DECODE_ROWS : TILE_ROWS;
-    const Shape s = shape_of(w, type);
+    const Shape s = shape_of(w, in, kind);
     int r = row;
     for (; r + rows <= row + n_rows; r += rows) tile(y, stride, &s, w, r, in, t, rows, tokens, add);
     for (; r < row + n_rows; r++)
@@ -165,17 +186,20 @@ INLINE void strip(float *y, size_t stride, Type type, const Tensor *w, int row, 
  * pointers in registers only if it does not see all the tiles at once. */
 typedef void Strip(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int t, bool add);
 
-#define STRIP(name, type, tokens)                                                                                      \
+#define STRIP(name, kind, tokens)                                                                                      \
     static __attribute__((noinline)) void name(float *y, size_t stride, const Tensor *w, int row, int n_rows,          \
                                                const Input *in, int t, bool add) {                                     \
-        strip(y, stride, type, w, row, n_rows, in, t, tokens, add);                                                    \
+        strip(y, stride, kind, w, row, n_rows, in, t, tokens, add);                                                    \
     }
-STRIP(f32_many, TYPE_F32, F32_TOKENS)
-STRIP(f32_two, TYPE_F32, 2)
-STRIP(f32_one, TYPE_F32, 1)
-STRIP(i8_many, TYPE_I8, I8_TOKENS)
-STRIP(i8_two, TYPE_I8, 2)
-STRIP(i8_one, TYPE_I8, 1)
+STRIP(floats_many, FLOATS, FLOAT_TOKENS)
+STRIP(floats_two, FLOATS, 2)
+STRIP(floats_one, FLOATS, 1)
+STRIP(bytes_many, BYTES, BYTE_TOKENS)
+STRIP(bytes_two, BYTES, 2)
+STRIP(bytes_one, BYTES, 1)
+STRIP(mins_many, BYTES_MINS, BYTE_TOKENS)
+STRIP(mins_two, BYTES_MINS, 2)
+STRIP(mins_one, BYTES_MINS, 1)
 
 /* Token strips outside, rows inside: the rows of one task stay in the cache
  * while the tokens pass by. */
@@ -184,13 +208,49 @@ static void strips(float *y, size_t stride, const Tensor *w, int row, int n_rows
         int tokens;
         Strip *run;
     } kinds[][3] = {
-        [TYPE_F32] = {{F32_TOKENS, f32_many}, {2, f32_two}, {1, f32_one}},
-        [TYPE_I8] = {{I8_TOKENS, i8_many}, {2, i8_two}, {1, i8_one}},
+        [FLOATS] = {{FLOAT_TOKENS, floats_many}, {2, floats_two}, {1, floats_one}},
+        [BYTES] = {{BYTE_TOKENS, bytes_many}, {2, bytes_two}, {1, bytes_one}},
+        [BYTES_MINS] = {{BYTE_TOKENS, mins_many}, {2, mins_two}, {1, mins_one}},
     };
+    const Kind kind = w->type == TYPE_F32 ? FLOATS : w->mins ? BYTES_MINS : BYTES;
     int t = 0;
     for (int k = 0; k < 3; k++)
-        for (const int tokens = kinds[w->type][k].tokens; t + tokens <= n; t += tokens)
-            kinds[w->type][k].run(y, stride, w, row, n_rows, in, t, add);
+        for (const int tokens = kinds[kind][k].tokens; t + tokens <= n; t += tokens)
+            kinds[kind][k].run(y, stride, w, row, n_rows, in, t, add);
+}
+
+/* ---- types that tiles do not read as they are ---------------------------------------- */
+
+/* Unpacks rows [row, row + n) of w into the thread's scratch: a small weight of
+ * its own, float32 or int8 with groups. */
+static Tensor unpack_rows(const Tensor *w, int row, int n, char *scratch) {
+    const size_t cols = (size_t)w->cols;
+    const int group = type_group(w->type);
+    Tensor part = {.type = group ? TYPE_I8 : TYPE_F32, .rows = n, .cols = w->cols, .group = group, .data = scratch};
+    if (!group) {
+        for (int r = 0; r < n; r++) dequantize_row((float *)(void *)scratch + (size_t)r * cols, w, row + r);
+        return part;
+    }
+    const size_t groups = cols / (size_t)group;
+    float *scales = (float *)(void *)(scratch + DECODE_ROWS * cols), *mins = scales + DECODE_ROWS * groups;
+    part.scales = scales;
+    part.mins = type_has_mins(w->type) ? mins : NULL;
+    for (int r = 0; r < n; r++)
+        unpack_row_i8((int8_t *)scratch + (size_t)r * cols, scales + (size_t)r * groups,
+                      part.mins ? mins + (size_t)r * groups : NULL, w, row + r);
+    return part;
+}
+
+/* Bytes that unpack_rows needs: float32 is the largest form. */
+static size_t scratch_bytes(int cols) { return (size_t)DECODE_ROWS * (size_t)cols * sizeof(float) + 64; }
+
+static void rows_unpacked(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n,
+                          bool add) {
+    for (int r = row; r < row + n_rows; r += DECODE_ROWS) {
+        const int count = row + n_rows - r < DECODE_ROWS ? row + n_rows - r : DECODE_ROWS;
+        const Tensor part = unpack_rows(w, r, count, in->scratch);
+        strips(y + r, stride, &part, 0, count, in, n, add);
+    }
 }
 
 /* int8 groups that vectors do not fit: group by group, one product at a time. */
@@ -217,11 +277,19 @@ static void rows_plain(float *y, size_t stride, const Tensor *w, int row, int n_
 
 static bool group_fits_vectors(int group) { return group >= 4 && (group & (group - 1)) == 0; }
 
+static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_rows, int n) {
+    for (int t = 0; t < n; t++)
+        for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + (size_t)r] += w->bias[r];
+}
+
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
     if (w->type == TYPE_I8 && !group_fits_vectors(w->group))
         rows_plain(y, stride, w, row, n_rows, in, n, add);
-    else
+    else if (w->type == TYPE_I8 || w->type == TYPE_F32)
         strips(y, stride, w, row, n_rows, in, n, add);
+    else
+        rows_unpacked(y, stride, w, row, n_rows, in, n, add);
+    if (w->bias) add_bias(y, stride, w, row, n_rows, n);
 }
 
 int matmul_task_rows(int rows, int n) {
@@ -239,39 +307,49 @@ void matmul(float *y, const Tensor *w, const Input *in, int n, bool add) {
 
 /* ---- the activations' side ---------------------------------------------------- */
 
+enum { INPUT_GROUP = 32 }; /* activations to a scale, unless the weights say otherwise */
+
 static int padded(int cols) { return (cols - 1) / VBYTES * VBYTES + VBYTES; }
 
-int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols) {
-    size_t n = (size_t)max_rows * (size_t)padded(max_cols);
-    *buffer = (InputBuffer){.max_rows = max_rows};
-    buffer->q = allocate(n, sizeof *buffer->q);
-    buffer->scales = allocate(n, sizeof *buffer->scales);
-    return buffer->q && buffer->scales ? 0 : -1;
+int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads) {
+    const size_t n = (size_t)max_rows * (size_t)padded(max_cols);
+    *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q),
+                            .scales = allocate(n, sizeof *buffer->scales),
+                            .scratch = allocate((size_t)n_threads, scratch_bytes(max_cols)),
+                            .scratch_bytes = scratch_bytes(max_cols)};
+    return buffer->q && buffer->scales && buffer->scratch ? 0 : -1;
 }
 
 void input_buffer_close(InputBuffer *buffer) {
     free(buffer->q);
     free(buffer->scales);
+    free(buffer->scratch);
     *buffer = (InputBuffer){0};
 }
 
-static void prepare_row(const Input *in, const Tensor *w, const float *x, size_t row) {
+static void prepare_row(const Input *in, const float *x, int cols, size_t row) {
     int8_t *q = in->q + row * (size_t)in->q_stride;
-    quantize_i8(q, in->scales + row * (size_t)(w->cols / w->group), x, w->cols, w->group);
-    memset(q + w->cols, 0, (size_t)(in->q_stride - w->cols));
+    quantize_i8(q, in->scales + row * (size_t)(cols / in->group), x, cols, in->group);
+    memset(q + cols, 0, (size_t)(in->q_stride - cols));
 }
 
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n) {
-    Input in = {.x = x, .q = buffer->q, .scales = buffer->scales, .q_stride = padded(w->cols)};
-    if (w->type == TYPE_F32) return in;
+    const size_t thread = (size_t)omp_get_thread_num();
+    const int cols = w->cols;
+    Input in = {.x = x,
+                .q = buffer->q,
+                .scales = buffer->scales,
+                .scratch = buffer->scratch + thread * buffer->scratch_bytes,
+                .group = w->type == TYPE_I8 ? w->group : INPUT_GROUP,
+                .q_stride = padded(cols)};
+    if (!type_wants_bytes(w->type)) return in;
     if (n == 1) {
-        size_t thread = (size_t)omp_get_thread_num();
         in.q += thread * (size_t)in.q_stride;
-        in.scales += thread * (size_t)(w->cols / w->group);
-        prepare_row(&in, w, x, 0);
+        in.scales += thread * (size_t)(cols / in.group);
+        prepare_row(&in, x, cols, 0);
         return in;
     }
 #pragma omp for schedule(static)
-    for (int t = 0; t < n; t++) prepare_row(&in, w, x + (size_t)t * (size_t)w->cols, (size_t)t);
+    for (int t = 0; t < n; t++) prepare_row(&in, x + (size_t)t * (size_t)cols, cols, (size_t)t);
     return in;
 }

@@ -22,7 +22,7 @@ static void silu_times(float *gate, const float *up, int n) {
 void mlp(Session *s, const Layer *layer, const float *xn, int n) {
     const int hidden_dim = s->model->config.hidden_dim;
     const int step = matmul_task_rows(hidden_dim, n);
-    Input in = input_prepare(&s->input, &layer->gate, xn, n);
+    Input in = input_prepare(&s->input, type_wants_bytes(layer->gate.type) ? &layer->gate : &layer->up, xn, n);
     /* gate and up of the same hidden elements in one task: no barrier between */
 #pragma omp for schedule(static)
     for (int first = 0; first < hidden_dim; first += step) {

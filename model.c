@@ -17,7 +17,7 @@
 /* x[t] = the embedding of token t; rope[t] = cos and sin of its angles, from
  * double precision: a float32 angle is off by 1e-4 at position 1,000. */
 static void embed(Session *s, const int *tokens, int n, int pos) {
-    const int dim = s->model->config.dim, pairs = s->model->config.head_size / 2;
+    const int dim = s->model->config.dim, pairs = s->model->config.rope_dims / 2;
 #pragma omp for schedule(static)
     for (int t = 0; t < n; t++) {
         dequantize_row(s->x + (size_t)t * (size_t)dim, &s->model->embedding, tokens[t]);
@@ -98,13 +98,16 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
                    .context = context > 0 && context < c->context ? context : c->context,
                    .kv_type = kv_type};
     s->kv = allocate((size_t)c->n_layers, sizeof *s->kv);
-    s->rope_freq = allocate((size_t)c->head_size / 2, sizeof *s->rope_freq);
+    s->rope_freq = allocate((size_t)c->rope_dims / 2, sizeof *s->rope_freq);
     if (!s->kv || !s->rope_freq) {
         session_close(s);
         return -1;
     }
     memset(s->kv, 0, (size_t)c->n_layers * sizeof *s->kv);
-    for (int i = 0; i < c->head_size / 2; i++) s->rope_freq[i] = pow(c->rope_base, -2.0 * i / c->head_size);
+    for (int i = 0; i < c->rope_dims / 2; i++) {
+        const double factor = model->rope_factors ? (double)model->rope_factors[i] : 1.0;
+        s->rope_freq[i] = pow(c->rope_base, -2.0 * i / c->rope_dims) / (c->rope_scale * factor);
+    }
     return 0;
 }
 
@@ -138,14 +141,16 @@ static int reserve_chunk(Session *s, int n) {
     const Config *c = &s->model->config;
     const size_t tokens = (size_t)n, dim = (size_t)c->dim, hidden_dim = (size_t)c->hidden_dim;
     const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
+    const int q_dim = c->n_heads * c->head_size;
     const size_t own_rows = (size_t)(n > s->n_threads ? n : s->n_threads);
-    const int widest = c->dim > c->hidden_dim ? c->dim : c->hidden_dim;
+    int widest = c->dim > c->hidden_dim ? c->dim : c->hidden_dim;
+    if (q_dim > widest) widest = q_dim;
     const size_t size = sizeof(float);
     if (!(s->x = allocate(tokens, dim * size)) || !(s->xn = allocate(own_rows, dim * size)) ||
-        !(s->q = allocate(tokens, dim * size)) || !(s->kv_rows = allocate(tokens, 2 * kv_dim * size)) ||
-        !(s->att = allocate(tokens, dim * size)) || !(s->gate = allocate(tokens, hidden_dim * size)) ||
-        !(s->up = allocate(tokens, hidden_dim * size)) || !(s->rope = allocate(tokens, (size_t)c->head_size * size)) ||
-        input_buffer_open(&s->input, (int)own_rows, widest)) {
+        !(s->q = allocate(tokens, (size_t)q_dim * size)) || !(s->kv_rows = allocate(tokens, 2 * kv_dim * size)) ||
+        !(s->att = allocate(tokens, (size_t)q_dim * size)) || !(s->gate = allocate(tokens, hidden_dim * size)) ||
+        !(s->up = allocate(tokens, hidden_dim * size)) || !(s->rope = allocate(tokens, (size_t)c->rope_dims * size)) ||
+        input_buffer_open(&s->input, (int)own_rows, widest, s->n_threads)) {
         free_activations(s);
         return -1;
     }

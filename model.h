@@ -24,6 +24,8 @@
  * a caller can write `return fail(...)`. Control characters (a hostile file
  * name, say) are shown as '?'. */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static inline int minus_one(int status) { return status < 0 ? status : -1; }
+#define fail(...) minus_one(fail(__VA_ARGS__)) /* so that the compiler knows the sign, too */
 
 /* A file mapped read-only. */
 typedef struct {
@@ -69,21 +71,42 @@ double median(double *values, int n);
 /* ---- tensors: quant.c, matmul.c ----------------------------------------- */
 
 typedef enum {
-    TYPE_F32, /* float32 */
-    TYPE_I8   /* llama2.c v2: int8 in groups, one float32 scale to a group */
+    TYPE_F32,
+    TYPE_F16,
+    TYPE_BF16,
+    TYPE_I8, /* llama2.c v2: int8 in groups, one float32 scale to a group */
+    /* GGUF's blocks: 32 weights with one scale, K: 256 with scales for 16 or 32 */
+    TYPE_Q8_0,
+    TYPE_Q4_0,
+    TYPE_Q4_1,
+    TYPE_Q5_0,
+    TYPE_Q5_1,
+    TYPE_Q4_K,
+    TYPE_Q5_K,
+    TYPE_Q6_K
 } Type;
+
+const char *type_name(Type type);
+
+/* The type with this number in GGUF files; -1 if norma has none. */
+int type_from_gguf(uint32_t number, Type *type);
+
+int type_block(Type type);        /* weights in a block; divides cols */
+int type_group(Type type);        /* block types: weights to a scale; else 0 */
+bool type_has_mins(Type type);    /* whether groups have an offset too */
+bool type_wants_bytes(Type type); /* whether its products take int8 activations */
 
 /* A weight matrix, read in place from the mapped file. */
 typedef struct {
     Type type;
     int rows, cols;     /* out, in */
-    const void *data;   /* [rows][cols] float or int8_t */
+    const void *data;   /* [rows][cols] in the type's layout */
     const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
+    const float *mins;  /* TYPE_I8: offsets in the same shape, added to q * scale; NULL: none */
     int group;          /* TYPE_I8: weights to a scale; divides cols */
+    const float *bias;  /* [rows], added to the product; NULL: none */
     uint64_t offset;    /* of data in the file, for `info` */
 } Tensor;
-
-const char *type_name(Type type);
 
 /* Bytes that the tensor's rows take in the file, scales included. */
 size_t tensor_bytes(const Tensor *w, int rows);
@@ -94,8 +117,12 @@ size_t tensor_bytes(const Tensor *w, int rows);
  * its group's scale NaN or infinite, so it stays visible in the product. */
 void quantize_i8(int8_t *q, float *scales, const float *x, int n, int group);
 
-/* y[cols] = row `row` of w in float32; exact for every type. */
+/* y[cols] = row `row` of w in float32, as the type defines it. */
 void dequantize_row(float *y, const Tensor *w, int row);
+
+/* A row of a block type as int8 q[cols], scales[cols / group] and, where the
+ * type has them, mins[cols / group]: weight = q * scale + min. */
+void unpack_row_i8(int8_t *q, float *scales, float *mins, const Tensor *w, int row);
 
 /* The left side of a product: n rows of activations, in the form that the
  * weights want (float32 as they are, or int8 groups). */
@@ -103,24 +130,27 @@ typedef struct {
     const float *x; /* [n][cols] */
     int8_t *q;      /* [n][q_stride], zero beyond cols */
     float *scales;  /* [n][cols / group] */
-    int q_stride;
+    int group, q_stride;
+    char *scratch; /* of this thread, for weights that have to be unpacked */
 } Input;
 
-/* Scratch for the int8 form of Inputs of up to max_rows x max_cols. */
+/* Memory for Inputs of up to max_rows x max_cols, and n_threads scratches. */
 typedef struct {
     int8_t *q;
     float *scales;
-    int max_rows;
+    char *scratch;
+    size_t scratch_bytes; /* of one thread */
 } InputBuffer;
 
-int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols);
+int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads);
 void input_buffer_close(InputBuffer *buffer);
 
-/* Prepares x[n][w->cols] for products with w and with tensors of the same
- * type, group and cols. Call it from every thread of a parallel region, or
- * outside one. For n > 1 the threads share the work and meet at a barrier;
- * for n = 1 each makes a copy of its own (buffer row = thread number), which
- * costs less than the barrier. max_rows is at least n and the thread count. */
+/* Prepares x[n][w->cols] for products with w, with any weight that takes float32
+ * activations, and with any of the same cols and group as w. Call it from every
+ * thread of a parallel region, or outside one. For n > 1 the threads share the
+ * work and meet at a barrier; for n = 1 each makes a copy of its own (buffer row
+ * = thread number), which costs less than the barrier. max_rows is at least n
+ * and the thread count. */
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n);
 
 /* y[t][r] = sum_c w[r][c] x[t][c] for rows r in [row, row + n_rows) and tokens
@@ -175,10 +205,12 @@ typedef struct {
     int n_layers;
     int n_heads;    /* query heads */
     int n_kv_heads; /* key and value heads; divides n_heads */
-    int head_size;  /* dim / n_heads, even */
+    int head_size;  /* even; dim / n_heads in most models */
     int vocab_size;
-    int context; /* longest sequence the model was made for */
-    double rope_base;
+    int context;       /* longest sequence the model was made for */
+    double rope_base;  /* theta_i = rope_base^(-2i / rope_dims) radians a position, */
+    double rope_scale; /* divided by this */
+    int rope_dims;     /* leading elements of a head that rotate */
 } Config;
 
 typedef struct {
@@ -200,13 +232,14 @@ typedef struct {
     Norm final_norm;
     Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
     bool tied;
-    const char *format;  /* "llama2.c v0" and the like */
-    size_t decode_bytes; /* weights read for one token: all layers, norms, output, one embedding row */
+    const float *rope_factors; /* [rope_dims / 2], divide the angles; NULL: none */
+    const char *format;        /* "llama2.c v0" and the like */
+    size_t decode_bytes;       /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
     File file; /* owned; the tensors point into it */
 } Model;
 
-/* Opens a checkpoint and checks every size in it against the file's length
+/* Opens a checkpoint of any format and checks every size in it against the file's length
  * before anything is allocated. The caller closes it. */
 int model_open(Model *model, const char *path);
 void model_close(Model *model);
@@ -215,6 +248,13 @@ void model_close(Model *model);
  * its name ("layers.3.wq", "layers.3.attn_norm"). Either may be NULL. */
 void model_visit(const Model *model, void (*tensor)(void *arg, const char *name, const Tensor *w),
                  void (*norm)(void *arg, const char *name, const Norm *norm), void *arg);
+
+/* ---- gguf.c ---------------------------------------------------------------- */
+
+bool gguf_is(const File *file);
+
+/* Fills the model from its mapped file. On failure the caller closes it. */
+int gguf_read_model(Model *model, const char *path);
 
 /* ---- sessions: model.c, attention.c, mlp.c -------------------------------- */
 
@@ -297,7 +337,9 @@ typedef struct {
     int max_length;      /* of a piece in bytes */
     int byte_piece[256]; /* token of each byte; unk if there is none */
     uint8_t bytes[256];
-    int32_t *table; /* hash table of piece ids, -1: free */
+    bool no_bos, no_space_prefix; /* text begins without the one, without the other */
+    char *text;                   /* owned; NULL where the pieces' text is in the file */
+    int32_t *table;               /* hash table of piece ids, -1: free */
     uint32_t table_mask;
     File file;
 } Tokenizer;
@@ -306,6 +348,14 @@ typedef struct {
     int *ids; /* owned */
     int n;
 } Tokens;
+
+/* Completes a tokenizer whose pieces are filled in: finds the byte pieces by
+ * their names ("<0x0A>") and builds the table. */
+int tokenizer_index(Tokenizer *t);
+
+/* The tokenizer in a GGUF file. 1: there it is; -1: it is damaged, or `needed`
+ * and of a kind that norma does not read; 0: not needed. Then *t has no pieces. */
+int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
 
 /* Opens llama2.c's tokenizer.bin, which must hold vocab_size pieces. */
 int tokenizer_open(Tokenizer *t, const char *path, int vocab_size);

@@ -226,8 +226,10 @@ const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     return logits;
 }
 
-/* llama2.c's checkpoints put BOS between texts. */
-bool run_is_end(const Run *run, int token) { return token == run->tokenizer.bos; }
+/* llama2.c's checkpoints put BOS between texts; in GGUF files they end with EOS. */
+bool run_is_end(const Run *run, int token) {
+    return token == run->tokenizer.bos || (token == run->tokenizer.eos && gguf_is(&run->model.file));
+}
 
 int run_sample(Run *run, const float *logits) {
     const int token = sampler_next(&run->sampler, logits);
@@ -398,19 +400,24 @@ static const Mode *find_mode(const char *name) {
     return NULL;
 }
 
-/* -z, else tokenizer.bin beside the model, else here. Only tokens can do
+/* -z, else the one in a GGUF file, else tokenizer.bin beside the model, else here. Only tokens can do
  * without, where text is not the point: they are then shown as ids. */
 static int open_tokenizer(Run *run) {
     const Options *o = run->options;
     const int vocab_size = run->model.config.vocab_size;
     run->tokenizer = (Tokenizer){.bos = 1, .eos = 2}; /* llama2.c's ids */
+    const bool needed = !o->tokens || !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize");
     char beside[PATH_MAX];
     const char *slash = strrchr(o->model, '/'), *path = o->tokenizer;
+    if (!path && gguf_is(&run->model.file)) {
+        const int found = gguf_read_tokenizer(&run->tokenizer, &run->model.file, o->model, vocab_size, needed);
+        run->has_tokenizer = found > 0;
+        return found < 0 ? -1 : 0;
+    }
     if (!path) {
         const int folder = slash ? (int)(slash - o->model) + 1 : 0;
         snprintf(beside, sizeof beside, "%.*stokenizer.bin", folder, o->model);
         path = file_exists(beside) ? beside : "tokenizer.bin";
-        const bool needed = !o->tokens || !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize");
         if (!file_exists(path))
             return needed ? fail("no tokenizer: neither %s nor ./tokenizer.bin is there; name one with -z", beside) : 0;
     }
@@ -440,6 +447,16 @@ static int run_mode(const Mode *mode, const Options *options) {
     return status;
 }
 
+/* At a barrier libgomp's threads spin for milliseconds before they sleep. When
+ * another program has one of the cores, each barrier then waits for a thread
+ * that is not running: 9 tokens/s instead of 790 (docs/performance.md). How long
+ * they spin is read from the environment as the program is loaded, so it is
+ * loaded once more. */
+static void limit_spinning(char **argv) {
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    if (!setenv("GOMP_SPINCOUNT", "1000", 1)) execv("/proc/self/exe", argv); /* if not, it is only slower */
+}
+
 int main(int argc, char **argv) {
     Options options;
     const int done = parse_options(&options, argc, argv);
@@ -447,6 +464,7 @@ int main(int argc, char **argv) {
     const Mode *mode = find_mode(options.mode);
     if (!mode) return 2;
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error that write reports */
+    if (options.threads > 1) limit_spinning(argv);
     if (watch_interrupts()) return 1;
     return run_mode(mode, &options);
 }

@@ -195,15 +195,28 @@ INLINE uint16_t f32_to_f16(float f) {
 }
 
 /* The first n <= LANES half floats, widened. */
-INLINE vf vload_f16(const uint16_t *p, int n) {
+INLINE vf vload_f16(const void *p, int n) {
 #if SIMD_AVX512
-    if (n == LANES) return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+    if (n == LANES) return (vf)_mm512_cvtph_ps(_mm256_loadu_si256(p));
 #elif SIMD_AVX2 && defined(__F16C__)
-    if (n == LANES) return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+    if (n == LANES) return (vf)_mm256_cvtph_ps(_mm_loadu_si128(p));
 #endif
     vf v = {0};
-    for (int i = 0; i < n; i++) v[i] = f16_to_f32(p[i]);
+    uint16_t h[LANES];
+    memcpy(h, p, (size_t)n * sizeof *h);
+    for (int i = 0; i < n; i++) v[i] = f16_to_f32(h[i]);
     return v;
+}
+
+/* y[n] = the half floats at p, which need not be aligned. */
+static inline void halfs_to_floats(float *y, const void *p, int n) {
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) vstore(y + i, vload_f16((const char *)p + 2 * i, LANES));
+    for (; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, (const char *)p + 2 * i, sizeof h);
+        y[i] = f16_to_f32(h);
+    }
 }
 
 /* ---- int8 ------------------------------------------------------------------ */
@@ -280,6 +293,19 @@ INLINE vi vdot_i8(vb w, XBytes x) {
     for (int j = 0; j < LANES; j++)
         sum[j] = w[4 * j] * x.x[4 * j] + w[4 * j + 1] * x.x[4 * j + 1] + w[4 * j + 2] * x.x[4 * j + 2] +
                  w[4 * j + 3] * x.x[4 * j + 3];
+    return sum;
+#endif
+}
+
+/* Lane j: the sum of bytes 4j .. 4j + 3. */
+INLINE vi vsum_bytes(vb x) {
+#if SIMD_AVX512
+    return vdot_bytes((vi){0}, (vb)_mm512_set1_epi8(1), x);
+#elif SIMD_AVX2
+    return (vi)_mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), (__m256i)x), _mm256_set1_epi16(1));
+#else
+    vi sum;
+    for (int j = 0; j < LANES; j++) sum[j] = x[4 * j] + x[4 * j + 1] + x[4 * j + 2] + x[4 * j + 3];
     return sum;
 #endif
 }

@@ -90,13 +90,7 @@ static int read_pieces(Tokenizer *t, const char *path, int vocab_size) {
     return 0;
 }
 
-int tokenizer_open(Tokenizer *t, const char *path, int vocab_size) {
-    *t = (Tokenizer){.bos = 1, .eos = 2, .unk = 0};
-    if (file_map(&t->file, path)) return -1;
-    if (read_pieces(t, path, vocab_size)) {
-        tokenizer_close(t);
-        return -1;
-    }
+int tokenizer_index(Tokenizer *t) {
     for (int b = 0; b < 256; b++) t->bytes[b] = (uint8_t)b, t->byte_piece[b] = t->unk;
     for (int id = 0; id < t->n_pieces; id++) {
         Piece *p = &t->pieces[id];
@@ -105,7 +99,13 @@ int tokenizer_open(Tokenizer *t, const char *path, int vocab_size) {
         *p = (Piece){.text = (const char *)&t->bytes[byte], .length = 1};
         t->byte_piece[byte] = id;
     }
-    if (build_table(t)) {
+    return build_table(t);
+}
+
+int tokenizer_open(Tokenizer *t, const char *path, int vocab_size) {
+    *t = (Tokenizer){.bos = 1, .eos = 2, .unk = 0};
+    if (file_map(&t->file, path)) return -1;
+    if (read_pieces(t, path, vocab_size) || tokenizer_index(t)) {
         tokenizer_close(t);
         return -1;
     }
@@ -115,6 +115,7 @@ int tokenizer_open(Tokenizer *t, const char *path, int vocab_size) {
 void tokenizer_close(Tokenizer *t) {
     free(t->pieces);
     free(t->table);
+    free(t->text);
     file_unmap(&t->file);
     *t = (Tokenizer){0};
 }
@@ -234,7 +235,7 @@ static void collect(const Encoder *e, Tokens *out) {
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {
     *out = (Tokens){0};
     if (size > INT_MAX / 2 - 1) return fail("a text of %zu bytes is too long", size);
-    const size_t n = size ? size + 1 : 0; /* with the space in front */
+    const size_t prefix = size && !t->no_space_prefix, n = prefix + size;
     char *spaced = allocate(n + 1, 1);
     Encoder e = {.t = t, .text = spaced, .symbols = allocate(n, sizeof *e.symbols)};
     /* at most n proposals to begin with; each of the < n merges takes one and adds two */
@@ -243,8 +244,8 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos
     const bool ok = spaced && e.symbols && e.heap && out->ids;
     if (ok) {
         spaced[0] = ' ';
-        if (size) memcpy(spaced + 1, text, size);
-        if (bos) out->ids[out->n++] = t->bos;
+        if (size) memcpy(spaced + prefix, text, size);
+        if (bos && !t->no_bos) out->ids[out->n++] = t->bos;
         split_characters(&e, (int)n);
         merge_all(&e);
         collect(&e, out);
@@ -262,7 +263,7 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos
 
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length) {
     const Piece *p = &t->pieces[token];
-    const bool drop = previous == t->bos && p->length > 0 && p->text[0] == ' ';
+    const bool drop = previous == t->bos && !t->no_space_prefix && p->length > 0 && p->text[0] == ' ';
     *length = p->length - drop;
     return p->text + drop;
 }

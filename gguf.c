@@ -1,0 +1,603 @@
+/* gguf.c: GGUF files (versions 2 and 3, little-endian) of the llama architecture.
+ *
+ * Owns their layout: metadata, tensor table, the names that stand for each
+ * part of a model, the tokenizer inside. Every key that changes the result is
+ * honoured or refused by name, and every size is checked against the file
+ * before it is used. What the blocks of a quantized tensor mean is quant.c's.
+ */
+#include "model.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GGUF_MAGIC = 0x46554747, DEFAULT_ALIGNMENT = 32, MAX_DIMS = 4 };
+
+/* ---- reading ------------------------------------------------------------------------- */
+
+typedef enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, N_VALUE_TYPES } ValueType;
+
+static const uint8_t VALUE_BYTES[N_VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+typedef struct {
+    const char *text; /* not zero-terminated */
+    size_t n;
+} String;
+
+typedef struct {
+    String key;
+    ValueType type; /* of the elements, if it is an array */
+    bool is_array;
+    uint64_t count;    /* elements; 1 if it is no array */
+    const uint8_t *at; /* the first */
+    size_t bytes;      /* all */
+} Value;
+
+typedef struct {
+    String name;
+    Type type;
+    uint64_t cols, rows;
+    const uint8_t *data;
+    uint64_t offset; /* in the data section */
+    size_t bytes;
+    bool used;
+} Entry;
+
+typedef struct {
+    const char *path;
+    const uint8_t *data;
+    size_t size, at;
+    Value *values; /* sorted by key */
+    size_t n_values;
+    Entry *entries; /* sorted by name */
+    size_t n_entries;
+} Gguf;
+
+static bool has(const Gguf *g, uint64_t bytes) { return bytes <= g->size - g->at; }
+
+static int cut_off(const Gguf *g) { return fail("%s: ends in its header, at byte %zu (truncated?)", g->path, g->at); }
+
+static int read_u32(Gguf *g, uint32_t *value) {
+    if (!has(g, sizeof *value)) return cut_off(g);
+    memcpy(value, g->data + g->at, sizeof *value);
+    g->at += sizeof *value;
+    return 0;
+}
+
+static int read_u64(Gguf *g, uint64_t *value) {
+    if (!has(g, sizeof *value)) return cut_off(g);
+    memcpy(value, g->data + g->at, sizeof *value);
+    g->at += sizeof *value;
+    return 0;
+}
+
+static int read_string(Gguf *g, String *s) {
+    uint64_t n;
+    if (read_u64(g, &n)) return -1;
+    if (!has(g, n)) return cut_off(g);
+    *s = (String){(const char *)g->data + g->at, (size_t)n};
+    g->at += (size_t)n;
+    return 0;
+}
+
+static int compare_strings(String a, String b) {
+    const int order = memcmp(a.text, b.text, a.n < b.n ? a.n : b.n);
+    return order ? order : (a.n > b.n) - (a.n < b.n);
+}
+
+#define SHOWN(s) (int)((s).n < 64 ? (s).n : 64), (s).text /* for %.*s */
+
+/* ---- metadata ------------------------------------------------------------------------- */
+
+static int read_value(Gguf *g, Value *v) {
+    uint32_t type;
+    if (read_string(g, &v->key) || read_u32(g, &type)) return -1;
+    v->is_array = type == ARRAY;
+    v->count = 1;
+    if (v->is_array && (read_u32(g, &type) || read_u64(g, &v->count))) return -1;
+    if (type >= N_VALUE_TYPES || type == ARRAY)
+        return fail("%s: %.*s has values of type %u, expected 0 to 12 and no arrays in arrays", g->path, SHOWN(v->key),
+                    type);
+    v->type = (ValueType)type;
+    v->at = g->data + g->at;
+    if (v->type != STRING) {
+        if (v->count > (g->size - g->at) / VALUE_BYTES[type]) return cut_off(g);
+        g->at += (size_t)v->count * VALUE_BYTES[type];
+    } else {
+        for (uint64_t i = 0; i < v->count; i++) {
+            String s;
+            if (read_string(g, &s)) return -1;
+        }
+    }
+    v->bytes = (size_t)(g->data + g->at - v->at);
+    return 0;
+}
+
+static int compare_values(const void *a, const void *b) {
+    return compare_strings(((const Value *)a)->key, ((const Value *)b)->key);
+}
+
+static int read_values(Gguf *g, uint64_t count) {
+    const size_t least = 8 + 4 + 1; /* bytes of the shortest */
+    if (count > (g->size - g->at) / least)
+        return fail("%s: %llu metadata keys do not fit in the file", g->path, (unsigned long long)count);
+    g->n_values = (size_t)count;
+    g->values = allocate(g->n_values, sizeof *g->values);
+    if (!g->values) return -1;
+    for (size_t i = 0; i < g->n_values; i++)
+        if (read_value(g, &g->values[i])) return -1;
+    qsort(g->values, g->n_values, sizeof *g->values, compare_values);
+    for (size_t i = 1; i < g->n_values; i++)
+        if (!compare_values(&g->values[i - 1], &g->values[i]))
+            return fail("%s: metadata key %.*s is there twice", g->path, SHOWN(g->values[i].key));
+    return 0;
+}
+
+static const Value *find_value(const Gguf *g, const char *key) {
+    const Value wanted = {.key = {key, strlen(key)}};
+    return bsearch(&wanted, g->values, g->n_values, sizeof *g->values, compare_values);
+}
+
+static int wrong_type(const Gguf *g, const char *key, const char *expected) {
+    return fail("%s: metadata key %s has another type than expected (%s)", g->path, key, expected);
+}
+
+/* The getters leave *value alone where the key is missing; -1: it is something else. */
+
+static int get_integer(const Gguf *g, const char *key, int64_t *value) {
+    const Value *v = find_value(g, key);
+    if (!v) return 0;
+    uint64_t bits = 0;
+    if (v->is_array || v->type == STRING || v->type == F32 || v->type == F64) return wrong_type(g, key, "an integer");
+    memcpy(&bits, v->at, VALUE_BYTES[v->type]);
+    if (v->type == I8) bits = (uint64_t)(int8_t)bits;
+    if (v->type == I16) bits = (uint64_t)(int16_t)bits;
+    if (v->type == I32) bits = (uint64_t)(int32_t)bits;
+    *value = (int64_t)bits;
+    return 0;
+}
+
+/* A size: 1 to 2^31 - 1. */
+static int get_size(const Gguf *g, const char *key, int *value) {
+    int64_t wide = *value;
+    if (get_integer(g, key, &wide)) return -1;
+    if (wide < 1 || wide > INT_MAX)
+        return fail("%s: metadata key %s is %lld, expected 1 to %d", g->path, key, (long long)wide, INT_MAX);
+    *value = (int)wide;
+    return 0;
+}
+
+static int get_real(const Gguf *g, const char *key, double *value) {
+    const Value *v = find_value(g, key);
+    float narrow;
+    if (!v) return 0;
+    if (v->is_array || (v->type != F32 && v->type != F64)) return wrong_type(g, key, "a real number");
+    if (v->type == F64) {
+        memcpy(value, v->at, sizeof *value);
+    } else {
+        memcpy(&narrow, v->at, sizeof narrow);
+        *value = narrow;
+    }
+    return isfinite(*value) ? 0 : fail("%s: metadata key %s is no finite number", g->path, key);
+}
+
+static int get_string(const Gguf *g, const char *key, String *value) {
+    const Value *v = find_value(g, key);
+    uint64_t n;
+    if (!v) return 0;
+    if (v->is_array || v->type != STRING) return wrong_type(g, key, "a string");
+    memcpy(&n, v->at, sizeof n);
+    *value = (String){(const char *)v->at + sizeof n, (size_t)n};
+    return 0;
+}
+
+static bool is_string(String s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
+
+/* ---- the tensor table ------------------------------------------------------------------ */
+
+static int read_entry(Gguf *g, Entry *e) {
+    uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
+    uint32_t n_dims, type;
+    if (read_string(g, &e->name) || read_u32(g, &n_dims)) return -1;
+    if (n_dims < 1 || n_dims > MAX_DIMS)
+        return fail("%s: tensor %.*s has %u dimensions, expected 1 to %d", g->path, SHOWN(e->name), n_dims, MAX_DIMS);
+    for (uint32_t i = 0; i < n_dims; i++)
+        if (read_u64(g, &dims[i])) return -1;
+    if (read_u32(g, &type) || read_u64(g, &e->offset)) return -1;
+    e->cols = dims[0];
+    e->rows = dims[1];
+    if (e->cols < 1 || e->rows < 1 || e->cols > INT_MAX || e->rows > INT_MAX || dims[2] != 1 || dims[3] != 1)
+        return fail("%s: tensor %.*s has shape [%llu, %llu, %llu, %llu], expected a matrix or a vector", g->path,
+                    SHOWN(e->name), (unsigned long long)dims[0], (unsigned long long)dims[1],
+                    (unsigned long long)dims[2], (unsigned long long)dims[3]);
+    if (type_from_gguf(type, &e->type))
+        return fail("%s: tensor %.*s has type %u, which norma does not know", g->path, SHOWN(e->name), type);
+    if (e->cols % (uint64_t)type_block(e->type))
+        return fail("%s: tensor %.*s has rows of %llu, expected a multiple of %d for %s", g->path, SHOWN(e->name),
+                    (unsigned long long)e->cols, type_block(e->type), type_name(e->type));
+    /* rows and cols are below 2^31, and no type has more than 4 bytes a weight */
+    e->bytes = tensor_bytes(&(Tensor){.type = e->type, .cols = (int)e->cols}, (int)e->rows);
+    return 0;
+}
+
+static int compare_entries(const void *a, const void *b) {
+    return compare_strings(((const Entry *)a)->name, ((const Entry *)b)->name);
+}
+
+static int compare_offsets(const void *a, const void *b) {
+    const uint64_t x = ((const Entry *)a)->offset, y = ((const Entry *)b)->offset;
+    return (x > y) - (x < y);
+}
+
+/* Every tensor must lie in the file, aligned, and over no other. */
+static int place_entries(Gguf *g) {
+    int64_t alignment = DEFAULT_ALIGNMENT;
+    if (get_integer(g, "general.alignment", &alignment)) return -1;
+    if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
+        return fail("%s: general.alignment is %lld, expected a power of two from 4 on", g->path, (long long)alignment);
+    const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a,
+                   room = g->size < start ? 0 : g->size - start;
+    qsort(g->entries, g->n_entries, sizeof *g->entries, compare_offsets);
+    uint64_t end = 0;
+    for (size_t i = 0; i < g->n_entries; i++) {
+        Entry *e = &g->entries[i];
+        if (e->offset % a || e->offset < end)
+            return fail("%s: tensor %.*s begins at byte %llu of the data, %s", g->path, SHOWN(e->name),
+                        (unsigned long long)e->offset, e->offset % a ? "which is not aligned" : "inside another one");
+        if (e->offset > room || e->bytes > room - e->offset)
+            return fail("%s: tensor %.*s ends behind the end of the file (truncated?)", g->path, SHOWN(e->name));
+        e->data = g->data + start + e->offset;
+        end = e->offset + e->bytes;
+    }
+    qsort(g->entries, g->n_entries, sizeof *g->entries, compare_entries);
+    for (size_t i = 1; i < g->n_entries; i++)
+        if (!compare_entries(&g->entries[i - 1], &g->entries[i]))
+            return fail("%s: tensor %.*s is there twice", g->path, SHOWN(g->entries[i].name));
+    return 0;
+}
+
+static int read_entries(Gguf *g, uint64_t count) {
+    const size_t least = 8 + 4 + 8 + 4 + 8;
+    if (count > (g->size - g->at) / least)
+        return fail("%s: %llu tensors do not fit in the file", g->path, (unsigned long long)count);
+    g->n_entries = (size_t)count;
+    g->entries = allocate(g->n_entries, sizeof *g->entries);
+    if (!g->entries) return -1;
+    for (size_t i = 0; i < g->n_entries; i++) {
+        g->entries[i] = (Entry){0};
+        if (read_entry(g, &g->entries[i])) return -1;
+    }
+    return place_entries(g);
+}
+
+static int gguf_open(Gguf *g, const char *path, const File *file) {
+    uint32_t magic, version;
+    uint64_t n_tensors, n_values;
+    *g = (Gguf){.path = path, .data = file->data, .size = file->size};
+    if (read_u32(g, &magic) || read_u32(g, &version)) return -1;
+    if (version != 2 && version != 3)
+        return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)", path, version);
+    if (read_u64(g, &n_tensors) || read_u64(g, &n_values)) return -1;
+    return read_values(g, n_values) || read_entries(g, n_tensors) ? -1 : 0;
+}
+
+static void gguf_close(Gguf *g) {
+    free(g->values);
+    free(g->entries);
+}
+
+/* ---- the model --------------------------------------------------------------------------- */
+
+/* Keys of the llama architecture that are honoured here, or say nothing about
+ * the computation. Any other is refused: it may change the result. */
+static const char *const KNOWN_KEYS[] = {
+    "llama.attention.head_count",
+    "llama.attention.head_count_kv",
+    "llama.attention.key_length",
+    "llama.attention.layer_norm_epsilon",
+    "llama.attention.layer_norm_rms_epsilon",
+    "llama.attention.sliding_window",
+    "llama.attention.value_length",
+    "llama.block_count",
+    "llama.context_length",
+    "llama.embedding_length",
+    "llama.expert_count",
+    "llama.expert_used_count",
+    "llama.feed_forward_length",
+    "llama.rope.dimension_count",
+    "llama.rope.freq_base",
+    "llama.rope.scale_linear",
+    "llama.rope.scaling.factor",
+    "llama.rope.scaling.finetuned",
+    "llama.rope.scaling.original_context_length",
+    "llama.rope.scaling.type",
+    "llama.tensor_data_layout",
+    "llama.vocab_size",
+};
+
+static int check_keys(const Gguf *g) {
+    String architecture = {"", 0};
+    if (get_string(g, "general.architecture", &architecture)) return -1;
+    if (!is_string(architecture, "llama"))
+        return fail("%s: architecture is '%.*s', expected llama", g->path, SHOWN(architecture));
+    for (size_t i = 0; i < g->n_values; i++) {
+        const String key = g->values[i].key;
+        bool known = key.n < 6 || memcmp(key.text, "llama.", 6);
+        for (size_t k = 0; k < sizeof KNOWN_KEYS / sizeof *KNOWN_KEYS; k++) known |= is_string(key, KNOWN_KEYS[k]);
+        if (!known) return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(key));
+    }
+    int64_t experts = 0;
+    if (get_integer(g, "llama.expert_count", &experts)) return -1;
+    if (experts > 0)
+        return fail("%s: llama.expert_count is %lld, experts are not supported", g->path, (long long)experts);
+    return 0;
+}
+
+/* Linear scaling divides positions; other kinds are refused. */
+static int read_rope(const Gguf *g, Config *c) {
+    String type = {"none", 4};
+    double factor = 1, older = 1;
+    c->rope_dims = c->head_size;
+    if (get_size(g, "llama.rope.dimension_count", &c->rope_dims) ||
+        get_real(g, "llama.rope.freq_base", &c->rope_base) || get_string(g, "llama.rope.scaling.type", &type) ||
+        get_real(g, "llama.rope.scaling.factor", &factor) || get_real(g, "llama.rope.scale_linear", &older))
+        return -1;
+    if (c->rope_dims % 2 || c->rope_dims > c->head_size)
+        return fail("%s: llama.rope.dimension_count is %d, expected an even number up to the head size %d", g->path,
+                    c->rope_dims, c->head_size);
+    if (!is_string(type, "none") && !is_string(type, "linear"))
+        return fail("%s: llama.rope.scaling.type is '%.*s', expected none or linear", g->path, SHOWN(type));
+    if (!(c->rope_base > 0) || !(factor > 0) || !(older > 0))
+        return fail("%s: RoPE's base or scaling factor is not positive", g->path);
+    c->rope_scale = is_string(type, "linear") ? factor : older;
+    return 0;
+}
+
+static int read_gguf_config(const Gguf *g, Config *c) {
+    *c = (Config){.rope_base = 10000.0};
+    if (get_size(g, "llama.embedding_length", &c->dim) || get_size(g, "llama.feed_forward_length", &c->hidden_dim) ||
+        get_size(g, "llama.block_count", &c->n_layers) || get_size(g, "llama.attention.head_count", &c->n_heads) ||
+        get_size(g, "llama.context_length", &c->context))
+        return -1;
+    c->n_kv_heads = c->n_heads;
+    if (get_size(g, "llama.attention.head_count_kv", &c->n_kv_heads)) return -1;
+    if (c->n_heads % c->n_kv_heads)
+        return fail("%s: llama.attention.head_count_kv is %d, expected a divisor of %d", g->path, c->n_kv_heads,
+                    c->n_heads);
+    int key_length = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1, value_length = key_length;
+    const bool given = find_value(g, "llama.attention.key_length");
+    if (get_size(g, "llama.attention.key_length", &key_length)) return -1;
+    if (given) value_length = key_length;
+    if (get_size(g, "llama.attention.value_length", &value_length)) return -1;
+    if (!given && c->dim % c->n_heads)
+        return fail("%s: llama.embedding_length is %d, expected a multiple of %d heads", g->path, c->dim, c->n_heads);
+    if (key_length != value_length || key_length % 2 || (int64_t)key_length * c->n_heads > INT_MAX)
+        return fail("%s: keys of %d and values of %d to a head, expected one even number", g->path, key_length,
+                    value_length);
+    c->head_size = key_length;
+    int64_t window = 0;
+    if (get_integer(g, "llama.attention.sliding_window", &window)) return -1;
+    if (window > 0 && window < c->context) c->context = (int)window; /* the same result up to there */
+    return read_rope(g, c);
+}
+
+static Entry *find_entry(const Gguf *g, const char *name) {
+    const Entry wanted = {.name = {name, strlen(name)}};
+    return bsearch(&wanted, g->entries, g->n_entries, sizeof *g->entries, compare_entries);
+}
+
+/* The tensor `name` with `suffix`, of a given shape; NULL if it is missing. */
+static Entry *take_entry(const Gguf *g, const char *name, const char *suffix, int rows, int cols, int *status) {
+    char full[80];
+    snprintf(full, sizeof full, "%s%s", name, suffix);
+    Entry *e = find_entry(g, full);
+    if (!e) return NULL;
+    e->used = true;
+    if (e->rows == (uint64_t)rows && e->cols == (uint64_t)cols) return e;
+    *status = fail("%s: tensor %s is [%llu, %llu], expected [%d, %d]", g->path, full, (unsigned long long)e->rows,
+                   (unsigned long long)e->cols, rows, cols);
+    return NULL;
+}
+
+/* A float32 vector; NULL if it is missing. */
+static const float *take_vector(const Gguf *g, const char *name, const char *suffix, int n, int *status) {
+    const Entry *e = take_entry(g, name, suffix, 1, n, status);
+    if (!e) return NULL;
+    if (e->type == TYPE_F32) return (const float *)(const void *)e->data;
+    *status = fail("%s: tensor %s%s is %s, expected f32", g->path, name, suffix, type_name(e->type));
+    return NULL;
+}
+
+static Tensor take_weight(const Gguf *g, const char *name, int rows, int cols, int *status) {
+    const Entry *e = take_entry(g, name, ".weight", rows, cols, status);
+    Tensor w = {.rows = rows, .cols = cols};
+    if (!e) {
+        if (!*status) *status = fail("%s: tensor %s.weight is missing", g->path, name);
+        return w;
+    }
+    w.type = e->type;
+    w.data = e->data;
+    w.offset = (uint64_t)(e->data - g->data);
+    w.bias = take_vector(g, name, ".bias", rows, status);
+    return w;
+}
+
+/* A norm with a bias is a LayerNorm. */
+static Norm take_gguf_norm(const Gguf *g, const char *name, int dim, int *status) {
+    double rms_eps = 0, eps;
+    if (get_real(g, "llama.attention.layer_norm_rms_epsilon", &rms_eps)) *status = -1;
+    eps = rms_eps;
+    Norm norm = {.kind = NORM_RMS, .gamma = take_vector(g, name, ".weight", dim, status)};
+    norm.beta = take_vector(g, name, ".bias", dim, status);
+    if (norm.beta) {
+        norm.kind = NORM_LAYER;
+        if (get_real(g, "llama.attention.layer_norm_epsilon", &eps)) *status = -1;
+    }
+    norm.eps = (float)eps;
+    if (!*status && !norm.gamma) *status = fail("%s: tensor %s.weight is missing", g->path, name);
+    if (!*status && !(eps > 0)) *status = fail("%s: the norms' epsilon is missing or not positive", g->path);
+    return norm;
+}
+
+static int take_layer(const Gguf *g, const Config *c, int l, Layer *layer) {
+    const int q_dim = c->n_heads * c->head_size, kv_dim = c->n_kv_heads * c->head_size;
+    const struct {
+        const char *name;
+        Tensor *w;
+        int rows, cols;
+    } weights[] = {
+        {"attn_q", &layer->wq, q_dim, c->dim},
+        {"attn_k", &layer->wk, kv_dim, c->dim},
+        {"attn_v", &layer->wv, kv_dim, c->dim},
+        {"attn_output", &layer->wo, c->dim, q_dim},
+        {"ffn_gate", &layer->gate, c->hidden_dim, c->dim},
+        {"ffn_up", &layer->up, c->hidden_dim, c->dim},
+        {"ffn_down", &layer->down, c->dim, c->hidden_dim},
+    };
+    char name[48];
+    int status = 0;
+    for (size_t i = 0; i < sizeof weights / sizeof *weights && !status; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s", l, weights[i].name);
+        *weights[i].w = take_weight(g, name, weights[i].rows, weights[i].cols, &status);
+    }
+    snprintf(name, sizeof name, "blk.%d.attn_norm", l);
+    if (!status) layer->attn_norm = take_gguf_norm(g, name, c->dim, &status);
+    snprintf(name, sizeof name, "blk.%d.ffn_norm", l);
+    if (!status) layer->mlp_norm = take_gguf_norm(g, name, c->dim, &status);
+    return status;
+}
+
+static int fill_model(Model *m, const Gguf *g) {
+    Config *c = &m->config;
+    if (check_keys(g) || read_gguf_config(g, c)) return -1;
+    /* a layer has 9 tensors: no more memory for layers than the table justifies */
+    if ((size_t)c->n_layers > g->n_entries / 9)
+        return fail("%s: llama.block_count is %d, the file has %zu tensors", g->path, c->n_layers, g->n_entries);
+    const Entry *embedding = find_entry(g, "token_embd.weight");
+    c->vocab_size = embedding ? (int)embedding->rows : 1;
+    m->layers = allocate((size_t)c->n_layers, sizeof *m->layers);
+    if (!m->layers) return -1;
+    int status = 0;
+    m->embedding = take_weight(g, "token_embd", c->vocab_size, c->dim, &status);
+    for (int l = 0; l < c->n_layers && !status; l++) status = take_layer(g, c, l, &m->layers[l]);
+    if (!status) m->final_norm = take_gguf_norm(g, "output_norm", c->dim, &status);
+    m->tied = !find_entry(g, "output.weight");
+    if (!status) m->output = m->tied ? m->embedding : take_weight(g, "output", c->vocab_size, c->dim, &status);
+    if (!status) m->rope_factors = take_vector(g, "rope_freqs.weight", "", c->rope_dims / 2, &status);
+    for (size_t i = 0; i < g->n_entries && !status; i++)
+        if (!g->entries[i].used) status = fail("%s: tensor %.*s is not supported", g->path, SHOWN(g->entries[i].name));
+    return status;
+}
+
+bool gguf_is(const File *file) {
+    uint32_t magic = 0;
+    if (file->size >= sizeof magic) memcpy(&magic, file->data, sizeof magic);
+    return magic == GGUF_MAGIC;
+}
+
+int gguf_read_model(Model *m, const char *path) {
+    Gguf g;
+    int status = gguf_open(&g, path, &m->file);
+    if (!status) status = fill_model(m, &g);
+    m->format = "GGUF";
+    gguf_close(&g);
+    return status;
+}
+
+/* ---- the tokenizer ------------------------------------------------------------------------- */
+
+typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
+
+/* An array of the tokenizer with one element for each piece; NULL and a message
+ * if it is not that. */
+static const Value *piece_array(const Gguf *g, const char *key, ValueType type, int n) {
+    const Value *v = find_value(g, key);
+    if (v && v->is_array && v->type == type && v->count == (uint64_t)n) return v;
+    fail("%s: metadata key %s is missing or no array of %d values", g->path, key, n);
+    return NULL;
+}
+
+/* Copies a piece with its U+2581 as spaces; returns the bytes written. */
+static int copy_piece(char *to, String piece) {
+    static const char mark[] = "\xe2\x96\x81";
+    int n = 0;
+    for (size_t i = 0; i < piece.n; n++)
+        if (piece.n - i >= 3 && !memcmp(piece.text + i, mark, 3)) {
+            to[n] = ' ';
+            i += 3;
+        } else {
+            to[n] = piece.text[i++];
+        }
+    return n;
+}
+
+static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
+    const Value *texts = piece_array(g, "tokenizer.ggml.tokens", STRING, vocab_size);
+    const Value *scores = texts ? piece_array(g, "tokenizer.ggml.scores", F32, vocab_size) : NULL;
+    const Value *types = scores ? piece_array(g, "tokenizer.ggml.token_type", I32, vocab_size) : NULL;
+    if (!types) return -1;
+    t->pieces = allocate((size_t)vocab_size, sizeof *t->pieces);
+    t->text = allocate(texts->bytes, 1);
+    if (!t->pieces || !t->text) return -1;
+    Gguf cursor = *g;
+    cursor.at = (size_t)(texts->at - g->data);
+    char *to = t->text;
+    for (int i = 0; i < vocab_size; i++) {
+        String text;
+        int32_t type;
+        Piece *p = &t->pieces[i];
+        if (read_string(&cursor, &text)) return -1;
+        memcpy(&type, types->at + 4 * (size_t)i, sizeof type);
+        memcpy(&p->score, scores->at + 4 * (size_t)i, sizeof p->score);
+        if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, i);
+        p->text = to;
+        p->length = copy_piece(to, text);
+        p->in_text = type == NORMAL || type == USER_DEFINED || type == BYTE; /* bytes are told apart by their name */
+        to += p->length;
+        if (p->length > t->max_length) t->max_length = p->length;
+    }
+    t->n_pieces = vocab_size;
+    return 0;
+}
+
+static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
+    int64_t wide = *id;
+    if (get_integer(g, key, &wide)) return -1;
+    if (wide < 0 || wide >= vocab_size)
+        return fail("%s: metadata key %s is %lld, expected a token below %d", g->path, key, (long long)wide,
+                    vocab_size);
+    *id = (int)wide;
+    return 0;
+}
+
+static int fill_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size) {
+    int64_t add_bos = 1, add_space = 1;
+    t->bos = 1;
+    t->eos = 2;
+    t->unk = 0;
+    if (fill_pieces(t, g, vocab_size) || get_id(g, "tokenizer.ggml.bos_token_id", vocab_size, &t->bos) ||
+        get_id(g, "tokenizer.ggml.eos_token_id", vocab_size, &t->eos) ||
+        get_id(g, "tokenizer.ggml.unknown_token_id", vocab_size, &t->unk) ||
+        get_integer(g, "tokenizer.ggml.add_bos_token", &add_bos) ||
+        get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space))
+        return -1;
+    t->no_bos = !add_bos;
+    t->no_space_prefix = !add_space;
+    return tokenizer_index(t);
+}
+
+int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed) {
+    Gguf g;
+    String model = {"", 0};
+    *t = (Tokenizer){.bos = -1, .eos = -1};
+    int found = gguf_open(&g, path, file) || get_string(&g, "tokenizer.ggml.model", &model) ? -1 : 0;
+    if (!found && is_string(model, "llama"))
+        found = fill_tokenizer(t, &g, vocab_size) ? -1 : 1;
+    else if (!found && needed)
+        found =
+            fail("%s: the tokenizer is of kind '%.*s', which norma does not read; use --tokens", path, SHOWN(model));
+    gguf_close(&g);
+    if (found < 0) tokenizer_close(t);
+    return found;
+}
