@@ -20,7 +20,7 @@ BUILD   := build/$(VARIANT)
 BINARY  := $(if $(filter release,$(VARIANT)),run,$(BUILD)/run)
 
 PARTS   := attention checkpoint file gguf matmul mlp model norm quant sampler stream tokenizer
-MODES   := bench chat info perplexity run
+MODES   := bench chat convert info perplexity run
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
 OBJECTS := $(PARTS:%=$(BUILD)/%.o)
 

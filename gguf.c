@@ -73,7 +73,7 @@ static int read_u64(Gguf *g, uint64_t *value) {
 }
 
 static int read_string(Gguf *g, String *s) {
-    uint64_t n;
+    uint64_t n = 0;
     if (read_u64(g, &n)) return -1;
     if (!has(g, n)) return cut_off(g);
     *s = (String){(const char *)g->data + g->at, (size_t)n};
@@ -91,7 +91,7 @@ static int compare_strings(String a, String b) {
 /* ---- metadata ------------------------------------------------------------------------- */
 
 static int read_value(Gguf *g, Value *v) {
-    uint32_t type;
+    uint32_t type = 0;
     if (read_string(g, &v->key) || read_u32(g, &type)) return -1;
     v->is_array = type == ARRAY;
     v->count = 1;
@@ -106,7 +106,7 @@ static int read_value(Gguf *g, Value *v) {
         g->at += (size_t)v->count * VALUE_BYTES[type];
     } else {
         for (uint64_t i = 0; i < v->count; i++) {
-            String s;
+            String s = {0};
             if (read_string(g, &s)) return -1;
         }
     }
@@ -198,7 +198,7 @@ static bool is_string(String s, const char *text) { return s.n == strlen(text) &
 
 static int read_entry(Gguf *g, Entry *e) {
     uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
-    uint32_t n_dims, type;
+    uint32_t n_dims = 0, type = 0;
     if (read_string(g, &e->name) || read_u32(g, &n_dims)) return -1;
     if (n_dims < 1 || n_dims > MAX_DIMS)
         return fail("%s: tensor %.*s has %u dimensions, expected 1 to %d", g->path, SHOWN(e->name), n_dims, MAX_DIMS);
@@ -272,8 +272,8 @@ static int read_entries(Gguf *g, uint64_t count) {
 }
 
 static int gguf_open(Gguf *g, const char *path, const File *file) {
-    uint32_t magic, version;
-    uint64_t n_tensors, n_values;
+    uint32_t magic = 0, version = 0;
+    uint64_t n_tensors = 0, n_values = 0;
     *g = (Gguf){.path = path, .data = file->data, .size = file->size};
     if (read_u32(g, &magic) || read_u32(g, &version)) return -1;
     if (version != 2 && version != 3)
@@ -544,7 +544,7 @@ static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
     cursor.at = (size_t)(texts->at - g->data);
     char *to = t->text;
     for (int i = 0; i < vocab_size; i++) {
-        String text;
+        String text = {0};
         int32_t type;
         Piece *p = &t->pieces[i];
         if (read_string(&cursor, &text)) return -1;

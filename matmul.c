@@ -236,8 +236,8 @@ static Tensor unpack_rows(const Tensor *w, int row, int n, char *scratch) {
     part.scales = scales;
     part.mins = type_has_mins(w->type) ? mins : NULL;
     for (int r = 0; r < n; r++)
-        unpack_row_i8((int8_t *)scratch + (size_t)r * cols, scales + (size_t)r * groups,
-                      part.mins ? mins + (size_t)r * groups : NULL, w, row + r);
+        unpack_row_i8((int8_t *)scratch + (size_t)r * cols, scales + (size_t)r * groups, mins + (size_t)r * groups, w,
+                      row + r);
     return part;
 }
 

@@ -88,8 +88,14 @@ typedef enum {
 
 const char *type_name(Type type);
 
-/* The type with this number in GGUF files; -1 if norma has none. */
+/* The type with this number in GGUF files; -1 if norma has none. And back. */
 int type_from_gguf(uint32_t number, Type *type);
+uint32_t type_to_gguf(Type type);
+
+/* The types that are written: by name (-1: it is none of them), and their number
+ * as the type of a whole file. */
+int type_from_name(const char *name, Type *type);
+int type_file_type(Type type);
 
 int type_block(Type type);        /* weights in a block; divides cols */
 int type_group(Type type);        /* block types: weights to a scale; else 0 */
@@ -120,8 +126,11 @@ void quantize_i8(int8_t *q, float *scales, const float *x, int n, int group);
 /* y[cols] = row `row` of w in float32, as the type defines it. */
 void dequantize_row(float *y, const Tensor *w, int row);
 
-/* A row of a block type as int8 q[cols], scales[cols / group] and, where the
- * type has them, mins[cols / group]: weight = q * scale + min. */
+/* x[n] in a type that is written, the same bytes as the gguf library's. */
+void quantize_row(void *out, Type type, const float *x, int n);
+
+/* A row of a block type as int8 q[cols] and scales[cols / group]; where the type
+ * has offsets, also mins[cols / group]: weight = q * scale + min. */
 void unpack_row_i8(int8_t *q, float *scales, float *mins, const Tensor *w, int row);
 
 /* The left side of a product: n rows of activations, in the form that the
@@ -361,6 +370,10 @@ int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vo
 int tokenizer_open(Tokenizer *t, const char *path, int vocab_size);
 void tokenizer_close(Tokenizer *t);
 
+/* What a piece is: text, a control token (also <unk> and unused ones), a byte. */
+typedef enum { PIECE_TEXT, PIECE_CONTROL, PIECE_BYTE } PieceKind;
+PieceKind piece_kind(const Tokenizer *t, int id);
+
 /* Encodes text[size] (any bytes) as SentencePiece's BPE does: a space before
  * the text, one token to a character (unknown characters as bytes), then
  * again and again the neighbours merged whose piece has the best score, the
@@ -432,10 +445,10 @@ void stream_write(Stream *s, const char *bytes, int n);
 /* Writes what is held and flushes. -1 and a message if a write failed. */
 int stream_close(Stream *s);
 
-/* ---- the modes: run.c, chat.c, perplexity.c, info.c, bench.c ---------------- */
+/* ---- the modes: run.c, chat.c, perplexity.c, info.c, bench.c, convert.c ---------------- */
 
 typedef struct {
-    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens;
+    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type;
     Sampling sampling;
     int steps; /* -1: not given */
     int threads, batch, context, prompt_tokens;
@@ -479,5 +492,6 @@ int mode_chat(Run *run);
 int mode_perplexity(Run *run);
 int mode_info(Run *run);
 int mode_bench(Run *run);
+int mode_convert(Run *run);
 
 #endif

@@ -11,30 +11,32 @@
 #include "model.h"
 #include "simd.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { K = 256, SCALE_BYTES_K = 12 }; /* weights of a K block; 6-bit scales and mins of 8 groups */
 
 static const struct {
     const char *name;
-    int gguf;  /* its number in GGUF files; -1: none */
-    int block; /* weights in a block */
-    int bytes; /* of a block */
-    int group; /* weights to a scale, once unpacked to int8; 0: unpacks to float32 */
-    bool mins; /* has offsets */
+    int gguf;      /* its number in GGUF files; -1: none */
+    int block;     /* weights in a block */
+    int bytes;     /* of a block */
+    int group;     /* weights to a scale, once unpacked to int8; 0: unpacks to float32 */
+    bool mins;     /* has offsets */
+    int file_type; /* GGUF's number for a file mostly of this type; -1: not written */
 } TYPES[] = {
-    [TYPE_F32] = {"f32", 0, 1, 4, 0, false},
-    [TYPE_F16] = {"f16", 1, 1, 2, 0, false},
-    [TYPE_BF16] = {"bf16", 30, 1, 2, 0, false},
-    [TYPE_I8] = {"int8", -1, 1, 1, 0, false}, /* group and scales are the tensor's */
-    [TYPE_Q8_0] = {"q8_0", 8, 32, 34, 32, false},
-    [TYPE_Q4_0] = {"q4_0", 2, 32, 18, 32, false},
-    [TYPE_Q4_1] = {"q4_1", 3, 32, 20, 32, true},
-    [TYPE_Q5_0] = {"q5_0", 6, 32, 22, 32, false},
-    [TYPE_Q5_1] = {"q5_1", 7, 32, 24, 32, true},
-    [TYPE_Q4_K] = {"q4_K", 12, K, 144, 32, true},
-    [TYPE_Q5_K] = {"q5_K", 13, K, 176, 32, true},
-    [TYPE_Q6_K] = {"q6_K", 14, K, 210, 16, false},
+    [TYPE_F32] = {"f32", 0, 1, 4, 0, false, 0},
+    [TYPE_F16] = {"f16", 1, 1, 2, 0, false, 1},
+    [TYPE_BF16] = {"bf16", 30, 1, 2, 0, false, 32},
+    [TYPE_I8] = {"int8", -1, 1, 1, 0, false, -1}, /* group and scales are the tensor's */
+    [TYPE_Q8_0] = {"q8_0", 8, 32, 34, 32, false, 7},
+    [TYPE_Q4_0] = {"q4_0", 2, 32, 18, 32, false, 2},
+    [TYPE_Q4_1] = {"q4_1", 3, 32, 20, 32, true, -1},
+    [TYPE_Q5_0] = {"q5_0", 6, 32, 22, 32, false, -1},
+    [TYPE_Q5_1] = {"q5_1", 7, 32, 24, 32, true, -1},
+    [TYPE_Q4_K] = {"q4_K", 12, K, 144, 32, true, -1},
+    [TYPE_Q5_K] = {"q5_K", 13, K, 176, 32, true, -1},
+    [TYPE_Q6_K] = {"q6_K", 14, K, 210, 16, false, -1},
 };
 
 const char *type_name(Type type) { return TYPES[type].name; }
@@ -46,6 +48,18 @@ bool type_has_mins(Type type) { return TYPES[type].mins; }
 int type_from_gguf(uint32_t number, Type *type) {
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
         if (TYPES[i].gguf == (int64_t)number) {
+            *type = (Type)i;
+            return 0;
+        }
+    return -1;
+}
+
+uint32_t type_to_gguf(Type type) { return (uint32_t)TYPES[type].gguf; }
+int type_file_type(Type type) { return TYPES[type].file_type; }
+
+int type_from_name(const char *name, Type *type) {
+    for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
+        if (TYPES[i].file_type >= 0 && !strcmp(TYPES[i].name, name)) {
             *type = (Type)i;
             return 0;
         }
@@ -193,7 +207,7 @@ void unpack_row_i8(int8_t *q, float *scales, float *mins, const Tensor *w, int r
     for (int c = 0; c < w->cols; c += block, p += TYPES[w->type].bytes) {
         unpack_block(w->type, q + c, scales, mins, p);
         scales += per_block;
-        if (mins) mins += per_block;
+        mins += per_block;
     }
 }
 
@@ -202,8 +216,8 @@ void unpack_row_i8(int8_t *q, float *scales, float *mins, const Tensor *w, int r
 /* y = q * scale + min for one block. */
 static void dequantize_block(float *y, Type type, const uint8_t *p) {
     const int block = TYPES[type].block, group = TYPES[type].group;
-    int8_t q[K];
-    float scales[K / 16], mins[K / 16];
+    int8_t q[K] = {0};
+    float scales[K / 16] = {0}, mins[K / 16] = {0};
     unpack_block(type, q, scales, mins, p);
     for (int i = 0; i < block; i++) {
         y[i] = q[i] * scales[i / group];
@@ -240,5 +254,69 @@ void dequantize_row(float *y, const Tensor *w, int row) {
         break;
     default:
         for (int c = 0; c < w->cols; c += block, p += TYPES[w->type].bytes) dequantize_block(y + c, w->type, p);
+    }
+}
+
+/* ---- float32 to anything ---------------------------------------------------------------- */
+
+/* v as an integer in [low, high], towards zero; low for NaN. */
+static int clamp(float v, int low, int high) { return v > (float)low ? (v < (float)high ? (int)v : high) : low; }
+
+static float inverse_of(float d) {
+    const float inverse = d != 0 ? 1.0f / d : 0.0f;
+    return inverse > 0x1.fffffep127f || inverse < -0x1.fffffep127f ? 0.0f : inverse;
+}
+
+static void put_half(uint8_t *p, float f) {
+    const uint16_t h = f32_to_f16(f);
+    memcpy(p, &h, sizeof h);
+}
+
+/* d = max|x| / 127; ties away from zero. */
+static void quantize_q8_0(uint8_t *p, const float *x) {
+    const float d = max_abs(x, 32) / 127.0f, inverse = inverse_of(d);
+    put_half(p, d);
+    for (int i = 0; i < 32; i++) {
+        const float v = x[i] * inverse, magnitude = fabsf(v);
+        int q = clamp(magnitude, 0, 127);
+        q += magnitude - (float)q >= 0.5f; /* (magnitude + 0.5f could itself round up) */
+        p[2 + i] = (uint8_t)(v < 0 ? -q : q);
+    }
+}
+
+/* The weight of the largest magnitude (the first of them) becomes -8. */
+static void quantize_q4_0(uint8_t *p, const float *x) {
+    float extreme = x[0];
+    for (int i = 1; i < 32; i++)
+        if ((float_bits(x[i]) & 0x7fffffff) > (float_bits(extreme) & 0x7fffffff)) extreme = x[i];
+    const float d = extreme / -8.0f, inverse = inverse_of(d);
+    put_half(p, d);
+    for (int i = 0; i < 16; i++) {
+        const int low = clamp(x[i] * inverse + 8.5f, 0, 15), high = clamp(x[i + 16] * inverse + 8.5f, 0, 15);
+        p[2 + i] = (uint8_t)(low | high << 4);
+    }
+}
+
+/* Rounds to nearest, ties to even; NaN stays NaN. */
+static uint16_t f32_to_bf16(float f) {
+    const uint32_t bits = float_bits(f);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void quantize_row(void *out, Type type, const float *x, int n) {
+    uint8_t *p = out;
+    for (int i = 0; i < n; i += TYPES[type].block, p += TYPES[type].bytes) {
+        uint16_t half;
+        switch (type) {
+        case TYPE_F32: memcpy(p, x + i, sizeof *x); break;
+        case TYPE_F16: put_half(p, x[i]); break;
+        case TYPE_BF16:
+            half = f32_to_bf16(x[i]);
+            memcpy(p, &half, sizeof half);
+            break;
+        case TYPE_Q8_0: quantize_q8_0(p, x + i); break;
+        default: quantize_q4_0(p, x + i); break;
+        }
     }
 }

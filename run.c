@@ -41,7 +41,7 @@ static int watch_interrupts(void) {
 static const char HELP[] = "run MODEL [-m MODE] [options]     MODEL: a llama2.c checkpoint (.bin v0, v1, v2)\n"
                            "\n"
                            "  -m, --mode MODE       generate (default), chat, perplexity, bench, tokenize,\n"
-                           "                        logits, info\n"
+                           "                        logits, info, convert\n"
                            "  -i, --prompt TEXT     the prompt\n"
                            "  -f, --file FILE       read the prompt (perplexity: the text) from a file\n"
                            "                        (\"-\": standard input)\n"
@@ -55,9 +55,12 @@ static const char HELP[] = "run MODEL [-m MODE] [options]     MODEL: a llama2.c 
                            "      --min-p P         tokens at least P times as likely as the likeliest [off]\n"
                            "      --repeat-penalty R  divides the logits of the last 64 tokens [1: off]\n"
                            "  -s, --seed N          [0: from the clock]\n"
-                           "  -z, --tokenizer FILE  [tokenizer.bin beside the model, else here]\n"
+                           "  -z, --tokenizer FILE  [a GGUF file's own, else tokenizer.bin beside the model,\n"
+                           "                        else here]\n"
                            "  -y, --system TEXT     system prompt for chat\n"
-                           "  -o, --output FILE     logits: where they go, float32 [tokens, vocabulary]\n"
+                           "  -o, --output FILE     logits: where they go, float32 [tokens, vocabulary];\n"
+                           "                        convert: the GGUF file\n"
+                           "  -q, --type TYPE       convert: type of the weights: f32 f16 bf16 q8_0 q4_0\n"
                            "  -j, --threads N       [OMP_NUM_THREADS, else the cores]\n"
                            "  -b, --batch N         tokens of a prompt to run at once [512]\n"
                            "  -c, --context N       longest sequence [the model's]\n"
@@ -85,6 +88,7 @@ static const struct option LONG_OPTIONS[] = {
     {"tokenizer", required_argument, NULL, 'z'},
     {"system", required_argument, NULL, 'y'},
     {"output", required_argument, NULL, 'o'},
+    {"type", required_argument, NULL, 'q'},
     {"threads", required_argument, NULL, 'j'},
     {"batch", required_argument, NULL, 'b'},
     {"context", required_argument, NULL, 'c'},
@@ -130,7 +134,7 @@ static int parse_options(Options *o, int argc, char **argv) {
     *o = (Options){.mode = "generate", .steps = -1, .batch = 512, .prompt_tokens = 256, .kv = -1};
     o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
     o->threads = omp_get_max_threads();
-    for (int c; !bad && (c = getopt_long(argc, argv, "m:i:f:n:t:p:k:s:z:y:o:j:b:c:vh", LONG_OPTIONS, NULL)) != -1;) {
+    for (int c; !bad && (c = getopt_long(argc, argv, "m:i:f:n:t:p:k:s:z:y:o:q:j:b:c:vh", LONG_OPTIONS, NULL)) != -1;) {
         switch (c) {
         case 'm': o->mode = optarg; break;
         case 'i': o->prompt = optarg; break;
@@ -146,6 +150,7 @@ static int parse_options(Options *o, int argc, char **argv) {
         case 'z': o->tokenizer = optarg; break;
         case 'y': o->system = optarg; break;
         case 'o': o->output = optarg; break;
+        case 'q': o->type = optarg; break;
         case 'j': o->threads = (int)whole("-j", 1, 1024, &bad); break;
         case 'b': o->batch = (int)whole("-b", 1, 1 << 16, &bad); break;
         case 'c': o->context = (int)whole("-c", 1, INT_MAX, &bad); break;
@@ -390,13 +395,13 @@ static const Mode MODES[] = {
     {"generate", mode_generate, true, true},     {"chat", mode_chat, true, true},
     {"perplexity", mode_perplexity, true, true}, {"bench", mode_bench, false, true},
     {"tokenize", mode_tokenize, true, false},    {"logits", mode_logits, true, true},
-    {"info", mode_info, false, false},
+    {"info", mode_info, false, false},           {"convert", mode_convert, true, false},
 };
 
 static const Mode *find_mode(const char *name) {
     for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
         if (!strcmp(MODES[i].name, name)) return &MODES[i];
-    fail("mode is '%s', expected generate, chat, perplexity, bench, tokenize, logits or info", name);
+    fail("mode is '%s', expected generate, chat, perplexity, bench, tokenize, logits, info or convert", name);
     return NULL;
 }
 
@@ -406,7 +411,8 @@ static int open_tokenizer(Run *run) {
     const Options *o = run->options;
     const int vocab_size = run->model.config.vocab_size;
     run->tokenizer = (Tokenizer){.bos = 1, .eos = 2}; /* llama2.c's ids */
-    const bool needed = !o->tokens || !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize");
+    const bool needed =
+        strcmp(o->mode, "convert") && (!o->tokens || !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize"));
     char beside[PATH_MAX];
     const char *slash = strrchr(o->model, '/'), *path = o->tokenizer;
     if (!path && gguf_is(&run->model.file)) {

@@ -120,6 +120,12 @@ void tokenizer_close(Tokenizer *t) {
     *t = (Tokenizer){0};
 }
 
+PieceKind piece_kind(const Tokenizer *t, int id) {
+    const Piece *p = &t->pieces[id];
+    if (p->in_text) return PIECE_TEXT;
+    return p->length == 1 && t->byte_piece[(uint8_t)p->text[0]] == id ? PIECE_BYTE : PIECE_CONTROL;
+}
+
 /* ---- encoding -------------------------------------------------------------------------- */
 
 /* A stretch of the text that is one token so far; a list in text order. */
