@@ -17,15 +17,19 @@ LIBS     := -lm
 # One folder for each set of flags (VARIANT), so that they do not mix.
 VARIANT ?= release
 BUILD   := build/$(VARIANT)
-BINARY  := $(if $(filter release,$(VARIANT)),run,$(BUILD)/run)
+BINARY  := $(BUILD)/run
 
 PARTS   := attention checkpoint file gguf matmul mlp model norm quant sampler stream tokenizer
 MODES   := bench chat convert info perplexity run
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
 OBJECTS := $(PARTS:%=$(BUILD)/%.o)
 
-.PHONY: all test lint format sanitize valgrind install clean help FORCE
+.PHONY: all run test lint format sanitize valgrind fuzz install clean help FORCE
 all: $(BINARY)
+	$(if $(filter release,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
+
+run: all ## build ./run, and let the bundled model tell a story
+	@./run
 
 $(BINARY): $(MODES:%=$(BUILD)/%.o) $(OBJECTS)
 	@echo '  LD $@'
@@ -62,7 +66,19 @@ valgrind: ## the same tests under valgrind, which knows no AVX-512
 	@$(MAKE) --no-print-directory test VARIANT=valgrind ARCH=x86-64-v3 CFLAGS='-O2 -g' \
 	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite'
 
-SOURCES := $(wildcard *.c *.h tests/*.c tests/*.h)
+# Corpora grow in build/fuzz/NAME; SEEDS are files to begin with.
+FUZZ_SECONDS ?= 60
+FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+fuzz: ## libFuzzer on every parser, FUZZ_SECONDS each (needs clang)
+	@$(MAKE) --no-print-directory fuzz-model fuzz-tokenizer VARIANT=fuzz CC=clang \
+	    CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'
+fuzz-%: $(OBJECTS) tests/fuzz/%.c
+	@mkdir -p $(BUILD)/$*
+	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -I. -o $(BUILD)/fuzz-$* tests/fuzz/$*.c $(OBJECTS) $(LIBS)
+	$(BUILD)/fuzz-$* -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -rss_limit_mb=2048 -timeout=10 -close_fd_mask=2 \
+	    -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ $(BUILD)/$* $(SEEDS)
+
+SOURCES := $(wildcard *.c *.h tests/*.c tests/*.h tests/fuzz/*)
 lint: ## clang-format (check), clang-tidy, cppcheck
 	@clang-format --dry-run --Werror $(SOURCES)
 	@clang-tidy --quiet $(wildcard *.c tests/*.c) -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1 | { ! grep -E 'warning:|error:'; }
@@ -74,6 +90,7 @@ format: ## rewrite the sources in the house style
 
 install: $(BINARY) ## to $(DESTDIR)$(PREFIX)/bin, as `norma`
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
+	$(if $(wildcard models/stories.gguf),install -D -m 644 models/stories.gguf $(DESTDIR)$(PREFIX)/share/norma/stories.gguf)
 
 clean: ## remove what was built
 	rm -rf build run

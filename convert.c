@@ -49,7 +49,7 @@ static void put_int(Metadata *m, const char *key, int value) {
 }
 
 static void put_real(Metadata *m, const char *key, double value) {
-    const float narrow = (float)value;
+    float narrow = (float)value;
     put_key(m, key, GGUF_F32);
     put(m->stream, &narrow, sizeof narrow);
 }
@@ -61,7 +61,7 @@ static void put_text(Metadata *m, const char *key, const char *text) {
 
 static void put_bool(Metadata *m, const char *key, bool value) {
     put_key(m, key, GGUF_BOOL);
-    fputc(value, m->stream);
+    fputc(value ? 1 : 0, m->stream);
 }
 
 /* ---- the tokenizer ---------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ static void put_piece(FILE *out, const Tokenizer *t, int id) {
     char *text = NULL;
     size_t size = 0;
     if (piece_kind(t, id) == PIECE_BYTE) {
-        char name[8];
+        char name[8] = "";
         put_string(out, name, (size_t)snprintf(name, sizeof name, "<0x%02X>", (unsigned)(uint8_t)p->text[0]));
         return;
     }

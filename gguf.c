@@ -334,23 +334,24 @@ static int check_keys(const Gguf *g) {
     return 0;
 }
 
-/* Linear scaling divides positions; other kinds are refused. */
+/* Linear scaling divides positions; it is what a factor means unless the type
+ * says otherwise. Other kinds are refused. */
 static int read_rope(const Gguf *g, Config *c) {
-    String type = {"none", 4};
-    double factor = 1, older = 1;
+    String type = {"linear", 6};
+    double factor = 1;
     c->rope_dims = c->head_size;
     if (get_size(g, "llama.rope.dimension_count", &c->rope_dims) ||
         get_real(g, "llama.rope.freq_base", &c->rope_base) || get_string(g, "llama.rope.scaling.type", &type) ||
-        get_real(g, "llama.rope.scaling.factor", &factor) || get_real(g, "llama.rope.scale_linear", &older))
+        get_real(g, "llama.rope.scale_linear", &factor) /* its older name */ ||
+        get_real(g, "llama.rope.scaling.factor", &factor))
         return -1;
     if (c->rope_dims % 2 || c->rope_dims > c->head_size)
         return fail("%s: llama.rope.dimension_count is %d, expected an even number up to the head size %d", g->path,
                     c->rope_dims, c->head_size);
     if (!is_string(type, "none") && !is_string(type, "linear"))
         return fail("%s: llama.rope.scaling.type is '%.*s', expected none or linear", g->path, SHOWN(type));
-    if (!(c->rope_base > 0) || !(factor > 0) || !(older > 0))
-        return fail("%s: RoPE's base or scaling factor is not positive", g->path);
-    c->rope_scale = is_string(type, "linear") ? factor : older;
+    if (!(c->rope_base > 0) || !(factor > 0)) return fail("%s: RoPE's base or scaling factor is not positive", g->path);
+    c->rope_scale = is_string(type, "linear") ? factor : 1;
     return 0;
 }
 
@@ -436,7 +437,7 @@ static Norm take_gguf_norm(const Gguf *g, const char *name, int dim, int *status
     }
     norm.eps = (float)eps;
     if (!*status && !norm.gamma) *status = fail("%s: tensor %s.weight is missing", g->path, name);
-    if (!*status && !(eps > 0)) *status = fail("%s: the norms' epsilon is missing or not positive", g->path);
+    if (!*status && !(norm.eps > 0)) *status = fail("%s: the norms' epsilon is missing or not positive", g->path);
     return norm;
 }
 
@@ -480,6 +481,7 @@ static int fill_model(Model *m, const Gguf *g) {
     if (!m->layers) return -1;
     int status = 0;
     m->embedding = take_weight(g, "token_embd", c->vocab_size, c->dim, &status);
+    if (!status && m->embedding.bias) status = fail("%s: tensor token_embd.bias is not supported", g->path);
     for (int l = 0; l < c->n_layers && !status; l++) status = take_layer(g, c, l, &m->layers[l]);
     if (!status) m->final_norm = take_gguf_norm(g, "output_norm", c->dim, &status);
     m->tied = !find_entry(g, "output.weight");
@@ -548,6 +550,7 @@ static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
         int32_t type;
         Piece *p = &t->pieces[i];
         if (read_string(&cursor, &text)) return -1;
+        if (text.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, i, text.n);
         memcpy(&type, types->at + 4 * (size_t)i, sizeof type);
         memcpy(&p->score, scores->at + 4 * (size_t)i, sizeof p->score);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, i);

@@ -93,13 +93,17 @@ static float max_abs(const float *x, int n) {
     return m;
 }
 
+/* 1 / d; 0 where that is too large for float32, as for d = 0. */
+static float inverse_of(float d) {
+    const float inverse = d != 0 ? 1.0f / d : 0.0f;
+    return isfinite(inverse) ? inverse : 0.0f;
+}
+
 void quantize_i8(int8_t *q, float *scales, const float *x, int n, int group) {
     const float magic = 0x1.8p23f; /* adding it rounds |v| < 2^22 to an integer, ties to even */
     for (int start = 0; start < n; start += group) {
         float scale = max_abs(x + start, group) / 127.0f;
-        float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-        /* 1 / scale overflows below 2^-128: such a group counts as zeros */
-        if (inverse > 0x1.fffffep127f) inverse = 0.0f;
+        const float inverse = inverse_of(scale); /* NaN and infinity: 0, they live on in the scale */
         for (int i = start; i < start + group; i++) q[i] = (int8_t)(float_bits(x[i] * inverse + magic) - 0x4b400000);
         scales[start / group] = scale;
     }
@@ -261,11 +265,6 @@ void dequantize_row(float *y, const Tensor *w, int row) {
 
 /* v as an integer in [low, high], towards zero; low for NaN. */
 static int clamp(float v, int low, int high) { return v > (float)low ? (v < (float)high ? (int)v : high) : low; }
-
-static float inverse_of(float d) {
-    const float inverse = d != 0 ? 1.0f / d : 0.0f;
-    return inverse > 0x1.fffffep127f || inverse < -0x1.fffffep127f ? 0.0f : inverse;
-}
 
 static void put_half(uint8_t *p, float f) {
     const uint16_t h = f32_to_f16(f);

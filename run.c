@@ -38,7 +38,8 @@ static int watch_interrupts(void) {
 
 /* ---- the command line ---------------------------------------------------------------- */
 
-static const char HELP[] = "run MODEL [-m MODE] [options]     MODEL: a llama2.c checkpoint (.bin v0, v1, v2)\n"
+static const char HELP[] = "run MODEL [-m MODE] [options]     MODEL: a llama2.c checkpoint (.bin v0, v1, v2) or\n"
+                           "                                  a GGUF file of the llama architecture\n"
                            "\n"
                            "  -m, --mode MODE       generate (default), chat, perplexity, bench, tokenize,\n"
                            "                        logits, info, convert\n"
@@ -170,11 +171,7 @@ static int parse_options(Options *o, int argc, char **argv) {
         }
     }
     if (bad) return 2;
-    if (optind == argc) {
-        fail("no model given; try: run MODEL -i \"Once upon a time\", or run --help");
-        return 2;
-    }
-    o->model = argv[optind++];
+    if (optind < argc) o->model = argv[optind++];
     if (optind < argc) {
         fail("'%s' is one argument too many; text for the model goes after -i", argv[optind]);
         return 2;
@@ -463,12 +460,26 @@ static void limit_spinning(char **argv) {
     if (!setenv("GOMP_SPINCOUNT", "1000", 1)) execv("/proc/self/exe", argv); /* if not, it is only slower */
 }
 
+/* The bundled model: beside the program, or where `make install` puts it. */
+static const char *bundled_model(void) {
+    static const char *const places[] = {"models/stories.gguf", "../share/norma/stories.gguf"};
+    static char path[PATH_MAX + 32];
+    const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+    char *end = n > 0 && n < PATH_MAX ? memrchr(path, '/', (size_t)n) : NULL;
+    for (size_t i = 0; end && i < sizeof places / sizeof *places; i++) {
+        strcpy(end + 1, places[i]);
+        if (file_exists(path)) return path;
+    }
+    fail("no model given; try: run MODEL -i \"Once upon a time\", or run --help");
+    return NULL;
+}
+
 int main(int argc, char **argv) {
     Options options;
     const int done = parse_options(&options, argc, argv);
     if (done >= 0) return done;
     const Mode *mode = find_mode(options.mode);
-    if (!mode) return 2;
+    if (!mode || (!options.model && !(options.model = bundled_model()))) return 2;
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error that write reports */
     if (options.threads > 1) limit_spinning(argv);
     if (watch_interrupts()) return 1;

@@ -1,6 +1,7 @@
-"""Writes tests/golden: float64 logits of small models whose weights the tests compute for themselves.
+"""Writes tests/golden: float64 logits of small models whose weights the tests compute for themselves; weight blocks.
 
-Owns which models, how many tokens, and the files' names. The weights are random_model.py's, the maths reference.py's.
+Owns which models, how many tokens, and the files' names. The weights are random_model.py's, the maths reference.py's;
+what the blocks of a weight type mean is said by the Python library gguf.
 With NORMA_CHECKPOINTS set, stories260K.bin from that folder is one of the models; otherwise its files stay as they are.
 """
 
@@ -8,12 +9,13 @@ import os
 import sys
 from pathlib import Path
 
+import gguf
 import numpy as np
 
 import checkpoint
 import stock
 from checkpoint import Config
-from random_model import hash_tensor, hash_tokens
+from random_model import hash_tensor, hash_tokens, uniform
 from reference import compare, forward
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -26,8 +28,20 @@ MODELS = {  # name: seed, config, group size of the v2 twin
 }
 STORIES_PROMPT = [1, 403, 407, 261, 378]
 STORIES_N_TOKENS = 48
+BLOCK_TYPES = {  # in blocks.bin: how many blocks, where their float16 scales and offsets are (bytes from the start)
+    "F16": (256, (0,)),
+    "BF16": (256, ()),
+    "Q8_0": (8, (0,)),
+    "Q4_0": (8, (0,)),
+    "Q4_1": (8, (0, 2)),
+    "Q5_0": (8, (0,)),
+    "Q5_1": (8, (0, 2)),
+    "Q4_K": (4, (0, 2)),
+    "Q5_K": (4, (0, 2)),
+    "Q6_K": (4, (208,)),
+}
 
-README = """# Golden logits
+README = r"""# Golden logits
 
 `NAME.f32` holds the logits of a model for a list of tokens: float32, little-endian, `[n_tokens, vocab_size]`, rounded
 from the float64 forward pass of `scripts/reference.py`. Weights and tokens are not stored: they come from the integer
@@ -53,6 +67,26 @@ tokens. `stock.txt` has the first column for the tests to read.
 | model | max abs error | max abs logit | ratio |
 | --- | --- | --- | --- |
 {stock}
+
+## Texts and tokens
+
+`stories260K_greedy.txt` and `stories260K_seeds.txt` are what llama2.c (commit 350e04f, `run.c` built with `gcc -O3`)
+writes for the published checkpoint: `run stories260K.bin -z tok512.bin -t 0 -n 256 -i "Once upon a time"`, and
+`-t 1.0 -p 0.9 -n 256 -s SEED -i PROMPT` for each line `=== SEED PROMPT`.
+
+`tok512_ids.txt` and `llama32k_ids.txt` hold lines of ids, a space, and the text in quotation marks (with `\n`, `\t`,
+`\r`, `\\` and `\xNN`). The first come from `encode()` in the same `run.c`, with BOS; the second from the Python library
+sentencepiece 0.2.3 and the Llama 2 tokenizer model, with BOS put in front. llama2.c gives the same ids for these, too.
+
+## Blocks
+
+`blocks.bin` holds random blocks of each of GGUF's weight types and what `gguf.quants.dequantize` of the Python library
+gguf makes of them, to the bit. Little-endian, one type after the other: its number in GGUF files and the number of its
+weights (two uint32), the blocks, the weights in float32. Scales and offsets are finite; some of them are negative, zero
+or subnormal.
+
+`quantized.bin` holds what `gguf.quants.quantize` makes of 32 x 32 weights in F16, BF16, Q8_0 and Q4_0, one after the
+other; `write_quantized()` in `scripts/make_golden.py` says which weights.
 """
 
 
@@ -82,6 +116,41 @@ def greedy(config, tensors, tokens, n):
     return tokens
 
 
+def random_halfs(random, n):
+    """Up to 1/4 or so and of either sign, every fourth of them zero, minus zero or subnormal."""
+    halfs = random.uniform(-0.25, 0.25, n).astype("<f2")
+    halfs[::4] = random.choice(np.array([0, 0x8000, 1, 0x83FF, 0x0123], "<u2"), len(halfs[::4])).view("<f2")
+    return halfs
+
+
+def write_blocks():
+    random = np.random.default_rng(5)
+    with open(GOLDEN / "blocks.bin", "wb") as out:
+        for name, (n, halfs) in BLOCK_TYPES.items():
+            kind = gguf.GGMLQuantizationType[name]
+            weights, size = gguf.GGML_QUANT_SIZES[kind]
+            blocks = random.integers(0, 256, (n, size), np.uint8)
+            if name == "BF16":
+                blocks[:, 1] &= 0xBF  # below 2: finite
+            for at in halfs:
+                blocks[:, at : at + 2] = random_halfs(random, n).view(np.uint8).reshape(n, 2)
+            values = gguf.quants.dequantize(blocks.reshape(-1), kind).astype("<f4")
+            np.array([kind, n * weights], "<u4").tofile(out)
+            blocks.tofile(out)
+            values.tofile(out)
+
+
+def write_quantized():
+    """The bytes that the gguf library makes of hash weights (tensor 1 of seed 6), in awkward scales, and of ties."""
+    weights = uniform(6, 1, (32, 32)) * np.float32(2.0) ** np.arange(-16, 16)[:, None]
+    weights[0] = 0
+    weights[1] = (np.arange(32) - 16) / np.float32(16)  # -8.0, -7.5, ... of Q4_0's steps
+    weights[2] = (np.arange(32) * 8 - 127) / np.float32(2)  # halves of Q8_0's, with 63.5 for -127 / 2
+    with open(GOLDEN / "quantized.bin", "wb") as out:
+        for name in "F16", "BF16", "Q8_0", "Q4_0":
+            gguf.quants.quantize(weights.astype(np.float32), gguf.GGMLQuantizationType[name]).tofile(out)
+
+
 def read_stock():
     path = GOLDEN / "stock.txt"
     rows = (line.split() for line in path.read_text().splitlines()) if path.exists() else ()
@@ -102,6 +171,8 @@ def stock_row(name, error):
 
 def main():
     GOLDEN.mkdir(parents=True, exist_ok=True)
+    write_blocks()
+    write_quantized()
     errors = read_stock()
     for name, (seed, config, group_size) in MODELS.items():
         tensors = {tensor: hash_tensor(config, seed, tensor) for tensor in checkpoint.layout(config, 1)}

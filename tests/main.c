@@ -58,24 +58,33 @@ const char *real_checkpoint(const char *name) {
 
 /* Into a file, where a sanitizer's last words can still be found. */
 static int true_stderr = -1, hidden_stderr = -1;
+static char hidden_text[1024];
 
 void stderr_hide(void) {
     fflush(stderr);
     true_stderr = dup(STDERR_FILENO);
+    remove(temporary("stderr")); /* to write over a file waits for the disk */
     hidden_stderr = open(temporary("stderr"), O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
     dup2(hidden_stderr, STDERR_FILENO);
 }
 
 int stderr_show(void) {
     int lines = 0;
+    size_t n = 0;
     fflush(stderr);
     dup2(true_stderr, STDERR_FILENO);
     close(true_stderr);
     lseek(hidden_stderr, 0, SEEK_SET);
-    for (char c; read(hidden_stderr, &c, 1) == 1;) lines += c == '\n';
+    for (char c; read(hidden_stderr, &c, 1) == 1;) {
+        lines += c == '\n';
+        if (n < sizeof hidden_text - 1) hidden_text[n++] = c;
+    }
+    hidden_text[n] = 0;
     close(hidden_stderr);
     return lines;
 }
+
+const char *stderr_text(void) { return hidden_text; }
 
 bool test_fast(void) { return getenv("NORMA_FAST") != NULL; }
 
@@ -90,12 +99,20 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } suites[] = {
-        {"simd", suite_simd},           {"norm", suite_norm},
-        {"matmul", suite_matmul},       {"attention", suite_attention},
-        {"golden", suite_golden},       {"invariance", suite_invariance},
-        {"tokenizer", suite_tokenizer}, {"sampler", suite_sampler},
-        {"stream", suite_stream},       {"checkpoint", suite_checkpoint},
-        {"damage", suite_damage},       {"cli", suite_cli},
+        {"simd", suite_simd},
+        {"norm", suite_norm},
+        {"matmul", suite_matmul},
+        {"quant", suite_quant},
+        {"attention", suite_attention},
+        {"golden", suite_golden},
+        {"invariance", suite_invariance},
+        {"tokenizer", suite_tokenizer},
+        {"sampler", suite_sampler},
+        {"stream", suite_stream},
+        {"checkpoint", suite_checkpoint},
+        {"gguf", suite_gguf},
+        {"damage", suite_damage},
+        {"cli", suite_cli},
         {"stories", suite_stories},
     };
     if (!mkdtemp(folder)) {

@@ -509,6 +509,56 @@ static void logits_leave_nothing_behind(void) {
     CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
 }
 
+/* The bytes of logits for some tokens, as -m logits writes them; the caller frees them. */
+static char *logits_of(const char *model, size_t *size) {
+    run("%s -m logits -o out/logits --kv f32 --tokens 1,2,300,17,4,99,5", model);
+    char *bytes = status == 0 ? file_read(inside("out/logits"), size) : NULL;
+    unlink(inside("out/logits"));
+    return bytes;
+}
+
+/* To GGUF and on to GGUF: the same logits bits, the same text. */
+static void convert_keeps_a_model(void) {
+    static const char *const models[] = {"m/model.bin", "out/a.gguf", "out/b.gguf"};
+    char text[1024], *logits = NULL;
+    size_t size = 0;
+    for (int i = 0; i < 3; i++) {
+        size_t n = 0;
+        char *now_ = logits_of(models[i], &n);
+        CHECK(now_ && (!logits || (n == size && !memcmp(now_, logits, n))), "%s: other logits", models[i]);
+        free(logits);
+        logits = now_;
+        size = n;
+        CHECK_RUN("%s -t 0 -n 40 -i 'ab cd' --kv f32", models[i]);
+        CHECK(i == 0 || !strncmp(out, text, strlen(text)), "%s: '%s', expected '%s'", models[i], out, text);
+        snprintf(text, sizeof text, "%.1000s", out);
+        if (i < 2) CHECK_RUN("%s -m convert -q f32 -o %s", models[i], models[i + 1]);
+    }
+    free(logits);
+    unlink(inside("out/a.gguf"));
+    unlink(inside("out/b.gguf"));
+}
+
+static void convert_writes_every_type(void) {
+    static const char *const types[] = {"f16", "bf16", "q8_0", "q4_0"};
+    for (int i = 0; i < 4; i++) {
+        CHECK_RUN("m/model.bin -m convert -q %s -o out/a.gguf", types[i]);
+        CHECK_RUN("out/a.gguf -m info");
+        CHECK(strstr(out, types[i]) && strstr(out, "GGUF"), "%s: %s", types[i], out);
+        CHECK_RUN("out/a.gguf -t 0 -n 10 -i ab");
+    }
+    unlink(inside("out/a.gguf"));
+}
+
+static void convert_leaves_nothing_behind(void) {
+    check_refused(2, "-q f32", "m/model.bin -m convert -o out/a.gguf");
+    check_refused(2, "-q is 'q4_9'", "m/model.bin -m convert -q q4_9 -o out/a.gguf");
+    check_refused(1, "the model itself", "m/model.bin -m convert -q f32 -o m/model.bin");
+    check_refused(1, "No such file", "m/model.bin -m convert -q f32 -o missing/a.gguf");
+    check_refused(1, "No space", "m/model.bin -m convert -q f32 -o /dev/full");
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
 /* -log p of every id but the first of a window, which is BOS. */
 static double surprise(Expected *e, const int *ids, int n) {
     double sum = 0;
@@ -866,6 +916,9 @@ void suite_cli(void) {
     TEST(tokenize_writes_ids);
     TEST(logits_are_the_model_s_bits);
     TEST(logits_leave_nothing_behind);
+    TEST(convert_keeps_a_model);
+    TEST(convert_writes_every_type);
+    TEST(convert_leaves_nothing_behind);
     TEST(perplexity_is_what_the_logits_say);
     TEST(perplexity_of_a_text);
     TEST(info_lists_the_model);

@@ -1,6 +1,6 @@
 /* test_damage.c: files that are not what they claim.
  *
- * Owns the ways to damage a checkpoint or a tokenizer (always the same ones:
+ * Owns the ways to damage a checkpoint, a tokenizer or a GGUF file (always the same ones:
  * the seed is fixed). Each file must be refused with one line on stderr, or
  * run; the sanitizers watch.
  */
@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static uint64_t state;
 
@@ -149,8 +151,24 @@ static void try_model(const Image *image, Counts *counts) {
     CHECK(lines == expected, "%s, with %d lines on stderr", opened ? "opened" : "refused", lines);
 }
 
-static void try_tokenizer(const Image *image, Counts *counts) {
+/* Every piece of it is read, and it encodes a text. */
+static void run_tokenizer(const Tokenizer *t) {
     static const char text[] = "a little text, \xc3\xa9\xff\n <0x41>  aa ba";
+    Tokens tokens;
+    CHECK(tokenizer_encode(t, text, sizeof text, true, &tokens) == 0, "does not encode");
+    size_t read = 0;
+    for (int i = -1; i < t->n_pieces + tokens.n; i++) {
+        int n;
+        const int token = i < 0 ? 0 : i < t->n_pieces ? i : tokens.ids[i - t->n_pieces];
+        CHECK(token >= 0 && token < t->n_pieces, "token %d", token);
+        const char *piece = tokenizer_decode(t, i % 2 ? t->bos : 5, token, &n);
+        for (int k = 0; k < n; k++) read += piece[k] != 0;
+    }
+    CHECK(read > 0, "no text in any piece");
+    free(tokens.ids);
+}
+
+static void try_tokenizer(const Image *image, Counts *counts) {
     const char *path = temporary("damaged.bin");
     Tokenizer t;
     save(image, path);
@@ -161,18 +179,7 @@ static void try_tokenizer(const Image *image, Counts *counts) {
     counts->refused += !opened;
     CHECK(lines == !opened, "%s, with %d lines on stderr", opened ? "opened" : "refused", lines);
     if (!opened) return;
-    Tokens tokens;
-    CHECK(tokenizer_encode(&t, text, sizeof text, true, &tokens) == 0, "does not encode");
-    size_t read = 0; /* every byte of every piece */
-    for (int i = -1; i < VOCAB + tokens.n; i++) {
-        int n;
-        const int token = i < 0 ? 0 : i < VOCAB ? i : tokens.ids[i - VOCAB];
-        CHECK(token >= 0 && token < VOCAB, "token %d", token);
-        const char *piece = tokenizer_decode(&t, i % 2 ? t.bos : 5, token, &n);
-        for (int k = 0; k < n; k++) read += piece[k] != 0;
-    }
-    CHECK(read > 0, "no text in any piece");
-    free(tokens.ids);
+    run_tokenizer(&t);
     tokenizer_close(&t);
 }
 
@@ -273,6 +280,136 @@ static void damaged_tokenizers(void) {
     check_counts("tokenizers", &counts);
 }
 
+/* ---- GGUF ------------------------------------------------------------------------------------------ */
+
+/* The model, and the tokenizer in it; each says one line if it is refused. */
+static void try_gguf(const Image *image, Counts *counts) {
+    const char *path = temporary("damaged.gguf");
+    const int before = counts->not_a_number;
+    int found = 0;
+    Model m;
+    Tokenizer t;
+    remove(path);
+    save(image, path);
+    stderr_hide();
+    const bool opened = model_open(&m, path) == 0;
+    if (opened) {
+        run_model(&m, counts);
+        found = gguf_read_tokenizer(&t, &m.file, path, m.config.vocab_size, true);
+        if (found > 0) run_tokenizer(&t);
+        if (found > 0) tokenizer_close(&t);
+        model_close(&m);
+    }
+    const int lines = stderr_show(), expected = !opened + (found < 0) + (counts->not_a_number - before);
+    counts->ran += opened;
+    counts->refused += !opened;
+    CHECK(lines == expected, "%s, with %d lines on stderr, expected %d", opened ? "opened" : "refused", lines,
+          expected);
+    CHECK(!strstr(stderr_text(), "out of memory"), "said: %s", stderr_text());
+}
+
+/* An int near a name, where its length, type, shape, offset or value is. */
+static void damage_near_name(Image *image) {
+    static const char *const names[] = {"general.architecture",
+                                        "general.alignment",
+                                        "llama.embedding_length",
+                                        "llama.feed_forward_length",
+                                        "llama.block_count",
+                                        "llama.attention.head_count",
+                                        "llama.attention.head_count_kv",
+                                        "llama.context_length",
+                                        "llama.attention.layer_norm_rms_epsilon",
+                                        "llama.rope.dimension_count",
+                                        "llama.rope.freq_base",
+                                        "tokenizer.ggml.model",
+                                        "tokenizer.ggml.tokens",
+                                        "tokenizer.ggml.scores",
+                                        "tokenizer.ggml.token_type",
+                                        "tokenizer.ggml.bos_token_id",
+                                        "token_embd.weight",
+                                        "blk.0.attn_q.weight",
+                                        "blk.0.attn_norm.weight",
+                                        "blk.1.ffn_down.weight",
+                                        "blk.1.ffn_norm.bias",
+                                        "output_norm.weight",
+                                        "output.weight"};
+    const char *name = names[any((int)(sizeof names / sizeof *names))];
+    const uint8_t *found = memmem(image->bytes, image->size, name, strlen(name));
+    if (!found) return;
+    const size_t at = (size_t)(found - image->bytes);
+    if (any(12) == 0) {
+        image->bytes[at + (size_t)any((int)strlen(name))] ^= (uint8_t)(1 << any(8));
+    } else {
+        const size_t where = any(8) == 0 ? at - 8 + 4 * (size_t)any(2) : at + strlen(name) + 4 * (size_t)any(8);
+        if (where + 4 <= image->size) put_int(image, where, evil_int(int_at(image->bytes, where)));
+    }
+}
+
+/* A sanitizer maps terabytes. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
+/* At most this much memory more than now, for everyone but the sanitizers. */
+static void limit_memory(struct rlimit *before, size_t more) {
+    getrlimit(RLIMIT_AS, before);
+#ifndef SANITIZED
+    FILE *in = fopen("/proc/self/statm", "r");
+    size_t pages = 0;
+    if (in && fscanf(in, "%zu", &pages) == 1 && !test_fast()) {
+        struct rlimit limit = *before;
+        limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + more;
+        setrlimit(RLIMIT_AS, &limit);
+    }
+    if (in) fclose(in);
+#else
+    (void)more;
+#endif
+}
+
+static void damaged_gguf_files(void) {
+    static const HashModel model = {32, 32, 2, 4, 2, VOCAB, 40, true, 10};
+    static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0};
+    static GgufFile file;
+    static Image good[3], image;
+    Counts counts = {0};
+    struct rlimit memory;
+    for (int i = 0; i < 3; i++) {
+        const char *path = temporary("good.gguf");
+        gguf_make(&file, &model, i == 1 ? 12 : 0);
+        gguf_set_int(&file, "general.alignment", 32);
+        gguf_set_int(&file, "llama.rope.dimension_count", 4);
+        gguf_set_real(&file, "llama.rope.freq_base", 10000);
+        gguf_add(&file, "blk.1.ffn_norm.bias", 1, model.dim, 0, 1, 5);
+        gguf_convert(&file, types[i]);
+        CHECK(gguf_add_tokenizer(&file, VOCAB) == 0 && gguf_write(&file, path) == 0, "cannot write");
+        gguf_free(&file);
+        load(&good[i], path);
+        CHECK(good[i].size < MAX_BYTES - 1000, "%zu bytes", good[i].size);
+        try_gguf(&good[i], &counts);
+    }
+    CHECK(counts.ran == 3 && counts.not_a_number == 0, "the files themselves are good");
+    limit_memory(&memory, 256 << 20);
+    for (int i = 0; i < how_many(1000); i++) {
+        start_file(4, i);
+        image = good[any(3)];
+        if (any(20) == 0) fill_with_garbage(&image, (size_t)(4 * any(12)));
+        for (int k = any(2); k >= 0; k--) {
+            if (any(4))
+                damage_near_name(&image);
+            else
+                damage(&image, 4, any(2) ? 24 : 12000); /* version and counts; the whole header */
+        }
+        try_gguf(&image, &counts);
+    }
+    setrlimit(RLIMIT_AS, &memory);
+    check_counts("GGUF files", &counts);
+}
+
 /* NaN in one row of the embedding: an error for this token, and only for it. */
 static void weights_that_are_no_numbers(void) {
     static Image image;
@@ -303,5 +440,6 @@ void suite_damage(void) {
     TEST(damaged_checkpoints);
     TEST(random_headers);
     TEST(damaged_tokenizers);
+    TEST(damaged_gguf_files);
     TEST(weights_that_are_no_numbers);
 }

@@ -1,0 +1,314 @@
+/* gguf_writer.c: GGUF files for tests, written from the format's description.
+ *
+ * Owns a file in the making: its keys, its tensors, and how they become
+ * bytes. The weights are hashmodel.c's. It checks nothing, so that tests can
+ * write what no program should.
+ */
+#include "test.h"
+
+#include "simd.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- metadata --------------------------------------------------------------------------- */
+
+void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value, size_t bytes) {
+    int i = 0;
+    while (i < f->n_keys && strcmp(f->keys[i].name, name)) i++;
+    if (i == f->n_keys) f->keys[f->n_keys++] = (GgufKey){0};
+    GgufKey *key = &f->keys[i];
+    free(key->value);
+    snprintf(key->name, sizeof key->name, "%s", name);
+    key->type = type;
+    key->bytes = bytes;
+    key->value = malloc(bytes + 1);
+    memcpy(key->value, value, bytes);
+}
+
+void gguf_set_int(GgufFile *f, const char *name, int value) { gguf_set(f, name, GGUF_U32, &value, sizeof value); }
+void gguf_set_real(GgufFile *f, const char *name, float value) { gguf_set(f, name, GGUF_F32, &value, sizeof value); }
+
+void gguf_set_text(GgufFile *f, const char *name, const char *value) {
+    uint8_t bytes[256];
+    const uint64_t n = strlen(value);
+    memcpy(bytes, &n, sizeof n);
+    snprintf((char *)bytes + sizeof n, sizeof bytes - sizeof n, "%s", value);
+    gguf_set(f, name, GGUF_STRING, bytes, sizeof n + n);
+}
+
+void gguf_remove(GgufFile *f, const char *name) {
+    for (int i = 0; i < f->n_keys; i++)
+        if (!strcmp(f->keys[i].name, name)) {
+            free(f->keys[i].value);
+            memmove(&f->keys[i], &f->keys[i + 1], (size_t)(--f->n_keys - i) * sizeof *f->keys);
+        }
+    for (int i = 0; i < f->n_tensors; i++)
+        if (!strcmp(f->tensors[i].name, name)) {
+            free(f->tensors[i].values);
+            memmove(&f->tensors[i], &f->tensors[i + 1], (size_t)(--f->n_tensors - i) * sizeof *f->tensors);
+        }
+    gguf_place(f);
+}
+
+/* ---- tensors ---------------------------------------------------------------------------- */
+
+static size_t stored_bytes(Type type, size_t count) {
+    return type == TYPE_F32 ? count * 4 : type == TYPE_Q8_0 ? count / 32 * 34 : count * 2;
+}
+
+/* One behind the other, every one on a multiple of 64. */
+void gguf_place(GgufFile *f) {
+    uint64_t at = 0;
+    for (int i = 0; i < f->n_tensors; i++) {
+        f->tensors[i].offset = at;
+        at = (at + stored_bytes(f->tensors[i].stored, f->tensors[i].count) + 63) / 64 * 64;
+    }
+}
+
+GgufTensor *gguf_tensor(GgufFile *f, const char *name) {
+    for (int i = 0; i < f->n_tensors; i++)
+        if (!strcmp(f->tensors[i].name, name)) return &f->tensors[i];
+    return NULL;
+}
+
+GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width, uint64_t id) {
+    GgufTensor *t = &f->tensors[f->n_tensors++];
+    *t = (GgufTensor){.n_dims = rows > 1 ? 2 : 1, .dims = {(uint64_t)cols, (uint64_t)rows, 1, 1}};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    t->count = (size_t)rows * (size_t)cols;
+    t->values = malloc(t->count * sizeof *t->values);
+    for (size_t i = 0; i < t->count; i++) {
+        const float uniform = (float)(hash64(id >> 32, id & 0xffffffff, i) >> 40) / 16777216.0f - 0.5f;
+        t->values[i] = mean + uniform * width;
+    }
+    gguf_place(f);
+    return t;
+}
+
+/* As the matrices and norms of hashmodel.c. */
+static void add_part(GgufFile *f, const HashModel *m, const char *name, int id, int rows, int cols) {
+    const double exponent = id ? floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5) : 1;
+    const bool norm = rows == 1;
+    gguf_add(f, name, rows, cols, norm, norm ? 0.5f : (float)exp2(exponent), m->seed << 32 | (uint64_t)id);
+}
+
+static void add_layer(GgufFile *f, const HashModel *m, int l, int head_size) {
+    const int q_dim = m->n_heads * head_size, kv_dim = m->n_kv_heads * head_size;
+    const struct {
+        const char *name;
+        int rows, cols;
+    } parts[] = {{"attn_norm", 1, m->dim},
+                 {"attn_q", q_dim, m->dim},
+                 {"attn_k", kv_dim, m->dim},
+                 {"attn_v", kv_dim, m->dim},
+                 {"attn_output", m->dim, q_dim},
+                 {"ffn_norm", 1, m->dim},
+                 {"ffn_gate", m->hidden_dim, m->dim},
+                 {"ffn_down", m->dim, m->hidden_dim},
+                 {"ffn_up", m->hidden_dim, m->dim}};
+    for (int i = 0; i < 9; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.%s.weight", l, parts[i].name);
+        add_part(f, m, name, 1 + 9 * l + i, parts[i].rows, parts[i].cols);
+    }
+}
+
+void gguf_make(GgufFile *f, const HashModel *m, int head_size) {
+    *f = (GgufFile){.magic = 0x46554747, .version = 3, .alignment = 32};
+    gguf_set_text(f, "general.architecture", "llama");
+    gguf_set_text(f, "general.name", "a random model");
+    gguf_set_int(f, "llama.embedding_length", m->dim);
+    gguf_set_int(f, "llama.feed_forward_length", m->hidden_dim);
+    gguf_set_int(f, "llama.block_count", m->n_layers);
+    gguf_set_int(f, "llama.attention.head_count", m->n_heads);
+    gguf_set_int(f, "llama.attention.head_count_kv", m->n_kv_heads);
+    gguf_set_int(f, "llama.context_length", m->context);
+    gguf_set_real(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    if (head_size) {
+        gguf_set_int(f, "llama.attention.key_length", head_size);
+        gguf_set_int(f, "llama.attention.value_length", head_size);
+    }
+    add_part(f, m, "token_embd.weight", 0, m->vocab_size, m->dim);
+    for (int l = 0; l < m->n_layers; l++) add_layer(f, m, l, head_size ? head_size : m->dim / m->n_heads);
+    add_part(f, m, "output_norm.weight", 1 + 9 * m->n_layers, 1, m->dim);
+    if (m->untied) add_part(f, m, "output.weight", 2 + 9 * m->n_layers, m->vocab_size, m->dim);
+}
+
+void gguf_free(GgufFile *f) {
+    for (int i = 0; i < f->n_keys; i++) free(f->keys[i].value);
+    for (int i = 0; i < f->n_tensors; i++) free(f->tensors[i].values);
+    f->n_keys = f->n_tensors = 0;
+}
+
+/* ---- weight types ----------------------------------------------------------------------- */
+
+/* bfloat16 is the upper half of a float32, to the nearest, ties to even. */
+static uint16_t to_bf16(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* 32 weights and their scale. */
+static uint16_t to_q8_0(int8_t *q, const float *x) {
+    float max = 0;
+    for (int i = 0; i < 32; i++) max = fmaxf(max, fabsf(x[i]));
+    const uint16_t half = f32_to_f16(max / 127);
+    const float scale = f16_to_f32(half);
+    for (int i = 0; i < 32; i++) q[i] = scale > 0 ? (int8_t)fmaxf(-127, fminf(127, rintf(x[i] / scale))) : 0;
+    return half;
+}
+
+static void round_values(GgufTensor *t) {
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->stored == TYPE_F16) t->values[i] = f16_to_f32(f32_to_f16(t->values[i]));
+        if (t->stored == TYPE_BF16) t->values[i] = from_bf16(to_bf16(t->values[i]));
+        if (t->stored == TYPE_Q8_0 && i % 32 == 0) {
+            int8_t q[32];
+            const float scale = f16_to_f32(to_q8_0(q, t->values + i));
+            for (int k = 0; k < 32; k++) t->values[i + (size_t)k] = q[k] * scale;
+        }
+    }
+}
+
+void gguf_convert(GgufFile *f, Type type) {
+    const uint32_t numbers[] = {[TYPE_F32] = 0, [TYPE_F16] = 1, [TYPE_BF16] = 30, [TYPE_Q8_0] = 8};
+    for (int i = 0; i < f->n_tensors; i++) {
+        GgufTensor *t = &f->tensors[i];
+        if (t->n_dims < 2) continue;
+        t->stored = type;
+        t->type = numbers[type];
+        round_values(t);
+    }
+    gguf_place(f);
+}
+
+static void write_values(FILE *out, const GgufTensor *t) {
+    for (size_t i = 0; i < t->count; i++) {
+        int8_t q[32];
+        uint16_t half = t->stored == TYPE_F16 ? f32_to_f16(t->values[i]) : to_bf16(t->values[i]);
+        if (t->stored == TYPE_Q8_0) {
+            if (i % 32) continue;
+            half = to_q8_0(q, t->values + i);
+        }
+        fwrite(t->stored == TYPE_F32 ? (const void *)&t->values[i] : &half, t->stored == TYPE_F32 ? 4 : 2, 1, out);
+        if (t->stored == TYPE_Q8_0) fwrite(q, 1, sizeof q, out);
+    }
+}
+
+/* ---- the tokenizer ---------------------------------------------------------------------- */
+
+/* An array's bytes, growing. */
+typedef struct {
+    uint8_t bytes[1 << 16];
+    size_t n;
+} Bytes;
+
+static void append(Bytes *b, const void *bytes, size_t n) {
+    memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+}
+
+static void start_array(Bytes *b, uint32_t type, uint64_t count) {
+    b->n = 0;
+    append(b, &type, sizeof type);
+    append(b, &count, sizeof count);
+}
+
+/* A piece with U+2581 for its spaces. */
+static void append_piece(Bytes *b, const char *text, int n) {
+    char marked[64];
+    uint64_t length = 0;
+    for (int i = 0; i < n; i++) {
+        const char *c = text[i] == ' ' ? "\xe2\x96\x81" : text + i;
+        const size_t bytes = text[i] == ' ' ? 3 : 1;
+        memcpy(marked + length, c, bytes);
+        length += bytes;
+    }
+    append(b, &length, sizeof length);
+    append(b, marked, length);
+}
+
+int gguf_add_tokenizer(GgufFile *f, int vocab_size) {
+    enum { NORMAL = 1, UNKNOWN, CONTROL, BYTE = 6 };
+    static Bytes texts, scores, types;
+    const char *path = temporary("pieces.bin");
+    size_t size, at = 4;
+    if (hashtokenizer_write(path, vocab_size)) return -1;
+    char *pieces = file_read(path, &size); /* for each piece score, length, text */
+    start_array(&texts, GGUF_STRING, (uint64_t)vocab_size);
+    start_array(&scores, GGUF_F32, (uint64_t)vocab_size);
+    start_array(&types, GGUF_I32, (uint64_t)vocab_size);
+    for (int i = 0; pieces && i < vocab_size; i++) {
+        const int type = i == 0 ? UNKNOWN : i < 3 ? CONTROL : i < 259 ? BYTE : NORMAL;
+        int length;
+        memcpy(&length, pieces + at + 4, sizeof length);
+        append(&scores, pieces + at, 4);
+        append_piece(&texts, pieces + at + 8, length);
+        append(&types, &type, sizeof type);
+        at += 8 + (size_t)length;
+    }
+    const int status = pieces ? 0 : -1;
+    free(pieces);
+    gguf_set_text(f, "tokenizer.ggml.model", "llama");
+    gguf_set(f, "tokenizer.ggml.tokens", GGUF_ARRAY, texts.bytes, texts.n);
+    gguf_set(f, "tokenizer.ggml.scores", GGUF_ARRAY, scores.bytes, scores.n);
+    gguf_set(f, "tokenizer.ggml.token_type", GGUF_ARRAY, types.bytes, types.n);
+    gguf_set_int(f, "tokenizer.ggml.bos_token_id", 1);
+    gguf_set_int(f, "tokenizer.ggml.eos_token_id", 2);
+    gguf_set_int(f, "tokenizer.ggml.unknown_token_id", 0);
+    return status;
+}
+
+/* ---- writing ---------------------------------------------------------------------------- */
+
+static void write_u64(FILE *out, uint64_t value) { fwrite(&value, sizeof value, 1, out); }
+
+static void write_name(FILE *out, const char *name) {
+    write_u64(out, strlen(name));
+    fwrite(name, 1, strlen(name), out);
+}
+
+static void pad(FILE *out, size_t to) {
+    while ((size_t)ftell(out) < to) fputc(0, out);
+}
+
+int gguf_write(const GgufFile *f, const char *path) {
+    remove(path); /* to write over a file waits for the disk */
+    FILE *out = fopen(path, "wb");
+    if (!out) return -1;
+    fwrite(&f->magic, sizeof f->magic, 1, out);
+    fwrite(&f->version, sizeof f->version, 1, out);
+    write_u64(out, f->n_tensors_said ? f->n_tensors_said : (uint64_t)f->n_tensors);
+    write_u64(out, f->n_keys_said ? f->n_keys_said : (uint64_t)f->n_keys);
+    for (int i = 0; i < f->n_keys; i++) {
+        write_name(out, f->keys[i].name);
+        fwrite(&f->keys[i].type, sizeof f->keys[i].type, 1, out);
+        fwrite(f->keys[i].value, 1, f->keys[i].bytes, out);
+    }
+    for (int i = 0; i < f->n_tensors; i++) {
+        const GgufTensor *t = &f->tensors[i];
+        write_name(out, t->name);
+        fwrite(&t->n_dims, sizeof t->n_dims, 1, out);
+        fwrite(t->dims, sizeof *t->dims, t->n_dims < 4 ? t->n_dims : 4, out);
+        fwrite(&t->type, sizeof t->type, 1, out);
+        write_u64(out, t->offset);
+    }
+    const size_t start = ((size_t)ftell(out) + f->alignment - 1) / f->alignment * f->alignment;
+    size_t at = 0; /* the values stand where they were placed, whatever the table says now */
+    for (int i = 0; i < f->n_tensors; i++) {
+        pad(out, start + at);
+        write_values(out, &f->tensors[i]);
+        at = (at + stored_bytes(f->tensors[i].stored, f->tensors[i].count) + 63) / 64 * 64;
+    }
+    return fclose(out);
+}
