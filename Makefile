@@ -28,7 +28,7 @@ OBJECTS := $(PARTS:%=$(BUILD)/%.o)
 all: $(BINARY)
 	$(if $(filter release,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
 
-run: all ## build ./run, and let the bundled model tell a story
+run: all ## build ./run and start it (on models/stories.gguf, where that is)
 	@./run
 
 $(BINARY): $(MODES:%=$(BUILD)/%.o) $(OBJECTS)
