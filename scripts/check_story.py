@@ -234,6 +234,10 @@ def main():
     parser.add_argument("--self-test", action="store_true", help="judge stories whose faults are known")
     args = parser.parse_args()
 
+    if any(n is not None and n < 1 for n in (args.n, args.corpus)):
+        raise ValueError("-n and --corpus expect 1 or more")
+    if args.n and not args.what:
+        raise ValueError("-n expects a command after --")
     words = lexicon()
     if args.self_test:
         wrong = list(self_test(words))

@@ -283,6 +283,8 @@ def main():
     parser.add_argument("-s", "--seed", type=int, default=1, help="[1]")
     parser.add_argument("--held-out", action="store_true", help="of the combinations kept out of training")
     args = parser.parse_args()
+    if args.n < 0:
+        raise ValueError(f"-n is {args.n}, expected 0 or more")
     for text in stories(args.n, args.seed, args.held_out):
         print(text, end="\n\n")
 
