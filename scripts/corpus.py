@@ -101,7 +101,7 @@ PHRASES = {  # facts that are sentences or parts of them
     "habit": (
         "{He} [loved|liked] {hobby}."
         "|[every day,|most of all,|when the weather was good,] {he} [loved|liked] {hobby}."
-        "|{He} [loved|liked] {hobby} very much.||||"
+        "|{He} [loved|liked] {hobby} more than anything.||||"
     ),
     "home": (
         "in a small house by the river|at the edge of the forest|near the sea|on a green hill|in a quiet village"
