@@ -185,7 +185,7 @@ typedef struct {
     NormKind kind;
     float eps;          /* inside the root */
     const float *gamma; /* [dim] */
-    const float *beta;  /* [dim]; NULL: none */
+    const float *beta;  /* [dim], of LayerNorms alone; NULL: zeros */
 } Norm;
 
 const char *norm_name(NormKind kind);
@@ -205,6 +205,28 @@ void layernorm(float *y, const float *x, const float *gamma, const float *beta, 
  * then each writes a row of its own, y[thread]. Returns the row to read from,
  * which is y for n > 1. y has room for max(n, threads) rows. */
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
+
+/* x += r, then y = rmsnorm(x), in one pass over memory; the same bits as one
+ * after the other. All [dim]; y is neither x nor r. */
+void add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim, float eps);
+
+/* When half-precision results are rounded: the normalized x before it is
+ * multiplied by gamma, and the product again (Llama, by Meta and by Hugging
+ * Face); or the product alone (Gemma, torch.nn.functional.rms_norm). */
+typedef enum { ROUND_THEN_SCALE, SCALE_THEN_ROUND } RoundingOrder;
+
+/* RMSNorm of one token in float16 or bfloat16 (`type`: TYPE_F16, TYPE_BF16; x,
+ * y, gamma [dim] as bits): statistics and normalization are float32. y may be x. */
+void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim, float eps, Type type,
+                  RoundingOrder order);
+
+/* Gradients of one token's norm, from dy = dL/dy: dx = dL/dx is written, dgamma
+ * and dbeta are added to, so that tokens accumulate. All [dim]; dx is neither
+ * dy nor x. Derived in docs/norms.md. */
+void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma, int dim,
+                      float eps);
+void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
+                        int dim, float eps);
 
 /* ---- the model: checkpoint.c, model.c ------------------------------------ */
 

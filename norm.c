@@ -1,9 +1,11 @@
 /* norm.c: normalization, the whole of it.
  *
- * Owns RMSNorm and LayerNorm. Both normalize over the last axis, each token by
- * itself: statistics never cross from one token to another, so a token's
- * result does not depend on what else is in the batch.
- * It does not know where in a model a norm stands (model.c).
+ * Owns RMSNorm and LayerNorm: forward, fused with the residual add in front of
+ * them, in half precision, and backward. Both normalize over the last axis,
+ * each token by itself: statistics never cross from one token to another, so a
+ * token's result does not depend on what else is in the batch.
+ * It does not know where in a model a norm stands (model.c). docs/norms.md is
+ * the chapter that goes with this file.
  */
 #include "model.h"
 #include "simd.h"
@@ -13,57 +15,106 @@
 
 const char *norm_name(NormKind kind) { return kind == NORM_RMS ? "RMSNorm" : "LayerNorm"; }
 
-/* Both sums use four vectors side by side: shorter chains of additions, so less
- * rounding and less waiting. Where float32 overflows (|x| beyond 1e19 squared),
- * they are done again in double, so that no token is silently zero. */
+/* ---- sums over a token -----------------------------------------------------------
+ *
+ * Float32 within a block, in four vectors side by side, so that no lane adds
+ * more than eight numbers; blocks are added in double. Rounding then costs
+ * less than an ulp, however long the token is, and vectors stay busy. */
 
-/* mean(x) */
-static double mean_of(const float *x, int n) {
-    vf s[4] = {{0}};
-    int i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        for (int j = 0; j < 4; j++) s[j] += vload(x + i + j * LANES);
-    for (; i + LANES <= n; i += LANES) s[0] += vload(x + i);
-    double sum = vsum((s[0] + s[1]) + (s[2] + s[3]));
-    for (; i < n; i++) sum += x[i];
-    if (!isfinite(sum))
-        for (i = 0, sum = 0; i < n; i++) sum += x[i];
-    return sum / n;
+enum { BLOCK = 32 * LANES };
+
+typedef enum { DEVIATIONS, SQUARES, PRODUCTS } Terms; /* b - shift, (b - shift)^2, a (b - shift) */
+
+INLINE vf add_term(Terms terms, vf sum, vf a, vf d) {
+    return terms == DEVIATIONS ? sum + d : vfma(terms == SQUARES ? d : a, d, sum);
 }
 
-/* mean((x - shift)^2) */
-static double mean_square(const float *x, int n, double shift) {
-    const vf vshift = vset((float)shift);
-    vf s[4] = {{0}};
+INLINE double sum_block(Terms terms, const float *a, const float *b, float shift, int n) {
+    vf sums[4] = {{0}};
     int i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        UNROLL
         for (int j = 0; j < 4; j++) {
-            vf d = vload(x + i + j * LANES) - vshift;
-            s[j] = vfma(d, d, s[j]);
+            const int at = i + j * LANES;
+            sums[j] = add_term(terms, sums[j], vload(a + at), vload(b + at) - vset(shift));
         }
-    for (; i + LANES <= n; i += LANES) {
-        vf d = vload(x + i) - vshift;
-        s[0] = vfma(d, d, s[0]);
     }
-    double sum = vsum((s[0] + s[1]) + (s[2] + s[3]));
-    for (; i < n; i++) sum += (x[i] - shift) * (x[i] - shift);
-    if (!isfinite(sum))
-        for (i = 0, sum = 0; i < n; i++) sum += (x[i] - shift) * (x[i] - shift);
-    return sum / n;
+    for (; i < n; i += LANES) {
+        const int m = n - i < LANES ? n - i : LANES;
+        const vf sum = add_term(terms, sums[0], vload_n(a + i, m), vload_n(b + i, m) - vset(shift));
+        sums[0] = vselect(vlane() < m, sum, sums[0]);
+    }
+    return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
-    const float scale = (float)(1.0 / sqrt(mean_square(x, dim, 0) + (double)eps));
+static double sum_in_double(Terms terms, const float *a, const float *b, double shift, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        const double d = b[i] - shift;
+        sum += terms == DEVIATIONS ? d : terms == SQUARES ? d * d : a[i] * d;
+    }
+    return sum;
+}
+
+/* A sum that float32 cannot hold (|x| beyond 1e19, squared) or that may have
+ * lost terms near zero (below 1e-19) is done again in double. */
+static double checked(double sum, Terms terms, const float *a, const float *b, float shift, int n) {
+    return isfinite(sum) && fabs(sum) > 1e-30 ? sum : sum_in_double(terms, a, b, (double)shift, n);
+}
+
+INLINE double sum_terms(Terms terms, const float *a, const float *b, float shift, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i += BLOCK) sum += sum_block(terms, a + i, b + i, shift, n - i < BLOCK ? n - i : BLOCK);
+    return checked(sum, terms, a, b, shift, n);
+}
+
+/* ---- forward -------------------------------------------------------------------------- */
+
+/* 1 / sqrt(variance + eps): one rounding, from a root and a division in double. */
+static float scale_of(double variance, float eps) { return (float)(1.0 / sqrt(variance + (double)eps)); }
+
+static float rms_scale(const float *x, int dim, float eps) {
+    return scale_of(sum_terms(SQUARES, x, x, 0, dim) / dim, eps);
+}
+
+static void scale_by(float *y, const float *x, float scale, const float *gamma, int dim) {
+#pragma omp simd
     for (int i = 0; i < dim; i++) y[i] = x[i] * scale * gamma[i];
 }
 
+void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
+    scale_by(y, x, rms_scale(x, dim, eps), gamma, dim);
+}
+
+/* What LayerNorm knows of a token: (x - shift) * scale - offset has mean 0 and variance 1. */
+typedef struct {
+    float shift;  /* the mean, rounded */
+    float rest;   /* what the rounding took away */
+    float scale;  /* 1 / sqrt(variance + eps) */
+    float offset; /* rest * scale */
+} Moments;
+
+/* In two passes: E[x^2] - E[x]^2 would lose all digits that the mean and the
+ * token have in common. The first pass sums distances to x[0] for the same reason. */
+static Moments moments(const float *x, int dim, float eps) {
+    const double mean = x[0] + sum_terms(DEVIATIONS, x, x, x[0], dim) / dim;
+    const float shift = (float)mean;
+    const double rest = mean - shift;
+    const float scale = scale_of(sum_terms(SQUARES, x, x, shift, dim) / dim - rest * rest, eps);
+    return (Moments){shift, (float)rest, scale, (float)(rest * (double)scale)};
+}
+
+INLINE float standardized(float x, Moments m) { return (x - m.shift) * m.scale - m.offset; }
+
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
-    const double mean = mean_of(x, dim);
-    const float shift = (float)mean, scale = (float)(1.0 / sqrt(mean_square(x, dim, mean) + (double)eps));
-    if (beta)
-        for (int i = 0; i < dim; i++) y[i] = (x[i] - shift) * scale * gamma[i] + beta[i];
-    else
-        for (int i = 0; i < dim; i++) y[i] = (x[i] - shift) * scale * gamma[i];
+    const Moments m = moments(x, dim, eps);
+    if (beta) {
+#pragma omp simd
+        for (int i = 0; i < dim; i++) y[i] = standardized(x[i], m) * gamma[i] + beta[i];
+    } else {
+#pragma omp simd
+        for (int i = 0; i < dim; i++) y[i] = standardized(x[i], m) * gamma[i];
+    }
 }
 
 static void norm_token(float *y, const float *x, const Norm *norm, int dim) {
@@ -82,4 +133,80 @@ const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int
 #pragma omp for schedule(static)
     for (int t = 0; t < n; t++) norm_token(y + (size_t)t * (size_t)dim, x + (size_t)t * (size_t)dim, norm, dim);
     return y;
+}
+
+/* Block by block: what was added is still in the first-level cache when its
+ * squares are summed, so x and r come from memory once. */
+void add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim, float eps) {
+    double sum = 0;
+    for (int start = 0; start < dim; start += BLOCK) {
+        const int n = dim - start < BLOCK ? dim - start : BLOCK;
+        float *b = x + start;
+#pragma omp simd
+        for (int i = 0; i < n; i++) b[i] += r[start + i];
+        sum += sum_block(SQUARES, b, b, 0, n);
+    }
+    scale_by(y, x, scale_of(checked(sum, SQUARES, x, x, 0, dim) / dim, eps), gamma, dim);
+}
+
+/* ---- half precision ------------------------------------------------------------------- */
+
+static float widen(uint16_t h, Type type) { return type == TYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h); }
+static uint16_t narrow(float f, Type type) { return type == TYPE_F16 ? f32_to_f16(f) : f32_to_bf16(f); }
+
+void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim, float eps, Type type,
+                  RoundingOrder order) {
+    float wide[BLOCK];
+    double sum = 0;
+    for (int start = 0; start < dim; start += BLOCK) {
+        const int n = dim - start < BLOCK ? dim - start : BLOCK;
+        for (int i = 0; i < n; i++) wide[i] = widen(x[start + i], type);
+        sum += sum_terms(SQUARES, wide, wide, 0, n);
+    }
+    const float scale = scale_of(sum / dim, eps);
+    for (int i = 0; i < dim; i++) {
+        float normalized = widen(x[i], type) * scale;
+        if (order == ROUND_THEN_SCALE) normalized = widen(narrow(normalized, type), type);
+        y[i] = narrow(normalized * widen(gamma[i], type), type);
+    }
+}
+
+/* ---- backward --------------------------------------------------------------------------
+ *
+ * With s = 1 / sqrt(mean(x^2) + eps), y_i = x_i s gamma_i and ds/dx_j =
+ * -s^3 x_j / dim. The chain rule gives, for g_i = gamma_i dy_i,
+ *
+ *     dx_i = s g_i - s^3 x_i mean(g x)
+ *
+ * and LayerNorm, whose mean moves with x too, takes the mean of g off as well. */
+
+void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma, int dim,
+                      float eps) {
+    const float scale = rms_scale(x, dim, eps);
+#pragma omp simd
+    for (int i = 0; i < dim; i++) dx[i] = gamma[i] * dy[i];
+    const float along = (float)(sum_terms(PRODUCTS, dx, x, 0, dim) / dim * (double)scale); /* mean(g x s) */
+#pragma omp simd
+    for (int i = 0; i < dim; i++) {
+        const float normalized = x[i] * scale;
+        dgamma[i] += dy[i] * normalized;
+        dx[i] = (dx[i] - normalized * along) * scale;
+    }
+}
+
+void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
+                        int dim, float eps) {
+    const Moments m = moments(x, dim, eps);
+#pragma omp simd
+    for (int i = 0; i < dim; i++) dx[i] = gamma[i] * dy[i];
+    const double mean = sum_terms(DEVIATIONS, dx, dx, 0, dim) / dim;
+    const double centered = sum_terms(PRODUCTS, dx, x, m.shift, dim) / dim - mean * (double)m.rest;
+    const float constant = (float)mean, along = (float)(centered * (double)m.scale); /* mean(g), mean(g x_hat) */
+#pragma omp simd
+    for (int i = 0; i < dim; i++) {
+        const float normalized = standardized(x[i], m);
+        dgamma[i] += dy[i] * normalized;
+        dbeta[i] += dy[i];
+        dx[i] = (dx[i] - constant - normalized * along) * m.scale;
+    }
 }

@@ -252,8 +252,9 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     case TYPE_F16: halfs_to_floats(y, p, w->cols); break;
     case TYPE_BF16:
         for (int i = 0; i < w->cols; i++) {
-            const uint32_t bits = (uint32_t)(p[2 * i] | p[2 * i + 1] << 8) << 16;
-            memcpy(&y[i], &bits, sizeof bits);
+            uint16_t h;
+            memcpy(&h, p + 2 * i, sizeof h);
+            y[i] = bf16_to_f32(h);
         }
         break;
     default:
@@ -294,13 +295,6 @@ static void quantize_q4_0(uint8_t *p, const float *x) {
         const int low = clamp(x[i] * inverse + 8.5f, 0, 15), high = clamp(x[i + 16] * inverse + 8.5f, 0, 15);
         p[2 + i] = (uint8_t)(low | high << 4);
     }
-}
-
-/* Rounds to nearest, ties to even; NaN stays NaN. */
-static uint16_t f32_to_bf16(float f) {
-    const uint32_t bits = float_bits(f);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 void quantize_row(void *out, Type type, const float *x, int n) {

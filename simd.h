@@ -158,7 +158,7 @@ INLINE vf vexp(vf x) {
     return (vf)(~underflow & (vi)p);
 }
 
-/* ---- float16 -------------------------------------------------------------- */
+/* ---- float16, bfloat16 ---------------------------------------------------- */
 
 INLINE float f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff, bits;
@@ -192,6 +192,21 @@ INLINE uint16_t f32_to_f16(float f) {
     }
     magnitude += 0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | ((magnitude >> 13) - (112 << 10)));
+}
+
+INLINE float bf16_to_f32(uint16_t h) {
+    const uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* Rounds to nearest, ties to even; NaN stays NaN. */
+INLINE uint16_t f32_to_bf16(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 /* The first n <= LANES half floats, widened. */
