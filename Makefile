@@ -19,8 +19,8 @@ VARIANT ?= release
 BUILD   := build/$(VARIANT)
 BINARY  := $(BUILD)/run
 
-PARTS   := attention checkpoint file gguf matmul mlp model norm quant sampler stream tokenizer
-MODES   := bench chat convert info perplexity run
+PARTS   := attention checkpoint file gguf matmul mlp model norm profile quant sampler stream swap tokenizer
+MODES   := bench bench_norms chat convert info perplexity run
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
 OBJECTS := $(PARTS:%=$(BUILD)/%.o)
 

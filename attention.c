@@ -149,6 +149,7 @@ void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *x
     Input in = input_prepare(&s->input, w, xn, n);
 #pragma omp for schedule(static)
     for (int head = 0; head < c->n_heads + 2 * c->n_kv_heads; head++) project_head(s, layer, kv, &in, head, n, pos);
+    profile_mark(s, layer, SITE_QKV_ROPE);
 
     float *scores = s->scores + (size_t)omp_get_thread_num() * (size_t)s->kv_blocks * KV_BLOCK;
     /* later tokens see more keys: deal the work out like cards */
@@ -161,6 +162,8 @@ void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *x
             else
                 attend(c, s->att + at, s->q + at, kv, KV_F16, head, pos + t + 1, scores);
         }
+    profile_mark(s, layer, SITE_ATTENTION);
     in = input_prepare(&s->input, &layer->wo, s->att, n);
     matmul(s->x, &layer->wo, &in, n, true);
+    profile_mark(s, layer, SITE_ATTN_OUT);
 }

@@ -221,9 +221,12 @@ static void write_weight(Writer *w, const char *name, const Tensor *t) {
     write_vector(w, name, ".bias", t->bias, t->rows);
 }
 
+/* In a GGUF file it is the bias that makes a LayerNorm. */
 static void write_norm(Writer *w, const char *name, const Norm *norm, int dim) {
     write_vector(w, name, ".weight", norm->gamma, dim);
-    write_vector(w, name, ".bias", norm->beta, dim);
+    if (norm->kind == NORM_RMS) return;
+    memset(w->row, 0, (size_t)dim * sizeof *w->row);
+    write_vector(w, name, ".bias", norm->beta ? norm->beta : w->row, dim);
 }
 
 static void write_layer(Writer *w, const Layer *layer, int l, int dim) {

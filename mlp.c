@@ -34,6 +34,8 @@ void mlp(Session *s, const Layer *layer, const float *xn, int n) {
             silu_times(s->gate + at, s->up + at, count);
         }
     }
+    profile_mark(s, layer, SITE_GATE_UP_SILU);
     in = input_prepare(&s->input, &layer->down, s->gate, n);
     matmul(s->x, &layer->down, &in, n, true);
+    profile_mark(s, layer, SITE_DOWN);
 }

@@ -35,8 +35,10 @@ static void classify(Session *s, int n, int n_logits) {
     const Model *m = s->model;
     const float *last = s->x + (size_t)(n - n_logits) * (size_t)m->config.dim;
     const float *xn = norm_forward(s->xn, last, &m->final_norm, n_logits, m->config.dim);
+    profile_norm(s, NULL, SITE_FINAL_NORM, last, xn, n_logits);
     Input in = input_prepare(&s->input, &m->output, xn, n_logits);
     matmul(s->logits, &m->output, &in, n_logits, false);
+    profile_mark(s, NULL, SITE_LOGITS);
 }
 
 /* A second thread pays for its barriers only if there is work to share. */
@@ -48,14 +50,19 @@ static int threads_for(const Session *s, int n) {
 static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const Model *m = s->model;
     const int dim = m->config.dim;
+    profile_chunk(s->profile, n, pos, n_logits);
 #pragma omp parallel num_threads(threads_for(s, n))
     {
+        profile_mark(s, NULL, SITE_START);
         embed(s, tokens, n, pos);
+        profile_mark(s, NULL, SITE_EMBED);
         for (int l = 0; l < m->config.n_layers; l++) {
             const Layer *layer = &m->layers[l];
             const float *xn = norm_forward(s->xn, s->x, &layer->attn_norm, n, dim);
+            profile_norm(s, layer, SITE_ATTN_NORM, s->x, xn, n);
             attention(s, layer, &s->kv[l], xn, n, pos); /* x += attention(norm(x)) */
             xn = norm_forward(s->xn, s->x, &layer->mlp_norm, n, dim);
+            profile_norm(s, layer, SITE_MLP_NORM, s->x, xn, n);
             mlp(s, layer, xn, n); /* x += mlp(norm(x)) */
         }
         if (n_logits > 0) classify(s, n, n_logits);
@@ -69,6 +76,7 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
         fail("%lld positions do not fit in a context of %d", (long long)pos + n, s->context);
         return NULL;
     }
+    profile_begin(s->profile, n);
     if (reserve(s, n < s->batch ? n : s->batch, pos + n, n_logits)) return NULL;
     while (n > 0) {
         int chunk = n < s->batch ? n : s->batch;
@@ -79,6 +87,7 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
         pos += chunk;
         n -= chunk;
     }
+    profile_end(s->profile);
     return s->logits;
 }
 

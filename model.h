@@ -280,6 +280,14 @@ void model_close(Model *model);
 void model_visit(const Model *model, void (*tensor)(void *arg, const char *name, const Tensor *w),
                  void (*norm)(void *arg, const char *name, const Norm *norm), void *arg);
 
+/* ---- swap.c --------------------------------------------------------------- */
+
+/* Gives sites another kind of norm, as --norm says: comma-separated items KIND
+ * or [LAYERS.]SITE=KIND, KIND rms or layer, SITE attn, mlp or final, LAYERS n or
+ * n-m; later items win. gamma and eps stay; a LayerNorm that was none has beta 0
+ * (NULL). */
+int model_swap_norms(Model *model, const char *spec);
+
 /* ---- gguf.c ---------------------------------------------------------------- */
 
 bool gguf_is(const File *file);
@@ -299,6 +307,8 @@ enum { KV_BLOCK = 16 };
 typedef struct {
     void *keys, *values; /* float or f16 */
 } KvLayer;
+
+typedef struct Profile Profile;
 
 /* One sequence in progress: its KV cache and the activations of one chunk. */
 typedef struct {
@@ -321,8 +331,9 @@ typedef struct {
     float *rope;       /* [chunk][head_size / 2][cos, sin] */
     double *rope_freq; /* [head_size / 2] radians a position */
     InputBuffer input;
-    float *logits; /* [n_logits][vocab_size] */
-    int n_logits;  /* rows that logits has room for */
+    float *logits;    /* [n_logits][vocab_size] */
+    int n_logits;     /* rows that logits has room for */
+    Profile *profile; /* not owned; NULL: off */
 } Session;
 
 /* context 0: the model's. Allocates next to nothing: the cache and the
@@ -351,6 +362,57 @@ void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *x
 
 /* x += down(silu(gate(xn)) * up(xn)) (SwiGLU: Shazeer 2020). In the region. */
 void mlp(Session *s, const Layer *layer, const float *xn, int n);
+
+/* ---- profile.c ------------------------------------------------------------- */
+
+/* The places of the forward pass that are timed. What is computed in one go is
+ * one site; (start) is memory and threads being made ready, (profile) the cost
+ * of looking at the activations. */
+typedef enum {
+    SITE_START,
+    SITE_EMBED,
+    SITE_ATTN_NORM,
+    SITE_QKV_ROPE,
+    SITE_ATTENTION,
+    SITE_ATTN_OUT,
+    SITE_MLP_NORM,
+    SITE_GATE_UP_SILU,
+    SITE_DOWN,
+    SITE_FINAL_NORM,
+    SITE_LOGITS,
+    SITE_PROFILE,
+    N_SITES
+} Site;
+
+/* A call of model_forward with more than one token is prefill. */
+typedef enum { PREFILL, DECODE, N_PHASES } Phase;
+
+/* With `traces`, every stretch of time is kept, not only the sums. The caller
+ * puts it into a session of this model and closes it; NULL on failure. */
+Profile *profile_open(const Model *model, int n_threads, bool traces);
+void profile_close(Profile *p);
+
+/* What the forward pass says, where p or s->profile is not NULL: that it begins
+ * with n tokens and ends, what the next chunk is, and, from every thread, that
+ * `site` has ended (layer NULL: outside the layers). A norm also shows what
+ * went in, x[n][dim], and came out, y[n][dim]. */
+void profile_begin(Profile *p, int n);
+void profile_chunk(Profile *p, int n, int pos, int n_logits);
+void profile_mark(const Session *s, const Layer *layer, Site site);
+void profile_norm(const Session *s, const Layer *layer, Site site, const float *x, const float *y, int n);
+void profile_end(Profile *p);
+
+/* Seconds: of the forward passes as their caller sees them; of their parts as
+ * the first thread saw them, or of the norms among these. */
+double profile_total(const Profile *p, Phase phase);
+double profile_parts(const Profile *p, Phase phase, bool norms_only);
+
+/* Where a path goes: NULL to the table alone, .csv, .json; PROFILE_NONE: nowhere. */
+typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_TRACE } ProfileFormat;
+ProfileFormat profile_format(const char *path);
+
+/* The table to stderr and, with a path, the file. */
+int profile_report(const Profile *p, const char *path);
 
 /* ---- tokenizer.c ---------------------------------------------------------- */
 
@@ -467,15 +529,16 @@ void stream_write(Stream *s, const char *bytes, int n);
 /* Writes what is held and flushes. -1 and a message if a write failed. */
 int stream_close(Stream *s);
 
-/* ---- the modes: run.c, chat.c, perplexity.c, info.c, bench.c, convert.c ---------------- */
+/* ---- the modes: run.c, chat.c, perplexity.c, info.c, bench.c, bench_norms.c, convert.c ---- */
 
 typedef struct {
-    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type;
+    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type, *norm;
     Sampling sampling;
     int steps; /* -1: not given */
     int threads, batch, context, prompt_tokens;
     int kv; /* a KvType; -1: by the weights */
-    bool json, verbose;
+    bool json, verbose, profile;
+    const char *profile_file; /* NULL: the table alone */
 } Options;
 
 /* Set by Ctrl-C; loops that generate or measure look at it. What waits for
@@ -494,6 +557,7 @@ typedef struct {
     bool has_tokenizer;
     Session session;
     Sampler sampler;
+    Profile *profile; /* NULL: off */
 } Run;
 
 /* The tokens of --tokens, -i or -f, in this order; BOS in front of text if
@@ -514,6 +578,7 @@ int mode_chat(Run *run);
 int mode_perplexity(Run *run);
 int mode_info(Run *run);
 int mode_bench(Run *run);
+int mode_norms(Run *run);
 int mode_convert(Run *run);
 
 #endif

@@ -41,8 +41,8 @@ static int watch_interrupts(void) {
 static const char HELP[] = "run MODEL [-m MODE] [options]     MODEL: a llama2.c checkpoint (.bin v0, v1, v2) or\n"
                            "                                  a GGUF file of the llama architecture\n"
                            "\n"
-                           "  -m, --mode MODE       generate (default), chat, perplexity, bench, tokenize,\n"
-                           "                        logits, info, convert\n"
+                           "  -m, --mode MODE       generate (default), chat, perplexity, bench, norms,\n"
+                           "                        tokenize, logits, info, convert\n"
                            "  -i, --prompt TEXT     the prompt\n"
                            "  -f, --file FILE       read the prompt (perplexity: the text) from a file\n"
                            "                        (\"-\": standard input)\n"
@@ -67,12 +67,27 @@ static const char HELP[] = "run MODEL [-m MODE] [options]     MODEL: a llama2.c 
                            "  -c, --context N       longest sequence [the model's]\n"
                            "      --kv f32|f16      type of the KV cache [f32 for float32 weights, else f16]\n"
                            "      --prompt-tokens N bench: length of the prompt [256]\n"
-                           "      --json            bench: one JSON object\n"
+                           "      --json            bench, norms: machine-readable\n"
+                           "      --profile[=FILE]  the time of every layer and site, on stderr; FILE.csv, or\n"
+                           "                        FILE.json for trace viewers, holds more\n"
+                           "      --norm SPEC       run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\n"
+                           "                        KIND rms or layer, SITE attn, mlp or final, LAYERS n or\n"
+                           "                        n-m: --norm layer, --norm 0-2.attn=layer,final=rms\n"
                            "  -v, --verbose         tokenize: ids with their pieces\n"
                            "  -h, --help            this text\n"
                            "      --version         the version\n";
 
-enum { OPT_TOKENS = 256, OPT_MIN_P, OPT_REPEAT_PENALTY, OPT_KV, OPT_PROMPT_TOKENS, OPT_JSON, OPT_VERSION };
+enum {
+    OPT_TOKENS = 256,
+    OPT_MIN_P,
+    OPT_REPEAT_PENALTY,
+    OPT_KV,
+    OPT_PROMPT_TOKENS,
+    OPT_JSON,
+    OPT_PROFILE,
+    OPT_NORM,
+    OPT_VERSION
+};
 
 static const struct option LONG_OPTIONS[] = {
     {"mode", required_argument, NULL, 'm'},
@@ -96,6 +111,8 @@ static const struct option LONG_OPTIONS[] = {
     {"kv", required_argument, NULL, OPT_KV},
     {"prompt-tokens", required_argument, NULL, OPT_PROMPT_TOKENS},
     {"json", no_argument, NULL, OPT_JSON},
+    {"profile", optional_argument, NULL, OPT_PROFILE},
+    {"norm", required_argument, NULL, OPT_NORM},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, OPT_VERSION},
@@ -164,6 +181,15 @@ static int parse_options(Options *o, int argc, char **argv) {
             break;
         case OPT_PROMPT_TOKENS: o->prompt_tokens = (int)whole("--prompt-tokens", 1, INT_MAX, &bad); break;
         case OPT_JSON: o->json = true; break;
+        case OPT_PROFILE:
+            o->profile = true;
+            o->profile_file = optarg;
+            if (!profile_format(optarg)) {
+                fail("--profile is '%s', expected a name that ends in .csv or .json", optarg);
+                bad = true;
+            }
+            break;
+        case OPT_NORM: o->norm = optarg; break;
         case 'v': o->verbose = true; break;
         case 'h': return print(HELP);
         case OPT_VERSION: return print("norma " NORMA_VERSION "\n");
@@ -386,19 +412,23 @@ typedef struct {
     int (*run)(Run *run);
     bool text;    /* works on text: needs a tokenizer, or --tokens */
     bool session; /* runs the model */
+    bool alone;   /* does something without a model, too */
 } Mode;
 
 static const Mode MODES[] = {
-    {"generate", mode_generate, true, true},     {"chat", mode_chat, true, true},
-    {"perplexity", mode_perplexity, true, true}, {"bench", mode_bench, false, true},
-    {"tokenize", mode_tokenize, true, false},    {"logits", mode_logits, true, true},
-    {"info", mode_info, false, false},           {"convert", mode_convert, true, false},
+    {"generate", mode_generate, true, true, false},     {"chat", mode_chat, true, true, false},
+    {"perplexity", mode_perplexity, true, true, false}, {"bench", mode_bench, false, true, false},
+    {"norms", mode_norms, false, true, true},           {"tokenize", mode_tokenize, true, false, false},
+    {"logits", mode_logits, true, true, false},         {"info", mode_info, false, false, false},
+    {"convert", mode_convert, true, false, false},
 };
 
 static const Mode *find_mode(const char *name) {
     for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
         if (!strcmp(MODES[i].name, name)) return &MODES[i];
-    fail("mode is '%s', expected generate, chat, perplexity, bench, tokenize, logits, info or convert", name);
+    fail("mode is '%s', expected generate, chat, perplexity, bench, norms, tokenize, logits, info or "
+         "convert",
+         name);
     return NULL;
 }
 
@@ -435,19 +465,48 @@ static int open_session(Run *run) {
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context,
                      o->kv < 0 ? by_weights : (KvType)o->kv))
         return -1;
+    if (o->profile) {
+        const bool traces = profile_format(o->profile_file) == PROFILE_TRACE;
+        run->profile = run->session.profile = profile_open(&run->model, o->threads, traces);
+        if (!run->profile) return -1;
+    }
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
+}
+
+/* The exit status; 0: everything that the mode needs is open. */
+static int open_model(Run *run, const Mode *mode) {
+    const Options *o = run->options;
+    if (model_open(&run->model, o->model)) return 1;
+    if (o->norm && model_swap_norms(&run->model, o->norm)) return 2;
+    return (mode->text && open_tokenizer(run)) || (mode->session && open_session(run)) ? 1 : 0;
 }
 
 static int run_mode(const Mode *mode, const Options *options) {
     Run run = {.options = options};
-    if (model_open(&run.model, options->model)) return 1;
-    int status = 1;
-    if (!(mode->text && open_tokenizer(&run)) && !(mode->session && open_session(&run))) status = mode->run(&run);
+    int status = options->model ? open_model(&run, mode) : 0;
+    if (!status) status = mode->run(&run);
+    if (run.profile && (status == 0 || status == EXIT_INTERRUPTED) &&
+        profile_report(run.profile, options->profile_file))
+        status = 1;
+    profile_close(run.profile);
     sampler_close(&run.sampler);
     if (run.session.model) session_close(&run.session);
     tokenizer_close(&run.tokenizer);
     model_close(&run.model);
     return status;
+}
+
+/* What does not fit together, before anything is opened. */
+static int check_options(const Options *o, const Mode *mode) {
+    if (o->profile && (!mode->session || !o->model)) {
+        fail("--profile: mode %s does not run the model%s", mode->name, mode->session ? " unless one is given" : "");
+        return 2;
+    }
+    if (o->norm && !o->model) {
+        fail("--norm needs a model");
+        return 2;
+    }
+    return 0;
 }
 
 /* At a barrier libgomp's threads spin for milliseconds before they sleep. When
@@ -479,7 +538,8 @@ int main(int argc, char **argv) {
     const int done = parse_options(&options, argc, argv);
     if (done >= 0) return done;
     const Mode *mode = find_mode(options.mode);
-    if (!mode || (!options.model && !(options.model = bundled_model()))) return 2;
+    if (!mode || (!options.model && !mode->alone && !(options.model = bundled_model()))) return 2;
+    if (check_options(&options, mode)) return 2;
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error that write reports */
     if (options.threads > 1) limit_spinning(argv);
     if (watch_interrupts()) return 1;
