@@ -2,14 +2,15 @@
  *
  * Owns the loops around the dot products of simd.h: tiles of a few rows by a
  * few tokens, so that several sums are in flight and every load is used more
- * than once. It does not own the layouts (quant.c) or the threads: callers
- * are inside a parallel region, and its worksharing loops share there.
+ * than once. It does not own the layouts (quant.c, blocks.h) or the threads:
+ * callers are inside a parallel region, and its worksharing loops share there.
  *
  * The one rule: each output has one accumulator, which walks along cols from
  * 0 up and is then summed over its lanes in a fixed tree. Tiles change which
  * outputs are computed side by side, never how one is computed. That is why
  * the result does not depend, to the last bit, on chunks and threads.
  */
+#include "blocks.h"
 #include "model.h"
 #include "simd.h"
 
@@ -28,7 +29,7 @@ enum {
 /* ---- one step along cols: a vector of weights, a vector of activations ----- */
 
 /* What tiles multiply: float32, int8 with scales, int8 with scales and offsets.
- * Every other type is unpacked to one of them, some rows at a time. */
+ * A step of any weight type is one of them once it is loaded. */
 typedef enum { FLOATS, BYTES, BYTES_MINS } Kind;
 
 typedef struct {
@@ -52,12 +53,15 @@ typedef struct {
     size_t per_row;
 } Groups;
 
-/* What the steps of one product have in common. */
+/* What the steps of one product have in common. Type and kind are constants
+ * wherever a tile is compiled, so that its steps have no branches. */
 typedef struct {
+    Type type;
     Kind kind;
     int cols;
-    int width; /* cols in a step */
-    Groups w, x;
+    int width;        /* cols in a step */
+    size_t row_bytes; /* of w's data */
+    Groups w, x;      /* w: TYPE_I8 alone */
 } Shape;
 
 INLINE Groups groups_of(int group, int cols) {
@@ -65,13 +69,11 @@ INLINE Groups groups_of(int group, int cols) {
     return (Groups){group < VBYTES ? VBYTES / group : 1, shift, (size_t)cols >> shift};
 }
 
-INLINE Shape shape_of(const Tensor *w, const Input *in, Kind kind) {
-    Shape s = {.kind = kind, .cols = w->cols, .width = LANES};
-    if (kind != FLOATS) {
-        s.width = VBYTES;
-        s.w = groups_of(w->group, w->cols);
-        s.x = groups_of(in->group, w->cols);
-    }
+INLINE Shape shape_of(const Tensor *w, const Input *in, Type type, Kind kind) {
+    Shape s = {.type = type, .kind = kind, .cols = w->cols, .width = kind == FLOATS ? LANES : VBYTES};
+    s.row_bytes = type == TYPE_I8 ? (size_t)w->cols : tensor_bytes(w, 1);
+    if (type == TYPE_I8) s.w = groups_of(w->group, w->cols);
+    if (kind != FLOATS) s.x = groups_of(in->group, w->cols);
     return s;
 }
 
@@ -82,18 +84,29 @@ INLINE vf load_scales(const Groups *g, const void *scales, size_t row, int c, in
     return vspread((const char *)scales + at * sizeof(float), g->per_step, count);
 }
 
+INLINE vf load_floats(Type type, const uint8_t *p, int c, int n) {
+    if (type == TYPE_F16) return vload_f16(p + 2 * (size_t)c, n);
+    if (type == TYPE_BF16) return vload_bf16(p + 2 * (size_t)c, n);
+    const float *f = (const float *)(const void *)p + c;
+    return n == LANES ? vload(f) : vload_n(f, n);
+}
+
 /* Weights [row][c .. c + n), n <= width. */
 INLINE WStep load_w(const Shape *s, const Tensor *w, size_t row, int c, int n) {
+    const uint8_t *p = (const uint8_t *)w->data + row * s->row_bytes;
+    if (s->kind == FLOATS) return (WStep){.f = load_floats(s->type, p, c, n)};
     WStep step = {0};
-    const size_t at = row * (size_t)s->cols + (size_t)c;
-    if (s->kind == FLOATS) {
-        const float *p = (const float *)w->data + at;
-        step.f = n == LANES ? vload(p) : vload_n(p, n);
+    if (s->type == TYPE_I8) {
+        step.bytes = vw_i8(vload_i8((const int8_t *)p + c, n));
+        step.scale = load_scales(&s->w, w->scales, row, c, n);
+        if (s->kind == BYTES_MINS) step.min = load_scales(&s->w, w->mins, row, c, n);
         return step;
     }
-    step.bytes = vw_i8(vload_i8((const int8_t *)w->data + at, n));
-    step.scale = load_scales(&s->w, w->scales, row, c, n);
-    if (s->kind == BYTES_MINS) step.min = load_scales(&s->w, w->mins, row, c, n);
+    const Group a = load_group(s->type, p, c / GROUP),
+                b = n > GROUP ? load_group(s->type, p, c / GROUP + 1) : (Group){0};
+    step.bytes = vw_i8(join_bytes(a.q, b.q));
+    step.scale = join_scales(a.scale, b.scale);
+    if (s->kind == BYTES_MINS) step.min = join_scales(a.min, b.min);
     return step;
 }
 
@@ -172,10 +185,10 @@ INLINE void tile(float *y, size_t stride, const Shape *s, const Tensor *w, int r
 }
 
 /* All the rows asked for, for `tokens` tokens from t on. */
-INLINE void strip(float *y, size_t stride, Kind kind, const Tensor *w, int row, int n_rows, const Input *in, int t,
-                  const int tokens, bool add) {
+INLINE void strip(float *y, size_t stride, Type type, Kind kind, const Tensor *w, int row, int n_rows, const Input *in,
+                  int t, const int tokens, bool add) {
     const int rows = tokens == 1 ? DECODE_ROWS : TILE_ROWS;
-    const Shape s = shape_of(w, in, kind);
+    const Shape s = shape_of(w, in, type, kind);
     int r = row;
     for (; r + rows <= row + n_rows; r += rows) tile(y, stride, &s, w, r, in, t, rows, tokens, add);
     for (; r < row + n_rows; r++)
@@ -186,20 +199,31 @@ INLINE void strip(float *y, size_t stride, Kind kind, const Tensor *w, int row, 
  * pointers in registers only if it does not see all the tiles at once. */
 typedef void Strip(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int t, bool add);
 
-#define STRIP(name, kind, tokens)                                                                                      \
+#define STRIP(name, type, kind, tokens)                                                                                \
     static __attribute__((noinline)) void name(float *y, size_t stride, const Tensor *w, int row, int n_rows,          \
                                                const Input *in, int t, bool add) {                                     \
-        strip(y, stride, kind, w, row, n_rows, in, t, tokens, add);                                                    \
+        strip(y, stride, type, kind, w, row, n_rows, in, t, tokens, add);                                              \
     }
-STRIP(floats_many, FLOATS, FLOAT_TOKENS)
-STRIP(floats_two, FLOATS, 2)
-STRIP(floats_one, FLOATS, 1)
-STRIP(bytes_many, BYTES, BYTE_TOKENS)
-STRIP(bytes_two, BYTES, 2)
-STRIP(bytes_one, BYTES, 1)
-STRIP(mins_many, BYTES_MINS, BYTE_TOKENS)
-STRIP(mins_two, BYTES_MINS, 2)
-STRIP(mins_one, BYTES_MINS, 1)
+STRIP(floats_many, TYPE_F32, FLOATS, FLOAT_TOKENS)
+STRIP(floats_two, TYPE_F32, FLOATS, 2)
+STRIP(floats_one, TYPE_F32, FLOATS, 1)
+STRIP(bytes_many, TYPE_I8, BYTES, BYTE_TOKENS)
+STRIP(bytes_two, TYPE_I8, BYTES, 2)
+STRIP(bytes_one, TYPE_I8, BYTES, 1)
+STRIP(mins_many, TYPE_I8, BYTES_MINS, BYTE_TOKENS)
+STRIP(mins_two, TYPE_I8, BYTES_MINS, 2)
+STRIP(mins_one, TYPE_I8, BYTES_MINS, 1)
+/* one token, from the type's own layout */
+STRIP(f16_one, TYPE_F16, FLOATS, 1)
+STRIP(bf16_one, TYPE_BF16, FLOATS, 1)
+STRIP(q8_0_one, TYPE_Q8_0, BYTES, 1)
+STRIP(q4_0_one, TYPE_Q4_0, BYTES, 1)
+STRIP(q4_1_one, TYPE_Q4_1, BYTES_MINS, 1)
+STRIP(q5_0_one, TYPE_Q5_0, BYTES, 1)
+STRIP(q5_1_one, TYPE_Q5_1, BYTES_MINS, 1)
+STRIP(q4_k_one, TYPE_Q4_K, BYTES_MINS, 1)
+STRIP(q5_k_one, TYPE_Q5_K, BYTES_MINS, 1)
+STRIP(q6_k_one, TYPE_Q6_K, BYTES, 1)
 
 /* Token strips outside, rows inside: the rows of one task stay in the cache
  * while the tokens pass by. */
@@ -219,26 +243,53 @@ static void strips(float *y, size_t stride, const Tensor *w, int row, int n_rows
             kinds[kind][k].run(y, stride, w, row, n_rows, in, t, add);
 }
 
-/* ---- types that tiles do not read as they are ---------------------------------------- */
+/* ---- many tokens: other types are unpacked to one of these two ----------------------------------------
+ *
+ * The unpacked weights are those that the one-token strips make in registers,
+ * so the sums are the same. */
 
-/* Unpacks rows [row, row + n) of w into the thread's scratch: a small weight of
- * its own, float32 or int8 with groups. */
-static Tensor unpack_rows(const Tensor *w, int row, int n, char *scratch) {
-    const size_t cols = (size_t)w->cols;
-    const int group = type_group(w->type);
-    Tensor part = {.type = group ? TYPE_I8 : TYPE_F32, .rows = n, .cols = w->cols, .group = group, .data = scratch};
-    if (!group) {
-        for (int r = 0; r < n; r++) dequantize_row((float *)(void *)scratch + (size_t)r * cols, w, row + r);
-        return part;
-    }
-    const size_t groups = cols / (size_t)group;
+/* Rows [row, row + n) of w in the thread's scratch, as a small float32 weight. */
+static Tensor unpack_floats(const Tensor *w, int row, int n, char *scratch) {
+    for (int r = 0; r < n; r++) dequantize_row((float *)(void *)scratch + (size_t)r * (size_t)w->cols, w, row + r);
+    return (Tensor){.type = TYPE_F32, .rows = n, .cols = w->cols, .data = scratch};
+}
+
+/* The same as int8 with a scale, and perhaps a min, to `group` weights. */
+INLINE Tensor unpack_blocks(const Tensor *w, Type type, int row, int n, char *scratch) {
+    const int group = type == TYPE_Q6_K ? GROUP / 2 : GROUP, lanes = (int)(sizeof(vg) / sizeof(float));
+    const size_t cols = (size_t)w->cols, groups = cols / (size_t)group, row_bytes = tensor_bytes(w, 1);
+    int8_t *q = (int8_t *)scratch;
     float *scales = (float *)(void *)(scratch + DECODE_ROWS * cols), *mins = scales + DECODE_ROWS * groups;
-    part.scales = scales;
-    part.mins = type_has_mins(w->type) ? mins : NULL;
+    const Tensor part = {.type = TYPE_I8,
+                         .rows = n,
+                         .cols = w->cols,
+                         .group = group,
+                         .data = q,
+                         .scales = scales,
+                         .mins = group_has_min(type) ? mins : NULL};
     for (int r = 0; r < n; r++)
-        unpack_row_i8((int8_t *)scratch + (size_t)r * cols, scales + (size_t)r * groups, mins + (size_t)r * groups, w,
-                      row + r);
+        for (int i = 0; i < w->cols / GROUP; i++, q += GROUP) {
+            const Group g = load_group(type, (const uint8_t *)w->data + (size_t)(row + r) * row_bytes, i);
+            memcpy(q, &g.q, GROUP);
+            *scales++ = g.scale[0];
+            if (group < GROUP) *scales++ = g.scale[lanes - 1];
+            if (group_has_min(type)) *mins++ = g.min[0];
+        }
     return part;
+}
+
+static Tensor unpack_rows(const Tensor *w, int row, int n, char *scratch) {
+    switch (w->type) {
+    case TYPE_Q8_0: return unpack_blocks(w, TYPE_Q8_0, row, n, scratch);
+    case TYPE_Q4_0: return unpack_blocks(w, TYPE_Q4_0, row, n, scratch);
+    case TYPE_Q4_1: return unpack_blocks(w, TYPE_Q4_1, row, n, scratch);
+    case TYPE_Q5_0: return unpack_blocks(w, TYPE_Q5_0, row, n, scratch);
+    case TYPE_Q5_1: return unpack_blocks(w, TYPE_Q5_1, row, n, scratch);
+    case TYPE_Q4_K: return unpack_blocks(w, TYPE_Q4_K, row, n, scratch);
+    case TYPE_Q5_K: return unpack_blocks(w, TYPE_Q5_K, row, n, scratch);
+    case TYPE_Q6_K: return unpack_blocks(w, TYPE_Q6_K, row, n, scratch);
+    default: return unpack_floats(w, row, n, scratch);
+    }
 }
 
 /* Bytes that unpack_rows needs: float32 is the largest form. */
@@ -275,7 +326,7 @@ static void rows_plain(float *y, size_t stride, const Tensor *w, int row, int n_
         }
 }
 
-static bool group_fits_vectors(int group) { return group >= 4 && (group & (group - 1)) == 0; }
+static bool group_fits_vectors(int group) { return group >= BYTES_PER_LANE && (group & (group - 1)) == 0; }
 
 static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_rows, int n) {
     for (int t = 0; t < n; t++)
@@ -283,10 +334,16 @@ static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_ro
 }
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
+    static Strip *const one[] = {
+        [TYPE_F16] = f16_one,   [TYPE_BF16] = bf16_one, [TYPE_Q8_0] = q8_0_one, [TYPE_Q4_0] = q4_0_one,
+        [TYPE_Q4_1] = q4_1_one, [TYPE_Q5_0] = q5_0_one, [TYPE_Q5_1] = q5_1_one, [TYPE_Q4_K] = q4_k_one,
+        [TYPE_Q5_K] = q5_k_one, [TYPE_Q6_K] = q6_k_one};
     if (w->type == TYPE_I8 && !group_fits_vectors(w->group))
         rows_plain(y, stride, w, row, n_rows, in, n, add);
     else if (w->type == TYPE_I8 || w->type == TYPE_F32)
         strips(y, stride, w, row, n_rows, in, n, add);
+    else if (n == 1)
+        one[w->type](y, stride, w, row, n_rows, in, 0, add);
     else
         rows_unpacked(y, stride, w, row, n_rows, in, n, add);
     if (w->bias) add_bias(y, stride, w, row, n_rows, n);

@@ -98,8 +98,6 @@ int type_from_name(const char *name, Type *type);
 int type_file_type(Type type);
 
 int type_block(Type type);        /* weights in a block; divides cols */
-int type_group(Type type);        /* block types: weights to a scale; else 0 */
-bool type_has_mins(Type type);    /* whether groups have an offset too */
 bool type_wants_bytes(Type type); /* whether its products take int8 activations */
 
 /* A weight matrix, read in place from the mapped file. */
@@ -128,10 +126,6 @@ void dequantize_row(float *y, const Tensor *w, int row);
 
 /* x[n] in a type that is written, the same bytes as the gguf library's. */
 void quantize_row(void *out, Type type, const float *x, int n);
-
-/* A row of a block type as int8 q[cols] and scales[cols / group]; where the type
- * has offsets, also mins[cols / group]: weight = q * scale + min. */
-void unpack_row_i8(int8_t *q, float *scales, float *mins, const Tensor *w, int row);
 
 /* The left side of a product: n rows of activations, in the form that the
  * weights want (float32 as they are, or int8 groups). */

@@ -170,13 +170,10 @@ void profile_mark(const Session *s, const Layer *layer, Site site) {
 }
 
 static double mean_square(const float *x, int n, float *largest) {
-    float sum = 0, max = 0;
-#pragma omp simd reduction(+ : sum) reduction(max : max) /* for display alone: no bits are promised */
-    for (int i = 0; i < n; i++) {
-        sum += x[i] * x[i];
-        max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
-    }
-    if (max > *largest) *largest = max;
+    float sum = 0;
+#pragma omp simd reduction(+ : sum) /* for display alone: no bits are promised */
+    for (int i = 0; i < n; i++) sum += x[i] * x[i];
+    for (int i = 0; i < n; i++) *largest = fmaxf(*largest, fabsf(x[i]));
     return (double)sum / n;
 }
 

@@ -41,9 +41,7 @@ static const struct {
 
 const char *type_name(Type type) { return TYPES[type].name; }
 int type_block(Type type) { return TYPES[type].block; }
-int type_group(Type type) { return TYPES[type].group; }
 bool type_wants_bytes(Type type) { return type == TYPE_I8 || TYPES[type].group > 0; }
-bool type_has_mins(Type type) { return TYPES[type].mins; }
 
 int type_from_gguf(uint32_t number, Type *type) {
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
@@ -109,7 +107,8 @@ void quantize_i8(int8_t *q, float *scales, const float *x, int n, int group) {
     }
 }
 
-/* ---- blocks to int8 ---------------------------------------------------------------- */
+/* ---- blocks to int8: blocks.h has the same for vectors
+ * ---------------------------------------------------------------- */
 
 static float half_at(const uint8_t *p) {
     uint16_t h;
@@ -203,16 +202,6 @@ static void unpack_block(Type type, int8_t *q, float *scales, float *mins, const
 /* Where a row begins, for types without scales of their own. */
 static const uint8_t *row_at(const Tensor *w, int row) {
     return (const uint8_t *)w->data + (size_t)row * tensor_bytes(w, 1);
-}
-
-void unpack_row_i8(int8_t *q, float *scales, float *mins, const Tensor *w, int row) {
-    const int block = TYPES[w->type].block, per_block = block / TYPES[w->type].group;
-    const uint8_t *p = row_at(w, row);
-    for (int c = 0; c < w->cols; c += block, p += TYPES[w->type].bytes) {
-        unpack_block(w->type, q + c, scales, mins, p);
-        scales += per_block;
-        mins += per_block;
-    }
 }
 
 /* ---- anything to float32 -------------------------------------------------------------- */

@@ -40,7 +40,7 @@
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
-typedef int8_t vb __attribute__((vector_size(LANES * 4)));
+typedef int8_t vb __attribute__((vector_size(LANES == 4 ? 32 : LANES * 4)));
 typedef float f4 __attribute__((vector_size(16)));
 
 /* ---- float32 ------------------------------------------------------------- */
@@ -223,6 +223,23 @@ INLINE vf vload_f16(const void *p, int n) {
     return v;
 }
 
+/* The same for bfloat16. */
+INLINE vf vload_bf16(const void *p, int n) {
+    vi bits = {0};
+#if SIMD_AVX512
+    bits = (vi)_mm512_cvtepu16_epi32(n == LANES ? _mm256_loadu_si256(p)
+                                                : _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p));
+#elif SIMD_AVX2
+    if (n == LANES) return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16);
+#endif
+#if !SIMD_AVX512
+    uint16_t h[LANES];
+    memcpy(h, p, (size_t)n * sizeof *h);
+    for (int i = 0; i < n; i++) bits[i] = h[i];
+#endif
+    return (vf)(bits << 16);
+}
+
 /* y[n] = the half floats at p, which need not be aligned. */
 static inline void halfs_to_floats(float *y, const void *p, int n) {
     int i = 0;
@@ -236,7 +253,7 @@ static inline void halfs_to_floats(float *y, const void *p, int n) {
 
 /* ---- int8 ------------------------------------------------------------------ */
 
-enum { VBYTES = LANES * 4 };
+enum { VBYTES = sizeof(vb), BYTES_PER_LANE = VBYTES / LANES };
 
 /* The first n <= VBYTES bytes; zeros behind them. Reads no further. */
 INLINE vb vload_i8(const int8_t *p, int n) {
@@ -295,7 +312,7 @@ INLINE vb vw_i8(vb w) {
 #endif
 }
 
-/* Lane j: the sum of the products of bytes 4j .. 4j + 3, exact for activations
+/* Lane j: the sum of the products of its bytes (4j .. 4j + 3, or 8), exact for activations
  * in [-127, 127] (AVX2 flips signs) and any weights. */
 INLINE vi vdot_i8(vb w, XBytes x) {
 #if SIMD_AVX512
@@ -304,23 +321,21 @@ INLINE vi vdot_i8(vb w, XBytes x) {
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x.x, (__m256i)w));
     return (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else
-    vi sum;
-    for (int j = 0; j < LANES; j++)
-        sum[j] = w[4 * j] * x.x[4 * j] + w[4 * j + 1] * x.x[4 * j + 1] + w[4 * j + 2] * x.x[4 * j + 2] +
-                 w[4 * j + 3] * x.x[4 * j + 3];
+    vi sum = {0};
+    for (int j = 0; j < VBYTES; j++) sum[j / BYTES_PER_LANE] += w[j] * x.x[j];
     return sum;
 #endif
 }
 
-/* Lane j: the sum of bytes 4j .. 4j + 3. */
+/* Lane j: the sum of its bytes. */
 INLINE vi vsum_bytes(vb x) {
 #if SIMD_AVX512
     return vdot_bytes((vi){0}, (vb)_mm512_set1_epi8(1), x);
 #elif SIMD_AVX2
     return (vi)_mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), (__m256i)x), _mm256_set1_epi16(1));
 #else
-    vi sum;
-    for (int j = 0; j < LANES; j++) sum[j] = x[4 * j] + x[4 * j + 1] + x[4 * j + 2] + x[4 * j + 3];
+    vi sum = {0};
+    for (int j = 0; j < VBYTES; j++) sum[j / BYTES_PER_LANE] += x[j];
     return sum;
 #endif
 }

@@ -4,6 +4,7 @@
  * to the bit), products of every type against sums in double, the promise
  * that no subdivision changes a bit of them, and the facts of the type table.
  */
+#include "blocks.h"
 #include "test.h"
 
 #include "simd.h"
@@ -54,7 +55,7 @@ static void sizes_are_those_of_the_file(void) {
         const Layout *l = &LAYOUTS[i];
         const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
         CHECK(type_block(l->type) == l->block, "%s: blocks of %d", l->name, type_block(l->type));
-        CHECK(type_has_mins(l->type) == (l->offset >= 0), "%s: offsets", l->name);
+        CHECK(group_has_min(l->type) == (l->offset >= 0), "%s: offsets", l->name);
         CHECK(type_wants_bytes(l->type) == (l->block > 1), "%s: int8 activations", l->name);
         for (int rows = 1; rows <= 7; rows += 6)
             CHECK(tensor_bytes(&w, rows) == (size_t)(rows * 3 * l->bytes), "%s: %d rows take %zu bytes", l->name, rows,
@@ -244,24 +245,25 @@ static void products_of_every_type(void) {
                 }
 }
 
-/* The int8 form of a row says the same as its float32 form. */
-static void unpacked_rows_agree(void) {
+/* The vectors' unpacking says the same as the scalar one, weight by weight. */
+static void vectors_unpack_the_same(void) {
     for (int type = 0; type < N_LAYOUTS; type++) {
         const Layout *l = &LAYOUTS[type];
         if (l->block == 1) continue;
-        const int cols = 512, group = type_group(l->type);
-        int8_t q[512];
-        float y[512], scales[32], mins[32] = {0};
+        enum { COLS = 512 };
+        float y[COLS];
         Problem p;
-        CHECK(!problem_open(&p, l, 3, cols, 1, false), "no memory");
+        CHECK(!problem_open(&p, l, 3, COLS, 1, false), "no memory");
         for (int r = 0; r < 3; r++) {
-            unpack_row_i8(q, scales, mins, &p.w, r);
+            const uint8_t *row = (const uint8_t *)p.w.data + (size_t)r * tensor_bytes(&p.w, 1);
             dequantize_row(y, &p.w, r);
-            for (int c = 0; c < cols; c++) {
-                const double expected = q[c] * (double)scales[c / group] + (double)mins[c / group];
-                const double size = fabs(q[c] * (double)scales[c / group]) + fabs((double)mins[c / group]);
-                CHECK(fabs(y[c] - expected) <= 0x1p-23 * size, "%s [%d][%d] is %.9g, its parts make %.9g", l->name, r,
-                      c, y[c], expected);
+            for (int c = 0; c < COLS; c++) {
+                const Group g = load_group(l->type, row, c / GROUP);
+                const int lane = c % GROUP * (int)(sizeof g.scale / sizeof(float)) / GROUP;
+                const float product = (int8_t)g.q[c % GROUP] * g.scale[lane];
+                const double min = group_has_min(l->type) ? (double)g.min[lane] : 0, expected = (double)product + min;
+                CHECK(fabs(y[c] - expected) <= 0x1p-24 * (fabs((double)product) + fabs(min)),
+                      "%s [%d][%d] is %.9g, its group says %.9g", l->name, r, c, y[c], expected);
             }
         }
         problem_close(&p);
@@ -309,5 +311,5 @@ void suite_quant(void) {
     TEST(sizes_are_those_of_the_file);
     TEST(dequantized_as_the_library_does);
     TEST(products_of_every_type);
-    TEST(unpacked_rows_agree);
+    TEST(vectors_unpack_the_same);
 }

@@ -256,7 +256,7 @@ static void check_dot(vb w, vb x) {
     vi dot = vdot_i8(vw_i8(w), vx_i8(x));
     for (int j = 0; j < LANES; j++) {
         int exact = 0;
-        for (int k = 4 * j; k < 4 * j + 4; k++) exact += w[k] * x[k];
+        for (int k = BYTES_PER_LANE * j; k < BYTES_PER_LANE * (j + 1); k++) exact += w[k] * x[k];
         CHECK(dot[j] == exact, "lane %d: %d, expected %d", j, dot[j], exact);
     }
 }
