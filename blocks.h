@@ -41,7 +41,7 @@ INLINE u8x32 nibbles_32(const uint8_t *p) {
     const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(low), _mm_srli_epi16(low, 4), 1);
     return (u8x32)both & 15;
 #else
-    u8x32 v;
+    u8x32 v = {0};
     for (int i = 0; i < 16; i++) v[i] = p[i] & 15, v[i + 16] = p[i] >> 4;
     return v;
 #endif
@@ -56,7 +56,7 @@ INLINE u8x32 fifth_bits_32(const uint8_t *p) {
 #else
     const u8x32 which = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
                          1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    u8x32 spread;
+    u8x32 spread = {0};
     for (int i = 0; i < 32; i++) spread[i] = p[i / 8];
     return (u8x32)((spread & which) != 0) & 16;
 #endif

@@ -66,7 +66,7 @@ typedef struct {
 
 INLINE Groups groups_of(int group, int cols) {
     const int shift = __builtin_ctz((unsigned)group);
-    return (Groups){group < VBYTES ? VBYTES / group : 1, shift, (size_t)cols >> shift};
+    return (Groups){group < VBYTES ? VBYTES >> shift : 1, shift, (size_t)cols >> shift};
 }
 
 INLINE Shape shape_of(const Tensor *w, const Input *in, Type type, Kind kind) {
