@@ -71,7 +71,7 @@ static void put_piece(FILE *out, const Tokenizer *t, int id) {
     const Piece *p = &t->pieces[id];
     char *text = NULL;
     size_t size = 0;
-    if (piece_kind(t, id) == PIECE_BYTE) {
+    if (p->kind == PIECE_BYTE) {
         char name[8] = "";
         put_string(out, name, (size_t)snprintf(name, sizeof name, "<0x%02X>", (unsigned)(uint8_t)p->text[0]));
         return;
@@ -81,7 +81,7 @@ static void put_piece(FILE *out, const Tokenizer *t, int id) {
     for (int i = 0; i < p->length; i++)
         if (p->text[i] == ' ')
             fputs("\xe2\x96\x81", memory);
-        else if (p->text[i] != '\n' || piece_kind(t, id) == PIECE_TEXT) /* llama2.c wraps <s> in newlines */
+        else if (p->text[i] != '\n' || p->kind != PIECE_CONTROL) /* llama2.c wraps <s> in newlines */
             fputc(p->text[i], memory);
     fclose(memory);
     put_string(out, text, size);
@@ -89,7 +89,7 @@ static void put_piece(FILE *out, const Tokenizer *t, int id) {
 }
 
 static void put_tokenizer(Metadata *m, const Tokenizer *t) {
-    static const int32_t types[] = {[PIECE_TEXT] = 1, [PIECE_CONTROL] = 3, [PIECE_BYTE] = 6};
+    static const int32_t types[] = {[PIECE_TEXT] = 1, [PIECE_USER] = 4, [PIECE_BYTE] = 6, [PIECE_CONTROL] = 3};
     put_text(m, "tokenizer.ggml.model", "llama");
     put_array(m, "tokenizer.ggml.tokens", GGUF_STRING, t->n_pieces);
     for (int id = 0; id < t->n_pieces; id++) put_piece(m->stream, t, id);
@@ -97,7 +97,7 @@ static void put_tokenizer(Metadata *m, const Tokenizer *t) {
     for (int id = 0; id < t->n_pieces; id++) put(m->stream, &t->pieces[id].score, sizeof(float));
     put_array(m, "tokenizer.ggml.token_type", GGUF_I32, t->n_pieces);
     for (int id = 0; id < t->n_pieces; id++) {
-        const int32_t type = id == t->unk ? 2 : types[piece_kind(t, id)];
+        const int32_t type = id == t->unk ? 2 : types[t->pieces[id].kind];
         put(m->stream, &type, sizeof type);
     }
     put_int(m, "tokenizer.ggml.bos_token_id", t->bos);

@@ -556,7 +556,9 @@ static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, i);
         p->text = to;
         p->length = copy_piece(to, text);
-        p->in_text = type == NORMAL || type == USER_DEFINED || type == BYTE; /* bytes are told apart by their name */
+        p->kind = type == USER_DEFINED             ? PIECE_USER
+                  : type == NORMAL || type == BYTE ? PIECE_TEXT /* bytes are told apart by their name */
+                                                   : PIECE_CONTROL;
         to += p->length;
         if (p->length > t->max_length) t->max_length = p->length;
     }
@@ -587,6 +589,7 @@ static int fill_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size) {
         return -1;
     t->no_bos = !add_bos;
     t->no_space_prefix = !add_space;
+    t->replaces_invalid = true;
     return tokenizer_index(t);
 }
 

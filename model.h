@@ -410,21 +410,31 @@ int profile_report(const Profile *p, const char *path);
 
 /* ---- tokenizer.c ---------------------------------------------------------- */
 
+typedef enum {
+    PIECE_TEXT,    /* text becomes it by merging */
+    PIECE_USER,    /* user-defined: matches text as a whole, before anything merges */
+    PIECE_BYTE,    /* one byte of what no other piece says */
+    PIECE_CONTROL, /* never matches text; also <unk> and unused pieces */
+} PieceKind;
+
 typedef struct {
     const char *text; /* in the mapped file, or a byte piece's one byte */
     int length;
     float score;
-    bool in_text; /* text may be encoded to it (not control, not a byte piece) */
+    PieceKind kind;
 } Piece;
 
 typedef struct {
     Piece *pieces; /* [n_pieces] */
     int n_pieces;
     int bos, eos, unk;
-    int max_length;      /* of a piece in bytes */
-    int byte_piece[256]; /* token of each byte; unk if there is none */
+    int max_length;        /* of a piece in bytes */
+    int max_user_length;   /* of a user-defined one */
+    bool starts_user[256]; /* bytes that user-defined pieces begin with */
+    int byte_piece[256];   /* token of each byte; unk if there is none */
     uint8_t bytes[256];
     bool no_bos, no_space_prefix; /* text begins without the one, without the other */
+    bool replaces_invalid;        /* a byte that is no UTF-8 becomes U+FFFD, as in the sentencepiece library */
     char *text;                   /* owned; NULL where the pieces' text is in the file */
     int32_t *table;               /* hash table of piece ids, -1: free */
     uint32_t table_mask;
@@ -448,14 +458,12 @@ int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vo
 int tokenizer_open(Tokenizer *t, const char *path, int vocab_size);
 void tokenizer_close(Tokenizer *t);
 
-/* What a piece is: text, a control token (also <unk> and unused ones), a byte. */
-typedef enum { PIECE_TEXT, PIECE_CONTROL, PIECE_BYTE } PieceKind;
-PieceKind piece_kind(const Tokenizer *t, int id);
-
 /* Encodes text[size] (any bytes) as SentencePiece's BPE does: a space before
- * the text, one token to a character (unknown characters as bytes), then
- * again and again the neighbours merged whose piece has the best score, the
- * leftmost first. O(n log n). `bos` puts BOS in front. The caller frees ids. */
+ * the text, the longest user-defined pieces from left to right, else one token
+ * to a character (unknown characters as bytes), then again and again the
+ * neighbours merged whose piece has the best score, the leftmost first; what
+ * is user-defined stays as it is. O(n log n), with user-defined pieces of up
+ * to m bytes O(n log n + n m). `bos` puts BOS in front. The caller frees ids. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
 
 /* The bytes of a token as text that follows token `previous` (after BOS the
@@ -514,8 +522,8 @@ typedef struct {
     int error;      /* errno of a write that failed */
 } Stream;
 
-/* Bytes of the UTF-8 character that begins with this byte; 0: none does. */
-int utf8_length(uint8_t lead);
+/* Bytes of the UTF-8 character at s, of which `left` bytes are there; 0: there is none. */
+int utf8_character(const char *s, size_t left);
 
 void stream_open(Stream *s, FILE *out);
 void stream_write(Stream *s, const char *bytes, int n);

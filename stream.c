@@ -14,7 +14,8 @@ void stream_open(Stream *s, FILE *out) {
     *s = (Stream){.out = out, .terminal = isatty(fileno(out)) == 1, .flushed = now()};
 }
 
-int utf8_length(uint8_t lead) {
+/* Bytes of the character that begins with this byte; 0: none does. */
+static int utf8_length(uint8_t lead) {
     return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }
 
@@ -26,6 +27,14 @@ static bool is_forbidden(const char *c) {
     const uint8_t lead = (uint8_t)c[0], second = (uint8_t)c[1];
     return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
            (lead == 0xf4 && second > 0x8f);
+}
+
+int utf8_character(const char *s, size_t left) {
+    const int n = left > 0 ? utf8_length((uint8_t)s[0]) : 0;
+    if ((size_t)n > left) return 0;
+    for (int i = 1; i < n; i++)
+        if (!is_continuation((uint8_t)s[i])) return 0;
+    return n > 1 && is_forbidden(s) ? 0 : n;
 }
 
 static void put(Stream *s, const char *bytes, int n) {

@@ -1,7 +1,13 @@
 /* tokenizer.c: text to tokens, tokens to text.
  *
- * Owns llama2.c's tokenizer.bin and SentencePiece's BPE on it (Sennrich et al.
- * 2016; Kudo & Richardson 2018). It does not write anything: see stream.c.
+ * Owns llama2.c's tokenizer.bin and SentencePiece's BPE (Sennrich et al. 2016;
+ * Kudo & Richardson 2018), for the pieces in GGUF files, too. It does not write
+ * anything: see stream.c.
+ *
+ * Bytes that are no UTF-8: with a tokenizer.bin they become byte pieces and come
+ * back as they were, as in llama2.c. With a SentencePiece model in a GGUF file
+ * each becomes U+FFFD, as in the sentencepiece library, so in all that the model
+ * was trained on.
  */
 #include "model.h"
 
@@ -12,15 +18,20 @@
 
 /* ---- the table of pieces ------------------------------------------------------------ */
 
-static uint32_t hash_bytes(const char *s, int n) { /* FNV-1a */
-    uint32_t h = 2166136261u;
-    for (int i = 0; i < n; i++) h = (h ^ (uint8_t)s[i]) * 16777619u;
+/* FNV-1a, a byte at a time. */
+static const uint32_t HASH_START = 2166136261u;
+
+static uint32_t hash_byte(uint32_t h, char byte) { return (h ^ (uint8_t)byte) * 16777619u; }
+
+static uint32_t hash_bytes(const char *s, int n) {
+    uint32_t h = HASH_START;
+    for (int i = 0; i < n; i++) h = hash_byte(h, s[i]);
     return h;
 }
 
-/* The slot of a piece with this text, or the free slot where it would go. */
-static uint32_t find_slot(const Tokenizer *t, const char *s, int n) {
-    uint32_t slot = hash_bytes(s, n) & t->table_mask;
+/* The slot of a piece with this text and its hash, or the free slot where it would go. */
+static uint32_t find_slot(const Tokenizer *t, uint32_t hash, const char *s, int n) {
+    uint32_t slot = hash & t->table_mask;
     for (; t->table[slot] >= 0; slot = (slot + 1) & t->table_mask) {
         const Piece *p = &t->pieces[t->table[slot]];
         if (p->length == n && !memcmp(p->text, s, (size_t)n)) break;
@@ -28,9 +39,28 @@ static uint32_t find_slot(const Tokenizer *t, const char *s, int n) {
     return slot;
 }
 
-/* The token whose piece is s[n], or -1. */
-static int lookup(const Tokenizer *t, const char *s, int n) {
-    return n <= t->max_length ? t->table[find_slot(t, s, n)] : -1;
+/* The token of this kind whose piece is s[n], or -1. */
+static int lookup(const Tokenizer *t, PieceKind kind, uint32_t hash, const char *s, int n) {
+    const int id = t->table[find_slot(t, hash, s, n)];
+    return id >= 0 && t->pieces[id].kind == kind ? id : -1;
+}
+
+static int text_piece(const Tokenizer *t, const char *s, int n) {
+    return n <= t->max_length ? lookup(t, PIECE_TEXT, hash_bytes(s, n), s, n) : -1;
+}
+
+/* The longest user-defined piece with which s begins; -1: none. */
+static int user_piece(const Tokenizer *t, const char *s, int left) {
+    const int most = left < t->max_user_length ? left : t->max_user_length;
+    int longest = -1;
+    if (!t->starts_user[(uint8_t)s[0]]) return -1;
+    uint32_t hash = HASH_START;
+    for (int n = 1; n <= most; n++) {
+        hash = hash_byte(hash, s[n - 1]);
+        const int id = lookup(t, PIECE_USER, hash, s, n);
+        if (id >= 0) longest = id;
+    }
+    return longest;
 }
 
 static int build_table(Tokenizer *t) {
@@ -41,8 +71,9 @@ static int build_table(Tokenizer *t) {
     memset(t->table, 0xff, size * sizeof *t->table);
     t->table_mask = (uint32_t)(size - 1);
     for (int id = 0; id < t->n_pieces; id++) {
-        if (!t->pieces[id].in_text) continue;
-        uint32_t slot = find_slot(t, t->pieces[id].text, t->pieces[id].length);
+        const Piece *p = &t->pieces[id];
+        if (p->kind != PIECE_TEXT && p->kind != PIECE_USER) continue;
+        const uint32_t slot = find_slot(t, hash_bytes(p->text, p->length), p->text, p->length);
         if (t->table[slot] < 0) t->table[slot] = id; /* of two equal pieces the first counts */
     }
     return 0;
@@ -79,7 +110,7 @@ static int read_pieces(Tokenizer *t, const char *path, int vocab_size) {
             return fail("%s: length of piece %d is %d, the file has %zu bytes left", path, i, p->length, size - at);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", path, i);
         p->text = (const char *)data + at;
-        p->in_text = i > 2 && p->length > 0;
+        p->kind = i > 2 && p->length > 0 ? PIECE_TEXT : PIECE_CONTROL;
         at += (size_t)p->length;
         if (p->length > t->max_length) t->max_length = p->length;
     }
@@ -94,10 +125,14 @@ int tokenizer_index(Tokenizer *t) {
     for (int b = 0; b < 256; b++) t->bytes[b] = (uint8_t)b, t->byte_piece[b] = t->unk;
     for (int id = 0; id < t->n_pieces; id++) {
         Piece *p = &t->pieces[id];
-        int byte = byte_of_piece(p->text, p->length);
-        if (byte < 0 || !p->in_text) continue;
-        *p = (Piece){.text = (const char *)&t->bytes[byte], .length = 1};
-        t->byte_piece[byte] = id;
+        const int byte = byte_of_piece(p->text, p->length);
+        if (p->kind == PIECE_USER && p->length > 0) {
+            t->starts_user[(uint8_t)p->text[0]] = true;
+            if (p->length > t->max_user_length) t->max_user_length = p->length;
+        } else if (p->kind == PIECE_TEXT && byte >= 0) {
+            *p = (Piece){.text = (const char *)&t->bytes[byte], .length = 1, .kind = PIECE_BYTE};
+            t->byte_piece[byte] = id;
+        }
     }
     return build_table(t);
 }
@@ -118,12 +153,6 @@ void tokenizer_close(Tokenizer *t) {
     free(t->text);
     file_unmap(&t->file);
     *t = (Tokenizer){0};
-}
-
-PieceKind piece_kind(const Tokenizer *t, int id) {
-    const Piece *p = &t->pieces[id];
-    if (p->in_text) return PIECE_TEXT;
-    return p->length == 1 && t->byte_piece[(uint8_t)p->text[0]] == id ? PIECE_BYTE : PIECE_CONTROL;
 }
 
 /* ---- encoding -------------------------------------------------------------------------- */
@@ -179,33 +208,32 @@ static Merge heap_pop(Encoder *e) {
     return top;
 }
 
+static bool merges(const Encoder *e, const Symbol *s) { return s->id >= 0 && e->t->pieces[s->id].kind == PIECE_TEXT; }
+
 /* Considers merging symbol `left` with its right neighbour. */
 static void propose(Encoder *e, int left) {
     if (left < 0 || e->symbols[left].next < 0) return;
     const Symbol *a = &e->symbols[left], *b = &e->symbols[a->next];
-    if (a->id < 0 || b->id < 0 || a->length > e->t->max_length - b->length) return;
-    const int length = a->length + b->length, id = lookup(e->t, e->text + a->start, length);
+    if (!merges(e, a) || !merges(e, b) || a->length > e->t->max_length - b->length) return;
+    const int length = a->length + b->length, id = text_piece(e->t, e->text + a->start, length);
     if (id >= 0) heap_push(e, (Merge){e->t->pieces[id].score, id, length, left});
 }
 
-/* Bytes of the UTF-8 character at s; 1 where there is none. */
-static int character_length(const char *s, int left) {
-    const int n = utf8_length((uint8_t)s[0]);
-    if (n > left) return 1;
-    for (int i = 1; i < n; i++)
-        if (((uint8_t)s[i] & 0xc0) != 0x80) return 1;
-    return n > 1 ? n : 1;
-}
-
-static void split_characters(Encoder *e, int size) {
+/* User-defined pieces, and between them characters (or bytes that are none). */
+static void split(Encoder *e, int size) {
     for (int at = 0, length; at < size; at += length) {
         const int i = e->n_symbols++;
-        length = character_length(e->text + at, size - at);
-        e->symbols[i] = (Symbol){.start = at,
-                                 .length = length,
-                                 .previous = i - 1,
-                                 .next = at + length < size ? i + 1 : -1,
-                                 .id = lookup(e->t, e->text + at, length)};
+        const char *s = e->text + at;
+        int id = user_piece(e->t, s, size - at);
+        if (id >= 0) {
+            length = e->t->pieces[id].length;
+        } else {
+            length = utf8_character(s, (size_t)(size - at));
+            if (!length) length = 1;
+            id = text_piece(e->t, s, length);
+        }
+        e->symbols[i] = (Symbol){
+            .start = at, .length = length, .previous = i - 1, .next = at + length < size ? i + 1 : -1, .id = id};
     }
 }
 
@@ -238,28 +266,43 @@ static void collect(const Encoder *e, Tokens *out) {
     }
 }
 
+/* The text as it is split: with a space in front, if asked for, and U+FFFD for
+ * invalid bytes, if the tokenizer has it so. Its size goes to *n. */
+static char *prepare(const Tokenizer *t, const char *text, size_t size, bool space, int *n) {
+    static const char replacement[] = {'\xef', '\xbf', '\xbd'};
+    char *prepared = allocate((t->replaces_invalid ? sizeof replacement : 1) * size + 1, 1), *to = prepared;
+    if (!prepared) return NULL;
+    if (space) *to++ = ' ';
+    for (size_t at = 0, length; at < size; at += length) {
+        const size_t valid = (size_t)utf8_character(text + at, size - at);
+        const bool replaced = !valid && t->replaces_invalid;
+        length = valid ? valid : 1;
+        to = mempcpy(to, replaced ? replacement : text + at, replaced ? sizeof replacement : length);
+    }
+    *n = (int)(to - prepared);
+    return prepared;
+}
+
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {
     *out = (Tokens){0};
-    if (size > INT_MAX / 2 - 1) return fail("a text of %zu bytes is too long", size);
-    const size_t prefix = size && !t->no_space_prefix, n = prefix + size;
-    char *spaced = allocate(n + 1, 1);
-    Encoder e = {.t = t, .text = spaced, .symbols = allocate(n, sizeof *e.symbols)};
+    if (size > INT_MAX / 3 - 1) return fail("a text of %zu bytes is too long", size);
+    int n = 0;
+    char *prepared = prepare(t, text, size, size && !t->no_space_prefix, &n);
+    Encoder e = {.t = t, .text = prepared, .symbols = allocate((size_t)n, sizeof *e.symbols)};
     /* at most n proposals to begin with; each of the < n merges takes one and adds two */
-    e.heap = allocate(n, 2 * sizeof *e.heap);
-    out->ids = allocate(n + 1, sizeof *out->ids);
-    const bool ok = spaced && e.symbols && e.heap && out->ids;
+    e.heap = allocate((size_t)n, 2 * sizeof *e.heap);
+    out->ids = allocate((size_t)n + 1, sizeof *out->ids);
+    const bool ok = prepared && e.symbols && e.heap && out->ids;
     if (ok) {
-        spaced[0] = ' ';
-        if (size) memcpy(spaced + prefix, text, size);
         if (bos && !t->no_bos) out->ids[out->n++] = t->bos;
-        split_characters(&e, (int)n);
+        split(&e, n);
         merge_all(&e);
         collect(&e, out);
     } else {
         free(out->ids);
         *out = (Tokens){0};
     }
-    free(spaced);
+    free(prepared);
     free(e.symbols);
     free(e.heap);
     return ok ? 0 : -1;

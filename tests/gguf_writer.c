@@ -31,11 +31,12 @@ void gguf_set_int(GgufFile *f, const char *name, int value) { gguf_set(f, name, 
 void gguf_set_real(GgufFile *f, const char *name, float value) { gguf_set(f, name, GGUF_F32, &value, sizeof value); }
 
 void gguf_set_text(GgufFile *f, const char *name, const char *value) {
-    uint8_t bytes[256];
     const uint64_t n = strlen(value);
+    uint8_t *bytes = malloc(sizeof n + n + 1);
     memcpy(bytes, &n, sizeof n);
-    snprintf((char *)bytes + sizeof n, sizeof bytes - sizeof n, "%s", value);
+    memcpy(bytes + sizeof n, value, n + 1);
     gguf_set(f, name, GGUF_STRING, bytes, sizeof n + n);
+    free(bytes);
 }
 
 void gguf_remove(GgufFile *f, const char *name) {
@@ -238,7 +239,7 @@ static void append_piece(Bytes *b, const char *text, int n) {
     append(b, marked, length);
 }
 
-int gguf_add_tokenizer(GgufFile *f, int vocab_size) {
+int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n_last) {
     enum { NORMAL = 1, UNKNOWN, CONTROL, BYTE = 6 };
     static Bytes texts, scores, types;
     const char *path = temporary("pieces.bin");
@@ -249,11 +250,12 @@ int gguf_add_tokenizer(GgufFile *f, int vocab_size) {
     start_array(&scores, GGUF_F32, (uint64_t)vocab_size);
     start_array(&types, GGUF_I32, (uint64_t)vocab_size);
     for (int i = 0; pieces && i < vocab_size; i++) {
-        const int type = i == 0 ? UNKNOWN : i < 3 ? CONTROL : i < 259 ? BYTE : NORMAL;
+        const GgufPiece *other = i < vocab_size - n_last ? NULL : &last[i - (vocab_size - n_last)];
+        const int type = other ? other->type : i == 0 ? UNKNOWN : i < 3 ? CONTROL : i < 259 ? BYTE : NORMAL;
         int length;
         memcpy(&length, pieces + at + 4, sizeof length);
         append(&scores, pieces + at, 4);
-        append_piece(&texts, pieces + at + 8, length);
+        append_piece(&texts, other ? other->text : pieces + at + 8, other ? (int)strlen(other->text) : length);
         append(&types, &type, sizeof type);
         at += 8 + (size_t)length;
     }
@@ -311,4 +313,14 @@ int gguf_write(const GgufFile *f, const char *path) {
         at = (at + stored_bytes(f->tensors[i].stored, f->tensors[i].count) + 63) / 64 * 64;
     }
     return fclose(out);
+}
+
+int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t) {
+    const char *path = temporary("reopened.gguf");
+    const int status = gguf_write(f, path);
+    gguf_free(f);
+    if (status || model_open(model, path)) return -1;
+    if (gguf_read_tokenizer(t, &model->file, path, model->config.vocab_size, true) == 1) return 0;
+    model_close(model);
+    return -1;
 }

@@ -107,6 +107,7 @@ int main(int argc, char **argv) {
         {"golden", suite_golden},
         {"invariance", suite_invariance},
         {"tokenizer", suite_tokenizer},
+        {"pieces", suite_pieces},
         {"sampler", suite_sampler},
         {"stream", suite_stream},
         {"checkpoint", suite_checkpoint},

@@ -139,11 +139,20 @@ void gguf_convert(GgufFile *f, Type type);
 /* Places the tensors one behind the other, on multiples of 64. */
 void gguf_place(GgufFile *f);
 
-/* Adds the tokenizer of hashtokenizer_write, as SentencePiece models have it. */
-int gguf_add_tokenizer(GgufFile *f, int vocab_size);
+typedef struct {
+    const char *text; /* with spaces for U+2581 */
+    int type;
+} GgufPiece;
+
+/* Adds the tokenizer of hashtokenizer_write, as SentencePiece models have it,
+ * with n_last pieces in place of its last ones. */
+int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n_last);
 
 /* -1 if that failed. */
 int gguf_write(const GgufFile *f, const char *path);
+
+/* Ends the file and opens it as a model with its tokenizer; -1: it does not open. */
+int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);
 
 /* ---- suites ------------------------------------------------------------------------- */
 
@@ -155,6 +164,7 @@ void suite_attention(void);  /* attention.c, mlp.c */
 void suite_golden(void);     /* whole models against float64 */
 void suite_invariance(void); /* same bits for any chunks and threads */
 void suite_tokenizer(void);  /* tokenizer.c */
+void suite_pieces(void);     /* tokenizer.c against sentencepiece */
 void suite_sampler(void);    /* sampler.c */
 void suite_stream(void);     /* stream.c */
 void suite_checkpoint(void); /* checkpoint.c */

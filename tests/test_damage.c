@@ -386,7 +386,7 @@ static void damaged_gguf_files(void) {
         gguf_set_real(&file, "llama.rope.freq_base", 10000);
         gguf_add(&file, "blk.1.ffn_norm.bias", 1, model.dim, 0, 1, 5);
         gguf_convert(&file, types[i]);
-        CHECK(gguf_add_tokenizer(&file, VOCAB) == 0 && gguf_write(&file, path) == 0, "cannot write");
+        CHECK(gguf_add_tokenizer(&file, VOCAB, NULL, 0) == 0 && gguf_write(&file, path) == 0, "cannot write");
         gguf_free(&file);
         load(&good[i], path);
         CHECK(good[i].size < MAX_BYTES - 1000, "%zu bytes", good[i].size);

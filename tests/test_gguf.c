@@ -371,13 +371,15 @@ static void same_tokens_as_tokenizer_bin(void) {
     Model model;
     Tokenizer bin, t;
     gguf_make(&file, &SPEAKING, 0);
-    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size) && !hashtokenizer_write(path, SPEAKING.vocab_size) &&
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) && !hashtokenizer_write(path, SPEAKING.vocab_size) &&
               !tokenizer_open(&bin, path, SPEAKING.vocab_size),
           "cannot make them");
     CHECK(open_tokenizer(&model, &t, true) == 1, "no tokenizer in the file");
     gguf_free(&file);
     CHECK(t.n_pieces == bin.n_pieces && t.bos == 1 && t.eos == 2 && t.unk == 0 && t.max_length == bin.max_length,
           "%d pieces, longest %d", t.n_pieces, t.max_length);
+    CHECK(t.replaces_invalid && !bin.replaces_invalid, "what is no UTF-8");
+    t.replaces_invalid = false; /* the one difference */
     for (int i = 0; i < 3000; i++) {
         char text[64];
         const int n = random_text(text, i);
@@ -431,7 +433,7 @@ static void check_tokens(const char *text, const char *expected) {
 static void prefixes_are_optional(void) {
     const bool no = false;
     gguf_make(&file, &SPEAKING, 0);
-    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size), "cannot make it");
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
     check_tokens("XY", "1:\n<s>\n 259: 315:X 316:Y ");
     gguf_set(&file, "tokenizer.ggml.add_bos_token", GGUF_BOOL, &no, 1);
     check_tokens("XY", "259:  315:X 316:Y ");
@@ -447,7 +449,7 @@ static void prefixes_are_optional(void) {
 /* Only what may stand in a text is encoded to. */
 static void control_pieces_are_no_text(void) {
     gguf_make(&file, &SPEAKING, 0);
-    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size), "cannot make it");
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
     const int control = 3;
     for (int i = 0; i < file.n_keys; i++) /* behind the type of the elements and their count */
         if (!strcmp(file.keys[i].name, "tokenizer.ggml.token_type"))
@@ -639,7 +641,7 @@ static void check_tokenizer_refused(int line, const char *expected) {
 #define TOKENIZER_REFUSED(expected, change)                                                                            \
     do {                                                                                                               \
         gguf_make(&file, &SPEAKING, 0);                                                                                \
-        gguf_add_tokenizer(&file, SPEAKING.vocab_size);                                                                \
+        gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0);                                                       \
         change;                                                                                                        \
         check_tokenizer_refused(__LINE__, expected);                                                                   \
     } while (0)
@@ -650,8 +652,8 @@ static void bad_tokenizers(void) {
     TOKENIZER_REFUSED("tokens is missing or no array of 1800", gguf_remove(&file, "tokenizer.ggml.tokens"));
     TOKENIZER_REFUSED("scores is missing or no array", gguf_remove(&file, "tokenizer.ggml.scores"));
     TOKENIZER_REFUSED("token_type is missing or no array", gguf_remove(&file, "tokenizer.ggml.token_type"));
-    TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1));
-    TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1));
+    TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
+    TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
     TOKENIZER_REFUSED("scores is missing or no array", set_array("tokenizer.ggml.scores", GGUF_I8, 64));
     TOKENIZER_REFUSED("scores is missing or no array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
     TOKENIZER_REFUSED("bos_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 1800));
