@@ -1,8 +1,8 @@
 /* chat.c: conversation.
  *
- * Owns the turns: Llama 2's chat template, the user's lines, the model's
- * answers, and the KV cache kept between them. Sampling and text output are
- * run.c's and stream.c's.
+ * Owns the turns: the user's lines, the model's answers, and the KV cache kept
+ * between them. How a turn looks is template.c's business, sampling and text
+ * output are run.c's and stream.c's.
  */
 #include "model.h"
 
@@ -14,9 +14,9 @@
 
 typedef struct {
     Run *run;
-    int pos;     /* positions in the cache */
-    int steps;   /* most of them */
-    int pending; /* the token that ended the last answer, not yet in the cache; -1: none */
+    ChatTemplate template;
+    int pos;   /* positions in the cache; the token that ended an answer is not among them */
+    int steps; /* most of them */
 } Chat;
 
 /* One byte of standard input; false at its end and after Ctrl-C. Waiting for
@@ -49,35 +49,9 @@ static char *next_line(const char **first) {
     return NULL;
 }
 
-/* Llama 2's template (Touvron et al. 2023b). */
-static char *render(const char *system, const char *user) {
-    char *text = NULL;
-    const int n = system && *system ? asprintf(&text, "[INST] <<SYS>>\n%s\n<</SYS>>\n\n%s [/INST]", system, user)
-                                    : asprintf(&text, "[INST] %s [/INST]", user);
-    if (n < 0) fail("out of memory");
-    return n < 0 ? NULL : text;
+static bool is_end(const Chat *chat, int token) {
+    return token == chat->run->tokenizer.eos || token == chat->template.end || run_is_end(chat->run, token);
 }
-
-/* The tokens of a turn: the end of the last answer, then the rendered line. */
-static int turn_tokens(const Chat *chat, const char *system, const char *user, Tokens *out) {
-    char *text = render(system, user);
-    if (!text || tokenizer_encode(&chat->run->tokenizer, text, strlen(text), true, out)) {
-        free(text);
-        return -1;
-    }
-    free(text);
-    if (chat->pending < 0) return 0;
-    int *ids = allocate((size_t)out->n + 1, sizeof *ids);
-    if (ids) {
-        ids[0] = chat->pending;
-        memcpy(ids + 1, out->ids, (size_t)out->n * sizeof *ids);
-    }
-    free(out->ids);
-    *out = (Tokens){ids, out->n + 1};
-    return ids ? 0 : -1;
-}
-
-static bool is_end(const Run *run, int token) { return token == run->tokenizer.eos || run_is_end(run, token); }
 
 /* Writes the answer to a turn. 1: the context is full. */
 static int answer(Chat *chat, const Tokens *turn) {
@@ -91,8 +65,7 @@ static int answer(Chat *chat, const Tokens *turn) {
     chat->pos += turn->n;
     while (logits) {
         const int token = run_sample(run, logits);
-        chat->pending = token;
-        if (is_end(run, token) || interrupted) {
+        if (is_end(chat, token) || interrupted) {
             status = 0;
             break;
         }
@@ -110,19 +83,20 @@ static int answer(Chat *chat, const Tokens *turn) {
 int mode_chat(Run *run) {
     const Options *o = run->options;
     const int context = run->session.context;
-    Chat chat = {.run = run, .steps = o->steps > 0 && o->steps < context ? o->steps : context, .pending = -1};
-    const char *first = o->prompt, *system = o->system;
+    Chat chat = {.run = run, .steps = o->steps > 0 && o->steps < context ? o->steps : context};
+    const char *first = o->prompt;
     if (o->prompt_file || o->tokens) {
         fail("chat reads its lines from standard input; the first may be given with -i");
         return 2;
     }
+    if (!chat_template_open(&chat.template, &run->tokenizer))
+        fprintf(stderr, "note: the model's chat template is none that norma knows; using %s's\n", chat.template.name);
     int status = 0;
     for (char *line; status == 0 && !interrupted && (line = next_line(&first)); free(line)) {
         if (!*line) continue;
         Tokens turn;
-        status = turn_tokens(&chat, system, line, &turn);
+        status = chat_template_render(&chat.template, &run->tokenizer, o->system, line, chat.pos == 0, &turn);
         if (status) continue;
-        system = NULL; /* stands in front of the first turn only */
         if (isatty(STDIN_FILENO)) fputs("Assistant: ", stderr);
         status = answer(&chat, &turn);
         free(turn.ids);

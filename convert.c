@@ -103,9 +103,14 @@ static void put_tokenizer(Metadata *m, const Tokenizer *t) {
     put_int(m, "tokenizer.ggml.bos_token_id", t->bos);
     put_int(m, "tokenizer.ggml.eos_token_id", t->eos);
     put_int(m, "tokenizer.ggml.unknown_token_id", t->unk);
+    if (t->eot >= 0) put_int(m, "tokenizer.ggml.eot_token_id", t->eot);
     put_bool(m, "tokenizer.ggml.add_bos_token", !t->no_bos);
     put_bool(m, "tokenizer.ggml.add_eos_token", false);
     put_bool(m, "tokenizer.ggml.add_space_prefix", !t->no_space_prefix);
+    if (t->chat_template) {
+        put_key(m, "tokenizer.chat_template", GGUF_STRING);
+        put_string(m->stream, t->chat_template, t->chat_template_size);
+    }
 }
 
 typedef struct {

@@ -578,6 +578,7 @@ static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
 
 static int fill_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size) {
     int64_t add_bos = 1, add_space = 1;
+    String template = {0};
     t->bos = 1;
     t->eos = 2;
     t->unk = 0;
@@ -585,8 +586,13 @@ static int fill_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size) {
         get_id(g, "tokenizer.ggml.eos_token_id", vocab_size, &t->eos) ||
         get_id(g, "tokenizer.ggml.unknown_token_id", vocab_size, &t->unk) ||
         get_integer(g, "tokenizer.ggml.add_bos_token", &add_bos) ||
-        get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space))
+        get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space) ||
+        get_string(g, "tokenizer.chat_template", &template))
         return -1;
+    if (find_value(g, "tokenizer.ggml.eot_token_id") && get_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &t->eot))
+        return -1;
+    t->chat_template = template.text;
+    t->chat_template_size = template.n;
     t->no_bos = !add_bos;
     t->no_space_prefix = !add_space;
     t->replaces_invalid = true;
@@ -596,7 +602,7 @@ static int fill_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size) {
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed) {
     Gguf g;
     String model = {"", 0};
-    *t = (Tokenizer){.bos = -1, .eos = -1};
+    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1};
     int found = gguf_open(&g, path, file) || get_string(&g, "tokenizer.ggml.model", &model) ? -1 : 0;
     if (!found && is_string(model, "llama"))
         found = fill_tokenizer(t, &g, vocab_size) ? -1 : 1;

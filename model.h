@@ -428,6 +428,7 @@ typedef struct {
     Piece *pieces; /* [n_pieces] */
     int n_pieces;
     int bos, eos, unk;
+    int eot;               /* ends a turn of chat; -1: none */
     int max_length;        /* of a piece in bytes */
     int max_user_length;   /* of a user-defined one */
     bool starts_user[256]; /* bytes that user-defined pieces begin with */
@@ -435,8 +436,10 @@ typedef struct {
     uint8_t bytes[256];
     bool no_bos, no_space_prefix; /* text begins without the one, without the other */
     bool replaces_invalid;        /* a byte that is no UTF-8 becomes U+FFFD, as in the sentencepiece library */
-    char *text;                   /* owned; NULL where the pieces' text is in the file */
-    int32_t *table;               /* hash table of piece ids, -1: free */
+    const char *chat_template;    /* in the mapped file, a Jinja program; NULL: none */
+    size_t chat_template_size;
+    char *text;     /* owned; NULL where the pieces' text is in the file */
+    int32_t *table; /* hash table of piece ids, -1: free */
     uint32_t table_mask;
     File file;
 } Tokenizer;
@@ -466,9 +469,37 @@ void tokenizer_close(Tokenizer *t);
  * to m bytes O(n log n + n m). `bos` puts BOS in front. The caller frees ids. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
 
+/* The same behind what *out holds already; `space`: with the space in front. */
+int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool space, Tokens *out);
+
+/* Room for `more` tokens behind those that are there. */
+int tokens_reserve(Tokens *tokens, size_t more);
+
 /* The bytes of a token as text that follows token `previous` (after BOS the
  * leading space goes). Not zero-terminated. */
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length);
+
+/* ---- template.c: chat templates -------------------------------------------- */
+
+typedef struct ChatFamily ChatFamily; /* llama-2, chatml, zephyr or llama-3: template.c */
+
+typedef struct {
+    const ChatFamily *family;
+    const char *name;
+    int end;  /* token that ends an answer; -1: the vocabulary has none */
+    bool bos; /* whether BOS is put where the format has it */
+} ChatTemplate;
+
+/* Recognises the template that came with the tokenizer. False: it is of no
+ * known family; then, and where there is none, it is Llama 2's. From here on
+ * no text of t becomes one of the family's markers, user-defined or not. */
+bool chat_template_open(ChatTemplate *c, Tokenizer *t);
+
+/* The tokens of one turn up to where the answer begins: what closes the last
+ * answer (unless it is the first turn), the system prompt (in the first turn;
+ * NULL or empty: none), what the user says. The caller frees ids. */
+int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const char *user, bool first,
+                         Tokens *out);
 
 /* ---- sampler.c ------------------------------------------------------------ */
 

@@ -254,9 +254,10 @@ const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     return logits;
 }
 
-/* llama2.c's checkpoints put BOS between texts; in GGUF files they end with EOS. */
+/* llama2.c's checkpoints put BOS between texts; in GGUF files they end with EOS or an end of turn. */
 bool run_is_end(const Run *run, int token) {
-    return token == run->tokenizer.bos || (token == run->tokenizer.eos && gguf_is(&run->model.file));
+    const Tokenizer *t = &run->tokenizer;
+    return token == t->bos || token == t->eot || (token == t->eos && gguf_is(&run->model.file));
 }
 
 int run_sample(Run *run, const float *logits) {
@@ -437,7 +438,7 @@ static const Mode *find_mode(const char *name) {
 static int open_tokenizer(Run *run) {
     const Options *o = run->options;
     const int vocab_size = run->model.config.vocab_size;
-    run->tokenizer = (Tokenizer){.bos = 1, .eos = 2}; /* llama2.c's ids */
+    run->tokenizer = (Tokenizer){.bos = 1, .eos = 2, .eot = -1}; /* llama2.c's ids */
     const bool needed =
         strcmp(o->mode, "convert") && (!o->tokens || !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize"));
     char beside[PATH_MAX];

@@ -138,7 +138,7 @@ int tokenizer_index(Tokenizer *t) {
 }
 
 int tokenizer_open(Tokenizer *t, const char *path, int vocab_size) {
-    *t = (Tokenizer){.bos = 1, .eos = 2, .unk = 0};
+    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .unk = 0};
     if (file_map(&t->file, path)) return -1;
     if (read_pieces(t, path, vocab_size) || tokenizer_index(t)) {
         tokenizer_close(t);
@@ -283,29 +283,41 @@ static char *prepare(const Tokenizer *t, const char *text, size_t size, bool spa
     return prepared;
 }
 
-int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {
-    *out = (Tokens){0};
+int tokens_reserve(Tokens *tokens, size_t more) {
+    const size_t count = (size_t)tokens->n + more + 1; /* never 0 */
+    int *ids = count <= INT_MAX ? realloc(tokens->ids, count * sizeof *ids) : NULL;
+    if (!ids) return fail("out of memory: %zu tokens", count);
+    tokens->ids = ids;
+    return 0;
+}
+
+int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool space, Tokens *out) {
     if (size > INT_MAX / 3 - 1) return fail("a text of %zu bytes is too long", size);
     int n = 0;
-    char *prepared = prepare(t, text, size, size && !t->no_space_prefix, &n);
+    char *prepared = prepare(t, text, size, space && size && !t->no_space_prefix, &n);
     Encoder e = {.t = t, .text = prepared, .symbols = allocate((size_t)n, sizeof *e.symbols)};
     /* at most n proposals to begin with; each of the < n merges takes one and adds two */
     e.heap = allocate((size_t)n, 2 * sizeof *e.heap);
-    out->ids = allocate((size_t)n + 1, sizeof *out->ids);
-    const bool ok = prepared && e.symbols && e.heap && out->ids;
+    const bool ok = prepared && e.symbols && e.heap && !tokens_reserve(out, (size_t)n);
     if (ok) {
-        if (bos && !t->no_bos) out->ids[out->n++] = t->bos;
         split(&e, n);
         merge_all(&e);
         collect(&e, out);
-    } else {
-        free(out->ids);
-        *out = (Tokens){0};
     }
     free(prepared);
     free(e.symbols);
     free(e.heap);
     return ok ? 0 : -1;
+}
+
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {
+    *out = (Tokens){0};
+    if (tokens_reserve(out, 1)) return -1;
+    if (bos && !t->no_bos) out->ids[out->n++] = t->bos;
+    if (!tokenizer_append(t, text, size, true, out)) return 0;
+    free(out->ids);
+    *out = (Tokens){0};
+    return -1;
 }
 
 /* ---- decoding -------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-r"""Writes the tokens in tests/golden: what the sentencepiece library makes of texts.
+r"""Writes the tokens in tests/golden: what the sentencepiece library makes of texts, and Hugging Face of conversations.
 
 Owns the texts, which come from an integer hash, so that tests/test_pieces.c makes the very same ones; the made-up
 vocabulary of the tests (tests/hashmodel.c) as a SentencePiece model; and the files:
@@ -6,6 +6,8 @@ vocabulary of the tests (tests/hashmodel.c) as a SentencePiece model; and the fi
     tokens_NAME.bin     uint32, little-endian: hash of the vocabulary, texts, texts to a group, then a hash of the tokens
                         of each group. A hash is FNV-1a over uint32 words. Vocabulary: id, bits of the score, length and
                         bytes of each piece that is a text; tokens: for each text their number, then the ids.
+    chat.txt            lines of: family, how the vocabulary has its markers (control, user, none), 1 with a
+                        system prompt, turn, ids. chat/FAMILY.jinja are the templates as models of the family have them.
 
 NAME is `stories` (models/stories.gguf), `user` (made up, with user-defined pieces) and `llama32k` (llama32k.model in the
 folder NORMA_CHECKPOINTS; without it the file stays as it was). Another tokenizer: golden_tokens.py NAME FILE, where FILE
@@ -17,11 +19,13 @@ The numbers of text i are h(SEED, i, k), k = 0, 1, ... of random_model.py.
 import os
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
 import gguf
 import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from transformers import LlamaTokenizer
 
 TOP = Path(__file__).resolve().parent.parent
 GOLDEN = TOP / "tests" / "golden"
@@ -220,6 +224,61 @@ def write_tokens(name, proto):
     (GOLDEN / f"tokens_{name}.bin").write_bytes(struct.pack(f"<{len(words)}I", *words))
 
 
+# ---- conversations ---------------------------------------------------------------------------------------------
+
+FAMILIES = "llama-2", "chatml", "zephyr", "llama-3"
+MARKERS = (
+    *("<|im_start|>", "<|im_end|>", "<|system|>", "<|user|>", "<|assistant|>"),
+    *("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+)
+SYSTEM = "Be kind, and be brief."
+USERS = "hello there", "and you? [yes]\u00e9", "ab  abc </ s>"
+ANSWERS = "good day", "I am well"
+N_CHAT_PIECES = 1600
+
+
+def conversation(tokenizer, template, system, n_turns):
+    """Token ids up to where the answer to the last of n turns begins."""
+    messages = [{"role": "system", "content": SYSTEM}] if system else []
+    for user, answer in zip(USERS, (*ANSWERS, None), strict=True):
+        messages += [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
+    messages = messages[: len(messages) - 2 * (len(USERS) - n_turns) - 1]
+    text = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, add_generation_prompt=True)
+    return tokenizer(text, add_special_tokens="bos_token" not in template).input_ids
+
+
+def turns(tokenizer, template, system):
+    """The ids of each turn: what comes between the answers."""
+    before = conversation(tokenizer, template, system, 1)
+    yield before
+    for turn, answer in enumerate(ANSWERS, 2):
+        now = conversation(tokenizer, template, system, turn)
+        if now[: len(before)] != before:
+            raise ValueError("a turn does not begin with the last one's tokens")
+        end = len(before)
+        while tokenizer.decode(now[len(before) : end]).strip() != answer:
+            end += 1
+        if now[end : end + 1] == tokenizer.convert_tokens_to_ids(["\u2581"]) and now[end + 1] == tokenizer.eos_token_id:
+            end += 1  # Llama 2's has a space before EOS: the model's to say
+        yield now[end:]
+        before = now
+
+
+def write_chat():
+    kinds = {"control": CONTROL, "user": USER_DEFINED, "none": None}
+    with open(GOLDEN / "chat.txt", "w") as out, tempfile.TemporaryDirectory() as folder:
+        for markers, kind in kinds.items():
+            extra = [(marker, kind) for marker in MARKERS] if kind else [("\u00b7", NORMAL)]
+            (Path(folder) / "tokenizer.model").write_bytes(made_up(N_CHAT_PIECES, extra).SerializeToString())
+            # legacy: a space before text that follows a marker, as llama.cpp has it
+            tokenizer = LlamaTokenizer.from_pretrained(folder, legacy=True, add_bos_token=True)
+            for family in FAMILIES:
+                template = (GOLDEN / "chat" / f"{family}.jinja").read_text()
+                for system in False, True:
+                    for i, ids in enumerate(turns(tokenizer, template, system)):
+                        print(family, markers, int(system), i, ",".join(map(str, ids)), file=out)
+
+
 def main():
     folder = os.environ.get("NORMA_CHECKPOINTS")
     if len(sys.argv) not in (1, 3):
@@ -230,6 +289,7 @@ def main():
         return
     write_tokens("stories", from_gguf(TOP / "models" / "stories.gguf"))
     write_tokens("user", made_up(1600, USER_PIECES))
+    write_chat()
     if folder:
         write_tokens("llama32k", from_model(Path(folder) / "llama32k.model"))
     else:

@@ -78,8 +78,9 @@ writes for the published checkpoint: `run stories260K.bin -z tok512.bin -t 0 -n 
 `\r`, `\\` and `\xNN`). The first come from `encode()` in the same `run.c`, with BOS; the second from the Python library
 sentencepiece 0.2.3 and the Llama 2 tokenizer model, with BOS put in front. llama2.c gives the same ids for these, too.
 
-`tokens_NAME.bin` holds hashes of what sentencepiece makes of 12,000 texts, which come from an integer hash as well.
-`scripts/golden_tokens.py` writes them, and says what is in them. After a change of models/stories.gguf:
+`tokens_NAME.bin` holds hashes of what sentencepiece makes of 12,000 texts, which come from an integer hash as well;
+`chat.txt` what Hugging Face makes of conversations with the templates in `chat/`, which are written from the published
+formats. `scripts/golden_tokens.py` writes them, and says what is in them. After a change of models/stories.gguf:
 
     NORMA_CHECKPOINTS=FOLDER python scripts/golden_tokens.py
 

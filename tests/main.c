@@ -108,6 +108,7 @@ int main(int argc, char **argv) {
         {"invariance", suite_invariance},
         {"tokenizer", suite_tokenizer},
         {"pieces", suite_pieces},
+        {"template", suite_template},
         {"sampler", suite_sampler},
         {"stream", suite_stream},
         {"checkpoint", suite_checkpoint},

@@ -163,6 +163,20 @@ static void patch_row(const char *name, int row, float value) {
     fclose(f);
 }
 
+enum { IM_START = 510, IM_END = 511, EOT = 500 };
+
+/* A chat model in a GGUF file: its last two pieces are markers. */
+static void write_chat_model(const char *path, const HashModel *m, const char *template) {
+    static const GgufPiece markers[] = {{"<|im_start|>", 3}, {"<|im_end|>", 4}}; /* control, user-defined */
+    static GgufFile f;
+    gguf_make(&f, m, 0);
+    gguf_add_tokenizer(&f, m->vocab_size, markers, 2);
+    gguf_set_text(&f, "tokenizer.chat_template", template);
+    gguf_set_int(&f, "tokenizer.ggml.eot_token_id", EOT);
+    gguf_write(&f, path);
+    gguf_free(&f);
+}
+
 /* The folder in which everything runs: models and their tokenizer in m/. */
 static void make_folder(void) {
     HashModel longer = MODEL;
@@ -178,6 +192,8 @@ static void make_folder(void) {
     hashmodel_write(&MODEL, inside("alone/model.bin"), 1, 0);
     hashmodel_write(&longer, inside("m/long.bin"), 1, 0);
     patch_row("m/long.bin", 1, 0); /* BOS is never the likeliest: no end */
+    write_chat_model(inside("m/chat.gguf"), &longer, "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
+    write_chat_model(inside("m/strange.gguf"), &longer, "{{ content }}");
     hashmodel_write(&MODEL, inside("m/nan.bin"), 1, 0);
     patch_row("m/nan.bin", MODEL.vocab_size - 1, NAN);
     hashtokenizer_write(inside("m/tokenizer.bin"), MODEL.vocab_size);
@@ -196,15 +212,21 @@ typedef struct {
     Sampler sampler;
     int ids[4096]; /* the sequence so far: what has run, then what has not */
     int n, n_run;
+    int end; /* of a turn, by the template */
     char text[1 << 16];
     size_t n_text;
 } Expected;
 
 static const Sampling GREEDY = {.temperature = 0, .repeat_penalty = 1, .seed = 1};
 
+static int expect_tokenizer(Expected *e, const char *model) {
+    if (!gguf_is(&e->model.file)) return tokenizer_open(&e->tokenizer, inside("m/tokenizer.bin"), 512);
+    return gguf_read_tokenizer(&e->tokenizer, &e->model.file, model, 512, true) == 1 ? 0 : -1;
+}
+
 static Expected *expect_open(const char *model, const Sampling *sampling) {
     Expected *e = calloc(1, sizeof *e);
-    if (model_open(&e->model, inside(model)) || tokenizer_open(&e->tokenizer, inside("m/tokenizer.bin"), 512) ||
+    if (model_open(&e->model, inside(model)) || expect_tokenizer(e, model) ||
         session_open(&e->session, &e->model, 1, 64, 0, KV_F32) || sampler_open(&e->sampler, sampling, 512))
         abort();
     return e;
@@ -256,20 +278,41 @@ static void expect_text(Expected *e, const char *prompt, int steps) {
     e->text[e->n_text++] = '\n';
 }
 
+/* A turn: text between bytes that stand for tokens, 1 to 4: BOS, EOS, IM_START, IM_END. */
+static void add_turn(Expected *e, const char *turn) {
+    static const int ids[] = {0, 1, 2, IM_START, IM_END};
+    while (*turn) {
+        if (*turn < 5) {
+            add_id(e, ids[(int)*turn++]);
+            continue;
+        }
+        const size_t n = strcspn(turn, "\1\2\3\4");
+        Tokens tokens;
+        if (tokenizer_encode(&e->tokenizer, turn, n, false, &tokens)) abort();
+        for (int i = 0; i < tokens.n; i++) add_id(e, tokens.ids[i]);
+        free(tokens.ids);
+        turn += n;
+    }
+}
+
+static bool ends_turn(const Expected *e, int token) {
+    return token == 1 || token == 2 || token == e->end || (gguf_is(&e->model.file) && token == EOT);
+}
+
 /* One answer in a conversation; false if the context of that many positions is
- * full. The token that ends an answer runs with the next turn. */
-static bool expect_answer(Expected *e, int *pending, const char *rendered, int context) {
+ * full. What closes an answer runs with the next turn. */
+static bool expect_answer(Expected *e, const char *turn, int context) {
     const int before = e->n;
-    if (*pending >= 0) add_id(e, *pending);
-    add_text_ids(e, rendered);
+    int token;
+    add_turn(e, turn);
     if (e->n > context) {
         e->n = before;
         return false;
     }
     for (;;) {
-        const int token = sampler_next(&e->sampler, forward(e)), previous = e->ids[e->n - 1];
-        *pending = token;
-        if (token == 1 || token == 2) break;
+        const int previous = e->ids[e->n - 1];
+        token = sampler_next(&e->sampler, forward(e));
+        if (ends_turn(e, token)) break;
         add_text(e, previous, token);
         if (e->n == context) {
             e->text[e->n_text++] = '\n';
@@ -277,7 +320,7 @@ static bool expect_answer(Expected *e, int *pending, const char *rendered, int c
         }
         add_id(e, token);
     }
-    sampler_accept(&e->sampler, *pending);
+    sampler_accept(&e->sampler, token);
     e->text[e->n_text++] = '\n';
     return true;
 }
@@ -398,30 +441,40 @@ static void every_format_runs(void) {
 
 /* ---- chat ---------------------------------------------------------------------------------------------- */
 
+/* What is sent for a line of the user, as add_turn takes it. */
+typedef struct {
+    const char *model, *first, *with_system, *next;
+} Format;
+
+static const Format LLAMA_2 = {"m/long.bin", "\1[INST] %s [/INST]",
+                               "\1[INST] <<SYS>>\nBe kind.</s>\n<</SYS>>\n\n%s [/INST]", "\2\1[INST] %s [/INST]"};
+static const Format CHATML = {"m/chat.gguf", "\1\3user\n%s\4\n\3assistant\n",
+                              "\1\3system\nBe kind.</s>\4\n\3user\n%s\4\n\3assistant\n",
+                              "\4\n\3user\n%s\4\n\3assistant\n"};
+static const Format STRANGE = {"m/strange.gguf", "\1[INST] %s [/INST]", NULL, "\2\1[INST] %s [/INST]"};
+
 /* The turns of a conversation at this seed, in a context that may get full.
  * Hot enough for an end of text to come; counts in *answered whether all turns
  * were answered. */
-static void converse(int seed, int context, const char *system, int *answered) {
+static void converse(const Format *format, int seed, int context, bool system, int *answered) {
     static const char *const lines[] = {"hello", "how are you", "and now?"};
     Sampling sampling = {.temperature = 5, .top_p = 0, .repeat_penalty = 1, .seed = (uint64_t)seed};
-    Expected *e = expect_open("m/long.bin", &sampling);
-    int pending = -1;
+    Expected *e = expect_open(format->model, &sampling);
     bool room = true;
+    e->end = format == &CHATML ? IM_END : 2;
     for (int i = 0; i < 3 && room; i++) {
-        char rendered[256];
-        if (i == 0 && system)
-            snprintf(rendered, sizeof rendered, "[INST] <<SYS>>\n%s\n<</SYS>>\n\n%s [/INST]", system, lines[i]);
-        else
-            snprintf(rendered, sizeof rendered, "[INST] %s [/INST]", lines[i]);
-        room = expect_answer(e, &pending, rendered, context);
+        char turn[256];
+        snprintf(turn, sizeof turn, i ? format->next : system ? format->with_system : format->first, lines[i]);
+        room = expect_answer(e, turn, context);
     }
     setup.input = seed % 2 ? "hello\n\nhow are you\nand now?" : "how are you\nand now?\n";
-    run("m/long.bin -m chat -p 0 -t 5 -c %d -s %d %s %s%s%s", context, seed, seed % 2 ? "" : "-i hello",
-        system ? "-y '" : "", system ? system : "", system ? "'" : "");
+    run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d %s %s", format->model, context, seed, seed % 2 ? "" : "-i hello",
+        system ? "-y 'Be kind.</s>'" : "");
     CHECK(status == 0, "seed %d: status %d, %s", seed, status, err);
-    CHECK(is_output(e->text, e->n_text), "seed %d: %zu bytes '%s', expected %zu '%s'", seed, n_out, out, e->n_text,
-          e->text);
+    CHECK(is_output(e->text, e->n_text), "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed, n_out,
+          out, e->n_text, e->text);
     CHECK(!strstr(err, "note: the context") == room, "seed %d: %s", seed, err);
+    CHECK((format == &STRANGE) == !!strstr(err, "note: the model's chat template is none that norma knows"), "%s", err);
     *answered += room;
     expect_close(e);
 }
@@ -429,16 +482,29 @@ static void converse(int seed, int context, const char *system, int *answered) {
 static void chat_answers_turn_by_turn(void) {
     static const int seeds[] = {12, 4, 7, 11};
     int answered = 0;
-    for (int i = 0; i < (test_fast() ? 1 : 4); i++) converse(seeds[i], 1000, NULL, &answered);
+    for (int i = 0; i < (test_fast() ? 1 : 4); i++) converse(&LLAMA_2, seeds[i], 1000, false, &answered);
     CHECK(answered > 0 || test_fast(), "no conversation of three turns");
 }
 
-static void chat_has_a_system_prompt(void) { converse(8, 300, "Be kind.", &(int){0}); }
+static void chat_has_a_system_prompt(void) { converse(&LLAMA_2, 8, 300, true, &(int){0}); }
+
+static void chat_uses_the_template_of_the_file(void) {
+    int answered = 0;
+    for (int seed = 1; seed < (test_fast() ? 2 : 7); seed++) converse(&CHATML, seed, 1000, seed % 3 == 0, &answered);
+    CHECK(answered > 0 || test_fast(), "no conversation of three turns");
+}
+
+static void chat_says_that_a_template_is_unknown(void) {
+    converse(&STRANGE, 12, 100, false, &(int){0});
+    CHECK_RUN("m/strange.gguf -m chat");
+    CHECK(n_out == 0 && one_line(err) && strstr(err, "llama-2"), "'%s', '%s'", out, err);
+}
 
 static void chat_ends_when_the_context_is_full(void) {
-    converse(1, 70, NULL, &(int){0});
-    converse(2, 30, NULL, &(int){0});
-    converse(3, 10, NULL, &(int){0}); /* not even the first turn fits */
+    converse(&LLAMA_2, 1, 70, false, &(int){0});
+    converse(&LLAMA_2, 2, 30, false, &(int){0});
+    converse(&LLAMA_2, 3, 10, false, &(int){0}); /* not even the first turn fits */
+    converse(&CHATML, 5, 40, true, &(int){0});
 }
 
 static void chat_ends_with_its_input(void) {
@@ -537,6 +603,23 @@ static void convert_keeps_a_model(void) {
     free(logits);
     unlink(inside("out/a.gguf"));
     unlink(inside("out/b.gguf"));
+}
+
+/* What a tokenizer has beside its pieces stays, and so do user-defined pieces. */
+static void convert_keeps_a_chat_model(void) {
+    char answer[1024], ids[256];
+    for (int i = 0; i < 2; i++) {
+        const char *model = i ? "out/chat.gguf" : "m/chat.gguf";
+        CHECK_RUN("%s -m tokenize -i '<|im_start|>a<|im_end|>'", model);
+        CHECK(i == 0 || !strcmp(out, ids), "%s: %s, expected %s", model, out, ids);
+        snprintf(ids, sizeof ids, "%.200s", out);
+        CHECK_RUN("%s -m chat -i ab -y cd -t 5 -p 0 -s 3 -c 200 --kv f32", model);
+        CHECK(i == 0 || !strcmp(out, answer), "%s: '%s', expected '%s'", model, out, answer);
+        snprintf(answer, sizeof answer, "%.1000s", out);
+        if (i == 0) CHECK_RUN("%s -m convert -q f32 -o out/chat.gguf", model);
+    }
+    CHECK(strstr(ids, ",511\n") && !strstr(ids, "510"), "%s", ids);
+    unlink(inside("out/chat.gguf"));
 }
 
 static void convert_writes_every_type(void) {
@@ -911,12 +994,15 @@ void suite_cli(void) {
     TEST(every_format_runs);
     TEST(chat_answers_turn_by_turn);
     TEST(chat_has_a_system_prompt);
+    TEST(chat_uses_the_template_of_the_file);
+    TEST(chat_says_that_a_template_is_unknown);
     TEST(chat_ends_when_the_context_is_full);
     TEST(chat_ends_with_its_input);
     TEST(tokenize_writes_ids);
     TEST(logits_are_the_model_s_bits);
     TEST(logits_leave_nothing_behind);
     TEST(convert_keeps_a_model);
+    TEST(convert_keeps_a_chat_model);
     TEST(convert_writes_every_type);
     TEST(convert_leaves_nothing_behind);
     TEST(perplexity_is_what_the_logits_say);

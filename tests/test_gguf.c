@@ -658,6 +658,9 @@ static void bad_tokenizers(void) {
     TOKENIZER_REFUSED("scores is missing or no array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
     TOKENIZER_REFUSED("bos_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 1800));
     TOKENIZER_REFUSED("eos_token_id is 4294967295,", gguf_set_int(&file, "tokenizer.ggml.eos_token_id", -1));
+    TOKENIZER_REFUSED("eot_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.eot_token_id", 1800));
+    TOKENIZER_REFUSED("eot_token_id is 4294967295,", gguf_set_int(&file, "tokenizer.ggml.eot_token_id", -1));
+    TOKENIZER_REFUSED("chat_template has another", gguf_set_int(&file, "tokenizer.chat_template", 1));
     TOKENIZER_REFUSED("unknown_token_id has another", gguf_set_text(&file, "tokenizer.ggml.unknown_token_id", "0"));
     TOKENIZER_REFUSED("score of piece 5 is not a number",
                       for (int i = 0; i < file.n_keys; i++) if (!strcmp(file.keys[i].name, "tokenizer.ggml.scores"))

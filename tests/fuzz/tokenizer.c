@@ -1,31 +1,121 @@
-/* fuzz/tokenizer.c: libFuzzer's door to tokenizer.bin and to encoding.
+/* fuzz/tokenizer.c: libFuzzer's door to tokenizers, to encoding, and to chat templates.
  *
  * The first byte says how many pieces the vocabulary has, the second how much
- * of the rest is text; what remains is the tokenizer's file.
+ * of the rest is text, and where the tokenizer is. Even: what remains is a
+ * tokenizer.bin. Odd: what remains are pieces (type and length in one byte,
+ * score in the next, text) and a chat template, and a GGUF file is made of them.
  */
 #include "file.h"
 #include "model.h"
 
-/* Tokens must be in the vocabulary, and bytes come back where all are known. */
-static void encode(const Tokenizer *t, const char *text, size_t size) {
-    Tokens tokens;
-    if (tokenizer_encode(t, text, size, true, &tokens)) return;
-    for (int i = 0; i < tokens.n; i++) {
+#include <string.h>
+
+/* Tokens must be in the vocabulary. */
+static void check(const Tokenizer *t, Tokens *tokens) {
+    for (int i = 0; i < tokens->n; i++) {
         int n;
-        if (tokens.ids[i] < 0 || tokens.ids[i] >= t->n_pieces) abort();
-        tokenizer_decode(t, i ? tokens.ids[i - 1] : -1, tokens.ids[i], &n);
+        if (tokens->ids[i] < 0 || tokens->ids[i] >= t->n_pieces) abort();
+        tokenizer_decode(t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &n);
         if (n < 0) abort();
     }
-    free(tokens.ids);
+    free(tokens->ids);
+}
+
+static void encode(const Tokenizer *t, const char *text, size_t size) {
+    Tokens tokens;
+    if (!tokenizer_encode(t, text, size, true, &tokens)) check(t, &tokens);
+}
+
+static void chat(Tokenizer *t, const char *text, size_t size) {
+    ChatTemplate template;
+    Tokens tokens;
+    char *said = strndup(text, size);
+    chat_template_open(&template, t);
+    for (int first = 0; said && first < 2; first++)
+        if (!chat_template_render(&template, t, said, said, first, &tokens)) check(t, &tokens);
+    free(said);
+}
+
+/* ---- a GGUF file ------------------------------------------------------------------------ */
+
+typedef struct {
+    uint8_t bytes[1 << 18];
+    size_t n;
+} Buffer;
+
+static void put(Buffer *b, const void *bytes, size_t n) {
+    if (n > sizeof b->bytes - b->n) abort();
+    memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+}
+
+static void put_u32(Buffer *b, uint32_t value) { put(b, &value, sizeof value); }
+
+static void put_string(Buffer *b, const void *s, uint64_t n) {
+    put(b, &n, sizeof n);
+    put(b, s, n);
+}
+
+static void put_key(Buffer *b, const char *key, uint32_t type) {
+    put_string(b, key, strlen(key));
+    put_u32(b, type);
+}
+
+static void put_array(Buffer *b, const char *key, uint32_t type, uint64_t count) {
+    put_key(b, key, 9);
+    put_u32(b, type);
+    put(b, &count, sizeof count);
+}
+
+static const char *make_gguf(const uint8_t *data, size_t size, int vocab_size) {
+    static Buffer b;
+    uint32_t types[258];
+    float scores[258];
+    b.n = 0;
+    put(&b, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0", 24); /* version, tensors, keys */
+    put_key(&b, "tokenizer.ggml.model", 8);
+    put_string(&b, "llama", 5);
+    put_array(&b, "tokenizer.ggml.tokens", 8, (uint64_t)vocab_size);
+    for (int i = 0; i < vocab_size; i++) {
+        const uint8_t head = size > 0 ? data[0] : 0;
+        size_t n = head >> 3;
+        scores[i] = size > 1 ? (int8_t)data[1] : 0;
+        types[i] = head & 7;
+        data += size < 2 ? size : 2;
+        size -= size < 2 ? size : 2;
+        if (n > size) n = size;
+        put_string(&b, data, n);
+        data += n;
+        size -= n;
+    }
+    put_array(&b, "tokenizer.ggml.scores", 6, (uint64_t)vocab_size);
+    put(&b, scores, (size_t)vocab_size * sizeof *scores);
+    put_array(&b, "tokenizer.ggml.token_type", 5, (uint64_t)vocab_size);
+    put(&b, types, (size_t)vocab_size * sizeof *types);
+    put_key(&b, "tokenizer.chat_template", 8);
+    put_string(&b, data, size);
+    return as_file(b.bytes, b.n);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 3) return 0;
     const int vocab_size = 3 + data[0];
     const size_t n_text = (size - 2) * data[1] / 512;
+    const char *text = (const char *)data + 2;
+    const uint8_t *rest = data + 2 + n_text;
+    const size_t n_rest = size - 2 - n_text;
     Tokenizer tokenizer;
-    if (tokenizer_open(&tokenizer, as_file(data + 2 + n_text, size - 2 - n_text), vocab_size)) return 0;
-    encode(&tokenizer, (const char *)data + 2, n_text);
+    File file;
+    if (data[1] % 2 == 0) {
+        if (tokenizer_open(&tokenizer, as_file(rest, n_rest), vocab_size)) return 0;
+        encode(&tokenizer, text, n_text);
+    } else {
+        const char *path = make_gguf(rest, n_rest, vocab_size);
+        if (file_map(&file, path) || gguf_read_tokenizer(&tokenizer, &file, path, vocab_size, true) != 1) abort();
+        encode(&tokenizer, text, n_text);
+        chat(&tokenizer, text, n_text);
+        file_unmap(&file);
+    }
     tokenizer_close(&tokenizer);
     return 0;
 }
