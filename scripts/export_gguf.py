@@ -1,7 +1,8 @@
 """Writes what train.py trained as a GGUF file that norma, and any other runner, opens.
 
 Owns the names and types of GGUF's tensors and keys. Matrices are float16, norms float32. The rows of wq and wk stay as
-they are: train.py rotates neighbours, which is the order that GGUF expects of a llama.
+they are: train.py rotates neighbours, which is the order that GGUF expects of a llama. A LayerNorm is a norm with a bias,
+which norma runs and other runners reject.
 """
 
 import argparse
@@ -100,8 +101,8 @@ def main():
     parser.add_argument("out", metavar="OUT", type=Path)
     args = parser.parse_args()
     state = torch.load(args.folder / "checkpoint.pt", weights_only=True)
-    if (norms := (state["options"]["norm"], state["options"]["placement"])) != ("rms", "pre"):
-        raise ValueError(f"{args.folder}/checkpoint.pt has norms {' '.join(norms)}, expected rms pre: a llama")
+    if (placement := state["options"]["placement"]) != "pre":
+        raise ValueError(f"{args.folder}/checkpoint.pt has {placement}-norms, expected pre: a llama")
     tokenizer = sentencepiece.SentencePieceProcessor(str(args.folder / "tokenizer.model"))
     write(args.out, Config(**state["config"]), state["model"], tokenizer)
 

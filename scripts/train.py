@@ -100,6 +100,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3000, help="[3000]")
     parser.add_argument("--batch", type=int, default=40, help="stories in a step [40]")
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate [0.002]")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the first weights and the order of the stories [1]")
     parser.add_argument("--float32", action="store_true", help="no bfloat16: for processors that only emulate it")
     parser.add_argument("--threads", type=int, default=2, help="[2]")
     args = parser.parse_args()
@@ -107,7 +108,7 @@ def main():
         raise ValueError("--steps, --batch, --threads and --lr must be positive")
 
     torch.set_num_threads(args.threads)
-    torch.manual_seed(SEED)
+    torch.manual_seed(args.seed)
     folder = args.folder
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "tokenizer.model").exists():
@@ -123,10 +124,12 @@ def main():
     optimizer = torch.optim.AdamW(groups, args.lr, BETAS, fused=True)
     first, seconds = 0, 0.0
     log = folder / "log.csv"
-    options = {name: value for name, value in vars(args).items() if name in ("norm", "placement", "batch", "lr")}
+    options = {
+        name: value for name, value in vars(args).items() if name in ("norm", "placement", "batch", "lr", "seed")
+    }
     if (folder / "checkpoint.pt").exists():
         state = torch.load(folder / "checkpoint.pt", weights_only=True)
-        if any(state["options"][name] != value for name, value in options.items()):
+        if state["options"] != options:
             raise ValueError(f"{folder}/checkpoint.pt was trained with {state['options']}, not {options}")
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
@@ -139,8 +142,7 @@ def main():
         f"{sum(w.numel() for w in model.parameters())} parameters, {len(train)} stories, from step {first}", flush=True
     )
 
-    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(SEED))
-    fast_loss = torch.compile(model.loss)
+    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(args.seed))
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=not args.float32)
     start, interval, losses = time.perf_counter() - seconds, (first, seconds), []
     for step in range(first, args.steps):
@@ -148,7 +150,7 @@ def main():
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, args.steps, args.lr)
         with autocast:
-            loss = fast_loss(train[rows].long())
+            loss = model.loss(train[rows].long())
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
