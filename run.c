@@ -38,8 +38,9 @@ static int watch_interrupts(void) {
 
 /* ---- the command line ---------------------------------------------------------------- */
 
-static const char HELP[] = "run MODEL [-m MODE] [options]     MODEL: a llama2.c checkpoint (.bin v0, v1, v2) or\n"
-                           "                                  a GGUF file of the llama architecture\n"
+static const char HELP[] = "run [MODEL] [-m MODE] [options]   MODEL: a llama2.c checkpoint (.bin v0, v1, v2) or\n"
+                           "                                  a GGUF file of the llama architecture; without\n"
+                           "                                  one: the bundled model\n"
                            "\n"
                            "  -m, --mode MODE       generate (default), chat, perplexity, bench, norms,\n"
                            "                        tokenize, logits, info, convert\n"
