@@ -70,11 +70,10 @@ INLINE double sum_terms(Terms terms, const float *a, const float *b, float shift
 
 /* ---- forward -------------------------------------------------------------------------- */
 
-/* 1 / sqrt(variance + eps): one rounding, from a root and a division in double. */
-static float scale_of(double variance, float eps) { return (float)(1.0 / sqrt(variance + (double)eps)); }
+static double inverse_root(double variance, float eps) { return 1.0 / sqrt(variance + (double)eps); }
 
-static float rms_scale(const float *x, int dim, float eps) {
-    return scale_of(sum_terms(SQUARES, x, x, 0, dim) / dim, eps);
+static double rms_scale(const float *x, int dim, float eps) {
+    return inverse_root(sum_terms(SQUARES, x, x, 0, dim) / dim, eps);
 }
 
 static void scale_by(float *y, const float *x, float scale, const float *gamma, int dim) {
@@ -83,15 +82,11 @@ static void scale_by(float *y, const float *x, float scale, const float *gamma, 
 }
 
 void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
-    scale_by(y, x, rms_scale(x, dim, eps), gamma, dim);
+    scale_by(y, x, (float)rms_scale(x, dim, eps), gamma, dim);
 }
 
-/* What LayerNorm knows of a token: (x - shift) * scale - offset has mean 0 and variance 1. */
 typedef struct {
-    float shift;  /* the mean, rounded */
-    float rest;   /* what the rounding took away */
-    float scale;  /* 1 / sqrt(variance + eps) */
-    float offset; /* rest * scale */
+    double mean, scale; /* scale = 1 / sqrt(variance + eps) */
 } Moments;
 
 /* In two passes: E[x^2] - E[x]^2 would lose all digits that the mean and the
@@ -100,20 +95,19 @@ static Moments moments(const float *x, int dim, float eps) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x, x[0], dim) / dim;
     const float shift = (float)mean;
     const double rest = mean - shift;
-    const float scale = scale_of(sum_terms(SQUARES, x, x, shift, dim) / dim - rest * rest, eps);
-    return (Moments){shift, (float)rest, scale, (float)(rest * (double)scale)};
+    return (Moments){mean, inverse_root(sum_terms(SQUARES, x, x, shift, dim) / dim - rest * rest, eps)};
 }
-
-INLINE float standardized(float x, Moments m) { return (x - m.shift) * m.scale - m.offset; }
 
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
     const Moments m = moments(x, dim, eps);
+    const float shift = (float)m.mean, scale = (float)m.scale;
+    const float offset = (float)((m.mean - (double)shift) * (double)scale); /* what the rounding of the mean took */
     if (beta) {
 #pragma omp simd
-        for (int i = 0; i < dim; i++) y[i] = standardized(x[i], m) * gamma[i] + beta[i];
+        for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * gamma[i] + beta[i];
     } else {
 #pragma omp simd
-        for (int i = 0; i < dim; i++) y[i] = standardized(x[i], m) * gamma[i];
+        for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * gamma[i];
     }
 }
 
@@ -146,7 +140,7 @@ void add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim
         for (int i = 0; i < n; i++) b[i] += r[start + i];
         sum += sum_block(SQUARES, b, b, 0, n);
     }
-    scale_by(y, x, scale_of(checked(sum, SQUARES, x, x, 0, dim) / dim, eps), gamma, dim);
+    scale_by(y, x, (float)inverse_root(checked(sum, SQUARES, x, x, 0, dim) / dim, eps), gamma, dim);
 }
 
 /* ---- half precision ------------------------------------------------------------------- */
@@ -163,7 +157,7 @@ void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim
         for (int i = 0; i < n; i++) wide[i] = widen(x[start + i], type);
         sum += sum_terms(SQUARES, wide, wide, 0, n);
     }
-    const float scale = scale_of(sum / dim, eps);
+    const float scale = (float)inverse_root(sum / dim, eps);
     for (int i = 0; i < dim; i++) {
         float normalized = widen(x[i], type) * scale;
         if (order == ROUND_THEN_SCALE) normalized = widen(narrow(normalized, type), type);
@@ -178,35 +172,37 @@ void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim
  *
  *     dx_i = s g_i - s^3 x_i mean(g x)
  *
- * and LayerNorm, whose mean moves with x too, takes the mean of g off as well. */
+ * and LayerNorm, whose mean moves with x too, takes the mean of g off as well.
+ * Element by element in double: the terms of dx cancel, and nobody decodes here. */
 
 void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma, int dim,
                       float eps) {
-    const float scale = rms_scale(x, dim, eps);
+    const double scale = rms_scale(x, dim, eps);
 #pragma omp simd
     for (int i = 0; i < dim; i++) dx[i] = gamma[i] * dy[i];
-    const float along = (float)(sum_terms(PRODUCTS, dx, x, 0, dim) / dim * (double)scale); /* mean(g x s) */
+    const double along = sum_terms(PRODUCTS, dx, x, 0, dim) / dim * scale; /* mean(g x s) */
 #pragma omp simd
     for (int i = 0; i < dim; i++) {
-        const float normalized = x[i] * scale;
-        dgamma[i] += dy[i] * normalized;
-        dx[i] = (dx[i] - normalized * along) * scale;
+        const double g = (double)gamma[i] * (double)dy[i], normalized = (double)x[i] * scale;
+        dgamma[i] = (float)((double)dgamma[i] + (double)dy[i] * normalized);
+        dx[i] = (float)((g - normalized * along) * scale);
     }
 }
 
 void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
                         int dim, float eps) {
     const Moments m = moments(x, dim, eps);
+    const float shift = (float)m.mean;
 #pragma omp simd
     for (int i = 0; i < dim; i++) dx[i] = gamma[i] * dy[i];
-    const double mean = sum_terms(DEVIATIONS, dx, dx, 0, dim) / dim;
-    const double centered = sum_terms(PRODUCTS, dx, x, m.shift, dim) / dim - mean * (double)m.rest;
-    const float constant = (float)mean, along = (float)(centered * (double)m.scale); /* mean(g), mean(g x_hat) */
+    const double mean = sum_terms(DEVIATIONS, dx, dx, 0, dim) / dim; /* of g */
+    const double shifted = sum_terms(PRODUCTS, dx, x, shift, dim) / dim;
+    const double along = (shifted - mean * (m.mean - (double)shift)) * m.scale; /* mean(g x_hat) */
 #pragma omp simd
     for (int i = 0; i < dim; i++) {
-        const float normalized = standardized(x[i], m);
-        dgamma[i] += dy[i] * normalized;
+        const double g = (double)gamma[i] * (double)dy[i], normalized = ((double)x[i] - m.mean) * m.scale;
+        dgamma[i] = (float)((double)dgamma[i] + (double)dy[i] * normalized);
         dbeta[i] += dy[i];
-        dx[i] = (dx[i] - constant - normalized * along) * m.scale;
+        dx[i] = (float)((g - mean - normalized * along) * m.scale);
     }
 }

@@ -6,6 +6,7 @@
  * belongs to it. So the parts always add up to the whole.
  */
 #include "model.h"
+#include "simd.h"
 
 #include <math.h>
 #include <omp.h>
@@ -170,11 +171,14 @@ void profile_mark(const Session *s, const Layer *layer, Site site) {
 }
 
 static double mean_square(const float *x, int n, float *largest) {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum) /* for display alone: no bits are promised */
-    for (int i = 0; i < n; i++) sum += x[i] * x[i];
-    for (int i = 0; i < n; i++) *largest = fmaxf(*largest, fabsf(x[i]));
-    return (double)sum / n;
+    vf squares = {0}, max = {0};
+    for (int i = 0; i < n; i += LANES) {
+        const vf v = n - i < LANES ? vload_n(x + i, n - i) : vload(x + i);
+        squares = vfma(v, v, squares);
+        max = vmax(vmax(v, -v), max);
+    }
+    if (vmax_lane(max) > *largest) *largest = vmax_lane(max);
+    return (double)vsum(squares) / n;
 }
 
 void profile_norm(const Session *s, const Layer *layer, Site site, const float *x, const float *y, int n) {

@@ -93,6 +93,20 @@ or subnormal.
 
 `quantized.bin` holds what `gguf.quants.quantize` makes of 32 x 32 weights in F16, BF16, Q8_0 and Q4_0, one after the
 other; `write_quantized()` in `scripts/make_golden.py` says which weights.
+
+## Norms
+
+Inputs for these are the sets of `tests/norm_inputs.c` and `scripts/make_norm_golden.py`, from the same hash. PyTorch is
+2.13.0 on a CPU with AVX-512, with one thread; transformers is 5.23.0. `python scripts/make_norm_golden.py` writes them.
+
+`norm_errors.txt`: how far PyTorch's `rms_norm` and `layer_norm` in float32, and their gradients, are from float64 on
+each set, at the most. `y` of RMSNorm is measured in ulp of each element, everything else in ulp of a token's largest.
+
+`norm_backward.bin`: gradients on the set `random` by float64 autograd, for dims 8, 17, 64 and 172, of RMSNorm, then of
+LayerNorm: float64 `dx` of 8 tokens, then `dgamma` and (LayerNorm) `dbeta`, summed over the tokens.
+
+`norm_half.bin`: what `LlamaRMSNorm` of transformers, then `rms_norm` of PyTorch make of half-precision inputs, 16 bits
+each: in float16, then in bfloat16; for the sets `random`, `constant`, `spike` and `offset`; for dims 8, 17, 64 and 172.
 """
 
 

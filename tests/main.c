@@ -101,6 +101,8 @@ int main(int argc, char **argv) {
     } suites[] = {
         {"simd", suite_simd},
         {"norm", suite_norm},
+        {"half", suite_half},
+        {"backward", suite_backward},
         {"matmul", suite_matmul},
         {"quant", suite_quant},
         {"attention", suite_attention},

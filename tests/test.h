@@ -154,10 +154,62 @@ int gguf_write(const GgufFile *f, const char *path);
 /* Ends the file and opens it as a model with its tokenizer; -1: it does not open. */
 int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);
 
+/* ---- norm_inputs.c: inputs for norms that scripts/make_norm_golden.py makes too ------ */
+
+enum { N_NORM_DIMS = 10, NORM_TOKENS = 8, NORM_MOST = 8192 };
+extern const int NORM_DIMS[N_NORM_DIMS];
+
+/* In [-1, 1) unless the name says otherwise: times 1e-20; the same, with eps = 0
+ * instead of 1e-5; times 1e18, whose squares overflow float32 when they are
+ * added; all equal; one element of 1000 among 0.01; around 5; around 1000. */
+typedef enum {
+    SET_RANDOM,
+    SET_TINY,
+    SET_TINY_NO_EPS,
+    SET_HUGE,
+    SET_CONSTANT,
+    SET_SPIKE,
+    SET_OFFSET,
+    SET_FAR_OFFSET,
+    N_NORM_SETS
+} NormSet;
+extern const char *const NORM_SETS[N_NORM_SETS];
+
+typedef struct {
+    int dim;
+    float eps;
+    float gamma[NORM_MOST], beta[NORM_MOST];
+    float x[NORM_TOKENS * NORM_MOST], dy[NORM_TOKENS * NORM_MOST]; /* [NORM_TOKENS][dim] */
+} NormInputs;
+
+/* The inputs of a set in one of the NORM_DIMS. */
+void norm_inputs(NormInputs *in, NormSet set, int dim);
+
+/* In double precision, [NORM_TOKENS][dim]: what each token adds to dgamma by
+ * itself; what it adds to dbeta is dy. */
+typedef struct {
+    double y[NORM_TOKENS * NORM_MOST], dx[NORM_TOKENS * NORM_MOST], dgamma[NORM_TOKENS * NORM_MOST];
+} ExactNorm;
+
+void norm_exactly(ExactNorm *e, const NormInputs *in, NormKind kind);
+
+/* The distance of float32 numbers of this size. */
+double ulp(double value);
+
+/* The largest error of found[n] in ulp of the largest |exact[i]|, or of `each`
+ * exact[i]. Infinite for NaN. */
+double error_in_ulp(const float *found, const double *exact, int n, bool each);
+
+/* The largest error of PyTorch in float32 on a set, over all dims, of "y" (RMSNorm:
+ * in ulp of each), "dx" or one token's "dgamma". -1: not listed. */
+double pytorch_error(NormKind kind, const char *quantity, NormSet set);
+
 /* ---- suites ------------------------------------------------------------------------- */
 
 void suite_simd(void);       /* simd.h */
-void suite_norm(void);       /* norm.c */
+void suite_norm(void);       /* norm.c, forward */
+void suite_half(void);       /* norm.c, half precision */
+void suite_backward(void);   /* norm.c, backward */
 void suite_matmul(void);     /* matmul.c, quant.c */
 void suite_quant(void);      /* quant.c, GGUF's weight types in matmul.c */
 void suite_attention(void);  /* attention.c, mlp.c */

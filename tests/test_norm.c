@@ -1,7 +1,9 @@
-/* test_norm.c: norm.c against the formulas in double precision.
+/* test_norm.c: norm.c against the formulas in double precision, and PyTorch.
  *
- * Owns the references of both norms, the worked example of the textbook, and
- * the promise that tokens do not see each other.
+ * Owns the comparison with PyTorch's errors (its input sets are norm_inputs.c's),
+ * the worked example of the textbook, the fused residual add, and the promise
+ * that tokens do not see each other. Half precision and gradients have files of
+ * their own.
  */
 #include "test.h"
 
@@ -91,6 +93,62 @@ static void norms_match_double_precision(void) {
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
         for (size_t n = 0; n < 3; n++)
             for (Kind kind = RANDOM; kind < N_KINDS; kind++) check_norm(&norms[n], kind, dims[d]);
+}
+
+/* ---- against PyTorch -------------------------------------------------------------------------- */
+
+/* Each y of RMSNorm within 3 ulp, LayerNorm's within 4 ulp of the largest where
+ * the mean is at most 10 times the spread; and no set worse than PyTorch's worst.
+ * Its errors are listed with six digits: an equal one may be the larger by 1e-5.
+ * (LayerNorm of a constant is beta, without error; of the tiny set beta, rounded.) */
+static void check_set(NormKind kind, NormSet set) {
+    static NormInputs in;
+    static ExactNorm exact;
+    static float y[NORM_MOST];
+    const double most = kind == NORM_RMS ? 3 : set == SET_FAR_OFFSET ? INFINITY : 4;
+    double worst = 0;
+    for (int d = 0; d < N_NORM_DIMS; d++) {
+        norm_inputs(&in, set, NORM_DIMS[d]);
+        norm_exactly(&exact, &in, kind);
+        const Norm norm = {kind, in.eps, in.gamma, in.beta};
+        for (int t = 0; t < NORM_TOKENS; t++) {
+            run_norm(y, in.x + t * in.dim, &norm, in.dim);
+            worst = fmax(worst, error_in_ulp(y, exact.y + t * in.dim, in.dim, kind == NORM_RMS));
+        }
+    }
+    const double theirs = pytorch_error(kind, "y", set);
+    CHECK(worst <= most, "%s, %s: off by %.3g ulp", norm_name(kind), NORM_SETS[set], worst);
+    CHECK(worst <= theirs * 1.00001, "%s, %s: off by %.3g ulp, PyTorch by %.3g", norm_name(kind), NORM_SETS[set], worst,
+          theirs);
+}
+
+static void norms_are_no_worse_than_pytorch_s(void) {
+    for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
+        for (NormSet set = 0; set < N_NORM_SETS; set++) check_set(kind, set);
+}
+
+/* ---- fused with the residual add ------------------------------------------------------------------ */
+
+static void check_fused(Kind x_kind, Kind r_kind, int dim, float eps) {
+    static float x[MAX_DIM], r[MAX_DIM], sum[MAX_DIM], expected[MAX_DIM], y[MAX_DIM];
+    fill(x, x_kind, dim);
+    fill(r, r_kind, dim);
+    for (int i = 0; i < dim; i++) r[i] *= 0.7f; /* where both are of one kind they are not the same */
+    for (int i = 0; i < dim; i++) sum[i] = x[i] + r[i];
+    rmsnorm(expected, sum, gamma_, dim, eps);
+    add_rmsnorm(y, x, r, gamma_, dim, eps);
+    CHECK(!memcmp(x, sum, (size_t)dim * sizeof *x), "dim %d, inputs %d, %d: another sum", dim, x_kind, r_kind);
+    CHECK(!memcmp(y, expected, (size_t)dim * sizeof *y), "dim %d, inputs %d, %d: another norm", dim, x_kind, r_kind);
+}
+
+static void adding_first_gives_the_same_bits(void) {
+    static const int dims[] = {1, 2, 3, 15, 16, 17, 64, 127, 128, 129, 172, 255, 257, 288, 511, 512, 513, 1000, 4096};
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        for (Kind x = RANDOM; x < N_KINDS; x++) {
+            check_fused(x, x, dims[d], 1e-5f);
+            check_fused(x, RANDOM, dims[d], 1e-5f);
+            check_fused(ZEROS, x, dims[d], 1e-6f);
+        }
 }
 
 /* ---- known numbers --------------------------------------------------------------------------- */
@@ -230,6 +288,8 @@ static void one_token_in_a_row_of_each_thread(void) {
 void suite_norm(void) {
     fill_parameters();
     TEST(norms_match_double_precision);
+    TEST(norms_are_no_worse_than_pytorch_s);
+    TEST(adding_first_gives_the_same_bits);
     TEST(worked_example);
     TEST(eps_stands_inside_the_root);
     TEST(scale_of_the_input_does_not_matter);
