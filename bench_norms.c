@@ -166,7 +166,7 @@ static void show_case(const Case *c, const double *ns) {
 }
 
 static void show_case_json(const Case *c, const double *ns, bool first) {
-    printf("%s{\"dim\": %d, \"tokens\": %d, \"threads\": %d", first ? "[" : ",\n ", c->dim, c->tokens, c->threads);
+    printf("%s{\"dim\": %d, \"tokens\": %d, \"threads\": %d", first ? "" : ",\n ", c->dim, c->tokens, c->threads);
     for (Timed k = 0; k < N_TIMED; k++) printf(", \"%s_ns\": %.2f", TIMED[k].name, ns[k]);
     putchar('}');
 }
@@ -189,7 +189,10 @@ static int measure_all(const Run *run) {
     static const int tokens[] = {1, 8, 64, 512};
     const int dim = run->options->model ? run->model.config.dim : 0; /* all sites have the same */
     int status = 0;
-    if (!run->options->json) show_head();
+    if (run->options->json)
+        putchar('[');
+    else
+        show_head();
     if (!dim) status = measure(run, 8, 10, true); /* what the study notes timed */
     for (int d = dim ? dim : 8; d <= (dim ? dim : 8192) && !status; d = d == 8 ? 64 : 2 * d)
         for (size_t i = 0; i < sizeof tokens / sizeof *tokens && !status && !interrupted; i++)

@@ -116,18 +116,21 @@ static void put_tokenizer(Metadata *m, const Tokenizer *t) {
 typedef struct {
     NormKind kind;
     double eps; /* of the first norm of this kind; 0: none */
+    bool mixed; /* another has another */
 } FirstEps;
 
 static void find_eps(void *arg, const char *name, const Norm *norm) {
     FirstEps *first = arg;
     (void)name;
-    if (first->eps == 0 && norm->kind == first->kind) first->eps = (double)norm->eps;
+    if (norm->kind != first->kind) return;
+    if (first->eps == 0) first->eps = (double)norm->eps;
+    first->mixed |= first->eps != (double)norm->eps;
 }
 
-static double eps_of(const Model *model, NormKind kind) {
+static FirstEps eps_of(const Model *model, NormKind kind) {
     FirstEps first = {.kind = kind};
     model_visit(model, NULL, find_eps, &first);
-    return first.eps;
+    return first;
 }
 
 static void put_config(Metadata *m, const Model *model, Type type) {
@@ -144,7 +147,7 @@ static void put_config(Metadata *m, const Model *model, Type type) {
     put_int(m, "llama.attention.head_count_kv", c->n_kv_heads);
     put_int(m, "llama.attention.key_length", c->head_size);
     put_int(m, "llama.attention.value_length", c->head_size);
-    const double rms = eps_of(model, NORM_RMS), layer = eps_of(model, NORM_LAYER);
+    const double rms = eps_of(model, NORM_RMS).eps, layer = eps_of(model, NORM_LAYER).eps;
     put_real(m, "llama.attention.layer_norm_rms_epsilon", rms > 0 ? rms : layer);
     if (layer > 0) put_real(m, "llama.attention.layer_norm_epsilon", layer);
     put_int(m, "llama.rope.dimension_count", c->rope_dims);
@@ -319,6 +322,11 @@ int mode_convert(Run *run) {
         fail("%s is the model itself; name another file", o->output);
         return 1;
     }
+    for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
+        if (eps_of(&run->model, kind).mixed) { /* by --norm, which leaves a site its eps */
+            fail("%s: its %ss would differ in eps, and GGUF has one for all", o->model, norm_name(kind));
+            return 1;
+        }
     if (!run->has_tokenizer) fputs("note: no tokenizer found, none is written\n", stderr);
     const size_t widest = (size_t)widest_row(&run->model.config);
     w.row = allocate(widest, sizeof *w.row);

@@ -500,8 +500,8 @@ static int run_mode(const Mode *mode, const Options *options) {
 
 /* What does not fit together, before anything is opened. */
 static int check_options(const Options *o, const Mode *mode) {
-    if (o->profile && (!mode->session || !o->model)) {
-        fail("--profile: mode %s does not run the model%s", mode->name, mode->session ? " unless one is given" : "");
+    if (o->profile && (!mode->session || mode->alone)) { /* norms has profiles of its own */
+        fail("--profile: not in mode %s; generate, chat, perplexity, bench and logits take it", mode->name);
         return 2;
     }
     if (o->norm && !o->model) {

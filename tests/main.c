@@ -117,6 +117,8 @@ int main(int argc, char **argv) {
         {"gguf", suite_gguf},
         {"damage", suite_damage},
         {"cli", suite_cli},
+        {"profile", suite_profile},
+        {"lab", suite_lab},
         {"stories", suite_stories},
     };
     if (!mkdtemp(folder)) {

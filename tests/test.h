@@ -154,6 +154,11 @@ int gguf_write(const GgufFile *f, const char *path);
 /* Ends the file and opens it as a model with its tokenizer; -1: it does not open. */
 int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);
 
+/* ---- json_check.c ---------------------------------------------------------------------- */
+
+/* Whether text is one JSON value (RFC 8259), with white space around it. */
+bool json_valid(const char *text);
+
 /* ---- norm_inputs.c: inputs for norms that scripts/make_norm_golden.py makes too ------ */
 
 enum { N_NORM_DIMS = 10, NORM_TOKENS = 8, NORM_MOST = 8192 };
@@ -224,6 +229,8 @@ void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
 void suite_damage(void);     /* damaged files */
 void suite_cli(void);        /* the binary */
+void suite_profile(void);    /* profile.c, --profile */
+void suite_lab(void);        /* swap.c and --norm, -m norms */
 void suite_stories(void);    /* the real checkpoint */
 
 #endif

@@ -1,10 +1,10 @@
 /* test_cli.c: the program itself, from the outside.
  *
- * Owns the running of the binary (NORMA_RUN, else ./run) with everything around
- * it under control, and what every mode and option should then say. Where a
- * result can be known, it is computed here from the library's own parts.
+ * Owns what every mode and option should say. Where a result can be known, it is
+ * computed here from the library's own parts. How the program is run is
+ * binary.c's business; the options of the norm laboratory are test_lab.c's.
  */
-#include "test.h"
+#include "binary.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,143 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- running the binary ------------------------------------------------------------------ */
-
-enum { TIME_LIMIT = 300 /* seconds, for a hang; generous, for valgrind */, KILLED = 1000 };
-
-/* How the next run is set up; each run sets it back. */
-static struct {
-    const char *input;  /* standard input; NULL: /dev/null */
-    bool endless_input; /* a pipe that nobody writes to and nobody closes */
-    const char *output; /* standard output goes there; NULL: it is captured */
-    bool closed_output; /* a pipe that nobody reads */
-    bool interrupt;     /* Ctrl-C once there is output */
-} setup;
-
-/* What the last run did. */
-static int status; /* exit status, or KILLED + signal */
-static char out[1 << 20], err[1 << 16];
-static size_t n_out; /* all of it, even what `out` has no room for */
-
-static char folder[PATH_MAX]; /* where it runs */
-
-static const char *inside(const char *name) {
-    static char path[2 * PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static size_t read_text(const char *name, char *text, size_t room) {
-    FILE *in = fopen(inside(name), "rb");
-    const size_t n = in ? fread(text, 1, room - 1, in) : 0;
-    text[n] = '\0';
-    if (in) fclose(in);
-    return n;
-}
-
-static void redirect(int fd, const char *path, int flags) {
-    const int from = open(path, flags, 0600);
-    if (from < 0 || dup2(from, fd) < 0) _exit(127);
-}
-
-static void child(const char *binary, char **args, const int *input, const int *output) {
-    alarm(TIME_LIMIT);
-    if (chdir(folder)) _exit(127);
-    redirect(0, setup.input ? "stdin" : "/dev/null", O_RDONLY);
-    redirect(1, setup.output ? setup.output : "stdout", O_WRONLY | O_CREAT | O_TRUNC);
-    redirect(2, "stderr", O_WRONLY | O_CREAT | O_TRUNC);
-    if (setup.endless_input) dup2(input[0], 0);
-    if (setup.closed_output) dup2(output[1], 1);
-    close(output[0]);
-    close(output[1]);
-    execv(binary, args);
-    _exit(127);
-}
-
-/* Sends SIGINT once something is in the file of standard output. */
-static void interrupt_at_output(pid_t pid) {
-    struct stat st;
-    for (int i = 0; i < 100 * TIME_LIMIT && !(stat(inside("stdout"), &st) == 0 && st.st_size > 0); i++) usleep(10000);
-    kill(pid, SIGINT);
-}
-
-/* Arguments are separated by spaces; 'one argument' may be quoted. */
-static int split(char *line, char **args, int most) {
-    int n = 0;
-    for (char *s = line + strspn(line, " "); *s && n < most; n++) {
-        const char end = *s == '\'' ? '\'' : ' ';
-        args[n] = s += end == '\'';
-        while (*s && *s != end) s++;
-        if (*s) *s++ = '\0';
-        s += strspn(s, " ");
-    }
-    args[n] = NULL;
-    return n;
-}
-
-/* Runs it with these arguments and keeps what it did. */
-static int __attribute__((format(printf, 1, 2))) run(const char *format, ...) {
-    static char binary[PATH_MAX], line[1 << 16], *args[64];
-    int input[2], output[2], state;
-    va_list list;
-    va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    args[0] = binary;
-    split(line, args + 1, 62);
-    if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run", binary) || pipe(input) || pipe(output))
-        return status = -1;
-    unlink(inside("stdout"));
-    unlink(inside("stderr"));
-    if (setup.input) {
-        FILE *text = fopen(inside("stdin"), "wb");
-        fputs(setup.input, text);
-        fclose(text);
-    }
-    const pid_t pid = fork();
-    if (pid == 0) child(binary, args, input, output);
-    close(output[0]); /* nobody reads */
-    close(output[1]);
-    if (setup.interrupt) interrupt_at_output(pid);
-    waitpid(pid, &state, 0);
-    close(input[0]);
-    close(input[1]);
-    status = WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);
-    read_text("stderr", err, sizeof err);
-    read_text("stdout", out, sizeof out);
-    struct stat st;
-    n_out = stat(inside("stdout"), &st) == 0 ? (size_t)st.st_size : 0;
-    memset(&setup, 0, sizeof setup);
-    return status;
-}
-
-static bool one_line(const char *text) {
-    const char *newline = strchr(text, '\n');
-    return newline && newline > text && !newline[1];
-}
-
-/* CHECK for a run that should have gone well. */
-#define CHECK_RUN(...) CHECK(run(__VA_ARGS__) == 0, "status %d, stderr: %s", status, err)
-
-/* A run that must end with this status, nothing on stdout, and one line on
- * stderr with `mention` in it. */
-static void check_refused(int expected, const char *mention, const char *arguments) {
-    run("%s", arguments);
-    CHECK(status == expected, "run %s: status %d, expected %d; stderr: %s", arguments, status, expected, err);
-    CHECK(one_line(err), "run %s: not one line: %s", arguments, err);
-    CHECK(strstr(err, mention), "run %s: no '%s' in: %s", arguments, mention, err);
-    CHECK(n_out == 0, "run %s: on stdout: %s", arguments, out);
-}
-
 /* ---- models to run ------------------------------------------------------------------------------ */
 
 static const HashModel MODEL = {64, 172, 2, 8, 4, 512, 64, false, 11};
-
-static void write_file(const char *name, const char *text) {
-    FILE *f = fopen(inside(name), "wb");
-    fputs(text, f);
-    fclose(f);
-}
 
 /* Overwrites row `row` of the embedding of a v1 file. */
 static void patch_row(const char *name, int row, float value) {
@@ -181,9 +47,7 @@ static void write_chat_model(const char *path, const HashModel *m, const char *t
 static void make_folder(void) {
     HashModel longer = MODEL;
     longer.context = 1 << 30;
-    if (!realpath(temporary(""), folder)) return;
-    strcat(folder, "/cli");
-    mkdir(folder, 0700);
+    binary_folder("cli");
     mkdir(inside("m"), 0700);
     mkdir(inside("alone"), 0700);
     mkdir(inside("out"), 0700);
@@ -557,14 +421,6 @@ static void logits_are_the_model_s_bits(void) {
     expect_close(e);
 }
 
-static int files_in(const char *name) {
-    int n = -2; /* . and .. */
-    DIR *dir = opendir(inside(name));
-    while (dir && readdir(dir)) n++;
-    if (dir) closedir(dir);
-    return n;
-}
-
 static void logits_leave_nothing_behind(void) {
     check_refused(1, "No such file", "m/model.bin -m logits -i aa -o missing/logits");
     check_refused(1, "no finite number", "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
@@ -916,11 +772,11 @@ static void the_tokenizer_may_be_here(void) {
 
 static void help_and_version(void) {
     CHECK_RUN("--help");
-    static const char *const words[] = {"--mode",           "--prompt ", "--file",         "--tokens",  "--steps",
-                                        "--temperature",    "--top-p",   "--top-k",        "--min-p",   "--seed",
-                                        "--repeat-penalty", "--kv",      "--tokenizer",    "--threads", "--system",
-                                        "--output",         "--context", "--batch",        "--json",    "--verbose",
-                                        "--help",           "--version", "--prompt-tokens"};
+    static const char *const words[] = {"--mode",           "--prompt ", "--file",          "--tokens",  "--steps",
+                                        "--temperature",    "--top-p",   "--top-k",         "--min-p",   "--seed",
+                                        "--repeat-penalty", "--kv",      "--tokenizer",     "--threads", "--system",
+                                        "--output",         "--context", "--batch",         "--json",    "--verbose",
+                                        "--help",           "--version", "--prompt-tokens", "--profile", "--norm"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         CHECK(strstr(out, words[i]), "no %s in the help", words[i]);
     CHECK(*err == '\0', "on stderr: %s", err);
