@@ -120,6 +120,7 @@ int main(int argc, char **argv) {
         {"profile", suite_profile},
         {"lab", suite_lab},
         {"stories", suite_stories},
+        {"textbook", suite_textbook},
     };
     if (!mkdtemp(folder)) {
         perror(folder);

@@ -232,5 +232,6 @@ void suite_cli(void);        /* the binary */
 void suite_profile(void);    /* profile.c, --profile */
 void suite_lab(void);        /* swap.c and --norm, -m norms */
 void suite_stories(void);    /* the real checkpoint */
+void suite_textbook(void);   /* the statements of docs/norms.md */
 
 #endif

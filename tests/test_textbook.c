@@ -1,0 +1,767 @@
+/* test_textbook.c: the numbered statements of docs/norms.md.
+ *
+ * Owns a test for every statement that can be one, in the chapter's order, and
+ * with it the chapter's numbers: what stands here in digits stands there. They
+ * are closed forms, double precision done here, or PyTorch's, printed by
+ * `python scripts/textbook.py`. How exact norm.c is belongs to test_norm.c.
+ */
+#include "simd.h"
+#include "test.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DIM = 256, TOKENS = 10, DIM = 8 };
+
+static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1}, ONE_TO_FOUR[] = {1, 2, 3, 4};
+
+/* The random numbers of scripts/textbook.py, in [-0.5, 0.5). */
+static float random_float(uint64_t tensor, int i) {
+    return (float)(hash64(7, tensor, (uint64_t)i) >> 40) / 16777216.0f - 0.5f;
+}
+
+static void fill_random(float *x, uint64_t tensor, int n, float size) {
+    for (int i = 0; i < n; i++) x[i] = size * random_float(tensor, i);
+}
+
+static double mean_of(const float *x, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    return sum / n;
+}
+
+static double dot(const float *a, const float *b, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)a[i] * b[i];
+    return sum;
+}
+
+static double rms_of(const float *x, int n) { return sqrt(dot(x, x, n) / n); }
+
+/* The first value that is off by more than `error`; -1: none. */
+static int first_wrong(const float *y, const double *expected, int n, double error) {
+    for (int i = 0; i < n; i++)
+        if (!(fabs(y[i] - expected[i]) <= error)) return i;
+    return -1;
+}
+
+#define CHECK_VALUES(y, n, error, ...)                                                                                 \
+    do {                                                                                                               \
+        const double expected_[] = {__VA_ARGS__};                                                                      \
+        const int wrong_ = first_wrong(y, expected_, n, error);                                                        \
+        CHECK(wrong_ < 0, "value %d: %.9g, expected %.9g", wrong_, (y)[wrong_], expected_[wrong_]);                    \
+    } while (0)
+
+/* ---- 1 to 3: the two formulas -------------------------------------------------------------- */
+
+static void rmsnorm_of_one_to_four(void) {
+    float y[4];
+    rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
+    CHECK_VALUES(y, 4, 1e-7, 1 / sqrt(7.5), 2 / sqrt(7.5), 3 / sqrt(7.5), 4 / sqrt(7.5));
+    CHECK_VALUES(y, 4, 1e-7, 0.3651484, 0.7302967, 1.0954451, 1.4605935);
+}
+
+static void layernorm_of_one_to_four(void) {
+    const float gamma[] = {2, 1, 0, -1}, beta[] = {10, 0, 1, 0};
+    float y[4];
+    layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
+    CHECK_VALUES(y, 4, 1e-7, -1.5 / sqrt(1.25), -0.5 / sqrt(1.25), 0.5 / sqrt(1.25), 1.5 / sqrt(1.25));
+    CHECK_VALUES(y, 4, 1e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
+    layernorm(y, ONE_TO_FOUR, gamma, beta, 4, 0);
+    CHECK_VALUES(y, 4, 1e-6, 10 - 3 / sqrt(1.25), -0.5 / sqrt(1.25), 1, -1.5 / sqrt(1.25));
+}
+
+static void every_token_gets_the_same_length(void) {
+    enum { N = 64 };
+    float x[N], y[N];
+    for (int t = 0; t < 10; t++) {
+        fill_random(x, 30 + (uint64_t)t, N, exp2f((float)t));
+        for (int i = 0; i < N; i++) x[i] += (float)t;
+        rmsnorm(y, x, ONES, N, 0);
+        CHECK(fabs(sqrt(dot(y, y, N)) - 8) < 1e-6, "RMSNorm, length %.9g", sqrt(dot(y, y, N)));
+        layernorm(y, x, ONES, NULL, N, 0);
+        CHECK(fabs(sqrt(dot(y, y, N)) - 8) < 1e-6, "LayerNorm, length %.9g", sqrt(dot(y, y, N)));
+        CHECK(fabs(mean_of(y, N)) < 1e-6, "LayerNorm, mean %.9g", mean_of(y, N));
+    }
+}
+
+/* ---- 4 to 7: when they coincide ------------------------------------------------------------- */
+
+static void layernorm_is_rmsnorm_of_the_centered_token(void) {
+    enum { N = 64 };
+    const float centered[] = {-3, -1, 1, 3};
+    float x[N], y[N], z[N];
+    rmsnorm(y, centered, ONES, 4, 1e-5f);
+    layernorm(z, centered, ONES, NULL, 4, 1e-5f);
+    CHECK(!memcmp(y, z, 4 * sizeof *y), "a token of mean 0: %.9g and %.9g", y[0], z[0]);
+    fill_random(x, 40, N, 4);
+    layernorm(y, x, ONES, NULL, N, 1e-5f);
+    const float mean = (float)mean_of(x, N);
+    for (int i = 0; i < N; i++) x[i] -= mean;
+    rmsnorm(z, x, ONES, N, 1e-5f);
+    for (int i = 0; i < N; i++) CHECK(fabsf(y[i] - z[i]) < 1e-6f, "element %d: %.9g and %.9g", i, y[i], z[i]);
+}
+
+/* The cosine between the two results is sqrt(variance / mean(x^2)). */
+static void the_angle_between_the_two(void) {
+    enum { N = 64 };
+    float x[N], y[N], z[N];
+    rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
+    layernorm(z, ONE_TO_FOUR, ONES, NULL, 4, 0);
+    CHECK(fabs(dot(y, z, 4) / 4 - 0.4082483) < 1e-7, "cosine %.9g", dot(y, z, 4) / 4);
+    for (int shift = 0; shift < 4; shift++) {
+        fill_random(x, 41, N, 4);
+        for (int i = 0; i < N; i++) x[i] += (float)shift;
+        const double mean = mean_of(x, N), square = dot(x, x, N) / N;
+        rmsnorm(y, x, ONES, N, 0);
+        layernorm(z, x, ONES, NULL, N, 0);
+        const double cosine = dot(y, z, N) / N, expected = sqrt((square - mean * mean) / square);
+        CHECK(fabs(cosine - expected) < 1e-6, "shift %d: cosine %.9g, expected %.9g", shift, cosine, expected);
+    }
+}
+
+static void only_layernorm_ignores_a_shift(void) {
+    const float shifted[] = {1001, 1002, 1003, 1004};
+    float y[4], z[4];
+    layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
+    layernorm(z, shifted, ONES, NULL, 4, 0);
+    CHECK(!memcmp(y, z, sizeof y), "LayerNorm: %.9g and %.9g", y[0], z[0]);
+    rmsnorm(z, shifted, ONES, 4, 0);
+    CHECK_VALUES(z, 4, 1e-7, 0.9985031, 0.9995006, 1.0004981, 1.0014956);
+}
+
+/* Without beta LayerNorm centers as before; with one, RMSNorm still does not. */
+static void beta_is_not_the_centering(void) {
+    float y[4];
+    layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
+    CHECK(fabs(mean_of(y, 4)) < 1e-7, "LayerNorm without beta: mean %.9g", mean_of(y, 4));
+    rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
+    CHECK(fabs(mean_of(y, 4) - 0.9128709) < 1e-7, "RMSNorm: mean %.9g", mean_of(y, 4));
+    for (int i = 0; i < 4; i++) y[i] += 0.5f; /* an RMSNorm with beta */
+    CHECK(fabs(mean_of(y, 4) - 1.4128709) < 1e-6, "RMSNorm with beta: mean %.9g", mean_of(y, 4));
+}
+
+/* ---- 8 to 10: eps --------------------------------------------------------------------------- */
+
+/* The RMS of what comes out, for a token of RMS r: r / sqrt(r^2 + eps) and r / (r + eps). */
+static const struct {
+    double rms, inside, outside;
+} EPS_TABLE[] = {{1, 0.99999500, 0.99999000},    {0.1, 0.99950037, 0.99990001},
+                 {1e-2, 0.95346259, 0.99900100}, {3.1622777e-3, 0.70710678, 0.99684770},
+                 {1e-3, 0.30151134, 0.99009901}, {1e-4, 0.03160698, 0.90909091},
+                 {1e-5, 0.00316226, 0.50000000}};
+
+static void eps_inside_and_outside_the_root(void) {
+    const double eps = 1e-5;
+    for (size_t i = 0; i < sizeof EPS_TABLE / sizeof *EPS_TABLE; i++) {
+        const double r = EPS_TABLE[i].rms, outside = r / (r + eps);
+        const float x[] = {(float)r, (float)-r, (float)r, (float)-r};
+        float y[4];
+        rmsnorm(y, x, ONES, 4, (float)eps);
+        CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "RMS %g: %.9g", r, rms_of(y, 4));
+        layernorm(y, x, ONES, NULL, 4, (float)eps); /* the mean is 0 */
+        CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "LayerNorm, RMS %g: %.9g", r, rms_of(y, 4));
+        CHECK(fabs(outside - EPS_TABLE[i].outside) < 1e-8, "outside, RMS %g: %.9g", r, outside);
+    }
+}
+
+/* No 0 / 0; and the slope there is 1 / sqrt(eps). */
+static void a_token_of_zeros_stays_zero(void) {
+    const float x[4] = {0}, dy[] = {1, 2, 3, 4};
+    float y[4], dx[4], dgamma[4] = {0};
+    rmsnorm(y, x, ONES, 4, 1e-5f);
+    CHECK_VALUES(y, 4, 0, 0, 0, 0, 0);
+    layernorm(y, x, ONES, NULL, 4, 1e-5f);
+    CHECK_VALUES(y, 4, 0, 0, 0, 0, 0);
+    rmsnorm_backward(dx, dgamma, dy, x, ONES, 4, 1e-5f);
+    CHECK_VALUES(dx, 4, 1e-3, 316.22777, 632.45553, 948.68330, 1264.91106);
+}
+
+/* ---- 11 to 14: float32 inside --------------------------------------------------------------- */
+
+static void sums_in_half_precision_fail(void) {
+    enum { N = 4096 };
+    static uint16_t x[N], gamma[N], y[N];
+    const float square = f16_to_f32(f32_to_f16(256.0f * 256.0f));
+    CHECK(isinf(square) && square > 0, "256^2 in float16: %g", square);
+    float sum = 0;
+    for (int i = 0; i < N; i++) sum = bf16_to_f32(f32_to_bf16(sum + 1));
+    CHECK(sum == 256, "4096 ones added in bfloat16: %g", sum);
+    for (int i = 0; i < N; i++) {
+        x[i] = f32_to_f16(300);
+        gamma[i] = f32_to_f16(1);
+    }
+    rmsnorm_half(y, x, gamma, N, 1e-5f, TYPE_F16, ROUND_THEN_SCALE);
+    for (int i = 0; i < N; i++) CHECK(y[i] == f32_to_f16(1), "y[%d] = %g", i, f16_to_f32(y[i]));
+    for (int i = 0; i < N; i++) x[i] = gamma[i] = f32_to_bf16(1);
+    rmsnorm_half(y, x, gamma, N, 1e-5f, TYPE_BF16, ROUND_THEN_SCALE);
+    for (int i = 0; i < N; i++) CHECK(y[i] == f32_to_bf16(1), "y[%d] = %g", i, bf16_to_f32(y[i]));
+}
+
+static void squares_beyond_float32(void) {
+    const float same[] = {1e20f, 1e20f, 1e20f, 1e20f}, rising[] = {1e20f, 2e20f, 3e20f, 4e20f};
+    float y[4];
+    CHECK(isinf(same[0] * same[0]), "1e20^2 is %g", same[0] * same[0]);
+    rmsnorm(y, same, ONES, 4, 1e-5f);
+    CHECK_VALUES(y, 4, 0, 1, 1, 1, 1);
+    layernorm(y, rising, ONES, NULL, 4, 1e-5f);
+    CHECK_VALUES(y, 4, 2e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
+}
+
+static void a_variance_takes_two_passes(void) {
+    const float x[] = {4097, 4098, 4099, 4100};
+    float y[4];
+    volatile float square = 0, mean = 0; /* every step rounded to float32 */
+    for (int i = 0; i < 4; i++) {
+        square += x[i] * x[i] / 4;
+        mean += x[i] / 4;
+    }
+    const volatile float mean_squared = mean * mean;
+    CHECK(square - mean_squared != 1.25f, "one pass got it right: %g", square - mean_squared);
+    layernorm(y, x, ONES, NULL, 4, 0);
+    CHECK_VALUES(y, 4, 1e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
+}
+
+/* LlamaRMSNorm's bits, then those of torch.nn.functional.rms_norm; how many of
+ * 4096 differ. A float32 value next to a rounding boundary may fall on the other
+ * side elsewhere, hence the margin. */
+static const struct {
+    Type type;
+    uint16_t bits[2][8];
+    int differing;
+} ROUNDED[] = {
+    {TYPE_BF16,
+     {{0x3f3a, 0x3f39, 0xbf30, 0xc005, 0xbf60, 0xbfca, 0xbf2f, 0x3fae},
+      {0x3f3a, 0x3f3a, 0xbf30, 0xc005, 0xbf60, 0xbfca, 0xbf2f, 0x3fae}},
+     1104},
+    {TYPE_F16,
+     {{0x39ce, 0x39c9, 0xb982, 0xc02a, 0xbb07, 0xbe52, 0xb97c, 0x3d6c},
+      {0x39ce, 0x39c9, 0xb981, 0xc02a, 0xbb07, 0xbe53, 0xb97b, 0x3d6c}},
+     1059},
+};
+
+static void two_orders_of_rounding(void) {
+    enum { N = 4096 };
+    static uint16_t x[N], gamma[N], y[2][N];
+    for (int k = 0; k < 2; k++) {
+        const Type type = ROUNDED[k].type;
+        int differing = 0;
+        for (int i = 0; i < N; i++) {
+            const float a = 4 * random_float(1, i), b = 1 + random_float(2, i);
+            x[i] = type == TYPE_F16 ? f32_to_f16(a) : f32_to_bf16(a);
+            gamma[i] = type == TYPE_F16 ? f32_to_f16(b) : f32_to_bf16(b);
+        }
+        rmsnorm_half(y[0], x, gamma, N, 1e-5f, type, ROUND_THEN_SCALE);
+        rmsnorm_half(y[1], x, gamma, N, 1e-5f, type, SCALE_THEN_ROUND);
+        for (int order = 0; order < 2; order++)
+            for (int i = 0; i < 8; i++)
+                CHECK(y[order][i] == ROUNDED[k].bits[order][i], "%s, order %d: y[%d] is %04x, expected %04x",
+                      type_name(type), order, i, y[order][i], ROUNDED[k].bits[order][i]);
+        for (int i = 0; i < N; i++) {
+            differing += y[0][i] != y[1][i];
+            CHECK(abs(y[0][i] - y[1][i]) <= 1, "%s: y[%d] is %04x and %04x", type_name(type), i, y[0][i], y[1][i]);
+        }
+        CHECK(abs(differing - ROUNDED[k].differing) <= 4, "%s: %d differ", type_name(type), differing);
+    }
+}
+
+/* ---- 15: biased and unbiased ------------------------------------------------------------------ */
+
+static void the_variance_is_biased(void) {
+    const double unbiased[] = {-1.1618950, -0.3872983, 0.3872983, 1.1618950}; /* (x - mean) / torch.std(x) */
+    float y[4];
+    layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
+    CHECK(fabs(dot(y, y, 4) / 4 - 1) < 1e-6, "variance of the output: %.9g", dot(y, y, 4) / 4);
+    for (int i = 0; i < 4; i++) {
+        const double expected = unbiased[i] * sqrt(4.0 / 3);
+        CHECK(fabs(y[i] - expected) < 1e-7, "y[%d] = %.9g, expected %.9g", i, y[i], expected);
+    }
+    CHECK(fabs(sqrt(7.0 / 8) - 0.9354) < 5e-5 && fabs(sqrt(4095.0 / 4096) - 0.99988) < 5e-6, "factors");
+}
+
+/* ---- 16, 17: scale ----------------------------------------------------------------------------- */
+
+static void both_norms_ignore_the_scale(void) {
+    enum { N = 64 };
+    float x[N], scaled[N], y[2][N], z[2][N];
+    fill_random(x, 50, N, 4);
+    rmsnorm(y[0], x, ONES, N, 0);
+    layernorm(y[1], x, ONES, NULL, N, 0);
+    for (int k = -20; k <= 20; k++) { /* by a power of two: to the bit */
+        for (int i = 0; i < N; i++) scaled[i] = ldexpf(x[i], k);
+        rmsnorm(z[0], scaled, ONES, N, 0);
+        layernorm(z[1], scaled, ONES, NULL, N, 0);
+        CHECK(!memcmp(y, z, sizeof y), "2^%d x differs from x", k);
+    }
+    for (int i = 0; i < N; i++) scaled[i] = -10 * x[i]; /* and of the sign only the sign is left */
+    rmsnorm(z[0], scaled, ONES, N, 0);
+    layernorm(z[1], scaled, ONES, NULL, N, 0);
+    for (int i = 0; i < N; i++) {
+        CHECK(fabsf(y[0][i] + z[0][i]) < 1e-6f, "RMSNorm: %.9g and %.9g", y[0][i], z[0][i]);
+        CHECK(fabsf(y[1][i] + z[1][i]) < 1e-6f, "LayerNorm: %.9g and %.9g", y[1][i], z[1][i]);
+    }
+}
+
+/* norm(s x) with eps is norm(x) with eps / s^2. */
+static void eps_sets_a_smallest_scale(void) {
+    static const double scales[] = {1, 0.1, 0.01, 0.001}, first[] = {0.3651481, 0.3651241, 0.3627381, 0.2390457};
+    for (int k = 0; k < 4; k++) {
+        float x[4], y[4], z[4];
+        for (int i = 0; i < 4; i++) x[i] = (float)(scales[k] * ONE_TO_FOUR[i]);
+        rmsnorm(y, x, ONES, 4, 1e-5f);
+        rmsnorm(z, ONE_TO_FOUR, ONES, 4, (float)(1e-5 / (scales[k] * scales[k])));
+        CHECK(fabs(y[0] - first[k]) < 1e-7, "scale %g: %.9g, expected %.9g", scales[k], y[0], first[k]);
+        for (int i = 0; i < 4; i++) CHECK(fabsf(y[i] - z[i]) < 3e-7f, "scale %g: %.9g, %.9g", scales[k], y[i], z[i]);
+    }
+}
+
+/* ---- 18 to 22: the backward pass ----------------------------------------------------------------- */
+
+static void gradient_of_one_to_four(void) {
+    const float dy[] = {1, 0, 0, 0};
+    const double s = 1 / sqrt(7.5), t = 1 / sqrt(1.25);
+    float dx[4], dgamma[4] = {0}, dbeta[4] = {0};
+    rmsnorm_backward(dx, dgamma, dy, ONE_TO_FOUR, ONES, 4, 0);
+    CHECK_VALUES(dx, 4, 1e-7, s * 29 / 30, s * -2 / 30, s * -3 / 30, s * -4 / 30);
+    CHECK_VALUES(dx, 4, 1e-7, 0.3529768, -0.0243432, -0.0365148, -0.0486864);
+    CHECK_VALUES(dgamma, 4, 1e-7, s, 0, 0, 0);
+    dgamma[0] = 0;
+    layernorm_backward(dx, dgamma, dbeta, dy, ONE_TO_FOUR, ONES, 4, 0);
+    CHECK_VALUES(dx, 4, 1e-7, t * 0.3, t * -0.4, t * -0.1, t * 0.2);
+    CHECK_VALUES(dx, 4, 1e-7, 0.2683282, -0.3577709, -0.0894427, 0.1788854);
+    CHECK_VALUES(dgamma, 4, 1e-6, -1.5 * t, 0, 0, 0);
+    CHECK_VALUES(dbeta, 4, 0, 1, 0, 0, 0);
+}
+
+enum { FEW = 12 };
+
+/* sum(dy y) of a norm in double; of LayerNorm if beta is given. */
+static double weighted_output(const double *x, const double *gamma, const double *beta, const float *dy, double eps) {
+    double mean = 0, square = 0, sum = 0;
+    for (int i = 0; i < FEW; i++) mean += beta ? x[i] / FEW : 0;
+    for (int i = 0; i < FEW; i++) square += (x[i] - mean) * (x[i] - mean) / FEW;
+    for (int i = 0; i < FEW; i++) sum += dy[i] * ((x[i] - mean) / sqrt(square + eps) * gamma[i] + (beta ? beta[i] : 0));
+    return sum;
+}
+
+/* Each parameter a little up and down; parameters is x, gamma or beta. */
+static int differs_from_slope(const float *gradient, double *parameters, const double *x, const double *gamma,
+                              const double *beta, const float *dy) {
+    for (int i = 0; i < FEW; i++) {
+        const double kept = parameters[i], step = 1e-5;
+        parameters[i] = kept + step;
+        const double above = weighted_output(x, gamma, beta, dy, 1e-5);
+        parameters[i] = kept - step;
+        const double below = weighted_output(x, gamma, beta, dy, 1e-5);
+        parameters[i] = kept;
+        if (!(fabs(gradient[i] - (above - below) / (2 * step)) < 1e-6)) return i;
+    }
+    return -1;
+}
+
+static void gradients_are_slopes(void) {
+    float x[FEW], gamma[FEW], beta[FEW], dy[FEW], dx[FEW], dgamma[FEW] = {0}, dbeta[FEW] = {0};
+    double wide[3][FEW];
+    fill_random(x, 60, FEW, 4);
+    fill_random(gamma, 61, FEW, 2);
+    fill_random(beta, 62, FEW, 2);
+    fill_random(dy, 63, FEW, 2);
+    for (int i = 0; i < FEW; i++) {
+        wide[0][i] = x[i];
+        wide[1][i] = gamma[i];
+        wide[2][i] = beta[i];
+    }
+    rmsnorm_backward(dx, dgamma, dy, x, gamma, FEW, 1e-5f);
+    int wrong = differs_from_slope(dx, wide[0], wide[0], wide[1], NULL, dy);
+    CHECK(wrong < 0, "RMSNorm, dx[%d] is %.9g", wrong, dx[wrong]);
+    wrong = differs_from_slope(dgamma, wide[1], wide[0], wide[1], NULL, dy);
+    CHECK(wrong < 0, "RMSNorm, dgamma[%d] is %.9g", wrong, dgamma[wrong]);
+    memset(dgamma, 0, sizeof dgamma);
+    layernorm_backward(dx, dgamma, dbeta, dy, x, gamma, FEW, 1e-5f);
+    wrong = differs_from_slope(dx, wide[0], wide[0], wide[1], wide[2], dy);
+    CHECK(wrong < 0, "LayerNorm, dx[%d] is %.9g", wrong, dx[wrong]);
+    wrong = differs_from_slope(dgamma, wide[1], wide[0], wide[1], wide[2], dy);
+    CHECK(wrong < 0, "LayerNorm, dgamma[%d] is %.9g", wrong, dgamma[wrong]);
+    wrong = differs_from_slope(dbeta, wide[2], wide[0], wide[1], wide[2], dy);
+    CHECK(wrong < 0, "LayerNorm, dbeta[%d] is %.9g", wrong, dbeta[wrong]);
+}
+
+/* What a norm ignores has no gradient: scale (without eps), and LayerNorm's shift. */
+static void no_gradient_along_what_is_ignored(void) {
+    enum { N = 64 };
+    float x[N], gamma[N], dy[N], dx[N], unused[2][N];
+    memset(unused, 0, sizeof unused);
+    fill_random(gamma, 61, N, 2);
+    fill_random(dy, 63, N, 2);
+    for (int k = -3; k <= 3; k++) {
+        fill_random(x, 64, N, exp2f((float)k));
+        for (int i = 0; i < N; i++) x[i] += 0.25f;
+        rmsnorm_backward(dx, unused[0], dy, x, gamma, N, 0);
+        const double size = sqrt(dot(dx, dx, N)), length = sqrt(dot(x, x, N));
+        CHECK(fabs(dot(dx, x, N)) < 1e-6 * size * length, "RMSNorm: dx is not orthogonal to x");
+        CHECK(fabs(dot(dx, ONES, N)) > 0.01 * size, "RMSNorm: dx sums to %g", dot(dx, ONES, N));
+        layernorm_backward(dx, unused[0], unused[1], dy, x, gamma, N, 0);
+        const double layer_size = sqrt(dot(dx, dx, N));
+        CHECK(fabs(dot(dx, x, N)) < 1e-6 * layer_size * length, "LayerNorm: dx is not orthogonal to x");
+        CHECK(fabs(dot(dx, ONES, N)) < 1e-5 * layer_size, "LayerNorm: dx sums to %g", dot(dx, ONES, N));
+    }
+}
+
+/* dx[TOKENS][DIM] of the norm of x for dL/dy = dy, gamma 1. */
+static void backward(float *dx, NormKind kind, const float *dy, const float *x) {
+    float unused[2][DIM] = {{0}};
+    for (int t = 0; t < TOKENS * DIM; t += DIM)
+        if (kind == NORM_RMS)
+            rmsnorm_backward(dx + t, unused[0], dy + t, x + t, ONES, DIM, 1e-5f);
+        else
+            layernorm_backward(dx + t, unused[0], unused[1], dy + t, x + t, ONES, DIM, 1e-5f);
+}
+
+/* PyTorch's, for "sum of w y" and x times s. */
+static void the_gradient_shrinks_as_the_input_grows(void) {
+    static const double scales[] = {1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100};
+    static const double sizes[] = {89.0727194, 81.5296238,   20.7274822,   2.14150636,
+                                   0.21422372, 0.0214224451, 0.00214224458};
+    float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM], half[TOKENS * DIM], unused[DIM] = {0};
+    fill_random(dy, 4, TOKENS * DIM, 1);
+    for (int k = 0; k < 7; k++) {
+        for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(scales[k] * 4 * random_float(3, i));
+        backward(dx, NORM_RMS, dy, x);
+        const double size = rms_of(dx, TOKENS * DIM);
+        CHECK(fabs(size - sizes[k]) < 1e-5 * sizes[k], "x times %g: %.9g, expected %.9g", scales[k], size, sizes[k]);
+    }
+    fill_random(x, 3, DIM, 4); /* without eps, and by 2: to the bit */
+    rmsnorm_backward(dx, unused, dy, x, ONES, DIM, 0);
+    for (int i = 0; i < DIM; i++) x[i] *= 2;
+    rmsnorm_backward(half, unused, dy, x, ONES, DIM, 0);
+    for (int i = 0; i < DIM; i++) CHECK(half[i] == dx[i] / 2, "2 x: %.9g, expected %.9g", half[i], dx[i] / 2);
+}
+
+typedef enum { MEAN_OF_Y, SUM_OF_SQUARES, WEIGHTED_SUM, N_LOSSES } Loss;
+
+static void loss_backward(float *dy, Loss loss, NormKind kind, const float *x) {
+    for (int i = 0; i < TOKENS * DIM; i += DIM) {
+        float y[DIM];
+        if (kind == NORM_RMS)
+            rmsnorm(y, x + i, ONES, DIM, 1e-5f);
+        else
+            layernorm(y, x + i, ONES, NULL, DIM, 1e-5f);
+        for (int k = 0; k < DIM; k++)
+            dy[i + k] = loss == MEAN_OF_Y        ? 1.0f / (TOKENS * DIM)
+                        : loss == SUM_OF_SQUARES ? 2 * y[k]
+                                                 : random_float(4, i + k);
+    }
+}
+
+/* PyTorch's means and root mean squares of dL/dx, in float64. */
+static void layernorms_gradient_has_mean_zero(void) {
+    static const double expected[N_LOSSES][2][2] = {
+        [MEAN_OF_Y] = {[NORM_RMS] = {0.00981516502, 0.0100266771}, [NORM_LAYER] = {0, 0}},
+        [SUM_OF_SQUARES] = {[NORM_RMS] = {2.09759992e-07, 1.1247082e-05}, [NORM_LAYER] = {0, 1.19525276e-05}},
+        [WEIGHTED_SUM] = {[NORM_RMS] = {0.0190428486, 0.21422372}, [NORM_LAYER] = {0, 0.206965145}},
+    };
+    float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM];
+    fill_random(x, 3, TOKENS * DIM, 4);
+    for (Loss loss = 0; loss < N_LOSSES; loss++)
+        for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
+            loss_backward(dy, loss, kind, x);
+            backward(dx, kind, dy, x);
+            const double mean = mean_of(dx, TOKENS * DIM), size = rms_of(dx, TOKENS * DIM);
+            const double *e = expected[loss][kind], rounding = 1e-7 * fmax(1, rms_of(dy, TOKENS * DIM));
+            CHECK(fabs(mean - e[0]) < (kind == NORM_RMS ? rounding : 5e-8), "%s, loss %d: mean %.9g, expected %.9g",
+                  norm_name(kind), loss, mean, e[0]);
+            CHECK(fabs(size - e[1]) < rounding, "%s, loss %d: RMS %.9g, expected %.9g", norm_name(kind), loss, size,
+                  e[1]);
+        }
+}
+
+/* ---- 23 to 25: per token, shapes ------------------------------------------------------------------- */
+
+static void neighbors_change_nothing(void) {
+    enum { N = 5, WIDTH = 64 };
+    float x[N * WIDTH], alone[WIDTH], y[N * WIDTH];
+    const Norm norms[] = {{NORM_RMS, 1e-5f, ONES, NULL}, {NORM_LAYER, 1e-5f, ONES, NULL}};
+    for (int k = 0; k < 2; k++) {
+        fill_random(x, 70, N * WIDTH, 4);
+        norm_forward(alone, x, &norms[k], 1, WIDTH);
+        for (int neighbors = 1; neighbors < N; neighbors++) {
+            for (int i = WIDTH; i < N * WIDTH; i++) x[i] = 1e6f * random_float(71 + (uint64_t)neighbors, i);
+            norm_forward(y, x, &norms[k], 1 + neighbors, WIDTH);
+            CHECK(!memcmp(y, alone, sizeof alone), "%s beside %d others: another result", norm_name(norms[k].kind),
+                  neighbors);
+        }
+    }
+}
+
+/* One feature of n tokens, statistics over the tokens, as in training. */
+static void batch_norm(float *y, const float *x, int n, double eps) {
+    const double mean = mean_of(x, n), variance = dot(x, x, n) / n - mean * mean;
+    for (int i = 0; i < n; i++) y[i] = (float)((x[i] - mean) / sqrt(variance + eps));
+}
+
+/* PyTorch's BatchNorm1d says the same; alone in its batch, a token becomes 0. */
+static void batch_norm_sees_the_padding(void) {
+    const float padded[8] = {1, 2, 3, 4};
+    float y[8];
+    batch_norm(y, ONE_TO_FOUR, 4, 1e-5);
+    CHECK_VALUES(y, 4, 1e-7, -1.34163542, -0.447211807, 0.447211807, 1.34163542);
+    batch_norm(y, padded, 8, 1e-5);
+    CHECK_VALUES(y, 4, 2e-7, -0.169030465, 0.507091394, 1.18321325, 1.85933511);
+    batch_norm(y, ONE_TO_FOUR, 1, 1e-5);
+    CHECK(y[0] == 0, "one token: %g", y[0]);
+}
+
+/* Without keepdim the scales lie along the columns: token 1's first element gets token 0's. */
+static void keepdim_is_one_number_for_each_token(void) {
+    const Norm norm = {NORM_RMS, 0, ONES, NULL};
+    float y[4], wrong[4];
+    norm_forward(y, ONE_TO_FOUR, &norm, 2, 2);
+    CHECK_VALUES(y, 4, 2e-7, 0.632455532, 1.26491106, 0.848528137, 1.13137085);
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < 2; i++) {
+            const double square = dot(ONE_TO_FOUR + i * 2, ONE_TO_FOUR + i * 2, 2) / 2; /* of token i */
+            wrong[t * 2 + i] = (float)(ONE_TO_FOUR[t * 2 + i] / sqrt(square));
+        }
+    CHECK_VALUES(wrong, 4, 2e-7, 0.632455532, 0.565685425, 1.8973666, 1.13137085);
+}
+
+/* ---- 26 to 28: where norms stand ---------------------------------------------------------------------- */
+
+/* A pre-norm layer around anything: what comes back from a branch is added to x. */
+typedef void Branch(float *out, const float *xn, int n); /* both [n][DIM] */
+
+static void pre_norm_layer(float *x, const Norm *attn_norm, Branch *attention_, const Norm *mlp_norm, Branch *mlp_,
+                           int n) {
+    float xn[TOKENS * DIM], out[TOKENS * DIM];
+    const float *normalized = norm_forward(xn, x, attn_norm, n, DIM);
+    attention_(out, normalized, n);
+    for (int i = 0; i < n * DIM; i++) x[i] += out[i];
+    normalized = norm_forward(xn, x, mlp_norm, n, DIM);
+    mlp_(out, normalized, n);
+    for (int i = 0; i < n * DIM; i++) x[i] += out[i];
+}
+
+/* out[rows] = w x, for the random w[rows][cols] of this number. */
+static void project(float *out, const float *x, uint64_t w, int rows, int cols) {
+    for (int r = 0; r < rows; r++) {
+        double sum = 0;
+        for (int c = 0; c < cols; c++) sum += (double)random_float(w, r * cols + c) * x[c];
+        out[r] = (float)sum;
+    }
+}
+
+/* Causal, one head, no positions. */
+static void plain_attention(float *out, const float *xn, int n) {
+    float q[TOKENS][DIM], k[TOKENS][DIM], v[TOKENS][DIM];
+    for (int t = 0; t < n; t++) {
+        project(q[t], xn + t * DIM, 12, DIM, DIM);
+        project(k[t], xn + t * DIM, 13, DIM, DIM);
+        project(v[t], xn + t * DIM, 14, DIM, DIM);
+        double weights[TOKENS], sum = 0;
+        float mixed[DIM] = {0};
+        for (int s = 0; s <= t; s++) sum += weights[s] = exp(dot(q[t], k[s], DIM) / sqrt(DIM));
+        for (int s = 0; s <= t; s++)
+            for (int i = 0; i < DIM; i++) mixed[i] += (float)(weights[s] / sum * v[s][i]);
+        project(out + t * DIM, mixed, 15, DIM, DIM);
+    }
+}
+
+static void relu_mlp(float *out, const float *xn, int n) {
+    for (int t = 0; t < n; t++) {
+        float hidden[16];
+        project(hidden, xn + t * DIM, 16, 16, DIM);
+        for (int i = 0; i < 16; i++) hidden[i] = fmaxf(hidden[i], 0);
+        project(out + t * DIM, hidden, 17, DIM, 16);
+    }
+}
+
+static void nothing(float *out, const float *xn, int n) {
+    (void)xn;
+    memset(out, 0, (size_t)(n * DIM) * sizeof *out);
+}
+
+/* PyTorch's pre_norm_layer() in scripts/textbook.py, in float64. */
+static void a_pre_norm_layer_with_relu(void) {
+    float x[3 * DIM], gammas[2 * DIM];
+    fill_random(x, 10, 3 * DIM, 4);
+    fill_random(gammas, 11, 2 * DIM, 1);
+    for (int i = 0; i < 2 * DIM; i++) gammas[i] += 1;
+    const Norm norms[] = {{NORM_RMS, 1e-5f, gammas, NULL}, {NORM_RMS, 1e-5f, gammas + DIM, NULL}};
+    pre_norm_layer(x, &norms[0], plain_attention, &norms[1], relu_mlp, 3);
+    CHECK_VALUES(x, 3 * DIM, 2e-6, 0.204324335, -1.5217078, -0.760427164, 1.20871657, 0.197776343, -1.06017899,
+                 -0.310442325, 0.377527749, -0.0140095405, 1.9739592, -1.08573829, -1.57688451, 0.527898125,
+                 -0.331616794, -0.626830208, 0.737133936, 1.67522911, 2.47991422, 0.319845393, 0.978552723, -1.09217681,
+                 -0.280698154, 0.741724542, -1.66155138);
+}
+
+/* The layer whose branches give nothing leaves x alone; the norm does not. */
+static void the_layer_is_the_identity_not_the_norm(void) {
+    const Norm norm = {NORM_RMS, 1e-5f, ONES, NULL};
+    float x[3 * DIM], kept[3 * DIM], y[3 * DIM], again[3 * DIM];
+    fill_random(x, 10, 3 * DIM, 4);
+    memcpy(kept, x, sizeof x);
+    pre_norm_layer(x, &norm, nothing, &norm, nothing, 3);
+    CHECK(!memcmp(x, kept, sizeof x), "an empty layer changes x");
+    norm_forward(y, x, &norm, 3, DIM);
+    CHECK(fabs(rms_of(x, DIM) - 1.0297) < 5e-5, "RMS of x: %.9g", rms_of(x, DIM));
+    CHECK(fabs(rms_of(y, DIM) - 1) < 1e-5, "RMS of the norm of x: %.9g", rms_of(y, DIM));
+    norm_forward(again, y, &norm, 3, DIM); /* it is a projection: once is as good as twice */
+    for (int i = 0; i < 3 * DIM; i++) CHECK(fabsf(again[i] - y[i]) < 3e-5f, "twice: %.9g, %.9g", again[i], y[i]);
+}
+
+enum { SUBLAYERS = 12 };
+
+/* PyTorch's placement(): the RMS at the end; the gradient at the beginning, as a part of that at the end. */
+static void twelve_sublayers_before_and_after(void) {
+    float x[SUBLAYERS + 1][MAX_DIM], added[SUBLAYERS][MAX_DIM], gradient[2][MAX_DIM], unused[MAX_DIM] = {0};
+    fill_random(added[0], 20, SUBLAYERS * MAX_DIM, 1);
+    for (int l = 0; l < SUBLAYERS; l++) rmsnorm(added[l], added[l], ONES, MAX_DIM, 0);
+    fill_random(x[0], 22, MAX_DIM, 1);
+    rmsnorm(x[0], x[0], ONES, MAX_DIM, 0);
+    float pre[MAX_DIM], post[MAX_DIM];
+    memcpy(pre, x[0], sizeof pre);
+    memcpy(post, x[0], sizeof post);
+    for (int l = 0; l < SUBLAYERS; l++) {
+        for (int i = 0; i < MAX_DIM; i++) pre[i] += added[l][i]; /* dx is dy, at any depth */
+        for (int i = 0; i < MAX_DIM; i++) x[l][i] = post[i] + added[l][i];
+        rmsnorm(post, x[l], ONES, MAX_DIM, 1e-5f);
+    }
+    CHECK(fabs(rms_of(pre, MAX_DIM) - 3.56660432) < 1e-5, "pre-norm, RMS %.9g", rms_of(pre, MAX_DIM));
+    CHECK(fabs(rms_of(post, MAX_DIM) - 0.999997414) < 1e-6, "post-norm, RMS %.9g", rms_of(post, MAX_DIM));
+    fill_random(gradient[0], 21, MAX_DIM, 1);
+    const double size = rms_of(gradient[0], MAX_DIM);
+    for (int l = SUBLAYERS - 1, k = 0; l >= 0; l--, k ^= 1)
+        rmsnorm_backward(gradient[k ^ 1], unused, gradient[k], x[l], ONES, MAX_DIM, 1e-5f);
+    const double left = rms_of(gradient[SUBLAYERS % 2], MAX_DIM) / size;
+    CHECK(fabs(left - 0.0159023039) < 1e-6, "post-norm leaves %.9g of the gradient", left);
+}
+
+/* ---- 31 to 33: the kernel; what is counted ------------------------------------------------------------- */
+
+static void fused_gives_the_same_bits(void) {
+    static const int dims[] = {1, 8, 17, 64, 172, 256};
+    for (int k = 0; k < 6; k++) {
+        float x[MAX_DIM], twin[MAX_DIM], r[MAX_DIM], y[MAX_DIM], z[MAX_DIM];
+        const int dim = dims[k];
+        const size_t size = (size_t)dim * sizeof *x;
+        fill_random(x, 80, dim, 4);
+        fill_random(r, 81, dim, 1);
+        for (int i = 0; i < dim; i++) twin[i] = x[i] + r[i];
+        rmsnorm(z, twin, ONES, dim, 1e-5f);
+        add_rmsnorm(y, x, r, ONES, dim, 1e-5f);
+        CHECK(!memcmp(x, twin, size) && !memcmp(y, z, size), "dim %d: other bits", dim);
+    }
+}
+
+static int operations;
+static double plus(double a, double b) { return operations++, a + b; }
+static double times(double a, double b) { return operations++, a * b; }
+
+/* The formulas as they stand, on numbers that count what is done with them. */
+static void counted_rmsnorm(double *y, const float *x, const float *gamma) {
+    double sum = 0;
+    for (int i = 0; i < MAX_DIM; i++) sum = plus(sum, times(x[i], x[i]));
+    const double scale = 1 / sqrt(sum / MAX_DIM + 1e-5);
+    for (int i = 0; i < MAX_DIM; i++) y[i] = times(times(x[i], scale), gamma[i]);
+}
+
+static void counted_layernorm(double *y, const float *x, const float *gamma, const float *beta) {
+    double mean = 0, sum = 0;
+    for (int i = 0; i < MAX_DIM; i++) mean = plus(mean, x[i]);
+    mean /= MAX_DIM;
+    for (int i = 0; i < MAX_DIM; i++) {
+        y[i] = plus(x[i], -mean);
+        sum = plus(sum, times(y[i], y[i]));
+    }
+    const double scale = 1 / sqrt(sum / MAX_DIM + 1e-5);
+    for (int i = 0; i < MAX_DIM; i++) y[i] = plus(times(times(y[i], scale), gamma[i]), beta[i]);
+}
+
+/* 4 and 7 an element. */
+static void operations_counted(void) {
+    float x[MAX_DIM], gamma[MAX_DIM], beta[MAX_DIM], y[MAX_DIM];
+    double exact[MAX_DIM];
+    fill_random(x, 82, MAX_DIM, 4);
+    fill_random(gamma, 83, MAX_DIM, 4);
+    fill_random(beta, 84, MAX_DIM, 4);
+    operations = 0;
+    counted_rmsnorm(exact, x, gamma);
+    CHECK(operations == 4 * MAX_DIM, "RMSNorm: %d", operations);
+    rmsnorm(y, x, gamma, MAX_DIM, 1e-5f);
+    int wrong = first_wrong(y, exact, MAX_DIM, 2e-6);
+    CHECK(wrong < 0, "RMSNorm: y[%d] = %.9g", wrong, y[wrong]);
+    operations = 0;
+    counted_layernorm(exact, x, gamma, beta);
+    CHECK(operations == 7 * MAX_DIM, "LayerNorm: %d", operations);
+    layernorm(y, x, gamma, beta, MAX_DIM, 1e-5f);
+    wrong = first_wrong(y, exact, MAX_DIM, 2e-6);
+    CHECK(wrong < 0, "LayerNorm: y[%d] = %.9g", wrong, y[wrong]);
+}
+
+static void count_norm(void *sum, const char *name, const Norm *norm) {
+    (void)name;
+    *(int *)sum += norm->gamma != NULL;
+}
+
+/* Of the bundled model, and of Llama 2 7B by its published shape. */
+static void parameters_counted(void) {
+    Model m;
+    int norms = 0;
+    CHECK(!model_open(&m, "models/stories.gguf"), "models/stories.gguf does not open");
+    model_visit(&m, NULL, count_norm, &norms);
+    const size_t parameters = m.parameters;
+    norms *= m.config.dim;
+    model_close(&m);
+    CHECK(norms == 1728 && parameters == 1958592, "%d of %zu", norms, parameters);
+    const long long dim = 4096, hidden = 11008, layers = 32, vocab = 32000, gammas = (2 * layers + 1) * dim;
+    const long long all = 2 * vocab * dim + layers * (4 * dim * dim + 3 * dim * hidden) + gammas;
+    CHECK(gammas == 266240 && all == 6738415616, "%lld of %lld", gammas, all);
+}
+
+/* ---- the chapter itself --------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*test)(void);
+} STATEMENTS[] = {
+#define STATEMENT(f)                                                                                                   \
+    { #f, f }
+    STATEMENT(rmsnorm_of_one_to_four),
+    STATEMENT(layernorm_of_one_to_four),
+    STATEMENT(every_token_gets_the_same_length),
+    STATEMENT(layernorm_is_rmsnorm_of_the_centered_token),
+    STATEMENT(the_angle_between_the_two),
+    STATEMENT(only_layernorm_ignores_a_shift),
+    STATEMENT(beta_is_not_the_centering),
+    STATEMENT(eps_inside_and_outside_the_root),
+    STATEMENT(a_token_of_zeros_stays_zero),
+    STATEMENT(sums_in_half_precision_fail),
+    STATEMENT(squares_beyond_float32),
+    STATEMENT(a_variance_takes_two_passes),
+    STATEMENT(two_orders_of_rounding),
+    STATEMENT(the_variance_is_biased),
+    STATEMENT(both_norms_ignore_the_scale),
+    STATEMENT(eps_sets_a_smallest_scale),
+    STATEMENT(gradient_of_one_to_four),
+    STATEMENT(gradients_are_slopes),
+    STATEMENT(no_gradient_along_what_is_ignored),
+    STATEMENT(the_gradient_shrinks_as_the_input_grows),
+    STATEMENT(layernorms_gradient_has_mean_zero),
+    STATEMENT(neighbors_change_nothing),
+    STATEMENT(batch_norm_sees_the_padding),
+    STATEMENT(keepdim_is_one_number_for_each_token),
+    STATEMENT(a_pre_norm_layer_with_relu),
+    STATEMENT(the_layer_is_the_identity_not_the_norm),
+    STATEMENT(twelve_sublayers_before_and_after),
+    STATEMENT(fused_gives_the_same_bits),
+    STATEMENT(operations_counted),
+    STATEMENT(parameters_counted),
+#undef STATEMENT
+};
+enum { N_STATEMENTS = sizeof STATEMENTS / sizeof *STATEMENTS };
+
+void suite_textbook(void) {
+    for (int i = 0; i < N_STATEMENTS; i++) test_run(STATEMENTS[i].name, STATEMENTS[i].test);
+}
