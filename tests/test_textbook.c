@@ -8,7 +8,6 @@
 #include "simd.h"
 #include "test.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +110,10 @@ static void the_angle_between_the_two(void) {
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
     layernorm(z, ONE_TO_FOUR, ONES, NULL, 4, 0);
     CHECK(fabs(dot(y, z, 4) / 4 - 0.4082483) < 1e-7, "cosine %.9g", dot(y, z, 4) / 4);
+    for (int i = 0; i < N; i++) x[i] = (float)(0.1 + (i % 2 ? 1 : -1) * sqrt(0.99)); /* mean 0.1, RMS 1 */
+    rmsnorm(y, x, ONES, N, 0);
+    layernorm(z, x, ONES, NULL, N, 0);
+    CHECK(fabs(dot(y, z, N) / N - 0.994987) < 1e-6, "a small mean: cosine %.9g", dot(y, z, N) / N);
     for (int shift = 0; shift < 4; shift++) {
         fill_random(x, 41, N, 4);
         for (int i = 0; i < N; i++) x[i] += (float)shift;
@@ -640,21 +643,6 @@ static void twelve_sublayers_before_and_after(void) {
 
 /* ---- 31 to 33: the kernel; what is counted ------------------------------------------------------------- */
 
-static void fused_gives_the_same_bits(void) {
-    static const int dims[] = {1, 8, 17, 64, 172, 256};
-    for (int k = 0; k < 6; k++) {
-        float x[MAX_DIM], twin[MAX_DIM], r[MAX_DIM], y[MAX_DIM], z[MAX_DIM];
-        const int dim = dims[k];
-        const size_t size = (size_t)dim * sizeof *x;
-        fill_random(x, 80, dim, 4);
-        fill_random(r, 81, dim, 1);
-        for (int i = 0; i < dim; i++) twin[i] = x[i] + r[i];
-        rmsnorm(z, twin, ONES, dim, 1e-5f);
-        add_rmsnorm(y, x, r, ONES, dim, 1e-5f);
-        CHECK(!memcmp(x, twin, size) && !memcmp(y, z, size), "dim %d: other bits", dim);
-    }
-}
-
 static int operations;
 static double plus(double a, double b) { return operations++, a + b; }
 static double times(double a, double b) { return operations++, a * b; }
@@ -698,6 +686,21 @@ static void operations_counted(void) {
     layernorm(y, x, gamma, beta, MAX_DIM, 1e-5f);
     wrong = first_wrong(y, exact, MAX_DIM, 2e-6);
     CHECK(wrong < 0, "LayerNorm: y[%d] = %.9g", wrong, y[wrong]);
+}
+
+static void fused_gives_the_same_bits(void) {
+    static const int dims[] = {1, 8, 17, 64, 172, 256};
+    for (int k = 0; k < 6; k++) {
+        float x[MAX_DIM], twin[MAX_DIM], r[MAX_DIM], y[MAX_DIM], z[MAX_DIM];
+        const int dim = dims[k];
+        const size_t size = (size_t)dim * sizeof *x;
+        fill_random(x, 80, dim, 4);
+        fill_random(r, 81, dim, 1);
+        for (int i = 0; i < dim; i++) twin[i] = x[i] + r[i];
+        rmsnorm(z, twin, ONES, dim, 1e-5f);
+        add_rmsnorm(y, x, r, ONES, dim, 1e-5f);
+        CHECK(!memcmp(x, twin, size) && !memcmp(y, z, size), "dim %d: other bits", dim);
+    }
 }
 
 static void count_norm(void *sum, const char *name, const Norm *norm) {
@@ -755,13 +758,59 @@ static const struct {
     STATEMENT(a_pre_norm_layer_with_relu),
     STATEMENT(the_layer_is_the_identity_not_the_norm),
     STATEMENT(twelve_sublayers_before_and_after),
-    STATEMENT(fused_gives_the_same_bits),
     STATEMENT(operations_counted),
+    STATEMENT(fused_gives_the_same_bits),
     STATEMENT(parameters_counted),
 #undef STATEMENT
 };
-enum { N_STATEMENTS = sizeof STATEMENTS / sizeof *STATEMENTS };
+enum { N_STATEMENTS = sizeof STATEMENTS / sizeof *STATEMENTS, LAST_STATEMENT = 38 };
+static const char *const CHAPTERS[] = {"docs/norms.md"};
+
+enum { MOST = 99 };
+
+/* The test that a statement names behind its arrow; N_STATEMENTS: a command; -1: nothing. */
+static int shown_by(const char *statement, const char *end) {
+    const char *arrow = memmem(statement, (size_t)(end - statement), "→ `", strlen("→ `"));
+    if (!arrow) return -1;
+    const char *name = arrow + strlen("→ `");
+    for (int i = 0; i < N_STATEMENTS; i++) {
+        const size_t n = strlen(STATEMENTS[i].name);
+        if (!strncmp(name, STATEMENTS[i].name, n) && name[n] == '`') return i;
+    }
+    return !strncmp(name, "./run ", 6) || !strncmp(name, "python scripts/", 15) ? N_STATEMENTS : -1;
+}
+
+/* Fills shown[1 .. n] for the statements **1.** to **n.** of a chapter; returns n. Stops at a wrong number. */
+static int read_chapter(const char *path, int *shown) {
+    size_t size;
+    char *text = file_read(path, &size), mark[16];
+    int n = 0;
+    for (const char *at = text, *end; at && n < MOST; at = end) {
+        snprintf(mark, sizeof mark, "\n**%d.**", n + 1);
+        if (!(at = strstr(at, mark))) break;
+        end = strstr(at + 1, "\n**") ? strstr(at + 1, "\n**") : text + size;
+        shown[++n] = shown_by(at, end);
+    }
+    free(text);
+    return n;
+}
+
+/* Every test stands in the chapter, in this order; every statement names what shows it. */
+static void every_statement_is_shown(void) {
+    for (size_t c = 0; c < sizeof CHAPTERS / sizeof *CHAPTERS; c++) {
+        int shown[MOST + 1], next = 0;
+        const int n = read_chapter(CHAPTERS[c], shown);
+        CHECK(n == LAST_STATEMENT, "%s: %d statements", CHAPTERS[c], n);
+        for (int i = 1; i <= n; i++) {
+            CHECK(shown[i] == next || shown[i] == N_STATEMENTS, "%s: statement %d is not shown by %s or a command",
+                  CHAPTERS[c], i, next < N_STATEMENTS ? STATEMENTS[next].name : "a test");
+            if (shown[i] < N_STATEMENTS) next++;
+        }
+        CHECK(next == N_STATEMENTS, "%s: no statement is shown by %s", CHAPTERS[c], STATEMENTS[next].name);
+    }
+}
 
 void suite_textbook(void) {
     for (int i = 0; i < N_STATEMENTS; i++) test_run(STATEMENTS[i].name, STATEMENTS[i].test);
+    TEST(every_statement_is_shown);
 }
