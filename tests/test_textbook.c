@@ -764,7 +764,7 @@ static const struct {
 #undef STATEMENT
 };
 enum { N_STATEMENTS = sizeof STATEMENTS / sizeof *STATEMENTS, LAST_STATEMENT = 38 };
-static const char *const CHAPTERS[] = {"docs/norms.md"};
+static const char *const CHAPTERS[] = {"docs/norms.md", "docs/norms.zh.md"};
 
 enum { MOST = 99 };
 
@@ -780,16 +780,20 @@ static int shown_by(const char *statement, const char *end) {
     return !strncmp(name, "./run ", 6) || !strncmp(name, "python scripts/", 15) ? N_STATEMENTS : -1;
 }
 
+static const char *find_statement(const char *text, int number) {
+    char mark[16];
+    snprintf(mark, sizeof mark, "\n**%d.** ", number);
+    return strstr(text, mark);
+}
+
 /* Fills shown[1 .. n] for the statements **1.** to **n.** of a chapter; returns n. Stops at a wrong number. */
 static int read_chapter(const char *path, int *shown) {
     size_t size;
-    char *text = file_read(path, &size), mark[16];
+    char *text = file_read(path, &size);
     int n = 0;
-    for (const char *at = text, *end; at && n < MOST; at = end) {
-        snprintf(mark, sizeof mark, "\n**%d.**", n + 1);
-        if (!(at = strstr(at, mark))) break;
-        end = strstr(at + 1, "\n**") ? strstr(at + 1, "\n**") : text + size;
-        shown[++n] = shown_by(at, end);
+    for (const char *at = text ? find_statement(text, 1) : NULL, *next; at && n < MOST; at = next) {
+        next = find_statement(at, n + 2);
+        shown[++n] = shown_by(at, next ? next : text + size);
     }
     free(text);
     return n;
