@@ -224,9 +224,9 @@ static int time_model(Run *run, const int *tokens, int prompt, int steps, Cost *
     return status;
 }
 
-static void show_costs(NormKind kind, Cost *costs) {
+static void show_costs(const char *norms, Cost *costs) {
     static const char *const phases[] = {"prefill", "decode"};
-    printf("%-9s:", norm_name(kind));
+    printf("%-9s:", norms);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         double share[SHARE_ROUNDS], seconds[SHARE_ROUNDS];
         for (int i = 0; i < SHARE_ROUNDS; i++) {
@@ -239,26 +239,28 @@ static void show_costs(NormKind kind, Cost *costs) {
     putchar('\n');
 }
 
-/* The model with its own norms, and with all of either kind, in turn. */
+/* The model as it is (or as --norm makes it), then with all norms of one kind, in turn. */
 static int measure_model(Run *run) {
     enum { PROMPT = 256, STEPS = 64 };
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
     const int steps = context - prompt < STEPS ? context - prompt : STEPS;
     static const char *const kinds[] = {[NORM_RMS] = "rms", [NORM_LAYER] = "layer"};
-    Cost costs[2][SHARE_ROUNDS], warm_up;
+    Cost as_it_is[SHARE_ROUNDS], costs[2][SHARE_ROUNDS];
     int tokens[PROMPT];
     if (prompt < 2) return 0;
     for (int i = 0; i < prompt; i++) tokens[i] = (int)((i * 7919LL + 3) % run->model.config.vocab_size);
-    int status = time_model(run, tokens, prompt, steps, &warm_up);
+    int status = time_model(run, tokens, prompt, steps, as_it_is); /* to warm up */
+    for (int round = 0; round < SHARE_ROUNDS && !status && !interrupted; round++)
+        status = time_model(run, tokens, prompt, steps, &as_it_is[round]);
     for (int round = 0; round < SHARE_ROUNDS && !status; round++)
         for (NormKind kind = NORM_RMS; kind <= NORM_LAYER && !status && !interrupted; kind++)
             status = model_swap_norms(&run->model, kinds[kind]) ||
                      time_model(run, tokens, prompt, steps, &costs[kind][round]);
     if (status || interrupted) return status;
-    printf("\nthe model with every norm of one kind; prefill of %d tokens, decode of %d; medians of %d\n", prompt,
-           steps, SHARE_ROUNDS);
-    show_costs(NORM_RMS, costs[NORM_RMS]);
-    show_costs(NORM_LAYER, costs[NORM_LAYER]);
+    printf("\nthe whole model; prefill of %d tokens, decode of %d; medians of %d\n", prompt, steps, SHARE_ROUNDS);
+    show_costs("as it is", as_it_is);
+    show_costs(norm_name(NORM_RMS), costs[NORM_RMS]);
+    show_costs(norm_name(NORM_LAYER), costs[NORM_LAYER]);
     return 0;
 }
 

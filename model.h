@@ -201,7 +201,8 @@ void layernorm(float *y, const float *x, const float *gamma, const float *beta, 
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
 
 /* x += r, then y = rmsnorm(x), in one pass over memory; the same bits as one
- * after the other. All [dim]; y is neither x nor r. */
+ * after the other. All [dim]; y is neither x nor r. (The decoder has no use for
+ * it: its products add to x as they are stored.) */
 void add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim, float eps);
 
 /* When half-precision results are rounded: the normalized x before it is

@@ -259,10 +259,13 @@ void profile_table(const Profile *p, FILE *out) {
         fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms that the forward passes took\n", 1e3 * parts,
                 100 * parts / p->total[phase], 1e3 * p->total[phase]);
     }
-    fputs("norms:", out);
+    const char *separator = "norms: ";
     for (Phase phase = 0; phase < N_PHASES; phase++)
-        if (p->total[phase] > 0)
-            fprintf(out, " %.2f %% of %s", 100 * profile_parts(p, phase, true) / p->total[phase], PHASE_NAMES[phase]);
+        if (p->total[phase] > 0) {
+            const double share = profile_parts(p, phase, true) / p->total[phase];
+            fprintf(out, "%s%.2f %% of %s", separator, 100 * share, PHASE_NAMES[phase]);
+            separator = ", ";
+        }
     fputc('\n', out);
 }
 

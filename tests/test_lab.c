@@ -327,6 +327,7 @@ static void the_bench_of_a_model_s_sites(void) {
                                         "\n   64      1 ",
                                         "\n   64    512 ",
                                         "prefill of 32 tokens, decode of 32",
+                                        "\nas it is :  norms ",
                                         "\nRMSNorm  :  norms ",
                                         "\nLayerNorm:  norms "};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
