@@ -7,7 +7,7 @@ vocabulary of the tests (tests/hashmodel.c) as a SentencePiece model; and the fi
                         of each group. A hash is FNV-1a over uint32 words. Vocabulary: id, bits of the score, length and
                         bytes of each piece that is a text; tokens: for each text their number, then the ids.
     chat.txt            lines of: family, how the vocabulary has its markers (control, user, none), 1 with a
-                        system prompt, turn, ids. chat/FAMILY.jinja are the templates as models of the family have them.
+                        system prompt, turn, ids. chat/FAMILY.jinja say the same as the templates that models of the family have.
 
 NAME is `stories` (models/stories.gguf), `user` (made up, with user-defined pieces) and `llama32k` (llama32k.model in the
 folder NORMA_CHECKPOINTS; without it the file stays as it was). Another tokenizer: golden_tokens.py NAME FILE, where FILE
