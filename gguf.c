@@ -511,6 +511,8 @@ int gguf_read_model(Model *m, const char *path) {
 
 typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
 
+enum { MOST_USER_BYTES = 512 };
+
 /* An array of the tokenizer with one element for each piece; NULL and a message
  * if it is not that. */
 static const Value *piece_array(const Gguf *g, const char *key, ValueType type, int n) {
@@ -554,6 +556,9 @@ static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
         memcpy(&type, types->at + 4 * (size_t)i, sizeof type);
         memcpy(&p->score, scores->at + 4 * (size_t)i, sizeof p->score);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, i);
+        if (type == USER_DEFINED && text.n > MOST_USER_BYTES) /* every place of a text is held against them */
+            return fail("%s: user-defined piece %d has %zu bytes, expected at most %d", g->path, i, text.n,
+                        MOST_USER_BYTES);
         p->text = to;
         p->length = copy_piece(to, text);
         p->kind = type == USER_DEFINED             ? PIECE_USER

@@ -227,7 +227,7 @@ static void start_array(Bytes *b, uint32_t type, uint64_t count) {
 
 /* A piece with U+2581 for its spaces. */
 static void append_piece(Bytes *b, const char *text, int n) {
-    char marked[64];
+    char marked[1024];
     uint64_t length = 0;
     for (int i = 0; i < n; i++) {
         const char *c = text[i] == ' ' ? "\xe2\x96\x81" : text + i;

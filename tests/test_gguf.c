@@ -647,6 +647,9 @@ static void check_tokenizer_refused(int line, const char *expected) {
     } while (0)
 
 static void bad_tokenizers(void) {
+    char endless[514] = "";
+    memset(endless, 'x', sizeof endless - 1);
+    const GgufPiece user = {.text = endless, .type = 4};
     TOKENIZER_REFUSED("of kind 'gpt2', which norma", gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"));
     TOKENIZER_REFUSED("of kind '', which norma", gguf_remove(&file, "tokenizer.ggml.model"));
     TOKENIZER_REFUSED("tokens is missing or no array of 1800", gguf_remove(&file, "tokenizer.ggml.tokens"));
@@ -654,6 +657,8 @@ static void bad_tokenizers(void) {
     TOKENIZER_REFUSED("token_type is missing or no array", gguf_remove(&file, "tokenizer.ggml.token_type"));
     TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
     TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
+    TOKENIZER_REFUSED("user-defined piece 1799 has 513 bytes, expected at most 512",
+                      gguf_add_tokenizer(&file, SPEAKING.vocab_size, &user, 1));
     TOKENIZER_REFUSED("scores is missing or no array", set_array("tokenizer.ggml.scores", GGUF_I8, 64));
     TOKENIZER_REFUSED("scores is missing or no array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
     TOKENIZER_REFUSED("bos_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 1800));
