@@ -30,12 +30,18 @@ static void embed(Session *s, const int *tokens, int n, int pos) {
     }
 }
 
+/* The norm of a site, under the profiler's eyes: xn[n][dim] from x. */
+static const float *norm_site(Session *s, const Layer *layer, Site site, const Norm *norm, const float *x, int n) {
+    const float *xn = norm_forward(s->xn, x, norm, n, s->model->config.dim);
+    profile_norm(s, layer, site, x, xn, n);
+    return xn;
+}
+
 /* The final norm and the classifier, for the last n_logits of n tokens. */
 static void classify(Session *s, int n, int n_logits) {
     const Model *m = s->model;
     const float *last = s->x + (size_t)(n - n_logits) * (size_t)m->config.dim;
-    const float *xn = norm_forward(s->xn, last, &m->final_norm, n_logits, m->config.dim);
-    profile_norm(s, NULL, SITE_FINAL_NORM, last, xn, n_logits);
+    const float *xn = norm_site(s, NULL, SITE_FINAL_NORM, &m->final_norm, last, n_logits);
     Input in = input_prepare(&s->input, &m->output, xn, n_logits);
     matmul(s->logits, &m->output, &in, n_logits, false);
     profile_mark(s, NULL, SITE_LOGITS);
@@ -49,7 +55,6 @@ static int threads_for(const Session *s, int n) {
 
 static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const Model *m = s->model;
-    const int dim = m->config.dim;
     profile_chunk(s->profile, n, pos, n_logits);
 #pragma omp parallel num_threads(threads_for(s, n))
     {
@@ -58,11 +63,9 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
         profile_mark(s, NULL, SITE_EMBED);
         for (int l = 0; l < m->config.n_layers; l++) {
             const Layer *layer = &m->layers[l];
-            const float *xn = norm_forward(s->xn, s->x, &layer->attn_norm, n, dim);
-            profile_norm(s, layer, SITE_ATTN_NORM, s->x, xn, n);
+            const float *xn = norm_site(s, layer, SITE_ATTN_NORM, &layer->attn_norm, s->x, n);
             attention(s, layer, &s->kv[l], xn, n, pos); /* x += attention(norm(x)) */
-            xn = norm_forward(s->xn, s->x, &layer->mlp_norm, n, dim);
-            profile_norm(s, layer, SITE_MLP_NORM, s->x, xn, n);
+            xn = norm_site(s, layer, SITE_MLP_NORM, &layer->mlp_norm, s->x, n);
             mlp(s, layer, xn, n); /* x += mlp(norm(x)) */
         }
         if (n_logits > 0) classify(s, n, n_logits);
