@@ -210,7 +210,6 @@ typedef struct {
 /* One prefill and some tokens, timed. */
 static int time_model(Run *run, const int *tokens, int prompt, int steps, Cost *cost) {
     Session *s = &run->session;
-    Profile *outer = s->profile;
     s->profile = profile_open(&run->model, s->n_threads, false);
     int status = s->profile && run_logits(run, tokens, prompt, 0) ? 0 : -1;
     for (int i = 0; i < steps && !status; i++) status = run_logits(run, &tokens[i], 1, prompt + i) ? 0 : -1;
@@ -220,7 +219,7 @@ static int time_model(Run *run, const int *tokens, int prompt, int steps, Cost *
         cost->seconds[phase] = total / (phase == PREFILL ? prompt : steps);
     }
     profile_close(s->profile);
-    s->profile = outer;
+    s->profile = NULL;
     return status;
 }
 
