@@ -46,6 +46,7 @@ static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
                   .context = v[SEQ_LEN],
                   .rope_base = 10000.0,
                   .rope_scale = 1.0,
+                  .rope_amplitude = 1.0,
                   .rope_dims = v[DIM] / v[N_HEADS]};
     if (c->dim % c->n_heads)
         return fail("%s: dim is %d, expected a multiple of n_heads = %d", path, c->dim, c->n_heads);
@@ -112,18 +113,13 @@ static void take_attention(Reader *r, Model *m) {
 
 static void take_mlp(Reader *r, Model *m) {
     const Config *c = &m->config;
-    TAKE_TENSORS(gate, c->hidden_dim, c->dim);
-    TAKE_TENSORS(down, c->dim, c->hidden_dim);
-    TAKE_TENSORS(up, c->hidden_dim, c->dim);
+    TAKE_TENSORS(mlp.gate, c->hidden_dim, c->dim);
+    TAKE_TENSORS(mlp.down, c->dim, c->hidden_dim);
+    TAKE_TENSORS(mlp.up, c->hidden_dim, c->dim);
 }
 
 static void take_output(Reader *r, Model *m) {
     m->output = m->tied ? m->embedding : take_tensor(r, m->config.vocab_size, m->config.dim);
-}
-
-static int allocate_layers(Model *m) {
-    m->layers = allocate((size_t)m->config.n_layers, sizeof *m->layers);
-    return m->layers ? 0 : -1;
 }
 
 /* ---- v0 ------------------------------------------------------------------------------ */
@@ -137,7 +133,7 @@ static int open_v0(Model *m, Reader *r) {
     m->tied = ints[VOCAB_SIZE] > 0; /* a negative vocab_size: a classifier of its own */
     if (!m->tied && ints[VOCAB_SIZE] != INT32_MIN) ints[VOCAB_SIZE] = -ints[VOCAB_SIZE];
     if (read_config(c, r->path, ints)) return -1;
-    if (check_size(r, c, m->tied, V0_HEADER_BYTES, true) || allocate_layers(m)) return -1;
+    if (check_size(r, c, m->tied, V0_HEADER_BYTES, true) || model_allocate_layers(m)) return -1;
     r->at = V0_HEADER_BYTES;
     m->format = "llama2.c v0";
     m->embedding = take_tensor(r, c->vocab_size, c->dim);
@@ -172,7 +168,7 @@ static int open_v1_v2(Model *m, Reader *r) {
             return fail("%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d", r->path, r->group,
                         c->dim, c->hidden_dim);
     }
-    if (check_size(r, c, m->tied, HEADER_BYTES, false) || allocate_layers(m)) return -1;
+    if (check_size(r, c, m->tied, HEADER_BYTES, false) || model_allocate_layers(m)) return -1;
     r->at = HEADER_BYTES;
     m->format = version == 1 ? "llama2.c v1" : "llama2.c v2";
     TAKE_NORMS(attn_norm);
@@ -215,8 +211,17 @@ int model_open(Model *m, const char *path) {
     return 0;
 }
 
+int model_allocate_layers(Model *m) {
+    m->layers = allocate((size_t)m->config.n_layers, sizeof *m->layers);
+    if (!m->layers) return -1;
+    memset(m->layers, 0, (size_t)m->config.n_layers * sizeof *m->layers);
+    return 0;
+}
+
 void model_close(Model *m) {
+    for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);
+    free(m->rope_factors);
     file_unmap(&m->file);
     *m = (Model){0};
 }

@@ -241,9 +241,9 @@ static void write_layer(Writer *w, const Layer *layer, int l, int dim) {
     const struct {
         const char *name;
         const Tensor *w;
-    } weights[] = {{"attn_q", &layer->wq},      {"attn_k", &layer->wk},     {"attn_v", &layer->wv},
-                   {"attn_output", &layer->wo}, {"ffn_gate", &layer->gate}, {"ffn_up", &layer->up},
-                   {"ffn_down", &layer->down}};
+    } weights[] = {{"attn_q", &layer->wq},        {"attn_k", &layer->wk},         {"attn_v", &layer->wv},
+                   {"attn_output", &layer->wo},   {"ffn_gate", &layer->mlp.gate}, {"ffn_up", &layer->mlp.up},
+                   {"ffn_down", &layer->mlp.down}};
     char name[64];
     snprintf(name, sizeof name, "blk.%d.attn_norm", l);
     write_norm(w, name, &layer->attn_norm, dim);
@@ -262,7 +262,8 @@ static void walk(Writer *w, const Model *m, Pass pass) {
     for (int l = 0; l < m->config.n_layers; l++) write_layer(w, &m->layers[l], l, m->config.dim);
     write_norm(w, "output_norm", &m->final_norm, m->config.dim);
     if (!m->tied) write_weight(w, "output", &m->output);
-    write_vector(w, "rope_freqs.weight", "", m->rope_factors, m->config.rope_dims / 2);
+    for (int i = 0; m->rope_factors && i < m->config.rope_dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
+    if (m->rope_factors) write_vector(w, "rope_freqs.weight", "", w->row, m->config.rope_dims / 2);
 }
 
 /* ---- the mode ------------------------------------------------------------------------------ */

@@ -356,7 +356,7 @@ static int read_rope(const Gguf *g, Config *c) {
 }
 
 static int read_gguf_config(const Gguf *g, Config *c) {
-    *c = (Config){.rope_base = 10000.0};
+    *c = (Config){.rope_base = 10000.0, .rope_amplitude = 1.0};
     if (get_size(g, "llama.embedding_length", &c->dim) || get_size(g, "llama.feed_forward_length", &c->hidden_dim) ||
         get_size(g, "llama.block_count", &c->n_layers) || get_size(g, "llama.attention.head_count", &c->n_heads) ||
         get_size(g, "llama.context_length", &c->context))
@@ -452,9 +452,9 @@ static int take_layer(const Gguf *g, const Config *c, int l, Layer *layer) {
         {"attn_k", &layer->wk, kv_dim, c->dim},
         {"attn_v", &layer->wv, kv_dim, c->dim},
         {"attn_output", &layer->wo, c->dim, q_dim},
-        {"ffn_gate", &layer->gate, c->hidden_dim, c->dim},
-        {"ffn_up", &layer->up, c->hidden_dim, c->dim},
-        {"ffn_down", &layer->down, c->dim, c->hidden_dim},
+        {"ffn_gate", &layer->mlp.gate, c->hidden_dim, c->dim},
+        {"ffn_up", &layer->mlp.up, c->hidden_dim, c->dim},
+        {"ffn_down", &layer->mlp.down, c->dim, c->hidden_dim},
     };
     char name[48];
     int status = 0;
@@ -469,6 +469,16 @@ static int take_layer(const Gguf *g, const Config *c, int l, Layer *layer) {
     return status;
 }
 
+static int take_rope_factors(Model *m, const Gguf *g) {
+    const int n = m->config.rope_dims / 2;
+    int status = 0;
+    const float *factors = take_vector(g, "rope_freqs.weight", "", n, &status);
+    if (!factors) return status;
+    m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors);
+    for (int i = 0; m->rope_factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
+    return m->rope_factors ? 0 : -1;
+}
+
 static int fill_model(Model *m, const Gguf *g) {
     Config *c = &m->config;
     if (check_keys(g) || read_gguf_config(g, c)) return -1;
@@ -477,8 +487,7 @@ static int fill_model(Model *m, const Gguf *g) {
         return fail("%s: llama.block_count is %d, the file has %zu tensors", g->path, c->n_layers, g->n_entries);
     const Entry *embedding = find_entry(g, "token_embd.weight");
     c->vocab_size = embedding ? (int)embedding->rows : 1;
-    m->layers = allocate((size_t)c->n_layers, sizeof *m->layers);
-    if (!m->layers) return -1;
+    if (model_allocate_layers(m)) return -1;
     int status = 0;
     m->embedding = take_weight(g, "token_embd", c->vocab_size, c->dim, &status);
     if (!status && m->embedding.bias) status = fail("%s: tensor token_embd.bias is not supported", g->path);
@@ -486,7 +495,7 @@ static int fill_model(Model *m, const Gguf *g) {
     if (!status) m->final_norm = take_gguf_norm(g, "output_norm", c->dim, &status);
     m->tied = !find_entry(g, "output.weight");
     if (!status) m->output = m->tied ? m->embedding : take_weight(g, "output", c->vocab_size, c->dim, &status);
-    if (!status) m->rope_factors = take_vector(g, "rope_freqs.weight", "", c->rope_dims / 2, &status);
+    if (!status) status = take_rope_factors(m, g);
     for (size_t i = 0; i < g->n_entries && !status; i++)
         if (!g->entries[i].used) status = fail("%s: tensor %.*s is not supported", g->path, SHOWN(g->entries[i].name));
     return status;

@@ -117,7 +117,7 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
     }
     memset(s->kv, 0, (size_t)c->n_layers * sizeof *s->kv);
     for (int i = 0; i < c->rope_dims / 2; i++) {
-        const double factor = model->rope_factors ? (double)model->rope_factors[i] : 1.0;
+        const double factor = model->rope_factors ? model->rope_factors[i] : 1.0;
         s->rope_freq[i] = pow(c->rope_base, -2.0 * i / c->rope_dims) / (c->rope_scale * factor);
     }
     return 0;
@@ -229,9 +229,9 @@ void model_visit(const Model *m, TensorVisitor *tensor, NormVisitor *norm, void 
             {"wv", NULL, &layer->wv},
             {"wo", NULL, &layer->wo},
             {"mlp_norm", &layer->mlp_norm, NULL},
-            {"gate", NULL, &layer->gate},
-            {"up", NULL, &layer->up},
-            {"down", NULL, &layer->down},
+            {"gate", NULL, &layer->mlp.gate},
+            {"up", NULL, &layer->mlp.up},
+            {"down", NULL, &layer->mlp.down},
         };
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
             snprintf(name, sizeof name, "layers.%d.%s", l, parts[i].name);

@@ -233,22 +233,38 @@ typedef struct {
     int n_kv_heads; /* key and value heads; divides n_heads */
     int head_size;  /* even; dim / n_heads in most models */
     int vocab_size;
-    int context;       /* longest sequence the model was made for */
-    double rope_base;  /* theta_i = rope_base^(-2i / rope_dims) radians a position, */
-    double rope_scale; /* divided by this */
-    int rope_dims;     /* leading elements of a head that rotate */
+    int context;           /* longest sequence the model was made for */
+    double rope_base;      /* theta_i = rope_base^(-2i / rope_dims) radians a position, */
+    double rope_scale;     /* divided by this */
+    double rope_amplitude; /* cos and sin times this; 1 but for YaRN (Peng et al. 2023, sec. 3.4) */
+    int rope_dims;         /* leading elements of a head that rotate, in pairs: */
+    bool rope_halves;      /* (v[i], v[i + rope_dims / 2]), as Hugging Face has them; else (v[2i], v[2i + 1]) */
+    int n_experts;         /* of a sparse layer, up to MOST_EXPERTS; 0: all layers are dense */
+    int n_experts_used;    /* by each token */
+    int expert_dim;        /* width inside an expert */
+    bool norm_topk;        /* the weights of a token's experts are divided by their sum */
 } Config;
 
+enum { MOST_EXPERTS = 1024 };
+
+/* The weights of one SwiGLU: a layer's MLP, or an expert. */
 typedef struct {
-    Norm attn_norm;
-    Tensor wq; /* [n_heads * head_size, dim] */
-    Tensor wk; /* [n_kv_heads * head_size, dim] */
-    Tensor wv; /* [n_kv_heads * head_size, dim] */
-    Tensor wo; /* [dim, n_heads * head_size] */
-    Norm mlp_norm;
     Tensor gate; /* [hidden_dim, dim]; w1 in llama2.c */
     Tensor up;   /* [hidden_dim, dim]; w3 in llama2.c */
     Tensor down; /* [dim, hidden_dim]; w2 in llama2.c */
+} Mlp;
+
+typedef struct {
+    Norm attn_norm;
+    Tensor wq;           /* [n_heads * head_size, dim] */
+    Tensor wk;           /* [n_kv_heads * head_size, dim] */
+    Tensor wv;           /* [n_kv_heads * head_size, dim] */
+    Norm q_norm, k_norm; /* [head_size], of each head before it rotates; gamma NULL: there are none */
+    Tensor wo;           /* [dim, n_heads * head_size] */
+    Norm mlp_norm;
+    Mlp mlp;       /* of a dense layer */
+    Tensor router; /* [n_experts, dim], of a sparse layer */
+    Mlp *experts;  /* [n_experts], without biases, owned; NULL: the layer is dense */
 } Layer;
 
 typedef struct {
@@ -258,9 +274,9 @@ typedef struct {
     Norm final_norm;
     Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
     bool tied;
-    const float *rope_factors; /* [rope_dims / 2], divide the angles; NULL: none */
-    const char *format;        /* "llama2.c v0" and the like */
-    size_t decode_bytes;       /* weights read for one token: all layers, norms, output, one embedding row */
+    double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
+    const char *format;   /* "llama2.c v0" and the like */
+    size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
     File file; /* owned; the tensors point into it */
 } Model;
@@ -269,6 +285,9 @@ typedef struct {
  * before anything is allocated. The caller closes it. */
 int model_open(Model *model, const char *path);
 void model_close(Model *model);
+
+/* Memory for the layers that the config says, all fields zero. */
+int model_allocate_layers(Model *model);
 
 /* Visits every tensor, and every norm, in the order of the forward pass, with
  * its name ("layers.3.wq", "layers.3.attn_norm"). Either may be NULL. */

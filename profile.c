@@ -131,8 +131,8 @@ static double bytes_of(const Session *s, const Layer *layer, Site site) {
     case SITE_QKV_ROPE: return WEIGHTS(layer->wq) + WEIGHTS(layer->wk) + WEIGHTS(layer->wv) + n * (dim + q + cached);
     case SITE_ATTENTION: return 2 * n * q + (p->pos + n) * cached;
     case SITE_ATTN_OUT: return WEIGHTS(layer->wo) + n * (q + 2 * dim);
-    case SITE_GATE_UP_SILU: return WEIGHTS(layer->gate) + WEIGHTS(layer->up) + n * (dim + 2 * hidden);
-    case SITE_DOWN: return WEIGHTS(layer->down) + n * (hidden + 2 * dim);
+    case SITE_GATE_UP_SILU: return WEIGHTS(layer->mlp.gate) + WEIGHTS(layer->mlp.up) + n * (dim + 2 * hidden);
+    case SITE_DOWN: return WEIGHTS(layer->mlp.down) + n * (hidden + 2 * dim);
     case SITE_LOGITS: return WEIGHTS(s->model->output) + p->n_logits * (dim + 4.0 * c->vocab_size);
     default: return 0;
     }

@@ -115,10 +115,10 @@ static void reference_mlp(const Layer *layer, const Config *c, int n) {
     for (int t = 0; t < n; t++) {
         for (int i = 0; i < c->dim; i++) x[i] = xn[t][i];
         for (int i = 0; i < c->hidden_dim; i++) {
-            const double gate = dot_row(&layer->gate, i, x);
-            hidden[i] = gate / (1 + exp(-gate)) * dot_row(&layer->up, i, x);
+            const double gate = dot_row(&layer->mlp.gate, i, x);
+            hidden[i] = gate / (1 + exp(-gate)) * dot_row(&layer->mlp.up, i, x);
         }
-        for (int r = 0; r < c->dim; r++) exact[t][r] = dot_row(&layer->down, r, hidden);
+        for (int r = 0; r < c->dim; r++) exact[t][r] = dot_row(&layer->mlp.down, r, hidden);
     }
 }
 

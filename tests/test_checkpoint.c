@@ -62,9 +62,9 @@ static void check_layer(const HashModel *m, const Layer *layer, int l) {
     check_tensor(m, "wv", &layer->wv, layer_id(l, WV), kv_dim, m->dim);
     check_tensor(m, "wo", &layer->wo, layer_id(l, WO), m->dim, m->dim);
     check_norm(m, "mlp_norm", &layer->mlp_norm, layer_id(l, MLP_NORM));
-    check_tensor(m, "gate", &layer->gate, layer_id(l, GATE), m->hidden_dim, m->dim);
-    check_tensor(m, "down", &layer->down, layer_id(l, DOWN), m->dim, m->hidden_dim);
-    check_tensor(m, "up", &layer->up, layer_id(l, UP), m->hidden_dim, m->dim);
+    check_tensor(m, "gate", &layer->mlp.gate, layer_id(l, GATE), m->hidden_dim, m->dim);
+    check_tensor(m, "down", &layer->mlp.down, layer_id(l, DOWN), m->dim, m->hidden_dim);
+    check_tensor(m, "up", &layer->mlp.up, layer_id(l, UP), m->hidden_dim, m->dim);
 }
 
 static void check_config(const HashModel *m, const Model *model) {
@@ -417,10 +417,10 @@ static void check_giant(int version, int group) {
     check_last_row("embedding", &m.embedding, p.embedding);
     check_last_row("layers.0.wq", &m.layers[0].wq, p.wq);
     check_last_row("layers.39.wo", &m.layers[39].wo, p.wo_39);
-    check_last_row("layers.1.down", &m.layers[1].down, p.down_1);
-    check_last_row("layers.39.up", &m.layers[39].up, p.up_39);
+    check_last_row("layers.1.down", &m.layers[1].mlp.down, p.down_1);
+    check_last_row("layers.39.up", &m.layers[39].mlp.up, p.up_39);
     check_last_row("output", &m.output, p.output);
-    CHECK(m.layers[39].up.data == m.file.data + p.up_39, "layers.39.up is not where its offset says");
+    CHECK(m.layers[39].mlp.up.data == m.file.data + p.up_39, "layers.39.up is not where its offset says");
     model_close(&m);
 }
 

@@ -200,7 +200,8 @@ static void model_is_what_the_file_says(void) {
                   c->rope_scale == 1 && c->rope_dims == 16,
               "other sizes");
         CHECK(model.tied == !untied && (model.output.data == model.embedding.data) == !untied, "tied: %d", model.tied);
-        CHECK(!strcmp(model.format, "GGUF") && model.file.data + model.layers[1].up.offset == model.layers[1].up.data,
+        CHECK(!strcmp(model.format, "GGUF") &&
+                  model.file.data + model.layers[1].mlp.up.offset == model.layers[1].mlp.up.data,
               "format %s", model.format);
         const size_t parameters = (size_t)(60 * 64 * (1 + untied) + 64 + 2 * (2 * 64 + 64 * 64 * 3 + 3 * 64 * 96));
         CHECK(model.parameters == parameters, "%zu parameters, expected %zu", model.parameters, parameters);
