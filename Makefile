@@ -21,7 +21,7 @@ VARIANT ?= release
 BUILD   := build/$(VARIANT)
 BINARY  := $(BUILD)/run
 
-PARTS   := attention checkpoint file gguf matmul mlp model norm profile quant sampler stream swap template tokenizer
+PARTS   := attention checkpoint file gguf json matmul mlp model norm profile quant sampler stream swap template tokenizer
 MODES   := bench bench_norms chat convert info perplexity run
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
 OBJECTS := $(PARTS:%=$(BUILD)/%.o)
@@ -72,7 +72,7 @@ valgrind: ## the same tests under valgrind, which knows no AVX-512
 FUZZ_SECONDS ?= 60
 FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzz: ## libFuzzer on every parser, FUZZ_SECONDS each (needs clang)
-	@$(MAKE) --no-print-directory fuzz-model fuzz-tokenizer VARIANT=fuzz CC=clang \
+	@$(MAKE) --no-print-directory fuzz-model fuzz-tokenizer fuzz-json VARIANT=fuzz CC=clang \
 	    CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'
 fuzz-%: $(OBJECTS) tests/fuzz/%.c
 	@mkdir -p $(BUILD)/$*

@@ -225,6 +225,7 @@ void suite_pieces(void);     /* tokenizer.c against sentencepiece */
 void suite_template(void);   /* template.c */
 void suite_sampler(void);    /* sampler.c */
 void suite_stream(void);     /* stream.c */
+void suite_json(void);       /* json.c */
 void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
 void suite_damage(void);     /* damaged files */

@@ -1,0 +1,83 @@
+/* fuzz/json.c: libFuzzer's door to the JSON reader.
+ *
+ * What it reads must hang together: lists hold as many members as they say and
+ * end where they say, strings are UTF-8, and written out again it reads as the
+ * same.
+ */
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void expect(bool holds) {
+    if (!holds) abort();
+}
+
+static void check_string(const Json *s) {
+    size_t n;
+    for (size_t i = 0; i < s->length; i += n) {
+        n = (size_t)utf8_character(s->text + i, s->length - i);
+        expect(n > 0);
+    }
+    expect(s->text[s->length] == '\0');
+}
+
+static void write_string(FILE *out, const Json *s) {
+    fputc('"', out);
+    for (size_t i = 0; i < s->length; i++)
+        if ((uint8_t)s->text[i] < 0x20 || s->text[i] == '"' || s->text[i] == '\\')
+            fprintf(out, "\\u%04x", (unsigned)(uint8_t)s->text[i]);
+        else
+            fputc(s->text[i], out);
+    fputc('"', out);
+}
+
+/* Checks and writes; lists are JSON_DEPTH deep at most. Returns the values seen. */
+static uint32_t walk(FILE *out, const Json *value) { /* NOLINT(misc-no-recursion) */
+    uint32_t members = 0, values = 1;
+    const bool object = value->kind == JSON_OBJECT;
+    if (value->kind == JSON_STRING) {
+        check_string(value);
+        write_string(out, value);
+    } else if (value->kind < JSON_STRING) {
+        fputs(value->text, out);
+    } else {
+        fputc(object ? '{' : '[', out);
+        for (const Json *m = json_first(value); m; m = json_next(value, m), members++) {
+            if (members) fputc(',', out);
+            values += walk(out, m);
+            if (!object) continue;
+            expect(m->kind == JSON_STRING);
+            fputc(':', out);
+            values += walk(out, m + 1);
+        }
+        fputc(object ? '}' : ']', out);
+    }
+    expect(members == value->n_members && values == value->n_values);
+    return values;
+}
+
+static void expect_same(const Json *a, const Json *b) {
+    for (uint32_t i = 0; i < a->n_values; i++)
+        expect(a[i].kind == b[i].kind && a[i].length == b[i].length && a[i].n_members == b[i].n_members &&
+               a[i].n_values == b[i].n_values && !memcmp(a[i].text, b[i].text, a[i].length));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    JsonFile json, again;
+    char *text = NULL;
+    size_t n = 0;
+    if (json_parse(&json, "fuzz", (const char *)data, size)) return 0;
+    FILE *out = open_memstream(&text, &n);
+    expect(out != NULL);
+    walk(out, json.values);
+    fclose(out);
+    expect(!json_parse(&again, "again", text, n));
+    expect_same(json.values, again.values);
+    json_close(&json);
+    json_close(&again);
+    free(text);
+    return 0;
+}
