@@ -126,10 +126,10 @@ static void take_output(Reader *r, Model *m) {
 
 static int open_v0(Model *m, Reader *r) {
     Config *c = &m->config;
-    if (m->file.size < V0_HEADER_BYTES)
-        return fail("%s: file is %zu bytes, too short for a header of %d", r->path, m->file.size, V0_HEADER_BYTES);
+    if (r->file->size < V0_HEADER_BYTES)
+        return fail("%s: file is %zu bytes, too short for a header of %d", r->path, r->file->size, V0_HEADER_BYTES);
     int32_t ints[N_INTS];
-    memcpy(ints, m->file.data, sizeof ints);
+    memcpy(ints, r->file->data, sizeof ints);
     m->tied = ints[VOCAB_SIZE] > 0; /* a negative vocab_size: a classifier of its own */
     if (!m->tied && ints[VOCAB_SIZE] != INT32_MIN) ints[VOCAB_SIZE] = -ints[VOCAB_SIZE];
     if (read_config(c, r->path, ints)) return -1;
@@ -151,18 +151,18 @@ static int open_v0(Model *m, Reader *r) {
 
 static int open_v1_v2(Model *m, Reader *r) {
     Config *c = &m->config;
-    if (m->file.size < HEADER_BYTES)
-        return fail("%s: file is %zu bytes, too short for a header of %d", r->path, m->file.size, HEADER_BYTES);
-    const int version = int_at(&m->file, 4);
+    if (r->file->size < HEADER_BYTES)
+        return fail("%s: file is %zu bytes, too short for a header of %d", r->path, r->file->size, HEADER_BYTES);
+    const int version = int_at(r->file, 4);
     if (version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", r->path, version);
     int32_t ints[N_INTS];
-    memcpy(ints, m->file.data + 8, sizeof ints);
+    memcpy(ints, r->file->data + 8, sizeof ints);
     if (read_config(c, r->path, ints)) return -1;
-    const int shared = m->file.data[36];
+    const int shared = r->file->data[36];
     if (shared > 1) return fail("%s: shared_classifier is %d, expected 0 or 1", r->path, shared);
     m->tied = shared;
     if (version == 2) {
-        r->group = int_at(&m->file, 37);
+        r->group = int_at(r->file, 37);
         if (r->group <= 0) return fail("%s: group_size is %d, expected a positive number", r->path, r->group);
         if (c->dim % r->group || c->hidden_dim % r->group)
             return fail("%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d", r->path, r->group,
@@ -198,16 +198,29 @@ static void count_norm(void *arg, const char *name, const Norm *norm) {
     m->decode_bytes += n * sizeof(float);
 }
 
+static int open_file(Model *m, const char *path) {
+    if (model_map(m, path)) return -1;
+    Reader r = {.path = path, .file = m->files};
+    const bool has_magic = r.file->size >= 4 && int_at(r.file, 0) == MAGIC;
+    return gguf_is(r.file) ? gguf_read_model(m, path) : has_magic ? open_v1_v2(m, &r) : open_v0(m, &r);
+}
+
 int model_open(Model *m, const char *path) {
     *m = (Model){0};
-    if (file_map(&m->file, path)) return -1;
-    Reader r = {.path = path, .file = &m->file};
-    const bool has_magic = m->file.size >= 4 && int_at(&m->file, 0) == MAGIC;
-    if (gguf_is(&m->file) ? gguf_read_model(m, path) : has_magic ? open_v1_v2(m, &r) : open_v0(m, &r)) {
+    if (open_file(m, path)) {
         model_close(m);
         return -1;
     }
     model_visit(m, count_tensor, count_norm, m);
+    return 0;
+}
+
+int model_map(Model *m, const char *path) {
+    File *files = realloc(m->files, ((size_t)m->n_files + 1) * sizeof *files);
+    if (!files) return fail("%s: out of memory", path);
+    m->files = files;
+    if (file_map(&files[m->n_files], path)) return -1;
+    m->n_files++;
     return 0;
 }
 
@@ -222,6 +235,7 @@ void model_close(Model *m) {
     for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);
     free(m->rope_factors);
-    file_unmap(&m->file);
+    for (int i = 0; i < m->n_files; i++) file_unmap(&m->files[i]);
+    free(m->files);
     *m = (Model){0};
 }

@@ -509,7 +509,7 @@ bool gguf_is(const File *file) {
 
 int gguf_read_model(Model *m, const char *path) {
     Gguf g;
-    int status = gguf_open(&g, path, &m->file);
+    int status = gguf_open(&g, path, m->files);
     if (!status) status = fill_model(m, &g);
     m->format = "GGUF";
     gguf_close(&g);

@@ -33,7 +33,9 @@ int mode_info(Run *run) {
     printf("rope base    %g\n", c->rope_base);
     if (m->embedding.group) printf("group size   %d\n", m->embedding.group);
     printf("parameters   %zu\n", m->parameters);
-    printf("file         %zu bytes, mapped; %zu read for a token\n", m->file.size, m->decode_bytes);
+    size_t bytes = 0;
+    for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
+    printf("file         %zu bytes, mapped; %zu read for a token\n", bytes, m->decode_bytes);
     printf("KV cache     %zu bytes a position, %s\n", 2 * (size_t)c->n_layers * kv_dim * kv_bytes,
            kv_bytes == sizeof(float) ? "f32" : "f16");
     printf("\nnorms\n");

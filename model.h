@@ -326,13 +326,17 @@ typedef struct {
     const char *format;   /* "llama2.c v0" and the like */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
-    File file; /* owned; the tensors point into it */
+    File *files; /* [n_files], owned; the tensors point into them */
+    int n_files;
 } Model;
 
 /* Opens a checkpoint of any format and checks every size in it against the file's length
  * before anything is allocated. The caller closes it. */
 int model_open(Model *model, const char *path);
 void model_close(Model *model);
+
+/* Maps one more file of the model. */
+int model_map(Model *model, const char *path);
 
 /* Memory for the layers that the config says, all fields zero. */
 int model_allocate_layers(Model *model);
@@ -354,7 +358,7 @@ int model_swap_norms(Model *model, const char *spec);
 
 bool gguf_is(const File *file);
 
-/* Fills the model from its mapped file. On failure the caller closes it. */
+/* Fills the model from its file, which is mapped. On failure the caller closes it. */
 int gguf_read_model(Model *model, const char *path);
 
 /* ---- sessions: model.c, attention.c, mlp.c -------------------------------- */

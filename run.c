@@ -258,7 +258,7 @@ const float *run_logits(Run *run, const int *tokens, int n, int pos) {
 /* llama2.c's checkpoints put BOS between texts; in GGUF files they end with EOS or an end of turn. */
 bool run_is_end(const Run *run, int token) {
     const Tokenizer *t = &run->tokenizer;
-    return token == t->bos || token == t->eot || (token == t->eos && gguf_is(&run->model.file));
+    return token == t->bos || token == t->eot || (token == t->eos && gguf_is(run->model.files));
 }
 
 int run_sample(Run *run, const float *logits) {
@@ -444,8 +444,8 @@ static int open_tokenizer(Run *run) {
         strcmp(o->mode, "convert") && (!o->tokens || !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize"));
     char beside[PATH_MAX];
     const char *slash = strrchr(o->model, '/'), *path = o->tokenizer;
-    if (!path && gguf_is(&run->model.file)) {
-        const int found = gguf_read_tokenizer(&run->tokenizer, &run->model.file, o->model, vocab_size, needed);
+    if (!path && gguf_is(run->model.files)) {
+        const int found = gguf_read_tokenizer(&run->tokenizer, run->model.files, o->model, vocab_size, needed);
         run->has_tokenizer = found > 0;
         return found < 0 ? -1 : 0;
     }

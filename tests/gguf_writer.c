@@ -320,7 +320,7 @@ int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t) {
     const int status = gguf_write(f, path);
     gguf_free(f);
     if (status || model_open(model, path)) return -1;
-    if (gguf_read_tokenizer(t, &model->file, path, model->config.vocab_size, true) == 1) return 0;
+    if (gguf_read_tokenizer(t, model->files, path, model->config.vocab_size, true) == 1) return 0;
     model_close(model);
     return -1;
 }

@@ -104,7 +104,7 @@ static void check_model(const HashModel *m, int version, int group) {
         CHECK(model.output.data == model.embedding.data && model.output.scales == model.embedding.scales,
               "the output is not the embedding");
     model_close(&model);
-    CHECK(!model.layers && !model.file.data, "still open after model_close");
+    CHECK(!model.layers && !model.files, "still open after model_close");
 }
 
 static void every_value_is_in_its_place(void) {
@@ -420,7 +420,7 @@ static void check_giant(int version, int group) {
     check_last_row("layers.1.down", &m.layers[1].mlp.down, p.down_1);
     check_last_row("layers.39.up", &m.layers[39].mlp.up, p.up_39);
     check_last_row("output", &m.output, p.output);
-    CHECK(m.layers[39].mlp.up.data == m.file.data + p.up_39, "layers.39.up is not where its offset says");
+    CHECK(m.layers[39].mlp.up.data == m.files->data + p.up_39, "layers.39.up is not where its offset says");
     model_close(&m);
 }
 

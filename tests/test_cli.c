@@ -84,8 +84,8 @@ typedef struct {
 static const Sampling GREEDY = {.temperature = 0, .repeat_penalty = 1, .seed = 1};
 
 static int expect_tokenizer(Expected *e, const char *model) {
-    if (!gguf_is(&e->model.file)) return tokenizer_open(&e->tokenizer, inside("m/tokenizer.bin"), 512);
-    return gguf_read_tokenizer(&e->tokenizer, &e->model.file, model, 512, true) == 1 ? 0 : -1;
+    if (!gguf_is(e->model.files)) return tokenizer_open(&e->tokenizer, inside("m/tokenizer.bin"), 512);
+    return gguf_read_tokenizer(&e->tokenizer, e->model.files, model, 512, true) == 1 ? 0 : -1;
 }
 
 static Expected *expect_open(const char *model, const Sampling *sampling) {
@@ -160,7 +160,7 @@ static void add_turn(Expected *e, const char *turn) {
 }
 
 static bool ends_turn(const Expected *e, int token) {
-    return token == 1 || token == 2 || token == e->end || (gguf_is(&e->model.file) && token == EOT);
+    return token == 1 || token == 2 || token == e->end || (gguf_is(e->model.files) && token == EOT);
 }
 
 /* One answer in a conversation; false if the context of that many positions is

@@ -295,7 +295,7 @@ static void try_gguf(const Image *image, Counts *counts) {
     const bool opened = model_open(&m, path) == 0;
     if (opened) {
         run_model(&m, counts);
-        found = gguf_read_tokenizer(&t, &m.file, path, m.config.vocab_size, true);
+        found = gguf_read_tokenizer(&t, m.files, path, m.config.vocab_size, true);
         if (found > 0) run_tokenizer(&t);
         if (found > 0) tokenizer_close(&t);
         model_close(&m);

@@ -201,7 +201,7 @@ static void model_is_what_the_file_says(void) {
               "other sizes");
         CHECK(model.tied == !untied && (model.output.data == model.embedding.data) == !untied, "tied: %d", model.tied);
         CHECK(!strcmp(model.format, "GGUF") &&
-                  model.file.data + model.layers[1].mlp.up.offset == model.layers[1].mlp.up.data,
+                  model.files->data + model.layers[1].mlp.up.offset == model.layers[1].mlp.up.data,
               "format %s", model.format);
         const size_t parameters = (size_t)(60 * 64 * (1 + untied) + 64 + 2 * (2 * 64 + 64 * 64 * 3 + 3 * 64 * 96));
         CHECK(model.parameters == parameters, "%zu parameters, expected %zu", model.parameters, parameters);
@@ -352,7 +352,7 @@ static const HashModel SPEAKING = {16, 16, 1, 2, 1, 1800, 16, false, 9};
 static int open_tokenizer(Model *model, Tokenizer *t, bool needed) {
     const char *path = temporary("speaking.gguf");
     if (gguf_write(&file, path) || model_open(model, path)) return -2;
-    const int found = gguf_read_tokenizer(t, &model->file, path, model->config.vocab_size, needed);
+    const int found = gguf_read_tokenizer(t, model->files, path, model->config.vocab_size, needed);
     if (found <= 0) model_close(model);
     return found;
 }

@@ -247,7 +247,7 @@ static void stories_has_the_library_s_tokens(void) {
     Model model;
     Tokenizer t;
     CHECK(!model_open(&model, "models/stories.gguf"), "does not open");
-    CHECK(gguf_read_tokenizer(&t, &model.file, "models/stories.gguf", model.config.vocab_size, true) == 1,
+    CHECK(gguf_read_tokenizer(&t, model.files, "models/stories.gguf", model.config.vocab_size, true) == 1,
           "no tokenizer");
     CHECK(t.replaces_invalid, "not as the library");
     check_tokens(&t, "stories");

@@ -21,8 +21,8 @@ static void run_model(const Model *model) {
 static void run_tokenizer(const Model *model, const char *path) {
     Tokenizer tokenizer;
     Tokens tokens;
-    if (!gguf_is(&model->file)) return;
-    if (gguf_read_tokenizer(&tokenizer, &model->file, path, model->config.vocab_size, true) < 1) return;
+    if (!gguf_is(model->files)) return;
+    if (gguf_read_tokenizer(&tokenizer, model->files, path, model->config.vocab_size, true) < 1) return;
     if (!tokenizer_encode(&tokenizer, "Once upon a \xff time", 18, true, &tokens)) free(tokens.ids);
     tokenizer_close(&tokenizer);
 }
