@@ -1,8 +1,8 @@
 /* attention.c: the attention half of a decoder layer.
  *
- * Owns projections to heads, rotary positions, the layout of the KV cache and
- * causal grouped-query attention. The products with weights are matmul.c's,
- * the cache's memory is the session's (model.c).
+ * Owns projections to heads, their norms' place, rotary positions, the layout of
+ * the KV cache and causal grouped-query attention. The products with weights are
+ * matmul.c's, the norms norm.c's, the cache's memory is the session's (model.c).
  *
  * Keys are visited in blocks of KV_BLOCK from position 0 up, by every query in
  * the same way, so a token's result depends on the tokens before it alone, and
@@ -16,13 +16,93 @@
 
 /* ---- project, rotate, remember -------------------------------------------------- */
 
-/* Rotates the pairs (v[2i], v[2i + 1]) by the angles in rope[i] = {cos, sin}. */
-static void rotate(float *v, const float *rope, int n) {
-    for (int i = 0; i < n; i += 2) {
-        float a = v[i], b = v[i + 1], cos = rope[i], sin = rope[i + 1];
-        v[i] = a * cos - b * sin;
-        v[i + 1] = a * sin + b * cos;
+typedef enum { KEY, QUERY, VALUE } Role;
+
+/* One head of the queries, keys or values of a chunk. */
+typedef struct {
+    Role role;
+    int index;     /* among the heads of this role */
+    float *rows;   /* [n][stride]: all heads of this role */
+    size_t stride; /* floats to a token */
+} Head;
+
+/* The heads are numbered through: keys, queries, values. Each of the loops over
+ * them deals them out to the threads like cards, and thus alike: what one loop has
+ * left in a head the next one finds without a barrier. */
+static Head head_at(const Session *s, int number, int n) {
+    const Config *c = &s->model->config;
+    const int ends[] = {c->n_kv_heads, c->n_kv_heads + c->n_heads};
+    const Role role = number < ends[0] ? KEY : number < ends[1] ? QUERY : VALUE;
+    const size_t stride = (size_t)(role == QUERY ? c->n_heads : c->n_kv_heads) * (size_t)c->head_size;
+    return (Head){.role = role,
+                  .index = role == KEY ? number : number - ends[role - 1],
+                  .rows = role == QUERY ? s->q : s->kv_rows + (role == KEY ? 0 : (size_t)n * stride),
+                  .stride = stride};
+}
+
+static int n_all_heads(const Config *c) { return c->n_heads + 2 * c->n_kv_heads; }
+
+/* The head's vector of token t, [head_size]. */
+static float *head_vector(const Config *c, const Head *head, int t) {
+    return head->rows + (size_t)t * head->stride + (size_t)(head->index * c->head_size);
+}
+
+static void project(Session *s, const Layer *layer, const Input *in, int n) {
+    const Config *c = &s->model->config;
+    const Tensor *const weights[] = {[KEY] = &layer->wk, [QUERY] = &layer->wq, [VALUE] = &layer->wv};
+#pragma omp for schedule(static, 1) nowait
+    for (int i = 0; i < n_all_heads(c); i++) {
+        const Head head = head_at(s, i, n);
+        matmul_rows(head.rows, head.stride, weights[head.role], head.index * c->head_size, c->head_size, in, n, false);
     }
+}
+
+/* The profiler's look at the heads that go into a norm, or have come out. */
+static void show_heads(const Session *s, const Layer *layer, Site site, Role role, bool out, int n) {
+    const Config *c = &s->model->config;
+    if (!s->profile) return;
+#pragma omp for schedule(static, 1) nowait
+    for (int i = 0; i < n_all_heads(c); i++) {
+        const Head head = head_at(s, i, n);
+        for (int t = 0; t < n && head.role == role; t++)
+            profile_vector(s, layer, site, out, head_vector(c, &head, t), c->head_size, (int)head.stride);
+    }
+    (out ? profile_mark : profile_part)(s, layer, SITE_PROFILE);
+}
+
+/* Each query, or each key, normalized by itself, in place (Henry et al. 2020; as Qwen 3 has it). */
+static void norm_heads(Session *s, const Layer *layer, Site site, Role role, const Norm *norm, int n) {
+    const Config *c = &s->model->config;
+    if (!norm->gamma) return;
+    show_heads(s, layer, site, role, false, n);
+#pragma omp for schedule(static, 1) nowait
+    for (int i = 0; i < n_all_heads(c); i++) {
+        const Head head = head_at(s, i, n);
+        for (int t = 0; t < n && head.role == role; t++) {
+            float *v = head_vector(c, &head, t);
+            norm_token(v, v, norm, c->head_size);
+        }
+    }
+    profile_mark(s, layer, site);
+    show_heads(s, layer, site, role, true, n);
+}
+
+/* Rotates n pairs (v[i * step], v[i * step + other]) by the angles in rope[i] = {cos, sin}. */
+INLINE void rotate_pairs(float *v, const float *rope, int n, const int step, int other) {
+    for (int i = 0; i < n; i++) {
+        float *pair = v + i * step, a = pair[0], b = pair[other], cos = rope[2 * i], sin = rope[2 * i + 1];
+        pair[0] = a * cos - b * sin;
+        pair[other] = a * sin + b * cos;
+    }
+}
+
+/* The leading elements of a head, by the angles of its token. */
+static void rotate(const Config *c, float *v, const float *rope) {
+    const int pairs = c->rope_dims / 2;
+    if (c->rope_halves)
+        rotate_pairs(v, rope, pairs, 1, pairs);
+    else
+        rotate_pairs(v, rope, pairs, 2, 1);
 }
 
 /* Where block b of a head starts in KvLayer's arrays, in elements. */
@@ -40,21 +120,16 @@ static void remember(const Session *s, void *cache, const float *v, int head, in
         for (int i = 0; i < c->head_size; i++) ((uint16_t *)cache)[at + (size_t)(i * KV_BLOCK)] = f32_to_f16(v[i]);
 }
 
-/* One head of the queries, keys or values, for all n tokens. Heads are numbered
- * through: queries, then keys, then values. */
-static void project_head(Session *s, const Layer *layer, const KvLayer *kv, const Input *in, int head, int n, int pos) {
+static void rotate_and_remember(Session *s, const KvLayer *kv, int n, int pos) {
     const Config *c = &s->model->config;
-    const int size = c->head_size;
-    const bool is_query = head < c->n_heads, is_key = !is_query && head < c->n_heads + c->n_kv_heads;
-    const Tensor *w = is_query ? &layer->wq : is_key ? &layer->wk : &layer->wv;
-    const int h = is_query ? head : (head - c->n_heads) % c->n_kv_heads;
-    float *out = is_query ? s->q : s->kv_rows + (is_key ? 0 : (size_t)n * (size_t)w->rows);
-
-    matmul_rows(out, (size_t)w->rows, w, h * size, size, in, n, false);
-    for (int t = 0; t < n; t++) {
-        float *v = out + (size_t)t * (size_t)w->rows + (size_t)(h * size);
-        if (is_query || is_key) rotate(v, s->rope + (size_t)(t * c->rope_dims), c->rope_dims);
-        if (!is_query) remember(s, is_key ? kv->keys : kv->values, v, h, pos + t);
+#pragma omp for schedule(static, 1)
+    for (int i = 0; i < n_all_heads(c); i++) {
+        const Head head = head_at(s, i, n);
+        for (int t = 0; t < n; t++) {
+            float *v = head_vector(c, &head, t);
+            if (head.role != VALUE) rotate(c, v, s->rope + (size_t)(t * c->rope_dims));
+            if (head.role != QUERY) remember(s, head.role == KEY ? kv->keys : kv->values, v, head.index, pos + t);
+        }
     }
 }
 
@@ -147,8 +222,11 @@ void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *x
                       : type_wants_bytes(layer->wk.type) ? &layer->wk
                                                          : &layer->wv;
     Input in = input_prepare(&s->input, w, xn, n);
-#pragma omp for schedule(static)
-    for (int head = 0; head < c->n_heads + 2 * c->n_kv_heads; head++) project_head(s, layer, kv, &in, head, n, pos);
+    project(s, layer, &in, n);
+    profile_part(s, layer, SITE_QKV_ROPE);
+    norm_heads(s, layer, SITE_Q_NORM, QUERY, &layer->q_norm, n);
+    norm_heads(s, layer, SITE_K_NORM, KEY, &layer->k_norm, n);
+    rotate_and_remember(s, kv, n, pos);
     profile_mark(s, layer, SITE_QKV_ROPE);
 
     float *scores = s->scores + (size_t)omp_get_thread_num() * (size_t)s->kv_blocks * KV_BLOCK;

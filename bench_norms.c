@@ -185,18 +185,35 @@ static int measure(const Run *run, int dim, int tokens, bool first) {
     return 0;
 }
 
-static int measure_all(const Run *run) {
+static int measure_dim(const Run *run, int dim, bool first) {
     static const int tokens[] = {1, 8, 64, 512};
-    const int dim = run->options->model ? run->model.config.dim : 0; /* all sites have the same */
     int status = 0;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens && !status && !interrupted; i++)
+        status = measure(run, dim, tokens[i], first && i == 0);
+    return status;
+}
+
+static int measure_all_dims(const Run *run) {
+    int status = measure(run, 8, 10, true); /* what the study notes timed */
+    for (int dim = 8; dim <= 8192 && !status; dim = dim == 8 ? 64 : 2 * dim) status = measure_dim(run, dim, false);
+    return status;
+}
+
+/* The dims of its sites; a "token" of q_norm or k_norm is one of a token's heads. */
+static int measure_sites(const Run *run) {
+    const Config *c = &run->model.config;
+    bool heads = false;
+    for (int l = 0; l < c->n_layers; l++)
+        heads |= run->model.layers[l].q_norm.gamma || run->model.layers[l].k_norm.gamma;
+    return measure_dim(run, c->dim, true) || (heads && measure_dim(run, c->head_size, false)) ? -1 : 0;
+}
+
+static int measure_all(const Run *run) {
     if (run->options->json)
         putchar('[');
     else
         show_head();
-    if (!dim) status = measure(run, 8, 10, true); /* what the study notes timed */
-    for (int d = dim ? dim : 8; d <= (dim ? dim : 8192) && !status; d = d == 8 ? 64 : 2 * d)
-        for (size_t i = 0; i < sizeof tokens / sizeof *tokens && !status && !interrupted; i++)
-            status = measure(run, d, tokens[i], dim && i == 0);
+    const int status = (run->options->model ? measure_sites : measure_all_dims)(run);
     if (run->options->json) puts("]");
     return status;
 }

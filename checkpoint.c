@@ -183,19 +183,34 @@ static int open_v1_v2(Model *m, Reader *r) {
 
 /* ---- any format ------------------------------------------------------------------------- */
 
-static void count_tensor(void *arg, const char *name, const Tensor *w) {
-    Model *m = arg;
-    m->parameters += (size_t)w->rows * (size_t)w->cols;
-    const bool row_only = !strcmp(name, "embedding") && !m->tied;
-    m->decode_bytes += tensor_bytes(w, row_only ? 1 : w->rows);
-}
+typedef struct {
+    Model *model;
+    size_t expert_bytes; /* of all experts */
+} Count;
 
-static void count_norm(void *arg, const char *name, const Norm *norm) {
-    (void)name;
-    Model *m = arg;
-    const size_t n = (size_t)m->config.dim * (norm->beta ? 2 : 1);
+static void count_vector(Model *m, size_t n) {
     m->parameters += n;
     m->decode_bytes += n * sizeof(float);
+}
+
+static void count_tensor(void *arg, const char *name, const Tensor *w) {
+    Count *count = arg;
+    Model *m = count->model;
+    m->parameters += (size_t)w->rows * (size_t)w->cols;
+    if (w->bias) count_vector(m, (size_t)w->rows);
+    const bool row_only = !strcmp(name, "embedding") && !m->tied;
+    *(strstr(name, ".experts.") ? &count->expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
+}
+
+static void count_norm(void *arg, const char *name, const Norm *norm, int dim) {
+    (void)name;
+    count_vector(((Count *)arg)->model, (size_t)dim * (norm->beta ? 2 : 1));
+}
+
+static void count_parameters(Model *m) {
+    Count count = {.model = m};
+    model_visit(m, count_tensor, count_norm, &count);
+    if (count.expert_bytes) m->decode_bytes += count.expert_bytes / m->config.n_experts * m->config.n_experts_used;
 }
 
 static int open_file(Model *m, const char *path) {
@@ -211,7 +226,7 @@ int model_open(Model *m, const char *path) {
         model_close(m);
         return -1;
     }
-    model_visit(m, count_tensor, count_norm, m);
+    count_parameters(m);
     return 0;
 }
 

@@ -119,9 +119,9 @@ typedef struct {
     bool mixed; /* another has another */
 } FirstEps;
 
-static void find_eps(void *arg, const char *name, const Norm *norm) {
+static void find_eps(void *arg, const char *name, const Norm *norm, int dim) {
     FirstEps *first = arg;
-    (void)name;
+    (void)name, (void)dim;
     if (norm->kind != first->kind) return;
     if (first->eps == 0) first->eps = (double)norm->eps;
     first->mixed |= first->eps != (double)norm->eps;

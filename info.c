@@ -13,8 +13,8 @@ static void show_tensor(void *arg, const char *name, const Tensor *w) {
            (unsigned long long)w->offset);
 }
 
-static void show_norm(void *arg, const char *name, const Norm *norm) {
-    (void)arg;
+static void show_norm(void *arg, const char *name, const Norm *norm, int dim) {
+    (void)arg, (void)dim;
     printf("  %-24s %-10s eps %g%s\n", name, norm_name(norm->kind), (double)norm->eps, norm->beta ? ", beta" : "");
 }
 

@@ -410,3 +410,11 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
     for (int t = 0; t < n; t++) prepare_row(&in, x + (size_t)t * (size_t)cols, cols, (size_t)t);
     return in;
 }
+
+Input input_from(const Input *in, const Tensor *w, int row) {
+    Input rest = *in;
+    rest.x += (size_t)row * (size_t)w->cols;
+    rest.q += (size_t)row * (size_t)in->q_stride;
+    rest.scales += (size_t)row * (size_t)(w->cols / in->group);
+    return rest;
+}

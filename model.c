@@ -17,15 +17,16 @@
 /* x[t] = the embedding of token t; rope[t] = cos and sin of its angles, from
  * double precision: a float32 angle is off by 1e-4 at position 1,000. */
 static void embed(Session *s, const int *tokens, int n, int pos) {
-    const int dim = s->model->config.dim, pairs = s->model->config.rope_dims / 2;
+    const Config *c = &s->model->config;
+    const int dim = c->dim, pairs = c->rope_dims / 2;
 #pragma omp for schedule(static)
     for (int t = 0; t < n; t++) {
         dequantize_row(s->x + (size_t)t * (size_t)dim, &s->model->embedding, tokens[t]);
         float *rope = s->rope + (size_t)t * (size_t)pairs * 2;
         for (int i = 0; i < pairs; i++) {
             double angle = (pos + t) * s->rope_freq[i];
-            rope[2 * i] = (float)cos(angle);
-            rope[2 * i + 1] = (float)sin(angle);
+            rope[2 * i] = (float)(c->rope_amplitude * cos(angle));
+            rope[2 * i + 1] = (float)(c->rope_amplitude * sin(angle));
         }
     }
 }
@@ -124,11 +125,16 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
 }
 
 static void free_activations(Session *s) {
-    float **buffers[] = {&s->x, &s->xn, &s->q, &s->kv_rows, &s->att, &s->gate, &s->up, &s->rope};
+    float **buffers[] = {&s->x,    &s->xn, &s->q,    &s->kv_rows, &s->att,
+                         &s->gate, &s->up, &s->rope, &s->router,  &s->expert_rows};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
         free(*buffers[i]);
         *buffers[i] = NULL;
     }
+    free(s->slots);
+    free(s->expert_start);
+    s->slots = NULL;
+    s->expert_start = NULL;
     input_buffer_close(&s->input);
     s->chunk = 0;
 }
@@ -146,23 +152,39 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* What a sparse layer needs for n tokens. */
+static int reserve_experts(Session *s, size_t n) {
+    const Config *c = &s->model->config;
+    const size_t slots = n * (size_t)c->n_experts_used, experts = (size_t)c->n_experts;
+    if (!experts) return 0;
+    s->router = allocate(n, experts * sizeof *s->router);
+    s->slots = allocate(slots, sizeof *s->slots);
+    s->expert_start = allocate(experts + 1, sizeof *s->expert_start);
+    s->expert_rows = allocate(slots, (size_t)c->dim * sizeof *s->expert_rows);
+    return s->router && s->slots && s->expert_start && s->expert_rows ? 0 : -1;
+}
+
 /* Room for the activations of n tokens. */
 static int reserve_chunk(Session *s, int n) {
     if (n <= s->chunk) return 0;
     free_activations(s);
     const Config *c = &s->model->config;
-    const size_t tokens = (size_t)n, dim = (size_t)c->dim, hidden_dim = (size_t)c->hidden_dim;
+    const size_t tokens = (size_t)n, dim = (size_t)c->dim, slots = tokens * (size_t)c->n_experts_used;
     const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
-    const int q_dim = c->n_heads * c->head_size;
-    const size_t own_rows = (size_t)(n > s->n_threads ? n : s->n_threads);
-    int widest = c->dim > c->hidden_dim ? c->dim : c->hidden_dim;
-    if (q_dim > widest) widest = q_dim;
+    const size_t q_dim = (size_t)c->n_heads * (size_t)c->head_size;
+    const size_t hidden = larger(tokens * (size_t)c->hidden_dim, slots * (size_t)c->expert_dim);
+    const size_t own_rows = larger(tokens, (size_t)s->n_threads);
+    const size_t widest =
+        larger(larger(dim, q_dim), (size_t)(c->hidden_dim > c->expert_dim ? c->hidden_dim : c->expert_dim));
     const size_t size = sizeof(float);
     if (!(s->x = allocate(tokens, dim * size)) || !(s->xn = allocate(own_rows, dim * size)) ||
-        !(s->q = allocate(tokens, (size_t)q_dim * size)) || !(s->kv_rows = allocate(tokens, 2 * kv_dim * size)) ||
-        !(s->att = allocate(tokens, (size_t)q_dim * size)) || !(s->gate = allocate(tokens, hidden_dim * size)) ||
-        !(s->up = allocate(tokens, hidden_dim * size)) || !(s->rope = allocate(tokens, (size_t)c->rope_dims * size)) ||
-        input_buffer_open(&s->input, (int)own_rows, widest, s->n_threads)) {
+        !(s->q = allocate(tokens, q_dim * size)) || !(s->kv_rows = allocate(tokens, 2 * kv_dim * size)) ||
+        !(s->att = allocate(tokens, q_dim * size)) || !(s->gate = allocate(hidden, size)) ||
+        !(s->up = allocate(hidden, size)) || !(s->rope = allocate(tokens, (size_t)c->rope_dims * size)) ||
+        reserve_experts(s, tokens) ||
+        input_buffer_open(&s->input, (int)larger(own_rows, slots), (int)widest, s->n_threads)) {
         free_activations(s);
         return -1;
     }
@@ -210,35 +232,56 @@ static int reserve(Session *s, int n, int positions, int n_logits) {
 
 /* ---- the parts of a model, in order ------------------------------------------------- */
 
-typedef void TensorVisitor(void *arg, const char *name, const Tensor *w);
-typedef void NormVisitor(void *arg, const char *name, const Norm *norm);
+typedef struct {
+    void (*tensor)(void *arg, const char *name, const Tensor *w);
+    void (*norm)(void *arg, const char *name, const Norm *norm, int dim);
+    void *arg;
+    char prefix[48]; /* of the names: "layers.3." */
+} Visitor;
 
-void model_visit(const Model *m, TensorVisitor *tensor, NormVisitor *norm, void *arg) {
-    char name[64];
-    if (tensor) tensor(arg, "embedding", &m->embedding);
-    for (int l = 0; l < m->config.n_layers; l++) {
-        const Layer *layer = &m->layers[l];
-        const struct {
-            const char *name;
-            const Norm *norm;
-            const Tensor *tensor;
-        } parts[] = {
-            {"attn_norm", &layer->attn_norm, NULL},
-            {"wq", NULL, &layer->wq},
-            {"wk", NULL, &layer->wk},
-            {"wv", NULL, &layer->wv},
-            {"wo", NULL, &layer->wo},
-            {"mlp_norm", &layer->mlp_norm, NULL},
-            {"gate", NULL, &layer->mlp.gate},
-            {"up", NULL, &layer->mlp.up},
-            {"down", NULL, &layer->mlp.down},
-        };
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            snprintf(name, sizeof name, "layers.%d.%s", l, parts[i].name);
-            if (norm && parts[i].norm) norm(arg, name, parts[i].norm);
-            if (tensor && parts[i].tensor) tensor(arg, name, parts[i].tensor);
-        }
+/* What a layer does not have is all zeros. */
+static void visit_tensor(const Visitor *v, const char *name, const Tensor *w) {
+    char full[64];
+    snprintf(full, sizeof full, "%s%s", v->prefix, name);
+    if (v->tensor && w->data) v->tensor(v->arg, full, w);
+}
+
+static void visit_norm(const Visitor *v, const char *name, const Norm *norm, int dim) {
+    char full[64];
+    snprintf(full, sizeof full, "%s%s", v->prefix, name);
+    if (v->norm && norm->gamma) v->norm(v->arg, full, norm, dim);
+}
+
+static void visit_mlp(const Visitor *v, const Mlp *mlp) {
+    visit_tensor(v, "gate", &mlp->gate);
+    visit_tensor(v, "up", &mlp->up);
+    visit_tensor(v, "down", &mlp->down);
+}
+
+static void visit_layer(Visitor *v, const Config *c, const Layer *layer, int l) {
+    snprintf(v->prefix, sizeof v->prefix, "layers.%d.", l);
+    visit_norm(v, "attn_norm", &layer->attn_norm, c->dim);
+    visit_tensor(v, "wq", &layer->wq);
+    visit_tensor(v, "wk", &layer->wk);
+    visit_tensor(v, "wv", &layer->wv);
+    visit_norm(v, "q_norm", &layer->q_norm, c->head_size);
+    visit_norm(v, "k_norm", &layer->k_norm, c->head_size);
+    visit_tensor(v, "wo", &layer->wo);
+    visit_norm(v, "mlp_norm", &layer->mlp_norm, c->dim);
+    visit_mlp(v, &layer->mlp);
+    visit_tensor(v, "router", &layer->router);
+    for (int e = 0; layer->experts && e < c->n_experts; e++) {
+        snprintf(v->prefix, sizeof v->prefix, "layers.%d.experts.%d.", l, e);
+        visit_mlp(v, &layer->experts[e]);
     }
-    if (norm) norm(arg, "final_norm", &m->final_norm);
-    if (tensor && !m->tied) tensor(arg, "output", &m->output);
+    v->prefix[0] = 0;
+}
+
+void model_visit(const Model *m, void (*tensor)(void *arg, const char *name, const Tensor *w),
+                 void (*norm)(void *arg, const char *name, const Norm *norm, int dim), void *arg) {
+    Visitor v = {.tensor = tensor, .norm = norm, .arg = arg};
+    visit_tensor(&v, "embedding", &m->embedding);
+    for (int l = 0; l < m->config.n_layers; l++) visit_layer(&v, &m->config, &m->layers[l], l);
+    visit_norm(&v, "final_norm", &m->final_norm, m->config.dim);
+    if (!m->tied) visit_tensor(&v, "output", &m->output);
 }

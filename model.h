@@ -204,6 +204,9 @@ void input_buffer_close(InputBuffer *buffer);
  * and the thread count. */
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n);
 
+/* The same Input without its first `row` rows, for products with w. */
+Input input_from(const Input *in, const Tensor *w, int row);
+
 /* y[t][r] = sum_c w[r][c] x[t][c] for rows r in [row, row + n_rows) and tokens
  * t in [0, n); added to y where `add` is set. y points at y[0][0] and has
  * `stride` floats to a token. One thread does all of it. Every output is
@@ -241,6 +244,9 @@ void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps);
  * y_i = (x_i - mean) / sqrt(mean((x - mean)^2) + eps) * gamma_i + beta_i.
  * beta may be NULL; y may be x. */
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
+
+/* The site's norm of one vector, y[dim] from x[dim]. y may be x. */
+void norm_token(float *y, const float *x, const Norm *norm, int dim);
 
 /* The site's norm of n tokens: y[n][dim] from x[n][dim]. The threads of the
  * enclosing region share the tokens and meet at a barrier, except for n = 1:
@@ -341,16 +347,17 @@ int model_map(Model *model, const char *path);
 /* Memory for the layers that the config says, all fields zero. */
 int model_allocate_layers(Model *model);
 
-/* Visits every tensor, and every norm, in the order of the forward pass, with
- * its name ("layers.3.wq", "layers.3.attn_norm"). Either may be NULL. */
+/* Visits every tensor, and every norm (over dim elements), in the order of the
+ * forward pass, with its name ("layers.3.wq", "layers.3.attn_norm"). Either may
+ * be NULL. */
 void model_visit(const Model *model, void (*tensor)(void *arg, const char *name, const Tensor *w),
-                 void (*norm)(void *arg, const char *name, const Norm *norm), void *arg);
+                 void (*norm)(void *arg, const char *name, const Norm *norm, int dim), void *arg);
 
 /* ---- swap.c --------------------------------------------------------------- */
 
 /* Gives sites another kind of norm, as --norm says: comma-separated items KIND
- * or [LAYERS.]SITE=KIND, KIND rms or layer, SITE attn, mlp or final, LAYERS n or
- * n-m; later items win. gamma and eps stay; a LayerNorm that was none has beta 0
+ * or [LAYERS.]SITE=KIND, KIND rms or layer, SITE attn, mlp, q, k or final, LAYERS n
+ * or n-m; later items win. gamma and eps stay; a LayerNorm that was none has beta 0
  * (NULL). */
 int model_swap_norms(Model *model, const char *spec);
 
@@ -374,6 +381,12 @@ typedef struct {
     void *keys, *values; /* float or f16 */
 } KvLayer;
 
+/* One token's use of one expert of a sparse layer. */
+typedef struct {
+    int token;    /* of the chunk */
+    float weight; /* of what the expert says */
+} Slot;
+
 typedef struct Profile Profile;
 
 /* One sequence in progress: its KV cache and the activations of one chunk. */
@@ -383,19 +396,23 @@ typedef struct {
     int batch;   /* most tokens in one chunk */
     int context; /* most positions */
     KvType kv_type;
-    KvLayer *kv;       /* [n_layers] */
-    int kv_blocks;     /* blocks allocated in each layer */
-    int chunk;         /* tokens that the activations have room for */
-    float *x;          /* [chunk][dim] the residual stream */
-    float *xn;         /* [max(chunk, n_threads)][dim] normalized */
-    float *q;          /* [chunk][n_heads * head_size] */
-    float *kv_rows;    /* [chunk][2][n_kv_heads * head_size] new keys and values */
-    float *att;        /* [chunk][n_heads * head_size] attention's output */
-    float *scores;     /* [n_threads][kv_blocks * KV_BLOCK] */
-    float *gate;       /* [chunk][hidden_dim] */
-    float *up;         /* [chunk][hidden_dim] */
-    float *rope;       /* [chunk][head_size / 2][cos, sin] */
-    double *rope_freq; /* [head_size / 2] radians a position */
+    KvLayer *kv;        /* [n_layers] */
+    int kv_blocks;      /* blocks allocated in each layer */
+    int chunk;          /* tokens that the activations have room for */
+    float *x;           /* [chunk][dim] the residual stream */
+    float *xn;          /* [max(chunk, n_threads)][dim] normalized */
+    float *q;           /* [chunk][n_heads * head_size] */
+    float *kv_rows;     /* [chunk][2][n_kv_heads * head_size] new keys and values */
+    float *att;         /* [chunk][n_heads * head_size] attention's output */
+    float *scores;      /* [n_threads][kv_blocks * KV_BLOCK] */
+    float *gate;        /* [chunk][hidden_dim], or [slots][expert_dim] */
+    float *up;          /* the same */
+    float *router;      /* [chunk][n_experts] logits, then weights */
+    Slot *slots;        /* [chunk * n_experts_used], by expert, then by token */
+    int *expert_start;  /* [n_experts + 1] an expert's first slot */
+    float *expert_rows; /* [slots][dim] what goes into the experts, then what comes out */
+    float *rope;        /* [chunk][head_size / 2][cos, sin] */
+    double *rope_freq;  /* [head_size / 2] radians a position */
     InputBuffer input;
     float *logits;    /* [n_logits][vocab_size] */
     int n_logits;     /* rows that logits has room for */
@@ -426,7 +443,9 @@ int check_logits(const float *logits, size_t n);
  * 2021, sec. 3.4; grouped queries: Ainslie et al. 2023). In the region. */
 void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *xn, int n, int pos);
 
-/* x += down(silu(gate(xn)) * up(xn)) (SwiGLU: Shazeer 2020). In the region. */
+/* x += down(silu(gate(xn)) * up(xn)) (SwiGLU: Shazeer 2020); in a sparse layer the
+ * sum of this over the experts that the router chooses for a token, each times
+ * its weight (Shazeer et al. 2017). In the region. */
 void mlp(Session *s, const Layer *layer, const float *xn, int n);
 
 /* ---- profile.c ------------------------------------------------------------- */
@@ -439,9 +458,12 @@ typedef enum {
     SITE_EMBED,
     SITE_ATTN_NORM,
     SITE_QKV_ROPE,
+    SITE_Q_NORM, /* in between; not in all models */
+    SITE_K_NORM,
     SITE_ATTENTION,
     SITE_ATTN_OUT,
     SITE_MLP_NORM,
+    SITE_ROUTER, /* of sparse layers */
     SITE_GATE_UP_SILU,
     SITE_DOWN,
     SITE_FINAL_NORM,
@@ -465,6 +487,13 @@ void profile_close(Profile *p);
 void profile_begin(Profile *p, int n);
 void profile_chunk(Profile *p, int n, int pos, int n_logits);
 void profile_mark(const Session *s, const Layer *layer, Site site);
+
+/* A part of `site` has ended; the site goes on, perhaps after another one. */
+void profile_part(const Session *s, const Layer *layer, Site site);
+
+/* One of the vectors x[dim] that go into a norm, or have come `out`; all of a
+ * token's are `width` elements. Any thread may show it, once. */
+void profile_vector(const Session *s, const Layer *layer, Site site, bool out, const float *x, int dim, int width);
 void profile_norm(const Session *s, const Layer *layer, Site site, const float *x, const float *y, int n);
 void profile_end(Profile *p);
 

@@ -111,7 +111,7 @@ void layernorm(float *y, const float *x, const float *gamma, const float *beta, 
     }
 }
 
-static void norm_token(float *y, const float *x, const Norm *norm, int dim) {
+void norm_token(float *y, const float *x, const Norm *norm, int dim) {
     if (norm->kind == NORM_RMS)
         rmsnorm(y, x, norm->gamma, dim, norm->eps);
     else

@@ -17,12 +17,21 @@ static const struct {
     const char *name;
     bool is_norm;
 } SITES[N_SITES] = {
-    [SITE_START] = {"(start)", false},       [SITE_EMBED] = {"embed", false},
-    [SITE_ATTN_NORM] = {"attn_norm", true},  [SITE_QKV_ROPE] = {"qkv+rope", false},
-    [SITE_ATTENTION] = {"attention", false}, [SITE_ATTN_OUT] = {"attn_out", false},
-    [SITE_MLP_NORM] = {"mlp_norm", true},    [SITE_GATE_UP_SILU] = {"gate_up+silu", false},
-    [SITE_DOWN] = {"down", false},           [SITE_FINAL_NORM] = {"final_norm", true},
-    [SITE_LOGITS] = {"logits", false},       [SITE_PROFILE] = {"(profile)", false},
+    [SITE_START] = {"(start)", false},
+    [SITE_EMBED] = {"embed", false},
+    [SITE_ATTN_NORM] = {"attn_norm", true},
+    [SITE_QKV_ROPE] = {"qkv+rope", false},
+    [SITE_Q_NORM] = {"q_norm", true},
+    [SITE_K_NORM] = {"k_norm", true},
+    [SITE_ATTENTION] = {"attention", false},
+    [SITE_ATTN_OUT] = {"attn_out", false},
+    [SITE_MLP_NORM] = {"mlp_norm", true},
+    [SITE_ROUTER] = {"router", false},
+    [SITE_GATE_UP_SILU] = {"gate_up+silu", false},
+    [SITE_DOWN] = {"down", false},
+    [SITE_FINAL_NORM] = {"final_norm", true},
+    [SITE_LOGITS] = {"logits", false},
+    [SITE_PROFILE] = {"(profile)", false},
 };
 
 /* What is known of one site of one layer, in one phase. */
@@ -114,25 +123,45 @@ void profile_chunk(Profile *p, int n, int pos, int n_logits) {
     p->n_logits = n_logits;
 }
 
+#define WEIGHTS(w) ((double)tensor_bytes(&(w), (w).rows))
+
+/* The same for the halves of an MLP: of a dense layer, or of the experts that
+ * have tokens, with a row of activations for each slot. */
+static double mlp_bytes(const Session *s, const Layer *layer, bool down) {
+    const Config *c = &s->model->config;
+    const bool sparse = layer->experts;
+    const double rows = (double)s->profile->n * (sparse ? c->n_experts_used : 1);
+    const double dim = 4.0 * c->dim, hidden = 4.0 * (sparse ? c->expert_dim : c->hidden_dim);
+    double weights = 0;
+    for (int e = 0; e < (sparse ? c->n_experts : 1); e++) {
+        const Mlp *m = sparse ? &layer->experts[e] : &layer->mlp;
+        if (sparse && s->expert_start[e] == s->expert_start[e + 1]) continue;
+        weights += down ? WEIGHTS(m->down) : WEIGHTS(m->gate) + WEIGHTS(m->up);
+    }
+    return weights + (down ? rows * (hidden + 2 * dim) : rows * (dim + 2 * hidden));
+}
+
 /* The bytes that a site cannot but move: its weights, what it reads and what it
  * writes, each once. */
 static double bytes_of(const Session *s, const Layer *layer, Site site) {
     const Profile *p = s->profile;
     const Config *c = &s->model->config;
-    const double n = p->n, dim = 4.0 * c->dim, hidden = 4.0 * c->hidden_dim; /* float32 rows */
+    const double n = p->n, dim = 4.0 * c->dim; /* float32 rows */
     const double q = 4.0 * c->n_heads * c->head_size, kv = 4.0 * c->n_kv_heads * c->head_size;
     const double cached = 2 * kv * (s->kv_type == KV_F32 ? 1 : 0.5); /* of one position */
-#define WEIGHTS(w) ((double)tensor_bytes(&(w), (w).rows))
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&s->model->embedding, 1) + dim);
     case SITE_ATTN_NORM:
     case SITE_MLP_NORM: return (2 * n + 1) * dim;
     case SITE_FINAL_NORM: return (2 * p->n_logits + 1) * dim;
     case SITE_QKV_ROPE: return WEIGHTS(layer->wq) + WEIGHTS(layer->wk) + WEIGHTS(layer->wv) + n * (dim + q + cached);
+    case SITE_Q_NORM: return 2 * n * q + 4.0 * c->head_size;
+    case SITE_K_NORM: return 2 * n * kv + 4.0 * c->head_size;
     case SITE_ATTENTION: return 2 * n * q + (p->pos + n) * cached;
     case SITE_ATTN_OUT: return WEIGHTS(layer->wo) + n * (q + 2 * dim);
-    case SITE_GATE_UP_SILU: return WEIGHTS(layer->mlp.gate) + WEIGHTS(layer->mlp.up) + n * (dim + 2 * hidden);
-    case SITE_DOWN: return WEIGHTS(layer->mlp.down) + n * (hidden + 2 * dim);
+    case SITE_ROUTER: return WEIGHTS(layer->router) + n * (dim + 4.0 * c->n_experts);
+    case SITE_GATE_UP_SILU: return mlp_bytes(s, layer, false);
+    case SITE_DOWN: return mlp_bytes(s, layer, true);
     case SITE_LOGITS: return WEIGHTS(s->model->output) + p->n_logits * (dim + 4.0 * c->vocab_size);
     default: return 0;
     }
@@ -154,20 +183,31 @@ static int layer_index(const Session *s, const Layer *layer) {
     return layer ? (int)(layer - s->model->layers) : s->model->config.n_layers;
 }
 
-void profile_mark(const Session *s, const Layer *layer, Site site) {
+/* Everything since the mark before becomes the site's. */
+static Record *add_time(const Session *s, const Layer *layer, Site site) {
     Profile *p = s->profile;
-    if (!p) return;
     const int thread = omp_get_thread_num(), l = layer_index(s, layer);
     Track *track = &p->tracks[thread];
     const double at = now();
     if (site == SITE_START && thread > 0) track->last = at; /* it was idle until here */
     Record *r = record_at(p, thread, p->phase, l, site);
-    r->calls++;
     r->seconds += at - track->last;
-    r->tokens += (uint64_t)(!layer && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
-    if (thread == 0) r->bytes += bytes_of(s, layer, site);
     if (p->traces && at > track->last) add_event(track, (Event){track->last, at, l, site});
     track->last = at;
+    return r;
+}
+
+void profile_part(const Session *s, const Layer *layer, Site site) {
+    if (s->profile) add_time(s, layer, site);
+}
+
+void profile_mark(const Session *s, const Layer *layer, Site site) {
+    const Profile *p = s->profile;
+    if (!p) return;
+    Record *r = add_time(s, layer, site);
+    r->calls++;
+    r->tokens += (uint64_t)(!layer && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
+    if (omp_get_thread_num() == 0) r->bytes += bytes_of(s, layer, site);
 }
 
 static double mean_square(const float *x, int n, float *largest) {
@@ -181,17 +221,22 @@ static double mean_square(const float *x, int n, float *largest) {
     return (double)vsum(squares) / n;
 }
 
-void profile_norm(const Session *s, const Layer *layer, Site site, const float *x, const float *y, int n) {
-    Profile *p = s->profile;
+void profile_vector(const Session *s, const Layer *layer, Site site, bool out, const float *x, int dim, int width) {
+    const Profile *p = s->profile;
     if (!p) return;
-    profile_mark(s, layer, site);
-    const int dim = s->model->config.dim, thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    Record *r = record_at(p, thread, p->phase, layer_index(s, layer), site);
+    Record *r = record_at(p, omp_get_thread_num(), p->phase, layer_index(s, layer), site);
     float ignored = 0;
-    for (int t = thread; t < n; t += threads) {
-        const size_t at = (size_t)t * (size_t)dim;
-        r->square_in += mean_square(x + at, dim, &r->largest);
-        r->square_out += mean_square(y + at, dim, &ignored);
+    const double square = mean_square(x, dim, out ? &ignored : &r->largest) * dim / width;
+    *(out ? &r->square_out : &r->square_in) += square;
+}
+
+void profile_norm(const Session *s, const Layer *layer, Site site, const float *x, const float *y, int n) {
+    if (!s->profile) return;
+    profile_mark(s, layer, site);
+    const int dim = s->model->config.dim, threads = omp_get_num_threads();
+    for (int t = omp_get_thread_num(); t < n; t += threads) {
+        profile_vector(s, layer, site, false, x + (size_t)t * (size_t)dim, dim, dim);
+        profile_vector(s, layer, site, true, y + (size_t)t * (size_t)dim, dim, dim);
     }
     profile_mark(s, layer, SITE_PROFILE);
 }

@@ -72,8 +72,8 @@ static const char HELP[] = "run [MODEL] [-m MODE] [options]   MODEL: a llama2.c 
                            "      --profile[=FILE]  the time of every layer and site, on stderr; FILE.csv, or\n"
                            "                        FILE.json for trace viewers, holds more\n"
                            "      --norm SPEC       run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\n"
-                           "                        KIND rms or layer, SITE attn, mlp or final, LAYERS n or\n"
-                           "                        n-m: --norm layer, --norm 0-2.attn=layer,final=rms\n"
+                           "                        KIND rms or layer, SITE attn, mlp, q, k or final, LAYERS\n"
+                           "                        n or n-m: --norm layer, --norm 0-2.attn=layer,final=rms\n"
                            "  -v, --verbose         tokenize: ids with their pieces\n"
                            "  -h, --help            this text\n"
                            "      --version         the version\n";

@@ -9,12 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef enum { ATTN, MLP, Q, K, FINAL, N_NAMES } Name;
+
+static const char *const NAMES[N_NAMES] = {[ATTN] = "attn", [MLP] = "mlp", [Q] = "q", [K] = "k", [FINAL] = "final"};
+
 /* One item of a specification, cut out of it. */
 typedef struct {
     char text[48];
     NormKind kind;
-    int first, last;       /* layers */
-    bool attn, mlp, final; /* sites */
+    int first, last; /* layers */
+    bool named[N_NAMES];
 } Item;
 
 static int bad_item(const Item *item, const char *what) {
@@ -48,31 +52,39 @@ static int parse_item(Item *item, const char *text, size_t size, int n_layers) {
     memcpy(item->text, text, size < sizeof item->text ? size : sizeof item->text - 1);
     if (size >= sizeof item->text) return bad_item(item, "is too long");
     const char *equals = strchr(item->text, '='), *dot = strchr(item->text, '.'), *site = dot ? dot + 1 : item->text;
-    if (!equals) {
-        item->attn = item->mlp = item->final = true;
-        return parse_kind(item, item->text);
-    }
     const size_t n = equals > site ? (size_t)(equals - site) : 0;
-    item->attn = n == 4 && !memcmp(site, "attn", n);
-    item->mlp = n == 3 && !memcmp(site, "mlp", n);
-    item->final = n == 5 && !memcmp(site, "final", n);
-    if (n == 1 && (*site == 'q' || *site == 'k')) return bad_item(item, "names a norm that this model does not have");
-    if (!item->attn && !item->mlp && !item->final) return bad_item(item, "has a site other than attn, mlp and final");
-    if (item->final && dot) return bad_item(item, "gives the final norm a layer");
+    bool any = false;
+    for (Name name = 0; name < N_NAMES; name++)
+        any |= item->named[name] = !equals || (n == strlen(NAMES[name]) && !memcmp(site, NAMES[name], n));
+    if (!equals) return parse_kind(item, item->text);
+    if (!any) return bad_item(item, "has a site other than attn, mlp, q, k and final");
+    if (item->named[FINAL] && dot) return bad_item(item, "gives the final norm a layer");
     if (dot && parse_layers(item, item->text, dot, n_layers)) return -1;
     return parse_kind(item, equals + 1);
+}
+
+/* Gives a site its kind; 1: the site is there. */
+static int swap_norm(const Item *item, Name name, Norm *norm) {
+    if (!item->named[name] || !norm->gamma) return 0;
+    norm->kind = item->kind;
+    return 1;
+}
+
+static int swap_item(Model *model, const Item *item) {
+    int found = swap_norm(item, FINAL, &model->final_norm);
+    for (int l = item->first; l <= item->last; l++) {
+        Layer *layer = &model->layers[l];
+        found += swap_norm(item, ATTN, &layer->attn_norm) + swap_norm(item, MLP, &layer->mlp_norm) +
+                 swap_norm(item, Q, &layer->q_norm) + swap_norm(item, K, &layer->k_norm);
+    }
+    return found ? 0 : bad_item(item, "names a norm that this model does not have");
 }
 
 int model_swap_norms(Model *model, const char *spec) {
     for (const char *at = spec, *end;; at = end + 1) {
         Item item;
         end = strchrnul(at, ',');
-        if (parse_item(&item, at, (size_t)(end - at), model->config.n_layers)) return -1;
-        for (int l = item.first; l <= item.last; l++) {
-            if (item.attn) model->layers[l].attn_norm.kind = item.kind;
-            if (item.mlp) model->layers[l].mlp_norm.kind = item.kind;
-        }
-        if (item.final) model->final_norm.kind = item.kind;
+        if (parse_item(&item, at, (size_t)(end - at), model->config.n_layers) || swap_item(model, &item)) return -1;
         if (!*end) return 0;
     }
 }

@@ -131,8 +131,8 @@ static void list_tensor(void *arg, const char *name, const Tensor *w) {
     add_to_list(name);
 }
 
-static void list_norm(void *arg, const char *name, const Norm *norm) {
-    (void)arg, (void)norm;
+static void list_norm(void *arg, const char *name, const Norm *norm, int dim) {
+    (void)arg, (void)norm, (void)dim;
     add_to_list(name);
 }
 
