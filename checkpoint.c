@@ -213,7 +213,8 @@ static void count_parameters(Model *m) {
     if (count.expert_bytes) m->decode_bytes += count.expert_bytes / m->config.n_experts * m->config.n_experts_used;
 }
 
-static int open_file(Model *m, const char *path) {
+static int open_any(Model *m, const char *path) {
+    if (is_folder(path)) return folder_read_model(m, path);
     if (model_map(m, path)) return -1;
     Reader r = {.path = path, .file = m->files};
     const bool has_magic = r.file->size >= 4 && int_at(r.file, 0) == MAGIC;
@@ -222,7 +223,7 @@ static int open_file(Model *m, const char *path) {
 
 int model_open(Model *m, const char *path) {
     *m = (Model){0};
-    if (open_file(m, path)) {
+    if (open_any(m, path)) {
         model_close(m);
         return -1;
     }
@@ -250,6 +251,7 @@ void model_close(Model *m) {
     for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);
     free(m->rope_factors);
+    free(m->vectors);
     for (int i = 0; i < m->n_files; i++) file_unmap(&m->files[i]);
     free(m->files);
     *m = (Model){0};

@@ -39,6 +39,11 @@ void *allocate(size_t count, size_t size) {
 
 bool file_exists(const char *path) { return access(path, F_OK) == 0; }
 
+bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 int file_map(File *file, const char *path) {
     struct stat st;
     *file = (File){0};

@@ -34,6 +34,7 @@ typedef struct {
 } File;
 
 bool file_exists(const char *path);
+bool is_folder(const char *path);
 
 /* Maps a regular, non-empty file. The caller unmaps it. */
 int file_map(File *file, const char *path);
@@ -329,6 +330,7 @@ typedef struct {
     Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
     bool tied;
     double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
+    float *vectors;       /* norms and biases that are not in the file as float32, owned; NULL: there are none */
     const char *format;   /* "llama2.c v0" and the like */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
@@ -367,6 +369,45 @@ bool gguf_is(const File *file);
 
 /* Fills the model from its file, which is mapped. On failure the caller closes it. */
 int gguf_read_model(Model *model, const char *path);
+
+/* ---- safetensors.c, folder.c: Hugging Face folders --------------------------- */
+
+enum { MOST_DIMS = 3 };
+
+/* A tensor of a safetensors file. */
+typedef struct {
+    const char *name;
+    const char *path; /* of its file */
+    Type type;        /* TYPE_F32, TYPE_F16 or TYPE_BF16 */
+    int n_dims;
+    int dims[MOST_DIMS]; /* the last one is contiguous */
+    size_t count;        /* elements */
+    const uint8_t *data; /* not aligned */
+    uint64_t offset;     /* of data in the file */
+    bool used;           /* for the caller */
+} Stored;
+
+typedef struct Shard Shard;
+
+typedef struct {
+    Stored *tensors; /* [n_tensors], owned, by name */
+    size_t n_tensors;
+    Shard *shards; /* the files, owned */
+    int n_shards;
+} Safetensors;
+
+/* Maps model.safetensors, or the files that model.safetensors.index.json names, into
+ * the model, and lists the tensors; each is checked to lie in its file, and to
+ * be there once. The caller closes the list, when it is done with names and paths. */
+int safetensors_open(Safetensors *s, Model *m, const char *folder);
+void safetensors_close(Safetensors *s);
+
+/* NULL if there is none. */
+Stored *safetensors_find(const Safetensors *s, const char *name);
+
+/* Fills the model from a folder: config.json and safetensors. On failure the
+ * caller closes it. */
+int folder_read_model(Model *model, const char *folder);
 
 /* ---- sessions: model.c, attention.c, mlp.c -------------------------------- */
 
