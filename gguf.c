@@ -1,4 +1,4 @@
-/* gguf.c: GGUF files (versions 2 and 3, little-endian) of the llama architecture.
+/* gguf.c: GGUF files (versions 2 and 3, little-endian) of llama and its relatives.
  *
  * Owns their layout: metadata, tensor table, the names that stand for each
  * part of a model, the tokenizer inside. Every key that changes the result is
@@ -37,15 +37,23 @@ typedef struct {
 typedef struct {
     String name;
     Type type;
-    uint64_t cols, rows;
+    uint64_t cols, rows, depth; /* depth: how many matrices */
     const uint8_t *data;
     uint64_t offset; /* in the data section */
     size_t bytes;
     bool used;
 } Entry;
 
+/* What the architectures that norma runs have in common with llama, and what not. */
+typedef struct {
+    const char *name;
+    bool rope_halves;
+    bool head_norms; /* q_norm and k_norm */
+} Architecture;
+
 typedef struct {
     const char *path;
+    const Architecture *architecture; /* NULL: not known yet */
     const uint8_t *data;
     size_t size, at;
     Value *values; /* sorted by key */
@@ -207,17 +215,21 @@ static int read_entry(Gguf *g, Entry *e) {
     if (read_u32(g, &type) || read_u64(g, &e->offset)) return -1;
     e->cols = dims[0];
     e->rows = dims[1];
-    if (e->cols < 1 || e->rows < 1 || e->cols > INT_MAX || e->rows > INT_MAX || dims[2] != 1 || dims[3] != 1)
-        return fail("%s: tensor %.*s has shape [%llu, %llu, %llu, %llu], expected a matrix or a vector", g->path,
-                    SHOWN(e->name), (unsigned long long)dims[0], (unsigned long long)dims[1],
-                    (unsigned long long)dims[2], (unsigned long long)dims[3]);
+    e->depth = dims[2];
+    if (e->cols < 1 || e->rows < 1 || e->cols > INT_MAX || e->rows > INT_MAX || e->depth < 1 ||
+        e->depth > MOST_EXPERTS || dims[3] != 1)
+        return fail("%s: tensor %.*s has shape [%llu, %llu, %llu, %llu], expected a vector, a matrix or up to %d",
+                    g->path, SHOWN(e->name), (unsigned long long)dims[0], (unsigned long long)dims[1],
+                    (unsigned long long)dims[2], (unsigned long long)dims[3], MOST_EXPERTS);
     if (type_from_gguf(type, &e->type))
         return fail("%s: tensor %.*s has type %u, which norma does not know", g->path, SHOWN(e->name), type);
     if (e->cols % (uint64_t)type_block(e->type))
         return fail("%s: tensor %.*s has rows of %llu, expected a multiple of %d for %s", g->path, SHOWN(e->name),
                     (unsigned long long)e->cols, type_block(e->type), type_name(e->type));
     /* rows and cols are below 2^31, and no type has more than 4 bytes a weight */
-    e->bytes = tensor_bytes(&(Tensor){.type = e->type, .cols = (int)e->cols}, (int)e->rows);
+    const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = (int)e->cols}, (int)e->rows);
+    if (__builtin_mul_overflow(matrix, e->depth, &e->bytes))
+        return fail("%s: tensor %.*s has more bytes than any file", g->path, SHOWN(e->name));
     return 0;
 }
 
@@ -289,48 +301,131 @@ static void gguf_close(Gguf *g) {
 
 /* ---- the model --------------------------------------------------------------------------- */
 
-/* Keys of the llama architecture that are honoured here, or say nothing about
- * the computation. Any other is refused: it may change the result. */
+static const Architecture ARCHITECTURES[] = {
+    {"llama", false, false},
+    {"qwen2", true, false},
+    {"qwen3", true, true},
+    {"qwen3moe", true, true},
+};
+enum { N_ARCHITECTURES = sizeof ARCHITECTURES / sizeof *ARCHITECTURES };
+
+/* Keys of an architecture that are honoured here, or say nothing about the
+ * computation. Any other is refused: it may change the result. */
 static const char *const KNOWN_KEYS[] = {
-    "llama.attention.head_count",
-    "llama.attention.head_count_kv",
-    "llama.attention.key_length",
-    "llama.attention.layer_norm_epsilon",
-    "llama.attention.layer_norm_rms_epsilon",
-    "llama.attention.sliding_window",
-    "llama.attention.value_length",
-    "llama.block_count",
-    "llama.context_length",
-    "llama.embedding_length",
-    "llama.expert_count",
-    "llama.expert_used_count",
-    "llama.feed_forward_length",
-    "llama.rope.dimension_count",
-    "llama.rope.freq_base",
-    "llama.rope.scale_linear",
-    "llama.rope.scaling.factor",
-    "llama.rope.scaling.finetuned",
-    "llama.rope.scaling.original_context_length",
-    "llama.rope.scaling.type",
-    "llama.tensor_data_layout",
-    "llama.vocab_size",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.layer_norm_epsilon",
+    "attention.layer_norm_rms_epsilon",
+    "attention.sliding_window",
+    "attention.value_length",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "expert_count",
+    "expert_feed_forward_length",
+    "expert_gating_func",
+    "expert_used_count",
+    "expert_weights_norm",
+    "expert_weights_scale",
+    "feed_forward_length",
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.scale_linear",
+    "rope.scaling.attn_factor",
+    "rope.scaling.factor",
+    "rope.scaling.finetuned",
+    "rope.scaling.original_context_length",
+    "rope.scaling.type",
+    "tensor_data_layout",
+    "vocab_size",
 };
 
-static int check_keys(const Gguf *g) {
-    String architecture = {"", 0};
-    if (get_string(g, "general.architecture", &architecture)) return -1;
-    if (!is_string(architecture, "llama"))
-        return fail("%s: architecture is '%.*s', expected llama", g->path, SHOWN(architecture));
-    for (size_t i = 0; i < g->n_values; i++) {
-        const String key = g->values[i].key;
-        bool known = key.n < 6 || memcmp(key.text, "llama.", 6);
-        for (size_t k = 0; k < sizeof KNOWN_KEYS / sizeof *KNOWN_KEYS; k++) known |= is_string(key, KNOWN_KEYS[k]);
-        if (!known) return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(key));
-    }
-    int64_t experts = 0;
-    if (get_integer(g, "llama.expert_count", &experts)) return -1;
-    if (experts > 0)
-        return fail("%s: llama.expert_count is %lld, experts are not supported", g->path, (long long)experts);
+/* The key of the file's architecture with this name; KEY's stays until the block ends. */
+static const char *own_key(const Gguf *g, const char *name, char *key, size_t size) {
+    snprintf(key, size, "%s.%s", g->architecture->name, name);
+    return key;
+}
+#define KEY(name) own_key(g, name, (char[64]){0}, 64)
+
+static bool is_known_key(const Gguf *g, String key) {
+    const size_t n = strlen(g->architecture->name);
+    if (key.n <= n || memcmp(key.text, g->architecture->name, n) || key.text[n] != '.') return true; /* no key of it */
+    for (size_t i = 0; i < sizeof KNOWN_KEYS / sizeof *KNOWN_KEYS; i++)
+        if (is_string((String){key.text + n + 1, key.n - n - 1}, KNOWN_KEYS[i])) return true;
+    return false;
+}
+
+static int find_architecture(Gguf *g) {
+    String name = {"", 0};
+    if (get_string(g, "general.architecture", &name)) return -1;
+    for (int i = 0; i < N_ARCHITECTURES; i++)
+        if (is_string(name, ARCHITECTURES[i].name)) g->architecture = &ARCHITECTURES[i];
+    if (!g->architecture)
+        return fail("%s: architecture is '%.*s', expected llama, qwen2, qwen3 or qwen3moe", g->path, SHOWN(name));
+    for (size_t i = 0; i < g->n_values; i++)
+        if (!is_known_key(g, g->values[i].key))
+            return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(g->values[i].key));
+    return 0;
+}
+
+static int read_sizes(const Gguf *g, Config *c) {
+    int64_t window = 0;
+    if (get_size(g, KEY("embedding_length"), &c->dim) || get_size(g, KEY("feed_forward_length"), &c->hidden_dim) ||
+        get_size(g, KEY("block_count"), &c->n_layers) || get_size(g, KEY("context_length"), &c->context) ||
+        get_integer(g, KEY("attention.sliding_window"), &window))
+        return -1;
+    if (window > 0 && window < c->context) c->context = (int)window; /* the same result up to there */
+    return 0;
+}
+
+static int read_heads(const Gguf *g, Config *c) {
+    if (get_size(g, KEY("attention.head_count"), &c->n_heads)) return -1;
+    c->n_kv_heads = c->n_heads;
+    if (get_size(g, KEY("attention.head_count_kv"), &c->n_kv_heads)) return -1;
+    if (c->n_heads % c->n_kv_heads)
+        return fail("%s: %s is %d, expected a divisor of %d", g->path, KEY("attention.head_count_kv"), c->n_kv_heads,
+                    c->n_heads);
+    int key_length = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1, value_length = key_length;
+    const bool given = find_value(g, KEY("attention.key_length"));
+    if (get_size(g, KEY("attention.key_length"), &key_length)) return -1;
+    if (given) value_length = key_length;
+    if (get_size(g, KEY("attention.value_length"), &value_length)) return -1;
+    if (!given && c->dim % c->n_heads)
+        return fail("%s: %s is %d, expected a multiple of %d heads", g->path, KEY("embedding_length"), c->dim,
+                    c->n_heads);
+    if (key_length != value_length || key_length % 2 || (int64_t)key_length * c->n_heads > INT_MAX)
+        return fail("%s: keys of %d and values of %d to a head, expected one even number", g->path, key_length,
+                    value_length);
+    c->head_size = key_length;
+    return 0;
+}
+
+/* A softmax over all experts, of which the best are used; their weights are divided by
+ * their sum unless the file says otherwise, and by nothing else. */
+static int read_experts(const Gguf *g, Config *c) {
+    enum { SOFTMAX = 1 };
+    int64_t experts = 0, gating = SOFTMAX, norm = 1;
+    double scale = 1;
+    if (get_integer(g, KEY("expert_count"), &experts)) return -1;
+    if (!experts) return 0;
+    if (experts < 0 || experts > MOST_EXPERTS)
+        return fail("%s: %s is %lld, expected up to %d", g->path, KEY("expert_count"), (long long)experts,
+                    MOST_EXPERTS);
+    c->n_experts = (int)experts;
+    c->expert_dim = c->hidden_dim;
+    if (get_size(g, KEY("expert_used_count"), &c->n_experts_used) ||
+        get_size(g, KEY("expert_feed_forward_length"), &c->expert_dim) ||
+        get_integer(g, KEY("expert_gating_func"), &gating) || get_integer(g, KEY("expert_weights_norm"), &norm) ||
+        get_real(g, KEY("expert_weights_scale"), &scale))
+        return -1;
+    if (c->n_experts_used > c->n_experts)
+        return fail("%s: %s is %d, expected up to the %d that there are", g->path, KEY("expert_used_count"),
+                    c->n_experts_used, c->n_experts);
+    if (gating != SOFTMAX || scale != 1)
+        return fail("%s: %s is %lld and %s is %g, expected 1 (softmax) and 1", g->path, KEY("expert_gating_func"),
+                    (long long)gating, KEY("expert_weights_scale"), scale);
+    c->norm_topk = norm;
     return 0;
 }
 
@@ -340,47 +435,21 @@ static int read_rope(const Gguf *g, Config *c) {
     String type = {"linear", 6};
     double factor = 1;
     c->rope_dims = c->head_size;
-    if (get_size(g, "llama.rope.dimension_count", &c->rope_dims) ||
-        get_real(g, "llama.rope.freq_base", &c->rope_base) || get_string(g, "llama.rope.scaling.type", &type) ||
-        get_real(g, "llama.rope.scale_linear", &factor) /* its older name */ ||
-        get_real(g, "llama.rope.scaling.factor", &factor))
+    c->rope_halves = g->architecture->rope_halves;
+    if (get_size(g, KEY("rope.dimension_count"), &c->rope_dims) || get_real(g, KEY("rope.freq_base"), &c->rope_base) ||
+        get_real(g, KEY("rope.scaling.attn_factor"), &c->rope_amplitude) ||
+        get_string(g, KEY("rope.scaling.type"), &type) ||
+        get_real(g, KEY("rope.scale_linear"), &factor) /* its older name */ ||
+        get_real(g, KEY("rope.scaling.factor"), &factor))
         return -1;
     if (c->rope_dims % 2 || c->rope_dims > c->head_size)
-        return fail("%s: llama.rope.dimension_count is %d, expected an even number up to the head size %d", g->path,
-                    c->rope_dims, c->head_size);
+        return fail("%s: %s is %d, expected an even number up to the head size %d", g->path,
+                    KEY("rope.dimension_count"), c->rope_dims, c->head_size);
     if (!is_string(type, "none") && !is_string(type, "linear"))
-        return fail("%s: llama.rope.scaling.type is '%.*s', expected none or linear", g->path, SHOWN(type));
+        return fail("%s: %s is '%.*s', expected none or linear", g->path, KEY("rope.scaling.type"), SHOWN(type));
     if (!(c->rope_base > 0) || !(factor > 0)) return fail("%s: RoPE's base or scaling factor is not positive", g->path);
     c->rope_scale = is_string(type, "linear") ? factor : 1;
     return 0;
-}
-
-static int read_gguf_config(const Gguf *g, Config *c) {
-    *c = (Config){.rope_base = 10000.0, .rope_amplitude = 1.0};
-    if (get_size(g, "llama.embedding_length", &c->dim) || get_size(g, "llama.feed_forward_length", &c->hidden_dim) ||
-        get_size(g, "llama.block_count", &c->n_layers) || get_size(g, "llama.attention.head_count", &c->n_heads) ||
-        get_size(g, "llama.context_length", &c->context))
-        return -1;
-    c->n_kv_heads = c->n_heads;
-    if (get_size(g, "llama.attention.head_count_kv", &c->n_kv_heads)) return -1;
-    if (c->n_heads % c->n_kv_heads)
-        return fail("%s: llama.attention.head_count_kv is %d, expected a divisor of %d", g->path, c->n_kv_heads,
-                    c->n_heads);
-    int key_length = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1, value_length = key_length;
-    const bool given = find_value(g, "llama.attention.key_length");
-    if (get_size(g, "llama.attention.key_length", &key_length)) return -1;
-    if (given) value_length = key_length;
-    if (get_size(g, "llama.attention.value_length", &value_length)) return -1;
-    if (!given && c->dim % c->n_heads)
-        return fail("%s: llama.embedding_length is %d, expected a multiple of %d heads", g->path, c->dim, c->n_heads);
-    if (key_length != value_length || key_length % 2 || (int64_t)key_length * c->n_heads > INT_MAX)
-        return fail("%s: keys of %d and values of %d to a head, expected one even number", g->path, key_length,
-                    value_length);
-    c->head_size = key_length;
-    int64_t window = 0;
-    if (get_integer(g, "llama.attention.sliding_window", &window)) return -1;
-    if (window > 0 && window < c->context) c->context = (int)window; /* the same result up to there */
-    return read_rope(g, c);
 }
 
 static Entry *find_entry(const Gguf *g, const char *name) {
@@ -389,29 +458,36 @@ static Entry *find_entry(const Gguf *g, const char *name) {
 }
 
 /* The tensor `name` with `suffix`, of a given shape; NULL if it is missing. */
-static Entry *take_entry(const Gguf *g, const char *name, const char *suffix, int rows, int cols, int *status) {
+static Entry *take_entry(const Gguf *g, const char *name, const char *suffix, int depth, int rows, int cols,
+                         int *status) {
     char full[80];
     snprintf(full, sizeof full, "%s%s", name, suffix);
     Entry *e = find_entry(g, full);
     if (!e) return NULL;
     e->used = true;
-    if (e->rows == (uint64_t)rows && e->cols == (uint64_t)cols) return e;
-    *status = fail("%s: tensor %s is [%llu, %llu], expected [%d, %d]", g->path, full, (unsigned long long)e->rows,
-                   (unsigned long long)e->cols, rows, cols);
+    if (e->depth == (uint64_t)depth && e->rows == (uint64_t)rows && e->cols == (uint64_t)cols) return e;
+    if (e->depth == 1 && depth == 1)
+        *status = fail("%s: tensor %s is [%llu, %llu], expected [%d, %d]", g->path, full, (unsigned long long)e->rows,
+                       (unsigned long long)e->cols, rows, cols);
+    else
+        *status = fail("%s: tensor %s is [%llu, %llu, %llu], expected [%d, %d, %d]", g->path, full,
+                       (unsigned long long)e->depth, (unsigned long long)e->rows, (unsigned long long)e->cols, depth,
+                       rows, cols);
     return NULL;
 }
 
 /* A float32 vector; NULL if it is missing. */
 static const float *take_vector(const Gguf *g, const char *name, const char *suffix, int n, int *status) {
-    const Entry *e = take_entry(g, name, suffix, 1, n, status);
+    const Entry *e = take_entry(g, name, suffix, 1, 1, n, status);
     if (!e) return NULL;
     if (e->type == TYPE_F32) return (const float *)(const void *)e->data;
     *status = fail("%s: tensor %s%s is %s, expected f32", g->path, name, suffix, type_name(e->type));
     return NULL;
 }
 
-static Tensor take_weight(const Gguf *g, const char *name, int rows, int cols, int *status) {
-    const Entry *e = take_entry(g, name, ".weight", rows, cols, status);
+/* The first of `depth` matrices. */
+static Tensor take_matrices(const Gguf *g, const char *name, int depth, int rows, int cols, int *status) {
+    const Entry *e = take_entry(g, name, ".weight", depth, rows, cols, status);
     Tensor w = {.rows = rows, .cols = cols};
     if (!e) {
         if (!*status) *status = fail("%s: tensor %s.weight is missing", g->path, name);
@@ -420,20 +496,25 @@ static Tensor take_weight(const Gguf *g, const char *name, int rows, int cols, i
     w.type = e->type;
     w.data = e->data;
     w.offset = (uint64_t)(e->data - g->data);
-    w.bias = take_vector(g, name, ".bias", rows, status);
+    return w;
+}
+
+static Tensor take_weight(const Gguf *g, const char *name, int rows, int cols, int *status) {
+    Tensor w = take_matrices(g, name, 1, rows, cols, status);
+    if (!*status) w.bias = take_vector(g, name, ".bias", rows, status);
     return w;
 }
 
 /* A norm with a bias is a LayerNorm. */
 static Norm take_gguf_norm(const Gguf *g, const char *name, int dim, int *status) {
     double rms_eps = 0, eps;
-    if (get_real(g, "llama.attention.layer_norm_rms_epsilon", &rms_eps)) *status = -1;
+    if (get_real(g, KEY("attention.layer_norm_rms_epsilon"), &rms_eps)) *status = -1;
     eps = rms_eps;
     Norm norm = {.kind = NORM_RMS, .gamma = take_vector(g, name, ".weight", dim, status)};
     norm.beta = take_vector(g, name, ".bias", dim, status);
     if (norm.beta) {
         norm.kind = NORM_LAYER;
-        if (get_real(g, "llama.attention.layer_norm_epsilon", &eps)) *status = -1;
+        if (get_real(g, KEY("attention.layer_norm_epsilon"), &eps)) *status = -1;
     }
     norm.eps = (float)eps;
     if (!*status && !norm.gamma) *status = fail("%s: tensor %s.weight is missing", g->path, name);
@@ -441,50 +522,95 @@ static Norm take_gguf_norm(const Gguf *g, const char *name, int dim, int *status
     return norm;
 }
 
+/* A layer on its way into the model. After a failure nothing more is taken. */
+typedef struct {
+    const Gguf *g;
+    int l, status;
+    char name[48];
+} LayerReader;
+
+static const char *layer_name(LayerReader *r, const char *part) {
+    snprintf(r->name, sizeof r->name, "blk.%d.%s", r->l, part);
+    return r->name;
+}
+
+static Tensor layer_weight(LayerReader *r, const char *part, int rows, int cols) {
+    if (r->status) return (Tensor){0};
+    return take_weight(r->g, layer_name(r, part), rows, cols, &r->status);
+}
+
+static Norm layer_norm(LayerReader *r, const char *part, int dim) {
+    if (r->status) return (Norm){0};
+    return take_gguf_norm(r->g, layer_name(r, part), dim, &r->status);
+}
+
+static Tensor layer_experts(LayerReader *r, const char *part, int n_experts, int rows, int cols) {
+    if (r->status) return (Tensor){0};
+    return take_matrices(r->g, layer_name(r, part), n_experts, rows, cols, &r->status);
+}
+
+/* Matrix i of those that lie behind w. */
+static Tensor matrix_at(const Tensor *w, int i) {
+    const size_t at = (size_t)i * tensor_bytes(w, w->rows);
+    Tensor matrix = *w;
+    matrix.data = (const uint8_t *)w->data + at;
+    matrix.offset += at;
+    return matrix;
+}
+
+static Mlp *take_experts(LayerReader *r, const Config *c) {
+    const Tensor gate = layer_experts(r, "ffn_gate_exps", c->n_experts, c->expert_dim, c->dim);
+    const Tensor up = layer_experts(r, "ffn_up_exps", c->n_experts, c->expert_dim, c->dim);
+    const Tensor down = layer_experts(r, "ffn_down_exps", c->n_experts, c->dim, c->expert_dim);
+    Mlp *experts = r->status ? NULL : allocate((size_t)c->n_experts, sizeof *experts);
+    if (!experts) r->status = -1;
+    for (int e = 0; experts && e < c->n_experts; e++)
+        experts[e] = (Mlp){matrix_at(&gate, e), matrix_at(&up, e), matrix_at(&down, e)};
+    return experts;
+}
+
 static int take_layer(const Gguf *g, const Config *c, int l, Layer *layer) {
     const int q_dim = c->n_heads * c->head_size, kv_dim = c->n_kv_heads * c->head_size;
-    const struct {
-        const char *name;
-        Tensor *w;
-        int rows, cols;
-    } weights[] = {
-        {"attn_q", &layer->wq, q_dim, c->dim},
-        {"attn_k", &layer->wk, kv_dim, c->dim},
-        {"attn_v", &layer->wv, kv_dim, c->dim},
-        {"attn_output", &layer->wo, c->dim, q_dim},
-        {"ffn_gate", &layer->mlp.gate, c->hidden_dim, c->dim},
-        {"ffn_up", &layer->mlp.up, c->hidden_dim, c->dim},
-        {"ffn_down", &layer->mlp.down, c->dim, c->hidden_dim},
-    };
-    char name[48];
-    int status = 0;
-    for (size_t i = 0; i < sizeof weights / sizeof *weights && !status; i++) {
-        snprintf(name, sizeof name, "blk.%d.%s", l, weights[i].name);
-        *weights[i].w = take_weight(g, name, weights[i].rows, weights[i].cols, &status);
+    LayerReader r = {.g = g, .l = l};
+    layer->attn_norm = layer_norm(&r, "attn_norm", c->dim);
+    layer->wq = layer_weight(&r, "attn_q", q_dim, c->dim);
+    layer->wk = layer_weight(&r, "attn_k", kv_dim, c->dim);
+    layer->wv = layer_weight(&r, "attn_v", kv_dim, c->dim);
+    if (g->architecture->head_norms) {
+        layer->q_norm = layer_norm(&r, "attn_q_norm", c->head_size);
+        layer->k_norm = layer_norm(&r, "attn_k_norm", c->head_size);
     }
-    snprintf(name, sizeof name, "blk.%d.attn_norm", l);
-    if (!status) layer->attn_norm = take_gguf_norm(g, name, c->dim, &status);
-    snprintf(name, sizeof name, "blk.%d.ffn_norm", l);
-    if (!status) layer->mlp_norm = take_gguf_norm(g, name, c->dim, &status);
-    return status;
+    layer->wo = layer_weight(&r, "attn_output", c->dim, q_dim);
+    layer->mlp_norm = layer_norm(&r, "ffn_norm", c->dim);
+    if (c->n_experts && find_entry(g, layer_name(&r, "ffn_gate_inp.weight"))) {
+        layer->router = layer_weight(&r, "ffn_gate_inp", c->n_experts, c->dim);
+        layer->experts = take_experts(&r, c);
+    } else {
+        layer->mlp.gate = layer_weight(&r, "ffn_gate", c->hidden_dim, c->dim);
+        layer->mlp.up = layer_weight(&r, "ffn_up", c->hidden_dim, c->dim);
+        layer->mlp.down = layer_weight(&r, "ffn_down", c->dim, c->hidden_dim);
+    }
+    return r.status;
 }
 
 static int take_rope_factors(Model *m, const Gguf *g) {
     const int n = m->config.rope_dims / 2;
     int status = 0;
-    const float *factors = take_vector(g, "rope_freqs.weight", "", n, &status);
+    const float *factors = take_vector(g, "rope_freqs", ".weight", n, &status);
     if (!factors) return status;
     m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors);
     for (int i = 0; m->rope_factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
     return m->rope_factors ? 0 : -1;
 }
 
-static int fill_model(Model *m, const Gguf *g) {
+static int fill_model(Model *m, Gguf *g) {
     Config *c = &m->config;
-    if (check_keys(g) || read_gguf_config(g, c)) return -1;
+    *c = (Config){.rope_base = 10000.0, .rope_amplitude = 1.0};
+    if (find_architecture(g) || read_sizes(g, c) || read_heads(g, c) || read_experts(g, c) || read_rope(g, c))
+        return -1;
     /* a layer has 9 tensors: no more memory for layers than the table justifies */
     if ((size_t)c->n_layers > g->n_entries / 9)
-        return fail("%s: llama.block_count is %d, the file has %zu tensors", g->path, c->n_layers, g->n_entries);
+        return fail("%s: %s is %d, the file has %zu tensors", g->path, KEY("block_count"), c->n_layers, g->n_entries);
     const Entry *embedding = find_entry(g, "token_embd.weight");
     c->vocab_size = embedding ? (int)embedding->rows : 1;
     if (model_allocate_layers(m)) return -1;

@@ -88,53 +88,99 @@ GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float me
     return t;
 }
 
-/* As the matrices and norms of hashmodel.c. */
-static void add_part(GgufFile *f, const HashModel *m, const char *name, int id, int rows, int cols) {
+/* As the matrices and norms of hashmodel.c; n_matrices > 1: one behind the other. */
+static void add_matrices(GgufFile *f, const HashModel *m, const char *name, int id, int n_matrices, int rows,
+                         int cols) {
     const double exponent = id ? floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5) : 1;
-    const bool norm = rows == 1;
-    gguf_add(f, name, rows, cols, norm, norm ? 0.5f : (float)exp2(exponent), m->seed << 32 | (uint64_t)id);
+    GgufTensor *t = gguf_add(f, name, n_matrices * rows, cols, 0, (float)exp2(exponent), m->seed << 32 | (uint64_t)id);
+    if (n_matrices == 1) return;
+    t->n_dims = 3;
+    t->dims[1] = (uint64_t)rows;
+    t->dims[2] = (uint64_t)n_matrices;
 }
 
-static void add_layer(GgufFile *f, const HashModel *m, int l, int head_size) {
-    const int q_dim = m->n_heads * head_size, kv_dim = m->n_kv_heads * head_size;
-    const struct {
-        const char *name;
-        int rows, cols;
-    } parts[] = {{"attn_norm", 1, m->dim},
-                 {"attn_q", q_dim, m->dim},
-                 {"attn_k", kv_dim, m->dim},
-                 {"attn_v", kv_dim, m->dim},
-                 {"attn_output", m->dim, q_dim},
-                 {"ffn_norm", 1, m->dim},
-                 {"ffn_gate", m->hidden_dim, m->dim},
-                 {"ffn_down", m->dim, m->hidden_dim},
-                 {"ffn_up", m->hidden_dim, m->dim}};
-    for (int i = 0; i < 9; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%d.%s.weight", l, parts[i].name);
-        add_part(f, m, name, 1 + 9 * l + i, parts[i].rows, parts[i].cols);
+static void add_norm(GgufFile *f, const HashModel *m, const char *name, int id, int dim) {
+    gguf_add(f, name, 1, dim, 1, 0.5f, m->seed << 32 | (uint64_t)id);
+}
+
+/* The parts that llama2.c's files do not have are numbered from here on. */
+enum { MORE_PARTS = 4096, PER_LAYER = 16 };
+enum { Q_NORM, K_NORM, Q_BIAS, K_BIAS, V_BIAS, ROUTER, GATES, DOWNS, UPS };
+
+static void add_layer(GgufFile *f, const HashModel *m, const Relative *r, int l) {
+    const int head_size = r->head_size ? r->head_size : m->dim / m->n_heads;
+    const int q_dim = m->n_heads * head_size, kv_dim = m->n_kv_heads * head_size, hidden = m->hidden_dim;
+    const int id = 1 + 9 * l, more = MORE_PARTS + PER_LAYER * l, n = r->n_experts, expert_dim = r->expert_dim;
+    char name[64];
+#define NAME(part) (snprintf(name, sizeof name, "blk.%d.%s", l, part), name)
+    add_norm(f, m, NAME("attn_norm.weight"), id + 0, m->dim);
+    add_matrices(f, m, NAME("attn_q.weight"), id + 1, 1, q_dim, m->dim);
+    add_matrices(f, m, NAME("attn_k.weight"), id + 2, 1, kv_dim, m->dim);
+    add_matrices(f, m, NAME("attn_v.weight"), id + 3, 1, kv_dim, m->dim);
+    add_matrices(f, m, NAME("attn_output.weight"), id + 4, 1, m->dim, q_dim);
+    if (!strncmp(r->architecture, "qwen3", 5)) {
+        add_norm(f, m, NAME("attn_q_norm.weight"), more + Q_NORM, head_size);
+        add_norm(f, m, NAME("attn_k_norm.weight"), more + K_NORM, head_size);
     }
+    if (r->biases) {
+        gguf_add(f, NAME("attn_q.bias"), 1, q_dim, 0, 1, m->seed << 32 | (uint64_t)(more + Q_BIAS));
+        gguf_add(f, NAME("attn_k.bias"), 1, kv_dim, 0, 1, m->seed << 32 | (uint64_t)(more + K_BIAS));
+        gguf_add(f, NAME("attn_v.bias"), 1, kv_dim, 0, 1, m->seed << 32 | (uint64_t)(more + V_BIAS));
+    }
+    add_norm(f, m, NAME("ffn_norm.weight"), id + 5, m->dim);
+    if (l < r->n_dense || !n) {
+        add_matrices(f, m, NAME("ffn_gate.weight"), id + 6, 1, hidden, m->dim);
+        add_matrices(f, m, NAME("ffn_down.weight"), id + 7, 1, m->dim, hidden);
+        add_matrices(f, m, NAME("ffn_up.weight"), id + 8, 1, hidden, m->dim);
+    } else {
+        add_matrices(f, m, NAME("ffn_gate_inp.weight"), more + ROUTER, 1, n, m->dim);
+        add_matrices(f, m, NAME("ffn_gate_exps.weight"), more + GATES, n, expert_dim, m->dim);
+        add_matrices(f, m, NAME("ffn_down_exps.weight"), more + DOWNS, n, m->dim, expert_dim);
+        add_matrices(f, m, NAME("ffn_up_exps.weight"), more + UPS, n, expert_dim, m->dim);
+    }
+#undef NAME
+}
+
+const char *gguf_key(const Relative *r, const char *name) {
+    static char keys[4][64];
+    static int next;
+    char *key = keys[next++ % 4];
+    snprintf(key, sizeof keys[0], "%s.%s", r->architecture, name);
+    return key;
+}
+
+static void set_sizes(GgufFile *f, const HashModel *m, const Relative *r) {
+    gguf_set_int(f, gguf_key(r, "embedding_length"), m->dim);
+    gguf_set_int(f, gguf_key(r, "feed_forward_length"), m->hidden_dim);
+    gguf_set_int(f, gguf_key(r, "block_count"), m->n_layers);
+    gguf_set_int(f, gguf_key(r, "attention.head_count"), m->n_heads);
+    gguf_set_int(f, gguf_key(r, "attention.head_count_kv"), m->n_kv_heads);
+    gguf_set_int(f, gguf_key(r, "context_length"), m->context);
+    gguf_set_real(f, gguf_key(r, "attention.layer_norm_rms_epsilon"), 1e-5f);
+    if (r->head_size) {
+        gguf_set_int(f, gguf_key(r, "attention.key_length"), r->head_size);
+        gguf_set_int(f, gguf_key(r, "attention.value_length"), r->head_size);
+    }
+    if (r->n_experts) {
+        gguf_set_int(f, gguf_key(r, "expert_count"), r->n_experts);
+        gguf_set_int(f, gguf_key(r, "expert_used_count"), r->n_experts_used);
+        gguf_set_int(f, gguf_key(r, "expert_feed_forward_length"), r->expert_dim);
+    }
+}
+
+void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r) {
+    *f = (GgufFile){.magic = 0x46554747, .version = 3, .alignment = 32};
+    gguf_set_text(f, "general.architecture", r->architecture);
+    gguf_set_text(f, "general.name", "a random model");
+    set_sizes(f, m, r);
+    add_matrices(f, m, "token_embd.weight", 0, 1, m->vocab_size, m->dim);
+    for (int l = 0; l < m->n_layers; l++) add_layer(f, m, r, l);
+    add_norm(f, m, "output_norm.weight", 1 + 9 * m->n_layers, m->dim);
+    if (m->untied) add_matrices(f, m, "output.weight", 2 + 9 * m->n_layers, 1, m->vocab_size, m->dim);
 }
 
 void gguf_make(GgufFile *f, const HashModel *m, int head_size) {
-    *f = (GgufFile){.magic = 0x46554747, .version = 3, .alignment = 32};
-    gguf_set_text(f, "general.architecture", "llama");
-    gguf_set_text(f, "general.name", "a random model");
-    gguf_set_int(f, "llama.embedding_length", m->dim);
-    gguf_set_int(f, "llama.feed_forward_length", m->hidden_dim);
-    gguf_set_int(f, "llama.block_count", m->n_layers);
-    gguf_set_int(f, "llama.attention.head_count", m->n_heads);
-    gguf_set_int(f, "llama.attention.head_count_kv", m->n_kv_heads);
-    gguf_set_int(f, "llama.context_length", m->context);
-    gguf_set_real(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    if (head_size) {
-        gguf_set_int(f, "llama.attention.key_length", head_size);
-        gguf_set_int(f, "llama.attention.value_length", head_size);
-    }
-    add_part(f, m, "token_embd.weight", 0, m->vocab_size, m->dim);
-    for (int l = 0; l < m->n_layers; l++) add_layer(f, m, l, head_size ? head_size : m->dim / m->n_heads);
-    add_part(f, m, "output_norm.weight", 1 + 9 * m->n_layers, 1, m->dim);
-    if (m->untied) add_part(f, m, "output.weight", 2 + 9 * m->n_layers, m->vocab_size, m->dim);
+    gguf_make_relative(f, m, &(Relative){.architecture = "llama", .head_size = head_size});
 }
 
 void gguf_free(GgufFile *f) {

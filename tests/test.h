@@ -114,9 +114,22 @@ typedef struct {
     GgufTensor tensors[80];
 } GgufFile;
 
+/* What a model may have that llama2.c's formats do not know. */
+typedef struct {
+    const char *architecture; /* qwen3 and qwen3moe have norms of heads */
+    int head_size;            /* 0: dim / n_heads */
+    bool biases;              /* of queries, keys and values */
+    int n_experts, n_experts_used, expert_dim;
+    int n_dense; /* layers before the first with experts */
+} Relative;
+
 /* The file of a random model, in float32. head_size 0: dim / n_heads. */
 void gguf_make(GgufFile *f, const HashModel *m, int head_size);
+void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r);
 void gguf_free(GgufFile *f);
+
+/* The name of a key of the architecture. The string stays until the next 4 calls. */
+const char *gguf_key(const Relative *r, const char *name);
 
 /* Adds a metadata key, or replaces it. */
 void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value, size_t bytes);

@@ -332,7 +332,14 @@ static void damage_near_name(Image *image) {
                                         "blk.1.ffn_down.weight",
                                         "blk.1.ffn_norm.bias",
                                         "output_norm.weight",
-                                        "output.weight"};
+                                        "output.weight",
+                                        "qwen3moe.expert_count",
+                                        "qwen3moe.expert_used_count",
+                                        "qwen3moe.expert_feed_forward_length",
+                                        "qwen3moe.attention.key_length",
+                                        "blk.0.attn_q_norm.weight",
+                                        "blk.0.ffn_gate_inp.weight",
+                                        "blk.1.ffn_down_exps.weight"};
     const char *name = names[any((int)(sizeof names / sizeof *names))];
     const uint8_t *found = memmem(image->bytes, image->size, name, strlen(name));
     if (!found) return;
@@ -373,17 +380,21 @@ static void limit_memory(struct rlimit *before, size_t more) {
 
 static void damaged_gguf_files(void) {
     static const HashModel model = {32, 32, 2, 4, 2, VOCAB, 40, true, 10};
-    static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0};
+    static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0, TYPE_F16};
+    static const Relative relatives[] = {{.architecture = "llama"},
+                                         {.architecture = "llama", .head_size = 12},
+                                         {.architecture = "qwen2", .biases = true},
+                                         {"qwen3moe", 8, false, 4, 2, 32, 0}};
     static GgufFile file;
-    static Image good[3], image;
+    static Image good[4], image;
     Counts counts = {0};
     struct rlimit memory;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const char *path = temporary("good.gguf");
-        gguf_make(&file, &model, i == 1 ? 12 : 0);
+        gguf_make_relative(&file, &model, &relatives[i]);
         gguf_set_int(&file, "general.alignment", 32);
-        gguf_set_int(&file, "llama.rope.dimension_count", 4);
-        gguf_set_real(&file, "llama.rope.freq_base", 10000);
+        gguf_set_int(&file, gguf_key(&relatives[i], "rope.dimension_count"), 4);
+        gguf_set_real(&file, gguf_key(&relatives[i], "rope.freq_base"), 10000);
         gguf_add(&file, "blk.1.ffn_norm.bias", 1, model.dim, 0, 1, 5);
         gguf_convert(&file, types[i]);
         CHECK(gguf_add_tokenizer(&file, VOCAB, NULL, 0) == 0 && gguf_write(&file, path) == 0, "cannot write");
@@ -392,11 +403,11 @@ static void damaged_gguf_files(void) {
         CHECK(good[i].size < MAX_BYTES - 1000, "%zu bytes", good[i].size);
         try_gguf(&good[i], &counts);
     }
-    CHECK(counts.ran == 3 && counts.not_a_number == 0, "the files themselves are good");
+    CHECK(counts.ran == 4 && counts.not_a_number == 0, "the files themselves are good");
     limit_memory(&memory, 256 << 20);
     for (int i = 0; i < how_many(1000); i++) {
         start_file(4, i);
-        image = good[any(3)];
+        image = good[any(4)];
         if (any(20) == 0) fill_with_garbage(&image, (size_t)(4 * any(12)));
         for (int k = any(2); k >= 0; k--) {
             if (any(4))

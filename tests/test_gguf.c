@@ -28,11 +28,28 @@ typedef struct {
     double base, scale; /* of RoPE */
     const float *factors;
     double rms_eps, layer_eps;
+    const Relative *r; /* NULL: llama */
+    double amplitude;
+    bool plain_weights; /* of experts: not divided by their sum */
 } Reference;
 
 static Reference reference_of(const HashModel *m) {
     const int head_size = m->dim / m->n_heads;
-    return (Reference){m, head_size, head_size, 10000, 1, NULL, (double)1e-5f, (double)1e-5f};
+    return (Reference){.m = m,
+                       .head_size = head_size,
+                       .rope_dims = head_size,
+                       .base = 10000,
+                       .scale = 1,
+                       .rms_eps = (double)1e-5f,
+                       .layer_eps = (double)1e-5f,
+                       .amplitude = 1};
+}
+
+static Reference relative_of(const HashModel *m, const Relative *r) {
+    Reference ref = reference_of(m);
+    ref.r = r;
+    if (r->head_size) ref.head_size = ref.rope_dims = r->head_size;
+    return ref;
 }
 
 static const float *values_of(int layer, const char *name, const char *ending) {
@@ -45,17 +62,21 @@ static const float *values_of(int layer, const char *name, const char *ending) {
     return t ? t->values : NULL;
 }
 
-static void exact_linear(double *y, const double *x, int layer, const char *name, int rows, int cols) {
-    const float *w = values_of(layer, name, "weight"), *bias = values_of(layer, name, "bias");
+/* Matrix i of the tensor. */
+static void exact_matrix(double *y, const double *x, int layer, const char *name, int i, int rows, int cols) {
+    const float *w = values_of(layer, name, "weight") + i * rows * cols, *bias = values_of(layer, name, "bias");
     for (int r = 0; r < rows; r++) {
         y[r] = bias ? (double)bias[r] : 0;
         for (int c = 0; c < cols; c++) y[r] += (double)w[r * cols + c] * x[c];
     }
 }
 
-static void exact_norm(const Reference *ref, double *y, const double *x, int layer, const char *name) {
+static void exact_linear(double *y, const double *x, int layer, const char *name, int rows, int cols) {
+    exact_matrix(y, x, layer, name, 0, rows, cols);
+}
+
+static void exact_norm_of(const Reference *ref, double *y, const double *x, int layer, const char *name, int dim) {
     const float *gamma = values_of(layer, name, "weight"), *beta = values_of(layer, name, "bias");
-    const int dim = ref->m->dim;
     double mean = 0, squares = 0;
     for (int i = 0; beta && i < dim; i++) mean += x[i] / dim;
     for (int i = 0; i < dim; i++) squares += (x[i] - mean) * (x[i] - mean) / dim;
@@ -63,15 +84,27 @@ static void exact_norm(const Reference *ref, double *y, const double *x, int lay
     for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) / root * (double)gamma[i] + (beta ? (double)beta[i] : 0);
 }
 
+static void exact_norm(const Reference *ref, double *y, const double *x, int layer, const char *name) {
+    exact_norm_of(ref, y, x, layer, name, ref->m->dim);
+}
+
+static void exact_head_norms(const Reference *ref, double *v, int heads, int layer, const char *name) {
+    if (!values_of(layer, name, "weight")) return;
+    for (int h = 0; h < heads; h++)
+        exact_norm_of(ref, v + h * ref->head_size, v + h * ref->head_size, layer, name, ref->head_size);
+}
+
 /* Rotates each head's leading pairs. */
 static void exact_rope(const Reference *ref, double *v, int heads, int pos) {
+    const bool halves = ref->r && strcmp(ref->r->architecture, "llama") != 0;
     for (int h = 0; h < heads; h++)
         for (int i = 0; i < ref->rope_dims / 2; i++) {
             const double factor = ref->factors ? (double)ref->factors[i] : 1;
             const double angle = pos / ref->scale / factor * pow(ref->base, -2.0 * i / ref->rope_dims);
-            double *pair = v + h * ref->head_size + 2 * i, a = pair[0], b = pair[1];
-            pair[0] = a * cos(angle) - b * sin(angle);
-            pair[1] = a * sin(angle) + b * cos(angle);
+            double *first = v + h * ref->head_size + (halves ? i : 2 * i), a = *first;
+            double *second = first + (halves ? ref->rope_dims / 2 : 1), b = *second;
+            *first = ref->amplitude * (a * cos(angle) - b * sin(angle));
+            *second = ref->amplitude * (a * sin(angle) + b * cos(angle));
         }
 }
 
@@ -95,27 +128,60 @@ static void exact_attention(const Reference *ref, double *out, const double *q, 
     }
 }
 
+/* One SwiGLU: of a layer, or number i of its experts (ending "_exps"). */
+static void exact_mlp(double *y, const double *x, int l, const char *ending, int i, int hidden, int dim) {
+    double gate[MAX_WIDTH], up[MAX_WIDTH];
+    char name[16];
+    snprintf(name, sizeof name, "ffn_gate%s", ending);
+    exact_matrix(gate, x, l, name, i, hidden, dim);
+    snprintf(name, sizeof name, "ffn_up%s", ending);
+    exact_matrix(up, x, l, name, i, hidden, dim);
+    for (int k = 0; k < hidden; k++) gate[k] *= up[k] / (1 + exp(-gate[k]));
+    snprintf(name, sizeof name, "ffn_down%s", ending);
+    exact_matrix(y, gate, l, name, i, dim, hidden);
+}
+
+/* The experts with the largest probabilities, weighted with them. */
+static void exact_experts(const Reference *ref, double *y, const double *x, int l) {
+    const int n = ref->r->n_experts, dim = ref->m->dim;
+    double p[MAX_WIDTH], all = 0, used = 0, out[MAX_WIDTH], weights[MAX_WIDTH] = {0};
+    exact_linear(p, x, l, "ffn_gate_inp", n, dim);
+    for (int e = 0; e < n; e++) all += p[e] = exp(p[e]);
+    for (int e = 0; e < n; e++) {
+        int better = 0;
+        for (int other = 0; other < n; other++) better += p[other] > p[e];
+        if (better < ref->r->n_experts_used) used += weights[e] = p[e] / all;
+    }
+    for (int i = 0; i < dim; i++) y[i] = 0;
+    for (int e = 0; e < n; e++) {
+        exact_mlp(out, x, l, "_exps", e, ref->r->expert_dim, dim);
+        for (int i = 0; i < dim; i++) y[i] += weights[e] / (ref->plain_weights ? 1 : used) * out[i];
+    }
+}
+
 /* The logits of the token at `pos`, whose predecessors have been run. */
 static void exact_forward(const Reference *ref, double *logits, int token, int pos) {
     const HashModel *m = ref->m;
     const int dim = m->dim, q_dim = m->n_heads * ref->head_size, kv_dim = m->n_kv_heads * ref->head_size;
-    double x[MAX_WIDTH], xn[MAX_WIDTH], q[MAX_WIDTH], heads[MAX_WIDTH], gate[MAX_WIDTH], up[MAX_WIDTH], y[MAX_WIDTH];
+    double x[MAX_WIDTH], xn[MAX_WIDTH], q[MAX_WIDTH], heads[MAX_WIDTH], y[MAX_WIDTH];
     for (int i = 0; i < dim; i++) x[i] = (double)values_of(-1, "token_embd", "weight")[token * dim + i];
     for (int l = 0; l < m->n_layers; l++) {
         exact_norm(ref, xn, x, l, "attn_norm");
         exact_linear(q, xn, l, "attn_q", q_dim, dim);
         exact_linear(keys[l][pos], xn, l, "attn_k", kv_dim, dim);
         exact_linear(values[l][pos], xn, l, "attn_v", kv_dim, dim);
+        exact_head_norms(ref, q, m->n_heads, l, "attn_q_norm");
+        exact_head_norms(ref, keys[l][pos], m->n_kv_heads, l, "attn_k_norm");
         exact_rope(ref, q, m->n_heads, pos);
         exact_rope(ref, keys[l][pos], m->n_kv_heads, pos);
         exact_attention(ref, heads, q, l, pos);
         exact_linear(y, heads, l, "attn_output", dim, q_dim);
         for (int i = 0; i < dim; i++) x[i] += y[i];
         exact_norm(ref, xn, x, l, "ffn_norm");
-        exact_linear(gate, xn, l, "ffn_gate", m->hidden_dim, dim);
-        exact_linear(up, xn, l, "ffn_up", m->hidden_dim, dim);
-        for (int i = 0; i < m->hidden_dim; i++) gate[i] *= up[i] / (1 + exp(-gate[i]));
-        exact_linear(y, gate, l, "ffn_down", dim, m->hidden_dim);
+        if (values_of(l, "ffn_gate_inp", "weight"))
+            exact_experts(ref, y, xn, l);
+        else
+            exact_mlp(y, xn, l, "", 0, m->hidden_dim, dim);
         for (int i = 0; i < dim; i++) x[i] += y[i];
     }
     exact_norm(ref, xn, x, -1, "output_norm");
@@ -156,7 +222,8 @@ static void check_forward(const char *what, const Reference *ref, double toleran
     for (int t = 0; t < N_TOKENS; t++) {
         exact_forward(ref, exact, hash_token(m, t), t);
         for (int i = 0; i < m->vocab_size; i++) {
-            error = fmax(error, fabs((double)logits_found[t * m->vocab_size + i] - exact[i]));
+            const double e = fabs((double)logits_found[t * m->vocab_size + i] - exact[i]);
+            if (!(e <= error)) error = e; /* NaN, too */
             largest = fmax(largest, fabs(exact[i]));
         }
     }
@@ -310,6 +377,97 @@ static void norms(void) {
         }
         check_forward(which ? sites[(which - 1) % 5] : "RMSNorm", &ref, CLOSE);
     }
+}
+
+/* ---- architectures ----------------------------------------------------------------------------------- */
+
+static const HashModel DEEP = {64, 96, 3, 4, 4, 60, 40, true, 13};
+
+static const struct {
+    const HashModel *m;
+    Relative r;
+} RELATIVES[] = {
+    {&SMALL, {.architecture = "qwen2", .biases = true}},
+    {&SMALL_TIED, {.architecture = "qwen3"}},
+    {&SMALL, {.architecture = "qwen3moe", .n_experts = 8, .n_experts_used = 2, .expert_dim = 32}},
+    {&DEEP, {.architecture = "qwen3moe", .n_experts = 5, .n_experts_used = 5, .expert_dim = 32, .n_dense = 1}},
+    {&SMALL, {.architecture = "llama", .biases = true, .n_experts = 4, .n_experts_used = 1, .expert_dim = 160}},
+};
+enum { N_RELATIVES = sizeof RELATIVES / sizeof *RELATIVES, FIRST_WITH_EXPERTS = 2, WITH_DENSE = 3 };
+
+static void architectures(void) {
+    static const int head_sizes[] = {0, 24, 46};
+    for (int i = 0; i < N_RELATIVES; i++)
+        for (int k = 0; k < 3; k++) {
+            Relative r = RELATIVES[i].r;
+            r.head_size = head_sizes[k];
+            Reference ref = relative_of(RELATIVES[i].m, &r);
+            gguf_make_relative(&file, ref.m, &r);
+            if (k == 1) gguf_set_real(&file, gguf_key(&r, "rope.scaling.attn_factor"), 1.25f), ref.amplitude = 1.25;
+            if (k == 1) gguf_set_int(&file, gguf_key(&r, "rope.dimension_count"), ref.rope_dims = 10);
+            if (k == 2) ref.factors = gguf_add(&file, "rope_freqs.weight", 1, ref.rope_dims / 2, 4, 6, 99)->values;
+            check_forward(r.architecture, &ref, CLOSE);
+        }
+}
+
+/* What a file may say of experts, in several weight types. */
+static void experts(void) {
+    static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0};
+    for (int i = FIRST_WITH_EXPERTS; i < N_RELATIVES; i++)
+        for (int k = 0; k < 3; k++) {
+            const Relative *r = &RELATIVES[i].r;
+            const bool norm = k != 1;
+            Reference ref = relative_of(RELATIVES[i].m, r);
+            gguf_make_relative(&file, ref.m, r);
+            gguf_convert(&file, types[k]);
+            gguf_set_int(&file, gguf_key(r, "expert_gating_func"), 1);
+            gguf_set_real(&file, gguf_key(r, "expert_weights_scale"), 1);
+            if (k) gguf_set(&file, gguf_key(r, "expert_weights_norm"), GGUF_BOOL, &norm, 1);
+            ref.plain_weights = !norm;
+            check_forward(type_name(types[k]), &ref, types[k] == TYPE_Q8_0 ? 0.03 : CLOSE);
+        }
+}
+
+/* As in Mixtral's files: experts as wide as a layer's MLP elsewhere. */
+static void the_width_of_experts_may_be_left_out(void) {
+    const Relative r = {.architecture = "llama", .n_experts = 4, .n_experts_used = 2, .expert_dim = SMALL.hidden_dim};
+    const Reference ref = relative_of(&SMALL, &r);
+    gguf_make_relative(&file, ref.m, &r);
+    gguf_remove(&file, "llama.expert_feed_forward_length");
+    check_forward("no width", &ref, CLOSE);
+}
+
+static int open_relative(Model *model, const HashModel *m, const Relative *r) {
+    const char *path = temporary("model.gguf");
+    gguf_make_relative(&file, m, r);
+    const int status = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    gguf_free(&file);
+    return status;
+}
+
+static void sizes_of_experts(void) {
+    Relative r = RELATIVES[WITH_DENSE].r;
+    Model model;
+    r.head_size = 24;
+    CHECK(!open_relative(&model, &DEEP, &r), "does not open");
+    const Config *c = &model.config;
+    CHECK(c->n_experts == 5 && c->n_experts_used == 5 && c->expert_dim == 32 && c->norm_topk && c->rope_halves &&
+              c->head_size == 24 && c->rope_amplitude == 1,
+          "other sizes");
+    CHECK(!model.layers[0].experts && model.layers[0].mlp.gate.data && model.layers[1].experts &&
+              !model.layers[1].mlp.gate.data,
+          "the wrong layers have experts");
+    const int norms = 7 * 64 + 6 * 24, attention = 3 * 4 * (4 * 24 * 64), dense = 3 * 64 * 96;
+    const int expert = 3 * 64 * 32, router = 5 * 64, tables = 2 * 60 * 64;
+    CHECK(model.parameters == (size_t)(norms + attention + dense + 2 * (5 * expert + router) + tables),
+          "%zu parameters", model.parameters);
+    const size_t bytes = model.decode_bytes;
+    model_close(&model);
+    r.n_experts_used = 2; /* a token reads the experts that it uses */
+    CHECK(!open_relative(&model, &DEEP, &r), "does not open");
+    CHECK(bytes - model.decode_bytes == (size_t)(2 * 3 * expert) * sizeof(float), "%zu and %zu bytes", bytes,
+          model.decode_bytes);
+    model_close(&model);
 }
 
 static void windows_cut_the_context(void) {
@@ -504,7 +662,7 @@ static void bad_keys(void) {
     REFUSED("llama.block_count is 0", gguf_set_int(&file, "llama.block_count", 0));
     REFUSED("llama.block_count is 0", gguf_remove(&file, "llama.block_count"));
     REFUSED("llama.block_count is 1000000000, the file has", gguf_set_int(&file, "llama.block_count", 1000000000));
-    REFUSED("blk.2.attn_q.weight is missing", gguf_set_int(&file, "llama.block_count", 3);
+    REFUSED("blk.2.attn_norm.weight is missing", gguf_set_int(&file, "llama.block_count", 3);
             for (int i = 0; i < 9; i++) gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
     REFUSED("tensor blk.1.attn_k.weight is not supported", gguf_set_int(&file, "llama.block_count", 1));
     REFUSED("llama.embedding_length is 0", gguf_set_int(&file, "llama.embedding_length", 0));
@@ -535,7 +693,7 @@ static void bad_keys(void) {
     REFUSED("epsilon is no finite", gguf_set_real(&file, "llama.attention.layer_norm_rms_epsilon", NAN));
     REFUSED("epsilon", const double tiny = 1e-300;
             gguf_set(&file, "llama.attention.layer_norm_rms_epsilon", GGUF_F64, &tiny, 8));
-    REFUSED("llama.expert_count is 8", gguf_set_int(&file, "llama.expert_count", 8));
+    REFUSED("llama.expert_used_count is 0", gguf_set_int(&file, "llama.expert_count", 8));
     REFUSED("key llama.context_length is there twice", snprintf(file.keys[1].name, 64, "llama.context_length"));
     REFUSED("no arrays in arrays", set_array("x.y", GGUF_ARRAY, 1));
     REFUSED("values of type 13", set_array("x.y", 13, 1));
@@ -551,6 +709,39 @@ static void bad_keys(void) {
         REFUSED("ends in its header", set_array("x.y", GGUF_STRING, giant[i]));
         REFUSED("ends in its header", gguf_set(&file, "x.y", GGUF_STRING, &giant[i], 8));
     }
+}
+
+static void bad_experts(void) {
+    Relative r = RELATIVES[FIRST_WITH_EXPERTS].r;
+#define REFUSED_OF(expected, change)                                                                                   \
+    do {                                                                                                               \
+        gguf_make_relative(&file, &SMALL, &r);                                                                         \
+        change;                                                                                                        \
+        check_refused(__LINE__, expected);                                                                             \
+    } while (0)
+    REFUSED_OF("qwen3moe.expert_used_count is 9, expected up to the 8",
+               gguf_set_int(&file, "qwen3moe.expert_used_count", 9));
+    REFUSED_OF("qwen3moe.expert_used_count is 0", gguf_remove(&file, "qwen3moe.expert_used_count"));
+    REFUSED_OF("qwen3moe.expert_count is 1025", gguf_set_int(&file, "qwen3moe.expert_count", 1025));
+    REFUSED_OF("qwen3moe.expert_count is 4294967295", gguf_set_int(&file, "qwen3moe.expert_count", -1));
+    REFUSED_OF("ffn_gate_inp.weight is [8, 64], expected [7, 64]", gguf_set_int(&file, "qwen3moe.expert_count", 7));
+    REFUSED_OF("blk.0.ffn_gate.weight is missing", gguf_remove(&file, "blk.0.ffn_gate_inp.weight"));
+    REFUSED_OF("blk.1.ffn_up_exps.weight is missing", gguf_remove(&file, "blk.1.ffn_up_exps.weight"));
+    REFUSED_OF("ffn_down_exps.weight is [4, 64, 32], expected [8, 64, 32]",
+               gguf_tensor(&file, "blk.1.ffn_down_exps.weight")->dims[2] = 4);
+    REFUSED_OF("ffn_gate_exps.weight is [8, 32, 64], expected [8, 96, 64]",
+               gguf_remove(&file, "qwen3moe.expert_feed_forward_length"));
+    REFUSED_OF("blk.0.ffn_up_exps.bias is not supported", gguf_add(&file, "blk.0.ffn_up_exps.bias", 8, 32, 0, 1, 0));
+    REFUSED_OF("qwen3moe.expert_gating_func is 2", gguf_set_int(&file, "qwen3moe.expert_gating_func", 2));
+    REFUSED_OF("qwen3moe.expert_weights_scale is 2.5", gguf_set_real(&file, "qwen3moe.expert_weights_scale", 2.5f));
+    REFUSED_OF("qwen3moe.expert_shared_count is not supported", gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
+    REFUSED_OF("blk.0.attn_q_norm.weight is missing", gguf_remove(&file, "blk.0.attn_q_norm.weight"));
+    REFUSED_OF("blk.1.attn_k_norm.weight is [1, 24], expected [1, 16]", gguf_remove(&file, "blk.1.attn_k_norm.weight");
+               gguf_add(&file, "blk.1.attn_k_norm.weight", 1, 24, 1, 1, 0));
+    r = RELATIVES[0].r;
+    REFUSED_OF("blk.0.attn_q_norm.weight is not supported",
+               gguf_add(&file, "blk.0.attn_q_norm.weight", 1, 16, 1, 1, 0));
+#undef REFUSED_OF
 }
 
 static void bad_files(void) {
@@ -590,7 +781,12 @@ static void bad_tensors(void) {
     REFUSED("expected a multiple of 256 for q4_K", FFN->type = 12);
     REFUSED("has 0 dimensions, expected 1 to 4", FFN->n_dims = 0);
     REFUSED("has 5 dimensions, expected 1 to 4", FFN->n_dims = 5);
-    REFUSED("has shape [64, 96, 2, 1]", FFN->n_dims = 3; FFN->dims[2] = 2);
+    REFUSED("blk.0.ffn_up.weight is [2, 48, 64], expected [1, 96, 64]", FFN->n_dims = 3; FFN->dims[1] = 48;
+            FFN->dims[2] = 2);
+    REFUSED("has shape [64, 96, 1025, 1]", FFN->n_dims = 3; FFN->dims[2] = 1025);
+    REFUSED("has shape [64, 96, 1, 2]", FFN->n_dims = 4; FFN->dims[3] = 2);
+    REFUSED("has more bytes than any file", FFN->n_dims = 3; FFN->dims[0] = FFN->dims[1] = 0x7fffffff;
+            FFN->dims[2] = 1024);
     for (int i = 0; i < 6; i++) {
         REFUSED("has shape", FFN->dims[0] = giant[i]);
         REFUSED("has shape", FFN->dims[1] = giant[i]);
@@ -695,12 +891,17 @@ void suite_gguf(void) {
     TEST(rotations);
     TEST(biases);
     TEST(norms);
+    TEST(architectures);
+    TEST(experts);
+    TEST(the_width_of_experts_may_be_left_out);
+    TEST(sizes_of_experts);
     TEST(windows_cut_the_context);
     TEST(any_width_of_number);
     TEST(same_tokens_as_tokenizer_bin);
     TEST(prefixes_are_optional);
     TEST(control_pieces_are_no_text);
     TEST(bad_keys);
+    TEST(bad_experts);
     TEST(bad_files);
     TEST(bad_tensors);
     TEST(truncated_files);
