@@ -21,7 +21,7 @@ VARIANT ?= release
 BUILD   := build/$(VARIANT)
 BINARY  := $(BUILD)/run
 
-PARTS   := attention checkpoint file folder gguf json matmul mlp model norm profile quant safetensors sampler stream swap template tokenizer
+PARTS   := attention checkpoint file folder gguf json matmul mlp model norm panels profile quant safetensors sampler stream swap template tokenizer
 MODES   := bench bench_norms chat convert info perplexity run
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
 OBJECTS := $(PARTS:%=$(BUILD)/%.o)

@@ -247,7 +247,15 @@ int model_allocate_layers(Model *m) {
     return 0;
 }
 
+static void free_panels(void *arg, const char *name, const Tensor *w) {
+    (void)arg;
+    (void)name;
+    free(w->panels);
+}
+
 void model_close(Model *m) {
+    if (m->layers) model_visit(m, free_panels, NULL, NULL);
+    if (m->tied) free(m->output.panels);
     for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);
     free(m->rope_factors);

@@ -1,306 +1,376 @@
 /* matmul.c: linear layers, y = x w^T, for every weight type.
  *
- * Owns the loops around the dot products of simd.h: tiles of a few rows by a
- * few tokens, so that several sums are in flight and every load is used more
- * than once. It does not own the layouts (quant.c, blocks.h) or the threads:
- * callers are inside a parallel region, and its worksharing loops share there.
+ * Owns the tiles, in which the outputs of a few panels of rows by a few tokens
+ * are summed side by side, and the loops around them. It does not own the
+ * layouts (panels.h, quant.c) or the threads: callers are inside a parallel
+ * region, and its worksharing loops share there.
  *
- * The one rule: each output has one accumulator, which walks along cols from
- * 0 up and is then summed over its lanes in a fixed tree. Tiles change which
- * outputs are computed side by side, never how one is computed. That is why
- * the result does not depend, to the last bit, on chunks and threads.
+ * The one rule: a lane is an output. It walks along cols from 0 up, sums 32 of
+ * them by themselves (exactly, where they are int8) and adds that to what it
+ * has. Tiles change which outputs are computed side by side, never how one is
+ * computed. That is why the result does not depend, to the last bit, on chunks
+ * and threads.
  */
-#include "blocks.h"
-#include "model.h"
-#include "simd.h"
+#include "panels.h"
 
 #include <omp.h>
 #include <stdlib.h>
 
 enum {
-    DECODE_ROWS = 8,                    /* rows in flight for one token */
-    TILE_ROWS = 4,                      /* rows and tokens in flight for many: */
-    FLOAT_TOKENS = LANES == 16 ? 6 : 3, /* as many as the registers hold */
-    BYTE_TOKENS = LANES == 16 ? 4 : 2,
-    MAX_TOKENS = 6,
-    ROWS_PER_TASK = 32
+    COLUMNS = 16, /* of floats that are summed by themselves */
+    MOST_PANELS = 4,
+    TILE_PANELS = 2,                  /* as many outputs in flight */
+    TILE_TOKENS = LANES == 16 ? 6 : 3 /* as the registers hold */
 };
-
-/* ---- one step along cols: a vector of weights, a vector of activations ----- */
-
-/* What tiles multiply: float32, int8 with scales, int8 with scales and offsets.
- * A step of any weight type is one of them once it is loaded. */
-typedef enum { FLOATS, BYTES, BYTES_MINS } Kind;
-
-typedef struct {
-    vf f;     /* FLOATS */
-    vb bytes; /* BYTES, BYTES_MINS */
-    vf scale;
-    vf min; /* BYTES_MINS */
-} WStep;
-
-typedef struct {
-    vf f;
-    XBytes bytes;
-    vf scale;
-    vf sum; /* BYTES_MINS: of the lane's activations */
-} XStep;
-
-/* Groups of 4, 8, 16, ... bytes that share a scale, as a step sees them. */
-typedef struct {
-    int per_step; /* 1: a group is a step or longer */
-    int shift;    /* log2 of its length */
-    size_t per_row;
-} Groups;
-
-/* What the steps of one product have in common. Type and kind are constants
- * wherever a tile is compiled, so that its steps have no branches. */
-typedef struct {
-    Type type;
-    Kind kind;
-    int cols;
-    int width;        /* cols in a step */
-    size_t row_bytes; /* of w's data */
-    Groups w, x;      /* w: TYPE_I8 alone */
-} Shape;
-
-INLINE Groups groups_of(int group, int cols) {
-    const int shift = __builtin_ctz((unsigned)group);
-    return (Groups){group < VBYTES ? VBYTES >> shift : 1, shift, (size_t)cols >> shift};
-}
-
-INLINE Shape shape_of(const Tensor *w, const Input *in, Type type, Kind kind) {
-    Shape s = {.type = type, .kind = kind, .cols = w->cols, .width = kind == FLOATS ? LANES : VBYTES};
-    s.row_bytes = type == TYPE_I8 ? (size_t)w->cols : tensor_bytes(w, 1);
-    if (type == TYPE_I8) s.w = groups_of(w->group, w->cols);
-    if (kind != FLOATS) s.x = groups_of(in->group, w->cols);
-    return s;
-}
-
-/* Scales (or mins) of the n cols from c on, spread over the lanes. */
-INLINE vf load_scales(const Groups *g, const void *scales, size_t row, int c, int n) {
-    const size_t at = row * g->per_row + (size_t)(c >> g->shift);
-    const int count = g->per_step == 1 ? 1 : (n * g->per_step + VBYTES - 1) / VBYTES;
-    return vspread((const char *)scales + at * sizeof(float), g->per_step, count);
-}
-
-INLINE vf load_floats(Type type, const uint8_t *p, int c, int n) {
-    if (type == TYPE_F16) return vload_f16(p + 2 * (size_t)c, n);
-    if (type == TYPE_BF16) return vload_bf16(p + 2 * (size_t)c, n);
-    const float *f = (const float *)(const void *)p + c;
-    return n == LANES ? vload(f) : vload_n(f, n);
-}
-
-/* Weights [row][c .. c + n), n <= width. */
-INLINE WStep load_w(const Shape *s, const Tensor *w, size_t row, int c, int n) {
-    const uint8_t *p = (const uint8_t *)w->data + row * s->row_bytes;
-    if (s->kind == FLOATS) return (WStep){.f = load_floats(s->type, p, c, n)};
-    WStep step = {0};
-    if (s->type == TYPE_I8) {
-        step.bytes = vw_i8(vload_i8((const int8_t *)p + c, n));
-        step.scale = load_scales(&s->w, w->scales, row, c, n);
-        if (s->kind == BYTES_MINS) step.min = load_scales(&s->w, w->mins, row, c, n);
-        return step;
-    }
-    const Group a = load_group(s->type, p, c / GROUP),
-                b = n > GROUP ? load_group(s->type, p, c / GROUP + 1) : (Group){0};
-    step.bytes = vw_i8(join_bytes(a.q, b.q));
-    step.scale = join_scales(a.scale, b.scale);
-    if (s->kind == BYTES_MINS) step.min = join_scales(a.min, b.min);
-    return step;
-}
-
-/* Activations [t][c .. c + n). */
-INLINE XStep load_x(const Shape *s, const Input *in, size_t t, int c, int n) {
-    XStep step = {0};
-    if (s->kind == FLOATS) {
-        const float *p = in->x + t * (size_t)s->cols + (size_t)c;
-        step.f = n == LANES ? vload(p) : vload_n(p, n);
-        return step;
-    }
-    const vb bytes = vload_i8(in->q + t * (size_t)in->q_stride + (size_t)c, VBYTES);
-    step.bytes = vx_i8(bytes);
-    step.scale = load_scales(&s->x, in->scales, t, c, n);
-    if (s->kind == BYTES_MINS) step.sum = vfloat(vsum_bytes(bytes)) * step.scale;
-    return step;
-}
-
-INLINE vf accumulate(const Shape *s, WStep w, XStep x, vf sum) {
-    if (s->kind == FLOATS) return vfma(w.f, x.f, sum);
-    if (s->kind == BYTES_MINS) sum = vfma(w.min, x.sum, sum);
-    return vfma(vfloat(vdot_i8(w.bytes, x.bytes)), w.scale * x.scale, sum);
-}
 
 /* ---- tiles ------------------------------------------------------------------ */
 
-/* y[r] (+)= the sum of sums[r] over its lanes. */
-INLINE void store_sums(float *y, const vf *sums, int rows, bool add) {
-    int r = 0;
-    UNROLL
-    for (; r + 4 <= rows; r += 4) {
-        f4 y4, s4 = vsum4(sums[r], sums[r + 1], sums[r + 2], sums[r + 3]);
-        if (add) {
-            memcpy(&y4, y + r, sizeof y4);
-            s4 += y4;
-        }
-        memcpy(y + r, &s4, sizeof s4);
-    }
-    for (; r < rows; r++) y[r] = add ? y[r] + vsum(sums[r]) : vsum(sums[r]);
+/* Decoding is bound by reading. The hardware does not see where the next tile begins: ask for it. */
+INLINE void fetch_ahead(const uint8_t *panels, size_t stride, int n_panels, size_t bytes) {
+    for (int p = n_panels; p < 2 * n_panels; p++)
+        for (size_t b = 0; b < bytes; b += 64) __builtin_prefetch(panels + (size_t)p * stride + b, 0, 2);
 }
 
-/* The outputs of rows [row, row + rows) for tokens [t, t + tokens). */
-INLINE void tile(float *y, size_t stride, const Shape *s, const Tensor *w, int row, const Input *in, int t,
-                 const int rows, const int tokens, bool add) {
-    vf sums[MAX_TOKENS][DECODE_ROWS];
+/* Adds columns [col, col + n) of n_panels panels to the sums of `tokens` tokens
+ * from t on: sums[n_panels][tokens]. `panels` is at column col of the first
+ * panel, the others follow at distances of `stride`. */
+typedef void Tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n);
+
+/* What `n` columns add to the sums. */
+INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const float *x, size_t next, Type type,
+                        const int n, const int n_panels, const int tokens) {
+    vf parts[TILE_PANELS * TILE_TOKENS];
     UNROLL
-    for (int i = 0; i < tokens; i++) {
+    for (int k = 0; k < n_panels * tokens; k++) parts[k] = (vf){0};
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        vf w[MOST_PANELS];
         UNROLL
-        for (int r = 0; r < rows; r++) sums[i][r] = (vf){0};
-    }
-    int c = 0;
-    for (; c + s->width <= s->cols; c += s->width) {
-        WStep ws[DECODE_ROWS];
-        UNROLL
-        for (int r = 0; r < rows; r++) ws[r] = load_w(s, w, (size_t)(row + r), c, s->width);
+        for (int p = 0; p < n_panels; p++) w[p] = load_column(type, panels + (size_t)p * stride, c);
         UNROLL
         for (int i = 0; i < tokens; i++) {
-            XStep x = load_x(s, in, (size_t)(t + i), c, s->width);
+            const vf xi = vset(x[(size_t)i * next + (size_t)c]);
             UNROLL
-            for (int r = 0; r < rows; r++) sums[i][r] = accumulate(s, ws[r], x, sums[i][r]);
-        }
-    }
-    if (c < s->cols) {
-        WStep ws[DECODE_ROWS];
-        UNROLL
-        for (int r = 0; r < rows; r++) ws[r] = load_w(s, w, (size_t)(row + r), c, s->cols - c);
-        UNROLL
-        for (int i = 0; i < tokens; i++) {
-            XStep x = load_x(s, in, (size_t)(t + i), c, s->cols - c);
-            UNROLL
-            for (int r = 0; r < rows; r++) sums[i][r] = accumulate(s, ws[r], x, sums[i][r]);
+            for (int p = 0; p < n_panels; p++) parts[p * tokens + i] = vfma(w[p], xi, parts[p * tokens + i]);
         }
     }
     UNROLL
-    for (int i = 0; i < tokens; i++) store_sums(y + (size_t)(t + i) * stride + row, sums[i], rows, add);
+    for (int k = 0; k < n_panels * tokens; k++) sums[k] += parts[k];
 }
 
-/* All the rows asked for, for `tokens` tokens from t on. */
-INLINE void strip(float *y, size_t stride, Type type, Kind kind, const Tensor *w, int row, int n_rows, const Input *in,
-                  int t, const int tokens, bool add) {
-    const int rows = tokens == 1 ? DECODE_ROWS : TILE_ROWS;
-    const Shape s = shape_of(w, in, type, kind);
-    int r = row;
-    for (; r + rows <= row + n_rows; r += rows) tile(y, stride, &s, w, r, in, t, rows, tokens, add);
-    for (; r < row + n_rows; r++)
-        for (int i = 0; i < tokens; i++) tile(y, stride, &s, w, r, in, t + i, 1, 1, add);
-}
-
-/* Each strip is a function of its own: the compiler keeps a tile's sums and
- * pointers in registers only if it does not see all the tiles at once. */
-typedef void Strip(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int t, bool add);
-
-#define STRIP(name, type, kind, tokens)                                                                                \
-    static __attribute__((noinline)) void name(float *y, size_t stride, const Tensor *w, int row, int n_rows,          \
-                                               const Input *in, int t, bool add) {                                     \
-        strip(y, stride, type, kind, w, row, n_rows, in, t, tokens, add);                                              \
+INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
+                       Type type, const int n_panels, const int tokens) {
+    const float *x = in->x + (size_t)t * (size_t)in->cols + (size_t)col;
+    const size_t group_bytes = COLUMNS * column_bytes(type), next = (size_t)in->cols;
+    vf totals[TILE_PANELS * TILE_TOKENS];
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
+    for (; n >= COLUMNS; n -= COLUMNS, panels += group_bytes, x += COLUMNS) {
+        if (tokens == 1 && in->far) fetch_ahead(panels, stride, n_panels, group_bytes);
+        add_columns(totals, panels, stride, x, next, type, COLUMNS, n_panels, tokens);
     }
-STRIP(floats_many, TYPE_F32, FLOATS, FLOAT_TOKENS)
-STRIP(floats_two, TYPE_F32, FLOATS, 2)
-STRIP(floats_one, TYPE_F32, FLOATS, 1)
-STRIP(bytes_many, TYPE_I8, BYTES, BYTE_TOKENS)
-STRIP(bytes_two, TYPE_I8, BYTES, 2)
-STRIP(bytes_one, TYPE_I8, BYTES, 1)
-STRIP(mins_many, TYPE_I8, BYTES_MINS, BYTE_TOKENS)
-STRIP(mins_two, TYPE_I8, BYTES_MINS, 2)
-STRIP(mins_one, TYPE_I8, BYTES_MINS, 1)
-/* one token, from the type's own layout */
-STRIP(f16_one, TYPE_F16, FLOATS, 1)
-STRIP(bf16_one, TYPE_BF16, FLOATS, 1)
-STRIP(q8_0_one, TYPE_Q8_0, BYTES, 1)
-STRIP(q4_0_one, TYPE_Q4_0, BYTES, 1)
-STRIP(q4_1_one, TYPE_Q4_1, BYTES_MINS, 1)
-STRIP(q5_0_one, TYPE_Q5_0, BYTES, 1)
-STRIP(q5_1_one, TYPE_Q5_1, BYTES_MINS, 1)
-STRIP(q4_k_one, TYPE_Q4_K, BYTES_MINS, 1)
-STRIP(q5_k_one, TYPE_Q5_K, BYTES_MINS, 1)
-STRIP(q6_k_one, TYPE_Q6_K, BYTES, 1)
-
-/* Token strips outside, rows inside: the rows of one task stay in the cache
- * while the tokens pass by. */
-static void strips(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
-    static const struct {
-        int tokens;
-        Strip *run;
-    } kinds[][3] = {
-        [FLOATS] = {{FLOAT_TOKENS, floats_many}, {2, floats_two}, {1, floats_one}},
-        [BYTES] = {{BYTE_TOKENS, bytes_many}, {2, bytes_two}, {1, bytes_one}},
-        [BYTES_MINS] = {{BYTE_TOKENS, mins_many}, {2, mins_two}, {1, mins_one}},
-    };
-    const Kind kind = w->type == TYPE_F32 ? FLOATS : w->mins ? BYTES_MINS : BYTES;
-    int t = 0;
-    for (int k = 0; k < 3; k++)
-        for (const int tokens = kinds[kind][k].tokens; t + tokens <= n; t += tokens)
-            kinds[kind][k].run(y, stride, w, row, n_rows, in, t, add);
+    if (n > 0) add_columns(totals, panels, stride, x, next, type, n, n_panels, tokens);
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
 }
 
-/* ---- many tokens: other types are unpacked to one of these two ----------------------------------------
- *
- * The unpacked weights are those that the one-token strips make in registers,
- * so the sums are the same. */
+/* Where the groups of a panel of bytes are, and what they have. Constants
+ * wherever a tile is compiled, but for TYPE_I8's own groups. */
+typedef struct {
+    Type type; /* TYPE_I8: ready to be multiplied */
+    int quads; /* in a group */
+    bool mins;
+    int groups;       /* in a block */
+    int input_groups; /* groups that share a group of the activations: 1 or 2 */
+    size_t bytes;     /* of a block, for all rows */
+} Layout;
 
-/* Rows [row, row + n) of w in the thread's scratch, as a small float32 weight. */
-static Tensor unpack_floats(const Tensor *w, int row, int n, char *scratch) {
-    for (int r = 0; r < n; r++) dequantize_row((float *)(void *)scratch + (size_t)r * (size_t)w->cols, w, row + r);
-    return (Tensor){.type = TYPE_F32, .rows = n, .cols = w->cols, .data = scratch};
+INLINE Layout packed_layout(Type type) {
+    const int quads = group_weights(type) / 4;
+    return (Layout){type,
+                    quads,
+                    group_has_min(type),
+                    type_block(type) / (4 * quads),
+                    8 / quads,
+                    (size_t)block_parts(type).bytes * LANES};
 }
 
-/* The same as int8 with a scale, and perhaps a min, to `group` weights. */
-INLINE Tensor unpack_blocks(const Tensor *w, Type type, int row, int n, char *scratch) {
-    const int group = type == TYPE_Q6_K ? GROUP / 2 : GROUP, lanes = (int)(sizeof(vg) / sizeof(float));
-    const size_t cols = (size_t)w->cols, groups = cols / (size_t)group, row_bytes = tensor_bytes(w, 1);
-    int8_t *q = (int8_t *)scratch;
-    float *scales = (float *)(void *)(scratch + DECODE_ROWS * cols), *mins = scales + DECODE_ROWS * groups;
-    const Tensor part = {.type = TYPE_I8,
-                         .rows = n,
-                         .cols = w->cols,
-                         .group = group,
-                         .data = q,
-                         .scales = scales,
-                         .mins = group_has_min(type) ? mins : NULL};
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < w->cols / GROUP; i++, q += GROUP) {
-            const Group g = load_group(type, (const uint8_t *)w->data + (size_t)(row + r) * row_bytes, i);
-            memcpy(q, &g.q, GROUP);
-            *scales++ = g.scale[0];
-            if (group < GROUP) *scales++ = g.scale[lanes - 1];
-            if (group_has_min(type)) *mins++ = g.min[0];
+INLINE Layout ready_layout(int quads, bool mins, int input_groups) {
+    return (Layout){TYPE_I8, quads, mins, 1, input_groups, ready_bytes(quads, mins)};
+}
+
+INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
+    if (l->type != TYPE_I8) return block_quad(l->type, block, i, q);
+    vb v;
+    memcpy(&v, block + q * VBYTES, sizeof v);
+    return v;
+}
+
+INLINE vf load_scale(const Layout *l, const uint8_t *block, int i) {
+    return l->type != TYPE_I8 ? block_scale(l->type, block, i)
+                              : vload((const float *)(const void *)(block + l->quads * VBYTES));
+}
+
+INLINE vf load_min(const Layout *l, const uint8_t *block, int i) {
+    return l->type != TYPE_I8 ? block_min(l->type, block, i)
+                              : vload((const float *)(const void *)(block + (l->quads + 1) * VBYTES));
+}
+
+/* What the exact sum of a group begins with: it takes BYTE_OFFSET off again. */
+INLINE vi begin(const Layout *l, const InputGroup *x, int group) {
+    if (!BYTE_OFFSET) return (vi){0};
+    if (l->input_groups == 1) return vset_int(x->begin);
+    return group % 2 ? vset_int(x->begin) - vset_int(x->begin_half) : vset_int(x->begin_half);
+}
+
+/* Group i of a block, group `group` of the row. */
+INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t stride, int i, const int8_t *q,
+                      const InputGroup *x, const Input *in, int group, const int n_panels, const int tokens) {
+    const size_t next = (size_t)(in->cols / in->group); /* from a token's groups to the next's */
+    vi dots[MOST_PANELS][TILE_TOKENS];
+    UNROLL
+    for (int j = 0; j < tokens; j++) UNROLL
+    for (int p = 0; p < n_panels; p++) dots[p][j] = begin(l, x + (size_t)j * next, group);
+    UNROLL
+    for (int k = 0; k < l->quads; k++) {
+        vb w[MOST_PANELS];
+        UNROLL
+        for (int p = 0; p < n_panels; p++) w[p] = load_quad(l, block + (size_t)p * stride, i, k);
+        UNROLL
+        for (int j = 0; j < tokens; j++) {
+            const vb xj = vset_quad(q + (size_t)j * (size_t)in->cols + (size_t)k * 4);
+            UNROLL
+            for (int p = 0; p < n_panels; p++) dots[p][j] = vdot(dots[p][j], w[p], xj);
         }
-    return part;
-}
-
-static Tensor unpack_rows(const Tensor *w, int row, int n, char *scratch) {
-    switch (w->type) {
-    case TYPE_Q8_0: return unpack_blocks(w, TYPE_Q8_0, row, n, scratch);
-    case TYPE_Q4_0: return unpack_blocks(w, TYPE_Q4_0, row, n, scratch);
-    case TYPE_Q4_1: return unpack_blocks(w, TYPE_Q4_1, row, n, scratch);
-    case TYPE_Q5_0: return unpack_blocks(w, TYPE_Q5_0, row, n, scratch);
-    case TYPE_Q5_1: return unpack_blocks(w, TYPE_Q5_1, row, n, scratch);
-    case TYPE_Q4_K: return unpack_blocks(w, TYPE_Q4_K, row, n, scratch);
-    case TYPE_Q5_K: return unpack_blocks(w, TYPE_Q5_K, row, n, scratch);
-    case TYPE_Q6_K: return unpack_blocks(w, TYPE_Q6_K, row, n, scratch);
-    default: return unpack_floats(w, row, n, scratch);
+    }
+    UNROLL
+    for (int p = 0; p < n_panels; p++) {
+        const vf scale = load_scale(l, block + (size_t)p * stride, i);
+        UNROLL
+        for (int j = 0; j < tokens; j++) {
+            vf *sum = &sums[p * tokens + j];
+            *sum = vfma(vfloat(dots[p][j]), scale * x[(size_t)j * next].scale, *sum);
+        }
+        if (!l->mins) continue;
+        const vf min = load_min(l, block + (size_t)p * stride, i);
+        UNROLL
+        for (int j = 0; j < tokens; j++) {
+            vf *sum = &sums[p * tokens + j];
+            *sum = vfma(min, vset(x[(size_t)j * next].sum), *sum);
+        }
     }
 }
 
-/* Bytes that unpack_rows needs: float32 is the largest form. */
-static size_t scratch_bytes(int cols) { return (size_t)DECODE_ROWS * (size_t)cols * sizeof(float) + 64; }
+INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
+                      const Layout l, const int n_panels, const int tokens) {
+    const int first = col / (4 * l.quads), n_groups = n / (4 * l.quads);
+    const int8_t *q = in->q + (size_t)t * (size_t)in->cols + (size_t)col;
+    const InputGroup *x = in->groups + (size_t)t * (size_t)(in->cols / in->group);
+    vf totals[TILE_PANELS * TILE_TOKENS];
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
+    for (int g = 0; g < n_groups; g += l.groups, panels += l.bytes) {
+        if (tokens == 1 && in->far) fetch_ahead(panels, stride, n_panels, l.bytes);
+        UNROLL
+        for (int i = 0; i < l.groups; i++)
+            add_group(totals, &l, panels, stride, i, q + (size_t)(g + i) * 4 * (size_t)l.quads,
+                      x + (first + g + i) / l.input_groups, in, first + g + i, n_panels, tokens);
+    }
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
+}
 
-static void rows_unpacked(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n,
-                          bool add) {
-    for (int r = row; r < row + n_rows; r += DECODE_ROWS) {
-        const int count = row + n_rows - r < DECODE_ROWS ? row + n_rows - r : DECODE_ROWS;
-        const Tensor part = unpack_rows(w, r, count, in->scratch);
-        strips(y + r, stride, &part, 0, count, in, n, add);
+/* Each tile is a function of its own: the compiler keeps its sums in registers
+ * only if it does not see all of them at once. NAME[panels - 1][0, 1, 2]: for
+ * one token, two, TILE_TOKENS. */
+#define TILE(name, tile, layout, panels, tokens)                                                                       \
+    static __attribute__((noinline)) void name(vf *sums, const uint8_t *p, size_t stride, const Input *in, int t,      \
+                                               int col, int n) {                                                       \
+        tile(sums, p, stride, in, t, col, n, layout, panels, tokens);                                                  \
+    }
+#define ONE_TOKEN(name, tile, layout)                                                                                  \
+    TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
+    TILE(name##_2x1, tile, layout, 2, 1)                                                                               \
+    TILE(name##_4x1, tile, layout, 4, 1)                                                                               \
+    static Tile *const name[][3] = {{name##_1x1}, {name##_2x1}, {name##_4x1}};
+#define ANY_TOKENS(name, tile, layout)                                                                                 \
+    TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
+    TILE(name##_2x1, tile, layout, 2, 1)                                                                               \
+    TILE(name##_4x1, tile, layout, 4, 1)                                                                               \
+    TILE(name##_1x2, tile, layout, 1, 2)                                                                               \
+    TILE(name##_2x2, tile, layout, 2, 2)                                                                               \
+    TILE(name##_1xm, tile, layout, 1, TILE_TOKENS)                                                                     \
+    TILE(name##_2xm, tile, layout, 2, TILE_TOKENS)                                                                     \
+    static Tile *const name[][3] = {                                                                                   \
+        {name##_1x1, name##_1x2, name##_1xm}, {name##_2x1, name##_2x2, name##_2xm}, {name##_4x1}};
+
+/* unpacked: float32, groups of 32 weights, of 16, of TYPE_I8 */
+ANY_TOKENS(floats, float_tile, TYPE_F32)
+ANY_TOKENS(bytes, byte_tile, ready_layout(8, false, 1))
+ANY_TOKENS(mins, byte_tile, ready_layout(8, true, 1))
+ANY_TOKENS(halves, byte_tile, ready_layout(4, false, 2))
+ANY_TOKENS(groups, byte_tile, ready_layout(in->group / 4, false, 1))
+/* one token, from panels as they are packed */
+ONE_TOKEN(f16, float_tile, TYPE_F16)
+ONE_TOKEN(bf16, float_tile, TYPE_BF16)
+ONE_TOKEN(q8_0, byte_tile, packed_layout(TYPE_Q8_0))
+ONE_TOKEN(q4_0, byte_tile, packed_layout(TYPE_Q4_0))
+ONE_TOKEN(q4_1, byte_tile, packed_layout(TYPE_Q4_1))
+ONE_TOKEN(q5_0, byte_tile, packed_layout(TYPE_Q5_0))
+ONE_TOKEN(q5_1, byte_tile, packed_layout(TYPE_Q5_1))
+ONE_TOKEN(q4_k, byte_tile, packed_layout(TYPE_Q4_K))
+ONE_TOKEN(q5_k, byte_tile, packed_layout(TYPE_Q5_K))
+ONE_TOKEN(q6_k, byte_tile, packed_layout(TYPE_Q6_K))
+
+static const struct {
+    Tile *const (*unpacked)[3];
+    Tile *const (*packed)[3]; /* NULL: the same layout */
+} TILES[] = {
+    [TYPE_F32] = {floats, NULL}, [TYPE_F16] = {floats, f16},  [TYPE_BF16] = {floats, bf16},
+    [TYPE_I8] = {groups, NULL},  [TYPE_Q8_0] = {bytes, q8_0}, [TYPE_Q4_0] = {bytes, q4_0},
+    [TYPE_Q4_1] = {mins, q4_1},  [TYPE_Q5_0] = {bytes, q5_0}, [TYPE_Q5_1] = {mins, q5_1},
+    [TYPE_Q4_K] = {mins, q4_k},  [TYPE_Q5_K] = {mins, q5_k},  [TYPE_Q6_K] = {halves, q6_k},
+};
+
+/* ---- many tokens: panels are unpacked once -------------------------------------- */
+
+INLINE void unpack_columns(uint8_t *ready, Type type, const uint8_t *panel, int n) {
+    for (int c = 0; c < n; c++) {
+        const vf column = load_column(type, panel, c);
+        memcpy(ready + (size_t)c * sizeof column, &column, sizeof column);
+    }
+}
+
+/* n groups of a block type. */
+INLINE void unpack_groups(uint8_t *ready, Type type, const uint8_t *panel, int n) {
+    const Layout l = packed_layout(type);
+    for (int g = 0; g < n; g += l.groups, panel += l.bytes)
+        for (int i = 0; i < l.groups; i++, ready += ready_bytes(l.quads, l.mins)) {
+            UNROLL
+            for (int k = 0; k < l.quads; k++) {
+                const vb quad = block_quad(type, panel, i, k);
+                memcpy(ready + k * VBYTES, &quad, sizeof quad);
+            }
+            const vf scale = block_scale(type, panel, i);
+            memcpy(ready + l.quads * VBYTES, &scale, sizeof scale);
+            if (!l.mins) continue;
+            const vf min = block_min(type, panel, i);
+            memcpy(ready + (l.quads + 1) * VBYTES, &min, sizeof min);
+        }
+}
+
+/* n columns of a packed panel. */
+static void unpack(uint8_t *ready, Type type, const uint8_t *panel, int n) {
+    switch (type) {
+    case TYPE_F16: unpack_columns(ready, TYPE_F16, panel, n); break;
+    case TYPE_BF16: unpack_columns(ready, TYPE_BF16, panel, n); break;
+    case TYPE_Q8_0: unpack_groups(ready, TYPE_Q8_0, panel, n / 32); break;
+    case TYPE_Q4_0: unpack_groups(ready, TYPE_Q4_0, panel, n / 32); break;
+    case TYPE_Q4_1: unpack_groups(ready, TYPE_Q4_1, panel, n / 32); break;
+    case TYPE_Q5_0: unpack_groups(ready, TYPE_Q5_0, panel, n / 32); break;
+    case TYPE_Q5_1: unpack_groups(ready, TYPE_Q5_1, panel, n / 32); break;
+    case TYPE_Q4_K: unpack_groups(ready, TYPE_Q4_K, panel, n / 32); break;
+    case TYPE_Q5_K: unpack_groups(ready, TYPE_Q5_K, panel, n / 32); break;
+    default: unpack_groups(ready, TYPE_Q6_K, panel, n / 16); break;
+    }
+}
+
+/* Bytes of n columns of a panel once they are unpacked. */
+static size_t unpacked_bytes(const Tensor *w, int n) {
+    if (!type_wants_bytes(w->type)) return (size_t)n * VBYTES;
+    if (w->type == TYPE_I8) return (size_t)(n / w->group) * ready_bytes(w->group / 4, false);
+    const int weights = group_weights(w->type);
+    return (size_t)(n / weights) * ready_bytes(weights / 4, group_has_min(w->type));
+}
+
+/* ---- products ------------------------------------------------------------------- */
+
+/* Columns that are packed at a time where panels are made on the way: they stay
+ * in the first-level cache, and groups and blocks stay whole. */
+static int stretch(const Tensor *w) {
+    if (!type_wants_bytes(w->type)) return 128;
+    return w->type == TYPE_I8 && w->group < 256 ? 256 / w->group * w->group : w->type == TYPE_I8 ? w->group : 256;
+}
+
+/* Columns [col, col + n) of n_panels panels, packed: in the model's panels, or made in `room`. */
+static const uint8_t *packed(const Tensor *w, int panel, int n_panels, int col, int n, uint8_t *room, size_t *stride) {
+    *stride = panel_bytes(w, w->panels ? w->cols : n);
+    if (w->panels) return w->panels + (size_t)panel * *stride + panel_bytes(w, col);
+    for (int p = 0; p < n_panels; p++) panel_pack(room + (size_t)p * *stride, w, panel + p, col, n);
+    return room;
+}
+
+/* The same, whole and unpacked. */
+static const uint8_t *unpacked(const Tensor *w, int panel, int n_panels, uint8_t *room, uint8_t *ready,
+                               size_t *stride) {
+    const bool as_packed = !TILES[w->type].packed;
+    if (w->panels && as_packed) return packed(w, panel, n_panels, 0, w->cols, room, stride);
+    const size_t ready_stride = unpacked_bytes(w, w->cols);
+    for (int col = 0; col < w->cols; col += stretch(w)) {
+        const int n = w->cols - col < stretch(w) ? w->cols - col : stretch(w);
+        for (int p = 0; p < n_panels; p++) {
+            uint8_t *to = ready + (size_t)p * ready_stride + unpacked_bytes(w, col);
+            if (as_packed)
+                panel_pack(to, w, panel + p, col, n);
+            else
+                unpack(to, w->type, packed(w, panel + p, 1, col, n, room, stride), n);
+        }
+    }
+    *stride = ready_stride;
+    return ready;
+}
+
+/* y[0 .. n) (+)= lanes [first, first + n) of v. */
+INLINE void store_lanes(float *y, vf v, int first, int n, bool add) {
+    if (n == LANES) {
+        vstore(y, add ? vload(y) + v : v);
+        return;
+    }
+    for (int j = 0; j < n; j++) y[j] = add ? y[j] + v[first + j] : v[first + j];
+}
+
+/* The part of a product that two panels (or one) make. */
+typedef struct {
+    float *y; /* of token 0, row `row` */
+    size_t stride;
+    int row, n_rows; /* that are asked for */
+    int panel, n_panels;
+    bool add;
+} Part;
+
+static void store(const Part *part, const vf *sums, int t, int tokens) {
+    for (int p = 0; p < part->n_panels; p++) {
+        const int top = (part->panel + p) * LANES, end = part->row + part->n_rows;
+        const int first = top < part->row ? part->row - top : 0, last = end - top < LANES ? end - top : LANES;
+        float *y = part->y + (size_t)t * part->stride + (top + first - part->row);
+        for (int i = 0; i < tokens; i++, y += part->stride)
+            store_lanes(y, sums[p * tokens + i], first, last - first, part->add);
+    }
+}
+
+static void one_token(const Part *part, const Tensor *w, const Input *in) {
+    vf sums[MOST_PANELS] = {{0}};
+    const int step = w->panels ? w->cols : stretch(w);
+    for (int col = 0; col < w->cols; col += step) {
+        const int n = w->cols - col < step ? w->cols - col : step;
+        size_t stride;
+        const uint8_t *panels = packed(w, part->panel, part->n_panels, col, n, in->scratch, &stride);
+        Tile *const(*tiles)[3] = TILES[w->type].packed ? TILES[w->type].packed : TILES[w->type].unpacked;
+        tiles[part->n_panels / 2][0](sums, panels, stride, in, 0, col, n);
+    }
+    store(part, sums, 0, 1);
+}
+
+static void many_tokens(const Part *part, const Tensor *w, const Input *in, int n) {
+    static const int sizes[] = {TILE_TOKENS, 2, 1};
+    size_t stride;
+    const uint8_t *panels =
+        unpacked(w, part->panel, part->n_panels, in->scratch, in->scratch + in->scratch_bytes / 2, &stride);
+    for (int t = 0, k = 0; t < n; t += sizes[k]) {
+        while (t + sizes[k] > n) k++;
+        vf sums[TILE_PANELS * TILE_TOKENS] = {{0}};
+        TILES[w->type].unpacked[part->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols);
+        store(part, sums, t, sizes[k]);
     }
 }
 
@@ -310,7 +380,7 @@ static void rows_plain(float *y, size_t stride, const Tensor *w, int row, int n_
     const size_t n_groups = (size_t)(w->cols / w->group);
     for (int t = 0; t < n; t++)
         for (int r = row; r < row + n_rows; r++) {
-            const int8_t *q = in->q + (size_t)t * (size_t)in->q_stride;
+            const int8_t *q = in->q + (size_t)t * (size_t)w->cols;
             const int8_t *p = (const int8_t *)w->data + (size_t)r * (size_t)w->cols;
             const char *scales = (const char *)w->scales + (size_t)r * n_groups * sizeof(float);
             float sum = 0;
@@ -319,14 +389,14 @@ static void rows_plain(float *y, size_t stride, const Tensor *w, int row, int n_
                 for (int i = 0; i < w->group; i++) dot += p[i] * q[i];
                 float scale;
                 memcpy(&scale, scales + g * sizeof scale, sizeof scale);
-                sum += (float)dot * (scale * in->scales[(size_t)t * n_groups + g]);
+                sum += (float)dot * (scale * in->groups[(size_t)t * n_groups + g].scale);
             }
             float *out = y + (size_t)t * stride + r;
             *out = add ? *out + sum : sum;
         }
 }
 
-static bool group_fits_vectors(int group) { return group >= BYTES_PER_LANE && (group & (group - 1)) == 0; }
+static bool fits_vectors(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
 
 static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_rows, int n) {
     for (int t = 0; t < n; t++)
@@ -334,29 +404,30 @@ static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_ro
 }
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
-    static Strip *const one[] = {
-        [TYPE_F16] = f16_one,   [TYPE_BF16] = bf16_one, [TYPE_Q8_0] = q8_0_one, [TYPE_Q4_0] = q4_0_one,
-        [TYPE_Q4_1] = q4_1_one, [TYPE_Q5_0] = q5_0_one, [TYPE_Q5_1] = q5_1_one, [TYPE_Q4_K] = q4_k_one,
-        [TYPE_Q5_K] = q5_k_one, [TYPE_Q6_K] = q6_k_one};
-    if (w->type == TYPE_I8 && !group_fits_vectors(w->group))
-        rows_plain(y, stride, w, row, n_rows, in, n, add);
-    else if (w->type == TYPE_I8 || w->type == TYPE_F32)
-        strips(y, stride, w, row, n_rows, in, n, add);
-    else if (n == 1)
-        one[w->type](y, stride, w, row, n_rows, in, 0, add);
-    else
-        rows_unpacked(y, stride, w, row, n_rows, in, n, add);
+    const int end = row + n_rows;
+    Part part = {.y = y + row, .stride = stride, .row = row, .n_rows = n_rows, .add = add};
+    for (int panel = row / LANES; fits_vectors(w) && panel * LANES < end; panel += part.n_panels) {
+        part.panel = panel;
+        part.n_panels = n == 1 && (panel + 3) * LANES < end ? MOST_PANELS : (panel + 1) * LANES < end ? TILE_PANELS : 1;
+        if (n == 1)
+            one_token(&part, w, in);
+        else
+            many_tokens(&part, w, in, n);
+    }
+    if (!fits_vectors(w)) rows_plain(y, stride, w, row, n_rows, in, n, add);
     if (w->bias) add_bias(y, stride, w, row, n_rows, n);
 }
 
-int matmul_task_rows(int rows, int n) {
-    if (n > 1) return ROWS_PER_TASK;
-    const int share = (rows - 1) / omp_get_num_threads() + 1; /* one run of rows to a thread, in whole tiles */
-    return (share - 1) / DECODE_ROWS * DECODE_ROWS + DECODE_ROWS;
+/* The rows of one thread, in whole panels. */
+static int share_of(int rows) {
+    const int panels = (rows - 1) / LANES + 1, threads = omp_get_num_threads();
+    return ((panels - 1) / threads + 1) * LANES;
 }
 
+int matmul_task_rows(int rows, int n) { return n == 1 ? share_of(rows) : TILE_PANELS * LANES; }
+
 void matmul(float *y, const Tensor *w, const Input *in, int n, bool add) {
-    const int step = matmul_task_rows(w->rows, n);
+    const int step = share_of(w->rows);
 #pragma omp for schedule(static)
     for (int row = 0; row < w->rows; row += step)
         matmul_rows(y, (size_t)w->rows, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
@@ -366,28 +437,42 @@ void matmul(float *y, const Tensor *w, const Input *in, int n, bool add) {
 
 enum { INPUT_GROUP = 32 }; /* activations to a scale, unless the weights say otherwise */
 
-static int padded(int cols) { return (cols - 1) / VBYTES * VBYTES + VBYTES; }
+/* Room for two stretches of packed panels, and then for two unpacked ones. */
+static size_t scratch_bytes(int cols) { return 2 * (size_t)MOST_PANELS * (size_t)(cols + 32) * VBYTES; }
 
 int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads) {
-    const size_t n = (size_t)max_rows * (size_t)padded(max_cols);
+    const size_t n = (size_t)max_rows * (size_t)max_cols;
     *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q),
-                            .scales = allocate(n, sizeof *buffer->scales),
+                            .groups = allocate(n, sizeof *buffer->groups),
                             .scratch = allocate((size_t)n_threads, scratch_bytes(max_cols)),
                             .scratch_bytes = scratch_bytes(max_cols)};
-    return buffer->q && buffer->scales && buffer->scratch ? 0 : -1;
+    return buffer->q && buffer->groups && buffer->scratch ? 0 : -1;
 }
 
 void input_buffer_close(InputBuffer *buffer) {
     free(buffer->q);
-    free(buffer->scales);
+    free(buffer->groups);
     free(buffer->scratch);
     *buffer = (InputBuffer){0};
 }
 
-static void prepare_row(const Input *in, const float *x, int cols, size_t row) {
-    int8_t *q = in->q + row * (size_t)in->q_stride;
-    quantize_i8(q, in->scales + row * (size_t)(cols / in->group), x, cols, in->group);
-    memset(q + cols, 0, (size_t)(in->q_stride - cols));
+static int sum_of(const int8_t *q, int n) {
+    int sum = 0;
+    for (int i = 0; i < n; i++) sum += q[i];
+    return sum;
+}
+
+static void prepare_row(const Input *in, const float *x, size_t row) {
+    const int group = in->group;
+    int8_t *q = in->q + row * (size_t)in->cols;
+    InputGroup *g = in->groups + row * (size_t)(in->cols / group);
+    for (int c = 0; c < in->cols; c += group, g++) {
+        quantize_i8(q + c, &g->scale, x + c, group, group);
+        const int half = sum_of(q + c, group / 2), sum = half + sum_of(q + c + group / 2, group - group / 2);
+        g->sum = (float)sum * g->scale;
+        g->begin = -BYTE_OFFSET * sum;
+        g->begin_half = -BYTE_OFFSET * half;
+    }
 }
 
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n) {
@@ -395,26 +480,28 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
     const int cols = w->cols;
     Input in = {.x = x,
                 .q = buffer->q,
-                .scales = buffer->scales,
-                .scratch = buffer->scratch + thread * buffer->scratch_bytes,
+                .groups = buffer->groups,
+                .cols = cols,
+                .far = buffer->far,
                 .group = w->type == TYPE_I8 ? w->group : INPUT_GROUP,
-                .q_stride = padded(cols)};
+                .scratch = buffer->scratch + thread * buffer->scratch_bytes,
+                .scratch_bytes = buffer->scratch_bytes};
     if (!type_wants_bytes(w->type)) return in;
     if (n == 1) {
-        in.q += thread * (size_t)in.q_stride;
-        in.scales += thread * (size_t)(cols / in.group);
-        prepare_row(&in, x, cols, 0);
+        in.q += thread * (size_t)cols;
+        in.groups += thread * (size_t)(cols / in.group);
+        prepare_row(&in, x, 0);
         return in;
     }
 #pragma omp for schedule(static)
-    for (int t = 0; t < n; t++) prepare_row(&in, x + (size_t)t * (size_t)cols, cols, (size_t)t);
+    for (int t = 0; t < n; t++) prepare_row(&in, x + (size_t)t * (size_t)cols, (size_t)t);
     return in;
 }
 
-Input input_from(const Input *in, const Tensor *w, int row) {
+Input input_from(const Input *in, int row) {
     Input rest = *in;
-    rest.x += (size_t)row * (size_t)w->cols;
-    rest.q += (size_t)row * (size_t)in->q_stride;
-    rest.scales += (size_t)row * (size_t)(w->cols / in->group);
+    rest.x += (size_t)row * (size_t)in->cols;
+    rest.q += (size_t)row * (size_t)in->cols;
+    rest.groups += (size_t)row * (size_t)(in->cols / in->group);
     return rest;
 }

@@ -135,7 +135,7 @@ static void add_weighted(float *x, const float *y, float weight, int n) {
 static void expert_gate_up(Session *s, const Mlp *m, int e, int first, int count, const Input *in, bool shared) {
     const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
     const size_t at = (size_t)start * (size_t)m->gate.rows;
-    const Input own = input_from(in, &m->gate, shared ? 0 : start);
+    const Input own = input_from(in, shared ? 0 : start);
     if (n > 0) gate_up(m, s->gate + at, s->up + at, first, count, &own, n);
 }
 
@@ -144,7 +144,7 @@ static void expert_down(Session *s, const Mlp *m, int e, int first, int count, c
     const size_t dim = (size_t)m->down.rows;
     const int start = s->expert_start[e], end = s->expert_start[e + 1];
     if (start == end) return;
-    const Input own = input_from(in, &m->down, start);
+    const Input own = input_from(in, start);
     matmul_rows(s->expert_rows + (size_t)start * dim, dim, &m->down, first, count, &own, end - start, false);
     for (int i = start; i < end; i++) {
         const Slot *slot = &s->slots[i];

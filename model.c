@@ -166,6 +166,8 @@ static int reserve_experts(Session *s, size_t n) {
     return s->router && s->slots && s->expert_start && s->expert_rows ? 0 : -1;
 }
 
+enum { SECOND_LEVEL_CACHE = 1536 << 10 }; /* bytes, on a common machine */
+
 /* Room for the activations of n tokens. */
 static int reserve_chunk(Session *s, int n) {
     if (n <= s->chunk) return 0;
@@ -188,6 +190,7 @@ static int reserve_chunk(Session *s, int n) {
         free_activations(s);
         return -1;
     }
+    s->input.far = s->model->decode_bytes > SECOND_LEVEL_CACHE;
     s->chunk = n;
     return 0;
 }

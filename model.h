@@ -155,7 +155,7 @@ typedef struct {
     int rows, cols;     /* out, in */
     const void *data;   /* [rows][cols] in the type's layout */
     const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
-    const float *mins;  /* TYPE_I8: offsets in the same shape, added to q * scale; NULL: none */
+    uint8_t *panels;    /* the same again as panels (panels.h), owned; NULL: none */
     int group;          /* TYPE_I8: weights to a scale; divides cols */
     const float *bias;  /* [rows], added to the product; NULL: none */
     uint64_t offset;    /* of data in the file, for `info` */
@@ -176,21 +176,32 @@ void dequantize_row(float *y, const Tensor *w, int row);
 /* x[n] in a type that is written, the same bytes as the gguf library's. */
 void quantize_row(void *out, Type type, const float *x, int n);
 
+/* What belongs to a group of int8 activations: the scale, the sum of what they
+ * stand for, and what exact sums of their products with weights begin with (all
+ * of the group's, its first half's; see simd.h, BYTE_OFFSET). */
+typedef struct {
+    float scale, sum;
+    int32_t begin, begin_half;
+} InputGroup;
+
 /* The left side of a product: n rows of activations, in the form that the
  * weights want (float32 as they are, or int8 groups). */
 typedef struct {
-    const float *x; /* [n][cols] */
-    int8_t *q;      /* [n][q_stride], zero beyond cols */
-    float *scales;  /* [n][cols / group] */
-    int group, q_stride;
-    char *scratch; /* of this thread, for weights that have to be unpacked */
+    const float *x;     /* [n][cols] */
+    int8_t *q;          /* [n][cols] */
+    InputGroup *groups; /* [n][cols / group] */
+    int cols, group;
+    bool far;         /* whether weights come from beyond the second-level cache */
+    uint8_t *scratch; /* of this thread, for weights that have to be packed and unpacked */
+    size_t scratch_bytes;
 } Input;
 
 /* Memory for Inputs of up to max_rows x max_cols, and n_threads scratches. */
 typedef struct {
     int8_t *q;
-    float *scales;
-    char *scratch;
+    InputGroup *groups;
+    bool far; /* for its Inputs */
+    uint8_t *scratch;
     size_t scratch_bytes; /* of one thread */
 } InputBuffer;
 
@@ -205,8 +216,8 @@ void input_buffer_close(InputBuffer *buffer);
  * and the thread count. */
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n);
 
-/* The same Input without its first `row` rows, for products with w. */
-Input input_from(const Input *in, const Tensor *w, int row);
+/* The same Input without its first `row` rows. */
+Input input_from(const Input *in, int row);
 
 /* y[t][r] = sum_c w[r][c] x[t][c] for rows r in [row, row + n_rows) and tokens
  * t in [0, n); added to y where `add` is set. y points at y[0][0] and has
@@ -354,6 +365,18 @@ int model_allocate_layers(Model *model);
  * be NULL. */
 void model_visit(const Model *model, void (*tensor)(void *arg, const char *name, const Tensor *w),
                  void (*norm)(void *arg, const char *name, const Norm *norm, int dim), void *arg);
+
+/* ---- panels.c -------------------------------------------------------------- */
+
+/* Makes w->panels, the weight again as products like it best, in memory that
+ * the caller frees. The same bits come out, sooner. -1, silently, if there is no
+ * memory: then products use the rows as they are. */
+int tensor_pack(Tensor *w, int n_threads);
+
+/* Does so for a model that is about to run, or has run n_tokens: small ones at
+ * once, others a part after each token, so that the first comes without delay.
+ * The file's pages that were read for it are given back. */
+void model_pack(Model *m, int n_threads, int n_tokens);
 
 /* ---- swap.c --------------------------------------------------------------- */
 

@@ -251,6 +251,7 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
 
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     const float *logits = model_forward(&run->session, tokens, n, pos, 1);
+    model_pack(&run->model, run->session.n_threads, n);
     if (logits && check_logits(logits, (size_t)run->model.config.vocab_size)) return NULL;
     return logits;
 }
@@ -464,6 +465,7 @@ static int open_tokenizer(Run *run) {
 static int open_session(Run *run) {
     const Options *o = run->options;
     const KvType by_weights = run->model.embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
+    model_pack(&run->model, o->threads, 0);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context,
                      o->kv < 0 ? by_weights : (KvType)o->kv))
         return -1;

@@ -40,7 +40,8 @@
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
-typedef int8_t vb __attribute__((vector_size(LANES == 4 ? 32 : LANES * 4)));
+typedef int8_t vb __attribute__((vector_size(LANES * 4)));
+typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef float f4 __attribute__((vector_size(16)));
 
 /* ---- float32 ------------------------------------------------------------- */
@@ -253,114 +254,110 @@ static inline void halfs_to_floats(float *y, const void *p, int n) {
 
 /* ---- int8 ------------------------------------------------------------------ */
 
-enum { VBYTES = sizeof(vb), BYTES_PER_LANE = VBYTES / LANES };
-
-/* The first n <= VBYTES bytes; zeros behind them. Reads no further. */
-INLINE vb vload_i8(const int8_t *p, int n) {
-    vb v = {0};
-    if (n == VBYTES) {
-        memcpy(&v, p, sizeof v);
-        return v;
-    }
+/* AVX-512 multiplies unsigned by signed bytes: there weights carry an offset,
+ * which goes off again as OFFSET times the sum of the activations. */
 #if SIMD_AVX512
-    return (vb)_mm512_maskz_loadu_epi8((1ull << n) - 1, p);
+enum { VBYTES = sizeof(vb), BYTE_OFFSET = 128 };
 #else
-    memcpy(&v, p, (size_t)n);
-    return v;
+enum { VBYTES = sizeof(vb), BYTE_OFFSET = 0 };
 #endif
+
+INLINE vi vset_int(int32_t a) { return a - (vi){0}; }
+
+/* The same four bytes in every lane. */
+INLINE vb vset_quad(const int8_t *p) {
+    int32_t quad;
+    memcpy(&quad, p, sizeof quad);
+    return (vb)vset_int(quad);
 }
 
-/* One vector of activations. AVX-512 multiplies unsigned by signed bytes:
- * the weights go in as w + 128, and `correction` takes 128 x off again. */
-typedef struct {
-    vb x;
-#if SIMD_AVX512
-    vi correction;
-#endif
-} XBytes;
-
-#if SIMD_AVX512
-INLINE vi vdot_bytes(vi sum, vb u, vb s) {
-#if defined(__AVX512VNNI__)
-    return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)u, (__m512i)s);
-#else /* widen to int16: _mm512_maddubs_epi16 would saturate */
-    __m512i lo = _mm512_madd_epi16(_mm512_cvtepu8_epi16(_mm512_castsi512_si256((__m512i)u)),
-                                   _mm512_cvtepi8_epi16(_mm512_castsi512_si256((__m512i)s)));
-    __m512i hi = _mm512_madd_epi16(_mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64((__m512i)u, 1)),
-                                   _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64((__m512i)s, 1)));
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    return sum + (vi)_mm512_add_epi32(_mm512_permutex2var_epi32(lo, even, hi), _mm512_permutex2var_epi32(lo, odd, hi));
-#endif
-}
-#endif
-
-INLINE XBytes vx_i8(vb x) {
-    XBytes b = {.x = x};
-#if SIMD_AVX512
-    b.correction = -vdot_bytes((vi){0}, (vb)_mm512_set1_epi8((char)-128), x);
-#endif
-    return b;
-}
-
-/* The weights' side of vdot_i8. */
-INLINE vb vw_i8(vb w) {
-#if SIMD_AVX512
-    return (vb)_mm512_xor_si512((__m512i)w, _mm512_set1_epi8((char)-128));
+/* Lane j of sum + the products of the four bytes in lane j: exact for weights w
+ * of any value (with the offset on) and activations x in [-127, 127]. */
+INLINE vi vdot(vi sum, vb w, vb x) {
+#if SIMD_AVX512 && defined(__AVX512VNNI__)
+    return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
+#elif SIMD_AVX512       /* even and odd bytes apart: _mm512_maddubs_epi16 would saturate */
+    const __m512i low = _mm512_set1_epi16(255);
+    const __m512i even =
+        _mm512_madd_epi16(_mm512_and_si512((__m512i)w, low), _mm512_srai_epi16(_mm512_slli_epi16((__m512i)x, 8), 8));
+    const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16((__m512i)w, 8), _mm512_srai_epi16((__m512i)x, 8));
+    return sum + (vi)_mm512_add_epi32(even, odd);
+#elif SIMD_AVX2         /* |w| * (x with w's sign): pairs stay below 2^15 */
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
+    return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#elif defined(__SSE2__) /* even and odd bytes, widened in place */
+    const __m128i even = _mm_madd_epi16(_mm_srai_epi16(_mm_slli_epi16((__m128i)w, 8), 8),
+                                        _mm_srai_epi16(_mm_slli_epi16((__m128i)x, 8), 8));
+    const __m128i odd = _mm_madd_epi16(_mm_srai_epi16((__m128i)w, 8), _mm_srai_epi16((__m128i)x, 8));
+    return sum + (vi)_mm_add_epi32(even, odd);
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x);
 #else
-    return w;
-#endif
-}
-
-/* Lane j: the sum of the products of its bytes (4j .. 4j + 3, or 8), exact for activations
- * in [-127, 127] (AVX2 flips signs) and any weights. */
-INLINE vi vdot_i8(vb w, XBytes x) {
-#if SIMD_AVX512
-    return vdot_bytes(x.correction, w, x.x);
-#elif SIMD_AVX2 /* |w| * (x with w's sign): pairs stay below 2^15 */
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x.x, (__m256i)w));
-    return (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-#else
-    vi sum = {0};
-    for (int j = 0; j < VBYTES; j++) sum[j / BYTES_PER_LANE] += w[j] * x.x[j];
-    return sum;
-#endif
-}
-
-/* Lane j: the sum of its bytes. */
-INLINE vi vsum_bytes(vb x) {
-#if SIMD_AVX512
-    return vdot_bytes((vi){0}, (vb)_mm512_set1_epi8(1), x);
-#elif SIMD_AVX2
-    return (vi)_mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), (__m256i)x), _mm256_set1_epi16(1));
-#else
-    vi sum = {0};
-    for (int j = 0; j < VBYTES; j++) sum[j / BYTES_PER_LANE] += x[j];
+    for (int j = 0; j < VBYTES; j++) sum[j / 4] += w[j] * x[j];
     return sum;
 #endif
 }
 
 INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
 
-/* Spreads n scales over the lanes: lane j gets p[j * groups / LANES], or 0
- * from p[n] on. groups is a power of two up to LANES; p need not be aligned. */
-INLINE vf vspread(const void *p, int groups, int n) {
-    float s[LANES];
-    if (groups == 1) {
-        memcpy(s, p, sizeof *s);
-        return vset(s[0]);
+/* ---- transposition ---------------------------------------------------------- */
+
+/* The first (or second) halves of a and b, their lanes in turn: a b a b ... */
+#if LANES == 16
+#define ZIP_LOW  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define ZIP_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define ZIP_LOW  0, 8, 1, 9, 2, 10, 3, 11
+#define ZIP_HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define ZIP_LOW  0, 4, 1, 5
+#define ZIP_HIGH 2, 6, 3, 7
+#endif
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
+#endif
+
+/* n 4-byte words, n = LANES, LANES / 2 or LANES / 4, from each of the next LANES / n rows. */
+INLINE vi vload_rows(const uint8_t *const *rows, size_t at, const int n) {
+    vi v;
+    if (n == LANES) {
+        memcpy(&v, rows[0] + at, sizeof v);
+        return v;
     }
 #if SIMD_AVX512
-    const vi lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    vf all = (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
-    return (vf)_mm512_permutexvar_ps((__m512i)(lane * groups / LANES), (__m512)all);
+    if (n == 8)
+        return (vi)_mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)(rows[0] + at))),
+                                      _mm256_loadu_si256((const void *)(rows[1] + at)), 1);
+    const __m512i one = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));
+    const __m512i two = _mm512_inserti32x4(one, _mm_loadu_si128((const void *)(rows[1] + at)), 1);
+    const __m512i three = _mm512_inserti32x4(two, _mm_loadu_si128((const void *)(rows[2] + at)), 2);
+    return (vi)_mm512_inserti32x4(three, _mm_loadu_si128((const void *)(rows[3] + at)), 3);
 #else
-    memset(s, 0, sizeof s);
-    memcpy(s, p, (size_t)n * sizeof *s);
-    vf v;
-    for (int j = 0; j < LANES; j++) v[j] = s[j * groups / LANES];
+    for (int i = 0; i < LANES / n; i++) memcpy((char *)&v + i * n * 4, rows[i] + at, (size_t)n * 4);
     return v;
 #endif
+}
+
+/* n words of each of LANES rows, with the rows side by side in the lanes:
+ * columns[i] = {rows[0][i], rows[1][i], ...}. Read one behind the other the words
+ * are numbered row * n + i; each round of zips moves the number's top bit to its
+ * bottom, and log2 LANES rounds make it i * LANES + row. */
+INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at, const int n) {
+    UNROLL
+    for (int i = 0; i < n; i++) columns[i] = vload_rows(rows + i * (LANES / n), at, n);
+    UNROLL
+    for (int round = 1; n > 1 && round < LANES; round *= 2) {
+        vi zipped[LANES];
+        UNROLL
+        for (int i = 0; i < n / 2; i++) {
+            zipped[2 * i] = SHUFFLE(columns[i], columns[i + n / 2], ZIP_LOW);
+            zipped[2 * i + 1] = SHUFFLE(columns[i], columns[i + n / 2], ZIP_HIGH);
+        }
+        UNROLL
+        for (int i = 0; i < n; i++) columns[i] = zipped[i];
+    }
 }
 
 #endif

@@ -77,6 +77,11 @@ static void check_model(const HashModel *m, int group, bool pretend, KvType kv) 
                 if (threads > 1 && lengths[i] > 10 * batches[b] + 10) continue;
                 check_session(&model, kv, lengths[i], batches[b], threads);
             }
+    model_pack(&model, 2, 1); /* some of its weights */
+    check_session(&model, kv, 17, 7, 2);
+    model_pack(&model, 2, 1000); /* and all */
+    check_session(&model, kv, 17, 7, 2);
+    check_session(&model, kv, 17, 512, 1);
     model_close(&model);
 }
 

@@ -100,8 +100,8 @@ static double exact_product(const Problem *p, const Input *in, int t, int r, dou
             term = (double)((const float *)p->w.data)[row + c] * (double)in->x[(size_t)t * cols + c];
         } else {
             const size_t group = (size_t)p->w.group;
-            term = (double)((const int8_t *)p->w.data)[row + c] * in->q[(size_t)t * (size_t)in->q_stride + c] *
-                   scale_at(&p->w, (row + c) / group) * (double)in->scales[((size_t)t * cols + c) / group];
+            term = (double)((const int8_t *)p->w.data)[row + c] * in->q[(size_t)t * cols + c] *
+                   scale_at(&p->w, (row + c) / group) * (double)in->groups[((size_t)t * cols + c) / group].scale;
         }
         sum += term;
         *magnitude += fabs(term);
@@ -160,6 +160,16 @@ static void check_threads(const Problem *p, const float *y, bool add) {
           "%d x %d, %d tokens, group %d: 3 threads give other bits", p->w.rows, p->w.cols, p->n, p->w.group);
 }
 
+/* The same weight in panels. */
+static void check_panels(Problem *p, const float *y, bool add) {
+    CHECK(!tensor_pack(&p->w, 2), "no memory");
+    check_pieces(p, y, p->w.rows, 1, add);
+    check_pieces(p, y, 5, p->n, add);
+    check_threads(p, y, add);
+    free(p->w.panels);
+    p->w.panels = NULL;
+}
+
 static void check_product(int rows, int cols, int n, int group, bool unaligned) {
     static float y[MAX_TOKENS * MAX_ROWS];
     Problem p;
@@ -173,6 +183,7 @@ static void check_product(int rows, int cols, int n, int group, bool unaligned) 
         check_pieces(&p, y, 5, n, add);
         check_pieces(&p, y, 9, 2, add);
         check_threads(&p, y, add);
+        check_panels(&p, y, add);
     }
     problem_close(&p);
 }
@@ -220,7 +231,7 @@ static void zero_groups_count_nothing(void) {
         }
         for (int i = 0; i < 9; i++) memcpy(p.scales.start + i * 4, &(float){1}, 4);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, 1);
-        CHECK(in.scales[1] == 0, "group %d: scale %g, expected 0", group, in.scales[1]);
+        CHECK(in.groups[1].scale == 0, "group %d: scale %g, expected 0", group, in.groups[1].scale);
         matmul(y, &p.w, &in, 1, false);
         for (int r = 0; r < 3; r++)
             CHECK(fabsf(y[r] - 2 * (float)group) <= 1e-6f * (float)group, "group %d: %.9g, expected %d", group, y[r],
@@ -350,8 +361,8 @@ static void dequantizing_is_exact(void) {
     problem_close(&p);
 }
 
-/* One input serves a whole layer: its int8 form is that of quantize_i8, with
- * zeros up to whole vectors. */
+/* One input serves a whole layer: its int8 form is that of quantize_i8, and a
+ * group's sum is that of what it stands for. */
 static void inputs_are_quantized_rows(void) {
     Problem p;
     int8_t q[172];
@@ -360,10 +371,13 @@ static void inputs_are_quantized_rows(void) {
     const Input in = input_prepare(&p.buffer, &p.w, p.x, 4);
     for (int t = 0; t < 4; t++) {
         quantize_i8(q, scales, p.x + (size_t)t * 172, 172, 4);
-        const int8_t *row = in.q + t * in.q_stride;
-        CHECK(!memcmp(row, q, sizeof q) && !memcmp(in.scales + (size_t)t * 43, scales, sizeof scales),
-              "token %d differs", t);
-        for (int c = 172; c < in.q_stride; c++) CHECK(row[c] == 0, "padding is %d", row[c]);
+        CHECK(!memcmp(in.q + (size_t)t * 172, q, sizeof q), "token %d differs", t);
+        for (int g = 0; g < 43; g++) {
+            const InputGroup *group = &in.groups[t * 43 + g];
+            const int sum = q[4 * g] + q[4 * g + 1] + q[4 * g + 2] + q[4 * g + 3];
+            CHECK(group->scale == scales[g], "token %d, group %d: scale %g", t, g, group->scale);
+            CHECK(group->sum == (float)sum * scales[g], "token %d, group %d: sum %g", t, g, group->sum);
+        }
     }
     problem_close(&p);
 }

@@ -4,10 +4,8 @@
  * to the bit), products of every type against sums in double, the promise
  * that no subdivision changes a bit of them, and the facts of the type table.
  */
-#include "blocks.h"
+#include "panels.h"
 #include "test.h"
-
-#include "simd.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -55,7 +53,8 @@ static void sizes_are_those_of_the_file(void) {
         const Layout *l = &LAYOUTS[i];
         const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
         CHECK(type_block(l->type) == l->block, "%s: blocks of %d", l->name, type_block(l->type));
-        CHECK(group_has_min(l->type) == (l->offset >= 0), "%s: offsets", l->name);
+        CHECK(l->block == 1 || group_has_min(l->type) == (l->offset >= 0), "%s: offsets", l->name);
+        CHECK(l->block == 1 || block_parts(l->type).bytes == l->bytes, "%s: parts", l->name);
         CHECK(type_wants_bytes(l->type) == (l->block > 1), "%s: int8 activations", l->name);
         for (int rows = 1; rows <= 7; rows += 6)
             CHECK(tensor_bytes(&w, rows) == (size_t)(rows * 3 * l->bytes), "%s: %d rows take %zu bytes", l->name, rows,
@@ -216,6 +215,16 @@ static void check_threads(const Problem *p, const float *y, bool add) {
           "%s %d x %d, %d tokens: 3 threads give other bits", type_name(p->w.type), p->w.rows, p->w.cols, p->n);
 }
 
+/* The same weight in panels. */
+static void check_panels(Problem *p, const float *y, bool add) {
+    CHECK(!tensor_pack(&p->w, 2), "no memory");
+    check_pieces(p, y, p->w.rows, 1, add);
+    check_pieces(p, y, 5, p->n, add);
+    check_threads(p, y, add);
+    free(p->w.panels);
+    p->w.panels = NULL;
+}
+
 static void check_product(const Layout *l, int rows, int cols, int n) {
     static float y[MAX_TOKENS * MAX_ROWS];
     for (int kind = 0; kind < 4; kind++) {
@@ -230,6 +239,7 @@ static void check_product(const Layout *l, int rows, int cols, int n) {
         check_pieces(&p, y, 5, n, add);
         check_pieces(&p, y, 9, 2, add);
         check_threads(&p, y, add);
+        check_panels(&p, y, add);
         problem_close(&p);
     }
 }
@@ -245,27 +255,34 @@ static void products_of_every_type(void) {
                 }
 }
 
-/* The vectors' unpacking says the same as the scalar one, weight by weight. */
-static void vectors_unpack_the_same(void) {
+/* What panels say of weight c of every row, against plain dequantizing. */
+static void check_column(const Problem *p, const uint8_t *panel, const float *weights, int cols, int c) {
+    const Type type = p->w.type;
+    const int n = group_weights(type), block = type_block(type);
+    const uint8_t *at = panel + (size_t)(c / block * block_parts(type).bytes * LANES);
+    const int group = c % block / n;
+    const vb quad = block_quad(type, at, group, c % n / 4);
+    const vf scale = block_scale(type, at, group), min = group_has_min(type) ? block_min(type, at, group) : (vf){0};
+    for (int r = 0; r < LANES && r < p->w.rows; r++) {
+        const int8_t byte = quad[4 * r + c % 4];
+        const float product = (float)(BYTE_OFFSET ? (uint8_t)byte - BYTE_OFFSET : byte) * scale[r];
+        const double expected = (double)product + (double)min[r], found = (double)weights[r * cols + c];
+        CHECK(fabs(found - expected) <= 0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
+              "%s [%d][%d] is %.9g, its panel says %.9g", type_name(type), r, c, found, expected);
+    }
+}
+
+static void panels_say_the_same(void) {
+    enum { COLS = 512 };
+    static float weights[LANES * COLS];
+    static uint8_t panel[LANES * COLS * 2];
     for (int type = 0; type < N_LAYOUTS; type++) {
-        const Layout *l = &LAYOUTS[type];
-        if (l->block == 1) continue;
-        enum { COLS = 512 };
-        float y[COLS];
+        if (LAYOUTS[type].block == 1) continue;
         Problem p;
-        CHECK(!problem_open(&p, l, 3, COLS, 1, false), "no memory");
-        for (int r = 0; r < 3; r++) {
-            const uint8_t *row = (const uint8_t *)p.w.data + (size_t)r * tensor_bytes(&p.w, 1);
-            dequantize_row(y, &p.w, r);
-            for (int c = 0; c < COLS; c++) {
-                const Group g = load_group(l->type, row, c / GROUP);
-                const int lane = c % GROUP * (int)(sizeof g.scale / sizeof(float)) / GROUP;
-                const float product = (int8_t)g.q[c % GROUP] * g.scale[lane];
-                const double min = group_has_min(l->type) ? (double)g.min[lane] : 0, expected = (double)product + min;
-                CHECK(fabs(y[c] - expected) <= 0x1p-24 * (fabs((double)product) + fabs(min)),
-                      "%s [%d][%d] is %.9g, its group says %.9g", l->name, r, c, y[c], expected);
-            }
-        }
+        CHECK(!problem_open(&p, &LAYOUTS[type], 7, COLS, 1, false), "no memory");
+        panel_pack(panel, &p.w, 0, 0, COLS);
+        for (int r = 0; r < LANES && r < 7; r++) dequantize_row(weights + (size_t)(r * COLS), &p.w, r);
+        for (int c = 0; c < COLS; c++) check_column(&p, panel, weights, COLS, c);
         problem_close(&p);
     }
 }
@@ -311,5 +328,5 @@ void suite_quant(void) {
     TEST(sizes_are_those_of_the_file);
     TEST(dequantized_as_the_library_does);
     TEST(products_of_every_type);
-    TEST(vectors_unpack_the_same);
+    TEST(panels_say_the_same);
 }

@@ -60,18 +60,6 @@ static void loads_and_stores_stay_inside(void) {
     fence_close(end);
 }
 
-static void byte_loads_stay_inside(void) {
-    char *end = fence_open();
-    CHECK(end, "no memory");
-    for (int n = 1; n <= VBYTES; n++) {
-        int8_t *p = (int8_t *)end - n;
-        for (int i = 0; i < n; i++) p[i] = (int8_t)(i - 64);
-        vb v = vload_i8(p, n);
-        for (int i = 0; i < VBYTES; i++) CHECK(v[i] == (i < n ? i - 64 : 0), "n %d, byte %d: %d", n, i, v[i]);
-    }
-    fence_close(end);
-}
-
 static void half_loads_stay_inside(void) {
     char *end = fence_open();
     CHECK(end, "no memory");
@@ -253,10 +241,15 @@ static void halfs_round_to_even(void) {
 /* Weights take every value of a byte; activations come from quantize_i8,
  * which gives -127 to 127 (the AVX2 kernel needs that). */
 static void check_dot(vb w, vb x) {
-    vi dot = vdot_i8(vw_i8(w), vx_i8(x));
+    vi begin = {0};
     for (int j = 0; j < LANES; j++) {
-        int exact = 0;
-        for (int k = BYTES_PER_LANE * j; k < BYTES_PER_LANE * (j + 1); k++) exact += w[k] * x[k];
+        begin[j] = 1000 * j;
+        for (int k = 4 * j; k < 4 * j + 4; k++) begin[j] -= BYTE_OFFSET * x[k];
+    }
+    const vi dot = vdot(begin, w ^ (int8_t)BYTE_OFFSET, x);
+    for (int j = 0; j < LANES; j++) {
+        int exact = 1000 * j;
+        for (int k = 4 * j; k < 4 * j + 4; k++) exact += w[k] * x[k];
         CHECK(dot[j] == exact, "lane %d: %d, expected %d", j, dot[j], exact);
     }
 }
@@ -286,29 +279,39 @@ static void integers_become_floats(void) {
     for (int i = 0; i < LANES; i++) CHECK(f[i] == (float)((i - 2) * 65025), "lane %d: %g", i, f[i]);
 }
 
-/* The scales end at the forbidden page, as the last of a file may, or one byte
- * before it, so that they are not aligned. */
-static void scales_are_spread(void) {
+static void quads_fill_every_lane(void) {
+    const int8_t quad[5] = {9, 1, -2, 3, -128};
+    const vb v = vset_quad(quad + 1);
+    for (int i = 0; i < VBYTES; i++) CHECK(v[i] == quad[1 + i % 4], "byte %d: %d", i, v[i]);
+}
+
+/* Rows end at the forbidden page, or one byte before it. */
+static void check_transposed(char *end, int n, int gap) {
+    const uint8_t *rows[LANES];
+    for (int r = 0; r < LANES; r++) {
+        uint8_t *row = (uint8_t *)end - gap - (LANES - r) * n * 4;
+        for (int i = 0; i < n; i++) memcpy(row + i * 4, &(int32_t){r * 100 + i}, 4);
+        rows[r] = row - 40;
+    }
+    vi columns[LANES];
+    if (n == LANES) vtranspose(columns, rows, 40, LANES);
+    if (n == LANES / 2) vtranspose(columns, rows, 40, LANES / 2);
+    if (n == LANES / 4) vtranspose(columns, rows, 40, LANES / 4);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < LANES; r++)
+            CHECK(columns[i][r] == r * 100 + i, "%d words: column %d, row %d: %d", n, i, r, columns[i][r]);
+}
+
+static void rows_become_columns(void) {
     char *end = fence_open();
     CHECK(end, "no memory");
-    for (int groups = 1; groups <= LANES; groups *= 2)
-        for (int n = 1; n <= groups; n++)
-            for (int gap = 0; gap < 2; gap++) {
-                char *p = end - gap - n * (int)sizeof(float);
-                for (int i = 0; i < n; i++) memcpy(p + i * 4, &(float){(float)(i + 1)}, 4);
-                vf v = vspread(p, groups, n);
-                for (int j = 0; j < LANES; j++) {
-                    const int g = j * groups / LANES;
-                    const float expected = g < n ? (float)(g + 1) : 0;
-                    CHECK(v[j] == expected, "%d of %d groups, lane %d: %g, expected %g", n, groups, j, v[j], expected);
-                }
-            }
+    for (int n = LANES; n >= LANES / 4; n /= 2)
+        for (int gap = 0; gap < 2; gap++) check_transposed(end, n, gap);
     fence_close(end);
 }
 
 void suite_simd(void) {
     TEST(loads_and_stores_stay_inside);
-    TEST(byte_loads_stay_inside);
     TEST(half_loads_stay_inside);
     TEST(sums_do_not_depend_on_the_slot);
     TEST(fma_max_and_select);
@@ -320,5 +323,6 @@ void suite_simd(void) {
     TEST(halfs_round_to_even);
     TEST(byte_dots_are_exact);
     TEST(integers_become_floats);
-    TEST(scales_are_spread);
+    TEST(quads_fill_every_lane);
+    TEST(rows_become_columns);
 }

@@ -1,0 +1,136 @@
+/* panels.h: weights as the products want them, LANES rows side by side.
+ *
+ * Owns the layout of a panel and how its parts become vectors. A panel holds
+ * LANES rows of a weight, and lane j of every vector is row j's. It has the
+ * bytes of its rows, in another order: for the float types column by column;
+ * for GGUF's blocks, block by block, each part of a block (float16 scales, then
+ * words of four bytes) for all rows before the next part. The layouts of the
+ * blocks are explained, and unpacked in plain scalar code, in quant.c; the
+ * tests hold one against the other. How rows become panels is panels.c's, what
+ * is done with them matmul.c's.
+ */
+#ifndef NORMA_PANELS_H
+#define NORMA_PANELS_H
+
+#include "model.h"
+#include "simd.h"
+
+/* Where the parts of a block are in a row: float16 numbers, words of four bytes. */
+typedef struct {
+    int bytes;
+    int halves, halves_at;
+    int words, words_at;
+} BlockParts;
+
+INLINE BlockParts block_parts(Type type) {
+    switch (type) {
+    case TYPE_Q8_0: return (BlockParts){34, 1, 0, 8, 2};
+    case TYPE_Q4_0: return (BlockParts){18, 1, 0, 4, 2};
+    case TYPE_Q4_1: return (BlockParts){20, 2, 0, 4, 4};
+    case TYPE_Q5_0: return (BlockParts){22, 1, 0, 5, 2};
+    case TYPE_Q5_1: return (BlockParts){24, 2, 0, 5, 4};
+    case TYPE_Q4_K: return (BlockParts){144, 2, 0, 35, 4};
+    case TYPE_Q5_K: return (BlockParts){176, 2, 0, 43, 4};
+    default: return (BlockParts){210, 1, 208, 52, 0}; /* Q6_K */
+    }
+}
+
+/* A group: weights that share a scale, and perhaps an offset. */
+INLINE int group_weights(Type type) { return type == TYPE_Q6_K ? 16 : 32; }
+INLINE bool group_has_min(Type type) {
+    return type == TYPE_Q4_1 || type == TYPE_Q5_1 || type == TYPE_Q4_K || type == TYPE_Q5_K;
+}
+
+/* ---- parts of a block, for all rows of the panel --------------------------------- */
+
+INLINE vf block_half(const uint8_t *block, int i) { return vload_f16(block + i * 2 * LANES, LANES); }
+
+INLINE vi block_word(Type type, const uint8_t *block, int i) {
+    vi v;
+    memcpy(&v, block + (block_parts(type).halves * 2 + i * 4) * LANES, sizeof v);
+    return v;
+}
+
+/* The low `bits` of each byte of v >> shift. */
+INLINE vi bits_at(vi v, int shift, int bits) { return v >> shift & ((1 << bits) - 1) * 0x01010101; }
+
+/* 16 in each byte whose bit is set: bits i to i + 3 of v for the four bytes. */
+INLINE vi fifth_bits(vi v, int i) {
+    v = v >> i & 15;
+    return ((v | v << 7 | v << 14 | v << 21) & 0x01010101) << 4;
+}
+
+/* Six-bit scale, or min, of group i of a Q4_K or Q5_K block, from its 12 bytes. */
+INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
+    const vi own = block_word(type, block, min);
+    if (i < 4) return own >> 8 * i & 63;
+    const vi low = block_word(type, block, 2) >> (8 * (i - 4) + 4 * min) & 15;
+    return low | (own >> (8 * (i - 4) + 6) & 3) << 4;
+}
+
+/* Four weights of each row as they are in the block: word `q` of group i. */
+INLINE vi raw_quad(Type type, const uint8_t *block, int i, int q) {
+    switch (type) {
+    case TYPE_Q8_0: return block_word(type, block, q);
+    case TYPE_Q4_0:
+    case TYPE_Q4_1: return bits_at(block_word(type, block, q % 4), q / 4 * 4, 4);
+    case TYPE_Q5_0:
+    case TYPE_Q5_1:
+        return bits_at(block_word(type, block, 1 + q % 4), q / 4 * 4, 4) |
+               fifth_bits(block_word(type, block, 0), 4 * q);
+    case TYPE_Q4_K: return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4, 4);
+    case TYPE_Q5_K:
+        return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4, 4) |
+               bits_at(block_word(type, block, 3 + q), i, 1) << 4;
+    default: { /* Q6_K, in halves of 128 weights: 16 words of low bits, 8 of high bits */
+        const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
+        return bits_at(block_word(type, block, half * 16 + part % 2 * 8 + at), part / 2 * 4, 4) |
+               bits_at(block_word(type, block, 32 + half * 8 + at), part * 2, 2) << 4;
+    }
+    }
+}
+
+/* The same as bytes for vdot: what the type calls zero is BYTE_OFFSET. */
+INLINE vb block_quad(Type type, const uint8_t *block, int i, int q) {
+    const int zero = type == TYPE_Q4_0 ? 8 : type == TYPE_Q5_0 ? 16 : type == TYPE_Q6_K ? 32 : 0;
+    return (vb)raw_quad(type, block, i, q) + (int8_t)(BYTE_OFFSET - zero);
+}
+
+INLINE vf block_scale(Type type, const uint8_t *block, int i) {
+    const vf d = block_half(block, 0);
+    if (type == TYPE_Q4_K || type == TYPE_Q5_K) return d * vfloat(six_bits(type, block, i, false));
+    if (type == TYPE_Q6_K) return d * vfloat(block_word(type, block, 48 + i / 4) << (24 - i % 4 * 8) >> 24);
+    return d;
+}
+
+INLINE vf block_min(Type type, const uint8_t *block, int i) {
+    const vf m = block_half(block, 1);
+    return type == TYPE_Q4_K || type == TYPE_Q5_K ? -(m * vfloat(six_bits(type, block, i, true))) : m;
+}
+
+/* ---- float types: column c ------------------------------------------------------------ */
+
+INLINE size_t column_bytes(Type type) { return LANES * (type == TYPE_F32 ? sizeof(float) : sizeof(uint16_t)); }
+
+INLINE vf load_column(Type type, const uint8_t *panel, int c) {
+    const uint8_t *p = panel + (size_t)c * column_bytes(type);
+    if (type == TYPE_F16) return vload_f16(p, LANES);
+    if (type == TYPE_BF16) return vload_bf16(p, LANES);
+    return vload((const float *)(const void *)p);
+}
+
+/* ---- int8 groups: ready to be multiplied ---------------------------------------------- */
+
+/* A group of any type once it is unpacked, and of TYPE_I8 always: its quads with
+ * the offset on, its scale and, where the type has one, its min as float32. */
+INLINE size_t ready_bytes(int quads, bool min) { return (size_t)(quads + 1 + min) * VBYTES; }
+
+/* ---- panels.c ---------------------------------------------------------------------------- */
+
+/* Packs columns [col, col + n) of a panel, whole blocks or groups; out is aligned to nothing. */
+void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
+
+/* Bytes of that many columns of a packed panel. */
+size_t panel_bytes(const Tensor *w, int cols);
+
+#endif
