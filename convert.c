@@ -16,6 +16,7 @@ enum { ALIGNMENT = 32, GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6, GGUF_BOOL = 7, 
 /* ---- metadata: collected in memory, because its count comes first --------------------- */
 
 typedef struct {
+    const char *architecture;
     FILE *stream;
     char *bytes;
     size_t size;
@@ -62,6 +63,34 @@ static void put_text(Metadata *m, const char *key, const char *text) {
 static void put_bool(Metadata *m, const char *key, bool value) {
     put_key(m, key, GGUF_BOOL);
     fputc(value ? 1 : 0, m->stream);
+}
+
+/* ---- architectures ------------------------------------------------------------------------- */
+
+/* Norms of heads are what qwen3 has over llama, which has biases and factors of frequencies instead. */
+static const char *architecture_of(const Model *model) {
+    if (!model->layers->q_norm.gamma) return "llama";
+    return model->config.n_experts ? "qwen3moe" : "qwen3";
+}
+
+static bool is_llama(const Model *model) { return !strcmp(architecture_of(model), "llama"); }
+
+static const char *missing_in_layer(const Model *model, const Layer *layer) {
+    const bool llama = is_llama(model), biases = layer->wo.bias || layer->mlp.gate.bias || layer->mlp.down.bias;
+    if (llama == !!layer->q_norm.gamma) return "norms of heads in some layers";
+    if (model->config.n_experts && !layer->experts) return "experts in some layers";
+    return biases && !llama ? "biases behind attention or in the MLP" : NULL;
+}
+
+/* What the model has, and its architecture in GGUF files has not; NULL: nothing. */
+static const char *missing_in_gguf(const Model *model) {
+    const Config *c = &model->config;
+    const char *missing = NULL;
+    if (!is_llama(model) && !c->rope_halves) return "RoPE of neighbours";
+    if (!is_llama(model) && model->rope_factors) return "rope_scaling of type llama3 or yarn";
+    if (c->n_experts && !c->norm_topk) return "norm_topk_prob false";
+    for (int l = 0; l < c->n_layers && !missing; l++) missing = missing_in_layer(model, &model->layers[l]);
+    return missing;
 }
 
 /* ---- the tokenizer ---------------------------------------------------------------------- */
@@ -133,29 +162,41 @@ static FirstEps eps_of(const Model *model, NormKind kind) {
     return first;
 }
 
+/* The key of the architecture with this name; it stays until the block ends. */
+static const char *own_key(const Metadata *m, const char *name, char *key, size_t size) {
+    snprintf(key, size, "%s.%s", m->architecture, name);
+    return key;
+}
+#define KEY(name) own_key(m, name, (char[64]){0}, 64)
+
 static void put_config(Metadata *m, const Model *model, Type type) {
     const Config *c = &model->config;
-    put_text(m, "general.architecture", "llama");
+    put_text(m, "general.architecture", m->architecture);
     put_int(m, "general.file_type", type_file_type(type));
     put_int(m, "general.quantization_version", 2);
-    put_int(m, "llama.vocab_size", c->vocab_size);
-    put_int(m, "llama.context_length", c->context);
-    put_int(m, "llama.embedding_length", c->dim);
-    put_int(m, "llama.feed_forward_length", c->hidden_dim);
-    put_int(m, "llama.block_count", c->n_layers);
-    put_int(m, "llama.attention.head_count", c->n_heads);
-    put_int(m, "llama.attention.head_count_kv", c->n_kv_heads);
-    put_int(m, "llama.attention.key_length", c->head_size);
-    put_int(m, "llama.attention.value_length", c->head_size);
+    put_int(m, KEY("vocab_size"), c->vocab_size);
+    put_int(m, KEY("context_length"), c->context);
+    put_int(m, KEY("embedding_length"), c->dim);
+    put_int(m, KEY("feed_forward_length"), c->n_experts && is_llama(model) ? c->expert_dim : c->hidden_dim);
+    put_int(m, KEY("block_count"), c->n_layers);
+    put_int(m, KEY("attention.head_count"), c->n_heads);
+    put_int(m, KEY("attention.head_count_kv"), c->n_kv_heads);
+    put_int(m, KEY("attention.key_length"), c->head_size);
+    put_int(m, KEY("attention.value_length"), c->head_size);
     const double rms = eps_of(model, NORM_RMS).eps, layer = eps_of(model, NORM_LAYER).eps;
-    put_real(m, "llama.attention.layer_norm_rms_epsilon", rms > 0 ? rms : layer);
-    if (layer > 0) put_real(m, "llama.attention.layer_norm_epsilon", layer);
-    put_int(m, "llama.rope.dimension_count", c->rope_dims);
-    put_real(m, "llama.rope.freq_base", c->rope_base);
+    put_real(m, KEY("attention.layer_norm_rms_epsilon"), rms > 0 ? rms : layer);
+    if (layer > 0) put_real(m, KEY("attention.layer_norm_epsilon"), layer);
+    put_int(m, KEY("rope.dimension_count"), c->rope_dims);
+    put_real(m, KEY("rope.freq_base"), c->rope_base);
     if (c->rope_scale != 1) {
-        put_text(m, "llama.rope.scaling.type", "linear");
-        put_real(m, "llama.rope.scaling.factor", c->rope_scale);
+        put_text(m, KEY("rope.scaling.type"), "linear");
+        put_real(m, KEY("rope.scaling.factor"), c->rope_scale);
     }
+    if (c->rope_amplitude != 1) put_real(m, KEY("rope.scaling.attn_factor"), c->rope_amplitude);
+    if (c->n_experts == 0) return;
+    put_int(m, KEY("expert_count"), c->n_experts);
+    put_int(m, KEY("expert_used_count"), c->n_experts_used);
+    put_int(m, KEY("expert_feed_forward_length"), c->expert_dim);
 }
 
 /* ---- tensors ----------------------------------------------------------------------------- */
@@ -165,7 +206,9 @@ typedef enum { COUNT, TABLE, DATA } Pass;
 
 typedef struct {
     FILE *out;
-    Type type; /* asked for */
+    const Config *config;
+    bool pairs; /* rows of queries and keys change places, so that the pairs that rotate are neighbours */
+    Type type;  /* asked for */
     Pass pass;
     uint64_t count, offset;
     size_t done, total; /* weights, for the progress */
@@ -179,24 +222,30 @@ static void put_padding(FILE *out, uint64_t n) {
     for (uint64_t i = n; i < aligned(n); i++) fputc(0, out);
 }
 
-static void put_entry(Writer *w, const char *name, int rows, int cols, Type type, size_t bytes) {
+static void put_entry(Writer *w, const char *name, int depth, int rows, int cols, Type type, size_t bytes) {
     put_string(w->out, name, strlen(name));
-    put_u32(w->out, rows > 1 ? 2 : 1);
+    put_u32(w->out, depth > 1 ? 3 : rows > 1 ? 2 : 1);
     put_u64(w->out, (uint64_t)cols);
-    if (rows > 1) put_u64(w->out, (uint64_t)rows);
+    if (depth > 1 || rows > 1) put_u64(w->out, (uint64_t)rows);
+    if (depth > 1) put_u64(w->out, (uint64_t)depth);
     put_u32(w->out, type_to_gguf(type));
     put_u64(w->out, w->offset);
     w->offset += aligned(bytes);
 }
 
-static void put_rows(Writer *w, const Tensor *t, Type type, size_t row_bytes) {
+/* The row of a head in halves that is `row` where pairs are neighbours. */
+static int row_in_halves(const Config *c, int row) {
+    const int i = row % c->head_size;
+    return i < c->rope_dims ? row - i + i / 2 + i % 2 * (c->rope_dims / 2) : row;
+}
+
+static void put_rows(Writer *w, const Tensor *t, Type type, size_t row_bytes, bool rotates) {
     for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
-        dequantize_row(w->row, t, r);
+        dequantize_row(w->row, t, rotates && w->pairs ? row_in_halves(w->config, r) : r);
         quantize_row(w->packed, type, w->row, t->cols);
         put(w->out, w->packed, row_bytes);
         w->done += (size_t)t->cols;
     }
-    put_padding(w->out, row_bytes * (uint64_t)t->rows);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->total);
 }
 
@@ -205,61 +254,108 @@ static void write_vector(Writer *w, const char *name, const char *suffix, const 
     if (!v) return;
     snprintf(full, sizeof full, "%s%s", name, suffix);
     w->count++;
-    if (w->pass == TABLE) put_entry(w, full, 1, n, TYPE_F32, (size_t)n * sizeof *v);
+    if (w->pass == TABLE) put_entry(w, full, 1, 1, n, TYPE_F32, (size_t)n * sizeof *v);
     if (w->pass == DATA) {
         put(w->out, v, (size_t)n * sizeof *v);
         put_padding(w->out, (size_t)n * sizeof *v);
     }
 }
 
-/* A weight whose rows are no multiple of the block stays float16. */
-static void write_weight(Writer *w, const char *name, const Tensor *t) {
+/* n matrices of the same shape as one tensor; `stride` bytes from one Tensor to the next. */
+static void write_matrices(Writer *w, const char *name, const Tensor *t, int n, size_t stride, Type type,
+                           bool rotates) {
     char full[96];
-    const Type type = t->cols % type_block(w->type) ? TYPE_F16 : w->type;
     const size_t row_bytes = tensor_bytes(&(Tensor){.type = type, .cols = t->cols}, 1);
+    const size_t bytes = row_bytes * (size_t)t->rows * (size_t)n;
     snprintf(full, sizeof full, "%s.weight", name);
     w->count++;
     if (w->pass == TABLE) {
-        put_entry(w, full, t->rows, t->cols, type, row_bytes * (size_t)t->rows);
-        if (type != w->type)
+        put_entry(w, full, n, t->rows, t->cols, type, bytes);
+        if (t->cols % type_block(w->type))
             fprintf(stderr, "note: %s stays f16: its rows of %d are no multiple of %d\n", full, t->cols,
                     type_block(w->type));
     }
-    if (w->pass == DATA) put_rows(w, t, type, row_bytes);
+    if (w->pass != DATA) return;
+    for (size_t i = 0; i < (size_t)n; i++)
+        put_rows(w, (const Tensor *)(const void *)((const char *)t + i * stride), type, row_bytes, rotates);
+    put_padding(w->out, bytes);
+}
+
+/* A weight whose rows are no multiple of the block stays float16. */
+static Type type_for(const Writer *w, const Tensor *t) { return t->cols % type_block(w->type) ? TYPE_F16 : w->type; }
+
+static void write_weight(Writer *w, const char *name, const Tensor *t) {
+    write_matrices(w, name, t, 1, 0, type_for(w, t), false);
     write_vector(w, name, ".bias", t->bias, t->rows);
+}
+
+/* Of queries or keys. */
+static void write_rotating(Writer *w, const char *name, const Tensor *t) {
+    write_matrices(w, name, t, 1, 0, type_for(w, t), true);
+    for (int r = 0; t->bias && r < t->rows; r++) w->row[r] = t->bias[w->pairs ? row_in_halves(w->config, r) : r];
+    write_vector(w, name, ".bias", t->bias ? w->row : NULL, t->rows);
 }
 
 /* In a GGUF file it is the bias that makes a LayerNorm. */
 static void write_norm(Writer *w, const char *name, const Norm *norm, int dim) {
+    if (!norm->gamma) return;
     write_vector(w, name, ".weight", norm->gamma, dim);
     if (norm->kind == NORM_RMS) return;
     memset(w->row, 0, (size_t)dim * sizeof *w->row);
     write_vector(w, name, ".bias", norm->beta ? norm->beta : w->row, dim);
 }
 
-static void write_layer(Writer *w, const Layer *layer, int l, int dim) {
+static void write_mlp(Writer *w, const char *block, const Mlp *mlp) {
+    char name[64];
+    snprintf(name, sizeof name, "%sffn_gate", block);
+    write_weight(w, name, &mlp->gate);
+    snprintf(name, sizeof name, "%sffn_up", block);
+    write_weight(w, name, &mlp->up);
+    snprintf(name, sizeof name, "%sffn_down", block);
+    write_weight(w, name, &mlp->down);
+}
+
+/* A quantized router would choose other experts: it stays float32. */
+static void write_experts(Writer *w, const char *block, const Layer *layer) {
     const struct {
         const char *name;
-        const Tensor *w;
-    } weights[] = {{"attn_q", &layer->wq},        {"attn_k", &layer->wk},         {"attn_v", &layer->wv},
-                   {"attn_output", &layer->wo},   {"ffn_gate", &layer->mlp.gate}, {"ffn_up", &layer->mlp.up},
-                   {"ffn_down", &layer->mlp.down}};
+        const Tensor *first;
+    } parts[] = {{"gate", &layer->experts->gate}, {"up", &layer->experts->up}, {"down", &layer->experts->down}};
     char name[64];
-    snprintf(name, sizeof name, "blk.%d.attn_norm", l);
-    write_norm(w, name, &layer->attn_norm, dim);
-    snprintf(name, sizeof name, "blk.%d.ffn_norm", l);
-    write_norm(w, name, &layer->mlp_norm, dim);
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
-        snprintf(name, sizeof name, "blk.%d.%s", l, weights[i].name);
-        write_weight(w, name, weights[i].w);
+    snprintf(name, sizeof name, "%sffn_gate_inp", block);
+    write_matrices(w, name, &layer->router, 1, 0, TYPE_F32, false);
+    for (int i = 0; i < 3; i++) {
+        const Tensor *first = parts[i].first;
+        snprintf(name, sizeof name, "%sffn_%s_exps", block, parts[i].name);
+        write_matrices(w, name, first, w->config->n_experts, sizeof *layer->experts, type_for(w, first), false);
     }
+}
+
+static void write_layer(Writer *w, const Layer *layer, int l) {
+    const Config *c = w->config;
+    char block[32], name[64];
+#define NAME(part) (snprintf(name, sizeof name, "%s" part, block), name)
+    snprintf(block, sizeof block, "blk.%d.", l);
+    write_norm(w, NAME("attn_norm"), &layer->attn_norm, c->dim);
+    write_rotating(w, NAME("attn_q"), &layer->wq);
+    write_rotating(w, NAME("attn_k"), &layer->wk);
+    write_weight(w, NAME("attn_v"), &layer->wv);
+    write_norm(w, NAME("attn_q_norm"), &layer->q_norm, c->head_size);
+    write_norm(w, NAME("attn_k_norm"), &layer->k_norm, c->head_size);
+    write_weight(w, NAME("attn_output"), &layer->wo);
+    write_norm(w, NAME("ffn_norm"), &layer->mlp_norm, c->dim);
+#undef NAME
+    if (layer->experts)
+        write_experts(w, block, layer);
+    else
+        write_mlp(w, block, &layer->mlp);
 }
 
 static void walk(Writer *w, const Model *m, Pass pass) {
     w->pass = pass;
     w->count = 0;
     write_weight(w, "token_embd", &m->embedding);
-    for (int l = 0; l < m->config.n_layers; l++) write_layer(w, &m->layers[l], l, m->config.dim);
+    for (int l = 0; l < m->config.n_layers; l++) write_layer(w, &m->layers[l], l);
     write_norm(w, "output_norm", &m->final_norm, m->config.dim);
     if (!m->tied) write_weight(w, "output", &m->output);
     for (int i = 0; m->rope_factors && i < m->config.rope_dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
@@ -282,11 +378,14 @@ static void put_file(Writer *w, const Model *model, const Metadata *metadata) {
 }
 
 static int write_file(Writer *w, const Run *run) {
-    Metadata metadata = {0};
+    Metadata metadata = {.architecture = architecture_of(&run->model)};
     metadata.stream = open_memstream(&metadata.bytes, &metadata.size);
     if (!metadata.stream) return fail("out of memory");
     put_config(&metadata, &run->model, w->type);
-    if (run->has_tokenizer) put_tokenizer(&metadata, &run->tokenizer);
+    if (run->has_tokenizer)
+        put_tokenizer(&metadata, &run->tokenizer);
+    else
+        put_text(&metadata, "tokenizer.ggml.model", "none"); /* other programs want to be told */
     fclose(metadata.stream);
     OutputFile out;
     int status = output_open(&out, run->options->output);
@@ -300,36 +399,49 @@ static int write_file(Writer *w, const Run *run) {
 }
 
 static int widest_row(const Config *c) {
-    int widest = c->dim > c->hidden_dim ? c->dim : c->hidden_dim;
-    return c->n_heads * c->head_size > widest ? c->n_heads * c->head_size : widest;
+    const int widths[] = {c->dim, c->hidden_dim, c->expert_dim, c->n_heads * c->head_size};
+    int widest = 0;
+    for (int i = 0; i < 4; i++)
+        if (widths[i] > widest) widest = widths[i];
+    return widest;
 }
 
-/* Whether the output would take the place of the model that is being read. */
-static bool is_input(const Options *o) {
-    struct stat in, out;
-    return !stat(o->model, &in) && !stat(o->output, &out) && in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+/* Whether the output would take the place of a file that is being read. */
+static bool is_input(const Model *model, const char *output) {
+    struct stat out;
+    if (stat(output, &out)) return false;
+    for (int i = 0; i < model->n_files; i++)
+        if (model->files[i].device == out.st_dev && model->files[i].inode == out.st_ino) return true;
+    return false;
 }
 
 int mode_convert(Run *run) {
     const Options *o = run->options;
-    Writer w = {.total = run->model.parameters};
+    const Model *model = &run->model;
+    Writer w = {
+        .config = &model->config, .pairs = model->config.rope_halves && is_llama(model), .total = model->parameters};
     if (!o->output || !o->type || type_from_name(o->type, &w.type)) {
         fail(o->type && o->output ? "-q is '%s', expected f32, f16, bf16, q8_0 or q4_0"
                                   : "convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf",
              o->type);
         return 2;
     }
-    if (is_input(o)) {
+    if (is_input(model, o->output)) {
         fail("%s is the model itself; name another file", o->output);
         return 1;
     }
+    const char *missing = missing_in_gguf(model);
+    if (missing) {
+        fail("%s: GGUF's %s has no place for %s", o->model, architecture_of(model), missing);
+        return 1;
+    }
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
-        if (eps_of(&run->model, kind).mixed) { /* by --norm, which leaves a site its eps */
+        if (eps_of(model, kind).mixed) { /* by --norm, which leaves a site its eps */
             fail("%s: its %ss would differ in eps, and GGUF has one for all", o->model, norm_name(kind));
             return 1;
         }
     if (!run->has_tokenizer) fputs("note: no tokenizer found, none is written\n", stderr);
-    const size_t widest = (size_t)widest_row(&run->model.config);
+    const size_t widest = (size_t)widest_row(&model->config);
     w.row = allocate(widest, sizeof *w.row);
     w.packed = allocate(widest, sizeof *w.row);
     const int status = w.row && w.packed ? write_file(&w, run) : -1;

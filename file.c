@@ -63,7 +63,7 @@ int file_map(File *file, const char *path) {
         error = strerror(errno);
     close(fd);
     if (error) return fail("%s: %s", path, error);
-    *file = (File){.data = data, .size = (size_t)st.st_size};
+    *file = (File){.data = data, .size = (size_t)st.st_size, .device = st.st_dev, .inode = st.st_ino};
     return 0;
 }
 

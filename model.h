@@ -30,7 +30,8 @@ static inline int minus_one(int status) { return status < 0 ? status : -1; }
 /* A file mapped read-only. */
 typedef struct {
     const uint8_t *data;
-    size_t size; /* bytes, > 0 */
+    size_t size;            /* bytes, > 0 */
+    uint64_t device, inode; /* which file it is */
 } File;
 
 bool file_exists(const char *path);
