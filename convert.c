@@ -118,7 +118,8 @@ static void put_piece(FILE *out, const Tokenizer *t, int id) {
 }
 
 static void put_tokenizer(Metadata *m, const Tokenizer *t) {
-    static const int32_t types[] = {[PIECE_TEXT] = 1, [PIECE_USER] = 4, [PIECE_BYTE] = 6, [PIECE_CONTROL] = 3};
+    static const int32_t types[] = {
+        [PIECE_TEXT] = 1, [PIECE_USER] = 4, [PIECE_SPECIAL] = 3, [PIECE_BYTE] = 6, [PIECE_CONTROL] = 3};
     put_text(m, "tokenizer.ggml.model", "llama");
     put_array(m, "tokenizer.ggml.tokens", GGUF_STRING, t->n_pieces);
     for (int id = 0; id < t->n_pieces; id++) put_piece(m->stream, t, id);

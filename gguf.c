@@ -646,8 +646,6 @@ int gguf_read_model(Model *m, const char *path) {
 
 typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
 
-enum { MOST_USER_BYTES = 512 };
-
 /* An array of the tokenizer with one element for each piece; NULL and a message
  * if it is not that. */
 static const Value *piece_array(const Gguf *g, const char *key, ValueType type, int n) {
@@ -657,24 +655,32 @@ static const Value *piece_array(const Gguf *g, const char *key, ValueType type, 
     return NULL;
 }
 
-/* Copies a piece with its U+2581 as spaces; returns the bytes written. */
-static int copy_piece(char *to, String piece) {
-    static const char mark[] = "\xe2\x96\x81";
-    int n = 0;
-    for (size_t i = 0; i < piece.n; n++)
-        if (piece.n - i >= 3 && !memcmp(piece.text + i, mark, 3)) {
-            to[n] = ' ';
-            i += 3;
-        } else {
-            to[n] = piece.text[i++];
-        }
-    return n;
+/* In a SentencePiece vocabulary control pieces never match text; in a byte-level one they do, as in Hugging Face's. */
+static PieceKind kind_of(int32_t type, bool byte_level) {
+    if (type == USER_DEFINED) return PIECE_USER;
+    if (type == NORMAL || type == BYTE) return PIECE_TEXT; /* bytes are told apart by their name */
+    return type == CONTROL && byte_level ? PIECE_SPECIAL : PIECE_CONTROL;
+}
+
+/* Scores may be NULL. */
+static int fill_piece(Tokenizer *t, const Gguf *g, int id, String text, const Value *scores, const Value *types) {
+    Piece *p = &t->pieces[id];
+    int32_t type;
+    if (text.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, text.n);
+    memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
+    *p = (Piece){.length = (int)text.n, .kind = kind_of(type, t->byte_level), .raw = t->byte_level};
+    if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
+    if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
+    if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && text.n > MOST_USER_BYTES)
+        return fail("%s: %s piece %d has %zu bytes, expected at most %d", g->path,
+                    p->kind == PIECE_USER ? "user-defined" : "control", id, text.n, MOST_USER_BYTES);
+    return 0;
 }
 
 static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
-    const Value *texts = piece_array(g, "tokenizer.ggml.tokens", STRING, vocab_size);
-    const Value *scores = texts ? piece_array(g, "tokenizer.ggml.scores", F32, vocab_size) : NULL;
-    const Value *types = scores ? piece_array(g, "tokenizer.ggml.token_type", I32, vocab_size) : NULL;
+    const Value *texts = piece_array(g, "tokenizer.ggml.tokens", STRING, vocab_size), *scores = NULL;
+    if (texts && !t->byte_level && !(scores = piece_array(g, "tokenizer.ggml.scores", F32, vocab_size))) return -1;
+    const Value *types = texts ? piece_array(g, "tokenizer.ggml.token_type", I32, vocab_size) : NULL;
     if (!types) return -1;
     t->pieces = allocate((size_t)vocab_size, sizeof *t->pieces);
     t->text = allocate(texts->bytes, 1);
@@ -683,22 +689,12 @@ static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
     cursor.at = (size_t)(texts->at - g->data);
     char *to = t->text;
     for (int i = 0; i < vocab_size; i++) {
-        String text = {0};
-        int32_t type;
+        String text = {"", 0};
         Piece *p = &t->pieces[i];
-        if (read_string(&cursor, &text)) return -1;
-        if (text.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, i, text.n);
-        memcpy(&type, types->at + 4 * (size_t)i, sizeof type);
-        memcpy(&p->score, scores->at + 4 * (size_t)i, sizeof p->score);
-        if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, i);
-        if (type == USER_DEFINED && text.n > MOST_USER_BYTES) /* every place of a text is held against them */
-            return fail("%s: user-defined piece %d has %zu bytes, expected at most %d", g->path, i, text.n,
-                        MOST_USER_BYTES);
+        if (read_string(&cursor, &text) || fill_piece(t, g, i, text, scores, types)) return -1;
+        memcpy(to, text.text, text.n);
+        if (!t->byte_level) p->length = piece_unmark(to, p->length);
         p->text = to;
-        p->length = copy_piece(to, text);
-        p->kind = type == USER_DEFINED             ? PIECE_USER
-                  : type == NORMAL || type == BYTE ? PIECE_TEXT /* bytes are told apart by their name */
-                                                   : PIECE_CONTROL;
         to += p->length;
         if (p->length > t->max_length) t->max_length = p->length;
     }
@@ -706,8 +702,31 @@ static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
     return 0;
 }
 
+/* Where texts are cut; -1: norma does not know, and has said nothing. */
+static int find_pretokenizer(Tokenizer *t, const Gguf *g, String name) {
+    if (name.n && !is_string(name, "default")) return pretokenizer_of_name(name.text, name.n, &t->pretokenizer);
+    fprintf(stderr, "note: %s does not say where texts are cut (tokenizer.ggml.pre): as by GPT-2\n", g->path);
+    return pretokenizer_of_name("gpt-2", 5, &t->pretokenizer);
+}
+
+static int fill_merges(Tokenizer *t, const Gguf *g) {
+    const Value *merges = find_value(g, "tokenizer.ggml.merges");
+    if (!merges || !merges->is_array || merges->type != STRING)
+        return fail("%s: metadata key tokenizer.ggml.merges is missing or no array of strings", g->path);
+    if (bpe_begin(t, merges->count)) return -1;
+    Gguf cursor = *g;
+    cursor.at = (size_t)(merges->at - g->data);
+    for (uint64_t i = 0; i < merges->count; i++) {
+        String pair = {0};
+        if (read_string(&cursor, &pair) || bpe_add(t, g->path, pair.text, pair.n)) return -1;
+    }
+    return bpe_end(t);
+}
+
+/* A token, where the key is there. */
 static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
     int64_t wide = *id;
+    if (!find_value(g, key)) return *id < vocab_size ? 0 : fail("%s: metadata key %s is missing", g->path, key);
     if (get_integer(g, key, &wide)) return -1;
     if (wide < 0 || wide >= vocab_size)
         return fail("%s: metadata key %s is %lld, expected a token below %d", g->path, key, (long long)wide,
@@ -716,39 +735,57 @@ static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
     return 0;
 }
 
-static int fill_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size) {
-    int64_t add_bos = 1, add_space = 1;
+/* What is there whatever the vocabulary is. */
+static int fill_ends(Tokenizer *t, const Gguf *g, int vocab_size) {
+    int64_t add_bos = !t->no_bos;
     String template = {0};
-    t->bos = 1;
-    t->eos = 2;
-    t->unk = 0;
-    if (fill_pieces(t, g, vocab_size) || get_id(g, "tokenizer.ggml.bos_token_id", vocab_size, &t->bos) ||
+    if (get_id(g, "tokenizer.ggml.bos_token_id", vocab_size, &t->bos) ||
         get_id(g, "tokenizer.ggml.eos_token_id", vocab_size, &t->eos) ||
+        get_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &t->eot) ||
         get_id(g, "tokenizer.ggml.unknown_token_id", vocab_size, &t->unk) ||
-        get_integer(g, "tokenizer.ggml.add_bos_token", &add_bos) ||
-        get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space) ||
-        get_string(g, "tokenizer.chat_template", &template))
+        get_integer(g, "tokenizer.ggml.add_bos_token", &add_bos) || get_string(g, "tokenizer.chat_template", &template))
         return -1;
-    if (find_value(g, "tokenizer.ggml.eot_token_id") && get_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &t->eot))
-        return -1;
+    t->no_bos = !add_bos || t->bos < 0;
     t->chat_template = template.text;
     t->chat_template_size = template.n;
-    t->no_bos = !add_bos;
+    return 0;
+}
+
+static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
+    int64_t add_space = 1;
+    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .unk = 0, .replaces_invalid = true};
+    if (fill_pieces(t, g, vocab_size) || fill_ends(t, g, vocab_size) ||
+        get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space))
+        return -1;
     t->no_space_prefix = !add_space;
-    t->replaces_invalid = true;
     return tokenizer_index(t);
+}
+
+/* BOS is put in front if the file says so; Llama 3's files may leave it out. */
+static int fill_byte_level(Tokenizer *t, const Gguf *g, int vocab_size) {
+    if (fill_pieces(t, g, vocab_size) || fill_merges(t, g)) return -1;
+    t->no_bos = !t->pretokenizer.whole_words;
+    return fill_ends(t, g, vocab_size);
+}
+
+static int read_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size, bool needed) {
+    String model = {"", 0}, pre = {"", 0};
+    if (get_string(g, "tokenizer.ggml.model", &model) || get_string(g, "tokenizer.ggml.pre", &pre)) return -1;
+    if (is_string(model, "llama")) return fill_sentencepiece(t, g, vocab_size) ? -1 : 1;
+    const bool byte_level = is_string(model, "gpt2");
+    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .unk = -1, .byte_level = true, .no_space_prefix = true};
+    if (byte_level && !find_pretokenizer(t, g, pre)) return fill_byte_level(t, g, vocab_size) ? -1 : 1;
+    if (!needed) return 0;
+    return byte_level
+               ? fail("%s: tokenizer.ggml.pre is '%.*s', which norma does not know; use --tokens", g->path, SHOWN(pre))
+               : fail("%s: the tokenizer is of kind '%.*s', which norma does not read; use --tokens", g->path,
+                      SHOWN(model));
 }
 
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed) {
     Gguf g;
-    String model = {"", 0};
     *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1};
-    int found = gguf_open(&g, path, file) || get_string(&g, "tokenizer.ggml.model", &model) ? -1 : 0;
-    if (!found && is_string(model, "llama"))
-        found = fill_tokenizer(t, &g, vocab_size) ? -1 : 1;
-    else if (!found && needed)
-        found =
-            fail("%s: the tokenizer is of kind '%.*s', which norma does not read; use --tokens", path, SHOWN(model));
+    const int found = gguf_open(&g, path, file) ? -1 : read_tokenizer(t, &g, vocab_size, needed);
     gguf_close(&g);
     if (found < 0) tokenizer_close(t);
     return found;

@@ -574,11 +574,54 @@ ProfileFormat profile_format(const char *path);
 /* The table to stderr and, with a path, the file. */
 int profile_report(const Profile *p, const char *path);
 
-/* ---- tokenizer.c ---------------------------------------------------------- */
+/* ---- pretokenize.c ---------------------------------------------------------- */
+
+/* Ways to cut a text into words, within which alone neighbours merge. */
+typedef enum {
+    PATTERN_GPT2,
+    PATTERN_LLAMA3,
+    PATTERN_QWEN2,
+    PATTERN_DIGIT,   /* every digit by itself */
+    PATTERN_DIGITS3, /* three at a time */
+    PATTERN_DIGITS,  /* all together */
+    PATTERN_SPACED,  /* before every space */
+} Pattern;
+
+enum { MAX_STEPS = 4 };
+
+typedef struct {
+    Pattern steps[MAX_STEPS]; /* each cuts what the one before left */
+    int n_steps;
+    bool whole_words; /* a word that is a piece is one token, whatever merges there are */
+} Pretokenizer;
+
+/* Calls word(arg, s, n) for every word of the text, in order, until one is not 0;
+ * -1 then. O(size). */
+typedef int (*WordFunction)(void *arg, const char *s, size_t n);
+int pretokenize(const Pretokenizer *p, const char *text, size_t size, WordFunction word, void *arg);
+
+/* The pattern with this regular expression, letter for letter; -1: norma has none. */
+int pattern_of_expression(const char *expression, Pattern *pattern);
+
+/* By its name in GGUF files; -1: norma has none. And back; NULL: GGUF has none. */
+int pretokenizer_of_name(const char *name, size_t n, Pretokenizer *p);
+const char *pretokenizer_name(const Pretokenizer *p);
+
+/* Whether the UTF-8 character s[length] is white space. */
+bool is_white_space(const char *s, size_t length);
+
+/* ---- normalize.c ------------------------------------------------------------ */
+
+/* The text in Unicode's normalization form C, its size in *n; NULL: no memory. O(size).
+ * The caller frees it. */
+char *normalize_nfc(const char *text, size_t size, size_t *n);
+
+/* ---- tokenizer.c, bpe.c ----------------------------------------------------- */
 
 typedef enum {
     PIECE_TEXT,    /* text becomes it by merging */
     PIECE_USER,    /* user-defined: matches text as a whole, before anything merges */
+    PIECE_SPECIAL, /* so does this, but nothing that is said in a chat */
     PIECE_BYTE,    /* one byte of what no other piece says */
     PIECE_CONTROL, /* never matches text; also <unk> and unused pieces */
 } PieceKind;
@@ -588,25 +631,56 @@ typedef struct {
     int length;
     float score;
     PieceKind kind;
+    bool also_merged;           /* text becomes it by merging, too, though it is no PIECE_TEXT */
+    bool raw;                   /* matches the text as it came, not as a normalizer leaves it */
+    bool eats_left, eats_right; /* white space beside it is part of the match */
 } Piece;
+
+/* An open hash table of ids, -1: free. */
+typedef struct {
+    int32_t *slots;
+    uint32_t mask;
+} IdTable;
+
+/* Neighbours left and right become `result`. The rule of the lowest rank goes first. */
+typedef struct {
+    int left, right, result, rank;
+} MergeRule;
+
+typedef struct {
+    MergeRule *rules; /* [n], by left, then right; owned; NULL: pieces merge by their scores */
+    int n;
+    int *first; /* [n_pieces + 1], owned: the first rule of each left */
+} Merges;
+
+enum { MAX_ENDS = 16 };
 
 typedef struct {
     Piece *pieces; /* [n_pieces] */
     int n_pieces;
     int bos, eos, unk;
-    int eot;               /* ends a turn of chat; -1: none */
+    int eot;            /* ends a turn of chat; -1: none */
+    int ends[MAX_ENDS]; /* [n_ends] more that end a text */
+    int n_ends;
     int max_length;        /* of a piece in bytes */
-    int max_user_length;   /* of a user-defined one */
-    bool starts_user[256]; /* bytes that user-defined pieces begin with */
+    int max_user_length;   /* of a user-defined or special one */
+    bool starts_user[256]; /* bytes that these begin with */
     int byte_piece[256];   /* token of each byte; unk if there is none */
     uint8_t bytes[256];
-    bool no_bos, no_space_prefix; /* text begins without the one, without the other */
-    bool replaces_invalid;        /* a byte that is no UTF-8 becomes U+FFFD, as in the sentencepiece library */
-    const char *chat_template;    /* in the mapped file, a Jinja program; NULL: none */
+    bool no_bos, no_space_prefix;   /* text begins without the one, without the other */
+    bool space_if_none, space_once; /* the space is put only where there is none; only before a whole text */
+    bool replaces_invalid;          /* a byte that is no UTF-8 becomes U+FFFD, as in the sentencepiece library */
+    bool replaces_mark;             /* U+2581 becomes a space, as in Hugging Face's tokenizers of that kind */
+    bool byte_level;                /* merging begins with bytes, not with characters */
+    bool composes;                  /* the text is put into normalization form C first */
+    bool fuses_unknown;             /* neighbouring unknown characters are one <unk> */
+    Merges merges;
+    Pretokenizer pretokenizer;
+    const char *chat_template; /* a Jinja program; NULL: none */
     size_t chat_template_size;
-    char *text;     /* owned; NULL where the pieces' text is in the file */
-    int32_t *table; /* hash table of piece ids, -1: free */
-    uint32_t table_mask;
+    char *chat_text;         /* it, owned; NULL where it is in a mapped file */
+    char *text;              /* owned; NULL where the pieces' text is in the file */
+    IdTable merged, matched; /* pieces that text becomes by merging, and as a whole */
     File file;
 } Tokenizer;
 
@@ -615,24 +689,58 @@ typedef struct {
     int n;
 } Tokens;
 
-/* Completes a tokenizer whose pieces are filled in: finds the byte pieces by
- * their names ("<0x0A>") and builds the table. */
+/* Completes a tokenizer whose pieces are filled in: finds the byte pieces (by
+ * their names, "<0x0A>", if it is not byte_level) and builds the tables. */
 int tokenizer_index(Tokenizer *t);
+
+enum { MOST_USER_BYTES = 512 }; /* of a piece that matches as a whole: every place of a text is held against them */
+
+/* Turns U+2581 into spaces in place; returns the bytes that are left. */
+int piece_unmark(char *s, int n);
+
+/* An empty table for n ids. */
+int table_open(IdTable *table, size_t n);
+
+/* The piece that is s[n] and that text becomes by merging; -1: none. */
+int tokenizer_find(const Tokenizer *t, const char *s, int n);
+
+/* For byte-pair encoding by ranks (Sennrich et al. 2016; over bytes: Radford et
+ * al. 2019). A loader fills in pieces under the names that its file gives them,
+ * in t->text, and those that are `merged`; then bpe_begin, which makes the names
+ * findable; bpe_add for each of at most n merges, in the order of their ranks,
+ * the two names in one string with a space between them, or apart; bpe_end,
+ * which turns names into the bytes that they stand for. `path` is for messages. */
+int bpe_begin(Tokenizer *t, size_t n);
+int bpe_add(Tokenizer *t, const char *path, const char *pair, size_t n);
+int bpe_add_pair(Tokenizer *t, const char *path, const char *left, size_t n_left, const char *right, size_t n_right);
+int bpe_end(Tokenizer *t);
+
+/* The rule for two neighbours; NULL: they do not merge. */
+const MergeRule *bpe_rule(const Merges *merges, int left, int right);
+
+/* The name of a byte-level piece's byte: one character of UTF-8; returns its bytes. */
+int bpe_byte_name(char name[2], uint8_t byte);
 
 /* The tokenizer in a GGUF file. 1: there it is; -1: it is damaged, or `needed`
  * and of a kind that norma does not read; 0: not needed. Then *t has no pieces. */
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
 
+/* Opens a folder's tokenizer.json, of at most vocab_size pieces, with what the
+ * files beside it say of it. Its special pieces match text, as in Hugging Face's
+ * tokenizers. */
+int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size);
+
 /* Opens llama2.c's tokenizer.bin, which must hold vocab_size pieces. */
 int tokenizer_open(Tokenizer *t, const char *path, int vocab_size);
 void tokenizer_close(Tokenizer *t);
 
-/* Encodes text[size] (any bytes) as SentencePiece's BPE does: a space before
- * the text, the longest user-defined pieces from left to right, else one token
- * to a character (unknown characters as bytes), then again and again the
- * neighbours merged whose piece has the best score, the leftmost first; what
- * is user-defined stays as it is. O(n log n), with user-defined pieces of up
- * to m bytes O(n log n + n m). `bos` puts BOS in front. The caller frees ids. */
+/* Encodes text[size] (any bytes). User-defined and special pieces match first,
+ * the longest from left to right. What is between them gets a space in front,
+ * where the tokenizer has it so, and is cut into words. A word is one token to
+ * a character (unknown ones as bytes) or to a byte; then again and again the
+ * neighbours merge whose piece has the best score, or whose rule comes first,
+ * the leftmost first. O(n log n), with user-defined pieces of up to m bytes
+ * O(n log n + n m). `bos` puts BOS in front. The caller frees ids. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
 
 /* The same behind what *out holds already; `space`: with the space in front. */
@@ -722,6 +830,9 @@ typedef struct {
 /* Bytes of the UTF-8 character at s, of which `left` bytes are there; 0: there is none. */
 int utf8_character(const char *s, size_t left);
 
+/* The code point of the UTF-8 character s[length]. */
+uint32_t utf8_code(const char *s, size_t length);
+
 void stream_open(Stream *s, FILE *out);
 void stream_write(Stream *s, const char *bytes, int n);
 
@@ -762,6 +873,9 @@ typedef struct {
 /* The tokens of --tokens, -i or -f, in this order; BOS in front of text if
  * asked for. The caller frees ids. */
 int run_tokens(const Run *run, bool bos, Tokens *out);
+
+/* What a text begins with if nothing else is there: BOS, or EOS where there is none; -1: neither. */
+int run_first_token(const Run *run);
 
 /* The logits of the last of n tokens, checked; NULL on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);

@@ -41,7 +41,7 @@ static int score_text(Run *run, const Tokens *text, double *nll) {
     int status = window ? 0 : -1;
     for (int at = 0; at < text->n && !status && !interrupted; at += scored) {
         const int n = text->n - at < scored ? text->n - at : scored;
-        window[0] = run->tokenizer.bos;
+        window[0] = run_first_token(run);
         memcpy(window + 1, text->ids + at, (size_t)n * sizeof *window);
         status = score_window(run, window, n, nll + at);
         if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
@@ -78,8 +78,9 @@ int mode_perplexity(Run *run) {
         fail("perplexity needs a context of at least 2, it is %d", run->session.context);
         return 1;
     }
-    if (run->tokenizer.bos >= run->model.config.vocab_size) {
-        fail("perplexity needs BOS, token %d, the vocabulary is %d", run->tokenizer.bos, run->model.config.vocab_size);
+    if (run_first_token(run) < 0) {
+        fail("perplexity needs BOS or EOS, tokens %d and %d, the vocabulary is %d", run->tokenizer.bos,
+             run->tokenizer.eos, run->model.config.vocab_size);
         return 1;
     }
     Tokens text;

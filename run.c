@@ -249,6 +249,12 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
     return status;
 }
 
+int run_first_token(const Run *run) {
+    const Tokenizer *t = &run->tokenizer;
+    const int token = t->bos >= 0 ? t->bos : t->eos;
+    return token < run->model.config.vocab_size ? token : -1;
+}
+
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     const float *logits = model_forward(&run->session, tokens, n, pos, 1);
     model_pack(&run->model, run->session.n_threads, n);
@@ -259,7 +265,9 @@ const float *run_logits(Run *run, const int *tokens, int n, int pos) {
 /* llama2.c's checkpoints put BOS between texts; in GGUF files they end with EOS or an end of turn. */
 bool run_is_end(const Run *run, int token) {
     const Tokenizer *t = &run->tokenizer;
-    return token == t->bos || token == t->eot || (token == t->eos && gguf_is(run->model.files));
+    for (int i = 0; i < t->n_ends; i++)
+        if (token == t->ends[i]) return true;
+    return token == t->bos || token == t->eot || (token == t->eos && strncmp(run->model.format, "llama2.c", 8) != 0);
 }
 
 int run_sample(Run *run, const float *logits) {
@@ -281,9 +289,18 @@ static void show_token(const Run *run, Stream *out, int previous, int token) {
     stream_write(out, text, n);
 }
 
+/* Where nothing is said, the text begins with BOS all the same. */
+static int begin_text(const Run *run, Tokens *prompt) {
+    const int first = run_first_token(run);
+    if (prompt->n) return 0;
+    if (first < 0) return fail("the prompt is empty, and the model has no BOS; give it a text with -i");
+    prompt->ids[prompt->n++] = first;
+    return 0;
+}
+
 /* The prompt as the reader sees it: its first n tokens, without BOS. */
 static void show_prompt(const Run *run, Stream *out, const Tokens *prompt, int n) {
-    const bool hide_bos = run->has_tokenizer && prompt->ids[0] == run->tokenizer.bos;
+    const bool hide_bos = run->has_tokenizer && prompt->ids[0] == run_first_token(run);
     for (int i = hide_bos; i < n; i++) show_token(run, out, i ? prompt->ids[i - 1] : -1, prompt->ids[i]);
 }
 
@@ -325,8 +342,8 @@ static int mode_generate(Run *run) {
     if (steps == 0 || steps > context) steps = context;
     Tokens prompt;
     if (run_tokens(run, true, &prompt)) return 1;
-    if (prompt.n > context) {
-        fail("the prompt has %d tokens, the context is %d", prompt.n, context);
+    if (begin_text(run, &prompt) ||
+        (prompt.n > context && fail("the prompt has %d tokens, the context is %d", prompt.n, context))) {
         free(prompt.ids);
         return 1;
     }
@@ -435,31 +452,45 @@ static const Mode *find_mode(const char *name) {
     return NULL;
 }
 
-/* -z, else the one in a GGUF file, else tokenizer.bin beside the model, else here. Only tokens can do
- * without, where text is not the point: they are then shown as ids. */
+/* Where the tokenizer of a model that does not hold it is: -z, else tokenizer.json in its folder, or
+ * tokenizer.bin beside its file, else here. NULL and, if it is `needed`, a message: nowhere. */
+static const char *find_tokenizer(const Options *o, bool needed) {
+    static char beside[PATH_MAX];
+    const char *slash = strrchr(o->model, '/');
+    if (o->tokenizer) return o->tokenizer;
+    if (is_folder(o->model)) {
+        snprintf(beside, sizeof beside, "%s/tokenizer.json", o->model);
+        if (file_exists(beside)) return beside;
+        if (needed) fail("no tokenizer: %s is not there; name one with -z", beside);
+        return NULL;
+    }
+    snprintf(beside, sizeof beside, "%.*stokenizer.bin", slash ? (int)(slash - o->model) + 1 : 0, o->model);
+    if (file_exists(beside)) return beside;
+    if (file_exists("tokenizer.bin")) return "tokenizer.bin";
+    if (needed) fail("no tokenizer: neither %s nor ./tokenizer.bin is there; name one with -z", beside);
+    return NULL;
+}
+
+/* Only tokens can do without a tokenizer, where text is not the point: they are then shown as ids. */
 static int open_tokenizer(Run *run) {
     const Options *o = run->options;
     const int vocab_size = run->model.config.vocab_size;
     run->tokenizer = (Tokenizer){.bos = 1, .eos = 2, .eot = -1}; /* llama2.c's ids */
-    const bool needed =
-        strcmp(o->mode, "convert") && (!o->tokens || !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize"));
-    char beside[PATH_MAX];
-    const char *slash = strrchr(o->model, '/'), *path = o->tokenizer;
-    if (!path && gguf_is(run->model.files)) {
+    const bool convert = !strcmp(o->mode, "convert"),
+               to_text = !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize"),
+               needed = !convert && (!o->tokens || to_text);
+    if (!o->tokenizer && gguf_is(run->model.files)) {
         const int found = gguf_read_tokenizer(&run->tokenizer, run->model.files, o->model, vocab_size, needed);
         run->has_tokenizer = found > 0;
         return found < 0 ? -1 : 0;
     }
-    if (!path) {
-        const int folder = slash ? (int)(slash - o->model) + 1 : 0;
-        snprintf(beside, sizeof beside, "%.*stokenizer.bin", folder, o->model);
-        path = file_exists(beside) ? beside : "tokenizer.bin";
-        if (!file_exists(path))
-            return needed ? fail("no tokenizer: neither %s nor ./tokenizer.bin is there; name one with -z", beside) : 0;
-    }
-    if (tokenizer_open(&run->tokenizer, path, vocab_size)) return -1;
-    run->has_tokenizer = true;
-    return 0;
+    const char *path = find_tokenizer(o, needed);
+    if (!path) return needed ? -1 : 0;
+    const size_t n = strlen(path);
+    const bool json = n > 5 && !strcmp(path + n - 5, ".json");
+    run->has_tokenizer = !(json ? tokenizer_open_json : tokenizer_open)(&run->tokenizer, path, vocab_size);
+    if (!run->has_tokenizer) run->tokenizer.bos = run->tokenizer.eos = run->tokenizer.eot = -1;
+    return run->has_tokenizer || (json && !needed && !convert) ? 0 : -1;
 }
 
 static int open_session(Run *run) {

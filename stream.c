@@ -37,6 +37,13 @@ int utf8_character(const char *s, size_t left) {
     return n > 1 && is_forbidden(s) ? 0 : n;
 }
 
+uint32_t utf8_code(const char *s, size_t length) {
+    static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t code = (uint8_t)s[0] & lead[length];
+    for (size_t i = 1; i < length; i++) code = code << 6 | ((uint8_t)s[i] & 0x3f);
+    return code;
+}
+
 static void put(Stream *s, const char *bytes, int n) {
     if (n > 0 && fwrite(bytes, 1, (size_t)n, s->out) != (size_t)n) s->error = errno;
 }

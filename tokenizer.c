@@ -1,13 +1,14 @@
 /* tokenizer.c: text to tokens, tokens to text.
  *
- * Owns llama2.c's tokenizer.bin and SentencePiece's BPE (Sennrich et al. 2016;
- * Kudo & Richardson 2018), for the pieces in GGUF files, too. It does not write
- * anything: see stream.c.
+ * Owns the one way from text to tokens of all tokenizers (see tokenizer_encode),
+ * and llama2.c's tokenizer.bin. Neighbours merge by the scores of pieces, as in
+ * SentencePiece's BPE (Kudo & Richardson 2018), or by rules: see bpe.c. The words
+ * within which they do are pretokenize.c's. It does not write anything: see stream.c.
  *
  * Bytes that are no UTF-8: with a tokenizer.bin they become byte pieces and come
  * back as they were, as in llama2.c. With a SentencePiece model in a GGUF file
  * each becomes U+FFFD, as in the sentencepiece library, so in all that the model
- * was trained on.
+ * was trained on. A byte-level tokenizer takes any bytes and gives them back.
  */
 #include "model.h"
 
@@ -29,52 +30,67 @@ static uint32_t hash_bytes(const char *s, int n) {
     return h;
 }
 
+int table_open(IdTable *table, size_t n) {
+    size_t size = 16;
+    while (size < 2 * n) size *= 2; /* at most 2^32 */
+    table->slots = allocate(size, sizeof *table->slots);
+    if (!table->slots) return -1;
+    memset(table->slots, 0xff, size * sizeof *table->slots);
+    table->mask = (uint32_t)(size - 1);
+    return 0;
+}
+
 /* The slot of a piece with this text and its hash, or the free slot where it would go. */
-static uint32_t find_slot(const Tokenizer *t, uint32_t hash, const char *s, int n) {
-    uint32_t slot = hash & t->table_mask;
-    for (; t->table[slot] >= 0; slot = (slot + 1) & t->table_mask) {
-        const Piece *p = &t->pieces[t->table[slot]];
+static uint32_t find_slot(const Tokenizer *t, const IdTable *table, uint32_t hash, const char *s, int n) {
+    uint32_t slot = hash & table->mask;
+    for (; table->slots[slot] >= 0; slot = (slot + 1) & table->mask) {
+        const Piece *p = &t->pieces[table->slots[slot]];
         if (p->length == n && !memcmp(p->text, s, (size_t)n)) break;
     }
     return slot;
 }
 
-/* The token of this kind whose piece is s[n], or -1. */
-static int lookup(const Tokenizer *t, PieceKind kind, uint32_t hash, const char *s, int n) {
-    const int id = t->table[find_slot(t, hash, s, n)];
-    return id >= 0 && t->pieces[id].kind == kind ? id : -1;
+/* Of two equal pieces the first counts. */
+static void enter(const Tokenizer *t, IdTable *table, int id) {
+    const Piece *p = &t->pieces[id];
+    int32_t *slot = &table->slots[find_slot(t, table, hash_bytes(p->text, p->length), p->text, p->length)];
+    if (*slot < 0) *slot = id;
 }
 
-static int text_piece(const Tokenizer *t, const char *s, int n) {
-    return n <= t->max_length ? lookup(t, PIECE_TEXT, hash_bytes(s, n), s, n) : -1;
+int tokenizer_find(const Tokenizer *t, const char *s, int n) {
+    if (n > t->max_length) return -1;
+    const int id = t->merged.slots[find_slot(t, &t->merged, hash_bytes(s, n), s, n)];
+    return id >= 0 && t->pieces[id].kind != PIECE_CONTROL ? id : -1;
 }
 
-/* The longest user-defined piece with which s begins; -1: none. */
-static int user_piece(const Tokenizer *t, const char *s, int left) {
-    const int most = left < t->max_user_length ? left : t->max_user_length;
+/* The longest user-defined or special piece with which s begins; -1: none. `raw`: of
+ * those that match the text as it came, else of the others. */
+static int matching_piece(const Tokenizer *t, const char *s, size_t left, bool raw) {
+    const int most = left < (size_t)t->max_user_length ? (int)left : t->max_user_length;
     int longest = -1;
     if (!t->starts_user[(uint8_t)s[0]]) return -1;
     uint32_t hash = HASH_START;
     for (int n = 1; n <= most; n++) {
         hash = hash_byte(hash, s[n - 1]);
-        const int id = lookup(t, PIECE_USER, hash, s, n);
-        if (id >= 0) longest = id;
+        const int id = t->matched.slots[find_slot(t, &t->matched, hash, s, n)];
+        if (id >= 0 && t->pieces[id].raw == raw && t->pieces[id].kind != PIECE_CONTROL) longest = id;
     }
     return longest;
 }
 
-static int build_table(Tokenizer *t) {
-    size_t size = 16;
-    while (size < 2 * (size_t)t->n_pieces) size *= 2; /* at most 2^32 */
-    t->table = allocate(size, sizeof *t->table);
-    if (!t->table) return -1;
-    memset(t->table, 0xff, size * sizeof *t->table);
-    t->table_mask = (uint32_t)(size - 1);
+static bool matches(const Piece *p) { return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL); }
+
+static int build_tables(Tokenizer *t) {
+    size_t n_matched = 0;
+    for (int id = 0; id < t->n_pieces; id++) n_matched += matches(&t->pieces[id]);
+    if (table_open(&t->merged, (size_t)t->n_pieces) || table_open(&t->matched, n_matched)) return -1;
     for (int id = 0; id < t->n_pieces; id++) {
         const Piece *p = &t->pieces[id];
-        if (p->kind != PIECE_TEXT && p->kind != PIECE_USER) continue;
-        const uint32_t slot = find_slot(t, hash_bytes(p->text, p->length), p->text, p->length);
-        if (t->table[slot] < 0) t->table[slot] = id; /* of two equal pieces the first counts */
+        if (p->kind == PIECE_TEXT || p->also_merged) enter(t, &t->merged, id);
+        if (!matches(p)) continue;
+        enter(t, &t->matched, id);
+        t->starts_user[(uint8_t)p->text[0]] = true;
+        if (p->length > t->max_user_length) t->max_user_length = p->length;
     }
     return 0;
 }
@@ -85,6 +101,19 @@ static int byte_of_piece(const char *s, int n) {
     if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || !s[3] || !s[4]) return -1;
     const char *high = strchr(digits, s[3]), *low = strchr(digits, s[4]);
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
+int piece_unmark(char *s, int n) {
+    static const char mark[] = {'\xe2', '\x96', '\x81'};
+    int length = 0;
+    for (int at = 0; at < n; length++)
+        if (n - at >= 3 && !memcmp(s + at, mark, 3)) {
+            s[length] = ' ';
+            at += 3;
+        } else {
+            s[length] = s[at++];
+        }
+    return length;
 }
 
 /* ---- opening --------------------------------------------------------------------------- */
@@ -121,20 +150,26 @@ static int read_pieces(Tokenizer *t, const char *path, int vocab_size) {
     return 0;
 }
 
-int tokenizer_index(Tokenizer *t) {
+/* Byte pieces by their names, or of a byte-level tokenizer by what they are. */
+static void find_bytes(Tokenizer *t) {
     for (int b = 0; b < 256; b++) t->bytes[b] = (uint8_t)b, t->byte_piece[b] = t->unk;
     for (int id = 0; id < t->n_pieces; id++) {
         Piece *p = &t->pieces[id];
-        const int byte = byte_of_piece(p->text, p->length);
-        if (p->kind == PIECE_USER && p->length > 0) {
-            t->starts_user[(uint8_t)p->text[0]] = true;
-            if (p->length > t->max_user_length) t->max_user_length = p->length;
-        } else if (p->kind == PIECE_TEXT && byte >= 0) {
-            *p = (Piece){.text = (const char *)&t->bytes[byte], .length = 1, .kind = PIECE_BYTE};
-            t->byte_piece[byte] = id;
-        }
+        const int byte = p->kind == PIECE_BYTE ? (uint8_t)*p->text : byte_of_piece(p->text, p->length);
+        if ((p->kind != PIECE_TEXT && p->kind != PIECE_BYTE) || byte < 0 || t->byte_level) continue;
+        *p = (Piece){.text = (const char *)&t->bytes[byte], .length = 1, .kind = PIECE_BYTE};
+        t->byte_piece[byte] = id;
     }
-    return build_table(t);
+}
+
+int tokenizer_index(Tokenizer *t) {
+    find_bytes(t);
+    if (build_tables(t)) return -1;
+    for (int b = 0; b < 256 && t->byte_level; b++) {
+        const int id = tokenizer_find(t, (const char *)&t->bytes[b], 1);
+        if (id >= 0) t->byte_piece[b] = id;
+    }
+    return 0;
 }
 
 int tokenizer_open(Tokenizer *t, const char *path, int vocab_size) {
@@ -149,15 +184,19 @@ int tokenizer_open(Tokenizer *t, const char *path, int vocab_size) {
 
 void tokenizer_close(Tokenizer *t) {
     free(t->pieces);
-    free(t->table);
+    free(t->merged.slots);
+    free(t->matched.slots);
+    free(t->merges.rules);
+    free(t->merges.first);
     free(t->text);
+    free(t->chat_text);
     file_unmap(&t->file);
     *t = (Tokenizer){0};
 }
 
-/* ---- encoding -------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------------- */
 
-/* A stretch of the text that is one token so far; a list in text order. */
+/* A stretch of a word that is one token so far; a list in text order. */
 typedef struct {
     int start;
     int length;         /* 0: merged into its left neighbour */
@@ -176,11 +215,15 @@ typedef struct {
 
 typedef struct {
     const Tokenizer *t;
-    const char *text;
-    Symbol *symbols;
+    bool space; /* in front of the text */
+    Tokens *out;
+    size_t out_room;
+    const char *word;
+    Symbol *symbols; /* [room] */
     int n_symbols;
-    Merge *heap; /* the best first */
+    Merge *heap; /* [2 * room], the best first */
     int n_heap;
+    size_t room;
 } Encoder;
 
 static bool better(const Merge *a, const Merge *b) {
@@ -208,32 +251,45 @@ static Merge heap_pop(Encoder *e) {
     return top;
 }
 
-static bool merges(const Encoder *e, const Symbol *s) { return s->id >= 0 && e->t->pieces[s->id].kind == PIECE_TEXT; }
+/* What two neighbours merge into: by the rule for them, or the piece that has their text. */
+static int merged_piece(const Encoder *e, const Symbol *a, const Symbol *b, float *score) {
+    const Tokenizer *t = e->t;
+    if (a->id < 0 || b->id < 0) return -1;
+    if (t->merges.rules) {
+        const MergeRule *rule = bpe_rule(&t->merges, a->id, b->id);
+        *score = rule ? -(float)rule->rank : 0; /* exact: bpe_begin takes no more rules than that */
+        return rule ? rule->result : -1;
+    }
+    if (a->length > t->max_length - b->length) return -1;
+    const int id = tokenizer_find(t, e->word + a->start, a->length + b->length);
+    *score = id < 0 ? 0 : t->pieces[id].score;
+    return id;
+}
 
 /* Considers merging symbol `left` with its right neighbour. */
 static void propose(Encoder *e, int left) {
     if (left < 0 || e->symbols[left].next < 0) return;
     const Symbol *a = &e->symbols[left], *b = &e->symbols[a->next];
-    if (!merges(e, a) || !merges(e, b) || a->length > e->t->max_length - b->length) return;
-    const int length = a->length + b->length, id = text_piece(e->t, e->text + a->start, length);
-    if (id >= 0) heap_push(e, (Merge){e->t->pieces[id].score, id, length, left});
+    float score;
+    const int id = merged_piece(e, a, b, &score);
+    if (id >= 0 && e->t->pieces[id].kind != PIECE_CONTROL)
+        heap_push(e, (Merge){score, id, a->length + b->length, left});
 }
 
-/* User-defined pieces, and between them characters (or bytes that are none). */
+/* The word as bytes, or as characters (and bytes that are none). */
 static void split(Encoder *e, int size) {
+    const Tokenizer *t = e->t;
+    e->n_symbols = 0;
     for (int at = 0, length; at < size; at += length) {
         const int i = e->n_symbols++;
-        const char *s = e->text + at;
-        int id = user_piece(e->t, s, size - at);
-        if (id >= 0) {
-            length = e->t->pieces[id].length;
-        } else {
-            length = utf8_character(s, (size_t)(size - at));
-            if (!length) length = 1;
-            id = text_piece(e->t, s, length);
-        }
-        e->symbols[i] = (Symbol){
-            .start = at, .length = length, .previous = i - 1, .next = at + length < size ? i + 1 : -1, .id = id};
+        const char *s = e->word + at;
+        length = t->byte_level ? 1 : utf8_character(s, (size_t)(size - at));
+        if (!length) length = 1;
+        e->symbols[i] = (Symbol){.start = at,
+                                 .length = length,
+                                 .previous = i - 1,
+                                 .next = at + length < size ? i + 1 : -1,
+                                 .id = t->byte_level ? t->byte_piece[(uint8_t)*s] : tokenizer_find(t, s, length)};
     }
 }
 
@@ -255,32 +311,153 @@ static void merge_all(Encoder *e) {
     }
 }
 
-/* The ids of the symbols, those without a piece byte by byte. */
-static void collect(const Encoder *e, Tokens *out) {
-    for (int i = e->n_symbols ? 0 : -1; i >= 0; i = e->symbols[i].next) {
-        const Symbol *s = &e->symbols[i];
-        if (s->id >= 0)
-            out->ids[out->n++] = s->id;
-        else
-            for (int k = 0; k < s->length; k++) out->ids[out->n++] = e->t->byte_piece[(uint8_t)e->text[s->start + k]];
-    }
+static void emit(Encoder *e, int id) {
+    if (id >= 0) e->out->ids[e->out->n++] = id; /* a byte may be without a piece, where there is no <unk> */
 }
 
-/* The text as it is split: with a space in front, if asked for, and U+FFFD for
- * invalid bytes, if the tokenizer has it so. Its size goes to *n. */
-static char *prepare(const Tokenizer *t, const char *text, size_t size, bool space, int *n) {
-    static const char replacement[] = {'\xef', '\xbf', '\xbd'};
+/* A character without a piece: byte by byte. With rules, where there are no byte
+ * pieces it is one <unk>, perhaps together with those before it. */
+static void emit_unknown(Encoder *e, const Symbol *s) {
+    const Tokenizer *t = e->t;
+    if (t->merges.rules && t->byte_piece[(uint8_t)e->word[s->start]] == t->unk) {
+        if (!t->fuses_unknown || !s->start || e->out->ids[e->out->n - 1] != t->unk) emit(e, t->unk);
+        return;
+    }
+    for (int k = 0; k < s->length; k++) emit(e, t->byte_piece[(uint8_t)e->word[s->start + k]]);
+}
+
+/* Room for a word of n bytes and its tokens. */
+static int reserve(Encoder *e, size_t n) {
+    if ((size_t)e->out->n + n > e->out_room) {
+        const size_t more = n + e->out_room / 2;
+        if (tokens_reserve(e->out, more)) return -1;
+        e->out_room = (size_t)e->out->n + more;
+    }
+    if (n <= e->room) return 0;
+    free(e->symbols);
+    free(e->heap);
+    e->room = n;
+    e->symbols = allocate(n, sizeof *e->symbols);
+    /* at most n proposals to begin with; each of the < n merges takes one and adds two */
+    e->heap = allocate(n, 2 * sizeof *e->heap);
+    return e->symbols && e->heap ? 0 : -1;
+}
+
+static int encode_word(void *encoder, const char *s, size_t n) {
+    Encoder *e = encoder;
+    if (reserve(e, n)) return -1;
+    const int whole = e->t->pretokenizer.whole_words ? tokenizer_find(e->t, s, (int)n) : -1;
+    if (whole >= 0) {
+        emit(e, whole);
+        return 0;
+    }
+    e->word = s;
+    split(e, (int)n);
+    merge_all(e);
+    for (int i = e->n_symbols ? 0 : -1; i >= 0; i = e->symbols[i].next)
+        if (e->symbols[i].id >= 0)
+            emit(e, e->symbols[i].id);
+        else
+            emit_unknown(e, &e->symbols[i]);
+    return 0;
+}
+
+/* ---- from text to words ------------------------------------------------------------------- */
+
+/* The text as it is cut: with a space in front, if asked for, U+FFFD for invalid
+ * bytes and a space for U+2581, if the tokenizer has it so. Its size goes to *n. */
+static char *prepare(const Tokenizer *t, const char *text, size_t size, bool space, size_t *n) {
+    static const char replacement[] = {'\xef', '\xbf', '\xbd'}, mark[] = {'\xe2', '\x96', '\x81'};
     char *prepared = allocate((t->replaces_invalid ? sizeof replacement : 1) * size + 1, 1), *to = prepared;
     if (!prepared) return NULL;
     if (space) *to++ = ' ';
     for (size_t at = 0, length; at < size; at += length) {
-        const size_t valid = (size_t)utf8_character(text + at, size - at);
-        const bool replaced = !valid && t->replaces_invalid;
-        length = valid ? valid : 1;
-        to = mempcpy(to, replaced ? replacement : text + at, replaced ? sizeof replacement : length);
+        const char *s = text + at;
+        length = (size_t)utf8_character(s, size - at);
+        if (t->replaces_mark && length == sizeof mark && !memcmp(s, mark, sizeof mark)) {
+            *to++ = ' ';
+        } else if (!length && t->replaces_invalid) {
+            to = mempcpy(to, replacement, sizeof replacement);
+            length = 1;
+        } else {
+            if (!length) length = 1;
+            to = mempcpy(to, s, length);
+        }
     }
-    *n = (int)(to - prepared);
+    *n = (size_t)(to - prepared);
     return prepared;
+}
+
+/* What is left where all user-defined and special pieces are cut out. */
+static int encode_rest(Encoder *e, const char *text, size_t size, bool first) {
+    const Tokenizer *t = e->t;
+    const bool space = e->space && !t->no_space_prefix && t->space_if_none && (first || !t->space_once) && *text != ' ';
+    if (!space) return pretokenize(&t->pretokenizer, text, size, encode_word, e);
+    char *spaced = allocate(size + 1, 1);
+    if (!spaced) return -1;
+    *spaced = ' ';
+    memcpy(spaced + 1, text, size);
+    const int status = pretokenize(&t->pretokenizer, spaced, size + 1, encode_word, e);
+    free(spaced);
+    return status;
+}
+
+static int cut(Encoder *e, const char *text, size_t size, bool raw, bool first);
+
+/* The text between two raw pieces: normalized, then once more cut. */
+static int normalize(Encoder *e, const char *text, size_t size, bool first) {
+    const Tokenizer *t = e->t;
+    const bool space = e->space && !t->no_space_prefix && !t->space_if_none;
+    char *composed = t->composes ? normalize_nfc(text, size, &size) : NULL;
+    if (t->composes && !composed) return -1;
+    if (composed) text = composed;
+    const bool prepares = space || t->replaces_invalid || t->replaces_mark;
+    char *prepared = prepares ? prepare(t, text, size, space, &size) : NULL;
+    if (prepared) text = prepared;
+    const int status = prepares && !prepared ? -1 : cut(e, text, size, false, first);
+    free(composed);
+    free(prepared);
+    return status;
+}
+
+static int between(Encoder *e, const char *text, size_t size, bool raw, bool first) {
+    if (!size) return 0;
+    return raw ? normalize(e, text, size, first) : encode_rest(e, text, size, first);
+}
+
+/* Bytes of white space before s, as far back as `start`. */
+static size_t space_before(const char *s, const char *start) {
+    const char *at = s;
+    for (size_t n = 1; n <= 4 && at - start >= (ptrdiff_t)n; n++)
+        if ((size_t)utf8_character(at - n, n) == n && is_white_space(at - n, n)) at -= n, n = 0;
+    return (size_t)(s - at);
+}
+
+static size_t space_behind(const char *s, size_t left) {
+    size_t n = 0;
+    for (size_t length; n < left && is_white_space(s + n, length = (size_t)utf8_character(s + n, left - n));)
+        n += length;
+    return n;
+}
+
+/* Cuts out the pieces that match as a whole; `first`: this is where the text begins. */
+static int cut(Encoder *e, const char *text, size_t size, bool raw, bool first) {
+    size_t from = 0;
+    for (size_t at = 0; at < size;) {
+        const int id = matching_piece(e->t, text + at, size - at, raw);
+        if (id < 0) {
+            at++;
+            continue;
+        }
+        const Piece *p = &e->t->pieces[id];
+        const size_t start = p->eats_left ? at - space_before(text + at, text + from) : at;
+        if (between(e, text + from, start - from, raw, first && !from) || reserve(e, 1)) return -1;
+        emit(e, id);
+        at += (size_t)p->length;
+        if (p->eats_right) at += space_behind(text + at, size - at);
+        from = at;
+    }
+    return between(e, text + from, size - from, raw, first && !from);
 }
 
 int tokens_reserve(Tokens *tokens, size_t more) {
@@ -293,21 +470,11 @@ int tokens_reserve(Tokens *tokens, size_t more) {
 
 int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool space, Tokens *out) {
     if (size > INT_MAX / 3 - 1) return fail("a text of %zu bytes is too long", size);
-    int n = 0;
-    char *prepared = prepare(t, text, size, space && size && !t->no_space_prefix, &n);
-    Encoder e = {.t = t, .text = prepared, .symbols = allocate((size_t)n, sizeof *e.symbols)};
-    /* at most n proposals to begin with; each of the < n merges takes one and adds two */
-    e.heap = allocate((size_t)n, 2 * sizeof *e.heap);
-    const bool ok = prepared && e.symbols && e.heap && !tokens_reserve(out, (size_t)n);
-    if (ok) {
-        split(&e, n);
-        merge_all(&e);
-        collect(&e, out);
-    }
-    free(prepared);
+    Encoder e = {.t = t, .space = space, .out = out};
+    const int status = tokens_reserve(out, 0) || cut(&e, text, size, true, true) ? -1 : 0;
     free(e.symbols);
     free(e.heap);
-    return ok ? 0 : -1;
+    return status;
 }
 
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {

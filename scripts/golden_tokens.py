@@ -119,6 +119,27 @@ def numbers(d):
     return b"".join(bytes([0x30 + d.any(10) if d.any(3) else 0x21 + d.any(15)]) for _ in range(1 + d.any(9)))
 
 
+def contraction(d):
+    ending = ["s", "t", "re", "ve", "m", "ll", "d", "S", "LL", "Re", "\u017f", "x"][d.any(12)]
+    quote = "'" if d.any(8) else "\u2019"
+    return (quote + ending + ("" if d.any(3) else " ")).encode()
+
+
+def lines(d):
+    """Runs of several sorts of white space."""
+    text = bytes(b"  \n\n\r\t\v"[d.any(7)] for _ in range(1 + d.any(8)))
+    return text + (bytes([ord("a") + d.any(26)]) if d.any(2) else b"")
+
+
+def digits(d):
+    text = bytes(ord("0") + d.any(10) for _ in range(1 + d.any(40)))
+    return text + (b"" if d.any(4) else utf8(0x660 + d.any(10)))
+
+
+def marks(d):
+    return bytes([ord("a") + d.any(26)]) + b"".join(utf8(0x300 + d.any(0x46)) for _ in range(1 + d.any(4)))
+
+
 def anywhere(d):
     code = 1 + d.any(0x10FFFF)
     return utf8(0xFFFD if 0xD800 <= code < 0xE000 or code == 0x2581 else code)
@@ -128,13 +149,14 @@ def texts(pieces):
     def piece(d):
         return pieces[d.any(len(pieces)) if d.any(2) else len(pieces) - 1 - d.any(20)]
 
-    kinds = word, script, emoji, spaces, controls, invalid, numbers, anywhere, piece, piece
+    kinds = (
+        *(word, script, emoji, spaces, controls, invalid, numbers, anywhere, piece),
+        *(contraction, lines, digits, marks),
+    )
     for i in range(N_TEXTS):
         d = Draw(i)
         sort, n = i % (len(kinds) + 4), 1 + d.any(24)
         text = b"".join(kinds[sort if sort < len(kinds) else d.any(len(kinds))](d) for _ in range(n))
-        if b"\0" in text or "\u2581".encode() in text:
-            raise ValueError(f"text {i} has a character that SentencePiece models do not tell from others")
         yield text
 
 
@@ -215,6 +237,8 @@ def write_tokens(name, proto):
             vocabulary.add([i, *struct.unpack("<I", struct.pack("<f", piece.score)), len(text), *text])
     words = [vocabulary.value, N_TEXTS, GROUP]
     for i, text in enumerate(texts([bytes_of(piece) for piece in proto.pieces])):
+        if b"\0" in text or "\u2581".encode() in text:
+            raise ValueError(f"text {i} has a character that SentencePiece models do not tell from others")
         if i % GROUP == 0:
             group = Hash()
         ids = processor.encode(text)

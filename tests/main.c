@@ -110,6 +110,7 @@ int main(int argc, char **argv) {
         {"invariance", suite_invariance},
         {"tokenizer", suite_tokenizer},
         {"pieces", suite_pieces},
+        {"bpe", suite_bpe},
         {"template", suite_template},
         {"sampler", suite_sampler},
         {"stream", suite_stream},

@@ -222,6 +222,18 @@ double error_in_ulp(const float *found, const double *exact, int n, bool each);
  * in ulp of each), "dx" or one token's "dgamma". -1: not listed. */
 double pytorch_error(NormKind kind, const char *quantity, NormSet set);
 
+/* ---- texts.c: the tokens that libraries make of texts -------------------------------- */
+
+/* What a library takes: any bytes; valid UTF-8 alone; that, and its tokens do not give the text back. */
+typedef enum { ALL_BYTES, VALID_TEXT, VALID_TEXT_CHANGES } TextCheck;
+
+/* 12,000 texts of every sort give the tokens of tests/golden/tokens_NAME.bin and
+ * come back from them, with VALID_TEXT also those that are not valid. */
+void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck sort);
+
+/* What is no UTF-8 comes back, too. */
+void check_all_bytes_return(const Tokenizer *t);
+
 /* ---- suites ------------------------------------------------------------------------- */
 
 void suite_simd(void);       /* simd.h */
@@ -235,6 +247,7 @@ void suite_golden(void);     /* whole models against float64 */
 void suite_invariance(void); /* same bits for any chunks and threads */
 void suite_tokenizer(void);  /* tokenizer.c */
 void suite_pieces(void);     /* tokenizer.c against sentencepiece */
+void suite_bpe(void);        /* bpe.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */
 void suite_template(void);   /* template.c */
 void suite_sampler(void);    /* sampler.c */
 void suite_stream(void);     /* stream.c */

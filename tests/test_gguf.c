@@ -832,7 +832,7 @@ static void check_tokenizer_refused(int line, const char *expected) {
     gguf_free(&file);
     CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected), "line %d: found %d, expected: %s, said: %s",
           line, found, expected, stderr_text());
-    CHECK(!t.pieces && !t.table && !t.text, "line %d: not closed", line);
+    CHECK(!t.pieces && !t.merged.slots && !t.text, "line %d: not closed", line);
 }
 
 #define TOKENIZER_REFUSED(expected, change)                                                                            \
@@ -847,7 +847,12 @@ static void bad_tokenizers(void) {
     char endless[514] = "";
     memset(endless, 'x', sizeof endless - 1);
     const GgufPiece user = {.text = endless, .type = 4};
-    TOKENIZER_REFUSED("of kind 'gpt2', which norma", gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"));
+    TOKENIZER_REFUSED("of kind 'bert', which norma", gguf_set_text(&file, "tokenizer.ggml.model", "bert"));
+    TOKENIZER_REFUSED(
+        "tokenizer.ggml.pre is 'tekken', which norma does not know",
+        (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"), gguf_set_text(&file, "tokenizer.ggml.pre", "tekken")));
+    TOKENIZER_REFUSED("tokenizer.ggml.merges is missing", (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
+                                                           gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2")));
     TOKENIZER_REFUSED("of kind '', which norma", gguf_remove(&file, "tokenizer.ggml.model"));
     TOKENIZER_REFUSED("tokens is missing or no array of 1800", gguf_remove(&file, "tokenizer.ggml.tokens"));
     TOKENIZER_REFUSED("scores is missing or no array", gguf_remove(&file, "tokenizer.ggml.scores"));
@@ -871,11 +876,12 @@ static void bad_tokenizers(void) {
 
 /* A tokenizer that nobody asked for may be of any kind. */
 static void other_tokenizers_may_be_ignored(void) {
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind < 3; kind++) {
         Model model;
         Tokenizer t;
         gguf_make(&file, &SPEAKING, 0);
-        if (kind) gguf_set_text(&file, "tokenizer.ggml.model", "gpt2");
+        if (kind) gguf_set_text(&file, "tokenizer.ggml.model", kind == 1 ? "bert" : "gpt2");
+        if (kind) gguf_set_text(&file, "tokenizer.ggml.pre", "tekken");
         stderr_hide();
         const int found = open_tokenizer(&model, &t, false), lines = stderr_show();
         gguf_free(&file);

@@ -1,0 +1,145 @@
+"""Writes unicode.h and nfc.h: what norma has to know of characters.
+
+unicode.h: which are letters, numbers and white space. That is asked of the tokenizers library itself, character by
+character: its \\p{L}, \\p{N} and \\s are Oniguruma's, which follow Unicode 16.0.
+nfc.h: what decomposes and composes in normalization form C, from Python's unicodedata, as far as the library's normalizer
+knows it, too: that follows Unicode 9.0.
+"""
+
+import unicodedata
+from pathlib import Path
+
+import tokenizers
+from tokenizers import Regex
+from tokenizers.normalizers import NFC, NFD
+from tokenizers.pre_tokenizers import Split
+
+TOP = Path(__file__).resolve().parent.parent
+CHARACTERS = [code for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
+CLASSES = {"LETTER": r"\p{L}", "NUMBER": r"\p{N}", "SPACE": r"\s"}
+AT_ONCE = 4096  # characters to a string: strings of all of them take the library long
+
+HEAD = """/* unicode.h: which characters are letters, numbers and white space (Unicode {version}).
+ *
+ * Owns nothing but this table, which scripts/make_unicode.py wrote; how it is
+ * read is pretokenize.c's.
+ */
+#ifndef NORMA_UNICODE_H
+#define NORMA_UNICODE_H
+
+#include <stdint.h>
+
+typedef enum {{ OTHER, LETTER, NUMBER, SPACE }} CharacterClass;
+
+/* code << 2 | class of the first of a run of characters of one class, ascending. */
+/* clang-format off */
+static const uint32_t CLASS_RUNS[] = {{
+{runs}
+}};
+/* clang-format on */
+
+#endif
+"""
+
+NFC_HEAD = """/* nfc.h: how characters decompose and compose (Unicode 9.0).
+ *
+ * Owns nothing but these tables, which scripts/make_unicode.py wrote; normalize.c
+ * says what they are for.
+ */
+#ifndef NORMA_NFC_H
+#define NORMA_NFC_H
+
+#include <stdint.h>
+
+/* clang-format off */
+
+/* A character and the one or two (else 0) that it decomposes into, by character. */
+static const uint32_t DECOMPOSITIONS[][3] = {{
+{decompositions}
+}};
+
+/* The rows of those that compose again, by what they decompose into. */
+static const uint16_t COMPOSITIONS[] = {{
+{compositions}
+}};
+
+/* code << 8 | combining class of the first of a run of characters of one class, ascending. */
+static const uint32_t COMBINING_RUNS[] = {{
+{combining}
+}};
+
+/* clang-format on */
+#endif
+"""
+
+
+def in_lines(items):
+    lines, line = [], "   "
+    for item in items:
+        if len(line) + 1 + len(item) > 120:
+            lines.append(line)
+            line = "   "
+        line += " " + item
+    return "\n".join([*lines, line])
+
+
+def runs_of(value, bits):
+    """The first characters of runs of one value, with it."""
+    last = None
+    for code in range(0x110000):
+        if value(code) != last:
+            last = value(code)
+            yield f"{code << bits | last:#x},"
+
+
+def canonical(code):
+    """What a character decomposes into in one step."""
+    mapping = unicodedata.decomposition(chr(code))
+    return [] if mapping.startswith("<") else [int(part, 16) for part in mapping.split()]
+
+
+def combining(code):
+    """The class by which marks are ordered, if the library orders this one between U+0334 (of class 1) and U+0345 (240)."""
+    if unicodedata.combining(chr(code)) and NFC().normalize_str(f"a\u0345{chr(code)}\u0334")[1] != "\u0345":
+        return unicodedata.combining(chr(code))
+    return 0
+
+
+def write_nfc():
+    nfd, nfc = NFD(), NFC()
+    known = [code for code in CHARACTERS if canonical(code) and nfd.normalize_str(chr(code)) != chr(code)]
+    rows = [(code, *canonical(code), 0)[:3] for code in known]
+    again = [i for i, (code, *_) in enumerate(rows) if nfc.normalize_str(chr(code)) == chr(code)]
+    again.sort(key=lambda i: rows[i][1:])
+    text = NFC_HEAD.format(
+        decompositions=in_lines("{" + ",".join(f"{code:#x}" for code in row) + "}," for row in rows),
+        compositions=in_lines(f"{i}," for i in again),
+        combining=in_lines(runs_of(combining, 8)),
+    )
+    (TOP / "nfc.h").write_text(text)
+    print(f"{len(rows)} decompositions, {len(again)} compositions")
+
+
+def members(pattern):
+    """Code points of the characters that the library's regular expression matches."""
+    split = Split(Regex(pattern), "removed")
+    others = set()
+    for i in range(0, len(CHARACTERS), AT_ONCE):
+        for rest, _ in split.pre_tokenize_str("".join(map(chr, CHARACTERS[i : i + AT_ONCE]))):
+            others.update(map(ord, rest))
+    return set(CHARACTERS) - others
+
+
+def main():
+    classes = {}
+    for number, pattern in enumerate(CLASSES.values(), 1):
+        classes.update(dict.fromkeys(members(pattern), number))
+    runs = list(runs_of(lambda code: classes.get(code, 0), 2))
+    (TOP / "unicode.h").write_text(HEAD.format(version="16.0", runs=in_lines(runs)))
+    counts = {name: sum(c == i for c in classes.values()) for i, name in enumerate(CLASSES, 1)}
+    print(f"tokenizers {tokenizers.__version__}: {counts}, {len(runs)} runs")
+    write_nfc()
+
+
+if __name__ == "__main__":
+    main()
