@@ -617,7 +617,12 @@ static int fill_model(Model *m, Gguf *g) {
     int status = 0;
     m->embedding = take_weight(g, "token_embd", c->vocab_size, c->dim, &status);
     if (!status && m->embedding.bias) status = fail("%s: tensor token_embd.bias is not supported", g->path);
-    for (int l = 0; l < c->n_layers && !status; l++) status = take_layer(g, c, l, &m->layers[l]);
+    bool dense = false;
+    for (int l = 0; l < c->n_layers && !status; l++) {
+        status = take_layer(g, c, l, &m->layers[l]);
+        dense |= !m->layers[l].experts;
+    }
+    if (!dense) c->hidden_dim = c->expert_dim; /* no tensor vouches for the other */
     if (!status) m->final_norm = take_gguf_norm(g, "output_norm", c->dim, &status);
     m->tied = !find_entry(g, "output.weight");
     if (!status) m->output = m->tied ? m->embedding : take_weight(g, "output", c->vocab_size, c->dim, &status);

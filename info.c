@@ -31,6 +31,8 @@ int mode_info(Run *run) {
     printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "of its own");
     printf("context      %d\n", c->context);
     printf("rope base    %g\n", c->rope_base);
+    if (c->n_experts)
+        printf("experts      %d of width %d, %d for a token\n", c->n_experts, c->expert_dim, c->n_experts_used);
     if (m->embedding.group) printf("group size   %d\n", m->embedding.group);
     printf("parameters   %zu\n", m->parameters);
     size_t bytes = 0;

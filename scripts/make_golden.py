@@ -13,10 +13,11 @@ import gguf
 import numpy as np
 
 import checkpoint
+import relatives
 import stock
 from checkpoint import Config
 from random_model import hash_tensor, hash_tokens, uniform
-from reference import compare, forward
+from reference import LLAMA, compare, forward
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 N_TOKENS = 40
@@ -54,6 +55,12 @@ its greedy continuation.
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {models}
 
+Models of other architectures, whose weights `scripts/relatives.py` defines, all with RoPE in halves and 40 tokens:
+
+| model | seed | architecture | dim | hidden | layers | heads | kv heads | head size | experts | of which dense | notes |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+{relatives}
+
 Regenerate everything, from the top of the repository, with the folder that holds `stories260K.bin`:
 
     pip install -r scripts/requirements.txt
@@ -61,8 +68,8 @@ Regenerate everything, from the top of the repository, with the folder that hold
 
 ## Stock
 
-How far stock Hugging Face `LlamaForCausalLM` (float32, eager attention) is from these files, with the same weights and
-tokens. `stock.txt` has the first column for the tests to read.
+How far stock Hugging Face `LlamaForCausalLM` (or `Qwen2...`, `Qwen3...`, `Qwen3MoeForCausalLM`; float32, eager
+attention) is from these files, with the same weights and tokens. `stock.txt` has the first column for the tests to read.
 
 | model | max abs error | max abs logit | ratio |
 | --- | --- | --- | --- |
@@ -116,10 +123,22 @@ def write_model(name, config, tensors, tokens):
     return compare(stock.logits(config, tensors, tokens), golden)[0]
 
 
-def write_logits(name, config, tensors, tokens):
-    golden = forward(config, tensors, tokens).astype("<f4")
+def write_logits(name, config, tensors, tokens, architecture=LLAMA):
+    golden = forward(config, tensors, tokens, architecture).astype("<f4")
     golden.tofile(GOLDEN / f"{name}.f32")
     return golden
+
+
+def write_relative(name, r):
+    """The same for a model of another architecture; stock in float64 must be what reference.py computes."""
+    tensors, tokens = relatives.hash_tensors(r), hash_tokens(r.config, r.seed, N_TOKENS)
+    golden = write_logits(name, r.config, tensors, tokens, r.architecture)
+    error, largest = compare(relatives.stock_logits(r, tensors, tokens, double=True), golden)
+    if error > 2e-6 * largest:
+        raise ValueError(
+            f"{name}: stock .double() is {error / largest:.2e} of the largest logit away from reference.py"
+        )
+    return compare(relatives.stock_logits(r, tensors, tokens), golden)[0]
 
 
 def quantized(tensors, group_size):
@@ -184,6 +203,17 @@ def model_row(name):
     return f"| `{name}` | {seed} | " + " | ".join(map(str, sizes)) + " |"
 
 
+def relative_row(name):
+    r = relatives.RELATIVES[name]
+    sizes = list(vars(r.config).values())[:5]
+    experts = f"{r.n_experts_used} of {r.n_experts}, width {r.expert_dim}" if r.n_experts else "-"
+    notes = ["biases"] if r.name == "qwen2" else ["norms of heads"]
+    notes += [] if r.norm_topk else ["weights not divided by their sum"]
+    notes += ["RoPE factors, amplitude 1.25"] if r.rope_factors else []
+    cells = r.seed, r.name, *sizes, r.head_size, experts, r.n_dense or "-", ", ".join(notes)
+    return f"| `{name}` | " + " | ".join(map(str, cells)) + " |"
+
+
 def stock_row(name, error):
     largest = np.abs(np.fromfile(GOLDEN / f"{name}.f32", "<f4")).max()
     return f"| `{name}` | {error:.3e} | {largest:.3e} | {error / largest:.2e} |"
@@ -201,6 +231,9 @@ def main():
         if group_size:
             write_logits(f"{name}_v2", config, quantized(tensors, group_size), tokens)
 
+    for name, r in relatives.RELATIVES.items():
+        errors[name] = write_relative(name, r)
+
     folder = os.environ.get("NORMA_CHECKPOINTS")
     if folder:
         config, tensors = checkpoint.read(Path(folder) / "stories260K.bin")
@@ -212,7 +245,13 @@ def main():
 
     (GOLDEN / "stock.txt").write_text("".join(f"{name} {error:.3e}\n" for name, error in errors.items()))
     stock_table = "\n".join(stock_row(name, error) for name, error in errors.items())
-    (GOLDEN / "README.md").write_text(README.format(models="\n".join(map(model_row, MODELS)), stock=stock_table))
+    (GOLDEN / "README.md").write_text(
+        README.format(
+            models="\n".join(map(model_row, MODELS)),
+            relatives="\n".join(map(relative_row, relatives.RELATIVES)),
+            stock=stock_table,
+        )
+    )
     print(stock_table)
 
 

@@ -83,14 +83,17 @@ def tensor_id(config, name):
     return {"token_embedding": 0, "final_norm": 1 + 9 * config.n_layers, "output": 2 + 9 * config.n_layers}[name]
 
 
-def hash_tensor(config, seed, name):
-    shape = config.shape(name)
-    u = uniform(seed, tensor_id(config, name), shape)
+def weights(name, u):
+    """A norm or a matrix, from u of its shape, which is overwritten."""
     if name.endswith("norm"):
         return (1 + u.astype(np.float64) / 2).astype(np.float32)
-    k = 1 if name == "token_embedding" else math.floor(math.log2(2 * math.sqrt(3) / math.sqrt(shape[1])) + 0.5)
+    k = 1 if name == "token_embedding" else math.floor(math.log2(2 * math.sqrt(3) / math.sqrt(u.shape[-1])) + 0.5)
     u *= 2.0**k
     return u
+
+
+def hash_tensor(config, seed, name):
+    return weights(name, uniform(seed, tensor_id(config, name), config.shape(name)))
 
 
 def hash_tokens(config, seed, n):

@@ -1,4 +1,4 @@
-"""What norma computes: the forward pass of a LLaMA, every step in float64.
+"""What norma computes: the forward pass of a LLaMA, or a relative of it, every step in float64.
 
 Owns the maths, written to be read beside the paper, and the comparison of logits with it. It has no KV cache, no
 sampling, no speed. Version 2 checkpoints are dequantized; activations are never quantized. How stock
@@ -7,6 +7,7 @@ LlamaForCausalLM is built for comparison is in stock.py.
 
 import argparse
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,19 +16,40 @@ import checkpoint
 EPS = 1e-5
 
 
+@dataclass(frozen=True)
+class Architecture:
+    """In what a model differs from a llama2.c checkpoint; biases, norms of heads and experts are tensors, or are not."""
+
+    head_size: int | None = None  # None: dim / n_heads
+    rope_halves: bool = False  # pairs (v[i], v[i + head_size / 2]), else (v[2i], v[2i + 1])
+    rope_factors: np.ndarray | None = None  # [head_size / 2], divide the angles
+    rope_amplitude: float = 1.0  # of cos and sin
+    n_experts_used: int = 0
+    norm_topk: bool = True  # the chosen experts' weights are divided by their sum
+
+
+LLAMA = Architecture()
+
+
 def rmsnorm(x, gamma):
-    """x [n, dim], gamma [dim]"""
+    """x [n, ..., dim], gamma [dim]"""
     return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + EPS) * gamma
 
 
-def rope(x):
-    """Rotates the pair (x[2i], x[2i+1]) of each head by position * theta_i; x [n, heads, head_size]."""
+def rope(x, architecture=LLAMA):
+    """Rotates each pair of each head by position * theta_i; x [n, heads, head_size]."""
     n, _, head_size = x.shape
-    theta = 10000.0 ** (-2 * np.arange(head_size // 2) / head_size)
+    i = np.arange(head_size // 2)
+    theta = 10000.0 ** (-2 * i / head_size)
+    if architecture.rope_factors is not None:
+        theta = theta / architecture.rope_factors
     angle = np.arange(n)[:, None, None] * theta  # [n, 1, head_size / 2]
-    even, odd = x[..., 0::2], x[..., 1::2]
-    rotated = even * np.cos(angle) - odd * np.sin(angle), even * np.sin(angle) + odd * np.cos(angle)
-    return np.stack(rotated, axis=-1).reshape(x.shape)
+    cos, sin = architecture.rope_amplitude * np.cos(angle), architecture.rope_amplitude * np.sin(angle)
+    first, second = (i, i + head_size // 2) if architecture.rope_halves else (2 * i, 2 * i + 1)
+    rotated = np.empty_like(x)
+    rotated[..., first] = x[..., first] * cos - x[..., second] * sin
+    rotated[..., second] = x[..., first] * sin + x[..., second] * cos
+    return rotated
 
 
 def softmax(x):
@@ -39,17 +61,22 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
-def attention(h, wq, wk, wv, wo, n_heads, n_kv_heads):
+def attention(h, w, config, architecture):
     """Causal grouped-query attention: query heads share a key and value head in runs; h [n, dim] -> [n, dim]."""
     n, dim = h.shape
-    head_size = dim // n_heads
-    q = rope((h @ wq.T).reshape(n, n_heads, head_size))
-    k = rope((h @ wk.T).reshape(n, n_kv_heads, head_size))
-    v = (h @ wv.T).reshape(n, n_kv_heads, head_size)
-    k, v = (np.repeat(kv, n_heads // n_kv_heads, axis=1) for kv in (k, v))
+    head_size = architecture.head_size or dim // config.n_heads
+
+    def project(name, heads):
+        return (h @ w["w" + name].T + w.get("b" + name, 0)).reshape(n, heads, head_size)
+
+    q, k, v = project("q", config.n_heads), project("k", config.n_kv_heads), project("v", config.n_kv_heads)
+    if "q_norm" in w:
+        q, k = rmsnorm(q, w["q_norm"]), rmsnorm(k, w["k_norm"])
+    q, k = rope(q, architecture), rope(k, architecture)
+    k, v = (np.repeat(kv, config.n_heads // config.n_kv_heads, axis=1) for kv in (k, v))
     scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(head_size)  # [n_heads, n queries, n keys]
     scores[:, np.triu(np.ones((n, n), bool), 1)] = -np.inf  # no looking forward
-    return np.einsum("hij,jhd->ihd", softmax(scores), v).reshape(n, dim) @ wo.T
+    return np.einsum("hij,jhd->ihd", softmax(scores), v).reshape(n, -1) @ w["wo"].T
 
 
 def mlp(h, gate, down, up):
@@ -57,7 +84,21 @@ def mlp(h, gate, down, up):
     return (silu(h @ gate.T) * (h @ up.T)) @ down.T
 
 
-def forward(config, tensors, tokens):
+def mixture(h, w, architecture):
+    """Of each token's experts with the largest probabilities the sum, weighted with them; h [n, dim] -> [n, dim]."""
+    p = softmax(h @ w["router"].T)  # [n, n_experts]
+    chosen = np.argsort(-p, axis=-1, kind="stable")[:, : architecture.n_experts_used]
+    weights = np.take_along_axis(p, chosen, axis=-1)
+    if architecture.norm_topk:
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+    y = np.zeros_like(h)
+    for t in range(len(h)):
+        for expert, weight in zip(chosen[t], weights[t], strict=True):
+            y[t] += weight * mlp(h[t], w["gates"][expert], w["downs"][expert], w["ups"][expert])
+    return y
+
+
+def forward(config, tensors, tokens, architecture=LLAMA):
     """tokens [n] -> logits [n, vocab_size]"""
 
     def w(name):
@@ -65,10 +106,12 @@ def forward(config, tensors, tokens):
 
     x = tensors["token_embedding"][tokens].astype(np.float64)
     for i in range(config.n_layers):
-        layer = f"layers.{i}."
-        attn = [w(layer + name) for name in ("wq", "wk", "wv", "wo")]
-        x += attention(rmsnorm(x, w(layer + "attn_norm")), *attn, config.n_heads, config.n_kv_heads)
-        x += mlp(rmsnorm(x, w(layer + "mlp_norm")), *[w(layer + name) for name in ("gate", "down", "up")])
+        prefix = f"layers.{i}."
+        layer = {name.removeprefix(prefix): w(name) for name in tensors if name.startswith(prefix)}
+        x += attention(rmsnorm(x, layer["attn_norm"]), layer, config, architecture)
+        h = rmsnorm(x, layer["mlp_norm"])
+        sparse = "router" in layer
+        x += mixture(h, layer, architecture) if sparse else mlp(h, *[layer[name] for name in ("gate", "down", "up")])
     return rmsnorm(x, w("final_norm")) @ w("token_embedding" if config.shared_classifier else "output").T
 
 

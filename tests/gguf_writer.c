@@ -141,6 +141,26 @@ static void add_layer(GgufFile *f, const HashModel *m, const Relative *r, int l)
 #undef NAME
 }
 
+const GoldenRelative GOLDEN_RELATIVES[N_GOLDEN_RELATIVES] = {
+    {"qwen2", {48, 80, 2, 4, 2, 60, 64, true, 21}, {.architecture = "qwen2", .head_size = 12, .biases = true}},
+    {"qwen3", {64, 96, 2, 4, 2, 60, 64, false, 22}, {.architecture = "qwen3", .head_size = 24}},
+    {"qwen3moe",
+     {64, 96, 2, 4, 1, 60, 64, true, 23},
+     {.architecture = "qwen3moe", .head_size = 16, .n_experts = 8, .n_experts_used = 2, .expert_dim = 32}},
+    {"plain_moe",
+     {40, 72, 3, 2, 2, 60, 64, true, 24},
+     {.architecture = "qwen3moe",
+      .head_size = 80,
+      .n_experts = 5,
+      .n_experts_used = 3,
+      .expert_dim = 36,
+      .n_dense = 1,
+      .plain_weights = true}},
+    {"yarn",
+     {64, 96, 2, 4, 2, 60, 64, false, 25},
+     {.architecture = "qwen2", .head_size = 24, .biases = true, .rope_amplitude = 1.25f, .rope_factors = true}},
+};
+
 const char *gguf_key(const Relative *r, const char *name) {
     static char keys[4][64];
     static int next;
@@ -166,6 +186,8 @@ static void set_sizes(GgufFile *f, const HashModel *m, const Relative *r) {
         gguf_set_int(f, gguf_key(r, "expert_used_count"), r->n_experts_used);
         gguf_set_int(f, gguf_key(r, "expert_feed_forward_length"), r->expert_dim);
     }
+    if (r->plain_weights) gguf_set(f, gguf_key(r, "expert_weights_norm"), GGUF_BOOL, &(bool){false}, 1);
+    if (r->rope_amplitude != 0) gguf_set_real(f, gguf_key(r, "rope.scaling.attn_factor"), r->rope_amplitude);
 }
 
 void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r) {
@@ -177,6 +199,7 @@ void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r) {
     for (int l = 0; l < m->n_layers; l++) add_layer(f, m, r, l);
     add_norm(f, m, "output_norm.weight", 1 + 9 * m->n_layers, m->dim);
     if (m->untied) add_matrices(f, m, "output.weight", 2 + 9 * m->n_layers, 1, m->vocab_size, m->dim);
+    if (r->rope_factors) gguf_add(f, "rope_freqs.weight", 1, r->head_size / 2, 4, 4, m->seed << 32 | (MORE_PARTS - 1));
 }
 
 void gguf_make(GgufFile *f, const HashModel *m, int head_size) {

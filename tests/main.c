@@ -119,6 +119,7 @@ int main(int argc, char **argv) {
         {"gguf", suite_gguf},
         {"damage", suite_damage},
         {"cli", suite_cli},
+        {"convert", suite_convert},
         {"profile", suite_profile},
         {"lab", suite_lab},
         {"stories", suite_stories},

@@ -120,8 +120,21 @@ typedef struct {
     int head_size;            /* 0: dim / n_heads */
     bool biases;              /* of queries, keys and values */
     int n_experts, n_experts_used, expert_dim;
-    int n_dense; /* layers before the first with experts */
+    int n_dense;          /* layers before the first with experts */
+    bool plain_weights;   /* of experts: not divided by their sum */
+    float rope_amplitude; /* 0: 1 */
+    bool rope_factors;
 } Relative;
+
+/* The models of scripts/relatives.py, whose float64 logits are in tests/golden. */
+typedef struct {
+    const char *name;
+    HashModel model;
+    Relative relative;
+} GoldenRelative;
+
+enum { N_GOLDEN_RELATIVES = 5 };
+extern const GoldenRelative GOLDEN_RELATIVES[N_GOLDEN_RELATIVES];
 
 /* The file of a random model, in float32. head_size 0: dim / n_heads. */
 void gguf_make(GgufFile *f, const HashModel *m, int head_size);
@@ -256,6 +269,7 @@ void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
 void suite_damage(void);     /* damaged files */
 void suite_cli(void);        /* the binary */
+void suite_convert(void);    /* convert.c, for the newer architectures */
 void suite_profile(void);    /* profile.c, --profile */
 void suite_lab(void);        /* swap.c and --norm, -m norms */
 void suite_stories(void);    /* the real checkpoint */

@@ -333,6 +333,7 @@ static void damage_near_name(Image *image) {
                                         "blk.1.ffn_norm.bias",
                                         "output_norm.weight",
                                         "output.weight",
+                                        "qwen3moe.feed_forward_length",
                                         "qwen3moe.expert_count",
                                         "qwen3moe.expert_used_count",
                                         "qwen3moe.expert_feed_forward_length",
@@ -381,10 +382,11 @@ static void limit_memory(struct rlimit *before, size_t more) {
 static void damaged_gguf_files(void) {
     static const HashModel model = {32, 32, 2, 4, 2, VOCAB, 40, true, 10};
     static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0, TYPE_F16};
-    static const Relative relatives[] = {{.architecture = "llama"},
-                                         {.architecture = "llama", .head_size = 12},
-                                         {.architecture = "qwen2", .biases = true},
-                                         {"qwen3moe", 8, false, 4, 2, 32, 0}};
+    static const Relative relatives[] = {
+        {.architecture = "llama"},
+        {.architecture = "llama", .head_size = 12},
+        {.architecture = "qwen2", .biases = true},
+        {.architecture = "qwen3moe", .head_size = 8, .n_experts = 4, .n_experts_used = 2, .expert_dim = 32}};
     static GgufFile file;
     static Image good[4], image;
     Counts counts = {0};

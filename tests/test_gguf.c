@@ -141,7 +141,7 @@ static void exact_mlp(double *y, const double *x, int l, const char *ending, int
     exact_matrix(y, gate, l, name, i, dim, hidden);
 }
 
-/* The experts with the largest probabilities, weighted with them. */
+/* The experts with the largest probabilities, of equals the first, weighted with them. */
 static void exact_experts(const Reference *ref, double *y, const double *x, int l) {
     const int n = ref->r->n_experts, dim = ref->m->dim;
     double p[MAX_WIDTH], all = 0, used = 0, out[MAX_WIDTH], weights[MAX_WIDTH] = {0};
@@ -149,7 +149,7 @@ static void exact_experts(const Reference *ref, double *y, const double *x, int 
     for (int e = 0; e < n; e++) all += p[e] = exp(p[e]);
     for (int e = 0; e < n; e++) {
         int better = 0;
-        for (int other = 0; other < n; other++) better += p[other] > p[e];
+        for (int other = 0; other < n; other++) better += p[other] > p[e] || (p[other] == p[e] && other < e);
         if (better < ref->r->n_experts_used) used += weights[e] = p[e] / all;
     }
     for (int i = 0; i < dim; i++) y[i] = 0;
@@ -426,6 +426,27 @@ static void experts(void) {
             ref.plain_weights = !norm;
             check_forward(type_name(types[k]), &ref, types[k] == TYPE_Q8_0 ? 0.03 : CLOSE);
         }
+}
+
+static void a_router_that_cannot_decide(void) {
+    const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
+    const Reference ref = relative_of(&SMALL, r);
+    gguf_make_relative(&file, &SMALL, r);
+    for (int l = 0; l < 2; l++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", l);
+        GgufTensor *router = gguf_tensor(&file, name);
+        for (size_t i = 0; i < router->count; i++) router->values[i] = l ? 0 : router->values[i % 64]; /* all alike */
+    }
+    check_forward("ties", &ref, CLOSE);
+    for (int which = 0; which < 3; which++) { /* one probability is no number, and so are all */
+        const char *path = temporary("model.gguf");
+        gguf_make_relative(&file, &SMALL, r);
+        gguf_tensor(&file, "blk.0.ffn_gate_inp.weight")->values[which * 3 * 64] = which == 1 ? INFINITY : NAN;
+        CHECK(!gguf_write(&file, path) && !run_file(&SMALL, path, logits_found), "does not run");
+        gguf_free(&file);
+        for (int i = 0; i < N_TOKENS * SMALL.vocab_size; i++) CHECK(isnan(logits_found[i]), "logit %d is a number", i);
+    }
 }
 
 /* As in Mixtral's files: experts as wide as a layer's MLP elsewhere. */
@@ -899,6 +920,7 @@ void suite_gguf(void) {
     TEST(norms);
     TEST(architectures);
     TEST(experts);
+    TEST(a_router_that_cannot_decide);
     TEST(the_width_of_experts_may_be_left_out);
     TEST(sizes_of_experts);
     TEST(windows_cut_the_context);

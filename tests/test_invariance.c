@@ -25,12 +25,27 @@ static float expected[MAX_TOKENS * MAX_VOCAB];
 
 /* ---- the measure ---------------------------------------------------------------------------- */
 
-static int open_model(Model *model, const HashModel *m, int group, bool pretend) {
-    const char *path = temporary("invariance.bin");
-    if (hashmodel_write(m, path, group ? 2 : 1, group) || model_open(model, path)) return -1;
+static int open_path(Model *model, const HashModel *m, const char *path, bool pretend) {
+    if (model_open(model, path)) return -1;
     if (pretend) model->decode_bytes = 1 << 30; /* worth any number of threads */
     for (int i = 0; i < MAX_TOKENS; i++) tokens[i] = hash_token(m, i);
     return 0;
+}
+
+static int open_model(Model *model, const HashModel *m, int group, bool pretend) {
+    const char *path = temporary("invariance.bin");
+    return hashmodel_write(m, path, group ? 2 : 1, group) ? -1 : open_path(model, m, path, pretend);
+}
+
+/* From a GGUF file, with weights of a type. */
+static int open_relative(Model *model, const GoldenRelative *g, Type type) {
+    static GgufFile file;
+    const char *path = temporary("invariance.gguf");
+    gguf_make_relative(&file, &g->model, &g->relative);
+    gguf_convert(&file, type);
+    const int status = gguf_write(&file, path);
+    gguf_free(&file);
+    return status ? -1 : open_path(model, &g->model, path, true);
 }
 
 /* expected[n][vocab_size]: one chunk, one thread. */
@@ -64,24 +79,28 @@ static void check_session(const Model *model, KvType kv, int n, int batch, int t
     session_close(&s);
 }
 
-static void check_model(const HashModel *m, int group, bool pretend, KvType kv) {
+static void check_sessions(Model *model, KvType kv) {
     static const int lengths[] = {1, 17, 40};
-    Model model;
-    CHECK(!open_model(&model, m, group, pretend), "cannot make the model");
-    CHECK(!measure(&model, kv, test_fast() ? 17 : 40), "cannot run");
+    CHECK(!measure(model, kv, test_fast() ? 17 : 40), "cannot run");
     for (int b = 0; b < N_BATCHES; b++)
         for (int threads = 1; threads <= MAX_THREADS; threads++)
             for (int i = 0; i < 3; i++) {
                 if (test_fast() && (i == 2 || (b + threads + i) % 3)) continue;
                 /* threads that outnumber the processors wait long at barriers: not too many of them */
                 if (threads > 1 && lengths[i] > 10 * batches[b] + 10) continue;
-                check_session(&model, kv, lengths[i], batches[b], threads);
+                check_session(model, kv, lengths[i], batches[b], threads);
             }
-    model_pack(&model, 2, 1); /* some of its weights */
-    check_session(&model, kv, 17, 7, 2);
-    model_pack(&model, 2, 1000); /* and all */
-    check_session(&model, kv, 17, 7, 2);
-    check_session(&model, kv, 17, 512, 1);
+    model_pack(model, 2, 1); /* some of its weights */
+    check_session(model, kv, 17, 7, 2);
+    model_pack(model, 2, 1000); /* and all */
+    check_session(model, kv, 17, 7, 2);
+    check_session(model, kv, 17, 512, 1);
+}
+
+static void check_model(const HashModel *m, int group, bool pretend, KvType kv) {
+    Model model;
+    CHECK(!open_model(&model, m, group, pretend), "cannot make the model");
+    check_sessions(&model, kv);
     model_close(&model);
 }
 
@@ -97,6 +116,17 @@ static void int8_models(void) {
     check_model(&MHA_UNTIED, 2, true, KV_F32); /* groups that vectors do not fit */
     check_model(&MHA_UNTIED, 4, true, KV_F16);
     check_model(&WIDE, 32, true, KV_F16);
+}
+
+/* Norms of heads, halves, experts; types that are unpacked, types that take int8. */
+static void other_architectures(void) {
+    static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16, TYPE_F32};
+    for (int i = 0; i < N_GOLDEN_RELATIVES; i++) {
+        Model model;
+        CHECK(!open_relative(&model, &GOLDEN_RELATIVES[i], types[i]), "cannot make the model");
+        check_sessions(&model, i % 2 ? KV_F16 : KV_F32);
+        model_close(&model);
+    }
 }
 
 /* ---- a model that is large by itself --------------------------------------------------------------- */
@@ -201,6 +231,7 @@ static void context_is_not_exceeded(void) {
 void suite_invariance(void) {
     TEST(float_models);
     TEST(int8_models);
+    TEST(other_architectures);
     TEST(large_models_use_threads);
     TEST(rewinding_changes_no_bit);
     TEST(growing_changes_no_bit);
