@@ -35,25 +35,25 @@ static float *logits_of(const char *model, size_t *n) {
 static double difference(const char *a, const char *b) {
     size_t n = 0, m = 0;
     float *x = logits_of(a, &n), *y = logits_of(b, &m);
-    double worst = x && y && n == m && n > 0 ? 0 : INFINITY, largest = 0;
-    for (size_t i = 0; i < n && isfinite(worst); i++) {
+    double worst = 0, largest = 0;
+    for (size_t i = 0; x && y && n == m && i < n; i++) {
         const double d = fabs((double)x[i] - (double)y[i]);
         if (!(d <= worst)) worst = d;
         largest = fmax(largest, fabs((double)x[i]));
     }
     free(x);
     free(y);
-    return worst / largest;
+    return largest > 0 ? worst / largest : INFINITY;
 }
 
-/* Whether the file says that it is of this architecture. */
+/* Whether the file says that it is of this architecture: key, type, length, text. */
 static bool is_architecture(const char *name, const char *architecture) {
     size_t size = 0;
-    char *bytes = file_read(inside(name), &size), expected[64] = "general.architecture\x08\0\0\0";
-    const uint64_t n = strlen(architecture);
-    memcpy(expected + 24, &n, sizeof n);
-    memcpy(expected + 32, architecture, n);
-    const bool found = bytes && memmem(bytes, size, expected, 32 + n);
+    char *bytes = file_read(inside(name), &size), expected[64];
+    const int n = snprintf(expected, sizeof expected, "general.architecture....%c.......%s", (char)strlen(architecture),
+                           architecture);
+    for (int i = 20; i < 32; i++) expected[i] = (char)(i == 20 ? GGUF_STRING : i == 24 ? expected[i] : 0);
+    const bool found = bytes && memmem(bytes, size, expected, (size_t)n);
     free(bytes);
     return found;
 }

@@ -149,7 +149,7 @@ static void exact_experts(const Reference *ref, double *y, const double *x, int 
     for (int e = 0; e < n; e++) all += p[e] = exp(p[e]);
     for (int e = 0; e < n; e++) {
         int better = 0;
-        for (int other = 0; other < n; other++) better += p[other] > p[e] || (p[other] == p[e] && other < e);
+        for (int other = 0; other < n; other++) better += p[other] > p[e] || (other < e && p[other] == p[e]);
         if (better < ref->r->n_experts_used) used += weights[e] = p[e] / all;
     }
     for (int i = 0; i < dim; i++) y[i] = 0;
