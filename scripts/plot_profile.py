@@ -21,9 +21,12 @@ COLORS = {  # norms in reds, attention in blues, MLP in greens, what is not in a
     "attn_norm": "#d62728",
     "mlp_norm": "#ff7f6e",
     "final_norm": "#8c1515",
+    "q_norm": "#e377c2",
+    "k_norm": "#f7b6d2",
     "qkv+rope": "#1f4e9c",
     "attention": "#4f8fd9",
     "attn_out": "#a6cbf0",
+    "router": "#145a2a",
     "gate_up+silu": "#2a7f3f",
     "down": "#86c98f",
     "embed": "#777777",
@@ -72,8 +75,8 @@ def draw_times(axes, rows, phase):
 
 def draw_residual(axes, rows):
     """Every norm's view of the stream that it reads: two points to a layer, the final norm's at the end."""
-    names, norms = places(rows), [row for row in rows if row["rms_in"]]
-    offsets = {"attn_norm": -0.25, "mlp_norm": 0.25, "final_norm": 0}
+    offsets = {"attn_norm": -0.25, "mlp_norm": 0.25, "final_norm": 0}  # q_norm and k_norm read something else
+    names, norms = places(rows), [row for row in rows if row["site"] in offsets]
     depth = [names.index(place(row)) + offsets[row["site"]] for row in norms]
     axes.plot(depth, [float(row["rms_in"]) for row in norms], "o-", color="#333333", label="RMS")
     axes.plot(depth, [float(row["max_abs"]) for row in norms], "v:", color="#d62728", label="largest |x|")

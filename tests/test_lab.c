@@ -185,6 +185,63 @@ static void layernorms_become_rmsnorms(void) {
     model_close(&model);
 }
 
+/* ---- norms of heads ---------------------------------------------------------------------------- */
+
+static const GoldenRelative *const QWEN3 = &GOLDEN_RELATIVES[1];
+static const char *const HEAD_SITES[] = {"blk.0.attn_q_norm", "blk.0.attn_k_norm", "blk.1.attn_q_norm",
+                                         "blk.1.attn_k_norm"};
+
+/* The kinds of the four, and of the first layer's others: "rlrl/rr". */
+static const char *head_kinds_of(const Model *model) {
+    static char kinds[8];
+    const Layer *l = model->layers;
+    const NormKind all[] = {l[0].q_norm.kind, l[0].k_norm.kind,    l[1].q_norm.kind,
+                            l[1].k_norm.kind, l[0].attn_norm.kind, l[0].mlp_norm.kind};
+    for (int i = 0; i < 6; i++) kinds[i + i / 4] = all[i] == NORM_RMS ? 'r' : 'l';
+    kinds[4] = '/';
+    return kinds;
+}
+
+/* Some of them with a bias of zeros. */
+static int open_heads(Model *model, const char *layers) {
+    const char *path = temporary("heads.gguf");
+    gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.bias", HEAD_SITES[i]);
+        if (layers[i] == 'l') gguf_add(&file, name, 1, QWEN3->relative.head_size, 0, 0, 1);
+    }
+    const int status_ = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    gguf_free(&file);
+    return status_;
+}
+
+static void norms_of_heads_are_swapped(void) {
+    static const struct {
+        const char *spec, *kinds;
+    } specs[] = {{"q=layer", "lrlr/rr"},
+                 {"k=layer", "rlrl/rr"},
+                 {"1.q=layer,0.k=layer", "rllr/rr"},
+                 {"q=layer,k=layer,0-1.q=rms", "rlrl/rr"}};
+    static float plain[TOKENS * 60];
+    Model model;
+    CHECK(!open_heads(&model, "rrrr") && !run_model(&model, NULL, plain), "does not run");
+    model_close(&model);
+    for (int i = 0; i < 4; i++) {
+        Model real;
+        CHECK(!open_heads(&model, "rrrr") && !run_model(&model, specs[i].spec, logits[0]), "does not run");
+        CHECK(!strcmp(head_kinds_of(&model), specs[i].kinds), "%s: %s", specs[i].spec, head_kinds_of(&model));
+        CHECK(!open_heads(&real, specs[i].kinds) && !run_model(&real, NULL, logits[1]), "does not run");
+        CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]), "%s: other logits", specs[i].spec);
+        CHECK(memcmp(logits[0], plain, sizeof plain), "%s: no difference", specs[i].spec);
+        model_close(&model);
+        model_close(&real);
+    }
+    CHECK(!open_heads(&model, "rrrr") && !model_swap_norms(&model, "layer"), "refused");
+    CHECK(!strcmp(head_kinds_of(&model), "llll/ll"), "layer: %s", head_kinds_of(&model));
+    model_close(&model);
+}
+
 /* ---- --norm ---------------------------------------------------------------------------------------- */
 
 static const HashModel SPEAKING = {64, 172, 3, 8, 4, 512, 64, false, 11};
@@ -335,6 +392,19 @@ static void the_bench_of_a_model_s_sites(void) {
     CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
 }
 
+/* The width of its norms, then that of its heads'. */
+static void the_bench_of_a_model_with_norms_of_heads(void) {
+    gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
+    gguf_write(&file, inside("heads.gguf"));
+    gguf_free(&file);
+    CHECK_RUN("heads.gguf -m norms --json -j 2");
+    CHECK(*err == '\0' && read_cases(cases, 64) == 8, "other objects: %s%s", out, err);
+    for (int i = 0; i < 8; i++) check_case(cases[i], i < 4 ? 64 : 24, COUNTS[i % 4], 2);
+    CHECK_RUN("heads.gguf -m info --norm 1.k=layer");
+    CHECK(strstr(out, "  layers.1.q_norm          RMSNorm") && strstr(out, "  layers.1.k_norm          LayerNorm"),
+          "%s", out);
+}
+
 /* dim 8 with the notes' 10 tokens, then every dim. */
 static void the_bench_of_all_dims(void) {
     if (test_fast()) {
@@ -368,12 +438,14 @@ void suite_lab(void) {
     TEST(mistakes_are_named);
     TEST(a_swap_is_a_checkpoint_with_these_norms);
     TEST(layernorms_become_rmsnorms);
+    TEST(norms_of_heads_are_swapped);
     make_models();
     TEST(bad_specifications_are_refused);
     TEST(conversion_keeps_a_swap);
     TEST(info_shows_a_swap);
     TEST(what_gguf_cannot_say_is_refused);
     TEST(the_bench_of_a_model_s_sites);
+    TEST(the_bench_of_a_model_with_norms_of_heads);
     TEST(the_bench_of_all_dims);
     TEST(ctrl_c_ends_the_bench_cleanly);
     TEST(the_bench_reports_a_full_disk);

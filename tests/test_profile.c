@@ -18,9 +18,19 @@ enum { TOKENS = 40, BATCH = 16, DECODED = 6, CHUNKS = 3 /* of 16, 16 and 8 token
 static const HashModel MODEL = {64, 172, 3, 8, 4, 97, 64, true, 41};
 static const HashModel LARGE = {288, 768, 2, 6, 2, 97, 64, true, 42}; /* work enough for the clock */
 
-static const char *const SITES[] = {"attn_norm", "qkv+rope",     "attention", "attn_out",
-                                    "mlp_norm",  "gate_up+silu", "down",      "(profile)"};
-enum { N_LAYER_SITES = 8 };
+/* The sites of a layer; how many norms are looked at. */
+typedef struct {
+    const char *names[12]; /* NULL: the end */
+    int norms;
+} Sites;
+
+static const Sites PLAIN = {
+    {"attn_norm", "qkv+rope", "attention", "attn_out", "mlp_norm", "gate_up+silu", "down", "(profile)", NULL}, 2};
+static const Sites SPARSE = {{"attn_norm", "qkv+rope", "q_norm", "k_norm", "attention", "attn_out", "mlp_norm",
+                              "router", "gate_up+silu", "down", "(profile)", NULL},
+                             4};
+
+static const GoldenRelative *const MOE = &GOLDEN_RELATIVES[2];
 
 static Model model;
 static Session session;
@@ -28,15 +38,29 @@ static Profile *profile;
 static int tokens[TOKENS + DECODED];
 
 /* A model and a session, profiled or not; threads that it would not get for its size. */
-static int open_session(const HashModel *m, int threads, bool profiled, bool traces) {
-    const char *path = temporary("profile.bin");
-    if (hashmodel_write(m, path, 1, 0) || model_open(&model, path)) return -1;
+static int open_path(const HashModel *m, const char *path, int threads, bool profiled, bool traces) {
+    if (model_open(&model, path)) return -1;
     if (threads > 1) model.decode_bytes = 1 << 30;
     for (int i = 0; i < TOKENS + DECODED; i++) tokens[i] = hash_token(m, i);
     if (session_open(&session, &model, threads, BATCH, 0, KV_F32)) return -1;
     profile = profiled ? profile_open(&model, threads, traces) : NULL;
     session.profile = profile;
     return profiled && !profile ? -1 : 0;
+}
+
+static int open_session(const HashModel *m, int threads, bool profiled, bool traces) {
+    const char *path = temporary("profile.bin");
+    return hashmodel_write(m, path, 1, 0) ? -1 : open_path(m, path, threads, profiled, traces);
+}
+
+/* With norms of heads and experts. */
+static int open_moe(int threads, bool profiled, bool traces) {
+    static GgufFile file;
+    const char *path = temporary("profile.gguf");
+    gguf_make_relative(&file, &MOE->model, &MOE->relative);
+    const int status_ = gguf_write(&file, path);
+    gguf_free(&file);
+    return status_ ? -1 : open_path(&MOE->model, path, threads, profiled, traces);
 }
 
 static void close_session(void) {
@@ -72,6 +96,14 @@ static void profiles_change_no_bit(void) {
             run_session(seconds, found);
             close_session();
             CHECK(!memcmp(found, expected, sizeof found), "%d threads: other logits", threads);
+            CHECK(!open_moe(threads, false, false), "no session");
+            run_session(seconds, expected);
+            close_session();
+            CHECK(!open_moe(threads, true, traces), "no session");
+            run_session(seconds, found);
+            close_session();
+            CHECK(!memcmp(found, expected, (1 + DECODED) * 60 * sizeof *found), "%d threads: other logits of experts",
+                  threads);
         }
 }
 
@@ -171,15 +203,16 @@ static int report(const char *name) {
 }
 
 /* Rows come in the order of the forward pass; every site of every layer has one. */
-static void check_sites(const char *phase, int *at, long long calls, long long n_tokens, long long logits_calls) {
+static void check_sites(const Sites *sites_of_layer, const char *phase, int *at, long long calls, long long n_tokens,
+                        long long logits_calls) {
     static const char *const before[] = {"(start)", "embed"}, *const after[] = {"final_norm", "logits", "(profile)"};
     for (int l = -1; l <= model.config.n_layers; l++) {
         const bool inside_layer = l >= 0 && l < model.config.n_layers;
-        const char *const *sites = l < 0 ? before : inside_layer ? SITES : after;
-        for (int i = 0; i < (l < 0 ? 2 : inside_layer ? N_LAYER_SITES : 3); i++, ++*at) {
+        const char *const *sites = l < 0 ? before : inside_layer ? sites_of_layer->names : after;
+        for (int i = 0; i < (l < 0 ? 2 : inside_layer ? 12 : 3) && sites[i]; i++, ++*at) {
             const Row *r = &rows[*at];
             const bool last = l == model.config.n_layers;
-            const int per_call = inside_layer && i == 7 ? 2 : 1; /* both norms are looked at */
+            const int per_call = inside_layer && *sites[i] == '(' ? sites_of_layer->norms : 1; /* all are looked at */
             CHECK(*at < n_rows && !strcmp(r->phase, phase) && r->layer == (inside_layer ? l : -1) &&
                       !strcmp(r->site, sites[i]),
                   "row %d is %s, %d, %s; expected %s, %d, %s", *at, r->phase, r->layer, r->site, phase, l, sites[i]);
@@ -202,33 +235,51 @@ static double sum_of_shares(const char *phase) {
     return sum;
 }
 
+static void check_csv(const Sites *sites) {
+    double seconds[N_PHASES] = {0};
+    int at = 0;
+    run_session(seconds, NULL);
+    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV with the documented columns");
+    check_sites(sites, "prefill", &at, CHUNKS, TOKENS, 1);
+    check_sites(sites, "decode", &at, DECODED, DECODED, DECODED);
+    CHECK(at == n_rows, "%d rows, expected %d", n_rows, at);
+    const double shares[] = {sum_of_shares("prefill"), sum_of_shares("decode")};
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        const double parts = profile_parts(profile, phase, false) / profile_total(profile, phase);
+        CHECK(fabs(shares[phase] - parts) < 1e-4 && parts > 0.5 && parts <= 1, "shares sum to %g, the parts to %g",
+              shares[phase], parts);
+    }
+}
+
 static void csv_lists_every_site(void) {
     for (int threads = 1; threads <= 3; threads++) {
-        double seconds[N_PHASES] = {0};
-        int at = 0;
         CHECK(!open_session(&MODEL, threads, true, false), "no session");
-        run_session(seconds, NULL);
-        CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV with the documented columns");
-        check_sites("prefill", &at, CHUNKS, TOKENS, 1);
-        check_sites("decode", &at, DECODED, DECODED, DECODED);
-        CHECK(at == n_rows, "%d rows, expected %d", n_rows, at);
-        const double shares[] = {sum_of_shares("prefill"), sum_of_shares("decode")};
-        for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double parts = profile_parts(profile, phase, false) / profile_total(profile, phase);
-            CHECK(fabs(shares[phase] - parts) < 1e-4 && parts > 0.5 && parts <= 1, "shares sum to %g, the parts to %g",
-                  shares[phase], parts);
-        }
+        check_csv(&PLAIN);
+        close_session();
+        CHECK(!open_moe(threads, true, false), "no session");
+        check_csv(&SPARSE);
         close_session();
     }
 }
 
-/* Weights once a call, activations once a token, in and out. */
+/* Floats: weights once a call, activations once a token, in and out. */
+typedef struct {
+    int layer;
+    const char *site;
+    double per_call, per_token;
+} Moved;
+
+static void check_bytes(const Moved *m, const char *phase) {
+    const Row *r = find_row(phase, m->layer, m->site);
+    CHECK(r, "no %s", m->site);
+    const double bytes = 4 * ((double)r->calls * m->per_call + (double)r->tokens * m->per_token);
+    CHECK(r->bytes == bytes, "%s: %g bytes, expected %g", r->site, r->bytes, bytes);
+    CHECK(fabs(r->gb_per_s - 1e-9 * bytes / r->seconds) <= 1e-3 * r->gb_per_s + 1e-4, "%s: %g GB/s", r->site,
+          r->gb_per_s);
+}
+
 static void bytes_are_what_a_site_moves(void) {
-    static const struct {
-        int layer;
-        const char *site;
-        double per_call, per_token; /* floats */
-    } expected[] = {
+    static const Moved expected[] = {
         {0, "attn_norm", 64, 2 * 64},
         {2, "mlp_norm", 64, 2 * 64},
         {1, "qkv+rope", 64 * (64 + 32 + 32), 64 + 64 + 2 * 32},
@@ -243,21 +294,47 @@ static void bytes_are_what_a_site_moves(void) {
     CHECK(!open_session(&MODEL, 1, true, false), "no session");
     run_session(seconds, NULL);
     CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
-        for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const Row *r = find_row(phase ? "decode" : "prefill", expected[i].layer, expected[i].site);
-            CHECK(r, "no %s", expected[i].site);
-            const double bytes =
-                4 * ((double)r->calls * expected[i].per_call + (double)r->tokens * expected[i].per_token);
-            CHECK(r->bytes == bytes, "%s: %g bytes, expected %g", r->site, r->bytes, bytes);
-            CHECK(fabs(r->gb_per_s - 1e-9 * bytes / r->seconds) <= 1e-3 * r->gb_per_s + 1e-4, "%s: %g GB/s", r->site,
-                  r->gb_per_s);
-        }
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        check_bytes(&expected[i], "prefill");
+        check_bytes(&expected[i], "decode");
+    }
     const Row *attention_row = find_row("decode", 0, "attention");
     double cached = 0; /* keys and values of all positions so far */
     for (int i = 1; i <= DECODED; i++) cached += 4 * (2.0 * 64 + 2.0 * 32 * (TOKENS + i));
     CHECK(attention_row, "no attention");
     CHECK(attention_row->bytes == cached, "attention: %g bytes, expected %g", attention_row->bytes, cached);
+    close_session();
+}
+
+/* A token that is alone moves the weights of its experts, each with a row of activations. */
+static void bytes_of_heads_and_experts(void) {
+    static const Moved both[] = {
+        {0, "q_norm", 16, 2 * 64},
+        {1, "k_norm", 16, 2 * 16},
+        {1, "router", 8 * 64, 64 + 8},
+    };
+    static const Moved decode[] = {
+        {0, "gate_up+silu", 2 * 2 * 64 * 32, 2 * (64 + 2 * 32)},
+        {1, "down", 2 * 64 * 32, 2 * (32 + 2 * 64)},
+    };
+    double seconds[N_PHASES] = {0};
+    CHECK(!open_moe(1, true, false), "no session");
+    run_session(seconds, NULL);
+    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
+    for (int i = 0; i < 3; i++) {
+        check_bytes(&both[i], "prefill");
+        check_bytes(&both[i], "decode");
+    }
+    for (int i = 0; i < 2; i++) check_bytes(&decode[i], "decode");
+    close_session();
+    CHECK(!open_moe(1, true, false), "no session");
+    session.batch = TOKENS; /* a chunk moves each expert of its tokens once */
+    CHECK(model_forward(&session, tokens, TOKENS, 0, 1), "does not run");
+    int used = 0;
+    for (int e = 0; e < 8; e++) used += session.expert_start[e] < session.expert_start[e + 1];
+    CHECK(session.expert_start[8] == 2 * TOKENS && used > 2, "%d slots, %d experts", session.expert_start[8], used);
+    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
+    check_bytes(&(Moved){1, "gate_up+silu", used * 2 * 64 * 32, 2 * (64 + 2 * 32)}, "prefill");
     close_session();
 }
 
@@ -304,6 +381,33 @@ static void sizes_of_the_residual_stream(void) {
         for (int t = 0; t < TOKENS; t++)
             rmsnorm(y + t * 64, session.x + t * 64, model.final_norm.gamma, 64, model.final_norm.eps);
         check_size(find_row("prefill", -1, "final_norm"), size_of(session.x, TOKENS), size_of(y, TOKENS));
+        close_session();
+    }
+}
+
+/* All elements of a token's heads, before the norm of each head and after it. */
+static void sizes_of_heads(void) {
+    static float x[TOKENS * 64], q[TOKENS * 64], normalized[TOKENS * 64];
+    for (int threads = 1; threads <= 3; threads++) {
+        CHECK(!open_moe(threads, true, false), "no session");
+        session.batch = TOKENS;
+        CHECK(model_forward(&session, tokens, TOKENS, 0, 1), "does not run");
+        CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
+        const Layer *layer = &model.layers[0];
+        for (int t = 0; t < TOKENS; t++) {
+            float w[64];
+            dequantize_row(x + t * 64, &model.embedding, tokens[t]);
+            rmsnorm(x + t * 64, x + t * 64, layer->attn_norm.gamma, 64, layer->attn_norm.eps);
+            for (int r = 0; r < 64; r++) {
+                double sum = 0;
+                dequantize_row(w, &layer->wq, r);
+                for (int i = 0; i < 64; i++) sum += (double)w[i] * (double)x[t * 64 + i];
+                q[t * 64 + r] = (float)sum;
+            }
+            for (int h = 0; h < 4; h++)
+                rmsnorm(normalized + t * 64 + h * 16, q + t * 64 + h * 16, layer->q_norm.gamma, 16, layer->q_norm.eps);
+        }
+        check_size(find_row("prefill", 0, "q_norm"), size_of(q, TOKENS), size_of(normalized, TOKENS));
         close_session();
     }
 }
@@ -363,34 +467,41 @@ static int count_spans(int thread, const char *name) {
     return n;
 }
 
+static void check_trace(int threads) {
+    double seconds[N_PHASES] = {0};
+    size_t size;
+    run_session(seconds, NULL);
+    CHECK(!report("x.json"), "no trace");
+    char *text = file_read(temporary("x.json"), &size);
+    CHECK(text && json_valid(text), "no JSON: %.200s", text);
+    CHECK(!read_spans(text), "a span with other fields");
+    const int chunks = CHUNKS + DECODED, layers = model.config.n_layers;
+    for (int t = 0; t < threads; t++) {
+        int depths[3] = {0};
+        char name[24];
+        check_nesting(t, depths);
+        CHECK(count_spans(t, "forward") == chunks, "thread %d: %d forward passes", t, count_spans(t, "forward"));
+        for (int l = 0; l < layers; l++) {
+            snprintf(name, sizeof name, "layer %d", l);
+            CHECK(count_spans(t, name) == chunks, "thread %d: %d times %s", t, count_spans(t, name), name);
+        }
+        CHECK(count_spans(t, "gate_up+silu") == layers * chunks, "thread %d: %d times gate_up+silu", t,
+              count_spans(t, "gate_up+silu"));
+        CHECK(depths[0] == chunks && depths[2] >= layers * chunks * 7, "thread %d: %d, %d, %d spans", t, depths[0],
+              depths[1], depths[2]);
+        snprintf(name, sizeof name, "thread %d", t);
+        CHECK(strstr(text, name), "%s has no name", name);
+    }
+    free(text);
+}
+
 static void traces_are_json_and_nest(void) {
     for (int threads = 1; threads <= 3; threads++) {
-        double seconds[N_PHASES] = {0};
-        size_t size;
         CHECK(!open_session(&MODEL, threads, true, true), "no session");
-        run_session(seconds, NULL);
-        CHECK(!report("x.json"), "no trace");
-        char *text = file_read(temporary("x.json"), &size);
-        CHECK(text && json_valid(text), "no JSON: %.200s", text);
-        CHECK(!read_spans(text), "a span with other fields");
-        const int chunks = CHUNKS + DECODED, layers = model.config.n_layers;
-        for (int t = 0; t < threads; t++) {
-            int depths[3] = {0};
-            char name[24];
-            check_nesting(t, depths);
-            CHECK(count_spans(t, "forward") == chunks, "thread %d: %d forward passes", t, count_spans(t, "forward"));
-            for (int l = 0; l < layers; l++) {
-                snprintf(name, sizeof name, "layer %d", l);
-                CHECK(count_spans(t, name) == chunks, "thread %d: %d times %s", t, count_spans(t, name), name);
-            }
-            CHECK(count_spans(t, "gate_up+silu") == layers * chunks, "thread %d: %d times gate_up+silu", t,
-                  count_spans(t, "gate_up+silu"));
-            CHECK(depths[0] == chunks && depths[2] >= layers * chunks * 7, "thread %d: %d, %d, %d spans", t, depths[0],
-                  depths[1], depths[2]);
-            snprintf(name, sizeof name, "thread %d", t);
-            CHECK(strstr(text, name), "%s has no name", name);
-        }
-        free(text);
+        check_trace(threads);
+        close_session();
+        CHECK(!open_moe(threads, true, true), "no session");
+        check_trace(threads);
         close_session();
     }
 }
@@ -507,7 +618,9 @@ void suite_profile(void) {
     TEST(parts_add_up_to_the_whole);
     TEST(csv_lists_every_site);
     TEST(bytes_are_what_a_site_moves);
+    TEST(bytes_of_heads_and_experts);
     TEST(sizes_of_the_residual_stream);
+    TEST(sizes_of_heads);
     TEST(json_checker_checks);
     TEST(traces_are_json_and_nest);
     make_models();
