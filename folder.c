@@ -267,7 +267,7 @@ static void read_minimind_yarn(Folder *f, const Json *rope) {
 /* Newer files have all of it in rope_parameters, older ones in rope_scaling and rope_theta. */
 static const Json *rope_options(Folder *f) {
     const Json *rope = option(f->config, "rope_scaling");
-    if (!rope || rope->n_members == 0) rope = option(f->config, "rope_parameters");
+    if (!rope || (rope->kind == JSON_OBJECT && rope->n_members == 0)) rope = option(f->config, "rope_parameters");
     if (rope && rope->kind != JSON_OBJECT) wrong(f, "rope_scaling or rope_parameters", rope, "an object");
     for (const Json *key = json_first(rope); key; key = json_next(rope, key))
         if (key[1].kind == JSON_OBJECT) wrong(f, key->text, key + 1, "no other positions for some layers");

@@ -117,6 +117,7 @@ int main(int argc, char **argv) {
         {"json", suite_json},
         {"checkpoint", suite_checkpoint},
         {"gguf", suite_gguf},
+        {"folder", suite_folder},
         {"damage", suite_damage},
         {"cli", suite_cli},
         {"convert", suite_convert},

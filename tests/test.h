@@ -180,6 +180,21 @@ int gguf_write(const GgufFile *f, const char *path);
 /* Ends the file and opens it as a model with its tokenizer; -1: it does not open. */
 int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);
 
+/* ---- folder_writer.c: Hugging Face folders ------------------------------------------- */
+
+typedef struct {
+    const char *model_type;
+    Type type;           /* of all that is in it: F32, F16 or BF16 */
+    int n_files;         /* from 2 on: with an index */
+    int misaligned;      /* bytes by which the data misses a multiple of 8 */
+    bool fused;          /* all experts of a layer in two tensors */
+    const char *options; /* more of config.json: "key": value, ...; NULL: none */
+} FolderForm;
+
+/* Writes a model as a folder; rows of queries and keys go to where they are in
+ * halves. -1 if that failed. */
+int folder_write(const Model *m, const char *folder, const FolderForm *form);
+
 /* ---- json_check.c ---------------------------------------------------------------------- */
 
 /* Whether text is one JSON value (RFC 8259), with white space around it. */
@@ -267,6 +282,7 @@ void suite_stream(void);     /* stream.c */
 void suite_json(void);       /* json.c */
 void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
+void suite_folder(void);     /* folder.c, safetensors.c */
 void suite_damage(void);     /* damaged files */
 void suite_cli(void);        /* the binary */
 void suite_convert(void);    /* convert.c, for the newer architectures */
