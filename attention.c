@@ -16,44 +16,57 @@
 
 /* ---- project, rotate, remember -------------------------------------------------- */
 
-typedef enum { KEY, QUERY, VALUE } Role;
+typedef enum { KEY, QUERY, VALUE, N_ROLES } Role;
 
-/* One head of the queries, keys or values of a chunk. */
+/* A few neighbouring heads of the queries, keys or values of a chunk: one task. */
 typedef struct {
     Role role;
-    int index;     /* among the heads of this role */
-    float *rows;   /* [n][stride]: all heads of this role */
-    size_t stride; /* floats to a token */
-} Head;
+    int first, end; /* among the heads of this role */
+    float *rows;    /* [n][stride]: all heads of this role */
+    size_t stride;  /* floats to a token */
+} Heads;
 
-/* The heads are numbered through: keys, queries, values. Each of the loops over
- * them deals them out to the threads like cards, and thus alike: what one loop has
- * left in a head the next one finds without a barrier. */
-static Head head_at(const Session *s, int number, int n) {
-    const Config *c = &s->model->config;
-    const int ends[] = {c->n_kv_heads, c->n_kv_heads + c->n_heads};
-    const Role role = number < ends[0] ? KEY : number < ends[1] ? QUERY : VALUE;
-    const size_t stride = (size_t)(role == QUERY ? c->n_heads : c->n_kv_heads) * (size_t)c->head_size;
-    return (Head){.role = role,
-                  .index = role == KEY ? number : number - ends[role - 1],
-                  .rows = role == QUERY ? s->q : s->kv_rows + (role == KEY ? 0 : (size_t)n * stride),
-                  .stride = stride};
+static int heads_of(const Config *c, Role role) { return role == QUERY ? c->n_heads : c->n_kv_heads; }
+
+/* As few as fill whole vectors with their rows: products compute no row twice. */
+static int heads_in_task(const Config *c) {
+    int n = 1;
+    while (n * c->head_size % LANES) n *= 2;
+    return n;
 }
 
-static int n_all_heads(const Config *c) { return c->n_heads + 2 * c->n_kv_heads; }
+static int tasks_of(const Config *c, Role role) { return (heads_of(c, role) - 1) / heads_in_task(c) + 1; }
+static int n_tasks(const Config *c) { return tasks_of(c, KEY) + tasks_of(c, QUERY) + tasks_of(c, VALUE); }
 
-/* The head's vector of token t, [head_size]. */
-static float *head_vector(const Config *c, const Head *head, int t) {
-    return head->rows + (size_t)t * head->stride + (size_t)(head->index * c->head_size);
+/* Tasks are numbered through: keys, queries, values. Each of the loops over them deals
+ * them out to the threads like cards, and thus alike: what one loop has left in a head
+ * the next one finds without a barrier. */
+static Heads heads_at(const Session *s, int task, int n) {
+    const Config *c = &s->model->config;
+    Role role = KEY;
+    for (; task >= tasks_of(c, role); role++) task -= tasks_of(c, role);
+    const int step = heads_in_task(c), first = task * step, all = heads_of(c, role);
+    const size_t stride = (size_t)(all * c->head_size);
+    return (Heads){.role = role,
+                   .first = first,
+                   .end = first + step < all ? first + step : all,
+                   .rows = role == QUERY ? s->q : s->kv_rows + (role == KEY ? 0 : (size_t)n * stride),
+                   .stride = stride};
+}
+
+/* The vector of head h and token t, [head_size]. */
+static float *head_vector(const Config *c, const Heads *heads, int h, int t) {
+    return heads->rows + (size_t)t * heads->stride + (size_t)(h * c->head_size);
 }
 
 static void project(Session *s, const Layer *layer, const Input *in, int n) {
     const Config *c = &s->model->config;
-    const Tensor *const weights[] = {[KEY] = &layer->wk, [QUERY] = &layer->wq, [VALUE] = &layer->wv};
+    const Tensor *const weights[N_ROLES] = {[KEY] = &layer->wk, [QUERY] = &layer->wq, [VALUE] = &layer->wv};
 #pragma omp for schedule(static, 1) nowait
-    for (int i = 0; i < n_all_heads(c); i++) {
-        const Head head = head_at(s, i, n);
-        matmul_rows(head.rows, head.stride, weights[head.role], head.index * c->head_size, c->head_size, in, n, false);
+    for (int task = 0; task < n_tasks(c); task++) {
+        const Heads heads = heads_at(s, task, n);
+        const int size = c->head_size, row = heads.first * size, rows = (heads.end - heads.first) * size;
+        matmul_rows(heads.rows, heads.stride, weights[heads.role], row, rows, in, n, false);
     }
 }
 
@@ -62,10 +75,11 @@ static void show_heads(const Session *s, const Layer *layer, Site site, Role rol
     const Config *c = &s->model->config;
     if (!s->profile) return;
 #pragma omp for schedule(static, 1) nowait
-    for (int i = 0; i < n_all_heads(c); i++) {
-        const Head head = head_at(s, i, n);
-        for (int t = 0; t < n && head.role == role; t++)
-            profile_vector(s, layer, site, out, head_vector(c, &head, t), c->head_size, (int)head.stride);
+    for (int task = 0; task < n_tasks(c); task++) {
+        const Heads heads = heads_at(s, task, n);
+        for (int t = 0; t < n && heads.role == role; t++)
+            profile_vector(s, layer, site, out, head_vector(c, &heads, heads.first, t),
+                           (heads.end - heads.first) * c->head_size, (int)heads.stride);
     }
     (out ? profile_mark : profile_part)(s, layer, SITE_PROFILE);
 }
@@ -76,12 +90,13 @@ static void norm_heads(Session *s, const Layer *layer, Site site, Role role, con
     if (!norm->gamma) return;
     show_heads(s, layer, site, role, false, n);
 #pragma omp for schedule(static, 1) nowait
-    for (int i = 0; i < n_all_heads(c); i++) {
-        const Head head = head_at(s, i, n);
-        for (int t = 0; t < n && head.role == role; t++) {
-            float *v = head_vector(c, &head, t);
-            norm_token(v, v, norm, c->head_size);
-        }
+    for (int task = 0; task < n_tasks(c); task++) {
+        const Heads heads = heads_at(s, task, n);
+        for (int t = 0; t < n && heads.role == role; t++)
+            for (int h = heads.first; h < heads.end; h++) {
+                float *v = head_vector(c, &heads, h, t);
+                norm_token(v, v, norm, c->head_size);
+            }
     }
     profile_mark(s, layer, site);
     show_heads(s, layer, site, role, true, n);
@@ -123,13 +138,14 @@ static void remember(const Session *s, void *cache, const float *v, int head, in
 static void rotate_and_remember(Session *s, const KvLayer *kv, int n, int pos) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static, 1)
-    for (int i = 0; i < n_all_heads(c); i++) {
-        const Head head = head_at(s, i, n);
-        for (int t = 0; t < n; t++) {
-            float *v = head_vector(c, &head, t);
-            if (head.role != VALUE) rotate(c, v, s->rope + (size_t)(t * c->rope_dims));
-            if (head.role != QUERY) remember(s, head.role == KEY ? kv->keys : kv->values, v, head.index, pos + t);
-        }
+    for (int task = 0; task < n_tasks(c); task++) {
+        const Heads heads = heads_at(s, task, n);
+        for (int t = 0; t < n; t++)
+            for (int h = heads.first; h < heads.end; h++) {
+                float *v = head_vector(c, &heads, h, t);
+                if (heads.role != VALUE) rotate(c, v, s->rope + (size_t)(t * c->rope_dims));
+                if (heads.role != QUERY) remember(s, heads.role == KEY ? kv->keys : kv->values, v, h, pos + t);
+            }
     }
 }
 
