@@ -16,7 +16,7 @@
 
 /* ---- project, rotate, remember -------------------------------------------------- */
 
-typedef enum { KEY, QUERY, VALUE, N_ROLES } Role;
+typedef enum { KEY, QUERY, VALUE } Role;
 
 /* A few neighbouring heads of the queries, keys or values of a chunk: one task. */
 typedef struct {
@@ -44,7 +44,7 @@ static int n_tasks(const Config *c) { return tasks_of(c, KEY) + tasks_of(c, QUER
 static Heads heads_at(const Session *s, int task, int n) {
     const Config *c = &s->model->config;
     Role role = KEY;
-    for (; task >= tasks_of(c, role); role++) task -= tasks_of(c, role);
+    for (; role < VALUE && task >= tasks_of(c, role); role++) task -= tasks_of(c, role);
     const int step = heads_in_task(c), first = task * step, all = heads_of(c, role);
     const size_t stride = (size_t)(all * c->head_size);
     return (Heads){.role = role,
@@ -61,7 +61,7 @@ static float *head_vector(const Config *c, const Heads *heads, int h, int t) {
 
 static void project(Session *s, const Layer *layer, const Input *in, int n) {
     const Config *c = &s->model->config;
-    const Tensor *const weights[N_ROLES] = {[KEY] = &layer->wk, [QUERY] = &layer->wq, [VALUE] = &layer->wv};
+    const Tensor *const weights[] = {[KEY] = &layer->wk, [QUERY] = &layer->wq, [VALUE] = &layer->wv};
 #pragma omp for schedule(static, 1) nowait
     for (int task = 0; task < n_tasks(c); task++) {
         const Heads heads = heads_at(s, task, n);
