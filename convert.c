@@ -6,6 +6,7 @@
  */
 #include "model.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -82,12 +83,24 @@ static const char *missing_in_layer(const Model *model, const Layer *layer) {
     return biases && !llama ? "biases behind attention or in the MLP" : NULL;
 }
 
+/* Whether the model's factors are those of YaRN as llama.cpp has it, for any architecture
+ * (the numbers of turns are fixed there). */
+static bool is_plain_yarn(const Model *model) {
+    const Config *c = &model->config;
+    const Yarn plain = {.factor = c->yarn.factor, .context = c->yarn.context, .fast = 32, .slow = 1};
+    double *factors = plain.factor > 0 ? yarn_factors(c, &plain) : NULL;
+    bool same = factors && model->rope_factors;
+    for (int i = 0; same && i < c->rope_dims / 2; i++) same = fabs(factors[i] / model->rope_factors[i] - 1) < 1e-9;
+    free(factors);
+    return same;
+}
+
 /* What the model has, and its architecture in GGUF files has not; NULL: nothing. */
 static const char *missing_in_gguf(const Model *model) {
     const Config *c = &model->config;
     const char *missing = NULL;
     if (!is_llama(model) && !c->rope_halves) return "RoPE of neighbours";
-    if (!is_llama(model) && model->rope_factors) return "rope_scaling of type llama3 or yarn";
+    if (!is_llama(model) && model->rope_factors && !is_plain_yarn(model)) return "this rope_scaling";
     if (c->n_experts && !c->norm_topk) return "norm_topk_prob false";
     for (int l = 0; l < c->n_layers && !missing; l++) missing = missing_in_layer(model, &model->layers[l]);
     return missing;
@@ -170,6 +183,20 @@ static const char *own_key(const Metadata *m, const char *name, char *key, size_
 }
 #define KEY(name) own_key(m, name, (char[64]){0}, 64)
 
+/* A llama's factors are a tensor of their own. */
+static void put_rope_scaling(Metadata *m, const Model *model) {
+    const Config *c = &model->config;
+    const bool yarn = model->rope_factors && !is_llama(model);
+    const double factor = yarn ? c->yarn.factor : c->rope_scale;
+    const double amplitude = yarn ? c->rope_amplitude / yarn_amplitude(factor, 1) : c->rope_amplitude;
+    if (factor != 1) {
+        put_text(m, KEY("rope.scaling.type"), yarn ? "yarn" : "linear");
+        put_real(m, KEY("rope.scaling.factor"), factor);
+    }
+    if (yarn) put_int(m, KEY("rope.scaling.original_context_length"), (int)c->yarn.context);
+    if (amplitude != 1) put_real(m, KEY("rope.scaling.attn_factor"), amplitude);
+}
+
 static void put_config(Metadata *m, const Model *model, Type type) {
     const Config *c = &model->config;
     put_text(m, "general.architecture", m->architecture);
@@ -189,11 +216,7 @@ static void put_config(Metadata *m, const Model *model, Type type) {
     if (layer > 0) put_real(m, KEY("attention.layer_norm_epsilon"), layer);
     put_int(m, KEY("rope.dimension_count"), c->rope_dims);
     put_real(m, KEY("rope.freq_base"), c->rope_base);
-    if (c->rope_scale != 1) {
-        put_text(m, KEY("rope.scaling.type"), "linear");
-        put_real(m, KEY("rope.scaling.factor"), c->rope_scale);
-    }
-    if (c->rope_amplitude != 1) put_real(m, KEY("rope.scaling.attn_factor"), c->rope_amplitude);
+    put_rope_scaling(m, model);
     if (c->n_experts == 0) return;
     put_int(m, KEY("expert_count"), c->n_experts);
     put_int(m, KEY("expert_used_count"), c->n_experts_used);
@@ -359,8 +382,9 @@ static void walk(Writer *w, const Model *m, Pass pass) {
     for (int l = 0; l < m->config.n_layers; l++) write_layer(w, &m->layers[l], l);
     write_norm(w, "output_norm", &m->final_norm, m->config.dim);
     if (!m->tied) write_weight(w, "output", &m->output);
-    for (int i = 0; m->rope_factors && i < m->config.rope_dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
-    if (m->rope_factors) write_vector(w, "rope_freqs.weight", "", w->row, m->config.rope_dims / 2);
+    if (!m->rope_factors || !is_llama(m)) return; /* YaRN has keys for them */
+    for (int i = 0; i < m->config.rope_dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
+    write_vector(w, "rope_freqs.weight", "", w->row, m->config.rope_dims / 2);
 }
 
 /* ---- the mode ------------------------------------------------------------------------------ */
