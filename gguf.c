@@ -791,6 +791,11 @@ static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
 
 /* BOS is put in front if the file says so; Llama 3's files may leave it out. */
 static int fill_byte_level(Tokenizer *t, const Gguf *g, int vocab_size) {
+    String normalizer = {"", 0}; /* norma's own key: GGUF has no word for it */
+    if (get_string(g, "norma.tokenizer.normalizer", &normalizer)) return -1;
+    if (normalizer.n && !is_string(normalizer, "nfc"))
+        return fail("%s: norma.tokenizer.normalizer is '%.*s', expected nfc", g->path, SHOWN(normalizer));
+    t->composes = normalizer.n > 0;
     if (fill_pieces(t, g, vocab_size) || fill_merges(t, g)) return -1;
     t->no_bos = !t->pretokenizer.whole_words;
     return fill_ends(t, g, vocab_size);

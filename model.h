@@ -628,6 +628,9 @@ int pattern_of_expression(const char *expression, Pattern *pattern);
 int pretokenizer_of_name(const char *name, size_t n, Pretokenizer *p);
 const char *pretokenizer_name(const Pretokenizer *p);
 
+/* Its first step, for messages. */
+const char *pretokenizer_shown(const Pretokenizer *p);
+
 /* Whether the UTF-8 character s[length] is white space. */
 bool is_white_space(const char *s, size_t length);
 
@@ -699,6 +702,7 @@ typedef struct {
     Pretokenizer pretokenizer;
     const char *chat_template; /* a Jinja program; NULL: none */
     size_t chat_template_size;
+    bool chat_has_bos;       /* it says itself where BOS goes; else there is one wherever texts begin with it */
     char *chat_text;         /* it, owned; NULL where it is in a mapped file */
     char *text;              /* owned; NULL where the pieces' text is in the file */
     IdTable merged, matched; /* pieces that text becomes by merging, and as a whole */
@@ -776,7 +780,7 @@ const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *l
 
 /* ---- template.c: chat templates -------------------------------------------- */
 
-typedef struct ChatFamily ChatFamily; /* llama-2, chatml, zephyr or llama-3: template.c */
+typedef struct ChatFamily ChatFamily; /* llama-2, minimind, chatml, zephyr or llama-3: template.c */
 
 typedef struct {
     const ChatFamily *family;
@@ -787,7 +791,8 @@ typedef struct {
 
 /* Recognises the template that came with the tokenizer. False: it is of no
  * known family; then, and where there is none, it is Llama 2's. From here on
- * no text of t becomes one of the family's markers, user-defined or not. */
+ * no text of t becomes one of the family's markers, user-defined or not, nor a
+ * special piece, nor one that was added to a vocabulary with ranked merges. */
 bool chat_template_open(ChatTemplate *c, Tokenizer *t);
 
 /* The tokens of one turn up to where the answer begins: what closes the last
