@@ -18,68 +18,66 @@
 
 typedef enum { KEY, QUERY, VALUE } Role;
 
-/* A few neighbouring heads of the queries, keys or values of a chunk: one task. */
+/* One head of the queries, keys or values of a chunk. */
 typedef struct {
     Role role;
-    int first, end; /* among the heads of this role */
-    float *rows;    /* [n][stride]: all heads of this role */
-    size_t stride;  /* floats to a token */
+    int index;     /* among the heads of this role */
+    float *rows;   /* [n][stride]: all heads of this role */
+    size_t stride; /* floats to a token */
+} Head;
+
+/* The heads are numbered through: keys, queries, values. */
+static Head head_at(const Session *s, int number, int n) {
+    const Config *c = &s->model->config;
+    const int ends[] = {c->n_kv_heads, c->n_kv_heads + c->n_heads};
+    const Role role = number < ends[0] ? KEY : number < ends[1] ? QUERY : VALUE;
+    const size_t stride = (size_t)(role == QUERY ? c->n_heads : c->n_kv_heads) * (size_t)c->head_size;
+    return (Head){.role = role,
+                  .index = role == KEY ? number : number - ends[role - 1],
+                  .rows = role == QUERY ? s->q : s->kv_rows + (role == KEY ? 0 : (size_t)n * stride),
+                  .stride = stride};
+}
+
+static int n_all_heads(const Config *c) { return c->n_heads + 2 * c->n_kv_heads; }
+
+/* The head's vector of token t, [head_size]. */
+static float *head_vector(const Config *c, const Head *head, int t) {
+    return head->rows + (size_t)t * head->stride + (size_t)(head->index * c->head_size);
+}
+
+/* The heads [first, end) of the calling thread: what one step has left in a head
+ * the next one finds without a barrier. */
+typedef struct {
+    int first, end;
 } Heads;
 
-static int heads_of(const Config *c, Role role) { return role == QUERY ? c->n_heads : c->n_kv_heads; }
-
-/* As few as fill whole vectors with their rows: products compute no row twice. */
-static int heads_in_task(const Config *c) {
-    int n = 1;
-    while (n * c->head_size % LANES) n *= 2;
-    return n;
+static Heads own_heads(const Config *c) {
+    const int n = n_all_heads(c), thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    return (Heads){n * thread / threads, n * (thread + 1) / threads};
 }
 
-static int tasks_of(const Config *c, Role role) { return (heads_of(c, role) - 1) / heads_in_task(c) + 1; }
-static int n_tasks(const Config *c) { return tasks_of(c, KEY) + tasks_of(c, QUERY) + tasks_of(c, VALUE); }
-
-/* Tasks are numbered through: keys, queries, values. Each of the loops over them deals
- * them out to the threads like cards, and thus alike: what one loop has left in a head
- * the next one finds without a barrier. */
-static Heads heads_at(const Session *s, int task, int n) {
-    const Config *c = &s->model->config;
-    Role role = KEY;
-    for (; role < VALUE && task >= tasks_of(c, role); role++) task -= tasks_of(c, role);
-    const int step = heads_in_task(c), first = task * step, all = heads_of(c, role);
-    const size_t stride = (size_t)(all * c->head_size);
-    return (Heads){.role = role,
-                   .first = first,
-                   .end = first + step < all ? first + step : all,
-                   .rows = role == QUERY ? s->q : s->kv_rows + (role == KEY ? 0 : (size_t)n * stride),
-                   .stride = stride};
-}
-
-/* The vector of head h and token t, [head_size]. */
-static float *head_vector(const Config *c, const Heads *heads, int h, int t) {
-    return heads->rows + (size_t)t * heads->stride + (size_t)(h * c->head_size);
-}
-
+/* The thread's heads of one role make one product. */
 static void project(Session *s, const Layer *layer, const Input *in, int n) {
     const Config *c = &s->model->config;
     const Tensor *const weights[] = {[KEY] = &layer->wk, [QUERY] = &layer->wq, [VALUE] = &layer->wv};
-#pragma omp for schedule(static, 1) nowait
-    for (int task = 0; task < n_tasks(c); task++) {
-        const Heads heads = heads_at(s, task, n);
-        const int size = c->head_size, row = heads.first * size, rows = (heads.end - heads.first) * size;
-        matmul_rows(heads.rows, heads.stride, weights[heads.role], row, rows, in, n, false);
+    const Heads own = own_heads(c);
+    for (int i = own.first, next; i < own.end; i = next) {
+        const Head head = head_at(s, i, n);
+        for (next = i + 1; next < own.end && head_at(s, next, n).role == head.role;) next++;
+        matmul_rows(head.rows, head.stride, weights[head.role], head.index * c->head_size, (next - i) * c->head_size,
+                    in, n, false);
     }
 }
 
 /* The profiler's look at the heads that go into a norm, or have come out. */
 static void show_heads(const Session *s, const Layer *layer, Site site, Role role, bool out, int n) {
     const Config *c = &s->model->config;
+    const Heads own = own_heads(c);
     if (!s->profile) return;
-#pragma omp for schedule(static, 1) nowait
-    for (int task = 0; task < n_tasks(c); task++) {
-        const Heads heads = heads_at(s, task, n);
-        for (int t = 0; t < n && heads.role == role; t++)
-            profile_vector(s, layer, site, out, head_vector(c, &heads, heads.first, t),
-                           (heads.end - heads.first) * c->head_size, (int)heads.stride);
+    for (int i = own.first; i < own.end; i++) {
+        const Head head = head_at(s, i, n);
+        for (int t = 0; t < n && head.role == role; t++)
+            profile_vector(s, layer, site, out, head_vector(c, &head, t), c->head_size, (int)head.stride);
     }
     (out ? profile_mark : profile_part)(s, layer, SITE_PROFILE);
 }
@@ -88,15 +86,14 @@ static void show_heads(const Session *s, const Layer *layer, Site site, Role rol
 static void norm_heads(Session *s, const Layer *layer, Site site, Role role, const Norm *norm, int n) {
     const Config *c = &s->model->config;
     if (!norm->gamma) return;
+    const Heads own = own_heads(c);
     show_heads(s, layer, site, role, false, n);
-#pragma omp for schedule(static, 1) nowait
-    for (int task = 0; task < n_tasks(c); task++) {
-        const Heads heads = heads_at(s, task, n);
-        for (int t = 0; t < n && heads.role == role; t++)
-            for (int h = heads.first; h < heads.end; h++) {
-                float *v = head_vector(c, &heads, h, t);
-                norm_token(v, v, norm, c->head_size);
-            }
+    for (int i = own.first; i < own.end; i++) {
+        const Head head = head_at(s, i, n);
+        for (int t = 0; t < n && head.role == role; t++) {
+            float *v = head_vector(c, &head, t);
+            norm_token(v, v, norm, c->head_size);
+        }
     }
     profile_mark(s, layer, site);
     show_heads(s, layer, site, role, true, n);
@@ -125,114 +122,200 @@ static size_t kv_start(const Config *c, int block, int head) {
     return ((size_t)block * (size_t)c->n_kv_heads + (size_t)head) * (size_t)c->head_size * KV_BLOCK;
 }
 
-/* Puts one head's key (or value) of position pos into the cache. */
-static void remember(const Session *s, void *cache, const float *v, int head, int pos) {
+/* Element i of LANES neighbouring positions (of one, if `one`) to where it belongs. */
+static void put(KvType type, void *cache, size_t at, vf v, bool one) {
+    uint16_t halfs[LANES];
+    if (type == KV_F32) {
+        memcpy((float *)cache + at, &v, one ? sizeof(float) : sizeof v);
+    } else {
+        vstore_f16(halfs, v);
+        memcpy((uint16_t *)cache + at, halfs, one ? sizeof *halfs : sizeof halfs);
+    }
+}
+
+/* Puts a head's keys (or values) of n tokens into the cache, from position pos on:
+ * whole vectors of positions are transposed, the others go one by one. */
+static void remember(const Session *s, void *cache, const Head *head, int n, int pos) {
     const Config *c = &s->model->config;
-    const size_t at = kv_start(c, pos / KV_BLOCK, head) + (size_t)(pos % KV_BLOCK);
-    if (s->kv_type == KV_F32)
-        for (int i = 0; i < c->head_size; i++) ((float *)cache)[at + (size_t)(i * KV_BLOCK)] = v[i];
-    else
-        for (int i = 0; i < c->head_size; i++) ((uint16_t *)cache)[at + (size_t)(i * KV_BLOCK)] = f32_to_f16(v[i]);
+    for (int t = 0, count; t < n; t += count) {
+        const size_t at = kv_start(c, (pos + t) / KV_BLOCK, head->index) + (size_t)((pos + t) % KV_BLOCK);
+        const uint8_t *tokens[LANES];
+        int i = 0;
+        count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
+        for (int k = 0; k < count; k++) tokens[k] = (const uint8_t *)head_vector(c, head, t + k);
+        for (; count > 1 && i + LANES <= c->head_size; i += LANES) {
+            vi elements[LANES];
+            vtranspose(elements, tokens, (size_t)i * sizeof(float), LANES);
+            for (int j = 0; j < LANES; j++)
+                put(s->kv_type, cache, at + (size_t)((i + j) * KV_BLOCK), (vf)elements[j], false);
+        }
+        for (; i < c->head_size; i++)
+            for (int k = 0; k < count; k++)
+                put(s->kv_type, cache, at + (size_t)(i * KV_BLOCK + k), vset(head_vector(c, head, t + k)[i]), true);
+    }
 }
 
 static void rotate_and_remember(Session *s, const KvLayer *kv, int n, int pos) {
     const Config *c = &s->model->config;
-#pragma omp for schedule(static, 1)
-    for (int task = 0; task < n_tasks(c); task++) {
-        const Heads heads = heads_at(s, task, n);
-        for (int t = 0; t < n; t++)
-            for (int h = heads.first; h < heads.end; h++) {
-                float *v = head_vector(c, &heads, h, t);
-                if (heads.role != VALUE) rotate(c, v, s->rope + (size_t)(t * c->rope_dims));
-                if (heads.role != QUERY) remember(s, heads.role == KEY ? kv->keys : kv->values, v, h, pos + t);
-            }
+    const Heads own = own_heads(c);
+    for (int i = own.first; i < own.end; i++) {
+        const Head head = head_at(s, i, n);
+        for (int t = 0; t < n && head.role != VALUE; t++)
+            rotate(c, head_vector(c, &head, t), s->rope + (size_t)(t * c->rope_dims));
+        if (head.role != QUERY) remember(s, head.role == KEY ? kv->keys : kv->values, &head, n, pos);
     }
+#pragma omp barrier
 }
 
 /* ---- attend ------------------------------------------------------------------------ */
 
-enum {
-    BLOCK_VECTORS = KV_BLOCK / LANES,
-    SUMS = 8 /* elements of the result in flight */
-};
+enum { BLOCK_VECTORS = KV_BLOCK / LANES };
 
-/* One vector of row `row` (an element of the head) of a block: neighbouring keys. */
-INLINE vf kv_load(const void *cache, KvType type, size_t block, int row, int vector) {
-    const size_t at = block + (size_t)(row * KV_BLOCK + vector * LANES);
+/* Up to KV_QUERIES queries that look at the same keys, all but a few: those of
+ * one head of the cache, of neighbouring tokens and of the heads that share it. */
+typedef struct {
+    const Config *config;
+    KvType type;
+    int n, head;      /* queries; the head of the cache */
+    int shared, most; /* vectors of keys that all of them see whole; that any of them sees */
+    const float *q[KV_QUERIES];
+    float *out[KV_QUERIES], *scores[KV_QUERIES];
+    int n_keys[KV_QUERIES];
+} Queries;
+
+/* LANES neighbouring keys' (or values') element i: vector v of the cache's head. */
+INLINE vf kv_load(const Queries *a, KvType type, const void *cache, int v, int i) {
+    const size_t at =
+        kv_start(a->config, v / BLOCK_VECTORS, a->head) + (size_t)(i * KV_BLOCK + v % BLOCK_VECTORS * LANES);
     return type == KV_F32 ? vload((const float *)cache + at) : vload_f16((const uint16_t *)cache + at, LANES);
 }
 
-/* The first n_keys lanes of a block's vector are real; the others get `other`. */
-INLINE vf mask_keys(vf v, int vector, int n_keys, float other) {
-    const int n = n_keys - vector * LANES;
-    return n >= LANES ? v : vselect(vlane() < n, v, vset(other));
+/* The lanes of vector v whose keys are among the first n_keys; the others are `other`. */
+INLINE vf mask_keys(vf x, int v, int n_keys, float other) {
+    const int n = n_keys - v * LANES;
+    return n >= LANES ? x : vselect(vlane() < n, x, vset(other));
 }
 
-/* scores[k] = q . key k for n_keys keys, -infinity up to whole blocks; returns
- * the largest. */
-INLINE float score_keys(const Config *c, float *scores, const float *q, const void *keys, KvType type, int head,
-                        int n_keys) {
-    vf max = vset(-INFINITY);
-    for (int b = 0; b * KV_BLOCK < n_keys; b++) {
-        const size_t block = kv_start(c, b, head);
-        vf sums[BLOCK_VECTORS] = {{0}};
-        for (int i = 0; i < c->head_size; i++)
-            for (int j = 0; j < BLOCK_VECTORS; j++)
-                sums[j] = vfma(vset(q[i]), kv_load(keys, type, block, i, j), sums[j]);
-        for (int j = 0; j < BLOCK_VECTORS; j++) {
-            const vf s = mask_keys(sums[j], j, n_keys - b * KV_BLOCK, -INFINITY);
-            max = vmax(s, max);
-            vstore(scores + (size_t)b * KV_BLOCK + j * LANES, s);
-        }
+/* scores = q . key, for `count` vectors of keys from v on; -infinity where there is none. */
+INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v, const int count, const int n) {
+    vf sums[KV_QUERIES][4];
+    UNROLL
+    for (int k = 0; k < n; k++) UNROLL
+    for (int j = 0; j < count; j++) sums[k][j] = (vf){0};
+    for (int i = 0; i < a->config->head_size; i++) {
+        vf key[4];
+        UNROLL
+        for (int j = 0; j < count; j++) key[j] = kv_load(a, type, keys, v + j, i);
+        UNROLL
+        for (int k = 0; k < n; k++) UNROLL
+        for (int j = 0; j < count; j++) sums[k][j] = vfma(vset(a->q[k][i]), key[j], sums[k][j]);
     }
-    return vmax_lane(max);
+    UNROLL
+    for (int k = 0; k < n; k++) UNROLL
+    for (int j = 0; j < count; j++)
+        vstore(a->scores[k] + (v + j) * LANES, mask_keys(sums[k][j], v + j, a->n_keys[k], -INFINITY));
 }
 
-/* scores = e^(scale (scores - max)), in whole blocks; returns their sum. */
-INLINE float exponentials(float *scores, int n_keys, float max, float scale) {
-    vf sum = {0};
-    for (int i = 0; i < n_keys; i += LANES) {
-        const vf e = vexp((vload(scores + i) - max) * scale);
+/* scores = e^(scale (scores - the largest of them)); returns 1 / their sum. */
+static float softmax(float *scores, int vectors, float scale) {
+    vf max = vset(-INFINITY), sum = {0};
+    for (int v = 0; v < vectors; v++) max = vmax(vload(scores + v * LANES), max);
+    const float largest = vmax_lane(max);
+    for (int v = 0; v < vectors; v++) {
+        const vf e = vexp((vload(scores + v * LANES) - largest) * scale);
         sum += e;
-        vstore(scores + i, e);
+        vstore(scores + v * LANES, e);
     }
-    for (int i = (n_keys - 1) / LANES + 1; i % BLOCK_VECTORS; i++) vstore(scores + (size_t)i * LANES, (vf){0});
-    return vsum(sum);
+    return 1.0f / vsum(sum);
 }
 
-/* out[i] = scale * sum_k p[k] value_k[i] for `count` <= SUMS elements from `first` on. */
-INLINE void sum_values(const Config *c, float *out, const float *p, const void *values, KvType type, int head,
-                       int n_keys, int first, const int count, float scale) {
-    vf sums[SUMS];
-    for (int i = 0; i < count; i++) sums[i] = (vf){0};
-    for (int b = 0; b * KV_BLOCK < n_keys; b++) {
-        const size_t block = kv_start(c, b, head);
-        for (int j = 0; j < BLOCK_VECTORS; j++) {
-            const vf pj = vload(p + (size_t)b * KV_BLOCK + j * LANES);
-            for (int i = 0; i < count; i++) {
-                /* behind the last key is memory that nobody has written: not to be multiplied, even by 0 */
-                const vf v = mask_keys(kv_load(values, type, block, first + i, j), j, n_keys - b * KV_BLOCK, 0);
-                sums[i] = vfma(pj, v, sums[i]);
-            }
+/* out[i] = scale * sum_k p[k] value_k[i] for `count` elements from `first` on. */
+INLINE void sum_values(const Queries *a, KvType type, const void *values, const float *scales, int first,
+                       const int count, const int n) {
+    vf sums[KV_QUERIES][8];
+    UNROLL
+    for (int k = 0; k < n; k++) UNROLL
+    for (int i = 0; i < count; i++) sums[k][i] = (vf){0};
+    int v = 0;
+    for (; v < a->shared; v++) {
+        vf p[KV_QUERIES];
+        UNROLL
+        for (int k = 0; k < n; k++) p[k] = vload(a->scores[k] + v * LANES);
+        UNROLL
+        for (int i = 0; i < count; i++) {
+            const vf value = kv_load(a, type, values, v, first + i);
+            UNROLL
+            for (int k = 0; k < n; k++) sums[k][i] = vfma(p[k], value, sums[k][i]);
         }
     }
-    for (int i = 0; i < count; i++) out[first + i] = vsum(sums[i]) * scale;
+    for (; v < a->most; v++) {
+        UNROLL
+        for (int i = 0; i < count; i++) {
+            const vf value = kv_load(a, type, values, v, first + i);
+            UNROLL
+            for (int k = 0; k < n; k++) /* what the query must not see, or nobody has written: not even times 0 */
+                sums[k][i] = vfma(vload(a->scores[k] + v * LANES), mask_keys(value, v, a->n_keys[k], 0), sums[k][i]);
+        }
+    }
+    UNROLL
+    for (int k = 0; k < n; k++) {
+        UNROLL
+        for (int i = 0; i < count; i += 4) {
+            const f4 four = vsum4(sums[k][i], sums[k][i + 1], sums[k][i + 2 < count ? i + 2 : i],
+                                  sums[k][i + 3 < count ? i + 3 : i]) *
+                            scales[k];
+            memcpy(a->out[k] + first + i, &four, (size_t)(count < 4 ? count : 4) * sizeof(float));
+        }
+    }
 }
 
-/* One query against the n_keys keys up to its position: softmax(q k / sqrt(size)) v. */
-INLINE void attend(const Config *c, float *out, const float *q, const KvLayer *kv, KvType type, int head, int n_keys,
-                   float *scores) {
-    const int size = c->head_size, kv_head = head / (c->n_heads / c->n_kv_heads);
-    const float max = score_keys(c, scores, q, kv->keys, type, kv_head, n_keys);
-    const float scale = 1.0f / exponentials(scores, n_keys, max, 1.0f / sqrtf((float)size));
-    int i = 0;
-    for (; i + SUMS <= size; i += SUMS) sum_values(c, out, scores, kv->values, type, kv_head, n_keys, i, SUMS, scale);
-    for (; i < size; i += 2) sum_values(c, out, scores, kv->values, type, kv_head, n_keys, i, 2, scale);
+/* Queries against the keys up to their positions: softmax(q k / sqrt(size)) v.
+ * Each is computed alike, whoever else is in the group. */
+INLINE void attend_as(const Queries *a, const KvLayer *kv, KvType type, const int n) {
+    const int size = a->config->head_size, wide = n == 1 ? 4 : 2, count = n == 1 ? 8 : 4;
+    float scales[KV_QUERIES];
+    int v = 0, i = 0;
+    for (; v + wide <= a->most; v += wide) score_vectors(a, type, kv->keys, v, wide, n);
+    for (; v < a->most; v++) score_vectors(a, type, kv->keys, v, 1, n);
+    for (int k = 0; k < n; k++) scales[k] = softmax(a->scores[k], a->most, 1.0f / sqrtf((float)size));
+    for (; i + count <= size; i += count) sum_values(a, type, kv->values, scales, i, count, n);
+    for (; i < size; i += 2) sum_values(a, type, kv->values, scales, i, 2, n);
+}
+
+#define ATTEND(name, type, n)                                                                                          \
+    static __attribute__((noinline)) void name(const Queries *a, const KvLayer *kv) { attend_as(a, kv, type, n); }
+ATTEND(attend_1, KV_F32, 1)
+ATTEND(attend_2, KV_F32, 2)
+ATTEND(attend_4, KV_F32, 4)
+ATTEND(attend_1_f16, KV_F16, 1)
+ATTEND(attend_2_f16, KV_F16, 2)
+ATTEND(attend_4_f16, KV_F16, 4)
+
+/* Query number `first` to first + n - 1 of those that look at a head of the cache:
+ * its heads of token 0, of token 1, ... */
+static void attend(Session *s, const KvLayer *kv, int head, int first, int n, int pos) {
+    const Config *c = &s->model->config;
+    const int shares = c->n_heads / c->n_kv_heads;
+    const size_t room = (size_t)s->kv_blocks * KV_BLOCK;
+    float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * room;
+    Queries a = {.config = c, .type = s->kv_type, .n = n, .head = head};
+    for (int k = 0; k < n; k++) {
+        const int t = (first + k) / shares, h = head * shares + (first + k) % shares;
+        const size_t at = ((size_t)t * (size_t)c->n_heads + (size_t)h) * (size_t)c->head_size;
+        a.q[k] = s->q + at;
+        a.out[k] = s->att + at;
+        a.scores[k] = scores + (size_t)k * room;
+        a.n_keys[k] = pos + t + 1;
+    }
+    a.shared = a.n_keys[0] / LANES;
+    a.most = (a.n_keys[n - 1] - 1) / LANES + 1;
+    static void (*const kinds[][3])(const Queries *, const KvLayer *) = {
+        [KV_F32] = {attend_1, attend_2, attend_4}, [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
+    kinds[s->kv_type][n / 2](&a, kv);
 }
 
 void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *xn, int n, int pos) {
     const Config *c = &s->model->config;
-    const size_t size = (size_t)c->head_size;
     /* quantized, if any of the three wants it */
     const Tensor *w = type_wants_bytes(layer->wq.type)   ? &layer->wq
                       : type_wants_bytes(layer->wk.type) ? &layer->wk
@@ -245,16 +328,16 @@ void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *x
     rotate_and_remember(s, kv, n, pos);
     profile_mark(s, layer, SITE_QKV_ROPE);
 
-    float *scores = s->scores + (size_t)omp_get_thread_num() * (size_t)s->kv_blocks * KV_BLOCK;
-    /* later tokens see more keys: deal the work out like cards */
+    /* later queries see more keys: deal the work out like cards */
+    const int n_queries = n * (c->n_heads / c->n_kv_heads);
 #pragma omp for schedule(static, 1) collapse(2)
-    for (int t = 0; t < n; t++)
-        for (int head = 0; head < c->n_heads; head++) {
-            size_t at = ((size_t)t * (size_t)c->n_heads + (size_t)head) * size;
-            if (s->kv_type == KV_F32)
-                attend(c, s->att + at, s->q + at, kv, KV_F32, head, pos + t + 1, scores);
-            else
-                attend(c, s->att + at, s->q + at, kv, KV_F16, head, pos + t + 1, scores);
+    for (int first = 0; first < n_queries; first += KV_QUERIES)
+        for (int head = 0; head < c->n_kv_heads; head++) {
+            const int end = first + KV_QUERIES < n_queries ? first + KV_QUERIES : n_queries;
+            for (int i = first, count; i < end; i += count) {
+                count = end - i > 3 ? 4 : end - i > 1 ? 2 : 1;
+                attend(s, kv, head, i, count, pos);
+            }
         }
     profile_mark(s, layer, SITE_ATTENTION);
     in = input_prepare(&s->input, &layer->wo, s->att, n);

@@ -295,7 +295,7 @@ static int stretch(const Tensor *w) {
 /* Columns [col, col + n) of n_panels panels, packed: in the model's panels, or made in `room`. */
 static const uint8_t *packed(const Tensor *w, int panel, int n_panels, int col, int n, uint8_t *room, size_t *stride) {
     *stride = panel_bytes(w, w->panels ? w->cols : n);
-    if (w->panels) return w->panels + (size_t)panel * *stride + panel_bytes(w, col);
+    if (w->panels) return w->panels + (size_t)panel * *stride + (col ? panel_bytes(w, col) : 0);
     for (int p = 0; p < n_panels; p++) panel_pack(room + (size_t)p * *stride, w, panel + p, col, n);
     return room;
 }
@@ -456,23 +456,9 @@ void input_buffer_close(InputBuffer *buffer) {
     *buffer = (InputBuffer){0};
 }
 
-static int sum_of(const int8_t *q, int n) {
-    int sum = 0;
-    for (int i = 0; i < n; i++) sum += q[i];
-    return sum;
-}
-
 static void prepare_row(const Input *in, const float *x, size_t row) {
-    const int group = in->group;
-    int8_t *q = in->q + row * (size_t)in->cols;
-    InputGroup *g = in->groups + row * (size_t)(in->cols / group);
-    for (int c = 0; c < in->cols; c += group, g++) {
-        quantize_i8(q + c, &g->scale, x + c, group, group);
-        const int half = sum_of(q + c, group / 2), sum = half + sum_of(q + c + group / 2, group - group / 2);
-        g->sum = (float)sum * g->scale;
-        g->begin = -BYTE_OFFSET * sum;
-        g->begin_half = -BYTE_OFFSET * half;
-    }
+    const size_t cols = (size_t)in->cols;
+    quantize_i8(in->q + row * cols, in->groups + row * (cols / (size_t)in->group), x, in->cols, in->group);
 }
 
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n) {

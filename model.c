@@ -54,23 +54,31 @@ static int threads_for(const Session *s, int n) {
     return s->model->decode_bytes >= worth_sharing / (size_t)n ? s->n_threads : 1;
 }
 
-static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
+/* The forward pass of a chunk, run by each thread of a region. */
+static void decode_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const Model *m = s->model;
-    profile_chunk(s->profile, n, pos, n_logits);
-#pragma omp parallel num_threads(threads_for(s, n))
-    {
-        profile_mark(s, NULL, SITE_START);
-        embed(s, tokens, n, pos);
-        profile_mark(s, NULL, SITE_EMBED);
-        for (int l = 0; l < m->config.n_layers; l++) {
-            const Layer *layer = &m->layers[l];
-            const float *xn = norm_site(s, layer, SITE_ATTN_NORM, &layer->attn_norm, s->x, n);
-            attention(s, layer, &s->kv[l], xn, n, pos); /* x += attention(norm(x)) */
-            xn = norm_site(s, layer, SITE_MLP_NORM, &layer->mlp_norm, s->x, n);
-            mlp(s, layer, xn, n); /* x += mlp(norm(x)) */
-        }
-        if (n_logits > 0) classify(s, n, n_logits);
+    profile_mark(s, NULL, SITE_START);
+    embed(s, tokens, n, pos);
+    profile_mark(s, NULL, SITE_EMBED);
+    for (int l = 0; l < m->config.n_layers; l++) {
+        const Layer *layer = &m->layers[l];
+        const float *xn = norm_site(s, layer, SITE_ATTN_NORM, &layer->attn_norm, s->x, n);
+        attention(s, layer, &s->kv[l], xn, n, pos); /* x += attention(norm(x)) */
+        xn = norm_site(s, layer, SITE_MLP_NORM, &layer->mlp_norm, s->x, n);
+        mlp(s, layer, xn, n); /* x += mlp(norm(x)) */
     }
+    if (n_logits > 0) classify(s, n, n_logits);
+}
+
+static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
+    const int threads = threads_for(s, n);
+    profile_chunk(s->profile, n, pos, n_logits);
+    if (threads == 1) { /* outside a region barriers cost nothing; in a region of one they are system calls */
+        decode_chunk(s, tokens, n, pos, n_logits);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    decode_chunk(s, tokens, n, pos, n_logits);
 }
 
 static int reserve(Session *s, int n, int positions, int n_logits);
@@ -119,7 +127,7 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
     memset(s->kv, 0, (size_t)c->n_layers * sizeof *s->kv);
     for (int i = 0; i < c->rope_dims / 2; i++) {
         const double factor = model->rope_factors ? model->rope_factors[i] : 1.0;
-        s->rope_freq[i] = rope_frequency(c, i) / (c->rope_scale * factor);
+        s->rope_freq[i] = pow(c->rope_base, -2.0 * i / c->rope_dims) / (c->rope_scale * factor);
     }
     return 0;
 }
@@ -216,7 +224,7 @@ static int reserve_positions(Session *s, int positions) {
         }
     }
     free(s->scores);
-    s->scores = allocate((size_t)blocks * KV_BLOCK, (size_t)s->n_threads * sizeof(float));
+    s->scores = allocate((size_t)blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
     s->kv_blocks = s->scores ? blocks : 0;
     return s->scores ? 0 : -1;
 }

@@ -165,18 +165,6 @@ typedef struct {
 /* Bytes that the tensor's rows take in the file, scales included. */
 size_t tensor_bytes(const Tensor *w, int rows);
 
-/* Quantizes x[n] to int8 in groups of `group` (which divides n):
- * scale = max|x| / 127, q = round(x / scale), ties to even; a group of zeros
- * gets scale 0. Writes q[n] and scales[n / group]. NaN or infinity in x makes
- * its group's scale NaN or infinite, so it stays visible in the product. */
-void quantize_i8(int8_t *q, float *scales, const float *x, int n, int group);
-
-/* y[cols] = row `row` of w in float32, as the type defines it. */
-void dequantize_row(float *y, const Tensor *w, int row);
-
-/* x[n] in a type that is written, the same bytes as the gguf library's. */
-void quantize_row(void *out, Type type, const float *x, int n);
-
 /* What belongs to a group of int8 activations: the scale, the sum of what they
  * stand for, and what exact sums of their products with weights begin with (all
  * of the group's, its first half's; see simd.h, BYTE_OFFSET). */
@@ -184,6 +172,18 @@ typedef struct {
     float scale, sum;
     int32_t begin, begin_half;
 } InputGroup;
+
+/* Quantizes x[n] to int8 in groups of `group` (which divides n):
+ * scale = max|x| / 127, q = round(x / scale), ties to even; a group of zeros
+ * gets scale 0. Writes q[n] and groups[n / group]. NaN or infinity in x makes
+ * its group's scale NaN or infinite, so it stays visible in the product. */
+void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group);
+
+/* y[cols] = row `row` of w in float32, as the type defines it. */
+void dequantize_row(float *y, const Tensor *w, int row);
+
+/* x[n] in a type that is written, the same bytes as the gguf library's. */
+void quantize_row(void *out, Type type, const float *x, int n);
 
 /* The left side of a product: n rows of activations, in the form that the
  * weights want (float32 as they are, or int8 groups). */
@@ -292,15 +292,6 @@ void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy,
 
 /* ---- the model: checkpoint.c, model.c ------------------------------------ */
 
-/* YaRN (Peng et al. 2023, sec. 3.2): what turns `fast` times in `context` positions
- * stays, what turns `slow` times is slowed down by `factor`, a ramp lies between. */
-typedef struct {
-    double factor; /* 0: no YaRN */
-    double context, fast, slow;
-    bool between;  /* the ramp may begin and end between two pairs */
-    bool minimind; /* the ramp ends at the last pair, and is never steeper than 1,000 */
-} Yarn;
-
 typedef struct {
     int dim;        /* width of the residual stream */
     int hidden_dim; /* width inside the MLP */
@@ -314,7 +305,6 @@ typedef struct {
     double rope_scale;     /* divided by this */
     double rope_amplitude; /* cos and sin times this; 1 but for YaRN (Peng et al. 2023, sec. 3.4) */
     int rope_dims;         /* leading elements of a head that rotate, in pairs: */
-    Yarn yarn;             /* where the model's rope_factors come from */
     bool rope_halves;      /* (v[i], v[i + rope_dims / 2]), as Hugging Face has them; else (v[2i], v[2i + 1]) */
     int n_experts;         /* of a sparse layer, up to MOST_EXPERTS; 0: all layers are dense */
     int n_experts_used;    /* by each token */
@@ -356,6 +346,7 @@ typedef struct {
     const char *format;   /* "llama2.c v0" and the like */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
+    bool packed; /* all of it: nothing is left for model_pack */
     File *files; /* [n_files], owned; the tensors point into them */
     int n_files;
 } Model;
@@ -376,17 +367,6 @@ int model_allocate_layers(Model *model);
  * be NULL. */
 void model_visit(const Model *model, void (*tensor)(void *arg, const char *name, const Tensor *w),
                  void (*norm)(void *arg, const char *name, const Norm *norm, int dim), void *arg);
-
-/* ---- rope.c: positions --------------------------------------------------------- */
-
-/* Radians a position of a pair, before scale and factors. */
-double rope_frequency(const Config *c, int pair);
-
-/* What YaRN divides the angles by, [rope_dims / 2]; the caller frees it. NULL: no memory. */
-double *yarn_factors(const Config *c, const Yarn *y);
-
-/* What it multiplies cos and sin with, unless a file says something else (sec. 3.4). */
-double yarn_amplitude(double factor, double scale);
 
 /* ---- panels.c -------------------------------------------------------------- */
 
@@ -461,6 +441,9 @@ typedef enum { KV_F32, KV_F16 } KvType;
 /* Keys and values are kept in blocks of KV_BLOCK positions, transposed, so
  * that one vector holds the same element of neighbouring keys. */
 enum { KV_BLOCK = 16 };
+
+/* Queries that visit the cache together. */
+enum { KV_QUERIES = 4 };
 
 /* The keys and values of one layer: [block][n_kv_heads][head_size][KV_BLOCK]. */
 typedef struct {
@@ -628,9 +611,6 @@ int pattern_of_expression(const char *expression, Pattern *pattern);
 int pretokenizer_of_name(const char *name, size_t n, Pretokenizer *p);
 const char *pretokenizer_name(const Pretokenizer *p);
 
-/* Its first step, for messages. */
-const char *pretokenizer_shown(const Pretokenizer *p);
-
 /* Whether the UTF-8 character s[length] is white space. */
 bool is_white_space(const char *s, size_t length);
 
@@ -702,7 +682,6 @@ typedef struct {
     Pretokenizer pretokenizer;
     const char *chat_template; /* a Jinja program; NULL: none */
     size_t chat_template_size;
-    bool chat_has_bos;       /* it says itself where BOS goes; else there is one wherever texts begin with it */
     char *chat_text;         /* it, owned; NULL where it is in a mapped file */
     char *text;              /* owned; NULL where the pieces' text is in the file */
     IdTable merged, matched; /* pieces that text becomes by merging, and as a whole */
@@ -780,7 +759,7 @@ const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *l
 
 /* ---- template.c: chat templates -------------------------------------------- */
 
-typedef struct ChatFamily ChatFamily; /* llama-2, minimind, chatml, zephyr or llama-3: template.c */
+typedef struct ChatFamily ChatFamily; /* llama-2, chatml, zephyr or llama-3: template.c */
 
 typedef struct {
     const ChatFamily *family;
@@ -791,8 +770,7 @@ typedef struct {
 
 /* Recognises the template that came with the tokenizer. False: it is of no
  * known family; then, and where there is none, it is Llama 2's. From here on
- * no text of t becomes one of the family's markers, user-defined or not, nor a
- * special piece, nor one that was added to a vocabulary with ranked merges. */
+ * no text of t becomes one of the family's markers, user-defined or not. */
 bool chat_template_open(ChatTemplate *c, Tokenizer *t);
 
 /* The tokens of one turn up to where the answer begins: what closes the last

@@ -98,11 +98,6 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     }
 }
 
-size_t panel_bytes(const Tensor *w, int cols) {
-    const Tensor row = {.type = w->type, .rows = 1, .cols = cols, .group = w->group};
-    return LANES * tensor_bytes(&row, 1);
-}
-
 /* ---- whole models --------------------------------------------------------------------- */
 
 enum {
@@ -150,8 +145,10 @@ static void pack_next(void *arg, const char *name, const Tensor *w) {
 }
 
 void model_pack(Model *m, int n_threads, int n_tokens) {
+    if (m->packed) return;
     Packing p = {.embedding = &m->embedding, .n_threads = m->decode_bytes < WORTH_SHARING ? 1 : n_threads};
     p.left = m->decode_bytes <= SMALL_MODEL ? SIZE_MAX : m->decode_bytes / TOKENS_TO_PACK * (size_t)n_tokens;
     model_visit(m, pack_next, NULL, &p);
     if (m->tied) pack_next(&p, NULL, &m->output);
+    m->packed = p.left > 0;
 }

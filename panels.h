@@ -125,12 +125,26 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
  * the offset on, its scale and, where the type has one, its min as float32. */
 INLINE size_t ready_bytes(int quads, bool min) { return (size_t)(quads + 1 + min) * VBYTES; }
 
+/* ---- sizes ---------------------------------------------------------------------------- */
+
+/* Bytes of that many columns of a packed panel. */
+INLINE size_t panel_bytes(const Tensor *w, int cols) {
+    const size_t n = (size_t)cols;
+    switch (w->type) {
+    case TYPE_F32: return n * 4 * LANES;
+    case TYPE_F16:
+    case TYPE_BF16: return n * 2 * LANES;
+    case TYPE_I8: return (n + n / (size_t)w->group * 4) * LANES;
+    case TYPE_Q4_K:
+    case TYPE_Q5_K:
+    case TYPE_Q6_K: return n / 256 * (size_t)block_parts(w->type).bytes * LANES;
+    default: return n / 32 * (size_t)block_parts(w->type).bytes * LANES;
+    }
+}
+
 /* ---- panels.c ---------------------------------------------------------------------------- */
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out is aligned to nothing. */
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
-
-/* Bytes of that many columns of a packed panel. */
-size_t panel_bytes(const Tensor *w, int cols);
 
 #endif

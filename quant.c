@@ -97,14 +97,50 @@ static float inverse_of(float d) {
     return isfinite(inverse) ? inverse : 0.0f;
 }
 
-void quantize_i8(int8_t *q, float *scales, const float *x, int n, int group) {
-    const float magic = 0x1.8p23f; /* adding it rounds |v| < 2^22 to an integer, ties to even */
-    for (int start = 0; start < n; start += group) {
-        float scale = max_abs(x + start, group) / 127.0f;
-        const float inverse = inverse_of(scale); /* NaN and infinity: 0, they live on in the scale */
-        for (int i = start; i < start + group; i++) q[i] = (int8_t)(float_bits(x[i] * inverse + magic) - 0x4b400000);
-        scales[start / group] = scale;
+static const float MAGIC = 0x1.8p23f; /* adding it rounds |v| < 2^22 to an integer, ties to even */
+
+/* (What NaN becomes is a byte, too.) */
+static int8_t quantize(float x, float inverse) { return (int8_t)(float_bits(x * inverse + MAGIC) - float_bits(MAGIC)); }
+
+static void finish(InputGroup *g, float scale, int sum, int half) {
+    *g = (InputGroup){scale, (float)sum * scale, -BYTE_OFFSET * sum, -BYTE_OFFSET * half};
+}
+
+/* A group of any size. */
+static void quantize_group(int8_t *q, InputGroup *g, const float *x, int n) {
+    const float scale = max_abs(x, n) / 127.0f, inverse = inverse_of(scale);
+    int sums[2] = {0};
+    for (int i = 0; i < n; i++) {
+        q[i] = quantize(x[i], inverse);
+        sums[i >= n / 2] += q[i];
     }
+    finish(g, scale, sums[0] + sums[1], sums[0]);
+}
+
+/* The same with vectors, of which both halves hold whole ones. */
+static void quantize_vectors(int8_t *q, InputGroup *g, const float *x, int n) {
+    vi max = {0}, sums[2] = {{0}};
+    for (int i = 0; i < n; i += LANES) {
+        const vi magnitude = (vi)vload(x + i) & 0x7fffffff;
+        max = vmax_int(magnitude, max);
+    }
+    const int32_t bits = vmax_lane_int(max);
+    float largest;
+    memcpy(&largest, &bits, sizeof largest);
+    const float scale = largest / 127.0f, inverse = inverse_of(scale);
+    for (int i = 0; i < n; i += LANES) {
+        const vi v = (vi)(vload(x + i) * inverse + MAGIC) - (vi)vset(MAGIC);
+        vstore_bytes(q + i, v);
+        sums[i >= n / 2] += v << 24 >> 24;
+    }
+    const vf first = vfloat(sums[0]), second = vfloat(sums[1]); /* small enough to be exact */
+    const f4 both = vsum4(first, second, first, second);
+    finish(g, scale, (int)(both[0] + both[1]), (int)both[0]);
+}
+
+void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group) {
+    for (int i = 0; i < n; i += group, groups++)
+        (group % (2 * LANES) ? quantize_group : quantize_vectors)(q + i, groups, x + i, group);
 }
 
 /* ---- blocks to int8: blocks.h has the same for vectors

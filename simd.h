@@ -94,6 +94,11 @@ INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (
 /* The larger of each; b where either is NaN. */
 INLINE vf vmax(vf a, vf b) { return vselect(a > b, a, b); }
 
+INLINE vi vmax_int(vi a, vi b) {
+    const vi larger = a > b;
+    return (larger & a) | (~larger & b);
+}
+
 /* 0, 1, 2, ... */
 INLINE vi vlane(void) {
     vi lane = {0};
@@ -106,6 +111,16 @@ INLINE float vmax_lane(vf a) {
     return _mm512_reduce_max_ps((__m512)a);
 #else
     float max = a[0];
+    for (int j = 1; j < LANES; j++) max = a[j] > max ? a[j] : max;
+    return max;
+#endif
+}
+
+INLINE int32_t vmax_lane_int(vi a) {
+#if SIMD_AVX512
+    return _mm512_reduce_max_epi32((__m512i)a);
+#else
+    int32_t max = a[0];
     for (int j = 1; j < LANES; j++) max = a[j] > max ? a[j] : max;
     return max;
 #endif
@@ -224,6 +239,19 @@ INLINE vf vload_f16(const void *p, int n) {
     return v;
 }
 
+/* LANES half floats, rounded as f32_to_f16 does. */
+INLINE void vstore_f16(void *p, vf v) {
+#if SIMD_AVX512
+    _mm256_storeu_si256(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+#elif SIMD_AVX2 && defined(__F16C__)
+    _mm_storeu_si128(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+#else
+    uint16_t h[LANES];
+    for (int i = 0; i < LANES; i++) h[i] = f32_to_f16(v[i]);
+    memcpy(p, h, sizeof h);
+#endif
+}
+
 /* The same for bfloat16. */
 INLINE vf vload_bf16(const void *p, int n) {
     vi bits = {0};
@@ -296,6 +324,13 @@ INLINE vi vdot(vi sum, vb w, vb x) {
     for (int j = 0; j < VBYTES; j++) sum[j / 4] += w[j] * x[j];
     return sum;
 #endif
+}
+
+/* The low byte of each lane, LANES bytes. */
+INLINE void vstore_bytes(int8_t *p, vi v) {
+    typedef int8_t bytes __attribute__((vector_size(LANES)));
+    const bytes b = __builtin_convertvector(v, bytes);
+    memcpy(p, &b, sizeof b);
 }
 
 INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }

@@ -72,7 +72,6 @@ static void child(const char *binary, char **args, const int *input, const int *
     redirect(2, "stderr", O_WRONLY | O_CREAT | O_TRUNC);
     if (setup.endless_input) dup2(input[0], 0);
     if (setup.closed_output) dup2(output[1], 1);
-    close(output[0]);
     close(output[1]);
     execv(binary, args);
     _exit(127);
@@ -117,9 +116,9 @@ int run(const char *format, ...) {
         fputs(setup.input, text);
         fclose(text);
     }
+    close(output[0]); /* nobody reads: before the program writes */
     const pid_t pid = fork();
     if (pid == 0) child(binary, args, input, output);
-    close(output[0]); /* nobody reads */
     close(output[1]);
     if (setup.interrupt) interrupt_at_output(pid);
     waitpid(pid, &state, 0);

@@ -283,19 +283,21 @@ static void damage_stays_visible(void) {
 
 static void check_quantized(const float *x, int n, int group) {
     int8_t q[256];
-    float scales[256];
+    InputGroup scales[256];
     quantize_i8(q, scales, x, n, group);
     for (int g = 0; g < n / group; g++) {
         float max = 0;
         for (int i = g * group; i < (g + 1) * group; i++) max = fmaxf(max, fabsf(x[i]));
-        CHECK(scales[g] == max / 127.0f, "group %d: scale %.9g, expected %.9g", g, scales[g], max / 127.0f);
-        const float inverse = 1.0f / scales[g];
+        CHECK(scales[g].scale == max / 127.0f, "group %d: scale %.9g, expected %.9g", g, scales[g].scale, max / 127.0f);
+        const float inverse = 1.0f / scales[g].scale;
         for (int i = g * group; i < (g + 1) * group; i++) {
             const float scaled = x[i] * inverse; /* as a variable: rounded to float */
             const int expected = (int)rintf(scaled);
-            CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d", i, x[i], scales[g], q[i], expected);
-            const double error = fabs(q[i] * (double)scales[g] - (double)x[i]);
-            CHECK(error <= 0.50001 * (double)scales[g], "x[%d] = %.9g, scale %.9g, q %d", i, x[i], scales[g], q[i]);
+            CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d", i, x[i], scales[g].scale, q[i],
+                  expected);
+            const double error = fabs(q[i] * (double)scales[g].scale - (double)x[i]);
+            CHECK(error <= 0.50001 * (double)scales[g].scale, "x[%d] = %.9g, scale %.9g, q %d", i, x[i],
+                  scales[g].scale, q[i]);
         }
     }
 }
@@ -312,28 +314,29 @@ static void quantizing_rounds_to_nearest(void) {
     const float middles[8] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 125.5f};
     const int8_t even[8] = {127, 0, 2, 2, 0, -2, -2, 126};
     int8_t q[8];
-    float scale;
-    quantize_i8(q, &scale, middles, 8, 8);
-    CHECK(scale == 1, "scale %g", scale);
+    InputGroup group;
+    quantize_i8(q, &group, middles, 8, 8);
+    CHECK(group.scale == 1, "scale %g", group.scale);
     for (int i = 0; i < 8; i++) CHECK(q[i] == even[i], "%g becomes %d, expected %d", middles[i], q[i], even[i]);
 }
 
 static void quantizing_odd_values(void) {
     int8_t q[16];
-    float scales[4], x[16] = {0, -0.0f, 0, 0, 1, NAN, 2, 3, 4, 5, -INFINITY, 6, 1e-40f, -2e-42f, 1e-45f, 0};
+    InputGroup scales[4];
+    float x[16] = {0, -0.0f, 0, 0, 1, NAN, 2, 3, 4, 5, -INFINITY, 6, 1e-40f, -2e-42f, 1e-45f, 0};
     memset(q, 99, sizeof q);
     quantize_i8(q, scales, x, 16, 4);
-    CHECK(scales[0] == 0 && !q[0] && !q[1] && !q[2] && !q[3], "zeros: scale %g", scales[0]);
-    CHECK(isnan(scales[1]), "a group with NaN has scale %g", scales[1]);
-    CHECK(isinf(scales[2]), "a group with infinity has scale %g", scales[2]);
+    CHECK(scales[0].scale == 0 && !q[0] && !q[1] && !q[2] && !q[3], "zeros: scale %g", scales[0].scale);
+    CHECK(isnan(scales[1].scale), "a group with NaN has scale %g", scales[1].scale);
+    CHECK(isinf(scales[2].scale), "a group with infinity has scale %g", scales[2].scale);
     for (int i = 12; i < 16; i++) { /* such a group may count as zeros, but as no more than it is */
-        const double value = q[i] * (double)scales[3];
+        const double value = q[i] * (double)scales[3].scale;
         CHECK(fabs(value) <= 1.01e-40, "%g becomes %g", x[i], value);
     }
     x[3] = -NAN; /* the sign of a NaN must not hide it, nor infinity beside it */
     x[2] = INFINITY;
     quantize_i8(q, scales, x, 4, 4);
-    CHECK(isnan(scales[0]), "NaN and infinity give scale %g", scales[0]);
+    CHECK(isnan(scales[0].scale), "NaN and infinity give scale %g", scales[0].scale);
 }
 
 static void dequantizing_is_exact(void) {
@@ -366,7 +369,7 @@ static void dequantizing_is_exact(void) {
 static void inputs_are_quantized_rows(void) {
     Problem p;
     int8_t q[172];
-    float scales[43];
+    InputGroup scales[43];
     CHECK(!problem_open(&p, 3, 172, 4, 4, false), "no memory");
     const Input in = input_prepare(&p.buffer, &p.w, p.x, 4);
     for (int t = 0; t < 4; t++) {
@@ -375,8 +378,8 @@ static void inputs_are_quantized_rows(void) {
         for (int g = 0; g < 43; g++) {
             const InputGroup *group = &in.groups[t * 43 + g];
             const int sum = q[4 * g] + q[4 * g + 1] + q[4 * g + 2] + q[4 * g + 3];
-            CHECK(group->scale == scales[g], "token %d, group %d: scale %g", t, g, group->scale);
-            CHECK(group->sum == (float)sum * scales[g], "token %d, group %d: sum %g", t, g, group->sum);
+            CHECK(group->scale == scales[g].scale, "token %d, group %d: scale %g", t, g, group->scale);
+            CHECK(group->sum == (float)sum * scales[g].scale, "token %d, group %d: sum %g", t, g, group->sum);
         }
     }
     problem_close(&p);

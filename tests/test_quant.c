@@ -157,7 +157,8 @@ static float before(int i) { return 0.5f + (float)(i % 5); } /* what y holds bef
 /* y against sums in double of what dequantize_row gives times the activations,
  * which the block types take as int8 in groups of 32. */
 static void check_against_exact(const Problem *p, const float *y, bool add) {
-    float w[MAX_COLS], x[MAX_COLS], scales[MAX_COLS / 32];
+    float w[MAX_COLS], x[MAX_COLS];
+    InputGroup scales[MAX_COLS / 32];
     int8_t q[MAX_COLS];
     const int rows = p->w.rows, cols = p->w.cols;
     for (int t = 0; t < p->n; t++) {
@@ -170,7 +171,7 @@ static void check_against_exact(const Problem *p, const float *y, bool add) {
             dequantize_row(w, &p->w, r);
             for (int c = 0; c < cols; c++) largest = fmax(largest, (double)fabsf(w[c]));
             for (int c = 0; c < cols; c++) {
-                const double activation = bytes ? q[c] * (double)scales[c / 32] : (double)x[c];
+                const double activation = bytes ? q[c] * (double)scales[c / 32].scale : (double)x[c];
                 sum += (double)w[c] * activation;
                 magnitude += largest * fabs(activation);
             }
