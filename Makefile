@@ -22,7 +22,7 @@ BUILD   := build/$(VARIANT)
 BINARY  := $(BUILD)/run
 
 PARTS   := attention bpe checkpoint file folder gguf json matmul mlp model norm normalize panels pretokenize profile quant \
-           safetensors sampler stream swap template tokenizer tokenizer_json
+           rope safetensors sampler stream swap template tokenizer tokenizer_json
 MODES   := bench bench_norms chat convert info perplexity run
 TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
 OBJECTS := $(PARTS:%=$(BUILD)/%.o)

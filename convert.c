@@ -6,6 +6,7 @@
  */
 #include "model.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -82,12 +83,24 @@ static const char *missing_in_layer(const Model *model, const Layer *layer) {
     return biases && !llama ? "biases behind attention or in the MLP" : NULL;
 }
 
+/* Whether the model's factors are those of YaRN as llama.cpp has it, for any architecture
+ * (the numbers of turns are fixed there). */
+static bool is_plain_yarn(const Model *model) {
+    const Config *c = &model->config;
+    const Yarn plain = {.factor = c->yarn.factor, .context = c->yarn.context, .fast = 32, .slow = 1};
+    double *factors = plain.factor > 0 ? yarn_factors(c, &plain) : NULL;
+    bool same = factors && model->rope_factors;
+    for (int i = 0; same && i < c->rope_dims / 2; i++) same = fabs(factors[i] / model->rope_factors[i] - 1) < 1e-9;
+    free(factors);
+    return same;
+}
+
 /* What the model has, and its architecture in GGUF files has not; NULL: nothing. */
 static const char *missing_in_gguf(const Model *model) {
     const Config *c = &model->config;
     const char *missing = NULL;
     if (!is_llama(model) && !c->rope_halves) return "RoPE of neighbours";
-    if (!is_llama(model) && model->rope_factors) return "rope_scaling of type llama3 or yarn";
+    if (!is_llama(model) && model->rope_factors && !is_plain_yarn(model)) return "this rope_scaling";
     if (c->n_experts && !c->norm_topk) return "norm_topk_prob false";
     for (int l = 0; l < c->n_layers && !missing; l++) missing = missing_in_layer(model, &model->layers[l]);
     return missing;
@@ -117,23 +130,110 @@ static void put_piece(FILE *out, const Tokenizer *t, int id) {
     free(text);
 }
 
-static void put_tokenizer(Metadata *m, const Tokenizer *t) {
+/* Type 2 is <unk>, 5 what is unused. */
+static int32_t piece_type(const Tokenizer *t, int id) {
     static const int32_t types[] = {
         [PIECE_TEXT] = 1, [PIECE_USER] = 4, [PIECE_SPECIAL] = 3, [PIECE_BYTE] = 6, [PIECE_CONTROL] = 3};
+    const Piece *p = &t->pieces[id];
+    if (p->kind == PIECE_CONTROL && (t->byte_level || !p->length)) return 5;
+    return id == t->unk ? 2 : types[p->kind];
+}
+
+/* In a byte-level vocabulary every byte of a text has a name. */
+static void put_byte_level_piece(FILE *out, const Tokenizer *t, int id) {
+    const Piece *p = &t->pieces[id];
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (!memory) return;
+    char name[2];
+    for (int i = 0; i < p->length; i++)
+        if (p->kind == PIECE_TEXT)
+            put(memory, name, (size_t)bpe_byte_name(name, (uint8_t)p->text[i]));
+        else
+            fputc(p->text[i], memory);
+    if (!p->length) fprintf(memory, "[PAD%d]", id); /* no two pieces may be alike */
+    fclose(memory);
+    put_string(out, text, size);
+    free(text);
+}
+
+static int compare_ranks(const void *a, const void *b) {
+    const MergeRule *x = a, *y = b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* The rules in the order of their ranks; the caller frees the list. */
+static MergeRule *ranked_rules(const Merges *m) {
+    MergeRule *rules = allocate((size_t)m->n + 1, sizeof *rules);
+    if (!rules) return NULL;
+    memcpy(rules, m->rules, (size_t)m->n * sizeof *rules);
+    qsort(rules, (size_t)m->n, sizeof *rules, compare_ranks);
+    return rules;
+}
+
+static void put_name(FILE *out, const Piece *p, uint64_t *size) {
+    char name[2];
+    for (int i = 0; i < p->length; i++) {
+        const int n = bpe_byte_name(name, (uint8_t)p->text[i]);
+        *size += (uint64_t)n;
+        if (out) put(out, name, (size_t)n);
+    }
+}
+
+static int put_byte_level(Metadata *m, const Tokenizer *t) {
+    MergeRule *rules = ranked_rules(&t->merges);
+    if (!rules) return -1;
+    put_text(m, "tokenizer.ggml.model", "gpt2");
+    put_text(m, "tokenizer.ggml.pre", pretokenizer_name(&t->pretokenizer));
+    if (t->composes) put_text(m, "norma.tokenizer.normalizer", "nfc");
+    put_array(m, "tokenizer.ggml.tokens", GGUF_STRING, t->n_pieces);
+    for (int id = 0; id < t->n_pieces; id++) put_byte_level_piece(m->stream, t, id);
+    put_array(m, "tokenizer.ggml.merges", GGUF_STRING, t->merges.n);
+    for (int i = 0; i < t->merges.n; i++) {
+        const Piece *left = &t->pieces[rules[i].left], *right = &t->pieces[rules[i].right];
+        uint64_t size = 1;
+        put_name(NULL, left, &size);
+        put_name(NULL, right, &size);
+        put_u64(m->stream, size);
+        put_name(m->stream, left, &size);
+        fputc(' ', m->stream);
+        put_name(m->stream, right, &size);
+    }
+    free(rules);
+    return 0;
+}
+
+/* The scores by which pieces merge as by the rules: the rank of the first rule that makes them, negative. */
+static int put_sentencepiece(Metadata *m, const Tokenizer *t) {
+    float *scores = allocate((size_t)t->n_pieces, sizeof *scores);
+    if (!scores) return -1;
+    for (int id = 0; id < t->n_pieces; id++) scores[id] = t->merges.rules ? -(float)t->merges.n : t->pieces[id].score;
+    for (const MergeRule *rule = t->merges.rules; rule && rule < t->merges.rules + t->merges.n; rule++)
+        scores[rule->result] = fmaxf(scores[rule->result], -(float)rule->rank);
     put_text(m, "tokenizer.ggml.model", "llama");
     put_array(m, "tokenizer.ggml.tokens", GGUF_STRING, t->n_pieces);
     for (int id = 0; id < t->n_pieces; id++) put_piece(m->stream, t, id);
     put_array(m, "tokenizer.ggml.scores", GGUF_F32, t->n_pieces);
-    for (int id = 0; id < t->n_pieces; id++) put(m->stream, &t->pieces[id].score, sizeof(float));
+    put(m->stream, scores, (size_t)t->n_pieces * sizeof *scores);
+    free(scores);
+    return 0;
+}
+
+static int put_tokenizer(Metadata *m, const Tokenizer *t) {
+    if (t->byte_level ? put_byte_level(m, t) : put_sentencepiece(m, t)) return -1;
     put_array(m, "tokenizer.ggml.token_type", GGUF_I32, t->n_pieces);
     for (int id = 0; id < t->n_pieces; id++) {
-        const int32_t type = id == t->unk ? 2 : types[t->pieces[id].kind];
+        const int32_t type = piece_type(t, id);
         put(m->stream, &type, sizeof type);
     }
-    put_int(m, "tokenizer.ggml.bos_token_id", t->bos);
-    put_int(m, "tokenizer.ggml.eos_token_id", t->eos);
-    put_int(m, "tokenizer.ggml.unknown_token_id", t->unk);
-    if (t->eot >= 0) put_int(m, "tokenizer.ggml.eot_token_id", t->eot);
+    if (t->bos >= 0) put_int(m, "tokenizer.ggml.bos_token_id", t->bos);
+    if (t->eos >= 0) put_int(m, "tokenizer.ggml.eos_token_id", t->eos);
+    if (t->unk >= 0) put_int(m, "tokenizer.ggml.unknown_token_id", t->unk);
+    int eot = t->eot; /* GGUF has room for one more end */
+    for (int i = 0; i < t->n_ends && eot < 0; i++)
+        if (t->ends[i] != t->eos) eot = t->ends[i];
+    if (eot >= 0) put_int(m, "tokenizer.ggml.eot_token_id", eot);
     put_bool(m, "tokenizer.ggml.add_bos_token", !t->no_bos);
     put_bool(m, "tokenizer.ggml.add_eos_token", false);
     put_bool(m, "tokenizer.ggml.add_space_prefix", !t->no_space_prefix);
@@ -141,6 +241,58 @@ static void put_tokenizer(Metadata *m, const Tokenizer *t) {
         put_key(m, "tokenizer.chat_template", GGUF_STRING);
         put_string(m->stream, t->chat_template, t->chat_template_size);
     }
+    return 0;
+}
+
+/* Whether every two pieces that together are one merge, and rules for the same piece follow each other: then
+ * scores say the same as rules, up to which of two equal pieces comes first. */
+static bool rules_are_scores(const Tokenizer *t) {
+    MergeRule *rules = ranked_rules(&t->merges);
+    char *done = allocate((size_t)t->n_pieces, 1);
+    bool same = rules && done;
+    for (int id = 0; id < t->n_pieces && same; id++) {
+        const Piece *p = &t->pieces[id];
+        done[id] = 0;
+        if (p->kind != PIECE_TEXT) continue;
+        same = p->length <= MOST_USER_BYTES; /* all their parts are looked up */
+        for (int n = 1; n < p->length && same; n++) {
+            const int left = tokenizer_find(t, p->text, n), right = tokenizer_find(t, p->text + n, p->length - n);
+            same = left < 0 || right < 0 || bpe_rule(&t->merges, left, right);
+        }
+    }
+    for (int i = 0; i < t->merges.n && same; i++) {
+        const int result = rules[i].result;
+        same = !done[result] || rules[i - 1].result == result;
+        done[result] = 1;
+    }
+    free(done);
+    free(rules);
+    return same;
+}
+
+/* What a tokenizer does that GGUF has no words for. */
+static int check_tokenizer(const Tokenizer *t, const char *path) {
+    const Pretokenizer *p = &t->pretokenizer;
+    if (!t->merges.rules) return 0;
+    if (t->byte_level && !t->no_space_prefix)
+        return fail("%s: ByteLevel puts a space in front of a text, which GGUF has no word for", path);
+    if (t->byte_level && !pretokenizer_name(p))
+        return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)", path, pretokenizer_shown(p),
+                    p->whole_words ? ", ignore_merges" : "");
+    for (int id = 0; id < t->n_pieces; id++)
+        if (t->pieces[id].eats_left || t->pieces[id].eats_right) {
+            fputs("note: there are pieces that take white space beside them; GGUF has no word for that\n", stderr);
+            break;
+        }
+    if (t->byte_level) return 0;
+    if (p->n_steps || p->whole_words || t->composes)
+        return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
+    if (!rules_are_scores(t))
+        return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
+                    path);
+    if (t->space_if_none && !t->no_space_prefix)
+        fputs("note: GGUF always puts a space in front of a text, the folder only where there is none\n", stderr);
+    return 0;
 }
 
 typedef struct {
@@ -170,6 +322,20 @@ static const char *own_key(const Metadata *m, const char *name, char *key, size_
 }
 #define KEY(name) own_key(m, name, (char[64]){0}, 64)
 
+/* A llama's factors are a tensor of their own. */
+static void put_rope_scaling(Metadata *m, const Model *model) {
+    const Config *c = &model->config;
+    const bool yarn = model->rope_factors && !is_llama(model);
+    const double factor = yarn ? c->yarn.factor : c->rope_scale;
+    const double amplitude = yarn ? c->rope_amplitude / yarn_amplitude(factor, 1) : c->rope_amplitude;
+    if (factor != 1) {
+        put_text(m, KEY("rope.scaling.type"), yarn ? "yarn" : "linear");
+        put_real(m, KEY("rope.scaling.factor"), factor);
+    }
+    if (yarn) put_int(m, KEY("rope.scaling.original_context_length"), (int)c->yarn.context);
+    if (amplitude != 1) put_real(m, KEY("rope.scaling.attn_factor"), amplitude);
+}
+
 static void put_config(Metadata *m, const Model *model, Type type) {
     const Config *c = &model->config;
     put_text(m, "general.architecture", m->architecture);
@@ -189,11 +355,7 @@ static void put_config(Metadata *m, const Model *model, Type type) {
     if (layer > 0) put_real(m, KEY("attention.layer_norm_epsilon"), layer);
     put_int(m, KEY("rope.dimension_count"), c->rope_dims);
     put_real(m, KEY("rope.freq_base"), c->rope_base);
-    if (c->rope_scale != 1) {
-        put_text(m, KEY("rope.scaling.type"), "linear");
-        put_real(m, KEY("rope.scaling.factor"), c->rope_scale);
-    }
-    if (c->rope_amplitude != 1) put_real(m, KEY("rope.scaling.attn_factor"), c->rope_amplitude);
+    put_rope_scaling(m, model);
     if (c->n_experts == 0) return;
     put_int(m, KEY("expert_count"), c->n_experts);
     put_int(m, KEY("expert_used_count"), c->n_experts_used);
@@ -359,8 +521,9 @@ static void walk(Writer *w, const Model *m, Pass pass) {
     for (int l = 0; l < m->config.n_layers; l++) write_layer(w, &m->layers[l], l);
     write_norm(w, "output_norm", &m->final_norm, m->config.dim);
     if (!m->tied) write_weight(w, "output", &m->output);
-    for (int i = 0; m->rope_factors && i < m->config.rope_dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
-    if (m->rope_factors) write_vector(w, "rope_freqs.weight", "", w->row, m->config.rope_dims / 2);
+    if (!m->rope_factors || !is_llama(m)) return; /* YaRN has keys for them */
+    for (int i = 0; i < m->config.rope_dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
+    write_vector(w, "rope_freqs.weight", "", w->row, m->config.rope_dims / 2);
 }
 
 /* ---- the mode ------------------------------------------------------------------------------ */
@@ -383,14 +546,14 @@ static int write_file(Writer *w, const Run *run) {
     metadata.stream = open_memstream(&metadata.bytes, &metadata.size);
     if (!metadata.stream) return fail("out of memory");
     put_config(&metadata, &run->model, w->type);
+    int status = 0;
     if (run->has_tokenizer)
-        put_tokenizer(&metadata, &run->tokenizer);
+        status = put_tokenizer(&metadata, &run->tokenizer);
     else
         put_text(&metadata, "tokenizer.ggml.model", "none"); /* other programs want to be told */
     fclose(metadata.stream);
     OutputFile out;
-    int status = output_open(&out, run->options->output);
-    if (!status) {
+    if (!status && !(status = output_open(&out, run->options->output))) {
         w->out = out.stream;
         put_file(w, &run->model, &metadata);
         status = output_close(&out, !interrupted);
@@ -441,6 +604,7 @@ int mode_convert(Run *run) {
             fail("%s: its %ss would differ in eps, and GGUF has one for all", o->model, norm_name(kind));
             return 1;
         }
+    if (run->has_tokenizer && check_tokenizer(&run->tokenizer, o->model)) return 1;
     if (!run->has_tokenizer) fputs("note: no tokenizer found, none is written\n", stderr);
     const size_t widest = (size_t)widest_row(&model->config);
     w.row = allocate(widest, sizeof *w.row);

@@ -177,8 +177,6 @@ static void read_experts(Folder *f) {
 /* What the frequency of a pair is divided by, and cos and sin are multiplied with. The formulas are
  * those of transformers' modeling_rope_utils.py. */
 
-static double frequency(const Config *c, int pair) { return pow(c->rope_base, -2.0 * pair / c->rope_dims); }
-
 /* The positions that the model was trained on before its context was stretched. */
 static double original_context(Folder *f, const Json *rope) {
     const int own = get_int(f, rope, "original_max_position_embeddings", 1, f->model->config.context);
@@ -199,56 +197,32 @@ static void read_llama3(Folder *f, const Json *rope) {
     const double low = get_real(f, rope, "low_freq_factor", 0), high = get_real(f, rope, "high_freq_factor", 0);
     if (high <= low) wrong(f, "high_freq_factor", option(rope, "high_freq_factor"), "more than low_freq_factor");
     for (int i = 0; factors && i < c->rope_dims / 2; i++) {
-        const double turns = context * frequency(c, i) / (2 * M_PI); /* in the original context */
+        const double turns = context * rope_frequency(c, i) / (2 * M_PI); /* in the original context */
         const double smooth = (turns - low) / (high - low);
         factors[i] = turns > high ? 1 : turns < low ? factor : 1 / ((1 - smooth) / factor + smooth);
     }
 }
 
-/* The pair (not a whole number) that makes this many turns in the original context. */
-static double pair_of_turns(const Config *c, double context, double turns) {
-    return c->rope_dims * log(context / (turns * 2 * M_PI)) / (2 * log(c->rope_base));
+static void set_yarn(Folder *f, const Yarn *y) {
+    Config *c = &f->model->config;
+    c->yarn = *y;
+    f->model->rope_factors = yarn_factors(c, y);
+    if (!f->model->rope_factors) f->status = -1;
 }
-
-typedef struct {
-    double factor, context, fast, slow, amplitude;
-    bool truncate;
-    bool minimind; /* its ramp ends at the last pair, and is never steeper than 1,000 */
-} Yarn;
-
-/* YaRN (Peng et al. 2023, sec. 3.2): a ramp from the pairs that turn fast to those that turn slowly. */
-static void yarn_factors(Folder *f, const Yarn *y) {
-    const Config *c = &f->model->config;
-    double *factors = allocate_factors(f);
-    double low = pair_of_turns(c, y->context, y->fast), high = pair_of_turns(c, y->context, y->slow);
-    if (y->truncate) {
-        low = floor(low);
-        high = ceil(high);
-    }
-    low = fmax(low, 0);
-    high = fmin(high, y->minimind ? c->rope_dims / 2 - 1 : c->rope_dims - 1);
-    const double width = y->minimind ? fmax(high - low, 0.001) : high == low ? 0.001 : high - low;
-    for (int i = 0; factors && i < c->rope_dims / 2; i++) {
-        const double ramp = fmin(fmax((i - low) / width, 0), 1);
-        factors[i] = 1 / (1 - ramp + ramp / y->factor);
-    }
-}
-
-static double yarn_amplitude(double factor, double scale) { return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1; }
 
 static void read_yarn(Folder *f, const Json *rope) {
     Config *c = &f->model->config;
     Yarn y = {.context = original_context(f, rope),
               .fast = get_real(f, rope, "beta_fast", 32),
               .slow = get_real(f, rope, "beta_slow", 1),
-              .truncate = get_bool(f, rope, "truncate", true)};
+              .between = !get_bool(f, rope, "truncate", true)};
     y.factor = get_real(f, rope, "factor", c->context / y.context);
-    y.amplitude = yarn_amplitude(y.factor, 1);
+    double amplitude = yarn_amplitude(y.factor, 1);
     if (option(rope, "mscale") && option(rope, "mscale_all_dim"))
-        y.amplitude = yarn_amplitude(y.factor, get_real(f, rope, "mscale", 0)) /
-                      yarn_amplitude(y.factor, get_real(f, rope, "mscale_all_dim", 0));
-    c->rope_amplitude = get_real(f, rope, "attention_factor", y.amplitude);
-    yarn_factors(f, &y);
+        amplitude = yarn_amplitude(y.factor, get_real(f, rope, "mscale", 0)) /
+                    yarn_amplitude(y.factor, get_real(f, rope, "mscale_all_dim", 0));
+    c->rope_amplitude = get_real(f, rope, "attention_factor", amplitude);
+    set_yarn(f, &y);
 }
 
 /* MiniMind's own, where inference_rope_scaling asks for it, with the numbers of its model_minimind.py. */
@@ -258,10 +232,9 @@ static void read_minimind_yarn(Folder *f, const Json *rope) {
                     .factor = get_real(f, rope, "factor", 16),
                     .fast = get_real(f, rope, "beta_fast", 32),
                     .slow = get_real(f, rope, "beta_slow", 1),
-                    .truncate = true,
                     .minimind = true};
     c->rope_amplitude = get_real(f, rope, "attention_factor", 1);
-    if (c->context > y.context) yarn_factors(f, &y);
+    if (c->context > y.context) set_yarn(f, &y);
 }
 
 /* Newer files have all of it in rope_parameters, older ones in rope_scaling and rope_theta. */

@@ -337,6 +337,8 @@ static const char *const KNOWN_KEYS[] = {
     "rope.scaling.finetuned",
     "rope.scaling.original_context_length",
     "rope.scaling.type",
+    "rope.scaling.yarn_beta_fast",
+    "rope.scaling.yarn_beta_slow",
     "tensor_data_layout",
     "vocab_size",
 };
@@ -429,12 +431,26 @@ static int read_experts(const Gguf *g, Config *c) {
     return 0;
 }
 
+static int read_yarn(const Gguf *g, Config *c, double factor) {
+    int context = c->context;
+    c->yarn = (Yarn){.factor = factor, .fast = 32, .slow = 1};
+    if (get_size(g, KEY("rope.scaling.original_context_length"), &context) ||
+        get_real(g, KEY("rope.scaling.yarn_beta_fast"), &c->yarn.fast) ||
+        get_real(g, KEY("rope.scaling.yarn_beta_slow"), &c->yarn.slow))
+        return -1;
+    if (!(c->yarn.fast > 0) || !(c->yarn.slow > 0)) return fail("%s: a beta of YaRN is not positive", g->path);
+    c->yarn.context = context;
+    c->rope_amplitude *= yarn_amplitude(factor, 1);
+    return 0;
+}
+
 /* Linear scaling divides positions; it is what a factor means unless the type
- * says otherwise. Other kinds are refused. */
+ * says otherwise. Kinds other than YaRN are refused. */
 static int read_rope(const Gguf *g, Config *c) {
     String type = {"linear", 6};
     double factor = 1;
     c->rope_dims = c->head_size;
+    c->rope_scale = 1;
     c->rope_halves = g->architecture->rope_halves;
     if (get_size(g, KEY("rope.dimension_count"), &c->rope_dims) || get_real(g, KEY("rope.freq_base"), &c->rope_base) ||
         get_real(g, KEY("rope.scaling.attn_factor"), &c->rope_amplitude) ||
@@ -445,10 +461,12 @@ static int read_rope(const Gguf *g, Config *c) {
     if (c->rope_dims % 2 || c->rope_dims > c->head_size)
         return fail("%s: %s is %d, expected an even number up to the head size %d", g->path,
                     KEY("rope.dimension_count"), c->rope_dims, c->head_size);
-    if (!is_string(type, "none") && !is_string(type, "linear"))
-        return fail("%s: %s is '%.*s', expected none or linear", g->path, KEY("rope.scaling.type"), SHOWN(type));
     if (!(c->rope_base > 0) || !(factor > 0)) return fail("%s: RoPE's base or scaling factor is not positive", g->path);
-    c->rope_scale = is_string(type, "linear") ? factor : 1;
+    if (is_string(type, "yarn")) return read_yarn(g, c, factor);
+    if (is_string(type, "linear"))
+        c->rope_scale = factor;
+    else if (!is_string(type, "none"))
+        return fail("%s: %s is '%.*s', expected none, linear or yarn", g->path, KEY("rope.scaling.type"), SHOWN(type));
     return 0;
 }
 
@@ -594,8 +612,13 @@ static int take_layer(const Gguf *g, const Config *c, int l, Layer *layer) {
 }
 
 static int take_rope_factors(Model *m, const Gguf *g) {
-    const int n = m->config.rope_dims / 2;
+    const Config *c = &m->config;
+    const int n = c->rope_dims / 2;
     int status = 0;
+    if (c->yarn.factor > 0) {
+        m->rope_factors = yarn_factors(c, &c->yarn);
+        return m->rope_factors ? 0 : -1;
+    }
     const float *factors = take_vector(g, "rope_freqs", ".weight", n, &status);
     if (!factors) return status;
     m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors);
@@ -768,6 +791,11 @@ static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
 
 /* BOS is put in front if the file says so; Llama 3's files may leave it out. */
 static int fill_byte_level(Tokenizer *t, const Gguf *g, int vocab_size) {
+    String normalizer = {"", 0}; /* norma's own key: GGUF has no word for it */
+    if (get_string(g, "norma.tokenizer.normalizer", &normalizer)) return -1;
+    if (normalizer.n && !is_string(normalizer, "nfc"))
+        return fail("%s: norma.tokenizer.normalizer is '%.*s', expected nfc", g->path, SHOWN(normalizer));
+    t->composes = normalizer.n > 0;
     if (fill_pieces(t, g, vocab_size) || fill_merges(t, g)) return -1;
     t->no_bos = !t->pretokenizer.whole_words;
     return fill_ends(t, g, vocab_size);

@@ -127,7 +127,7 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
     memset(s->kv, 0, (size_t)c->n_layers * sizeof *s->kv);
     for (int i = 0; i < c->rope_dims / 2; i++) {
         const double factor = model->rope_factors ? model->rope_factors[i] : 1.0;
-        s->rope_freq[i] = pow(c->rope_base, -2.0 * i / c->rope_dims) / (c->rope_scale * factor);
+        s->rope_freq[i] = rope_frequency(c, i) / (c->rope_scale * factor);
     }
     return 0;
 }

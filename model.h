@@ -292,6 +292,15 @@ void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy,
 
 /* ---- the model: checkpoint.c, model.c ------------------------------------ */
 
+/* YaRN (Peng et al. 2023, sec. 3.2): what turns `fast` times in `context` positions
+ * stays, what turns `slow` times is slowed down by `factor`, a ramp lies between. */
+typedef struct {
+    double factor; /* 0: no YaRN */
+    double context, fast, slow;
+    bool between;  /* the ramp may begin and end between two pairs */
+    bool minimind; /* the ramp ends at the last pair, and is never steeper than 1,000 */
+} Yarn;
+
 typedef struct {
     int dim;        /* width of the residual stream */
     int hidden_dim; /* width inside the MLP */
@@ -305,6 +314,7 @@ typedef struct {
     double rope_scale;     /* divided by this */
     double rope_amplitude; /* cos and sin times this; 1 but for YaRN (Peng et al. 2023, sec. 3.4) */
     int rope_dims;         /* leading elements of a head that rotate, in pairs: */
+    Yarn yarn;             /* where the model's rope_factors come from */
     bool rope_halves;      /* (v[i], v[i + rope_dims / 2]), as Hugging Face has them; else (v[2i], v[2i + 1]) */
     int n_experts;         /* of a sparse layer, up to MOST_EXPERTS; 0: all layers are dense */
     int n_experts_used;    /* by each token */
@@ -367,6 +377,17 @@ int model_allocate_layers(Model *model);
  * be NULL. */
 void model_visit(const Model *model, void (*tensor)(void *arg, const char *name, const Tensor *w),
                  void (*norm)(void *arg, const char *name, const Norm *norm, int dim), void *arg);
+
+/* ---- rope.c: positions --------------------------------------------------------- */
+
+/* Radians a position of a pair, before scale and factors. */
+double rope_frequency(const Config *c, int pair);
+
+/* What YaRN divides the angles by, [rope_dims / 2]; the caller frees it. NULL: no memory. */
+double *yarn_factors(const Config *c, const Yarn *y);
+
+/* What it multiplies cos and sin with, unless a file says something else (sec. 3.4). */
+double yarn_amplitude(double factor, double scale);
 
 /* ---- panels.c -------------------------------------------------------------- */
 
@@ -611,6 +632,9 @@ int pattern_of_expression(const char *expression, Pattern *pattern);
 int pretokenizer_of_name(const char *name, size_t n, Pretokenizer *p);
 const char *pretokenizer_name(const Pretokenizer *p);
 
+/* Its first step, for messages. */
+const char *pretokenizer_shown(const Pretokenizer *p);
+
 /* Whether the UTF-8 character s[length] is white space. */
 bool is_white_space(const char *s, size_t length);
 
@@ -682,6 +706,7 @@ typedef struct {
     Pretokenizer pretokenizer;
     const char *chat_template; /* a Jinja program; NULL: none */
     size_t chat_template_size;
+    bool chat_has_bos;       /* it says itself where BOS goes; else there is one wherever texts begin with it */
     char *chat_text;         /* it, owned; NULL where it is in a mapped file */
     char *text;              /* owned; NULL where the pieces' text is in the file */
     IdTable merged, matched; /* pieces that text becomes by merging, and as a whole */
@@ -759,7 +784,7 @@ const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *l
 
 /* ---- template.c: chat templates -------------------------------------------- */
 
-typedef struct ChatFamily ChatFamily; /* llama-2, chatml, zephyr or llama-3: template.c */
+typedef struct ChatFamily ChatFamily; /* llama-2, minimind, chatml, zephyr or llama-3: template.c */
 
 typedef struct {
     const ChatFamily *family;
@@ -770,7 +795,8 @@ typedef struct {
 
 /* Recognises the template that came with the tokenizer. False: it is of no
  * known family; then, and where there is none, it is Llama 2's. From here on
- * no text of t becomes one of the family's markers, user-defined or not. */
+ * no text of t becomes one of the family's markers, user-defined or not, nor a
+ * special piece, nor one that was added to a vocabulary with ranked merges. */
 bool chat_template_open(ChatTemplate *c, Tokenizer *t);
 
 /* The tokens of one turn up to where the answer begins: what closes the last

@@ -208,6 +208,14 @@ int pattern_of_expression(const char *expression, Pattern *pattern) {
     return -1;
 }
 
+const char *pretokenizer_shown(const Pretokenizer *p) {
+    static const char *const names[] = {[PATTERN_GPT2] = "GPT-2's pattern",   [PATTERN_LLAMA3] = "Llama 3's pattern",
+                                        [PATTERN_QWEN2] = "Qwen 2's pattern", [PATTERN_DIGIT] = "digits",
+                                        [PATTERN_DIGITS3] = "three digits",   [PATTERN_DIGITS] = "numbers",
+                                        [PATTERN_SPACED] = "spaces"};
+    return p->n_steps ? names[p->steps[0]] : "none";
+}
+
 /* GGUF's names, of which several stand for the same; the first is the one to write. */
 static const struct {
     const char *name;

@@ -38,8 +38,8 @@ static int watch_interrupts(void) {
 
 /* ---- the command line ---------------------------------------------------------------- */
 
-static const char HELP[] = "run [MODEL] [-m MODE] [options]   MODEL: a llama2.c checkpoint (.bin v0, v1, v2) or\n"
-                           "                                  a GGUF file of the llama architecture; without\n"
+static const char HELP[] = "run [MODEL] [-m MODE] [options]   MODEL: a llama2.c checkpoint (.bin v0, v1, v2),\n"
+                           "                                  a GGUF file or a Hugging Face folder; without\n"
                            "                                  one: the bundled model\n"
                            "\n"
                            "  -m, --mode MODE       generate (default), chat, perplexity, bench, norms,\n"
@@ -57,8 +57,8 @@ static const char HELP[] = "run [MODEL] [-m MODE] [options]   MODEL: a llama2.c 
                            "      --min-p P         tokens at least P times as likely as the likeliest [off]\n"
                            "      --repeat-penalty R  divides the logits of the last 64 tokens [1: off]\n"
                            "  -s, --seed N          [0: from the clock]\n"
-                           "  -z, --tokenizer FILE  [a GGUF file's own, else tokenizer.bin beside the model,\n"
-                           "                        else here]\n"
+                           "  -z, --tokenizer FILE  [a GGUF file's own, a folder's tokenizer.json; else\n"
+                           "                        tokenizer.bin beside the model, else here]\n"
                            "  -y, --system TEXT     system prompt for chat\n"
                            "  -o, --output FILE     logits: where they go, float32 [tokens, vocabulary];\n"
                            "                        convert: the GGUF file\n"

@@ -219,8 +219,8 @@ static int no_weights(const char *folder) {
     static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (has_file(folder, others[i]))
-            return fail("%s: its weights are in %s alone, a program for Python; scripts/bin_to_safetensors.py makes "
-                        "model.safetensors of it",
+            return fail("%s: its weights are in %s alone, a format that can run programs; "
+                        "scripts/bin_to_safetensors.py makes model.safetensors of it",
                         folder, others[i]);
     return fail("%s: is a directory with neither model.safetensors nor model.safetensors.index.json in it", folder);
 }

@@ -44,6 +44,14 @@ static const ChatFamily FAMILIES[] = {
      .prompt = BOS "[INST] <<SYS>>\n" SYSTEM "\n<</SYS>>\n\n",
      .next = EOS BOS "[INST] ",
      .turn = USER " [/INST]"},
+    {.name = "minimind", /* chatml, and an answer begins with an empty thought */
+     .mentions = {"<|im_start|>", "<|im_end|>", "open_thinking"},
+     .markers = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
+     .end = "<|im_end|>",
+     .begin = BOS,
+     .prompt = BOS "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
+     .next = "<|im_end|>\n",
+     .turn = "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"},
     {.name = "chatml",
      .mentions = {"<|im_start|>", "<|im_end|>"},
      .never = {"<|im_sep|>"}, /* Phi 4 */
@@ -89,12 +97,12 @@ static bool is_of(const Tokenizer *t, const ChatFamily *f) {
     return true;
 }
 
-/* The first control or user-defined piece, from `id` on, that is this marker; -1: none. */
+/* The first control, special or user-defined piece, from `id` on, that is this marker; -1: none. */
 static int find_marker(const Tokenizer *t, const char *marker, int id) {
     const size_t n = strlen(marker);
     for (; id < t->n_pieces; id++) {
         const Piece *p = &t->pieces[id];
-        const bool special = p->kind == PIECE_CONTROL || p->kind == PIECE_USER;
+        const bool special = p->kind != PIECE_TEXT && p->kind != PIECE_BYTE;
         if (special && (size_t)p->length == n && !memcmp(p->text, marker, n)) return id;
     }
     return -1;
@@ -104,6 +112,23 @@ static int marker_token(const Tokenizer *t, const char *marker) {
     return *marker == *EOS ? t->eos : find_marker(t, marker, 0);
 }
 
+static bool is_white(const Piece *p) {
+    for (int i = 0; i < p->length; i++)
+        if (!strchr(" \t\n\v\f\r", p->text[i])) return false;
+    return true;
+}
+
+/* No text is taken for a special or an added piece any more, but for those of white space. In SentencePiece
+ * vocabularies user-defined pieces are text like others. */
+static void keep_added_pieces(Tokenizer *t) {
+    for (int id = 0; id < t->n_pieces; id++) {
+        Piece *p = &t->pieces[id];
+        if (p->kind == PIECE_SPECIAL) p->kind = PIECE_CONTROL;
+        if (p->kind == PIECE_USER && t->merges.rules && !is_white(p))
+            p->kind = p->also_merged ? PIECE_TEXT : PIECE_CONTROL;
+    }
+}
+
 /* No text becomes the family's markers any more, nor a beginning or an end. */
 static void keep_for_template(const ChatFamily *f, Tokenizer *t) {
     const int ends[] = {t->bos, t->eos, t->eot};
@@ -111,6 +136,7 @@ static void keep_for_template(const ChatFamily *f, Tokenizer *t) {
         if (ends[i] >= 0) t->pieces[ends[i]].kind = PIECE_CONTROL;
     for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++)
         for (int id = -1; (id = find_marker(t, f->markers[i], id + 1)) >= 0;) t->pieces[id].kind = PIECE_CONTROL;
+    keep_added_pieces(t);
 }
 
 bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
@@ -119,7 +145,7 @@ bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
     const bool recognised = f < end;
     if (!recognised) f = FAMILIES;
     *c = (ChatTemplate){.family = f, .name = f->name, .end = marker_token(t, f->end)};
-    c->bos = !t->no_bos || (t->chat_template && mentions(t, "bos_token"));
+    c->bos = (!t->no_bos && !t->chat_has_bos) || (t->chat_template && mentions(t, "bos_token"));
     keep_for_template(f, t);
     return recognised;
 }
@@ -140,7 +166,8 @@ typedef struct {
 /* The text becomes tokens; then comes a marker's token, if it is not -1. */
 static int flush(Renderer *r, int id) {
     if (fflush(r->stream)) return fail("out of memory");
-    if (tokenizer_append(r->t, r->text + r->done, r->size - r->done, r->space, r->out) || tokens_reserve(r->out, 1))
+    const bool space = r->space && (!r->t->space_once || !r->out->n);
+    if (tokenizer_append(r->t, r->text + r->done, r->size - r->done, space, r->out) || tokens_reserve(r->out, 1))
         return -1;
     if (id >= 0) r->out->ids[r->out->n++] = id;
     r->done = r->size;

@@ -63,6 +63,8 @@ int tokenizer_find(const Tokenizer *t, const char *s, int n) {
     return id >= 0 && t->pieces[id].kind != PIECE_CONTROL ? id : -1;
 }
 
+static bool matches(const Piece *p) { return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL); }
+
 /* The longest user-defined or special piece with which s begins; -1: none. `raw`: of
  * those that match the text as it came, else of the others. */
 static int matching_piece(const Tokenizer *t, const char *s, size_t left, bool raw) {
@@ -73,12 +75,10 @@ static int matching_piece(const Tokenizer *t, const char *s, size_t left, bool r
     for (int n = 1; n <= most; n++) {
         hash = hash_byte(hash, s[n - 1]);
         const int id = t->matched.slots[find_slot(t, &t->matched, hash, s, n)];
-        if (id >= 0 && t->pieces[id].raw == raw && t->pieces[id].kind != PIECE_CONTROL) longest = id;
+        if (id >= 0 && t->pieces[id].raw == raw && matches(&t->pieces[id])) longest = id;
     }
     return longest;
 }
-
-static bool matches(const Piece *p) { return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL); }
 
 static int build_tables(Tokenizer *t) {
     size_t n_matched = 0;

@@ -424,7 +424,7 @@ static int read_all(Loader *l, int vocab_size) {
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
     Loader l = {.t = t, .path = path};
-    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .unk = -1, .no_bos = true};
+    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .unk = -1, .no_bos = true, .chat_has_bos = true};
     if (!read_all(&l, vocab_size)) return 0;
     tokenizer_close(t);
     return -1;

@@ -11,6 +11,9 @@ the text of this repository (as it was then; `golden_bpe.py --train` makes other
     llama2_first    the same with one put only in front of a whole text, where there is none (Metaspace)
     minimind        minimind/tokenizer.json in the folder NORMA_CHECKPOINTS (without it the file stays as it was)
 
+chat_bpe.txt has lines of: family, 1 with a system prompt, turn, the ids that transformers' apply_chat_template gives with
+the templates in chat/ (MiniMind: its own) and llama3, qwen2, llama2 (zephyr, llama-2) or MiniMind's tokenizer.
+
 Another tokenizer: golden_bpe.py NAME tokenizer.json. Texts are made valid first: a byte that is no UTF-8 becomes U+FFFD.
 """
 
@@ -19,13 +22,16 @@ import json
 import os
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
+from transformers import LlamaTokenizer, PreTrainedTokenizerFast
 
-from golden_tokens import GOLDEN, N_TEXTS, TOP, Hash, texts
+from golden_tokens import ANSWERS, GOLDEN, N_TEXTS, SYSTEM, TOP, USERS, Hash, texts
 
 GROUP = 24
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -98,28 +104,24 @@ def train_qwen2():
 
 
 def train_llama2():
-    tokenizer = Tokenizer(BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
-    replace = decoders.Replace(MARK, " ")
-    tokenizer.decoder = decoders.Sequence(
-        [replace, decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    trained = Tokenizer(BPE())
-    trained.normalizer = normalizers.Replace(" ", MARK)
-    trained.pre_tokenizer = pre_tokenizers.Split(MARK, "merged_with_next")
-    train(trained, 900, special, list(map(chr, range(33, 127))))
-    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 1)])
+    """By sentencepiece, then converted by transformers: so came the tokenizer.json of Llama 2."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "text").write_text("\n".join(corpus()))
+        options = "--model_type=bpe --vocab_size=900 --byte_fallback --character_coverage=0.98 --split_digits"
+        plain = "--normalization_rule_name=identity --remove_extra_whitespaces=false --minloglevel=2"
+        files = f"--input={folder}/text --model_prefix={folder}/tokenizer"
+        sentencepiece.SentencePieceTrainer.Train(f"{options} {plain} {files}")
+        converted = LlamaTokenizer.from_pretrained(folder, legacy=True, add_bos_token=True).backend_tokenizer
 
-    def take_trained(content):
-        source = json.loads(trained.to_str())
-        content["model"].update({key: source["model"][key] for key in ("vocab", "merges")})
-        content["model"]["merges"] = [
-            " ".join(merge) for merge in source["model"]["merges"]
-        ]  # as older files have them
-        content["added_tokens"] = source["added_tokens"][:3]
+    normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
 
-    save("llama2", tokenizer, take_trained)
+    def write_as_older_files(content):
+        content["normalizer"] = json.loads(normalizer.__getstate__())
+        content["pre_tokenizer"] = None
+        content["model"]["unk_token"] = "<unk>"
+        content["model"]["merges"] = [" ".join(merge) for merge in content["model"]["merges"]]
+
+    save("llama2", converted, write_as_older_files)
 
 
 def variants():
@@ -189,6 +191,58 @@ def write_tokens(name, tokenizer):
     (GOLDEN / f"tokens_{name}.bin").write_bytes(struct.pack(f"<{len(words)}I", *words))
 
 
+# ---- conversations --------------------------------------------------------------------------------------------
+
+
+def chat_tokenizers(folder):
+    """Family, tokenizer, template."""
+    for family, name, ends in (
+        ("llama-3", "llama3", ("<|begin_of_text|>", "<|eot_id|>")),
+        ("chatml", "qwen2", (None, "<|im_end|>")),
+        ("zephyr", "llama2", ("<s>", "</s>")),
+        ("llama-2", "llama2", ("<s>", "</s>")),
+    ):
+        file = str(GOLDEN / f"bpe_{name}.json")
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=file, bos_token=ends[0], eos_token=ends[1])
+        yield family, tokenizer, (GOLDEN / "chat" / f"{family}.jinja").read_text()
+    if folder:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(Path(folder) / "minimind")
+        yield "minimind", tokenizer, tokenizer.chat_template
+
+
+def turn_ids(tokenizer, template, system, turn):
+    """What comes behind the last answer, up to where the next one begins."""
+    messages = [{"role": "system", "content": SYSTEM}] if system else []
+    for user, answer in zip(USERS[:turn], ANSWERS[:turn], strict=True):
+        messages += [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
+    messages.append({"role": "user", "content": USERS[turn]})
+    options = {"chat_template": template, "add_generation_prompt": True}
+    ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **options)
+    if turn == 0:
+        return ids
+    text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
+    behind = text[text.rindex(ANSWERS[turn - 1]) + len(ANSWERS[turn - 1]) :]
+    if behind.startswith(" "):  # Llama 2's has a space before EOS: the model's to say
+        behind = behind[1:]
+    start = max(i for i in range(len(ids)) if same_text(tokenizer.decode(ids[i:]), behind))
+    return ids[start:]
+
+
+def same_text(decoded, text):
+    """But for the spaces that SentencePiece puts after special tokens."""
+    return decoded.replace(" ", "") == text.replace(" ", "")
+
+
+def write_chat(folder):
+    lines = []
+    for family, tokenizer, template in chat_tokenizers(folder):
+        for system in False, True:
+            for turn in range(len(USERS)):
+                ids = turn_ids(tokenizer, template, system, turn)
+                lines.append(f"{family} {int(system)} {turn} {','.join(map(str, ids))}\n")
+    (GOLDEN / "chat_bpe.txt").write_text("".join(lines))
+
+
 def main():
     folder = os.environ.get("NORMA_CHECKPOINTS")
     if len(sys.argv) == 3:
@@ -201,9 +255,13 @@ def main():
     for name, tokenizer in variants():
         write_tokens(name, tokenizer)
     if folder:
+        write_chat(folder)
         write_tokens("minimind", Tokenizer.from_file(str(Path(folder) / "minimind" / "tokenizer.json")))
     else:
-        print("golden_bpe.py: NORMA_CHECKPOINTS is not set, tokens_minimind.bin is left as it was", file=sys.stderr)
+        print(
+            "golden_bpe.py: NORMA_CHECKPOINTS is not set, tokens_minimind.bin and chat_bpe.txt are left as they were",
+            file=sys.stderr,
+        )
 
 
 if __name__ == "__main__":

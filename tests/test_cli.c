@@ -303,6 +303,31 @@ static void every_format_runs(void) {
     }
 }
 
+/* The same ids as the model has in a file, and as GGUF again. */
+static void a_folder_is_a_model(void) {
+    static const char ids[] = "--tokens 1,403,407 -t 0 -n 30 --kv f32";
+    static const FolderForm form = {.model_type = "llama", .n_files = 2};
+    char expected[256];
+    Model m;
+    CHECK(!model_open(&m, inside("alone/model.bin")) && !folder_write(&m, inside("hf"), &form), "no folder");
+    model_close(&m);
+    CHECK_RUN("alone/model.bin %s", ids);
+    CHECK(n_out > 30 && n_out < sizeof expected, "%zu bytes", n_out);
+    strcpy(expected, out);
+    CHECK_RUN("hf %s", ids);
+    CHECK(!strcmp(out, expected), "%s, expected %s", out, expected);
+    CHECK_RUN("hf/ -m convert -q f32 -o out/hf.gguf");
+    CHECK(strstr(err, "note: no tokenizer found"), "said: %s", err);
+    CHECK_RUN("out/hf.gguf %s", ids);
+    CHECK(!strcmp(out, expected), "%s, expected %s", out, expected);
+    unlink(inside("out/hf.gguf"));
+    CHECK_RUN("hf -m info");
+    CHECK(strstr(out, "format       Hugging Face folder\n"), "%s", out);
+    check_refused(1, "hf/tokenizer.json is not there", "hf -i Once");
+    check_refused(1, "the model itself", "hf -m convert -q f32 -o hf/model-00002-of-00002.safetensors");
+    CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
+}
+
 /* ---- chat ---------------------------------------------------------------------------------------------- */
 
 /* What is sent for a line of the user, as add_turn takes it. */
@@ -848,6 +873,7 @@ void suite_cli(void) {
     TEST(tokens_without_a_tokenizer_give_ids);
     TEST(the_same_text_for_any_batch_and_threads);
     TEST(every_format_runs);
+    TEST(a_folder_is_a_model);
     TEST(chat_answers_turn_by_turn);
     TEST(chat_has_a_system_prompt);
     TEST(chat_uses_the_template_of_the_file);

@@ -92,6 +92,40 @@ static void halves_become_neighbours(void) {
     }
 }
 
+/* YaRN has keys in every architecture, for a llama a tensor and an amplitude say the same. */
+static void yarn_stays(void) {
+    static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 33};
+    static const Relative relatives[] = {{.architecture = "qwen3", .head_size = 24},
+                                         {.architecture = "qwen2", .head_size = 24}};
+    for (int i = 0; i < 2; i++) {
+        const Relative *r = &relatives[i];
+        gguf_make_relative(&file, &m, r);
+        gguf_set_text(&file, gguf_key(r, "rope.scaling.type"), "yarn");
+        gguf_set_real(&file, gguf_key(r, "rope.scaling.factor"), 4);
+        gguf_set_int(&file, gguf_key(r, "rope.scaling.original_context_length"), 40);
+        gguf_set_real(&file, gguf_key(r, "rope.scaling.attn_factor"), 0.75f);
+        CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+        gguf_remove(&file, gguf_key(r, "rope.scaling.type"));
+        gguf_remove(&file, gguf_key(r, "rope.scaling.factor"));
+        CHECK(!gguf_write(&file, inside("plain.gguf")), "cannot write");
+        gguf_free(&file);
+        CHECK(difference("m.gguf", "plain.gguf") > 1e-3, "YaRN changes nothing");
+        CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
+        CHECK(is_architecture("out/a.gguf", i ? "llama" : "qwen3"), "it becomes another");
+        const double found = difference("m.gguf", "out/a.gguf");
+        CHECK(found <= 2e-6, "%s: %g of the largest logit away", r->architecture, found);
+        unlink(inside("out/a.gguf"));
+    }
+    /* other numbers of turns are fixed in llama.cpp */
+    gguf_make_relative(&file, &m, relatives);
+    gguf_set_text(&file, "qwen3.rope.scaling.type", "yarn");
+    gguf_set_real(&file, "qwen3.rope.scaling.factor", 4);
+    gguf_set_real(&file, "qwen3.rope.scaling.yarn_beta_slow", 0.25f);
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    check_refused(1, "has no place for this rope_scaling", "m.gguf -m convert -q f32 -o out/a.gguf");
+}
+
 static void experts_in_every_type(void) {
     static const char *const types[] = {"f16", "bf16", "q8_0", "q4_0"};
     static const double tolerances[] = {2e-3, 2e-2, 5e-2, 0.5};
@@ -125,7 +159,7 @@ static void what_no_file_can_say(void) {
     r.plain_weights = true;
     REFUSED("norm_topk_prob false");
     r = (Relative){.architecture = "qwen3", .head_size = 16, .rope_factors = true};
-    REFUSED("llama3 or yarn");
+    REFUSED("has no place for this rope_scaling");
     gguf_make_relative(&file, &m, &(Relative){.architecture = "qwen3"});
     gguf_add(&file, "blk.1.attn_output.bias", 1, m.dim, 0, 1, 1);
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
@@ -140,6 +174,7 @@ void suite_convert(void) {
     mkdir(inside("out"), 0700);
     TEST(layouts_that_stay_keep_every_bit);
     TEST(halves_become_neighbours);
+    TEST(yarn_stays);
     TEST(experts_in_every_type);
     TEST(what_no_file_can_say);
 }

@@ -342,6 +342,43 @@ static void rotations(void) {
     }
 }
 
+/* YaRN by its paper (Peng et al. 2023, sec. 3.2): the waves that fit `fast` times into the original
+ * context stay, those that fit `slow` times are stretched, with a ramp over whole pairs between. */
+static void yarn(void) {
+    static const struct {
+        float factor, fast, slow, amplitude; /* 0: not said */
+        int context;
+    } cases[] = {{4, 0, 0, 0, 0}, {16, 0, 0, 0.75f, 20}, {2.5f, 3, 0.5f, 0, 30}, {0.5f, 0, 0, 0, 39}, {3, 1, 1, 0, 7}};
+    for (int i = 0; i < 5; i++) {
+        static float factors[8];
+        Reference ref = reference_of(&SMALL);
+        const double turns[] = {cases[i].fast > 0 ? (double)cases[i].fast : 32,
+                                cases[i].slow > 0 ? (double)cases[i].slow : 1};
+        const double factor = (double)cases[i].factor, context = cases[i].context ? cases[i].context : 40;
+        double ends[2]; /* in pairs */
+        for (int k = 0; k < 2; k++) ends[k] = 8 * log(context / (turns[k] * 2 * acos(-1))) / log(10000);
+        const double first = fmax(floor(ends[0]), 0), last = fmin(ceil(ends[1]), 15);
+        for (int k = 0; k < 8; k++) {
+            const double part = last == first ? k > first : (k - first) / (last - first);
+            const double mixed = part < 0 ? 0 : part > 1 ? 1 : part;
+            factors[k] = (float)(1 / (mixed / factor + 1 - mixed));
+        }
+        ref.factors = factors;
+        ref.amplitude = factor > 1 ? 1 + log(factor) / 10 : 1;
+        gguf_make(&file, &SMALL, 0);
+        gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+        gguf_set_real(&file, "llama.rope.scaling.factor", cases[i].factor);
+        if (cases[i].context) gguf_set_int(&file, "llama.rope.scaling.original_context_length", cases[i].context);
+        if (cases[i].fast > 0) gguf_set_real(&file, "llama.rope.scaling.yarn_beta_fast", cases[i].fast);
+        if (cases[i].slow > 0) gguf_set_real(&file, "llama.rope.scaling.yarn_beta_slow", cases[i].slow);
+        if (cases[i].amplitude > 0) {
+            gguf_set_real(&file, "llama.rope.scaling.attn_factor", cases[i].amplitude);
+            ref.amplitude *= (double)cases[i].amplitude;
+        }
+        check_forward("YaRN", &ref, CLOSE);
+    }
+}
+
 static void biases(void) {
     static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"};
     for (int which = 0; which <= 8; which++) { /* one at a time, then all */
@@ -705,7 +742,14 @@ static void bad_keys(void) {
     REFUSED("dimension_count is 18, expected an even", gguf_set_int(&file, "llama.rope.dimension_count", 18));
     REFUSED("dimension_count is 7, expected an even", gguf_set_int(&file, "llama.rope.dimension_count", 7));
     REFUSED("dimension_count is 0", gguf_set_int(&file, "llama.rope.dimension_count", 0));
-    REFUSED("scaling.type is 'yarn', expected none or", gguf_set_text(&file, "llama.rope.scaling.type", "yarn"));
+    REFUSED("scaling.type is 'longrope', expected none, linear or yarn",
+            gguf_set_text(&file, "llama.rope.scaling.type", "longrope"));
+    REFUSED("a beta of YaRN is not positive", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+            gguf_set_real(&file, "llama.rope.scaling.yarn_beta_slow", 0));
+    REFUSED("original_context_length is 0", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+            gguf_set_int(&file, "llama.rope.scaling.original_context_length", 0));
+    REFUSED("tensor rope_freqs.weight is not supported", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+            gguf_add(&file, "rope_freqs.weight", 1, 8, 4, 4, 1));
     REFUSED("not positive", gguf_set_real(&file, "llama.rope.freq_base", 0));
     REFUSED("is no finite number", gguf_set_real(&file, "llama.rope.freq_base", INFINITY));
     REFUSED("not positive", gguf_set_real(&file, "llama.rope.scaling.factor", -1));
@@ -916,6 +960,7 @@ void suite_gguf(void) {
     TEST(weight_types);
     TEST(head_sizes);
     TEST(rotations);
+    TEST(yarn);
     TEST(biases);
     TEST(norms);
     TEST(architectures);

@@ -275,6 +275,22 @@ void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck sort) {
     free(golden);
 }
 
+void check_same_tokens(const Tokenizer *a, const Tokenizer *b) {
+    static char text[3 * MAX_TEXT];
+    draw.t = a;
+    for (int i = 0; i < 1000; i++) {
+        Tokens x, y;
+        int n;
+        make_text(&draw, i);
+        replace_invalid(&draw, text, &n);
+        CHECK(!tokenizer_encode(a, text, (size_t)n, true, &x) && !tokenizer_encode(b, text, (size_t)n, true, &y),
+              "text %d", i);
+        CHECK(x.n == y.n && !memcmp(x.ids, y.ids, (size_t)x.n * sizeof *x.ids), "text %d: '%.*s'", i, n, text);
+        free(x.ids);
+        free(y.ids);
+    }
+}
+
 void check_all_bytes_return(const Tokenizer *t) {
     draw.t = t;
     for (int i = 0; i < 1000; i++) {
