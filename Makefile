@@ -73,7 +73,7 @@ valgrind: ## the same tests under valgrind, which knows no AVX-512
 FUZZ_SECONDS ?= 60
 FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzz: ## libFuzzer on every parser, FUZZ_SECONDS each (needs clang)
-	@$(MAKE) --no-print-directory fuzz-model fuzz-tokenizer fuzz-json fuzz-folder VARIANT=fuzz CC=clang \
+	@$(MAKE) --no-print-directory fuzz-model fuzz-tokenizer fuzz-bpe fuzz-json fuzz-folder VARIANT=fuzz CC=clang \
 	    CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'
 fuzz-%: $(OBJECTS) tests/fuzz/%.c
 	@mkdir -p $(BUILD)/$*
