@@ -719,6 +719,7 @@ static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
     for (int i = 0; i < vocab_size; i++) {
         String text = {"", 0};
         Piece *p = &t->pieces[i];
+        *p = (Piece){0};
         if (read_string(&cursor, &text) || fill_piece(t, g, i, text, scores, types)) return -1;
         memcpy(to, text.text, text.n);
         if (!t->byte_level) p->length = piece_unmark(to, p->length);

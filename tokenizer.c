@@ -131,6 +131,7 @@ static int read_pieces(Tokenizer *t, const char *path, int vocab_size) {
     if (!t->pieces) return -1;
     for (int i = 0; i < vocab_size; i++) {
         Piece *p = &t->pieces[i];
+        *p = (Piece){0};
         if (size - at < 8) return fail("%s: ends in piece %d, the model's vocabulary is %d", path, i, vocab_size);
         memcpy(&p->score, data + at, 4);
         memcpy(&p->length, data + at + 4, 4);
