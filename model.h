@@ -709,6 +709,7 @@ typedef struct {
     bool chat_has_bos;       /* it says itself where BOS goes; else there is one wherever texts begin with it */
     char *chat_text;         /* it, owned; NULL where it is in a mapped file */
     char *text;              /* owned; NULL where the pieces' text is in the file */
+    uint32_t hash_start;     /* of the tables */
     IdTable merged, matched; /* pieces that text becomes by merging, and as a whole */
     File file;
 } Tokenizer;

@@ -19,13 +19,18 @@
 
 /* ---- the table of pieces ------------------------------------------------------------ */
 
-/* FNV-1a, a byte at a time. */
-static const uint32_t HASH_START = 2166136261u;
+/* FNV-1a, a byte at a time, from a start that no file knows: or its pieces could be made to meet in one slot. */
+static uint32_t hash_start(void) {
+    const double seconds = now();
+    uint64_t bits;
+    memcpy(&bits, &seconds, sizeof bits);
+    return 2166136261u ^ (uint32_t)(bits * 0x9e3779b97f4a7c15u >> 32);
+}
 
 static uint32_t hash_byte(uint32_t h, char byte) { return (h ^ (uint8_t)byte) * 16777619u; }
 
-static uint32_t hash_bytes(const char *s, int n) {
-    uint32_t h = HASH_START;
+static uint32_t hash_bytes(const Tokenizer *t, const char *s, int n) {
+    uint32_t h = t->hash_start;
     for (int i = 0; i < n; i++) h = hash_byte(h, s[i]);
     return h;
 }
@@ -42,7 +47,7 @@ int table_open(IdTable *table, size_t n) {
 
 /* The slot of a piece with this text and its hash, or the free slot where it would go. */
 static uint32_t find_slot(const Tokenizer *t, const IdTable *table, uint32_t hash, const char *s, int n) {
-    uint32_t slot = hash & table->mask;
+    uint32_t slot = (hash ^ hash >> 15) & table->mask;
     for (; table->slots[slot] >= 0; slot = (slot + 1) & table->mask) {
         const Piece *p = &t->pieces[table->slots[slot]];
         if (p->length == n && !memcmp(p->text, s, (size_t)n)) break;
@@ -53,13 +58,13 @@ static uint32_t find_slot(const Tokenizer *t, const IdTable *table, uint32_t has
 /* Of two equal pieces the first counts. */
 static void enter(const Tokenizer *t, IdTable *table, int id) {
     const Piece *p = &t->pieces[id];
-    int32_t *slot = &table->slots[find_slot(t, table, hash_bytes(p->text, p->length), p->text, p->length)];
+    int32_t *slot = &table->slots[find_slot(t, table, hash_bytes(t, p->text, p->length), p->text, p->length)];
     if (*slot < 0) *slot = id;
 }
 
 int tokenizer_find(const Tokenizer *t, const char *s, int n) {
     if (n > t->max_length) return -1;
-    const int id = t->merged.slots[find_slot(t, &t->merged, hash_bytes(s, n), s, n)];
+    const int id = t->merged.slots[find_slot(t, &t->merged, hash_bytes(t, s, n), s, n)];
     return id >= 0 && t->pieces[id].kind != PIECE_CONTROL ? id : -1;
 }
 
@@ -71,7 +76,7 @@ static int matching_piece(const Tokenizer *t, const char *s, size_t left, bool r
     const int most = left < (size_t)t->max_user_length ? (int)left : t->max_user_length;
     int longest = -1;
     if (!t->starts_user[(uint8_t)s[0]]) return -1;
-    uint32_t hash = HASH_START;
+    uint32_t hash = t->hash_start;
     for (int n = 1; n <= most; n++) {
         hash = hash_byte(hash, s[n - 1]);
         const int id = t->matched.slots[find_slot(t, &t->matched, hash, s, n)];
@@ -164,6 +169,7 @@ static void find_bytes(Tokenizer *t) {
 }
 
 int tokenizer_index(Tokenizer *t) {
+    t->hash_start = hash_start();
     find_bytes(t);
     if (build_tables(t)) return -1;
     for (int b = 0; b < 256 && t->byte_level; b++) {
