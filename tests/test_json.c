@@ -151,6 +151,7 @@ static void what_is_not_json_is_refused(void) {
         "\"\\ude42\"",
         "\"\\ud83d\\ud83d\"",
         "\"\\ud83d\\u0041\"",
+        "\"\\ud83d\\ue000\"",
         "\"\\ud83dx\"",
         "\"\\ud83d\\n\"",
         "\"\\ude42\\ud83d\"",
