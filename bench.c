@@ -98,10 +98,17 @@ static int measure(Run *run, Bench *b) {
     return status;
 }
 
-/* Operations of the layers' products for one token: two for each weight. */
-static double layer_operations(const Config *c) {
-    const double dim = c->dim, kv_dim = (double)c->n_kv_heads * c->head_size;
-    return 2.0 * c->n_layers * (2 * dim * dim + 2 * dim * kv_dim + 3 * dim * c->hidden_dim);
+/* Operations of the layers' products for one token: two for each weight, of experts those that it uses. */
+static double layer_operations(const Model *m) {
+    const Config *c = &m->config;
+    const double dim = c->dim,
+                 heads = 2.0 * c->head_size * (c->n_heads + c->n_kv_heads); /* rows of q, k, v; cols of o */
+    double weights = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        weights +=
+            dim * heads + (m->layers[l].experts ? dim * c->n_experts + 3 * dim * c->expert_dim * c->n_experts_used
+                                                : 3 * dim * c->hidden_dim);
+    return 2 * weights;
 }
 
 static void show_json_string(const char *s) {
@@ -119,7 +126,7 @@ static int report(const Run *run, Bench *b) {
     const double prefill = median(b->prefill, RUNS), decode = median(b->decode, RUNS);
     const double read = median(b->read, RUNS) * 1e-9, peak = median(b->fma, RUNS) * 1e-9;
     const double decode_gbps = decode * (double)m->decode_bytes * 1e-9;
-    const double gflops = prefill * layer_operations(&m->config) * 1e-9;
+    const double gflops = prefill * layer_operations(m) * 1e-9;
     if (run->options->json) {
         printf("{\"model\": ");
         show_json_string(run->options->model);

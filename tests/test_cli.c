@@ -651,6 +651,25 @@ static void bench_speaks_json(void) {
     CHECK(json_value("nothing") == NULL, "a key that is not there");
 }
 
+/* What a token costs, whatever the time: bytes of weights and operations, two for each
+ * weight of the layers; of heads that are wider than the model, of the experts in use. */
+static void bench_counts_what_is_used(void) {
+    static GgufFile file;
+    const GoldenRelative *g = &GOLDEN_RELATIVES[3]; /* 2 heads of 80, dim 40; 3 of 5 experts in two layers of three */
+    const double attention = 4 * 40 * 2 * 80, expert = 3 * 40 * 36, router = 5 * 40;
+    const double operations = 2 * (3 * attention + 3 * 40 * 72 + 2 * (3 * expert + router));
+    gguf_make_relative(&file, &g->model, &g->relative);
+    CHECK(!gguf_write(&file, inside("m/moe.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK_RUN("m/moe.gguf -m bench --json -j 1 --prompt-tokens 20 -n 8");
+    const double tps = atof(json_value("prefill_tps")), gflops = atof(json_value("prefill_gflops"));
+    CHECK(fabs(1e9 * gflops / tps / operations - 1) < 0.02, "%g operations a token, expected %g", 1e9 * gflops / tps,
+          operations);
+    const double norms = 7 * 40 + 6 * 80, tables = 40 + 60 * 40; /* a row of the embedding, the output */
+    CHECK(atof(json_value("weight_bytes")) == 4 * (operations / 2 + norms + tables), "%s bytes",
+          json_value("weight_bytes"));
+}
+
 static void bench_escapes_the_model_s_name(void) {
     char odd[2 * PATH_MAX];
     strcpy(odd, inside("m/\"odd\\\n.bin"));
@@ -891,6 +910,7 @@ void suite_cli(void) {
     TEST(perplexity_of_a_text);
     TEST(info_lists_the_model);
     TEST(bench_speaks_json);
+    TEST(bench_counts_what_is_used);
     TEST(bench_escapes_the_model_s_name);
     TEST(bench_is_cut_to_the_context);
     TEST(bad_options_are_refused);
