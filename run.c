@@ -262,12 +262,14 @@ const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     return logits;
 }
 
-/* llama2.c's checkpoints put BOS between texts; in GGUF files they end with EOS or an end of turn. */
+static bool is_llama2_c(const Run *run) { return !strncmp(run->model.format, "llama2.c", 8); }
+
+/* llama2.c's checkpoints put BOS between texts; others end them with EOS, an end of turn, or what else there is. */
 bool run_is_end(const Run *run, int token) {
     const Tokenizer *t = &run->tokenizer;
     for (int i = 0; i < t->n_ends; i++)
         if (token == t->ends[i]) return true;
-    return token == t->bos || token == t->eot || (token == t->eos && strncmp(run->model.format, "llama2.c", 8) != 0);
+    return token == t->bos || token == t->eot || (token == t->eos && !is_llama2_c(run));
 }
 
 int run_sample(Run *run, const float *logits) {
@@ -475,7 +477,8 @@ static const char *find_tokenizer(const Options *o, bool needed) {
 static int open_tokenizer(Run *run) {
     const Options *o = run->options;
     const int vocab_size = run->model.config.vocab_size;
-    run->tokenizer = (Tokenizer){.bos = 1, .eos = 2, .eot = -1}; /* llama2.c's ids */
+    const int bos = is_llama2_c(run) ? 1 : -1; /* whose ids are always the same */
+    run->tokenizer = (Tokenizer){.bos = bos, .eos = bos < 0 ? -1 : 2, .eot = -1};
     const bool convert = !strcmp(o->mode, "convert"),
                to_text = !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize"),
                needed = !convert && (!o->tokens || to_text);
