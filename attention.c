@@ -143,10 +143,10 @@ static void remember(const Session *s, void *cache, const Head *head, int n, int
         int i = 0;
         count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
         for (int k = 0; k < count; k++) tokens[k] = (const uint8_t *)head_vector(c, head, t + k);
-        for (; count > 1 && i + LANES <= c->head_size; i += LANES) {
-            vi elements[LANES];
-            vtranspose(elements, tokens, (size_t)i * sizeof(float), LANES);
-            for (int j = 0; j < LANES; j++)
+        for (; count > 1 && i + 4 <= c->head_size; i += 4) {
+            vi elements[4];
+            vtranspose(elements, tokens, (size_t)i * sizeof(float));
+            for (int j = 0; j < 4; j++)
                 put(s->kv_type, cache, at + (size_t)((i + j) * KV_BLOCK), (vf)elements[j], false);
         }
         for (; i < c->head_size; i++)

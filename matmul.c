@@ -61,7 +61,7 @@ INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const fl
 INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
                        Type type, const int n_panels, const int tokens) {
     const float *x = in->x + (size_t)t * (size_t)in->cols + (size_t)col;
-    const size_t group_bytes = COLUMNS * column_bytes(type), next = (size_t)in->cols;
+    const size_t group_bytes = columns_bytes(type, COLUMNS), next = (size_t)in->cols;
     vf totals[TILE_PANELS * TILE_TOKENS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
@@ -353,6 +353,9 @@ static void one_token(const Part *part, const Tensor *w, const Input *in) {
     const int step = w->panels ? w->cols : stretch(w);
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
+        const bool last = col + step >= w->cols;
+        for (int p = 0; !w->panels && in->far && p < part->n_panels; p++)
+            panel_fetch(w, part->panel + p + (last ? part->n_panels : 0), last ? 0 : col + step, step);
         size_t stride;
         const uint8_t *panels = packed(w, part->panel, part->n_panels, col, n, in->scratch, &stride);
         Tile *const(*tiles)[3] = TILES[w->type].packed ? TILES[w->type].packed : TILES[w->type].unpacked;

@@ -899,6 +899,7 @@ typedef struct {
     Session session;
     Sampler sampler;
     Profile *profile; /* NULL: off */
+    int n_ran;        /* tokens in the last forward pass */
 } Run;
 
 /* The tokens of --tokens, -i or -f, in this order; BOS in front of text if

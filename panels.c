@@ -19,41 +19,38 @@ static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t ro
     }
 }
 
-/* Words [0, n) of every row from byte `at` on, transposed; n is LANES, LANES / 2 or LANES / 4. */
-INLINE void pack_some(uint8_t *out, const uint8_t *const *rows, size_t at, const int n) {
-    vi words[LANES];
-    vtranspose(words, rows, at, n);
-    UNROLL
-    for (int i = 0; i < n; i++) memcpy(out + i * VBYTES, &words[i], VBYTES);
-}
-
-static void pack_words(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
+/* n words of every row from byte `at` on, each a vector at out. */
+INLINE void pack_words(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     int i = 0;
-    for (; i + LANES <= n; i += LANES) pack_some(out + i * VBYTES, rows, at + (size_t)i * 4, LANES);
-    for (; i + LANES / 2 <= n; i += LANES / 2) pack_some(out + i * VBYTES, rows, at + (size_t)i * 4, LANES / 2);
-    for (; i + LANES / 4 <= n; i += LANES / 4) pack_some(out + i * VBYTES, rows, at + (size_t)i * 4, LANES / 4);
+    for (; i + 4 <= n; i += 4) {
+        vi words[4];
+        vtranspose(words, rows, at + (size_t)i * 4);
+        memcpy(out + i * VBYTES, words, sizeof words);
+    }
     for (; i < n; i++)
         for (int j = 0; j < LANES; j++) memcpy(out + i * VBYTES + j * 4, rows[j] + at + (size_t)i * 4, 4);
 }
 
 /* n float16 numbers of every row. */
 INLINE void pack_halves(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
-    int i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES) { /* as words of two numbers, then taken apart */
-        vi words[LANES];
-        vtranspose(words, rows, at + (size_t)i * 2, LANES);
-        for (int k = 0; k < LANES; k++) {
-            const vh pair[2] = {__builtin_convertvector(words[k], vh), __builtin_convertvector(words[k] >> 16, vh)};
-            memcpy(out + (i + 2 * k) * 2 * LANES, pair, sizeof pair);
-        }
-    }
-    for (; i < n; i++)
+    for (int i = 0; i < n; i++)
         for (int j = 0; j < LANES; j++) memcpy(out + (i * LANES + j) * 2, rows[j] + at + (size_t)i * 2, 2);
+}
+
+/* n numbers of two bytes, as words of two; the last may be alone. */
+static void pack_pairs(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
+    pack_words(out, rows, at, n / 2);
+    out += n / 2 * VBYTES;
+    for (int j = 0; n % 2 && j < LANES; j++) {
+        uint32_t word = 0;
+        memcpy(&word, rows[j] + at + (size_t)(n - 1) * 2, 2);
+        memcpy(out + j * 4, &word, 4);
+    }
 }
 
 INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
     const BlockParts b = block_parts(type);
-    for (int i = 0; i < n; i++, at += (size_t)b.bytes, out += b.bytes * LANES) {
+    for (; n > 0; n--, at += (size_t)b.bytes, out += b.bytes * LANES) {
         pack_halves(out, rows, at + (size_t)b.halves_at, b.halves);
         pack_words(out + b.halves * 2 * LANES, rows, at + (size_t)b.words_at, b.words);
     }
@@ -73,20 +70,34 @@ static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int
     }
 }
 
+/* Where column `col` of w is in a row, in bytes. */
+static size_t column_at(const Tensor *w, int col) {
+    const Tensor part = {.type = w->type, .rows = 1, .cols = col};
+    return tensor_bytes(&part, 1);
+}
+
+void panel_fetch(const Tensor *w, int panel, int col, int n) {
+    if (w->type == TYPE_I8 || panel * LANES >= w->rows) return;
+    const uint8_t *rows[LANES];
+    const size_t at = column_at(w, col), end = column_at(w, col + n < w->cols ? col + n : w->cols);
+    find_rows(rows, w->data, tensor_bytes(w, 1), w, panel);
+    for (int j = 0; j < LANES; j++)
+        for (size_t b = at; b < end; b += 64) __builtin_prefetch(rows[j] + b, 0, 2);
+}
+
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     if (w->type == TYPE_I8) {
         pack_groups(out, w, panel, col / w->group, n / w->group);
         return;
     }
     const uint8_t *rows[LANES];
-    const size_t row_bytes = tensor_bytes(w, 1),
-                 at = row_bytes / (size_t)(w->cols / type_block(w->type)) * (size_t)(col / type_block(w->type));
+    const size_t at = column_at(w, col);
     const int blocks = n / type_block(w->type);
-    find_rows(rows, w->data, row_bytes, w, panel);
+    find_rows(rows, w->data, tensor_bytes(w, 1), w, panel);
     switch (w->type) {
     case TYPE_F32: pack_words(out, rows, at, n); break;
     case TYPE_F16:
-    case TYPE_BF16: pack_halves(out, rows, at, n); break;
+    case TYPE_BF16: pack_pairs(out, rows, at, n); break;
     case TYPE_Q8_0: pack_blocks(out, TYPE_Q8_0, rows, at, blocks); break;
     case TYPE_Q4_0: pack_blocks(out, TYPE_Q4_0, rows, at, blocks); break;
     case TYPE_Q4_1: pack_blocks(out, TYPE_Q4_1, rows, at, blocks); break;

@@ -2,7 +2,8 @@
  *
  * Owns the layout of a panel and how its parts become vectors. A panel holds
  * LANES rows of a weight, and lane j of every vector is row j's. It has the
- * bytes of its rows, in another order: for the float types column by column;
+ * bytes of its rows, in another order: for the float types column by column (those
+ * of two bytes by pairs);
  * for GGUF's blocks, block by block, each part of a block (float16 scales, then
  * words of four bytes) for all rows before the next part. The layouts of the
  * blocks are explained, and unpacked in plain scalar code, in quant.c; the
@@ -110,13 +111,15 @@ INLINE vf block_min(Type type, const uint8_t *block, int i) {
 
 /* ---- float types: column c ------------------------------------------------------------ */
 
-INLINE size_t column_bytes(Type type) { return LANES * (type == TYPE_F32 ? sizeof(float) : sizeof(uint16_t)); }
+/* Bytes of n columns; float16 and bfloat16 are kept in pairs. */
+INLINE size_t columns_bytes(Type type, int n) { return (size_t)(type == TYPE_F32 ? n : (n + 1) / 2) * VBYTES; }
 
 INLINE vf load_column(Type type, const uint8_t *panel, int c) {
-    const uint8_t *p = panel + (size_t)c * column_bytes(type);
-    if (type == TYPE_F16) return vload_f16(p, LANES);
-    if (type == TYPE_BF16) return vload_bf16(p, LANES);
-    return vload((const float *)(const void *)p);
+    vi v;
+    memcpy(&v, panel + (type == TYPE_F32 ? c : c / 2) * VBYTES, sizeof v);
+    if (type == TYPE_F16) return vfrom_f16(c % 2 ? v >> 16 : v);
+    if (type == TYPE_BF16) return (vf)(c % 2 ? v & ~0xffff : v << 16);
+    return (vf)v;
 }
 
 /* ---- int8 groups: ready to be multiplied ---------------------------------------------- */
@@ -131,9 +134,9 @@ INLINE size_t ready_bytes(int quads, bool min) { return (size_t)(quads + 1 + min
 INLINE size_t panel_bytes(const Tensor *w, int cols) {
     const size_t n = (size_t)cols;
     switch (w->type) {
-    case TYPE_F32: return n * 4 * LANES;
+    case TYPE_F32:
     case TYPE_F16:
-    case TYPE_BF16: return n * 2 * LANES;
+    case TYPE_BF16: return columns_bytes(w->type, cols);
     case TYPE_I8: return (n + n / (size_t)w->group * 4) * LANES;
     case TYPE_Q4_K:
     case TYPE_Q5_K:
@@ -146,5 +149,8 @@ INLINE size_t panel_bytes(const Tensor *w, int cols) {
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out is aligned to nothing. */
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
+
+/* Asks for what panel_pack will read. */
+void panel_fetch(const Tensor *w, int panel, int col, int n);
 
 #endif

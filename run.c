@@ -256,8 +256,9 @@ int run_first_token(const Run *run) {
 }
 
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
+    model_pack(&run->model, run->session.n_threads, run->n_ran); /* not before the first token is out */
     const float *logits = model_forward(&run->session, tokens, n, pos, 1);
-    model_pack(&run->model, run->session.n_threads, n);
+    run->n_ran = n;
     if (logits && check_logits(logits, (size_t)run->model.config.vocab_size)) return NULL;
     return logits;
 }

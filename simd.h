@@ -269,6 +269,12 @@ INLINE vf vload_bf16(const void *p, int n) {
     return (vf)(bits << 16);
 }
 
+/* Half floats in the low halves of the lanes, widened. */
+INLINE vf vfrom_f16(vi v) {
+    const vh h = __builtin_convertvector(v, vh);
+    return vload_f16(&h, LANES);
+}
+
 /* y[n] = the half floats at p, which need not be aligned. */
 static inline void halfs_to_floats(float *y, const void *p, int n) {
     int i = 0;
@@ -337,62 +343,49 @@ INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
 
 /* ---- transposition ---------------------------------------------------------- */
 
-/* The first (or second) halves of a and b, their lanes in turn: a b a b ... */
-#if LANES == 16
-#define ZIP_LOW  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define ZIP_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif LANES == 8
-#define ZIP_LOW  0, 8, 1, 9, 2, 10, 3, 11
-#define ZIP_HIGH 4, 12, 5, 13, 6, 14, 7, 15
-#else
-#define ZIP_LOW  0, 4, 1, 5
-#define ZIP_HIGH 2, 6, 3, 7
-#endif
+/* Within each four lanes: the first (or last) two of a and b in turn, by ones or by pairs. */
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
 #endif
-
-/* n 4-byte words, n = LANES, LANES / 2 or LANES / 4, from each of the next LANES / n rows. */
-INLINE vi vload_rows(const uint8_t *const *rows, size_t at, const int n) {
-    vi v;
-    if (n == LANES) {
-        memcpy(&v, rows[0] + at, sizeof v);
-        return v;
-    }
-#if SIMD_AVX512
-    if (n == 8)
-        return (vi)_mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)(rows[0] + at))),
-                                      _mm256_loadu_si256((const void *)(rows[1] + at)), 1);
-    const __m512i one = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));
-    const __m512i two = _mm512_inserti32x4(one, _mm_loadu_si128((const void *)(rows[1] + at)), 1);
-    const __m512i three = _mm512_inserti32x4(two, _mm_loadu_si128((const void *)(rows[2] + at)), 2);
-    return (vi)_mm512_inserti32x4(three, _mm_loadu_si128((const void *)(rows[3] + at)), 3);
+#define FOUR(i, p, q, r, s) (i) + (p), (i) + (q), (i) + (r), (i) + (s)
+#if LANES == 16
+#define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__), FOUR(8, __VA_ARGS__), FOUR(12, __VA_ARGS__)
+#elif LANES == 8
+#define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__)
 #else
-    for (int i = 0; i < LANES / n; i++) memcpy((char *)&v + i * n * 4, rows[i] + at, (size_t)n * 4);
+#define ALL_FOURS(...) FOUR(0, __VA_ARGS__)
+#endif
+INLINE vi vfirst_ones(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(0, LANES, 1, LANES + 1)); }
+INLINE vi vlast_ones(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(2, LANES + 2, 3, LANES + 3)); }
+INLINE vi vfirst_pairs(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(0, 1, LANES, LANES + 1)); }
+INLINE vi vlast_pairs(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3)); }
+
+/* Four words of every fourth row. */
+INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
+#if SIMD_AVX512
+    const __m512i one = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));
+    const __m512i two = _mm512_inserti32x4(one, _mm_loadu_si128((const void *)(rows[4] + at)), 1);
+    const __m512i three = _mm512_inserti32x4(two, _mm_loadu_si128((const void *)(rows[8] + at)), 2);
+    return (vi)_mm512_inserti32x4(three, _mm_loadu_si128((const void *)(rows[12] + at)), 3);
+#else
+    vi v;
+    for (int i = 0; i < LANES; i += 4) memcpy((char *)&v + 4 * i, rows[i] + at, 16);
     return v;
 #endif
 }
 
-/* n words of each of LANES rows, with the rows side by side in the lanes:
- * columns[i] = {rows[0][i], rows[1][i], ...}. Read one behind the other the words
- * are numbered row * n + i; each round of zips moves the number's top bit to its
- * bottom, and log2 LANES rounds make it i * LANES + row. */
-INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at, const int n) {
-    UNROLL
-    for (int i = 0; i < n; i++) columns[i] = vload_rows(rows + i * (LANES / n), at, n);
-    UNROLL
-    for (int round = 1; n > 1 && round < LANES; round *= 2) {
-        vi zipped[LANES];
-        UNROLL
-        for (int i = 0; i < n / 2; i++) {
-            zipped[2 * i] = SHUFFLE(columns[i], columns[i + n / 2], ZIP_LOW);
-            zipped[2 * i + 1] = SHUFFLE(columns[i], columns[i + n / 2], ZIP_HIGH);
-        }
-        UNROLL
-        for (int i = 0; i < n; i++) columns[i] = zipped[i];
-    }
+/* Four words of each of LANES rows, from byte `at` on, with the rows side by side
+ * in the lanes: columns[i] = {rows[0][i], rows[1][i], ...}. */
+INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
+    const vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
+    const vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);
+    const vi ab = vfirst_ones(a, b), cd = vfirst_ones(c, d), ab2 = vlast_ones(a, b), cd2 = vlast_ones(c, d);
+    columns[0] = vfirst_pairs(ab, cd);
+    columns[1] = vlast_pairs(ab, cd);
+    columns[2] = vfirst_pairs(ab2, cd2);
+    columns[3] = vlast_pairs(ab2, cd2);
 }
 
 #endif
