@@ -734,12 +734,12 @@ int table_open(IdTable *table, size_t n);
 /* The piece that is s[n] and that text becomes by merging; -1: none. */
 int tokenizer_find(const Tokenizer *t, const char *s, int n);
 
-/* For byte-pair encoding by ranks (Sennrich et al. 2016; over bytes: Radford et
- * al. 2019). A loader fills in pieces under the names that its file gives them,
- * in t->text, and those that are `merged`; then bpe_begin, which makes the names
- * findable; bpe_add for each of at most n merges, in the order of their ranks,
- * the two names in one string with a space between them, or apart; bpe_end,
- * which turns names into the bytes that they stand for. `path` is for messages. */
+/* Byte-pair encoding by ranks (Sennrich et al. 2016; over bytes: Radford et al.
+ * 2019). A loader fills in the pieces under the names that its file gives them, in
+ * t->text; then calls bpe_begin, which makes the names findable; bpe_add for each
+ * of at most n merges, in the order of their ranks, two names with a space between
+ * them, or bpe_add_pair; and bpe_end, which turns names into what they stand for.
+ * `path` is for messages. */
 int bpe_begin(Tokenizer *t, size_t n);
 int bpe_add(Tokenizer *t, const char *path, const char *pair, size_t n);
 int bpe_add_pair(Tokenizer *t, const char *path, const char *left, size_t n_left, const char *right, size_t n_right);
