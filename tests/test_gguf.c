@@ -497,6 +497,15 @@ static void the_width_of_experts_may_be_left_out(void) {
     check_forward("no width", &ref, CLOSE);
 }
 
+/* Where every layer has experts nothing says how wide an MLP is: no memory for what is only claimed. */
+static void a_width_that_nothing_vouches_for(void) {
+    const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
+    const Reference ref = relative_of(&SMALL, r);
+    gguf_make_relative(&file, ref.m, r);
+    gguf_set_int(&file, gguf_key(r, "feed_forward_length"), 0x7fffffff);
+    check_forward("a claimed width", &ref, CLOSE);
+}
+
 static int open_relative(Model *model, const HashModel *m, const Relative *r) {
     const char *path = temporary("model.gguf");
     gguf_make_relative(&file, m, r);
@@ -969,6 +978,7 @@ void suite_gguf(void) {
     TEST(experts);
     TEST(a_router_that_cannot_decide);
     TEST(the_width_of_experts_may_be_left_out);
+    TEST(a_width_that_nothing_vouches_for);
     TEST(sizes_of_experts);
     TEST(windows_cut_the_context);
     TEST(any_width_of_number);
