@@ -159,11 +159,11 @@ static int write_tensors(const Folder *f, int first, int step, const char *path)
     write_header(f, first, step, out);
     for (int i = first; i < f->n_parts; i += step) {
         const Part *p = &f->parts[i];
-        for (size_t k = 0; k < p->count; k++) {
-            uint8_t bytes[4];
-            quantize_row(bytes, f->form->type, &p->values[k], 1);
-            fwrite(bytes, f->form->type == TYPE_F32 ? 4 : 2, 1, out);
-        }
+        uint8_t *bytes = malloc(4 * p->count + 1);
+        if (!bytes) abort();
+        quantize_row(bytes, f->form->type, p->values, (int)p->count);
+        fwrite(bytes, f->form->type == TYPE_F32 ? 4 : 2, p->count, out);
+        free(bytes);
     }
     return fclose(out);
 }
