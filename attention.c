@@ -13,6 +13,7 @@
 
 #include <math.h>
 #include <omp.h>
+#include <stdlib.h>
 
 /* ---- project, rotate, remember -------------------------------------------------- */
 
@@ -117,9 +118,47 @@ static void rotate(const Config *c, float *v, const float *rope) {
         rotate_pairs(v, rope, pairs, 2, 1);
 }
 
-/* Where block b of a head starts in KvLayer's arrays, in elements. */
-static size_t kv_start(const Config *c, int block, int head) {
-    return ((size_t)block * (size_t)c->n_kv_heads + (size_t)head) * (size_t)c->head_size * KV_BLOCK;
+/* ---- the cache -------------------------------------------------------------------
+ *
+ * [n_kv_heads][parts of a head][blocks][elements of the part][KV_BLOCK]: a key is one
+ * part, since a score walks through all of its elements; values are in parts of
+ * VALUE_PART elements, as many as are summed at once. Both are read from the first
+ * block to the last, one behind the other in memory. */
+
+enum { VALUE_PART = 16 };
+
+/* Where element i of a head's block is, in elements from the head's start. */
+INLINE size_t kv_at(int size, int part, int blocks, int block, int i) {
+    const int start = i / part * part, width = start + part < size ? part : size - start;
+    return ((size_t)start * (size_t)blocks + (size_t)block * (size_t)width + (size_t)(i - start)) * KV_BLOCK;
+}
+
+/* A head's elements in all. */
+static size_t kv_head_length(int size, int blocks) { return (size_t)size * (size_t)blocks * KV_BLOCK; }
+
+/* One of the two arrays, moved part by part. */
+static void *grown(const void *old, const Config *c, size_t element, int part, int blocks, int more) {
+    const int size = c->head_size;
+    char *new = allocate((size_t)c->n_kv_heads * kv_head_length(size, more), element);
+    for (int h = 0; new &&old &&h < c->n_kv_heads; h++)
+        for (int i = 0; i < size; i += part) {
+            const int width = i + part < size ? part : size - i;
+            const size_t to = (size_t)h * kv_head_length(size, more) + kv_at(size, part, more, 0, i);
+            const size_t from = (size_t)h * kv_head_length(size, blocks) + kv_at(size, part, blocks, 0, i);
+            memcpy(new + to *element, (const char *)old + from * element, kv_head_length(width, blocks) * element);
+        }
+    return new;
+}
+
+int kv_grow(KvLayer *kv, const Config *c, KvType type, int blocks) {
+    const size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+    void *keys = grown(kv->keys, c, element, c->head_size, kv->blocks, blocks);
+    void *values = grown(kv->values, c, element, VALUE_PART, kv->blocks, blocks);
+    const bool both = keys && values;
+    free(both ? kv->keys : keys);
+    free(both ? kv->values : values);
+    if (both) *kv = (KvLayer){keys, values, blocks};
+    return both ? 0 : -1;
 }
 
 /* Element i of LANES neighbouring positions (of one, if `one`) to where it belongs. */
@@ -135,23 +174,28 @@ static void put(KvType type, void *cache, size_t at, vf v, bool one) {
 
 /* Puts a head's keys (or values) of n tokens into the cache, from position pos on:
  * whole vectors of positions are transposed, the others go one by one. */
-static void remember(const Session *s, void *cache, const Head *head, int n, int pos) {
+static void remember(const Session *s, const KvLayer *kv, const Head *head, int n, int pos) {
     const Config *c = &s->model->config;
+    const int size = c->head_size, part = head->role == KEY ? size : VALUE_PART;
+    const size_t start = (size_t)head->index * kv_head_length(size, kv->blocks);
+    void *cache = head->role == KEY ? kv->keys : kv->values;
     for (int t = 0, count; t < n; t += count) {
-        const size_t at = kv_start(c, (pos + t) / KV_BLOCK, head->index) + (size_t)((pos + t) % KV_BLOCK);
+        const int block = (pos + t) / KV_BLOCK, key = (pos + t) % KV_BLOCK;
         const uint8_t *tokens[LANES];
         int i = 0;
-        count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
+        count = key % LANES || n - t < LANES ? 1 : LANES;
         for (int k = 0; k < count; k++) tokens[k] = (const uint8_t *)head_vector(c, head, t + k);
-        for (; count > 1 && i + 4 <= c->head_size; i += 4) {
+        for (; count > 1 && i + 4 <= size; i += 4) {
             vi elements[4];
             vtranspose(elements, tokens, (size_t)i * sizeof(float));
             for (int j = 0; j < 4; j++)
-                put(s->kv_type, cache, at + (size_t)((i + j) * KV_BLOCK), (vf)elements[j], false);
+                put(s->kv_type, cache, start + kv_at(size, part, kv->blocks, block, i + j) + (size_t)key,
+                    (vf)elements[j], false);
         }
-        for (; i < c->head_size; i++)
+        for (; i < size; i++)
             for (int k = 0; k < count; k++)
-                put(s->kv_type, cache, at + (size_t)(i * KV_BLOCK + k), vset(head_vector(c, head, t + k)[i]), true);
+                put(s->kv_type, cache, start + kv_at(size, part, kv->blocks, block, i) + (size_t)(key + k),
+                    vset(head_vector(c, head, t + k)[i]), true);
     }
 }
 
@@ -162,7 +206,7 @@ static void rotate_and_remember(Session *s, const KvLayer *kv, int n, int pos) {
         const Head head = head_at(s, i, n);
         for (int t = 0; t < n && head.role != VALUE; t++)
             rotate(c, head_vector(c, &head, t), s->rope + (size_t)(t * c->rope_dims));
-        if (head.role != QUERY) remember(s, head.role == KEY ? kv->keys : kv->values, &head, n, pos);
+        if (head.role != QUERY) remember(s, kv, &head, n, pos);
     }
 #pragma omp barrier
 }
@@ -174,20 +218,29 @@ enum { BLOCK_VECTORS = KV_BLOCK / LANES };
 /* Up to KV_QUERIES queries that look at the same keys, all but a few: those of
  * one head of the cache, of neighbouring tokens and of the heads that share it. */
 typedef struct {
-    const Config *config;
-    KvType type;
-    int n, head;      /* queries; the head of the cache */
+    int size;         /* of a head */
+    int blocks;       /* that the cache has room for */
+    size_t start;     /* of the cache's head, in elements */
     int shared, most; /* vectors of keys that all of them see whole; that any of them sees */
     const float *q[KV_QUERIES];
     float *out[KV_QUERIES], *scores[KV_QUERIES];
     int n_keys[KV_QUERIES];
 } Queries;
 
-/* LANES neighbouring keys' (or values') element i: vector v of the cache's head. */
-INLINE vf kv_load(const Queries *a, KvType type, const void *cache, int v, int i) {
-    const size_t at =
-        kv_start(a->config, v / BLOCK_VECTORS, a->head) + (size_t)(i * KV_BLOCK + v % BLOCK_VECTORS * LANES);
+/* A vector of neighbouring keys, number v of the head: element i. */
+INLINE vf load_cached(KvType type, const void *cache, size_t at) {
     return type == KV_F32 ? vload((const float *)cache + at) : vload_f16((const uint16_t *)cache + at, LANES);
+}
+
+INLINE vf load_keys(const Queries *a, KvType type, const void *keys, int v, int i) {
+    const size_t row = (size_t)(v / BLOCK_VECTORS) * (size_t)a->size + (size_t)i;
+    return load_cached(type, keys, a->start + row * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES));
+}
+
+/* The same of values: where part `part` begins, element i of its `width`. */
+INLINE vf load_values(KvType type, const void *values, size_t part, int width, int v, int i) {
+    const size_t row = (size_t)(v / BLOCK_VECTORS) * (size_t)width + (size_t)i;
+    return load_cached(type, values, part + row * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES));
 }
 
 /* The lanes of vector v whose keys are among the first n_keys; the others are `other`. */
@@ -196,24 +249,28 @@ INLINE vf mask_keys(vf x, int v, int n_keys, float other) {
     return n >= LANES ? x : vselect(vlane() < n, x, vset(other));
 }
 
-/* scores = q . key, for `count` vectors of keys from v on; -infinity where there is none. */
-INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v, const int count, const int n) {
+/* scores = q . key for `count` vectors of keys, `apart` from each other; -infinity
+ * where there is none. */
+INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v, int apart, const int count,
+                          const int n) {
     vf sums[KV_QUERIES][4];
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
     for (int j = 0; j < count; j++) sums[k][j] = (vf){0};
-    for (int i = 0; i < a->config->head_size; i++) {
+    for (int i = 0; i < a->size; i++) {
         vf key[4];
         UNROLL
-        for (int j = 0; j < count; j++) key[j] = kv_load(a, type, keys, v + j, i);
+        for (int j = 0; j < count; j++) key[j] = load_keys(a, type, keys, v + j * apart, i);
         UNROLL
         for (int k = 0; k < n; k++) UNROLL
         for (int j = 0; j < count; j++) sums[k][j] = vfma(vset(a->q[k][i]), key[j], sums[k][j]);
     }
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
-    for (int j = 0; j < count; j++)
-        vstore(a->scores[k] + (v + j) * LANES, mask_keys(sums[k][j], v + j, a->n_keys[k], -INFINITY));
+    for (int j = 0; j < count; j++) {
+        const int at = v + j * apart;
+        vstore(a->scores[k] + at * LANES, mask_keys(sums[k][j], at, a->n_keys[k], -INFINITY));
+    }
 }
 
 /* scores = e^(scale (scores - the largest of them)); returns 1 / their sum. */
@@ -232,7 +289,10 @@ static float softmax(float *scores, int vectors, float scale) {
 /* out[i] = scale * sum_k p[k] value_k[i] for `count` elements from `first` on. */
 INLINE void sum_values(const Queries *a, KvType type, const void *values, const float *scales, int first,
                        const int count, const int n) {
-    vf sums[KV_QUERIES][8];
+    const int begin = first / VALUE_PART * VALUE_PART, in_part = first - begin;
+    const int width = begin + VALUE_PART < a->size ? VALUE_PART : a->size - begin;
+    const size_t part = a->start + kv_at(a->size, VALUE_PART, a->blocks, 0, begin);
+    vf sums[KV_QUERIES][VALUE_PART];
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
     for (int i = 0; i < count; i++) sums[k][i] = (vf){0};
@@ -243,7 +303,7 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
         for (int k = 0; k < n; k++) p[k] = vload(a->scores[k] + v * LANES);
         UNROLL
         for (int i = 0; i < count; i++) {
-            const vf value = kv_load(a, type, values, v, first + i);
+            const vf value = load_values(type, values, part, width, v, in_part + i);
             UNROLL
             for (int k = 0; k < n; k++) sums[k][i] = vfma(p[k], value, sums[k][i]);
         }
@@ -251,7 +311,7 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
     for (; v < a->most; v++) {
         UNROLL
         for (int i = 0; i < count; i++) {
-            const vf value = kv_load(a, type, values, v, first + i);
+            const vf value = load_values(type, values, part, width, v, in_part + i);
             UNROLL
             for (int k = 0; k < n; k++) /* what the query must not see, or nobody has written: not even times 0 */
                 sums[k][i] = vfma(vload(a->scores[k] + v * LANES), mask_keys(value, v, a->n_keys[k], 0), sums[k][i]);
@@ -272,13 +332,16 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
 /* Queries against the keys up to their positions: softmax(q k / sqrt(size)) v.
  * Each is computed alike, whoever else is in the group. */
 INLINE void attend_as(const Queries *a, const KvLayer *kv, KvType type, const int n) {
-    const int size = a->config->head_size, wide = n == 1 ? 4 : 2, count = n == 1 ? 8 : 4;
+    const int size = a->size, wide = n == 1 ? 4 : 2, count = n == 1 ? 16 : n == 2 ? 8 : 4;
     float scales[KV_QUERIES];
     int v = 0, i = 0;
-    for (; v + wide <= a->most; v += wide) score_vectors(a, type, kv->keys, v, wide, n);
-    for (; v < a->most; v++) score_vectors(a, type, kv->keys, v, 1, n);
+    /* in a few places at once, each of which the hardware sees moving on steadily */
+    const int apart = a->most / wide;
+    for (; v < apart; v++) score_vectors(a, type, kv->keys, v, apart, wide, n);
+    for (v = apart * wide; v < a->most; v++) score_vectors(a, type, kv->keys, v, 0, 1, n);
     for (int k = 0; k < n; k++) scales[k] = softmax(a->scores[k], a->most, 1.0f / sqrtf((float)size));
     for (; i + count <= size; i += count) sum_values(a, type, kv->values, scales, i, count, n);
+    for (; i + 4 <= size; i += 4) sum_values(a, type, kv->values, scales, i, 4, n);
     for (; i < size; i += 2) sum_values(a, type, kv->values, scales, i, 2, n);
 }
 
@@ -298,7 +361,8 @@ static void attend(Session *s, const KvLayer *kv, int head, int first, int n, in
     const int shares = c->n_heads / c->n_kv_heads;
     const size_t room = (size_t)s->kv_blocks * KV_BLOCK;
     float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * room;
-    Queries a = {.config = c, .type = s->kv_type, .n = n, .head = head};
+    Queries a = {
+        .size = c->head_size, .blocks = kv->blocks, .start = (size_t)head * kv_head_length(c->head_size, kv->blocks)};
     for (int k = 0; k < n; k++) {
         const int t = (first + k) / shares, h = head * shares + (first + k) % shares;
         const size_t at = ((size_t)t * (size_t)c->n_heads + (size_t)h) * (size_t)c->head_size;

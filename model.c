@@ -211,18 +211,8 @@ static int reserve_positions(Session *s, int positions) {
     if (needed <= s->kv_blocks) return 0;
     int blocks = s->kv_blocks > most / 2 ? most : 2 * s->kv_blocks;
     if (blocks < needed) blocks = needed;
-    const size_t block_bytes = (size_t)c->n_kv_heads * (size_t)c->head_size * KV_BLOCK *
-                               (s->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
-    for (int l = 0; l < c->n_layers; l++) {
-        void **arrays[] = {&s->kv[l].keys, &s->kv[l].values};
-        for (int i = 0; i < 2; i++) {
-            void *grown = allocate((size_t)blocks, block_bytes);
-            if (!grown) return -1;
-            if (*arrays[i]) memcpy(grown, *arrays[i], (size_t)s->kv_blocks * block_bytes);
-            free(*arrays[i]);
-            *arrays[i] = grown;
-        }
-    }
+    for (int l = 0; l < c->n_layers; l++)
+        if (kv_grow(&s->kv[l], c, s->kv_type, blocks)) return -1;
     free(s->scores);
     s->scores = allocate((size_t)blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
     s->kv_blocks = s->scores ? blocks : 0;

@@ -466,9 +466,10 @@ enum { KV_BLOCK = 16 };
 /* Queries that visit the cache together. */
 enum { KV_QUERIES = 4 };
 
-/* The keys and values of one layer: [block][n_kv_heads][head_size][KV_BLOCK]. */
+/* The keys and values of one layer; attention.c knows where in them what is. */
 typedef struct {
     void *keys, *values; /* float or f16 */
+    int blocks;
 } KvLayer;
 
 /* One token's use of one expert of a sparse layer. */
@@ -527,6 +528,9 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
 
 /* -1 and a message if one of the n logits is NaN or infinite. */
 int check_logits(const float *logits, size_t n);
+
+/* Room for that many blocks in a layer's cache; what it holds stays. -1: no memory. */
+int kv_grow(KvLayer *kv, const Config *c, KvType type, int blocks);
 
 /* x += attention(xn) for n tokens from position pos on: project, rotate,
  * remember, attend (Vaswani et al. 2017, sec. 3.2; rotary positions: Su et al.

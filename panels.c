@@ -129,7 +129,8 @@ int tensor_pack(Tensor *w, int n_threads) {
     const int n = (w->rows - 1) / LANES + 1;
     const size_t bytes = panel_bytes(w, w->cols);
     if (w->panels || (w->type == TYPE_I8 && w->group % 4)) return 0;
-    uint8_t *panels = aligned_alloc(HUGE_PAGE, ((size_t)n * bytes - 1) / HUGE_PAGE * HUGE_PAGE + HUGE_PAGE);
+    const size_t page = (size_t)n * bytes < HUGE_PAGE ? 64 : HUGE_PAGE;
+    uint8_t *panels = aligned_alloc(page, ((size_t)n * bytes - 1) / page * page + page);
     if (!panels) return -1;
     madvise(panels, (size_t)n * bytes, MADV_HUGEPAGE); /* where there are none, small ones do */
 #pragma omp parallel for num_threads(n_threads)
@@ -155,10 +156,17 @@ static void pack_next(void *arg, const char *name, const Tensor *w) {
     p->left -= bytes < p->left ? bytes : p->left;
 }
 
+static void count_bytes(void *arg, const char *name, const Tensor *w) {
+    (void)name;
+    *(size_t *)arg += tensor_bytes(w, w->rows);
+}
+
 void model_pack(Model *m, int n_threads, int n_tokens) {
     if (m->packed) return;
-    Packing p = {.embedding = &m->embedding, .n_threads = m->decode_bytes < WORTH_SHARING ? 1 : n_threads};
-    p.left = m->decode_bytes <= SMALL_MODEL ? SIZE_MAX : m->decode_bytes / TOKENS_TO_PACK * (size_t)n_tokens;
+    size_t bytes = 0;
+    model_visit(m, count_bytes, NULL, &bytes);
+    Packing p = {.embedding = &m->embedding, .n_threads = bytes < WORTH_SHARING ? 1 : n_threads};
+    p.left = bytes <= SMALL_MODEL ? SIZE_MAX : bytes / TOKENS_TO_PACK * (size_t)n_tokens;
     model_visit(m, pack_next, NULL, &p);
     if (m->tied) pack_next(&p, NULL, &m->output);
     m->packed = p.left > 0;

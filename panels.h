@@ -94,7 +94,7 @@ INLINE vi raw_quad(Type type, const uint8_t *block, int i, int q) {
 /* The same as bytes for vdot: what the type calls zero is BYTE_OFFSET. */
 INLINE vb block_quad(Type type, const uint8_t *block, int i, int q) {
     const int zero = type == TYPE_Q4_0 ? 8 : type == TYPE_Q5_0 ? 16 : type == TYPE_Q6_K ? 32 : 0;
-    typedef uint8_t bytes __attribute__((vector_size(sizeof(vb)))); /* these may wrap around */
+    typedef uint8_t bytes __attribute__((vector_size(VBYTES))); /* (these wrap around) */
     return (vb)((bytes)raw_quad(type, block, i, q) + (uint8_t)(BYTE_OFFSET - zero));
 }
 
