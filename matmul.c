@@ -193,6 +193,11 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     TILE(name##_2x1, tile, layout, 2, 1)                                                                               \
     TILE(name##_4x1, tile, layout, 4, 1)                                                                               \
     static Tile *const name[][3] = {{name##_1x1}, {name##_2x1}, {name##_4x1}};
+/* (A block of 256 weights is so much code that several panels of it do not fit the
+ * processor's caches of instructions.) */
+#define ONE_PANEL(name, tile, layout)                                                                                  \
+    TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
+    static Tile *const name[][3] = {{name##_1x1}};
 #define ANY_TOKENS(name, tile, layout)                                                                                 \
     TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
     TILE(name##_2x1, tile, layout, 2, 1)                                                                               \
@@ -218,9 +223,9 @@ ONE_TOKEN(q4_0, byte_tile, packed_layout(TYPE_Q4_0))
 ONE_TOKEN(q4_1, byte_tile, packed_layout(TYPE_Q4_1))
 ONE_TOKEN(q5_0, byte_tile, packed_layout(TYPE_Q5_0))
 ONE_TOKEN(q5_1, byte_tile, packed_layout(TYPE_Q5_1))
-ONE_TOKEN(q4_k, byte_tile, packed_layout(TYPE_Q4_K))
-ONE_TOKEN(q5_k, byte_tile, packed_layout(TYPE_Q5_K))
-ONE_TOKEN(q6_k, byte_tile, packed_layout(TYPE_Q6_K))
+ONE_PANEL(q4_k, byte_tile, packed_layout(TYPE_Q4_K))
+ONE_PANEL(q5_k, byte_tile, packed_layout(TYPE_Q5_K))
+ONE_PANEL(q6_k, byte_tile, packed_layout(TYPE_Q6_K))
 
 static const struct {
     Tile *const (*unpacked)[3];
@@ -406,12 +411,18 @@ static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_ro
         for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + (size_t)r] += w->bias[r];
 }
 
+/* Of `left` panels, as many as there is a tile for. */
+static int panels_at_once(Type type, int left, int n) {
+    if (n == 1 && type_block(type) == 256) return 1;
+    return n == 1 && left >= MOST_PANELS ? MOST_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
+}
+
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
     const int end = row + n_rows;
     Part part = {.y = y + row, .stride = stride, .row = row, .n_rows = n_rows, .add = add};
     for (int panel = row / LANES; fits_vectors(w) && panel * LANES < end; panel += part.n_panels) {
         part.panel = panel;
-        part.n_panels = n == 1 && (panel + 3) * LANES < end ? MOST_PANELS : (panel + 1) * LANES < end ? TILE_PANELS : 1;
+        part.n_panels = panels_at_once(w->type, (end - 1) / LANES - panel + 1, n);
         if (n == 1)
             one_token(&part, w, in);
         else
