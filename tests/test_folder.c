@@ -62,13 +62,17 @@ static int run_path(const char *path, int n, float *logits) {
 
 static double largest(const float *x, int n) {
     double max = 0;
-    for (int i = 0; i < n; i++) max = fmax(max, fabs((double)x[i]));
+    for (int i = 0; i < n; i++)
+        if (fabs((double)x[i]) > max) max = fabs((double)x[i]);
     return max;
 }
 
 static double largest_difference(const float *x, const float *y, int n) {
     double max = 0;
-    for (int i = 0; i < n; i++) max = fmax(max, fabs((double)x[i] - (double)y[i]));
+    for (int i = 0; i < n; i++) {
+        const double difference = fabs((double)x[i] - (double)y[i]);
+        if (!(difference <= max)) max = difference; /* NaN, too */
+    }
     return max;
 }
 
