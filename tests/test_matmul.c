@@ -283,7 +283,7 @@ static void damage_stays_visible(void) {
 
 static void check_quantized(const float *x, int n, int group) {
     int8_t q[256];
-    InputGroup scales[256];
+    InputGroup scales[256] = {0};
     quantize_i8(q, scales, x, n, group);
     for (int g = 0; g < n / group; g++) {
         float max = 0;
@@ -314,7 +314,7 @@ static void quantizing_rounds_to_nearest(void) {
     const float middles[8] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 125.5f};
     const int8_t even[8] = {127, 0, 2, 2, 0, -2, -2, 126};
     int8_t q[8];
-    InputGroup group;
+    InputGroup group = {0};
     quantize_i8(q, &group, middles, 8, 8);
     CHECK(group.scale == 1, "scale %g", group.scale);
     for (int i = 0; i < 8; i++) CHECK(q[i] == even[i], "%g becomes %d, expected %d", middles[i], q[i], even[i]);
@@ -322,7 +322,7 @@ static void quantizing_rounds_to_nearest(void) {
 
 static void quantizing_odd_values(void) {
     int8_t q[16];
-    InputGroup scales[4];
+    InputGroup scales[4] = {0};
     float x[16] = {0, -0.0f, 0, 0, 1, NAN, 2, 3, 4, 5, -INFINITY, 6, 1e-40f, -2e-42f, 1e-45f, 0};
     memset(q, 99, sizeof q);
     quantize_i8(q, scales, x, 16, 4);
@@ -369,7 +369,7 @@ static void dequantizing_is_exact(void) {
 static void inputs_are_quantized_rows(void) {
     Problem p;
     int8_t q[172];
-    InputGroup scales[43];
+    InputGroup scales[43] = {0};
     CHECK(!problem_open(&p, 3, 172, 4, 4, false), "no memory");
     const Input in = input_prepare(&p.buffer, &p.w, p.x, 4);
     for (int t = 0; t < 4; t++) {
