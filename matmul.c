@@ -5,9 +5,9 @@
  * layouts (panels.h, quant.c) or the threads: callers are inside a parallel
  * region, and its worksharing loops share there.
  *
- * The one rule: a lane is an output. It walks along cols from 0 up, sums 32 of
- * them by themselves (exactly, where they are int8) and adds that to what it
- * has. Tiles change which outputs are computed side by side, never how one is
+ * The one rule: a lane is an output. It walks along cols from 0 up, sums 16 of
+ * them (a group, exactly, where they are int8) by themselves and adds that to
+ * what it has. Tiles change which outputs are computed side by side, never how one is
  * computed. That is why the result does not depend, to the last bit, on chunks
  * and threads.
  */
