@@ -2,7 +2,7 @@
  *
  * Owns projections to heads, their norms' place, rotary positions, the layout of
  * the KV cache and causal grouped-query attention. The products with weights are
- * matmul.c's, the norms norm.c's, the cache's memory is the session's (model.c).
+ * matmul.c's, the norms norm.c's; when the cache grows, model.c says.
  *
  * Keys are visited in blocks of KV_BLOCK from position 0 up, by every query in
  * the same way, so a token's result depends on the tokens before it alone, and
@@ -139,15 +139,15 @@ static size_t kv_head_length(int size, int blocks) { return (size_t)size * (size
 /* One of the two arrays, moved part by part. */
 static void *grown(const void *old, const Config *c, size_t element, int part, int blocks, int more) {
     const int size = c->head_size;
-    char *new = allocate((size_t)c->n_kv_heads * kv_head_length(size, more), element);
-    for (int h = 0; new &&old &&h < c->n_kv_heads; h++)
+    char *moved = allocate((size_t)c->n_kv_heads * kv_head_length(size, more), element);
+    for (int h = 0; moved && old && h < c->n_kv_heads; h++)
         for (int i = 0; i < size; i += part) {
             const int width = i + part < size ? part : size - i;
             const size_t to = (size_t)h * kv_head_length(size, more) + kv_at(size, part, more, 0, i);
             const size_t from = (size_t)h * kv_head_length(size, blocks) + kv_at(size, part, blocks, 0, i);
-            memcpy(new + to *element, (const char *)old + from * element, kv_head_length(width, blocks) * element);
+            memcpy(moved + to * element, (const char *)old + from * element, kv_head_length(width, blocks) * element);
         }
-    return new;
+    return moved;
 }
 
 int kv_grow(KvLayer *kv, const Config *c, KvType type, int blocks) {
@@ -227,11 +227,11 @@ typedef struct {
     int n_keys[KV_QUERIES];
 } Queries;
 
-/* A vector of neighbouring keys, number v of the head: element i. */
 INLINE vf load_cached(KvType type, const void *cache, size_t at) {
     return type == KV_F32 ? vload((const float *)cache + at) : vload_f16((const uint16_t *)cache + at, LANES);
 }
 
+/* A vector of neighbouring keys, number v of the head: element i. */
 INLINE vf load_keys(const Queries *a, KvType type, const void *keys, int v, int i) {
     const size_t row = (size_t)(v / BLOCK_VECTORS) * (size_t)a->size + (size_t)i;
     return load_cached(type, keys, a->start + row * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES));

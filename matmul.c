@@ -7,9 +7,9 @@
  *
  * The one rule: a lane is an output. It walks along cols from 0 up, sums 16 of
  * them (a group, exactly, where they are int8) by themselves and adds that to
- * what it has. Tiles change which outputs are computed side by side, never how one is
- * computed. That is why the result does not depend, to the last bit, on chunks
- * and threads.
+ * what it has. Tiles change which outputs are computed side by side, never how
+ * one is computed. That is why the result does not depend, to the last bit, on
+ * chunks and threads.
  */
 #include "panels.h"
 
@@ -181,8 +181,8 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
 }
 
 /* Each tile is a function of its own: the compiler keeps its sums in registers
- * only if it does not see all of them at once. NAME[panels - 1][0, 1, 2]: for
- * one token, two, TILE_TOKENS. */
+ * only if it does not see all of them at once. NAME[0, 1, 2] are for one panel, two,
+ * four, and in these [0, 1, 2] for one token, two, TILE_TOKENS. */
 #define TILE(name, tile, layout, panels, tokens)                                                                       \
     static __attribute__((noinline)) void name(vf *sums, const uint8_t *p, size_t stride, const Input *in, int t,      \
                                                int col, int n) {                                                       \
@@ -294,7 +294,8 @@ static size_t unpacked_bytes(const Tensor *w, int n) {
  * in the first-level cache, and groups and blocks stay whole. */
 static int stretch(const Tensor *w) {
     if (!type_wants_bytes(w->type)) return 128;
-    return w->type == TYPE_I8 && w->group < 256 ? 256 / w->group * w->group : w->type == TYPE_I8 ? w->group : 256;
+    const int whole = w->type == TYPE_I8 ? w->group : 256;
+    return whole < 256 ? 256 / whole * whole : whole;
 }
 
 /* Columns [col, col + n) of n_panels panels, packed: in the model's panels, or made in `room`. */
@@ -334,7 +335,7 @@ INLINE void store_lanes(float *y, vf v, int first, int n, bool add) {
     for (int j = 0; j < n; j++) y[j] = add ? y[j] + v[first + j] : v[first + j];
 }
 
-/* The part of a product that two panels (or one) make. */
+/* The part of a product that the panels of one tile make. */
 typedef struct {
     float *y; /* of token 0, row `row` */
     size_t stride;

@@ -55,7 +55,7 @@ static int threads_for(const Session *s, int n) {
 }
 
 /* The forward pass of a chunk, run by each thread of a region. */
-static void decode_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
+static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const Model *m = s->model;
     profile_mark(s, NULL, SITE_START);
     embed(s, tokens, n, pos);
@@ -70,15 +70,16 @@ static void decode_chunk(Session *s, const int *tokens, int n, int pos, int n_lo
     if (n_logits > 0) classify(s, n, n_logits);
 }
 
-static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
+/* The same with as many threads as it is worth. */
+static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const int threads = threads_for(s, n);
     profile_chunk(s->profile, n, pos, n_logits);
     if (threads == 1) { /* outside a region barriers cost nothing; in a region of one they are system calls */
-        decode_chunk(s, tokens, n, pos, n_logits);
+        forward_chunk(s, tokens, n, pos, n_logits);
         return;
     }
 #pragma omp parallel num_threads(threads)
-    decode_chunk(s, tokens, n, pos, n_logits);
+    forward_chunk(s, tokens, n, pos, n_logits);
 }
 
 static int reserve(Session *s, int n, int positions, int n_logits);
@@ -94,7 +95,7 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
         int chunk = n < s->batch ? n : s->batch;
         /* the last chunk holds every token whose logits are asked for */
         if (chunk < n && n - chunk < n_logits) chunk = n - n_logits;
-        forward_chunk(s, tokens, chunk, pos, chunk == n ? n_logits : 0);
+        share_chunk(s, tokens, chunk, pos, chunk == n ? n_logits : 0);
         tokens += chunk;
         pos += chunk;
         n -= chunk;

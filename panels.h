@@ -2,13 +2,12 @@
  *
  * Owns the layout of a panel and how its parts become vectors. A panel holds
  * LANES rows of a weight, and lane j of every vector is row j's. It has the
- * bytes of its rows, in another order: for the float types column by column (those
- * of two bytes by pairs);
- * for GGUF's blocks, block by block, each part of a block (float16 scales, then
- * words of four bytes) for all rows before the next part. The layouts of the
- * blocks are explained, and unpacked in plain scalar code, in quant.c; the
- * tests hold one against the other. How rows become panels is panels.c's, what
- * is done with them matmul.c's.
+ * bytes of its rows, in another order: for the float types column by column
+ * (those of two bytes by pairs), for GGUF's blocks block by block, each part of
+ * a block (float16 scales, then words of four bytes) for all rows before the next
+ * part. The layouts of the blocks are explained, and unpacked in plain scalar
+ * code, in quant.c; the tests hold one against the other. How rows become panels
+ * is panels.c's, what is done with them matmul.c's.
  */
 #ifndef NORMA_PANELS_H
 #define NORMA_PANELS_H

@@ -143,8 +143,7 @@ void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group
         (group % (2 * LANES) ? quantize_group : quantize_vectors)(q + i, groups, x + i, group);
 }
 
-/* ---- blocks to int8: blocks.h has the same for vectors
- * ---------------------------------------------------------------- */
+/* ---- blocks to int8: panels.h has the same for vectors ----------------------------------- */
 
 static float half_at(const uint8_t *p) {
     uint16_t h;
