@@ -25,12 +25,6 @@ enum {
 
 /* ---- tiles ------------------------------------------------------------------ */
 
-/* Decoding is bound by reading. The hardware does not see where the next tile begins: ask for it. */
-INLINE void fetch_ahead(const uint8_t *panels, size_t stride, int n_panels, size_t bytes) {
-    for (int p = n_panels; p < 2 * n_panels; p++)
-        for (size_t b = 0; b < bytes; b += 64) __builtin_prefetch(panels + (size_t)p * stride + b, 0, 2);
-}
-
 /* Adds columns [col, col + n) of n_panels panels to the sums of `tokens` tokens
  * from t on: sums[n_panels][tokens]. `panels` is at column col of the first
  * panel, the others follow at distances of `stride`. */
@@ -66,7 +60,6 @@ INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Inp
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
     for (; n >= COLUMNS; n -= COLUMNS, panels += group_bytes, x += COLUMNS) {
-        if (tokens == 1 && in->far) fetch_ahead(panels, stride, n_panels, group_bytes);
         add_columns(totals, panels, stride, x, next, type, COLUMNS, n_panels, tokens);
     }
     if (n > 0) add_columns(totals, panels, stride, x, next, type, n, n_panels, tokens);
@@ -78,6 +71,7 @@ INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Inp
  * wherever a tile is compiled, but for TYPE_I8's own groups. */
 typedef struct {
     Type type; /* TYPE_I8: ready to be multiplied */
+    int zero;  /* the byte that stands for 0 */
     int quads; /* in a group */
     bool mins;
     int groups;       /* in a block */
@@ -88,19 +82,20 @@ typedef struct {
 INLINE Layout packed_layout(Type type) {
     const int quads = group_weights(type) / 4;
     return (Layout){type,
+                    block_zero(type),
                     quads,
                     group_has_min(type),
-                    type_block(type) / (4 * quads),
+                    block_groups(type),
                     8 / quads,
                     (size_t)block_parts(type).bytes * LANES};
 }
 
 INLINE Layout ready_layout(int quads, bool mins, int input_groups) {
-    return (Layout){TYPE_I8, quads, mins, 1, input_groups, ready_bytes(quads, mins)};
+    return (Layout){TYPE_I8, BYTE_OFFSET, quads, mins, 1, input_groups, ready_bytes(quads, mins)};
 }
 
 INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
-    if (l->type != TYPE_I8) return block_quad(l->type, block, i, q);
+    if (l->type != TYPE_I8) return (vb)block_quad(l->type, block, i, q);
     vb v;
     memcpy(&v, block + q * VBYTES, sizeof v);
     return v;
@@ -116,11 +111,10 @@ INLINE vf load_min(const Layout *l, const uint8_t *block, int i) {
                               : vload((const float *)(const void *)(block + (l->quads + 1) * VBYTES));
 }
 
-/* What the exact sum of a group begins with: it takes BYTE_OFFSET off again. */
+/* What the exact sum of a group begins with: it takes zero off every weight. */
 INLINE vi begin(const Layout *l, const InputGroup *x, int group) {
-    if (!BYTE_OFFSET) return (vi){0};
-    if (l->input_groups == 1) return vset_int(x->begin);
-    return group % 2 ? vset_int(x->begin) - vset_int(x->begin_half) : vset_int(x->begin_half);
+    const int total = l->input_groups == 1 ? x->total : group % 2 ? x->total - x->first_half : x->first_half;
+    return vset_int(-l->zero * total);
 }
 
 /* Group i of a block, group `group` of the row. */
@@ -170,7 +164,6 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
     for (int g = 0; g < n_groups; g += l.groups, panels += l.bytes) {
-        if (tokens == 1 && in->far) fetch_ahead(panels, stride, n_panels, l.bytes);
         UNROLL
         for (int i = 0; i < l.groups; i++)
             add_group(totals, &l, panels, stride, i, q + (size_t)(g + i) * 4 * (size_t)l.quads,
@@ -253,7 +246,7 @@ INLINE void unpack_groups(uint8_t *ready, Type type, const uint8_t *panel, int n
         for (int i = 0; i < l.groups; i++, ready += ready_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
-                const vb quad = block_quad(type, panel, i, k);
+                const vb quad = ready_quad(type, panel, i, k);
                 memcpy(ready + k * VBYTES, &quad, sizeof quad);
             }
             const vf scale = block_scale(type, panel, i);
@@ -413,8 +406,8 @@ static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_ro
 }
 
 /* Of `left` panels, as many as there is a tile for. */
-static int panels_at_once(Type type, int left, int n) {
-    if (n == 1 && type_block(type) == 256) return 1;
+static int panels_at_once(Type type, bool far, int left, int n) {
+    if (n == 1 && (far || type_block(type) == 256)) return 1;
     return n == 1 && left >= MOST_PANELS ? MOST_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
 }
 
@@ -423,7 +416,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
     Part part = {.y = y + row, .stride = stride, .row = row, .n_rows = n_rows, .add = add};
     for (int panel = row / LANES; fits_vectors(w) && panel * LANES < end; panel += part.n_panels) {
         part.panel = panel;
-        part.n_panels = panels_at_once(w->type, (end - 1) / LANES - panel + 1, n);
+        part.n_panels = panels_at_once(w->type, in->far, (end - 1) / LANES - panel + 1, n);
         if (n == 1)
             one_token(&part, w, in);
         else

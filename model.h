@@ -166,11 +166,10 @@ typedef struct {
 size_t tensor_bytes(const Tensor *w, int rows);
 
 /* What belongs to a group of int8 activations: the scale, the sum of what they
- * stand for, and what exact sums of their products with weights begin with (all
- * of the group's, its first half's; see simd.h, BYTE_OFFSET). */
+ * stand for, and the exact sum of the bytes, of all and of the first half. */
 typedef struct {
     float scale, sum;
-    int32_t begin, begin_half;
+    int32_t total, first_half;
 } InputGroup;
 
 /* Quantizes x[n] to int8 in groups of `group` (which divides n):

@@ -31,6 +31,11 @@ INLINE void pack_words(uint8_t *out, const uint8_t *const *rows, size_t at, int 
         for (int j = 0; j < LANES; j++) memcpy(out + i * VBYTES + j * 4, rows[j] + at + (size_t)i * 4, 4);
 }
 
+/* Bytes of n vectors become ready for vdot. */
+INLINE void add_offset(uint8_t *out, int n) {
+    for (int i = 0; i < n * VBYTES; i++) out[i] ^= BYTE_OFFSET;
+}
+
 /* n float16 numbers of every row. */
 INLINE void pack_halves(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     for (int i = 0; i < n; i++)
@@ -48,11 +53,37 @@ static void pack_pairs(uint8_t *out, const uint8_t *const *rows, size_t at, int 
     }
 }
 
+/* Word q of group i of a Q6_K block: in the file its low bits and its high ones lie far apart. */
+INLINE vi q6_quad(const vi *words, int i, int q) {
+    const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
+    return bits_at(words[half * 16 + part % 2 * 8 + at], part / 2 * 4, 4) |
+           bits_at(words[32 + half * 8 + at], part * 2, 2) << 4;
+}
+
+/* The words of a Q6_K block: its scales, then group by group two words of low bits and one of high bits. */
+INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
+    vi words[48];
+    pack_words((uint8_t *)words, rows, at, 48);
+    pack_words(out, rows, at + 192, 4);
+    out += 4 * VBYTES;
+    UNROLL
+    for (int i = 0; i < 16; i++, out += 3 * VBYTES) {
+        const vi a = q6_quad(words, i, 0), b = q6_quad(words, i, 1), c = q6_quad(words, i, 2), d = q6_quad(words, i, 3);
+        const vi group[3] = {bits_at(a, 0, 4) | bits_at(b, 0, 4) << 4, bits_at(c, 0, 4) | bits_at(d, 0, 4) << 4,
+                             bits_at(a, 4, 2) | bits_at(b, 4, 2) << 2 | bits_at(c, 4, 2) << 4 | bits_at(d, 4, 2) << 6};
+        memcpy(out, group, sizeof group);
+    }
+}
+
 INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
     const BlockParts b = block_parts(type);
     for (; n > 0; n--, at += (size_t)b.bytes, out += b.bytes * LANES) {
         pack_halves(out, rows, at + (size_t)b.halves_at, b.halves);
-        pack_words(out + b.halves * 2 * LANES, rows, at + (size_t)b.words_at, b.words);
+        if (type == TYPE_Q6_K)
+            pack_q6(out + 2 * LANES, rows, at);
+        else
+            pack_words(out + b.halves * 2 * LANES, rows, at + (size_t)b.words_at, b.words);
+        if (type == TYPE_Q8_0) add_offset(out + 2 * LANES, b.words);
     }
 }
 
@@ -64,7 +95,7 @@ static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
     for (int g = first; g < first + n; g++) {
         pack_words(out, rows, (size_t)g * (size_t)w->group, quads);
-        for (int i = 0; i < quads * VBYTES; i++) out[i] ^= BYTE_OFFSET;
+        add_offset(out, quads);
         pack_words(out + quads * VBYTES, scales, (size_t)g * sizeof(float), 1);
         out += ready_bytes(quads, false);
     }

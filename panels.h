@@ -31,12 +31,14 @@ INLINE BlockParts block_parts(Type type) {
     case TYPE_Q5_1: return (BlockParts){24, 2, 0, 5, 4};
     case TYPE_Q4_K: return (BlockParts){144, 2, 0, 35, 4};
     case TYPE_Q5_K: return (BlockParts){176, 2, 0, 43, 4};
-    default: return (BlockParts){210, 1, 208, 52, 0}; /* Q6_K */
+    default: return (BlockParts){210, 1, 208, 52, 0}; /* Q6_K: words in another order */
     }
 }
 
-/* A group: weights that share a scale, and perhaps an offset. */
+/* A group: weights that share a scale, and perhaps an offset. (Inline, for the
+ * products are compiled for each type: what is constant there must be seen.) */
 INLINE int group_weights(Type type) { return type == TYPE_Q6_K ? 16 : 32; }
+INLINE int block_groups(Type type) { return type == TYPE_Q6_K ? 16 : type == TYPE_Q4_K || type == TYPE_Q5_K ? 8 : 1; }
 INLINE bool group_has_min(Type type) {
     return type == TYPE_Q4_1 || type == TYPE_Q5_1 || type == TYPE_Q4_K || type == TYPE_Q5_K;
 }
@@ -51,6 +53,9 @@ INLINE vi block_word(Type type, const uint8_t *block, int i) {
     return v;
 }
 
+/* To the right, or if n < 0 to the left. */
+INLINE vi vshift(vi v, int n) { return n < 0 ? v << -n : v >> n; }
+
 /* The low `bits` of each byte of v >> shift. */
 INLINE vi bits_at(vi v, int shift, int bits) { return v >> shift & ((1 << bits) - 1) * 0x01010101; }
 
@@ -60,16 +65,27 @@ INLINE vi fifth_bits(vi v, int i) {
     return ((v | v << 7 | v << 14 | v << 21) & 0x01010101) << 4;
 }
 
-/* Six-bit scale, or min, of group i of a Q4_K or Q5_K block, from its 12 bytes. */
+/* Six-bit scale, or min, of group i of a Q4_K or Q5_K block, from its 12 bytes.
+ * (Four at a time, of which the compiler keeps the other three.) */
 INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
-    const vi own = block_word(type, block, min);
-    if (i < 4) return own >> 8 * i & 63;
-    const vi low = block_word(type, block, 2) >> (8 * (i - 4) + 4 * min) & 15;
-    return low | (own >> (8 * (i - 4) + 6) & 3) << 4;
+    const vi own = block_word(type, block, min), low = block_word(type, block, 2);
+    const vi four = i < 4 ? bits_at(own, 0, 6) : bits_at(low, 4 * min, 4) | (own >> 2 & 0x30303030);
+    return four >> 8 * (i % 4) & 255;
 }
 
-/* Four weights of each row as they are in the block: word `q` of group i. */
-INLINE vi raw_quad(Type type, const uint8_t *block, int i, int q) {
+/* The byte that stands for a weight of 0. Those of Q8_0 are packed with an offset. */
+INLINE int block_zero(Type type) {
+    switch (type) {
+    case TYPE_Q8_0: return BYTE_OFFSET;
+    case TYPE_Q4_0: return 8;
+    case TYPE_Q5_0: return 16;
+    case TYPE_Q6_K: return 32;
+    default: return 0;
+    }
+}
+
+/* Four weights of each row, as bytes for vdot: word `q` of group i. */
+INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     switch (type) {
     case TYPE_Q8_0: return block_word(type, block, q);
     case TYPE_Q4_0:
@@ -81,26 +97,17 @@ INLINE vi raw_quad(Type type, const uint8_t *block, int i, int q) {
     case TYPE_Q4_K: return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4, 4);
     case TYPE_Q5_K:
         return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4, 4) |
-               bits_at(block_word(type, block, 3 + q), i, 1) << 4;
-    default: { /* Q6_K, in halves of 128 weights: 16 words of low bits, 8 of high bits */
-        const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
-        return bits_at(block_word(type, block, half * 16 + part % 2 * 8 + at), part / 2 * 4, 4) |
-               bits_at(block_word(type, block, 32 + half * 8 + at), part * 2, 2) << 4;
+               (vshift(block_word(type, block, 3 + q), i - 4) & 0x10101010);
+    default: /* Q6_K: after the scales two words of low bits and one of high bits for each group */
+        return bits_at(block_word(type, block, 4 + i * 3 + q / 2), q % 2 * 4, 4) |
+               (vshift(block_word(type, block, 4 + i * 3 + 2), q * 2 - 4) & 0x30303030);
     }
-    }
-}
-
-/* The same as bytes for vdot: what the type calls zero is BYTE_OFFSET. */
-INLINE vb block_quad(Type type, const uint8_t *block, int i, int q) {
-    const int zero = type == TYPE_Q4_0 ? 8 : type == TYPE_Q5_0 ? 16 : type == TYPE_Q6_K ? 32 : 0;
-    typedef uint8_t bytes __attribute__((vector_size(VBYTES))); /* (these wrap around) */
-    return (vb)((bytes)raw_quad(type, block, i, q) + (uint8_t)(BYTE_OFFSET - zero));
 }
 
 INLINE vf block_scale(Type type, const uint8_t *block, int i) {
     const vf d = block_half(block, 0);
     if (type == TYPE_Q4_K || type == TYPE_Q5_K) return d * vfloat(six_bits(type, block, i, false));
-    if (type == TYPE_Q6_K) return d * vfloat(block_word(type, block, 48 + i / 4) << (24 - i % 4 * 8) >> 24);
+    if (type == TYPE_Q6_K) return d * vfloat(block_word(type, block, i / 4) << (24 - i % 4 * 8) >> 24);
     return d;
 }
 
@@ -127,6 +134,12 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
 /* A group of any type once it is unpacked, and of TYPE_I8 always: its quads with
  * the offset on, its scale and, where the type has one, its min as float32. */
 INLINE size_t ready_bytes(int quads, bool min) { return (size_t)(quads + 1 + min) * VBYTES; }
+
+/* Its quads: the byte that stands for 0 is BYTE_OFFSET in all of them. */
+INLINE vb ready_quad(Type type, const uint8_t *block, int i, int q) {
+    typedef uint8_t bytes __attribute__((vector_size(VBYTES))); /* (these wrap around) */
+    return (vb)((bytes)block_quad(type, block, i, q) + (uint8_t)(BYTE_OFFSET - block_zero(type)));
+}
 
 /* ---- sizes ---------------------------------------------------------------------------- */
 

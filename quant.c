@@ -103,7 +103,7 @@ static const float MAGIC = 0x1.8p23f; /* adding it rounds |v| < 2^22 to an integ
 static int8_t quantize(float x, float inverse) { return (int8_t)(float_bits(x * inverse + MAGIC) - float_bits(MAGIC)); }
 
 static void finish(InputGroup *g, float scale, int sum, int half) {
-    *g = (InputGroup){scale, (float)sum * scale, -BYTE_OFFSET * sum, -BYTE_OFFSET * half};
+    *g = (InputGroup){scale, (float)sum * scale, sum, half};
 }
 
 /* A group of any size. */

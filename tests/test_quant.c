@@ -262,11 +262,12 @@ static void check_column(const Problem *p, const uint8_t *panel, const float *we
     const int n = group_weights(type), block = type_block(type);
     const uint8_t *at = panel + (size_t)(c / block * block_parts(type).bytes * LANES);
     const int group = c % block / n;
-    const vb quad = block_quad(type, at, group, c % n / 4);
+    const vb quad = (vb)block_quad(type, at, group, c % n / 4);
     const vf scale = block_scale(type, at, group), min = group_has_min(type) ? block_min(type, at, group) : (vf){0};
     for (int r = 0; r < LANES && r < p->w.rows; r++) {
         const int8_t byte = quad[4 * r + c % 4];
-        const float product = (float)(BYTE_OFFSET ? (uint8_t)byte - BYTE_OFFSET : byte) * scale[r];
+        const int weight = BYTE_OFFSET ? (uint8_t)byte - block_zero(type) : byte - block_zero(type);
+        const float product = (float)weight * scale[r];
         const double expected = (double)product + (double)min[r], found = (double)weights[r * cols + c];
         CHECK(fabs(found - expected) <= 0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
               "%s [%d][%d] is %.9g, its panel says %.9g", type_name(type), r, c, found, expected);
