@@ -31,8 +31,8 @@ enum {
 typedef void Tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n);
 
 /* What `n` columns add to the sums. */
-INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const float *x, size_t next, Type type,
-                        const int n, const int n_panels, const int tokens) {
+INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const float *const *x, Type type, const int n,
+                        const int n_panels, const int tokens) {
     vf parts[TILE_PANELS * TILE_TOKENS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) parts[k] = (vf){0};
@@ -43,7 +43,7 @@ INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const fl
         for (int p = 0; p < n_panels; p++) w[p] = load_column(type, panels + (size_t)p * stride, c);
         UNROLL
         for (int i = 0; i < tokens; i++) {
-            const vf xi = vset(x[(size_t)i * next + (size_t)c]);
+            const vf xi = vset(x[i][c]);
             UNROLL
             for (int p = 0; p < n_panels; p++) parts[p * tokens + i] = vfma(w[p], xi, parts[p * tokens + i]);
         }
@@ -54,15 +54,19 @@ INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const fl
 
 INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
                        Type type, const int n_panels, const int tokens) {
-    const float *x = in->x + (size_t)t * (size_t)in->cols + (size_t)col;
-    const size_t group_bytes = columns_bytes(type, COLUMNS), next = (size_t)in->cols;
+    const float *x[TILE_TOKENS];
+    const size_t group_bytes = columns_bytes(type, COLUMNS);
     vf totals[TILE_PANELS * TILE_TOKENS];
     UNROLL
+    for (int i = 0; i < tokens; i++) x[i] = in->x + (size_t)(t + i) * (size_t)in->cols + (size_t)col;
+    UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
-    for (; n >= COLUMNS; n -= COLUMNS, panels += group_bytes, x += COLUMNS) {
-        add_columns(totals, panels, stride, x, next, type, COLUMNS, n_panels, tokens);
+    for (; n >= COLUMNS; n -= COLUMNS, panels += group_bytes) {
+        add_columns(totals, panels, stride, x, type, COLUMNS, n_panels, tokens);
+        UNROLL
+        for (int i = 0; i < tokens; i++) x[i] += COLUMNS;
     }
-    if (n > 0) add_columns(totals, panels, stride, x, next, type, n, n_panels, tokens);
+    if (n > 0) add_columns(totals, panels, stride, x, type, n, n_panels, tokens);
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
 }
@@ -347,6 +351,13 @@ static void store(const Part *part, const vf *sums, int t, int tokens) {
     }
 }
 
+/* Asks for what `store` will write: while a tile is computed it comes for nothing. */
+static void fetch(const Part *part, int t, int tokens) {
+    for (int i = t; i < t + tokens; i++)
+        for (int p = 0; p < part->n_panels; p++)
+            __builtin_prefetch(part->y + (size_t)i * part->stride + (part->panel + p) * LANES - part->row, 1);
+}
+
 static void one_token(const Part *part, const Tensor *w, const Input *in) {
     vf sums[MOST_PANELS] = {{0}};
     const int step = w->panels ? w->cols : stretch(w);
@@ -371,6 +382,7 @@ static void many_tokens(const Part *part, const Tensor *w, const Input *in, int 
     for (int t = 0, k = 0; t < n; t += sizes[k]) {
         while (t + sizes[k] > n) k++;
         vf sums[TILE_PANELS * TILE_TOKENS] = {{0}};
+        fetch(part, t, sizes[k]);
         TILES[w->type].unpacked[part->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols);
         store(part, sums, t, sizes[k]);
     }
