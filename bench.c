@@ -15,22 +15,22 @@ enum { RUNS = 5 };
 
 /* ---- the floors -------------------------------------------------------------------------- */
 
-/* Bytes/s of reading a buffer with all threads, each in STREAMS places at once:
- * one stream alone does not keep the prefetchers busy. */
+/* Bytes/s of reading a buffer with all threads, each from one end of its share to
+ * the other, in eight sums that do not wait for each other. */
 static double read_rate(const float *buffer, size_t n, int threads) {
-    enum { STREAMS = 8 };
+    enum { SUMS = 8 };
     const int passes = (int)(1 + (256u << 20) / (n * sizeof(float) + 1)); /* long enough for the clock */
     float sink = 0;
     const double start = now();
 #pragma omp parallel num_threads(threads) reduction(+ : sink)
     {
-        const size_t share = n / (size_t)omp_get_num_threads() / STREAMS; /* a multiple of LANES */
-        const float *mine = buffer + STREAMS * share * (size_t)omp_get_thread_num();
-        vf sums[STREAMS] = {{0}};
+        const size_t share = n / (size_t)omp_get_num_threads(); /* a multiple of SUMS * LANES */
+        const float *mine = buffer + share * (size_t)omp_get_thread_num();
+        vf sums[SUMS] = {{0}};
         for (int pass = 0; pass < passes; pass++)
-            for (size_t i = 0; i < share; i += LANES)
-                for (int j = 0; j < STREAMS; j++) sums[j] += vload(mine + (size_t)j * share + i);
-        for (int j = 0; j < STREAMS; j++) sink += vsum(sums[j]);
+            for (size_t i = 0; i < share; i += SUMS * LANES)
+                for (int j = 0; j < SUMS; j++) sums[j] += vload(mine + i + (size_t)j * LANES);
+        for (int j = 0; j < SUMS; j++) sink += vsum(sums[j]);
     }
     const double seconds = now() - start;
     volatile float used = sink;

@@ -60,9 +60,12 @@ int output_open(OutputFile *out, const char *path);
  * write failed. */
 int output_close(OutputFile *out, bool keep);
 
-/* Memory for count * size bytes, aligned to 64, uninitialized; free() frees
- * it. NULL and a message if there is none. */
+/* Memory for count * size bytes, aligned to 64, in huge pages where they are and it
+ * fills them, uninitialized; free() frees it. NULL and a message if there is none. */
 void *allocate(size_t count, size_t size);
+
+/* The same without the message: for what one can do without. */
+void *allocate_quietly(size_t count, size_t size);
 
 /* Seconds on a monotonic clock. */
 double now(void);

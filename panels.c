@@ -145,8 +145,7 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
 enum {
     SMALL_MODEL = 64 << 20,  /* bytes of weights that are packed before the first token */
     TOKENS_TO_PACK = 8,      /* a larger model's are packed while it runs as many */
-    WORTH_SHARING = 4 << 20, /* less is packed sooner than a thread starts */
-    HUGE_PAGE = 2 << 20
+    WORTH_SHARING = 4 << 20 /* less is packed sooner than a thread starts */
 };
 
 /* The pages of the file that were read for it go: they can come again. */
@@ -160,10 +159,8 @@ int tensor_pack(Tensor *w, int n_threads) {
     const int n = (w->rows - 1) / LANES + 1;
     const size_t bytes = panel_bytes(w, w->cols);
     if (w->panels || (w->type == TYPE_I8 && w->group % 4)) return 0;
-    const size_t page = (size_t)n * bytes < HUGE_PAGE ? 64 : HUGE_PAGE;
-    uint8_t *panels = aligned_alloc(page, ((size_t)n * bytes - 1) / page * page + page);
+    uint8_t *panels = allocate_quietly((size_t)n, bytes);
     if (!panels) return -1;
-    madvise(panels, (size_t)n * bytes, MADV_HUGEPAGE); /* where there are none, small ones do */
 #pragma omp parallel for num_threads(n_threads)
     for (int panel = 0; panel < n; panel++) panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
     w->panels = panels;
