@@ -243,11 +243,8 @@ INLINE vf load_values(KvType type, const void *values, size_t part, int width, i
     return load_cached(type, values, part + row * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES));
 }
 
-/* The lanes of vector v whose keys are among the first n_keys; the others are `other`. */
-INLINE vf mask_keys(vf x, int v, int n_keys, float other) {
-    const int n = n_keys - v * LANES;
-    return n >= LANES ? x : vselect(vlane() < n, x, vset(other));
-}
+/* The lanes of vector v whose keys are among the first n_keys. */
+INLINE vi seen_keys(int v, int n_keys) { return vlane() < n_keys - v * LANES; }
 
 /* scores = q . key for `count` vectors of keys, `apart` from each other; -infinity
  * where there is none. */
@@ -269,7 +266,7 @@ INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v
     for (int k = 0; k < n; k++) UNROLL
     for (int j = 0; j < count; j++) {
         const int at = v + j * apart;
-        vstore(a->scores[k] + at * LANES, mask_keys(sums[k][j], at, a->n_keys[k], -INFINITY));
+        vstore(a->scores[k] + at * LANES, vselect(seen_keys(at, a->n_keys[k]), sums[k][j], vset(-INFINITY)));
     }
 }
 
@@ -309,12 +306,18 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
         }
     }
     for (; v < a->most; v++) {
+        vf p[KV_QUERIES];
+        vi seen[KV_QUERIES]; /* what the query must not see, or nobody has written: not even times 0 */
+        UNROLL
+        for (int k = 0; k < n; k++) {
+            p[k] = vload(a->scores[k] + v * LANES);
+            seen[k] = seen_keys(v, a->n_keys[k]);
+        }
         UNROLL
         for (int i = 0; i < count; i++) {
             const vf value = load_values(type, values, part, width, v, in_part + i);
             UNROLL
-            for (int k = 0; k < n; k++) /* what the query must not see, or nobody has written: not even times 0 */
-                sums[k][i] = vfma(vload(a->scores[k] + v * LANES), mask_keys(value, v, a->n_keys[k], 0), sums[k][i]);
+            for (int k = 0; k < n; k++) sums[k][i] = vfma(p[k], (vf)((vi)value & seen[k]), sums[k][i]);
         }
     }
     UNROLL

@@ -60,7 +60,7 @@ INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Inp
     UNROLL
     for (int i = 0; i < tokens; i++) x[i] = in->x + (size_t)(t + i) * (size_t)in->cols + (size_t)col;
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
     for (; n >= COLUMNS; n -= COLUMNS, panels += group_bytes) {
         add_columns(totals, panels, stride, x, type, COLUMNS, n_panels, tokens);
         UNROLL
@@ -166,7 +166,7 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     const InputGroup *x = in->groups + (size_t)t * (size_t)(in->cols / in->group);
     vf totals[TILE_PANELS * TILE_TOKENS];
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
     for (int g = 0; g < n_groups; g += l.groups, panels += l.bytes) {
         UNROLL
         for (int i = 0; i < l.groups; i++)
@@ -359,7 +359,7 @@ static void fetch(const Part *part, int t, int tokens) {
 }
 
 static void one_token(const Part *part, const Tensor *w, const Input *in) {
-    vf sums[MOST_PANELS] = {{0}};
+    vf sums[MOST_PANELS];
     const int step = w->panels ? w->cols : stretch(w);
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
@@ -381,7 +381,7 @@ static void many_tokens(const Part *part, const Tensor *w, const Input *in, int 
         unpacked(w, part->panel, part->n_panels, in->scratch, in->scratch + in->scratch_bytes / 2, &stride);
     for (int t = 0, k = 0; t < n; t += sizes[k]) {
         while (t + sizes[k] > n) k++;
-        vf sums[TILE_PANELS * TILE_TOKENS] = {{0}};
+        vf sums[TILE_PANELS * TILE_TOKENS];
         fetch(part, t, sizes[k]);
         TILES[w->type].unpacked[part->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols);
         store(part, sums, t, sizes[k]);
