@@ -143,8 +143,8 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
 /* ---- whole models --------------------------------------------------------------------- */
 
 enum {
-    SMALL_MODEL = 64 << 20,  /* bytes of weights that are packed before the first token */
-    TOKENS_TO_PACK = 8,      /* a larger model's are packed while it runs as many */
+    SMALL_MODEL = 64 << 20, /* bytes of weights that are packed before the first token */
+    TOKENS_TO_PACK = 8,     /* a larger model's are packed while it runs as many */
     WORTH_SHARING = 4 << 20 /* less is packed sooner than a thread starts */
 };
 
