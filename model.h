@@ -547,8 +547,8 @@ void mlp(Session *s, const Layer *layer, const float *xn, int n);
 /* ---- profile.c ------------------------------------------------------------- */
 
 /* The places of the forward pass that are timed. What is computed in one go is
- * one site; (start) is memory and threads being made ready, (profile) the cost
- * of looking at the activations. */
+ * one site; (start) is memory and threads being made ready and threads let go,
+ * (profile) the cost of looking at the activations. */
 typedef enum {
     SITE_START,
     SITE_EMBED,

@@ -113,7 +113,10 @@ void profile_begin(Profile *p, int n) {
 }
 
 void profile_end(Profile *p) {
-    if (p) p->total[p->phase] += now() - p->start;
+    if (!p) return;
+    const double at = now();
+    record_at(p, 0, p->phase, p->n_layers, SITE_START)->seconds += at - p->tracks[0].last; /* letting threads go */
+    p->total[p->phase] += at - p->start;
 }
 
 void profile_chunk(Profile *p, int n, int pos, int n_logits) {
