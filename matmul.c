@@ -27,7 +27,7 @@ enum {
 
 /* Adds columns [col, col + n) of n_panels panels to the sums of `tokens` tokens
  * from t on: sums[n_panels][tokens]. `panels` is at column col of the first
- * panel, the others follow at distances of `stride`. */
+ * panel, the others follow at distances of `stride`. At column 0 sums begin. */
 typedef void Tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n);
 
 /* What `n` columns add to the sums. */
@@ -185,13 +185,6 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
                                                int col, int n) {                                                       \
         tile(sums, p, stride, in, t, col, n, layout, panels, tokens);                                                  \
     }
-#define ONE_TOKEN(name, tile, layout)                                                                                  \
-    TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
-    TILE(name##_2x1, tile, layout, 2, 1)                                                                               \
-    TILE(name##_4x1, tile, layout, 4, 1)                                                                               \
-    static Tile *const name[][3] = {{name##_1x1}, {name##_2x1}, {name##_4x1}};
-/* (A block of 256 weights is so much code that several panels of it do not fit the
- * processor's caches of instructions.) */
 #define ONE_PANEL(name, tile, layout)                                                                                  \
     TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
     static Tile *const name[][3] = {{name##_1x1}};
@@ -213,13 +206,13 @@ ANY_TOKENS(mins, byte_tile, ready_layout(8, true, 1))
 ANY_TOKENS(halves, byte_tile, ready_layout(4, false, 2))
 ANY_TOKENS(groups, byte_tile, ready_layout(in->group / 4, false, 1))
 /* one token, from panels as they are packed */
-ONE_TOKEN(f16, float_tile, TYPE_F16)
-ONE_TOKEN(bf16, float_tile, TYPE_BF16)
-ONE_TOKEN(q8_0, byte_tile, packed_layout(TYPE_Q8_0))
-ONE_TOKEN(q4_0, byte_tile, packed_layout(TYPE_Q4_0))
-ONE_TOKEN(q4_1, byte_tile, packed_layout(TYPE_Q4_1))
-ONE_TOKEN(q5_0, byte_tile, packed_layout(TYPE_Q5_0))
-ONE_TOKEN(q5_1, byte_tile, packed_layout(TYPE_Q5_1))
+ONE_PANEL(f16, float_tile, TYPE_F16)
+ONE_PANEL(bf16, float_tile, TYPE_BF16)
+ONE_PANEL(q8_0, byte_tile, packed_layout(TYPE_Q8_0))
+ONE_PANEL(q4_0, byte_tile, packed_layout(TYPE_Q4_0))
+ONE_PANEL(q4_1, byte_tile, packed_layout(TYPE_Q4_1))
+ONE_PANEL(q5_0, byte_tile, packed_layout(TYPE_Q5_0))
+ONE_PANEL(q5_1, byte_tile, packed_layout(TYPE_Q5_1))
 ONE_PANEL(q4_k, byte_tile, packed_layout(TYPE_Q4_K))
 ONE_PANEL(q5_k, byte_tile, packed_layout(TYPE_Q5_K))
 ONE_PANEL(q6_k, byte_tile, packed_layout(TYPE_Q6_K))
@@ -419,7 +412,7 @@ static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_ro
 
 /* Of `left` panels, as many as there is a tile for. */
 static int panels_at_once(Type type, bool far, int left, int n) {
-    if (n == 1 && (far || type_block(type) == 256)) return 1;
+    if (n == 1 && (far || TILES[type].packed)) return 1; /* one stream is what the hardware follows best */
     return n == 1 && left >= MOST_PANELS ? MOST_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
 }
 
