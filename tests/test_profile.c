@@ -121,8 +121,8 @@ static void check_parts(int threads) {
         for (Phase phase = 0; phase < N_PHASES; phase++) {
             const double parts = profile_parts(profile, phase, false), total = profile_total(profile, phase);
             const double norms = profile_parts(profile, phase, true);
-            CHECK(fabs(parts - total) < 1e-9 && total <= seconds[phase], "parts %g, total %g, timed outside %g", parts, total,
-                  seconds[phase]);
+            CHECK(fabs(parts - total) < 1e-9 && total <= seconds[phase], "parts %g, total %g, timed outside %g", parts,
+                  total, seconds[phase]);
             CHECK(norms > 0 && norms < parts, "norms %g, parts %g", norms, parts);
             best[phase] = fmax(best[phase], parts / seconds[phase]);
         }
