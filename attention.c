@@ -127,9 +127,12 @@ static void rotate(const Config *c, float *v, const float *rope) {
 
 enum { VALUE_PART = 16 };
 
+/* Elements of the part that begins at `start`: the last one may be short. */
+INLINE int part_width(int size, int part, int start) { return start + part < size ? part : size - start; }
+
 /* Where element i of a head's block is, in elements from the head's start. */
 INLINE size_t kv_at(int size, int part, int blocks, int block, int i) {
-    const int start = i / part * part, width = start + part < size ? part : size - start;
+    const int start = i / part * part, width = part_width(size, part, start);
     return ((size_t)start * (size_t)blocks + (size_t)block * (size_t)width + (size_t)(i - start)) * KV_BLOCK;
 }
 
@@ -142,7 +145,7 @@ static void *grown(const void *old, const Config *c, size_t element, int part, i
     char *moved = allocate((size_t)c->n_kv_heads * kv_head_length(size, more), element);
     for (int h = 0; moved && old && h < c->n_kv_heads; h++)
         for (int i = 0; i < size; i += part) {
-            const int width = i + part < size ? part : size - i;
+            const int width = part_width(size, part, i);
             const size_t to = (size_t)h * kv_head_length(size, more) + kv_at(size, part, more, 0, i);
             const size_t from = (size_t)h * kv_head_length(size, blocks) + kv_at(size, part, blocks, 0, i);
             memcpy(moved + to * element, (const char *)old + from * element, kv_head_length(width, blocks) * element);
@@ -287,7 +290,7 @@ static float softmax(float *scores, int vectors, float scale) {
 INLINE void sum_values(const Queries *a, KvType type, const void *values, const float *scales, int first,
                        const int count, const int n) {
     const int begin = first / VALUE_PART * VALUE_PART, in_part = first - begin;
-    const int width = begin + VALUE_PART < a->size ? VALUE_PART : a->size - begin;
+    const int width = part_width(a->size, VALUE_PART, begin);
     const size_t part = a->start + kv_at(a->size, VALUE_PART, a->blocks, 0, begin);
     vf sums[KV_QUERIES][VALUE_PART];
     UNROLL

@@ -188,23 +188,24 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
 #define ONE_PANEL(name, tile, layout)                                                                                  \
     TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
     static Tile *const name[][3] = {{name##_1x1}};
-#define ANY_TOKENS(name, tile, layout)                                                                                 \
+#define ANY_TOKENS(name, tile, layout, ...)                                                                            \
     TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
     TILE(name##_2x1, tile, layout, 2, 1)                                                                               \
-    TILE(name##_4x1, tile, layout, 4, 1)                                                                               \
     TILE(name##_1x2, tile, layout, 1, 2)                                                                               \
     TILE(name##_2x2, tile, layout, 2, 2)                                                                               \
     TILE(name##_1xm, tile, layout, 1, TILE_TOKENS)                                                                     \
     TILE(name##_2xm, tile, layout, 2, TILE_TOKENS)                                                                     \
     static Tile *const name[][3] = {                                                                                   \
-        {name##_1x1, name##_1x2, name##_1xm}, {name##_2x1, name##_2x2, name##_2xm}, {name##_4x1}};
+        {name##_1x1, name##_1x2, name##_1xm}, {name##_2x1, name##_2x2, name##_2xm}, __VA_ARGS__};
 
 /* unpacked: float32, groups of 32 weights, of 16, of TYPE_I8 */
-ANY_TOKENS(floats, float_tile, TYPE_F32)
-ANY_TOKENS(bytes, byte_tile, ready_layout(8, false, 1))
-ANY_TOKENS(mins, byte_tile, ready_layout(8, true, 1))
-ANY_TOKENS(halves, byte_tile, ready_layout(4, false, 2))
-ANY_TOKENS(groups, byte_tile, ready_layout(in->group / 4, false, 1))
+TILE(floats_4x1, float_tile, TYPE_F32, 4, 1)
+ANY_TOKENS(floats, float_tile, TYPE_F32, {floats_4x1})
+ANY_TOKENS(bytes, byte_tile, ready_layout(8, false, 1), )
+ANY_TOKENS(mins, byte_tile, ready_layout(8, true, 1), )
+ANY_TOKENS(halves, byte_tile, ready_layout(4, false, 2), )
+TILE(groups_4x1, byte_tile, ready_layout(in->group / 4, false, 1), 4, 1)
+ANY_TOKENS(groups, byte_tile, ready_layout(in->group / 4, false, 1), {groups_4x1})
 /* one token, from panels as they are packed */
 ONE_PANEL(f16, float_tile, TYPE_F16)
 ONE_PANEL(bf16, float_tile, TYPE_BF16)
@@ -357,8 +358,7 @@ static void one_token(const Part *part, const Tensor *w, const Input *in) {
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
         const bool last = col + step >= w->cols;
-        for (int p = 0; !w->panels && in->far && p < part->n_panels; p++)
-            panel_fetch(w, part->panel + p + (last ? part->n_panels : 0), last ? 0 : col + step, step);
+        if (!w->panels && in->far) panel_fetch(w, part->panel + last, last ? 0 : col + step, step);
         size_t stride;
         const uint8_t *panels = packed(w, part->panel, part->n_panels, col, n, in->scratch, &stride);
         Tile *const(*tiles)[3] = TILES[w->type].packed ? TILES[w->type].packed : TILES[w->type].unpacked;
