@@ -13,7 +13,7 @@ Q := $(if $(V),,@)
 # -Wno-pass-failed: clang says so where it is asked to optimize too little to heed `omp simd`.
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-psabi -Wno-pass-failed -Wstrict-prototypes -Wvla -Werror
 MACHINE  := $(if $(filter aarch64%,$(shell $(CC) -dumpmachine)),-mcpu=$(ARCH),-march=$(ARCH))
-FLAGS     = -std=gnu11 -D_GNU_SOURCE $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CFLAGS)
+FLAGS     = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CFLAGS)
 LIBS     := -lm
 
 # One folder for each set of flags (VARIANT), so that they do not mix.
@@ -21,11 +21,12 @@ VARIANT ?= release
 BUILD   := build/$(VARIANT)
 BINARY  := $(BUILD)/run
 
-PARTS   := attention bpe checkpoint file folder gguf json matmul mlp model norm normalize panels pretokenize profile quant \
-           rope safetensors sampler stream swap template tokenizer tokenizer_json
-MODES   := bench bench_norms chat convert info perplexity run
-TESTS   := $(patsubst tests/%.c,%,$(wildcard tests/*.c))
-OBJECTS := $(PARTS:%=$(BUILD)/%.o)
+# The transformer is on the top level, what it takes to run one in folders (docs/architecture.md).
+FOLDERS := base kernels text formats lab modes
+SOURCES := $(wildcard *.c $(FOLDERS:%=%/*.c))
+TESTS   := $(filter-out tests/fuzz/%,$(wildcard tests/*.c tests/*/*.c))
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
+LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
 
 .PHONY: all run test lint format sanitize valgrind fuzz install clean help FORCE
 all: $(BINARY)
@@ -34,29 +35,26 @@ all: $(BINARY)
 run: all ## build ./run and start it (on models/stories.gguf, where that is)
 	@./run
 
-$(BINARY): $(MODES:%=$(BUILD)/%.o) $(OBJECTS)
+$(BINARY): $(OBJECTS)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(BUILD)/tests/all: $(TESTS:%=$(BUILD)/tests/%.o) $(OBJECTS)
+$(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(LIBRARY)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # Rebuild everything when compiler or flags change.
 $(BUILD)/flags: FORCE
-	@mkdir -p $(BUILD)/tests
+	@mkdir -p $(dir $(OBJECTS) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
-$(BUILD)/quant.o: FLAGS += -ffp-contract=off
+$(BUILD)/kernels/quant.o: FLAGS += -ffp-contract=off
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 # (gcc 12 for aarch64 fails to vectorize some loops over fmax; tests need no vectors of the compiler's.)
-$(BUILD)/tests/%.o: FLAGS += -I. -fno-tree-vectorize
-$(BUILD)/tests/%.o: tests/%.c $(BUILD)/flags
-	@echo '  CC $<'
-	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
--include $(wildcard $(BUILD)/*.d $(BUILD)/tests/*.d)
+$(BUILD)/tests/%.o: FLAGS += -fno-tree-vectorize
+-include $(OBJECTS:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # Passive threads: with more of them than free cores, spinning takes minutes.
 test: $(BINARY) $(BUILD)/tests/all ## build and run every test that needs only C
@@ -76,21 +74,21 @@ FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno
 fuzz: ## libFuzzer on every parser, FUZZ_SECONDS each (needs clang)
 	@$(MAKE) --no-print-directory fuzz-model fuzz-tokenizer fuzz-bpe fuzz-json fuzz-folder VARIANT=fuzz CC=clang \
 	    CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'
-fuzz-%: $(OBJECTS) tests/fuzz/%.c
+fuzz-%: $(LIBRARY) tests/fuzz/%.c
 	@mkdir -p $(BUILD)/$*
-	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -I. -o $(BUILD)/fuzz-$* tests/fuzz/$*.c $(OBJECTS) $(LIBS)
+	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -o $(BUILD)/fuzz-$* tests/fuzz/$*.c $(LIBRARY) $(LIBS)
 	$(BUILD)/fuzz-$* -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -rss_limit_mb=2048 -timeout=10 -close_fd_mask=2 \
 	    -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ $(BUILD)/$* $(SEEDS)
 
-SOURCES := $(wildcard *.c *.h tests/*.c tests/*.h tests/fuzz/*)
+ALL := $(SOURCES) $(TESTS) $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
 lint: ## clang-format (check), clang-tidy, cppcheck
-	@clang-format --dry-run --Werror $(SOURCES)
-	@clang-tidy --quiet $(wildcard *.c tests/*.c) -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1 | { ! grep -E 'warning:|error:'; }
+	@clang-format --dry-run --Werror $(ALL)
+	@clang-tidy --quiet $(SOURCES) $(TESTS) -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1 | { ! grep -E 'warning:|error:'; }
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
-	    --error-exitcode=1 -D__x86_64__ -D__AVX512F__ -D__AVX512BW__ -I. $(wildcard *.c tests/*.c)
+	    --error-exitcode=1 -D__x86_64__ -D__AVX512F__ -D__AVX512BW__ -I. $(SOURCES) $(TESTS)
 
 format: ## rewrite the sources in the house style
-	clang-format -i $(SOURCES)
+	clang-format -i $(ALL)
 
 install: $(BINARY) ## to $(DESTDIR)$(PREFIX)/bin, as `norma`
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma

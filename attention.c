@@ -8,12 +8,23 @@
  * the same way, so a token's result depends on the tokens before it alone, and
  * not on how they were divided into chunks.
  */
+#include "base/memory.h"
+#include "base/probe.h"
+#include "kernels/matmul.h"
+#include "kernels/simd.h"
+#include "kernels/tensor.h"
+#include "kv_cache.h"
+#include "lab/profile.h"
 #include "model.h"
-#include "simd.h"
+#include "norm.h"
 
 #include <math.h>
 #include <omp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- project, rotate, remember -------------------------------------------------- */
 
@@ -140,10 +151,9 @@ INLINE size_t kv_at(int size, int part, int blocks, int block, int i) {
 static size_t kv_head_length(int size, int blocks) { return (size_t)size * (size_t)blocks * KV_BLOCK; }
 
 /* One of the two arrays, moved part by part. */
-static void *grown(const void *old, const Config *c, size_t element, int part, int blocks, int more) {
-    const int size = c->head_size;
-    char *moved = allocate((size_t)c->n_kv_heads * kv_head_length(size, more), element);
-    for (int h = 0; moved && old && h < c->n_kv_heads; h++)
+static void *grown(const void *old, int n_heads, int size, size_t element, int part, int blocks, int more) {
+    char *moved = allocate((size_t)n_heads * kv_head_length(size, more), element);
+    for (int h = 0; moved && old && h < n_heads; h++)
         for (int i = 0; i < size; i += part) {
             const int width = part_width(size, part, i);
             const size_t to = (size_t)h * kv_head_length(size, more) + kv_at(size, part, more, 0, i);
@@ -153,10 +163,10 @@ static void *grown(const void *old, const Config *c, size_t element, int part, i
     return moved;
 }
 
-int kv_grow(KvLayer *kv, const Config *c, KvType type, int blocks) {
+int kv_grow(KvLayer *kv, int n_heads, int head_size, KvType type, int blocks) {
     const size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    void *keys = grown(kv->keys, c, element, c->head_size, kv->blocks, blocks);
-    void *values = grown(kv->values, c, element, VALUE_PART, kv->blocks, blocks);
+    void *keys = grown(kv->keys, n_heads, head_size, element, head_size, kv->blocks, blocks);
+    void *values = grown(kv->values, n_heads, head_size, element, VALUE_PART, kv->blocks, blocks);
     const bool both = keys && values;
     free(both ? kv->keys : keys);
     free(both ? kv->values : values);

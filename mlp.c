@@ -5,10 +5,16 @@
  * (Shazeer et al. 2017, "Outrageously Large Neural Networks"). The products
  * themselves are matmul.c's.
  */
+#include "base/probe.h"
+#include "kernels/matmul.h"
+#include "kernels/simd.h"
+#include "kernels/tensor.h"
+#include "lab/profile.h"
 #include "model.h"
-#include "simd.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 /* gate = silu(gate) * up, silu(a) = a / (1 + e^-a). */

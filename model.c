@@ -7,8 +7,19 @@
  */
 #include "model.h"
 
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/probe.h"
+#include "kernels/matmul.h"
+#include "kernels/quant.h"
+#include "kv_cache.h"
+#include "lab/profile.h"
+#include "norm.h"
+#include "rope.h"
+
 #include <math.h>
 #include <omp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,7 +224,7 @@ static int reserve_positions(Session *s, int positions) {
     int blocks = s->kv_blocks > most / 2 ? most : 2 * s->kv_blocks;
     if (blocks < needed) blocks = needed;
     for (int l = 0; l < c->n_layers; l++)
-        if (kv_grow(&s->kv[l], c, s->kv_type, blocks)) return -1;
+        if (kv_grow(&s->kv[l], c->n_kv_heads, c->head_size, s->kv_type, blocks)) return -1;
     free(s->scores);
     s->scores = allocate((size_t)blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
     s->kv_blocks = s->scores ? blocks : 0;
@@ -230,60 +241,4 @@ static int reserve_logits(Session *s, int n_logits) {
 
 static int reserve(Session *s, int n, int positions, int n_logits) {
     return reserve_chunk(s, n) || reserve_positions(s, positions) || reserve_logits(s, n_logits) ? -1 : 0;
-}
-
-/* ---- the parts of a model, in order ------------------------------------------------- */
-
-typedef struct {
-    void (*tensor)(void *arg, const char *name, const Tensor *w);
-    void (*norm)(void *arg, const char *name, const Norm *norm, int dim);
-    void *arg;
-    char prefix[48]; /* of the names: "layers.3." */
-} Visitor;
-
-/* What a layer does not have is all zeros. */
-static void visit_tensor(const Visitor *v, const char *name, const Tensor *w) {
-    char full[64];
-    snprintf(full, sizeof full, "%s%s", v->prefix, name);
-    if (v->tensor && w->data) v->tensor(v->arg, full, w);
-}
-
-static void visit_norm(const Visitor *v, const char *name, const Norm *norm, int dim) {
-    char full[64];
-    snprintf(full, sizeof full, "%s%s", v->prefix, name);
-    if (v->norm && norm->gamma) v->norm(v->arg, full, norm, dim);
-}
-
-static void visit_mlp(const Visitor *v, const Mlp *mlp) {
-    visit_tensor(v, "gate", &mlp->gate);
-    visit_tensor(v, "up", &mlp->up);
-    visit_tensor(v, "down", &mlp->down);
-}
-
-static void visit_layer(Visitor *v, const Config *c, const Layer *layer, int l) {
-    snprintf(v->prefix, sizeof v->prefix, "layers.%d.", l);
-    visit_norm(v, "attn_norm", &layer->attn_norm, c->dim);
-    visit_tensor(v, "wq", &layer->wq);
-    visit_tensor(v, "wk", &layer->wk);
-    visit_tensor(v, "wv", &layer->wv);
-    visit_norm(v, "q_norm", &layer->q_norm, c->head_size);
-    visit_norm(v, "k_norm", &layer->k_norm, c->head_size);
-    visit_tensor(v, "wo", &layer->wo);
-    visit_norm(v, "mlp_norm", &layer->mlp_norm, c->dim);
-    visit_mlp(v, &layer->mlp);
-    visit_tensor(v, "router", &layer->router);
-    for (int e = 0; layer->experts && e < c->n_experts; e++) {
-        snprintf(v->prefix, sizeof v->prefix, "layers.%d.experts.%d.", l, e);
-        visit_mlp(v, &layer->experts[e]);
-    }
-    v->prefix[0] = 0;
-}
-
-void model_visit(const Model *m, void (*tensor)(void *arg, const char *name, const Tensor *w),
-                 void (*norm)(void *arg, const char *name, const Norm *norm, int dim), void *arg) {
-    Visitor v = {.tensor = tensor, .norm = norm, .arg = arg};
-    visit_tensor(&v, "embedding", &m->embedding);
-    for (int l = 0; l < m->config.n_layers; l++) visit_layer(&v, &m->config, &m->layers[l], l);
-    visit_norm(&v, "final_norm", &m->final_norm, m->config.dim);
-    if (!m->tied) visit_tensor(&v, "output", &m->output);
 }

@@ -7,11 +7,15 @@
  * It does not know where in a model a norm stands (model.c). docs/norms.md is
  * the chapter that goes with this file.
  */
-#include "model.h"
-#include "simd.h"
+#include "norm.h"
+
+#include "kernels/simd.h"
+#include "kernels/tensor.h"
 
 #include <math.h>
 #include <omp.h>
+#include <stddef.h>
+#include <stdint.h>
 
 const char *norm_name(NormKind kind) { return kind == NORM_RMS ? "RMSNorm" : "LayerNorm"; }
 

@@ -4,9 +4,13 @@
  * factors, which stretch some of them. What a file says of them is the loaders';
  * the rotation itself is attention.c's.
  */
+#include "rope.h"
+
+#include "base/memory.h"
 #include "model.h"
 
 #include <math.h>
+#include <stddef.h>
 
 double rope_frequency(const Config *c, int pair) { return pow(c->rope_base, -2.0 * pair / c->rope_dims); }
 

@@ -4,7 +4,22 @@
  * the model, do what the mode says, close everything. The short modes (generate,
  * tokenize, logits) are here; those with a life of their own have files.
  */
+#include "base/error.h"
+#include "base/file.h"
+#include "base/interrupt.h"
+#include "formats/build.h"
+#include "formats/gguf.h"
+#include "formats/open.h"
+#include "formats/pack.h"
+#include "formats/tokenizer_json.h"
+#include "kv_cache.h"
+#include "lab/norm_spec.h"
+#include "lab/profile.h"
 #include "model.h"
+#include "modes/common.h"
+#include "modes/options.h"
+#include "sampler.h"
+#include "tokenizer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,29 +27,15 @@
 #include <limits.h>
 #include <math.h>
 #include <omp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-volatile sig_atomic_t interrupted;
-int interrupt_fd = -1;
-static int interrupt_write_fd = -1;
-
-static void on_interrupt(int signal) {
-    (void)signal;
-    interrupted = 1;
-    if (write(interrupt_write_fd, "", 1) < 0) return; /* a flag without its pipe still ends every loop */
-}
-
-/* The first Ctrl-C asks to stop, the second one stops. */
-static int watch_interrupts(void) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) return fail("cannot make a pipe: %s", strerror(errno));
-    interrupt_fd = ends[0];
-    interrupt_write_fd = ends[1];
-    return sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, NULL);
-}
 
 /* ---- the command line ---------------------------------------------------------------- */
 
@@ -211,223 +212,6 @@ static int parse_options(Options *o, int argc, char **argv) {
     return -1;
 }
 
-/* ---- what modes share ------------------------------------------------------------------- */
-
-/* "1,403,407" to ids below vocab_size. */
-static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
-    *out = (Tokens){.ids = allocate(strlen(list) / 2 + 1, sizeof(int))};
-    if (!out->ids) return -1;
-    for (const char *s = list;; s++) {
-        char *end;
-        const long id = strtol(s, &end, 10);
-        const bool is_number = *s >= '0' && *s <= '9' && (*end == ',' || !*end);
-        if (!is_number || id >= vocab_size) {
-            free(out->ids);
-            if (is_number)
-                fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size);
-            else
-                fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
-            return -1;
-        }
-        out->ids[out->n++] = (int)id;
-        if (!*end) return 0;
-        s = end;
-    }
-}
-
-int run_tokens(const Run *run, bool bos, Tokens *out) {
-    const Options *o = run->options;
-    if (o->tokens) return parse_tokens(o->tokens, run->model.config.vocab_size, out);
-    if (!o->prompt_file) {
-        const char *text = o->prompt ? o->prompt : "";
-        return tokenizer_encode(&run->tokenizer, text, strlen(text), bos, out);
-    }
-    size_t size;
-    char *text = file_read(o->prompt_file, &size);
-    const int status = text ? tokenizer_encode(&run->tokenizer, text, size, bos, out) : -1;
-    free(text);
-    return status;
-}
-
-int run_first_token(const Run *run) {
-    const Tokenizer *t = &run->tokenizer;
-    const int token = t->bos >= 0 ? t->bos : t->eos;
-    return token < run->model.config.vocab_size ? token : -1;
-}
-
-const float *run_logits(Run *run, const int *tokens, int n, int pos) {
-    model_pack(&run->model, run->session.n_threads, run->n_ran); /* not before the first token is out */
-    const float *logits = model_forward(&run->session, tokens, n, pos, 1);
-    run->n_ran = n;
-    if (logits && check_logits(logits, (size_t)run->model.config.vocab_size)) return NULL;
-    return logits;
-}
-
-static bool is_llama2_c(const Run *run) { return !strncmp(run->model.format, "llama2.c", 8); }
-
-/* llama2.c's checkpoints put BOS between texts; others end them with EOS, an end of turn, or what else there is. */
-bool run_is_end(const Run *run, int token) {
-    const Tokenizer *t = &run->tokenizer;
-    for (int i = 0; i < t->n_ends; i++)
-        if (token == t->ends[i]) return true;
-    return token == t->bos || token == t->eot || (token == t->eos && !is_llama2_c(run));
-}
-
-int run_sample(Run *run, const float *logits) {
-    const int token = sampler_next(&run->sampler, logits);
-    sampler_accept(&run->sampler, token);
-    return token;
-}
-
-/* ---- generate ----------------------------------------------------------------------------- */
-
-static void show_token(const Run *run, Stream *out, int previous, int token) {
-    int n;
-    char number[16];
-    const char *text = number;
-    if (run->has_tokenizer)
-        text = tokenizer_decode(&run->tokenizer, previous, token, &n);
-    else
-        n = snprintf(number, sizeof number, previous < 0 ? "%d" : ",%d", token);
-    stream_write(out, text, n);
-}
-
-/* Where nothing is said, the text begins with BOS all the same. */
-static int begin_text(const Run *run, Tokens *prompt) {
-    const int first = run_first_token(run);
-    if (prompt->n) return 0;
-    if (first < 0) return fail("the prompt is empty, and the model has no BOS; give it a text with -i");
-    prompt->ids[prompt->n++] = first;
-    return 0;
-}
-
-/* The prompt as the reader sees it: its first n tokens, without BOS. */
-static void show_prompt(const Run *run, Stream *out, const Tokens *prompt, int n) {
-    const bool hide_bos = run->has_tokenizer && prompt->ids[0] == run_first_token(run);
-    for (int i = hide_bos; i < n; i++) show_token(run, out, i ? prompt->ids[i - 1] : -1, prompt->ids[i]);
-}
-
-typedef struct {
-    int prompt_tokens, decoded;
-    double prompt_seconds, decode_seconds;
-} Statistics;
-
-static void show_statistics(const Statistics *s) {
-    fprintf(stderr, "prompt: %d tokens, %.0f tokens/s", s->prompt_tokens, s->prompt_tokens / s->prompt_seconds);
-    if (s->decoded > 0)
-        fprintf(stderr, "; generation: %d tokens, %.0f tokens/s", s->decoded, s->decoded / s->decode_seconds);
-    fputc('\n', stderr);
-}
-
-/* Writes what follows the prompt. `steps` positions are run in all, so that
- * steps - prompt->n + 1 tokens come, if no end comes before. */
-static int continue_text(Run *run, const Tokens *prompt, int steps, Stream *out, Statistics *statistics) {
-    for (int i = 0; i < prompt->n; i++) sampler_accept(&run->sampler, prompt->ids[i]);
-    const double start = now();
-    const float *logits = run_logits(run, prompt->ids, prompt->n, 0);
-    const double prefilled = now();
-    int previous = prompt->ids[prompt->n - 1], pos = prompt->n;
-    while (logits && !interrupted && !out->error) {
-        const int token = run_sample(run, logits);
-        if (run_is_end(run, token)) break;
-        show_token(run, out, previous, token);
-        if (pos == steps) break;
-        logits = run_logits(run, &token, 1, pos++);
-        previous = token;
-    }
-    *statistics = (Statistics){prompt->n, pos - prompt->n, prefilled - start, now() - prefilled};
-    return logits ? 0 : -1;
-}
-
-static int mode_generate(Run *run) {
-    const int context = run->session.context;
-    int steps = run->options->steps < 0 ? 256 : run->options->steps;
-    if (steps == 0 || steps > context) steps = context;
-    Tokens prompt;
-    if (run_tokens(run, true, &prompt)) return 1;
-    if (begin_text(run, &prompt) ||
-        (prompt.n > context && fail("the prompt has %d tokens, the context is %d", prompt.n, context))) {
-        free(prompt.ids);
-        return 1;
-    }
-    if (steps <= prompt.n) fprintf(stderr, "note: -n %d counts the prompt, which has %d tokens\n", steps, prompt.n);
-
-    Stream out;
-    Statistics statistics = {0};
-    int status = 0;
-    stream_open(&out, stdout);
-    show_prompt(run, &out, &prompt, steps < prompt.n ? steps + 1 : prompt.n);
-    if (steps >= prompt.n) status = continue_text(run, &prompt, steps, &out, &statistics);
-    stream_write(&out, "\n", 1);
-    if (stream_close(&out)) status = -1;
-    if (!status && statistics.prompt_tokens > 0) show_statistics(&statistics);
-    free(prompt.ids);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
-}
-
-/* ---- tokenize, logits ------------------------------------------------------------------------ */
-
-/* One token to a line: its id and its bytes, those that are no text as \xNN. */
-static void show_piece(const Run *run, Stream *out, int token) {
-    char text[32];
-    int n;
-    const char *piece = tokenizer_decode(&run->tokenizer, -1, token, &n);
-    stream_write(out, text, snprintf(text, sizeof text, "%7d  '", token));
-    for (int i = 0; i < n; i++)
-        if ((uint8_t)piece[i] < ' ' || piece[i] == 127 || piece[i] == '\\')
-            stream_write(out, text, snprintf(text, sizeof text, "\\x%02x", (unsigned)(uint8_t)piece[i]));
-        else
-            stream_write(out, &piece[i], 1);
-    stream_write(out, "'\n", 2);
-}
-
-static int mode_tokenize(Run *run) {
-    Tokens tokens;
-    if (run_tokens(run, true, &tokens)) return 1;
-    Stream out;
-    stream_open(&out, stdout);
-    for (int i = 0; i < tokens.n; i++) {
-        char number[32];
-        if (run->options->verbose)
-            show_piece(run, &out, tokens.ids[i]);
-        else
-            stream_write(&out, number, snprintf(number, sizeof number, i ? ",%d" : "%d", tokens.ids[i]));
-    }
-    if (!run->options->verbose) stream_write(&out, "\n", 1);
-    free(tokens.ids);
-    return stream_close(&out) ? 1 : 0;
-}
-
-/* float32 [n_tokens, vocab_size], little-endian as the machine is. */
-static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
-    const size_t vocab_size = (size_t)run->model.config.vocab_size;
-    const int batch = run->session.batch;
-    for (int pos = 0; pos < tokens->n && !interrupted; pos += batch) {
-        const int n = tokens->n - pos < batch ? tokens->n - pos : batch;
-        const float *logits = model_forward(&run->session, tokens->ids + pos, n, pos, n);
-        if (!logits || check_logits(logits, (size_t)n * vocab_size)) return -1;
-        if (fwrite(logits, sizeof *logits * vocab_size, (size_t)n, out->stream) != (size_t)n) break;
-    }
-    return 0;
-}
-
-static int mode_logits(Run *run) {
-    Tokens tokens;
-    OutputFile out;
-    if (!run->options->output) {
-        fail("logits need a file to go to: -o FILE");
-        return 2;
-    }
-    if (run_tokens(run, true, &tokens)) return 1;
-    int status = output_open(&out, run->options->output);
-    if (!status) {
-        status = write_logits(run, &tokens, &out);
-        status |= output_close(&out, !status && !interrupted);
-    }
-    free(tokens.ids);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
-}
-
 /* ---- main -------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -478,8 +262,7 @@ static const char *find_tokenizer(const Options *o, bool needed) {
 static int open_tokenizer(Run *run) {
     const Options *o = run->options;
     const int vocab_size = run->model.config.vocab_size;
-    const int bos = is_llama2_c(run) ? 1 : -1; /* whose ids are always the same */
-    run->tokenizer = (Tokenizer){.bos = bos, .eos = bos < 0 ? -1 : 2, .eot = -1};
+    run->tokenizer = (Tokenizer){.bos = run->model.bos, .eos = run->model.eos, .eot = -1};
     const bool convert = !strcmp(o->mode, "convert"),
                to_text = !strcmp(o->mode, "chat") || !strcmp(o->mode, "tokenize"),
                needed = !convert && (!o->tokens || to_text);
@@ -499,10 +282,9 @@ static int open_tokenizer(Run *run) {
 
 static int open_session(Run *run) {
     const Options *o = run->options;
-    const KvType by_weights = run->model.embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
     model_pack(&run->model, o->threads, 0);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context,
-                     o->kv < 0 ? by_weights : (KvType)o->kv))
+                     o->kv < 0 ? run->model.kv_type : (KvType)o->kv))
         return -1;
     if (o->profile) {
         const bool traces = profile_format(o->profile_file) == PROFILE_TRACE;

@@ -5,11 +5,17 @@
  * the tokens that llama2.c draws from the same seed: the same generator, the
  * same nucleus rule.
  */
-#include "model.h"
-#include "simd.h"
+#include "sampler.h"
+
+#include "base/memory.h"
+#include "kernels/simd.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
     *s = (Sampler){.options = *options, .state = options->seed, .vocab_size = vocab_size};

@@ -10,10 +10,23 @@
  * each becomes U+FFFD, as in the sentencepiece library, so in all that the model
  * was trained on. A byte-level tokenizer takes any bytes and gives them back.
  */
-#include "model.h"
+#include "tokenizer.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "text/merges.h"
+#include "text/normalize.h"
+#include "text/pieces.h"
+#include "text/pretokenize.h"
 
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

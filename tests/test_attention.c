@@ -4,10 +4,19 @@
  * chunks, every step in double. attention() and mlp() are called as the
  * decoder calls them, but with inputs chosen here, and add to zeros.
  */
-#include "test.h"
+#include "formats/build.h"
+#include "formats/open.h"
+#include "kernels/tensor.h"
+#include "kv_cache.h"
+#include "model.h"
+
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <omp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

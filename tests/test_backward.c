@@ -4,9 +4,13 @@
  * float64 autograd (tests/golden/norm_backward.bin) and finite differences,
  * which check the formula; and what the formula says about directions and scales.
  */
-#include "test.h"
+#include "norm.h"
+
+#include "tests/support/test.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

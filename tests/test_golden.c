@@ -5,9 +5,18 @@
  * logits from a true float64 forward pass, and the error that stock Hugging
  * Face makes in float32 on the same weights.
  */
-#include "test.h"
+#include "formats/build.h"
+#include "formats/open.h"
+#include "kv_cache.h"
+#include "model.h"
+
+#include "tests/support/test.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

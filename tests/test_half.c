@@ -5,11 +5,16 @@
  * rounds after it (tests/golden/norm_half.bin); and with double precision, which
  * says where float32 has a choice.
  */
-#include "test.h"
+#include "kernels/simd.h"
+#include "kernels/tensor.h"
+#include "norm.h"
 
-#include "simd.h"
+#include "tests/support/test.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,9 +7,19 @@
  * threads_for in model.c). Here models claim to be larger than they are, so
  * that threads are used and the tests stay fast; one really is large.
  */
-#include "test.h"
+#include "formats/build.h"
+#include "formats/open.h"
+#include "formats/pack.h"
+#include "kernels/tensor.h"
+#include "kv_cache.h"
+#include "model.h"
+
+#include "tests/support/test.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

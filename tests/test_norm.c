@@ -5,10 +5,14 @@
  * that tokens do not see each other. Half precision and gradients have files of
  * their own.
  */
-#include "test.h"
+#include "norm.h"
+
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <omp.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,10 +4,15 @@
  * rules in the order that model.h gives. Random numbers are checked against
  * values computed elsewhere.
  */
-#include "test.h"
+#include "sampler.h"
+
+#include "tests/support/test.h"
 
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

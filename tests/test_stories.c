@@ -3,10 +3,19 @@
  * Owns the comparison with llama2.c's texts and with float64 logits; how both
  * were made is in tests/golden/README.md.
  */
-#include "test.h"
+#include "base/file.h"
+#include "formats/build.h"
+#include "formats/open.h"
+#include "kv_cache.h"
+#include "model.h"
+
+#include "tests/support/test.h"
 
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,10 +5,21 @@
  * are closed forms, double precision done here, or PyTorch's, printed by
  * `python scripts/textbook.py`. How exact norm.c is belongs to test_norm.c.
  */
-#include "simd.h"
-#include "test.h"
+#include "base/file.h"
+#include "formats/build.h"
+#include "formats/open.h"
+#include "formats/parts.h"
+#include "kernels/simd.h"
+#include "kernels/tensor.h"
+#include "model.h"
+#include "norm.h"
+
+#include "tests/support/test.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

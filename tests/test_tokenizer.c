@@ -4,10 +4,17 @@
  * tokenizer.bin with a parser of its own; and tokens that llama2.c and
  * SentencePiece gave for the published vocabularies (tests/golden/..._ids.txt).
  */
-#include "test.h"
+#include "base/file.h"
+#include "tokenizer.h"
+
+#include "tests/support/test.h"
 
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

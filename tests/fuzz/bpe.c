@@ -5,9 +5,19 @@
  * of a vocabulary of all bytes and what the merges make; what it encodes must
  * come back as it was.
  */
-#include "file.h"
-#include "model.h"
+#include "base/file.h"
+#include "formats/gguf.h"
+#include "formats/tokenizer_json.h"
+#include "modes/template.h"
+#include "text/pieces.h"
+#include "tokenizer.h"
 
+#include "tests/fuzz/file.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { VOCAB = 300 };

@@ -2,6 +2,7 @@
 #ifndef NORMA_FUZZ_FILE_H
 #define NORMA_FUZZ_FILE_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,15 @@
  * The input is config.json, a zero byte, the header of model.safetensors, a zero
  * byte, the data. What opens is run for two tokens.
  */
+#include "formats/build.h"
+#include "formats/open.h"
+#include "kv_cache.h"
 #include "model.h"
 
+#include "tests/fuzz/file.h"
+
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

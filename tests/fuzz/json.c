@@ -4,8 +4,15 @@
  * end where they say, strings are UTF-8, and written out again it reads as the
  * same.
  */
-#include "model.h"
+#include "formats/json.h"
+#include "base/utf8.h"
 
+#include "tests/fuzz/file.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

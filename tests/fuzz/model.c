@@ -4,7 +4,18 @@
  * What opens is run for two tokens, and its tokenizer encodes a text.
  */
 #include "model.h"
-#include "file.h"
+#include "formats/build.h"
+#include "formats/gguf.h"
+#include "formats/open.h"
+#include "kv_cache.h"
+#include "tokenizer.h"
+
+#include "tests/fuzz/file.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 
 static void run_model(const Model *model) {
     Session session;

@@ -5,9 +5,17 @@
  * tokenizer.bin. Odd: what remains are pieces (type and length in one byte,
  * score in the next, text) and a chat template, and a GGUF file is made of them.
  */
-#include "file.h"
-#include "model.h"
+#include "tokenizer.h"
+#include "base/file.h"
+#include "formats/gguf.h"
+#include "modes/template.h"
 
+#include "tests/fuzz/file.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Tokens must be in the vocabulary. */

@@ -1,0 +1,131 @@
+/* file.c: files that are mapped, read and written.
+ *
+ * Owns what becomes of a path: mapped memory, a text, an output that appears whole or not at
+ * all. It knows nothing of models.
+ */
+#include "base/file.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int file_map(File *file, const char *path) {
+    struct stat st;
+    *file = (File){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make us wait */
+    if (fd < 0) return fail("%s: %s", path, strerror(errno));
+    const char *error = NULL;
+    void *data = NULL;
+    if (fstat(fd, &st))
+        error = strerror(errno);
+    else if (S_ISDIR(st.st_mode))
+        error = "is a directory, expected a file";
+    else if (!S_ISREG(st.st_mode))
+        error = "is not a regular file";
+    else if (st.st_size == 0)
+        error = "is empty";
+    else if ((data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
+        error = strerror(errno);
+    close(fd);
+    if (error) return fail("%s: %s", path, error);
+    *file = (File){.data = data, .size = (size_t)st.st_size, .device = st.st_dev, .inode = st.st_ino};
+    return 0;
+}
+
+void file_unmap(File *file) {
+    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+    *file = (File){0};
+}
+
+char *file_read(const char *path, size_t *size) {
+    FILE *in = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+    if (!in) {
+        fail("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    const size_t most = 1 << 30; /* no model reads more; /dev/zero never ends */
+    char *text = NULL;
+    size_t room = 0, n = 0;
+    for (;;) {
+        if (room - n < 2) {
+            room = room ? 2 * room : 1 << 16;
+            char *grown = realloc(text, room);
+            if (!grown) {
+                fail("%s: out of memory", path);
+                break;
+            }
+            text = grown;
+        }
+        size_t got = fread(text + n, 1, room - n - 1, in);
+        n += got;
+        if (n > most) {
+            fail("%s: more than %zu bytes of text", path, most);
+            break;
+        }
+        if (got) continue;
+        if (ferror(in)) {
+            fail("%s: %s", path, strerror(errno));
+            break;
+        }
+        text[n] = '\0';
+        *size = n;
+        if (in != stdin) fclose(in);
+        return text;
+    }
+    if (in != stdin) fclose(in);
+    free(text);
+    return NULL;
+}
+
+/* ---- output files ---------------------------------------------------------------- */
+
+int output_open(OutputFile *out, const char *path) {
+    struct stat st;
+    *out = (OutputFile){.path = path};
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        out->stream = fopen(path, "wb");
+    } else if (asprintf(&out->temporary, "%s.XXXXXX", path) < 0) {
+        out->temporary = NULL;
+        return fail("out of memory");
+    } else {
+        int fd = mkstemp(out->temporary);
+        mode_t mask = umask(0);
+        umask(mask);
+        if (fd >= 0 && !(fchmod(fd, 0666 & ~mask) == 0 && (out->stream = fdopen(fd, "wb")))) {
+            close(fd);
+            unlink(out->temporary);
+        }
+    }
+    if (out->stream) return 0;
+    fail("%s: %s", path, strerror(errno));
+    free(out->temporary);
+    return -1;
+}
+
+int output_close(OutputFile *out, bool keep) {
+    bool written = !ferror(out->stream);
+    if (fclose(out->stream)) written = false;
+    int status = keep && !written ? fail("%s: cannot write: %s", out->path, strerror(errno)) : 0;
+    if (out->temporary) {
+        if (keep && written && rename(out->temporary, out->path)) status = fail("%s: %s", out->path, strerror(errno));
+        if (!keep || status) unlink(out->temporary);
+        free(out->temporary);
+    }
+    return status;
+}

@@ -1,0 +1,17 @@
+/* memory.h: memory that reports its failure.
+ *
+ * Owns allocation; what was allocated is freed with free().
+ */
+#ifndef NORMA_MEMORY_H
+#define NORMA_MEMORY_H
+
+#include <stddef.h>
+
+/* Memory for count * size bytes, aligned to 64, in huge pages where they are and it
+ * fills them, uninitialized; free() frees it. NULL and a message if there is none. */
+void *allocate(size_t count, size_t size);
+
+/* The same without the message: for what one can do without. */
+void *allocate_quietly(size_t count, size_t size);
+
+#endif

@@ -1,0 +1,36 @@
+/* utf8.c: characters in bytes.
+ *
+ * Owns what is a character of UTF-8 (RFC 3629) and what is none.
+ */
+#include "base/utf8.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+int utf8_length(uint8_t lead) {
+    return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+}
+
+bool utf8_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
+
+bool utf8_is_forbidden(const char *c) {
+    const uint8_t lead = (uint8_t)c[0], second = (uint8_t)c[1];
+    return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
+           (lead == 0xf4 && second > 0x8f);
+}
+
+int utf8_character(const char *s, size_t left) {
+    const int n = left > 0 ? utf8_length((uint8_t)s[0]) : 0;
+    if ((size_t)n > left) return 0;
+    for (int i = 1; i < n; i++)
+        if (!utf8_is_continuation((uint8_t)s[i])) return 0;
+    return n > 1 && utf8_is_forbidden(s) ? 0 : n;
+}
+
+uint32_t utf8_code(const char *s, size_t length) {
+    static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t code = (uint8_t)s[0] & lead[length];
+    for (size_t i = 1; i < length; i++) code = code << 6 | ((uint8_t)s[i] & 0x3f);
+    return code;
+}

@@ -1,0 +1,268 @@
+/* safetensors.c: the files that hold the weights of a Hugging Face folder.
+ *
+ * Owns their format (8 bytes of length, a JSON header, the data) and the index
+ * that says what is in which of several. Where a tensor lies is checked against
+ * the file before anything is read; what the names mean is folder.c's.
+ */
+#include "formats/safetensors.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "formats/build.h"
+#include "formats/json.h"
+#include "kernels/tensor.h"
+#include "model.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SHARDS = 4096 };
+
+struct Shard {
+    char *path;
+    JsonFile header; /* the tensors' names are in it */
+};
+
+/* ---- one file -------------------------------------------------------------------------- */
+
+static int read_dims(Stored *t, const char *path, const Json *shape) {
+    if (!shape || shape->kind != JSON_ARRAY || shape->n_members > MOST_DIMS)
+        return fail("%s: %s: shape is %s, expected a list of at most %d sizes", path, t->name, json_shown(shape),
+                    MOST_DIMS);
+    t->count = 1;
+    for (const Json *size = json_first(shape); size; size = json_next(shape, size)) {
+        int64_t n;
+        if (!json_integer(size, &n) || n < 0 || n > INT_MAX)
+            return fail("%s: %s: shape has %s in it, expected 0 to %d", path, t->name, json_shown(size), INT_MAX);
+        t->dims[t->n_dims++] = (int)n;
+        if (__builtin_mul_overflow(t->count, (size_t)n, &t->count))
+            return fail("%s: %s: shape has more elements than any file", path, t->name);
+    }
+    return 0;
+}
+
+static int read_type(Stored *t, const char *path, const Json *dtype) {
+    static const struct {
+        const char *name;
+        Type type;
+    } types[] = {{"F32", TYPE_F32}, {"F16", TYPE_F16}, {"BF16", TYPE_BF16}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (json_is(dtype, types[i].name)) {
+            t->type = types[i].type;
+            return 0;
+        }
+    return fail("%s: %s: dtype is %s, expected F32, F16 or BF16", path, t->name, json_shown(dtype));
+}
+
+/* The tensor lies in the data, and takes what its shape asks for. */
+static int read_offsets(Stored *t, const char *path, const Json *offsets, const File *file, size_t start) {
+    const size_t room = file->size - start, element = t->type == TYPE_F32 ? 4 : 2;
+    int64_t begin, end;
+    if (!offsets || offsets->kind != JSON_ARRAY || offsets->n_members != 2 || !json_integer(offsets + 1, &begin) ||
+        !json_integer(offsets + 2, &end) || begin < 0 || end < begin)
+        return fail("%s: %s: data_offsets is %s, expected where it begins and ends", path, t->name,
+                    json_shown(offsets));
+    if ((uint64_t)end > room)
+        return fail("%s: %s ends at byte %lld of the data, the file has %zu (truncated?)", path, t->name,
+                    (long long)end, room);
+    const size_t bytes = (size_t)(end - begin);
+    if (bytes / element != t->count || bytes % element)
+        return fail("%s: %s has %zu bytes, its shape asks for %zu elements of %zu", path, t->name, bytes, t->count,
+                    element);
+    t->offset = start + (size_t)begin;
+    t->data = file->data + t->offset;
+    return 0;
+}
+
+static int compare_offsets(const void *a, const void *b) {
+    const Stored *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return (x->count > y->count) - (x->count < y->count); /* empty ones first */
+}
+
+/* The tensors fill the data: no two overlap, and nothing is left between them. */
+static int check_places(Stored *tensors, size_t n, const char *path, const File *file, size_t start) {
+    qsort(tensors, n, sizeof *tensors, compare_offsets);
+    size_t end = start;
+    for (size_t i = 0; i < n; i++) {
+        const Stored *t = &tensors[i];
+        if (t->offset != end)
+            return fail("%s: %s begins at byte %zu of the data, the one before it ends at %zu", path, t->name,
+                        (size_t)t->offset - start, end - start);
+        end += t->count * (t->type == TYPE_F32 ? 4 : 2);
+    }
+    if (end == file->size) return 0;
+    return fail("%s: has %zu bytes, its tensors end at %zu", path, file->size, end);
+}
+
+static int read_tensors(Safetensors *s, const Shard *shard, const File *file, size_t start) {
+    const Json *header = shard->header.values;
+    Stored *first = s->tensors + s->n_tensors;
+    size_t n = 0;
+    for (const Json *key = json_first(header); key; key = json_next(header, key)) {
+        if (json_is(key, "__metadata__")) continue;
+        Stored *t = &first[n++];
+        *t = (Stored){.name = key->text, .path = shard->path};
+        if (read_type(t, shard->path, json_get(key + 1, "dtype")) ||
+            read_dims(t, shard->path, json_get(key + 1, "shape")) ||
+            read_offsets(t, shard->path, json_get(key + 1, "data_offsets"), file, start))
+            return -1;
+    }
+    s->n_tensors += n;
+    return check_places(first, n, shard->path, file, start);
+}
+
+static int read_header(Safetensors *s, Shard *shard, const File *file) {
+    uint64_t size = 0;
+    if (file->size < sizeof size)
+        return fail("%s: has %zu bytes, expected the length of a header", shard->path, file->size);
+    memcpy(&size, file->data, sizeof size);
+    if (size > file->size - sizeof size)
+        return fail("%s: header of %llu bytes, expected at most %zu (truncated, or no safetensors file?)", shard->path,
+                    (unsigned long long)size, file->size - sizeof size);
+    const char *text = (const char *)file->data + sizeof size;
+    if (json_parse(&shard->header, shard->path, text, (size_t)size)) return -1;
+    const Json *header = shard->header.values;
+    if (header->kind != JSON_OBJECT)
+        return fail("%s: the header is %s, expected an object", shard->path, json_shown(header));
+    Stored *tensors = realloc(s->tensors, (s->n_tensors + header->n_members + 1) * sizeof *tensors);
+    if (!tensors) return fail("%s: out of memory", shard->path);
+    s->tensors = tensors;
+    return read_tensors(s, shard, file, sizeof size + (size_t)size);
+}
+
+/* Maps one more file and takes in its tensors. */
+static int add_shard(Safetensors *s, Model *m, const char *folder, const char *name) {
+    Shard *shards = realloc(s->shards, ((size_t)s->n_shards + 1) * sizeof *shards);
+    if (!shards) return fail("%s: out of memory", folder);
+    s->shards = shards;
+    Shard *shard = &shards[s->n_shards++];
+    *shard = (Shard){0};
+    if (asprintf(&shard->path, "%s/%s", folder, name) < 0) {
+        shard->path = NULL;
+        return fail("%s: out of memory", folder);
+    }
+    return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const Stored *)a)->name, ((const Stored *)b)->name);
+}
+
+static int sort_tensors(Safetensors *s) {
+    if (s->n_tensors) qsort(s->tensors, s->n_tensors, sizeof *s->tensors, compare_names);
+    for (size_t i = 1; i < s->n_tensors; i++)
+        if (!compare_names(&s->tensors[i - 1], &s->tensors[i]))
+            return fail("%s: %s is in %s as well", s->tensors[i].path, s->tensors[i].name, s->tensors[i - 1].path);
+    return 0;
+}
+
+/* ---- several files ----------------------------------------------------------------------- */
+
+/* A file beside the index, not elsewhere. */
+static bool is_plain_name(const Json *name) {
+    return name->kind == JSON_STRING && name->length > 0 && strlen(name->text) == name->length &&
+           !strchr(name->text, '/') && strcmp(name->text, ".") && strcmp(name->text, "..");
+}
+
+static bool is_shard(const Shard *shard, size_t folder_length, const char *name) {
+    return !strcmp(shard->path + folder_length + 1, name);
+}
+
+/* Maps every file that the index names, once. */
+static int add_shards(Safetensors *s, Model *m, const char *folder, const JsonFile *index, const Json *map) {
+    const size_t length = strlen(folder);
+    int last = 0; /* neighbours are mostly in the same file */
+    for (const Json *key = json_first(map); key; key = json_next(map, key)) {
+        const Json *name = key + 1;
+        if (!is_plain_name(name))
+            return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", index->path,
+                        key->text, json_shown(name));
+        if (s->n_shards && is_shard(&s->shards[last], length, name->text)) continue;
+        for (last = 0; last < s->n_shards && !is_shard(&s->shards[last], length, name->text);) last++;
+        if (last < s->n_shards) continue;
+        if (last == MOST_SHARDS) return fail("%s: names more than %d files", index->path, MOST_SHARDS);
+        if (add_shard(s, m, folder, name->text)) return -1;
+    }
+    return 0;
+}
+
+/* Every tensor is in the file that the index says. */
+static int check_index(const Safetensors *s, const char *folder, const JsonFile *index, const Json *map) {
+    const size_t length = strlen(folder);
+    for (const Json *key = json_first(map); key; key = json_next(map, key)) {
+        const Stored *t = safetensors_find(s, key->text);
+        if (!t || strcmp(t->path + length + 1, key[1].text))
+            return fail("%s: weight_map says that %.64s is in %.64s, which does not have it", index->path, key->text,
+                        key[1].text);
+    }
+    return 0;
+}
+
+static int open_sharded(Safetensors *s, Model *m, const char *folder, const char *index_path) {
+    JsonFile index;
+    if (json_open(&index, index_path)) return -1;
+    const Json *map = json_get(index.values, "weight_map");
+    int status = 0;
+    if (!map || map->kind != JSON_OBJECT)
+        status = fail("%s: weight_map is %s, expected an object", index_path, json_shown(map));
+    if (!status) status = add_shards(s, m, folder, &index, map);
+    if (!status) status = sort_tensors(s);
+    if (!status) status = check_index(s, folder, &index, map);
+    json_close(&index);
+    return status;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------- */
+
+static bool has_file(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && file_exists(path);
+}
+
+static int no_weights(const char *folder) {
+    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (has_file(folder, others[i]))
+            return fail("%s: its weights are in %s alone, a format that can run programs; "
+                        "scripts/bin_to_safetensors.py makes model.safetensors of it",
+                        folder, others[i]);
+    return fail("%s: is a directory with neither model.safetensors nor model.safetensors.index.json in it", folder);
+}
+
+int safetensors_open(Safetensors *s, Model *m, const char *folder) {
+    static const char index[] = "model.safetensors.index.json";
+    *s = (Safetensors){0};
+    int status;
+    if (has_file(folder, "model.safetensors")) {
+        status = add_shard(s, m, folder, "model.safetensors") || sort_tensors(s) ? -1 : 0;
+    } else if (has_file(folder, index)) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", folder, index);
+        status = open_sharded(s, m, folder, path);
+    } else {
+        status = no_weights(folder);
+    }
+    if (status) safetensors_close(s);
+    return status;
+}
+
+Stored *safetensors_find(const Safetensors *s, const char *name) {
+    const Stored wanted = {.name = name};
+    return s->n_tensors ? bsearch(&wanted, s->tensors, s->n_tensors, sizeof wanted, compare_names) : NULL;
+}
+
+void safetensors_close(Safetensors *s) {
+    for (int i = 0; i < s->n_shards; i++) {
+        free(s->shards[i].path);
+        json_close(&s->shards[i].header);
+    }
+    free(s->shards);
+    free(s->tensors);
+    *s = (Safetensors){0};
+}

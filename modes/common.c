@@ -1,0 +1,82 @@
+/* common.c: what modes share.
+ *
+ * Owns the tokens that a run begins with, one step of the model, and when a text ends.
+ */
+#include "modes/common.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "formats/pack.h"
+#include "model.h"
+#include "modes/options.h"
+#include "sampler.h"
+#include "tokenizer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "1,403,407" to ids below vocab_size. */
+static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
+    *out = (Tokens){.ids = allocate(strlen(list) / 2 + 1, sizeof(int))};
+    if (!out->ids) return -1;
+    for (const char *s = list;; s++) {
+        char *end;
+        const long id = strtol(s, &end, 10);
+        const bool is_number = *s >= '0' && *s <= '9' && (*end == ',' || !*end);
+        if (!is_number || id >= vocab_size) {
+            free(out->ids);
+            if (is_number)
+                fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size);
+            else
+                fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
+            return -1;
+        }
+        out->ids[out->n++] = (int)id;
+        if (!*end) return 0;
+        s = end;
+    }
+}
+
+int run_tokens(const Run *run, bool bos, Tokens *out) {
+    const Options *o = run->options;
+    if (o->tokens) return parse_tokens(o->tokens, run->model.config.vocab_size, out);
+    if (!o->prompt_file) {
+        const char *text = o->prompt ? o->prompt : "";
+        return tokenizer_encode(&run->tokenizer, text, strlen(text), bos, out);
+    }
+    size_t size;
+    char *text = file_read(o->prompt_file, &size);
+    const int status = text ? tokenizer_encode(&run->tokenizer, text, size, bos, out) : -1;
+    free(text);
+    return status;
+}
+
+int run_first_token(const Run *run) {
+    const Tokenizer *t = &run->tokenizer;
+    const int token = t->bos >= 0 ? t->bos : t->eos;
+    return token < run->model.config.vocab_size ? token : -1;
+}
+
+const float *run_logits(Run *run, const int *tokens, int n, int pos) {
+    model_pack(&run->model, run->session.n_threads, run->n_ran); /* not before the first token is out */
+    const float *logits = model_forward(&run->session, tokens, n, pos, 1);
+    run->n_ran = n;
+    if (logits && check_logits(logits, (size_t)run->model.config.vocab_size)) return NULL;
+    return logits;
+}
+
+bool run_is_end(const Run *run, int token) {
+    const Tokenizer *t = &run->tokenizer;
+    for (int i = 0; i < t->n_ends; i++)
+        if (token == t->ends[i]) return true;
+    return token == t->bos || token == t->eot || (token == t->eos && run->model.eos_ends);
+}
+
+int run_sample(Run *run, const float *logits) {
+    const int token = sampler_next(&run->sampler, logits);
+    sampler_accept(&run->sampler, token);
+    return token;
+}

@@ -1,0 +1,57 @@
+/* info.c: what is in a checkpoint.
+ *
+ * Owns the mode that lists configuration, tensors and norm sites. It runs
+ * nothing.
+ */
+#include "base/error.h"
+#include "formats/parts.h"
+#include "kernels/tensor.h"
+#include "model.h"
+#include "modes/common.h"
+#include "norm.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+static void show_tensor(void *arg, const char *name, const Tensor *w) {
+    (void)arg;
+    char shape[32];
+    snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
+    printf("  %-24s %-5s %-18s %14zu bytes at %llu\n", name, type_name(w->type), shape, tensor_bytes(w, w->rows),
+           (unsigned long long)w->offset);
+}
+
+static void show_norm(void *arg, const char *name, const Norm *norm, int dim) {
+    (void)arg, (void)dim;
+    printf("  %-24s %-10s eps %g%s\n", name, norm_name(norm->kind), (double)norm->eps, norm->beta ? ", beta" : "");
+}
+
+int mode_info(Run *run) {
+    const Model *m = &run->model;
+    const Config *c = &m->config;
+    const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
+    const size_t kv_bytes = m->embedding.type == TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
+    printf("format       %s\n", m->format);
+    printf("dim          %d\n", c->dim);
+    printf("hidden_dim   %d\n", c->hidden_dim);
+    printf("n_layers     %d\n", c->n_layers);
+    printf("n_heads      %d (%d for keys and values) of size %d\n", c->n_heads, c->n_kv_heads, c->head_size);
+    printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "of its own");
+    printf("context      %d\n", c->context);
+    printf("rope base    %g\n", c->rope_base);
+    if (c->n_experts)
+        printf("experts      %d of width %d, %d for a token\n", c->n_experts, c->expert_dim, c->n_experts_used);
+    if (m->embedding.group) printf("group size   %d\n", m->embedding.group);
+    printf("parameters   %zu\n", m->parameters);
+    size_t bytes = 0;
+    for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
+    printf("file         %zu bytes, mapped; %zu read for a token\n", bytes, m->decode_bytes);
+    printf("KV cache     %zu bytes a position, %s\n", 2 * (size_t)c->n_layers * kv_dim * kv_bytes,
+           kv_bytes == sizeof(float) ? "f32" : "f16");
+    printf("\nnorms\n");
+    model_visit(m, NULL, show_norm, NULL);
+    printf("\ntensors (rows = out, columns = in)\n");
+    model_visit(m, show_tensor, NULL, NULL);
+    return fflush(stdout) || ferror(stdout) ? (fail("cannot write the output"), 1) : 0;
+}

@@ -1,0 +1,102 @@
+/* perplexity.c: how surprised the model is by a text.
+ *
+ * Owns the windows over the text and the sums of negative log-likelihoods.
+ * Windows do not overlap; each has the length of the context, begins with BOS,
+ * and every other token in it is scored.
+ */
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "model.h"
+#include "modes/common.h"
+#include "modes/options.h"
+#include "tokenizer.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* -log softmax(logits)[token], in nats. */
+static double surprise(const float *logits, int n, int token) {
+    float max = logits[0];
+    for (int i = 1; i < n; i++) max = logits[i] > max ? logits[i] : max;
+    double sum = exp((double)logits[0] - (double)max);
+    for (int i = 1; i < n; i++) sum += exp((double)logits[i] - (double)max);
+    return log(sum) + (double)max - (double)logits[token];
+}
+
+/* nll[i] of window[i + 1], for i in [0, n): one pass over n positions. */
+static int score_window(Run *run, const int *window, int n, double *nll) {
+    const int vocab_size = run->model.config.vocab_size, batch = run->session.batch;
+    for (int pos = 0; pos < n && !interrupted; pos += batch) {
+        const int count = n - pos < batch ? n - pos : batch;
+        const float *logits = model_forward(&run->session, window + pos, count, pos, count);
+        if (!logits || check_logits(logits, (size_t)count * (size_t)vocab_size)) return -1;
+#pragma omp parallel for num_threads(run->session.n_threads)
+        for (int i = 0; i < count; i++)
+            nll[pos + i] = surprise(logits + (size_t)i * (size_t)vocab_size, vocab_size, window[pos + i + 1]);
+    }
+    return 0;
+}
+
+/* Fills nll[text->n]. */
+static int score_text(Run *run, const Tokens *text, double *nll) {
+    const int scored = run->session.context - 1; /* tokens to a window, beside BOS */
+    int *window = allocate((size_t)(text->n < scored ? text->n : scored) + 1, sizeof *window);
+    int status = window ? 0 : -1;
+    for (int at = 0; at < text->n && !status && !interrupted; at += scored) {
+        const int n = text->n - at < scored ? text->n - at : scored;
+        window[0] = run_first_token(run);
+        memcpy(window + 1, text->ids + at, (size_t)n * sizeof *window);
+        status = score_window(run, window, n, nll + at);
+        if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
+        if (text->n - at <= scored) break;
+    }
+    if (isatty(STDERR_FILENO)) fputc('\n', stderr);
+    free(window);
+    return status;
+}
+
+static int report(const double *nll, int n) {
+    double total = 0, squares = 0;
+    for (int i = 0; i < n; i++) total += nll[i];
+    const double mean = total / n, perplexity = exp(mean);
+    for (int i = 0; i < n; i++) squares += (nll[i] - mean) * (nll[i] - mean);
+    printf("tokens scored        %d\n"
+           "total NLL            %.4f nats\n"
+           "NLL per token        %.6f nats\n"
+           "perplexity           %.4f",
+           n, total, mean, perplexity);
+    if (n > 1) /* the standard error of the mean, carried through exp */
+        printf(" +- %.4f (standard error)", perplexity * sqrt(squares / (n - 1) / n));
+    putchar('\n');
+    return fflush(stdout) || ferror(stdout) ? fail("cannot write the output") : 0;
+}
+
+int mode_perplexity(Run *run) {
+    const Options *o = run->options;
+    if (!o->prompt && !o->prompt_file && !o->tokens) {
+        fail("perplexity needs a text: -f FILE, -i TEXT or --tokens LIST");
+        return 2;
+    }
+    if (run->session.context < 2) {
+        fail("perplexity needs a context of at least 2, it is %d", run->session.context);
+        return 1;
+    }
+    if (run_first_token(run) < 0) {
+        fail("perplexity needs BOS or EOS, tokens %d and %d, the vocabulary is %d", run->tokenizer.bos,
+             run->tokenizer.eos, run->model.config.vocab_size);
+        return 1;
+    }
+    Tokens text;
+    if (run_tokens(run, false, &text)) return 1;
+    double *nll = text.n > 0 ? allocate((size_t)text.n, sizeof *nll) : NULL;
+    int status = text.n > 0 ? (nll ? score_text(run, &text, nll) : -1) : fail("the text is empty");
+    if (!status && !interrupted) status = report(nll, text.n);
+    free(nll);
+    free(text.ids);
+    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+}

@@ -1,0 +1,242 @@
+/* template.c: chat templates.
+ *
+ * Owns how a turn of each family of chat models looks, and how the template in
+ * a file (a Jinja program) is recognised as one of them: by what it mentions,
+ * it is never run. What a family's templates add beyond the format, such as
+ * today's date or a system prompt of their own, is left out. The turns
+ * themselves are chat.c's.
+ *
+ * A template's markers become tokens, where the vocabulary has them. What the
+ * user or the system prompt says is text, whatever it looks like.
+ */
+#include "modes/template.h"
+
+#include "base/error.h"
+#include "text/pieces.h"
+#include "tokenizer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What stands in a format for something else. */
+#define BOS    "\1"
+#define EOS    "\2"
+#define USER   "\3"
+#define SYSTEM "\4"
+
+enum { MAX_MARKERS = 4 };
+
+struct ChatFamily {
+    const char *name;
+    const char *mentions[3]; /* a template of this family has all of these, */
+    const char *never[2];    /* and none of those: another family is alike */
+    const char *markers[MAX_MARKERS];
+    const char *end;    /* marker at the end of an answer */
+    const char *begin;  /* in front of the first turn, */
+    const char *prompt; /* here with a system prompt */
+    const char *next;   /* in front of any other: what closes the answer */
+    const char *turn;   /* up to where the answer begins */
+    bool trims;         /* white space around what is said goes */
+};
+
+static const ChatFamily FAMILIES[] = {
+    {.name = "llama-2", /* Touvron et al. 2023b; white space as in llama2.c */
+     .mentions = {"[INST]", "<<SYS>>"},
+     .markers = {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"},
+     .end = EOS,
+     .begin = BOS "[INST] ",
+     .prompt = BOS "[INST] <<SYS>>\n" SYSTEM "\n<</SYS>>\n\n",
+     .next = EOS BOS "[INST] ",
+     .turn = USER " [/INST]"},
+    {.name = "minimind", /* chatml, and an answer begins with an empty thought */
+     .mentions = {"<|im_start|>", "<|im_end|>", "open_thinking"},
+     .markers = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
+     .end = "<|im_end|>",
+     .begin = BOS,
+     .prompt = BOS "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
+     .next = "<|im_end|>\n",
+     .turn = "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+    {.name = "chatml",
+     .mentions = {"<|im_start|>", "<|im_end|>"},
+     .never = {"<|im_sep|>"}, /* Phi 4 */
+     .markers = {"<|im_start|>", "<|im_end|>"},
+     .end = "<|im_end|>",
+     .begin = BOS,
+     .prompt = BOS "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
+     .next = "<|im_end|>\n",
+     .turn = "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n"},
+    {.name = "zephyr",
+     .mentions = {"<|user|>", "<|assistant|>", "eos_token"},
+     .never = {"<|end|>", "[gMASK]"}, /* Phi 3, GLM 4 */
+     .markers = {"<|system|>", "<|user|>", "<|assistant|>"},
+     .end = EOS,
+     .begin = BOS,
+     .prompt = BOS "<|system|>\n" SYSTEM EOS "\n",
+     .next = EOS "\n",
+     .turn = "<|user|>\n" USER EOS "\n<|assistant|>\n"},
+    {.name = "llama-3",
+     .mentions = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+     .markers = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+     .end = "<|eot_id|>",
+     .begin = BOS,
+     .prompt = BOS "<|start_header_id|>system<|end_header_id|>\n\n" SYSTEM "<|eot_id|>",
+     .next = "<|eot_id|>",
+     .turn = "<|start_header_id|>user<|end_header_id|>\n\n" USER
+             "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+     .trims = true},
+};
+enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+static bool mentions(const Tokenizer *t, const char *word) {
+    return memmem(t->chat_template, t->chat_template_size, word, strlen(word)) != NULL;
+}
+
+static bool is_of(const Tokenizer *t, const ChatFamily *f) {
+    for (int i = 0; i < 3 && f->mentions[i]; i++)
+        if (!mentions(t, f->mentions[i])) return false;
+    for (int i = 0; i < 2 && f->never[i]; i++)
+        if (mentions(t, f->never[i])) return false;
+    return true;
+}
+
+/* The first control, special or user-defined piece, from `id` on, that is this marker; -1: none. */
+static int find_marker(const Tokenizer *t, const char *marker, int id) {
+    const size_t n = strlen(marker);
+    for (; id < t->n_pieces; id++) {
+        const Piece *p = &t->pieces[id];
+        const bool special = p->kind != PIECE_TEXT && p->kind != PIECE_BYTE;
+        if (special && (size_t)p->length == n && !memcmp(p->text, marker, n)) return id;
+    }
+    return -1;
+}
+
+static int marker_token(const Tokenizer *t, const char *marker) {
+    return *marker == *EOS ? t->eos : find_marker(t, marker, 0);
+}
+
+static bool is_white(const Piece *p) {
+    for (int i = 0; i < p->length; i++)
+        if (!strchr(" \t\n\v\f\r", p->text[i])) return false;
+    return true;
+}
+
+/* No text is taken for a special or an added piece any more, but for those of white space. In SentencePiece
+ * vocabularies user-defined pieces are text like others. */
+static void keep_added_pieces(Tokenizer *t) {
+    for (int id = 0; id < t->n_pieces; id++) {
+        Piece *p = &t->pieces[id];
+        if (p->kind == PIECE_SPECIAL) p->kind = PIECE_CONTROL;
+        if (p->kind == PIECE_USER && t->merges.rules && !is_white(p))
+            p->kind = p->also_merged ? PIECE_TEXT : PIECE_CONTROL;
+    }
+}
+
+/* No text becomes the family's markers any more, nor a beginning or an end. */
+static void keep_for_template(const ChatFamily *f, Tokenizer *t) {
+    const int ends[] = {t->bos, t->eos, t->eot};
+    for (int i = 0; i < 3; i++)
+        if (ends[i] >= 0) t->pieces[ends[i]].kind = PIECE_CONTROL;
+    for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++)
+        for (int id = -1; (id = find_marker(t, f->markers[i], id + 1)) >= 0;) t->pieces[id].kind = PIECE_CONTROL;
+    keep_added_pieces(t);
+}
+
+bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
+    const ChatFamily *f = FAMILIES, *end = f + N_FAMILIES;
+    while (f < end && t->chat_template && !is_of(t, f)) f++;
+    const bool recognised = f < end;
+    if (!recognised) f = FAMILIES;
+    *c = (ChatTemplate){.family = f, .name = f->name, .end = marker_token(t, f->end)};
+    c->bos = (!t->no_bos && !t->chat_has_bos) || (t->chat_template && mentions(t, "bos_token"));
+    keep_for_template(f, t);
+    return recognised;
+}
+
+/* ---- rendering ------------------------------------------------------------------------- */
+
+/* Text since the last marker, and the tokens before it. */
+typedef struct {
+    const ChatTemplate *template;
+    const Tokenizer *t;
+    FILE *stream;
+    char *text;
+    size_t size, done; /* bytes; those that are tokens already */
+    bool space;        /* before the text: not if it continues an answer */
+    Tokens *out;
+} Renderer;
+
+/* The text becomes tokens; then comes a marker's token, if it is not -1. */
+static int flush(Renderer *r, int id) {
+    if (fflush(r->stream)) return fail("out of memory");
+    const bool space = r->space && (!r->t->space_once || !r->out->n);
+    if (tokenizer_append(r->t, r->text + r->done, r->size - r->done, space, r->out) || tokens_reserve(r->out, 1))
+        return -1;
+    if (id >= 0) r->out->ids[r->out->n++] = id;
+    r->done = r->size;
+    r->space = true;
+    return 0;
+}
+
+static void say(Renderer *r, const char *text) {
+    static const char white[] = " \t\n\v\f\r";
+    size_t n = strlen(text), start = 0;
+    if (r->template->family->trims) {
+        start = strspn(text, white);
+        while (n > start && strchr(white, text[n - 1])) n--;
+    }
+    fwrite(text + start, 1, n - start, r->stream);
+}
+
+/* The family's marker at s; NULL: none. */
+static const char *marker_at(const ChatFamily *f, const char *s) {
+    for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++)
+        if (!strncmp(s, f->markers[i], strlen(f->markers[i]))) return f->markers[i];
+    return NULL;
+}
+
+static int render(Renderer *r, const char *format, const char *system, const char *user) {
+    int status = 0;
+    for (const char *s = format; *s && !status;) {
+        const char *marker = marker_at(r->template->family, s);
+        const int id = marker ? marker_token(r->t, marker) : -1;
+        if (*s == *BOS && r->template->bos)
+            status = flush(r, r->t->bos);
+        else if (*s == *EOS)
+            status = flush(r, r->t->eos);
+        else if (*s == *USER)
+            say(r, user);
+        else if (*s == *SYSTEM)
+            say(r, system);
+        else if (id >= 0)
+            status = flush(r, id);
+        else if (*s != *BOS)
+            fputc(*s, r->stream);
+        s += id >= 0 ? strlen(marker) : 1;
+    }
+    return status;
+}
+
+int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const char *user, bool first,
+                         Tokens *out) {
+    const ChatFamily *f = c->family;
+    Renderer r = {.template = c, .t = t, .space = first, .out = out};
+    *out = (Tokens){0};
+    r.stream = open_memstream(&r.text, &r.size);
+    if (!r.stream) return fail("out of memory");
+    if (!system) system = "";
+    const char *before = !first ? f->next : *system ? f->prompt : f->begin;
+    int status = render(&r, before, system, user);
+    if (!status) status = render(&r, f->turn, system, user);
+    if (!status) status = flush(&r, -1);
+    fclose(r.stream);
+    free(r.text);
+    if (!status) return 0;
+    free(out->ids);
+    *out = (Tokens){0};
+    return -1;
+}

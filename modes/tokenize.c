@@ -1,0 +1,43 @@
+/* tokenize.c: the tokens of a text.
+ *
+ * Owns the mode that lists them.
+ */
+#include "modes/common.h"
+#include "text/stream.h"
+#include "tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One token to a line: its id and its bytes, those that are no text as \xNN. */
+static void show_piece(const Run *run, Stream *out, int token) {
+    char text[32];
+    int n;
+    const char *piece = tokenizer_decode(&run->tokenizer, -1, token, &n);
+    stream_write(out, text, snprintf(text, sizeof text, "%7d  '", token));
+    for (int i = 0; i < n; i++)
+        if ((uint8_t)piece[i] < ' ' || piece[i] == 127 || piece[i] == '\\')
+            stream_write(out, text, snprintf(text, sizeof text, "\\x%02x", (unsigned)(uint8_t)piece[i]));
+        else
+            stream_write(out, &piece[i], 1);
+    stream_write(out, "'\n", 2);
+}
+
+int mode_tokenize(Run *run) {
+    Tokens tokens;
+    if (run_tokens(run, true, &tokens)) return 1;
+    Stream out;
+    stream_open(&out, stdout);
+    for (int i = 0; i < tokens.n; i++) {
+        char number[32];
+        if (run->options->verbose)
+            show_piece(run, &out, tokens.ids[i]);
+        else
+            stream_write(&out, number, snprintf(number, sizeof number, i ? ",%d" : "%d", tokens.ids[i]));
+    }
+    if (!run->options->verbose) stream_write(&out, "\n", 1);
+    free(tokens.ids);
+    return stream_close(&out) ? 1 : 0;
+}

@@ -1,0 +1,44 @@
+/* sampler.h: from logits to the next token.
+ */
+#ifndef NORMA_SAMPLER_H
+#define NORMA_SAMPLER_H
+
+#include <stdint.h>
+
+typedef struct {
+    float temperature;    /* 0: greedy */
+    float top_p;          /* 0 or 1: off */
+    int top_k;            /* 0: off */
+    float min_p;          /* 0: off */
+    float repeat_penalty; /* 1: off */
+    uint64_t seed;        /* not 0 */
+} Sampling;
+
+enum { REPEAT_WINDOW = 64 }; /* tokens that the repeat penalty looks back on */
+
+typedef struct {
+    float p;
+    int id;
+} Candidate;
+
+typedef struct {
+    Sampling options;
+    uint64_t state; /* xorshift64* */
+    int vocab_size;
+    float *p;              /* [vocab_size] */
+    Candidate *candidates; /* [vocab_size] */
+    int recent[REPEAT_WINDOW];
+    int n_recent; /* tokens seen so far */
+} Sampler;
+
+int sampler_open(Sampler *s, const Sampling *options, int vocab_size);
+void sampler_close(Sampler *s);
+
+/* Remembers a token (of the prompt or sampled) for the repeat penalty. */
+void sampler_accept(Sampler *s, int token);
+
+/* Picks the next token from logits[vocab_size]: repeat penalty, temperature,
+ * top-k, top-p, min-p, draw. One number is drawn to a token unless greedy. */
+int sampler_next(Sampler *s, const float *logits);
+
+#endif

@@ -1,0 +1,195 @@
+/* test_convert.c: convert.c, for the architectures beside llama2.c's.
+ *
+ * Owns what a conversion keeps of them: the bits, where the file's layout is the
+ * model's, and the logits to rounding, where the rows of queries and keys change
+ * places; and what no GGUF file can say. The mode itself is in test_cli.c.
+ */
+#include "base/file.h"
+
+#include "tests/support/binary.h"
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static GgufFile file;
+
+static int write_relative(const char *name, const HashModel *m, const Relative *r) {
+    gguf_make_relative(&file, m, r);
+    const int status_ = gguf_write(&file, inside(name));
+    gguf_free(&file);
+    return status_;
+}
+
+/* The logits of some tokens; the caller frees them. */
+static float *logits_of(const char *model, size_t *n) {
+    run("%s -m logits -o out/logits --kv f32 --tokens 1,2,30,17,4,59,5,1,1,44", model);
+    char *bytes = status == 0 ? file_read(inside("out/logits"), n) : NULL;
+    *n /= sizeof(float);
+    unlink(inside("out/logits"));
+    return (float *)(void *)bytes;
+}
+
+/* The largest difference of two models' logits, of the largest logit; infinite if
+ * one does not run. */
+static double difference(const char *a, const char *b) {
+    size_t n = 0, m = 0;
+    float *x = logits_of(a, &n), *y = logits_of(b, &m);
+    double worst = 0, largest = 0;
+    for (size_t i = 0; x && y && n == m && i < n; i++) {
+        const double d = fabs((double)x[i] - (double)y[i]);
+        if (!(d <= worst)) worst = d;
+        largest = fmax(largest, fabs((double)x[i]));
+    }
+    free(x);
+    free(y);
+    return largest > 0 ? worst / largest : INFINITY;
+}
+
+/* Whether the file says that it is of this architecture: key, type, length, text. */
+static bool is_architecture(const char *name, const char *architecture) {
+    size_t size = 0;
+    char *bytes = file_read(inside(name), &size), expected[64];
+    const int n = snprintf(expected, sizeof expected, "general.architecture....%c.......%s", (char)strlen(architecture),
+                           architecture);
+    for (int i = 20; i < 32; i++) expected[i] = (char)(i == 20 ? GGUF_STRING : i == 24 ? expected[i] : 0);
+    const bool found = bytes && memmem(bytes, size, expected, (size_t)n);
+    free(bytes);
+    return found;
+}
+
+static void layouts_that_stay_keep_every_bit(void) {
+    if (test_fast()) {
+        test_skip("NORMA_FAST: layouts_that_stay_keep_every_bit");
+        return;
+    }
+    for (int i = 1; i < 3; i++) { /* qwen3, qwen3moe */
+        const GoldenRelative *g = &GOLDEN_RELATIVES[i];
+        CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
+        CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
+        CHECK(is_architecture("out/a.gguf", g->relative.architecture), "%s becomes another", g->name);
+        CHECK(difference("m.gguf", "out/a.gguf") == 0, "%s: other logits", g->name);
+        unlink(inside("out/a.gguf"));
+    }
+}
+
+/* What has no norms of heads becomes a llama, whose pairs are neighbours: rows of queries
+ * and keys, and of their biases, change places. */
+static void halves_become_neighbours(void) {
+    static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 31};
+    static const Relative relatives[] = {
+        {.architecture = "qwen2", .head_size = 24, .biases = true, .rope_amplitude = 1.25f, .rope_factors = true},
+        {.architecture = "qwen2", .head_size = 80, .biases = true},
+        {.architecture = "qwen2", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32},
+        {.architecture = "qwen2", .head_size = 24, .biases = true}, /* and only some of it rotates */
+    };
+    for (int i = test_fast() ? 3 : 0; i < 4; i++) {
+        gguf_make_relative(&file, &m, &relatives[i]);
+        if (i == 3) gguf_set_int(&file, "qwen2.rope.dimension_count", 10);
+        CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+        gguf_free(&file);
+        CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
+        CHECK(is_architecture("out/a.gguf", "llama"), "model %d does not become a llama", i);
+        const double found = difference("m.gguf", "out/a.gguf");
+        CHECK(found <= 2e-6, "model %d: %g of the largest logit away", i, found);
+        unlink(inside("out/a.gguf"));
+    }
+}
+
+/* YaRN has keys in every architecture, for a llama a tensor and an amplitude say the same. */
+static void yarn_stays(void) {
+    static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 33};
+    static const Relative relatives[] = {{.architecture = "qwen3", .head_size = 24},
+                                         {.architecture = "qwen2", .head_size = 24}};
+    if (test_fast()) {
+        test_skip("NORMA_FAST: yarn_stays");
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const Relative *r = &relatives[i];
+        gguf_make_relative(&file, &m, r);
+        gguf_set_text(&file, gguf_key(r, "rope.scaling.type"), "yarn");
+        gguf_set_real(&file, gguf_key(r, "rope.scaling.factor"), 4);
+        gguf_set_int(&file, gguf_key(r, "rope.scaling.original_context_length"), 40);
+        gguf_set_real(&file, gguf_key(r, "rope.scaling.attn_factor"), 0.75f);
+        CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+        gguf_remove(&file, gguf_key(r, "rope.scaling.type"));
+        gguf_remove(&file, gguf_key(r, "rope.scaling.factor"));
+        CHECK(!gguf_write(&file, inside("plain.gguf")), "cannot write");
+        gguf_free(&file);
+        CHECK(difference("m.gguf", "plain.gguf") > 1e-3, "YaRN changes nothing");
+        CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
+        CHECK(is_architecture("out/a.gguf", i ? "llama" : "qwen3"), "it becomes another");
+        const double found = difference("m.gguf", "out/a.gguf");
+        CHECK(found <= 2e-6, "%s: %g of the largest logit away", r->architecture, found);
+        unlink(inside("out/a.gguf"));
+    }
+    /* other numbers of turns are fixed in llama.cpp */
+    gguf_make_relative(&file, &m, relatives);
+    gguf_set_text(&file, "qwen3.rope.scaling.type", "yarn");
+    gguf_set_real(&file, "qwen3.rope.scaling.factor", 4);
+    gguf_set_real(&file, "qwen3.rope.scaling.yarn_beta_slow", 0.25f);
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    check_refused(1, "has no place for this rope_scaling", "m.gguf -m convert -q f32 -o out/a.gguf");
+}
+
+static void experts_in_every_type(void) {
+    static const char *const types[] = {"f16", "bf16", "q8_0", "q4_0"};
+    static const double tolerances[] = {2e-3, 2e-2, 5e-2, 0.5};
+    const GoldenRelative *g = &GOLDEN_RELATIVES[2];
+    CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
+    for (int i = test_fast() ? 3 : 0; i < 4; i++) {
+        CHECK_RUN("m.gguf -m convert -q %s -o out/a.gguf", types[i]);
+        CHECK_RUN("out/a.gguf -m info");
+        char expected[64];
+        snprintf(expected, sizeof expected, "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
+        CHECK(strstr(out, expected), "%s: no '%s' in %s", types[i], expected, out);
+        CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: another router: %s", types[i], out);
+        CHECK(strstr(out, "\nexperts      8 of width 32, 2 for a token\n"), "%s", out);
+        const double found = difference("m.gguf", "out/a.gguf");
+        CHECK(found <= tolerances[i], "%s: %g of the largest logit away", types[i], found);
+        unlink(inside("out/a.gguf"));
+    }
+}
+
+static void what_no_file_can_say(void) {
+    static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 32};
+    Relative r = {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32};
+#define REFUSED(expected)                                                                                              \
+    do {                                                                                                               \
+        CHECK(!write_relative("m.gguf", &m, &r), "cannot write");                                                      \
+        check_refused(1, expected, "m.gguf -m convert -q f32 -o out/a.gguf");                                          \
+    } while (0)
+    r.n_dense = 1;
+    REFUSED("experts in some layers");
+    if (test_fast()) return; /* the others differ in a word */
+    r.n_dense = 0;
+    r.plain_weights = true;
+    REFUSED("norm_topk_prob false");
+    r = (Relative){.architecture = "qwen3", .head_size = 16, .rope_factors = true};
+    REFUSED("has no place for this rope_scaling");
+    gguf_make_relative(&file, &m, &(Relative){.architecture = "qwen3"});
+    gguf_add(&file, "blk.1.attn_output.bias", 1, m.dim, 0, 1, 1);
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    check_refused(1, "biases behind attention", "m.gguf -m convert -q f32 -o out/a.gguf");
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+#undef REFUSED
+}
+
+void suite_convert(void) {
+    binary_folder("convert");
+    mkdir(inside("out"), 0700);
+    TEST(layouts_that_stay_keep_every_bit);
+    TEST(halves_become_neighbours);
+    TEST(yarn_stays);
+    TEST(experts_in_every_type);
+    TEST(what_no_file_can_say);
+}

@@ -1,0 +1,692 @@
+/* test_folder.c: Hugging Face folders.
+ *
+ * Owns the comparison of folders with the same models in other formats and with
+ * float64, what config.json may ask for, and folders that are damaged: they
+ * must be refused with one line on stderr, or run; the sanitizers watch.
+ */
+#include "base/file.h"
+#include "formats/build.h"
+#include "formats/open.h"
+#include "kernels/quant.h"
+#include "kernels/tensor.h"
+#include "kv_cache.h"
+#include "model.h"
+
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TOKENS = 40, MAX_VOCAB = 131 };
+
+static const char *folder(void) { return temporary("folder"); }
+
+static const char *in_folder(const char *name) {
+    char path[96];
+    snprintf(path, sizeof path, "folder/%s", name);
+    return temporary(path);
+}
+
+static void remove_folder(void) {
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf %s", folder());
+    if (system(command)) abort();
+}
+
+/* The bytes of a file, and a zero byte; the caller frees them. */
+static char *load(const char *path, size_t *size) {
+    char *bytes = file_read(path, size);
+    if (!bytes) abort();
+    return bytes;
+}
+
+static void save(const char *path, const void *bytes, size_t size) {
+    FILE *out = fopen(path, "wb");
+    if (!out || fwrite(bytes, 1, size, out) != size || fclose(out)) abort();
+}
+
+/* The logits of n tokens, one row after the other. */
+static int run(const Model *m, int n, float *logits) {
+    int tokens[TOKENS];
+    Session s;
+    for (int i = 0; i < n; i++) tokens[i] = (7 * i + i * i) % m->config.vocab_size;
+    if (session_open(&s, m, 2, n, 0, KV_F32)) return -1;
+    const float *l = model_forward(&s, tokens, n, 0, n);
+    if (l) memcpy(logits, l, (size_t)n * (size_t)m->config.vocab_size * sizeof *l);
+    session_close(&s);
+    return l ? 0 : -1;
+}
+
+static int run_path(const char *path, int n, float *logits) {
+    Model m;
+    if (model_open(&m, path)) return -1;
+    const int status = run(&m, n, logits);
+    model_close(&m);
+    return status;
+}
+
+static double largest(const float *x, int n) {
+    double max = 0;
+    for (int i = 0; i < n; i++)
+        if (fabs((double)x[i]) > max) max = fabs((double)x[i]);
+    return max;
+}
+
+static double largest_difference(const float *x, const float *y, int n) {
+    double max = 0;
+    for (int i = 0; i < n; i++) {
+        const double difference = fabs((double)x[i] - (double)y[i]);
+        if (!(difference <= max)) max = difference; /* NaN, too */
+    }
+    return max;
+}
+
+/* ---- the same models elsewhere ----------------------------------------------------------------- */
+
+static GgufFile file;
+static float logits[TOKENS * MAX_VOCAB], expected[TOKENS * MAX_VOCAB];
+
+/* The model in the file `same`, written as a folder, against float64. */
+static void check_golden(const char *name, const HashModel *m, const FolderForm *form) {
+    const int n = TOKENS * m->vocab_size;
+    Model model;
+    Session s;
+    int tokens[TOKENS];
+    char golden[64];
+    snprintf(golden, sizeof golden, "tests/golden/%s.f32", name);
+    FILE *in = fopen(golden, "rb");
+    CHECK(in && fread(expected, sizeof *expected, (size_t)n, in) == (size_t)n && !fclose(in), "cannot read %s", golden);
+    CHECK(!model_open(&model, temporary("same")) && !folder_write(&model, folder(), form), "cannot write a folder");
+    model_close(&model);
+    CHECK(!model_open(&model, folder()), "%s does not open", name);
+    for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(m, i);
+    CHECK(!session_open(&s, &model, 2, TOKENS, 0, KV_F32), "no session");
+    const float *found = model_forward(&s, tokens, TOKENS, 0, TOKENS);
+    const double error = largest_difference(found, expected, n) / largest(expected, n);
+    CHECK(error <= 1e-6, "%s in %d files, %d bytes off: error %.3g", name, form->n_files, form->misaligned, error);
+    session_close(&s);
+    model_close(&model);
+    remove_folder();
+}
+
+static void folders_against_float64(void) {
+    static const char *const llamas[] = {"llama", "llama", "mistral"};
+    static const char *const relatives[] = {"qwen2", "qwen3", "qwen3_moe", "qwen3_moe"};
+    const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &WIDE};
+    static const char *const names[] = {"gqa_tied", "mha_untied", "odd_mqa", "wide"};
+    for (int i = 0; i < 12; i += test_fast() ? 5 : 1) {
+        const int k = i / 4;
+        CHECK(!hashmodel_write(models[i % 4], temporary("same"), 0, 0), "no model");
+        check_golden(names[i % 4], models[i % 4],
+                     &(FolderForm){.model_type = llamas[k], .n_files = 1 + 2 * k, .misaligned = k});
+    }
+    for (int i = 0; i < 8; i += test_fast() ? 3 : 1) {
+        const GoldenRelative *g = &GOLDEN_RELATIVES[i % 4];
+        gguf_make_relative(&file, &g->model, &g->relative);
+        CHECK(!gguf_write(&file, temporary("same")), "no model");
+        gguf_free(&file);
+        check_golden(g->name, &g->model, &(FolderForm){.model_type = relatives[i % 4], .fused = i >= 4});
+    }
+}
+
+static const HashModel SMALL = {64, 96, 2, 4, 2, 60, 40, true, 7};
+static const HashModel TIED = {48, 80, 3, 6, 2, 70, 40, false, 9};
+
+static const struct {
+    const HashModel *m;
+    Relative r;
+    FolderForm form;
+} MODELS[] = {
+    {&SMALL, {.architecture = "qwen2", .biases = true}, {.model_type = "qwen2"}},
+    {&TIED, {.architecture = "qwen2", .biases = true}, {.model_type = "qwen2", .type = TYPE_F16, .n_files = 3}},
+    {&SMALL, {.architecture = "qwen3", .head_size = 24}, {.model_type = "qwen3", .type = TYPE_BF16}},
+    {&TIED, {.architecture = "qwen3", .head_size = 80}, {.model_type = "qwen3", .misaligned = 1}},
+    {&TIED, {.architecture = "qwen3"}, {.model_type = "minimind", .type = TYPE_F16, .misaligned = 3}},
+    {&SMALL,
+     {.architecture = "qwen3moe", .n_experts = 5, .n_experts_used = 2, .expert_dim = 24},
+     {.model_type = "qwen3_moe", .n_files = 2}},
+    {&SMALL,
+     {.architecture = "qwen3moe", .n_experts = 6, .n_experts_used = 3, .expert_dim = 16, .plain_weights = true},
+     {.model_type = "qwen3_moe", .type = TYPE_BF16, .misaligned = 1, .fused = true}},
+    {&TIED,
+     {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 40, .n_dense = 1},
+     {.model_type = "qwen3_moe", .type = TYPE_F16, .fused = true}},
+    {&TIED,
+     {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 1, .expert_dim = 32, .plain_weights = true},
+     {.model_type = "minimind"}},
+};
+enum { N_MODELS = sizeof MODELS / sizeof *MODELS };
+
+/* Model i as a GGUF file, vectors rounded as the folder has them. */
+static int write_gguf(int i, const char *path) {
+    gguf_make_relative(&file, MODELS[i].m, &MODELS[i].r);
+    const Type type = MODELS[i].form.type;
+    gguf_convert(&file, type);
+    for (int t = 0; t < file.n_tensors; t++) {
+        GgufTensor *v = &file.tensors[t];
+        uint8_t bytes[4 * 128];
+        if (v->n_dims > 1) continue;
+        if (v->count > 128) abort();
+        quantize_row(bytes, type, v->values, (int)v->count);
+        dequantize_row(v->values, &(Tensor){.type = type, .rows = 1, .cols = (int)v->count, .data = bytes}, 0);
+    }
+    gguf_place(&file);
+    const int status = gguf_write(&file, path);
+    gguf_free(&file);
+    return status;
+}
+
+static int make_folder(int i) {
+    Model m;
+    if (write_gguf(i, temporary("same.gguf")) || model_open(&m, temporary("same.gguf"))) return -1;
+    const int status = folder_write(&m, folder(), &MODELS[i].form);
+    model_close(&m);
+    return status;
+}
+
+static void folders_give_the_bits_of_gguf_files(void) {
+    for (int i = 0; i < N_MODELS; i += test_fast() ? 3 : 1) {
+        const int n = TOKENS * MODELS[i].m->vocab_size;
+        CHECK(!make_folder(i), "model %d cannot be written", i);
+        CHECK(!run_path(temporary("same.gguf"), TOKENS, expected), "GGUF file %d does not run", i);
+        CHECK(!run_path(folder(), TOKENS, logits), "folder %d does not run", i);
+        CHECK(!memcmp(logits, expected, (size_t)n * sizeof *logits), "model %d (%s): differs by %.3g", i,
+              MODELS[i].form.model_type, largest_difference(logits, expected, n));
+        remove_folder();
+    }
+}
+
+/* ---- config.json ---------------------------------------------------------------------------------- */
+
+/* A small folder, with `old` in its config.json replaced. Returns whether it opens. */
+static bool open_changed(Model *m, int i, const char *old, const char *new) {
+    size_t size;
+    if (make_folder(i)) abort();
+    char *text = load(in_folder("config.json"), &size), *at = strstr(text, old), *changed = NULL;
+    if (!at || asprintf(&changed, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old)) < 0) abort();
+    save(in_folder("config.json"), changed, strlen(changed));
+    free(text);
+    free(changed);
+    stderr_hide();
+    const bool opened = model_open(m, folder()) == 0;
+    const int lines = stderr_show();
+    if (lines != !opened) test_fail(__FILE__, __LINE__, "%s: %d lines on stderr", new, lines);
+    remove_folder();
+    return opened;
+}
+
+/* Frequencies as transformers' modeling_rope_utils computes them in float32, for head_dim 16 and
+ * max_position_embeddings 4096, and MiniMind's precompute_freqs_cis. */
+static void rope_is_what_transformers_makes_of_it(void) {
+    static const struct {
+        int model;
+        const char *options;
+        double amplitude, frequencies[8];
+    } cases[] = {
+        {0,
+         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}",
+         1,
+         {0.4, 0.1264911, 0.04, 0.01264911, 0.004, 0.001264911, 0.0004, 0.0001264911}},
+        {0,
+         "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.5, \"rope_theta\": 10000}",
+         1,
+         {0.4, 0.1264911, 0.04, 0.01264911, 0.004, 0.001264911, 0.0004, 0.0001264911}},
+        {0,
+         "\"rope_parameters\": {\"rope_type\": \"llama3\", \"rope_theta\": 500000.0, \"factor\": 8.0, "
+         "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 256}",
+         1,
+         {1.0, 0.1939228, 0.01053823, 0.0009115831, 0.0001767767, 3.428102e-05, 6.64787e-06, 1.289173e-06}},
+        {0,
+         "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 16, \"original_max_position_embeddings\": 256}",
+         1.2772588722239782,
+         {1.0, 0.2421119, 0.053125, 0.009388013, 0.000625, 0.0001976424, 6.25e-05, 1.976424e-05}},
+        {0,
+         "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 1024, "
+         "\"beta_fast\": 16, \"beta_slow\": 2, \"truncate\": false, \"attention_factor\": 1.25}",
+         1.25,
+         {1.0, 0.3162278, 0.1, 0.0187018, 0.0025, 0.0007905695, 0.00025, 7.905695e-05}},
+        {0,
+         "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 40, \"mscale\": 1.0, \"mscale_all_dim\": 0.5}",
+         1.1557219901962608,
+         {1.0, 0.3162278, 0.1, 0.02391472, 0.005125, 0.0008498622, 2.5e-05, 7.905694e-06}},
+        {0,
+         "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 4}",
+         1,
+         {1.0, 0.3162278, 0.1, 0.03162278, 0.01, 0.003162278, 0.001, 0.0003162278}},
+        {4,
+         "\"inference_rope_scaling\": true",
+         1,
+         {1.0, 0.1778279, 0.02174066, 0.00210878, 6.25e-05, 1.111425e-05, 1.976423e-06, 3.514633e-07}},
+        {4,
+         "\"inference_rope_scaling\": false, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 16}",
+         1,
+         {1.0, 0.1778279, 0.03162278, 0.005623413, 0.001, 0.0001778279, 3.162277e-05, 5.623413e-06}},
+    };
+    static const HashModel heads_of_16 = {64, 96, 2, 4, 2, 60, 4096, true, 7};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool minimind = cases[i].model == 4;
+        const Relative r = {.architecture = minimind ? "qwen3" : "llama"};
+        const FolderForm form = {.model_type = minimind ? "minimind" : "llama", .options = cases[i].options};
+        Model m;
+        Session s;
+        gguf_make_relative(&file, &heads_of_16, &r);
+        gguf_set_real(&file, gguf_key(&r, "rope.freq_base"), minimind ? 1e6f : 1e4f);
+        gguf_place(&file);
+        CHECK(!gguf_write(&file, temporary("rope.gguf")) && !model_open(&m, temporary("rope.gguf")), "no model");
+        gguf_free(&file);
+        CHECK(!folder_write(&m, folder(), &form), "no folder");
+        model_close(&m);
+        CHECK(!model_open(&m, folder()) && !session_open(&s, &m, 1, 1, 0, KV_F32), "%s does not open", form.options);
+        CHECK(fabs(m.config.rope_amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g", form.options,
+              m.config.rope_amplitude);
+        for (int k = 0; k < 8; k++)
+            CHECK(fabs(s.rope_freq[k] / cases[i].frequencies[k] - 1) < 1e-6, "%s: frequency %d is %.9g", form.options,
+                  k, s.rope_freq[k]);
+        session_close(&s);
+        model_close(&m);
+        remove_folder();
+    }
+}
+
+static void options_are_honoured_or_refused_by_name(void) {
+    static const struct {
+        int model;
+        const char *old, *new, *message; /* NULL: it opens */
+    } cases[] = {
+        {0, "\"silu\"", "\"gelu\"", "hidden_act is gelu, expected silu"},
+        {0, "\"qwen2\"", "\"gpt2\"", "model_type is gpt2, expected llama, mistral, qwen2"},
+        {0, "\"model_type\"", "\"type\"", "model_type is missing"},
+        {0, "\"vocab_size\": 60", "\"vocab_size\": \"60\"", "vocab_size is 60, expected a whole number"},
+        {0, "\"vocab_size\": 60", "\"vocab_size\": 60.0", "vocab_size is 60.0, expected a whole number from 1"},
+        {0, "\"vocab_size\": 60", "\"vocab_size\": 61", "model.embed_tokens.weight is [60, 64], expected [61, 64]"},
+        {0, "\"hidden_size\": 64", "\"hidden_size\": 0", "hidden_size is 0, expected a whole number from 1"},
+        {0, "\"hidden_size\": 64", "\"hidden_size\": 2147483648", "hidden_size is 2147483648"},
+        {0, "\"hidden_size\": 64,", "", "hidden_size is missing"},
+        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "model.layers.2.input_layernorm.weight is in none"},
+        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "model.layers.1.input_layernorm.weight belongs to"},
+        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2147483647", "num_hidden_layers is 2147483647, the"},
+        {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "num_key_value_heads is 3, expected a divisor"},
+        {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null", "k_proj.weight is [32, 64], expected [64"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 15", "head_dim is 15, expected an even number"},
+        {0, "\"head_dim\": 16", "\"head_dim\": null", NULL}, /* 64 / 4 */
+        {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0, expected a positive number"},
+        {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 1e-60", "rms_norm_eps is 1e-60, expected a number"},
+        {0, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0", "tie_word_embeddings is 0, expected true"},
+        {0, "\"rope_theta\"", "\"partial_rotary_factor\": 0.5, \"rope_theta\"", "partial_rotary_factor is 0.5"},
+        {0, "\"rope_theta\"", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"rope_theta\"",
+         "quantization_config is awq"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"", "rope_type is longrope"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"", "factor is missing"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": {\"full_attention\": {}}, \"rope_theta\"", "full_attention is an obj"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"", "rope_scaling or rope_parameters is 4"},
+        {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"", NULL},
+        {0, "\"hidden_size\"", "\"vocab_size\": 60, \"hidden_size\"", "has the key \"vocab_size\" twice"},
+        {0, "\"hidden_size\"", "hidden_size", "config.json: line 4, byte 3: expected a key in quotes"},
+        {3, "\"qwen3\"", "\"llama\"", "self_attn.k_norm.weight belongs to no part of a llama"},
+        {2, "\"qwen3\"", "\"qwen3\", \"attention_bias\": true", "q_proj.bias is in none of its files"},
+        {5, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 6", "num_experts_per_tok is 6, expected at most"},
+        {5, "\"num_experts\": 5", "\"num_experts\": 100000", "num_experts is 100000, expected at most 1024"},
+        {5, "\"num_experts\": 5", "\"num_local_experts\": 5", NULL},
+        {5, "\"num_experts\": 5,", "", "num_local_experts is missing"},
+        {5, "\"moe_intermediate_size\": 24", "\"moe_intermediate_size\": 25", "gate_proj.weight is [24, 64], expected"},
+        {5, "\"intermediate_size\": 24", "\"intermediate_size\": 2147483647", NULL}, /* no dense layer uses it */
+        {6, "\"moe_intermediate_size\": 16", "\"moe_intermediate_size\": 2147483647", "gate_up_proj is [6, 32, 64]"},
+        {5, "\"mlp_only_layers\": []", "\"decoder_sparse_step\": 2", "model.layers.0.mlp.gate_proj.weight is in none"},
+        {8, "\"use_moe\": true", "\"use_moe\": false", "model.layers.0.mlp.gate_proj.weight is in none"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
+        Model m;
+        const bool opened = open_changed(&m, cases[i].model, cases[i].old, cases[i].new);
+        CHECK(opened == !cases[i].message, "%s: %s", cases[i].new, opened ? "opens" : stderr_text());
+        if (opened) {
+            CHECK(!run(&m, 2, logits), "%s does not run", cases[i].new);
+            model_close(&m);
+            continue;
+        }
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new, cases[i].message,
+              stderr_text());
+    }
+}
+
+/* Up to a window's length it makes no difference. */
+static void windows_shorten_the_context(void) {
+    static const struct {
+        int model;
+        int context;
+        const char *options;
+    } cases[] = {
+        {0, 40, "\"sliding_window\": 16"},
+        {0, 16, "\"sliding_window\": 16, \"use_sliding_window\": true"},
+        {0, 40, "\"sliding_window\": 16, \"use_sliding_window\": true, \"max_window_layers\": 2"},
+        {0, 40, "\"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": [\"full_attention\"]"},
+        {2, 16,
+         "\"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": [\"full_attention\", "
+         "\"sliding_attention\"]"},
+        {2, 40, "\"sliding_window\": 50, \"use_sliding_window\": true"},
+        {2, 40, "\"sliding_window\": null, \"use_sliding_window\": true"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Model m;
+        char text[256];
+        snprintf(text, sizeof text, "%s, \"rope_theta\"", cases[i].options);
+        CHECK(open_changed(&m, cases[i].model, "\"rope_theta\"", text), "%s: %s", cases[i].options, stderr_text());
+        CHECK(m.config.context == cases[i].context, "%s: context %d", cases[i].options, m.config.context);
+        model_close(&m);
+    }
+}
+
+/* ---- safetensors -------------------------------------------------------------------------------------- */
+
+/* Puts another header before the data; returns whether the folder opens. */
+static bool open_with_header(const char *header, size_t n_data) {
+    const uint64_t size = strlen(header);
+    FILE *out = fopen(in_folder("model.safetensors"), "wb");
+    Model m;
+    if (!out || fwrite(&size, 8, 1, out) != 1 || fputs(header, out) < 0) abort();
+    for (size_t i = 0; i < n_data; i++) fputc(0, out);
+    if (fclose(out)) abort();
+    stderr_hide();
+    const bool opened = model_open(&m, folder()) == 0;
+    stderr_show();
+    if (opened) model_close(&m);
+    return opened;
+}
+
+static void headers_are_checked(void) {
+    static const struct {
+        const char *header, *message;
+    } cases[] = {
+        {"[]", "the header is a list, expected an object"},
+        {"{", "model.safetensors: line 1, byte 2"},
+        {"{\"a\": 1}", "a: dtype is missing, expected F32, F16 or BF16"},
+        {"{\"a\": {\"dtype\": \"I64\"}}", "a: dtype is I64, expected F32, F16 or BF16"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": 4}}", "a: shape is 4, expected a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1, 1]}}", "a: shape is a list, expected a list of at most 3"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1]}}", "a: shape has -1 in it"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647, 2147483647]}}", "more elements than any"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4]}}", "a: data_offsets is missing"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16, 16]}}", "a: data_offsets is a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}", "a: data_offsets is a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}", "a: data_offsets is a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "a has 16 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", "a ends at byte 32 of the data"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 18446744073709551615]}}", "is a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [4, 16]}}", "a begins at byte 4 of the data"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}}", "its tensors end at"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}, "
+         "\"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [8, 16]}}",
+         "b begins at byte 8 of the data, the one before it ends at 12"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}, \"a\": {}}", "the key \"a\" twice"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "the files have 1 tensors"},
+        {"{}", "its tensors end at"},
+    };
+    CHECK(!make_folder(0), "no folder");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(!open_with_header(cases[i].header, 16), "%s opens", cases[i].header);
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].header, cases[i].message,
+              stderr_text());
+    }
+    static const uint64_t sizes[] = {9, UINT64_MAX, UINT64_MAX - 7, 0};
+    for (int i = 0; i < 4; i++) {
+        Model m;
+        uint8_t bytes[16] = {0};
+        memcpy(bytes, &sizes[i], 8);
+        save(in_folder("model.safetensors"), bytes, i == 3 ? 7 : sizeof bytes);
+        stderr_hide();
+        const int status = model_open(&m, folder());
+        CHECK(stderr_show() == 1 && status, "a header of %llu bytes: %s", (unsigned long long)sizes[i], stderr_text());
+    }
+    remove_folder();
+}
+
+/* A folder in shards with another index; returns whether it opens. */
+static bool open_with_index(const char *old, const char *new) {
+    const char *name = "model.safetensors.index.json";
+    size_t size;
+    Model m;
+    if (make_folder(1)) abort();
+    char *text = load(in_folder(name), &size), *at = strstr(text, old), *changed = NULL;
+    if (!at || asprintf(&changed, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old)) < 0) abort();
+    save(in_folder(name), changed, strlen(changed));
+    stderr_hide();
+    const bool opened = model_open(&m, folder()) == 0;
+    stderr_show();
+    if (opened) model_close(&m);
+    free(text);
+    free(changed);
+    remove_folder();
+    return opened;
+}
+
+static void an_index_names_files_beside_it(void) {
+    static const char first[] = "\"model-00001-of-00003.safetensors\"";
+    static const struct {
+        const char *old, *new, *message;
+    } cases[] = {
+        {first, "\"../same.gguf\"", "is in '../same.gguf', expected the name of a file beside it"},
+        {first, "\"/etc/passwd\"", "is in '/etc/passwd', expected the name of a file beside it"},
+        {first, "\"..\"", "expected the name of a file beside it"},
+        {first, "\"\"", "expected the name of a file beside it"},
+        {first, "\"model-00001-of-00003.safetensors\\u0000\"", "expected the name of a file beside it"},
+        {first, "7", "is in '7', expected the name of a file beside it"},
+        {first, "\"model-00004-of-00003.safetensors\"", "No such file"},
+        {first, "\"model-00002-of-00003.safetensors\"", "which does not have it"},
+        {"\"weight_map\"", "\"map\"", "weight_map is missing, expected an object"},
+        {"\"model.norm.weight\"", "\"model.morn.weight\"", "weight_map says that model.morn.weight is in model-"},
+        {"\"metadata\": {", "\"metadata\": [", "index.json: line 2"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(!open_with_index(cases[i].old, cases[i].new), "%s opens", cases[i].new);
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new, cases[i].message,
+              stderr_text());
+    }
+    CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s", stderr_text());
+}
+
+static void check_missing(const char *removed, const char *added, const char *message) {
+    Model m;
+    CHECK(!make_folder(1) && !unlink(in_folder(removed)), "no folder");
+    if (added) save(in_folder(added), "PK", 2);
+    stderr_hide();
+    const int status = model_open(&m, folder());
+    CHECK(stderr_show() == 1 && status == -1, "opens without %s", removed);
+    CHECK(strstr(stderr_text(), message), "no '%s' in: %s", message, stderr_text());
+    remove_folder();
+}
+
+static void what_is_missing_is_named(void) {
+    static const char index[] = "model.safetensors.index.json";
+    check_missing("config.json", NULL, "config.json: No such file");
+    check_missing("model-00002-of-00003.safetensors", NULL, "model-00002-of-00003.safetensors: No such file");
+    check_missing(index, NULL, "neither model.safetensors nor");
+    check_missing(index, "pytorch_model.bin", "scripts/bin_to_safetensors.py");
+    check_missing(index, "pytorch_model.bin.index.json", "scripts/bin_to_safetensors.py");
+    check_missing(index, "consolidated.00.pth", "scripts/bin_to_safetensors.py");
+}
+
+/* ---- damaged folders ------------------------------------------------------------------------------------ */
+
+static uint64_t state;
+
+static int any(int n) { return (int)(hash64(67, 7, state++) % (uint64_t)n); }
+
+typedef struct {
+    uint8_t bytes[1 << 17];
+    size_t size;
+} Image;
+
+static bool is_number_byte(uint8_t c) { return (c >= '0' && c <= '9') || c == '-'; }
+
+/* Puts text in place of n bytes. */
+static void replace(Image *image, size_t at, size_t n, const char *text) {
+    const size_t length = strlen(text);
+    if (image->size - n + length > sizeof image->bytes) return;
+    memmove(image->bytes + at + length, image->bytes + at + n, image->size - at - n);
+    memcpy(image->bytes + at, text, length);
+    image->size += length - n;
+}
+
+/* A number of the text becomes another one. */
+static void damage_number(Image *image, size_t first, size_t end) {
+    static const char *const evil[] = {
+        "0",   "-1",  "1",    "2147483647", "2147483648", "4294967296", "18446744073709551616",
+        "1e9", "0.5", "null", "\"1\"",      "[]",         "1e400",      "9223372036854775807"};
+    size_t at = first + (size_t)any((int)(end - first));
+    for (size_t i = 0; i < end - first && !is_number_byte(image->bytes[at]); i++) at = at + 1 < end ? at + 1 : first;
+    size_t n = 0;
+    while (at + n < end && is_number_byte(image->bytes[at + n])) n++;
+    if (n == 0) return;
+    char near[32];
+    const unsigned long long old = strtoull((const char *)image->bytes + at, NULL, 10);
+    snprintf(near, sizeof near, "%llu", old + 1 - 2 * (unsigned)any(2));
+    replace(image, at, n, any(3) ? near : evil[any(14)]);
+}
+
+/* Bytes first to end are JSON. */
+static void damage_text(Image *image, size_t first, size_t end) {
+    const size_t at = first + (size_t)any((int)(end - first)), left = end - at;
+    const size_t n = (size_t)any(left < 40 ? (int)left : 40);
+    switch (any(6)) {
+    case 0:
+    case 1:
+    case 2: damage_number(image, first, end); break;
+    case 3: replace(image, at, n, ""); break;
+    case 4: image->bytes[at] ^= (uint8_t)(1 << any(8)); break;
+    default: {
+        static const char *const pieces[] = {"{", "}", "[", "]", ",", ":", "\"", "\\", "\xff", "null", "\"a\": {}, "};
+        replace(image, at, 0, pieces[any(11)]);
+    }
+    }
+}
+
+/* One or two of: the header's text (its length follows, mostly), the length, the end, weights. */
+static void damage_safetensors(Image *image) {
+    uint64_t size;
+    memcpy(&size, image->bytes, 8);
+    const size_t before = image->size, data = 8 + (size_t)size;
+    switch (any(7)) {
+    case 0:
+    case 1:
+    case 2:
+        damage_text(image, 8, data);
+        size += image->size - before;
+        if (any(8)) memcpy(image->bytes, &size, 8);
+        break;
+    case 3: image->bytes[any(8)] ^= (uint8_t)(1 << any(8)); break;
+    case 4: image->size = any(3) ? (size_t)any((int)before) : before + 1; break;
+    default:
+        for (int i = 0; i < 20; i++) {
+            static const float values[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f};
+            memcpy(image->bytes + data + any((int)(before - data) - 4), &values[any(6)], 4);
+        }
+    }
+    if (image->size == 0) image->size = 1;
+}
+
+typedef struct {
+    int refused, ran, not_a_number;
+} Counts;
+
+/* Opens the folder and, if it opens, runs it. */
+static void try_folder(Counts *counts) {
+    Model m;
+    stderr_hide();
+    const bool opened = model_open(&m, folder()) == 0;
+    bool finite = true, runs = true;
+    if (opened) {
+        Session s;
+        int tokens[6];
+        for (int i = 0; i < 6; i++) tokens[i] = any(m.config.vocab_size);
+        runs = !session_open(&s, &m, 2, 4, tokens[0] % 2 ? 0 : 8, KV_F32);
+        const int n = !runs ? 0 : s.context < 6 ? s.context : 6;
+        const float *l = runs ? model_forward(&s, tokens, n, 0, 1) : NULL;
+        runs = l != NULL;
+        finite = !l || !check_logits(l, (size_t)m.config.vocab_size);
+        if (s.model) session_close(&s);
+        model_close(&m);
+    }
+    const int lines = stderr_show();
+    counts->refused += !opened;
+    counts->ran += opened;
+    counts->not_a_number += !finite;
+    CHECK(runs, "opens, and does not run: %s", stderr_text());
+    CHECK(lines == (!opened || !finite), "%s, with %d lines on stderr: %s", opened ? "opened" : "refused", lines,
+          stderr_text());
+}
+
+static void damaged_folders(void) {
+    static const HashModel tiny = {16, 24, 2, 2, 1, 40, 40, false, 11};
+    static const Relative sparse = {.architecture = "qwen3moe", .n_experts = 3, .n_experts_used = 2, .expert_dim = 8};
+    static const Relative dense = {.architecture = "qwen3", .head_size = 12};
+    static const struct {
+        const Relative *r;
+        FolderForm form;
+        const char *files[4];
+    } folders[] = {
+        {&dense,
+         {.model_type = "qwen3", .options = "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}"},
+         {"config.json", "model.safetensors"}},
+        {&sparse,
+         {.model_type = "qwen3_moe", .type = TYPE_BF16, .n_files = 2, .misaligned = 1},
+         {"config.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
+          "model-00002-of-00002.safetensors"}},
+        {&sparse, {.model_type = "minimind", .type = TYPE_F16, .fused = true}, {"config.json", "model.safetensors"}},
+    };
+    static Image image, good;
+    Counts counts = {0};
+    const int n = test_fast() ? 30 : 340;
+    for (int k = 0; k < 3; k++) {
+        Model m;
+        gguf_make_relative(&file, &tiny, folders[k].r);
+        gguf_place(&file);
+        CHECK(!gguf_write(&file, temporary("tiny.gguf")) && !model_open(&m, temporary("tiny.gguf")), "no model");
+        gguf_free(&file);
+        CHECK(!folder_write(&m, folder(), &folders[k].form), "no folder");
+        model_close(&m);
+        Counts undamaged = {0};
+        try_folder(&undamaged);
+        CHECK(undamaged.ran == 1 && !undamaged.not_a_number, "folder %d is not good to begin with", k);
+        for (int i = 0; i < n; i++) {
+            state = (uint64_t)k << 40 | (uint64_t)i << 16;
+            const int n_files = folders[k].files[2] ? 4 : 2;
+            const char *name = folders[k].files[any(n_files)];
+            FILE *in = fopen(in_folder(name), "rb");
+            good.size = in ? fread(good.bytes, 1, sizeof good.bytes, in) : 0;
+            CHECK(in && !fclose(in) && good.size > 0 && good.size < sizeof good.bytes - 1000, "%zu bytes", good.size);
+            image = good;
+            for (int d = any(2); d >= 0; d--)
+                if (strstr(name, ".json"))
+                    damage_text(&image, 0, image.size);
+                else if (d == 0)
+                    damage_safetensors(&image);
+            save(in_folder(name), image.bytes, image.size);
+            try_folder(&counts);
+            save(in_folder(name), good.bytes, good.size);
+        }
+        remove_folder();
+    }
+    printf("folders: %d refused, %d ran, %d of them to a logit that is no finite number\n", counts.refused, counts.ran,
+           counts.not_a_number);
+    const int least = (counts.refused + counts.ran) / 10;
+    CHECK(counts.refused >= least && counts.ran >= least, "not much of a test");
+}
+
+void suite_folder(void) {
+    TEST(folders_against_float64);
+    TEST(folders_give_the_bits_of_gguf_files);
+    TEST(rope_is_what_transformers_makes_of_it);
+    TEST(options_are_honoured_or_refused_by_name);
+    TEST(windows_shorten_the_context);
+    TEST(headers_are_checked);
+    TEST(an_index_names_files_beside_it);
+    TEST(what_is_missing_is_named);
+    TEST(damaged_folders);
+}

@@ -1,0 +1,1007 @@
+/* test_gguf.c: gguf.c, what it reads and what it refuses.
+ *
+ * Owns a forward pass in double over the tensors of a GgufFile, written from
+ * the papers, against which every key that changes the result is held; the
+ * comparison with the same model as a llama2.c checkpoint; the tokenizer in a
+ * file; and files with one thing wrong. Random damage is test_damage.c's.
+ */
+#include "formats/build.h"
+#include "formats/gguf.h"
+#include "formats/open.h"
+#include "kernels/tensor.h"
+#include "kv_cache.h"
+#include "model.h"
+#include "tokenizer.h"
+
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_TOKENS = 12, MAX_LAYERS = 3, MAX_WIDTH = 192, MAX_VOCAB = 131 };
+
+/* Sizes that every weight type has blocks for. */
+static const HashModel SMALL = {64, 96, 2, 4, 2, 60, 40, true, 7};
+static const HashModel SMALL_TIED = {64, 96, 2, 4, 2, 60, 40, false, 8};
+
+static GgufFile file;
+
+/* ---- a forward pass in double ------------------------------------------------------------ */
+
+typedef struct {
+    const HashModel *m;
+    int head_size, rope_dims;
+    double base, scale; /* of RoPE */
+    const float *factors;
+    double rms_eps, layer_eps;
+    const Relative *r; /* NULL: llama */
+    double amplitude;
+    bool plain_weights; /* of experts: not divided by their sum */
+} Reference;
+
+static Reference reference_of(const HashModel *m) {
+    const int head_size = m->dim / m->n_heads;
+    return (Reference){.m = m,
+                       .head_size = head_size,
+                       .rope_dims = head_size,
+                       .base = 10000,
+                       .scale = 1,
+                       .rms_eps = (double)1e-5f,
+                       .layer_eps = (double)1e-5f,
+                       .amplitude = 1};
+}
+
+static Reference relative_of(const HashModel *m, const Relative *r) {
+    Reference ref = reference_of(m);
+    ref.r = r;
+    if (r->head_size) ref.head_size = ref.rope_dims = r->head_size;
+    return ref;
+}
+
+static const float *values_of(int layer, const char *name, const char *ending) {
+    char full[64];
+    if (layer < 0)
+        snprintf(full, sizeof full, "%s.%s", name, ending);
+    else
+        snprintf(full, sizeof full, "blk.%d.%s.%s", layer, name, ending);
+    const GgufTensor *t = gguf_tensor(&file, full);
+    return t ? t->values : NULL;
+}
+
+/* Matrix i of the tensor. */
+static void exact_matrix(double *y, const double *x, int layer, const char *name, int i, int rows, int cols) {
+    const float *w = values_of(layer, name, "weight") + i * rows * cols, *bias = values_of(layer, name, "bias");
+    for (int r = 0; r < rows; r++) {
+        y[r] = bias ? (double)bias[r] : 0;
+        for (int c = 0; c < cols; c++) y[r] += (double)w[r * cols + c] * x[c];
+    }
+}
+
+static void exact_linear(double *y, const double *x, int layer, const char *name, int rows, int cols) {
+    exact_matrix(y, x, layer, name, 0, rows, cols);
+}
+
+static void exact_norm_of(const Reference *ref, double *y, const double *x, int layer, const char *name, int dim) {
+    const float *gamma = values_of(layer, name, "weight"), *beta = values_of(layer, name, "bias");
+    double mean = 0, squares = 0;
+    for (int i = 0; beta && i < dim; i++) mean += x[i] / dim;
+    for (int i = 0; i < dim; i++) squares += (x[i] - mean) * (x[i] - mean) / dim;
+    const double root = sqrt(squares + (beta ? ref->layer_eps : ref->rms_eps));
+    for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) / root * (double)gamma[i] + (beta ? (double)beta[i] : 0);
+}
+
+static void exact_norm(const Reference *ref, double *y, const double *x, int layer, const char *name) {
+    exact_norm_of(ref, y, x, layer, name, ref->m->dim);
+}
+
+static void exact_head_norms(const Reference *ref, double *v, int heads, int layer, const char *name) {
+    if (!values_of(layer, name, "weight")) return;
+    for (int h = 0; h < heads; h++)
+        exact_norm_of(ref, v + h * ref->head_size, v + h * ref->head_size, layer, name, ref->head_size);
+}
+
+/* Rotates each head's leading pairs. */
+static void exact_rope(const Reference *ref, double *v, int heads, int pos) {
+    const bool halves = ref->r && strcmp(ref->r->architecture, "llama") != 0;
+    for (int h = 0; h < heads; h++)
+        for (int i = 0; i < ref->rope_dims / 2; i++) {
+            const double factor = ref->factors ? (double)ref->factors[i] : 1;
+            const double angle = pos / ref->scale / factor * pow(ref->base, -2.0 * i / ref->rope_dims);
+            double *first = v + h * ref->head_size + (halves ? i : 2 * i), a = *first;
+            double *second = first + (halves ? ref->rope_dims / 2 : 1), b = *second;
+            *first = ref->amplitude * (a * cos(angle) - b * sin(angle));
+            *second = ref->amplitude * (a * sin(angle) + b * cos(angle));
+        }
+}
+
+static double keys[MAX_LAYERS][N_TOKENS][MAX_WIDTH], values[MAX_LAYERS][N_TOKENS][MAX_WIDTH];
+
+static void exact_attention(const Reference *ref, double *out, const double *q, int l, int pos) {
+    const int size = ref->head_size, heads = ref->m->n_heads;
+    for (int h = 0; h < heads; h++) {
+        const int at = h / (heads / ref->m->n_kv_heads) * size;
+        double p[N_TOKENS], sum = 0;
+        for (int t = 0; t <= pos; t++) {
+            double score = 0;
+            for (int i = 0; i < size; i++) score += q[h * size + i] * keys[l][t][at + i];
+            p[t] = exp(score / sqrt(size));
+            sum += p[t];
+        }
+        for (int i = 0; i < size; i++) {
+            out[h * size + i] = 0;
+            for (int t = 0; t <= pos; t++) out[h * size + i] += p[t] / sum * values[l][t][at + i];
+        }
+    }
+}
+
+/* One SwiGLU: of a layer, or number i of its experts (ending "_exps"). */
+static void exact_mlp(double *y, const double *x, int l, const char *ending, int i, int hidden, int dim) {
+    double gate[MAX_WIDTH], up[MAX_WIDTH];
+    char name[16];
+    snprintf(name, sizeof name, "ffn_gate%s", ending);
+    exact_matrix(gate, x, l, name, i, hidden, dim);
+    snprintf(name, sizeof name, "ffn_up%s", ending);
+    exact_matrix(up, x, l, name, i, hidden, dim);
+    for (int k = 0; k < hidden; k++) gate[k] *= up[k] / (1 + exp(-gate[k]));
+    snprintf(name, sizeof name, "ffn_down%s", ending);
+    exact_matrix(y, gate, l, name, i, dim, hidden);
+}
+
+/* The experts with the largest probabilities, of equals the first, weighted with them. */
+static void exact_experts(const Reference *ref, double *y, const double *x, int l) {
+    const int n = ref->r->n_experts, dim = ref->m->dim;
+    double p[MAX_WIDTH], all = 0, used = 0, out[MAX_WIDTH], weights[MAX_WIDTH] = {0};
+    exact_linear(p, x, l, "ffn_gate_inp", n, dim);
+    for (int e = 0; e < n; e++) all += p[e] = exp(p[e]);
+    for (int e = 0; e < n; e++) {
+        int better = 0;
+        for (int other = 0; other < n; other++) better += p[other] > p[e] || (other < e && p[other] == p[e]);
+        if (better < ref->r->n_experts_used) used += weights[e] = p[e] / all;
+    }
+    for (int i = 0; i < dim; i++) y[i] = 0;
+    for (int e = 0; e < n; e++) {
+        exact_mlp(out, x, l, "_exps", e, ref->r->expert_dim, dim);
+        for (int i = 0; i < dim; i++) y[i] += weights[e] / (ref->plain_weights ? 1 : used) * out[i];
+    }
+}
+
+/* The logits of the token at `pos`, whose predecessors have been run. */
+static void exact_forward(const Reference *ref, double *logits, int token, int pos) {
+    const HashModel *m = ref->m;
+    const int dim = m->dim, q_dim = m->n_heads * ref->head_size, kv_dim = m->n_kv_heads * ref->head_size;
+    double x[MAX_WIDTH], xn[MAX_WIDTH], q[MAX_WIDTH], heads[MAX_WIDTH], y[MAX_WIDTH];
+    for (int i = 0; i < dim; i++) x[i] = (double)values_of(-1, "token_embd", "weight")[token * dim + i];
+    for (int l = 0; l < m->n_layers; l++) {
+        exact_norm(ref, xn, x, l, "attn_norm");
+        exact_linear(q, xn, l, "attn_q", q_dim, dim);
+        exact_linear(keys[l][pos], xn, l, "attn_k", kv_dim, dim);
+        exact_linear(values[l][pos], xn, l, "attn_v", kv_dim, dim);
+        exact_head_norms(ref, q, m->n_heads, l, "attn_q_norm");
+        exact_head_norms(ref, keys[l][pos], m->n_kv_heads, l, "attn_k_norm");
+        exact_rope(ref, q, m->n_heads, pos);
+        exact_rope(ref, keys[l][pos], m->n_kv_heads, pos);
+        exact_attention(ref, heads, q, l, pos);
+        exact_linear(y, heads, l, "attn_output", dim, q_dim);
+        for (int i = 0; i < dim; i++) x[i] += y[i];
+        exact_norm(ref, xn, x, l, "ffn_norm");
+        if (values_of(l, "ffn_gate_inp", "weight"))
+            exact_experts(ref, y, xn, l);
+        else
+            exact_mlp(y, xn, l, "", 0, m->hidden_dim, dim);
+        for (int i = 0; i < dim; i++) x[i] += y[i];
+    }
+    exact_norm(ref, xn, x, -1, "output_norm");
+    exact_linear(logits, xn, -1, values_of(-1, "output", "weight") ? "output" : "token_embd", m->vocab_size, dim);
+}
+
+/* ---- what the program makes of it ----------------------------------------------------------- */
+
+static float logits_found[N_TOKENS * MAX_VOCAB];
+
+/* In chunks of 5 tokens. */
+static int run_file(const HashModel *m, const char *path, float *logits) {
+    int tokens[N_TOKENS], status = -1;
+    Model model;
+    Session s;
+    for (int i = 0; i < N_TOKENS; i++) tokens[i] = hash_token(m, i);
+    if (model_open(&model, path)) return -1;
+    if (session_open(&s, &model, 2, 5, 0, KV_F32) == 0) {
+        status = 0;
+        for (int at = 0; at < N_TOKENS && !status; at += 5) {
+            const int n = N_TOKENS - at < 5 ? N_TOKENS - at : 5;
+            const float *found = model_forward(&s, tokens + at, n, at, n);
+            if (found) memcpy(logits + at * m->vocab_size, found, (size_t)(n * m->vocab_size) * sizeof *found);
+            status = found ? 0 : -1;
+        }
+        session_close(&s);
+    }
+    model_close(&model);
+    return status;
+}
+
+/* Writes `file`, runs it, and ends it. Errors are measured by the largest logit. */
+static void check_forward(const char *what, const Reference *ref, double tolerance) {
+    const char *path = temporary("model.gguf");
+    const HashModel *m = ref->m;
+    double exact[MAX_VOCAB], error = 0, largest = 0;
+    CHECK(!gguf_write(&file, path) && !run_file(m, path, logits_found), "%s: does not run", what);
+    for (int t = 0; t < N_TOKENS; t++) {
+        exact_forward(ref, exact, hash_token(m, t), t);
+        for (int i = 0; i < m->vocab_size; i++) {
+            const double e = fabs((double)logits_found[t * m->vocab_size + i] - exact[i]);
+            if (!(e <= error)) error = e; /* NaN, too */
+            largest = fmax(largest, fabs(exact[i]));
+        }
+    }
+    gguf_free(&file);
+    CHECK(error <= tolerance * largest, "%s: %g away from logits up to %g", what, error, largest);
+}
+
+static const double CLOSE = 5e-6;
+
+/* ---- the same model in two formats ---------------------------------------------------------------- */
+
+/* llama.cpp's order of rows in attn_q and attn_k is llama2.c's. */
+static void same_bits_as_a_checkpoint(void) {
+    static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &SMALL, &SMALL_TIED};
+    static float expected[N_TOKENS * MAX_VOCAB];
+    for (int i = 0; i < 5; i++)
+        for (uint32_t version = 2; version <= 3; version++) {
+            const HashModel *m = models[i];
+            const char *checkpoint = temporary("model.bin"), *path = temporary("model.gguf");
+            gguf_make(&file, m, 0);
+            file.version = version;
+            CHECK(!hashmodel_write(m, checkpoint, 0, 0) && !gguf_write(&file, path), "cannot write");
+            gguf_free(&file);
+            CHECK(!run_file(m, checkpoint, expected) && !run_file(m, path, logits_found), "does not run");
+            CHECK(!memcmp(logits_found, expected, (size_t)(N_TOKENS * m->vocab_size) * sizeof *expected),
+                  "model %d, version %u: other logits than as a checkpoint", i, version);
+        }
+}
+
+static void model_is_what_the_file_says(void) {
+    const char *path = temporary("model.gguf");
+    for (int untied = 0; untied < 2; untied++) {
+        const HashModel *m = untied ? &SMALL : &SMALL_TIED;
+        Model model;
+        gguf_make(&file, m, 0);
+        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "does not open");
+        gguf_free(&file);
+        const Config *c = &model.config;
+        CHECK(c->dim == 64 && c->hidden_dim == 96 && c->n_layers == 2 && c->n_heads == 4 && c->n_kv_heads == 2 &&
+                  c->head_size == 16 && c->vocab_size == 60 && c->context == 40 && c->rope_base == 10000 &&
+                  c->rope_scale == 1 && c->rope_dims == 16,
+              "other sizes");
+        CHECK(model.tied == !untied && (model.output.data == model.embedding.data) == !untied, "tied: %d", model.tied);
+        CHECK(!strcmp(model.format, "GGUF") &&
+                  model.files->data + model.layers[1].mlp.up.offset == model.layers[1].mlp.up.data,
+              "format %s", model.format);
+        const size_t parameters = (size_t)(60 * 64 * (1 + untied) + 64 + 2 * (2 * 64 + 64 * 64 * 3 + 3 * 64 * 96));
+        CHECK(model.parameters == parameters, "%zu parameters, expected %zu", model.parameters, parameters);
+        model_close(&model);
+    }
+}
+
+static void weight_types(void) {
+    static const struct {
+        Type type;
+        double tolerance; /* Q8_0: activations are int8 */
+    } types[] = {{TYPE_F16, 5e-6}, {TYPE_BF16, 5e-6}, {TYPE_Q8_0, 0.03}};
+    for (int i = 0; i < 6; i++) {
+        const Reference ref = reference_of(i / 3 ? &SMALL : &SMALL_TIED);
+        gguf_make(&file, ref.m, 0);
+        gguf_convert(&file, types[i % 3].type);
+        check_forward(type_name(types[i % 3].type), &ref, types[i % 3].tolerance);
+    }
+    /* every type beside every other */
+    for (int first = 0; first < 4; first++) {
+        static const Type all[] = {TYPE_Q8_0, TYPE_F32, TYPE_BF16, TYPE_F16};
+        const Reference ref = reference_of(&SMALL);
+        static GgufFile other;
+        for (int k = 0; k < 4; k++) {
+            gguf_make(&other, ref.m, 0);
+            gguf_convert(&other, all[(first + k) % 4]);
+            if (k == 0) file = other;
+            for (int t = 0; k > 0 && t < file.n_tensors; t++)
+                if (t % 4 == k) {
+                    GgufTensor swapped = file.tensors[t];
+                    file.tensors[t] = other.tensors[t];
+                    other.tensors[t] = swapped;
+                }
+            if (k > 0) gguf_free(&other);
+        }
+        gguf_place(&file);
+        check_forward("mixed types", &ref, 0.03);
+    }
+}
+
+/* ---- keys and tensors that change the result --------------------------------------------------------- */
+
+static void head_sizes(void) {
+    for (int size = 2; size <= 48; size += 2) { /* dim / n_heads is 16 */
+        Reference ref = reference_of(&SMALL);
+        gguf_make(&file, &SMALL, size);
+        ref.head_size = ref.rope_dims = size;
+        check_forward("head size", &ref, CLOSE);
+    }
+}
+
+static void rotations(void) {
+    static const char type[] = "llama.rope.scaling.type", factor[] = "llama.rope.scaling.factor";
+    for (int i = 0; i < 10; i++) {
+        Reference ref = reference_of(i % 2 ? &SMALL : &SMALL_TIED);
+        char what[16];
+        snprintf(what, sizeof what, "rotation %d", i);
+        gguf_make(&file, ref.m, 0);
+        if (i == 0 || i == 8) gguf_set_int(&file, "llama.rope.dimension_count", ref.rope_dims = 6);
+        if (i == 1 || i == 8) gguf_set_real(&file, "llama.rope.freq_base", 500000), ref.base = 500000;
+        if (i == 2 || i == 8) gguf_set_text(&file, type, "linear");
+        if (i == 2 || i == 3 || i == 8) gguf_set_real(&file, factor, 2.5f), ref.scale = 2.5; /* linear unless said */
+        if (i == 4) gguf_set_real(&file, "llama.rope.scale_linear", 4), ref.scale = 4;       /* what it was called */
+        if (i == 5) gguf_set_text(&file, type, "none"), gguf_set_real(&file, factor, 8);
+        if (i == 6) gguf_set_text(&file, type, "none"), gguf_set_real(&file, "llama.rope.scale_linear", 8);
+        if (i == 9)
+            gguf_set_text(&file, type, "linear"), gguf_set_real(&file, "llama.rope.scale_linear", 2), ref.scale = 2;
+        if (i == 7 || i == 8)
+            ref.factors = gguf_add(&file, "rope_freqs.weight", 1, ref.rope_dims / 2, 4, 6, 99)->values;
+        check_forward(what, &ref, CLOSE);
+    }
+}
+
+/* YaRN by its paper (Peng et al. 2023, sec. 3.2): the waves that fit `fast` times into the original
+ * context stay, those that fit `slow` times are stretched, with a ramp over whole pairs between. */
+static void yarn(void) {
+    static const struct {
+        float factor, fast, slow, amplitude; /* 0: not said */
+        int context;
+    } cases[] = {{4, 0, 0, 0, 0}, {16, 0, 0, 0.75f, 20}, {2.5f, 3, 0.5f, 0, 30}, {0.5f, 0, 0, 0, 39}, {3, 1, 1, 0, 7}};
+    for (int i = 0; i < (test_fast() ? 2 : 5); i++) {
+        static float factors[8];
+        Reference ref = reference_of(&SMALL);
+        const double turns[] = {cases[i].fast > 0 ? (double)cases[i].fast : 32,
+                                cases[i].slow > 0 ? (double)cases[i].slow : 1};
+        const double factor = (double)cases[i].factor, context = cases[i].context ? cases[i].context : 40;
+        double ends[2]; /* in pairs */
+        for (int k = 0; k < 2; k++) ends[k] = 8 * log(context / (turns[k] * 2 * acos(-1))) / log(10000);
+        const double first = fmax(floor(ends[0]), 0), last = fmin(ceil(ends[1]), 15);
+        for (int k = 0; k < 8; k++) {
+            const double part = last == first ? k > first : (k - first) / (last - first);
+            const double mixed = part < 0 ? 0 : part > 1 ? 1 : part;
+            factors[k] = (float)(1 / (mixed / factor + 1 - mixed));
+        }
+        ref.factors = factors;
+        ref.amplitude = factor > 1 ? 1 + log(factor) / 10 : 1;
+        gguf_make(&file, &SMALL, 0);
+        gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+        gguf_set_real(&file, "llama.rope.scaling.factor", cases[i].factor);
+        if (cases[i].context) gguf_set_int(&file, "llama.rope.scaling.original_context_length", cases[i].context);
+        if (cases[i].fast > 0) gguf_set_real(&file, "llama.rope.scaling.yarn_beta_fast", cases[i].fast);
+        if (cases[i].slow > 0) gguf_set_real(&file, "llama.rope.scaling.yarn_beta_slow", cases[i].slow);
+        if (cases[i].amplitude > 0) {
+            gguf_set_real(&file, "llama.rope.scaling.attn_factor", cases[i].amplitude);
+            ref.amplitude *= (double)cases[i].amplitude;
+        }
+        check_forward("YaRN", &ref, CLOSE);
+    }
+}
+
+static void biases(void) {
+    static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"};
+    for (int which = 0; which <= 8; which++) { /* one at a time, then all */
+        const Reference ref = reference_of(&SMALL);
+        gguf_make(&file, ref.m, 0);
+        for (int i = 0; i < 7; i++)
+            for (int l = 0; l < 2; l++) {
+                char name[64];
+                snprintf(name, sizeof name, "blk.%d.%s.weight", l, names[i]);
+                const int rows = (int)gguf_tensor(&file, name)->dims[1];
+                snprintf(name, sizeof name, "blk.%d.%s.bias", l, names[i]);
+                if (which == i || which == 8) gguf_add(&file, name, 1, rows, 0.3f, 2, (uint64_t)(10 * i + l));
+            }
+        if (which >= 7) gguf_add(&file, "output.bias", 1, 60, 0.3f, 2, 98);
+        check_forward(which < 7 ? names[which] : "output, all", &ref, CLOSE);
+    }
+}
+
+/* A norm with a bias is a LayerNorm; a model may mix both, with an epsilon each. */
+static void norms(void) {
+    static const char *const sites[] = {"blk.0.attn_norm", "blk.0.ffn_norm", "blk.1.attn_norm", "blk.1.ffn_norm",
+                                        "output_norm"};
+    for (int which = 0; which <= 6; which++) { /* none, one at a time, all */
+        Reference ref = reference_of(&SMALL);
+        gguf_make(&file, ref.m, 0);
+        gguf_set_real(&file, "llama.attention.layer_norm_rms_epsilon", 0.125f), ref.rms_eps = 0.125;
+        if (which % 2) gguf_set_real(&file, "llama.attention.layer_norm_epsilon", 2.5f);
+        ref.layer_eps = which % 2 ? 2.5 : 0.125; /* of the two keys the other serves if one is missing */
+        for (int i = 0; i < 5; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s.bias", sites[i]);
+            if (which == 6 || which == i + 1) gguf_add(&file, name, 1, 64, 0.1f, 1, (uint64_t)i);
+        }
+        check_forward(which ? sites[(which - 1) % 5] : "RMSNorm", &ref, CLOSE);
+    }
+}
+
+/* ---- architectures ----------------------------------------------------------------------------------- */
+
+static const HashModel DEEP = {64, 96, 3, 4, 4, 60, 40, true, 13};
+
+static const struct {
+    const HashModel *m;
+    Relative r;
+} RELATIVES[] = {
+    {&SMALL, {.architecture = "qwen2", .biases = true}},
+    {&SMALL_TIED, {.architecture = "qwen3"}},
+    {&SMALL, {.architecture = "qwen3moe", .n_experts = 8, .n_experts_used = 2, .expert_dim = 32}},
+    {&DEEP, {.architecture = "qwen3moe", .n_experts = 5, .n_experts_used = 5, .expert_dim = 32, .n_dense = 1}},
+    {&SMALL, {.architecture = "llama", .biases = true, .n_experts = 4, .n_experts_used = 1, .expert_dim = 160}},
+};
+enum { N_RELATIVES = sizeof RELATIVES / sizeof *RELATIVES, FIRST_WITH_EXPERTS = 2, WITH_DENSE = 3 };
+
+static void architectures(void) {
+    static const int head_sizes[] = {0, 24, 46};
+    for (int i = 0; i < N_RELATIVES; i++)
+        for (int k = 0; k < 3; k++) {
+            if (test_fast() && (i + k) % 3) continue;
+            Relative r = RELATIVES[i].r;
+            r.head_size = head_sizes[k];
+            Reference ref = relative_of(RELATIVES[i].m, &r);
+            gguf_make_relative(&file, ref.m, &r);
+            if (k == 1) gguf_set_real(&file, gguf_key(&r, "rope.scaling.attn_factor"), 1.25f), ref.amplitude = 1.25;
+            if (k == 1) gguf_set_int(&file, gguf_key(&r, "rope.dimension_count"), ref.rope_dims = 10);
+            if (k == 2) ref.factors = gguf_add(&file, "rope_freqs.weight", 1, ref.rope_dims / 2, 4, 6, 99)->values;
+            check_forward(r.architecture, &ref, CLOSE);
+        }
+}
+
+/* What a file may say of experts, in several weight types. */
+static void experts(void) {
+    static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0};
+    for (int i = FIRST_WITH_EXPERTS; i < N_RELATIVES; i++)
+        for (int k = 0; k < 3; k++) {
+            if (test_fast() && (i + k) % 3) continue;
+            const Relative *r = &RELATIVES[i].r;
+            const bool norm = k != 1;
+            Reference ref = relative_of(RELATIVES[i].m, r);
+            gguf_make_relative(&file, ref.m, r);
+            gguf_convert(&file, types[k]);
+            gguf_set_int(&file, gguf_key(r, "expert_gating_func"), 1);
+            gguf_set_real(&file, gguf_key(r, "expert_weights_scale"), 1);
+            if (k) gguf_set(&file, gguf_key(r, "expert_weights_norm"), GGUF_BOOL, &norm, 1);
+            ref.plain_weights = !norm;
+            check_forward(type_name(types[k]), &ref, types[k] == TYPE_Q8_0 ? 0.03 : CLOSE);
+        }
+}
+
+static void a_router_that_cannot_decide(void) {
+    const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
+    const Reference ref = relative_of(&SMALL, r);
+    gguf_make_relative(&file, &SMALL, r);
+    for (int l = 0; l < 2; l++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", l);
+        GgufTensor *router = gguf_tensor(&file, name);
+        for (size_t i = 0; i < router->count; i++) router->values[i] = l ? 0 : router->values[i % 64]; /* all alike */
+    }
+    check_forward("ties", &ref, CLOSE);
+    for (int which = 0; which < 3; which++) { /* one probability is no number, and so are all */
+        const char *path = temporary("model.gguf");
+        gguf_make_relative(&file, &SMALL, r);
+        gguf_tensor(&file, "blk.0.ffn_gate_inp.weight")->values[which * 3 * 64] = which == 1 ? INFINITY : NAN;
+        CHECK(!gguf_write(&file, path) && !run_file(&SMALL, path, logits_found), "does not run");
+        gguf_free(&file);
+        for (int i = 0; i < N_TOKENS * SMALL.vocab_size; i++) CHECK(isnan(logits_found[i]), "logit %d is a number", i);
+    }
+}
+
+/* As in Mixtral's files: experts as wide as a layer's MLP elsewhere. */
+static void the_width_of_experts_may_be_left_out(void) {
+    const Relative r = {.architecture = "llama", .n_experts = 4, .n_experts_used = 2, .expert_dim = SMALL.hidden_dim};
+    const Reference ref = relative_of(&SMALL, &r);
+    gguf_make_relative(&file, ref.m, &r);
+    gguf_remove(&file, "llama.expert_feed_forward_length");
+    check_forward("no width", &ref, CLOSE);
+}
+
+/* Where every layer has experts nothing says how wide an MLP is: no memory for what is only claimed. */
+static void a_width_that_nothing_vouches_for(void) {
+    const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
+    const Reference ref = relative_of(&SMALL, r);
+    gguf_make_relative(&file, ref.m, r);
+    gguf_set_int(&file, gguf_key(r, "feed_forward_length"), 0x7fffffff);
+    check_forward("a claimed width", &ref, CLOSE);
+}
+
+static int open_relative(Model *model, const HashModel *m, const Relative *r) {
+    const char *path = temporary("model.gguf");
+    gguf_make_relative(&file, m, r);
+    const int status = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    gguf_free(&file);
+    return status;
+}
+
+static void sizes_of_experts(void) {
+    Relative r = RELATIVES[WITH_DENSE].r;
+    Model model;
+    r.head_size = 24;
+    CHECK(!open_relative(&model, &DEEP, &r), "does not open");
+    const Config *c = &model.config;
+    CHECK(c->n_experts == 5 && c->n_experts_used == 5 && c->expert_dim == 32 && c->norm_topk && c->rope_halves &&
+              c->head_size == 24 && c->rope_amplitude == 1,
+          "other sizes");
+    CHECK(!model.layers[0].experts && model.layers[0].mlp.gate.data && model.layers[1].experts &&
+              !model.layers[1].mlp.gate.data,
+          "the wrong layers have experts");
+    const int norms = 7 * 64 + 6 * 24, attention = 3 * 4 * (4 * 24 * 64), dense = 3 * 64 * 96;
+    const int expert = 3 * 64 * 32, router = 5 * 64, tables = 2 * 60 * 64;
+    CHECK(model.parameters == (size_t)(norms + attention + dense + 2 * (5 * expert + router) + tables),
+          "%zu parameters", model.parameters);
+    const size_t bytes = model.decode_bytes;
+    model_close(&model);
+    r.n_experts_used = 2; /* a token reads the experts that it uses */
+    CHECK(!open_relative(&model, &DEEP, &r), "does not open");
+    CHECK(bytes - model.decode_bytes == (size_t)(2 * 3 * expert) * sizeof(float), "%zu and %zu bytes", bytes,
+          model.decode_bytes);
+    model_close(&model);
+}
+
+static void windows_cut_the_context(void) {
+    static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff}, contexts[] = {40, 1, 39, 40, 40, 40};
+    for (int i = 0; i < 6; i++) {
+        Model model;
+        const char *path = temporary("model.gguf");
+        gguf_make(&file, &SMALL, 0);
+        gguf_set_int(&file, "llama.attention.sliding_window", windows[i]);
+        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "window %d does not open", windows[i]);
+        gguf_free(&file);
+        CHECK(model.config.context == contexts[i], "window %d: context %d", windows[i], model.config.context);
+        model_close(&model);
+    }
+}
+
+/* Integers of any width, reals of either. */
+static void any_width_of_number(void) {
+    static const struct {
+        GgufType type;
+        size_t bytes;
+    } types[] = {{GGUF_U8, 1},  {GGUF_I8, 1},  {GGUF_U16, 2}, {GGUF_I16, 2},
+                 {GGUF_U32, 4}, {GGUF_I32, 4}, {GGUF_U64, 8}, {GGUF_I64, 8}};
+    for (int i = 0; i < 8; i++) {
+        const Reference ref = reference_of(&SMALL);
+        const uint64_t dim = 64;
+        const double base = 10000;
+        gguf_make(&file, &SMALL, 0);
+        gguf_set(&file, "llama.embedding_length", types[i].type, &dim, types[i].bytes);
+        gguf_set(&file, "llama.rope.freq_base", GGUF_F64, &base, 8);
+        check_forward("integers", &ref, CLOSE);
+    }
+}
+
+/* ---- the tokenizer --------------------------------------------------------------------------------------- */
+
+static const HashModel SPEAKING = {16, 16, 1, 2, 1, 1800, 16, false, 9};
+
+/* 1: a tokenizer was read; then the caller closes both. */
+static int open_tokenizer(Model *model, Tokenizer *t, bool needed) {
+    const char *path = temporary("speaking.gguf");
+    if (gguf_write(&file, path) || model_open(model, path)) return -2;
+    const int found = gguf_read_tokenizer(t, model->files, path, model->config.vocab_size, needed);
+    if (found <= 0) model_close(model);
+    return found;
+}
+
+/* Words, runs of spaces, any bytes. */
+static int random_text(char *text, int i) {
+    const int n = (int)(hash64(19, 0, (uint64_t)i) % 60);
+    for (int k = 0; k < n; k++) {
+        const uint64_t h = hash64(19, 1, (uint64_t)(i * 64 + k));
+        text[k] = h % 7 == 0 ? ' ' : h % 31 == 0 ? (char)(h >> 32) : (char)('a' + h % 5);
+    }
+    return n;
+}
+
+static void same_tokens_as_tokenizer_bin(void) {
+    const char *path = temporary("tokenizer.bin");
+    Model model;
+    Tokenizer bin, t;
+    gguf_make(&file, &SPEAKING, 0);
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) && !hashtokenizer_write(path, SPEAKING.vocab_size) &&
+              !tokenizer_open(&bin, path, SPEAKING.vocab_size),
+          "cannot make them");
+    CHECK(open_tokenizer(&model, &t, true) == 1, "no tokenizer in the file");
+    gguf_free(&file);
+    CHECK(t.n_pieces == bin.n_pieces && t.bos == 1 && t.eos == 2 && t.unk == 0 && t.max_length == bin.max_length,
+          "%d pieces, longest %d", t.n_pieces, t.max_length);
+    CHECK(t.replaces_invalid && !bin.replaces_invalid, "what is no UTF-8");
+    t.replaces_invalid = false; /* the one difference */
+    for (int i = 0; i < 3000; i++) {
+        char text[64];
+        const int n = random_text(text, i);
+        Tokens a, b;
+        CHECK(!tokenizer_encode(&bin, text, (size_t)n, i % 2, &a) && !tokenizer_encode(&t, text, (size_t)n, i % 2, &b),
+              "no memory");
+        CHECK(a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids), "text %d: other tokens", i);
+        free(a.ids);
+        free(b.ids);
+    }
+    for (int previous = 1; previous < 6; previous += 4)
+        for (int id = 0; id < t.n_pieces; id++) {
+            int n, expected_n;
+            const char *text = tokenizer_decode(&t, previous, id, &n);
+            const char *expected = tokenizer_decode(&bin, previous, id, &expected_n);
+            CHECK(n == expected_n && !memcmp(text, expected, (size_t)n), "token %d: other text", id);
+        }
+    tokenizer_close(&bin);
+    tokenizer_close(&t);
+    model_close(&model);
+}
+
+/* Encodes with BOS asked for; the ids as text. */
+static const char *tokens_of(const char *text) {
+    static char list[256];
+    Model model;
+    Tokenizer t;
+    Tokens tokens = {0};
+    int at = 0;
+    *list = 0;
+    if (open_tokenizer(&model, &t, true) != 1) return "none";
+    if (!tokenizer_encode(&t, text, strlen(text), true, &tokens))
+        for (int i = 0; i < tokens.n; i++) {
+            at += snprintf(list + at, sizeof list - (size_t)at, "%d:", tokens.ids[i]);
+            int n;
+            const char *piece = tokenizer_decode(&t, i ? tokens.ids[i - 1] : -1, tokens.ids[i], &n);
+            at += snprintf(list + at, sizeof list - (size_t)at, "%.*s ", n, piece);
+        }
+    free(tokens.ids);
+    tokenizer_close(&t);
+    model_close(&model);
+    return list;
+}
+
+static void check_tokens(const char *text, const char *expected) {
+    const char *found = tokens_of(text);
+    CHECK(!strcmp(found, expected), "\"%s\" becomes %s, expected %s", text, found, expected);
+}
+
+/* Pieces 259 to 353 are the characters from space on. */
+static void prefixes_are_optional(void) {
+    const bool no = false;
+    gguf_make(&file, &SPEAKING, 0);
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
+    check_tokens("XY", "1:\n<s>\n 259: 315:X 316:Y ");
+    gguf_set(&file, "tokenizer.ggml.add_bos_token", GGUF_BOOL, &no, 1);
+    check_tokens("XY", "259:  315:X 316:Y ");
+    gguf_set(&file, "tokenizer.ggml.add_space_prefix", GGUF_BOOL, &no, 1);
+    check_tokens("XY", "315:X 316:Y ");
+    check_tokens(" X\x07", "259:  315:X 10:\x07 ");
+    gguf_remove(&file, "tokenizer.ggml.add_bos_token");
+    gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 300);
+    check_tokens(" X", "300:I 259:  315:X ");
+    gguf_free(&file);
+}
+
+/* Only what may stand in a text is encoded to. */
+static void control_pieces_are_no_text(void) {
+    gguf_make(&file, &SPEAKING, 0);
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
+    const int control = 3;
+    for (int i = 0; i < file.n_keys; i++) /* behind the type of the elements and their count */
+        if (!strcmp(file.keys[i].name, "tokenizer.ggml.token_type"))
+            memcpy(file.keys[i].value + 12 + 4 * (size_t)316, &control, sizeof control);
+    check_tokens("XY", "1:\n<s>\n 259: 315:X 92:Y "); /* as a byte */
+    gguf_free(&file);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------------------- */
+
+/* Ends `file`, too. */
+static void check_refused(int line, const char *expected) {
+    const char *path = temporary("bad.gguf");
+    Model model;
+    CHECK(!gguf_write(&file, path), "cannot write");
+    gguf_free(&file);
+    stderr_hide();
+    const bool opened = !model_open(&model, path);
+    const int lines = stderr_show();
+    if (opened) model_close(&model);
+    CHECK(!opened, "line %d: opened, expected: %s", line, expected);
+    CHECK(lines == 1 && strstr(stderr_text(), path) && strstr(stderr_text(), expected),
+          "line %d: expected: %s, said: %s", line, expected, stderr_text());
+}
+
+/* What is said of a good file after a change to it. */
+#define REFUSED(expected, change)                                                                                      \
+    do {                                                                                                               \
+        gguf_make(&file, &SMALL, 0);                                                                                   \
+        change;                                                                                                        \
+        check_refused(__LINE__, expected);                                                                             \
+    } while (0)
+
+static void set_array(const char *name, uint32_t type, uint64_t count) {
+    uint8_t bytes[12 + 64] = {0};
+    memcpy(bytes, &type, 4);
+    memcpy(bytes + 4, &count, 8);
+    gguf_set(&file, name, GGUF_ARRAY, bytes, sizeof bytes);
+}
+
+static void bad_keys(void) {
+    /* the last two overflow when multiplied by the least size of a key or a tensor */
+    static const uint64_t giant[] = {0xffffffff, 0x100000001,        0x7fffffffffffffff,
+                                     UINT64_MAX, 0x13b13b13b13b13b2, 0x0800000000000001};
+    static const GgufType negative[] = {GGUF_I8, GGUF_I16, GGUF_I32, GGUF_I64};
+    const int64_t below_zero = -1;
+    REFUSED("architecture is 'gptneox', expected llama", gguf_set_text(&file, "general.architecture", "gptneox"));
+    REFUSED("architecture is '', expected llama", gguf_remove(&file, "general.architecture"));
+    REFUSED("general.architecture has another type", gguf_set_int(&file, "general.architecture", 1));
+    REFUSED("key llama.attention.scale is not supported", gguf_set_real(&file, "llama.attention.scale", 1));
+    REFUSED("llama.block_count is 0", gguf_set_int(&file, "llama.block_count", 0));
+    REFUSED("llama.block_count is 0", gguf_remove(&file, "llama.block_count"));
+    REFUSED("llama.block_count is 1000000000, the file has", gguf_set_int(&file, "llama.block_count", 1000000000));
+    REFUSED("blk.2.attn_norm.weight is missing", gguf_set_int(&file, "llama.block_count", 3);
+            for (int i = 0; i < 9; i++) gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
+    REFUSED("tensor blk.1.attn_k.weight is not supported", gguf_set_int(&file, "llama.block_count", 1));
+    REFUSED("llama.embedding_length is 0", gguf_set_int(&file, "llama.embedding_length", 0));
+    REFUSED("llama.embedding_length is 4294967295", gguf_set_int(&file, "llama.embedding_length", -1));
+    REFUSED("llama.embedding_length has another type", gguf_set_text(&file, "llama.embedding_length", "64"));
+    REFUSED("llama.embedding_length has another type", gguf_set_real(&file, "llama.embedding_length", 64));
+    REFUSED("llama.feed_forward_length is 0", gguf_set_int(&file, "llama.feed_forward_length", 0));
+    REFUSED("llama.feed_forward_length has another type", set_array("llama.feed_forward_length", GGUF_I32, 16));
+    REFUSED("llama.context_length is 0", gguf_set_int(&file, "llama.context_length", 0));
+    REFUSED("llama.attention.head_count is 0", gguf_set_int(&file, "llama.attention.head_count", 0));
+    REFUSED("expected a multiple of 6 heads", gguf_set_int(&file, "llama.attention.head_count", 6));
+    REFUSED("expected a multiple of 2147483646", gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe));
+    REFUSED("one even number", gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe);
+            gguf_set_int(&file, "llama.attention.key_length", 2));
+    REFUSED("head_count_kv is 3, expected a divisor of 4", gguf_set_int(&file, "llama.attention.head_count_kv", 3));
+    REFUSED("head_count_kv is 8, expected a divisor of 4", gguf_set_int(&file, "llama.attention.head_count_kv", 8));
+    REFUSED("keys of 16 and values of 8", gguf_set_int(&file, "llama.attention.value_length", 8));
+    REFUSED("keys of 15 and values of 15", gguf_set_int(&file, "llama.attention.key_length", 15));
+    REFUSED("dimension_count is 18, expected an even", gguf_set_int(&file, "llama.rope.dimension_count", 18));
+    REFUSED("dimension_count is 7, expected an even", gguf_set_int(&file, "llama.rope.dimension_count", 7));
+    REFUSED("dimension_count is 0", gguf_set_int(&file, "llama.rope.dimension_count", 0));
+    REFUSED("scaling.type is 'longrope', expected none, linear or yarn",
+            gguf_set_text(&file, "llama.rope.scaling.type", "longrope"));
+    REFUSED("a beta of YaRN is not positive", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+            gguf_set_real(&file, "llama.rope.scaling.yarn_beta_slow", 0));
+    REFUSED("original_context_length is 0", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+            gguf_set_int(&file, "llama.rope.scaling.original_context_length", 0));
+    REFUSED("tensor rope_freqs.weight is not supported", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+            gguf_add(&file, "rope_freqs.weight", 1, 8, 4, 4, 1));
+    REFUSED("not positive", gguf_set_real(&file, "llama.rope.freq_base", 0));
+    REFUSED("is no finite number", gguf_set_real(&file, "llama.rope.freq_base", INFINITY));
+    REFUSED("not positive", gguf_set_real(&file, "llama.rope.scaling.factor", -1));
+    REFUSED("epsilon", gguf_remove(&file, "llama.attention.layer_norm_rms_epsilon"));
+    REFUSED("epsilon", gguf_set_real(&file, "llama.attention.layer_norm_rms_epsilon", 0));
+    REFUSED("epsilon is no finite", gguf_set_real(&file, "llama.attention.layer_norm_rms_epsilon", NAN));
+    REFUSED("epsilon", const double tiny = 1e-300;
+            gguf_set(&file, "llama.attention.layer_norm_rms_epsilon", GGUF_F64, &tiny, 8));
+    REFUSED("llama.expert_used_count is 0", gguf_set_int(&file, "llama.expert_count", 8));
+    REFUSED("key llama.context_length is there twice", snprintf(file.keys[1].name, 64, "llama.context_length"));
+    REFUSED("no arrays in arrays", set_array("x.y", GGUF_ARRAY, 1));
+    REFUSED("values of type 13", set_array("x.y", 13, 1));
+    REFUSED("values of type 13", gguf_set(&file, "x.y", (GgufType)13, "1234", 4));
+    for (int i = 0; i < 4; i++)
+        REFUSED("llama.context_length is -1, expected",
+                gguf_set(&file, "llama.context_length", negative[i], &below_zero, (size_t)1 << i));
+    for (int i = 0; i < 6; i++) {
+        REFUSED("metadata keys do not fit", file.n_keys_said = giant[i]);
+        REFUSED("tensors do not fit", file.n_tensors_said = giant[i]);
+        REFUSED("ends in its header", set_array("x.y", GGUF_U8, giant[i]));
+        REFUSED("ends in its header", set_array("x.y", GGUF_F64, giant[i] / 8 + 1));
+        REFUSED("ends in its header", set_array("x.y", GGUF_STRING, giant[i]));
+        REFUSED("ends in its header", gguf_set(&file, "x.y", GGUF_STRING, &giant[i], 8));
+    }
+}
+
+static void bad_experts(void) {
+    Relative r = RELATIVES[FIRST_WITH_EXPERTS].r;
+#define REFUSED_OF(expected, change)                                                                                   \
+    do {                                                                                                               \
+        gguf_make_relative(&file, &SMALL, &r);                                                                         \
+        change;                                                                                                        \
+        check_refused(__LINE__, expected);                                                                             \
+    } while (0)
+    REFUSED_OF("qwen3moe.expert_used_count is 9, expected up to the 8",
+               gguf_set_int(&file, "qwen3moe.expert_used_count", 9));
+    REFUSED_OF("qwen3moe.expert_used_count is 0", gguf_remove(&file, "qwen3moe.expert_used_count"));
+    REFUSED_OF("qwen3moe.expert_count is 1025", gguf_set_int(&file, "qwen3moe.expert_count", 1025));
+    REFUSED_OF("qwen3moe.expert_count is 4294967295", gguf_set_int(&file, "qwen3moe.expert_count", -1));
+    REFUSED_OF("ffn_gate_inp.weight is [8, 64], expected [7, 64]", gguf_set_int(&file, "qwen3moe.expert_count", 7));
+    REFUSED_OF("blk.0.ffn_gate.weight is missing", gguf_remove(&file, "blk.0.ffn_gate_inp.weight"));
+    REFUSED_OF("blk.1.ffn_up_exps.weight is missing", gguf_remove(&file, "blk.1.ffn_up_exps.weight"));
+    REFUSED_OF("ffn_down_exps.weight is [4, 64, 32], expected [8, 64, 32]",
+               gguf_tensor(&file, "blk.1.ffn_down_exps.weight")->dims[2] = 4);
+    REFUSED_OF("ffn_gate_exps.weight is [8, 32, 64], expected [8, 96, 64]",
+               gguf_remove(&file, "qwen3moe.expert_feed_forward_length"));
+    REFUSED_OF("blk.0.ffn_up_exps.bias is not supported", gguf_add(&file, "blk.0.ffn_up_exps.bias", 8, 32, 0, 1, 0));
+    REFUSED_OF("qwen3moe.expert_gating_func is 2", gguf_set_int(&file, "qwen3moe.expert_gating_func", 2));
+    REFUSED_OF("qwen3moe.expert_weights_scale is 2.5", gguf_set_real(&file, "qwen3moe.expert_weights_scale", 2.5f));
+    REFUSED_OF("qwen3moe.expert_shared_count is not supported", gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
+    REFUSED_OF("blk.0.attn_q_norm.weight is missing", gguf_remove(&file, "blk.0.attn_q_norm.weight"));
+    REFUSED_OF("blk.1.attn_k_norm.weight is [1, 24], expected [1, 16]", gguf_remove(&file, "blk.1.attn_k_norm.weight");
+               gguf_add(&file, "blk.1.attn_k_norm.weight", 1, 24, 1, 1, 0));
+    r = RELATIVES[0].r;
+    REFUSED_OF("blk.0.attn_q_norm.weight is not supported",
+               gguf_add(&file, "blk.0.attn_q_norm.weight", 1, 16, 1, 1, 0));
+#undef REFUSED_OF
+}
+
+static void bad_files(void) {
+    static const int alignments[] = {0, 1, 2, 3, 48, 1 << 21, -32};
+    REFUSED("version is 1, expected 2 or 3", file.version = 1);
+    REFUSED("version is 4, expected 2 or 3", file.version = 4);
+    REFUSED("little-endian", file.version = 0x03000000);
+    for (int i = 0; i < 7; i++)
+        REFUSED("expected a power of two from 4 on", gguf_set_int(&file, "general.alignment", alignments[i]));
+    const Reference ref = reference_of(&SMALL);
+    for (int alignment = 4; alignment <= 64; alignment *= 2) { /* these are good */
+        gguf_make(&file, &SMALL, 0);
+        gguf_set_int(&file, "general.alignment", alignment);
+        file.alignment = (size_t)alignment;
+        check_forward("alignment", &ref, CLOSE);
+    }
+}
+
+static void bad_tensors(void) {
+    static const uint64_t giant[] = {0, 0x80000000, 0x100000000, 0x100000040, 0x8000000000000000, UINT64_MAX - 1};
+#define FFN (gguf_tensor(&file, "blk.0.ffn_up.weight"))
+    REFUSED("blk.1.ffn_up.weight is missing", gguf_remove(&file, "blk.1.ffn_up.weight");
+            gguf_add(&file, "another", 1, 8, 0, 1, 0));
+    REFUSED("blk.1.ffn_norm.weight is missing", gguf_remove(&file, "blk.1.ffn_norm.weight");
+            gguf_add(&file, "another", 1, 8, 0, 1, 0));
+    REFUSED("token_embd.weight is missing", gguf_remove(&file, "token_embd.weight"));
+    REFUSED("output_norm.weight is missing", gguf_remove(&file, "output_norm.weight"));
+    REFUSED("tensor another is not supported", gguf_add(&file, "another", 1, 8, 0, 1, 0));
+    REFUSED("tensor token_embd.bias is not supported", gguf_add(&file, "token_embd.bias", 1, 60, 0, 1, 0));
+    REFUSED("blk.0.ffn_up.weight is [48, 64], expected [96, 64]", FFN->dims[1] = 48);
+    REFUSED("blk.0.ffn_up.weight is [96, 32], expected [96, 64]", FFN->dims[0] = 32);
+    REFUSED("blk.0.attn_q.bias is [1, 63], expected [1, 64]", gguf_add(&file, "blk.0.attn_q.bias", 1, 63, 0, 1, 0));
+    REFUSED("rope_freqs.weight is [1, 7], expected [1, 8]", gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
+    REFUSED("blk.0.attn_norm.weight is f16, expected f32", gguf_tensor(&file, "blk.0.attn_norm.weight")->type = 1);
+    REFUSED("has type 4, which norma does not know", FFN->type = 4);
+    REFUSED("has type 4294967295, which", FFN->type = UINT32_MAX);
+    REFUSED("expected a multiple of 256 for q4_K", FFN->type = 12);
+    REFUSED("has 0 dimensions, expected 1 to 4", FFN->n_dims = 0);
+    REFUSED("has 5 dimensions, expected 1 to 4", FFN->n_dims = 5);
+    REFUSED("blk.0.ffn_up.weight is [2, 48, 64], expected [1, 96, 64]", FFN->n_dims = 3; FFN->dims[1] = 48;
+            FFN->dims[2] = 2);
+    REFUSED("has shape [64, 96, 1025, 1]", FFN->n_dims = 3; FFN->dims[2] = 1025);
+    REFUSED("has shape [64, 96, 1, 2]", FFN->n_dims = 4; FFN->dims[3] = 2);
+    REFUSED("has more bytes than any file", FFN->n_dims = 3; FFN->dims[0] = FFN->dims[1] = 0x7fffffff;
+            FFN->dims[2] = 1024);
+    for (int i = 0; i < 6; i++) {
+        REFUSED("has shape", FFN->dims[0] = giant[i]);
+        REFUSED("has shape", FFN->dims[1] = giant[i]);
+    }
+    REFUSED("ends behind the end", FFN->offset = 1 << 20);
+    REFUSED("inside another one", FFN->dims[1] = 97);
+    REFUSED("ends behind the end", FFN->dims[0] = FFN->dims[1] = 0x7fffffff);
+    REFUSED("inside another one", FFN->offset = gguf_tensor(&file, "blk.0.ffn_gate.weight")->offset);
+    REFUSED("not aligned", FFN->offset += 4);
+    REFUSED("ends behind the end", FFN->offset = 1 << 24);
+    REFUSED("ends behind the end", FFN->offset = 0x7fffffffffffffe0);
+    REFUSED("ends behind the end", FFN->offset = 0xffffffffffffffe0);
+    REFUSED("blk.0.ffn_gate.weight is there twice", snprintf(FFN->name, 64, "blk.0.ffn_gate.weight"));
+#undef FFN
+}
+
+/* Cut off here and there, and at every byte of the header. */
+static void truncated_files(void) {
+    const char *path = temporary("cut.gguf");
+    enum { HEADER = 2500 };
+    gguf_make(&file, &SMALL, 0);
+    CHECK(!gguf_write(&file, path), "cannot write");
+    const GgufTensor *last = &file.tensors[file.n_tensors - 1];
+    const long data = (long)(last->offset + 4 * last->count);
+    gguf_free(&file);
+    /* 500 bytes of the header are less than there are */
+    for (long n = data + 500; n > 0; n -= n > HEADER ? 997 : test_fast() ? 37 : 1) {
+        Model model;
+        CHECK(!truncate(path, n), "cannot cut");
+        stderr_hide();
+        const bool opened = !model_open(&model, path);
+        const int lines = stderr_show();
+        if (opened) model_close(&model);
+        CHECK(!opened && lines == 1, "%ld bytes: opened %d, %d lines", n, opened, lines);
+    }
+}
+
+static void check_tokenizer_refused(int line, const char *expected) {
+    Model model;
+    Tokenizer t;
+    stderr_hide();
+    const int found = open_tokenizer(&model, &t, true), lines = stderr_show();
+    gguf_free(&file);
+    CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected), "line %d: found %d, expected: %s, said: %s",
+          line, found, expected, stderr_text());
+    CHECK(!t.pieces && !t.merged.slots && !t.text, "line %d: not closed", line);
+}
+
+#define TOKENIZER_REFUSED(expected, change)                                                                            \
+    do {                                                                                                               \
+        gguf_make(&file, &SPEAKING, 0);                                                                                \
+        gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0);                                                       \
+        change;                                                                                                        \
+        check_tokenizer_refused(__LINE__, expected);                                                                   \
+    } while (0)
+
+static void bad_tokenizers(void) {
+    char endless[514] = "";
+    memset(endless, 'x', sizeof endless - 1);
+    const GgufPiece user = {.text = endless, .type = 4};
+    TOKENIZER_REFUSED("of kind 'bert', which norma", gguf_set_text(&file, "tokenizer.ggml.model", "bert"));
+    TOKENIZER_REFUSED(
+        "tokenizer.ggml.pre is 'tekken', which norma does not know",
+        (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"), gguf_set_text(&file, "tokenizer.ggml.pre", "tekken")));
+    TOKENIZER_REFUSED("tokenizer.ggml.merges is missing", (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
+                                                           gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2")));
+    TOKENIZER_REFUSED("of kind '', which norma", gguf_remove(&file, "tokenizer.ggml.model"));
+    TOKENIZER_REFUSED("tokens is missing or no array of 1800", gguf_remove(&file, "tokenizer.ggml.tokens"));
+    TOKENIZER_REFUSED("scores is missing or no array", gguf_remove(&file, "tokenizer.ggml.scores"));
+    TOKENIZER_REFUSED("token_type is missing or no array", gguf_remove(&file, "tokenizer.ggml.token_type"));
+    TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
+    TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
+    TOKENIZER_REFUSED("user-defined piece 1799 has 513 bytes, expected at most 512",
+                      gguf_add_tokenizer(&file, SPEAKING.vocab_size, &user, 1));
+    TOKENIZER_REFUSED("scores is missing or no array", set_array("tokenizer.ggml.scores", GGUF_I8, 64));
+    TOKENIZER_REFUSED("scores is missing or no array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
+    TOKENIZER_REFUSED("bos_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 1800));
+    TOKENIZER_REFUSED("eos_token_id is 4294967295,", gguf_set_int(&file, "tokenizer.ggml.eos_token_id", -1));
+    TOKENIZER_REFUSED("eot_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.eot_token_id", 1800));
+    TOKENIZER_REFUSED("eot_token_id is 4294967295,", gguf_set_int(&file, "tokenizer.ggml.eot_token_id", -1));
+    TOKENIZER_REFUSED("chat_template has another", gguf_set_int(&file, "tokenizer.chat_template", 1));
+    TOKENIZER_REFUSED("unknown_token_id has another", gguf_set_text(&file, "tokenizer.ggml.unknown_token_id", "0"));
+    TOKENIZER_REFUSED("score of piece 5 is not a number",
+                      for (int i = 0; i < file.n_keys; i++) if (!strcmp(file.keys[i].name, "tokenizer.ggml.scores"))
+                          memcpy(file.keys[i].value + 12 + 20, &(float){NAN}, 4));
+}
+
+/* A tokenizer that nobody asked for may be of any kind. */
+static void other_tokenizers_may_be_ignored(void) {
+    for (int kind = 0; kind < 3; kind++) {
+        Model model;
+        Tokenizer t;
+        gguf_make(&file, &SPEAKING, 0);
+        if (kind) gguf_set_text(&file, "tokenizer.ggml.model", kind == 1 ? "bert" : "gpt2");
+        if (kind) gguf_set_text(&file, "tokenizer.ggml.pre", "tekken");
+        stderr_hide();
+        const int found = open_tokenizer(&model, &t, false), lines = stderr_show();
+        gguf_free(&file);
+        CHECK(found == 0 && lines == 0 && t.n_pieces == 0, "found %d, %d lines", found, lines);
+    }
+}
+
+void suite_gguf(void) {
+    TEST(same_bits_as_a_checkpoint);
+    TEST(model_is_what_the_file_says);
+    TEST(weight_types);
+    TEST(head_sizes);
+    TEST(rotations);
+    TEST(yarn);
+    TEST(biases);
+    TEST(norms);
+    TEST(architectures);
+    TEST(experts);
+    TEST(a_router_that_cannot_decide);
+    TEST(the_width_of_experts_may_be_left_out);
+    TEST(a_width_that_nothing_vouches_for);
+    TEST(sizes_of_experts);
+    TEST(windows_cut_the_context);
+    TEST(any_width_of_number);
+    TEST(same_tokens_as_tokenizer_bin);
+    TEST(prefixes_are_optional);
+    TEST(control_pieces_are_no_text);
+    TEST(bad_keys);
+    TEST(bad_experts);
+    TEST(bad_files);
+    TEST(bad_tensors);
+    TEST(truncated_files);
+    TEST(bad_tokenizers);
+    TEST(other_tokenizers_may_be_ignored);
+}

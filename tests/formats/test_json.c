@@ -1,0 +1,351 @@
+/* test_json.c: the JSON reader, on what JSON is, what it is not, and hostile texts.
+ *
+ * Owns the check of a whole document by writing it out again: from the values
+ * alone comes a text that says the same.
+ */
+#include "formats/json.h"
+
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool parse(JsonFile *json, const char *text) {
+    stderr_hide();
+    const int status = json_parse(json, "x.json", text, strlen(text));
+    stderr_show();
+    return status == 0;
+}
+
+/* Its text again, without white space, strings as they are (tests have none with quotes in them). */
+static void write_again(FILE *out, const Json *value) {
+    const char *brackets = value->kind == JSON_OBJECT ? "{}" : "[]";
+    if (value->kind < JSON_STRING) {
+        fputs(value->text, out);
+    } else if (value->kind == JSON_STRING) {
+        fprintf(out, "\"%s\"", value->text);
+    } else {
+        fputc(brackets[0], out);
+        for (const Json *v = json_first(value); v; v = json_next(value, v)) {
+            if (v != value + 1) fputc(',', out);
+            write_again(out, v);
+            if (value->kind != JSON_OBJECT) continue;
+            fputc(':', out);
+            write_again(out, v + 1);
+        }
+        fputc(brackets[1], out);
+    }
+}
+
+static void what_is_json_is_read(void) {
+    static const char *const texts[] = {
+        "0",
+        "-1.5e+10",
+        "\"\"",
+        "null",
+        "[]",
+        "{}",
+        "[[],{},[[]],0]",
+        "{\"a\":1,\"b\":{\"a\":[true,false,null]},\"\":\"\"}",
+        "[-0,0.0,1E5,1e-5,12345678901234567890]",
+        "[\"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x99\x82\x7f\"]",
+        "{\"a\":{\"a\":{\"a\":[{\"a\":[]},{\"a\":{}}]}},\"b\":[1,2,[3,[4]],5],\"c\":6}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        JsonFile json;
+        char *again = NULL;
+        size_t size = 0;
+        CHECK(parse(&json, texts[i]), "%s: %s", texts[i], stderr_text());
+        FILE *out = open_memstream(&again, &size);
+        write_again(out, json.values);
+        fclose(out);
+        const bool same = !strcmp(again, texts[i]);
+        CHECK(same, "%s became %s", texts[i], again);
+        free(again);
+        json_close(&json);
+    }
+}
+
+static void what_is_not_json_is_refused(void) {
+    static const char *const texts[] = {
+        "",
+        " ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "[1",
+        "[1,",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "[1}",
+        "{]",
+        "[1]]",
+        "{}{}",
+        "1 2",
+        ",",
+        ":",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{\"a\" 1}",
+        "{1:1}",
+        "{a:1}",
+        "{\"a\":1 \"b\":2}",
+        "{,}",
+        "{\"a\":1:2}",
+        "nul",
+        "nulll",
+        "True",
+        "truefalse",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "undefined",
+        "'a'",
+        "// a\n1",
+        "1 /* a */",
+        "01",
+        "-01",
+        "+1",
+        "-",
+        "--1",
+        ".5",
+        "-.5",
+        "1.",
+        "1.e1",
+        "1e",
+        "1e+",
+        "1e1.5",
+        "0x10",
+        "1_000",
+        "00",
+        "1a",
+        "\"",
+        "\"a",
+        "\"\\",
+        "\"\\\"",
+        "\"\\a\"",
+        "\"\\x41\"",
+        "\"\\u\"",
+        "\"\\u12\"",
+        "\"\\u123g\"",
+        "\"\\u 123\"",
+        "\"\t\"",
+        "\"\n\"",
+        "\"\x01\"",
+        "\f1",
+        "\302\2401",
+        "\357\273\2771",
+        /* not UTF-8: alone, overlong, a surrogate, beyond U+10FFFF, cut off */
+        "\"\x80\"",
+        "\"\xc0\x80\"",
+        "\"\xe0\x80\x80\"",
+        "\"\xed\xa0\x80\"",
+        "\"\xf4\x90\x80\x80\"",
+        "\"\xff\"",
+        "\"\xc3\"",
+        "\"\xe4\xb8\"",
+        "\"\xf0\x9f\x99\"",
+        /* half of a surrogate pair */
+        "\"\\ud83d\"",
+        "\"\\ude42\"",
+        "\"\\ud83d\\ud83d\"",
+        "\"\\ud83d\\u0041\"",
+        "\"\\ud83d\\ue000\"",
+        "\"\\ud83dx\"",
+        "\"\\ud83d\\n\"",
+        "\"\\ude42\\ud83d\"",
+        /* a key twice, however it is written */
+        "{\"a\":1,\"a\":1}",
+        "[{\"b\":1,\"a\":{},\"\\u0061\":[]}]",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        JsonFile json;
+        stderr_hide();
+        const int status = json_parse(&json, "x.json", texts[i], strlen(texts[i]));
+        const int lines = stderr_show();
+        CHECK(status == -1 && !json.values && !json.text, "%s is read", texts[i]);
+        CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s", texts[i], stderr_text());
+    }
+}
+
+static void errors_say_where(void) {
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"{\n  \"a\": 1,\n  \"b\": tru\n}", "run: x.json: line 3, byte 8: expected a value\n"},
+        {"[1,\n2 3]", "run: x.json: line 2, byte 3: expected ',' or the end of the list\n"},
+        {"", "run: x.json: line 1, byte 1: expected a value\n"},
+        {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        JsonFile json;
+        CHECK(!parse(&json, cases[i].text), "%s is read", cases[i].text);
+        CHECK(!strcmp(stderr_text(), cases[i].message), "%s: %s", cases[i].text, stderr_text());
+    }
+}
+
+static void escapes_become_what_they_stand_for(void) {
+    static const struct {
+        const char *text, *expected;
+        uint32_t length;
+    } cases[] = {
+        {"\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\/\b\f\n\r\t", 8},
+        {"\"\\u0041\\u007f\\u00e9\\u07FF\"", "A\x7f\xc3\xa9\xdf\xbf", 6},
+        {"\"\\u0800\\u4E2d\\uffff\"", "\xe0\xa0\x80\xe4\xb8\xad\xef\xbf\xbf", 9},
+        {"\"\\ud83d\\ude42\"", "\xf0\x9f\x99\x82", 4},
+        {"\"\\ud800\\udc00\\uDBFF\\uDFFF\"", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", 8},
+        {"\"a\\u0000b\"", "a\0b", 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        JsonFile json;
+        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
+        const Json *s = json.values;
+        CHECK(s->kind == JSON_STRING && s->length == cases[i].length, "%s: %u bytes", cases[i].text, s->length);
+        CHECK(!memcmp(s->text, cases[i].expected, s->length + 1), "%s became %s", cases[i].text, s->text);
+        json_close(&json);
+    }
+}
+
+static void values_are_found_by_key(void) {
+    static const char text[] = "{ \"a\": {\"x\": [1, {\"b\": 0}], \"y\": \"a\\u0000\"}, \"b\" : [ ], \"c\":\"a\" }";
+    JsonFile json;
+    CHECK(parse(&json, text), "%s", stderr_text());
+    const Json *root = json.values, *a = json_get(root, "a"), *x = json_get(a, "x");
+    CHECK(root->n_members == 3 && root->n_values == 15, "%u members, %u values", root->n_members, root->n_values);
+    CHECK(a && a->n_members == 2 && x && x->n_members == 2, "a.x is not found");
+    CHECK(json_get(root, "b") && !json_first(json_get(root, "b")), "b has members");
+    CHECK(json_is(json_get(root, "c"), "a") && !json_is(json_get(a, "y"), "a"), "strings compare wrongly");
+    CHECK(!json_get(root, "x") && !json_get(x, "b") && !json_get(NULL, "a"), "found what is not there");
+    CHECK(!strcmp(json_shown(x), "a list") && !strcmp(json_shown(NULL), "missing"), "%s", json_shown(x));
+    json_close(&json);
+}
+
+static void numbers_are_told_apart(void) {
+    static const struct {
+        const char *text;
+        bool is_integer, is_real;
+        int64_t integer;
+        double real;
+    } cases[] = {
+        {"0", true, true, 0, 0},
+        {"-12", true, true, -12, -12},
+        {"9223372036854775807", true, true, INT64_MAX, 9223372036854775807.0},
+        {"9223372036854775808", false, true, 0, 9223372036854775808.0},
+        {"1.0", false, true, 0, 1},
+        {"1e-05", false, true, 0, 1e-5},
+        {"0.1", false, true, 0, 0.1},
+        {"1e999", false, false, 0, 0},
+        {"\"1\"", false, false, 0, 0},
+        {"true", false, false, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        JsonFile json;
+        int64_t integer = 0;
+        double real = 0;
+        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
+        CHECK(json_integer(json.values, &integer) == cases[i].is_integer, "%s: integer?", cases[i].text);
+        CHECK(json_real(json.values, &real) == cases[i].is_real, "%s: number?", cases[i].text);
+        CHECK(integer == cases[i].integer && real == cases[i].real, "%s: %lld, %g", cases[i].text, (long long)integer,
+              real);
+        json_close(&json);
+    }
+}
+
+/* n times `open`, then `middle`, then n times `close`. */
+static char *nested(size_t n, const char *open, const char *middle, const char *close) {
+    const size_t a = strlen(open), b = strlen(middle), c = strlen(close);
+    char *text = malloc(n * (a + c) + b + 1), *to = text;
+    if (!text) return NULL;
+    for (size_t i = 0; i < n; i++, to += a) memcpy(to, open, a);
+    memcpy(to, middle, b);
+    to += b;
+    for (size_t i = 0; i < n; i++, to += c) memcpy(to, close, c);
+    *to = '\0';
+    return text;
+}
+
+static void depth_has_a_limit(void) {
+    static const char *const brackets[][3] = {{"[", "", "]"}, {"{\"a\":", "0", "}"}, {"[{\"a\":[0,", "{}", "]}]"}};
+    static const int levels[] = {1, 1, 3};
+    for (int i = 0; i < 3; i++) {
+        const size_t fits = (size_t)((i == 2 ? JSON_DEPTH - 1 : JSON_DEPTH) / levels[i]);
+        for (int k = 0; k < 3; k++) {
+            const size_t n = k < 2 ? fits + (size_t)k : 1000000;
+            char *text = nested(n, brackets[i][0], brackets[i][1], brackets[i][2]);
+            JsonFile json;
+            const bool read = parse(&json, text);
+            CHECK(read == (k == 0), "%zu times %s: %s", n, brackets[i][0], stderr_text());
+            if (read) json_close(&json);
+            free(text);
+        }
+    }
+}
+
+/* A vocabulary as in tokenizer.json; entry `twice` has the key of the one before. */
+static char *vocabulary(int n, int twice) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fputc('{', out);
+    for (int i = 0; i < n; i++) fprintf(out, "%s\"k%d\": %d", i ? ",\n" : "", i == twice ? i - 1 : i, i);
+    fputc('}', out);
+    fclose(out);
+    return text;
+}
+
+static void large_objects_are_read(void) {
+    const int n = test_fast() ? 2000 : 150000;
+    static const int sizes[] = {2, 15, 16, 17, 18};
+    char *text = vocabulary(n, -1);
+    JsonFile json;
+    CHECK(parse(&json, text), "%s", stderr_text());
+    int i = 0;
+    for (const Json *key = json_first(json.values); key; key = json_next(json.values, key), i++) {
+        char name[16];
+        int64_t id = -1;
+        snprintf(name, sizeof name, "k%d", i);
+        CHECK(json_is(key, name) && json_integer(key + 1, &id) && id == i, "member %d is %s: %s", i, key->text,
+              key[1].text);
+    }
+    CHECK(i == n, "%d members", i);
+    json_close(&json);
+    free(text);
+    for (int k = 0; k < 6; k++) { /* where keys are compared in pairs, and where they are sorted */
+        const int size = k < 5 ? sizes[k] : n;
+        text = vocabulary(size, size - 1);
+        CHECK(!parse(&json, text) && strstr(stderr_text(), "twice"), "%d keys: %s", size, stderr_text());
+        free(text);
+    }
+}
+
+static void files_are_read(void) {
+    JsonFile json;
+    FILE *out = fopen(temporary("x.json"), "wb");
+    fputs(" {\"a\" : [1]}\n", out);
+    fclose(out);
+    CHECK(!json_open(&json, temporary("x.json")), "does not open");
+    CHECK(json_get(json.values, "a"), "no a");
+    json_close(&json);
+    stderr_hide();
+    const int status = json_open(&json, temporary("none.json"));
+    CHECK(stderr_show() == 1 && status == -1, "a file that is not there: %s", stderr_text());
+}
+
+void suite_json(void) {
+    TEST(what_is_json_is_read);
+    TEST(what_is_not_json_is_refused);
+    TEST(errors_say_where);
+    TEST(escapes_become_what_they_stand_for);
+    TEST(values_are_found_by_key);
+    TEST(numbers_are_told_apart);
+    TEST(depth_has_a_limit);
+    TEST(large_objects_are_read);
+    TEST(files_are_read);
+}

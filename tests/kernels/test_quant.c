@@ -1,0 +1,344 @@
+/* test_quant.c: quant.c's weight types, and matmul.c's products with them.
+ *
+ * Owns the comparison with the Python library gguf (tests/golden/blocks.bin,
+ * to the bit), products of every type against sums in double, the promise
+ * that no subdivision changes a bit of them, and the facts of the type table.
+ */
+#include "base/file.h"
+#include "formats/pack.h"
+#include "kernels/matmul.h"
+#include "kernels/panels.h"
+#include "kernels/quant.h"
+#include "kernels/simd.h"
+#include "kernels/tensor.h"
+
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The layout of the types once more: GGUF's number, weights and bytes of a
+ * block, where its float16 scale and offset are (-1: nowhere). */
+typedef struct {
+    const char *name;
+    Type type;
+    uint32_t number;
+    int block, bytes, scale, offset;
+} Layout;
+
+static const Layout LAYOUTS[] = {
+    {"f32", TYPE_F32, 0, 1, 4, -1, -1},         {"f16", TYPE_F16, 1, 1, 2, 0, -1},
+    {"bf16", TYPE_BF16, 30, 1, 2, -1, -1},      {"q8_0", TYPE_Q8_0, 8, 32, 34, 0, -1},
+    {"q4_0", TYPE_Q4_0, 2, 32, 18, 0, -1},      {"q4_1", TYPE_Q4_1, 3, 32, 20, 0, 2},
+    {"q5_0", TYPE_Q5_0, 6, 32, 22, 0, -1},      {"q5_1", TYPE_Q5_1, 7, 32, 24, 0, 2},
+    {"q4_K", TYPE_Q4_K, 12, 256, 144, 0, 2},    {"q5_K", TYPE_Q5_K, 13, 256, 176, 0, 2},
+    {"q6_K", TYPE_Q6_K, 14, 256, 210, 208, -1},
+};
+
+enum { N_LAYOUTS = sizeof LAYOUTS / sizeof *LAYOUTS, MAX_ROWS = 33, MAX_COLS = 512, MAX_TOKENS = 7, GAP = 3 };
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+static void types_are_those_of_gguf(void) {
+    Type type;
+    int known = 0;
+    for (uint32_t number = 0; number < 64; number++) {
+        if (type_from_gguf(number, &type)) continue;
+        const Layout *l = LAYOUTS;
+        while (l < LAYOUTS + N_LAYOUTS && l->number != number) l++;
+        CHECK(l < LAYOUTS + N_LAYOUTS && l->type == type && !strcmp(type_name(type), l->name), "number %u is %s",
+              number, type_name(type));
+        known++;
+    }
+    CHECK(known == N_LAYOUTS, "%d types, expected %d", known, N_LAYOUTS);
+    CHECK(type_from_gguf(UINT32_MAX, &type) && type_from_gguf(0x80000000, &type), "large numbers are no types");
+}
+
+static void sizes_are_those_of_the_file(void) {
+    for (int i = 0; i < N_LAYOUTS; i++) {
+        const Layout *l = &LAYOUTS[i];
+        const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
+        CHECK(type_block(l->type) == l->block, "%s: blocks of %d", l->name, type_block(l->type));
+        CHECK(l->block == 1 || group_has_min(l->type) == (l->offset >= 0), "%s: offsets", l->name);
+        CHECK(l->block == 1 || block_parts(l->type).bytes == l->bytes, "%s: parts", l->name);
+        CHECK(type_wants_bytes(l->type) == (l->block > 1), "%s: int8 activations", l->name);
+        for (int rows = 1; rows <= 7; rows += 6)
+            CHECK(tensor_bytes(&w, rows) == (size_t)(rows * 3 * l->bytes), "%s: %d rows take %zu bytes", l->name, rows,
+                  tensor_bytes(&w, rows));
+    }
+    /* more than 2^32 weights, and more than 2^32 bytes */
+    const Tensor tall = {.type = TYPE_Q6_K, .rows = 40000000, .cols = 256};
+    CHECK(tensor_bytes(&tall, tall.rows) == 40000000 * (size_t)210, "%zu bytes", tensor_bytes(&tall, tall.rows));
+    const Tensor largest = {.type = TYPE_F32, .cols = 0x7fffffff};
+    CHECK(tensor_bytes(&largest, 0x7fffffff) == 0xfffffffc00000004, "%zu bytes", tensor_bytes(&largest, 0x7fffffff));
+}
+
+/* ---- the blocks of the Python library -------------------------------------------------------------- */
+
+static void check_blocks(const Layout *l, const uint8_t *blocks, const float *expected, int n) {
+    float y[2048];
+    for (int rows = 1; rows <= 4; rows *= 2) { /* as one row, and as several */
+        const Tensor w = {.type = l->type, .rows = rows, .cols = n / rows, .data = blocks};
+        for (int r = 0; r < rows; r++) dequantize_row(y + r * w.cols, &w, r);
+        for (int i = 0; i < n; i++)
+            CHECK(!memcmp(&y[i], &expected[i], sizeof *y), "%s: weight %d in %d rows is %.9g, expected %.9g", l->name,
+                  i, rows, y[i], expected[i]);
+    }
+}
+
+static void dequantized_as_the_library_does(void) {
+    size_t size, at = 0;
+    uint8_t *data = (uint8_t *)file_read("tests/golden/blocks.bin", &size);
+    CHECK(data, "no file");
+    int found = 0;
+    for (uint32_t head[2]; at < size; found++) { /* number, weights */
+        memcpy(head, data + at, sizeof head);
+        at += sizeof head;
+        const Layout *l = LAYOUTS;
+        while (l->number != head[0]) l++;
+        const size_t n = head[1], bytes = n / (size_t)l->block * (size_t)l->bytes;
+        float expected[2048];
+        CHECK(n <= 2048 && at + bytes + n * sizeof *expected <= size, "%s: %zu weights", l->name, n);
+        uint8_t *blocks = malloc(bytes); /* no larger: a sanitizer sees what is read behind it */
+        memcpy(blocks, data + at, bytes);
+        memcpy(expected, data + at + bytes, n * sizeof *expected);
+        check_blocks(l, blocks, expected, (int)n);
+        free(blocks);
+        at += bytes + n * sizeof *expected;
+    }
+    free(data);
+    CHECK(found == N_LAYOUTS - 1, "%d types in the file, expected all but f32", found);
+}
+
+/* ---- products ------------------------------------------------------------------------------------------ */
+
+static float random_float(uint64_t stream, int i) { /* [-1, 1) */
+    return (float)(hash64(17, stream, (uint64_t)i) >> 40) / 8388608.0f - 1;
+}
+
+typedef struct {
+    Tensor w;
+    int n; /* tokens */
+    uint8_t *data;
+    float *x, *bias;
+    InputBuffer buffer;
+} Problem;
+
+static void put_half(uint8_t *block, int at, float value) {
+    const uint16_t half = f32_to_f16(value);
+    if (at >= 0) memcpy(block + at, &half, sizeof half);
+}
+
+static int problem_open(Problem *p, const Layout *l, int rows, int cols, int n, bool bias) {
+    *p = (Problem){.w = {.type = l->type, .rows = rows, .cols = cols}, .n = n};
+    const size_t bytes = tensor_bytes(&p->w, rows), n_x = (size_t)(n * cols);
+    p->data = malloc(bytes);
+    p->x = malloc(n_x * sizeof *p->x);
+    p->bias = malloc((size_t)rows * sizeof *p->bias);
+    for (size_t i = 0; i < bytes; i++) p->data[i] = (uint8_t)hash64(17, 1, i);
+    for (int i = 0; i < rows * cols / l->block; i++) {
+        uint8_t *block = p->data + (size_t)(i * l->bytes);
+        const float weight = random_float(2, i);
+        put_half(block, l->scale, weight / 16);
+        put_half(block, l->offset, random_float(3, i));
+        if (l->type == TYPE_F32) memcpy(block, &weight, sizeof weight);
+        if (l->type == TYPE_BF16) memcpy(block, (const char *)&weight + 2, 2); /* any bits would include NaN */
+    }
+    for (int i = 0; i < n * cols; i++) p->x[i] = random_float(4, i);
+    for (int i = 0; i < rows; i++) p->bias[i] = 10 * random_float(5, i);
+    p->w.data = p->data;
+    p->w.bias = bias ? p->bias : NULL;
+    return input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3);
+}
+
+static void problem_close(Problem *p) {
+    free(p->data);
+    free(p->x);
+    free(p->bias);
+    input_buffer_close(&p->buffer);
+}
+
+static float before(int i) { return 0.5f + (float)(i % 5); } /* what y holds before a product is added */
+
+/* y against sums in double of what dequantize_row gives times the activations,
+ * which the block types take as int8 in groups of 32. */
+static void check_against_exact(const Problem *p, const float *y, bool add) {
+    float w[MAX_COLS], x[MAX_COLS];
+    InputGroup scales[MAX_COLS / 32];
+    int8_t q[MAX_COLS];
+    const int rows = p->w.rows, cols = p->w.cols;
+    for (int t = 0; t < p->n; t++) {
+        memcpy(x, p->x + (size_t)(t * cols), (size_t)cols * sizeof *x);
+        const bool bytes = type_wants_bytes(p->w.type);
+        if (bytes) quantize_i8(q, scales, x, cols, 32);
+        for (int r = 0; r < rows; r++) {
+            const int i = t * rows + r;
+            double sum = add ? (double)before(i) : 0, largest = 0, magnitude = 16;
+            dequantize_row(w, &p->w, r);
+            for (int c = 0; c < cols; c++) largest = fmax(largest, (double)fabsf(w[c]));
+            for (int c = 0; c < cols; c++) {
+                const double activation = bytes ? q[c] * (double)scales[c / 32].scale : (double)x[c];
+                sum += (double)w[c] * activation;
+                magnitude += largest * fabs(activation);
+            }
+            if (p->w.bias) sum += (double)p->w.bias[r];
+            CHECK(fabs(y[i] - sum) <= 0x1p-23 * magnitude,
+                  "%s %d x %d, %d tokens, add %d, bias %d: y[%d][%d] = %.9g, exact %.9g", type_name(p->w.type), rows,
+                  cols, p->n, add, p->w.bias != NULL, t, r, y[i], sum);
+        }
+    }
+}
+
+/* The product by pieces of n_rows rows and n tokens into wider rows, of which
+ * the rest must stay as it is. */
+static void check_pieces(const Problem *p, const float *y, int n_rows, int n, bool add) {
+    static float pieces[MAX_TOKENS * (MAX_ROWS + GAP)];
+    const int rows = p->w.rows, stride = rows + GAP;
+    for (int i = 0; i < p->n * stride; i++) pieces[i] = i % stride < rows ? before(i / stride * rows + i % stride) : -9;
+    for (int t = 0; t < p->n; t += n) {
+        const int tokens = p->n - t < n ? p->n - t : n;
+        const Input in = input_prepare(&p->buffer, &p->w, p->x + (size_t)(t * p->w.cols), tokens);
+        for (int r = 0; r < rows; r += n_rows)
+            matmul_rows(pieces + t * stride, (size_t)stride, &p->w, r, rows - r < n_rows ? rows - r : n_rows, &in,
+                        tokens, add);
+    }
+    for (int t = 0; t < p->n; t++) {
+        CHECK(!memcmp(pieces + t * stride, y + t * rows, (size_t)rows * sizeof *y),
+              "%s %d x %d, %d tokens: by %d rows and %d tokens other bits", type_name(p->w.type), rows, p->w.cols, p->n,
+              n_rows, n);
+        for (int i = rows; i < stride; i++) CHECK(pieces[t * stride + i] == -9, "wrote beyond the rows asked for");
+    }
+}
+
+static void check_threads(const Problem *p, const float *y, bool add) {
+    static float shared[MAX_TOKENS * MAX_ROWS];
+    for (int i = 0; i < p->n * p->w.rows; i++) shared[i] = before(i);
+#pragma omp parallel num_threads(3)
+    {
+        const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
+        matmul(shared, &p->w, &in, p->n, add);
+    }
+    CHECK(!memcmp(shared, y, (size_t)(p->n * p->w.rows) * sizeof *y),
+          "%s %d x %d, %d tokens: 3 threads give other bits", type_name(p->w.type), p->w.rows, p->w.cols, p->n);
+}
+
+/* The same weight in panels. */
+static void check_panels(Problem *p, const float *y, bool add) {
+    CHECK(!tensor_pack(&p->w, 2), "no memory");
+    check_pieces(p, y, p->w.rows, 1, add);
+    check_pieces(p, y, 5, p->n, add);
+    check_threads(p, y, add);
+    free(p->w.panels);
+    p->w.panels = NULL;
+}
+
+static void check_product(const Layout *l, int rows, int cols, int n) {
+    static float y[MAX_TOKENS * MAX_ROWS];
+    for (int kind = 0; kind < 4; kind++) {
+        const bool add = kind % 2, bias = kind / 2;
+        Problem p;
+        CHECK(!problem_open(&p, l, rows, cols, n, bias), "no memory");
+        for (int i = 0; i < n * rows; i++) y[i] = before(i);
+        const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
+        matmul(y, &p.w, &in, n, add);
+        check_against_exact(&p, y, add);
+        check_pieces(&p, y, 1, 1, add);
+        check_pieces(&p, y, 5, n, add);
+        check_pieces(&p, y, 9, 2, add);
+        check_threads(&p, y, add);
+        check_panels(&p, y, add);
+        problem_close(&p);
+    }
+}
+
+static void products_of_every_type(void) {
+    static const int rows[] = {1, 7, 8, 9, 33}, cols[] = {32, 64, 96, 172, 256, 512}, tokens[] = {1, 2, 5, 7};
+    for (int type = 0; type < N_LAYOUTS; type++)
+        for (int i = 0; i < 5; i++)
+            for (int j = 0; j < 6; j++)
+                for (int k = 0; k < 4; k++) {
+                    if (cols[j] % LAYOUTS[type].block || (test_fast() && (type + i + j + k) % 7)) continue;
+                    check_product(&LAYOUTS[type], rows[i], cols[j], tokens[k]);
+                }
+}
+
+/* What panels say of weight c of every row, against plain dequantizing. */
+static void check_column(const Problem *p, const uint8_t *panel, const float *weights, int cols, int c) {
+    const Type type = p->w.type;
+    const int n = group_weights(type), block = type_block(type);
+    const uint8_t *at = panel + (size_t)(c / block * block_parts(type).bytes * LANES);
+    const int group = c % block / n;
+    const vb quad = (vb)block_quad(type, at, group, c % n / 4);
+    const vf scale = block_scale(type, at, group), min = group_has_min(type) ? block_min(type, at, group) : (vf){0};
+    for (int r = 0; r < LANES && r < p->w.rows; r++) {
+        const int8_t byte = quad[4 * r + c % 4];
+        const int weight = BYTE_OFFSET ? (uint8_t)byte - block_zero(type) : byte - block_zero(type);
+        const float product = (float)weight * scale[r];
+        const double expected = (double)product + (double)min[r], found = (double)weights[r * cols + c];
+        CHECK(fabs(found - expected) <= 0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
+              "%s [%d][%d] is %.9g, its panel says %.9g", type_name(type), r, c, found, expected);
+    }
+}
+
+static void panels_say_the_same(void) {
+    enum { COLS = 512 };
+    static float weights[LANES * COLS];
+    static uint8_t panel[LANES * COLS * 2];
+    for (int type = 0; type < N_LAYOUTS; type++) {
+        if (LAYOUTS[type].block == 1) continue;
+        Problem p;
+        CHECK(!problem_open(&p, &LAYOUTS[type], 7, COLS, 1, false), "no memory");
+        panel_pack(panel, &p.w, 0, 0, COLS);
+        for (int r = 0; r < LANES && r < 7; r++) dequantize_row(weights + (size_t)(r * COLS), &p.w, r);
+        for (int c = 0; c < COLS; c++) check_column(&p, panel, weights, COLS, c);
+        problem_close(&p);
+    }
+}
+
+/* ---- what is written ------------------------------------------------------------------------------- */
+
+enum { SIDE = 32 };
+
+/* The weights of write_quantized() in scripts/make_golden.py. */
+static void awkward_weights(float w[SIDE][SIDE]) {
+    for (int r = 0; r < SIDE; r++)
+        for (int i = 0; i < SIDE; i++) {
+            const uint64_t h = hash64(6, 1, (uint64_t)(r * SIDE + i));
+            w[r][i] = ldexpf((float)(h >> 40) / 16777216.0f - 0.5f, r - 16);
+            if (r == 0) w[r][i] = 0;
+            if (r == 1) w[r][i] = (float)(i - 16) / 16;
+            if (r == 2) w[r][i] = (float)(i * 8 - 127) / 2;
+        }
+}
+
+static void writes_the_library_s_bytes(void) {
+    static const Type types[] = {TYPE_F16, TYPE_BF16, TYPE_Q8_0, TYPE_Q4_0};
+    float w[SIDE][SIDE];
+    size_t size, at = 0;
+    uint8_t *expected = (uint8_t *)file_read("tests/golden/quantized.bin", &size), row[SIDE * 4];
+    CHECK(expected, "no golden bytes");
+    awkward_weights(w);
+    for (int i = 0; i < 4; i++)
+        for (int r = 0; r < SIDE; r++) {
+            const size_t bytes = tensor_bytes(&(Tensor){.type = types[i], .cols = SIDE}, 1);
+            quantize_row(row, types[i], w[r], SIDE);
+            CHECK(at + bytes <= size && !memcmp(row, expected + at, bytes), "%s, row %d differs", type_name(types[i]),
+                  r);
+            at += bytes;
+        }
+    CHECK(at == size, "%zu of %zu bytes compared", at, size);
+    free(expected);
+}
+
+void suite_quant(void) {
+    TEST(writes_the_library_s_bytes);
+    TEST(types_are_those_of_gguf);
+    TEST(sizes_are_those_of_the_file);
+    TEST(dequantized_as_the_library_does);
+    TEST(products_of_every_type);
+    TEST(panels_say_the_same);
+}

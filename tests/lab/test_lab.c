@@ -1,0 +1,465 @@
+/* test_lab.c: the norm laboratory's other options: --norm, and -m norms.
+ *
+ * Owns the language of --norm, what a swap computes (the bits of a checkpoint
+ * that really has these norms) and what the laboratory bench prints. What the
+ * numbers of the bench are depends on the machine; nothing is said about them
+ * but that they are there.
+ */
+#include "base/file.h"
+#include "formats/build.h"
+#include "formats/open.h"
+#include "kv_cache.h"
+#include "lab/norm_spec.h"
+#include "model.h"
+#include "norm.h"
+
+#include "tests/support/binary.h"
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TOKENS = 12, N_SITES_HERE = 7 };
+
+static const HashModel MODEL = {64, 96, 3, 4, 2, 60, 40, true, 7};
+
+/* In the order of the forward pass. */
+static const char *const SITES[N_SITES_HERE] = {"blk.0.attn_norm", "blk.0.ffn_norm",  "blk.1.attn_norm",
+                                                "blk.1.ffn_norm",  "blk.2.attn_norm", "blk.2.ffn_norm",
+                                                "output_norm"};
+
+static GgufFile file;
+
+/* ---- the language ------------------------------------------------------------------------------ */
+
+/* The kinds of all sites, "rlrrrrl". */
+static const char *kinds_of(const Model *model) {
+    static char kinds[N_SITES_HERE + 1];
+    for (int l = 0; l < model->config.n_layers; l++) {
+        kinds[2 * l] = model->layers[l].attn_norm.kind == NORM_RMS ? 'r' : 'l';
+        kinds[2 * l + 1] = model->layers[l].mlp_norm.kind == NORM_RMS ? 'r' : 'l';
+    }
+    kinds[6] = model->final_norm.kind == NORM_RMS ? 'r' : 'l';
+    return kinds;
+}
+
+/* The model as RMSNorms; sites named in `layers` ("lrrrrrr") get a bias, of zeros
+ * where `width` is 0. */
+static int open_file(Model *model, const char *layers, float width) {
+    const char *path = temporary("lab.gguf");
+    gguf_make(&file, &MODEL, 0);
+    for (int i = 0; i < N_SITES_HERE; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.bias", SITES[i]);
+        if (layers[i] == 'l') gguf_add(&file, name, 1, MODEL.dim, 0, width, (uint64_t)i);
+    }
+    const int status_ = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    gguf_free(&file);
+    return status_;
+}
+
+static const struct {
+    const char *spec, *kinds; /* of a model with RMSNorms alone */
+} SPECS[] = {
+    {"rms", "rrrrrrr"},
+    {"layer", "lllllll"},
+    {"attn=layer", "lrlrlrr"},
+    {"mlp=layer", "rlrlrlr"},
+    {"final=layer", "rrrrrrl"},
+    {"0.attn=layer", "lrrrrrr"},
+    {"1.mlp=layer", "rrrlrrr"},
+    {"0-2.mlp=layer", "rlrlrlr"},
+    {"1-2.attn=layer", "rrlrlrr"},
+    {"2-2.attn=layer", "rrrrlrr"},
+    {"0-2.attn=layer,final=rms", "lrlrlrr"},
+    {"0-1.attn=layer,final=layer,2.mlp=layer", "lrlrrll"},
+    {"layer,1.attn=rms", "llrllll"}, /* later items win */
+    {"1.attn=rms,layer", "lllllll"},
+    {"layer,mlp=rms,final=rms,1.mlp=layer", "lrlllrr"},
+};
+enum { N_SPECS = sizeof SPECS / sizeof *SPECS };
+
+static void every_form_of_a_specification(void) {
+    for (int i = 0; i < N_SPECS; i++) {
+        Model model;
+        CHECK(!open_file(&model, "rrrrrrr", 0), "no model");
+        CHECK(!model_swap_norms(&model, SPECS[i].spec), "%s: refused", SPECS[i].spec);
+        CHECK(!strcmp(kinds_of(&model), SPECS[i].kinds), "%s: %s, expected %s", SPECS[i].spec, kinds_of(&model),
+              SPECS[i].kinds);
+        model_close(&model);
+    }
+}
+
+static const struct {
+    const char *spec, *mention;
+} MISTAKES[] = {
+    {"", "kind other than rms and layer"},
+    {"batch", "'batch' has a kind"},
+    {"Layer", "'Layer' has a kind"},
+    {"layer ", "'layer ' has a kind"},
+    {"attn", "'attn' has a kind"},
+    {"attn=", "'attn=' has a kind"},
+    {"attn=rmsnorm", "'attn=rmsnorm' has a kind"},
+    {"attn=layer=rms", "has a kind"},
+    {"=layer", "has a site"},
+    {"norm=layer", "'norm=layer' has a site"},
+    {"attn_norm=layer", "has a site"},
+    {"0.=layer", "has a site"},
+    {"att=layer", "has a site"},
+    {"attn=layer.rms", "has a site"},
+    {"layer,", "'' has a kind"},
+    {",layer", "'' has a kind"},
+    {"layer,,rms", "'' has a kind"},
+    {"q=layer", "this model does not have"},
+    {"0.k=rms", "this model does not have"},
+    {"0.final=layer", "gives the final norm a layer"},
+    {"3.attn=layer", "names layers 3 to 3, the model has 0 to 2"},
+    {"0-3.attn=layer", "names layers 0 to 3, the model has 0 to 2"},
+    {"2-1.attn=layer", "names layers 2 to 1"},
+    {"99999999999999999999.attn=layer", "the model has 0 to 2"},
+    {"-1.attn=layer", "begins with no layer"},
+    {"x.attn=layer", "begins with no layer"},
+    {".attn=layer", "begins with no layer"},
+    {"0-.attn=layer", "no layers n or n-m"},
+    {"0-x.attn=layer", "no layers n or n-m"},
+    {"0 .attn=layer", "no layers n or n-m"},
+    {"0-1-2.attn=layer", "no layers n or n-m"},
+    {"0..attn=layer", "has a site"},
+    {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=rms", "is too long"},
+};
+enum { N_MISTAKES = sizeof MISTAKES / sizeof *MISTAKES };
+
+static void mistakes_are_named(void) {
+    Model model;
+    CHECK(!open_file(&model, "rrrrrrr", 0), "no model");
+    for (int i = 0; i < N_MISTAKES; i++) {
+        stderr_hide();
+        const int found = model_swap_norms(&model, MISTAKES[i].spec), lines = stderr_show();
+        CHECK(found == -1 && lines == 1, "'%s': %d, %d lines", MISTAKES[i].spec, found, lines);
+        CHECK(strstr(stderr_text(), "--norm: ") && strstr(stderr_text(), MISTAKES[i].mention), "'%s': no '%s' in %s",
+              MISTAKES[i].spec, MISTAKES[i].mention, stderr_text());
+    }
+    model_close(&model);
+}
+
+/* ---- what a swap computes ---------------------------------------------------------------------- */
+
+static float logits[2][TOKENS * 60];
+
+/* All logits, after a swap if there is one. */
+static int run_model(Model *model, const char *spec, float *found) {
+    int tokens[TOKENS], status_ = -1;
+    Session s;
+    for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(&MODEL, i);
+    if (spec && model_swap_norms(model, spec)) return -1;
+    if (session_open(&s, model, 1, TOKENS, 0, KV_F32)) return -1;
+    const float *l = model_forward(&s, tokens, TOKENS, 0, TOKENS);
+    if (l) memcpy(found, l, sizeof logits[0]);
+    status_ = l ? 0 : -1;
+    session_close(&s);
+    return status_;
+}
+
+/* Gamma is borrowed and beta is 0: as a file with zeros for biases. */
+static void a_swap_is_a_checkpoint_with_these_norms(void) {
+    for (int i = 0; i < N_SPECS; i++) {
+        Model swapped, real;
+        CHECK(!open_file(&swapped, "rrrrrrr", 0) && !run_model(&swapped, SPECS[i].spec, logits[0]), "does not run");
+        CHECK(!open_file(&real, SPECS[i].kinds, 0) && !run_model(&real, NULL, logits[1]), "does not run");
+        CHECK(!strcmp(kinds_of(&real), SPECS[i].kinds), "the file's norms are %s", kinds_of(&real));
+        CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]), "%s: other logits", SPECS[i].spec);
+        model_close(&swapped);
+        model_close(&real);
+    }
+}
+
+/* RMSNorm has no beta: what LayerNorms had is not looked at. And back again. */
+static void layernorms_become_rmsnorms(void) {
+    static float plain[TOKENS * 60], layer[TOKENS * 60];
+    Model model;
+    CHECK(!open_file(&model, "rrrrrrr", 0) && !run_model(&model, NULL, plain), "does not run");
+    model_close(&model);
+    CHECK(!open_file(&model, "lllllll", 1) && !run_model(&model, NULL, layer), "does not run");
+    CHECK(memcmp(plain, layer, sizeof plain), "LayerNorms make no difference");
+    CHECK(!run_model(&model, "rms", logits[0]), "does not run");
+    CHECK(!memcmp(logits[0], plain, sizeof plain), "--norm rms: not the logits of RMSNorms");
+    CHECK(!run_model(&model, "layer", logits[0]), "does not run");
+    CHECK(!memcmp(logits[0], layer, sizeof plain), "--norm rms, then layer: beta is lost");
+    model_close(&model);
+    CHECK(!open_file(&model, "lrlrlrl", 1) && !run_model(&model, "attn=rms,final=rms", logits[0]), "does not run");
+    CHECK(!memcmp(logits[0], plain, sizeof plain), "some sites: not the logits of RMSNorms");
+    model_close(&model);
+}
+
+/* ---- norms of heads ---------------------------------------------------------------------------- */
+
+static const GoldenRelative *const QWEN3 = &GOLDEN_RELATIVES[1];
+static const char *const HEAD_SITES[] = {"blk.0.attn_q_norm", "blk.0.attn_k_norm", "blk.1.attn_q_norm",
+                                         "blk.1.attn_k_norm"};
+
+/* The kinds of the four, and of the first layer's others: "rlrl/rr". */
+static const char *head_kinds_of(const Model *model) {
+    static char kinds[8];
+    const Layer *l = model->layers;
+    const NormKind all[] = {l[0].q_norm.kind, l[0].k_norm.kind,    l[1].q_norm.kind,
+                            l[1].k_norm.kind, l[0].attn_norm.kind, l[0].mlp_norm.kind};
+    for (int i = 0; i < 6; i++) kinds[i + i / 4] = all[i] == NORM_RMS ? 'r' : 'l';
+    kinds[4] = '/';
+    return kinds;
+}
+
+/* Some of them with a bias of zeros. */
+static int open_heads(Model *model, const char *layers) {
+    const char *path = temporary("heads.gguf");
+    gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.bias", HEAD_SITES[i]);
+        if (layers[i] == 'l') gguf_add(&file, name, 1, QWEN3->relative.head_size, 0, 0, 1);
+    }
+    const int status_ = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    gguf_free(&file);
+    return status_;
+}
+
+static void norms_of_heads_are_swapped(void) {
+    static const struct {
+        const char *spec, *kinds;
+    } specs[] = {{"q=layer", "lrlr/rr"},
+                 {"k=layer", "rlrl/rr"},
+                 {"1.q=layer,0.k=layer", "rllr/rr"},
+                 {"q=layer,k=layer,0-1.q=rms", "rlrl/rr"}};
+    static float plain[TOKENS * 60];
+    Model model;
+    CHECK(!open_heads(&model, "rrrr") && !run_model(&model, NULL, plain), "does not run");
+    model_close(&model);
+    for (int i = 0; i < 4; i++) {
+        Model real;
+        CHECK(!open_heads(&model, "rrrr") && !run_model(&model, specs[i].spec, logits[0]), "does not run");
+        CHECK(!strcmp(head_kinds_of(&model), specs[i].kinds), "%s: %s", specs[i].spec, head_kinds_of(&model));
+        CHECK(!open_heads(&real, specs[i].kinds) && !run_model(&real, NULL, logits[1]), "does not run");
+        CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]), "%s: other logits", specs[i].spec);
+        CHECK(memcmp(logits[0], plain, sizeof plain), "%s: no difference", specs[i].spec);
+        model_close(&model);
+        model_close(&real);
+    }
+    CHECK(!open_heads(&model, "rrrr") && !model_swap_norms(&model, "layer"), "refused");
+    CHECK(!strcmp(head_kinds_of(&model), "llll/ll"), "layer: %s", head_kinds_of(&model));
+    model_close(&model);
+}
+
+/* ---- --norm ---------------------------------------------------------------------------------------- */
+
+static const HashModel SPEAKING = {64, 172, 3, 8, 4, 512, 64, false, 11};
+
+static void make_models(void) {
+    binary_folder("lab");
+    mkdir(inside("out"), 0700);
+    hashmodel_write(&SPEAKING, inside("model.bin"), 1, 0);
+    hashtokenizer_write(inside("tokenizer.bin"), 512);
+    gguf_make(&file, &MODEL, 0); /* LayerNorms with an eps of their own */
+    gguf_set_real(&file, "llama.attention.layer_norm_epsilon", 0.5f);
+    gguf_add(&file, "output_norm.bias", 1, MODEL.dim, 0, 1, 1);
+    gguf_write(&file, inside("mixed.gguf"));
+    gguf_free(&file);
+}
+
+static void bad_specifications_are_refused(void) {
+    for (int i = 0; i < N_MISTAKES; i += test_fast() ? 8 : 1) {
+        char arguments[256];
+        snprintf(arguments, sizeof arguments, "model.bin -i aa --norm '%s'", MISTAKES[i].spec);
+        check_refused(2, MISTAKES[i].mention, arguments);
+    }
+    check_refused(2, "requires an argument", "model.bin -i aa --norm");
+    check_refused(2, "--norm needs a model", "-m norms --norm layer");
+}
+
+/* What a mode writes for these arguments: its bytes; the caller frees them. */
+static char *logits_of(const char *arguments, size_t *size) {
+    run("%s -m logits --kv f32 --tokens 1,2,300,17,4,99,5 -o out/logits", arguments);
+    char *bytes = status == 0 ? file_read(inside("out/logits"), size) : NULL;
+    unlink(inside("out/logits"));
+    return bytes;
+}
+
+/* Converted with --norm, a model is what it was while it ran with --norm: its
+ * logits, its text, its perplexity. */
+static void conversion_keeps_a_swap(void) {
+    static const char *const specs[] = {"layer", "rms", "0-1.attn=layer,final=layer", "2.mlp=layer"};
+    static char text[1024], perplexity[1024];
+    char *plain, *found[2];
+    size_t n, sizes[2];
+    CHECK((plain = logits_of("model.bin", &n)), "does not run: %s", err);
+    for (int i = 0; i < (test_fast() ? 1 : 4); i++) {
+        char arguments[128];
+        CHECK_RUN("model.bin --norm %s -m convert -q f32 -o out/a.gguf", specs[i]);
+        snprintf(arguments, sizeof arguments, "model.bin --norm %s", specs[i]);
+        CHECK((found[0] = logits_of(arguments, &sizes[0])) && (found[1] = logits_of("out/a.gguf", &sizes[1])),
+              "does not run: %s", err);
+        CHECK(sizes[0] == n && sizes[1] == n && !memcmp(found[0], found[1], n), "%s: other logits", specs[i]);
+        CHECK(!memcmp(found[0], plain, n) == (i == 1), "%s: %s", specs[i],
+              i == 1 ? "changes something" : "changes nothing");
+        free(found[0]);
+        free(found[1]);
+        CHECK_RUN("out/a.gguf -t 0 -i 'aa ba' -n 30");
+        snprintf(text, sizeof text, "%.1000s", out);
+        CHECK_RUN("model.bin --norm %s -t 0 -i 'aa ba' -n 30", specs[i]);
+        CHECK(!strncmp(out, text, 1000) && n_out > 10, "%s: '%s', expected '%s'", specs[i], out, text);
+        CHECK_RUN("out/a.gguf -m perplexity -i 'aa ba ca da'");
+        snprintf(perplexity, sizeof perplexity, "%.1000s", out);
+        CHECK_RUN("model.bin --norm %s -m perplexity -i 'aa ba ca da'", specs[i]);
+        CHECK(!strcmp(out, perplexity), "%s: %s, expected %s", specs[i], out, perplexity);
+    }
+    free(plain);
+    unlink(inside("out/a.gguf"));
+}
+
+static void info_shows_a_swap(void) {
+    CHECK_RUN("model.bin -m info --norm 1.mlp=layer,final=layer");
+    CHECK(strstr(out, "  layers.1.mlp_norm        LayerNorm") && strstr(out, "  layers.1.attn_norm       RMSNorm") &&
+              strstr(out, "  final_norm               LayerNorm"),
+          "%s", out);
+}
+
+/* GGUF has one eps for all LayerNorms: a swapped site, which keeps its own,
+ * cannot be written beside another. */
+static void what_gguf_cannot_say_is_refused(void) {
+    CHECK_RUN("mixed.gguf -m convert -q f32 -o out/a.gguf");
+    CHECK(unlink(inside("out/a.gguf")) == 0, "no file");
+    run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm 0.attn=layer");
+    CHECK(status == 1 && one_line(err) && strstr(err, "LayerNorms would differ in eps"), "status %d, %s", status, err);
+    run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm rms");
+    CHECK(status == 1 && one_line(err) && strstr(err, "RMSNorms would differ in eps"), "status %d, %s", status, err);
+    CHECK(files_in("out") == 0, "a file was written");
+}
+
+/* ---- -m norms --------------------------------------------------------------------------------------- */
+
+static const char *const KEYS[] = {"dim",
+                                   "tokens",
+                                   "threads",
+                                   "rmsnorm_ns",
+                                   "layernorm_ns",
+                                   "add_rmsnorm_ns",
+                                   "add_then_rmsnorm_ns",
+                                   "rmsnorm_backward_ns",
+                                   "layernorm_backward_ns",
+                                   "copy_ns"};
+enum { N_KEYS = 10 };
+
+/* The objects of the array on stdout, each with these keys in this order and
+ * nothing else; -1 if one is another. */
+static int read_cases(double cases[][N_KEYS], int most) {
+    int n = 0;
+    const char *s = out + 1;
+    if (!json_valid(out) || *out != '[') return -1;
+    for (; n < most && *(s += strspn(s, ", \n")) == '{'; n++) {
+        s++;
+        for (int k = 0; k < N_KEYS; k++) {
+            const size_t length = strlen(KEYS[k]);
+            char *end;
+            if (k > 0 && strncmp(s, ", ", 2)) return -1;
+            s += k > 0 ? 2 : 0;
+            if (*s != '"' || strncmp(s + 1, KEYS[k], length) || strncmp(s + 1 + length, "\": ", 3)) return -1;
+            cases[n][k] = strtod(s + length + 4, &end);
+            s = end;
+        }
+        if (*s++ != '}') return -1;
+    }
+    return strcmp(s, "]\n") ? -1 : n;
+}
+
+static void check_case(const double *values, int dim, int tokens, int threads) {
+    CHECK(values[0] == dim && values[1] == tokens && values[2] == (tokens < threads ? tokens : threads),
+          "dim %g, %g tokens, %g threads; expected %d, %d", values[0], values[1], values[2], dim, tokens);
+    for (int k = 3; k < N_KEYS; k++)
+        CHECK(isfinite(values[k]) && values[k] > 0, "dim %d, %d tokens: %s is %g", dim, tokens, KEYS[k], values[k]);
+}
+
+static const int COUNTS[] = {1, 8, 64, 512};
+static double cases[64][N_KEYS];
+
+static void the_bench_of_a_model_s_sites(void) {
+    CHECK_RUN("model.bin -m norms --json -j 2");
+    CHECK(*err == '\0' && read_cases(cases, 64) == 4, "other objects: %s%s", out, err);
+    for (int i = 0; i < 4; i++) check_case(cases[i], 64, COUNTS[i], 2);
+    CHECK_RUN("model.bin -m norms -j 1");
+    static const char *const words[] = {"RMSNorm",
+                                        "LayerNorm",
+                                        "copy",
+                                        "\n   64      1 ",
+                                        "\n   64    512 ",
+                                        "prefill of 32 tokens, decode of 32",
+                                        "\nas it is :  norms ",
+                                        "\nRMSNorm  :  norms ",
+                                        "\nLayerNorm:  norms "};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        CHECK(strstr(out, words[i]), "no '%s' in %s", words[i], out);
+    CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
+}
+
+/* The width of its norms, then that of its heads'. */
+static void the_bench_of_a_model_with_norms_of_heads(void) {
+    gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
+    gguf_write(&file, inside("heads.gguf"));
+    gguf_free(&file);
+    CHECK_RUN("heads.gguf -m norms --json -j 2");
+    CHECK(*err == '\0' && read_cases(cases, 64) == 8, "other objects: %s%s", out, err);
+    for (int i = 0; i < 8; i++) check_case(cases[i], i < 4 ? 64 : 24, COUNTS[i % 4], 2);
+    CHECK_RUN("heads.gguf -m info --norm 1.k=layer");
+    CHECK(strstr(out, "  layers.1.q_norm          RMSNorm") && strstr(out, "  layers.1.k_norm          LayerNorm"),
+          "%s", out);
+}
+
+/* dim 8 with the notes' 10 tokens, then every dim. */
+static void the_bench_of_all_dims(void) {
+    if (test_fast()) {
+        test_skip("NORMA_FAST: -m norms of all dims");
+        return;
+    }
+    CHECK_RUN("-m norms --json -j 2");
+    CHECK(*err == '\0' && read_cases(cases, 64) == 37, "other objects: %s%s", out, err);
+    check_case(cases[0], 8, 10, 2);
+    for (int i = 0; i < 36; i++) check_case(cases[1 + i], i < 4 ? 8 : 32 << i / 4, COUNTS[i % 4], 2);
+}
+
+/* Ctrl-C leaves what was measured, still an array. */
+static void ctrl_c_ends_the_bench_cleanly(void) {
+    setup.interrupt = true;
+    run("-m norms --json -j 1");
+    CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
+    const int n = read_cases(cases, 64);
+    CHECK(n >= 1 && n < 37, "%d objects: %s", n, out);
+    check_case(cases[0], 8, 10, 1);
+}
+
+static void the_bench_reports_a_full_disk(void) {
+    setup.output = "/dev/full";
+    run("model.bin -m norms --json");
+    CHECK(status == 1 && strstr(err, "cannot write the output"), "status %d, %s", status, err);
+}
+
+void suite_lab(void) {
+    TEST(every_form_of_a_specification);
+    TEST(mistakes_are_named);
+    TEST(a_swap_is_a_checkpoint_with_these_norms);
+    TEST(layernorms_become_rmsnorms);
+    TEST(norms_of_heads_are_swapped);
+    make_models();
+    TEST(bad_specifications_are_refused);
+    TEST(conversion_keeps_a_swap);
+    TEST(info_shows_a_swap);
+    TEST(what_gguf_cannot_say_is_refused);
+    TEST(the_bench_of_a_model_s_sites);
+    TEST(the_bench_of_a_model_with_norms_of_heads);
+    TEST(the_bench_of_all_dims);
+    TEST(ctrl_c_ends_the_bench_cleanly);
+    TEST(the_bench_reports_a_full_disk);
+}

@@ -1,0 +1,943 @@
+/* test_cli.c: the program itself, from the outside.
+ *
+ * Owns what every mode and option should say. Where a result can be known, it is
+ * computed here from the library's own parts. How the program is run is
+ * binary.c's business; the options of the norm laboratory are test_lab.c's.
+ */
+#include "base/file.h"
+#include "formats/build.h"
+#include "formats/gguf.h"
+#include "formats/open.h"
+#include "kv_cache.h"
+#include "model.h"
+#include "sampler.h"
+#include "tokenizer.h"
+
+#include "tests/support/binary.h"
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- models to run ------------------------------------------------------------------------------ */
+
+static const HashModel MODEL = {64, 172, 2, 8, 4, 512, 64, false, 11};
+
+/* Overwrites row `row` of the embedding of a v1 file. */
+static void patch_row(const char *name, int row, float value) {
+    FILE *f = fopen(inside(name), "r+b");
+    fseek(f, 256 + 4L * MODEL.dim * (2 * MODEL.n_layers + 1 + row), SEEK_SET);
+    for (int i = 0; i < MODEL.dim; i++) fwrite(&value, sizeof value, 1, f);
+    fclose(f);
+}
+
+enum { IM_START = 510, IM_END = 511, EOT = 500 };
+
+/* A chat model in a GGUF file: its last two pieces are markers. */
+static void write_chat_model(const char *path, const HashModel *m, const char *template) {
+    static const GgufPiece markers[] = {{"<|im_start|>", 3}, {"<|im_end|>", 4}}; /* control, user-defined */
+    static GgufFile f;
+    gguf_make(&f, m, 0);
+    gguf_add_tokenizer(&f, m->vocab_size, markers, 2);
+    gguf_set_text(&f, "tokenizer.chat_template", template);
+    gguf_set_int(&f, "tokenizer.ggml.eot_token_id", EOT);
+    gguf_write(&f, path);
+    gguf_free(&f);
+}
+
+/* The folder in which everything runs: models and their tokenizer in m/. */
+static void make_folder(void) {
+    HashModel longer = MODEL;
+    longer.context = 1 << 30;
+    binary_folder("cli");
+    mkdir(inside("m"), 0700);
+    mkdir(inside("alone"), 0700);
+    mkdir(inside("out"), 0700);
+    hashmodel_write(&MODEL, inside("m/model.bin"), 0, 0);
+    hashmodel_write(&MODEL, inside("m/v2.bin"), 2, 4);
+    hashmodel_write(&MODEL, inside("alone/model.bin"), 1, 0);
+    hashmodel_write(&longer, inside("m/long.bin"), 1, 0);
+    patch_row("m/long.bin", 1, 0); /* BOS is never the likeliest: no end */
+    write_chat_model(inside("m/chat.gguf"), &longer, "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
+    write_chat_model(inside("m/strange.gguf"), &longer, "{{ content }}");
+    hashmodel_write(&MODEL, inside("m/nan.bin"), 1, 0);
+    patch_row("m/nan.bin", MODEL.vocab_size - 1, NAN);
+    hashtokenizer_write(inside("m/tokenizer.bin"), MODEL.vocab_size);
+    hashtokenizer_write(inside("m/tokenizer300.bin"), 300);
+    write_file("empty", "");
+    write_file("text", "aa ba ca, da! Text from a file");
+}
+
+/* ---- what should come out ------------------------------------------------------------------------- */
+
+/* The library, opened on the files that the binary gets. */
+typedef struct {
+    Model model;
+    Tokenizer tokenizer;
+    Session session;
+    Sampler sampler;
+    int ids[4096]; /* the sequence so far: what has run, then what has not */
+    int n, n_run;
+    int end; /* of a turn, by the template */
+    char text[1 << 16];
+    size_t n_text;
+} Expected;
+
+static const Sampling GREEDY = {.temperature = 0, .repeat_penalty = 1, .seed = 1};
+
+static int expect_tokenizer(Expected *e, const char *model) {
+    if (!gguf_is(e->model.files)) return tokenizer_open(&e->tokenizer, inside("m/tokenizer.bin"), 512);
+    return gguf_read_tokenizer(&e->tokenizer, e->model.files, model, 512, true) == 1 ? 0 : -1;
+}
+
+static Expected *expect_open(const char *model, const Sampling *sampling) {
+    Expected *e = calloc(1, sizeof *e);
+    if (model_open(&e->model, inside(model)) || expect_tokenizer(e, model) ||
+        session_open(&e->session, &e->model, 1, 64, 0, KV_F32) || sampler_open(&e->sampler, sampling, 512))
+        abort();
+    return e;
+}
+
+static void expect_close(Expected *e) {
+    sampler_close(&e->sampler);
+    session_close(&e->session);
+    tokenizer_close(&e->tokenizer);
+    model_close(&e->model);
+    free(e);
+}
+
+static void add_id(Expected *e, int id) {
+    e->ids[e->n++] = id;
+    sampler_accept(&e->sampler, id);
+}
+
+static void add_text_ids(Expected *e, const char *text) {
+    Tokens tokens;
+    if (tokenizer_encode(&e->tokenizer, text, strlen(text), true, &tokens)) abort();
+    for (int i = 0; i < tokens.n; i++) add_id(e, tokens.ids[i]);
+    free(tokens.ids);
+}
+
+static void add_text(Expected *e, int previous, int id) {
+    int n;
+    const char *piece = tokenizer_decode(&e->tokenizer, previous, id, &n);
+    memcpy(e->text + e->n_text, piece, (size_t)n);
+    e->n_text += (size_t)n;
+}
+
+static const float *forward(Expected *e) {
+    const float *logits = model_forward(&e->session, e->ids + e->n_run, e->n - e->n_run, e->n_run, 1);
+    e->n_run = e->n;
+    return logits;
+}
+
+/* The text of `-i prompt -n steps`. */
+static void expect_text(Expected *e, const char *prompt, int steps) {
+    add_text_ids(e, prompt);
+    for (int i = 1; i < e->n; i++) add_text(e, e->ids[i - 1], e->ids[i]);
+    while (e->n <= steps) {
+        const int token = sampler_next(&e->sampler, forward(e));
+        if (token == 1) break;
+        add_text(e, e->ids[e->n - 1], token);
+        add_id(e, token);
+    }
+    e->text[e->n_text++] = '\n';
+}
+
+/* A turn: text between bytes that stand for tokens, 1 to 4: BOS, EOS, IM_START, IM_END. */
+static void add_turn(Expected *e, const char *turn) {
+    static const int ids[] = {0, 1, 2, IM_START, IM_END};
+    while (*turn) {
+        if (*turn < 5) {
+            add_id(e, ids[(int)*turn++]);
+            continue;
+        }
+        const size_t n = strcspn(turn, "\1\2\3\4");
+        Tokens tokens;
+        if (tokenizer_encode(&e->tokenizer, turn, n, false, &tokens)) abort();
+        for (int i = 0; i < tokens.n; i++) add_id(e, tokens.ids[i]);
+        free(tokens.ids);
+        turn += n;
+    }
+}
+
+static bool ends_turn(const Expected *e, int token) {
+    return token == 1 || token == 2 || token == e->end || (gguf_is(e->model.files) && token == EOT);
+}
+
+/* One answer in a conversation; false if the context of that many positions is
+ * full. What closes an answer runs with the next turn. */
+static bool expect_answer(Expected *e, const char *turn, int context) {
+    const int before = e->n;
+    int token;
+    add_turn(e, turn);
+    if (e->n > context) {
+        e->n = before;
+        return false;
+    }
+    for (;;) {
+        const int previous = e->ids[e->n - 1];
+        token = sampler_next(&e->sampler, forward(e));
+        if (ends_turn(e, token)) break;
+        add_text(e, previous, token);
+        if (e->n == context) {
+            e->text[e->n_text++] = '\n';
+            return false;
+        }
+        add_id(e, token);
+    }
+    sampler_accept(&e->sampler, token);
+    e->text[e->n_text++] = '\n';
+    return true;
+}
+
+static bool is_output(const char *text, size_t n) { return n == n_out && !memcmp(out, text, n); }
+
+/* ---- generate -------------------------------------------------------------------------------------- */
+
+static void generate_writes_the_expected_text(void) {
+    for (int seed = 1; seed <= (test_fast() ? 2 : 6); seed++) {
+        Sampling sampling = {.temperature = seed % 2 ? 1 : 0.5f, .top_p = 0.9f, .repeat_penalty = 1};
+        sampling.seed = (uint64_t)seed;
+        Expected *e = expect_open("m/model.bin", &sampling);
+        expect_text(e, "aa ba, <s> \xc3\xa9", 50);
+        CHECK_RUN("m/model.bin -i 'aa ba, <s> \xc3\xa9' -n 50 -s %d -t %s", seed, seed % 2 ? "1" : "0.5");
+        CHECK(is_output(e->text, e->n_text), "seed %d: '%s', expected '%s'", seed, out, e->text);
+        CHECK(one_line(err) && strstr(err, "tokens/s"), "no statistics: %s", err);
+        expect_close(e);
+    }
+}
+
+static void generate_takes_every_option(void) {
+    const Sampling sampling = {
+        .temperature = 1.5f, .top_p = 0.8f, .top_k = 30, .min_p = 0.01f, .repeat_penalty = 1.2f, .seed = 77};
+    Expected *e = expect_open("m/model.bin", &sampling);
+    expect_text(e, "aa ba ca, da! Text from a file", 60);
+    CHECK_RUN("--mode generate --file text --steps 60 --temperature 1.5 --top-p 0.8 --top-k 30 --min-p 0.01 "
+              "--repeat-penalty 1.2 --seed 77 --tokenizer m/tokenizer.bin --threads 2 --batch 5 --context 64 --kv f32 "
+              "m/model.bin");
+    CHECK(is_output(e->text, e->n_text), "'%s', expected '%s'", out, e->text);
+    expect_close(e);
+}
+
+static void prompts_come_from_files_and_standard_input(void) {
+    static char from_file[1 << 12];
+    CHECK_RUN("m/model.bin -t 0 -n 40 -i 'aa ba ca, da! Text from a file'");
+    memcpy(from_file, out, sizeof from_file);
+    CHECK_RUN("m/model.bin -t 0 -n 40 -f text");
+    CHECK(!strcmp(out, from_file), "-f: %s", out);
+    setup.input = "aa ba ca, da! Text from a file";
+    CHECK_RUN("m/model.bin -t 0 -n 40 -f -");
+    CHECK(!strcmp(out, from_file), "-f -: %s", out);
+}
+
+/* In cron or in CI it never waits. */
+static void standard_input_is_left_alone(void) {
+    static const char *const modes[] = {"generate", "perplexity", "tokenize", "logits -o x", "info"};
+    for (int i = 0; i < 5; i++) {
+        setup.endless_input = true;
+        CHECK_RUN("m/model.bin -i abc -n 5 -m %s", modes[i]);
+    }
+}
+
+static void steps_are_cut_to_the_context(void) {
+    Expected *e = expect_open("m/model.bin", &GREEDY);
+    expect_text(e, "aa", 64);
+    CHECK(e->n > 60, "the text ends too early to tell");
+    static const char *const steps[] = {"-n 64", "-n 0", "-n 65", "-n 2147483647", ""};
+    for (int i = 0; i < 5; i++) {
+        CHECK_RUN("m/model.bin -t 0 -i aa %s", steps[i]);
+        CHECK(is_output(e->text, e->n_text), "%s: %s", steps[i], out);
+    }
+    CHECK_RUN("m/model.bin -t 0 -i aa -c 20");
+    CHECK(n_out < e->n_text && !memcmp(out, e->text, n_out - 1), "-c 20: %s", out);
+    expect_close(e);
+}
+
+/* The prompt counts: BOS, ' ', then a token to each of these letters. */
+static void steps_may_be_fewer_than_the_prompt_has(void) {
+    CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 3");
+    CHECK(!strcmp(out, "A,\n"), "three tokens after BOS: %s", out);
+    CHECK(one_line(err) && strstr(err, "note: -n 3"), "no note: %s", err);
+    CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 8");
+    CHECK(!strcmp(out, "A,B,C,D\n"), "the prompt: %s", out);
+    CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 9");
+    CHECK(!strncmp(out, "A,B,C,D", 7) && out[7] != '\n', "nothing follows: %s", out);
+    CHECK(strstr(err, "note: -n 9"), "no note: %s", err);
+    CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 10");
+    CHECK(one_line(err) && !strstr(err, "note"), "a note: %s", err);
+}
+
+static void tokens_without_a_tokenizer_give_ids(void) {
+    Expected *e = expect_open("alone/model.bin", &GREEDY);
+    char ids[1024] = "300,301,1,302";
+    for (const int *id = (int[]){300, 301, 1, 302, -1}; *id >= 0; id++) add_id(e, *id);
+    while (e->n <= 30) {
+        const int token = sampler_next(&e->sampler, forward(e));
+        if (token == 1) break;
+        add_id(e, token);
+        sprintf(ids + strlen(ids), ",%d", token);
+    }
+    CHECK(e->n > 10, "the text ends too early to tell");
+    CHECK_RUN("alone/model.bin -t 0 -n 30 --tokens 300,301,1,302");
+    CHECK(n_out == strlen(ids) + 1 && !memcmp(out, ids, n_out - 1), "%s, expected %s", out, ids);
+    expect_close(e);
+}
+
+static void the_same_text_for_any_batch_and_threads(void) {
+    static const char *const ways[] = {"-b 1", "-b 7", "-j 1", "-j 3", "-b 65536 -j 2"};
+    static char first[1 << 12];
+    CHECK_RUN("m/model.bin -f text -s 9 -n 60");
+    memcpy(first, out, sizeof first);
+    for (int i = 0; i < 5; i++) {
+        CHECK_RUN("m/model.bin -f text -s 9 -n 60 %s", ways[i]);
+        CHECK(!strcmp(out, first), "%s: %s", ways[i], out);
+    }
+    CHECK_RUN("m/model.bin -f text -s 10 -n 60");
+    CHECK(strcmp(out, first), "another seed, the same text");
+}
+
+static void every_format_runs(void) {
+    static const char *const ways[] = {"m/v2.bin", "m/v2.bin --kv f32", "m/model.bin --kv f16", "m/long.bin -c 100"};
+    for (int i = 0; i < 4; i++) {
+        CHECK_RUN("%s -i 'aa ba' -t 0 -n 20", ways[i]);
+        CHECK(!strncmp(out, "aa ba", 5) && n_out > 10, "%s: %s", ways[i], out);
+    }
+}
+
+/* The same ids as the model has in a file, and as GGUF again. */
+static void a_folder_is_a_model(void) {
+    static const char ids[] = "--tokens 1,403,407 -t 0 -n 30 --kv f32";
+    static const FolderForm form = {.model_type = "llama", .n_files = 2};
+    char expected[256];
+    Model m;
+    CHECK(!model_open(&m, inside("alone/model.bin")) && !folder_write(&m, inside("hf"), &form), "no folder");
+    model_close(&m);
+    CHECK_RUN("alone/model.bin %s", ids);
+    CHECK(n_out > 30 && n_out < sizeof expected, "%zu bytes", n_out);
+    strcpy(expected, out);
+    CHECK_RUN("hf %s", ids);
+    CHECK(!strcmp(out, expected), "%s, expected %s", out, expected);
+    CHECK_RUN("hf/ -m convert -q f32 -o out/hf.gguf");
+    CHECK(strstr(err, "note: no tokenizer found"), "said: %s", err);
+    CHECK_RUN("out/hf.gguf %s", ids);
+    CHECK(!strcmp(out, expected), "%s, expected %s", out, expected);
+    unlink(inside("out/hf.gguf"));
+    CHECK_RUN("hf -m info");
+    CHECK(strstr(out, "format       Hugging Face folder\n"), "%s", out);
+    check_refused(1, "hf/tokenizer.json is not there", "hf -i Once");
+    check_refused(1, "the model itself", "hf -m convert -q f32 -o hf/model-00002-of-00002.safetensors");
+    CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
+}
+
+/* ---- chat ---------------------------------------------------------------------------------------------- */
+
+/* What is sent for a line of the user, as add_turn takes it. */
+typedef struct {
+    const char *model, *first, *with_system, *next;
+} Format;
+
+static const Format LLAMA_2 = {"m/long.bin", "\1[INST] %s [/INST]",
+                               "\1[INST] <<SYS>>\nBe kind.</s>\n<</SYS>>\n\n%s [/INST]", "\2\1[INST] %s [/INST]"};
+static const Format CHATML = {"m/chat.gguf", "\1\3user\n%s\4\n\3assistant\n",
+                              "\1\3system\nBe kind.</s>\4\n\3user\n%s\4\n\3assistant\n",
+                              "\4\n\3user\n%s\4\n\3assistant\n"};
+static const Format STRANGE = {"m/strange.gguf", "\1[INST] %s [/INST]", NULL, "\2\1[INST] %s [/INST]"};
+
+/* The turns of a conversation at this seed, in a context that may get full.
+ * Hot enough for an end of text to come; counts in *answered whether all turns
+ * were answered. */
+static void converse(const Format *format, int seed, int context, bool system, int *answered) {
+    static const char *const lines[] = {"hello", "how are you", "and now?"};
+    Sampling sampling = {.temperature = 5, .top_p = 0, .repeat_penalty = 1, .seed = (uint64_t)seed};
+    Expected *e = expect_open(format->model, &sampling);
+    bool room = true;
+    e->end = format == &CHATML ? IM_END : 2;
+    for (int i = 0; i < 3 && room; i++) {
+        char turn[256];
+        snprintf(turn, sizeof turn, i ? format->next : system ? format->with_system : format->first, lines[i]);
+        room = expect_answer(e, turn, context);
+    }
+    setup.input = seed % 2 ? "hello\n\nhow are you\nand now?" : "how are you\nand now?\n";
+    run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d %s %s", format->model, context, seed, seed % 2 ? "" : "-i hello",
+        system ? "-y 'Be kind.</s>'" : "");
+    CHECK(status == 0, "seed %d: status %d, %s", seed, status, err);
+    CHECK(is_output(e->text, e->n_text), "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed, n_out,
+          out, e->n_text, e->text);
+    CHECK(!strstr(err, "note: the context") == room, "seed %d: %s", seed, err);
+    CHECK((format == &STRANGE) == !!strstr(err, "note: the model's chat template is none that norma knows"), "%s", err);
+    *answered += room;
+    expect_close(e);
+}
+
+static void chat_answers_turn_by_turn(void) {
+    static const int seeds[] = {12, 4, 7, 11};
+    int answered = 0;
+    for (int i = 0; i < (test_fast() ? 1 : 4); i++) converse(&LLAMA_2, seeds[i], 1000, false, &answered);
+    CHECK(answered > 0 || test_fast(), "no conversation of three turns");
+}
+
+static void chat_has_a_system_prompt(void) { converse(&LLAMA_2, 8, 300, true, &(int){0}); }
+
+static void chat_uses_the_template_of_the_file(void) {
+    int answered = 0;
+    for (int seed = 1; seed < (test_fast() ? 2 : 7); seed++) converse(&CHATML, seed, 1000, seed % 3 == 0, &answered);
+    CHECK(answered > 0 || test_fast(), "no conversation of three turns");
+}
+
+static void chat_says_that_a_template_is_unknown(void) {
+    converse(&STRANGE, 12, 100, false, &(int){0});
+    CHECK_RUN("m/strange.gguf -m chat");
+    CHECK(n_out == 0 && one_line(err) && strstr(err, "llama-2"), "'%s', '%s'", out, err);
+}
+
+static void chat_ends_when_the_context_is_full(void) {
+    converse(&LLAMA_2, 1, 70, false, &(int){0});
+    converse(&LLAMA_2, 2, 30, false, &(int){0});
+    converse(&LLAMA_2, 3, 10, false, &(int){0}); /* not even the first turn fits */
+    converse(&CHATML, 5, 40, true, &(int){0});
+}
+
+static void chat_ends_with_its_input(void) {
+    CHECK_RUN("m/long.bin -m chat");
+    CHECK(n_out == 0 && *err == '\0', "no input: '%s', '%s'", out, err);
+    setup.input = "\n\n\n"; /* empty lines are no turns */
+    CHECK_RUN("m/long.bin -m chat");
+    CHECK(n_out == 0 && *err == '\0', "empty lines: '%s', '%s'", out, err);
+    check_refused(2, "standard input", "m/long.bin -m chat -f text");
+    check_refused(2, "standard input", "m/long.bin -m chat --tokens 1,2");
+}
+
+/* ---- tokenize, logits, perplexity ------------------------------------------------------------------------ */
+
+/* The ids follow from hashmodel.c: bytes from 3, ASCII from 259, "aa" is 354. */
+static void tokenize_writes_ids(void) {
+    CHECK_RUN("m/model.bin -m tokenize -i 'aa, \t\xc3\xa9\\<s>'");
+    CHECK(!strcmp(out, "1,259,354,271,259,12,198,172,319,287,342,289\n"), "%s", out);
+    CHECK_RUN("m/model.bin -m tokenize -v -i 'aa\t\xc3\\'");
+    CHECK(!strcmp(out, "      1  '\\x0a<s>\\x0a'\n    259  ' '\n    354  'aa'\n     12  '\\x09'\n    198  '\xc3'\n"
+                       "    319  '\\x5c'\n"),
+          "%s", out);
+    CHECK_RUN("m/model.bin -m tokenize --verbose --tokens 300");
+    CHECK(!strcmp(out, "    300  'I'\n"), "%s", out);
+    CHECK_RUN("m/model.bin -m tokenize");
+    CHECK(!strcmp(out, "1\n"), "no text, BOS alone: %s", out);
+}
+
+static void logits_are_the_model_s_bits(void) {
+    Expected *e = expect_open("m/model.bin", &GREEDY);
+    for (int i = 0; i < 40; i++) add_id(e, hash_token(&MODEL, i));
+    char list[512] = "";
+    for (int i = 0; i < e->n; i++) sprintf(list + strlen(list), i ? ",%d" : "%d", e->ids[i]);
+    static const char *const ways[] = {"", "-b 7", "-b 1 -j 2"};
+    for (int way = 0; way < 3; way++) {
+        size_t size;
+        write_file("out/logits", "what was there before");
+        CHECK_RUN("m/model.bin -m logits -o out/logits --tokens %s %s", list, ways[way]);
+        CHECK(n_out == 0 && *err == '\0', "wrote '%s', '%s'", out, err);
+        float *written = (void *)file_read(inside("out/logits"), &size);
+        const size_t row = (size_t)MODEL.vocab_size * sizeof(float);
+        CHECK(size == 40 * row, "%zu bytes", size);
+        for (int i = 0; i < 40; i++) {
+            const float *logits = model_forward(&e->session, e->ids + i, 1, i, 1);
+            CHECK(!memcmp(written + i * MODEL.vocab_size, logits, row), "%s: position %d", ways[way], i);
+        }
+        free(written);
+    }
+    CHECK(unlink(inside("out/logits")) == 0, "the file is gone");
+    expect_close(e);
+}
+
+static void logits_leave_nothing_behind(void) {
+    check_refused(1, "No such file", "m/model.bin -m logits -i aa -o missing/logits");
+    check_refused(1, "no finite number", "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
+    check_refused(1, "not fit", "m/model.bin -m logits --tokens 1,2,3 -c 2 -b 1 -o out/logits");
+    check_refused(1, "directory", "m/model.bin -m logits -i aa -o out");
+    check_refused(1, "No space", "m/model.bin -m logits -i aa -o /dev/full");
+    check_refused(2, "-o FILE", "m/model.bin -m logits -i aa");
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
+/* The bytes of logits for some tokens, as -m logits writes them; the caller frees them. */
+static char *logits_of(const char *model, size_t *size) {
+    run("%s -m logits -o out/logits --kv f32 --tokens 1,2,300,17,4,99,5", model);
+    char *bytes = status == 0 ? file_read(inside("out/logits"), size) : NULL;
+    unlink(inside("out/logits"));
+    return bytes;
+}
+
+/* To GGUF and on to GGUF: the same logits bits, the same text. */
+static void convert_keeps_a_model(void) {
+    static const char *const models[] = {"m/model.bin", "out/a.gguf", "out/b.gguf"};
+    char text[1024], *logits = NULL;
+    size_t size = 0;
+    for (int i = 0; i < 3; i++) {
+        size_t n = 0;
+        char *now_ = logits_of(models[i], &n);
+        CHECK(now_ && (!logits || (n == size && !memcmp(now_, logits, n))), "%s: other logits", models[i]);
+        free(logits);
+        logits = now_;
+        size = n;
+        CHECK_RUN("%s -t 0 -n 40 -i 'ab cd' --kv f32", models[i]);
+        CHECK(i == 0 || !strncmp(out, text, strlen(text)), "%s: '%s', expected '%s'", models[i], out, text);
+        snprintf(text, sizeof text, "%.1000s", out);
+        if (i < 2) CHECK_RUN("%s -m convert -q f32 -o %s", models[i], models[i + 1]);
+    }
+    free(logits);
+    unlink(inside("out/a.gguf"));
+    unlink(inside("out/b.gguf"));
+}
+
+/* What a tokenizer has beside its pieces stays, and so do user-defined pieces. */
+static void convert_keeps_a_chat_model(void) {
+    char answer[1024], ids[256];
+    for (int i = 0; i < 2; i++) {
+        const char *model = i ? "out/chat.gguf" : "m/chat.gguf";
+        CHECK_RUN("%s -m tokenize -i '<|im_start|>a<|im_end|>'", model);
+        CHECK(i == 0 || !strcmp(out, ids), "%s: %s, expected %s", model, out, ids);
+        snprintf(ids, sizeof ids, "%.200s", out);
+        CHECK_RUN("%s -m chat -i ab -y cd -t 5 -p 0 -s 3 -c 200 --kv f32", model);
+        CHECK(i == 0 || !strcmp(out, answer), "%s: '%s', expected '%s'", model, out, answer);
+        snprintf(answer, sizeof answer, "%.1000s", out);
+        if (i == 0) CHECK_RUN("%s -m convert -q f32 -o out/chat.gguf", model);
+    }
+    CHECK(strstr(ids, ",511\n") && !strstr(ids, "510"), "%s", ids);
+    unlink(inside("out/chat.gguf"));
+}
+
+static void convert_writes_every_type(void) {
+    static const char *const types[] = {"f16", "bf16", "q8_0", "q4_0"};
+    for (int i = 0; i < 4; i++) {
+        CHECK_RUN("m/model.bin -m convert -q %s -o out/a.gguf", types[i]);
+        CHECK_RUN("out/a.gguf -m info");
+        CHECK(strstr(out, types[i]) && strstr(out, "GGUF"), "%s: %s", types[i], out);
+        CHECK_RUN("out/a.gguf -t 0 -n 10 -i ab");
+    }
+    unlink(inside("out/a.gguf"));
+}
+
+static void convert_leaves_nothing_behind(void) {
+    check_refused(2, "-q f32", "m/model.bin -m convert -o out/a.gguf");
+    check_refused(2, "-q is 'q4_9'", "m/model.bin -m convert -q q4_9 -o out/a.gguf");
+    check_refused(1, "the model itself", "m/model.bin -m convert -q f32 -o m/model.bin");
+    check_refused(1, "No such file", "m/model.bin -m convert -q f32 -o missing/a.gguf");
+    check_refused(1, "No space", "m/model.bin -m convert -q f32 -o /dev/full");
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
+/* -log p of every id but the first of a window, which is BOS. */
+static double surprise(Expected *e, const int *ids, int n) {
+    double sum = 0;
+    for (int i = 0, previous = 1; i < n; previous = ids[i++]) {
+        const float *logits = model_forward(&e->session, &previous, 1, i, 1);
+        double all = exp((double)logits[0]);
+        for (int k = 1; k < MODEL.vocab_size; k++) all += exp((double)logits[k]);
+        sum += log(all) - (double)logits[ids[i]];
+    }
+    return sum;
+}
+
+static void perplexity_is_what_the_logits_say(void) {
+    for (int context = 64; context > 1; context = context == 64 ? 17 : context == 17 ? 2 : 0) {
+        Expected *e = expect_open("m/model.bin", &GREEDY);
+        double total = 0, nll = 0, mean = 0, perplexity = 0;
+        char list[512] = "";
+        int scored = 0;
+        for (int i = 0; i < 50; i++) sprintf(list + strlen(list), i ? ",%d" : "%d", hash_token(&MODEL, i));
+        for (int i = 0; i < 50; i++) add_id(e, hash_token(&MODEL, i));
+        for (int at = 0; at < e->n; at += context - 1)
+            total += surprise(e, e->ids + at, e->n - at < context - 1 ? e->n - at : context - 1);
+        CHECK_RUN("m/model.bin -m perplexity --tokens %s -c %d -b 6", list, context);
+        CHECK(sscanf(out, "tokens scored %d total NLL %lf nats NLL per token %lf nats perplexity %lf", &scored, &nll,
+                     &mean, &perplexity) == 4,
+              "%s", out);
+        CHECK(scored == 50, "%d tokens", scored);
+        CHECK(fabs(nll - total) < 1e-3, "context %d: NLL %.4f, expected %.4f", context, nll, total);
+        CHECK(fabs(mean - total / 50) < 2e-5, "context %d: mean %g, expected %g", context, mean, total / 50);
+        CHECK(fabs(perplexity / exp(total / 50) - 1) < 1e-4, "perplexity %g, expected %g", perplexity, exp(total / 50));
+        expect_close(e);
+    }
+}
+
+/* The text alone is scored, BOS is given; the error is that of a mean. */
+static void perplexity_of_a_text(void) {
+    Expected *e = expect_open("m/model.bin", &GREEDY);
+    double first, second, error;
+    add_text_ids(e, "A");
+    CHECK(e->n == 3, "BOS, space, A");
+    first = surprise(e, e->ids + 1, 1);
+    second = surprise(e, e->ids + 1, 2) - first;
+    CHECK_RUN("m/model.bin -m perplexity -i A");
+    CHECK(strstr(out, "tokens scored        2\n"), "%s", out);
+    const char *at = strstr(out, "+- ");
+    CHECK(at && sscanf(at, "+- %lf", &error) == 1, "%s", out);
+    const double expected = exp((first + second) / 2) * fabs(first - second) / 2; /* s / sqrt(2), s = |d| / sqrt(2) */
+    CHECK(fabs(error / expected - 1) < 1e-3, "error %g, expected %g", error, expected);
+    check_refused(1, "empty", "m/model.bin -m perplexity -f empty");
+    check_refused(1, "at least 2", "m/model.bin -m perplexity -i A -c 1");
+    check_refused(2, "needs a text", "m/model.bin -m perplexity");
+    expect_close(e);
+}
+
+/* ---- info, bench ------------------------------------------------------------------------------------------- */
+
+static void info_lists_the_model(void) {
+    static const char *const lines[] = {"format       llama2.c v0\n",
+                                        "dim          64\n",
+                                        "hidden_dim   172\n",
+                                        "n_layers     2\n",
+                                        "n_heads      8 (4 for keys and values) of size 8\n",
+                                        "vocab_size   512, output tied to the embedding\n",
+                                        "context      64\n",
+                                        "  layers.1.mlp_norm        RMSNorm",
+                                        "  final_norm               RMSNorm",
+                                        "  embedding                f32   [512, 64]",
+                                        "  layers.0.wk              f32   [32, 64]",
+                                        "  layers.1.down            f32   [64, 172]"};
+    CHECK_RUN("m/model.bin -m info");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        CHECK(strstr(out, lines[i]), "no '%s' in %s", lines[i], out);
+    const int layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 172 * 64 + 2 * 64;
+    char line[64];
+    snprintf(line, sizeof line, "parameters   %d\n", 2 * layer + 64 + 512 * 64);
+    CHECK(strstr(out, line), "no '%s' in %s", line, out);
+    CHECK_RUN("m/v2.bin -m info");
+    CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") && strstr(out, "group size   4\n"), "%s", out);
+}
+
+/* One flat JSON object on one line: its value for a key as text; NULL if there
+ * is none, or if it does not parse. */
+static const char *json_value(const char *key) {
+    static char value[256];
+    bool found = false;
+    const char *s = out;
+    if (*s++ != '{') return NULL;
+    for (int more = 1; more;) {
+        char name[64], *to = value, scratch[256];
+        int n = 0;
+        if (sscanf(s, " \"%63[a-z_]\": %n", name, &n) != 1 || n == 0) return NULL;
+        const bool wanted = !strcmp(name, key);
+        if (!wanted) to = scratch;
+        found |= wanted;
+        s += n;
+        if (*s == '"') {
+            if (sscanf(s, "\"%255[^\"]\"%n", to, &n) != 1) return NULL;
+        } else {
+            char *end;
+            if (!isfinite(strtod(s, &end)) || end == s || strspn(s, "-+.eE0123456789") != (size_t)(end - s))
+                return NULL;
+            n = snprintf(to, 256, "%.*s", (int)(end - s), s);
+        }
+        s += n;
+        more = *s++ == ',';
+    }
+    return found && !strcmp(s - 1, "}\n") ? value : NULL;
+}
+
+static void bench_speaks_json(void) {
+    static const struct {
+        const char *key, *value; /* NULL: some positive number */
+    } keys[] = {{"model", "m/model.bin"}, {"type", "f32"},          {"threads", "1"},       {"prompt_tokens", "20"},
+                {"prefill_tps", NULL},    {"decode_tps", NULL},     {"weight_bytes", NULL}, {"decode_gbps", NULL},
+                {"read_gbps", NULL},      {"prefill_gflops", NULL}, {"peak_gflops", NULL}};
+    CHECK_RUN("m/model.bin -m bench --json -j 1 --prompt-tokens 20 -n 8");
+    CHECK(one_line(out), "%s", out);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *value = json_value(keys[i].key);
+        CHECK(value, "no %s in %s", keys[i].key, out);
+        if (keys[i].value)
+            CHECK(!strcmp(value, keys[i].value), "%s is %s", keys[i].key, value);
+        else
+            CHECK(atof(value) > 0, "%s is %s", keys[i].key, value);
+    }
+    CHECK(json_value("nothing") == NULL, "a key that is not there");
+}
+
+/* What a token costs, whatever the time: bytes of weights and operations, two for each
+ * weight of the layers; of heads that are wider than the model, of the experts in use. */
+static void bench_counts_what_is_used(void) {
+    static GgufFile file;
+    const GoldenRelative *g = &GOLDEN_RELATIVES[3]; /* 2 heads of 80, dim 40; 3 of 5 experts in two layers of three */
+    const double attention = 4 * 40 * 2 * 80, expert = 3 * 40 * 36, router = 5 * 40;
+    const double operations = 2 * (3 * attention + 3 * 40 * 72 + 2 * (3 * expert + router));
+    gguf_make_relative(&file, &g->model, &g->relative);
+    CHECK(!gguf_write(&file, inside("m/moe.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK_RUN("m/moe.gguf -m bench --json -j 1 --prompt-tokens 20 -n 8");
+    const double tps = atof(json_value("prefill_tps")), gflops = atof(json_value("prefill_gflops"));
+    CHECK(fabs(1e9 * gflops / tps / operations - 1) < 0.02, "%g operations a token, expected %g", 1e9 * gflops / tps,
+          operations);
+    const double norms = 7 * 40 + 6 * 80, tables = 40 + 60 * 40; /* a row of the embedding, the output */
+    CHECK(atof(json_value("weight_bytes")) == 4 * (operations / 2 + norms + tables), "%s bytes",
+          json_value("weight_bytes"));
+}
+
+static void bench_escapes_the_model_s_name(void) {
+    char odd[2 * PATH_MAX];
+    strcpy(odd, inside("m/\"odd\\\n.bin"));
+    CHECK(link(inside("m/model.bin"), odd) == 0, "cannot link");
+    CHECK_RUN("'m/\"odd\\\n.bin' -m bench --json --prompt-tokens 2 -n 1");
+    CHECK(one_line(out) && strstr(out, "\"m/\\u0022odd\\u005c\\u000a.bin\""), "%s", out);
+}
+
+static void bench_is_cut_to_the_context(void) {
+    CHECK_RUN("m/v2.bin -m bench --prompt-tokens 1000 -n 10 -c 30");
+    CHECK(one_line(err) && strstr(err, "cut to 20 + 10 tokens"), "%s", err);
+    CHECK(strstr(out, "prefill ") && strstr(out, "decode ") && strstr(out, "20 prompt tokens, 10 decoded"), "%s", out);
+    check_refused(1, "at least 2", "m/model.bin -m bench -c 1");
+}
+
+/* ---- mistakes ---------------------------------------------------------------------------------------------- */
+
+/* A quarter of a list under valgrind. */
+static int stride(void) { return test_fast() ? 4 : 1; }
+
+static void bad_options_are_refused(void) {
+    static const char *const values[][2] = {
+        {"-n", "abc"},
+        {"-n", "-1"},
+        {"-n", "1x"},
+        {"-n", "2147483648"},
+        {"-n", "''"},
+        {"-n", "1.5"},
+        {"-t", "-1"},
+        {"-t", "nan"},
+        {"-t", "inf"},
+        {"-t", "1,5"},
+        {"-p", "2"},
+        {"-p", "-0.1"},
+        {"-p", "x"},
+        {"-s", "x"},
+        {"-s", "-1"},
+        {"-j", "0"},
+        {"-j", "-2"},
+        {"-j", "1025"},
+        {"-s", "18446744073709551616"},
+        {"-b", "0"},
+        {"-b", "65537"},
+        {"-c", "0"},
+        {"-c", "99999999999999999999"},
+        {"-k", "-1"},
+        {"--min-p", "1.5"},
+        {"--kv", "f64"},
+        {"--repeat-penalty", "0"},
+        {"-m", "dance"},
+        {"-t", "''"},
+        {"--kv", "''"},
+        {"--prompt-tokens", "0"},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i += (size_t)stride()) {
+        char arguments[128], mention[64];
+        const char *value = strcmp(values[i][1], "''") ? values[i][1] : "";
+        snprintf(arguments, sizeof arguments, "m/model.bin %s %s", values[i][0], values[i][1]);
+        snprintf(mention, sizeof mention, "'%s', expected", value);
+        check_refused(2, mention, arguments);
+    }
+}
+
+static void bad_usage_is_refused(void) {
+    static const char *const cases[][2] = {
+        {"no model", ""},
+        {"no model", "-n 5"},
+        {"one argument too many", "m/model.bin m/model.bin"},
+        {"exclude", "m/model.bin -i aa -f text"},
+        {"exclude", "m/model.bin -i aa --tokens 1"},
+        {"exclude", "m/model.bin -f text --tokens 1"},
+        {"option", "m/model.bin -Q"}, /* getopt's own words */
+        {"option", "m/model.bin --nonsense"},
+        {"requires an argument", "m/model.bin -n"},
+        {"requires an argument", "m/model.bin --tokens"},
+        {"option", "m/model.bin --json=yes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
+        check_refused(2, cases[i][0], cases[i][1]);
+}
+
+static void bad_files_are_refused(void) {
+    static const char *const cases[][2] = {
+        {"No such file", "missing.bin"},
+        {"is a directory", "m"},
+        {"is empty", "empty"},
+        {"text: ", "text"}, /* no checkpoint */
+        {"not a regular file", "/dev/null"},
+        {"m/tokenizer300.bin", "m/model.bin -z m/tokenizer300.bin"},
+        {"nothing.bin", "m/model.bin -z nothing.bin"},
+        {"no tokenizer", "alone/model.bin"},
+        {"no tokenizer", "alone/model.bin -m chat --tokens 1"},
+        {"no tokenizer", "alone/model.bin -m tokenize --tokens 1 -v"},
+        {"missing.txt", "m/model.bin -f missing.txt"},
+        {"m: ", "m/model.bin -f m"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
+        check_refused(1, cases[i][0], cases[i][1]);
+    if (geteuid() == 0) return; /* nothing is unreadable to root */
+    CHECK(chmod(inside("empty"), 0) == 0, "cannot forbid reading");
+    check_refused(1, "denied", "empty");
+    chmod(inside("empty"), 0600);
+}
+
+static void bad_prompts_are_refused(void) {
+    static const char *const cases[][2] = {
+        {"7 tokens, the context is 6", "m/model.bin -c 6 -i ABCDE"},
+        {"outside the vocabulary of 512", "m/model.bin --tokens 1,512"},
+        {"outside the vocabulary of 512", "m/model.bin --tokens 99999999999999999999"},
+        {"expected ids", "m/model.bin --tokens 1,-2"},
+        {"expected ids", "m/model.bin --tokens 1,,2"},
+        {"expected ids", "m/model.bin --tokens 1,2,"},
+        {"expected ids", "m/model.bin --tokens ,1"},
+        {"expected ids", "m/model.bin --tokens '1, 2'"},
+        {"expected ids", "m/model.bin --tokens ''"},
+        {"expected ids", "m/model.bin --tokens one"},
+        {"expected ids", "m/model.bin --tokens 0x10"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
+        check_refused(1, cases[i][0], cases[i][1]);
+    CHECK_RUN("m/model.bin -c 7 -i ABCDE -t 0"); /* it just fits: one token follows */
+}
+
+/* A message is one line and shows no control characters, whatever the name. */
+static void messages_are_safe_to_read(void) {
+    check_refused(1, "no?model?[31m.bin: ", "'no\nmodel\x1b[31m.bin'");
+    check_refused(2, "'a?b', expected", "m/model.bin -n 'a\nb'");
+}
+
+static void a_model_gone_wrong_is_an_error(void) {
+    run("m/nan.bin --tokens 1,2,511 -n 20");
+    CHECK(status == 1 && one_line(err) && strstr(err, "no finite number"), "generate: status %d, %s", status, err);
+    check_refused(1, "no finite number", "m/nan.bin -m perplexity --tokens 1,2,511,3");
+}
+
+/* The tokenizer in the current folder serves where there is none beside. */
+static void the_tokenizer_may_be_here(void) {
+    CHECK(link(inside("m/tokenizer.bin"), strcat(strcpy((char[2 *PATH_MAX]){0}, folder), "/tokenizer.bin")) == 0,
+          "cannot link");
+    run("alone/model.bin -i AB -t 0 -n 8");
+    unlink(inside("tokenizer.bin"));
+    CHECK(status == 0 && !strncmp(out, "AB", 2), "status %d: %s%s", status, out, err);
+}
+
+static void help_and_version(void) {
+    CHECK_RUN("--help");
+    static const char *const words[] = {"--mode",           "--prompt ", "--file",          "--tokens",  "--steps",
+                                        "--temperature",    "--top-p",   "--top-k",         "--min-p",   "--seed",
+                                        "--repeat-penalty", "--kv",      "--tokenizer",     "--threads", "--system",
+                                        "--output",         "--context", "--batch",         "--json",    "--verbose",
+                                        "--help",           "--version", "--prompt-tokens", "--profile", "--norm"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        CHECK(strstr(out, words[i]), "no %s in the help", words[i]);
+    CHECK(*err == '\0', "on stderr: %s", err);
+    CHECK_RUN("--version");
+    CHECK(!strcmp(out, "norma " NORMA_VERSION "\n"), "%s", out);
+}
+
+/* ---- writing that fails, Ctrl-C ------------------------------------------------------------------------------- */
+
+static const char *const WRITERS[] = {"m/model.bin -i aa -n 20",
+                                      "m/model.bin -m tokenize -i aa",
+                                      "m/model.bin -m perplexity -i aa",
+                                      "m/model.bin -m info",
+                                      "m/model.bin -m bench -n 2 --json",
+                                      "m/model.bin -m chat -i hello",
+                                      "--help",
+                                      "--version"};
+
+static void a_full_disk_is_an_error(void) {
+    for (size_t i = 0; i < sizeof WRITERS / sizeof *WRITERS; i += (size_t)stride()) {
+        setup.output = "/dev/full";
+        run("%s", WRITERS[i]);
+        CHECK(status == 1, "%s: status %d", WRITERS[i], status);
+        CHECK(strstr(err, "run: cannot write the output"), "%s: stderr is '%s'", WRITERS[i], err);
+    }
+}
+
+static void a_closed_pipe_is_an_error(void) { /* for the modes, not for --help */
+    for (size_t i = 0; i < 6; i += (size_t)stride()) {
+        setup.closed_output = true;
+        run("%s", WRITERS[i]);
+        CHECK(status == 1, "%s: status %d", WRITERS[i], status);
+    }
+}
+
+/* A text without end stops when nobody reads it any more. */
+static void an_endless_text_stops_when_unread(void) {
+    setup.closed_output = true;
+    run("m/long.bin -i aa -t 0 -n 0");
+    CHECK(status == 1, "status %d", status);
+}
+
+static void ctrl_c_ends_a_text_cleanly(void) {
+    setup.interrupt = true;
+    run("m/long.bin -i aa -t 0 -n 0");
+    CHECK(status == 130, "status %d, %s", status, err);
+    CHECK(one_line(err) && strstr(err, "tokens/s"), "no statistics: %s", err);
+    FILE *in = fopen(inside("stdout"), "rb");
+    CHECK(in && fseek(in, -1, SEEK_END) == 0, "no text");
+    CHECK(fgetc(in) == '\n', "no newline at the end");
+    fclose(in);
+}
+
+/* Whether it comes during the answer or while chat waits for a line. */
+static void ctrl_c_ends_a_chat(void) {
+    setup.interrupt = setup.endless_input = true;
+    run("m/long.bin -m chat -i hello -t 5 -p 0 -s 12");
+    CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
+}
+
+void suite_cli(void) {
+    make_folder();
+    TEST(generate_writes_the_expected_text);
+    TEST(generate_takes_every_option);
+    TEST(prompts_come_from_files_and_standard_input);
+    TEST(standard_input_is_left_alone);
+    TEST(steps_are_cut_to_the_context);
+    TEST(steps_may_be_fewer_than_the_prompt_has);
+    TEST(tokens_without_a_tokenizer_give_ids);
+    TEST(the_same_text_for_any_batch_and_threads);
+    TEST(every_format_runs);
+    TEST(a_folder_is_a_model);
+    TEST(chat_answers_turn_by_turn);
+    TEST(chat_has_a_system_prompt);
+    TEST(chat_uses_the_template_of_the_file);
+    TEST(chat_says_that_a_template_is_unknown);
+    TEST(chat_ends_when_the_context_is_full);
+    TEST(chat_ends_with_its_input);
+    TEST(tokenize_writes_ids);
+    TEST(logits_are_the_model_s_bits);
+    TEST(logits_leave_nothing_behind);
+    TEST(convert_keeps_a_model);
+    TEST(convert_keeps_a_chat_model);
+    TEST(convert_writes_every_type);
+    TEST(convert_leaves_nothing_behind);
+    TEST(perplexity_is_what_the_logits_say);
+    TEST(perplexity_of_a_text);
+    TEST(info_lists_the_model);
+    TEST(bench_speaks_json);
+    TEST(bench_counts_what_is_used);
+    TEST(bench_escapes_the_model_s_name);
+    TEST(bench_is_cut_to_the_context);
+    TEST(bad_options_are_refused);
+    TEST(bad_usage_is_refused);
+    TEST(bad_files_are_refused);
+    TEST(bad_prompts_are_refused);
+    TEST(messages_are_safe_to_read);
+    TEST(a_model_gone_wrong_is_an_error);
+    TEST(the_tokenizer_may_be_here);
+    TEST(help_and_version);
+    TEST(a_full_disk_is_an_error);
+    TEST(a_closed_pipe_is_an_error);
+    TEST(an_endless_text_stops_when_unread);
+    TEST(ctrl_c_ends_a_text_cleanly);
+    TEST(ctrl_c_ends_a_chat);
+}

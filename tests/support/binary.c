@@ -1,0 +1,151 @@
+/* binary.c: runs the program with everything around it under control.
+ *
+ * Owns the process (NORMA_RUN, else ./run), its folder and what goes in and comes
+ * out. What it should say is the business of the suites.
+ */
+#include "tests/support/binary.h"
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TIME_LIMIT = 300 /* seconds, for a hang; generous, for valgrind */ };
+
+Setup setup;
+int status;
+char out[1 << 20], err[1 << 16], folder[PATH_MAX];
+size_t n_out;
+
+void binary_folder(const char *name) {
+    if (!realpath(temporary(""), folder)) abort();
+    strcat(folder, "/");
+    strcat(folder, name);
+    if (mkdir(folder, 0700)) abort();
+}
+
+const char *inside(const char *name) {
+    static char paths[4][2 * PATH_MAX];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+void write_file(const char *name, const char *text) {
+    FILE *f = fopen(inside(name), "wb");
+    fputs(text, f);
+    fclose(f);
+}
+
+int files_in(const char *name) {
+    int n = -2; /* . and .. */
+    DIR *dir = opendir(inside(name));
+    while (dir && readdir(dir)) n++;
+    if (dir) closedir(dir);
+    return n;
+}
+
+static size_t read_text(const char *name, char *text, size_t room) {
+    FILE *in = fopen(inside(name), "rb");
+    const size_t n = in ? fread(text, 1, room - 1, in) : 0;
+    text[n] = '\0';
+    if (in) fclose(in);
+    return n;
+}
+
+static void redirect(int fd, const char *path, int flags) {
+    const int from = open(path, flags, 0600);
+    if (from < 0 || dup2(from, fd) < 0) _exit(127);
+}
+
+static void child(const char *binary, char **args, const int *input, const int *output) {
+    alarm(TIME_LIMIT);
+    if (chdir(folder)) _exit(127);
+    redirect(0, setup.input ? "stdin" : "/dev/null", O_RDONLY);
+    redirect(1, setup.output ? setup.output : "stdout", O_WRONLY | O_CREAT | O_TRUNC);
+    redirect(2, "stderr", O_WRONLY | O_CREAT | O_TRUNC);
+    if (setup.endless_input) dup2(input[0], 0);
+    if (setup.closed_output) dup2(output[1], 1);
+    close(output[1]);
+    execv(binary, args);
+    _exit(127);
+}
+
+/* Sends SIGINT once something is in the file of standard output. */
+static void interrupt_at_output(pid_t pid) {
+    struct stat st;
+    for (int i = 0; i < 100 * TIME_LIMIT && !(stat(inside("stdout"), &st) == 0 && st.st_size > 0); i++) usleep(10000);
+    kill(pid, SIGINT);
+}
+
+/* Arguments are separated by spaces; 'one argument' may be quoted. */
+static int split(char *line, char **args, int most) {
+    int n = 0;
+    for (char *s = line + strspn(line, " "); *s && n < most; n++) {
+        const char end = *s == '\'' ? '\'' : ' ';
+        args[n] = s += end == '\'';
+        while (*s && *s != end) s++;
+        if (*s) *s++ = '\0';
+        s += strspn(s, " ");
+    }
+    args[n] = NULL;
+    return n;
+}
+
+int run(const char *format, ...) {
+    static char binary[PATH_MAX], line[1 << 16], *args[64];
+    int input[2], output[2], state;
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    args[0] = binary;
+    split(line, args + 1, 62);
+    if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run", binary) || pipe(input) || pipe(output))
+        return status = -1;
+    unlink(inside("stdout"));
+    unlink(inside("stderr"));
+    if (setup.input) {
+        FILE *text = fopen(inside("stdin"), "wb");
+        fputs(setup.input, text);
+        fclose(text);
+    }
+    close(output[0]); /* nobody reads: before the program writes */
+    const pid_t pid = fork();
+    if (pid == 0) child(binary, args, input, output);
+    close(output[1]);
+    if (setup.interrupt) interrupt_at_output(pid);
+    waitpid(pid, &state, 0);
+    close(input[0]);
+    close(input[1]);
+    status = WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);
+    read_text("stderr", err, sizeof err);
+    read_text("stdout", out, sizeof out);
+    struct stat st;
+    n_out = stat(inside("stdout"), &st) == 0 ? (size_t)st.st_size : 0;
+    memset(&setup, 0, sizeof setup);
+    return status;
+}
+
+bool one_line(const char *text) {
+    const char *newline = strchr(text, '\n');
+    return newline && newline > text && !newline[1];
+}
+
+void check_refused(int expected, const char *mention, const char *arguments) {
+    run("%s", arguments);
+    CHECK(status == expected, "run %s: status %d, expected %d; stderr: %s", arguments, status, expected, err);
+    CHECK(one_line(err), "run %s: not one line: %s", arguments, err);
+    CHECK(strstr(err, mention), "run %s: no '%s' in: %s", arguments, mention, err);
+    CHECK(n_out == 0, "run %s: on stdout: %s", arguments, out);
+}

@@ -1,0 +1,50 @@
+/* binary.h: for suites that run the program itself. */
+#ifndef NORMA_BINARY_H
+#define NORMA_BINARY_H
+
+#include "tests/support/test.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* How the next run is set up; each run sets it back. */
+typedef struct {
+    const char *input;  /* standard input; NULL: /dev/null */
+    bool endless_input; /* a pipe that nobody writes to and nobody closes */
+    const char *output; /* standard output goes there; NULL: it is captured */
+    bool closed_output; /* a pipe that nobody reads */
+    bool interrupt;     /* Ctrl-C once there is output */
+} Setup;
+extern Setup setup;
+
+/* What the last run did. */
+enum { KILLED = 1000 };
+extern int status; /* exit status, or KILLED + signal */
+extern char out[1 << 20], err[1 << 16];
+extern size_t n_out; /* all of it, even what `out` has no room for */
+
+/* Makes the folder in which everything runs from here on. */
+void binary_folder(const char *name);
+extern char folder[PATH_MAX];
+
+/* The path of a file there; it stays until the next 4 calls. */
+const char *inside(const char *name);
+void write_file(const char *name, const char *text);
+int files_in(const char *name);
+
+/* Runs it with these arguments, separated by spaces ('one argument' may be
+ * quoted), and keeps what it did. Returns the status. */
+int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* CHECK for a run that should have gone well. */
+#define CHECK_RUN(...) CHECK(run(__VA_ARGS__) == 0, "status %d, stderr: %s", status, err)
+
+bool one_line(const char *text);
+
+/* A run that must end with this status, nothing on stdout, and one line on
+ * stderr with `mention` in it. */
+void check_refused(int expected, const char *mention, const char *arguments);
+
+#endif

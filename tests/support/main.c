@@ -1,0 +1,146 @@
+/* main.c: runs every suite, counts, and says so in the last line.
+ *
+ * Owns the counting, the temporary folder and the way to the real checkpoints.
+ */
+#include "base/file.h"
+
+#include "tests/support/test.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int n_passed, n_failed, n_skipped;
+static bool failed, skipped;
+static char folder[] = "/tmp/norma-tests-XXXXXX";
+
+void test_fail(const char *file, int line, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    printf("%s:%d: ", file, line);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+    failed = true;
+}
+
+void test_skip(const char *why) {
+    printf("skipped: %s\n", why);
+    skipped = true;
+}
+
+void test_run(const char *name, void (*test)(void)) {
+    failed = skipped = false;
+    test();
+    if (failed) printf("FAILED %s\n", name);
+    fflush(stdout);
+    n_failed += failed;
+    n_skipped += skipped && !failed;
+    n_passed += !skipped && !failed;
+}
+
+const char *temporary(const char *name) {
+    static char paths[8][PATH_MAX];
+    static unsigned next;
+    char *path = paths[next++ % 8];
+    snprintf(path, PATH_MAX, "%s/%s", folder, name);
+    return path;
+}
+
+const char *real_checkpoint(const char *name) {
+    static char path[PATH_MAX];
+    const char *where = getenv("NORMA_CHECKPOINTS");
+    if (!where) return NULL;
+    snprintf(path, sizeof path, "%s/%s", where, name);
+    return file_exists(path) ? path : NULL;
+}
+
+/* Into a file, where a sanitizer's last words can still be found. */
+static int true_stderr = -1, hidden_stderr = -1;
+static char hidden_text[1024];
+
+void stderr_hide(void) {
+    fflush(stderr);
+    true_stderr = dup(STDERR_FILENO);
+    remove(temporary("stderr")); /* to write over a file waits for the disk */
+    hidden_stderr = open(temporary("stderr"), O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    dup2(hidden_stderr, STDERR_FILENO);
+}
+
+int stderr_show(void) {
+    int lines = 0;
+    size_t n = 0;
+    fflush(stderr);
+    dup2(true_stderr, STDERR_FILENO);
+    close(true_stderr);
+    lseek(hidden_stderr, 0, SEEK_SET);
+    for (char c; read(hidden_stderr, &c, 1) == 1;) {
+        lines += c == '\n';
+        if (n < sizeof hidden_text - 1) hidden_text[n++] = c;
+    }
+    hidden_text[n] = 0;
+    close(hidden_stderr);
+    return lines;
+}
+
+const char *stderr_text(void) { return hidden_text; }
+
+bool test_fast(void) { return getenv("NORMA_FAST") != NULL; }
+
+static void remove_folder(void) {
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command)) fprintf(stderr, "cannot remove %s\n", folder);
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } suites[] = {
+        {"simd", suite_simd},
+        {"norm", suite_norm},
+        {"half", suite_half},
+        {"backward", suite_backward},
+        {"matmul", suite_matmul},
+        {"quant", suite_quant},
+        {"attention", suite_attention},
+        {"golden", suite_golden},
+        {"invariance", suite_invariance},
+        {"tokenizer", suite_tokenizer},
+        {"pieces", suite_pieces},
+        {"bpe", suite_bpe},
+        {"template", suite_template},
+        {"sampler", suite_sampler},
+        {"stream", suite_stream},
+        {"json", suite_json},
+        {"checkpoint", suite_checkpoint},
+        {"gguf", suite_gguf},
+        {"folder", suite_folder},
+        {"damage", suite_damage},
+        {"cli", suite_cli},
+        {"convert", suite_convert},
+        {"profile", suite_profile},
+        {"lab", suite_lab},
+        {"stories", suite_stories},
+        {"textbook", suite_textbook},
+    };
+    if (!mkdtemp(folder)) {
+        perror(folder);
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof suites / sizeof *suites; i++) { /* all, or those named */
+        bool wanted = argc == 1;
+        for (int a = 1; a < argc; a++) wanted |= !strcmp(argv[a], suites[i].name);
+        if (wanted) suites[i].run();
+    }
+    remove_folder();
+    printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
+    return n_failed > 0;
+}

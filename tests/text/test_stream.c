@@ -1,0 +1,281 @@
+/* test_stream.c: text on its way out, through pipes, terminals and failures.
+ *
+ * Owns a pseudo-terminal to write on, and what a reader at its other end may see.
+ */
+#include "base/clock.h"
+#include "text/stream.h"
+
+#include "tests/support/test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+static uint64_t state;
+
+static int any(int n) { return (int)(hash64(51, 7, state++) % (uint64_t)n); }
+
+/* ---- two ways to a reader ----------------------------------------------------------------- */
+
+typedef struct {
+    int reader;
+    FILE *out;
+    Stream stream;
+} Channel;
+
+static bool open_pipe(Channel *c) {
+    int ends[2];
+    if (pipe(ends)) return false;
+    c->reader = ends[0];
+    c->out = fdopen(ends[1], "wb");
+    stream_open(&c->stream, c->out);
+    return true;
+}
+
+/* A terminal that passes bytes on as they are. */
+static bool open_terminal(Channel *c) {
+    struct termios raw;
+    c->reader = posix_openpt(O_RDWR | O_NOCTTY);
+    if (c->reader < 0 || grantpt(c->reader) || unlockpt(c->reader)) return false;
+    const int end = open(ptsname(c->reader), O_RDWR | O_NOCTTY);
+    if (end < 0 || tcgetattr(end, &raw)) return false;
+    cfmakeraw(&raw);
+    tcsetattr(end, TCSANOW, &raw);
+    c->out = fdopen(end, "wb");
+    stream_open(&c->stream, c->out);
+    return true;
+}
+
+/* What has arrived by now, with a zero byte behind it. */
+static int receive(Channel *c, char *text, int room) {
+    int n = 0;
+    fflush(c->out);
+    while (poll(&(struct pollfd){.fd = c->reader, .events = POLLIN}, 1, 0) > 0) {
+        const ssize_t got = read(c->reader, text + n, (size_t)(room - n - 1));
+        if (got <= 0) break;
+        n += (int)got;
+    }
+    text[n] = '\0';
+    return n;
+}
+
+static void close_channel(Channel *c) {
+    fclose(c->out);
+    close(c->reader);
+}
+
+static void write_text(Channel *c, const char *s) { stream_write(&c->stream, s, (int)strlen(s)); }
+
+/* ---- a pipe ----------------------------------------------------------------------------------- */
+
+static void characters_come_out_whole(void) {
+    static const char *const characters[] = {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x99\x82"};
+    for (int i = 0; i < 3; i++) {
+        Channel c;
+        char text[64];
+        const int n = (int)strlen(characters[i]);
+        CHECK(open_pipe(&c), "no pipe");
+        write_text(&c, "ab");
+        for (int k = 0; k < n; k++) {
+            receive(&c, text, sizeof text);
+            CHECK(!strcmp(text, k ? "" : "ab"), "after %d bytes of a character: %s", k, text);
+            stream_write(&c.stream, characters[i] + k, 1);
+        }
+        receive(&c, text, sizeof text);
+        CHECK(!strcmp(text, characters[i]), "the whole character: %s", text);
+        CHECK(stream_close(&c.stream) == 0, "does not close");
+        close_channel(&c);
+    }
+}
+
+/* Any bytes in any pieces, the last character cut short or not. */
+static void a_pipe_gets_every_byte(void) {
+    for (int round = 0; round < (test_fast() ? 50 : 1000); round++) {
+        Channel c;
+        char bytes[512], text[1024];
+        const int n = any((int)sizeof bytes), low = any(2) ? 0x80 : 0;
+        for (int i = 0; i < n; i++) bytes[i] = (char)(low + any(256 - low));
+        CHECK(open_pipe(&c), "no pipe");
+        CHECK(!c.stream.terminal, "a pipe is no terminal");
+        for (int at = 0, step; at < n; at += step) {
+            step = any(6);
+            if (step > n - at) step = n - at;
+            stream_write(&c.stream, bytes + at, step);
+        }
+        CHECK(stream_close(&c.stream) == 0, "does not close");
+        const int got = receive(&c, text, sizeof text);
+        CHECK(got == n && !memcmp(text, bytes, (size_t)n), "round %d: %d bytes of %d", round, got, n);
+        close_channel(&c);
+    }
+}
+
+/* A reader need not wait for a full buffer. */
+static void text_is_flushed_as_time_passes(void) {
+    Channel c;
+    char byte;
+    CHECK(open_pipe(&c), "no pipe");
+    c.stream.flushed = 0; /* long ago */
+    write_text(&c, "a");
+    CHECK(poll(&(struct pollfd){.fd = c.reader, .events = POLLIN}, 1, 0) == 1, "nothing came");
+    CHECK(read(c.reader, &byte, 1) == 1 && byte == 'a', "not the byte written");
+    CHECK(stream_close(&c.stream) == 0, "does not close");
+    close_channel(&c);
+}
+
+/* ---- a terminal -------------------------------------------------------------------------------- */
+
+static void a_terminal_gets_text_alone(void) {
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        {"plain text\n", "plain text\n"},
+        {"\t\n\r\v\f ", "\t\n\r\v\f "},
+        {"\x1b[31mred\x1b[0m\a\b\x7f", "[31mred[0m"},
+        {"\x01\x02\x1f", ""},
+        {"\xc2\x9b"
+         "31m \xc2\x85 \xc2\xa0", /* C1: CSI, NEL; then a no-break space */
+         "31m  \xc2\xa0"},
+        {"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x99\x82", "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x99\x82"},
+        {"a\xff"
+         "b\x80"
+         "c",
+         "a\xef\xbf\xbd"
+         "b\xef\xbf\xbd"
+         "c"},
+        {"\xe4\xb8", "\xef\xbf\xbd"},   /* cut short by the end */
+        {"\xe4\xb8z", "\xef\xbf\xbdz"}, /* by another character */
+        {"\xf0\x9f\xc3\xa9", "\xef\xbf\xbd\xc3\xa9"},
+        {"\xc0\x9b", "\xef\xbf\xbd\xef\xbf\xbd"},                 /* ESC in two bytes */
+        {"\xe0\x80\x9b", "\xef\xbf\xbd"},                         /* in three */
+        {"\xf0\x80\x80\x9b", "\xef\xbf\xbd"},                     /* in four */
+        {"\xed\xa0\x80", "\xef\xbf\xbd"},                         /* a surrogate */
+        {"\xed\x9f\xbf\xee\x80\x80", "\xed\x9f\xbf\xee\x80\x80"}, /* its neighbours */
+        {"\xf4\x90\x80\x80", "\xef\xbf\xbd"},                     /* beyond U+10FFFF */
+        {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
+        {"\xe0\xa0\x80\xf0\x90\x80\x80", "\xe0\xa0\x80\xf0\x90\x80\x80"}, /* the first of their length */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int bytewise = 0; bytewise < 2; bytewise++) {
+            Channel c;
+            char text[64];
+            const int n = (int)strlen(cases[i].in);
+            CHECK(open_terminal(&c), "no terminal");
+            for (int k = 0; k < n; k += bytewise ? 1 : n) stream_write(&c.stream, cases[i].in + k, bytewise ? 1 : n);
+            CHECK(stream_close(&c.stream) == 0, "does not close");
+            receive(&c, text, sizeof text);
+            CHECK(!strcmp(text, cases[i].out), "case %zu: '%s', expected '%s'", i, text, cases[i].out);
+            close_channel(&c);
+        }
+}
+
+/* The code point at s, its length in *n; -1 if it is no UTF-8 (RFC 3629). */
+static int decode(const char *s, int left, int *n) {
+    static const int least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const uint8_t lead = (uint8_t)s[0];
+    *n = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+    if (*n == 0 || *n > left) return -1;
+    int code = *n == 1 ? lead : lead & (0x7f >> *n);
+    for (int i = 1; i < *n; i++) {
+        if ((uint8_t)s[i] >> 6 != 2) return -1;
+        code = code << 6 | ((uint8_t)s[i] & 0x3f);
+    }
+    return code < least[*n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? -1 : code;
+}
+
+/* Random bytes, many of them leads and continuations: what arrives is UTF-8
+ * without control characters. */
+static void a_terminal_gets_utf8_whatever_is_written(void) {
+    static const uint8_t leads[] = {0xc2, 0xe0, 0xe1, 0xed, 0xef, 0xf0, 0xf1, 0xf4, 0xf5};
+    Channel c;
+    CHECK(open_terminal(&c), "no terminal");
+    for (int round = 0; round < (test_fast() ? 100 : 3000); round++) {
+        char bytes[32], text[256];
+        for (int i = 0; i < 32; i++)
+            bytes[i] = (char)(any(3) == 0 ? leads[any(9)] : any(2) ? 0x80 + any(64) : any(256));
+        stream_write(&c.stream, bytes, 32);
+        stream_write(&c.stream, "|", 1); /* completes what was begun */
+        const int n = receive(&c, text, sizeof text);
+        CHECK(n > 0 && text[n - 1] == '|', "round %d: the end is missing", round);
+        for (int at = 0, length; at < n; at += length) {
+            const int code = decode(text + at, n - at, &length);
+            CHECK(code >= 0x20 || (code >= '\t' && code <= '\r'), "round %d: code %d at %d", round, code, at);
+            CHECK(code < 0x7f || code >= 0xa0, "round %d: control character %#x", round, (unsigned)code);
+        }
+    }
+    CHECK(stream_close(&c.stream) == 0, "does not close");
+    close_channel(&c);
+}
+
+/* ---- failures ------------------------------------------------------------------------------------ */
+
+static void check_failing(FILE *out, int bytes) {
+    Stream s;
+    stream_open(&s, out);
+    for (int i = 0; i < bytes; i++) stream_write(&s, "x", 1);
+    stderr_hide();
+    const int status = stream_close(&s), lines = stderr_show();
+    CHECK(status == -1 && lines == 1, "%d bytes: status %d, %d lines on stderr", bytes, status, lines);
+}
+
+static void a_full_disk_is_an_error(void) {
+    for (int bytes = 1; bytes <= 100000; bytes *= 100) { /* less and more than a buffer */
+        FILE *out = fopen("/dev/full", "wb");
+        CHECK(out, "no /dev/full");
+        check_failing(out, bytes);
+        fclose(out);
+    }
+}
+
+static void a_closed_pipe_is_an_error(void) {
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* as main does */
+    Channel c;
+    CHECK(open_pipe(&c), "no pipe");
+    close(c.reader);
+    check_failing(c.out, 10);
+    fclose(c.out);
+    signal(SIGPIPE, before);
+}
+
+/* An error, of a flush or of a full buffer, is remembered although the end of
+ * the text goes well. */
+static void check_early_error(bool flush) {
+    int ends[2];
+    CHECK(pipe(ends) == 0, "no pipe");
+    FILE *out = fopen("/dev/full", "wb");
+    Stream s;
+    stream_open(&s, out);
+    s.flushed = flush ? 0 : now() + 1e6; /* long ago, or not for a long time */
+    for (int i = 0; i < (flush ? 1 : 20000); i++) stream_write(&s, "lost", 4);
+    CHECK(s.error != 0, "no error yet");
+    dup2(ends[1], fileno(out)); /* room again */
+    stderr_hide();
+    const int status = stream_close(&s), lines = stderr_show();
+    CHECK(status == -1 && lines == 1, "status %d, %d lines", status, lines);
+    fclose(out);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void an_early_error_is_not_forgotten(void) {
+    check_early_error(true);
+    check_early_error(false);
+}
+
+void suite_stream(void) {
+    TEST(characters_come_out_whole);
+    TEST(a_pipe_gets_every_byte);
+    TEST(text_is_flushed_as_time_passes);
+    TEST(a_terminal_gets_text_alone);
+    TEST(a_terminal_gets_utf8_whatever_is_written);
+    TEST(a_full_disk_is_an_error);
+    TEST(a_closed_pipe_is_an_error);
+    TEST(an_early_error_is_not_forgotten);
+}

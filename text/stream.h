@@ -1,0 +1,27 @@
+/* stream.h: text on its way to the reader.
+ */
+#ifndef NORMA_STREAM_H
+#define NORMA_STREAM_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Writes text as it comes, whole UTF-8 characters only. On a terminal control
+ * characters other than white space are left out and bytes that are no UTF-8
+ * become U+FFFD; a pipe or a file gets every byte as it is. */
+typedef struct {
+    FILE *out;
+    bool terminal;
+    char held[4];
+    int n_held;
+    double flushed; /* when the reader last got something */
+    int error;      /* errno of a write that failed */
+} Stream;
+
+void stream_open(Stream *s, FILE *out);
+void stream_write(Stream *s, const char *bytes, int n);
+
+/* Writes what is held and flushes. -1 and a message if a write failed. */
+int stream_close(Stream *s);
+
+#endif
