@@ -14,7 +14,6 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
-#include "lab/profile.h"
 #include "model.h"
 #include "norm.h"
 
@@ -85,13 +84,13 @@ static void project(Session *s, const Layer *layer, const Input *in, int n) {
 static void show_heads(const Session *s, const Layer *layer, Site site, Role role, bool out, int n) {
     const Config *c = &s->model->config;
     const Heads own = own_heads(c);
-    if (!s->profile) return;
+    if (!s->probe) return;
     for (int i = own.first; i < own.end; i++) {
         const Head head = head_at(s, i, n);
         for (int t = 0; t < n && head.role == role; t++)
-            profile_vector(s, layer, site, out, head_vector(c, &head, t), c->head_size, (int)head.stride);
+            probe_vectors(s->probe, layer->index, site, out, head_vector(c, &head, t), head.stride, 1, c->head_size);
     }
-    (out ? profile_mark : profile_part)(s, layer, SITE_PROFILE);
+    (out ? probe_mark : probe_part)(s->probe, layer->index, SITE_PROFILE);
 }
 
 /* Each query, or each key, normalized by itself, in place (Henry et al. 2020; as Qwen 3 has it). */
@@ -107,7 +106,7 @@ static void norm_heads(Session *s, const Layer *layer, Site site, Role role, con
             norm_token(v, v, norm, c->head_size);
         }
     }
-    profile_mark(s, layer, site);
+    probe_mark(s->probe, layer->index, site);
     show_heads(s, layer, site, role, true, n);
 }
 
@@ -402,11 +401,11 @@ void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *x
                                                          : &layer->wv;
     Input in = input_prepare(&s->input, w, xn, n);
     project(s, layer, &in, n);
-    profile_part(s, layer, SITE_QKV_ROPE);
+    probe_part(s->probe, layer->index, SITE_QKV_ROPE);
     norm_heads(s, layer, SITE_Q_NORM, QUERY, &layer->q_norm, n);
     norm_heads(s, layer, SITE_K_NORM, KEY, &layer->k_norm, n);
     rotate_and_remember(s, kv, n, pos);
-    profile_mark(s, layer, SITE_QKV_ROPE);
+    probe_mark(s->probe, layer->index, SITE_QKV_ROPE);
 
     /* later queries see more keys: deal the work out like cards */
     const int n_queries = n * (c->n_heads / c->n_kv_heads);
@@ -419,8 +418,8 @@ void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *x
                 attend(s, kv, head, i, count, pos);
             }
         }
-    profile_mark(s, layer, SITE_ATTENTION);
+    probe_mark(s->probe, layer->index, SITE_ATTENTION);
     in = input_prepare(&s->input, &layer->wo, s->att, n);
     matmul(s->x, &layer->wo, &in, n, true);
-    profile_mark(s, layer, SITE_ATTN_OUT);
+    probe_mark(s->probe, layer->index, SITE_ATTN_OUT);
 }

@@ -9,7 +9,6 @@
 #include "kernels/matmul.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
-#include "lab/profile.h"
 #include "model.h"
 
 #include <math.h>
@@ -54,10 +53,10 @@ static void dense(Session *s, const Layer *layer, const float *xn, int n) {
 #pragma omp for schedule(static)
     for (int first = 0; first < hidden_dim; first += step)
         gate_up(m, s->gate, s->up, first, smaller(step, hidden_dim - first), &in, n);
-    profile_mark(s, layer, SITE_GATE_UP_SILU);
+    probe_mark(s->probe, layer->index, SITE_GATE_UP_SILU);
     in = input_prepare(&s->input, &m->down, s->gate, n);
     matmul(s->x, &m->down, &in, n, true);
-    profile_mark(s, layer, SITE_DOWN);
+    probe_mark(s->probe, layer->index, SITE_DOWN);
 }
 
 /* ---- a mixture of experts --------------------------------------------------------------
@@ -117,7 +116,7 @@ static void route(Session *s, const Layer *layer, const float *xn, int n) {
     matmul(s->router, &layer->router, &in, n, false);
 #pragma omp single
     fill_slots(s, n);
-    profile_mark(s, layer, SITE_ROUTER);
+    probe_mark(s->probe, layer->index, SITE_ROUTER);
 }
 
 /* A row of the input for each slot; one token alone is every slot's row. */
@@ -170,13 +169,13 @@ static void sparse(Session *s, const Layer *layer, const float *xn, int n) {
     for (int first = 0; first < hidden_dim; first += step)
         for (int e = 0; e < c->n_experts; e++)
             expert_gate_up(s, &m[e], e, first, smaller(step, hidden_dim - first), &in, n == 1);
-    profile_mark(s, layer, SITE_GATE_UP_SILU);
+    probe_mark(s->probe, layer->index, SITE_GATE_UP_SILU);
     step = matmul_task_rows(c->dim, n);
     in = input_prepare(&s->input, &m->down, s->gate, n * c->n_experts_used);
 #pragma omp for schedule(static)
     for (int first = 0; first < c->dim; first += step)
         for (int e = 0; e < c->n_experts; e++) expert_down(s, &m[e], e, first, smaller(step, c->dim - first), &in);
-    profile_mark(s, layer, SITE_DOWN);
+    probe_mark(s->probe, layer->index, SITE_DOWN);
 }
 
 void mlp(Session *s, const Layer *layer, const float *xn, int n) { (layer->experts ? sparse : dense)(s, layer, xn, n); }

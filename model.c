@@ -13,7 +13,6 @@
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
 #include "kv_cache.h"
-#include "lab/profile.h"
 #include "norm.h"
 #include "rope.h"
 
@@ -43,9 +42,9 @@ static void embed(Session *s, const int *tokens, int n, int pos) {
 }
 
 /* The norm of a site, under the profiler's eyes: xn[n][dim] from x. */
-static const float *norm_site(Session *s, const Layer *layer, Site site, const Norm *norm, const float *x, int n) {
+static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
     const float *xn = norm_forward(s->xn, x, norm, n, s->model->config.dim);
-    profile_norm(s, layer, site, x, xn, n);
+    probe_norm(s->probe, layer, site, x, xn, n, s->model->config.dim);
     return xn;
 }
 
@@ -53,10 +52,10 @@ static const float *norm_site(Session *s, const Layer *layer, Site site, const N
 static void classify(Session *s, int n, int n_logits) {
     const Model *m = s->model;
     const float *last = s->x + (size_t)(n - n_logits) * (size_t)m->config.dim;
-    const float *xn = norm_site(s, NULL, SITE_FINAL_NORM, &m->final_norm, last, n_logits);
+    const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, last, n_logits);
     Input in = input_prepare(&s->input, &m->output, xn, n_logits);
     matmul(s->logits, &m->output, &in, n_logits, false);
-    profile_mark(s, NULL, SITE_LOGITS);
+    probe_mark(s->probe, NO_LAYER, SITE_LOGITS);
 }
 
 /* A second thread pays for its barriers only if there is work to share. */
@@ -68,14 +67,14 @@ static int threads_for(const Session *s, int n) {
 /* The forward pass of a chunk, run by each thread of a region. */
 static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const Model *m = s->model;
-    profile_mark(s, NULL, SITE_START);
+    probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, tokens, n, pos);
-    profile_mark(s, NULL, SITE_EMBED);
+    probe_mark(s->probe, NO_LAYER, SITE_EMBED);
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
-        const float *xn = norm_site(s, layer, SITE_ATTN_NORM, &layer->attn_norm, s->x, n);
+        const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, s->x, n);
         attention(s, layer, &s->kv[l], xn, n, pos); /* x += attention(norm(x)) */
-        xn = norm_site(s, layer, SITE_MLP_NORM, &layer->mlp_norm, s->x, n);
+        xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, s->x, n);
         mlp(s, layer, xn, n); /* x += mlp(norm(x)) */
     }
     if (n_logits > 0) classify(s, n, n_logits);
@@ -84,7 +83,7 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
 /* The same with as many threads as it is worth. */
 static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const int threads = threads_for(s, n);
-    profile_chunk(s->profile, n, pos, n_logits);
+    probe_chunk(s->probe, n, pos, n_logits);
     if (threads == 1) { /* outside a region barriers cost nothing; in a region of one they are system calls */
         forward_chunk(s, tokens, n, pos, n_logits);
         return;
@@ -100,7 +99,7 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
         fail("%lld positions do not fit in a context of %d", (long long)pos + n, s->context);
         return NULL;
     }
-    profile_begin(s->profile, n);
+    probe_begin(s->probe, n);
     if (reserve(s, n < s->batch ? n : s->batch, pos + n, n_logits)) return NULL;
     while (n > 0) {
         int chunk = n < s->batch ? n : s->batch;
@@ -111,7 +110,7 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
         pos += chunk;
         n -= chunk;
     }
-    profile_end(s->profile);
+    probe_end(s->probe);
     return s->logits;
 }
 

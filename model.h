@@ -8,6 +8,7 @@
 #define NORMA_MODEL_H
 
 #include "base/file.h"
+#include "base/probe.h"
 #include "kernels/matmul.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
@@ -58,6 +59,7 @@ typedef struct {
 } Mlp;
 
 typedef struct {
+    int index; /* among the layers */
     Norm attn_norm;
     Tensor wq;           /* [n_heads * head_size, dim] */
     Tensor wk;           /* [n_kv_heads * head_size, dim] */
@@ -96,8 +98,6 @@ typedef struct {
     float weight; /* of what the expert says */
 } Slot;
 
-typedef struct Profile Profile;
-
 /* One sequence in progress: its KV cache and the activations of one chunk. */
 typedef struct {
     const Model *model;
@@ -123,9 +123,9 @@ typedef struct {
     float *rope;        /* [chunk][head_size / 2][cos, sin] */
     double *rope_freq;  /* [head_size / 2] radians a position */
     InputBuffer input;
-    float *logits;    /* [n_logits][vocab_size] */
-    int n_logits;     /* rows that logits has room for */
-    Profile *profile; /* not owned; NULL: off */
+    float *logits; /* [n_logits][vocab_size] */
+    int n_logits;  /* rows that logits has room for */
+    Probe *probe;  /* not owned; NULL: nobody observes */
 } Session;
 
 /* context 0: the model's. Allocates next to nothing: the cache and the

@@ -288,7 +288,7 @@ static int open_session(Run *run) {
         return -1;
     if (o->profile) {
         const bool traces = profile_format(o->profile_file) == PROFILE_TRACE;
-        run->profile = run->session.profile = profile_open(&run->model, o->threads, traces);
+        run->profile = profile_open(&run->session, traces);
         if (!run->profile) return -1;
     }
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);

@@ -61,6 +61,7 @@ int model_allocate_layers(Model *m) {
     m->layers = allocate((size_t)m->config.n_layers, sizeof *m->layers);
     if (!m->layers) return -1;
     memset(m->layers, 0, (size_t)m->config.n_layers * sizeof *m->layers);
+    for (int l = 0; l < m->config.n_layers; l++) m->layers[l].index = l;
     return 0;
 }
 
