@@ -320,17 +320,14 @@ typedef struct {
     bool mixed; /* another has another */
 } FirstEps;
 
-static void find_eps(void *arg, const char *name, const Norm *norm, int dim) {
-    FirstEps *first = arg;
-    (void)name, (void)dim;
-    if (norm->kind != first->kind) return;
-    if (first->eps == 0) first->eps = (double)norm->eps;
-    first->mixed |= first->eps != (double)norm->eps;
-}
-
 static FirstEps eps_of(const Model *model, NormKind kind) {
     FirstEps first = {.kind = kind};
-    model_visit(model, NULL, find_eps, &first);
+    for (PartAt at = parts_of(model); next_part(&at);) {
+        const Norm *norm = part_norm(&at);
+        if (!norm || norm->kind != kind) continue;
+        if (first.eps == 0) first.eps = (double)norm->eps;
+        first.mixed |= first.eps != (double)norm->eps;
+    }
     return first;
 }
 
