@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "formats/build.h"
 #include "formats/gguf.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "formats/tokenizer_json.h"

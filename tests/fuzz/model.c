@@ -5,6 +5,7 @@
  */
 #include "formats/build.h"
 #include "formats/gguf.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
 #include "kv_cache.h"
 #include "model.h"

@@ -6,7 +6,7 @@
  * score in the next, text) and a chat template, and a GGUF file is made of them.
  */
 #include "base/file.h"
-#include "formats/gguf.h"
+#include "formats/gguf_tokenizer.h"
 #include "modes/template.h"
 #include "tokenizer.h"
 
