@@ -6,7 +6,7 @@
  */
 #include "base/error.h"
 #include "base/file.h"
-#include "base/interrupt.h"
+#include "base/process.h"
 #include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/open.h"
@@ -22,12 +22,10 @@
 #include "tokenizer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <math.h>
 #include <omp.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,7 +33,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* ---- the command line ---------------------------------------------------------------- */
 
@@ -144,9 +141,7 @@ static float real(const char *name, float least, float most, bool *bad) {
 }
 
 /* For -h and --version; returns the exit status. */
-static int print(const char *text) {
-    return fputs(text, stdout) < 0 || fflush(stdout) ? (fail("cannot write the output"), 1) : 0;
-}
+static int print(const char *text) { return fputs(text, stdout) < 0 || stdout_finish() ? 1 : 0; }
 
 /* Exit status if the program ends here (help, mistakes), else -1. */
 static int parse_options(Options *o, int argc, char **argv) {
@@ -330,28 +325,12 @@ static int check_options(const Options *o, const Mode *mode) {
     return 0;
 }
 
-/* At a barrier libgomp's threads spin for milliseconds before they sleep. When
- * another program has one of the cores, each barrier then waits for a thread
- * that is not running: 9 tokens/s instead of 790 (docs/performance.md). How long
- * they spin is read from the environment as the program is loaded, so it is
- * loaded once more. */
-static void limit_spinning(char **argv) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    if (!setenv("GOMP_SPINCOUNT", "1000", 1)) execv("/proc/self/exe", argv); /* if not, it is only slower */
-}
-
 /* The bundled model: beside the program, or where `make install` puts it. */
 static const char *bundled_model(void) {
-    static const char *const places[] = {"models/stories.gguf", "../share/norma/stories.gguf"};
-    static char path[PATH_MAX + 32];
-    const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
-    char *end = n > 0 && n < PATH_MAX ? memrchr(path, '/', (size_t)n) : NULL;
-    for (size_t i = 0; end && i < sizeof places / sizeof *places; i++) {
-        strcpy(end + 1, places[i]);
-        if (file_exists(path)) return path;
-    }
-    fail("no model given; try: run MODEL -i \"Once upon a time\", or run --help");
-    return NULL;
+    const char *path = program_file("models/stories.gguf");
+    if (!path) path = program_file("../share/norma/stories.gguf");
+    if (!path) fail("no model given; try: run MODEL -i \"Once upon a time\", or run --help");
+    return path;
 }
 
 int main(int argc, char **argv) {
@@ -361,8 +340,7 @@ int main(int argc, char **argv) {
     const Mode *mode = find_mode(options.mode);
     if (!mode || (!options.model && !mode->alone && !(options.model = bundled_model()))) return 2;
     if (check_options(&options, mode)) return 2;
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error that write reports */
     if (options.threads > 1) limit_spinning(argv);
-    if (watch_interrupts()) return 1;
+    if (handle_signals()) return 1;
     return run_mode(mode, &options);
 }

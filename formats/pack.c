@@ -1,7 +1,6 @@
 /* pack.c: when weights become panels.
  *
- * Owns the policy: which weights are re-packed, when, and how many at a time. What a panel
- * looks like is panels.h's.
+ * Owns the sizes that decide it. What a panel looks like is panels.h's.
  */
 #include "formats/pack.h"
 
@@ -15,21 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     SMALL_MODEL = 64 << 20, /* bytes of weights that are packed before the first token */
     TOKENS_TO_PACK = 8,     /* a larger model's are packed while it runs as many */
     WORTH_SHARING = 4 << 20 /* less is packed sooner than a thread starts */
 };
-
-/* The pages of the file that were read for it go: they can come again. */
-static void drop_pages(const void *data, size_t bytes) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
-    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED); /* at worst they stay */
-}
 
 int tensor_pack(Tensor *w, int n_threads) {
     const int n = (w->rows - 1) / LANES + 1;
@@ -49,14 +39,14 @@ typedef struct {
     const Tensor *embedding;
 } Packing;
 
-/* (model_pack may change what model_visit shows.) */
+/* (The tensors that model_visit shows as constant are those of the model that model_pack may change.) */
 static void pack_next(void *arg, const char *name, const Tensor *w) {
     Packing *p = arg;
     const size_t bytes = tensor_bytes(w, w->rows);
     (void)name;
     if (w->panels || w == p->embedding || !p->left) return;
     if (tensor_pack((Tensor *)w, p->n_threads)) return;
-    drop_pages(w->data, bytes);
+    memory_drop(w->data, bytes);
     p->left -= bytes < p->left ? bytes : p->left;
 }
 
