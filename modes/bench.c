@@ -14,6 +14,7 @@
 #include "kernels/tensor.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 
 #include <omp.h>
@@ -78,9 +79,11 @@ typedef struct {
 /* One prefill, then one token after another. */
 static int time_model(Run *run, const int *tokens, Bench *b, int i) {
     const double start = now();
+    run_pack_weights(run);
     if (!run_logits(run, tokens, b->prompt_tokens, 0)) return -1;
     const double prefilled = now();
     for (int step = 0; step < b->steps; step++) {
+        run_pack_weights(run);
         if (!run_logits(run, &tokens[step % b->prompt_tokens], 1, b->prompt_tokens + step)) return -1;
     }
     b->prefill[i] = b->prompt_tokens / (prefilled - start);
@@ -171,5 +174,5 @@ int mode_bench(Run *run) {
         note("cut to %d + %d tokens, the context is %d", b.prompt_tokens, b.steps, context);
     }
     const int status = measure(run, &b) || (!interrupted && report(run, &b));
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "modes/template.h"
 #include "sampler.h"
@@ -57,6 +58,7 @@ static int answer(Chat *chat, const Tokens *turn) {
     Stream out;
     stream_open(&out, stdout);
     for (int i = 0; i < turn->n; i++) sampler_accept(&run->sampler, turn->ids[i]);
+    run_pack_weights(run);
     const float *logits = run_logits(run, turn->ids, turn->n, chat->pos);
     int previous = turn->ids[turn->n - 1], status = 1;
     chat->pos += turn->n;
@@ -70,6 +72,7 @@ static int answer(Chat *chat, const Tokens *turn) {
         const char *text = tokenizer_decode(&run->tokenizer, previous, token, &n);
         stream_write(&out, text, n);
         if (chat->pos == chat->steps || out.error) break;
+        run_pack_weights(run);
         logits = run_logits(run, &token, 1, chat->pos++);
         previous = token;
     }
@@ -97,5 +100,5 @@ int mode_chat(Run *run) {
         free(turn.ids);
     }
     if (status > 0) note("the context of %d positions is full", chat.steps);
-    return status < 0 ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status < 0);
 }

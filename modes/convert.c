@@ -13,6 +13,7 @@
 #include "kernels/tensor.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "norm.h"
 #include "rope.h"
@@ -627,5 +628,5 @@ int mode_convert(Run *run) {
     if (on_terminal(stderr)) fputc('\n', stderr);
     free(w.row);
     free(w.packed);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "sampler.h"
 #include "text/stream.h"
@@ -67,6 +68,7 @@ static int continue_text(Run *run, const Tokens *prompt, int steps, Stream *out,
         if (run_is_end(run, token)) break;
         show_token(run, out, previous, token);
         if (pos == steps) break;
+        run_pack_weights(run);
         logits = run_logits(run, &token, 1, pos++);
         previous = token;
     }
@@ -97,5 +99,5 @@ int mode_generate(Run *run) {
     if (stream_close(&out)) status = -1;
     if (!status && statistics.prompt_tokens > 0) show_statistics(&statistics);
     free(prompt.ids);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

@@ -8,6 +8,7 @@
 #include "kv_cache.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "norm.h"
 
 #include <stddef.h>

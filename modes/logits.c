@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "tokenizer.h"
 
@@ -39,5 +40,5 @@ int mode_logits(Run *run) {
         status |= output_close(&out, !status && !interrupted);
     }
     free(tokens.ids);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

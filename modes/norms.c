@@ -14,6 +14,7 @@
 #include "lab/profile.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "norm.h"
 
 #include <omp.h>
@@ -239,8 +240,10 @@ typedef struct {
 static int time_model(Run *run, const int *tokens, int prompt, int steps, Cost *cost) {
     Session *s = &run->session;
     s->profile = profile_open(&run->model, s->n_threads, false);
+    run_pack_weights(run);
     int status = s->profile && run_logits(run, tokens, prompt, 0) ? 0 : -1;
     for (int i = 0; i < steps && !status; i++) {
+        run_pack_weights(run);
         status = run_logits(run, &tokens[i], 1, prompt + i) ? 0 : -1;
     }
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
@@ -295,5 +298,5 @@ static int measure_model(Run *run) {
 
 int mode_norms(Run *run) {
     const int status = measure_all(run) || (run->options->model && !run->options->json && measure_model(run));
-    return status || stdout_finish() ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status || stdout_finish());
 }

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "tokenizer.h"
 
@@ -92,5 +93,5 @@ int mode_perplexity(Run *run) {
     if (!status && !interrupted) status = report(nll, text.n);
     free(nll);
     free(text.ids);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

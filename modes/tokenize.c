@@ -3,6 +3,7 @@
  * Owns the mode that lists them.
  */
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "text/stream.h"
 #include "tokenizer.h"
