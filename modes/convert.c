@@ -6,13 +6,14 @@
  */
 #include "base/error.h"
 #include "base/file.h"
-#include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "formats/parts.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "norm.h"
 #include "rope.h"
@@ -28,8 +29,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { ALIGNMENT = 32, GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6, GGUF_BOOL = 7, GGUF_STRING = 8, GGUF_ARRAY = 9 };
 
@@ -300,7 +299,7 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
                     p->whole_words ? ", ignore_merges" : "");
     for (int id = 0; id < t->n_pieces; id++)
         if (t->pieces[id].eats_left || t->pieces[id].eats_right) {
-            fputs("note: there are pieces that take white space beside them; GGUF has no word for that\n", stderr);
+            note("there are pieces that take white space beside them; GGUF has no word for that");
             break;
         }
     if (t->byte_level) return 0;
@@ -310,7 +309,7 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
         return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
                     path);
     if (t->space_if_none && !t->no_space_prefix)
-        fputs("note: GGUF always puts a space in front of a text, the folder only where there is none\n", stderr);
+        note("GGUF always puts a space in front of a text, the folder only where there is none");
     return 0;
 }
 
@@ -425,7 +424,7 @@ static void put_rows(Writer *w, const Tensor *t, Type type, size_t row_bytes, bo
         put(w->out, w->packed, row_bytes);
         w->done += (size_t)t->cols;
     }
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->total);
+    if (on_terminal(stderr)) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->total);
 }
 
 static void write_vector(Writer *w, const char *name, const char *suffix, const float *v, int n) {
@@ -451,8 +450,7 @@ static void write_matrices(Writer *w, const char *name, const Tensor *t, int n, 
     if (w->pass == TABLE) {
         put_entry(w, full, n, t->rows, t->cols, type, bytes);
         if (t->cols % type_block(w->type))
-            fprintf(stderr, "note: %s stays f16: its rows of %d are no multiple of %d\n", full, t->cols,
-                    type_block(w->type));
+            note("%s stays f16: its rows of %d are no multiple of %d", full, t->cols, type_block(w->type));
     }
     if (w->pass != DATA) return;
     for (size_t i = 0; i < (size_t)n; i++)
@@ -588,10 +586,8 @@ static int widest_row(const Config *c) {
 
 /* Whether the output would take the place of a file that is being read. */
 static bool is_input(const Model *model, const char *output) {
-    struct stat out;
-    if (stat(output, &out)) return false;
     for (int i = 0; i < model->n_files; i++)
-        if (model->files[i].device == out.st_dev && model->files[i].inode == out.st_ino) return true;
+        if (file_is_at(&model->files[i], output)) return true;
     return false;
 }
 
@@ -621,13 +617,13 @@ int mode_convert(Run *run) {
             return 1;
         }
     if (run->has_tokenizer && check_tokenizer(&run->tokenizer, o->model)) return 1;
-    if (!run->has_tokenizer) fputs("note: no tokenizer found, none is written\n", stderr);
+    if (!run->has_tokenizer) note("no tokenizer found, none is written");
     const size_t widest = (size_t)widest_row(&model->config);
     w.row = allocate(widest, sizeof *w.row);
     w.packed = allocate(widest, sizeof *w.row);
     const int status = w.row && w.packed ? write_file(&w, run) : -1;
-    if (isatty(STDERR_FILENO)) fputc('\n', stderr);
+    if (on_terminal(stderr)) fputc('\n', stderr);
     free(w.row);
     free(w.packed);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

@@ -273,6 +273,7 @@ void check_all_bytes_return(const Tokenizer *t);
 
 /* ---- suites ------------------------------------------------------------------------- */
 
+void suite_base(void);       /* error.c, memory.c, file.c, process.c */
 void suite_simd(void);       /* simd.h */
 void suite_norm(void);       /* norm.c, forward */
 void suite_half(void);       /* norm.c, half precision */
