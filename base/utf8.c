@@ -1,6 +1,6 @@
-/* utf8.c: characters in bytes.
+/* utf8.c: characters as bytes (UTF-8, RFC 3629).
  *
- * Owns what is a character of UTF-8 (RFC 3629) and what is none.
+ * It knows no classes of characters: those are text/pretokenize.c's and text/normalize.c's.
  */
 #include "base/utf8.h"
 
@@ -33,4 +33,12 @@ uint32_t utf8_code(const char *s, size_t length) {
     uint32_t code = (uint8_t)s[0] & lead[length];
     for (size_t i = 1; i < length; i++) code = code << 6 | ((uint8_t)s[i] & 0x3f);
     return code;
+}
+
+int utf8_encode(char *to, uint32_t code) {
+    static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    const int n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = n - 1; i > 0; i--, code >>= 6) to[i] = (char)(0x80 | (code & 0x3f));
+    to[0] = (char)(lead[n] | code);
+    return n;
 }
