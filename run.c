@@ -12,6 +12,7 @@
 #include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
 #include "formats/pack.h"
+#include "formats/tokenizer_bin.h"
 #include "formats/tokenizer_json.h"
 #include "kv_cache.h"
 #include "lab/norm_spec.h"
@@ -276,7 +277,7 @@ static int open_tokenizer(Run *run) {
     if (!path) return needed ? -1 : 0;
     const size_t n = strlen(path);
     const bool json = n > 5 && !strcmp(path + n - 5, ".json");
-    run->has_tokenizer = !(json ? tokenizer_open_json : tokenizer_open)(&run->tokenizer, path, vocab_size);
+    run->has_tokenizer = !(json ? tokenizer_open_json : tokenizer_open_bin)(&run->tokenizer, path, vocab_size);
     if (!run->has_tokenizer) run->tokenizer.bos = run->tokenizer.eos = run->tokenizer.eot = -1;
     return run->has_tokenizer || (json && !needed && !convert) ? 0 : -1;
 }
