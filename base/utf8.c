@@ -14,7 +14,9 @@ int utf8_length(uint8_t lead) {
 
 bool utf8_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
-bool utf8_is_forbidden(const char *c) {
+/* Whether a lead byte and the continuation bytes that it asks for are no character all the
+ * same: there is a shorter form, or it is a surrogate or beyond U+10FFFF. */
+static bool is_forbidden(const char *c) {
     const uint8_t lead = (uint8_t)c[0], second = (uint8_t)c[1];
     return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
            (lead == 0xf4 && second > 0x8f);
@@ -25,7 +27,7 @@ int utf8_character(const char *s, size_t left) {
     if ((size_t)n > left) return 0;
     for (int i = 1; i < n; i++)
         if (!utf8_is_continuation((uint8_t)s[i])) return 0;
-    return n > 1 && utf8_is_forbidden(s) ? 0 : n;
+    return n > 1 && is_forbidden(s) ? 0 : n;
 }
 
 uint32_t utf8_code(const char *s, size_t length) {

@@ -23,8 +23,4 @@ int utf8_length(uint8_t lead);
 
 bool utf8_is_continuation(uint8_t byte);
 
-/* Whether a lead byte and the continuation bytes that it asks for are no character all the
- * same: there is a shorter form, or it is a surrogate or beyond U+10FFFF. */
-bool utf8_is_forbidden(const char *character);
-
 #endif

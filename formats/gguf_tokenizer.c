@@ -38,40 +38,32 @@ static PieceKind kind_of(int32_t type, bool byte_level) {
     return type == CONTROL && byte_level ? PIECE_SPECIAL : PIECE_CONTROL;
 }
 
-/* Fills in piece `id`, but for its text; scores may be NULL. */
-static int fill_piece(Pieces *pieces, const Gguf *g, int id, size_t length, const GgufValue *scores,
-                      const GgufValue *types) {
-    Piece *p = &pieces->list[id];
-    int32_t type;
-    if (length > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, length);
-    memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
-    p->length = (int)length;
-    p->kind = kind_of(type, pieces->byte_level);
-    p->raw = pieces->byte_level;
-    if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
-    if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
-    if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && length > MOST_MATCHED_BYTES)
-        return fail("%s: %s piece %d has %zu bytes, expected at most %d", g->path,
-                    p->kind == PIECE_USER ? "user-defined" : "control", id, length, MOST_MATCHED_BYTES);
-    return 0;
-}
-
-static int fill_pieces(Pieces *p, const Gguf *g, int vocab_size) {
-    const GgufValue *texts = piece_array(g, "tokenizer.ggml.tokens", GGUF_STRING, vocab_size), *scores = NULL;
-    if (texts && !p->byte_level && !(scores = piece_array(g, "tokenizer.ggml.scores", GGUF_F32, vocab_size))) return -1;
-    const GgufValue *types = texts ? piece_array(g, "tokenizer.ggml.token_type", GGUF_I32, vocab_size) : NULL;
-    if (!types || pieces_open(p, vocab_size, texts->bytes)) return -1;
+static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
+    const GgufValue *names = piece_array(g, "tokenizer.ggml.tokens", GGUF_STRING, n), *scores = NULL;
+    if (names && !pieces->byte_level && !(scores = piece_array(g, "tokenizer.ggml.scores", GGUF_F32, n))) return -1;
+    const GgufValue *types = names ? piece_array(g, "tokenizer.ggml.token_type", GGUF_I32, n) : NULL;
+    if (!types || pieces_open(pieces, n, names->bytes)) return -1;
     Gguf cursor = *g;
-    cursor.at = (size_t)(texts->at - g->data);
-    char *to = p->text;
-    for (int i = 0; i < vocab_size; i++) {
-        GgufString text = {"", 0};
-        Piece *piece = &p->list[i];
-        if (gguf_read_string(&cursor, &text) || fill_piece(p, g, i, text.n, scores, types)) return -1;
-        memcpy(to, text.text, text.n);
-        if (!p->byte_level) piece->length = unmark_spaces(to, piece->length);
-        piece->text = to;
-        to += piece->length;
+    cursor.at = (size_t)(names->at - g->data);
+    char *to = pieces->text;
+    for (int id = 0; id < n; id++) {
+        GgufString name = {"", 0};
+        Piece *p = &pieces->list[id];
+        int32_t type;
+        if (gguf_read_string(&cursor, &name)) return -1;
+        memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
+        if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
+        p->kind = kind_of(type, pieces->byte_level);
+        p->raw = pieces->byte_level;
+        if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, name.n);
+        if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
+        if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && name.n > MOST_MATCHED_BYTES)
+            return fail("%s: %s piece %d has %zu bytes, expected at most %d", g->path,
+                        p->kind == PIECE_USER ? "user-defined" : "control", id, name.n, MOST_MATCHED_BYTES);
+        memcpy(to, name.text, name.n);
+        p->text = to;
+        p->length = pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);
+        to += p->length;
     }
     return 0;
 }

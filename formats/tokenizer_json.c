@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "formats/json.h"
 #include "text/merges.h"
 #include "text/pieces.h"
@@ -21,16 +20,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
     Tokenizer *t;
-    const char *path;
-    char *text, *text_end;      /* where the next name goes; the end of the room for names */
-    bool marks_spaces;          /* a normalizer or pre-tokenizer makes U+2581 of spaces */
-    bool prepends;              /* a normalizer puts U+2581 in front */
-    bool pretokenizer_prefixes; /* a pre-tokenizer says whether a space goes in front */
+    const char *path; /* of the file being read */
 } Loader;
 
 static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
@@ -48,14 +44,8 @@ static int get_id(const Loader *l, const char *what, const Json *value, int *id)
     return 0;
 }
 
-/* Gives piece `id` its name. The room for names was counted before; NULL: there is none left. */
-static Piece *name_piece(Loader *l, int id, const Json *name) {
-    Piece *p = &l->t->pieces.list[id];
-    if (name->length > (size_t)(l->text_end - l->text)) return NULL;
-    memcpy(l->text, name->text, name->length);
-    *p = (Piece){.text = l->text, .length = (int)name->length, .kind = PIECE_TEXT};
-    l->text += name->length;
-    return p;
+static bool has_name(const Piece *p, const Json *name) {
+    return (size_t)p->length == name->length && !memcmp(p->text, name->text, name->length);
 }
 
 static int read_vocabulary(Loader *l, const Json *vocab) {
@@ -63,63 +53,49 @@ static int read_vocabulary(Loader *l, const Json *vocab) {
     for (const Json *name = json_first(vocab); name; name = json_next(vocab, name)) {
         int id = 0;
         if (get_id(l, "a piece of model.vocab", name + 1, &id)) return -1;
-        if (l->t->pieces.list[id].length)
-            return fail("%s: model.vocab has id %d twice, for '%.40s', too", l->path, id, name->text);
-        name_piece(l, id, name);
+        Piece *p = &l->t->pieces.list[id];
+        if (p->length) return fail("%s: model.vocab has id %d twice, for '%.40s', too", l->path, id, name->text);
+        *p = (Piece){.text = name->text, .length = (int)name->length, .kind = PIECE_TEXT};
     }
     return 0;
 }
 
 /* An added token, which is in the vocabulary or comes after it. */
 static int read_added(Loader *l, const Json *added) {
-    const Json *content = json_get(added, "content");
+    const Json *name = json_get(added, "content");
     int64_t wide = 0;
     int id = 0;
-    if (!json_has_kind(content, JSON_STRING) || !content->length) return refuse(l, "an added token", content, "text");
-    if (content->length > MOST_MATCHED_BYTES)
-        return fail("%s: an added token has %u bytes, expected at most %d", l->path, content->length,
-                    MOST_MATCHED_BYTES);
+    if (!json_has_kind(name, JSON_STRING) || !name->length) return refuse(l, "an added token", name, "text");
+    if (name->length > MOST_MATCHED_BYTES)
+        return fail("%s: an added token has %u bytes, expected at most %d", l->path, name->length, MOST_MATCHED_BYTES);
     if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
         return 0; /* the model has no row for it */
-    if (get_id(l, content->text, json_get(added, "id"), &id)) return -1;
+    if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
     Piece *p = &l->t->pieces.list[id];
     const bool there = p->length > 0, special = json_true(json_get(added, "special"));
-    if (there && ((size_t)p->length != content->length || memcmp(p->text, content->text, content->length) != 0))
-        return fail("%s: added token '%.40s' has id %d, which is '%.*s'", l->path, content->text, id,
+    if (there && !has_name(p, name))
+        return fail("%s: added token '%.40s' has id %d, which is '%.*s'", l->path, name->text, id,
                     p->length < 40 ? p->length : 40, p->text);
     if (json_true(json_get(added, "single_word")))
-        return fail("%s: added token '%.40s' has single_word set, which norma does not do", l->path, content->text);
-    if (!there && !(p = name_piece(l, id, content))) return -1;
-    p->kind = special ? PIECE_SPECIAL : PIECE_USER;
-    p->also_merged = there;
-    p->raw = !json_true(json_get(added, "normalized"));
-    p->eats_left = json_true(json_get(added, "lstrip"));
-    p->eats_right = json_true(json_get(added, "rstrip"));
-    if (p->raw || !l->prepends) return 0;
+        return fail("%s: added token '%.40s' has single_word set, which norma does not do", l->path, name->text);
+    *p = (Piece){.text = there ? p->text : name->text,
+                 .length = (int)name->length,
+                 .kind = special ? PIECE_SPECIAL : PIECE_USER,
+                 .also_merged = there,
+                 .raw = !json_true(json_get(added, "normalized")),
+                 .eats_left = json_true(json_get(added, "lstrip")),
+                 .eats_right = json_true(json_get(added, "rstrip"))};
+    if (p->raw || l->t->space_prefix != SPACE_ALWAYS) return 0;
     if (!special)
         return fail("%s: added token '%.40s' is to be found behind a space that was put there, which norma does not do",
-                    l->path, content->text);
+                    l->path, name->text);
     p->kind = PIECE_CONTROL; /* it would match behind such a space alone */
     return 0;
 }
 
-static size_t name_bytes(const Json *vocab, const Json *added) {
-    size_t bytes = 1;
-    for (const Json *v = json_members(vocab, JSON_OBJECT); v; v = json_next(vocab, v)) bytes += v->length;
-    for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v)) {
-        const Json *content = json_get(v, "content");
-        if (content) bytes += content->length;
-    }
-    return bytes;
-}
-
 static int read_pieces(Loader *l, const Json *root, const Json *model, int vocab_size) {
-    const Json *vocab = json_get(model, "vocab"), *added = json_get(root, "added_tokens");
-    const size_t bytes = name_bytes(vocab, added);
-    if (pieces_open(&l->t->pieces, vocab_size, bytes)) return -1;
-    l->text = l->t->pieces.text;
-    l->text_end = l->text + bytes;
-    if (read_vocabulary(l, vocab)) return -1;
+    const Json *added = json_get(root, "added_tokens");
+    if (pieces_open(&l->t->pieces, vocab_size, 0) || read_vocabulary(l, json_get(model, "vocab"))) return -1;
     for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v))
         if (read_added(l, v)) return -1;
     return 0;
@@ -130,8 +106,7 @@ static int find_name(const Pieces *p, const Json *name) {
     if (json_has_kind(name, JSON_OBJECT)) name = json_get(name, "content"); /* as added tokens are written */
     if (!json_has_kind(name, JSON_STRING) || !name->length) return -1;
     for (int id = 0; id < p->n; id++)
-        if ((size_t)p->list[id].length == name->length && !memcmp(p->list[id].text, name->text, name->length))
-            return id;
+        if (has_name(&p->list[id], name)) return id;
     return -1;
 }
 
@@ -181,18 +156,15 @@ static int read_merges(Loader *l, const Json *model) {
 
 static int read_normalizer(Loader *l, const Json *n) {
     const Json *type = json_get(n, "type");
-    if (json_null(n)) return 0;
-    if (json_is(type, "Prepend") && json_is(json_get(n, "prepend"), SPACE_MARK)) {
-        l->prepends = true;
-    } else if (json_is(type, "Replace") && json_is(json_get(json_get(n, "pattern"), "String"), " ") &&
-               json_is(json_get(n, "content"), SPACE_MARK)) {
-        l->marks_spaces = true;
-    } else if (json_is(type, "NFC")) {
-        l->t->normalizer.composes = true;
-    } else {
-        return fail("%s: normalizer %.40s is none that norma knows", l->path, json_shown(type));
-    }
-    return 0;
+    const bool prepends = json_is(type, "Prepend") && json_is(json_get(n, "prepend"), SPACE_MARK);
+    const bool marks = json_is(type, "Replace") && json_is(json_get(json_get(n, "pattern"), "String"), " ") &&
+                       json_is(json_get(n, "content"), SPACE_MARK);
+    const bool composes = json_is(type, "NFC");
+    if (prepends) l->t->space_prefix = SPACE_ALWAYS;
+    l->t->normalizer.replaces_mark |= marks;
+    l->t->normalizer.composes |= composes;
+    if (json_null(n) || prepends || marks || composes) return 0;
+    return fail("%s: normalizer %.40s is none that norma knows", l->path, json_shown(type));
 }
 
 static int add_step(Loader *l, Pattern pattern) {
@@ -207,7 +179,6 @@ static int read_byte_level(Loader *l, const Json *p) {
     const Json *use_regex = json_get(p, "use_regex");
     const bool prefix = json_true(json_get(p, "add_prefix_space"));
     t->pieces.byte_level = true;
-    l->pretokenizer_prefixes = true;
     t->space_prefix = prefix ? SPACE_IF_NONE : SPACE_NEVER;
     if (prefix && t->pretokenizer.n_steps)
         return fail("%s: ByteLevel has add_prefix_space behind another pre-tokenizer, which norma does not do",
@@ -253,8 +224,7 @@ static int read_metaspace(Loader *l, const Json *p) {
     if (scheme && !json_is(scheme, "always") && !json_is(scheme, "first") && !json_is(scheme, "never"))
         return refuse(l, "Metaspace's prepend_scheme", scheme, "always, first or never");
     const bool never = scheme ? json_is(scheme, "never") : prefix && !json_true(prefix);
-    l->marks_spaces = true;
-    l->pretokenizer_prefixes = true;
+    l->t->normalizer.replaces_mark = true;
     l->t->space_prefix = never ? SPACE_NEVER : json_is(scheme, "first") ? SPACE_ONCE : SPACE_IF_NONE;
     return !split || json_true(split) ? add_step(l, PATTERN_SPACED) : 0;
 }
@@ -281,17 +251,18 @@ static int read_each(Loader *l, const Json *value, const char *members, int (*re
     return 0;
 }
 
+/* The normalizer, then the pre-tokenizer. Either may put a space in front of a text. */
 static int read_pipeline(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     if (read_each(l, json_get(root, "normalizer"), "normalizers", read_normalizer)) return -1;
-    if (l->prepends && !l->marks_spaces)
+    const bool prepends = t->space_prefix == SPACE_ALWAYS;
+    if (prepends && !t->normalizer.replaces_mark)
         return fail("%s: a normalizer puts U+2581 in front of a text, and none makes it of spaces", l->path);
-    t->space_prefix = l->prepends ? SPACE_ALWAYS : SPACE_NEVER;
     if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers", read_pretokenizer)) return -1;
-    if (l->prepends && l->pretokenizer_prefixes)
+    if (prepends && t->space_prefix != SPACE_ALWAYS)
         return fail("%s: a space is put in front of a text in two ways", l->path);
-    if (t->pieces.byte_level && l->marks_spaces) return fail("%s: ByteLevel, and U+2581 for spaces", l->path);
-    t->normalizer.replaces_mark = l->marks_spaces;
+    if (t->pieces.byte_level && t->normalizer.replaces_mark)
+        return fail("%s: ByteLevel, and U+2581 for spaces", l->path);
     return 0;
 }
 
@@ -301,29 +272,28 @@ static int read_pipeline(Loader *l, const Json *root) {
 static int read_template_token(Loader *l, const Json *template, const Json *token, int *id) {
     const Json *name = json_get(token, "id");
     const Json *ids = name ? json_get(json_get(json_get(template, "special_tokens"), name->text), "ids") : NULL;
-    if (!json_has_kind(ids, JSON_ARRAY) || ids->n_members != 1)
+    if (!ids || ids->kind != JSON_ARRAY || ids->n_members != 1)
         return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
     return get_id(l, "a token of TemplateProcessing", json_first(ids), id);
 }
 
 static int read_template(Loader *l, const Json *template) {
     const Json *single = json_get(template, "single");
-    bool behind = false;
+    bool behind = false; /* the text's place in the template has been */
     for (const Json *item = json_members(single, JSON_ARRAY); item; item = json_next(single, item)) {
         const Json *token = json_get(item, "SpecialToken");
         int id = -1;
+        if (token && read_template_token(l, template, token, &id)) return -1;
         if (!token) {
             behind = true;
-            continue;
-        }
-        if (read_template_token(l, template, token, &id)) return -1;
-        if (behind) {
+        } else if (behind) {
             note("%s puts token %d behind every text; norma does not", l->path, id);
-            continue;
+        } else if (l->t->no_bos) {
+            l->t->bos = id;
+            l->t->no_bos = false;
+        } else {
+            return fail("%s: TemplateProcessing puts more than one token in front of a text", l->path);
         }
-        if (!l->t->no_bos) return fail("%s: TemplateProcessing puts more than one token in front of a text", l->path);
-        l->t->bos = id;
-        l->t->no_bos = false;
     }
     return 0;
 }
@@ -335,34 +305,21 @@ static int read_processor(Loader *l, const Json *processor) {
     return fail("%s: post-processor %.40s is none that norma knows", l->path, json_shown(type));
 }
 
-static int read_root(Loader *l, const Json *root, int vocab_size) {
-    const Json *model = json_get(root, "model");
-    if (check_model(l, model) || read_pipeline(l, root) || read_pieces(l, root, model, vocab_size)) return -1;
-    if (read_merges(l, model)) return -1;
-    return read_each(l, json_get(root, "post_processor"), "processors", read_processor);
-}
-
 /* ---- the files beside it ----------------------------------------------------------------------- */
 
-/* The path of a file beside `path`; NULL: it is not there, or there is no memory. The caller frees it. */
-static char *beside(const char *path, const char *name) {
-    const char *slash = strrchr(path, '/');
-    const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
-    char *full = allocate(folder + strlen(name) + 1, 1);
-    if (!full) return NULL;
-    memcpy(full, path, folder);
-    strcpy(full + folder, name);
-    if (file_exists(full)) return full;
-    free(full);
-    return NULL;
+/* The path of a file beside the one being read; false: it is not there. */
+static bool find_beside(const Loader *l, const char *name, char path[PATH_MAX]) {
+    const char *slash = strrchr(l->path, '/');
+    const int folder = slash ? (int)(slash - l->path) + 1 : 0;
+    return snprintf(path, PATH_MAX, "%.*s%s", folder, l->path, name) < PATH_MAX && file_exists(path);
 }
 
 /* The chat template is text, or a list of named ones, of which one is "default". */
 static int read_chat_template(Loader *l, const Json *template) {
+    const Json *text = template;
     for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
-        if (json_is(json_get(v, "name"), "default")) template = json_get(v, "template");
-    return json_has_kind(template, JSON_STRING) ? tokenizer_set_chat_template(l->t, template->text, template->length)
-                                                : 0;
+        if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
+    return json_has_kind(text, JSON_STRING) ? tokenizer_set_chat_template(l->t, text->text, text->length) : 0;
 }
 
 /* What this file says of BOS goes before what the post-processor says. */
@@ -392,36 +349,38 @@ static int read_ends(Loader *l, const Json *root) {
 }
 
 /* Calls `read` with what the file beside tokenizer.json says, if it is there. */
-static int read_beside(Loader *l, const char *name, int (*read)(Loader *, const Json *)) {
-    char *path = beside(l->path, name);
+static int read_beside(const Loader *l, const char *name, int (*read)(Loader *, const Json *)) {
+    char path[PATH_MAX];
+    Loader beside = {.t = l->t, .path = path};
     JsonFile json;
-    if (!path) return 0;
-    Loader file = *l;
-    file.path = path;
-    int status = json_open(&json, path);
-    if (!status) {
-        status = read(&file, json.values);
-        json_close(&json);
-    }
-    free(path);
+    if (!find_beside(l, name, path)) return 0;
+    const int status = json_open(&json, path) || read(&beside, json.values) ? -1 : 0;
+    json_close(&json);
     return status;
 }
 
 static int read_jinja(Loader *l) {
-    char *path = beside(l->path, "chat_template.jinja");
+    char path[PATH_MAX];
     size_t size = 0;
-    if (!path) return 0;
+    if (!find_beside(l, "chat_template.jinja", path)) return 0;
     char *text = file_read(path, &size);
     const int status = text ? tokenizer_set_chat_template(l->t, text, size) : -1;
     free(text);
-    free(path);
     return status;
+}
+
+static int read_root(Loader *l, JsonFile *json, int vocab_size) {
+    const Json *root = json->values, *model = json_get(root, "model");
+    if (check_model(l, model) || read_pipeline(l, root) || read_pieces(l, root, model, vocab_size)) return -1;
+    l->t->pieces.text = json->text; /* the pieces' names are in it: it is theirs now */
+    json->text = NULL;
+    if (read_merges(l, model)) return -1;
+    return read_each(l, json_get(root, "post_processor"), "processors", read_processor);
 }
 
 static int read_all(Loader *l, int vocab_size) {
     JsonFile json;
-    if (json_open(&json, l->path)) return -1;
-    const int status = read_root(l, json.values, vocab_size);
+    const int status = json_open(&json, l->path) || read_root(l, &json, vocab_size) ? -1 : 0;
     json_close(&json);
     if (status || read_beside(l, "tokenizer_config.json", read_config) || read_jinja(l)) return -1;
     if (read_beside(l, "generation_config.json", read_ends)) return -1;
@@ -430,7 +389,9 @@ static int read_all(Loader *l, int vocab_size) {
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
     Loader l = {.t = t, .path = path};
-    *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1, .no_bos = true, .chat_has_bos = true};
+    *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
+    t->space_prefix = SPACE_NEVER;
+    t->no_bos = t->chat_has_bos = true;
     if (!read_all(&l, vocab_size)) return 0;
     tokenizer_close(t);
     return -1;

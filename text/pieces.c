@@ -90,7 +90,7 @@ int pieces_open(Pieces *p, int n, size_t text_bytes) {
     p->list = allocate((size_t)n, sizeof *p->list);
     p->text = text_bytes ? allocate(text_bytes, 1) : NULL;
     if (!p->list || (text_bytes && !p->text)) return -1;
-    for (int id = 0; id < n; id++) p->list[id] = (Piece){.text = p->text, .kind = PIECE_CONTROL};
+    for (int id = 0; id < n; id++) p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
     p->n = n;
     return 0;
 }
@@ -218,8 +218,8 @@ void pieces_decode_names(Pieces *p) {
     for (int byte = 0; byte < 256; byte++) bytes[name_code((uint8_t)byte)] = (int16_t)byte;
     for (int id = 0; id < p->n; id++) {
         Piece *piece = &p->list[id];
-        char *name = p->text + (piece->text - p->text);
         if (piece->kind != PIECE_TEXT) continue;
+        char *name = p->text + (piece->text - p->text);
         const int n = p->byte_level ? decode_name(bytes, name, piece->length) : unmark_spaces(name, piece->length);
         if (n < 0)
             piece->kind = PIECE_CONTROL;
