@@ -259,9 +259,27 @@ static void the_files_beside_it_count(void) {
     CHECK(t.chat_template_size == 2 && !memcmp(t.chat_template, "23", 2) && t.eos == 2, "template of %zu bytes",
           t.chat_template_size);
     tokenizer_close(&t);
+    CHECK(!open_files(&t, text, "{\"chat_template\":[{\"name\":\"default\"},{\"name\":\"x\"}]}", NULL), "%s",
+          stderr_text());
+    CHECK(!t.chat_template, "a default template without text is none");
+    tokenizer_close(&t);
     CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 && strstr(stderr_text(), "eos_token_id has id 8"),
           "%s", stderr_text());
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
+}
+
+/* Unknown characters in front of any token, where there is no <unk> to fuse them into: they are left out. */
+static void unknown_characters_without_unk(void) {
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,%s}}";
+    char text[1024];
+    Tokenizer t;
+    Tokens tokens;
+    snprintf(text, sizeof text, json, PIECES);
+    CHECK(!open_files(&t, text, NULL, NULL), "%s", stderr_text());
+    CHECK(!tokenizer_encode(&t, "xyzab", 5, false, &tokens), "does not encode");
+    CHECK(tokens.n == 1 && tokens.ids[0] == 2, "%d tokens", tokens.n);
+    free(tokens.ids);
+    tokenizer_close(&t);
 }
 
 /* No damage may do more than change tokens. */
@@ -372,6 +390,7 @@ void suite_bpe(void) {
     TEST(what_is_said_is_text);
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
+    TEST(unknown_characters_without_unk);
     TEST(damaged_files);
     TEST(gguf_files_have_the_same_tokens);
     TEST(what_gguf_cannot_say_is_refused);
