@@ -11,6 +11,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/llama2c.h"
+#include "formats/tokenizer_bin.h"
 #include "formats/tokenizer_json.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
@@ -71,7 +72,7 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
     }
     const size_t n = strlen(path);
     const bool json = n > 5 && !strcmp(path + n - 5, ".json");
-    if (!(json ? tokenizer_open_json : tokenizer_open)(t, path, vocab_size)) return 1;
+    if (!(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size)) return 1;
     t->bos = t->eos = t->eot = -1;
     return json && use == TOKENIZER_IF_READABLE ? 0 : -1;
 }

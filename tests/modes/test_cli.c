@@ -9,6 +9,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
+#include "formats/tokenizer_bin.h"
 #include "kv_cache.h"
 #include "model.h"
 #include "sampler.h"
@@ -99,7 +100,7 @@ typedef struct {
 static const Sampling GREEDY = {.temperature = 0, .repeat_penalty = 1, .seed = 1};
 
 static int expect_tokenizer(Expected *e, const char *model) {
-    if (!gguf_is(e->model.files)) return tokenizer_open(&e->tokenizer, inside("m/tokenizer.bin"), 512);
+    if (!gguf_is(e->model.files)) return tokenizer_open_bin(&e->tokenizer, inside("m/tokenizer.bin"), 512);
     return gguf_read_tokenizer(&e->tokenizer, e->model.files, model, 512, true) == 1 ? 0 : -1;
 }
 
