@@ -8,14 +8,25 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-int(fail)(const char *format, ...) {
+static void print_line(const char *kind, const char *format, va_list args) {
     char line[1024];
-    va_list args;
-    va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
-    va_end(args);
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
-    fprintf(stderr, "run: %s\n", line);
+    fprintf(stderr, "%s: %s\n", kind, line);
+}
+
+int(fail)(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print_line("run", format, args);
+    va_end(args);
     return -1;
+}
+
+void note(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print_line("note", format, args);
+    va_end(args);
 }

@@ -14,4 +14,7 @@ int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline int minus_one(int status) { return status < 0 ? status : -1; }
 #define fail(...) minus_one(fail(__VA_ARGS__)) /* so that the compiler knows the sign, too */
 
+/* Prints "note: " and the message as one line on stderr: what the user may not expect of a run that goes on. */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

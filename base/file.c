@@ -25,6 +25,11 @@ bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool file_is(const File *file, const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_dev == file->device && st.st_ino == file->inode;
+}
+
 int file_map(File *file, const char *path) {
     struct stat st;
     *file = (File){0};

@@ -20,6 +20,9 @@ typedef struct {
 bool file_exists(const char *path);
 bool is_folder(const char *path);
 
+/* Whether path leads to this very file. */
+bool file_is(const File *file, const char *path);
+
 /* Maps a regular, non-empty file. The caller unmaps it. */
 int file_map(File *file, const char *path);
 void file_unmap(File *file);
