@@ -6,6 +6,7 @@
 #ifndef NORMA_TEST_H
 #define NORMA_TEST_H
 
+#include "formats/gguf_file.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "norm.h"
@@ -75,23 +76,6 @@ int hashmodel_write(const HashModel *m, const char *path, int version, int group
 int hashtokenizer_write(const char *path, int vocab_size);
 
 /* ---- gguf_writer.c: GGUF files, good ones and others -------------------------------- */
-
-/* The types of metadata values. */
-typedef enum {
-    GGUF_U8,
-    GGUF_I8,
-    GGUF_U16,
-    GGUF_I16,
-    GGUF_U32,
-    GGUF_I32,
-    GGUF_F32,
-    GGUF_BOOL,
-    GGUF_STRING,
-    GGUF_ARRAY,
-    GGUF_U64,
-    GGUF_I64,
-    GGUF_F64
-} GgufType;
 
 typedef struct {
     char name[64];
