@@ -37,7 +37,7 @@ int model_open(Model *m, const char *path) {
         return -1;
     }
     m->kv_type = m->embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
-    model_count(m);
+    model_complete(m);
     return 0;
 }
 
