@@ -8,8 +8,8 @@
 void model_close(Model *model);
 
 /* Fills in what follows from a model's parts, once all are there: the number of parameters, the bytes that are
- * read for one token, and hidden_dim, which where no layer is dense is that of the experts: no weight has the
- * size that the file says, and it is memory's. */
+ * read for one token, and hidden_dim. Where no layer is dense, hidden_dim becomes expert_dim: no weight confirms
+ * the number in the file, and sessions allocate by it. */
 void model_complete(Model *model);
 
 /* Maps one more file of the model. */
