@@ -28,16 +28,8 @@ typedef struct {
     int n_kv_heads; /* key and value heads; divides n_heads */
     int head_size;  /* even; dim / n_heads in most models */
     int vocab_size;
-    int context; /* longest sequence the model was made for */
-    union {      /* TRANSITION */
-        Rope rope;
-        struct {
-            double rope_base, rope_scale, rope_amplitude;
-            int rope_dims;
-            Yarn yarn;
-            bool rope_halves;
-        };
-    };
+    int context;        /* longest sequence the model was made for */
+    Rope rope;          /* how positions rotate the heads */
     int n_experts;      /* of a sparse layer, up to MOST_EXPERTS; 0: all layers are dense */
     int n_experts_used; /* by each token */
     int expert_dim;     /* width inside an expert */

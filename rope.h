@@ -11,8 +11,8 @@ typedef struct {
     double factor;  /* 0: no YaRN */
     double context; /* positions that the model was first trained on */
     double fast, slow;
-    bool between;  /* the ramp may begin and end between two pairs; else its ends are rounded outwards */
-    bool minimind; /* the ramp ends at the last pair at most, and is at least 0.001 wide */
+    bool between;           /* the ramp may begin and end between two pairs; else its ends are rounded outwards */
+    bool ends_at_last_pair; /* the ramp ends at the last pair at most, and is at least 0.001 wide */
 } Yarn;
 
 /* How the heads of a model rotate: pair i by position * base^(-2i / dims) / (scale * factor_i) radians. */

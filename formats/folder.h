@@ -5,8 +5,8 @@
 
 #include "model.h"
 
-/* Fills the model from a folder: config.json and safetensors. On failure the
- * caller closes it. */
+/* Fills the model from a folder: config.json and safetensors. -1 and a message if
+ * it cannot; the caller then closes the model. */
 int folder_read_model(Model *model, const char *folder);
 
 #endif

@@ -46,15 +46,15 @@ const GgufHeaderKey GGUF_KEYS[] = {
     {"attention.value_length", HEAD_SIZE, KEY_SIZE, AT(value_length), AT(config.head_size)},
     {"attention.layer_norm_rms_epsilon", EPS, KEY_REAL, AT(rms_eps), 0},
     {"attention.layer_norm_epsilon", LAYER_EPS, KEY_REAL, AT(layer_eps), AT(rms_eps)},
-    {"rope.dimension_count", ROPE, KEY_SIZE, AT(config.rope_dims), AT(config.head_size)},
-    {"rope.freq_base", ROPE, KEY_REAL, AT(config.rope_base), 0},
+    {"rope.dimension_count", ROPE, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
+    {"rope.freq_base", ROPE, KEY_REAL, AT(config.rope.base), 0},
     {"rope.scaling.type", ROPE, KEY_STRING, AT(scaling), 0},
     {"rope.scale_linear", ROPE, KEY_REAL, AT(linear_factor), 0},
     {"rope.scaling.factor", ROPE, KEY_REAL, AT(factor), AT(linear_factor)},
     {"rope.scaling.original_context_length", YARN, KEY_SIZE, AT(yarn_context), AT(config.context)},
-    {"rope.scaling.attn_factor", ROPE, KEY_REAL, AT(config.rope_amplitude), 0},
-    {"rope.scaling.yarn_beta_fast", YARN, KEY_REAL, AT(config.yarn.fast), 0},
-    {"rope.scaling.yarn_beta_slow", YARN, KEY_REAL, AT(config.yarn.slow), 0},
+    {"rope.scaling.attn_factor", ROPE, KEY_REAL, AT(config.rope.amplitude), 0},
+    {"rope.scaling.yarn_beta_fast", YARN, KEY_REAL, AT(config.rope.yarn.fast), 0},
+    {"rope.scaling.yarn_beta_slow", YARN, KEY_REAL, AT(config.rope.yarn.slow), 0},
     {"expert_count", EXPERT_COUNT, KEY_INTEGER, AT(n_experts), 0},
     {"expert_used_count", EXPERTS, KEY_SIZE, AT(config.n_experts_used), 0},
     {"expert_feed_forward_length", EXPERTS, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
@@ -74,7 +74,7 @@ const char *gguf_key_name(char *name, const GgufArchitecture *architecture, cons
 
 enum { SOFTMAX = 1 }; /* of the gating functions */
 
-static const GgufHeader DEFAULTS = {.config = {.rope_base = 10000, .rope_scale = 1, .rope_amplitude = 1},
+static const GgufHeader DEFAULTS = {.config = {.rope.base = 10000, .rope.scale = 1, .rope.amplitude = 1},
                                     .scaling = {"linear", 6},
                                     .linear_factor = 1,
                                     .gating = SOFTMAX,
@@ -190,27 +190,28 @@ static int read_experts(Reader *r, Config *c) {
 }
 
 static int read_yarn(Reader *r, Config *c) {
-    c->yarn = (Yarn){.factor = r->header.factor, .fast = 32, .slow = 1};
+    c->rope.yarn = (Yarn){.factor = r->header.factor, .fast = 32, .slow = 1};
     if (read_keys(r, YARN)) return -1;
-    if (!(c->yarn.fast > 0) || !(c->yarn.slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
-    c->yarn.context = r->header.yarn_context;
-    c->rope_amplitude *= yarn_amplitude(c->yarn.factor, 1);
+    if (!(c->rope.yarn.fast > 0) || !(c->rope.yarn.slow > 0))
+        return fail("%s: a beta of YaRN is not positive", r->file.path);
+    c->rope.yarn.context = r->header.yarn_context;
+    c->rope.amplitude *= yarn_amplitude(c->rope.yarn.factor, 1);
     return 0;
 }
 
 /* Linear scaling divides positions; a factor without a type means it. Types other than YaRN are refused. */
 static int read_rope(Reader *r, Config *c) {
     GgufHeader *h = &r->header;
-    c->rope_halves = r->architecture->rope_halves;
+    c->rope.halves = r->architecture->rope_halves;
     if (read_keys(r, ROPE)) return -1;
-    if (c->rope_dims % 2 || c->rope_dims > c->head_size)
-        return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope_dims,
+    if (c->rope.dims % 2 || c->rope.dims > c->head_size)
+        return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope.dims,
                          c->head_size);
-    if (!(c->rope_base > 0) || !(h->factor > 0))
+    if (!(c->rope.base > 0) || !(h->factor > 0))
         return fail("%s: RoPE's base or scaling factor is not positive", r->file.path);
     if (gguf_string_is(h->scaling, "yarn")) return read_yarn(r, c);
     if (gguf_string_is(h->scaling, "linear"))
-        c->rope_scale = h->factor;
+        c->rope.scale = h->factor;
     else if (!gguf_string_is(h->scaling, "none"))
         return bad_value(r, "rope.scaling.type", "'%.*s', expected none, linear or yarn", SHOWN(h->scaling));
     return 0;
@@ -283,12 +284,12 @@ static int read_part(Reader *r, const PartAt *at) {
 
 static int read_rope_factors(Reader *r, Model *m) {
     const Config *c = &m->config;
-    const int n = c->rope_dims / 2;
+    const int n = c->rope.dims / 2;
     const float *factors = NULL;
-    const bool yarn = c->yarn.factor > 0;
+    const bool yarn = c->rope.yarn.factor > 0;
     if (!yarn && read_vector(r, "rope_freqs", ".weight", n, &factors)) return -1;
     if (!yarn && !factors) return 0;
-    m->rope_factors = yarn ? yarn_factors(&c->rope, &c->yarn) : allocate((size_t)n, sizeof *m->rope_factors);
+    m->rope_factors = yarn ? yarn_factors(&c->rope, &c->rope.yarn) : allocate((size_t)n, sizeof *m->rope_factors);
     if (!m->rope_factors) return -1;
     for (int i = 0; factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
     return 0;

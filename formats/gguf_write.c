@@ -45,10 +45,10 @@ static const GgufArchitecture *architecture_of(const Model *model) {
 /* Whether the model's factors are those of YaRN as llama.cpp computes them (there the numbers of turns are fixed). */
 static bool is_plain_yarn(const Model *model) {
     const Config *c = &model->config;
-    const Yarn plain = {.factor = c->yarn.factor, .context = c->yarn.context, .fast = 32, .slow = 1};
+    const Yarn plain = {.factor = c->rope.yarn.factor, .context = c->rope.yarn.context, .fast = 32, .slow = 1};
     double *factors = plain.factor > 0 ? yarn_factors(&c->rope, &plain) : NULL;
     bool same = factors && model->rope_factors;
-    for (int i = 0; same && i < c->rope_dims / 2; i++) same = fabs(factors[i] / model->rope_factors[i] - 1) < 1e-9;
+    for (int i = 0; same && i < c->rope.dims / 2; i++) same = fabs(factors[i] / model->rope_factors[i] - 1) < 1e-9;
     free(factors);
     return same;
 }
@@ -58,7 +58,7 @@ static const char *missing_in_gguf(const GgufArchitecture *a, const Model *model
     const Config *c = &model->config;
     if (c->n_experts && !c->norm_topk) return "norm_topk_prob false";
     if (!a->rope_factors && model->rope_factors && !is_plain_yarn(model)) return "this rope_scaling";
-    if (a->rope_halves && !c->rope_halves) return "RoPE of neighbours";
+    if (a->rope_halves && !c->rope.halves) return "RoPE of neighbours";
     for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
         const bool biases = layer->wo.bias || layer->mlp.gate.bias || layer->mlp.down.bias;
         if (a->head_norms != (layer->q_norm.gamma != NULL)) return "norms of heads in some layers";
@@ -333,13 +333,13 @@ static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
     h.layer_eps = eps_of(model, NORM_LAYER);
     h.rms_eps = eps_of(model, NORM_RMS);
     if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
-    h.factor = yarn ? c->yarn.factor : c->rope_scale;
-    if (yarn) h.yarn_context = (int)c->yarn.context;
-    if (yarn) c->rope_amplitude /= yarn_amplitude(h.factor, 1);
+    h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
+    if (yarn) h.yarn_context = (int)c->rope.yarn.context;
+    if (yarn) c->rope.amplitude /= yarn_amplitude(h.factor, 1);
     if (h.factor == 1) h.factor = 0;
     if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
-    if (c->rope_amplitude == 1) c->rope_amplitude = 0;
-    c->yarn = (Yarn){0}; /* its numbers of turns are the default */
+    if (c->rope.amplitude == 1) c->rope.amplitude = 0;
+    c->rope.yarn = (Yarn){0}; /* its numbers of turns are the default */
     h.n_experts = c->n_experts;
     return h;
 }
@@ -425,8 +425,8 @@ static void write_norm(Writer *w, const char *name, const Norm *norm, int dim) {
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
     const int i = r % c->head_size;
-    if (!part->rotates || !c->rope_halves || w->architecture->rope_halves || i >= c->rope_dims) return r;
-    return r - i + i / 2 + i % 2 * (c->rope_dims / 2);
+    if (!part->rotates || !c->rope.halves || w->architecture->rope_halves || i >= c->rope.dims) return r;
+    return r - i + i / 2 + i % 2 * (c->rope.dims / 2);
 }
 
 static void write_rows(Writer *w, const Part *part, const Tensor *t, Type type) {
@@ -469,8 +469,8 @@ static void write_tensors(Writer *w) {
             write_weight(w, name, at);
     }
     if (!m->rope_factors || !w->architecture->rope_factors) return;
-    for (int i = 0; i < m->config.rope_dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
-    write_vector(w, "rope_freqs", ".weight", w->row, m->config.rope_dims / 2);
+    for (int i = 0; i < m->config.rope.dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
+    write_vector(w, "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */

@@ -53,10 +53,10 @@ static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
                   .head_size = v[DIM] / v[N_HEADS],
                   .vocab_size = v[VOCAB_SIZE],
                   .context = v[SEQ_LEN],
-                  .rope_base = 10000.0,
-                  .rope_scale = 1.0,
-                  .rope_amplitude = 1.0,
-                  .rope_dims = v[DIM] / v[N_HEADS]};
+                  .rope.base = 10000.0,
+                  .rope.scale = 1.0,
+                  .rope.amplitude = 1.0,
+                  .rope.dims = v[DIM] / v[N_HEADS]};
     if (c->dim % c->n_heads)
         return fail("%s: dim is %d, expected a multiple of n_heads = %d", path, c->dim, c->n_heads);
     if (c->head_size % 2)

@@ -1,13 +1,14 @@
 /* safetensors.c: the files that hold the weights of a Hugging Face folder.
  *
- * Owns their format (8 bytes of length, a JSON header, the data) and the index
- * that says what is in which of several. Where a tensor lies is checked against
- * the file before anything is read; what the names mean is folder.c's.
+ * Owns their format (the length of the header in 8 bytes, the header in JSON, the data) and the index that says
+ * which tensor is in which of several files. Each tensor's place is checked against its file before anything is
+ * read; what the names mean is folder.c's.
  */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "formats/build.h"
 #include "formats/json.h"
 #include "kernels/tensor.h"
@@ -30,71 +31,72 @@ struct Shard {
 
 /* ---- one file -------------------------------------------------------------------------- */
 
-static int read_dims(Stored *t, const char *path, const Json *shape) {
-    if (!shape || shape->kind != JSON_ARRAY || shape->n_members > MOST_DIMS)
-        return fail("%s: %s: shape is %s, expected a list of at most %d sizes", path, t->name, json_shown(shape),
-                    MOST_DIMS);
+static int read_dims(StoredTensor *t, const Json *shape) {
+    if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > STORED_DIMS)
+        return fail("%s: %s: shape is %s, expected a list of at most %d sizes", t->path, t->name, json_shown(shape),
+                    STORED_DIMS);
     t->count = 1;
     for (const Json *size = json_first(shape); size; size = json_next(shape, size)) {
         int64_t n;
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX)
-            return fail("%s: %s: shape has %s in it, expected 0 to %d", path, t->name, json_shown(size), INT_MAX);
+            return fail("%s: %s: shape has %s in it, expected 0 to %d", t->path, t->name, json_shown(size), INT_MAX);
         t->dims[t->n_dims++] = (int)n;
-        if (__builtin_mul_overflow(t->count, (size_t)n, &t->count))
-            return fail("%s: %s: shape has more elements than any file", path, t->name);
+        if (!multiply(t->count, (size_t)n, &t->count))
+            return fail("%s: %s: shape has more elements than any file", t->path, t->name);
     }
     return 0;
 }
 
-static int read_type(Stored *t, const char *path, const Json *dtype) {
+static int read_type(StoredTensor *t, const Json *dtype) {
     static const struct {
         const char *name;
         Type type;
-    } types[] = {{"F32", TYPE_F32}, {"F16", TYPE_F16}, {"BF16", TYPE_BF16}};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (json_is(dtype, types[i].name)) {
-            t->type = types[i].type;
-            return 0;
-        }
-    return fail("%s: %s: dtype is %s, expected F32, F16 or BF16", path, t->name, json_shown(dtype));
+        size_t width;
+    } types[] = {{"F32", TYPE_F32, 4}, {"F16", TYPE_F16, 2}, {"BF16", TYPE_BF16, 2}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        t->type = types[i].type;
+        t->width = types[i].width;
+        if (json_is(dtype, types[i].name)) return 0;
+    }
+    return fail("%s: %s: dtype is %s, expected F32, F16 or BF16", t->path, t->name, json_shown(dtype));
 }
 
-/* The tensor lies in the data, and takes what its shape asks for. */
-static int read_offsets(Stored *t, const char *path, const Json *offsets, const File *file, size_t start) {
-    const size_t room = file->size - start, element = t->type == TYPE_F32 ? 4 : 2;
+/* The bytes of the tensor, [begin, end) of the data: inside the file, and as many as its shape asks for. */
+static int read_offsets(StoredTensor *t, const Json *offsets, const File *file, size_t start) {
+    const size_t room = file->size - start;
     int64_t begin, end;
-    if (!offsets || offsets->kind != JSON_ARRAY || offsets->n_members != 2 || !json_integer(offsets + 1, &begin) ||
+    if (!json_has_kind(offsets, JSON_ARRAY) || offsets->n_members != 2 || !json_integer(offsets + 1, &begin) ||
         !json_integer(offsets + 2, &end) || begin < 0 || end < begin)
-        return fail("%s: %s: data_offsets is %s, expected where it begins and ends", path, t->name,
+        return fail("%s: %s: data_offsets is %s, expected where it begins and ends", t->path, t->name,
                     json_shown(offsets));
     if ((uint64_t)end > room)
-        return fail("%s: %s ends at byte %lld of the data, the file has %zu (truncated?)", path, t->name,
+        return fail("%s: %s ends at byte %lld of the data, the file has %zu (truncated?)", t->path, t->name,
                     (long long)end, room);
     const size_t bytes = (size_t)(end - begin);
-    if (bytes / element != t->count || bytes % element)
-        return fail("%s: %s has %zu bytes, its shape asks for %zu elements of %zu", path, t->name, bytes, t->count,
-                    element);
+    if (bytes / t->width != t->count || bytes % t->width)
+        return fail("%s: %s has %zu bytes, its shape asks for %zu elements of %zu", t->path, t->name, bytes, t->count,
+                    t->width);
     t->offset = start + (size_t)begin;
     t->data = file->data + t->offset;
     return 0;
 }
 
 static int compare_offsets(const void *a, const void *b) {
-    const Stored *x = a, *y = b;
+    const StoredTensor *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     return (x->count > y->count) - (x->count < y->count); /* empty ones first */
 }
 
 /* The tensors fill the data: no two overlap, and nothing is left between them. */
-static int check_places(Stored *tensors, size_t n, const char *path, const File *file, size_t start) {
+static int check_places(StoredTensor *tensors, size_t n, const char *path, const File *file, size_t start) {
     qsort(tensors, n, sizeof *tensors, compare_offsets);
     size_t end = start;
     for (size_t i = 0; i < n; i++) {
-        const Stored *t = &tensors[i];
+        const StoredTensor *t = &tensors[i];
         if (t->offset != end)
             return fail("%s: %s begins at byte %zu of the data, the one before it ends at %zu", path, t->name,
                         (size_t)t->offset - start, end - start);
-        end += t->count * (t->type == TYPE_F32 ? 4 : 2);
+        end += t->count * t->width;
     }
     if (end == file->size) return 0;
     return fail("%s: has %zu bytes, its tensors end at %zu", path, file->size, end);
@@ -102,15 +104,14 @@ static int check_places(Stored *tensors, size_t n, const char *path, const File 
 
 static int read_tensors(Safetensors *s, const Shard *shard, const File *file, size_t start) {
     const Json *header = shard->header.values;
-    Stored *first = s->tensors + s->n_tensors;
+    StoredTensor *first = s->tensors + s->n_tensors;
     size_t n = 0;
     for (const Json *key = json_first(header); key; key = json_next(header, key)) {
         if (json_is(key, "__metadata__")) continue;
-        Stored *t = &first[n++];
-        *t = (Stored){.name = key->text, .path = shard->path};
-        if (read_type(t, shard->path, json_get(key + 1, "dtype")) ||
-            read_dims(t, shard->path, json_get(key + 1, "shape")) ||
-            read_offsets(t, shard->path, json_get(key + 1, "data_offsets"), file, start))
+        StoredTensor *t = &first[n++];
+        *t = (StoredTensor){.name = key->text, .path = shard->path};
+        if (read_type(t, json_get(key + 1, "dtype")) || read_dims(t, json_get(key + 1, "shape")) ||
+            read_offsets(t, json_get(key + 1, "data_offsets"), file, start))
             return -1;
     }
     s->n_tensors += n;
@@ -130,7 +131,7 @@ static int read_header(Safetensors *s, Shard *shard, const File *file) {
     const Json *header = shard->header.values;
     if (header->kind != JSON_OBJECT)
         return fail("%s: the header is %s, expected an object", shard->path, json_shown(header));
-    Stored *tensors = realloc(s->tensors, (s->n_tensors + header->n_members + 1) * sizeof *tensors);
+    StoredTensor *tensors = realloc(s->tensors, (s->n_tensors + header->n_members + 1) * sizeof *tensors);
     if (!tensors) return fail("%s: out of memory", shard->path);
     s->tensors = tensors;
     return read_tensors(s, shard, file, sizeof size + (size_t)size);
@@ -151,7 +152,7 @@ static int add_shard(Safetensors *s, Model *m, const char *folder, const char *n
 }
 
 static int compare_names(const void *a, const void *b) {
-    return strcmp(((const Stored *)a)->name, ((const Stored *)b)->name);
+    return strcmp(((const StoredTensor *)a)->name, ((const StoredTensor *)b)->name);
 }
 
 static int sort_tensors(Safetensors *s) {
@@ -170,23 +171,18 @@ static bool is_plain_name(const Json *name) {
            !strchr(name->text, '/') && strcmp(name->text, ".") && strcmp(name->text, "..");
 }
 
-static bool is_shard(const Shard *shard, size_t folder_length, const char *name) {
-    return !strcmp(shard->path + folder_length + 1, name);
-}
-
 /* Maps every file that the index names, once. */
 static int add_shards(Safetensors *s, Model *m, const char *folder, const JsonFile *index, const Json *map) {
-    const size_t length = strlen(folder);
-    int last = 0; /* neighbours are mostly in the same file */
+    const size_t start = strlen(folder) + 1;
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
         const Json *name = key + 1;
         if (!is_plain_name(name))
             return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", index->path,
                         key->text, json_shown(name));
-        if (s->n_shards && is_shard(&s->shards[last], length, name->text)) continue;
-        for (last = 0; last < s->n_shards && !is_shard(&s->shards[last], length, name->text);) last++;
-        if (last < s->n_shards) continue;
-        if (last == MOST_SHARDS) return fail("%s: names more than %d files", index->path, MOST_SHARDS);
+        int i = s->n_shards - 1; /* neighbours are mostly in the same file */
+        while (i >= 0 && strcmp(s->shards[i].path + start, name->text) != 0) i--;
+        if (i >= 0) continue;
+        if (s->n_shards == MOST_SHARDS) return fail("%s: names more than %d files", index->path, MOST_SHARDS);
         if (add_shard(s, m, folder, name->text)) return -1;
     }
     return 0;
@@ -194,41 +190,41 @@ static int add_shards(Safetensors *s, Model *m, const char *folder, const JsonFi
 
 /* Every tensor is in the file that the index says. */
 static int check_index(const Safetensors *s, const char *folder, const JsonFile *index, const Json *map) {
-    const size_t length = strlen(folder);
+    const size_t start = strlen(folder) + 1;
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
-        const Stored *t = safetensors_find(s, key->text);
-        if (!t || strcmp(t->path + length + 1, key[1].text))
+        const StoredTensor *t = safetensors_find(s, key->text);
+        if (!t || strcmp(t->path + start, key[1].text) != 0)
             return fail("%s: weight_map says that %.64s is in %.64s, which does not have it", index->path, key->text,
                         key[1].text);
     }
     return 0;
 }
 
-static int open_sharded(Safetensors *s, Model *m, const char *folder, const char *index_path) {
+static int open_sharded(Safetensors *s, Model *m, const char *folder, const char *path) {
     JsonFile index;
-    if (json_open(&index, index_path)) return -1;
+    if (json_open(&index, path)) return -1;
     const Json *map = json_get(index.values, "weight_map");
-    int status = 0;
-    if (!map || map->kind != JSON_OBJECT)
-        status = fail("%s: weight_map is %s, expected an object", index_path, json_shown(map));
-    if (!status) status = add_shards(s, m, folder, &index, map);
-    if (!status) status = sort_tensors(s);
-    if (!status) status = check_index(s, folder, &index, map);
+    int status;
+    if (!json_has_kind(map, JSON_OBJECT))
+        status = fail("%s: weight_map is %s, expected an object", path, json_shown(map));
+    else
+        status = add_shards(s, m, folder, &index, map) || sort_tensors(s) || check_index(s, folder, &index, map);
     json_close(&index);
     return status;
 }
 
 /* ---- all of it ---------------------------------------------------------------------------- */
 
-static bool has_file(const char *folder, const char *name) {
-    char path[PATH_MAX];
-    return snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && file_exists(path);
+/* Whether the folder has this file; its path goes into path[PATH_MAX]. */
+static bool has_file(const char *folder, const char *name, char *path) {
+    return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX && file_exists(path);
 }
 
 static int no_weights(const char *folder) {
     static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"};
+    char path[PATH_MAX];
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (has_file(folder, others[i]))
+        if (has_file(folder, others[i], path))
             return fail("%s: its weights are in %s alone, a format that can run programs; "
                         "scripts/bin_to_safetensors.py makes model.safetensors of it",
                         folder, others[i]);
@@ -236,24 +232,22 @@ static int no_weights(const char *folder) {
 }
 
 int safetensors_open(Safetensors *s, Model *m, const char *folder) {
-    static const char index[] = "model.safetensors.index.json";
-    *s = (Safetensors){0};
+    char path[PATH_MAX];
     int status;
-    if (has_file(folder, "model.safetensors")) {
-        status = add_shard(s, m, folder, "model.safetensors") || sort_tensors(s) ? -1 : 0;
-    } else if (has_file(folder, index)) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/%s", folder, index);
+    *s = (Safetensors){0};
+    if (has_file(folder, "model.safetensors", path))
+        status = add_shard(s, m, folder, "model.safetensors") || sort_tensors(s);
+    else if (has_file(folder, "model.safetensors.index.json", path))
         status = open_sharded(s, m, folder, path);
-    } else {
+    else
         status = no_weights(folder);
-    }
-    if (status) safetensors_close(s);
-    return status;
+    if (!status) return 0;
+    safetensors_close(s);
+    return -1;
 }
 
-Stored *safetensors_find(const Safetensors *s, const char *name) {
-    const Stored wanted = {.name = name};
+StoredTensor *safetensors_find(const Safetensors *s, const char *name) {
+    const StoredTensor wanted = {.name = name};
     return s->n_tensors ? bsearch(&wanted, s->tensors, s->n_tensors, sizeof wanted, compare_names) : NULL;
 }
 

@@ -48,7 +48,7 @@ int mode_info(Run *run) {
     printf("n_heads      %d (%d for keys and values) of size %d\n", c->n_heads, c->n_kv_heads, c->head_size);
     printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "of its own");
     printf("context      %d\n", c->context);
-    printf("rope base    %g\n", c->rope_base);
+    printf("rope base    %g\n", c->rope.base);
     if (c->n_experts)
         printf("experts      %d of width %d, %d for a token\n", c->n_experts, c->expert_dim, c->n_experts_used);
     if (m->embedding.group) printf("group size   %d\n", m->embedding.group);

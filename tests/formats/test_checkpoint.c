@@ -84,9 +84,9 @@ static void check_config(const HashModel *m, const Model *model) {
     const Config *c = &model->config;
     CHECK(c->dim == m->dim && c->hidden_dim == m->hidden_dim && c->n_layers == m->n_layers &&
               c->n_heads == m->n_heads && c->n_kv_heads == m->n_kv_heads && c->head_size == m->dim / m->n_heads &&
-              c->vocab_size == m->vocab_size && c->context == m->context && c->rope_base == 10000,
+              c->vocab_size == m->vocab_size && c->context == m->context && c->rope.base == 10000,
           "%d %d %d %d %d %d %d %d %g", c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_size,
-          c->vocab_size, c->context, c->rope_base);
+          c->vocab_size, c->context, c->rope.base);
     const size_t dim = (size_t)m->dim, kv_dim = dim / (size_t)m->n_heads * (size_t)m->n_kv_heads;
     const size_t layer = 2 * dim + 2 * dim * dim + 2 * dim * kv_dim + 3 * dim * (size_t)m->hidden_dim;
     const size_t table = (size_t)m->vocab_size * dim, parameters = (size_t)m->n_layers * layer + dim + table;

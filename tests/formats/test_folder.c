@@ -284,8 +284,8 @@ static void rope_is_what_transformers_makes_of_it(void) {
         CHECK(!folder_write(&m, folder(), &form), "no folder");
         model_close(&m);
         CHECK(!model_open(&m, folder()) && !session_open(&s, &m, 1, 1, 0, KV_F32), "%s does not open", form.options);
-        CHECK(fabs(m.config.rope_amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g", form.options,
-              m.config.rope_amplitude);
+        CHECK(fabs(m.config.rope.amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g", form.options,
+              m.config.rope.amplitude);
         for (int k = 0; k < 8; k++)
             CHECK(fabs(s.frequencies[k] / cases[i].frequencies[k] - 1) < 1e-6, "%s: frequency %d is %.9g", form.options,
                   k, s.frequencies[k]);

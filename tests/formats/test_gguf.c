@@ -276,8 +276,8 @@ static void model_is_what_the_file_says(void) {
         gguf_free(&file);
         const Config *c = &model.config;
         CHECK(c->dim == 64 && c->hidden_dim == 96 && c->n_layers == 2 && c->n_heads == 4 && c->n_kv_heads == 2 &&
-                  c->head_size == 16 && c->vocab_size == 60 && c->context == 40 && c->rope_base == 10000 &&
-                  c->rope_scale == 1 && c->rope_dims == 16,
+                  c->head_size == 16 && c->vocab_size == 60 && c->context == 40 && c->rope.base == 10000 &&
+                  c->rope.scale == 1 && c->rope.dims == 16,
               "other sizes");
         CHECK(model.tied == !untied && (model.output.data == model.embedding.data) == !untied, "tied: %d", model.tied);
         CHECK(!strcmp(model.format, "GGUF") &&
@@ -533,8 +533,8 @@ static void sizes_of_experts(void) {
     r.head_size = 24;
     CHECK(!open_relative(&model, &DEEP, &r), "does not open");
     const Config *c = &model.config;
-    CHECK(c->n_experts == 5 && c->n_experts_used == 5 && c->expert_dim == 32 && c->norm_topk && c->rope_halves &&
-              c->head_size == 24 && c->rope_amplitude == 1,
+    CHECK(c->n_experts == 5 && c->n_experts_used == 5 && c->expert_dim == 32 && c->norm_topk && c->rope.halves &&
+              c->head_size == 24 && c->rope.amplitude == 1,
           "other sizes");
     CHECK(!model.layers[0].experts && model.layers[0].mlp.gate.data && model.layers[1].experts &&
               !model.layers[1].mlp.gate.data,

@@ -223,8 +223,32 @@ static void values_are_found_by_key(void) {
     CHECK(json_get(root, "b") && !json_first(json_get(root, "b")), "b has members");
     CHECK(json_is(json_get(root, "c"), "a") && !json_is(json_get(a, "y"), "a"), "strings compare wrongly");
     CHECK(!json_get(root, "x") && !json_get(x, "b") && !json_get(NULL, "a"), "found what is not there");
+    CHECK(json_members(x, JSON_ARRAY) == x + 1 && !json_members(x, JSON_OBJECT), "the members of a.x");
+    CHECK(!json_members(json_get(root, "c"), JSON_STRING) && !json_members(NULL, JSON_ARRAY), "members of no list");
     CHECK(!strcmp(json_shown(x), "a list") && !strcmp(json_shown(NULL), "missing"), "%s", json_shown(x));
     json_close(&json);
+}
+
+static void kinds_are_told_apart(void) {
+    static const struct {
+        const char *text;
+        JsonKind kind;
+        bool is_true, is_null;
+    } cases[] = {
+        {"null", JSON_NULL, false, true},  {"true", JSON_BOOL, true, false},        {"false", JSON_BOOL, false, false},
+        {"1", JSON_NUMBER, false, false},  {"\"true\"", JSON_STRING, false, false}, {"[]", JSON_ARRAY, false, false},
+        {"{}", JSON_OBJECT, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        JsonFile json;
+        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
+        for (JsonKind kind = JSON_NULL; kind <= JSON_OBJECT; kind++)
+            CHECK(json_has_kind(json.values, kind) == (kind == cases[i].kind), "%s: kind %d?", cases[i].text, kind);
+        CHECK(json_true(json.values) == cases[i].is_true, "%s: true?", cases[i].text);
+        CHECK(json_null(json.values) == cases[i].is_null, "%s: null?", cases[i].text);
+        json_close(&json);
+    }
+    CHECK(json_null(NULL) && !json_true(NULL) && !json_has_kind(NULL, JSON_NULL), "a value that is missing");
 }
 
 static void numbers_are_told_apart(void) {
@@ -317,7 +341,7 @@ static void large_objects_are_read(void) {
     CHECK(i == n, "%d members", i);
     json_close(&json);
     free(text);
-    for (int k = 0; k < 6; k++) { /* where keys are compared in pairs, and where they are sorted */
+    for (int k = 0; k < 6; k++) {
         const int size = k < 5 ? sizes[k] : n;
         text = vocabulary(size, size - 1);
         CHECK(!parse(&json, text) && strstr(stderr_text(), "twice"), "%d keys: %s", size, stderr_text());
@@ -344,6 +368,7 @@ void suite_json(void) {
     TEST(errors_say_where);
     TEST(escapes_become_what_they_stand_for);
     TEST(values_are_found_by_key);
+    TEST(kinds_are_told_apart);
     TEST(numbers_are_told_apart);
     TEST(depth_has_a_limit);
     TEST(large_objects_are_read);

@@ -48,12 +48,12 @@ static void make_folder(void) {
     atexit(remove_folder);
 }
 
-static void put(int fd, const void *bytes, size_t size, size_t at) {
+static void write_at(int fd, const void *bytes, size_t size, size_t at) {
     if (pwrite(fd, bytes, size, (off_t)at) != (ssize_t)size) abort();
 }
 
 /* Bytes up to the next zero byte, which is taken as well. */
-static size_t next_part(const uint8_t **data, size_t *size) {
+static size_t next_field(const uint8_t **data, size_t *size) {
     const uint8_t *end = memchr(*data, 0, *size);
     const size_t n = end ? (size_t)(end - *data) : *size, taken = end ? n + 1 : n;
     *data += taken;
@@ -72,16 +72,16 @@ static void run_model(const Model *model) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *config = data;
-    const size_t n_config = next_part(&data, &size);
+    const size_t n_config = next_field(&data, &size);
     const uint8_t *header = data;
-    const uint64_t n_header = next_part(&data, &size);
+    const uint64_t n_header = next_field(&data, &size);
     Model model;
     if (!files[0]) make_folder();
     if (ftruncate(files[CONFIG], 0) || ftruncate(files[WEIGHTS], 0)) abort();
-    put(files[CONFIG], config, n_config, 0);
-    put(files[WEIGHTS], &n_header, sizeof n_header, 0);
-    put(files[WEIGHTS], header, n_header, sizeof n_header);
-    put(files[WEIGHTS], data, size, sizeof n_header + n_header);
+    write_at(files[CONFIG], config, n_config, 0);
+    write_at(files[WEIGHTS], &n_header, sizeof n_header, 0);
+    write_at(files[WEIGHTS], header, n_header, sizeof n_header);
+    write_at(files[WEIGHTS], data, size, sizeof n_header + n_header);
     if (model_open(&model, path)) return 0;
     run_model(&model);
     model_close(&model);

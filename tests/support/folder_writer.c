@@ -57,7 +57,7 @@ static Part *add(Folder *f, int n_dims, int a, int b, int c, const char *format,
 
 /* The row of a matrix in pairs of neighbours that is `row` in halves. */
 static int row_in_pairs(const Config *c, int row) {
-    const int half = c->rope_dims / 2, i = row % c->head_size;
+    const int half = c->rope.dims / 2, i = row % c->head_size;
     return i < 2 * half ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1) : row;
 }
 
@@ -67,7 +67,7 @@ static void copy_rows(float *to, const Tensor *w) {
 
 static void add_weight(Folder *f, const char *name, const Tensor *w, bool rotates) {
     const Config *c = &f->model->config;
-    const bool moves = rotates && !c->rope_halves;
+    const bool moves = rotates && !c->rope.halves;
     Part *p = add(f, 2, w->rows, w->cols, 1, "%s.weight", name);
     for (int r = 0; r < w->rows; r++)
         dequantize_row(p->values + (size_t)r * (size_t)w->cols, w, moves ? row_in_pairs(c, r) : r);
@@ -239,7 +239,7 @@ static int write_config(const Model *m, const FolderForm *form, const char *fold
     if (layer->wo.bias) fputs("  \"attention_bias\": true,\n", out);
     if (layer->mlp.gate.bias) fputs("  \"mlp_bias\": true,\n", out);
     if (form->options) fprintf(out, "  %s,\n", form->options);
-    fprintf(out, "  \"rope_theta\": %.17g,\n", c->rope_base);
+    fprintf(out, "  \"rope_theta\": %.17g,\n", c->rope.base);
     fprintf(out, "  \"tie_word_embeddings\": %s\n}\n", m->tied ? "true" : "false");
     return fclose(out);
 }
