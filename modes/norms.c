@@ -242,8 +242,8 @@ static int time_model(Run *run, const int *tokens, int prompt, int steps, Cost *
     int status = profile && run_logits(run, tokens, prompt, 0) ? 0 : -1;
     for (int i = 0; i < steps && !status; i++) status = run_logits(run, &tokens[i], 1, prompt + i) ? 0 : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
-        const double total = profile_total(profile, phase);
-        cost->share[phase] = profile_parts(profile, phase, true) / total;
+        const double total = profile->total[phase];
+        cost->share[phase] = profile_seconds(profile, phase, true) / total;
         cost->seconds[phase] = total / (phase == PREFILL ? prompt : steps);
     }
     profile_close(profile);
