@@ -12,11 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *norm_spec_name(NormKind kind) {
-    static const char *const names[N_NORM_KINDS] = {[NORM_RMS] = "rms", [NORM_LAYER] = "layer"};
-    return names[kind];
-}
-
 /* One item of a specification. */
 typedef struct {
     char text[48];

@@ -7,11 +7,6 @@
 #define NORMA_NORM_SPEC_H
 
 #include "model.h"
-#include "norm.h"
-
-/* The kinds as --norm names them: "rms", "layer". */
-#define N_NORM_KINDS (NORM_LAYER + 1)
-const char *norm_spec_name(NormKind kind);
 
 /* Changes the kind of norms as --norm says: comma-separated items KIND or [LAYERS.]SITE=KIND, where
  * KIND is rms or layer, SITE attn, mlp, q, k or final, and LAYERS n or n-m, counted from 0. Later items win.

@@ -93,22 +93,31 @@ static double mean_square(const float *x, int n, float *max_abs) {
     return (double)vsum(squares) / n;
 }
 
-static void vectors(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int dim) {
+/* Adds x[dim], a part of a token's `width` elements, to what a norm reads, or to what it writes (`out`). */
+static void add_vector(Record *r, bool out, const float *x, int dim, size_t width) {
+    float ignored = 0;
+    const double square = mean_square(x, dim, out ? &ignored : &r->max_abs);
+    *(out ? &r->squares_out : &r->squares_in) += square * dim / (double)width;
+}
+
+static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
+                  int dim) {
     const Profile *p = (Profile *)probe;
     Record *r = record_of(p, omp_get_thread_num(), p->phase, layer, site);
-    float ignored = 0;
-    for (int t = 0; t < n; t++) {
-        const double square = mean_square(x + (size_t)t * stride, dim, out ? &ignored : &r->max_abs);
-        *(out ? &r->squares_out : &r->squares_in) += square * dim / (double)stride;
-    }
+    for (int h = 0; h < n_heads; h++)
+        for (int t = 0; t < n; t++) add_vector(r, out, x + (size_t)t * stride + (size_t)(h * dim), dim, stride);
+    mark(probe, layer, SITE_PROFILE, out);
 }
 
 /* Each thread looks at its share of the tokens. */
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
+    const Profile *p = (Profile *)probe;
+    const size_t width = (size_t)dim;
     mark(probe, layer, site, true);
+    Record *r = record_of(p, omp_get_thread_num(), p->phase, layer, site);
     for (int t = omp_get_thread_num(); t < n; t += omp_get_num_threads()) {
-        vectors(probe, layer, site, false, x + (size_t)t * (size_t)dim, (size_t)dim, 1, dim);
-        vectors(probe, layer, site, true, y + (size_t)t * (size_t)dim, (size_t)dim, 1, dim);
+        add_vector(r, false, x + (size_t)t * width, dim, width);
+        add_vector(r, true, y + (size_t)t * width, dim, width);
     }
     mark(probe, layer, SITE_PROFILE, true);
 }
@@ -119,7 +128,7 @@ Profile *profile_open(Session *session, bool traces) {
     const size_t n_threads = (size_t)session->n_threads, rows = (size_t)session->model->config.n_layers + 1;
     Profile *p = allocate(1, sizeof *p);
     if (!p) return NULL;
-    *p = (Profile){.probe = {begin, chunk, mark, vectors, norm, end},
+    *p = (Profile){.probe = {begin, chunk, mark, heads, norm, end},
                    .session = session,
                    .n_layers = session->model->config.n_layers,
                    .n_threads = session->n_threads,

@@ -33,7 +33,7 @@ double site_bytes(const Session *s, int layer, Site site, Chunk chunk) {
     const double n = chunk.n, n_logits = chunk.n_logits;
     const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
     const double q = 4.0 * c->n_heads * c->head_size, k = 4.0 * c->n_kv_heads * c->head_size;
-    const double cached = 2 * k * (s->kv_type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
+    const double cached = 2 * k * (s->kv.type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
     switch (site) {
     case SITE_START: break;
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
