@@ -208,6 +208,7 @@ static int measure_kernels(const Run *run) {
 
 /* For each phase the norms' share of the time, and the seconds of one token. */
 enum { SHARES, SECONDS = SHARES + N_PHASES, N_COSTS = SECONDS + N_PHASES };
+_Static_assert(MOST_VALUES / N_COSTS >= N_NORM_KINDS, "a round has too many values");
 
 static int time_as_it_is(void *context, double *costs) {
     const Text *t = context;
