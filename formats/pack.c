@@ -1,7 +1,6 @@
 /* pack.c: when weights become panels.
  *
- * Owns the policy: which weights are re-packed, when, and how many at a time. What a panel
- * looks like is panels.h's.
+ * Owns the sizes that decide it. What a panel looks like is panels.h's.
  */
 #include "formats/pack.h"
 
@@ -15,21 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     SMALL_MODEL = 64 << 20, /* bytes of weights that are packed before the first token */
     TOKENS_TO_PACK = 8,     /* a larger model's are packed while it runs as many */
     WORTH_SHARING = 4 << 20 /* less is packed sooner than a thread starts */
 };
-
-/* The pages of the file that were read for it go: they can come again. */
-static void drop_pages(const void *data, size_t bytes) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
-    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED); /* at worst they stay */
-}
 
 int tensor_pack(Tensor *w, int n_threads) {
     const int n = (w->rows - 1) / LANES + 1;
@@ -47,7 +37,7 @@ int tensor_pack(Tensor *w, int n_threads) {
 static void pack_weight(Tensor *w, int n_threads, size_t *left) {
     const size_t bytes = tensor_bytes(w, w->rows);
     if (w->panels || !*left || tensor_pack(w, n_threads)) return;
-    drop_pages(w->data, bytes);
+    memory_drop(w->data, bytes);
     *left -= bytes < *left ? bytes : *left;
 }
 

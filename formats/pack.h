@@ -1,4 +1,6 @@
 /* pack.h: when weights become panels.
+ *
+ * Owns the policy: which weights are re-packed, when, and how many at a time.
  */
 #ifndef NORMA_PACK_H
 #define NORMA_PACK_H
@@ -6,14 +8,16 @@
 #include "kernels/tensor.h"
 #include "model.h"
 
-/* Makes w->panels, the weight again as products like it best, in memory that
- * the caller frees. The same bits come out, sooner. -1, silently, if there is no
- * memory: then products use the rows as they are. */
+/* Makes w->panels: the weight's rows re-packed (panels.h), from which products are faster and have
+ * the same bits. The caller frees them. -1, without a message: there is no memory, and products use
+ * the rows as they are. */
 int tensor_pack(Tensor *w, int n_threads);
 
-/* Does so for a model that is about to run, or has run n_tokens: small ones at
- * once, others a part after each token, so that the first comes without delay.
- * The file's pages that were read for it are given back. */
+/* Packs weights of a model that is about to run (n_tokens 0), or has just run n_tokens: all of a
+ * small model, else a part for each token, so that the first token comes without delay. The pages of
+ * the file that were read for it are given back. Called when a session opens, and by the modes that
+ * generate (generate, chat, bench, norms) between forward passes; perplexity and logits run a larger
+ * model's weights as they are in the file. */
 void model_pack(Model *m, int n_threads, int n_tokens);
 
 #endif

@@ -4,13 +4,15 @@
  * (decode reads every weight once a token) and multiply-adds (prefill).
  */
 #include "base/error.h"
-#include "base/interrupt.h"
+#include "base/file.h"
+#include "base/process.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 
 #include <stdio.h>
@@ -87,14 +89,9 @@ int mode_bench(Run *run) {
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
         if (t.steps > context / 2) t.steps = context / 2;
         if (t.prompt > context - t.steps) t.prompt = context - t.steps;
-        fprintf(stderr, "note: cut to %d + %d tokens, the context is %d\n", t.prompt, t.steps, context);
+        note("cut to %d + %d tokens, the context is %d", t.prompt, t.steps, context);
     }
     if (time_round(&t, rates) /* to warm up */ || measure(time_round, &t, N_RATES, rates)) return 1;
-    if (interrupted) return EXIT_INTERRUPTED;
-    report(o, &t, rates);
-    if (fflush(stdout) || ferror(stdout)) {
-        fail("cannot write the output");
-        return 1;
-    }
-    return 0;
+    if (!interrupted) report(o, &t, rates);
+    return run_exit_status(stdout_finish());
 }

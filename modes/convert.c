@@ -6,13 +6,15 @@
  */
 #include "base/error.h"
 #include "base/file.h"
-#include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/process.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/parts.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "norm.h"
 #include "rope.h"
@@ -28,8 +30,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { ALIGNMENT = 32, GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6, GGUF_BOOL = 7, GGUF_STRING = 8, GGUF_ARRAY = 9 };
 
@@ -129,7 +129,7 @@ static const char *missing_in_gguf(const Model *model) {
 
 /* The piece as GGUF writes it: U+2581 for a space, names for bytes. */
 static void put_piece(FILE *out, const Tokenizer *t, int id) {
-    const Piece *p = &t->pieces[id];
+    const Piece *p = &t->pieces.list[id];
     char *text = NULL;
     size_t size = 0;
     if (p->kind == PIECE_BYTE) {
@@ -153,14 +153,14 @@ static void put_piece(FILE *out, const Tokenizer *t, int id) {
 static int32_t piece_type(const Tokenizer *t, int id) {
     static const int32_t types[] = {
         [PIECE_TEXT] = 1, [PIECE_USER] = 4, [PIECE_SPECIAL] = 3, [PIECE_BYTE] = 6, [PIECE_CONTROL] = 3};
-    const Piece *p = &t->pieces[id];
-    if (p->kind == PIECE_CONTROL && (t->byte_level || !p->length)) return 5;
-    return id == t->unk ? 2 : types[p->kind];
+    const Piece *p = &t->pieces.list[id];
+    if (p->kind == PIECE_CONTROL && (t->pieces.byte_level || !p->length)) return 5;
+    return id == t->pieces.unk ? 2 : types[p->kind];
 }
 
 /* In a byte-level vocabulary every byte of a text has a name. */
 static void put_byte_level_piece(FILE *out, const Tokenizer *t, int id) {
-    const Piece *p = &t->pieces[id];
+    const Piece *p = &t->pieces.list[id];
     char *text = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&text, &size);
@@ -168,7 +168,7 @@ static void put_byte_level_piece(FILE *out, const Tokenizer *t, int id) {
     char name[2];
     for (int i = 0; i < p->length; i++)
         if (p->kind == PIECE_TEXT)
-            put(memory, name, (size_t)bpe_byte_name(name, (uint8_t)p->text[i]));
+            put(memory, name, (size_t)byte_name(name, (uint8_t)p->text[i]));
         else
             fputc(p->text[i], memory);
     if (!p->length) fprintf(memory, "[PAD%d]", id); /* no two pieces may be alike */
@@ -194,7 +194,7 @@ static MergeRule *ranked_rules(const Merges *m) {
 static void put_name(FILE *out, const Piece *p, uint64_t *size) {
     char name[2];
     for (int i = 0; i < p->length; i++) {
-        const int n = bpe_byte_name(name, (uint8_t)p->text[i]);
+        const int n = byte_name(name, (uint8_t)p->text[i]);
         *size += (uint64_t)n;
         if (out) put(out, name, (size_t)n);
     }
@@ -204,13 +204,13 @@ static int put_byte_level(Metadata *m, const Tokenizer *t) {
     MergeRule *rules = ranked_rules(&t->merges);
     if (!rules) return -1;
     put_text(m, "tokenizer.ggml.model", "gpt2");
-    put_text(m, "tokenizer.ggml.pre", pretokenizer_name(&t->pretokenizer));
-    if (t->composes) put_text(m, "norma.tokenizer.normalizer", "nfc");
-    put_array(m, "tokenizer.ggml.tokens", GGUF_STRING, t->n_pieces);
-    for (int id = 0; id < t->n_pieces; id++) put_byte_level_piece(m->stream, t, id);
+    put_text(m, "tokenizer.ggml.pre", gguf_pretokenizer_name(&t->pretokenizer));
+    if (t->normalizer.composes) put_text(m, "norma.tokenizer.normalizer", "nfc");
+    put_array(m, "tokenizer.ggml.tokens", GGUF_STRING, t->pieces.n);
+    for (int id = 0; id < t->pieces.n; id++) put_byte_level_piece(m->stream, t, id);
     put_array(m, "tokenizer.ggml.merges", GGUF_STRING, t->merges.n);
     for (int i = 0; i < t->merges.n; i++) {
-        const Piece *left = &t->pieces[rules[i].left], *right = &t->pieces[rules[i].right];
+        const Piece *left = &t->pieces.list[rules[i].left], *right = &t->pieces.list[rules[i].right];
         uint64_t size = 1;
         put_name(NULL, left, &size);
         put_name(NULL, right, &size);
@@ -225,37 +225,38 @@ static int put_byte_level(Metadata *m, const Tokenizer *t) {
 
 /* The scores by which pieces merge as by the rules: the rank of the first rule that makes them, negative. */
 static int put_sentencepiece(Metadata *m, const Tokenizer *t) {
-    float *scores = allocate((size_t)t->n_pieces, sizeof *scores);
+    float *scores = allocate((size_t)t->pieces.n, sizeof *scores);
     if (!scores) return -1;
-    for (int id = 0; id < t->n_pieces; id++) scores[id] = t->merges.rules ? -(float)t->merges.n : t->pieces[id].score;
+    for (int id = 0; id < t->pieces.n; id++)
+        scores[id] = t->merges.rules ? -(float)t->merges.n : t->pieces.list[id].score;
     for (const MergeRule *rule = t->merges.rules; rule && rule < t->merges.rules + t->merges.n; rule++)
         scores[rule->result] = fmaxf(scores[rule->result], -(float)rule->rank);
     put_text(m, "tokenizer.ggml.model", "llama");
-    put_array(m, "tokenizer.ggml.tokens", GGUF_STRING, t->n_pieces);
-    for (int id = 0; id < t->n_pieces; id++) put_piece(m->stream, t, id);
-    put_array(m, "tokenizer.ggml.scores", GGUF_F32, t->n_pieces);
-    put(m->stream, scores, (size_t)t->n_pieces * sizeof *scores);
+    put_array(m, "tokenizer.ggml.tokens", GGUF_STRING, t->pieces.n);
+    for (int id = 0; id < t->pieces.n; id++) put_piece(m->stream, t, id);
+    put_array(m, "tokenizer.ggml.scores", GGUF_F32, t->pieces.n);
+    put(m->stream, scores, (size_t)t->pieces.n * sizeof *scores);
     free(scores);
     return 0;
 }
 
 static int put_tokenizer(Metadata *m, const Tokenizer *t) {
-    if (t->byte_level ? put_byte_level(m, t) : put_sentencepiece(m, t)) return -1;
-    put_array(m, "tokenizer.ggml.token_type", GGUF_I32, t->n_pieces);
-    for (int id = 0; id < t->n_pieces; id++) {
+    if (t->pieces.byte_level ? put_byte_level(m, t) : put_sentencepiece(m, t)) return -1;
+    put_array(m, "tokenizer.ggml.token_type", GGUF_I32, t->pieces.n);
+    for (int id = 0; id < t->pieces.n; id++) {
         const int32_t type = piece_type(t, id);
         put(m->stream, &type, sizeof type);
     }
     if (t->bos >= 0) put_int(m, "tokenizer.ggml.bos_token_id", t->bos);
     if (t->eos >= 0) put_int(m, "tokenizer.ggml.eos_token_id", t->eos);
-    if (t->unk >= 0) put_int(m, "tokenizer.ggml.unknown_token_id", t->unk);
+    if (t->pieces.unk >= 0) put_int(m, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
     int eot = t->eot; /* GGUF has room for one more end */
     for (int i = 0; i < t->n_ends && eot < 0; i++)
         if (t->ends[i] != t->eos) eot = t->ends[i];
     if (eot >= 0) put_int(m, "tokenizer.ggml.eot_token_id", eot);
     put_bool(m, "tokenizer.ggml.add_bos_token", !t->no_bos);
     put_bool(m, "tokenizer.ggml.add_eos_token", false);
-    put_bool(m, "tokenizer.ggml.add_space_prefix", !t->no_space_prefix);
+    put_bool(m, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
     if (t->chat_template) {
         put_key(m, "tokenizer.chat_template", GGUF_STRING);
         put_string(m->stream, t->chat_template, t->chat_template_size);
@@ -267,16 +268,17 @@ static int put_tokenizer(Metadata *m, const Tokenizer *t) {
  * scores say the same as rules, up to which of two equal pieces comes first. */
 static bool rules_are_scores(const Tokenizer *t) {
     MergeRule *rules = ranked_rules(&t->merges);
-    char *done = allocate((size_t)t->n_pieces, 1);
+    char *done = allocate((size_t)t->pieces.n, 1);
     bool same = rules && done;
-    for (int id = 0; id < t->n_pieces && same; id++) {
-        const Piece *p = &t->pieces[id];
+    for (int id = 0; id < t->pieces.n && same; id++) {
+        const Piece *p = &t->pieces.list[id];
         done[id] = 0;
         if (p->kind != PIECE_TEXT) continue;
-        same = p->length <= MOST_USER_BYTES; /* all their parts are looked up */
+        same = p->length <= MOST_MATCHED_BYTES; /* all their parts are looked up */
         for (int n = 1; n < p->length && same; n++) {
-            const int left = tokenizer_find(t, p->text, n), right = tokenizer_find(t, p->text + n, p->length - n);
-            same = left < 0 || right < 0 || bpe_rule(&t->merges, left, right);
+            const int left = pieces_find(&t->pieces, p->text, n),
+                      right = pieces_find(&t->pieces, p->text + n, p->length - n);
+            same = left < 0 || right < 0 || merges_rule(&t->merges, left, right);
         }
     }
     for (int i = 0; i < t->merges.n && same; i++) {
@@ -293,24 +295,24 @@ static bool rules_are_scores(const Tokenizer *t) {
 static int check_tokenizer(const Tokenizer *t, const char *path) {
     const Pretokenizer *p = &t->pretokenizer;
     if (!t->merges.rules) return 0;
-    if (t->byte_level && !t->no_space_prefix)
+    if (t->pieces.byte_level && t->space_prefix != SPACE_NEVER)
         return fail("%s: ByteLevel puts a space in front of a text, which GGUF has no word for", path);
-    if (t->byte_level && !pretokenizer_name(p))
+    if (t->pieces.byte_level && !gguf_pretokenizer_name(p))
         return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)", path, pretokenizer_shown(p),
                     p->whole_words ? ", ignore_merges" : "");
-    for (int id = 0; id < t->n_pieces; id++)
-        if (t->pieces[id].eats_left || t->pieces[id].eats_right) {
-            fputs("note: there are pieces that take white space beside them; GGUF has no word for that\n", stderr);
+    for (int id = 0; id < t->pieces.n; id++)
+        if (t->pieces.list[id].eats_left || t->pieces.list[id].eats_right) {
+            note("there are pieces that take white space beside them; GGUF has no word for that");
             break;
         }
-    if (t->byte_level) return 0;
-    if (p->n_steps || p->whole_words || t->composes)
+    if (t->pieces.byte_level) return 0;
+    if (p->n_steps || p->whole_words || t->normalizer.composes)
         return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
     if (!rules_are_scores(t))
         return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
                     path);
-    if (t->space_if_none && !t->no_space_prefix)
-        fputs("note: GGUF always puts a space in front of a text, the folder only where there is none\n", stderr);
+    if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
+        note("GGUF always puts a space in front of a text, the folder only where there is none");
     return 0;
 }
 
@@ -425,7 +427,7 @@ static void put_rows(Writer *w, const Tensor *t, Type type, size_t row_bytes, bo
         put(w->out, w->packed, row_bytes);
         w->done += (size_t)t->cols;
     }
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->total);
+    if (on_terminal(stderr)) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->total);
 }
 
 static void write_vector(Writer *w, const char *name, const char *suffix, const float *v, int n) {
@@ -451,8 +453,7 @@ static void write_matrices(Writer *w, const char *name, const Tensor *t, int n, 
     if (w->pass == TABLE) {
         put_entry(w, full, n, t->rows, t->cols, type, bytes);
         if (t->cols % type_block(w->type))
-            fprintf(stderr, "note: %s stays f16: its rows of %d are no multiple of %d\n", full, t->cols,
-                    type_block(w->type));
+            note("%s stays f16: its rows of %d are no multiple of %d", full, t->cols, type_block(w->type));
     }
     if (w->pass != DATA) return;
     for (size_t i = 0; i < (size_t)n; i++)
@@ -588,10 +589,8 @@ static int widest_row(const Config *c) {
 
 /* Whether the output would take the place of a file that is being read. */
 static bool is_input(const Model *model, const char *output) {
-    struct stat out;
-    if (stat(output, &out)) return false;
     for (int i = 0; i < model->n_files; i++)
-        if (model->files[i].device == out.st_dev && model->files[i].inode == out.st_ino) return true;
+        if (file_is_at(&model->files[i], output)) return true;
     return false;
 }
 
@@ -621,13 +620,13 @@ int mode_convert(Run *run) {
             return 1;
         }
     if (run->has_tokenizer && check_tokenizer(&run->tokenizer, o->model)) return 1;
-    if (!run->has_tokenizer) fputs("note: no tokenizer found, none is written\n", stderr);
+    if (!run->has_tokenizer) note("no tokenizer found, none is written");
     const size_t widest = (size_t)widest_row(&model->config);
     w.row = allocate(widest, sizeof *w.row);
     w.packed = allocate(widest, sizeof *w.row);
     const int status = w.row && w.packed ? write_file(&w, run) : -1;
-    if (isatty(STDERR_FILENO)) fputc('\n', stderr);
+    if (on_terminal(stderr)) fputc('\n', stderr);
     free(w.row);
     free(w.packed);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

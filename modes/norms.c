@@ -5,9 +5,9 @@
  * if they were of another kind.
  */
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/interrupt.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "formats/parts.h"
 #include "kernels/simd.h"
 #include "lab/norm_spec.h"
@@ -15,6 +15,7 @@
 #include "lab/stopwatch.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "norm.h"
 
 #include <omp.h>
@@ -259,10 +260,6 @@ static int measure_model(Run *run) {
 }
 
 int mode_norms(Run *run) {
-    if (measure_kernels(run) || (run->options->model && !run->options->json && measure_model(run))) return 1;
-    if (fflush(stdout) || ferror(stdout)) {
-        fail("cannot write the output");
-        return 1;
-    }
-    return interrupted ? EXIT_INTERRUPTED : 0;
+    const bool has_model = run->options->model, json = run->options->json;
+    return run_exit_status(measure_kernels(run) || (has_model && !json && measure_model(run)) || stdout_finish());
 }

@@ -273,6 +273,7 @@ void check_all_bytes_return(const Tokenizer *t);
 
 /* ---- suites ------------------------------------------------------------------------- */
 
+void suite_base(void);       /* error.c, memory.c, file.c, process.c */
 void suite_simd(void);       /* simd.h */
 void suite_norm(void);       /* norm.c, forward */
 void suite_half(void);       /* norm.c, half precision */
@@ -284,7 +285,7 @@ void suite_golden(void);     /* whole models against float64 */
 void suite_invariance(void); /* same bits for any chunks and threads */
 void suite_tokenizer(void);  /* tokenizer.c */
 void suite_pieces(void);     /* tokenizer.c against sentencepiece */
-void suite_bpe(void);        /* bpe.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */
+void suite_bpe(void);        /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */
 void suite_template(void);   /* template.c */
 void suite_sampler(void);    /* sampler.c */
 void suite_stream(void);     /* stream.c */
