@@ -10,6 +10,7 @@
 #include "kv_cache.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
+#include "lab/report.h"
 #include "model.h"
 #include "modes/common.h"
 #include "modes/modes.h"

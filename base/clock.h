@@ -1,12 +1,9 @@
-/* clock.h: time, and the median of what was measured.
+/* clock.h: time.
  */
 #ifndef NORMA_CLOCK_H
 #define NORMA_CLOCK_H
 
 /* Seconds on a monotonic clock. */
 double now(void);
-
-/* Median of n values; sorts them in place. */
-double median(double *values, int n);
 
 #endif

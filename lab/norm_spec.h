@@ -1,14 +1,18 @@
 /* norm_spec.h: other norms at other sites, while the program runs.
+ *
+ * Owns the language of --norm. It computes no norm (norm.h) and knows no site by name: the
+ * table of parts (formats/parts.h) says which there are.
  */
 #ifndef NORMA_NORM_SPEC_H
 #define NORMA_NORM_SPEC_H
 
 #include "model.h"
 
-/* Gives sites another kind of norm, as --norm says: comma-separated items KIND
- * or [LAYERS.]SITE=KIND, KIND rms or layer, SITE attn, mlp, q, k or final, LAYERS n
- * or n-m; later items win. gamma and eps stay; a LayerNorm that was none has beta 0
- * (NULL). */
+/* Changes the kind of norms as --norm says: comma-separated items KIND or [LAYERS.]SITE=KIND, where
+ * KIND is rms or layer, SITE attn, mlp, q, k or final, and LAYERS n or n-m, counted from 0. Later items win.
+ * eps, gamma and beta stay: RMSNorm ignores beta, and a LayerNorm without beta (NULL) adds zeros.
+ * -1 and a message: the specification is no such list, or names what the model does not have; items
+ * in front of the bad one have been applied. */
 int model_swap_norms(Model *model, const char *spec);
 
 #endif

@@ -1,32 +1,75 @@
 /* profile.h: where a token's time goes, by layer and site.
+ *
+ * Owns the account of a session's forward passes. How it is shown is report.h's business.
  */
 #ifndef NORMA_PROFILE_H
 #define NORMA_PROFILE_H
 
+#include "base/probe.h"
+#include "lab/traffic.h"
 #include "model.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-/* A call of model_forward with more than one token is prefill. */
+/* A forward pass of more than one token is prefill. */
 typedef enum { PREFILL, DECODE, N_PHASES } Phase;
 
-typedef struct Profile Profile;
+/* The names of phases and sites; the records of norms say what goes in and what comes out. */
+extern const char *const PHASE_NAMES[N_PHASES];
+extern const struct SiteInfo {
+    const char *name;
+    bool is_norm;
+} SITES[N_SITES];
 
-/* Observes a session from here on until it is closed, before the session is. With `traces`,
- * every stretch of time is kept, not only the sums. NULL on failure. */
+/* The account of one site in one layer and one phase. */
+typedef struct {
+    uint64_t calls, tokens;
+    double seconds, bytes;          /* bytes: the least that a site moves (traffic.h) */
+    double squares_in, squares_out; /* norms: sums over the tokens of mean(x^2), of mean(y^2) */
+    float max_abs;                  /* norms: the largest |x| */
+} Record;
+
+/* One stretch of one thread's time; seconds since the profile was opened. */
+typedef struct {
+    double start, end;
+    int layer; /* or NO_LAYER */
+    Site site;
+} Event;
+
+enum { MOST_EVENTS = 1 << 20 }; /* of one thread; later ones are not kept */
+
+/* The clock of one thread. */
+typedef struct {
+    double last; /* when it made its last mark */
+    size_t n_events;
+} Track;
+
+typedef struct {
+    Probe probe; /* first: the hooks cast their Probe to its Profile */
+    Session *session;
+    int n_layers, n_threads;
+    double opened;
+    double began; /* of the forward pass that runs: when, its phase, its chunk */
+    Phase phase;
+    Chunk chunk;
+    double total[N_PHASES]; /* seconds of the forward passes as their caller sees them */
+    Record *records;        /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
+    Track *tracks;          /* [n_threads] */
+    Event *events;          /* [n_threads][MOST_EVENTS]; NULL: none are kept */
+} Profile;
+
+/* Observes a session until profile_close, which the caller calls before session_close. `traces`: events
+ * are kept. NULL and a message: no memory. */
 Profile *profile_open(Session *session, bool traces);
 void profile_close(Profile *p);
 
-/* Seconds: of the forward passes as their caller sees them; of their parts as
- * the first thread saw them, or of the norms among these. */
-double profile_total(const Profile *p, Phase phase);
-double profile_parts(const Profile *p, Phase phase, bool norms_only);
+/* The record of a site in a layer, or NO_LAYER: its times are those of the first thread, what is known of
+ * activations comes from all threads. */
+Record profile_record(const Profile *p, Phase phase, int layer, Site site);
 
-/* Where a path goes: NULL to the table alone, .csv, .json; PROFILE_NONE: nowhere. */
-typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_TRACE } ProfileFormat;
-ProfileFormat profile_format(const char *path);
-
-/* The table to stderr and, with a path, the file. */
-int profile_report(const Profile *p, const char *path);
+/* Seconds of the first thread in all sites, or in the norms alone. */
+double profile_seconds(const Profile *p, Phase phase, bool norms_only);
 
 #endif

@@ -1,17 +1,18 @@
-/* bench_norms.c: the laboratory bench, -m norms.
+/* norms.c: the bench of the norms, -m norms.
  *
- * Owns the mode that times every norm of norm.c beside its floor, a plain copy
- * of the same bytes by the same threads in the same run; and, for a model, what
- * share of its time the norms take and would take if they were others. The
- * norms themselves are norm.c's, the shares profile.c's.
+ * Owns the mode that times every norm of norm.h beside its floor, a plain copy of the same bytes by the
+ * same threads in the same run; and, for a model, what share of its time the norms take, and would take
+ * if they were of another kind.
  */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "formats/parts.h"
 #include "kernels/simd.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
+#include "lab/stopwatch.h"
 #include "model.h"
 #include "modes/common.h"
 #include "modes/modes.h"
@@ -22,22 +23,25 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { ROUNDS = 5, SHARE_ROUNDS = 5 };
-static const double LEAST_SECONDS = 5e-4; /* of one measurement */
 
 /* ---- what is timed -------------------------------------------------------------------------- */
 
-/* The arrays that the kernels work on. */
+typedef enum { RMS, LAYER, ADD_RMS, ADD_THEN_RMS, RMS_BACKWARD, LAYER_BACKWARD, COPY, N_TIMED } Timed;
+
+/* The arrays that the kernels work on, and how often each kernel is run at a time. */
 typedef struct {
-    int dim, tokens, threads;
+    int dim, tokens, threads, repeats[N_TIMED];
     float *x, *y, *r; /* [tokens][dim] */
     float *gamma, *beta;
     float *dgamma, *dbeta; /* [threads][dim] */
 } Case;
 
+enum { MOST_DIMS = 9 };
+static const double LEAST_SECONDS = 5e-4; /* of one measurement */
 static const float EPS = 1e-5f;
+
+/* What is timed: one token's part, whose first element has the index `at`. */
+typedef void Kernel(const Case *c, size_t at);
 
 static void run_rmsnorm(const Case *c, size_t at) { rmsnorm(c->y + at, c->x + at, c->gamma, c->dim, EPS); }
 static void run_layernorm(const Case *c, size_t at) { layernorm(c->y + at, c->x + at, c->gamma, c->beta, c->dim, EPS); }
@@ -71,37 +75,23 @@ static void run_copy(const Case *c, size_t at) {
     if (i < c->dim) vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
 }
 
-typedef void Kernel(const Case *c, size_t at);
-
-typedef enum {
-    RMSNORM,
-    LAYERNORM,
-    ADD_RMSNORM,
-    ADD_THEN_RMSNORM,
-    RMSNORM_BACKWARD,
-    LAYERNORM_BACKWARD,
-    COPY,
-    N_TIMED
-} Timed;
-
 static const struct {
     const char *name;
-    Kernel *first, *then; /* over all tokens; then NULL: one pass */
+    Kernel *first, *then; /* `then` (NULL: none) begins when `first` has gone over all tokens */
 } TIMED[N_TIMED] = {
-    [RMSNORM] = {"rmsnorm", run_rmsnorm, NULL},
-    [LAYERNORM] = {"layernorm", run_layernorm, NULL},
-    [ADD_RMSNORM] = {"add_rmsnorm", run_add_rmsnorm, NULL},
-    [ADD_THEN_RMSNORM] = {"add_then_rmsnorm", run_add, run_rmsnorm},
-    [RMSNORM_BACKWARD] = {"rmsnorm_backward", run_rmsnorm_backward, NULL},
-    [LAYERNORM_BACKWARD] = {"layernorm_backward", run_layernorm_backward, NULL},
+    [RMS] = {"rmsnorm", run_rmsnorm, NULL},
+    [LAYER] = {"layernorm", run_layernorm, NULL},
+    [ADD_RMS] = {"add_rmsnorm", run_add_rmsnorm, NULL},
+    [ADD_THEN_RMS] = {"add_then_rmsnorm", run_add, run_rmsnorm},
+    [RMS_BACKWARD] = {"rmsnorm_backward", run_rmsnorm_backward, NULL},
+    [LAYER_BACKWARD] = {"layernorm_backward", run_layernorm_backward, NULL},
     [COPY] = {"copy", run_copy, NULL},
 };
 
 /* ---- timing ----------------------------------------------------------------------------------- */
 
-/* All tokens, shared by the threads of the region; one alone needs no sharing.
- * As norm_forward does it. */
-static void pass(const Case *c, Kernel *kernel) {
+/* Runs a kernel on all tokens, which the threads of the region share as they do in norm_forward. */
+static void run_on_tokens(const Case *c, Kernel *kernel) {
     if (c->tokens == 1) {
         kernel(c, 0);
         return;
@@ -110,16 +100,16 @@ static void pass(const Case *c, Kernel *kernel) {
     for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
-static double seconds_of(const Case *c, Timed what, int times) {
+static double seconds_of(const Case *c, Timed what, int repeats) {
     double start = 0, end = 0;
 #pragma omp parallel num_threads(c->threads)
     {
 #pragma omp barrier
 #pragma omp master
         start = now();
-        for (int i = 0; i < times; i++) {
-            pass(c, TIMED[what].first);
-            if (TIMED[what].then) pass(c, TIMED[what].then);
+        for (int i = 0; i < repeats; i++) {
+            run_on_tokens(c, TIMED[what].first);
+            if (TIMED[what].then) run_on_tokens(c, TIMED[what].then);
         }
 #pragma omp master
         end = now();
@@ -127,21 +117,11 @@ static double seconds_of(const Case *c, Timed what, int times) {
     return end - start;
 }
 
-/* Medians of nanoseconds per token; the kernels take turns, so that what else
- * the machine does hits all of them. */
-static void time_case(const Case *c, double *ns) {
-    int times[N_TIMED];
-    double measured[N_TIMED][ROUNDS];
-    for (Timed k = 0; k < N_TIMED; k++)
-        for (times[k] = 1; seconds_of(c, k, times[k]) < LEAST_SECONDS;) times[k] *= 2;
-    for (int round = 0; round < ROUNDS; round++)
-        for (Timed k = 0; k < N_TIMED; k++) measured[k][round] = seconds_of(c, k, times[k]) / times[k];
-    for (Timed k = 0; k < N_TIMED; k++) ns[k] = 1e9 * median(measured[k], ROUNDS) / c->tokens;
-}
-
-static void case_close(Case *c) {
-    float *arrays[] = {c->x, c->y, c->r, c->gamma, c->beta, c->dgamma, c->dbeta};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+/* A round: nanoseconds per token of each kernel. */
+static int time_kernels(void *context, double *ns) {
+    const Case *c = context;
+    for (Timed k = 0; k < N_TIMED; k++) ns[k] = 1e9 * seconds_of(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
+    return 0;
 }
 
 static int case_open(Case *c, int dim, int tokens, int threads) {
@@ -150,15 +130,19 @@ static int case_open(Case *c, int dim, int tokens, int threads) {
     float **arrays[] = {&c->x, &c->y, &c->r, &c->gamma, &c->beta, &c->dgamma, &c->dbeta};
     const size_t sizes[] = {n, n, n, (size_t)dim, (size_t)dim, own, own};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        *arrays[i] = allocate(sizes[i], sizeof(float));
-        if (!*arrays[i]) {
-            case_close(c);
-            return -1;
-        }
-        for (size_t k = 0; k < sizes[i]; k++) (*arrays[i])[k] = (float)(k * 7919 % 1000) * 1e-3f - 0.5f;
+        float *values = *arrays[i] = allocate(sizes[i], sizeof(float));
+        if (!values) return -1;
+        for (size_t k = 0; k < sizes[i]; k++) values[k] = (float)(k * 7919 % 1000) * 1e-3f - 0.5f;
     }
-    for (size_t k = 0; k < n; k++) c->r[k] *= 1e-6f; /* x, to which it is added again and again, stays what it is */
+    for (size_t k = 0; k < n; k++) c->r[k] *= 1e-6f; /* x, to which it is added again and again, hardly changes */
+    for (Timed k = 0; k < N_TIMED; k++)
+        for (c->repeats[k] = 1; seconds_of(c, k, c->repeats[k]) < LEAST_SECONDS;) c->repeats[k] *= 2;
     return 0;
+}
+
+static void case_close(Case *c) {
+    float *arrays[] = {c->x, c->y, c->r, c->gamma, c->beta, c->dgamma, c->dbeta};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
 }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
@@ -172,9 +156,8 @@ static void show_head(void) {
 
 static void show_case(const Case *c, const double *ns) {
     printf("%5d %6d %7d %9.1f %9.1f %5.2f %9.1f %9.1f %5.2f %9.1f %10.1f %9.1f %5.2f\n", c->dim, c->tokens, c->threads,
-           ns[RMSNORM], ns[LAYERNORM], ns[LAYERNORM] / ns[RMSNORM], ns[ADD_RMSNORM], ns[ADD_THEN_RMSNORM],
-           ns[ADD_RMSNORM] / ns[ADD_THEN_RMSNORM], ns[RMSNORM_BACKWARD], ns[LAYERNORM_BACKWARD], ns[COPY],
-           ns[RMSNORM] / ns[COPY]);
+           ns[RMS], ns[LAYER], ns[LAYER] / ns[RMS], ns[ADD_RMS], ns[ADD_THEN_RMS], ns[ADD_RMS] / ns[ADD_THEN_RMS],
+           ns[RMS_BACKWARD], ns[LAYER_BACKWARD], ns[COPY], ns[RMS] / ns[COPY]);
 }
 
 static void show_case_json(const Case *c, const double *ns, bool first) {
@@ -183,119 +166,100 @@ static void show_case_json(const Case *c, const double *ns, bool first) {
     putchar('}');
 }
 
-static int measure(const Run *run, int dim, int tokens, bool first) {
+static int measure_case(const Run *run, int dim, int tokens, bool first) {
     Case c;
     double ns[N_TIMED];
-    if (case_open(&c, dim, tokens, run->options->threads)) return -1;
-    time_case(&c, ns);
-    if (run->options->json)
-        show_case_json(&c, ns, first);
-    else
-        show_case(&c, ns);
+    const int status = case_open(&c, dim, tokens, run->options->threads) || measure(time_kernels, &c, N_TIMED, ns);
+    if (!status && run->options->json) show_case_json(&c, ns, first);
+    if (!status && !run->options->json) show_case(&c, ns);
     fflush(stdout);
     case_close(&c);
-    return 0;
-}
-
-static int measure_dim(const Run *run, int dim, bool first) {
-    static const int tokens[] = {1, 8, 64, 512};
-    int status = 0;
-    for (size_t i = 0; i < sizeof tokens / sizeof *tokens && !status && !interrupted; i++)
-        status = measure(run, dim, tokens[i], first && i == 0);
     return status;
 }
 
-static int measure_all_dims(const Run *run) {
-    int status = measure(run, 8, 10, true); /* what the study notes timed */
-    for (int dim = 8; dim <= 8192 && !status; dim = dim == 8 ? 64 : 2 * dim) status = measure_dim(run, dim, false);
-    return status;
-}
-
-/* The dims of its sites; a "token" of q_norm or k_norm is one of a token's heads. */
-static int measure_sites(const Run *run) {
-    const Config *c = &run->model.config;
+/* The dims to measure, at most MOST_DIMS: those of the model's norms (a "token" of q_norm or k_norm is one
+ * of a token's heads), or without a model many. */
+static int choose_dims(const Run *run, int *dims) {
+    if (!run->options->model) {
+        for (int i = 0; i < MOST_DIMS; i++) dims[i] = i ? 32 << i : 8;
+        return MOST_DIMS;
+    }
     bool heads = false;
-    for (int l = 0; l < c->n_layers; l++)
-        heads |= run->model.layers[l].q_norm.gamma || run->model.layers[l].k_norm.gamma;
-    return measure_dim(run, c->dim, true) || (heads && measure_dim(run, c->head_size, false)) ? -1 : 0;
+    for (PartAt at = parts_of(&run->model); next_part(&at);) heads |= at.part->of_heads;
+    dims[0] = run->model.config.dim;
+    dims[1] = run->model.config.head_size;
+    return heads ? 2 : 1;
 }
 
-static int measure_all(const Run *run) {
-    if (run->options->json)
-        putchar('[');
-    else
-        show_head();
-    const int status = (run->options->model ? measure_sites : measure_all_dims)(run);
-    if (run->options->json) puts("]");
+static int measure_kernels(const Run *run) {
+    const bool json = run->options->json, model = run->options->model;
+    int dims[MOST_DIMS];
+    const int n_dims = choose_dims(run, dims);
+    if (json) putchar('[');
+    if (!json) show_head();
+    int status = model ? 0 : measure_case(run, 8, 10, true); /* what the study notes timed */
+    for (int i = 0; i < n_dims; i++)
+        for (int tokens = 1; tokens <= 512 && !status && !interrupted; tokens *= 8)
+            status = measure_case(run, dims[i], tokens, model && i == 0 && tokens == 1);
+    if (json) puts("]");
     return status;
 }
 
 /* ---- what a model's norms cost ------------------------------------------------------------------ */
 
-typedef struct {
-    double share[N_PHASES], seconds[N_PHASES]; /* of the norms; of everything, per token */
-} Cost;
+/* For each phase the norms' share of the time, and the seconds of one token. */
+enum { SHARES, SECONDS = SHARES + N_PHASES, N_COSTS = SECONDS + N_PHASES };
+_Static_assert(MOST_VALUES / N_COSTS >= N_NORM_KINDS, "a round has too many values");
 
-/* One prefill and some tokens, timed. */
-static int time_model(Run *run, const int *tokens, int prompt, int steps, Cost *cost) {
-    Session *s = &run->session;
-    Profile *profile = profile_open(s, false);
-    run_pack_weights(run);
-    int status = profile && run_logits(run, tokens, prompt, 0) ? 0 : -1;
-    for (int i = 0; i < steps && !status; i++) {
-        run_pack_weights(run);
-        status = run_logits(run, &tokens[i], 1, prompt + i) ? 0 : -1;
-    }
+static int time_as_it_is(void *context, double *costs) {
+    const Text *t = context;
+    double seconds[N_PHASES];
+    if (interrupted) return 0; /* nothing will be shown */
+    Profile *p = profile_open(t->session, false);
+    const int status = p ? time_text(t, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
-        const double total = profile_total(profile, phase);
-        cost->share[phase] = profile_parts(profile, phase, true) / total;
-        cost->seconds[phase] = total / (phase == PREFILL ? prompt : steps);
+        costs[SHARES + phase] = profile_seconds(p, phase, true) / p->total[phase];
+        costs[SECONDS + phase] = p->total[phase] / (phase == PREFILL ? t->prompt : t->steps);
     }
-    profile_close(profile);
+    profile_close(p);
     return status;
 }
 
-static void show_costs(const char *norms, Cost *costs) {
-    static const char *const phases[] = {"prefill", "decode"};
+/* With all norms of one kind, then of the next. */
+static int time_kinds(void *context, double *costs) {
+    const Text *t = context;
+    int status = 0;
+    for (int kind = 0; kind < N_NORM_KINDS && !status; kind++)
+        status = model_swap_norms(t->model, norm_spec_name(kind)) || time_as_it_is(context, costs + kind * N_COSTS);
+    return status;
+}
+
+static void show_costs(const char *norms, const double *costs) {
     printf("%-9s:", norms);
-    for (Phase phase = 0; phase < N_PHASES; phase++) {
-        double share[SHARE_ROUNDS], seconds[SHARE_ROUNDS];
-        for (int i = 0; i < SHARE_ROUNDS; i++) {
-            share[i] = costs[i].share[phase];
-            seconds[i] = costs[i].seconds[phase];
-        }
-        printf("  norms %.2f %% of %s (%.1f us a token)", 100 * median(share, SHARE_ROUNDS), phases[phase],
-               1e6 * median(seconds, SHARE_ROUNDS));
-    }
+    for (Phase phase = 0; phase < N_PHASES; phase++)
+        printf("  norms %.2f %% of %s (%.1f us a token)", 100 * costs[SHARES + phase], PHASE_NAMES[phase],
+               1e6 * costs[SECONDS + phase]);
     putchar('\n');
 }
 
-/* The model as it is (or as --norm makes it), then with all norms of one kind, in turn. */
+/* The model as it is (or as --norm makes it), then with all norms of one kind. */
 static int measure_model(Run *run) {
     enum { PROMPT = 256, STEPS = 64 };
+    double as_it_is[N_COSTS], of_kinds[N_NORM_KINDS * N_COSTS];
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
-    const int steps = context - prompt < STEPS ? context - prompt : STEPS;
-    static const char *const kinds[] = {[NORM_RMS] = "rms", [NORM_LAYER] = "layer"};
-    Cost as_it_is[SHARE_ROUNDS], costs[2][SHARE_ROUNDS];
-    int tokens[PROMPT];
+    Text t = {&run->model, &run->session, prompt, context - prompt < STEPS ? context - prompt : STEPS};
     if (prompt < 2) return 0;
-    for (int i = 0; i < prompt; i++) tokens[i] = (int)((i * 7919LL + 3) % run->model.config.vocab_size);
-    int status = time_model(run, tokens, prompt, steps, as_it_is); /* to warm up */
-    for (int round = 0; round < SHARE_ROUNDS && !status && !interrupted; round++)
-        status = time_model(run, tokens, prompt, steps, &as_it_is[round]);
-    for (int round = 0; round < SHARE_ROUNDS && !status; round++)
-        for (NormKind kind = NORM_RMS; kind <= NORM_LAYER && !status && !interrupted; kind++)
-            status = model_swap_norms(&run->model, kinds[kind]) ||
-                     time_model(run, tokens, prompt, steps, &costs[kind][round]);
-    if (status || interrupted) return status;
-    printf("\nthe whole model; prefill of %d tokens, decode of %d; medians of %d\n", prompt, steps, SHARE_ROUNDS);
+    if (time_as_it_is(&t, as_it_is) /* to warm up */ || measure(time_as_it_is, &t, N_COSTS, as_it_is) ||
+        measure(time_kinds, &t, N_NORM_KINDS * N_COSTS, of_kinds))
+        return -1;
+    if (interrupted) return 0;
+    printf("\nthe whole model; prefill of %d tokens, decode of %d; medians of %d\n", prompt, t.steps, ROUNDS);
     show_costs("as it is", as_it_is);
-    show_costs(norm_name(NORM_RMS), costs[NORM_RMS]);
-    show_costs(norm_name(NORM_LAYER), costs[NORM_LAYER]);
+    for (int kind = 0; kind < N_NORM_KINDS; kind++) show_costs(norm_name(kind), of_kinds + kind * N_COSTS);
     return 0;
 }
 
 int mode_norms(Run *run) {
-    const int status = measure_all(run) || (run->options->model && !run->options->json && measure_model(run));
-    return run_exit_status(status || stdout_finish());
+    const bool has_model = run->options->model, json = run->options->json;
+    return run_exit_status(measure_kernels(run) || (has_model && !json && measure_model(run)) || stdout_finish());
 }

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "kv_cache.h"
-#include "lab/profile.h"
+#include "lab/report.h"
 #include "model.h"
 #include "modes/modes.h"
 #include "sampler.h"

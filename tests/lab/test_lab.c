@@ -1,7 +1,7 @@
 /* test_lab.c: the norm laboratory's other options: --norm, and -m norms.
  *
  * Owns the language of --norm, what a swap computes (the bits of a checkpoint
- * that really has these norms) and what the laboratory bench prints. What the
+ * that really has these norms), medians, and what the laboratory bench prints. What the
  * numbers of the bench are depends on the machine; nothing is said about them
  * but that they are there.
  */
@@ -10,6 +10,7 @@
 #include "formats/open.h"
 #include "kv_cache.h"
 #include "lab/norm_spec.h"
+#include "lab/stopwatch.h"
 #include "model.h"
 #include "norm.h"
 
@@ -340,6 +341,35 @@ static void what_gguf_cannot_say_is_refused(void) {
     CHECK(files_in("out") == 0, "a file was written");
 }
 
+/* ---- the stopwatch ---------------------------------------------------------------------------------- */
+
+/* One value goes up with the rounds, one jumps, one stays; the round after `last` fails. */
+typedef struct {
+    int round, last;
+} Script;
+
+static int play_round(void *context, double *values) {
+    static const double jumping[] = {9, -1, 100, 3, 0.5, 7, 8};
+    Script *s = context;
+    if (s->round == s->last) return -1;
+    values[0] = s->round;
+    values[1] = jumping[s->round % 7];
+    values[2] = 4;
+    s->round++;
+    return 0;
+}
+
+static void measuring_gives_medians_of_rounds(void) {
+    double medians[4] = {-7, -7, -7, -7};
+    Script script = {0, 100};
+    CHECK(ROUNDS == 5 && !measure(play_round, &script, 3, medians), "refused");
+    CHECK(script.round == 5, "%d rounds", script.round);
+    CHECK(medians[0] == 2 && medians[1] == 3 && medians[2] == 4 && medians[3] == -7, "%g, %g, %g, %g", medians[0],
+          medians[1], medians[2], medians[3]);
+    script = (Script){0, 3};
+    CHECK(measure(play_round, &script, 3, medians) == -1 && script.round == 3, "a failed round is ignored");
+}
+
 /* ---- -m norms --------------------------------------------------------------------------------------- */
 
 static const char *const KEYS[] = {"dim",
@@ -457,6 +487,7 @@ void suite_lab(void) {
     TEST(conversion_keeps_a_swap);
     TEST(info_shows_a_swap);
     TEST(what_gguf_cannot_say_is_refused);
+    TEST(measuring_gives_medians_of_rounds);
     TEST(the_bench_of_a_model_s_sites);
     TEST(the_bench_of_a_model_with_norms_of_heads);
     TEST(the_bench_of_all_dims);

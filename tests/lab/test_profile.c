@@ -12,6 +12,7 @@
 #include "kernels/quant.h"
 #include "kv_cache.h"
 #include "lab/profile.h"
+#include "lab/report.h"
 #include "model.h"
 #include "norm.h"
 
@@ -132,8 +133,8 @@ static void check_parts(int threads) {
         CHECK(!open_session(&LARGE, threads, true, false), "no session");
         run_session(seconds, NULL);
         for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double parts = profile_parts(profile, phase, false), total = profile_total(profile, phase);
-            const double norms = profile_parts(profile, phase, true);
+            const double parts = profile_seconds(profile, phase, false), total = profile->total[phase];
+            const double norms = profile_seconds(profile, phase, true);
             CHECK(fabs(parts - total) < 1e-9 && total <= seconds[phase], "parts %g, total %g, timed outside %g", parts,
                   total, seconds[phase]);
             CHECK(norms > 0 && norms < parts, "norms %g, parts %g", norms, parts);
@@ -259,7 +260,7 @@ static void check_csv(const Sites *sites) {
     CHECK(at == n_rows, "%d rows, expected %d", n_rows, at);
     const double shares[] = {sum_of_shares("prefill"), sum_of_shares("decode")};
     for (Phase phase = 0; phase < N_PHASES; phase++) {
-        const double parts = profile_parts(profile, phase, false) / profile_total(profile, phase);
+        const double parts = profile_seconds(profile, phase, false) / profile->total[phase];
         CHECK(fabs(shares[phase] - parts) < 1e-4 && parts > 0 && parts <= 1, "shares sum to %g, the parts to %g",
               shares[phase], parts);
     }

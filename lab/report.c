@@ -1,0 +1,138 @@
+/* report.c: a profile, shown. */
+#include "lab/report.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/probe.h"
+#include "lab/profile.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the table and CSV: a row for each site that ran ------------------------------------- */
+
+static void write_row(FILE *out, bool csv, const Profile *p, Phase phase, int layer, Site site, const Record *r) {
+    const double tokens = (double)r->tokens, us = 1e6 * r->seconds / tokens, share = r->seconds / p->total[phase];
+    const double rate = 1e-9 * r->bytes / (r->seconds > 0 ? r->seconds : 1);
+    const double norm_in = sqrt(r->squares_in / tokens), norm_out = sqrt(r->squares_out / tokens), max = r->max_abs;
+    const unsigned long long calls = r->calls;
+    const char *name = SITES[site].name;
+    char number[16] = "";
+    if (layer != NO_LAYER) snprintf(number, sizeof number, "%d", layer);
+    if (csv) {
+        fprintf(out, "%s,%s,%s,%llu,%.0f,%.9f,%.4f,%.6f,%.0f,%.4f,", PHASE_NAMES[phase], number, name, calls, tokens,
+                r->seconds, us, share, r->bytes, rate);
+        if (SITES[site].is_norm) fprintf(out, "%.6g,%.6g,%.6g\n", norm_in, norm_out, max);
+        if (!SITES[site].is_norm) fputs(",,\n", out);
+        return;
+    }
+    fprintf(out, "%5s  %-12s %7llu %10.3f %10.2f %6.2f", number, name, calls, 1e3 * r->seconds, us, 100 * share);
+    if (r->bytes > 0) fprintf(out, " %11.3f %7.1f", 1e-6 * r->bytes, rate);
+    if (SITES[site].is_norm) fprintf(out, " %9.4g %9.4g %9.4g", norm_in, norm_out, max);
+    fputc('\n', out);
+}
+
+/* The sites that ran, in the order of the forward pass. */
+static void write_rows(FILE *out, bool csv, const Profile *p, Phase phase) {
+    for (int l = -1; l <= p->n_layers; l++)
+        for (Site site = 0; site < N_SITES; site++) {
+            const bool inside = l >= 0 && l < p->n_layers, in_front = site <= SITE_EMBED;
+            if (!inside && in_front != (l < 0)) continue;
+            const int layer = inside ? l : NO_LAYER;
+            const Record r = profile_record(p, phase, layer, site);
+            if (r.calls) write_row(out, csv, p, phase, layer, site, &r);
+        }
+}
+
+static void write_table(const Profile *p, FILE *out) {
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        const double total = p->total[phase], parts = profile_seconds(p, phase, false);
+        if (!(total > 0)) continue;
+        fprintf(out, "\n%s\n%5s  %-12s %7s %10s %10s %6s %11s %7s %9s %9s %9s\n", PHASE_NAMES[phase], "layer", "site",
+                "calls", "ms", "us/token", "%", "MB", "GB/s", "RMS in", "RMS out", "max |x|");
+        write_rows(out, false, p, phase);
+        fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms that the forward passes took\n", 1e3 * parts,
+                100 * parts / total, 1e3 * total);
+    }
+    const char *separator = "norms: ";
+    for (Phase phase = 0; phase < N_PHASES; phase++)
+        if (p->total[phase] > 0) {
+            const double share = profile_seconds(p, phase, true) / p->total[phase];
+            fprintf(out, "%s%.2f %% of %s", separator, 100 * share, PHASE_NAMES[phase]);
+            separator = ", ";
+        }
+    fputc('\n', out);
+}
+
+static void write_csv(const Profile *p, FILE *out) {
+    fputs("phase,layer,site,calls,tokens,seconds,us_per_token,share,bytes,gb_per_s,rms_in,rms_out,max_abs\n", out);
+    for (Phase phase = 0; phase < N_PHASES; phase++) write_rows(out, true, p, phase);
+}
+
+/* ---- Chrome's trace events: a track for each thread, whose spans nest by their times -------------- */
+
+static void write_span(FILE *out, int thread, const char *name, double start, double end) {
+    fprintf(out, ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}", name,
+            thread, 1e6 * start, 1e6 * (end - start));
+}
+
+/* How many of the n events at e, from the first on, are of its layer, or of its forward pass. */
+static size_t count_events(const Event *e, size_t n, bool of_layer) {
+    size_t i = 1;
+    while (i < n &&
+           (of_layer ? e[i].layer == e[0].layer : e[i].site > SITE_EMBED || (i == 1 && e[i].site == SITE_EMBED)))
+        i++;
+    return i;
+}
+
+static void write_track(FILE *out, const Profile *p, int thread) {
+    fprintf(
+        out,
+        ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": %d, \"args\": {\"name\": \"thread %d\"}}",
+        thread, thread);
+    const Event *e = p->events + (size_t)thread * MOST_EVENTS, *end = e + p->tracks[thread].n_events;
+    for (const Event *pass_end = e, *layer_end = e; e < end; e++) {
+        if (e == pass_end) {
+            pass_end += count_events(e, (size_t)(end - e), false);
+            write_span(out, thread, "forward", e->start, pass_end[-1].end);
+        }
+        if (e == layer_end) {
+            char name[32];
+            layer_end += count_events(e, (size_t)(pass_end - e), true);
+            snprintf(name, sizeof name, "layer %d", e->layer);
+            if (e->layer != NO_LAYER) write_span(out, thread, name, e->start, layer_end[-1].end);
+        }
+        write_span(out, thread, SITES[e->site].name, e->start, e->end);
+    }
+}
+
+static void write_trace(const Profile *p, FILE *out) {
+    fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n"
+          "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 1, \"args\": {\"name\": \"norma\"}}",
+          out);
+    for (int t = 0; t < p->n_threads; t++) write_track(out, p, t);
+    fputs("\n]}\n", out);
+    if (p->tracks[0].n_events == MOST_EVENTS) note("the trace holds the first %d events of each thread", MOST_EVENTS);
+}
+
+/* ---- which of these ----------------------------------------------------------------------- */
+
+ProfileFormat profile_format(const char *path) {
+    const char *ending = path ? strrchr(path, '.') : NULL;
+    if (!path) return PROFILE_TABLE;
+    return ending && !strcmp(ending, ".csv")    ? PROFILE_CSV
+           : ending && !strcmp(ending, ".json") ? PROFILE_TRACE
+                                                : PROFILE_NONE;
+}
+
+int profile_report(const Profile *p, const char *path) {
+    write_table(p, stderr);
+    if (!path) return 0;
+    OutputFile out;
+    if (output_open(&out, path)) return -1;
+    (profile_format(path) == PROFILE_CSV ? write_csv : write_trace)(p, out.stream);
+    return output_close(&out, true);
+}

@@ -1,0 +1,103 @@
+/* stopwatch.c: measuring on a machine that does other things, too. */
+#include "lab/stopwatch.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "formats/pack.h"
+#include "kernels/simd.h"
+#include "lab/profile.h"
+#include "model.h"
+
+#include <omp.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+int measure(Round *round, void *context, int n_values, double *medians) {
+    double measured[MOST_VALUES][ROUNDS], values[MOST_VALUES] = {0};
+    for (int i = 0; i < ROUNDS; i++) {
+        if (round(context, values)) return -1;
+        for (int v = 0; v < n_values; v++) measured[v][i] = values[v];
+    }
+    for (int v = 0; v < n_values; v++) {
+        qsort(measured[v], ROUNDS, sizeof(double), compare_doubles);
+        medians[v] = measured[v][ROUNDS / 2]; /* ROUNDS is odd */
+    }
+    return 0;
+}
+
+static int pack_and_run(const Text *t, const int *tokens, int n, int pos) {
+    model_pack(t->model, t->session->n_threads, n);
+    const float *logits = model_forward(t->session, tokens, n, pos, 1);
+    return logits ? check_logits(logits, (size_t)t->model->config.vocab_size) : -1;
+}
+
+int time_text(const Text *t, double *seconds) {
+    int *tokens = allocate((size_t)t->prompt, sizeof *tokens);
+    if (!tokens) return -1;
+    for (int i = 0; i < t->prompt; i++) tokens[i] = (int)((i * 7919LL + 3) % t->model->config.vocab_size);
+    const double start = now();
+    int status = pack_and_run(t, tokens, t->prompt, 0);
+    const double prefilled = now();
+    for (int i = 0; i < t->steps && !status; i++) status = pack_and_run(t, &tokens[i % t->prompt], 1, t->prompt + i);
+    seconds[PREFILL] = prefilled - start;
+    seconds[DECODE] = now() - prefilled;
+    free(tokens);
+    return status;
+}
+
+/* ---- limits of the machine --------------------------------------------------------------- */
+
+enum { SUMS = 8, CHAINS = 12, STEPS = 200000 };
+
+/* Keeps the compiler from leaving out what the sum is computed from. */
+static void use(float sum) {
+    volatile float used = sum;
+    (void)used;
+}
+
+/* Each thread reads its share from one end to the other, in eight sums that do not wait for each other. */
+double read_rate(size_t bytes, int threads) {
+    const size_t unit = (size_t)threads * SUMS * LANES, n = (bytes / sizeof(float) / unit + 1) * unit;
+    const int passes = (int)(1 + (256u << 20) / (n * sizeof(float) + 1)); /* long enough for the clock */
+    float *buffer = allocate(n, sizeof *buffer);
+    if (!buffer) return 0;
+    for (size_t i = 0; i < n; i++) buffer[i] = 1;
+    float sum = 0;
+    const double start = now();
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    {
+        const size_t share = n / (size_t)omp_get_num_threads(); /* a multiple of SUMS * LANES */
+        const float *mine = buffer + share * (size_t)omp_get_thread_num();
+        vf sums[SUMS] = {{0}};
+        for (int pass = 0; pass < passes; pass++)
+            for (size_t i = 0; i < share; i += SUMS * LANES)
+                for (int j = 0; j < SUMS; j++) sums[j] += vload(mine + i + (size_t)j * LANES);
+        for (int j = 0; j < SUMS; j++) sum += vsum(sums[j]);
+    }
+    const double seconds = now() - start;
+    use(sum);
+    free(buffer);
+    return (double)passes * (double)n * sizeof(float) / seconds;
+}
+
+double fma_rate(int threads) {
+    float sum = 0;
+    const double start = now();
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    {
+        vf sums[CHAINS];
+        const vf a = vset(0.999f), b = vset(0.001f); /* stays near 1 */
+        for (int j = 0; j < CHAINS; j++) sums[j] = vset((float)j);
+        for (int i = 0; i < STEPS; i++)
+            for (int j = 0; j < CHAINS; j++) sums[j] = vfma(sums[j], a, b);
+        for (int j = 0; j < CHAINS; j++) sum += vsum(sums[j]);
+    }
+    const double seconds = now() - start;
+    use(sum);
+    return 2.0 * CHAINS * STEPS * LANES * threads / seconds;
+}

@@ -1,0 +1,39 @@
+/* stopwatch.h: measuring on a machine that does other things, too.
+ *
+ * Owns what -m bench and -m norms share: rounds and their medians, a model that runs a made-up text, and
+ * the machine's two limits, how fast it reads and how fast it multiplies and adds.
+ */
+#ifndef NORMA_STOPWATCH_H
+#define NORMA_STOPWATCH_H
+
+#include "model.h"
+
+#include <stddef.h>
+
+enum { ROUNDS = 5, MOST_VALUES = 32 };
+
+/* Measures everything once, in turn, and writes the values. -1: it failed. */
+typedef int Round(void *context, double *values);
+
+/* Medians of the n_values (at most MOST_VALUES) of ROUNDS rounds. Rounds, so that what else the
+ * machine does hits all values alike. -1: a round failed. */
+int measure(Round *round, void *context, int n_values, double *medians);
+
+/* A made-up text: a prefill of `prompt` tokens, then `steps` tokens one by one. */
+typedef struct {
+    Model *model; /* the session's */
+    Session *session;
+    int prompt, steps;
+} Text;
+
+/* Runs a text, whose tokens are the same every time; seconds[N_PHASES] of its phases (lab/profile.h). Packs
+ * the model as it goes. -1 and a message: it failed. */
+int time_text(const Text *text, double *seconds);
+
+/* Bytes/s of reading at least `bytes` of memory with all threads; 0 and a message: there is no memory. */
+double read_rate(size_t bytes, int threads);
+
+/* Multiply-adds of all threads, as float32 operations/s. */
+double fma_rate(int threads);
+
+#endif
