@@ -210,7 +210,7 @@ static int reserve_chunk(Session *s, int n) {
         free_activations(s);
         return -1;
     }
-    s->input.far = s->model->decode_bytes > SECOND_LEVEL_CACHE;
+    s->input.weights_exceed_l2 = s->model->decode_bytes > SECOND_LEVEL_CACHE;
     s->chunk = n;
     return 0;
 }

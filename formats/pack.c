@@ -33,8 +33,8 @@ static void drop_pages(const void *data, size_t bytes) {
 
 int tensor_pack(Tensor *w, int n_threads) {
     const int n = (w->rows - 1) / LANES + 1;
-    const size_t bytes = panel_bytes(w, w->cols);
-    if (w->panels || (w->type == TYPE_I8 && w->group % 4)) return 0;
+    if (w->panels || !panels_fit(w)) return 0;
+    const size_t bytes = packed_bytes(w, w->cols);
     uint8_t *panels = allocate_quietly((size_t)n, bytes);
     if (!panels) return -1;
 #pragma omp parallel for num_threads(n_threads)

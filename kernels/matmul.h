@@ -1,4 +1,4 @@
-/* matmul.h: products of activations with weights.
+/* matmul.h: products of activations with weights, y = x w^T.
  */
 #ifndef NORMA_MATMUL_H
 #define NORMA_MATMUL_H
@@ -17,8 +17,8 @@ typedef struct {
     int8_t *q;          /* [n][cols] */
     InputGroup *groups; /* [n][cols / group] */
     int cols, group;
-    bool far;         /* whether weights come from beyond the second-level cache */
-    uint8_t *scratch; /* of this thread, for weights that have to be packed and unpacked */
+    bool weights_exceed_l2; /* one token's weights are more than the second-level cache holds */
+    uint8_t *scratch;       /* of this thread, for panels that are made on the way */
     size_t scratch_bytes;
 } Input;
 
@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
     int8_t *q;
     InputGroup *groups;
-    bool far; /* for its Inputs */
+    bool weights_exceed_l2; /* for its Inputs; the caller sets it */
     uint8_t *scratch;
     size_t scratch_bytes; /* of one thread */
 } InputBuffer;
@@ -58,5 +58,8 @@ int matmul_task_rows(int rows, int n);
 /* All rows of y[n][rows] = x w^T. The threads of the enclosing parallel
  * region share the rows and meet at a barrier. */
 void matmul(float *y, const Tensor *w, const Input *in, int n, bool add);
+
+/* y += x w^T, else the same as matmul. */
+void matmul_add(float *y, const Tensor *w, const Input *in, int n);
 
 #endif
