@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "formats/build.h"
 #include "formats/gguf.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "formats/tokenizer_json.h"
@@ -288,7 +289,7 @@ static int open_session(Run *run) {
         return -1;
     if (o->profile) {
         const bool traces = profile_format(o->profile_file) == PROFILE_TRACE;
-        run->profile = run->session.profile = profile_open(&run->model, o->threads, traces);
+        run->profile = profile_open(&run->session, traces);
         if (!run->profile) return -1;
     }
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);

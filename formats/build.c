@@ -11,41 +11,29 @@
 #include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "model.h"
-#include "norm.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-    Model *model;
-    size_t expert_bytes; /* of all experts */
-} Count;
-
-static void count_vector(Model *m, size_t n) {
-    m->parameters += n;
-    m->decode_bytes += n * sizeof(float);
-}
-
-static void count_tensor(void *arg, const char *name, const Tensor *w) {
-    Count *count = arg;
-    Model *m = count->model;
-    m->parameters += (size_t)w->rows * (size_t)w->cols;
-    if (w->bias) count_vector(m, (size_t)w->rows);
-    const bool row_only = !strcmp(name, "embedding") && !m->tied;
-    *(strstr(name, ".experts.") ? &count->expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
-}
-
-static void count_norm(void *arg, const char *name, const Norm *norm, int dim) {
-    (void)name;
-    count_vector(((Count *)arg)->model, (size_t)dim * (norm->beta ? 2 : 1));
-}
-
+/* Of the embedding one row is read for a token (unless the output is tied to it), of experts those
+ * that the token uses. */
 void model_count(Model *m) {
-    Count count = {.model = m};
-    model_visit(m, count_tensor, count_norm, &count);
-    if (count.expert_bytes) m->decode_bytes += count.expert_bytes / m->config.n_experts * m->config.n_experts_used;
+    const Config *c = &m->config;
+    size_t expert_bytes = 0;
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        const Tensor *w = part_weight(&at);
+        const size_t cols = (size_t)part_size(c, at.part->cols);
+        const bool has_vector = w ? w->bias != NULL : part_norm(&at)->beta != NULL;
+        const size_t vectors = w ? has_vector * (size_t)w->rows : cols * (1 + (size_t)has_vector);
+        m->parameters += vectors + (w ? (size_t)w->rows * cols : 0);
+        m->decode_bytes += vectors * sizeof(float);
+        if (!w) continue;
+        const bool row_only = w == &m->embedding && !m->tied;
+        *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
+    }
+    if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
 }
 
 int model_map(Model *m, const char *path) {
@@ -61,17 +49,14 @@ int model_allocate_layers(Model *m) {
     m->layers = allocate((size_t)m->config.n_layers, sizeof *m->layers);
     if (!m->layers) return -1;
     memset(m->layers, 0, (size_t)m->config.n_layers * sizeof *m->layers);
+    for (int l = 0; l < m->config.n_layers; l++) m->layers[l].index = l;
     return 0;
 }
 
-static void free_panels(void *arg, const char *name, const Tensor *w) {
-    (void)arg;
-    (void)name;
-    free(w->panels);
-}
-
 void model_close(Model *m) {
-    if (m->layers) model_visit(m, free_panels, NULL, NULL);
+    PartAt at = parts_of(m);
+    while (m->layers && next_part(&at))
+        if (part_weight(&at)) free(part_weight(&at)->panels);
     if (m->tied) free(m->output.panels);
     for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);

@@ -13,7 +13,7 @@ void model_count(Model *model);
 /* Maps one more file of the model. */
 int model_map(Model *model, const char *path);
 
-/* Memory for the layers that the config says, all fields zero. */
+/* Memory for the layers that the config says, all fields but the index zero. */
 int model_allocate_layers(Model *model);
 
 #endif

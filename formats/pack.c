@@ -43,35 +43,23 @@ int tensor_pack(Tensor *w, int n_threads) {
     return 0;
 }
 
-typedef struct {
-    size_t left; /* bytes still to be packed */
-    int n_threads;
-    const Tensor *embedding;
-} Packing;
-
-/* (model_pack may change what model_visit shows.) */
-static void pack_next(void *arg, const char *name, const Tensor *w) {
-    Packing *p = arg;
+/* Packs a weight and takes its bytes off those that are left to pack now. */
+static void pack_weight(Tensor *w, int n_threads, size_t *left) {
     const size_t bytes = tensor_bytes(w, w->rows);
-    (void)name;
-    if (w->panels || w == p->embedding || !p->left) return;
-    if (tensor_pack((Tensor *)w, p->n_threads)) return;
+    if (w->panels || !*left || tensor_pack(w, n_threads)) return;
     drop_pages(w->data, bytes);
-    p->left -= bytes < p->left ? bytes : p->left;
-}
-
-static void count_bytes(void *arg, const char *name, const Tensor *w) {
-    (void)name;
-    *(size_t *)arg += tensor_bytes(w, w->rows);
+    *left -= bytes < *left ? bytes : *left;
 }
 
 void model_pack(Model *m, int n_threads, int n_tokens) {
     if (m->packed) return;
     size_t bytes = 0;
-    model_visit(m, count_bytes, NULL, &bytes);
-    Packing p = {.embedding = &m->embedding, .n_threads = bytes < WORTH_SHARING ? 1 : n_threads};
-    p.left = bytes <= SMALL_MODEL ? SIZE_MAX : bytes / TOKENS_TO_PACK * (size_t)n_tokens;
-    model_visit(m, pack_next, NULL, &p);
-    if (m->tied) pack_next(&p, NULL, &m->output);
-    m->packed = p.left > 0;
+    for (PartAt at = parts_of(m); next_part(&at);)
+        if (part_weight(&at)) bytes += tensor_bytes(part_weight(&at), part_weight(&at)->rows);
+    const int threads = bytes < WORTH_SHARING ? 1 : n_threads;
+    size_t left = bytes <= SMALL_MODEL ? SIZE_MAX : bytes / TOKENS_TO_PACK * (size_t)n_tokens;
+    for (PartAt at = parts_of(m); next_part(&at);)
+        if (part_weight(&at) && part_weight(&at) != &m->embedding) pack_weight(part_weight(&at), threads, &left);
+    if (m->tied) pack_weight(&m->output, threads, &left);
+    m->packed = left > 0;
 }

@@ -1,65 +1,145 @@
-/* parts.c: the parts of a model, in order.
- *
- * Owns the order in which a model's tensors and norms are listed, and their names.
- */
+/* parts.c: the one table of a model's parts, and the walk along it. */
 #include "formats/parts.h"
 
 #include "kernels/tensor.h"
 #include "model.h"
 #include "norm.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
-typedef struct {
-    void (*tensor)(void *arg, const char *name, const Tensor *w);
-    void (*norm)(void *arg, const char *name, const Norm *norm, int dim);
-    void *arg;
-    char prefix[48]; /* of the names: "layers.3." */
-} Visitor;
-
-/* What a layer does not have is all zeros. */
-static void visit_tensor(const Visitor *v, const char *name, const Tensor *w) {
-    char full[64];
-    snprintf(full, sizeof full, "%s%s", v->prefix, name);
-    if (v->tensor && w->data) v->tensor(v->arg, full, w);
-}
-
-static void visit_norm(const Visitor *v, const char *name, const Norm *norm, int dim) {
-    char full[64];
-    snprintf(full, sizeof full, "%s%s", v->prefix, name);
-    if (v->norm && norm->gamma) v->norm(v->arg, full, norm, dim);
-}
-
-static void visit_mlp(const Visitor *v, const Mlp *mlp) {
-    visit_tensor(v, "gate", &mlp->gate);
-    visit_tensor(v, "up", &mlp->up);
-    visit_tensor(v, "down", &mlp->down);
-}
-
-static void visit_layer(Visitor *v, const Config *c, const Layer *layer, int l) {
-    snprintf(v->prefix, sizeof v->prefix, "layers.%d.", l);
-    visit_norm(v, "attn_norm", &layer->attn_norm, c->dim);
-    visit_tensor(v, "wq", &layer->wq);
-    visit_tensor(v, "wk", &layer->wk);
-    visit_tensor(v, "wv", &layer->wv);
-    visit_norm(v, "q_norm", &layer->q_norm, c->head_size);
-    visit_norm(v, "k_norm", &layer->k_norm, c->head_size);
-    visit_tensor(v, "wo", &layer->wo);
-    visit_norm(v, "mlp_norm", &layer->mlp_norm, c->dim);
-    visit_mlp(v, &layer->mlp);
-    visit_tensor(v, "router", &layer->router);
-    for (int e = 0; layer->experts && e < c->n_experts; e++) {
-        snprintf(v->prefix, sizeof v->prefix, "layers.%d.experts.%d.", l, e);
-        visit_mlp(v, &layer->experts[e]);
+/* In the order of the forward pass. */
+static const Part PARTS[] = {
+    {.owner = OF_MODEL,
+     .offset = offsetof(Model, embedding),
+     .names = {"embedding", "token_embd", "model.embed_tokens"},
+     .rows = SIZE_VOCAB,
+     .cols = SIZE_DIM},
+#define LAYER_NORM(field, spec, gguf, hf, size, heads)                                                                 \
+    {                                                                                                                  \
+        .owner = OF_LAYER, .offset = offsetof(Layer, field),                                                           \
+        .names = {"layers.%d." #field, "blk.%d." gguf, "model.layers.%d." hf}, .cols = size, .site = spec,             \
+        .of_heads = heads                                                                                              \
     }
-    v->prefix[0] = 0;
+#define LAYER_WEIGHT(field, gguf, hf, r, c, ...)                                                                       \
+    {                                                                                                                  \
+        .owner = OF_LAYER, .offset = offsetof(Layer, field),                                                           \
+        .names = {"layers.%d." #field, "blk.%d." gguf, "model.layers.%d." hf}, .rows = r, .cols = c, __VA_ARGS__       \
+    }
+    LAYER_NORM(attn_norm, "attn", "attn_norm", "input_layernorm", SIZE_DIM, false),
+    LAYER_WEIGHT(wq, "attn_q", "self_attn.q_proj", SIZE_QUERIES, SIZE_DIM, .bias = QKV_BIAS, .rotates = true),
+    LAYER_WEIGHT(wk, "attn_k", "self_attn.k_proj", SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS, .rotates = true),
+    LAYER_WEIGHT(wv, "attn_v", "self_attn.v_proj", SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS),
+    LAYER_NORM(q_norm, "q", "attn_q_norm", "self_attn.q_norm", SIZE_HEAD, true),
+    LAYER_NORM(k_norm, "k", "attn_k_norm", "self_attn.k_norm", SIZE_HEAD, true),
+    LAYER_WEIGHT(wo, "attn_output", "self_attn.o_proj", SIZE_DIM, SIZE_QUERIES, .bias = OUT_BIAS),
+    LAYER_NORM(mlp_norm, "mlp", "ffn_norm", "post_attention_layernorm", SIZE_DIM, false),
+    LAYER_WEIGHT(router, "ffn_gate_inp", "mlp.gate", SIZE_EXPERTS, SIZE_DIM, .bias = NO_BIAS),
+#define MLP_WEIGHT(field, gguf, hf, r, c)                                                                              \
+    {                                                                                                                  \
+        .owner = OF_MLP, .offset = offsetof(Mlp, field),                                                               \
+        .names = {"layers.%d." #field, "blk.%d." gguf, "model.layers.%d.mlp." hf}, .rows = r, .cols = c,               \
+        .bias = MLP_BIAS                                                                                               \
+    }
+    MLP_WEIGHT(gate, "ffn_gate", "gate_proj", SIZE_HIDDEN, SIZE_DIM),
+    MLP_WEIGHT(up, "ffn_up", "up_proj", SIZE_HIDDEN, SIZE_DIM),
+    MLP_WEIGHT(down, "ffn_down", "down_proj", SIZE_DIM, SIZE_HIDDEN),
+#define EXPERT_WEIGHT(field, gguf, hf, r, c)                                                                           \
+    {                                                                                                                  \
+        .owner = OF_EXPERT, .offset = offsetof(Mlp, field),                                                            \
+        .names = {"layers.%d.experts.%d." #field, "blk.%d." gguf, "model.layers.%d.mlp.experts.%d." hf}, .rows = r,    \
+        .cols = c                                                                                                      \
+    }
+    EXPERT_WEIGHT(gate, "ffn_gate_exps", "gate_proj", SIZE_EXPERT_HIDDEN, SIZE_DIM),
+    EXPERT_WEIGHT(up, "ffn_up_exps", "up_proj", SIZE_EXPERT_HIDDEN, SIZE_DIM),
+    EXPERT_WEIGHT(down, "ffn_down_exps", "down_proj", SIZE_DIM, SIZE_EXPERT_HIDDEN),
+    {.owner = OF_MODEL,
+     .offset = offsetof(Model, final_norm),
+     .names = {"final_norm", "output_norm", "model.norm"},
+     .cols = SIZE_DIM,
+     .site = "final"},
+    {.owner = OF_MODEL,
+     .offset = offsetof(Model, output),
+     .names = {"output", "output", "lm_head"},
+     .rows = SIZE_VOCAB,
+     .cols = SIZE_DIM},
+};
+static const Part *const END = PARTS + sizeof PARTS / sizeof *PARTS;
+
+int part_size(const Config *c, PartSize size) {
+    switch (size) {
+    case SIZE_ONE: return 1;
+    case SIZE_DIM: return c->dim;
+    case SIZE_HIDDEN: return c->hidden_dim;
+    case SIZE_QUERIES: return c->n_heads * c->head_size;
+    case SIZE_KEYS: return c->n_kv_heads * c->head_size;
+    case SIZE_HEAD: return c->head_size;
+    case SIZE_VOCAB: return c->vocab_size;
+    case SIZE_EXPERTS: return c->n_experts;
+    case SIZE_EXPERT_HIDDEN: return c->expert_dim;
+    }
+    return 0;
 }
 
-void model_visit(const Model *m, void (*tensor)(void *arg, const char *name, const Tensor *w),
-                 void (*norm)(void *arg, const char *name, const Norm *norm, int dim), void *arg) {
-    Visitor v = {.tensor = tensor, .norm = norm, .arg = arg};
-    visit_tensor(&v, "embedding", &m->embedding);
-    for (int l = 0; l < m->config.n_layers; l++) visit_layer(&v, &m->config, &m->layers[l], l);
-    visit_norm(&v, "final_norm", &m->final_norm, m->config.dim);
-    if (!m->tied) visit_tensor(&v, "output", &m->output);
+/* ---- the walk ---------------------------------------------------------------------------- */
+
+PartAt parts_of(const Model *model) { return (PartAt){.model = (Model *)(uintptr_t)model}; }
+
+static void *owner_of(const PartAt *at) {
+    Model *m = at->model;
+    switch (at->part->owner) {
+    case OF_MODEL: return m;
+    case OF_LAYER: return &m->layers[at->layer];
+    case OF_MLP: return &m->layers[at->layer].mlp;
+    case OF_EXPERT: return &m->layers[at->layer].experts[at->expert];
+    }
+    return NULL;
+}
+
+static void *field_of(const PartAt *at) { return (char *)owner_of(at) + at->part->offset; }
+
+Norm *part_norm(const PartAt *at) { return at->part->site ? field_of(at) : NULL; }
+Tensor *part_weight(const PartAt *at) { return at->part->site ? NULL : field_of(at); }
+
+/* The first part of this owner from `from` on. */
+static const Part *first_of(const Part *from, PartOwner owner) {
+    while (from->owner != owner) from++;
+    return from;
+}
+
+/* The next row of the table; behind a layer's last one the next expert or layer begins. */
+static const Part *next_row(PartAt *at) {
+    const Part *next = at->part ? at->part + 1 : PARTS;
+    const bool ends_layer = next > PARTS && next < END && next[-1].owner == OF_EXPERT && next->owner != OF_EXPERT;
+    if (!ends_layer) return next;
+    const Config *c = &at->model->config;
+    if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts) return first_of(PARTS, OF_EXPERT);
+    at->expert = 0;
+    return ++at->layer < c->n_layers ? first_of(PARTS, OF_LAYER) : next;
+}
+
+static bool may_be_there(const PartAt *at) {
+    const PartOwner owner = at->part->owner;
+    if (owner == OF_MODEL) return at->part + 1 < END || !at->model->tied;
+    const bool sparse = at->model->layers[at->layer].experts;
+    return owner == OF_LAYER || (owner == OF_EXPERT) == sparse;
+}
+
+bool next_slot(PartAt *at) {
+    do at->part = next_row(at);
+    while (at->part < END && !may_be_there(at));
+    return at->part < END;
+}
+
+bool next_part(PartAt *at) {
+    while (next_slot(at))
+        if (at->part->site ? part_norm(at)->gamma != NULL : part_weight(at)->data != NULL) return true;
+    return false;
+}
+
+char *part_name(char *name, const PartAt *at, Naming naming) {
+    snprintf(name, PART_NAME, at->part->names[naming], at->layer, at->expert);
+    return name;
 }

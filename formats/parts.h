@@ -1,4 +1,8 @@
-/* parts.h: the parts of a model, in order.
+/* parts.h: the one table of a model's parts.
+ *
+ * Owns what a model consists of: every norm and every weight, where it is in Model, Layer or
+ * Mlp, its shape, and its names in norma, in GGUF files and in Hugging Face folders. Who reads,
+ * writes, lists, counts or packs a model walks this table.
  */
 #ifndef NORMA_PARTS_H
 #define NORMA_PARTS_H
@@ -7,10 +11,66 @@
 #include "model.h"
 #include "norm.h"
 
-/* Visits every tensor, and every norm (over dim elements), in the order of the
- * forward pass, with its name ("layers.3.wq", "layers.3.attn_norm"). Either may
- * be NULL. */
-void model_visit(const Model *model, void (*tensor)(void *arg, const char *name, const Tensor *w),
-                 void (*norm)(void *arg, const char *name, const Norm *norm, int dim), void *arg);
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum { OF_MODEL, OF_LAYER, OF_MLP, OF_EXPERT } PartOwner;
+
+/* Sizes that a Config gives; SIZE_ONE: the rows of a vector. */
+typedef enum {
+    SIZE_ONE,
+    SIZE_DIM,
+    SIZE_HIDDEN,
+    SIZE_QUERIES,
+    SIZE_KEYS,
+    SIZE_HEAD,
+    SIZE_VOCAB,
+    SIZE_EXPERTS,
+    SIZE_EXPERT_HIDDEN
+} PartSize;
+
+/* Which biases a family may have beside its weights: each group comes as a whole. */
+typedef enum { NO_BIAS, QKV_BIAS, OUT_BIAS, MLP_BIAS } PartBias;
+
+typedef enum { NAME_NORMA, NAME_GGUF, NAME_HF, N_NAMINGS } Naming;
+
+typedef struct {
+    PartOwner owner;
+    size_t offset;                /* of the Norm or the Tensor in its owner */
+    const char *names[N_NAMINGS]; /* formats of the layer's and the expert's number, without ".weight" */
+    PartSize rows, cols;
+    const char *site; /* of a norm in --norm; NULL: the part is a weight */
+    bool of_heads;    /* q_norm, k_norm: the families that have them */
+    bool rotates;     /* rows are elements of heads that RoPE turns */
+    PartBias bias;
+} Part;
+
+/* A place in the walk. */
+typedef struct {
+    const Part *part;
+    int layer, expert; /* counted from 0 */
+    Model *model;
+} PartAt;
+
+/* A walk in the order of the forward pass: for (PartAt at = parts_of(m); next_part(&at);).
+ * Who was given a const Model writes nothing through it. */
+PartAt parts_of(const Model *model);
+
+/* The next part that the model has, or, for loaders, may have by its config: a layer has
+ * either the parts of an MLP or those of its experts, which are allocated when the router
+ * was met. False: there is none. */
+bool next_part(PartAt *at);
+bool next_slot(PartAt *at);
+
+/* The part; NULL: it is a weight, or a norm. */
+Norm *part_norm(const PartAt *at);
+Tensor *part_weight(const PartAt *at);
+
+int part_size(const Config *c, PartSize size);
+
+enum { PART_NAME = 96 }; /* bytes that hold every name */
+
+/* The name, "layers.3.wq" or "blk.3.attn_q"; returns `name`, which has PART_NAME bytes. */
+char *part_name(char *name, const PartAt *at, Naming naming);
 
 #endif

@@ -73,7 +73,8 @@ typedef struct {
 } Track;
 
 struct Profile {
-    const Model *model;
+    Probe probe; /* first: a Probe of a session is its Profile */
+    Session *session;
     int n_layers, n_threads;
     bool traces;
     Phase phase;
@@ -89,11 +90,21 @@ static Record *record_at(const Profile *p, int thread, Phase phase, int layer, S
     return &p->tracks[thread].records[((size_t)phase * (size_t)(p->n_layers + 1) + (size_t)layer) * N_SITES + site];
 }
 
-Profile *profile_open(const Model *model, int n_threads, bool traces) {
+static void begin(Probe *probe, int n);
+static void chunk(Probe *probe, int n, int pos, int n_logits);
+static void mark(Probe *probe, int layer, Site site, bool ended);
+static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
+                  int dim);
+static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim);
+static void end(Probe *probe);
+
+Profile *profile_open(Session *session, bool traces) {
+    const int n_threads = session->n_threads;
     Profile *p = allocate(1, sizeof *p);
     if (!p) return NULL;
-    *p = (Profile){.model = model,
-                   .n_layers = model->config.n_layers,
+    *p = (Profile){.probe = {begin, chunk, mark, heads, norm, end},
+                   .session = session,
+                   .n_layers = session->model->config.n_layers,
                    .n_threads = n_threads,
                    .traces = traces,
                    .opened = now(),
@@ -101,6 +112,7 @@ Profile *profile_open(const Model *model, int n_threads, bool traces) {
     bool ok = p->tracks;
     for (int t = 0; ok && t < n_threads; t++)
         ok = (p->tracks[t].records = calloc(records_of(p), sizeof *p->tracks[t].records)) != NULL;
+    if (ok) session->probe = &p->probe;
     if (ok) return p;
     fail("out of memory");
     profile_close(p);
@@ -109,6 +121,7 @@ Profile *profile_open(const Model *model, int n_threads, bool traces) {
 
 void profile_close(Profile *p) {
     if (!p) return;
+    p->session->probe = NULL;
     for (int t = 0; p->tracks && t < p->n_threads; t++) {
         free(p->tracks[t].records);
         free(p->tracks[t].events);
@@ -119,21 +132,21 @@ void profile_close(Profile *p) {
 
 /* ---- during the forward pass ------------------------------------------------------------- */
 
-void profile_begin(Profile *p, int n) {
-    if (!p) return;
+static void begin(Probe *probe, int n) {
+    Profile *p = (Profile *)probe;
     p->phase = n > 1 ? PREFILL : DECODE;
     p->start = p->tracks[0].last = now();
 }
 
-void profile_end(Profile *p) {
-    if (!p) return;
+static void end(Probe *probe) {
+    Profile *p = (Profile *)probe;
     const double at = now();
     record_at(p, 0, p->phase, p->n_layers, SITE_START)->seconds += at - p->tracks[0].last; /* letting threads go */
     p->total[p->phase] += at - p->start;
 }
 
-void profile_chunk(Profile *p, int n, int pos, int n_logits) {
-    if (!p) return;
+static void chunk(Probe *probe, int n, int pos, int n_logits) {
+    Profile *p = (Profile *)probe;
     p->n = n;
     p->pos = pos;
     p->n_logits = n_logits;
@@ -143,10 +156,11 @@ void profile_chunk(Profile *p, int n, int pos, int n_logits) {
 
 /* The same for the halves of an MLP: of a dense layer, or of the experts that
  * have tokens, with a row of activations for each slot. */
-static double mlp_bytes(const Session *s, const Layer *layer, bool down) {
+static double mlp_bytes(const Profile *p, const Layer *layer, bool down) {
+    const Session *s = p->session;
     const Config *c = &s->model->config;
     const bool sparse = layer->experts;
-    const double rows = (double)s->profile->n * (sparse ? c->n_experts_used : 1);
+    const double rows = (double)p->n * (sparse ? c->n_experts_used : 1);
     const double dim = 4.0 * c->dim, hidden = 4.0 * (sparse ? c->expert_dim : c->hidden_dim);
     double weights = 0;
     for (int e = 0; e < (sparse ? c->n_experts : 1); e++) {
@@ -159,12 +173,13 @@ static double mlp_bytes(const Session *s, const Layer *layer, bool down) {
 
 /* The bytes that a site cannot but move: its weights, what it reads and what it
  * writes, each once. */
-static double bytes_of(const Session *s, const Layer *layer, Site site) {
-    const Profile *p = s->profile;
+static double bytes_of(const Profile *p, int l, Site site) {
+    const Session *s = p->session;
+    const Layer *layer = l < 0 ? NULL : &s->model->layers[l];
     const Config *c = &s->model->config;
     const double n = p->n, dim = 4.0 * c->dim; /* float32 rows */
     const double q = 4.0 * c->n_heads * c->head_size, kv = 4.0 * c->n_kv_heads * c->head_size;
-    const double cached = 2 * kv * (s->kv_type == KV_F32 ? 1 : 0.5); /* of one position */
+    const double cached = 2 * kv * (s->kv.type == KV_F32 ? 1 : 0.5); /* of one position */
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&s->model->embedding, 1) + dim);
     case SITE_ATTN_NORM:
@@ -176,8 +191,8 @@ static double bytes_of(const Session *s, const Layer *layer, Site site) {
     case SITE_ATTENTION: return 2 * n * q + (p->pos + n) * cached;
     case SITE_ATTN_OUT: return WEIGHTS(layer->wo) + n * (q + 2 * dim);
     case SITE_ROUTER: return WEIGHTS(layer->router) + n * (dim + 4.0 * c->n_experts);
-    case SITE_GATE_UP_SILU: return mlp_bytes(s, layer, false);
-    case SITE_DOWN: return mlp_bytes(s, layer, true);
+    case SITE_GATE_UP_SILU: return mlp_bytes(p, layer, false);
+    case SITE_DOWN: return mlp_bytes(p, layer, true);
     case SITE_LOGITS: return WEIGHTS(s->model->output) + p->n_logits * (dim + 4.0 * c->vocab_size);
     default: return 0;
     }
@@ -195,14 +210,10 @@ static void add_event(Track *track, Event event) {
     track->events[track->n_events++] = event;
 }
 
-static int layer_index(const Session *s, const Layer *layer) {
-    return layer ? (int)(layer - s->model->layers) : s->model->config.n_layers;
-}
-
 /* Everything since the mark before becomes the site's. */
-static Record *add_time(const Session *s, const Layer *layer, Site site) {
-    Profile *p = s->profile;
-    const int thread = omp_get_thread_num(), l = layer_index(s, layer);
+static void mark(Probe *probe, int layer, Site site, bool ended) {
+    Profile *p = (Profile *)probe;
+    const int thread = omp_get_thread_num(), l = layer < 0 ? p->n_layers : layer;
     Track *track = &p->tracks[thread];
     const double at = now();
     if (site == SITE_START && thread > 0) track->last = at; /* it was idle until here */
@@ -210,20 +221,10 @@ static Record *add_time(const Session *s, const Layer *layer, Site site) {
     r->seconds += at - track->last;
     if (p->traces && at > track->last) add_event(track, (Event){track->last, at, l, site});
     track->last = at;
-    return r;
-}
-
-void profile_part(const Session *s, const Layer *layer, Site site) {
-    if (s->profile) add_time(s, layer, site);
-}
-
-void profile_mark(const Session *s, const Layer *layer, Site site) {
-    const Profile *p = s->profile;
-    if (!p) return;
-    Record *r = add_time(s, layer, site);
+    if (!ended) return;
     r->calls++;
-    r->tokens += (uint64_t)(!layer && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
-    if (omp_get_thread_num() == 0) r->bytes += bytes_of(s, layer, site);
+    r->tokens += (uint64_t)(layer < 0 && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
+    if (thread == 0) r->bytes += bytes_of(p, layer, site);
 }
 
 static double mean_square(const float *x, int n, float *largest) {
@@ -237,24 +238,32 @@ static double mean_square(const float *x, int n, float *largest) {
     return (double)vsum(squares) / n;
 }
 
-void profile_vector(const Session *s, const Layer *layer, Site site, bool out, const float *x, int dim, int width) {
-    const Profile *p = s->profile;
-    if (!p) return;
-    Record *r = record_at(p, omp_get_thread_num(), p->phase, layer_index(s, layer), site);
+/* What one vector adds to the mean square of its token, of `width` elements in all. */
+static void look(Record *r, bool out, const float *x, int dim, int width) {
     float ignored = 0;
     const double square = mean_square(x, dim, out ? &ignored : &r->largest) * dim / width;
     *(out ? &r->square_out : &r->square_in) += square;
 }
 
-void profile_norm(const Session *s, const Layer *layer, Site site, const float *x, const float *y, int n) {
-    if (!s->profile) return;
-    profile_mark(s, layer, site);
-    const int dim = s->model->config.dim, threads = omp_get_num_threads();
-    for (int t = omp_get_thread_num(); t < n; t += threads) {
-        profile_vector(s, layer, site, false, x + (size_t)t * (size_t)dim, dim, dim);
-        profile_vector(s, layer, site, true, y + (size_t)t * (size_t)dim, dim, dim);
+static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
+                  int dim) {
+    const Profile *p = (Profile *)probe;
+    Record *r = record_at(p, omp_get_thread_num(), p->phase, layer, site);
+    for (int h = 0; h < n_heads; h++)
+        for (int t = 0; t < n; t++) look(r, out, x + (size_t)t * stride + (size_t)(h * dim), dim, (int)stride);
+    mark(probe, layer, SITE_PROFILE, out);
+}
+
+static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
+    const Profile *p = (Profile *)probe;
+    mark(probe, layer, site, true);
+    const int threads = omp_get_num_threads(), thread = omp_get_thread_num();
+    Record *r = record_at(p, thread, p->phase, layer < 0 ? p->n_layers : layer, site);
+    for (int t = thread; t < n; t += threads) {
+        look(r, false, x + (size_t)t * (size_t)dim, dim, dim);
+        look(r, true, y + (size_t)t * (size_t)dim, dim, dim);
     }
-    profile_mark(s, layer, SITE_PROFILE);
+    mark(probe, layer, SITE_PROFILE, true);
 }
 
 /* ---- after it ---------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #ifndef NORMA_COMMON_H
 #define NORMA_COMMON_H
 
+#include "lab/profile.h"
 #include "model.h"
 #include "modes/options.h"
 #include "sampler.h"

@@ -107,7 +107,7 @@ static const char *missing_in_layer(const Model *model, const Layer *layer) {
 static bool is_plain_yarn(const Model *model) {
     const Config *c = &model->config;
     const Yarn plain = {.factor = c->yarn.factor, .context = c->yarn.context, .fast = 32, .slow = 1};
-    double *factors = plain.factor > 0 ? yarn_factors(c, &plain) : NULL;
+    double *factors = plain.factor > 0 ? yarn_factors(&c->rope, &plain) : NULL;
     bool same = factors && model->rope_factors;
     for (int i = 0; same && i < c->rope_dims / 2; i++) same = fabs(factors[i] / model->rope_factors[i] - 1) < 1e-9;
     free(factors);
@@ -320,17 +320,14 @@ typedef struct {
     bool mixed; /* another has another */
 } FirstEps;
 
-static void find_eps(void *arg, const char *name, const Norm *norm, int dim) {
-    FirstEps *first = arg;
-    (void)name, (void)dim;
-    if (norm->kind != first->kind) return;
-    if (first->eps == 0) first->eps = (double)norm->eps;
-    first->mixed |= first->eps != (double)norm->eps;
-}
-
 static FirstEps eps_of(const Model *model, NormKind kind) {
     FirstEps first = {.kind = kind};
-    model_visit(model, NULL, find_eps, &first);
+    for (PartAt at = parts_of(model); next_part(&at);) {
+        const Norm *norm = part_norm(&at);
+        if (!norm || norm->kind != kind) continue;
+        if (first.eps == 0) first.eps = (double)norm->eps;
+        first.mixed |= first.eps != (double)norm->eps;
+    }
     return first;
 }
 

@@ -10,21 +10,29 @@
 #include "modes/common.h"
 #include "norm.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-static void show_tensor(void *arg, const char *name, const Tensor *w) {
-    (void)arg;
+static void show_weight(const char *name, const Tensor *w) {
     char shape[32];
     snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
     printf("  %-24s %-5s %-18s %14zu bytes at %llu\n", name, type_name(w->type), shape, tensor_bytes(w, w->rows),
            (unsigned long long)w->offset);
 }
 
-static void show_norm(void *arg, const char *name, const Norm *norm, int dim) {
-    (void)arg, (void)dim;
+static void show_norm(const char *name, const Norm *norm) {
     printf("  %-24s %-10s eps %g%s\n", name, norm_name(norm->kind), (double)norm->eps, norm->beta ? ", beta" : "");
+}
+
+static void show_parts(const Model *m, bool norms) {
+    char name[PART_NAME];
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        part_name(name, &at, NAME_NORMA);
+        if (norms && part_norm(&at)) show_norm(name, part_norm(&at));
+        if (!norms && part_weight(&at)) show_weight(name, part_weight(&at));
+    }
 }
 
 int mode_info(Run *run) {
@@ -50,8 +58,8 @@ int mode_info(Run *run) {
     printf("KV cache     %zu bytes a position, %s\n", 2 * (size_t)c->n_layers * kv_dim * kv_bytes,
            kv_bytes == sizeof(float) ? "f32" : "f16");
     printf("\nnorms\n");
-    model_visit(m, NULL, show_norm, NULL);
+    show_parts(m, true);
     printf("\ntensors (rows = out, columns = in)\n");
-    model_visit(m, show_tensor, NULL, NULL);
+    show_parts(m, false);
     return fflush(stdout) || ferror(stdout) ? (fail("cannot write the output"), 1) : 0;
 }

@@ -238,16 +238,15 @@ typedef struct {
 /* One prefill and some tokens, timed. */
 static int time_model(Run *run, const int *tokens, int prompt, int steps, Cost *cost) {
     Session *s = &run->session;
-    s->profile = profile_open(&run->model, s->n_threads, false);
-    int status = s->profile && run_logits(run, tokens, prompt, 0) ? 0 : -1;
+    Profile *profile = profile_open(s, false);
+    int status = profile && run_logits(run, tokens, prompt, 0) ? 0 : -1;
     for (int i = 0; i < steps && !status; i++) status = run_logits(run, &tokens[i], 1, prompt + i) ? 0 : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
-        const double total = profile_total(s->profile, phase);
-        cost->share[phase] = profile_parts(s->profile, phase, true) / total;
+        const double total = profile_total(profile, phase);
+        cost->share[phase] = profile_parts(profile, phase, true) / total;
         cost->seconds[phase] = total / (phase == PREFILL ? prompt : steps);
     }
-    profile_close(s->profile);
-    s->profile = NULL;
+    profile_close(profile);
     return status;
 }
 

@@ -714,17 +714,12 @@ static void fused_gives_the_same_bits(void) {
     }
 }
 
-static void count_norm(void *sum, const char *name, const Norm *norm, int dim) {
-    (void)name, (void)dim;
-    *(int *)sum += norm->gamma != NULL;
-}
-
 /* Of the bundled model, and of Llama 2 7B by its published shape. */
 static void parameters_counted(void) {
     Model m;
     int norms = 0;
     CHECK(!model_open(&m, "models/stories.gguf"), "models/stories.gguf does not open");
-    model_visit(&m, NULL, count_norm, &norms);
+    for (PartAt at = parts_of(&m); next_part(&at);) norms += part_norm(&at) != NULL;
     const size_t parameters = m.parameters;
     norms *= m.config.dim;
     model_close(&m);

@@ -139,29 +139,24 @@ static void add_to_list(const char *name) {
     snprintf(list + n, sizeof list - n, "%s ", name);
 }
 
-static void list_tensor(void *arg, const char *name, const Tensor *w) {
-    (void)arg, (void)w;
-    add_to_list(name);
-}
-
-static void list_norm(void *arg, const char *name, const Norm *norm, int dim) {
-    (void)arg, (void)norm, (void)dim;
-    add_to_list(name);
+static void list_parts(const Model *model, bool norms_only) {
+    char name[PART_NAME];
+    list[0] = '\0';
+    for (PartAt at = parts_of(model); next_part(&at);)
+        if (!norms_only || part_norm(&at)) add_to_list(part_name(name, &at, NAME_NORMA));
 }
 
 static void parts_are_visited_in_order(void) {
     Model model;
     const char *path = temporary("checkpoint.bin");
     CHECK(!hashmodel_write(&MHA_UNTIED, path, 0, 0) && !model_open(&model, path), "cannot make the model");
-    list[0] = '\0';
-    model_visit(&model, list_tensor, list_norm, NULL);
+    list_parts(&model, false);
     const char *start = "embedding layers.0.attn_norm layers.0.wq layers.0.wk layers.0.wv layers.0.wo "
                         "layers.0.mlp_norm layers.0.gate layers.0.up layers.0.down layers.1.attn_norm ";
     const char *end = "layers.2.mlp_norm layers.2.gate layers.2.up layers.2.down final_norm output ";
     CHECK(!strncmp(list, start, strlen(start)), "%s", list);
     CHECK(strlen(list) > strlen(end) && !strcmp(list + strlen(list) - strlen(end), end), "%s", list);
-    list[0] = '\0';
-    model_visit(&model, NULL, list_norm, NULL);
+    list_parts(&model, true);
     CHECK(!strncmp(list, "layers.0.attn_norm layers.0.mlp_norm layers.1.attn_norm ", 56), "%s", list);
     model_close(&model);
 }

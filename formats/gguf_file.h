@@ -1,0 +1,91 @@
+/* gguf_file.h: the container of a GGUF file: metadata and tensor table.
+ *
+ * For the readers of GGUF files: gguf.c (the model), gguf_tokenizer.c.
+ */
+#ifndef NORMA_GGUF_FILE_H
+#define NORMA_GGUF_FILE_H
+
+#include "base/file.h"
+#include "kernels/tensor.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GGUF_MAGIC = 0x46554747 };
+
+typedef enum {
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_N_TYPES
+} GgufType;
+
+typedef struct {
+    const char *text; /* not zero-terminated */
+    size_t n;
+} GgufString;
+
+#define SHOWN(s) (int)((s).n < 64 ? (s).n : 64), (s).text /* a GgufString for %.*s */
+
+typedef struct {
+    GgufString key;
+    GgufType type; /* of the elements, if it is an array */
+    bool is_array;
+    uint64_t count;    /* elements; 1 if it is no array */
+    const uint8_t *at; /* the first */
+    size_t bytes;      /* all */
+} GgufValue;
+
+typedef struct {
+    GgufString name;
+    Type type;
+    uint64_t cols, rows, depth; /* depth: how many matrices */
+    const uint8_t *data;
+    uint64_t offset; /* in the data section */
+    size_t bytes;
+    bool used;
+} GgufEntry;
+
+typedef struct {
+    const char *path;
+    const struct Architecture *architecture; /* gguf.c's; NULL: not known yet */
+    const uint8_t *data;
+    size_t size, at;
+    GgufValue *values; /* sorted by key */
+    size_t n_values;
+    GgufEntry *entries; /* sorted by name */
+    size_t n_entries;
+} Gguf;
+
+/* Reads the metadata and the tensor table of a mapped file. The caller closes it, after a failure, too. */
+int gguf_open(Gguf *g, const char *path, const File *file);
+void gguf_close(Gguf *g);
+
+/* NULL: the file has none of this name. */
+const GgufValue *gguf_find_value(const Gguf *g, const char *key);
+GgufEntry *gguf_find_entry(const Gguf *g, const char *name);
+
+/* The getters leave *value alone where the key is missing; -1 and a message: it
+ * is something else. */
+int gguf_get_integer(const Gguf *g, const char *key, int64_t *value);
+int gguf_get_size(const Gguf *g, const char *key, int *value); /* 1 to 2^31 - 1 */
+int gguf_get_real(const Gguf *g, const char *key, double *value);
+int gguf_get_string(const Gguf *g, const char *key, GgufString *value);
+
+/* Reads the string at g->at and steps behind it: for arrays of strings. */
+int gguf_read_string(Gguf *g, GgufString *s);
+
+bool gguf_string_is(GgufString s, const char *text);
+
+#endif

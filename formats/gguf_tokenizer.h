@@ -1,0 +1,15 @@
+/* gguf_tokenizer.h: the tokenizer in a GGUF file.
+ */
+#ifndef NORMA_GGUF_TOKENIZER_H
+#define NORMA_GGUF_TOKENIZER_H
+
+#include "base/file.h"
+#include "tokenizer.h"
+
+#include <stdbool.h>
+
+/* The tokenizer in a GGUF file. 1: there it is; -1: it is damaged, or `needed`
+ * and of a kind that norma does not read; 0: not needed. Then *t has no pieces. */
+int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
+
+#endif
