@@ -416,14 +416,15 @@ static int share_of(int rows) {
 
 int matmul_task_rows(int rows, int n) { return n == 1 ? share_of(rows) : TILE_PANELS * LANES; }
 
-void matmul(float *y, const Tensor *w, const Input *in, int n, bool add) {
+static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add) {
     const int step = share_of(w->rows);
 #pragma omp for schedule(static)
     for (int row = 0; row < w->rows; row += step)
         matmul_rows(y, (size_t)w->rows, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
 }
 
-void matmul_add(float *y, const Tensor *w, const Input *in, int n) { matmul(y, w, in, n, true); }
+void matmul(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, false); }
+void matmul_add(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, true); }
 
 /* ---- the activations' side ---------------------------------------------------- */
 

@@ -55,11 +55,9 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
  * a product for n tokens: a whole share for one token, cache-sized for many. */
 int matmul_task_rows(int rows, int n);
 
-/* All rows of y[n][rows] = x w^T. The threads of the enclosing parallel
+/* y[n][rows] = x w^T, and y += x w^T: all rows. The threads of the enclosing parallel
  * region share the rows and meet at a barrier. */
-void matmul(float *y, const Tensor *w, const Input *in, int n, bool add);
-
-/* y += x w^T, else the same as matmul. */
+void matmul(float *y, const Tensor *w, const Input *in, int n);
 void matmul_add(float *y, const Tensor *w, const Input *in, int n);
 
 #endif

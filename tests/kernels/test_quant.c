@@ -220,7 +220,7 @@ static void check_threads(const Problem *p, const float *y, bool add) {
 #pragma omp parallel num_threads(3)
     {
         const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
-        matmul(shared, &p->w, &in, p->n, add);
+        (add ? matmul_add : matmul)(shared, &p->w, &in, p->n);
     }
     CHECK(!memcmp(shared, y, (size_t)(p->n * p->w.rows) * sizeof *y),
           "%s %d x %d, %d tokens: 3 threads give other bits", type_name(p->w.type), p->w.rows, p->w.cols, p->n);
@@ -244,7 +244,7 @@ static void check_product(const Layout *l, int rows, int cols, int n) {
         CHECK(!problem_open(&p, l, rows, cols, n, bias), "no memory");
         for (int i = 0; i < n * rows; i++) y[i] = before(i);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
-        matmul(y, &p.w, &in, n, add);
+        (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, y, add);
         check_pieces(&p, y, 1, 1, add);
         check_pieces(&p, y, 5, n, add);
