@@ -53,6 +53,12 @@ void file_unmap(File *file) {
     *file = (File){0};
 }
 
+void file_release_pages(const void *data, size_t bytes) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
+    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED); /* at worst they stay */
+}
+
 char *file_read(const char *path, size_t *size) {
     FILE *in = strcmp(path, "-") ? fopen(path, "rb") : stdin;
     if (!in) {

@@ -24,6 +24,9 @@ bool is_folder(const char *path);
 int file_map(File *file, const char *path);
 void file_unmap(File *file);
 
+/* Gives back the memory of the whole pages in data[bytes] of a mapped file: read again, they come from the file. */
+void file_release_pages(const void *data, size_t bytes);
+
 /* Reads a whole file ("-": standard input) into memory and adds a final zero
  * byte that *size does not count. The caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);

@@ -1,53 +1,33 @@
-/* pack.c: when weights become panels.
+/* pack.c: when the weights of a model become panels.
  *
- * Owns the policy: which weights are re-packed, when, and how many at a time. What a panel
+ * Owns the policy. Products are the same with panels and without, but read panels faster: as one stream of memory,
+ * in the order of use. Packing reads each weight once and takes as much memory again. So a model of up to 64 MiB is
+ * packed before its first token; of a larger one, each token that runs is followed by an eighth of the weights. The
+ * embedding, of which a token reads one row, is never packed; a tied output has panels of its own. What a panel
  * looks like is panels.h's.
  */
 #include "formats/pack.h"
 
-#include "base/memory.h"
+#include "base/file.h"
 #include "formats/parts.h"
 #include "kernels/panels.h"
-#include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "model.h"
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     SMALL_MODEL = 64 << 20, /* bytes of weights that are packed before the first token */
-    TOKENS_TO_PACK = 8,     /* a larger model's are packed while it runs as many */
-    WORTH_SHARING = 4 << 20 /* less is packed sooner than a thread starts */
+    TOKENS_TO_PACK = 8,     /* tokens that a larger model runs until all its weights are packed */
+    WORTH_SHARING = 4 << 20 /* bytes: one thread packs less than this before a second one has started */
 };
 
-/* The pages of the file that were read for it go: they can come again. */
-static void drop_pages(const void *data, size_t bytes) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
-    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED); /* at worst they stay */
-}
-
-int tensor_pack(Tensor *w, int n_threads) {
-    const int n = (w->rows - 1) / LANES + 1;
-    if (w->panels || !panels_fit(w)) return 0;
-    const size_t bytes = packed_bytes(w, w->cols);
-    uint8_t *panels = allocate_quietly((size_t)n, bytes);
-    if (!panels) return -1;
-#pragma omp parallel for num_threads(n_threads)
-    for (int panel = 0; panel < n; panel++) panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
-    w->panels = panels;
-    return 0;
-}
-
-/* Packs a weight and takes its bytes off those that are left to pack now. */
+/* Packs a weight and takes its bytes off those that are left to be packed now. */
 static void pack_weight(Tensor *w, int n_threads, size_t *left) {
     const size_t bytes = tensor_bytes(w, w->rows);
     if (w->panels || !*left || tensor_pack(w, n_threads)) return;
-    drop_pages(w->data, bytes);
+    file_release_pages(w->data, bytes);
     *left -= bytes < *left ? bytes : *left;
 }
 

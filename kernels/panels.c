@@ -5,6 +5,7 @@
  */
 #include "kernels/panels.h"
 
+#include "base/memory.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
@@ -140,4 +141,16 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
         BLOCK_TYPES(X)
 #undef X
     }
+}
+
+int tensor_pack(Tensor *w, int n_threads) {
+    if (w->panels || !panels_fit(w)) return 0;
+    const int n = (w->rows - 1) / LANES + 1;
+    const size_t bytes = packed_bytes(w, w->cols);
+    uint8_t *panels = allocate_quietly((size_t)n, bytes);
+    if (!panels) return -1;
+#pragma omp parallel for num_threads(n_threads)
+    for (int panel = 0; panel < n; panel++) panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
+    w->panels = panels;
+    return 0;
 }

@@ -147,4 +147,8 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
 /* Prefetches what panel_pack will read. */
 void panel_prefetch(const Tensor *w, int panel, int col, int n);
 
+/* Makes w->panels, all of w, in memory that the caller frees; no panels if w cannot have any. Products then read them
+ * instead of w->data, and have the same bits. -1, without a message, if there is no memory. */
+int tensor_pack(Tensor *w, int n_threads);
+
 #endif

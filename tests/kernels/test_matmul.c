@@ -4,8 +4,8 @@
  * subdivision of rows and tokens changes a bit, the promise to read nothing
  * behind the last weight, and quantization to int8.
  */
-#include "formats/pack.h"
 #include "kernels/matmul.h"
+#include "kernels/panels.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 

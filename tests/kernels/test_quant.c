@@ -5,7 +5,6 @@
  * that no subdivision changes a bit of them, and the facts of the type table.
  */
 #include "base/file.h"
-#include "formats/pack.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
 #include "kernels/quant.h"
