@@ -86,10 +86,10 @@ INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Inp
 
 /* How the groups of a panel lie. All of it is constant where a tile is compiled, but for the groups of TYPE_I8. */
 typedef struct {
-    Type type; /* of packed blocks; TYPE_I8: unpacked groups */
-    int zero;  /* the byte that stands for a weight of 0 */
-    int quads; /* of a group */
-    bool has_min;
+    Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
+    int zero;         /* the byte that stands for a weight of 0 */
+    int quads;        /* of a group */
+    int mins;         /* of a group: 1 or none */
     int groups;       /* of a block */
     int input_groups; /* groups to one group of the activations: 1 or 2 */
     size_t bytes;     /* of a block, for all rows */
@@ -100,14 +100,14 @@ INLINE Layout packed_layout(Type type) {
     return (Layout){.type = type,
                     .zero = block_zero(type),
                     .quads = quads,
-                    .has_min = TYPES[type].min,
+                    .mins = TYPES[type].min,
                     .groups = block_groups(type),
                     .input_groups = INPUT_GROUP / 4 / quads,
                     .bytes = (size_t)TYPES[type].bytes * LANES};
 }
 
-INLINE Layout unpacked_layout(int quads, bool has_min, int input_groups) {
-    return (Layout){TYPE_I8, BYTE_OFFSET, quads, has_min, 1, input_groups, group_bytes(quads, has_min)};
+INLINE Layout unpacked_layout(int quads, int mins, int input_groups) {
+    return (Layout){TYPE_I8, BYTE_OFFSET, quads, mins, 1, input_groups, group_bytes(quads, mins)};
 }
 
 INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
@@ -157,7 +157,7 @@ INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t st
             vf *sum = &sums[p * tokens + j];
             *sum = vfma(vfloat(dots[p][j]), scale * x[(size_t)j * next].scale, *sum);
         }
-        if (!l->has_min) continue;
+        if (!l->mins) continue;
         const vf min = load_scale(l, block + (size_t)p * stride, i, true);
         UNROLL
         for (int j = 0; j < tokens; j++) {
@@ -205,11 +205,11 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
 /* Tiles of unpacked panels: float32; groups of TYPE_I8; groups of 32 weights without and with a min, of 16 without. */
 TILE(floats_4x1, float_tile, TYPE_F32, 4, 1)
 TILES(floats, float_tile, TYPE_F32, {floats_4x1})
-TILE(groups_4x1, byte_tile, unpacked_layout(in->group / 4, false, 1), 4, 1)
-TILES(groups, byte_tile, unpacked_layout(in->group / 4, false, 1), {groups_4x1})
-TILES(groups_32_0, byte_tile, unpacked_layout(8, false, 1), )
-TILES(groups_32_1, byte_tile, unpacked_layout(8, true, 1), )
-TILES(groups_16_0, byte_tile, unpacked_layout(4, false, 2), )
+TILE(groups_4x1, byte_tile, unpacked_layout(in->group / 4, 0, 1), 4, 1)
+TILES(groups, byte_tile, unpacked_layout(in->group / 4, 0, 1), {groups_4x1})
+TILES(groups_32_0, byte_tile, unpacked_layout(8, 0, 1), )
+TILES(groups_32_1, byte_tile, unpacked_layout(8, 1, 1), )
+TILES(groups_16_0, byte_tile, unpacked_layout(4, 0, 2), )
 
 /* ---- what each type has -------------------------------------------------------------------- */
 
@@ -223,13 +223,13 @@ INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, i
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
     const Layout l = packed_layout(type);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes)
-        for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.has_min)) {
+        for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
                 const vb quad = vadd_bytes((vb)block_quad(type, panel, i, k), BYTE_OFFSET - l.zero);
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
-            for (int min = 0; min <= l.has_min; min++) {
+            for (int min = 0; min <= l.mins; min++) {
                 const vf scale = block_scale(type, panel, i, min);
                 memcpy(unpacked + (l.quads + min) * VBYTES, &scale, sizeof scale);
             }

@@ -101,7 +101,7 @@ static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int
     const int quads = w->group / 4;
     find_rows(rows, w->data, (size_t)w->cols, w, panel);
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
-    for (int g = first; g < first + n; g++, out += group_bytes(quads, false)) {
+    for (int g = first; g < first + n; g++, out += group_bytes(quads, 0)) {
         pack_words(out, rows, (size_t)g * (size_t)w->group, quads);
         add_offset(out, quads);
         pack_words(out + quads * VBYTES, scales, (size_t)g * sizeof(float), 1);

@@ -121,12 +121,12 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
 /* ---- sizes, in bytes ---------------------------------------------------------------------- */
 
 /* Of an unpacked group: its quads, in which the byte BYTE_OFFSET stands for 0, its scale and perhaps its min. */
-INLINE size_t group_bytes(int quads, bool min) { return (size_t)(quads + 1 + min) * VBYTES; }
+INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + mins) * VBYTES; }
 
 /* Of n columns of a packed panel, whole blocks or groups. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
     const size_t weights = (size_t)TYPES[w->type].weights, bytes = (size_t)TYPES[w->type].bytes;
-    if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(w->group / 4, false);
+    if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(w->group / 4, 0);
     return type_wants_bytes(w->type) ? (size_t)n / weights * bytes * LANES : columns_bytes(w->type, n);
 }
 
