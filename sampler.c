@@ -7,6 +7,7 @@
  */
 #include "sampler.h"
 
+#include "base/heap.h"
 #include "base/memory.h"
 #include "kernels/simd.h"
 
@@ -96,44 +97,22 @@ static void softmax(float *p, int n, float max, float temperature) {
 
 /* ---- candidates, the likeliest first ------------------------------------------------------ */
 
-/* A heap gives as many of the likeliest as are asked for, without a full sort.
- * Of equally likely tokens the one with the smaller id comes first. */
-static bool likelier(Candidate a, Candidate b) { return a.p > b.p || (a.p == b.p && a.id < b.id); }
-
-static void sift_down(Candidate *heap, int n, int i) {
-    const Candidate moving = heap[i];
-    for (int child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && likelier(heap[child + 1], heap[child])) child++;
-        if (!likelier(heap[child], moving)) break;
-        heap[i] = heap[child];
-    }
-    heap[i] = moving;
-}
-
-/* Sorts the heap's likeliest to its end, backwards: the k-th likeliest is then
- * heap[n - k]. Stops after `most` or once their sum exceeds `enough`. Returns
- * how many they are, their sum in *sum. */
-static int pop_likeliest(Candidate *heap, int n, int most, float enough, float *sum) {
-    for (int i = n / 2 - 1; i >= 0; i--) sift_down(heap, n, i);
+/* Moves the likeliest from the heap[n] to its end, backwards: the k-th likeliest is then
+ * heap[n - k]; of equally likely tokens the one with the smaller id comes first. Stops after
+ * `most` or once their sum exceeds `enough`. Returns how many they are, their sum in *sum. */
+static int pop_likeliest(HeapItem *heap, int n, int most, float enough, float *sum) {
+    heap_make(heap, n);
     int k = 0;
-    *sum = 0;
-    while (k < most && k < n && !(*sum > enough)) {
-        const Candidate top = heap[0];
-        heap[0] = heap[n - 1 - k];
-        heap[n - 1 - k] = top;
-        k++;
-        sift_down(heap, n - k, 0);
-        *sum += top.p;
-    }
+    for (*sum = 0; k < most && k < n && !(*sum > enough); k++) *sum += heap_pop(heap, n - k).value;
     return k;
 }
 
 /* How many of the likeliest (last[0], last[-1], ...) it takes to exceed
  * `enough`; at most `most`. Their sum in *sum. */
-static int count_until(const Candidate *last, int most, float enough, float *sum) {
+static int count_until(const HeapItem *last, int most, float enough, float *sum) {
     int k = 0;
     *sum = 0;
-    while (k < most && !(*sum > enough)) *sum += last[-k++].p;
+    while (k < most && !(*sum > enough)) *sum += last[-k++].value;
     return k;
 }
 
@@ -147,23 +126,23 @@ static int draw_truncated(Sampler *s, float coin) {
     const float least = nucleus && !limited && n > 1 ? (1.0f - o->top_p) / (float)(n - 1) : 0.0f;
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
-        if (s->p[i] >= least) s->candidates[n_candidates++] = (Candidate){s->p[i], i};
+        if (s->p[i] >= least) s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
     if (n_candidates == 0) return argmax(s->p, n); /* top_p < 1 / n and none stands out */
 
     float sum;
     int kept = pop_likeliest(s->candidates, n_candidates, limited ? o->top_k : n,
                              nucleus && !limited ? o->top_p : INFINITY, &sum);
-    const Candidate *likeliest = s->candidates + n_candidates - 1; /* walks down */
+    const HeapItem *likeliest = s->candidates + n_candidates - 1; /* walks down */
     if (nucleus && limited) kept = count_until(likeliest, kept, o->top_p * sum, &sum);
     if (o->min_p > 0) {
-        while (kept > 1 && likeliest[1 - kept].p < o->min_p * likeliest->p) kept--;
+        while (kept > 1 && likeliest[1 - kept].value < o->min_p * likeliest->value) kept--;
         kept = count_until(likeliest, kept, INFINITY, &sum);
     }
 
     const float target = coin * sum;
     float cumulative = 0;
     for (int i = 0; i < kept; i++) {
-        cumulative += likeliest[-i].p;
+        cumulative += likeliest[-i].value;
         if (target < cumulative) return likeliest[-i].id;
     }
     return likeliest[1 - kept].id; /* rounding */

@@ -3,6 +3,8 @@
 #ifndef NORMA_SAMPLER_H
 #define NORMA_SAMPLER_H
 
+#include "base/heap.h"
+
 #include <stdint.h>
 
 typedef struct {
@@ -17,16 +19,11 @@ typedef struct {
 enum { REPEAT_WINDOW = 64 }; /* tokens that the repeat penalty looks back on */
 
 typedef struct {
-    float p;
-    int id;
-} Candidate;
-
-typedef struct {
     Sampling options;
     uint64_t state; /* xorshift64* */
     int vocab_size;
-    float *p;              /* [vocab_size] */
-    Candidate *candidates; /* [vocab_size] */
+    float *p;             /* [vocab_size]: logits, then probabilities */
+    HeapItem *candidates; /* [vocab_size] */
     int recent[REPEAT_WINDOW];
     int n_recent; /* tokens seen so far */
 } Sampler;

@@ -1,14 +1,10 @@
-/* error.c: how a failure is told.
- *
- * Owns the one line on stderr that says what went wrong, and that what a hostile file is
- * called or says upsets no terminal.
- */
+/* error.c: messages to the user. */
 #include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-int(fail)(const char *format, ...) {
+void print_message(const char *kind, const char *format, ...) {
     char line[1024];
     va_list args;
     va_start(args, format);
@@ -16,6 +12,5 @@ int(fail)(const char *format, ...) {
     va_end(args);
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
-    fprintf(stderr, "run: %s\n", line);
-    return -1;
+    fprintf(stderr, "%s: %s\n", kind, line);
 }

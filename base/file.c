@@ -1,7 +1,6 @@
 /* file.c: files that are mapped, read and written.
  *
- * Owns what becomes of a path: mapped memory, a text, an output that appears whole or not at
- * all. It knows nothing of models.
+ * Owns what becomes of a path: mapped memory, a text, an output that appears whole or not at all.
  */
 #include "base/file.h"
 
@@ -23,6 +22,11 @@ bool file_exists(const char *path) { return access(path, F_OK) == 0; }
 bool is_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool file_is_at(const File *file, const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_dev == file->device && st.st_ino == file->inode;
 }
 
 int file_map(File *file, const char *path) {
@@ -53,10 +57,26 @@ void file_unmap(File *file) {
     *file = (File){0};
 }
 
-void file_release_pages(const void *data, size_t bytes) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
-    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED); /* at worst they stay */
+/* Whatever fails is told with `path`. */
+static char *read_stream(FILE *in, const char *path, size_t *size) {
+    const size_t most = 1 << 30; /* no model reads more; /dev/zero never ends */
+    char buffer[1 << 16], *text = NULL;
+    FILE *copy = open_memstream(&text, size);
+    bool copied = copy;
+    size_t n = 0;
+    for (size_t got; copied && n <= most && (got = fread(buffer, 1, sizeof buffer, in)) > 0; n += got)
+        copied = fwrite(buffer, 1, got, copy) == got;
+    const int error = ferror(in) ? errno : 0;
+    if (copy && fclose(copy)) copied = false;
+    if (copied && n <= most && !error) return text;
+    if (!copied)
+        fail("%s: out of memory", path);
+    else if (n > most)
+        fail("%s: more than %zu bytes of text", path, most);
+    else
+        fail("%s: %s", path, strerror(error));
+    free(text);
+    return NULL;
 }
 
 char *file_read(const char *path, size_t *size) {
@@ -65,38 +85,9 @@ char *file_read(const char *path, size_t *size) {
         fail("%s: %s", path, strerror(errno));
         return NULL;
     }
-    const size_t most = 1 << 30; /* no model reads more; /dev/zero never ends */
-    char *text = NULL;
-    size_t room = 0, n = 0;
-    for (;;) {
-        if (room - n < 2) {
-            room = room ? 2 * room : 1 << 16;
-            char *grown = realloc(text, room);
-            if (!grown) {
-                fail("%s: out of memory", path);
-                break;
-            }
-            text = grown;
-        }
-        size_t got = fread(text + n, 1, room - n - 1, in);
-        n += got;
-        if (n > most) {
-            fail("%s: more than %zu bytes of text", path, most);
-            break;
-        }
-        if (got) continue;
-        if (ferror(in)) {
-            fail("%s: %s", path, strerror(errno));
-            break;
-        }
-        text[n] = '\0';
-        *size = n;
-        if (in != stdin) fclose(in);
-        return text;
-    }
+    char *text = read_stream(in, path, size);
     if (in != stdin) fclose(in);
-    free(text);
-    return NULL;
+    return text;
 }
 
 /* ---- output files ---------------------------------------------------------------- */
@@ -135,3 +126,5 @@ int output_close(OutputFile *out, bool keep) {
     }
     return status;
 }
+
+int stdout_finish(void) { return fflush(stdout) || ferror(stdout) ? fail("cannot write the output") : 0; }

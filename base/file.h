@@ -1,6 +1,6 @@
 /* file.h: files that are mapped, read and written.
  *
- * Owns the ways in which the program touches the file system.
+ * Owns the ways in which the program touches the file system. It knows nothing of models.
  */
 #ifndef NORMA_FILE_H
 #define NORMA_FILE_H
@@ -20,30 +20,33 @@ typedef struct {
 bool file_exists(const char *path);
 bool is_folder(const char *path);
 
+/* Whether path leads to this very file. */
+bool file_is_at(const File *file, const char *path);
+
 /* Maps a regular, non-empty file. The caller unmaps it. */
 int file_map(File *file, const char *path);
 void file_unmap(File *file);
 
-/* Gives back the memory of the whole pages in data[bytes] of a mapped file: read again, they come from the file. */
-void file_release_pages(const void *data, size_t bytes);
-
-/* Reads a whole file ("-": standard input) into memory and adds a final zero
- * byte that *size does not count. The caller frees it; NULL on failure. */
+/* Reads a whole file ("-": standard input), of at most 2^30 bytes, into memory and adds a final
+ * zero byte that *size does not count. The caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
 /* A file being written. It appears under its name whole or not at all: the
- * bytes go to a temporary file beside it (or straight to what is no regular
- * file, such as a pipe). */
+ * bytes go to a temporary file beside it. (What is no regular file, such as a
+ * pipe, is written directly.) */
 typedef struct {
     FILE *stream;
     const char *path;
-    char *temporary; /* NULL: written in place */
+    char *temporary; /* owned; NULL: written directly */
 } OutputFile;
 
 int output_open(OutputFile *out, const char *path);
 
-/* Ends the file: with `keep` it gets its name, otherwise it goes. -1 if a
+/* Ends the file: with `keep` it gets its name, otherwise it is removed. -1 if a
  * write failed. */
 int output_close(OutputFile *out, bool keep);
+
+/* Writes out what standard output still holds. -1 and a message if any write to it has failed. */
+int stdout_finish(void);
 
 #endif

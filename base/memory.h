@@ -1,17 +1,25 @@
 /* memory.h: memory that reports its failure.
  *
- * Owns allocation; what was allocated is freed with free().
+ * Owns allocation and sizes that may overflow. What was allocated is freed with free().
  */
 #ifndef NORMA_MEMORY_H
 #define NORMA_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* Memory for count * size bytes, aligned to 64, in huge pages where they are and it
- * fills them, uninitialized; free() frees it. NULL and a message if there is none. */
+/* *product = a * b; false: it overflows. */
+bool multiply(size_t a, size_t b, size_t *product);
+
+/* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages where the
+ * system has them and one is filled. NULL and a message: there is none. */
 void *allocate(size_t count, size_t size);
 
-/* The same without the message: for what one can do without. */
+/* allocate() without the message, for memory that a caller can do without. */
 void *allocate_quietly(size_t count, size_t size);
+
+/* Gives back the pages that lie wholly in data[bytes] of a mapped file: whoever reads them again
+ * gets them from the file. */
+void memory_drop(const void *data, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* utf8.c: characters in bytes.
+/* utf8.c: characters as bytes (UTF-8, RFC 3629).
  *
- * Owns what is a character of UTF-8 (RFC 3629) and what is none.
+ * It knows no classes of characters: those are text/pretokenize.c's and text/normalize.c's.
  */
 #include "base/utf8.h"
 
@@ -14,7 +14,9 @@ int utf8_length(uint8_t lead) {
 
 bool utf8_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
-bool utf8_is_forbidden(const char *c) {
+/* Whether a lead byte and the continuation bytes that it asks for are no character all the
+ * same: there is a shorter form, or it is a surrogate or beyond U+10FFFF. */
+static bool is_forbidden(const char *c) {
     const uint8_t lead = (uint8_t)c[0], second = (uint8_t)c[1];
     return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
            (lead == 0xf4 && second > 0x8f);
@@ -25,7 +27,7 @@ int utf8_character(const char *s, size_t left) {
     if ((size_t)n > left) return 0;
     for (int i = 1; i < n; i++)
         if (!utf8_is_continuation((uint8_t)s[i])) return 0;
-    return n > 1 && utf8_is_forbidden(s) ? 0 : n;
+    return n > 1 && is_forbidden(s) ? 0 : n;
 }
 
 uint32_t utf8_code(const char *s, size_t length) {
@@ -33,4 +35,12 @@ uint32_t utf8_code(const char *s, size_t length) {
     uint32_t code = (uint8_t)s[0] & lead[length];
     for (size_t i = 1; i < length; i++) code = code << 6 | ((uint8_t)s[i] & 0x3f);
     return code;
+}
+
+int utf8_encode(char *to, uint32_t code) {
+    static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    const int n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = n - 1; i > 0; i--, code >>= 6) to[i] = (char)(0x80 | (code & 0x3f));
+    to[0] = (char)(lead[n] | code);
+    return n;
 }

@@ -1,9 +1,9 @@
-/* utf8.h: characters in bytes.
+/* utf8.h: characters as bytes.
  *
- * Owns what is a character of UTF-8 (RFC 3629) and what is none.
+ * Owns which bytes are a character of UTF-8 (RFC 3629), and the way from a code point to its bytes and back.
  */
-#ifndef NORMA_UTF__H
-#define NORMA_UTF__H
+#ifndef NORMA_UTF8_H
+#define NORMA_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,13 +15,12 @@ int utf8_character(const char *s, size_t left);
 /* The code point of the UTF-8 character s[length]. */
 uint32_t utf8_code(const char *s, size_t length);
 
+/* Writes the UTF-8 of a code point (below 0x110000) to to[4]; returns its bytes, 1 to 4. */
+int utf8_encode(char *to, uint32_t code);
+
 /* Bytes of the character that begins with this byte; 0: none does. */
 int utf8_length(uint8_t lead);
 
 bool utf8_is_continuation(uint8_t byte);
-
-/* Whether a lead byte with its continuations is no character all the same: one that
- * has a shorter form, a surrogate, or one beyond U+10FFFF. */
-bool utf8_is_forbidden(const char *character);
 
 #endif

@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the embedding one row is read for a token (unless the output is tied to it), of experts those
- * that the token uses. */
-void model_count(Model *m) {
-    const Config *c = &m->config;
+/* For one token one row of the embedding is read (all if the output is tied to it), and the experts that it uses. */
+void model_complete(Model *m) {
+    Config *c = &m->config;
     size_t expert_bytes = 0;
+    bool dense = false;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
         const size_t cols = (size_t)part_size(c, at.part->cols);
@@ -32,7 +32,9 @@ void model_count(Model *m) {
         if (!w) continue;
         const bool row_only = w == &m->embedding && !m->tied;
         *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
+        dense |= at.part->owner == OF_MLP;
     }
+    if (!dense) c->hidden_dim = c->expert_dim;
     if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
 }
 
@@ -45,12 +47,21 @@ int model_map(Model *m, const char *path) {
     return 0;
 }
 
+static void *allocate_zeroed(int count, size_t size) {
+    void *p = allocate((size_t)count, size);
+    return p ? memset(p, 0, (size_t)count * size) : NULL;
+}
+
 int model_allocate_layers(Model *m) {
-    m->layers = allocate((size_t)m->config.n_layers, sizeof *m->layers);
-    if (!m->layers) return -1;
-    memset(m->layers, 0, (size_t)m->config.n_layers * sizeof *m->layers);
-    for (int l = 0; l < m->config.n_layers; l++) m->layers[l].index = l;
-    return 0;
+    const int n = m->config.n_layers;
+    m->layers = allocate_zeroed(n, sizeof *m->layers);
+    for (int l = 0; m->layers && l < n; l++) m->layers[l].index = l;
+    return m->layers ? 0 : -1;
+}
+
+int model_allocate_experts(Model *m, int layer) {
+    m->layers[layer].experts = allocate_zeroed(m->config.n_experts, sizeof(Mlp));
+    return m->layers[layer].experts ? 0 : -1;
 }
 
 void model_close(Model *m) {

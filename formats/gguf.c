@@ -1,6 +1,6 @@
 /* gguf.c: the model in a GGUF file, of llama and its relatives.
  *
- * Owns the names that stand for each part of a model. Every key that changes the
+ * Owns what the metadata and the tensors of a model mean: every key that changes the
  * result is honoured or refused by name. The container is gguf_file.c's, the
  * tokenizer gguf_tokenizer.c's; what the blocks of a quantized tensor mean is quant.c's.
  */
@@ -11,11 +11,13 @@
 #include "base/memory.h"
 #include "formats/build.h"
 #include "formats/gguf_file.h"
+#include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "norm.h"
 #include "rope.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,362 +25,301 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the architectures that norma runs have in common with llama, and what not. */
-typedef struct Architecture {
-    const char *name;
-    bool rope_halves;
-    bool head_norms; /* q_norm and k_norm */
-} Architecture;
-
-static const Architecture ARCHITECTURES[] = {
-    {"llama", false, false},
-    {"qwen2", true, false},
-    {"qwen3", true, true},
-    {"qwen3moe", true, true},
-};
-enum { N_ARCHITECTURES = sizeof ARCHITECTURES / sizeof *ARCHITECTURES };
-
-/* Keys of an architecture that are honoured here, or say nothing about the
- * computation. Any other is refused: it may change the result. */
-static const char *const KNOWN_KEYS[] = {
-    "attention.head_count",
-    "attention.head_count_kv",
-    "attention.key_length",
-    "attention.layer_norm_epsilon",
-    "attention.layer_norm_rms_epsilon",
-    "attention.sliding_window",
-    "attention.value_length",
-    "block_count",
-    "context_length",
-    "embedding_length",
-    "expert_count",
-    "expert_feed_forward_length",
-    "expert_gating_func",
-    "expert_used_count",
-    "expert_weights_norm",
-    "expert_weights_scale",
-    "feed_forward_length",
-    "rope.dimension_count",
-    "rope.freq_base",
-    "rope.scale_linear",
-    "rope.scaling.attn_factor",
-    "rope.scaling.factor",
-    "rope.scaling.finetuned",
-    "rope.scaling.original_context_length",
-    "rope.scaling.type",
-    "rope.scaling.yarn_beta_fast",
-    "rope.scaling.yarn_beta_slow",
-    "tensor_data_layout",
-    "vocab_size",
+const GgufArchitecture GGUF_ARCHITECTURES[] = {
+    {.name = "llama", .dense = true, .sparse = true, .all_biases = true, .rope_factors = true},
+    {.name = "qwen2", .rope_halves = true, .dense = true},
+    {.name = "qwen3", .rope_halves = true, .head_norms = true, .dense = true},
+    {.name = "qwen3moe", .rope_halves = true, .head_norms = true, .sparse = true},
+    {0},
 };
 
-/* The key of the file's architecture with this name; KEY's stays until the block ends. */
-static const char *own_key(const Gguf *g, const char *name, char *key, size_t size) {
-    snprintf(key, size, "%s.%s", g->architecture->name, name);
-    return key;
+#define AT(field) offsetof(GgufHeader, field)
+const GgufHeaderKey GGUF_KEYS[] = {
+    {"vocab_size", NOT_READ, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
+    {"context_length", CONTEXT, KEY_SIZE, AT(config.context), 0},
+    {"embedding_length", SIZES, KEY_SIZE, AT(config.dim), 0},
+    {"feed_forward_length", SIZES, KEY_SIZE, AT(config.hidden_dim), 0},
+    {"block_count", SIZES, KEY_SIZE, AT(config.n_layers), 0},
+    {"attention.head_count", HEADS, KEY_SIZE, AT(config.n_heads), 0},
+    {"attention.head_count_kv", HEADS, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
+    {"attention.key_length", HEAD_SIZE, KEY_SIZE, AT(config.head_size), 0},
+    {"attention.value_length", HEAD_SIZE, KEY_SIZE, AT(value_length), AT(config.head_size)},
+    {"attention.layer_norm_rms_epsilon", EPS, KEY_REAL, AT(rms_eps), 0},
+    {"attention.layer_norm_epsilon", LAYER_EPS, KEY_REAL, AT(layer_eps), AT(rms_eps)},
+    {"rope.dimension_count", ROPE, KEY_SIZE, AT(config.rope_dims), AT(config.head_size)},
+    {"rope.freq_base", ROPE, KEY_REAL, AT(config.rope_base), 0},
+    {"rope.scaling.type", ROPE, KEY_STRING, AT(scaling), 0},
+    {"rope.scale_linear", ROPE, KEY_REAL, AT(linear_factor), 0},
+    {"rope.scaling.factor", ROPE, KEY_REAL, AT(factor), AT(linear_factor)},
+    {"rope.scaling.original_context_length", YARN, KEY_SIZE, AT(yarn_context), AT(config.context)},
+    {"rope.scaling.attn_factor", ROPE, KEY_REAL, AT(config.rope_amplitude), 0},
+    {"rope.scaling.yarn_beta_fast", YARN, KEY_REAL, AT(config.yarn.fast), 0},
+    {"rope.scaling.yarn_beta_slow", YARN, KEY_REAL, AT(config.yarn.slow), 0},
+    {"expert_count", EXPERT_COUNT, KEY_INTEGER, AT(n_experts), 0},
+    {"expert_used_count", EXPERTS, KEY_SIZE, AT(config.n_experts_used), 0},
+    {"expert_feed_forward_length", EXPERTS, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
+    {"expert_gating_func", EXPERTS, KEY_INTEGER, AT(gating), 0},
+    {"expert_weights_norm", EXPERTS, KEY_INTEGER, AT(norm_weights), 0},
+    {"expert_weights_scale", EXPERTS, KEY_REAL, AT(weights_scale), 0},
+    {"attention.sliding_window", CONTEXT, KEY_INTEGER, AT(window), 0},
+    {.name = "rope.scaling.finetuned"},
+    {.name = "tensor_data_layout"},
+    {0},
+};
+
+const char *gguf_key_name(char *name, const GgufArchitecture *architecture, const char *key) {
+    snprintf(name, GGUF_KEY_NAME, "%s.%s", architecture->name, key);
+    return name;
 }
-#define KEY(name) own_key(g, name, (char[64]){0}, 64)
 
-static bool is_known_key(const Gguf *g, GgufString key) {
-    const size_t n = strlen(g->architecture->name);
-    if (key.n <= n || memcmp(key.text, g->architecture->name, n) || key.text[n] != '.') return true; /* no key of it */
-    for (size_t i = 0; i < sizeof KNOWN_KEYS / sizeof *KNOWN_KEYS; i++)
-        if (gguf_string_is((GgufString){key.text + n + 1, key.n - n - 1}, KNOWN_KEYS[i])) return true;
+enum { SOFTMAX = 1 }; /* of the gating functions */
+
+static const GgufHeader DEFAULTS = {.config = {.rope_base = 10000, .rope_scale = 1, .rope_amplitude = 1},
+                                    .scaling = {"linear", 6},
+                                    .linear_factor = 1,
+                                    .gating = SOFTMAX,
+                                    .norm_weights = 1,
+                                    .weights_scale = 1};
+
+typedef struct {
+    Gguf file;
+    const GgufArchitecture *architecture;
+    GgufHeader header;
+    Model *model;
+} Reader;
+
+/* ---- architecture and keys --------------------------------------------------------------- */
+
+static bool is_known_key(const Reader *r, GgufString key) {
+    const size_t n = strlen(r->architecture->name);
+    if (key.n <= n || memcmp(key.text, r->architecture->name, n) || key.text[n] != '.') return true; /* no key of it */
+    for (const GgufHeaderKey *k = GGUF_KEYS; k->name; k++)
+        if (gguf_string_is((GgufString){key.text + n + 1, key.n - n - 1}, k->name)) return true;
     return false;
 }
 
-static int find_architecture(Gguf *g) {
+static int unknown_architecture(const Reader *r, GgufString name) {
+    char known[128] = "";
+    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
+        const char *between = a == GGUF_ARCHITECTURES ? "" : a[1].name ? ", " : " or ";
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", between, a->name);
+    }
+    return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), known);
+}
+
+static int read_architecture(Reader *r) {
     GgufString name = {"", 0};
-    if (gguf_get_string(g, "general.architecture", &name)) return -1;
-    for (int i = 0; i < N_ARCHITECTURES; i++)
-        if (gguf_string_is(name, ARCHITECTURES[i].name)) g->architecture = &ARCHITECTURES[i];
-    if (!g->architecture)
-        return fail("%s: architecture is '%.*s', expected llama, qwen2, qwen3 or qwen3moe", g->path, SHOWN(name));
-    for (size_t i = 0; i < g->n_values; i++)
-        if (!is_known_key(g, g->values[i].key))
-            return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(g->values[i].key));
+    if (gguf_get_string(&r->file, "general.architecture", &name)) return -1;
+    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++)
+        if (gguf_string_is(name, a->name)) r->architecture = a;
+    if (!r->architecture) return unknown_architecture(r, name);
+    for (size_t i = 0; i < r->file.n_values; i++)
+        if (!is_known_key(r, r->file.values[i].key))
+            return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(r->file.values[i].key));
     return 0;
 }
 
-static int read_sizes(const Gguf *g, Config *c) {
-    int64_t window = 0;
-    if (gguf_get_size(g, KEY("embedding_length"), &c->dim) ||
-        gguf_get_size(g, KEY("feed_forward_length"), &c->hidden_dim) ||
-        gguf_get_size(g, KEY("block_count"), &c->n_layers) || gguf_get_size(g, KEY("context_length"), &c->context) ||
-        gguf_get_integer(g, KEY("attention.sliding_window"), &window))
-        return -1;
-    if (window > 0 && window < c->context) c->context = (int)window; /* the same result up to there */
+static int read_key(Reader *r, const GgufHeaderKey *key) {
+    char name[GGUF_KEY_NAME];
+    char *header = (char *)&r->header, *field = header + key->field;
+    gguf_key_name(name, r->architecture, key->name);
+    if (key->fallback) memcpy(field, header + key->fallback, key->kind == KEY_SIZE ? sizeof(int) : sizeof(double));
+    switch (key->kind) {
+    case KEY_NO_FIELD: return 0;
+    case KEY_SIZE: return gguf_get_size(&r->file, name, (void *)field);
+    case KEY_INTEGER: return gguf_get_integer(&r->file, name, (void *)field);
+    case KEY_REAL: return gguf_get_real(&r->file, name, (void *)field);
+    case KEY_STRING: return gguf_get_string(&r->file, name, (void *)field);
+    }
     return 0;
 }
 
-static int read_heads(const Gguf *g, Config *c) {
-    if (gguf_get_size(g, KEY("attention.head_count"), &c->n_heads)) return -1;
-    c->n_kv_heads = c->n_heads;
-    if (gguf_get_size(g, KEY("attention.head_count_kv"), &c->n_kv_heads)) return -1;
+static int read_keys(Reader *r, KeyGroup group) {
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++)
+        if (key->group == group && read_key(r, key)) return -1;
+    return 0;
+}
+
+/* ---- configuration ----------------------------------------------------------------------- */
+
+/* A failure that names a key of the architecture. */
+#define bad_value(r, key, format, ...)                                                                                 \
+    fail("%s: %s." key " is " format, (r)->file.path, (r)->architecture->name, __VA_ARGS__)
+
+static int read_sizes(Reader *r, Config *c) {
+    const int64_t *window = &r->header.window;
+    if (read_keys(r, SIZES) || read_keys(r, CONTEXT)) return -1;
+    if (*window > 0 && *window < c->context) c->context = (int)*window; /* up to there the result is the same */
+    return 0;
+}
+
+static int read_heads(Reader *r, Config *c) {
+    char name[GGUF_KEY_NAME];
+    if (read_keys(r, HEADS)) return -1;
     if (c->n_heads % c->n_kv_heads)
-        return fail("%s: %s is %d, expected a divisor of %d", g->path, KEY("attention.head_count_kv"), c->n_kv_heads,
-                    c->n_heads);
-    int key_length = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1, value_length = key_length;
-    const bool given = gguf_find_value(g, KEY("attention.key_length"));
-    if (gguf_get_size(g, KEY("attention.key_length"), &key_length)) return -1;
-    if (given) value_length = key_length;
-    if (gguf_get_size(g, KEY("attention.value_length"), &value_length)) return -1;
-    if (!given && c->dim % c->n_heads)
-        return fail("%s: %s is %d, expected a multiple of %d heads", g->path, KEY("embedding_length"), c->dim,
-                    c->n_heads);
-    if (key_length != value_length || key_length % 2 || (int64_t)key_length * c->n_heads > INT_MAX)
-        return fail("%s: keys of %d and values of %d to a head, expected one even number", g->path, key_length,
-                    value_length);
-    c->head_size = key_length;
+        return bad_value(r, "attention.head_count_kv", "%d, expected a divisor of %d", c->n_kv_heads, c->n_heads);
+    c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
+    if (read_keys(r, HEAD_SIZE)) return -1;
+    if (c->dim % c->n_heads && !gguf_find_value(&r->file, gguf_key_name(name, r->architecture, "attention.key_length")))
+        return bad_value(r, "embedding_length", "%d, expected a multiple of %d heads", c->dim, c->n_heads);
+    if (c->head_size != r->header.value_length || c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
+        return fail("%s: keys of %d and values of %d to a head, expected one even number", r->file.path, c->head_size,
+                    r->header.value_length);
     return 0;
 }
 
 /* A softmax over all experts, of which the best are used; their weights are divided by
  * their sum unless the file says otherwise, and by nothing else. */
-static int read_experts(const Gguf *g, Config *c) {
-    enum { SOFTMAX = 1 };
-    int64_t experts = 0, gating = SOFTMAX, norm = 1;
-    double scale = 1;
-    if (gguf_get_integer(g, KEY("expert_count"), &experts)) return -1;
-    if (!experts) return 0;
-    if (experts < 0 || experts > MOST_EXPERTS)
-        return fail("%s: %s is %lld, expected up to %d", g->path, KEY("expert_count"), (long long)experts,
-                    MOST_EXPERTS);
-    c->n_experts = (int)experts;
-    c->expert_dim = c->hidden_dim;
-    if (gguf_get_size(g, KEY("expert_used_count"), &c->n_experts_used) ||
-        gguf_get_size(g, KEY("expert_feed_forward_length"), &c->expert_dim) ||
-        gguf_get_integer(g, KEY("expert_gating_func"), &gating) ||
-        gguf_get_integer(g, KEY("expert_weights_norm"), &norm) || gguf_get_real(g, KEY("expert_weights_scale"), &scale))
-        return -1;
+static int read_experts(Reader *r, Config *c) {
+    GgufHeader *h = &r->header;
+    if (read_keys(r, EXPERT_COUNT)) return -1;
+    if (!h->n_experts) return 0;
+    if (h->n_experts < 0 || h->n_experts > MOST_EXPERTS)
+        return bad_value(r, "expert_count", "%" PRId64 ", expected up to %d", h->n_experts, MOST_EXPERTS);
+    c->n_experts = (int)h->n_experts;
+    if (read_keys(r, EXPERTS)) return -1;
     if (c->n_experts_used > c->n_experts)
-        return fail("%s: %s is %d, expected up to the %d that there are", g->path, KEY("expert_used_count"),
-                    c->n_experts_used, c->n_experts);
-    if (gating != SOFTMAX || scale != 1)
-        return fail("%s: %s is %lld and %s is %g, expected 1 (softmax) and 1", g->path, KEY("expert_gating_func"),
-                    (long long)gating, KEY("expert_weights_scale"), scale);
-    c->norm_topk = norm;
+        return bad_value(r, "expert_used_count", "%d, expected up to the %d that there are", c->n_experts_used,
+                         c->n_experts);
+    if (h->gating != SOFTMAX || h->weights_scale != 1)
+        return bad_value(r, "expert_gating_func",
+                         "%" PRId64 " and %s.expert_weights_scale is %g, expected 1 (softmax) and 1", h->gating,
+                         r->architecture->name, h->weights_scale);
+    c->norm_topk = h->norm_weights;
     return 0;
 }
 
-static int read_yarn(const Gguf *g, Config *c, double factor) {
-    int context = c->context;
-    c->yarn = (Yarn){.factor = factor, .fast = 32, .slow = 1};
-    if (gguf_get_size(g, KEY("rope.scaling.original_context_length"), &context) ||
-        gguf_get_real(g, KEY("rope.scaling.yarn_beta_fast"), &c->yarn.fast) ||
-        gguf_get_real(g, KEY("rope.scaling.yarn_beta_slow"), &c->yarn.slow))
-        return -1;
-    if (!(c->yarn.fast > 0) || !(c->yarn.slow > 0)) return fail("%s: a beta of YaRN is not positive", g->path);
-    c->yarn.context = context;
-    c->rope_amplitude *= yarn_amplitude(factor, 1);
+static int read_yarn(Reader *r, Config *c) {
+    c->yarn = (Yarn){.factor = r->header.factor, .fast = 32, .slow = 1};
+    if (read_keys(r, YARN)) return -1;
+    if (!(c->yarn.fast > 0) || !(c->yarn.slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
+    c->yarn.context = r->header.yarn_context;
+    c->rope_amplitude *= yarn_amplitude(c->yarn.factor, 1);
     return 0;
 }
 
-/* Linear scaling divides positions; it is what a factor means unless the type
- * says otherwise. Kinds other than YaRN are refused. */
-static int read_rope(const Gguf *g, Config *c) {
-    GgufString type = {"linear", 6};
-    double factor = 1;
-    c->rope_dims = c->head_size;
-    c->rope_scale = 1;
-    c->rope_halves = g->architecture->rope_halves;
-    if (gguf_get_size(g, KEY("rope.dimension_count"), &c->rope_dims) ||
-        gguf_get_real(g, KEY("rope.freq_base"), &c->rope_base) ||
-        gguf_get_real(g, KEY("rope.scaling.attn_factor"), &c->rope_amplitude) ||
-        gguf_get_string(g, KEY("rope.scaling.type"), &type) ||
-        gguf_get_real(g, KEY("rope.scale_linear"), &factor) /* its older name */ ||
-        gguf_get_real(g, KEY("rope.scaling.factor"), &factor))
-        return -1;
+/* Linear scaling divides positions; a factor without a type means it. Types other than YaRN are refused. */
+static int read_rope(Reader *r, Config *c) {
+    GgufHeader *h = &r->header;
+    c->rope_halves = r->architecture->rope_halves;
+    if (read_keys(r, ROPE)) return -1;
     if (c->rope_dims % 2 || c->rope_dims > c->head_size)
-        return fail("%s: %s is %d, expected an even number up to the head size %d", g->path,
-                    KEY("rope.dimension_count"), c->rope_dims, c->head_size);
-    if (!(c->rope_base > 0) || !(factor > 0)) return fail("%s: RoPE's base or scaling factor is not positive", g->path);
-    if (gguf_string_is(type, "yarn")) return read_yarn(g, c, factor);
-    if (gguf_string_is(type, "linear"))
-        c->rope_scale = factor;
-    else if (!gguf_string_is(type, "none"))
-        return fail("%s: %s is '%.*s', expected none, linear or yarn", g->path, KEY("rope.scaling.type"), SHOWN(type));
+        return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope_dims,
+                         c->head_size);
+    if (!(c->rope_base > 0) || !(h->factor > 0))
+        return fail("%s: RoPE's base or scaling factor is not positive", r->file.path);
+    if (gguf_string_is(h->scaling, "yarn")) return read_yarn(r, c);
+    if (gguf_string_is(h->scaling, "linear"))
+        c->rope_scale = h->factor;
+    else if (!gguf_string_is(h->scaling, "none"))
+        return bad_value(r, "rope.scaling.type", "'%.*s', expected none, linear or yarn", SHOWN(h->scaling));
     return 0;
 }
 
-/* The tensor `name` with `suffix`, of a given shape; NULL if it is missing. */
-static GgufEntry *take_entry(const Gguf *g, const char *name, const char *suffix, int depth, int rows, int cols,
-                             int *status) {
-    char full[80];
+/* ---- tensors ----------------------------------------------------------------------------- */
+
+/* Finds a tensor by its name with `suffix` and checks its shape; *found is NULL if there is none. */
+static int find_tensor(Reader *r, const char *name, const char *suffix, int depth, int rows, int cols,
+                       const GgufEntry **found) {
+    char full[PART_NAME + 8];
     snprintf(full, sizeof full, "%s%s", name, suffix);
-    GgufEntry *e = gguf_find_entry(g, full);
-    if (!e) return NULL;
+    GgufEntry *e = gguf_find_entry(&r->file, full);
+    *found = e;
+    if (!e) return 0;
     e->used = true;
-    if (e->depth == (uint64_t)depth && e->rows == (uint64_t)rows && e->cols == (uint64_t)cols) return e;
+    if (e->depth == depth && e->rows == rows && e->cols == cols) return 0;
     if (e->depth == 1 && depth == 1)
-        *status = fail("%s: tensor %s is [%llu, %llu], expected [%d, %d]", g->path, full, (unsigned long long)e->rows,
-                       (unsigned long long)e->cols, rows, cols);
-    else
-        *status = fail("%s: tensor %s is [%llu, %llu, %llu], expected [%d, %d, %d]", g->path, full,
-                       (unsigned long long)e->depth, (unsigned long long)e->rows, (unsigned long long)e->cols, depth,
-                       rows, cols);
-    return NULL;
+        return bad_tensor(&r->file, e->name, "is [%d, %d], expected [%d, %d]", e->rows, e->cols, rows, cols);
+    return bad_tensor(&r->file, e->name, "is [%d, %d, %d], expected [%d, %d, %d]", e->depth, e->rows, e->cols, depth,
+                      rows, cols);
 }
 
-/* A float32 vector; NULL if it is missing. */
-static const float *take_vector(const Gguf *g, const char *name, const char *suffix, int n, int *status) {
-    const GgufEntry *e = take_entry(g, name, suffix, 1, 1, n, status);
-    if (!e) return NULL;
-    if (e->type == TYPE_F32) return (const float *)(const void *)e->data;
-    *status = fail("%s: tensor %s%s is %s, expected f32", g->path, name, suffix, type_name(e->type));
-    return NULL;
-}
-
-/* The first of `depth` matrices. */
-static Tensor take_matrices(const Gguf *g, const char *name, int depth, int rows, int cols, int *status) {
-    const GgufEntry *e = take_entry(g, name, ".weight", depth, rows, cols, status);
-    Tensor w = {.rows = rows, .cols = cols};
-    if (!e) {
-        if (!*status) *status = fail("%s: tensor %s.weight is missing", g->path, name);
-        return w;
-    }
-    w.type = e->type;
-    w.data = e->data;
-    w.offset = (uint64_t)(e->data - g->data);
-    return w;
-}
-
-static Tensor take_weight(const Gguf *g, const char *name, int rows, int cols, int *status) {
-    Tensor w = take_matrices(g, name, 1, rows, cols, status);
-    if (!*status) w.bias = take_vector(g, name, ".bias", rows, status);
-    return w;
+/* A float32 vector; *vector is NULL if there is none. */
+static int read_vector(Reader *r, const char *name, const char *suffix, int n, const float **vector) {
+    const GgufEntry *e;
+    if (find_tensor(r, name, suffix, 1, 1, n, &e)) return -1;
+    if (e && e->type != TYPE_F32) return bad_tensor(&r->file, e->name, "is %s, expected f32", type_name(e->type));
+    *vector = e ? (const float *)(const void *)e->data : NULL;
+    return 0;
 }
 
 /* A norm with a bias is a LayerNorm. */
-static Norm take_gguf_norm(const Gguf *g, const char *name, int dim, int *status) {
-    double rms_eps = 0, eps;
-    if (gguf_get_real(g, KEY("attention.layer_norm_rms_epsilon"), &rms_eps)) *status = -1;
-    eps = rms_eps;
-    Norm norm = {.kind = NORM_RMS, .gamma = take_vector(g, name, ".weight", dim, status)};
-    norm.beta = take_vector(g, name, ".bias", dim, status);
-    if (norm.beta) {
-        norm.kind = NORM_LAYER;
-        if (gguf_get_real(g, KEY("attention.layer_norm_epsilon"), &eps)) *status = -1;
-    }
-    norm.eps = (float)eps;
-    if (!*status && !norm.gamma) *status = fail("%s: tensor %s.weight is missing", g->path, name);
-    if (!*status && !(norm.eps > 0)) *status = fail("%s: the norms' epsilon is missing or not positive", g->path);
-    return norm;
+static int read_norm(Reader *r, const char *name, int dim, Norm *norm) {
+    GgufHeader *h = &r->header;
+    if (read_vector(r, name, ".weight", dim, &norm->gamma) || read_vector(r, name, ".bias", dim, &norm->beta))
+        return -1;
+    if (read_keys(r, EPS) || (norm->beta && read_keys(r, LAYER_EPS))) return -1;
+    norm->kind = norm->beta ? NORM_LAYER : NORM_RMS;
+    norm->eps = (float)(norm->beta ? h->layer_eps : h->rms_eps);
+    if (!norm->gamma) return fail("%s: tensor %s.weight is missing", r->file.path, name);
+    return norm->eps > 0 ? 0 : fail("%s: the norms' epsilon is missing or not positive", r->file.path);
 }
 
-/* A layer on its way into the model. After a failure nothing more is taken. */
-typedef struct {
-    const Gguf *g;
-    int l, status;
-    char name[48];
-} LayerReader;
-
-static const char *layer_name(LayerReader *r, const char *part) {
-    snprintf(r->name, sizeof r->name, "blk.%d.%s", r->l, part);
-    return r->name;
+/* A layer with a router has experts, whose weights are one tensor: expert e's are matrix e of it. */
+static int read_weight(Reader *r, const char *name, const PartAt *at) {
+    const Config *c = &r->model->config;
+    const bool router = at->part->rows == SIZE_EXPERTS, expert = at->part->owner == OF_EXPERT;
+    const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
+    const int depth = expert ? c->n_experts : 1;
+    Tensor *w = part_weight(at);
+    const GgufEntry *e;
+    if (router && !c->n_experts) return 0;
+    if (find_tensor(r, name, ".weight", depth, rows, cols, &e)) return -1;
+    if (!e) return router ? 0 : fail("%s: tensor %s.weight is missing", r->file.path, name);
+    *w = (Tensor){.type = e->type, .rows = rows, .cols = cols};
+    w->data = e->data + (size_t)at->expert * (e->bytes / (size_t)depth);
+    w->offset = (uint64_t)((const uint8_t *)w->data - r->file.data);
+    if (router && model_allocate_experts(r->model, at->layer)) return -1;
+    return expert || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", rows, &w->bias);
 }
 
-static Tensor layer_weight(LayerReader *r, const char *part, int rows, int cols) {
-    if (r->status) return (Tensor){0};
-    return take_weight(r->g, layer_name(r, part), rows, cols, &r->status);
+static int read_part(Reader *r, const PartAt *at) {
+    char name[PART_NAME];
+    part_name(name, at, NAME_GGUF);
+    if (at->part->of_heads && !r->architecture->head_norms) return 0;
+    if (part_norm(at)) return read_norm(r, name, part_size(&r->model->config, at->part->cols), part_norm(at));
+    return read_weight(r, name, at);
 }
 
-static Norm layer_norm(LayerReader *r, const char *part, int dim) {
-    if (r->status) return (Norm){0};
-    return take_gguf_norm(r->g, layer_name(r, part), dim, &r->status);
-}
-
-static Tensor layer_experts(LayerReader *r, const char *part, int n_experts, int rows, int cols) {
-    if (r->status) return (Tensor){0};
-    return take_matrices(r->g, layer_name(r, part), n_experts, rows, cols, &r->status);
-}
-
-/* Matrix i of those that lie behind w. */
-static Tensor matrix_at(const Tensor *w, int i) {
-    const size_t at = (size_t)i * tensor_bytes(w, w->rows);
-    Tensor matrix = *w;
-    matrix.data = (const uint8_t *)w->data + at;
-    matrix.offset += at;
-    return matrix;
-}
-
-static Mlp *take_experts(LayerReader *r, const Config *c) {
-    const Tensor gate = layer_experts(r, "ffn_gate_exps", c->n_experts, c->expert_dim, c->dim);
-    const Tensor up = layer_experts(r, "ffn_up_exps", c->n_experts, c->expert_dim, c->dim);
-    const Tensor down = layer_experts(r, "ffn_down_exps", c->n_experts, c->dim, c->expert_dim);
-    Mlp *experts = r->status ? NULL : allocate((size_t)c->n_experts, sizeof *experts);
-    if (!experts) r->status = -1;
-    for (int e = 0; experts && e < c->n_experts; e++)
-        experts[e] = (Mlp){matrix_at(&gate, e), matrix_at(&up, e), matrix_at(&down, e)};
-    return experts;
-}
-
-static int take_layer(const Gguf *g, const Config *c, int l, Layer *layer) {
-    const int q_dim = c->n_heads * c->head_size, kv_dim = c->n_kv_heads * c->head_size;
-    LayerReader r = {.g = g, .l = l};
-    layer->attn_norm = layer_norm(&r, "attn_norm", c->dim);
-    layer->wq = layer_weight(&r, "attn_q", q_dim, c->dim);
-    layer->wk = layer_weight(&r, "attn_k", kv_dim, c->dim);
-    layer->wv = layer_weight(&r, "attn_v", kv_dim, c->dim);
-    if (g->architecture->head_norms) {
-        layer->q_norm = layer_norm(&r, "attn_q_norm", c->head_size);
-        layer->k_norm = layer_norm(&r, "attn_k_norm", c->head_size);
-    }
-    layer->wo = layer_weight(&r, "attn_output", c->dim, q_dim);
-    layer->mlp_norm = layer_norm(&r, "ffn_norm", c->dim);
-    if (c->n_experts && gguf_find_entry(g, layer_name(&r, "ffn_gate_inp.weight"))) {
-        layer->router = layer_weight(&r, "ffn_gate_inp", c->n_experts, c->dim);
-        layer->experts = take_experts(&r, c);
-    } else {
-        layer->mlp.gate = layer_weight(&r, "ffn_gate", c->hidden_dim, c->dim);
-        layer->mlp.up = layer_weight(&r, "ffn_up", c->hidden_dim, c->dim);
-        layer->mlp.down = layer_weight(&r, "ffn_down", c->dim, c->hidden_dim);
-    }
-    return r.status;
-}
-
-static int take_rope_factors(Model *m, const Gguf *g) {
+static int read_rope_factors(Reader *r, Model *m) {
     const Config *c = &m->config;
     const int n = c->rope_dims / 2;
-    int status = 0;
-    if (c->yarn.factor > 0) {
-        m->rope_factors = yarn_factors(&c->rope, &c->yarn);
-        return m->rope_factors ? 0 : -1;
-    }
-    const float *factors = take_vector(g, "rope_freqs", ".weight", n, &status);
-    if (!factors) return status;
-    m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors);
-    for (int i = 0; m->rope_factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
-    return m->rope_factors ? 0 : -1;
+    const float *factors = NULL;
+    const bool yarn = c->yarn.factor > 0;
+    if (!yarn && read_vector(r, "rope_freqs", ".weight", n, &factors)) return -1;
+    if (!yarn && !factors) return 0;
+    m->rope_factors = yarn ? yarn_factors(&c->rope, &c->yarn) : allocate((size_t)n, sizeof *m->rope_factors);
+    if (!m->rope_factors) return -1;
+    for (int i = 0; factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
+    return 0;
 }
 
-static int fill_model(Model *m, Gguf *g) {
-    Config *c = &m->config;
-    *c = (Config){.rope_base = 10000.0, .rope_amplitude = 1.0};
-    if (find_architecture(g) || read_sizes(g, c) || read_heads(g, c) || read_experts(g, c) || read_rope(g, c))
+/* ---- the model --------------------------------------------------------------------------- */
+
+static int read_config(Reader *r) {
+    Config *c = &r->header.config;
+    if (read_architecture(r) || read_sizes(r, c) || read_heads(r, c) || read_experts(r, c) || read_rope(r, c))
         return -1;
     /* a layer has 9 tensors: no more memory for layers than the table justifies */
-    if ((size_t)c->n_layers > g->n_entries / 9)
-        return fail("%s: %s is %d, the file has %zu tensors", g->path, KEY("block_count"), c->n_layers, g->n_entries);
-    const GgufEntry *embedding = gguf_find_entry(g, "token_embd.weight");
-    c->vocab_size = embedding ? (int)embedding->rows : 1;
+    if ((size_t)c->n_layers > r->file.n_entries / 9)
+        return bad_value(r, "block_count", "%d, the file has %zu tensors", c->n_layers, r->file.n_entries);
+    const GgufEntry *embedding = gguf_find_entry(&r->file, "token_embd.weight");
+    c->vocab_size = embedding ? embedding->rows : 1;
+    r->model->config = *c;
+    return 0;
+}
+
+static int read_tensors(Reader *r) {
+    Model *m = r->model;
     if (model_allocate_layers(m)) return -1;
-    int status = 0;
-    m->embedding = take_weight(g, "token_embd", c->vocab_size, c->dim, &status);
-    if (!status && m->embedding.bias) status = fail("%s: tensor token_embd.bias is not supported", g->path);
-    bool dense = false;
-    for (int l = 0; l < c->n_layers && !status; l++) {
-        status = take_layer(g, c, l, &m->layers[l]);
-        dense |= !m->layers[l].experts;
-    }
-    if (!dense) c->hidden_dim = c->expert_dim; /* no tensor vouches for the other */
-    if (!status) m->final_norm = take_gguf_norm(g, "output_norm", c->dim, &status);
-    m->tied = !gguf_find_entry(g, "output.weight");
-    if (!status) m->output = m->tied ? m->embedding : take_weight(g, "output", c->vocab_size, c->dim, &status);
-    if (!status) status = take_rope_factors(m, g);
-    for (size_t i = 0; i < g->n_entries && !status; i++)
-        if (!g->entries[i].used) status = fail("%s: tensor %.*s is not supported", g->path, SHOWN(g->entries[i].name));
-    return status;
+    m->tied = !gguf_find_entry(&r->file, "output.weight");
+    for (PartAt at = parts_of(m); next_slot(&at);)
+        if (read_part(r, &at)) return -1;
+    if (m->tied) m->output = m->embedding;
+    if (read_rope_factors(r, m)) return -1;
+    for (const GgufEntry *e = r->file.entries; e < r->file.entries + r->file.n_entries; e++)
+        if (!e->used) return bad_tensor(&r->file, e->name, "is not supported");
+    return 0;
 }
 
 bool gguf_is(const File *file) {
@@ -388,10 +329,9 @@ bool gguf_is(const File *file) {
 }
 
 int gguf_read_model(Model *m, const char *path) {
-    Gguf g;
-    int status = gguf_open(&g, path, m->files);
-    if (!status) status = fill_model(m, &g);
+    Reader r = {.header = DEFAULTS, .model = m};
     m->format = "GGUF";
-    gguf_close(&g);
-    return status;
+    const bool failed = gguf_open(&r.file, path, m->files) || read_config(&r) || read_tensors(&r);
+    gguf_close(&r.file);
+    return failed ? -1 : 0;
 }

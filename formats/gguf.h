@@ -1,12 +1,63 @@
-/* gguf.h: reading GGUF files.
+/* gguf.h: the models in GGUF files: the tables that reader and writer share, and the reader.
  */
 #ifndef NORMA_GGUF_H
 #define NORMA_GGUF_H
 
 #include "base/file.h"
+#include "formats/gguf_file.h"
 #include "model.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How the models of an architecture differ from those of others. */
+typedef struct {
+    const char *name;
+    bool rope_halves; /* as in Config */
+    bool head_norms;  /* layers have q_norm and k_norm */
+    /* What other programs run under this name: the writer heeds it, the reader takes whatever there is. */
+    bool dense, sparse; /* layers without experts, with them */
+    bool all_biases;    /* biases of wo and of the MLP, too */
+    bool rope_factors;  /* a tensor rope_freqs; else there are YaRN's keys alone */
+} GgufArchitecture;
+
+extern const GgufArchitecture GGUF_ARCHITECTURES[]; /* the last has no name */
+
+/* What the metadata of a file says of its model. */
+typedef struct {
+    Config config;
+    int value_length, yarn_context; /* size of a head's values; YaRN's original context */
+    int64_t n_experts, window;      /* window: most positions that attention looks back */
+    int64_t gating, norm_weights;   /* of experts: the function of the router's logits, norm_topk */
+    double weights_scale;           /* of experts */
+    double rms_eps, layer_eps;      /* of norms */
+    double linear_factor, factor;   /* of RoPE's scaling, under the older and the newer name */
+    GgufString scaling;             /* of RoPE: none, linear or yarn */
+} GgufHeader;
+
+/* Keys are read in groups: what one says is checked, and may be the default of the next. */
+typedef enum { NOT_READ, SIZES, CONTEXT, HEADS, HEAD_SIZE, EPS, LAYER_EPS, ROPE, YARN, EXPERT_COUNT, EXPERTS } KeyGroup;
+
+/* The type of a key's field: none, int (from 1 on), int64_t, double, GgufString. */
+typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_REAL, KEY_STRING } KeyKind;
+
+typedef struct {
+    const char *name; /* after the architecture's and a dot */
+    KeyGroup group;
+    KeyKind kind;
+    size_t field;    /* offset in GgufHeader */
+    size_t fallback; /* offset of the field whose value is the default; 0: none */
+} GgufHeaderKey;
+
+/* In the order in which they are written; the last has no name. A file with any other key of the architecture
+ * is refused: the key may change the result. */
+extern const GgufHeaderKey GGUF_KEYS[];
+
+enum { GGUF_KEY_NAME = 64 };
+
+/* Writes the full name, "llama.block_count", into name[GGUF_KEY_NAME]; returns it. */
+const char *gguf_key_name(char *name, const GgufArchitecture *architecture, const char *key);
 
 bool gguf_is(const File *file);
 

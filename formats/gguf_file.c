@@ -12,6 +12,7 @@
 #include "kernels/tensor.h"
 #include "model.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdbool.h>
@@ -20,45 +21,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_ALIGNMENT = 32, MAX_DIMS = 4 };
+enum { MAX_DIMS = 4 };
 
 static const uint8_t VALUE_BYTES[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 /* ---- reading ------------------------------------------------------------------------- */
 
-static bool has(const Gguf *g, uint64_t bytes) { return bytes <= g->size - g->at; }
-
 static int cut_off(const Gguf *g) { return fail("%s: ends in its header, at byte %zu (truncated?)", g->path, g->at); }
 
-static int read_u32(Gguf *g, uint32_t *value) {
-    if (!has(g, sizeof *value)) return cut_off(g);
-    memcpy(value, g->data + g->at, sizeof *value);
-    g->at += sizeof *value;
+static int read_number(Gguf *g, void *number, size_t bytes) {
+    if (bytes > g->size - g->at) return cut_off(g);
+    memcpy(number, g->data + g->at, bytes);
+    g->at += bytes;
     return 0;
 }
 
-static int read_u64(Gguf *g, uint64_t *value) {
-    if (!has(g, sizeof *value)) return cut_off(g);
-    memcpy(value, g->data + g->at, sizeof *value);
-    g->at += sizeof *value;
-    return 0;
-}
+static int read_u32(Gguf *g, uint32_t *number) { return read_number(g, number, sizeof *number); }
+static int read_u64(Gguf *g, uint64_t *number) { return read_number(g, number, sizeof *number); }
 
 int gguf_read_string(Gguf *g, GgufString *s) {
     uint64_t n = 0;
     if (read_u64(g, &n)) return -1;
-    if (!has(g, n)) return cut_off(g);
+    if (n > g->size - g->at) return cut_off(g);
     *s = (GgufString){(const char *)g->data + g->at, (size_t)n};
     g->at += (size_t)n;
     return 0;
 }
 
-static int compare_strings(GgufString a, GgufString b) {
-    const int order = memcmp(a.text, b.text, a.n < b.n ? a.n : b.n);
-    return order ? order : (a.n > b.n) - (a.n < b.n);
+bool gguf_string_is(GgufString s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
+
+/* Of two values or entries: both begin with their name. */
+static int compare_names(const void *a, const void *b) {
+    const GgufString *x = a, *y = b;
+    const int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
+    return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-#define SHOWN(s) (int)((s).n < 64 ? (s).n : 64), (s).text /* for %.*s */
+/* Sorts n values or entries of `size` bytes by name; returns the first name that is there twice, else NULL. */
+static const GgufString *sort_by_name(void *items, size_t n, size_t size) {
+    qsort(items, n, size, compare_names);
+    for (char *item = items; n > 1; n--, item += size)
+        if (!compare_names(item, item + size)) return (const GgufString *)(const void *)item;
+    return NULL;
+}
 
 /* ---- metadata ------------------------------------------------------------------------- */
 
@@ -77,45 +82,33 @@ static int read_value(Gguf *g, GgufValue *v) {
         if (v->count > (g->size - g->at) / VALUE_BYTES[type]) return cut_off(g);
         g->at += (size_t)v->count * VALUE_BYTES[type];
     } else {
-        for (uint64_t i = 0; i < v->count; i++) {
-            GgufString s = {0};
-            if (gguf_read_string(g, &s)) return -1;
-        }
+        for (uint64_t i = 0; i < v->count; i++)
+            if (gguf_read_string(g, &(GgufString){0})) return -1;
     }
     v->bytes = (size_t)(g->data + g->at - v->at);
     return 0;
 }
 
-static int compare_values(const void *a, const void *b) {
-    return compare_strings(((const GgufValue *)a)->key, ((const GgufValue *)b)->key);
-}
-
 static int read_values(Gguf *g, uint64_t count) {
     const size_t least = 8 + 4 + 1; /* bytes of the shortest */
     if (count > (g->size - g->at) / least)
-        return fail("%s: %llu metadata keys do not fit in the file", g->path, (unsigned long long)count);
-    g->n_values = (size_t)count;
-    g->values = allocate(g->n_values, sizeof *g->values);
+        return fail("%s: %" PRIu64 " metadata keys do not fit in the file", g->path, count);
+    g->values = allocate((size_t)count, sizeof *g->values);
     if (!g->values) return -1;
-    for (size_t i = 0; i < g->n_values; i++)
-        if (read_value(g, &g->values[i])) return -1;
-    qsort(g->values, g->n_values, sizeof *g->values, compare_values);
-    for (size_t i = 1; i < g->n_values; i++)
-        if (!compare_values(&g->values[i - 1], &g->values[i]))
-            return fail("%s: metadata key %.*s is there twice", g->path, SHOWN(g->values[i].key));
-    return 0;
+    for (; g->n_values < count; g->n_values++)
+        if (read_value(g, &g->values[g->n_values])) return -1;
+    const GgufString *twice = sort_by_name(g->values, g->n_values, sizeof *g->values);
+    return twice ? fail("%s: metadata key %.*s is there twice", g->path, SHOWN(*twice)) : 0;
 }
 
 const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
-    const GgufValue wanted = {.key = {key, strlen(key)}};
-    return bsearch(&wanted, g->values, g->n_values, sizeof *g->values, compare_values);
+    const GgufString name = {key, strlen(key)};
+    return bsearch(&name, g->values, g->n_values, sizeof *g->values, compare_names);
 }
 
 static int wrong_type(const Gguf *g, const char *key, const char *expected) {
-    return fail("%s: metadata key %s has another type than expected (%s)", g->path, key, expected);
+    return bad_key(g, key, "has another type than expected (%s)", expected);
 }
-
-/* The getters leave *value alone where the key is missing; -1: it is something else. */
 
 int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
     const GgufValue *v = gguf_find_value(g, key);
@@ -131,12 +124,10 @@ int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
     return 0;
 }
 
-/* A size: 1 to 2^31 - 1. */
 int gguf_get_size(const Gguf *g, const char *key, int *value) {
     int64_t wide = *value;
     if (gguf_get_integer(g, key, &wide)) return -1;
-    if (wide < 1 || wide > INT_MAX)
-        return fail("%s: metadata key %s is %lld, expected 1 to %d", g->path, key, (long long)wide, INT_MAX);
+    if (wide < 1 || wide > INT_MAX) return bad_key(g, key, "is %" PRId64 ", expected 1 to %d", wide, INT_MAX);
     *value = (int)wide;
     return 0;
 }
@@ -152,54 +143,52 @@ int gguf_get_real(const Gguf *g, const char *key, double *value) {
         memcpy(&narrow, v->at, sizeof narrow);
         *value = narrow;
     }
-    return isfinite(*value) ? 0 : fail("%s: metadata key %s is no finite number", g->path, key);
+    return isfinite(*value) ? 0 : bad_key(g, key, "is no finite number");
 }
 
 int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
     const GgufValue *v = gguf_find_value(g, key);
-    uint64_t n;
     if (!v) return 0;
     if (v->is_array || v->type != GGUF_STRING) return wrong_type(g, key, "a string");
-    memcpy(&n, v->at, sizeof n);
-    *value = (GgufString){(const char *)v->at + sizeof n, (size_t)n};
+    const size_t length = sizeof(uint64_t); /* stands in front of the text */
+    *value = (GgufString){(const char *)v->at + length, v->bytes - length};
     return 0;
 }
 
-bool gguf_string_is(GgufString s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
-
 /* ---- the tensor table ------------------------------------------------------------------ */
+
+static int set_shape(const Gguf *g, GgufEntry *e, const uint64_t dims[MAX_DIMS]) {
+    static const uint64_t most[MAX_DIMS] = {INT_MAX, INT_MAX, MOST_EXPERTS, 1};
+    for (int i = 0; i < MAX_DIMS; i++)
+        if (dims[i] < 1 || dims[i] > most[i])
+            return bad_tensor(g, e->name,
+                              "has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
+                              "], expected a vector, a matrix or up to %d",
+                              dims[0], dims[1], dims[2], dims[3], MOST_EXPERTS);
+    e->cols = (int)dims[0];
+    e->rows = (int)dims[1];
+    e->depth = (int)dims[2];
+    return 0;
+}
 
 static int read_entry(Gguf *g, GgufEntry *e) {
     uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
     uint32_t n_dims = 0, type = 0;
+    *e = (GgufEntry){0};
     if (gguf_read_string(g, &e->name) || read_u32(g, &n_dims)) return -1;
     if (n_dims < 1 || n_dims > MAX_DIMS)
-        return fail("%s: tensor %.*s has %u dimensions, expected 1 to %d", g->path, SHOWN(e->name), n_dims, MAX_DIMS);
+        return bad_tensor(g, e->name, "has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
     for (uint32_t i = 0; i < n_dims; i++)
         if (read_u64(g, &dims[i])) return -1;
-    if (read_u32(g, &type) || read_u64(g, &e->offset)) return -1;
-    e->cols = dims[0];
-    e->rows = dims[1];
-    e->depth = dims[2];
-    if (e->cols < 1 || e->rows < 1 || e->cols > INT_MAX || e->rows > INT_MAX || e->depth < 1 ||
-        e->depth > MOST_EXPERTS || dims[3] != 1)
-        return fail("%s: tensor %.*s has shape [%llu, %llu, %llu, %llu], expected a vector, a matrix or up to %d",
-                    g->path, SHOWN(e->name), (unsigned long long)dims[0], (unsigned long long)dims[1],
-                    (unsigned long long)dims[2], (unsigned long long)dims[3], MOST_EXPERTS);
-    if (type_from_gguf(type, &e->type))
-        return fail("%s: tensor %.*s has type %u, which norma does not know", g->path, SHOWN(e->name), type);
-    if (e->cols % (uint64_t)type_block(e->type))
-        return fail("%s: tensor %.*s has rows of %llu, expected a multiple of %d for %s", g->path, SHOWN(e->name),
-                    (unsigned long long)e->cols, type_block(e->type), type_name(e->type));
-    /* rows and cols are below 2^31, and no type has more than 4 bytes a weight */
-    const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = (int)e->cols}, (int)e->rows);
-    if (__builtin_mul_overflow(matrix, e->depth, &e->bytes))
-        return fail("%s: tensor %.*s has more bytes than any file", g->path, SHOWN(e->name));
+    if (read_u32(g, &type) || read_u64(g, &e->offset) || set_shape(g, e, dims)) return -1;
+    if (type_from_gguf(type, &e->type)) return bad_tensor(g, e->name, "has type %u, which norma does not know", type);
+    if (e->cols % type_block(e->type))
+        return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", e->cols, type_block(e->type),
+                          type_name(e->type));
+    /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes a weight */
+    const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = e->cols}, e->rows);
+    if (!multiply(matrix, (size_t)e->depth, &e->bytes)) return bad_tensor(g, e->name, "has more bytes than any file");
     return 0;
-}
-
-static int compare_entries(const void *a, const void *b) {
-    return compare_strings(((const GgufEntry *)a)->name, ((const GgufEntry *)b)->name);
 }
 
 static int compare_offsets(const void *a, const void *b) {
@@ -209,44 +198,44 @@ static int compare_offsets(const void *a, const void *b) {
 
 /* Every tensor must lie in the file, aligned, and over no other. */
 static int place_entries(Gguf *g) {
-    int64_t alignment = DEFAULT_ALIGNMENT;
+    int64_t alignment = GGUF_ALIGNMENT;
     if (gguf_get_integer(g, "general.alignment", &alignment)) return -1;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
-        return fail("%s: general.alignment is %lld, expected a power of two from 4 on", g->path, (long long)alignment);
+        return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 on", g->path, alignment);
     const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a,
                    room = g->size < start ? 0 : g->size - start;
     qsort(g->entries, g->n_entries, sizeof *g->entries, compare_offsets);
     uint64_t end = 0;
-    for (size_t i = 0; i < g->n_entries; i++) {
-        GgufEntry *e = &g->entries[i];
+    for (GgufEntry *e = g->entries; e < g->entries + g->n_entries; e++) {
         if (e->offset % a || e->offset < end)
-            return fail("%s: tensor %.*s begins at byte %llu of the data, %s", g->path, SHOWN(e->name),
-                        (unsigned long long)e->offset, e->offset % a ? "which is not aligned" : "inside another one");
+            return bad_tensor(g, e->name, "begins at byte %" PRIu64 " of the data, %s", e->offset,
+                              e->offset % a ? "which is not aligned" : "inside another one");
         if (e->offset > room || e->bytes > room - e->offset)
-            return fail("%s: tensor %.*s ends behind the end of the file (truncated?)", g->path, SHOWN(e->name));
+            return bad_tensor(g, e->name, "ends behind the end of the file (truncated?)");
         e->data = g->data + start + e->offset;
         end = e->offset + e->bytes;
     }
-    qsort(g->entries, g->n_entries, sizeof *g->entries, compare_entries);
-    for (size_t i = 1; i < g->n_entries; i++)
-        if (!compare_entries(&g->entries[i - 1], &g->entries[i]))
-            return fail("%s: tensor %.*s is there twice", g->path, SHOWN(g->entries[i].name));
-    return 0;
+    const GgufString *twice = sort_by_name(g->entries, g->n_entries, sizeof *g->entries);
+    return twice ? bad_tensor(g, *twice, "is there twice") : 0;
 }
 
 static int read_entries(Gguf *g, uint64_t count) {
-    const size_t least = 8 + 4 + 8 + 4 + 8;
+    const size_t least = 8 + 4 + 8 + 4 + 8; /* bytes of the shortest */
     if (count > (g->size - g->at) / least)
-        return fail("%s: %llu tensors do not fit in the file", g->path, (unsigned long long)count);
-    g->n_entries = (size_t)count;
-    g->entries = allocate(g->n_entries, sizeof *g->entries);
+        return fail("%s: %" PRIu64 " tensors do not fit in the file", g->path, count);
+    g->entries = allocate((size_t)count, sizeof *g->entries);
     if (!g->entries) return -1;
-    for (size_t i = 0; i < g->n_entries; i++) {
-        g->entries[i] = (GgufEntry){0};
-        if (read_entry(g, &g->entries[i])) return -1;
-    }
+    for (; g->n_entries < count; g->n_entries++)
+        if (read_entry(g, &g->entries[g->n_entries])) return -1;
     return place_entries(g);
 }
+
+GgufEntry *gguf_find_entry(const Gguf *g, const char *name) {
+    const GgufString wanted = {name, strlen(name)};
+    return bsearch(&wanted, g->entries, g->n_entries, sizeof *g->entries, compare_names);
+}
+
+/* ---- the file -------------------------------------------------------------------------- */
 
 int gguf_open(Gguf *g, const char *path, const File *file) {
     uint32_t magic = 0, version = 0;
@@ -262,9 +251,4 @@ int gguf_open(Gguf *g, const char *path, const File *file) {
 void gguf_close(Gguf *g) {
     free(g->values);
     free(g->entries);
-}
-
-GgufEntry *gguf_find_entry(const Gguf *g, const char *name) {
-    const GgufEntry wanted = {.name = {name, strlen(name)}};
-    return bsearch(&wanted, g->entries, g->n_entries, sizeof *g->entries, compare_entries);
 }

@@ -1,10 +1,12 @@
 /* gguf_file.h: the container of a GGUF file: metadata and tensor table.
  *
- * For the readers of GGUF files: gguf.c (the model), gguf_tokenizer.c.
+ * For the readers of GGUF files (gguf.c, gguf_tokenizer.c) and, for its types and its magic number,
+ * the writer (gguf_write.c).
  */
 #ifndef NORMA_GGUF_FILE_H
 #define NORMA_GGUF_FILE_H
 
+#include "base/error.h"
 #include "base/file.h"
 #include "kernels/tensor.h"
 
@@ -12,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GGUF_MAGIC = 0x46554747 };
+enum { GGUF_MAGIC = 0x46554747, GGUF_VERSION = 3, GGUF_ALIGNMENT = 32 };
 
 typedef enum {
     GGUF_U8,
@@ -43,32 +45,35 @@ typedef struct {
     GgufType type; /* of the elements, if it is an array */
     bool is_array;
     uint64_t count;    /* elements; 1 if it is no array */
-    const uint8_t *at; /* the first */
-    size_t bytes;      /* all */
+    const uint8_t *at; /* the first element */
+    size_t bytes;      /* of all elements */
 } GgufValue;
 
 typedef struct {
     GgufString name;
     Type type;
-    uint64_t cols, rows, depth; /* depth: how many matrices */
+    int depth, rows, cols; /* depth: number of matrices, up to MOST_EXPERTS */
     const uint8_t *data;
     uint64_t offset; /* in the data section */
-    size_t bytes;
-    bool used;
+    size_t bytes;    /* of all matrices */
+    bool used;       /* by a reader; gguf_open leaves it false */
 } GgufEntry;
 
 typedef struct {
     const char *path;
-    const struct Architecture *architecture; /* gguf.c's; NULL: not known yet */
     const uint8_t *data;
     size_t size, at;
-    GgufValue *values; /* sorted by key */
+    GgufValue *values; /* [n_values], sorted by key, owned */
     size_t n_values;
-    GgufEntry *entries; /* sorted by name */
+    GgufEntry *entries; /* [n_entries], sorted by name, owned */
     size_t n_entries;
 } Gguf;
 
-/* Reads the metadata and the tensor table of a mapped file. The caller closes it, after a failure, too. */
+/* Failures that name a metadata key (a C string) or a tensor (a GgufString) of the file; -1. */
+#define bad_key(g, key, format, ...)     fail("%s: metadata key %s " format, (g)->path, key, ##__VA_ARGS__)
+#define bad_tensor(g, name, format, ...) fail("%s: tensor %.*s " format, (g)->path, SHOWN(name), ##__VA_ARGS__)
+
+/* Reads the metadata and the tensor table of a mapped file. The caller closes it, also after a failure. */
 int gguf_open(Gguf *g, const char *path, const File *file);
 void gguf_close(Gguf *g);
 
@@ -76,14 +81,14 @@ void gguf_close(Gguf *g);
 const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 GgufEntry *gguf_find_entry(const Gguf *g, const char *name);
 
-/* The getters leave *value alone where the key is missing; -1 and a message: it
- * is something else. */
+/* The getters leave *value unchanged where the key is missing. -1: it has a value of another type, or (for a
+ * size) outside 1 to 2^31 - 1: also where the key is missing and *value is. */
 int gguf_get_integer(const Gguf *g, const char *key, int64_t *value);
-int gguf_get_size(const Gguf *g, const char *key, int *value); /* 1 to 2^31 - 1 */
+int gguf_get_size(const Gguf *g, const char *key, int *value);
 int gguf_get_real(const Gguf *g, const char *key, double *value);
 int gguf_get_string(const Gguf *g, const char *key, GgufString *value);
 
-/* Reads the string at g->at and steps behind it: for arrays of strings. */
+/* Reads the string at g->at and moves g->at behind it: for arrays of strings. */
 int gguf_read_string(Gguf *g, GgufString *s);
 
 bool gguf_string_is(GgufString s, const char *text);

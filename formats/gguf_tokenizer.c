@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "formats/gguf_file.h"
+#include "text/merges.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 #include "tokenizer.h"
@@ -18,7 +18,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
@@ -39,70 +38,90 @@ static PieceKind kind_of(int32_t type, bool byte_level) {
     return type == CONTROL && byte_level ? PIECE_SPECIAL : PIECE_CONTROL;
 }
 
-/* Scores may be NULL. */
-static int fill_piece(Tokenizer *t, const Gguf *g, int id, GgufString text, const GgufValue *scores,
-                      const GgufValue *types) {
-    Piece *p = &t->pieces[id];
-    int32_t type;
-    if (text.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, text.n);
-    memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
-    *p = (Piece){.length = (int)text.n, .kind = kind_of(type, t->byte_level), .raw = t->byte_level};
-    if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
-    if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
-    if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && text.n > MOST_USER_BYTES)
-        return fail("%s: %s piece %d has %zu bytes, expected at most %d", g->path,
-                    p->kind == PIECE_USER ? "user-defined" : "control", id, text.n, MOST_USER_BYTES);
-    return 0;
-}
-
-static int fill_pieces(Tokenizer *t, const Gguf *g, int vocab_size) {
-    const GgufValue *texts = piece_array(g, "tokenizer.ggml.tokens", GGUF_STRING, vocab_size), *scores = NULL;
-    if (texts && !t->byte_level && !(scores = piece_array(g, "tokenizer.ggml.scores", GGUF_F32, vocab_size))) return -1;
-    const GgufValue *types = texts ? piece_array(g, "tokenizer.ggml.token_type", GGUF_I32, vocab_size) : NULL;
-    if (!types) return -1;
-    t->pieces = allocate((size_t)vocab_size, sizeof *t->pieces);
-    t->text = allocate(texts->bytes, 1);
-    if (!t->pieces || !t->text) return -1;
+static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
+    const GgufValue *names = piece_array(g, "tokenizer.ggml.tokens", GGUF_STRING, n), *scores = NULL;
+    if (names && !pieces->byte_level && !(scores = piece_array(g, "tokenizer.ggml.scores", GGUF_F32, n))) return -1;
+    const GgufValue *types = names ? piece_array(g, "tokenizer.ggml.token_type", GGUF_I32, n) : NULL;
+    if (!types || pieces_open(pieces, n, names->bytes)) return -1;
     Gguf cursor = *g;
-    cursor.at = (size_t)(texts->at - g->data);
-    char *to = t->text;
-    for (int i = 0; i < vocab_size; i++) {
-        GgufString text = {"", 0};
-        Piece *p = &t->pieces[i];
-        *p = (Piece){0};
-        if (gguf_read_string(&cursor, &text) || fill_piece(t, g, i, text, scores, types)) return -1;
-        memcpy(to, text.text, text.n);
-        if (!t->byte_level) p->length = piece_unmark(to, p->length);
+    cursor.at = (size_t)(names->at - g->data);
+    char *to = pieces->text;
+    for (int id = 0; id < n; id++) {
+        GgufString name = {"", 0};
+        Piece *p = &pieces->list[id];
+        int32_t type;
+        if (gguf_read_string(&cursor, &name)) return -1;
+        memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
+        if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
+        p->kind = kind_of(type, pieces->byte_level);
+        p->raw = pieces->byte_level;
+        if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, name.n);
+        if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
+        if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && name.n > MOST_MATCHED_BYTES)
+            return fail("%s: %s piece %d has %zu bytes, expected at most %d", g->path,
+                        p->kind == PIECE_USER ? "user-defined" : "control", id, name.n, MOST_MATCHED_BYTES);
+        memcpy(to, name.text, name.n);
         p->text = to;
+        p->length = pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);
         to += p->length;
-        if (p->length > t->max_length) t->max_length = p->length;
     }
-    t->n_pieces = vocab_size;
     return 0;
 }
 
-/* Where texts are cut; -1: norma does not know, and has said nothing. */
-static int find_pretokenizer(Tokenizer *t, const Gguf *g, GgufString name) {
-    if (name.n && !gguf_string_is(name, "default")) return pretokenizer_of_name(name.text, name.n, &t->pretokenizer);
-    fprintf(stderr, "note: %s does not say where texts are cut (tokenizer.ggml.pre): as by GPT-2\n", g->path);
-    return pretokenizer_of_name("gpt-2", 5, &t->pretokenizer);
+/* Pre-tokenizers by their names in tokenizer.ggml.pre; the first name is the one to write. */
+static const struct {
+    const char *names[4];
+    Pretokenizer pretokenizer;
+} PRETOKENIZERS[] = {
+    {{"gpt-2", "mpt", "olmo", "jais"}, {.steps = {PATTERN_GPT2}, .n_steps = 1}},
+    {{"smollm", "starcoder", "refact", "command-r"}, {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}},
+    {{"qwen2", "stablelm2", "deepseek-r1-qwen"}, {.steps = {PATTERN_QWEN2}, .n_steps = 1}},
+    {{"llama-bpe", "llama-v3", "llama3"}, {.steps = {PATTERN_LLAMA3}, .n_steps = 1, .whole_words = true}},
+    {{"dbrx", "smaug-bpe"}, {.steps = {PATTERN_LLAMA3}, .n_steps = 1}},
+};
+enum { N_PRETOKENIZERS = sizeof PRETOKENIZERS / sizeof *PRETOKENIZERS };
+
+/* -1, and no message: norma does not know the name. */
+static int find_pretokenizer(Pretokenizer *p, const Gguf *g, GgufString name) {
+    if (!name.n || gguf_string_is(name, "default")) {
+        note("%s does not say where texts are cut (tokenizer.ggml.pre): as by GPT-2", g->path);
+        name = (GgufString){"gpt-2", 5};
+    }
+    for (int i = 0; i < N_PRETOKENIZERS; i++)
+        for (int k = 0; k < 4 && PRETOKENIZERS[i].names[k]; k++)
+            if (gguf_string_is(name, PRETOKENIZERS[i].names[k])) {
+                *p = PRETOKENIZERS[i].pretokenizer;
+                return 0;
+            }
+    return -1;
+}
+
+const char *gguf_pretokenizer_name(const Pretokenizer *p) {
+    for (int i = 0; i < N_PRETOKENIZERS; i++) {
+        const Pretokenizer *q = &PRETOKENIZERS[i].pretokenizer;
+        if (q->n_steps == p->n_steps && q->whole_words == p->whole_words &&
+            !memcmp(q->steps, p->steps, sizeof *q->steps * (size_t)q->n_steps))
+            return PRETOKENIZERS[i].names[0];
+    }
+    return NULL;
 }
 
 static int fill_merges(Tokenizer *t, const Gguf *g) {
     const GgufValue *merges = gguf_find_value(g, "tokenizer.ggml.merges");
     if (!merges || !merges->is_array || merges->type != GGUF_STRING)
         return fail("%s: metadata key tokenizer.ggml.merges is missing or no array of strings", g->path);
-    if (bpe_begin(t, merges->count)) return -1;
+    if (merges_begin(&t->merges, &t->pieces, merges->count)) return -1;
     Gguf cursor = *g;
     cursor.at = (size_t)(merges->at - g->data);
     for (uint64_t i = 0; i < merges->count; i++) {
         GgufString pair = {0};
-        if (gguf_read_string(&cursor, &pair) || bpe_add(t, g->path, pair.text, pair.n)) return -1;
+        if (gguf_read_string(&cursor, &pair)) return -1;
+        if (merges_add(&t->merges, &t->pieces, g->path, pair.text, pair.n)) return -1;
     }
-    return bpe_end(t);
+    return merges_end(&t->merges, &t->pieces);
 }
 
-/* A token, where the key is there. */
+/* Reads a token; where the key is missing, *id stays, which must be a token or -1. */
 static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
     int64_t wide = *id;
     if (!gguf_find_value(g, key)) return *id < vocab_size ? 0 : fail("%s: metadata key %s is missing", g->path, key);
@@ -114,31 +133,29 @@ static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
     return 0;
 }
 
-/* What is there whatever the vocabulary is. */
+/* What both kinds of vocabulary have: BOS, EOS, <unk>, the chat template. */
 static int fill_ends(Tokenizer *t, const Gguf *g, int vocab_size) {
     int64_t add_bos = !t->no_bos;
     GgufString template = {0};
     if (get_id(g, "tokenizer.ggml.bos_token_id", vocab_size, &t->bos) ||
         get_id(g, "tokenizer.ggml.eos_token_id", vocab_size, &t->eos) ||
         get_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &t->eot) ||
-        get_id(g, "tokenizer.ggml.unknown_token_id", vocab_size, &t->unk) ||
+        get_id(g, "tokenizer.ggml.unknown_token_id", vocab_size, &t->pieces.unk) ||
         gguf_get_integer(g, "tokenizer.ggml.add_bos_token", &add_bos) ||
         gguf_get_string(g, "tokenizer.chat_template", &template))
         return -1;
     t->no_bos = !add_bos || t->bos < 0;
-    t->chat_template = template.text;
-    t->chat_template_size = template.n;
-    return 0;
+    return template.text ? tokenizer_set_chat_template(t, template.text, template.n) : 0;
 }
 
 static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
     int64_t add_space = 1;
-    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .unk = 0, .replaces_invalid = true};
-    if (fill_pieces(t, g, vocab_size) || fill_ends(t, g, vocab_size) ||
+    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true}};
+    if (fill_pieces(&t->pieces, g, vocab_size) || fill_ends(t, g, vocab_size) ||
         gguf_get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space))
         return -1;
-    t->no_space_prefix = !add_space;
-    return tokenizer_index(t);
+    t->space_prefix = add_space ? SPACE_ALWAYS : SPACE_NEVER;
+    return pieces_index(&t->pieces);
 }
 
 /* BOS is put in front if the file says so; Llama 3's files may leave it out. */
@@ -147,8 +164,8 @@ static int fill_byte_level(Tokenizer *t, const Gguf *g, int vocab_size) {
     if (gguf_get_string(g, "norma.tokenizer.normalizer", &normalizer)) return -1;
     if (normalizer.n && !gguf_string_is(normalizer, "nfc"))
         return fail("%s: norma.tokenizer.normalizer is '%.*s', expected nfc", g->path, SHOWN(normalizer));
-    t->composes = normalizer.n > 0;
-    if (fill_pieces(t, g, vocab_size) || fill_merges(t, g)) return -1;
+    t->normalizer.composes = normalizer.n > 0;
+    if (fill_pieces(&t->pieces, g, vocab_size) || fill_merges(t, g)) return -1;
     t->no_bos = !t->pretokenizer.whole_words;
     return fill_ends(t, g, vocab_size);
 }
@@ -158,8 +175,9 @@ static int read_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size, bool need
     if (gguf_get_string(g, "tokenizer.ggml.model", &model) || gguf_get_string(g, "tokenizer.ggml.pre", &pre)) return -1;
     if (gguf_string_is(model, "llama")) return fill_sentencepiece(t, g, vocab_size) ? -1 : 1;
     const bool byte_level = gguf_string_is(model, "gpt2");
-    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .unk = -1, .byte_level = true, .no_space_prefix = true};
-    if (byte_level && !find_pretokenizer(t, g, pre)) return fill_byte_level(t, g, vocab_size) ? -1 : 1;
+    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER};
+    t->pieces = (Pieces){.unk = -1, .byte_level = true};
+    if (byte_level && !find_pretokenizer(&t->pretokenizer, g, pre)) return fill_byte_level(t, g, vocab_size) ? -1 : 1;
     if (!needed) return 0;
     return byte_level
                ? fail("%s: tokenizer.ggml.pre is '%.*s', which norma does not know; use --tokens", g->path, SHOWN(pre))

@@ -65,17 +65,6 @@ static int read_hex(Parser *p) {
     return value;
 }
 
-static void put_utf8(Parser *p, int c) {
-    static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    const int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (int i = n - 1; i > 0; i--) {
-        p->out[i] = (char)(0x80 | (c & 0x3f));
-        c >>= 6;
-    }
-    p->out[0] = (char)(lead[n < 2 ? 0 : n] | c);
-    p->out += n;
-}
-
 /* \uXXXX; characters beyond U+FFFF take two of them, a high and a low surrogate. */
 static bool read_unicode_escape(Parser *p) {
     int c = read_hex(p);
@@ -87,7 +76,7 @@ static bool read_unicode_escape(Parser *p) {
         if (low < 0xdc00 || low > 0xdfff) return wrong(p, "half of a surrogate pair");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
-    put_utf8(p, c);
+    p->out += utf8_encode(p->out, (uint32_t)c);
     return true;
 }
 
@@ -382,3 +371,13 @@ bool json_real(const Json *value, double *real) {
 }
 
 const char *json_shown(const Json *value) { return value ? value->text : "missing"; }
+
+const Json *json_members(const Json *value, JsonKind kind) {
+    return json_has_kind(value, kind) ? json_first(value) : NULL;
+}
+
+bool json_has_kind(const Json *value, JsonKind kind) { return value && value->kind == kind; }
+
+bool json_true(const Json *value) { return json_has_kind(value, JSON_BOOL) && *value->text == 't'; }
+
+bool json_null(const Json *value) { return !value || value->kind == JSON_NULL; }

@@ -53,4 +53,12 @@ bool json_real(const Json *value, double *real);
 /* The value's text for a message; NULL is "missing". */
 const char *json_shown(const Json *value);
 
+/* What the value is; NULL (a missing one) is only null. */
+bool json_has_kind(const Json *value, JsonKind kind);
+bool json_true(const Json *value);
+bool json_null(const Json *value);
+
+/* The first member of a list of this kind; NULL if it has none, is NULL or something else. */
+const Json *json_members(const Json *value, JsonKind kind);
+
 #endif

@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "formats/build.h"
+#include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "norm.h"
@@ -15,19 +17,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
-/* ---- what all formats share ------------------------------------------------------- */
-
 typedef struct {
     const char *path;
     const File *file;
-    size_t at; /* bytes taken so far */
+    Model *model;
+    size_t at; /* bytes read so far */
     int group; /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
 } Reader;
+
+/* ---- the header ------------------------------------------------------------------------ */
 
 static int32_t int_at(const File *file, size_t offset) {
     int32_t value;
@@ -64,99 +66,104 @@ static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
     return 0;
 }
 
-/* Bytes of count weights; 128 bits, so that no header makes it overflow. */
-static unsigned __int128 weight_bytes(unsigned __int128 count, int group) {
-    return group ? count + count / (unsigned)group * 4 : count * 4;
+/* Sizes that a hostile header makes too large stay at SIZE_MAX, whatever is added. */
+static void add_product(size_t *sum, size_t a, size_t b) {
+    size_t product;
+    const bool overflows = !multiply(a, b, &product) || product > SIZE_MAX - *sum;
+    *sum = overflows ? SIZE_MAX : *sum + product;
 }
 
 /* The file must be as long as its header says, to the byte. */
-static int check_size(const Reader *r, const Config *c, bool tied, size_t header, bool rope_tables) {
-    typedef unsigned __int128 u128;
-    const u128 dim = (u128)c->dim, layers = (u128)c->n_layers;
-    const u128 kv_dim = (u128)c->n_kv_heads * (u128)c->head_size;
-    const u128 layer = 2 * dim * dim + 2 * dim * kv_dim + 3 * dim * (u128)c->hidden_dim;
-    const u128 tables = (tied ? 1 : 2) * dim * (u128)c->vocab_size;
-    u128 expected = header + 4 * (2 * layers + 1) * dim + weight_bytes(layers * layer + tables, r->group);
-    if (rope_tables) expected += 4 * (u128)c->context * (u128)c->head_size;
+static int check_size(const Reader *r, size_t header, bool rope_tables) {
+    const Config *c = &r->model->config;
+    const size_t dim = (size_t)c->dim, kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
+    size_t rows =
+        2 * dim + 2 * kv_dim + 3 * (size_t)c->hidden_dim; /* with dim columns (down: its columns), in a layer */
+    size_t weights = 0, expected = header;
+    add_product(&weights, (size_t)c->n_layers * dim, rows);
+    add_product(&weights, (r->model->tied ? 1 : 2) * dim, (size_t)c->vocab_size);
+    add_product(&expected, weights, r->group ? 1 : sizeof(float));
+    if (r->group) add_product(&expected, weights / (size_t)r->group, sizeof(float));
+    add_product(&expected, (2 * (size_t)c->n_layers + 1) * sizeof(float), dim);
+    if (rope_tables) add_product(&expected, (size_t)c->context * sizeof(float), (size_t)c->head_size);
     if (expected == r->file->size) return 0;
     if (expected > SIZE_MAX / 2)
         return fail("%s: its header asks for more bytes than any file has (damaged?)", r->path);
-    return fail("%s: file is %zu bytes, its header asks for %zu (%s?)", r->path, r->file->size, (size_t)expected,
+    return fail("%s: file is %zu bytes, its header asks for %zu (%s?)", r->path, r->file->size, expected,
                 expected > r->file->size ? "truncated" : "another format");
 }
 
-static const void *take(Reader *r, size_t bytes) {
+/* ---- parts ----------------------------------------------------------------------------- */
+
+static const void *read_bytes(Reader *r, size_t bytes) {
     const void *p = r->file->data + r->at;
     r->at += bytes;
     return p;
 }
 
-static Norm take_norm(Reader *r, int dim) {
-    return (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = take(r, (size_t)dim * sizeof(float))};
-}
-
-static Tensor take_tensor(Reader *r, int rows, int cols) {
-    Tensor w = {.type = r->group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = r->group, .offset = r->at};
+static void read_part(Reader *r, const PartAt *at) {
+    const int rows = part_size(&r->model->config, at->part->rows), cols = part_size(&r->model->config, at->part->cols);
     const size_t count = (size_t)rows * (size_t)cols;
-    w.data = take(r, r->group ? count : count * sizeof(float));
-    if (r->group) w.scales = take(r, count / (size_t)r->group * sizeof(float));
-    return w;
+    Tensor *w = part_weight(at);
+    if (!w) {
+        *part_norm(at) = (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = read_bytes(r, count * sizeof(float))};
+        return;
+    }
+    *w =
+        (Tensor){.type = r->group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = r->group, .offset = r->at};
+    w->data = read_bytes(r, r->group ? count : count * sizeof(float));
+    if (r->group) w->scales = read_bytes(r, count / (size_t)r->group * sizeof(float));
 }
 
-/* llama2.c stores one kind of tensor for all layers, then the next kind. */
-#define TAKE_NORMS(field)                                                                                              \
-    for (int l = 0; l < c->n_layers; l++) m->layers[l].field = take_norm(r, c->dim)
-#define TAKE_TENSORS(field, rows, cols)                                                                                \
-    for (int l = 0; l < c->n_layers; l++) m->layers[l].field = take_tensor(r, rows, cols)
+/* The parts in the order of the files: of all layers those of one kind, then those of the next. */
+enum { N_PARTS = 11 };
+static const char *const V0_PARTS[N_PARTS] = {"embedding", "attn_norm", "wq",   "wk", "wv",        "wo",
+                                              "mlp_norm",  "gate",      "down", "up", "final_norm"};
+static const char *const V1_PARTS[N_PARTS] = {"attn_norm", "mlp_norm", "final_norm", "embedding", "wq", "wk",
+                                              "wv",        "wo",       "gate",       "down",      "up"};
 
-static void take_attention(Reader *r, Model *m) {
-    const Config *c = &m->config;
-    const int kv_dim = c->n_kv_heads * c->head_size;
-    TAKE_TENSORS(wq, c->dim, c->dim);
-    TAKE_TENSORS(wk, kv_dim, c->dim);
-    TAKE_TENSORS(wv, kv_dim, c->dim);
-    TAKE_TENSORS(wo, c->dim, c->dim);
+/* Reads a part, by its name in the table of parts, of all layers. */
+static void read_parts(Reader *r, const char *name) {
+    Model *m = r->model;
+    PartAt at = parts_of(m);
+    while (next_slot(&at) && strcmp(at.part->names[NAME_NORMA], name)) {
+    }
+    const int n = at.part->owner == OF_MODEL ? 1 : m->config.n_layers;
+    for (at.layer = 0; at.layer < n; at.layer++) read_part(r, &at);
 }
 
-static void take_mlp(Reader *r, Model *m) {
-    const Config *c = &m->config;
-    TAKE_TENSORS(mlp.gate, c->hidden_dim, c->dim);
-    TAKE_TENSORS(mlp.down, c->dim, c->hidden_dim);
-    TAKE_TENSORS(mlp.up, c->hidden_dim, c->dim);
+/* The output comes last, in v0 behind two tables of RoPE's angles, which norma computes. */
+static int read_all(Reader *r, const char *const names[N_PARTS], size_t header, size_t tables) {
+    Model *m = r->model;
+    if (model_allocate_layers(m)) return -1;
+    r->at = header;
+    for (int i = 0; i < N_PARTS; i++) read_parts(r, names[i]);
+    read_bytes(r, tables);
+    if (m->tied)
+        m->output = m->embedding;
+    else
+        read_parts(r, "output");
+    return 0;
 }
 
-static void take_output(Reader *r, Model *m) {
-    m->output = m->tied ? m->embedding : take_tensor(r, m->config.vocab_size, m->config.dim);
-}
+/* ---- versions -------------------------------------------------------------------------- */
 
-/* ---- v0 ------------------------------------------------------------------------------ */
-
-static int open_v0(Model *m, Reader *r) {
-    Config *c = &m->config;
+static int read_v0(Reader *r) {
+    Model *m = r->model;
     if (r->file->size < V0_HEADER_BYTES)
         return fail("%s: file is %zu bytes, too short for a header of %d", r->path, r->file->size, V0_HEADER_BYTES);
     int32_t ints[N_INTS];
     memcpy(ints, r->file->data, sizeof ints);
-    m->tied = ints[VOCAB_SIZE] > 0; /* a negative vocab_size: a classifier of its own */
-    if (!m->tied && ints[VOCAB_SIZE] != INT32_MIN) ints[VOCAB_SIZE] = -ints[VOCAB_SIZE];
-    if (read_config(c, r->path, ints)) return -1;
-    if (check_size(r, c, m->tied, V0_HEADER_BYTES, true) || model_allocate_layers(m)) return -1;
-    r->at = V0_HEADER_BYTES;
     m->format = "llama2.c v0";
-    m->embedding = take_tensor(r, c->vocab_size, c->dim);
-    TAKE_NORMS(attn_norm);
-    take_attention(r, m);
-    TAKE_NORMS(mlp_norm);
-    take_mlp(r, m);
-    m->final_norm = take_norm(r, c->dim);
-    take(r, (size_t)c->context * (size_t)c->head_size * sizeof(float)); /* two RoPE tables, unused */
-    take_output(r, m);
-    return 0;
+    m->tied = ints[VOCAB_SIZE] > 0; /* a negative vocab_size: an output of its own */
+    if (!m->tied && ints[VOCAB_SIZE] != INT32_MIN) ints[VOCAB_SIZE] = -ints[VOCAB_SIZE];
+    if (read_config(&m->config, r->path, ints) || check_size(r, V0_HEADER_BYTES, true)) return -1;
+    return read_all(r, V0_PARTS, V0_HEADER_BYTES,
+                    (size_t)m->config.context * (size_t)m->config.head_size * sizeof(float));
 }
 
-/* ---- v1 and v2 ------------------------------------------------------------------------- */
-
-static int open_v1_v2(Model *m, Reader *r) {
+static int read_v1_v2(Reader *r) {
+    Model *m = r->model;
     Config *c = &m->config;
     if (r->file->size < HEADER_BYTES)
         return fail("%s: file is %zu bytes, too short for a header of %d", r->path, r->file->size, HEADER_BYTES);
@@ -167,6 +174,7 @@ static int open_v1_v2(Model *m, Reader *r) {
     if (read_config(c, r->path, ints)) return -1;
     const int shared = r->file->data[36];
     if (shared > 1) return fail("%s: shared_classifier is %d, expected 0 or 1", r->path, shared);
+    m->format = version == 1 ? "llama2.c v1" : "llama2.c v2";
     m->tied = shared;
     if (version == 2) {
         r->group = int_at(r->file, 37);
@@ -175,24 +183,14 @@ static int open_v1_v2(Model *m, Reader *r) {
             return fail("%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d", r->path, r->group,
                         c->dim, c->hidden_dim);
     }
-    if (check_size(r, c, m->tied, HEADER_BYTES, false) || model_allocate_layers(m)) return -1;
-    r->at = HEADER_BYTES;
-    m->format = version == 1 ? "llama2.c v1" : "llama2.c v2";
-    TAKE_NORMS(attn_norm);
-    TAKE_NORMS(mlp_norm);
-    m->final_norm = take_norm(r, c->dim);
-    m->embedding = take_tensor(r, c->vocab_size, c->dim);
-    take_attention(r, m);
-    take_mlp(r, m);
-    take_output(r, m);
-    return 0;
+    return check_size(r, HEADER_BYTES, false) ? -1 : read_all(r, V1_PARTS, HEADER_BYTES, 0);
 }
 
 int llama2c_read_model(Model *m, const char *path) {
-    Reader r = {.path = path, .file = m->files};
+    Reader r = {.path = path, .file = m->files, .model = m};
     m->bos = 1;
     m->eos = 2;
     m->eos_ends = false; /* its texts follow each other with BOS between them */
     const bool has_magic = r.file->size >= 4 && int_at(r.file, 0) == MAGIC;
-    return has_magic ? open_v1_v2(m, &r) : open_v0(m, &r);
+    return has_magic ? read_v1_v2(&r) : read_v0(&r);
 }

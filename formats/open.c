@@ -1,19 +1,28 @@
-/* open.c: opens a checkpoint of any format.
+/* open.c: opens a checkpoint of any format, and its tokenizer.
  *
- * Owns which format a path is in.
+ * Owns which format a path is in, and where the tokenizer of a model is.
  */
 #include "formats/open.h"
 
+#include "base/error.h"
 #include "base/file.h"
 #include "formats/build.h"
 #include "formats/folder.h"
 #include "formats/gguf.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/llama2c.h"
+#include "formats/tokenizer_bin.h"
+#include "formats/tokenizer_json.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "model.h"
+#include "tokenizer.h"
 
+#include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 static int open_any(Model *m, const char *path) {
     if (is_folder(path)) return folder_read_model(m, path);
@@ -28,6 +37,42 @@ int model_open(Model *m, const char *path) {
         return -1;
     }
     m->kv_type = m->embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
-    model_count(m);
+    model_complete(m);
     return 0;
+}
+
+/* Writes into path[PATH_MAX] where the tokenizer of a model is that does not hold it. -1: nowhere;
+ * with a message if it is `needed`. */
+static int find_tokenizer(char *path, const char *model_path, bool needed) {
+    const char *slash = strrchr(model_path, '/');
+    if (is_folder(model_path)) {
+        snprintf(path, PATH_MAX, "%s/tokenizer.json", model_path);
+        if (file_exists(path)) return 0;
+        return needed ? fail("no tokenizer: %s is not there; name one with -z", path) : -1;
+    }
+    snprintf(path, PATH_MAX, "%.*stokenizer.bin", slash ? (int)(slash - model_path) + 1 : 0, model_path);
+    if (file_exists(path)) return 0;
+    if (file_exists("tokenizer.bin")) {
+        strcpy(path, "tokenizer.bin");
+        return 0;
+    }
+    return needed ? fail("no tokenizer: neither %s nor ./tokenizer.bin is there; name one with -z", path) : -1;
+}
+
+int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use) {
+    const int vocab_size = model->config.vocab_size;
+    const bool needed = use == TOKENIZER_NEEDED;
+    char found[PATH_MAX];
+    *t = (Tokenizer){.bos = model->bos, .eos = model->eos, .eot = -1};
+    if (use == TOKENIZER_UNUSED) return 0;
+    if (!path && gguf_is(model->files)) return gguf_read_tokenizer(t, model->files, model_path, vocab_size, needed);
+    if (!path) {
+        if (find_tokenizer(found, model_path, needed)) return needed ? -1 : 0;
+        path = found;
+    }
+    const size_t n = strlen(path);
+    const bool json = n > 5 && !strcmp(path + n - 5, ".json");
+    if (!(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size)) return 1;
+    t->bos = t->eos = t->eot = -1;
+    return json && use == TOKENIZER_IF_READABLE ? 0 : -1;
 }

@@ -1,14 +1,12 @@
-/* pack.c: when the weights of a model become panels.
+/* pack.c: when weights become panels.
  *
- * Owns the policy. Products are the same with panels and without, but read panels faster: as one stream of memory,
- * in the order of use. Packing reads each weight once and takes as much memory again. So a model of up to 64 MiB is
- * packed before its first token; of a larger one, each token that runs is followed by an eighth of the weights. The
- * embedding, of which a token reads one row, is never packed; a tied output has panels of its own. What a panel
- * looks like is panels.h's.
+ * Owns the sizes that decide it. Products are the same with panels and without, but read panels faster: as one
+ * stream of memory, in the order of use. The embedding, of which a token reads one row, is never packed; a tied
+ * output has panels of its own. What a panel looks like is panels.h's.
  */
 #include "formats/pack.h"
 
-#include "base/file.h"
+#include "base/memory.h"
 #include "formats/parts.h"
 #include "kernels/panels.h"
 #include "kernels/tensor.h"
@@ -23,11 +21,11 @@ enum {
     WORTH_SHARING = 4 << 20 /* bytes: one thread packs less than this before a second one has started */
 };
 
-/* Packs a weight and takes its bytes off those that are left to be packed now. */
+/* Packs a weight and takes its bytes off those that are left to pack now. */
 static void pack_weight(Tensor *w, int n_threads, size_t *left) {
     const size_t bytes = tensor_bytes(w, w->rows);
     if (w->panels || !*left || tensor_pack(w, n_threads)) return;
-    file_release_pages(w->data, bytes);
+    memory_drop(w->data, bytes);
     *left -= bytes < *left ? bytes : *left;
 }
 

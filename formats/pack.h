@@ -1,13 +1,17 @@
-/* pack.h: when the weights of a model become panels.
+/* pack.h: when weights become panels.
+ *
+ * Owns the policy: which weights are re-packed, when, and how many at a time.
  */
 #ifndef NORMA_PACK_H
 #define NORMA_PACK_H
 
 #include "model.h"
 
-/* Packs weights of a model that is about to run (n_tokens 0) or has just run n_tokens: a small model's all at once,
- * a larger one's bit by bit as it runs, so that the first token comes without delay. Where memory ends, the rest
- * stays as it is. The pages of the file that were read for it are given back. */
+/* Packs weights of a model that is about to run (n_tokens 0), or has just run n_tokens: all of a
+ * small model, else a part for each token, so that the first token comes without delay. The pages of
+ * the file that were read for it are given back. Called when a session opens, and by the modes that
+ * generate (generate, chat, bench, norms) between forward passes; perplexity and logits run a larger
+ * model's weights as they are in the file. */
 void model_pack(Model *m, int n_threads, int n_tokens);
 
 #endif

@@ -10,61 +10,39 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* The beginnings of names: formats of the layer's number, in each naming. */
+static const char *const PREFIXES[][N_NAMINGS] = {
+    [OF_MODEL] = {"", "", ""},
+    [OF_LAYER] = {"layers.%d.", "blk.%d.", "model.layers.%d."},
+    [OF_MLP] = {"layers.%d.", "blk.%d.", "model.layers.%d.mlp."},
+    [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
+};
+
 /* In the order of the forward pass. */
 static const Part PARTS[] = {
-    {.owner = OF_MODEL,
-     .offset = offsetof(Model, embedding),
-     .names = {"embedding", "token_embd", "model.embed_tokens"},
-     .rows = SIZE_VOCAB,
-     .cols = SIZE_DIM},
-#define LAYER_NORM(field, spec, gguf, hf, size, heads)                                                                 \
-    {                                                                                                                  \
-        .owner = OF_LAYER, .offset = offsetof(Layer, field),                                                           \
-        .names = {"layers.%d." #field, "blk.%d." gguf, "model.layers.%d." hf}, .cols = size, .site = spec,             \
-        .of_heads = heads                                                                                              \
-    }
-#define LAYER_WEIGHT(field, gguf, hf, r, c, ...)                                                                       \
-    {                                                                                                                  \
-        .owner = OF_LAYER, .offset = offsetof(Layer, field),                                                           \
-        .names = {"layers.%d." #field, "blk.%d." gguf, "model.layers.%d." hf}, .rows = r, .cols = c, __VA_ARGS__       \
-    }
-    LAYER_NORM(attn_norm, "attn", "attn_norm", "input_layernorm", SIZE_DIM, false),
-    LAYER_WEIGHT(wq, "attn_q", "self_attn.q_proj", SIZE_QUERIES, SIZE_DIM, .bias = QKV_BIAS, .rotates = true),
-    LAYER_WEIGHT(wk, "attn_k", "self_attn.k_proj", SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS, .rotates = true),
-    LAYER_WEIGHT(wv, "attn_v", "self_attn.v_proj", SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS),
-    LAYER_NORM(q_norm, "q", "attn_q_norm", "self_attn.q_norm", SIZE_HEAD, true),
-    LAYER_NORM(k_norm, "k", "attn_k_norm", "self_attn.k_norm", SIZE_HEAD, true),
-    LAYER_WEIGHT(wo, "attn_output", "self_attn.o_proj", SIZE_DIM, SIZE_QUERIES, .bias = OUT_BIAS),
-    LAYER_NORM(mlp_norm, "mlp", "ffn_norm", "post_attention_layernorm", SIZE_DIM, false),
-    LAYER_WEIGHT(router, "ffn_gate_inp", "mlp.gate", SIZE_EXPERTS, SIZE_DIM, .bias = NO_BIAS),
-#define MLP_WEIGHT(field, gguf, hf, r, c)                                                                              \
-    {                                                                                                                  \
-        .owner = OF_MLP, .offset = offsetof(Mlp, field),                                                               \
-        .names = {"layers.%d." #field, "blk.%d." gguf, "model.layers.%d.mlp." hf}, .rows = r, .cols = c,               \
-        .bias = MLP_BIAS                                                                                               \
-    }
-    MLP_WEIGHT(gate, "ffn_gate", "gate_proj", SIZE_HIDDEN, SIZE_DIM),
-    MLP_WEIGHT(up, "ffn_up", "up_proj", SIZE_HIDDEN, SIZE_DIM),
-    MLP_WEIGHT(down, "ffn_down", "down_proj", SIZE_DIM, SIZE_HIDDEN),
-#define EXPERT_WEIGHT(field, gguf, hf, r, c)                                                                           \
-    {                                                                                                                  \
-        .owner = OF_EXPERT, .offset = offsetof(Mlp, field),                                                            \
-        .names = {"layers.%d.experts.%d." #field, "blk.%d." gguf, "model.layers.%d.mlp.experts.%d." hf}, .rows = r,    \
-        .cols = c                                                                                                      \
-    }
-    EXPERT_WEIGHT(gate, "ffn_gate_exps", "gate_proj", SIZE_EXPERT_HIDDEN, SIZE_DIM),
-    EXPERT_WEIGHT(up, "ffn_up_exps", "up_proj", SIZE_EXPERT_HIDDEN, SIZE_DIM),
-    EXPERT_WEIGHT(down, "ffn_down_exps", "down_proj", SIZE_DIM, SIZE_EXPERT_HIDDEN),
-    {.owner = OF_MODEL,
-     .offset = offsetof(Model, final_norm),
-     .names = {"final_norm", "output_norm", "model.norm"},
-     .cols = SIZE_DIM,
-     .site = "final"},
-    {.owner = OF_MODEL,
-     .offset = offsetof(Model, output),
-     .names = {"output", "output", "lm_head"},
-     .rows = SIZE_VOCAB,
-     .cols = SIZE_DIM},
+#define MODEL(field)     OF_MODEL, offsetof(Model, field)
+#define LAYER(field)     OF_LAYER, offsetof(Layer, field)
+#define MLP(field)       OF_MLP, offsetof(Mlp, field)
+#define EXPERT(field)    OF_EXPERT, offsetof(Mlp, field)
+#define NORM(spec, size) SIZE_ONE, size, .site = spec
+    {MODEL(embedding), {"embedding", "token_embd", "model.embed_tokens"}, SIZE_VOCAB, SIZE_DIM, .bias = NO_BIAS},
+    {LAYER(attn_norm), {"attn_norm", "attn_norm", "input_layernorm"}, NORM("attn", SIZE_DIM)},
+    {LAYER(wq), {"wq", "attn_q", "self_attn.q_proj"}, SIZE_QUERIES, SIZE_DIM, .bias = QKV_BIAS, .rotates = true},
+    {LAYER(wk), {"wk", "attn_k", "self_attn.k_proj"}, SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS, .rotates = true},
+    {LAYER(wv), {"wv", "attn_v", "self_attn.v_proj"}, SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS},
+    {LAYER(q_norm), {"q_norm", "attn_q_norm", "self_attn.q_norm"}, NORM("q", SIZE_HEAD), .of_heads = true},
+    {LAYER(k_norm), {"k_norm", "attn_k_norm", "self_attn.k_norm"}, NORM("k", SIZE_HEAD), .of_heads = true},
+    {LAYER(wo), {"wo", "attn_output", "self_attn.o_proj"}, SIZE_DIM, SIZE_QUERIES, .bias = OUT_BIAS},
+    {LAYER(mlp_norm), {"mlp_norm", "ffn_norm", "post_attention_layernorm"}, NORM("mlp", SIZE_DIM)},
+    {LAYER(router), {"router", "ffn_gate_inp", "mlp.gate"}, SIZE_EXPERTS, SIZE_DIM, .bias = NO_BIAS},
+    {MLP(gate), {"gate", "ffn_gate", "gate_proj"}, SIZE_HIDDEN, SIZE_DIM, .bias = MLP_BIAS},
+    {MLP(up), {"up", "ffn_up", "up_proj"}, SIZE_HIDDEN, SIZE_DIM, .bias = MLP_BIAS},
+    {MLP(down), {"down", "ffn_down", "down_proj"}, SIZE_DIM, SIZE_HIDDEN, .bias = MLP_BIAS},
+    {EXPERT(gate), {"gate", "ffn_gate_exps", "gate_proj"}, SIZE_EXPERT_HIDDEN, SIZE_DIM, .bias = NO_BIAS},
+    {EXPERT(up), {"up", "ffn_up_exps", "up_proj"}, SIZE_EXPERT_HIDDEN, SIZE_DIM, .bias = NO_BIAS},
+    {EXPERT(down), {"down", "ffn_down_exps", "down_proj"}, SIZE_DIM, SIZE_EXPERT_HIDDEN, .bias = NO_BIAS},
+    {MODEL(final_norm), {"final_norm", "output_norm", "model.norm"}, NORM("final", SIZE_DIM)},
+    {MODEL(output), {"output", "output", "lm_head"}, SIZE_VOCAB, SIZE_DIM, .bias = NO_BIAS},
 };
 static const Part *const END = PARTS + sizeof PARTS / sizeof *PARTS;
 
@@ -140,6 +118,7 @@ bool next_part(PartAt *at) {
 }
 
 char *part_name(char *name, const PartAt *at, Naming naming) {
-    snprintf(name, PART_NAME, at->part->names[naming], at->layer, at->expert);
+    const int n = snprintf(name, PART_NAME, PREFIXES[at->part->owner][naming], at->layer, at->expert);
+    snprintf(name + n, PART_NAME - (size_t)n, "%s", at->part->names[naming]);
     return name;
 }

@@ -37,7 +37,7 @@ typedef enum { NAME_NORMA, NAME_GGUF, NAME_HF, N_NAMINGS } Naming;
 typedef struct {
     PartOwner owner;
     size_t offset;                /* of the Norm or the Tensor in its owner */
-    const char *names[N_NAMINGS]; /* formats of the layer's and the expert's number, without ".weight" */
+    const char *names[N_NAMINGS]; /* in its owner, without ".weight" */
     PartSize rows, cols;
     const char *site; /* of a norm in --norm; NULL: the part is a weight */
     bool of_heads;    /* q_norm, k_norm: the families that have them */

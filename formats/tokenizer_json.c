@@ -1,17 +1,17 @@
 /* tokenizer_json.c: the tokenizer of a Hugging Face folder.
  *
- * Owns tokenizer.json, as far as it is byte-pair encoding, and what belongs to
+ * Owns tokenizer.json, as far as it is byte-pair encoding, and the files beside
  * it: tokenizer_config.json (BOS, EOS, chat template), chat_template.jinja, and
  * the ends of text in generation_config.json or config.json. Whatever in these
  * files changes the tokens is honoured or refused by name. JSON itself is
- * json.c's, merging tokenizer.c's and bpe.c's.
+ * json.c's, encoding text tokenizer.c's.
  */
 #include "formats/tokenizer_json.h"
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "formats/json.h"
+#include "text/merges.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 #include "tokenizer.h"
@@ -26,22 +26,8 @@
 
 typedef struct {
     Tokenizer *t;
-    const char *path;
-    char *text, *text_end; /* where the next name goes; the end of the room for names */
-    bool spaces_by_name;   /* a normalizer or pre-tokenizer makes U+2581 of spaces */
-    bool prepends;         /* a normalizer puts one in front */
+    const char *path; /* of the file being read */
 } Loader;
-
-static const Json *get(const Json *object, const char *key) { return json_get(object, key); }
-
-static bool is_null(const Json *value) { return !value || value->kind == JSON_NULL; }
-
-static bool is_true(const Json *value) { return value && value->kind == JSON_BOOL && !strcmp(value->text, "true"); }
-
-static bool is_list(const Json *value, JsonKind kind) { return value && value->kind == kind; }
-
-/* Members of what may be no list at all. */
-static const Json *first_of(const Json *list, JsonKind kind) { return is_list(list, kind) ? json_first(list) : NULL; }
 
 static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
     return fail("%s: %s is %.80s, expected %s", l->path, what, json_shown(value), expected);
@@ -51,102 +37,76 @@ static int refuse(const Loader *l, const char *what, const Json *value, const ch
 
 static int get_id(const Loader *l, const char *what, const Json *value, int *id) {
     int64_t wide = -1;
-    const int n = l->t->n_pieces;
+    const int n = l->t->pieces.n;
     if (!json_integer(value, &wide) || wide < 0 || wide >= n)
         return fail("%s: %s has id %.20s, expected one of the model's %d", l->path, what, json_shown(value), n);
     *id = (int)wide;
     return 0;
 }
 
-/* Gives piece `id` its name. The room for names was counted before. */
-static Piece *name_piece(Loader *l, int id, const Json *name) {
-    Tokenizer *t = l->t;
-    if (name->length > (size_t)(l->text_end - l->text)) return NULL;
-    memcpy(l->text, name->text, name->length);
-    t->pieces[id] = (Piece){.text = l->text, .length = (int)name->length, .kind = PIECE_TEXT};
-    l->text += name->length;
-    if (t->pieces[id].length > t->max_length) t->max_length = t->pieces[id].length;
-    return &t->pieces[id];
+static bool has_name(const Piece *p, const Json *name) {
+    return (size_t)p->length == name->length && !memcmp(p->text, name->text, name->length);
 }
 
 static int read_vocabulary(Loader *l, const Json *vocab) {
-    if (!is_list(vocab, JSON_OBJECT)) return refuse(l, "model.vocab", vocab, "an object");
+    if (!json_has_kind(vocab, JSON_OBJECT)) return refuse(l, "model.vocab", vocab, "an object");
     for (const Json *name = json_first(vocab); name; name = json_next(vocab, name)) {
         int id = 0;
         if (get_id(l, "a piece of model.vocab", name + 1, &id)) return -1;
-        if (l->t->pieces[id].length)
-            return fail("%s: model.vocab has id %d twice, for '%.40s', too", l->path, id, name->text);
-        name_piece(l, id, name);
+        Piece *p = &l->t->pieces.list[id];
+        if (p->length) return fail("%s: model.vocab has id %d twice, for '%.40s', too", l->path, id, name->text);
+        *p = (Piece){.text = name->text, .length = (int)name->length, .kind = PIECE_TEXT};
     }
     return 0;
 }
 
 /* An added token, which is in the vocabulary or comes after it. */
 static int read_added(Loader *l, const Json *added) {
-    Tokenizer *t = l->t;
-    const Json *content = get(added, "content");
+    const Json *name = json_get(added, "content");
     int64_t wide = 0;
     int id = 0;
-    if (!is_list(content, JSON_STRING) || !content->length) return refuse(l, "an added token", content, "text");
-    if (content->length > MOST_USER_BYTES)
-        return fail("%s: an added token has %u bytes, expected at most %d", l->path, content->length, MOST_USER_BYTES);
-    if (json_integer(get(added, "id"), &wide) && wide >= t->n_pieces) return 0; /* the model has no row for it */
-    if (get_id(l, content->text, get(added, "id"), &id)) return -1;
-    Piece *p = &t->pieces[id];
-    const bool there = p->length > 0, special = is_true(get(added, "special"));
-    if (there && ((size_t)p->length != content->length || memcmp(p->text, content->text, content->length) != 0))
-        return fail("%s: added token '%.40s' has id %d, which is '%.*s'", l->path, content->text, id,
+    if (!json_has_kind(name, JSON_STRING) || !name->length) return refuse(l, "an added token", name, "text");
+    if (name->length > MOST_MATCHED_BYTES)
+        return fail("%s: an added token has %u bytes, expected at most %d", l->path, name->length, MOST_MATCHED_BYTES);
+    if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
+        return 0; /* the model has no row for it */
+    if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
+    Piece *p = &l->t->pieces.list[id];
+    const bool there = p->length > 0, special = json_true(json_get(added, "special"));
+    if (there && !has_name(p, name))
+        return fail("%s: added token '%.40s' has id %d, which is '%.*s'", l->path, name->text, id,
                     p->length < 40 ? p->length : 40, p->text);
-    if (is_true(get(added, "single_word")))
-        return fail("%s: added token '%.40s' has single_word set, which norma does not do", l->path, content->text);
-    if (!there && !(p = name_piece(l, id, content))) return -1;
-    p->kind = special ? PIECE_SPECIAL : PIECE_USER;
-    p->also_merged = there;
-    p->raw = !is_true(get(added, "normalized"));
-    p->eats_left = is_true(get(added, "lstrip"));
-    p->eats_right = is_true(get(added, "rstrip"));
-    if (p->raw || !l->prepends) return 0;
+    if (json_true(json_get(added, "single_word")))
+        return fail("%s: added token '%.40s' has single_word set, which norma does not do", l->path, name->text);
+    *p = (Piece){.text = there ? p->text : name->text,
+                 .length = (int)name->length,
+                 .kind = special ? PIECE_SPECIAL : PIECE_USER,
+                 .also_merged = there,
+                 .raw = !json_true(json_get(added, "normalized")),
+                 .eats_left = json_true(json_get(added, "lstrip")),
+                 .eats_right = json_true(json_get(added, "rstrip"))};
+    if (p->raw || l->t->space_prefix != SPACE_ALWAYS) return 0;
     if (!special)
         return fail("%s: added token '%.40s' is to be found behind a space that was put there, which norma does not do",
-                    l->path, content->text);
+                    l->path, name->text);
     p->kind = PIECE_CONTROL; /* it would match behind such a space alone */
     return 0;
 }
 
-static size_t name_bytes(const Json *vocab, const Json *added) {
-    size_t bytes = 1;
-    for (const Json *v = first_of(vocab, JSON_OBJECT); v; v = json_next(vocab, v)) bytes += v->length;
-    for (const Json *v = first_of(added, JSON_ARRAY); v; v = json_next(added, v)) {
-        const Json *content = get(v, "content");
-        if (content) bytes += content->length;
-    }
-    return bytes;
-}
-
 static int read_pieces(Loader *l, const Json *root, const Json *model, int vocab_size) {
-    Tokenizer *t = l->t;
-    const Json *vocab = get(model, "vocab"), *added = get(root, "added_tokens");
-    const size_t bytes = name_bytes(vocab, added);
-    t->pieces = allocate((size_t)vocab_size, sizeof *t->pieces);
-    t->text = allocate(bytes, 1);
-    if (!t->pieces || !t->text) return -1;
-    for (int id = 0; id < vocab_size; id++) t->pieces[id] = (Piece){.text = t->text, .kind = PIECE_CONTROL};
-    t->n_pieces = vocab_size;
-    l->text = t->text;
-    l->text_end = t->text + bytes;
-    if (read_vocabulary(l, vocab)) return -1;
-    for (const Json *v = first_of(added, JSON_ARRAY); v; v = json_next(added, v))
+    const Json *added = json_get(root, "added_tokens");
+    if (pieces_open(&l->t->pieces, vocab_size, 0) || read_vocabulary(l, json_get(model, "vocab"))) return -1;
+    for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v))
         if (read_added(l, v)) return -1;
     return 0;
 }
 
-/* The piece with this name; -1: none. Whatever it is: BOS need not match text. */
-static int find_name(const Tokenizer *t, const Json *name) {
-    if (is_list(name, JSON_OBJECT)) name = get(name, "content"); /* as added tokens are written */
-    if (!is_list(name, JSON_STRING) || !name->length) return -1;
-    for (int id = 0; id < t->n_pieces; id++)
-        if ((size_t)t->pieces[id].length == name->length && !memcmp(t->pieces[id].text, name->text, name->length))
-            return id;
+/* The piece with this name, of whatever kind; -1: none. */
+static int find_name(const Pieces *p, const Json *name) {
+    if (json_has_kind(name, JSON_OBJECT)) name = json_get(name, "content"); /* as added tokens are written */
+    if (!json_has_kind(name, JSON_STRING) || !name->length) return -1;
+    for (int id = 0; id < p->n; id++)
+        if (has_name(&p->list[id], name)) return id;
     return -1;
 }
 
@@ -154,59 +114,57 @@ static int find_name(const Tokenizer *t, const Json *name) {
 
 /* Old files have "a b", newer ones ["a", "b"]. */
 static int read_merge(Loader *l, const Json *merge) {
-    if (merge->kind == JSON_STRING) return bpe_add(l->t, l->path, merge->text, merge->length);
+    Merges *m = &l->t->merges;
+    const Pieces *pieces = &l->t->pieces;
+    if (merge->kind == JSON_STRING) return merges_add(m, pieces, l->path, merge->text, merge->length);
     if (merge->kind != JSON_ARRAY || merge->n_members != 2) return refuse(l, "a merge", merge, "two pieces");
     const Json *left = json_first(merge), *right = json_next(merge, left);
     if (left->kind != JSON_STRING || right->kind != JSON_STRING) return refuse(l, "a merge", left, "two pieces");
-    return bpe_add_pair(l->t, l->path, left->text, left->length, right->text, right->length);
+    return merges_add_pair(m, pieces, l->path, left->text, left->length, right->text, right->length);
 }
 
 static int check_model(const Loader *l, const Json *model) {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const Json *type = get(model, "type"), *dropout = get(model, "dropout");
+    const Json *type = json_get(model, "type"), *dropout = json_get(model, "dropout");
     double share = 0;
-    if (!is_list(model, JSON_OBJECT)) return refuse(l, "model", model, "an object");
-    if (type ? !json_is(type, "BPE") : !get(model, "merges")) return refuse(l, "model.type", type, "BPE");
+    if (!json_has_kind(model, JSON_OBJECT)) return refuse(l, "model", model, "an object");
+    if (type ? !json_is(type, "BPE") : !json_get(model, "merges")) return refuse(l, "model.type", type, "BPE");
     for (int i = 0; i < 2; i++) {
-        const Json *affix = get(model, affixes[i]);
-        if (!is_null(affix) && !json_is(affix, ""))
+        const Json *affix = json_get(model, affixes[i]);
+        if (!json_null(affix) && !json_is(affix, ""))
             return fail("%s: model.%s is '%.40s', which norma does not know", l->path, affixes[i], json_shown(affix));
     }
-    if (!is_null(dropout) && (!json_real(dropout, &share) || share != 0))
+    if (!json_null(dropout) && (!json_real(dropout, &share) || share != 0))
         return refuse(l, "model.dropout", dropout, "none");
     return 0;
 }
 
 static int read_merges(Loader *l, const Json *model) {
-    const Json *merges = get(model, "merges");
-    if (!is_list(merges, JSON_ARRAY)) return refuse(l, "model.merges", merges, "a list");
-    l->t->unk = find_name(l->t, get(model, "unk_token"));
-    l->t->fuses_unknown = is_true(get(model, "fuse_unk"));
-    l->t->pretokenizer.whole_words = is_true(get(model, "ignore_merges"));
-    if (bpe_begin(l->t, merges->n_members)) return -1;
+    Tokenizer *t = l->t;
+    const Json *merges = json_get(model, "merges");
+    if (!json_has_kind(merges, JSON_ARRAY)) return refuse(l, "model.merges", merges, "a list");
+    t->pieces.unk = find_name(&t->pieces, json_get(model, "unk_token"));
+    t->merges.fuses_unknown = json_true(json_get(model, "fuse_unk"));
+    t->pretokenizer.whole_words = json_true(json_get(model, "ignore_merges"));
+    if (merges_begin(&t->merges, &t->pieces, merges->n_members)) return -1;
     for (const Json *merge = json_first(merges); merge; merge = json_next(merges, merge))
         if (read_merge(l, merge)) return -1;
-    return bpe_end(l->t);
+    return merges_end(&t->merges, &t->pieces);
 }
 
 /* ---- the normalizer and the pre-tokenizer --------------------------------------------------- */
 
-static const char MARK[] = "\xe2\x96\x81";
-
 static int read_normalizer(Loader *l, const Json *n) {
-    const Json *type = get(n, "type");
-    if (is_null(n)) return 0;
-    if (json_is(type, "Prepend") && json_is(get(n, "prepend"), MARK)) {
-        l->prepends = true;
-    } else if (json_is(type, "Replace") && json_is(get(get(n, "pattern"), "String"), " ") &&
-               json_is(get(n, "content"), MARK)) {
-        l->spaces_by_name = true;
-    } else if (json_is(type, "NFC")) {
-        l->t->composes = true;
-    } else {
-        return fail("%s: normalizer %.40s is none that norma knows", l->path, json_shown(type));
-    }
-    return 0;
+    const Json *type = json_get(n, "type");
+    const bool prepends = json_is(type, "Prepend") && json_is(json_get(n, "prepend"), SPACE_MARK);
+    const bool marks = json_is(type, "Replace") && json_is(json_get(json_get(n, "pattern"), "String"), " ") &&
+                       json_is(json_get(n, "content"), SPACE_MARK);
+    const bool composes = json_is(type, "NFC");
+    if (prepends) l->t->space_prefix = SPACE_ALWAYS;
+    l->t->normalizer.replaces_mark |= marks;
+    l->t->normalizer.composes |= composes;
+    if (json_null(n) || prepends || marks || composes) return 0;
+    return fail("%s: normalizer %.40s is none that norma knows", l->path, json_shown(type));
 }
 
 static int add_step(Loader *l, Pattern pattern) {
@@ -218,77 +176,93 @@ static int add_step(Loader *l, Pattern pattern) {
 
 static int read_byte_level(Loader *l, const Json *p) {
     Tokenizer *t = l->t;
-    const Json *use_regex = get(p, "use_regex");
-    t->byte_level = true;
-    t->space_if_none = true;
-    t->no_space_prefix = !is_true(get(p, "add_prefix_space"));
-    if (!t->no_space_prefix && t->pretokenizer.n_steps)
+    const Json *use_regex = json_get(p, "use_regex");
+    const bool prefix = json_true(json_get(p, "add_prefix_space"));
+    t->pieces.byte_level = true;
+    t->space_prefix = prefix ? SPACE_IF_NONE : SPACE_NEVER;
+    if (prefix && t->pretokenizer.n_steps)
         return fail("%s: ByteLevel has add_prefix_space behind another pre-tokenizer, which norma does not do",
                     l->path);
-    return !use_regex || is_true(use_regex) ? add_step(l, PATTERN_GPT2) : 0;
+    return !use_regex || json_true(use_regex) ? add_step(l, PATTERN_GPT2) : 0;
 }
 
-/* What a pattern leaves out is a piece, too; where the patterns leave out nothing, "Removed" inverted is the same. */
+/* Patterns by their regular expressions, which are compared letter for letter. */
+static const char *const EXPRESSIONS[] = {
+    [PATTERN_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    [PATTERN_LLAMA3] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+                       " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    [PATTERN_QWEN2] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+                      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    [PATTERN_DIGIT] = "\\p{N}",
+    [PATTERN_DIGITS3] = "\\p{N}{1,3}",
+    [PATTERN_DIGITS] = "\\p{N}+",
+};
+enum { N_EXPRESSIONS = sizeof EXPRESSIONS / sizeof *EXPRESSIONS };
+
+/* What a pattern leaves out is a word, too. A pattern up to PATTERN_QWEN2 leaves out nothing: there "Removed",
+ * inverted, means the same as "Isolated". */
 static int read_split(Loader *l, const Json *p) {
-    Pattern pattern;
-    const Json *expression = get(get(p, "pattern"), "Regex"), *behavior = get(p, "behavior");
-    if (!expression || pattern_of_expression(expression->text, &pattern))
+    const Json *regex = json_get(json_get(p, "pattern"), "Regex"), *behavior = json_get(p, "behavior");
+    const Json *shown = regex ? regex : json_get(json_get(p, "pattern"), "String");
+    int pattern = 0;
+    while (pattern < N_EXPRESSIONS && !(regex && !strcmp(regex->text, EXPRESSIONS[pattern]))) pattern++;
+    if (pattern == N_EXPRESSIONS)
         return fail("%s: pre-tokenizer Split has the pattern %.100s, which norma does not know", l->path,
-                    json_shown(expression ? expression : get(get(p, "pattern"), "String")));
-    const bool inverted = is_true(get(p, "invert")), whole = pattern <= PATTERN_QWEN2;
+                    json_shown(shown));
+    const bool inverted = json_true(json_get(p, "invert")), whole = pattern <= PATTERN_QWEN2;
     if (!(json_is(behavior, "Isolated") && (!inverted || whole)) &&
         !(json_is(behavior, "Removed") && inverted && whole))
         return refuse(l, "the behavior of a pre-tokenizer Split", behavior, "Isolated");
-    return add_step(l, pattern);
+    return add_step(l, (Pattern)pattern);
 }
 
 static int read_metaspace(Loader *l, const Json *p) {
-    Tokenizer *t = l->t;
-    const Json *scheme = get(p, "prepend_scheme"), *split = get(p, "split");
-    const Json *prefix = get(p, "add_prefix_space"); /* its older name */
-    if (!json_is(get(p, "replacement"), MARK))
-        return refuse(l, "Metaspace's replacement", get(p, "replacement"), "U+2581");
+    const Json *scheme = json_get(p, "prepend_scheme"), *split = json_get(p, "split");
+    const Json *prefix = json_get(p, "add_prefix_space"); /* its older name */
+    if (!json_is(json_get(p, "replacement"), SPACE_MARK))
+        return refuse(l, "Metaspace's replacement", json_get(p, "replacement"), "U+2581");
     if (scheme && !json_is(scheme, "always") && !json_is(scheme, "first") && !json_is(scheme, "never"))
         return refuse(l, "Metaspace's prepend_scheme", scheme, "always, first or never");
-    l->spaces_by_name = true;
-    t->space_if_none = true;
-    t->space_once = json_is(scheme, "first");
-    t->no_space_prefix = scheme ? json_is(scheme, "never") : prefix && !is_true(prefix);
-    return !split || is_true(split) ? add_step(l, PATTERN_SPACED) : 0;
+    const bool never = scheme ? json_is(scheme, "never") : prefix && !json_true(prefix);
+    l->t->normalizer.replaces_mark = true;
+    l->t->space_prefix = never ? SPACE_NEVER : json_is(scheme, "first") ? SPACE_ONCE : SPACE_IF_NONE;
+    return !split || json_true(split) ? add_step(l, PATTERN_SPACED) : 0;
 }
 
 static int read_pretokenizer(Loader *l, const Json *p) {
-    const Json *type = get(p, "type");
-    if (is_null(p)) return 0;
-    if (l->t->byte_level) return fail("%s: pre-tokenizer %.40s is behind ByteLevel", l->path, json_shown(type));
+    const Json *type = json_get(p, "type");
+    if (json_null(p)) return 0;
+    if (l->t->pieces.byte_level) return fail("%s: pre-tokenizer %.40s is behind ByteLevel", l->path, json_shown(type));
     if (json_is(type, "ByteLevel")) return read_byte_level(l, p);
     if (json_is(type, "Split")) return read_split(l, p);
     if (json_is(type, "Digits"))
-        return add_step(l, is_true(get(p, "individual_digits")) ? PATTERN_DIGIT : PATTERN_DIGITS);
+        return add_step(l, json_true(json_get(p, "individual_digits")) ? PATTERN_DIGIT : PATTERN_DIGITS);
     if (json_is(type, "Metaspace") && !l->t->pretokenizer.n_steps) return read_metaspace(l, p);
     return fail("%s: pre-tokenizer %.40s is none that norma knows", l->path, json_shown(type));
 }
 
 /* One, or a sequence. */
 static int read_each(Loader *l, const Json *value, const char *members, int (*read)(Loader *, const Json *)) {
-    const Json *list = get(value, members);
-    if (!json_is(get(value, "type"), "Sequence")) return read(l, value);
-    if (!is_list(list, JSON_ARRAY)) return refuse(l, members, list, "a list");
+    const Json *list = json_get(value, members);
+    if (!json_is(json_get(value, "type"), "Sequence")) return read(l, value);
+    if (!json_has_kind(list, JSON_ARRAY)) return refuse(l, members, list, "a list");
     for (const Json *member = json_first(list); member; member = json_next(list, member))
         if (read(l, member)) return -1;
     return 0;
 }
 
-static int read_cutting(Loader *l, const Json *root) {
+/* The normalizer, then the pre-tokenizer. Either may put a space in front of a text. */
+static int read_pipeline(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    if (read_each(l, get(root, "normalizer"), "normalizers", read_normalizer)) return -1;
-    if (l->prepends && !l->spaces_by_name)
+    if (read_each(l, json_get(root, "normalizer"), "normalizers", read_normalizer)) return -1;
+    const bool prepends = t->space_prefix == SPACE_ALWAYS;
+    if (prepends && !t->normalizer.replaces_mark)
         return fail("%s: a normalizer puts U+2581 in front of a text, and none makes it of spaces", l->path);
-    t->no_space_prefix = !l->prepends;
-    if (read_each(l, get(root, "pre_tokenizer"), "pretokenizers", read_pretokenizer)) return -1;
-    if (l->prepends && t->space_if_none) return fail("%s: a space is put in front of a text in two ways", l->path);
-    if (t->byte_level && l->spaces_by_name) return fail("%s: ByteLevel, and U+2581 for spaces", l->path);
-    t->replaces_mark = l->spaces_by_name;
+    if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers", read_pretokenizer)) return -1;
+    if (prepends && t->space_prefix != SPACE_ALWAYS)
+        return fail("%s: a space is put in front of a text in two ways", l->path);
+    if (t->pieces.byte_level && t->normalizer.replaces_mark)
+        return fail("%s: ByteLevel, and U+2581 for spaces", l->path);
     return 0;
 }
 
@@ -296,99 +270,76 @@ static int read_cutting(Loader *l, const Json *root) {
 
 /* The ids of a special token of the template, which must be one. */
 static int read_template_token(Loader *l, const Json *template, const Json *token, int *id) {
-    const Json *name = get(token, "id");
-    const Json *ids = name ? get(get(get(template, "special_tokens"), name->text), "ids") : NULL;
-    if (!is_list(ids, JSON_ARRAY) || ids->n_members != 1)
+    const Json *name = json_get(token, "id");
+    const Json *ids = name ? json_get(json_get(json_get(template, "special_tokens"), name->text), "ids") : NULL;
+    if (!ids || ids->kind != JSON_ARRAY || ids->n_members != 1)
         return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
     return get_id(l, "a token of TemplateProcessing", json_first(ids), id);
 }
 
 static int read_template(Loader *l, const Json *template) {
-    const Json *single = get(template, "single");
-    bool behind = false;
-    for (const Json *item = first_of(single, JSON_ARRAY); item; item = json_next(single, item)) {
-        const Json *token = get(item, "SpecialToken");
+    const Json *single = json_get(template, "single");
+    bool behind = false; /* the text's place in the template has been */
+    for (const Json *item = json_members(single, JSON_ARRAY); item; item = json_next(single, item)) {
+        const Json *token = json_get(item, "SpecialToken");
         int id = -1;
+        if (token && read_template_token(l, template, token, &id)) return -1;
         if (!token) {
             behind = true;
-            continue;
+        } else if (behind) {
+            note("%s puts token %d behind every text; norma does not", l->path, id);
+        } else if (l->t->no_bos) {
+            l->t->bos = id;
+            l->t->no_bos = false;
+        } else {
+            return fail("%s: TemplateProcessing puts more than one token in front of a text", l->path);
         }
-        if (read_template_token(l, template, token, &id)) return -1;
-        if (behind) {
-            fprintf(stderr, "note: %s puts token %d behind every text; norma does not\n", l->path, id);
-            continue;
-        }
-        if (!l->t->no_bos) return fail("%s: TemplateProcessing puts more than one token in front of a text", l->path);
-        l->t->bos = id;
-        l->t->no_bos = false;
     }
     return 0;
 }
 
 static int read_processor(Loader *l, const Json *processor) {
-    const Json *type = get(processor, "type");
-    if (is_null(processor) || json_is(type, "ByteLevel")) return 0; /* which trims offsets, not tokens */
+    const Json *type = json_get(processor, "type");
+    if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* which trims offsets, not tokens */
     if (json_is(type, "TemplateProcessing")) return read_template(l, processor);
     return fail("%s: post-processor %.40s is none that norma knows", l->path, json_shown(type));
 }
 
-static int read_root(Loader *l, const Json *root, int vocab_size) {
-    const Json *model = get(root, "model");
-    if (check_model(l, model) || read_cutting(l, root) || read_pieces(l, root, model, vocab_size)) return -1;
-    if (read_merges(l, model)) return -1;
-    return read_each(l, get(root, "post_processor"), "processors", read_processor);
-}
-
 /* ---- the files beside it ----------------------------------------------------------------------- */
 
-/* The path of a file beside `path`; NULL: it is not there, or there is no memory. The caller frees it. */
-static char *beside(const char *path, const char *name) {
-    const char *slash = strrchr(path, '/');
-    const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
-    char *full = allocate(folder + strlen(name) + 1, 1);
-    if (!full) return NULL;
-    strcpy(mempcpy(full, path, folder), name);
-    if (file_exists(full)) return full;
-    free(full);
-    return NULL;
-}
-
-static int keep_template(Tokenizer *t, const char *text, size_t size) {
-    free(t->chat_text);
-    t->chat_text = allocate(size + 1, 1);
-    if (!t->chat_text) return -1;
-    memcpy(t->chat_text, text, size);
-    t->chat_template = t->chat_text;
-    t->chat_template_size = size;
-    return 0;
+/* The path of a file beside the one being read; false: it is not there. */
+static bool find_beside(const Loader *l, const char *name, char path[PATH_MAX]) {
+    const char *slash = strrchr(l->path, '/');
+    const int folder = slash ? (int)(slash - l->path) + 1 : 0;
+    return snprintf(path, PATH_MAX, "%.*s%s", folder, l->path, name) < PATH_MAX && file_exists(path);
 }
 
 /* The chat template is text, or a list of named ones, of which one is "default". */
 static int read_chat_template(Loader *l, const Json *template) {
-    for (const Json *v = first_of(template, JSON_ARRAY); v; v = json_next(template, v))
-        if (json_is(get(v, "name"), "default")) template = get(v, "template");
-    return is_list(template, JSON_STRING) ? keep_template(l->t, template->text, template->length) : 0;
+    const Json *text = template;
+    for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
+        if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
+    return json_has_kind(text, JSON_STRING) ? tokenizer_set_chat_template(l->t, text->text, text->length) : 0;
 }
 
-/* What the file says of BOS counts for more than the post-processor. */
+/* What this file says of BOS goes before what the post-processor says. */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    const Json *add_bos = get(root, "add_bos_token");
-    const int bos = find_name(t, get(root, "bos_token"));
-    t->eos = find_name(t, get(root, "eos_token"));
+    const Json *add_bos = json_get(root, "add_bos_token");
+    const int bos = find_name(&t->pieces, json_get(root, "bos_token"));
+    t->eos = find_name(&t->pieces, json_get(root, "eos_token"));
     if (t->bos < 0) t->bos = bos;
-    if (add_bos && add_bos->kind == JSON_BOOL) t->no_bos = !is_true(add_bos) || t->bos < 0;
-    if (is_true(get(root, "add_eos_token")))
-        fprintf(stderr, "note: %s puts EOS behind every text; norma does not\n", l->path);
-    return read_chat_template(l, get(root, "chat_template"));
+    if (add_bos && add_bos->kind == JSON_BOOL) t->no_bos = !json_true(add_bos) || t->bos < 0;
+    if (json_true(json_get(root, "add_eos_token"))) note("%s puts EOS behind every text; norma does not", l->path);
+    return read_chat_template(l, json_get(root, "chat_template"));
 }
 
 /* The ids that end a text: one, or a list. */
 static int read_ends(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    const Json *ends = get(root, "eos_token_id");
-    for (const Json *v = is_list(ends, JSON_ARRAY) ? json_first(ends) : ends; v && t->n_ends < MAX_ENDS;
-         v = is_list(ends, JSON_ARRAY) ? json_next(ends, v) : NULL) {
+    const Json *ends = json_get(root, "eos_token_id");
+    for (const Json *v = json_has_kind(ends, JSON_ARRAY) ? json_first(ends) : ends; v && t->n_ends < MAX_ENDS;
+         v = json_has_kind(ends, JSON_ARRAY) ? json_next(ends, v) : NULL) {
         if (v->kind == JSON_NULL) continue;
         if (get_id(l, "eos_token_id", v, &t->ends[t->n_ends])) return -1;
         t->n_ends++;
@@ -398,36 +349,38 @@ static int read_ends(Loader *l, const Json *root) {
 }
 
 /* Calls `read` with what the file beside tokenizer.json says, if it is there. */
-static int read_beside(Loader *l, const char *name, int (*read)(Loader *, const Json *)) {
-    char *path = beside(l->path, name);
+static int read_beside(const Loader *l, const char *name, int (*read)(Loader *, const Json *)) {
+    char path[PATH_MAX];
+    Loader beside = {.t = l->t, .path = path};
     JsonFile json;
-    if (!path) return 0;
-    Loader file = *l;
-    file.path = path;
-    int status = json_open(&json, path);
-    if (!status) {
-        status = read(&file, json.values);
-        json_close(&json);
-    }
-    free(path);
+    if (!find_beside(l, name, path)) return 0;
+    const int status = json_open(&json, path) || read(&beside, json.values) ? -1 : 0;
+    json_close(&json);
     return status;
 }
 
 static int read_jinja(Loader *l) {
-    char *path = beside(l->path, "chat_template.jinja");
+    char path[PATH_MAX];
     size_t size = 0;
-    if (!path) return 0;
+    if (!find_beside(l, "chat_template.jinja", path)) return 0;
     char *text = file_read(path, &size);
-    const int status = text ? keep_template(l->t, text, size) : -1;
+    const int status = text ? tokenizer_set_chat_template(l->t, text, size) : -1;
     free(text);
-    free(path);
     return status;
+}
+
+static int read_root(Loader *l, JsonFile *json, int vocab_size) {
+    const Json *root = json->values, *model = json_get(root, "model");
+    if (check_model(l, model) || read_pipeline(l, root) || read_pieces(l, root, model, vocab_size)) return -1;
+    l->t->pieces.text = json->text; /* the pieces' names are in it: it is theirs now */
+    json->text = NULL;
+    if (read_merges(l, model)) return -1;
+    return read_each(l, json_get(root, "post_processor"), "processors", read_processor);
 }
 
 static int read_all(Loader *l, int vocab_size) {
     JsonFile json;
-    if (json_open(&json, l->path)) return -1;
-    const int status = read_root(l, json.values, vocab_size);
+    const int status = json_open(&json, l->path) || read_root(l, &json, vocab_size) ? -1 : 0;
     json_close(&json);
     if (status || read_beside(l, "tokenizer_config.json", read_config) || read_jinja(l)) return -1;
     if (read_beside(l, "generation_config.json", read_ends)) return -1;
@@ -436,7 +389,9 @@ static int read_all(Loader *l, int vocab_size) {
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
     Loader l = {.t = t, .path = path};
-    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .unk = -1, .no_bos = true, .chat_has_bos = true};
+    *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
+    t->space_prefix = SPACE_NEVER;
+    t->no_bos = t->chat_has_bos = true;
     if (!read_all(&l, vocab_size)) return 0;
     tokenizer_close(t);
     return -1;

@@ -398,8 +398,7 @@ static void write_trace(const Profile *p, FILE *out) {
           out);
     for (int t = 0; t < p->n_threads; t++) write_track(out, p, t);
     fputs("\n]}\n", out);
-    if (p->tracks[0].n_events == MOST_EVENTS)
-        fprintf(stderr, "note: the trace holds the first %d events of each thread\n", MOST_EVENTS);
+    if (p->tracks[0].n_events == MOST_EVENTS) note("the trace holds the first %d events of each thread", MOST_EVENTS);
 }
 
 ProfileFormat profile_format(const char *path) {

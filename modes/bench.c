@@ -7,12 +7,14 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/interrupt.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 
 #include <omp.h>
@@ -77,10 +79,13 @@ typedef struct {
 /* One prefill, then one token after another. */
 static int time_model(Run *run, const int *tokens, Bench *b, int i) {
     const double start = now();
+    run_pack_weights(run);
     if (!run_logits(run, tokens, b->prompt_tokens, 0)) return -1;
     const double prefilled = now();
-    for (int step = 0; step < b->steps; step++)
+    for (int step = 0; step < b->steps; step++) {
+        run_pack_weights(run);
         if (!run_logits(run, &tokens[step % b->prompt_tokens], 1, b->prompt_tokens + step)) return -1;
+    }
     b->prefill[i] = b->prompt_tokens / (prefilled - start);
     b->decode[i] = b->steps / (now() - prefilled);
     return 0;
@@ -152,7 +157,7 @@ static int report(const Run *run, Bench *b) {
         printf("%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights a token; medians of %d\n",
                type_name(m->embedding.type), run->session.n_threads, b->prompt_tokens, b->steps, m->decode_bytes, RUNS);
     }
-    return fflush(stdout) || ferror(stdout) ? fail("cannot write the output") : 0;
+    return stdout_finish();
 }
 
 int mode_bench(Run *run) {
@@ -166,8 +171,8 @@ int mode_bench(Run *run) {
     if (b.prompt_tokens > context - b.steps) { /* a short context: half for each at the least */
         if (b.steps > context / 2) b.steps = context / 2;
         if (b.prompt_tokens > context - b.steps) b.prompt_tokens = context - b.steps;
-        fprintf(stderr, "note: cut to %d + %d tokens, the context is %d\n", b.prompt_tokens, b.steps, context);
+        note("cut to %d + %d tokens, the context is %d", b.prompt_tokens, b.steps, context);
     }
     const int status = measure(run, &b) || (!interrupted && report(run, &b));
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

@@ -1,58 +1,46 @@
 /* chat.c: conversation.
  *
- * Owns the turns: the user's lines, the model's answers, and the KV cache kept
- * between them. How a turn looks is template.c's business, sampling and text
- * output are run.c's and stream.c's.
+ * Owns the turns: the user's lines, the model's answers, and the positions of the KV cache that stay
+ * between them. The tokens of a turn are template.c's, the text that is written stream.c's.
  */
 #include "base/error.h"
-#include "base/interrupt.h"
+#include "base/process.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "modes/template.h"
 #include "sampler.h"
 #include "text/stream.h"
 #include "tokenizer.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct {
     Run *run;
     ChatTemplate template;
     int pos;   /* positions in the cache; the token that ended an answer is not among them */
-    int steps; /* most of them */
+    int steps; /* the most positions */
 } Chat;
 
-/* One byte of standard input; false at its end and after Ctrl-C. Waiting for
- * both at once is safe whenever, and in whichever thread, the signal comes. */
-static bool next_byte(char *byte) {
-    struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = interrupt_fd, .events = POLLIN}};
-    while (poll(wait, 2, -1) < 0)
-        if (errno != EINTR) return false;
-    return !wait[1].revents && read(STDIN_FILENO, byte, 1) == 1;
-}
-
-/* The user's next line without its newline; NULL at the end of input. The
- * first may come from the command line. The caller frees it. */
+/* The user's next line without its newline: *first, once, if it is not NULL; else from standard
+ * input. NULL at the end of input. The caller frees it. */
 static char *next_line(const char **first) {
     if (*first) {
         char *line = strdup(*first);
         *first = NULL;
         return line;
     }
-    if (isatty(STDIN_FILENO)) fputs("User: ", stderr);
+    if (on_terminal(stdin)) fputs("User: ", stderr);
     char *line = NULL, byte = 0;
     size_t size = 0;
     FILE *text = open_memstream(&line, &size);
     if (!text) return NULL;
     bool any = false;
-    while (next_byte(&byte) && (any = true) && byte != '\n') fputc(byte, text);
+    while (read_byte(&byte) && (any = true) && byte != '\n') fputc(byte, text);
     fclose(text);
     if (any && !interrupted) return line;
     free(line);
@@ -63,13 +51,14 @@ static bool is_end(const Chat *chat, int token) {
     return token == chat->run->tokenizer.eos || token == chat->template.end || run_is_end(chat->run, token);
 }
 
-/* Writes the answer to a turn. 1: the context is full. */
+/* Runs a turn and writes the answer. 1: the context is full. */
 static int answer(Chat *chat, const Tokens *turn) {
     Run *run = chat->run;
     if (turn->n > chat->steps - chat->pos) return 1;
     Stream out;
     stream_open(&out, stdout);
     for (int i = 0; i < turn->n; i++) sampler_accept(&run->sampler, turn->ids[i]);
+    run_pack_weights(run);
     const float *logits = run_logits(run, turn->ids, turn->n, chat->pos);
     int previous = turn->ids[turn->n - 1], status = 1;
     chat->pos += turn->n;
@@ -83,6 +72,7 @@ static int answer(Chat *chat, const Tokens *turn) {
         const char *text = tokenizer_decode(&run->tokenizer, previous, token, &n);
         stream_write(&out, text, n);
         if (chat->pos == chat->steps || out.error) break;
+        run_pack_weights(run);
         logits = run_logits(run, &token, 1, chat->pos++);
         previous = token;
     }
@@ -95,22 +85,20 @@ int mode_chat(Run *run) {
     const int context = run->session.context;
     Chat chat = {.run = run, .steps = o->steps > 0 && o->steps < context ? o->steps : context};
     const char *first = o->prompt;
-    if (o->prompt_file || o->tokens) {
-        fail("chat reads its lines from standard input; the first may be given with -i");
-        return 2;
-    }
+    if (o->prompt_file || o->tokens)
+        return bad_usage("chat reads its lines from standard input; the first may be given with -i");
     if (!chat_template_open(&chat.template, &run->tokenizer))
-        fprintf(stderr, "note: the model's chat template is none that norma knows; using %s's\n", chat.template.name);
+        note("the model's chat template is none that norma knows; using %s's", chat.template.name);
     int status = 0;
     for (char *line; status == 0 && !interrupted && (line = next_line(&first)); free(line)) {
         if (!*line) continue;
         Tokens turn;
         status = chat_template_render(&chat.template, &run->tokenizer, o->system, line, chat.pos == 0, &turn);
         if (status) continue;
-        if (isatty(STDIN_FILENO)) fputs("Assistant: ", stderr);
+        if (on_terminal(stdin)) fputs("Assistant: ", stderr);
         status = answer(&chat, &turn);
         free(turn.ids);
     }
-    if (status > 0) fprintf(stderr, "note: the context of %d positions is full\n", chat.steps);
-    return status < 0 ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    if (status > 0) note("the context of %d positions is full", chat.steps);
+    return run_exit_status(status < 0);
 }

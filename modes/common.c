@@ -1,12 +1,13 @@
 /* common.c: what modes share.
  *
- * Owns the tokens that a run begins with, one step of the model, and when a text ends.
+ * Owns the tokens that a run begins with, one step of the model, when a text ends, and exit statuses.
  */
 #include "modes/common.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "formats/pack.h"
 #include "model.h"
 #include "modes/options.h"
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "1,403,407" to ids below vocab_size. */
+/* Reads ids below vocab_size from a list: "1,403,407". */
 static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
     *out = (Tokens){.ids = allocate(strlen(list) / 2 + 1, sizeof(int))};
     if (!out->ids) return -1;
@@ -61,12 +62,13 @@ int run_first_token(const Run *run) {
 }
 
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
-    model_pack(&run->model, run->session.n_threads, run->n_ran); /* not before the first token is out */
     const float *logits = model_forward(&run->session, tokens, n, pos, 1);
     run->n_ran = n;
     if (logits && check_logits(logits, (size_t)run->model.config.vocab_size)) return NULL;
     return logits;
 }
+
+void run_pack_weights(Run *run) { model_pack(&run->model, run->session.n_threads, run->n_ran); }
 
 bool run_is_end(const Run *run, int token) {
     const Tokenizer *t = &run->tokenizer;
@@ -80,3 +82,5 @@ int run_sample(Run *run, const float *logits) {
     sampler_accept(&run->sampler, token);
     return token;
 }
+
+int run_exit_status(int status) { return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0; }

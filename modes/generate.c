@@ -4,8 +4,10 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/interrupt.h"
+#include "base/process.h"
 #include "modes/common.h"
+#include "modes/modes.h"
+#include "modes/options.h"
 #include "sampler.h"
 #include "text/stream.h"
 #include "tokenizer.h"
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Writes a token's text, or its id where there is no tokenizer. */
 static void show_token(const Run *run, Stream *out, int previous, int token) {
     int n;
     char number[16];
@@ -25,7 +28,7 @@ static void show_token(const Run *run, Stream *out, int previous, int token) {
     stream_write(out, text, n);
 }
 
-/* Where nothing is said, the text begins with BOS all the same. */
+/* An empty prompt becomes BOS. */
 static int begin_text(const Run *run, Tokens *prompt) {
     const int first = run_first_token(run);
     if (prompt->n) return 0;
@@ -34,7 +37,7 @@ static int begin_text(const Run *run, Tokens *prompt) {
     return 0;
 }
 
-/* The prompt as the reader sees it: its first n tokens, without BOS. */
+/* Writes the first n tokens of the prompt, without BOS. */
 static void show_prompt(const Run *run, Stream *out, const Tokens *prompt, int n) {
     const bool hide_bos = run->has_tokenizer && prompt->ids[0] == run_first_token(run);
     for (int i = hide_bos; i < n; i++) show_token(run, out, i ? prompt->ids[i - 1] : -1, prompt->ids[i]);
@@ -52,8 +55,8 @@ static void show_statistics(const Statistics *s) {
     fputc('\n', stderr);
 }
 
-/* Writes what follows the prompt. `steps` positions are run in all, so that
- * steps - prompt->n + 1 tokens come, if no end comes before. */
+/* Writes what follows the prompt. `steps` positions are run, the prompt's included, so that
+ * steps - prompt->n + 1 tokens follow unless the text ends before. */
 static int continue_text(Run *run, const Tokens *prompt, int steps, Stream *out, Statistics *statistics) {
     for (int i = 0; i < prompt->n; i++) sampler_accept(&run->sampler, prompt->ids[i]);
     const double start = now();
@@ -65,6 +68,7 @@ static int continue_text(Run *run, const Tokens *prompt, int steps, Stream *out,
         if (run_is_end(run, token)) break;
         show_token(run, out, previous, token);
         if (pos == steps) break;
+        run_pack_weights(run);
         logits = run_logits(run, &token, 1, pos++);
         previous = token;
     }
@@ -83,7 +87,7 @@ int mode_generate(Run *run) {
         free(prompt.ids);
         return 1;
     }
-    if (steps <= prompt.n) fprintf(stderr, "note: -n %d counts the prompt, which has %d tokens\n", steps, prompt.n);
+    if (steps <= prompt.n) note("-n %d counts the prompt, which has %d tokens", steps, prompt.n);
 
     Stream out;
     Statistics statistics = {0};
@@ -95,5 +99,5 @@ int mode_generate(Run *run) {
     if (stream_close(&out)) status = -1;
     if (!status && statistics.prompt_tokens > 0) show_statistics(&statistics);
     free(prompt.ids);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

@@ -1,13 +1,14 @@
 /* info.c: what is in a checkpoint.
  *
- * Owns the mode that lists configuration, tensors and norm sites. It runs
- * nothing.
+ * Owns the mode that lists configuration, norm sites and tensors. It does not run the model.
  */
-#include "base/error.h"
+#include "base/file.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
+#include "kv_cache.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "norm.h"
 
 #include <stdbool.h>
@@ -39,7 +40,7 @@ int mode_info(Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
     const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
-    const size_t kv_bytes = m->embedding.type == TYPE_F32 ? sizeof(float) : sizeof(uint16_t);
+    const size_t kv_bytes = m->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
     printf("format       %s\n", m->format);
     printf("dim          %d\n", c->dim);
     printf("hidden_dim   %d\n", c->hidden_dim);
@@ -56,10 +57,10 @@ int mode_info(Run *run) {
     for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
     printf("file         %zu bytes, mapped; %zu read for a token\n", bytes, m->decode_bytes);
     printf("KV cache     %zu bytes a position, %s\n", 2 * (size_t)c->n_layers * kv_dim * kv_bytes,
-           kv_bytes == sizeof(float) ? "f32" : "f16");
+           m->kv_type == KV_F32 ? "f32" : "f16");
     printf("\nnorms\n");
     show_parts(m, true);
     printf("\ntensors (rows = out, columns = in)\n");
     show_parts(m, false);
-    return fflush(stdout) || ferror(stdout) ? (fail("cannot write the output"), 1) : 0;
+    return stdout_finish() ? 1 : 0;
 }

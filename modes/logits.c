@@ -4,9 +4,11 @@
  */
 #include "base/error.h"
 #include "base/file.h"
-#include "base/interrupt.h"
+#include "base/process.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
+#include "modes/options.h"
 #include "tokenizer.h"
 
 #include <stdbool.h>
@@ -14,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* float32 [n_tokens, vocab_size], little-endian as the machine is. */
+/* Writes float32 [tokens->n][vocab_size], in the byte order of the machine. */
 static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
     const size_t vocab_size = (size_t)run->model.config.vocab_size;
     const int batch = run->session.batch;
@@ -30,10 +32,7 @@ static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
 int mode_logits(Run *run) {
     Tokens tokens;
     OutputFile out;
-    if (!run->options->output) {
-        fail("logits need a file to go to: -o FILE");
-        return 2;
-    }
+    if (!run->options->output) return bad_usage("logits need a file to go to: -o FILE");
     if (run_tokens(run, true, &tokens)) return 1;
     int status = output_open(&out, run->options->output);
     if (!status) {
@@ -41,5 +40,5 @@ int mode_logits(Run *run) {
         status |= output_close(&out, !status && !interrupted);
     }
     free(tokens.ids);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

@@ -6,14 +6,15 @@
  * norms themselves are norm.c's, the shares profile.c's.
  */
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/interrupt.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "kernels/simd.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "norm.h"
 
 #include <omp.h>
@@ -239,8 +240,12 @@ typedef struct {
 static int time_model(Run *run, const int *tokens, int prompt, int steps, Cost *cost) {
     Session *s = &run->session;
     Profile *profile = profile_open(s, false);
+    run_pack_weights(run);
     int status = profile && run_logits(run, tokens, prompt, 0) ? 0 : -1;
-    for (int i = 0; i < steps && !status; i++) status = run_logits(run, &tokens[i], 1, prompt + i) ? 0 : -1;
+    for (int i = 0; i < steps && !status; i++) {
+        run_pack_weights(run);
+        status = run_logits(run, &tokens[i], 1, prompt + i) ? 0 : -1;
+    }
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const double total = profile_total(profile, phase);
         cost->share[phase] = profile_parts(profile, phase, true) / total;
@@ -292,10 +297,5 @@ static int measure_model(Run *run) {
 
 int mode_norms(Run *run) {
     const int status = measure_all(run) || (run->options->model && !run->options->json && measure_model(run));
-    if (status) return 1;
-    if (fflush(stdout) || ferror(stdout)) {
-        fail("cannot write the output");
-        return 1;
-    }
-    return interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status || stdout_finish());
 }

@@ -1,14 +1,16 @@
 /* perplexity.c: how surprised the model is by a text.
  *
- * Owns the windows over the text and the sums of negative log-likelihoods.
- * Windows do not overlap; each has the length of the context, begins with BOS,
- * and every other token in it is scored.
+ * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not
+ * overlap; each has the length of the context and begins with BOS, and every other token in it is
+ * scored: perplexity = exp(mean NLL).
  */
 #include "base/error.h"
-#include "base/interrupt.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/modes.h"
 #include "modes/options.h"
 #include "tokenizer.h"
 
@@ -17,9 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* -log softmax(logits)[token], in nats. */
+/* -log softmax(logits[n])[token], in nats. */
 static double surprise(const float *logits, int n, int token) {
     float max = logits[0];
     for (int i = 1; i < n; i++) max = logits[i] > max ? logits[i] : max;
@@ -28,7 +29,7 @@ static double surprise(const float *logits, int n, int token) {
     return log(sum) + (double)max - (double)logits[token];
 }
 
-/* nll[i] of window[i + 1], for i in [0, n): one pass over n positions. */
+/* Fills nll[n] with the NLL of window[1] to window[n]: runs window[0] to window[n - 1]. */
 static int score_window(Run *run, const int *window, int n, double *nll) {
     const int vocab_size = run->model.config.vocab_size, batch = run->session.batch;
     for (int pos = 0; pos < n && !interrupted; pos += batch) {
@@ -42,9 +43,9 @@ static int score_window(Run *run, const int *window, int n, double *nll) {
     return 0;
 }
 
-/* Fills nll[text->n]. */
+/* Fills nll[text->n] with the NLL of each token of the text. */
 static int score_text(Run *run, const Tokens *text, double *nll) {
-    const int scored = run->session.context - 1; /* tokens to a window, beside BOS */
+    const int scored = run->session.context - 1; /* tokens of a window that are not BOS */
     int *window = allocate((size_t)(text->n < scored ? text->n : scored) + 1, sizeof *window);
     int status = window ? 0 : -1;
     for (int at = 0; at < text->n && !status && !interrupted; at += scored) {
@@ -52,10 +53,10 @@ static int score_text(Run *run, const Tokens *text, double *nll) {
         window[0] = run_first_token(run);
         memcpy(window + 1, text->ids + at, (size_t)n * sizeof *window);
         status = score_window(run, window, n, nll + at);
-        if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
+        if (on_terminal(stderr)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
         if (text->n - at <= scored) break;
     }
-    if (isatty(STDERR_FILENO)) fputc('\n', stderr);
+    if (on_terminal(stderr)) fputc('\n', stderr);
     free(window);
     return status;
 }
@@ -70,27 +71,21 @@ static int report(const double *nll, int n) {
            "NLL per token        %.6f nats\n"
            "perplexity           %.4f",
            n, total, mean, perplexity);
-    if (n > 1) /* the standard error of the mean, carried through exp */
+    if (n > 1) /* d exp(mean) = exp(mean) d mean */
         printf(" +- %.4f (standard error)", perplexity * sqrt(squares / (n - 1) / n));
     putchar('\n');
-    return fflush(stdout) || ferror(stdout) ? fail("cannot write the output") : 0;
+    return stdout_finish();
 }
 
 int mode_perplexity(Run *run) {
     const Options *o = run->options;
-    if (!o->prompt && !o->prompt_file && !o->tokens) {
-        fail("perplexity needs a text: -f FILE, -i TEXT or --tokens LIST");
-        return 2;
-    }
-    if (run->session.context < 2) {
-        fail("perplexity needs a context of at least 2, it is %d", run->session.context);
-        return 1;
-    }
-    if (run_first_token(run) < 0) {
-        fail("perplexity needs BOS or EOS, tokens %d and %d, the vocabulary is %d", run->tokenizer.bos,
-             run->tokenizer.eos, run->model.config.vocab_size);
-        return 1;
-    }
+    if (!o->prompt && !o->prompt_file && !o->tokens)
+        return bad_usage("perplexity needs a text: -f FILE, -i TEXT or --tokens LIST");
+    if (run->session.context < 2)
+        return bad_input("perplexity needs a context of at least 2, it is %d", run->session.context);
+    if (run_first_token(run) < 0)
+        return bad_input("perplexity needs BOS or EOS, tokens %d and %d, the vocabulary is %d", run->tokenizer.bos,
+                         run->tokenizer.eos, run->model.config.vocab_size);
     Tokens text;
     if (run_tokens(run, false, &text)) return 1;
     double *nll = text.n > 0 ? allocate((size_t)text.n, sizeof *nll) : NULL;
@@ -98,5 +93,5 @@ int mode_perplexity(Run *run) {
     if (!status && !interrupted) status = report(nll, text.n);
     free(nll);
     free(text.ids);
-    return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0;
+    return run_exit_status(status);
 }

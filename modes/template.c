@@ -3,8 +3,8 @@
  * Owns how a turn of each family of chat models looks, and how the template in
  * a file (a Jinja program) is recognised as one of them: by what it mentions,
  * it is never run. What a family's templates add beyond the format, such as
- * today's date or a system prompt of their own, is left out. The turns
- * themselves are chat.c's.
+ * today's date or a system prompt of their own, is left out. Who says what, and
+ * when, is chat.c's.
  *
  * A template's markers become tokens, where the vocabulary has them. What the
  * user or the system prompt says is text, whatever it looks like.
@@ -12,6 +12,7 @@
 #include "modes/template.h"
 
 #include "base/error.h"
+#include "text/merges.h"
 #include "text/pieces.h"
 #include "tokenizer.h"
 
@@ -21,24 +22,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands in a format for something else. */
+/* In a format these stand for a token or for what is said. */
 #define BOS    "\1"
 #define EOS    "\2"
 #define USER   "\3"
 #define SYSTEM "\4"
 
+#define WHITE_SPACE " \t\n\v\f\r"
+
 enum { MAX_MARKERS = 4 };
 
 struct ChatFamily {
     const char *name;
-    const char *mentions[3]; /* a template of this family has all of these, */
-    const char *never[2];    /* and none of those: another family is alike */
+    const char *mentions[3]; /* a template of this family has all of these */
+    const char *never[2];    /* and none of these, which only similar families have */
     const char *markers[MAX_MARKERS];
     const char *end;    /* marker at the end of an answer */
-    const char *begin;  /* in front of the first turn, */
-    const char *prompt; /* here with a system prompt */
-    const char *next;   /* in front of any other: what closes the answer */
-    const char *turn;   /* up to where the answer begins */
+    const char *begin;  /* format in front of the first turn */
+    const char *prompt; /* format in front of the first turn, with a system prompt */
+    const char *next;   /* format in front of every other turn: it closes the answer before */
+    const char *turn;   /* format of a turn, up to where the answer begins */
     bool trims;         /* white space around what is said goes */
 };
 
@@ -96,7 +99,7 @@ static bool mentions(const Tokenizer *t, const char *word) {
     return memmem(t->chat_template, t->chat_template_size, word, strlen(word)) != NULL;
 }
 
-static bool is_of(const Tokenizer *t, const ChatFamily *f) {
+static bool is_of_family(const Tokenizer *t, const ChatFamily *f) {
     for (int i = 0; i < 3 && f->mentions[i]; i++)
         if (!mentions(t, f->mentions[i])) return false;
     for (int i = 0; i < 2 && f->never[i]; i++)
@@ -104,11 +107,11 @@ static bool is_of(const Tokenizer *t, const ChatFamily *f) {
     return true;
 }
 
-/* The first control, special or user-defined piece, from `id` on, that is this marker; -1: none. */
+/* The first control, special or user-defined piece from `id` on that is this marker; -1: none. */
 static int find_marker(const Tokenizer *t, const char *marker, int id) {
     const size_t n = strlen(marker);
-    for (; id < t->n_pieces; id++) {
-        const Piece *p = &t->pieces[id];
+    for (; id < t->pieces.n; id++) {
+        const Piece *p = &t->pieces.list[id];
         const bool special = p->kind != PIECE_TEXT && p->kind != PIECE_BYTE;
         if (special && (size_t)p->length == n && !memcmp(p->text, marker, n)) return id;
     }
@@ -121,75 +124,75 @@ static int marker_token(const Tokenizer *t, const char *marker) {
 
 static bool is_white(const Piece *p) {
     for (int i = 0; i < p->length; i++)
-        if (!strchr(" \t\n\v\f\r", p->text[i])) return false;
+        if (!strchr(WHITE_SPACE, p->text[i])) return false;
     return true;
 }
 
-/* No text is taken for a special or an added piece any more, but for those of white space. In SentencePiece
- * vocabularies user-defined pieces are text like others. */
-static void keep_added_pieces(Tokenizer *t) {
-    for (int id = 0; id < t->n_pieces; id++) {
-        Piece *p = &t->pieces[id];
+/* From now on no text matches a special piece or, where merges have ranks, an added (user-defined)
+ * one, except pieces of white space alone; an added piece that merges make still comes from merging.
+ * In SentencePiece vocabularies, whose pieces merge by scores, user-defined pieces go on matching. */
+static void stop_matching(Tokenizer *t) {
+    for (int id = 0; id < t->pieces.n; id++) {
+        Piece *p = &t->pieces.list[id];
         if (p->kind == PIECE_SPECIAL) p->kind = PIECE_CONTROL;
         if (p->kind == PIECE_USER && t->merges.rules && !is_white(p))
             p->kind = p->also_merged ? PIECE_TEXT : PIECE_CONTROL;
     }
 }
 
-/* No text becomes the family's markers any more, nor a beginning or an end. */
-static void keep_for_template(const ChatFamily *f, Tokenizer *t) {
+/* From now on no text becomes one of the family's markers, BOS, EOS or EOT: only the template puts them. */
+static void reserve_markers(const ChatFamily *f, Tokenizer *t) {
     const int ends[] = {t->bos, t->eos, t->eot};
     for (int i = 0; i < 3; i++)
-        if (ends[i] >= 0) t->pieces[ends[i]].kind = PIECE_CONTROL;
+        if (ends[i] >= 0) t->pieces.list[ends[i]].kind = PIECE_CONTROL;
     for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++)
-        for (int id = -1; (id = find_marker(t, f->markers[i], id + 1)) >= 0;) t->pieces[id].kind = PIECE_CONTROL;
-    keep_added_pieces(t);
+        for (int id = -1; (id = find_marker(t, f->markers[i], id + 1)) >= 0;) t->pieces.list[id].kind = PIECE_CONTROL;
 }
 
 bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
     const ChatFamily *f = FAMILIES, *end = f + N_FAMILIES;
-    while (f < end && t->chat_template && !is_of(t, f)) f++;
+    while (f < end && t->chat_template && !is_of_family(t, f)) f++;
     const bool recognised = f < end;
     if (!recognised) f = FAMILIES;
     *c = (ChatTemplate){.family = f, .name = f->name, .end = marker_token(t, f->end)};
     c->bos = (!t->no_bos && !t->chat_has_bos) || (t->chat_template && mentions(t, "bos_token"));
-    keep_for_template(f, t);
+    reserve_markers(f, t);
+    stop_matching(t);
     return recognised;
 }
 
 /* ---- rendering ------------------------------------------------------------------------- */
 
-/* Text since the last marker, and the tokens before it. */
+/* A turn on its way to tokens. */
 typedef struct {
     const ChatTemplate *template;
     const Tokenizer *t;
-    FILE *stream;
+    FILE *stream; /* writes text[size] */
     char *text;
-    size_t size, done; /* bytes; those that are tokens already */
-    bool space;        /* before the text: not if it continues an answer */
+    size_t size, done; /* bytes of text; how many of them are tokens already */
+    bool space;        /* a space may go in front of what is written next: not if it continues an answer */
     Tokens *out;
 } Renderer;
 
-/* The text becomes tokens; then comes a marker's token, if it is not -1. */
-static int flush(Renderer *r, int id) {
+/* Encodes the text written since the last call; then adds a marker's token, if it is not -1. */
+static int encode_written(Renderer *r, int id) {
     if (fflush(r->stream)) return fail("out of memory");
-    const bool space = r->space && (!r->t->space_once || !r->out->n);
-    if (tokenizer_append(r->t, r->text + r->done, r->size - r->done, space, r->out) || tokens_reserve(r->out, 1))
-        return -1;
-    if (id >= 0) r->out->ids[r->out->n++] = id;
+    const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
+    if (tokenizer_append(r->t, r->text + r->done, r->size - r->done, space, r->out)) return -1;
+    if (id >= 0 && tokens_add(r->out, id)) return -1;
     r->done = r->size;
     r->space = true;
     return 0;
 }
 
-static void say(Renderer *r, const char *text) {
-    static const char white[] = " \t\n\v\f\r";
-    size_t n = strlen(text), start = 0;
+/* Writes what the user or the system prompt says. */
+static void say(Renderer *r, const char *said) {
+    size_t n = strlen(said), start = 0;
     if (r->template->family->trims) {
-        start = strspn(text, white);
-        while (n > start && strchr(white, text[n - 1])) n--;
+        start = strspn(said, WHITE_SPACE);
+        while (n > start && strchr(WHITE_SPACE, said[n - 1])) n--;
     }
-    fwrite(text + start, 1, n - start, r->stream);
+    fwrite(said + start, 1, n - start, r->stream);
 }
 
 /* The family's marker at s; NULL: none. */
@@ -199,21 +202,22 @@ static const char *marker_at(const ChatFamily *f, const char *s) {
     return NULL;
 }
 
+/* Writes and encodes what a format says. */
 static int render(Renderer *r, const char *format, const char *system, const char *user) {
     int status = 0;
     for (const char *s = format; *s && !status;) {
         const char *marker = marker_at(r->template->family, s);
         const int id = marker ? marker_token(r->t, marker) : -1;
         if (*s == *BOS && r->template->bos)
-            status = flush(r, r->t->bos);
+            status = encode_written(r, r->t->bos);
         else if (*s == *EOS)
-            status = flush(r, r->t->eos);
+            status = encode_written(r, r->t->eos);
         else if (*s == *USER)
             say(r, user);
         else if (*s == *SYSTEM)
             say(r, system);
         else if (id >= 0)
-            status = flush(r, id);
+            status = encode_written(r, id);
         else if (*s != *BOS)
             fputc(*s, r->stream);
         s += id >= 0 ? strlen(marker) : 1;
@@ -232,7 +236,7 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *
     const char *before = !first ? f->next : *system ? f->prompt : f->begin;
     int status = render(&r, before, system, user);
     if (!status) status = render(&r, f->turn, system, user);
-    if (!status) status = flush(&r, -1);
+    if (!status) status = encode_written(&r, -1);
     fclose(r.stream);
     free(r.text);
     if (!status) return 0;

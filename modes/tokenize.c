@@ -3,6 +3,8 @@
  * Owns the mode that lists them.
  */
 #include "modes/common.h"
+#include "modes/modes.h"
+#include "modes/options.h"
 #include "text/stream.h"
 #include "tokenizer.h"
 
@@ -11,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One token to a line: its id and its bytes, those that are no text as \xNN. */
+/* Writes a line: the token's id and its bytes, control characters and backslashes as \xNN. */
 static void show_piece(const Run *run, Stream *out, int token) {
     char text[32];
     int n;

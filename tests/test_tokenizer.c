@@ -5,6 +5,7 @@
  * SentencePiece gave for the published vocabularies (tests/golden/..._ids.txt).
  */
 #include "base/file.h"
+#include "formats/tokenizer_bin.h"
 #include "tokenizer.h"
 
 #include "tests/support/test.h"
@@ -194,7 +195,7 @@ static int first_difference(const char *path, int vocab_size, int texts) {
     static int expected[MAX_TEXT * 4];
     char text[MAX_TEXT];
     Tokenizer t;
-    if (tokenizer_open(&t, path, vocab_size)) return 0;
+    if (tokenizer_open_bin(&t, path, vocab_size)) return 0;
     Vocabulary *v = read_vocabulary(path);
     int different = -1;
     for (int i = 0; i < texts && different < 0; i++) {
@@ -263,7 +264,7 @@ static void decoding_gives_the_text_back(void) {
         const char *path = temporary("tokenizer.bin");
         Tokenizer t;
         hashtokenizer_write(path, sizes[v]);
-        CHECK(tokenizer_open(&t, path, sizes[v]) == 0, "vocabulary of %d", sizes[v]);
+        CHECK(tokenizer_open_bin(&t, path, sizes[v]) == 0, "vocabulary of %d", sizes[v]);
         for (int i = 0; i < (test_fast() ? 100 : 2000); i++) {
             const size_t size = (size_t)random_text(text);
             CHECK(returns(&t, text, size, true), "vocabulary of %d, text %d after BOS", sizes[v], i);
@@ -296,7 +297,7 @@ static void control_and_byte_pieces_never_match_text(void) {
     const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     write_vocabulary(path, entries, n);
-    CHECK(tokenizer_open(&t, path, n) == 0, "does not open");
+    CHECK(tokenizer_open_bin(&t, path, n) == 0, "does not open");
     CHECK(gives(&t, "<s>", true, (int[]){1, 4, 12, 7, -1}), "<s>");
     CHECK(gives(&t, "<0x41>", false, (int[]){4, 17, 7, -1}), "<0x41>");
     CHECK(gives(&t, "A", false, (int[]){4, 20, -1}), "a piece of its own comes before the byte");
@@ -313,7 +314,7 @@ static void text_gets_a_space_in_front(void) {
     const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     write_vocabulary(path, entries, 7);
-    CHECK(tokenizer_open(&t, path, 7) == 0, "does not open");
+    CHECK(tokenizer_open_bin(&t, path, 7) == 0, "does not open");
     CHECK(gives(&t, "a", false, (int[]){5, -1}), "a");
     CHECK(gives(&t, " a", true, (int[]){1, 3, 5, -1}), "space, a");
     CHECK(gives(&t, "a a", true, (int[]){1, 5, 5, -1}), "a space a");
@@ -330,7 +331,7 @@ static void decodes_pieces(void) {
     Tokenizer t;
     int n;
     write_vocabulary(path, entries, 6);
-    CHECK(tokenizer_open(&t, path, 6) == 0, "does not open");
+    CHECK(tokenizer_open_bin(&t, path, 6) == 0, "does not open");
     const char *s = tokenizer_decode(&t, 1, 3, &n);
     CHECK(n == 2 && !memcmp(s, " a", 2), "after BOS: %.*s", n, s);
     s = tokenizer_decode(&t, 0, 3, &n);
@@ -355,7 +356,7 @@ static void encodes_a_long_line(void) {
     Tokens tokens;
     memset(text, 'a', n);
     write_vocabulary(path, entries, 8);
-    CHECK(tokenizer_open(&t, path, 8) == 0, "does not open");
+    CHECK(tokenizer_open_bin(&t, path, 8) == 0, "does not open");
     CHECK(tokenizer_encode(&t, text, n, true, &tokens) == 0, "does not encode");
     CHECK(tokens.n == (int)(n / 8) + 2, "%d tokens", tokens.n);
     for (int i = 2; i < tokens.n; i++) CHECK(tokens.ids[i] == 7, "token %d is %d", i, tokens.ids[i]);
@@ -364,7 +365,7 @@ static void encodes_a_long_line(void) {
 
     path = temporary("tokenizer.bin");
     hashtokenizer_write(path, 1800);
-    CHECK(tokenizer_open(&t, path, 1800) == 0, "does not open");
+    CHECK(tokenizer_open_bin(&t, path, 1800) == 0, "does not open");
     for (size_t i = 0; i < n; i++) text[i] = any(5) ? (char)('a' + any(26)) : ' ';
     CHECK(returns(&t, text, n, true), "a long text of words");
     tokenizer_close(&t);
@@ -375,7 +376,7 @@ static void encodes_a_long_line(void) {
 static bool refused(const char *path, int vocab_size) {
     Tokenizer t;
     stderr_hide();
-    const bool opened = tokenizer_open(&t, path, vocab_size) == 0;
+    const bool opened = tokenizer_open_bin(&t, path, vocab_size) == 0;
     const int lines = stderr_show();
     if (opened) tokenizer_close(&t);
     return !opened && lines == 1;
@@ -397,7 +398,7 @@ static void refuses_bad_files(void) {
     const char *path = temporary("tokenizer.bin"); /* 4 bytes, then <unk>: score at 4, length at 8 */
     Tokenizer t;
     hashtokenizer_write(path, 300);
-    CHECK(tokenizer_open(&t, path, 300) == 0, "the file itself is good");
+    CHECK(tokenizer_open_bin(&t, path, 300) == 0, "the file itself is good");
     tokenizer_close(&t);
     CHECK(refused(path, 299) && refused(path, 301), "another vocabulary");
     CHECK(refused(path, INT_MAX), "a vocabulary without end");
@@ -408,7 +409,7 @@ static void refuses_bad_files(void) {
         CHECK(refused(path, 300), "length %d", i);
     }
     damage(path, 4, &(float){-INFINITY}); /* a score like any other */
-    CHECK(tokenizer_open(&t, path, 300) == 0, "a score of minus infinity");
+    CHECK(tokenizer_open_bin(&t, path, 300) == 0, "a score of minus infinity");
     tokenizer_close(&t);
     for (long at = 0; at < 60; at++) {
         damage(path, at, NULL);
@@ -458,7 +459,7 @@ static void matches_fixture(const char *checkpoint, int vocab_size, const char *
     Tokenizer t;
     FILE *in = fopen(fixture, "r");
     CHECK(in, "%s is missing", fixture);
-    CHECK(tokenizer_open(&t, path, vocab_size) == 0, "%s does not open", path);
+    CHECK(tokenizer_open_bin(&t, path, vocab_size) == 0, "%s does not open", path);
     char *line = NULL;
     size_t room = 0;
     int n_lines = 0;

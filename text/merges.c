@@ -1,19 +1,19 @@
-/* bpe.c: byte-pair encoding by ranked merges.
+/* merges.c: byte-pair encoding: how a word becomes tokens.
  *
- * Owns the rules (Sennrich et al. 2016): which two neighbours merge into what,
- * and in which order; and the alphabet of byte-level vocabularies (Radford et
- * al. 2019), in which every byte has a printable character for its name, such
- * as U+0120 for a space. Merging itself is tokenizer.c's, the files are read by
- * gguf.c and tokenizer_json.c.
+ * Owns the rules (which two neighbours merge into what, in which order) and the
+ * merging, by rules or by scores. Rules come from formats/gguf_tokenizer.c and
+ * formats/tokenizer_json.c.
  */
 #include "text/merges.h"
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/utf8.h"
 #include "text/pieces.h"
-#include "tokenizer.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,66 +22,30 @@
 
 enum { MAX_RULES = 1 << 24 }; /* a float holds every rank */
 
-/* ---- the alphabet --------------------------------------------------------------------- */
-
-/* Printable Latin-1 is its own name; the other bytes are named U+0100, U+0101, ... in their order. */
-static bool names_itself(uint32_t code) { return (code > 0x20 && code < 0x7f) || (code > 0xa0 && code != 0xad); }
-
-int bpe_byte_name(char name[2], uint8_t byte) {
-    uint32_t code = byte;
-    if (!names_itself(byte)) {
-        code = 0x100;
-        for (uint32_t b = 0; b < byte; b++) code += !names_itself(b);
-    }
-    if (code < 0x80) {
-        name[0] = (char)code;
-        return 1;
-    }
-    name[0] = (char)(0xc0 | code >> 6);
-    name[1] = (char)(0x80 | (code & 0x3f));
-    return 2;
+int tokens_reserve(Tokens *tokens, size_t more) {
+    const size_t needed = (size_t)tokens->n + more;
+    if (needed < tokens->room) return 0;
+    const size_t room = needed + tokens->room / 2 + 1;
+    int *ids = room <= INT_MAX ? realloc(tokens->ids, room * sizeof *ids) : NULL;
+    if (!ids) return fail("out of memory: %zu tokens", room);
+    tokens->ids = ids;
+    tokens->room = room;
+    return 0;
 }
 
-/* Bytes by code point of their names, -1: it names none. */
-enum { N_CODES = 0x144 };
-
-static void make_alphabet(int16_t bytes[N_CODES]) {
-    for (int code = 0; code < N_CODES; code++) bytes[code] = -1;
-    for (int byte = 0; byte < 256; byte++) {
-        char name[2];
-        const int n = bpe_byte_name(name, (uint8_t)byte);
-        bytes[n == 1 ? name[0] : (name[0] & 0x1f) << 6 | (name[1] & 0x3f)] = (int16_t)byte;
-    }
-}
-
-/* Writes the bytes that a name stands for over it; -1 if it has other characters. */
-static int decode_name(const int16_t alphabet[N_CODES], char *s, int n) {
-    int length = 0;
-    for (int at = 0, step; at < n; at += step) {
-        step = utf8_character(s + at, (size_t)(n - at));
-        if (step < 1 || step > 2) return -1;
-        const int code = step == 1 ? s[at] : (s[at] & 0x1f) << 6 | (s[at + 1] & 0x3f);
-        if (code >= N_CODES || alphabet[code] < 0) return -1;
-    }
-    for (int at = 0, step; at < n; at += step) {
-        step = s[at] & 0x80 ? 2 : 1;
-        s[length++] = (char)alphabet[step == 1 ? s[at] : (s[at] & 0x1f) << 6 | (s[at + 1] & 0x3f)];
-    }
-    return length;
+int tokens_add(Tokens *tokens, int id) {
+    if (tokens_reserve(tokens, 1)) return -1;
+    tokens->ids[tokens->n++] = id;
+    return 0;
 }
 
 /* ---- rules ------------------------------------------------------------------------------- */
 
-const MergeRule *bpe_rule(const Merges *m, int left, int right) {
-    int low = m->first[left], high = m->first[left + 1]; /* it is in [low, high) */
-    while (low < high) {
-        const int middle = (low + high) / 2;
-        if (m->rules[middle].right < right)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < m->first[left + 1] && m->rules[low].right == right ? &m->rules[low] : NULL;
+const MergeRule *merges_rule(const Merges *m, int left, int right) {
+    const size_t end = (size_t)m->first[left + 1];
+    size_t i;
+    SEARCH(i, m->first[left], end, m->rules[i].right < right);
+    return i < end && m->rules[i].right == right ? &m->rules[i] : NULL;
 }
 
 static int compare_rules(const void *a, const void *b) {
@@ -108,23 +72,23 @@ static int index_rules(Merges *m, int n_pieces) {
     return 0;
 }
 
-/* ---- building ------------------------------------------------------------------------------ */
-
-int bpe_begin(Tokenizer *t, size_t n) {
+int merges_begin(Merges *m, Pieces *pieces, size_t n) {
     if (n > MAX_RULES) return fail("%zu merges, expected at most %d", n, MAX_RULES);
-    t->merges.rules = allocate(n + 1, sizeof *t->merges.rules);
-    return t->merges.rules ? tokenizer_index(t) : -1;
+    m->rules = allocate(n + 1, sizeof *m->rules);
+    return m->rules ? pieces_index(pieces) : -1;
 }
 
-int bpe_add_pair(Tokenizer *t, const char *path, const char *left, size_t n_left, const char *right, size_t n_right) {
-    Merges *m = &t->merges;
+int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const char *left, size_t n_left,
+                    const char *right, size_t n_right) {
+    const size_t n = n_left + n_right;
     MergeRule rule = {-1, -1, -1, m->n};
-    char *name = n_left + n_right <= (size_t)t->max_length ? allocate(n_left + n_right + 1, 1) : NULL;
+    char *name = n <= (size_t)pieces->max_length ? allocate(n + 1, 1) : NULL;
     if (name) {
-        memcpy(mempcpy(name, left, n_left), right, n_right);
-        rule.left = tokenizer_find(t, name, (int)n_left);
-        rule.right = tokenizer_find(t, name + n_left, (int)n_right);
-        rule.result = tokenizer_find(t, name, (int)(n_left + n_right));
+        memcpy(name, left, n_left);
+        memcpy(name + n_left, right, n_right);
+        rule.left = pieces_find(pieces, name, (int)n_left);
+        rule.right = pieces_find(pieces, name + n_left, (int)n_right);
+        rule.result = pieces_find(pieces, name, (int)n);
         free(name);
     }
     if (rule.left < 0 || rule.right < 0 || rule.result < 0)
@@ -134,29 +98,137 @@ int bpe_add_pair(Tokenizer *t, const char *path, const char *left, size_t n_left
     return 0;
 }
 
-int bpe_add(Tokenizer *t, const char *path, const char *pair, size_t n) {
-    const char *space = n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL; /* a piece has no space, but may be one */
-    if (!space)
-        return fail("%s: merge %d is '%.*s', expected two pieces", path, t->merges.n, n < 32 ? (int)n : 32, pair);
+int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pair, size_t n) {
+    const char *space = n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL; /* a name has no space, but may be one */
+    if (!space) return fail("%s: merge %d is '%.*s', expected two pieces", path, m->n, n < 32 ? (int)n : 32, pair);
     const size_t n_left = (size_t)(space - pair);
-    return bpe_add_pair(t, path, pair, n_left, space + 1, n - n_left - 1);
+    return merges_add_pair(m, pieces, path, pair, n_left, space + 1, n - n_left - 1);
 }
 
-int bpe_end(Tokenizer *t) {
-    int16_t alphabet[N_CODES];
-    make_alphabet(alphabet);
-    for (int id = 0; id < t->n_pieces; id++) {
-        Piece *p = &t->pieces[id];
-        char *name = t->text + (p->text - t->text);
-        if (p->kind != PIECE_TEXT) continue;
-        const int n = t->byte_level ? decode_name(alphabet, name, p->length) : piece_unmark(name, p->length);
-        if (n < 0)
-            p->kind = PIECE_CONTROL; /* text never becomes it */
-        else
-            p->length = n;
+int merges_end(Merges *m, Pieces *pieces) {
+    pieces_decode_names(pieces);
+    return index_rules(m, pieces->n) || pieces_index(pieces) ? -1 : 0;
+}
+
+void merges_close(Merges *m) {
+    free(m->rules);
+    free(m->first);
+    *m = (Merges){0};
+}
+
+/* ---- merging ------------------------------------------------------------------------------ */
+
+/* A stretch of a word that is one token so far. Symbols are a list in the order of the word. */
+struct Symbol {
+    int start, length;  /* bytes of the word */
+    int previous, next; /* -1: none */
+    int id;             /* -1: no piece has its text */
+    int merged;         /* what it and the next one become; -1: they do not merge, or it is part of another now */
+    float score;        /* of that */
+};
+
+/* What two neighbours merge into, by the rule for them or as the piece with their text; -1: they do not. */
+static int merged_piece(const Merger *m, const Symbol *a, const Symbol *b, float *score) {
+    const Pieces *p = m->pieces;
+    if (a->id < 0 || b->id < 0) return -1;
+    if (m->merges->rules) {
+        const MergeRule *rule = merges_rule(m->merges, a->id, b->id);
+        if (!rule || p->list[rule->result].kind == PIECE_CONTROL) return -1;
+        *score = -(float)rule->rank; /* exact: see MAX_RULES */
+        return rule->result;
     }
-    free(t->merged.slots);
-    free(t->matched.slots);
-    t->merged = t->matched = (IdTable){0};
-    return index_rules(&t->merges, t->n_pieces) || tokenizer_index(t) ? -1 : 0;
+    if (a->length > p->max_length - b->length) return -1;
+    const int id = pieces_find(p, m->word + a->start, a->length + b->length);
+    if (id >= 0) *score = p->list[id].score;
+    return id;
+}
+
+/* Considers merging symbol `left` with the next one. */
+static void propose(Merger *m, int left) {
+    if (left < 0) return;
+    Symbol *a = &m->symbols[left];
+    a->merged = a->next < 0 ? -1 : merged_piece(m, a, &m->symbols[a->next], &a->score);
+    if (a->merged >= 0) heap_push(m->heap, m->n_heap++, (HeapItem){a->score, left});
+}
+
+/* The word as bytes, or as characters (and bytes that are none). */
+static void split(Merger *m, int size) {
+    const Pieces *p = m->pieces;
+    m->n_symbols = 0;
+    for (int at = 0, length; at < size; at += length) {
+        const int i = m->n_symbols++;
+        const char *s = m->word + at;
+        length = p->byte_level ? 1 : utf8_character(s, (size_t)(size - at));
+        if (!length) length = 1;
+        m->symbols[i] = (Symbol){.start = at,
+                                 .length = length,
+                                 .previous = i - 1,
+                                 .next = at + length < size ? i + 1 : -1,
+                                 .id = p->byte_level ? p->byte_piece[(uint8_t)*s] : pieces_find(p, s, length)};
+    }
+}
+
+static void merge(Merger *m) {
+    for (int i = 0; i < m->n_symbols; i++) propose(m, i);
+    while (m->n_heap > 0) {
+        const HeapItem best = heap_pop(m->heap, m->n_heap--);
+        Symbol *a = &m->symbols[best.id];
+        if (a->merged < 0 || a->score != best.value) continue; /* it or its neighbour has merged since */
+        Symbol *b = &m->symbols[a->next];
+        a->id = a->merged;
+        a->length += b->length;
+        a->next = b->next;
+        if (b->next >= 0) m->symbols[b->next].previous = best.id;
+        b->merged = -1;
+        propose(m, a->previous);
+        propose(m, best.id);
+    }
+}
+
+/* Makes room for a word of n bytes, and in *out for its tokens. */
+static int reserve(Merger *m, size_t n, Tokens *out) {
+    if (tokens_reserve(out, n)) return -1;
+    if (n <= m->room) return 0;
+    free(m->symbols);
+    free(m->heap);
+    m->room = n;
+    m->symbols = allocate(n, sizeof *m->symbols);
+    /* at most n proposals to begin with; each of the < n merges takes one and adds two */
+    m->heap = allocate(n, 2 * sizeof *m->heap);
+    return m->symbols && m->heap ? 0 : -1;
+}
+
+static void emit(Tokens *out, int id) {
+    if (id >= 0) out->ids[out->n++] = id; /* a byte has no piece where there is no <unk> either */
+}
+
+/* A character without a piece: byte by byte. With rules, where there are no byte
+ * pieces it is one <unk>, perhaps together with those before it. */
+static void emit_unknown(const Merger *m, const Symbol *s, Tokens *out) {
+    const Pieces *p = m->pieces;
+    const uint8_t *bytes = (const uint8_t *)m->word + s->start;
+    if (m->merges->rules && p->byte_piece[*bytes] == p->unk) {
+        const bool fused = m->merges->fuses_unknown && s->start && out->n && out->ids[out->n - 1] == p->unk;
+        if (!fused) emit(out, p->unk);
+        return;
+    }
+    for (int k = 0; k < s->length; k++) emit(out, p->byte_piece[bytes[k]]);
+}
+
+int merger_encode(Merger *m, const char *word, size_t n, Tokens *out) {
+    if (reserve(m, n, out)) return -1;
+    m->word = word;
+    split(m, (int)n);
+    merge(m);
+    for (int i = n ? 0 : -1; i >= 0; i = m->symbols[i].next)
+        if (m->symbols[i].id >= 0)
+            emit(out, m->symbols[i].id);
+        else
+            emit_unknown(m, &m->symbols[i], out);
+    return 0;
+}
+
+void merger_close(Merger *m) {
+    free(m->symbols);
+    free(m->heap);
 }

@@ -1,16 +1,18 @@
-/* normalize.c: Unicode's normalization form C.
+/* normalize.c: what becomes of a text before it is cut into words.
  *
- * Owns the composing of characters (Unicode Standard Annex 15), which some
- * tokenizers ask for before they look at a text: e and a combining acute accent
- * become one e with an acute accent. The tables are nfc.h.
+ * Owns what a Normalizer asks for, above all Unicode's normalization form C
+ * (Unicode Standard Annex 15): e and a combining acute accent become one e with
+ * an acute accent. Its tables are nfc.h. Where texts are cut is pretokenize.c's.
  *
- * A byte that is no UTF-8 stays what it is, and nothing composes across it.
+ * To the form a byte that is no UTF-8 stays what it is, and nothing composes across it.
  */
 #include "text/normalize.h"
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/utf8.h"
 #include "text/nfc.h"
+#include "text/pieces.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,7 +32,7 @@ enum {
     N_VOWELS = 21,
     N_TRAILING = 28,
     N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING,
-    FIRST_MARK = 0xcc /* first byte of U+0300: what is all below does not change */
+    FIRST_MARK = 0xcc /* first byte of U+0300 */
 };
 
 static const uint32_t NO_CHARACTER = 0x110000; /* + a byte that is no UTF-8 */
@@ -44,30 +46,18 @@ typedef struct {
 /* ---- tables ------------------------------------------------------------------------------ */
 
 static unsigned class_of(uint32_t code) {
-    size_t low = 0, high = COUNT(COMBINING_RUNS); /* the run is in [low, high) */
-    while (high - low > 1) {
-        const size_t middle = (low + high) / 2;
-        if (COMBINING_RUNS[middle] >> 8 <= code)
-            low = middle;
-        else
-            high = middle;
-    }
-    return code < NO_CHARACTER ? COMBINING_RUNS[low] & 0xff : 0;
+    size_t next;
+    SEARCH(next, 1, COUNT(COMBINING_RUNS), COMBINING_RUNS[next] >> 8 <= code);
+    return code < NO_CHARACTER ? COMBINING_RUNS[next - 1] & 0xff : 0;
 }
 
 static const uint32_t *decomposition(uint32_t code) {
-    size_t low = 0, high = COUNT(DECOMPOSITIONS);
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (DECOMPOSITIONS[middle][0] < code)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < COUNT(DECOMPOSITIONS) && DECOMPOSITIONS[low][0] == code ? DECOMPOSITIONS[low] : NULL;
+    size_t i;
+    SEARCH(i, 0, COUNT(DECOMPOSITIONS), DECOMPOSITIONS[i][0] < code);
+    return i < COUNT(DECOMPOSITIONS) && DECOMPOSITIONS[i][0] == code ? DECOMPOSITIONS[i] : NULL;
 }
 
-static bool below(const uint32_t *row, uint32_t first, uint32_t second) {
+static bool is_below(const uint32_t *row, uint32_t first, uint32_t second) {
     return row[1] < first || (row[1] == first && row[2] < second);
 }
 
@@ -78,15 +68,9 @@ static uint32_t composition(uint32_t first, uint32_t second) {
     if (first - SYLLABLES < N_SYLLABLES && (first - SYLLABLES) % N_TRAILING == 0 &&
         second - TRAILING - 1 < N_TRAILING - 1)
         return first + second - TRAILING;
-    size_t low = 0, high = COUNT(COMPOSITIONS);
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (below(DECOMPOSITIONS[COMPOSITIONS[middle]], first, second))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    const uint32_t *row = DECOMPOSITIONS[COMPOSITIONS[low < COUNT(COMPOSITIONS) ? low : 0]];
+    size_t i;
+    SEARCH(i, 0, COUNT(COMPOSITIONS), is_below(DECOMPOSITIONS[COMPOSITIONS[i]], first, second));
+    const uint32_t *row = DECOMPOSITIONS[COMPOSITIONS[i < COUNT(COMPOSITIONS) ? i : 0]];
     return row[1] == first && row[2] == second ? row[0] : 0;
 }
 
@@ -136,7 +120,7 @@ static void order_marks(Character *text, size_t n, Character *spare) {
     }
 }
 
-/* A mark joins the last character before it that is none, unless one of its own class, or above, stands between. */
+/* A mark joins the last character before it that is none, unless a mark of its own class, or above, stands between. */
 static size_t compose(Character *text, size_t n) {
     size_t out = 0, base = n; /* n: none yet */
     for (size_t i = 0; i < n; i++) {
@@ -155,30 +139,26 @@ static size_t compose(Character *text, size_t n) {
 
 static size_t write_text(char *to, const Character *text, size_t n) {
     char *start = to;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t code = text[i].code;
-        if (code < 0x80 || code >= NO_CHARACTER) {
-            *to++ = (char)(code & 0xff);
-            continue;
-        }
-        const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-        static const uint8_t leads[] = {0, 0xc0, 0xe0, 0xf0};
-        *to++ = (char)(leads[more] | code >> 6 * more);
-        for (int k = more - 1; k >= 0; k--) *to++ = (char)(0x80 | (code >> 6 * k & 0x3f));
-    }
+    for (size_t i = 0; i < n; i++)
+        if (text[i].code < NO_CHARACTER)
+            to += utf8_encode(to, text[i].code);
+        else
+            *to++ = (char)(text[i].code - NO_CHARACTER);
     return (size_t)(to - start);
+}
+
+/* Whether the form may differ from the text: what is all below U+0300 stays as it is. */
+static bool may_change(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if ((uint8_t)text[i] >= FIRST_MARK) return true;
+    return false;
 }
 
 char *normalize_nfc(const char *text, size_t size, size_t *n) {
     char *composed = allocate(3 * size + 1, 1); /* no text grows by more */
-    bool changes = false;
     if (!composed) return NULL;
-    for (size_t i = 0; i < size && !changes; i++) changes = (uint8_t)text[i] >= FIRST_MARK;
-    if (!changes) {
-        memcpy(composed, text, size);
-        *n = size;
-        return composed;
-    }
+    *n = size;
+    if (!may_change(text, size)) return memcpy(composed, text, size);
     Character *characters = allocate(2 * size, 2 * sizeof *characters);
     if (characters) {
         size_t count = decompose_text(characters, text, size);
@@ -191,4 +171,43 @@ char *normalize_nfc(const char *text, size_t size, size_t *n) {
     }
     free(characters);
     return composed;
+}
+
+/* ---- the normalizer ------------------------------------------------------------------------ */
+
+/* Writes the UTF-8 character s[length], or a byte that is none (length 0), as the normalizer leaves it. */
+static char *write_character(const Normalizer *z, char *to, const char *s, size_t length) {
+    if (z->replaces_mark && length == 3 && !memcmp(s, SPACE_MARK, 3)) {
+        *to = ' ';
+        return to + 1;
+    }
+    if (!length && z->replaces_invalid) return to + utf8_encode(to, 0xfffd);
+    if (!length) length = 1;
+    memcpy(to, s, length);
+    return to + length;
+}
+
+static char *replace(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
+    char *replaced = allocate((z->replaces_invalid ? 3 : 1) * size + 1, 1), *to = replaced;
+    if (!replaced) return NULL;
+    if (space) *to++ = ' ';
+    if (z->replaces_invalid || z->replaces_mark) {
+        for (size_t at = 0, length; at < size; at += length ? length : 1) {
+            length = (size_t)utf8_character(text + at, size - at);
+            to = write_character(z, to, text + at, length);
+        }
+    } else {
+        memcpy(to, text, size);
+        to += size;
+    }
+    *n = (size_t)(to - replaced);
+    return replaced;
+}
+
+char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
+    if (!z->composes) return replace(z, text, size, space, n);
+    char *composed = normalize_nfc(text, size, &size);
+    char *normalized = composed ? replace(z, composed, size, space, n) : NULL;
+    free(composed);
+    return normalized;
 }

@@ -1,22 +1,27 @@
-/* pieces.h: the pieces of a vocabulary.
+/* pieces.h: the vocabulary: a table of pieces, one for each token.
+ *
+ * Owns what a piece is, and the two ways to find one: by its whole text, as merging asks, and
+ * as the longest with which a text begins, as user-defined and special pieces match. Which
+ * pieces merge is merges.h's, from files they come by formats/.
  */
 #ifndef NORMA_PIECES_H
 #define NORMA_PIECES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum {
     PIECE_TEXT,    /* text becomes it by merging */
     PIECE_USER,    /* user-defined: matches text as a whole, before anything merges */
-    PIECE_SPECIAL, /* so does this, but nothing that is said in a chat */
-    PIECE_BYTE,    /* one byte of what no other piece says */
+    PIECE_SPECIAL, /* special: matches so, too, but never what is said in a chat */
+    PIECE_BYTE,    /* one byte, for characters without a piece */
     PIECE_CONTROL, /* never matches text; also <unk> and unused pieces */
 } PieceKind;
 
 typedef struct {
-    const char *text; /* in the mapped file, or a byte piece's one byte */
-    int length;
+    const char *text; /* [length]: in the mapped file, in Pieces.text or, a byte piece's, in Pieces.bytes */
+    int length;       /* bytes */
     float score;
     PieceKind kind;
     bool also_merged;           /* text becomes it by merging, too, though it is no PIECE_TEXT */
@@ -26,8 +31,54 @@ typedef struct {
 
 /* An open hash table of ids, -1: free. */
 typedef struct {
-    int32_t *slots;
+    int32_t *slots; /* owned */
     uint32_t mask;
 } IdTable;
+
+typedef struct {
+    Piece *list; /* [n], owned; an index is a token's id */
+    int n;
+    int unk;                 /* the token of what has no piece; -1: none */
+    bool byte_level;         /* pieces are made of bytes, not of characters */
+    char *text;              /* owned; NULL where the text of all pieces is in the mapped file */
+    int max_length;          /* bytes of the longest piece of `merged` */
+    int max_matched_length;  /* of `matched` */
+    bool begins_match[256];  /* bytes that pieces of `matched` begin with */
+    int byte_piece[256];     /* token of each byte; unk if there is none */
+    uint8_t bytes[256];      /* each byte: the text of byte pieces. So a tokenizer must stay where it is. */
+    uint32_t hash_start;     /* of both tables */
+    IdTable merged, matched; /* pieces that text becomes by merging, and as a whole */
+} Pieces;
+
+#define SPACE_MARK "\xe2\x96\x81" /* U+2581: a space in the names of pieces */
+
+enum { MOST_MATCHED_BYTES = 512 }; /* of a piece that matches as a whole: every place of a text is held against them */
+
+/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0: it is elsewhere). */
+int pieces_open(Pieces *p, int n, size_t text_bytes);
+void pieces_close(Pieces *p);
+
+/* Completes a vocabulary whose pieces are filled in: finds the byte pieces (by their names,
+ * "<0x0A>", if it is not byte_level) and builds the tables. Again: after pieces have changed. */
+int pieces_index(Pieces *p);
+
+/* The piece that is s[n] and that text becomes by merging; -1: none. Of two equal pieces the first. */
+int pieces_find(const Pieces *p, const char *s, int n);
+
+/* The longest user-defined or special piece with which s[left] begins; -1: none. `raw`: of
+ * those that match the text as it came, else of the others. O(MOST_MATCHED_BYTES). */
+int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
+
+/* Puts in the place of names, in p->text, the text that they stand for: spaces for U+2581 or, if
+ * byte_level, bytes for their names. A piece with no such name becomes a control piece. Out of
+ * date then: the tables. */
+void pieces_decode_names(Pieces *p);
+
+/* Turns U+2581 into spaces in place; returns the bytes that are left. */
+int unmark_spaces(char *s, int n);
+
+/* Byte-level vocabularies name every byte by a printable character (Radford et al. 2019): a space
+ * is U+0120. Writes its UTF-8 to name[2]; returns its bytes. */
+int byte_name(char name[2], uint8_t byte);
 
 #endif

@@ -1,15 +1,16 @@
-/* pretokenize.c: where a text is cut before anything merges.
+/* pretokenize.c: where a text is cut into words.
  *
- * Owns the patterns by which byte-level tokenizers cut a text into words, and
- * their names in tokenizer.json files and in GGUF files. The patterns are
- * regular expressions there; here each is matched by hand, in time linear in
- * the text, and an unknown one is refused. Merging is tokenizer.c's business.
+ * Owns the patterns. In Hugging Face's files they are regular expressions; here
+ * each is matched by hand, in time linear in the text. What files call them is
+ * formats/gguf_tokenizer.c's and formats/tokenizer_json.c's; how words become
+ * tokens is merges.c's.
  *
  * Letters, numbers and white space are Unicode's (unicode.h). A byte that is no
  * UTF-8 is a character of its own that is none of these.
  */
 #include "text/pretokenize.h"
 
+#include "base/search.h"
 #include "base/utf8.h"
 #include "text/unicode.h"
 
@@ -17,19 +18,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- characters ------------------------------------------------------------------------ */
 
 static CharacterClass class_of_code(uint32_t code) {
-    size_t low = 0, high = sizeof CLASS_RUNS / sizeof *CLASS_RUNS; /* the run is in [low, high) */
-    while (high - low > 1) {
-        const size_t middle = (low + high) / 2;
-        if (CLASS_RUNS[middle] >> 2 <= code)
-            low = middle;
-        else
-            high = middle;
-    }
-    return (CharacterClass)(CLASS_RUNS[low] & 3);
+    size_t next;
+    SEARCH(next, 1, sizeof CLASS_RUNS / sizeof *CLASS_RUNS, CLASS_RUNS[next] >> 2 <= code);
+    return (CharacterClass)(CLASS_RUNS[next - 1] & 3);
 }
 
 /* What is left of a text, and the character it begins with. */
@@ -39,6 +35,7 @@ typedef struct {
     CharacterClass class;
 } Cursor;
 
+/* Reads the character at the cursor. */
 static void look(Cursor *c) {
     const size_t left = (size_t)(c->end - c->s);
     c->class = OTHER;
@@ -163,7 +160,8 @@ static void next_spaced(Cursor *c) {
     while (c->length && *c->s != ' ');
 }
 
-static void next_piece(Cursor *c, Pattern pattern) {
+/* Moves to the end of the word that begins at the cursor. */
+static void next_word(Cursor *c, Pattern pattern) {
     switch (pattern) {
     case PATTERN_GPT2: next_gpt2(c); break;
     case PATTERN_LLAMA3: next_llama3(c, 3); break;
@@ -175,13 +173,14 @@ static void next_piece(Cursor *c, Pattern pattern) {
     }
 }
 
+/* Cuts s[n] by step `at` and those after it. */
 static int cut(const Pretokenizer *p, int at, const char *s, size_t n, WordFunction word, void *arg) {
     if (at == p->n_steps) return n ? word(arg, s, n) : 0;
     Cursor c = {.s = s, .end = s + n};
     look(&c);
     while (c.length) {
         const char *start = c.s;
-        next_piece(&c, p->steps[at]);
+        next_word(&c, p->steps[at]);
         if (cut(p, at + 1, start, (size_t)(c.s - start), word, arg)) return -1;
     }
     return 0;
@@ -191,75 +190,10 @@ int pretokenize(const Pretokenizer *p, const char *text, size_t size, WordFuncti
     return cut(p, 0, text, size, word, arg);
 }
 
-/* ---- names --------------------------------------------------------------------------------- */
-
-static const char *const EXPRESSIONS[] = {
-    [PATTERN_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_LLAMA3] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-                       " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_QWEN2] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-                      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_DIGIT] = "\\p{N}",
-    [PATTERN_DIGITS3] = "\\p{N}{1,3}",
-    [PATTERN_DIGITS] = "\\p{N}+",
-};
-
-int pattern_of_expression(const char *expression, Pattern *pattern) {
-    for (size_t i = 0; i < sizeof EXPRESSIONS / sizeof *EXPRESSIONS; i++)
-        if (!strcmp(expression, EXPRESSIONS[i])) {
-            *pattern = (Pattern)i;
-            return 0;
-        }
-    return -1;
-}
-
 const char *pretokenizer_shown(const Pretokenizer *p) {
     static const char *const names[] = {[PATTERN_GPT2] = "GPT-2's pattern",   [PATTERN_LLAMA3] = "Llama 3's pattern",
                                         [PATTERN_QWEN2] = "Qwen 2's pattern", [PATTERN_DIGIT] = "digits",
                                         [PATTERN_DIGITS3] = "three digits",   [PATTERN_DIGITS] = "numbers",
                                         [PATTERN_SPACED] = "spaces"};
     return p->n_steps ? names[p->steps[0]] : "none";
-}
-
-/* GGUF's names, of which several stand for the same; the first is the one to write. */
-static const struct {
-    const char *name;
-    Pretokenizer is;
-} NAMES[] = {
-    {"gpt-2", {.steps = {PATTERN_GPT2}, .n_steps = 1}},
-    {"mpt", {.steps = {PATTERN_GPT2}, .n_steps = 1}},
-    {"olmo", {.steps = {PATTERN_GPT2}, .n_steps = 1}},
-    {"jais", {.steps = {PATTERN_GPT2}, .n_steps = 1}},
-    {"smollm", {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}},
-    {"starcoder", {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}},
-    {"refact", {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}},
-    {"command-r", {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}},
-    {"qwen2", {.steps = {PATTERN_QWEN2}, .n_steps = 1}},
-    {"stablelm2", {.steps = {PATTERN_QWEN2}, .n_steps = 1}},
-    {"deepseek-r1-qwen", {.steps = {PATTERN_QWEN2}, .n_steps = 1}},
-    {"llama-bpe", {.steps = {PATTERN_LLAMA3}, .n_steps = 1, .whole_words = true}},
-    {"llama-v3", {.steps = {PATTERN_LLAMA3}, .n_steps = 1, .whole_words = true}},
-    {"llama3", {.steps = {PATTERN_LLAMA3}, .n_steps = 1, .whole_words = true}},
-    {"dbrx", {.steps = {PATTERN_LLAMA3}, .n_steps = 1}},
-    {"smaug-bpe", {.steps = {PATTERN_LLAMA3}, .n_steps = 1}},
-};
-enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
-
-int pretokenizer_of_name(const char *name, size_t n, Pretokenizer *p) {
-    for (int i = 0; i < N_NAMES; i++)
-        if (strlen(NAMES[i].name) == n && !memcmp(NAMES[i].name, name, n)) {
-            *p = NAMES[i].is;
-            return 0;
-        }
-    return -1;
-}
-
-const char *pretokenizer_name(const Pretokenizer *p) {
-    for (int i = 0; i < N_NAMES; i++) {
-        const Pretokenizer *q = &NAMES[i].is;
-        if (q->n_steps == p->n_steps && q->whole_words == p->whole_words &&
-            !memcmp(q->steps, p->steps, sizeof *q->steps * (size_t)q->n_steps))
-            return NAMES[i].name;
-    }
-    return NULL;
 }

@@ -1,7 +1,7 @@
-/* stream.c: text on its way out.
+/* stream.c: text on its way to the reader.
  *
  * Owns what the reader sees: whole UTF-8 characters only, put together across
- * tokens; nothing that would upset a terminal; and the news that a write
+ * tokens; no control characters on a terminal; and the report of a write that
  * failed (full disk, closed pipe). Which text is written is not its business.
  */
 #include "text/stream.h"
@@ -22,38 +22,34 @@ void stream_open(Stream *s, FILE *out) {
     *s = (Stream){.out = out, .terminal = isatty(fileno(out)) == 1, .flushed = now()};
 }
 
-static void put(Stream *s, const char *bytes, int n) {
+static void write_bytes(Stream *s, const char *bytes, int n) {
     if (n > 0 && fwrite(bytes, 1, (size_t)n, s->out) != (size_t)n) s->error = errno;
 }
 
-/* One whole character. C0 and C1 control characters stay off a terminal. */
-static void put_character(Stream *s, const char *c, int n) {
+/* Writes one whole character; C0 and C1 control characters not to a terminal. */
+static void write_character(Stream *s, const char *c, int n) {
     const uint8_t first = (uint8_t)c[0];
     const bool space = first == '\t' || first == '\n' || first == '\r' || first == '\v' || first == '\f';
     const bool control =
         (n == 1 && (first < 0x20 || first == 0x7f) && !space) || (n == 2 && first == 0xc2 && (uint8_t)c[1] < 0xa0);
-    if (!(s->terminal && control)) put(s, c, n);
+    if (!(s->terminal && control)) write_bytes(s, c, n);
 }
 
-/* Held bytes that turned out to be no character. */
-static void put_invalid(Stream *s) {
-    if (s->terminal && s->n_held > 0)
-        put(s, "\xef\xbf\xbd", 3); /* U+FFFD */
+/* Writes the held bytes: a character, or bytes that are none, which a terminal gets as U+FFFD. */
+static void write_held(Stream *s) {
+    if (utf8_character(s->held, (size_t)s->n_held) == s->n_held)
+        write_character(s, s->held, s->n_held);
+    else if (s->terminal)
+        write_bytes(s, "\xef\xbf\xbd", 3);
     else
-        put(s, s->held, s->n_held);
+        write_bytes(s, s->held, s->n_held);
     s->n_held = 0;
 }
 
 static void write_byte(Stream *s, char byte) {
-    if (s->n_held > 0 && !utf8_is_continuation((uint8_t)byte)) put_invalid(s);
+    if (s->n_held > 0 && !utf8_is_continuation((uint8_t)byte)) write_held(s);
     s->held[s->n_held++] = byte;
-    const int needed = utf8_length((uint8_t)s->held[0]);
-    if (needed == 0 || (s->n_held == needed && utf8_is_forbidden(s->held)))
-        put_invalid(s);
-    else if (s->n_held == needed) {
-        put_character(s, s->held, needed);
-        s->n_held = 0;
-    }
+    if (s->n_held >= utf8_length((uint8_t)s->held[0])) write_held(s);
 }
 
 void stream_write(Stream *s, const char *bytes, int n) {
@@ -66,7 +62,7 @@ void stream_write(Stream *s, const char *bytes, int n) {
 }
 
 int stream_close(Stream *s) {
-    put_invalid(s);
+    if (s->n_held) write_held(s);
     if (fflush(s->out)) s->error = errno;
     return s->error ? fail("cannot write the output: %s", strerror(s->error)) : 0;
 }

@@ -12,9 +12,9 @@
 typedef struct {
     FILE *out;
     bool terminal;
-    char held[4];
+    char held[4]; /* [n_held]: bytes of a character that is not whole yet */
     int n_held;
-    double flushed; /* when the reader last got something */
+    double flushed; /* when the reader last got something, in seconds of now() */
     int error;      /* errno of a write that failed */
 } Stream;
 

@@ -7,6 +7,7 @@
 #include "formats/build.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
+#include "formats/tokenizer_bin.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "model.h"
@@ -170,10 +171,10 @@ static void run_tokenizer(const Tokenizer *t) {
     Tokens tokens;
     CHECK(tokenizer_encode(t, text, sizeof text, true, &tokens) == 0, "does not encode");
     size_t read = 0;
-    for (int i = -1; i < t->n_pieces + tokens.n; i++) {
+    for (int i = -1; i < t->pieces.n + tokens.n; i++) {
         int n;
-        const int token = i < 0 ? 0 : i < t->n_pieces ? i : tokens.ids[i - t->n_pieces];
-        CHECK(token >= 0 && token < t->n_pieces, "token %d", token);
+        const int token = i < 0 ? 0 : i < t->pieces.n ? i : tokens.ids[i - t->pieces.n];
+        CHECK(token >= 0 && token < t->pieces.n, "token %d", token);
         const char *piece = tokenizer_decode(t, i % 2 ? t->bos : 5, token, &n);
         for (int k = 0; k < n; k++) read += piece[k] != 0;
     }
@@ -186,7 +187,7 @@ static void try_tokenizer(const Image *image, Counts *counts) {
     Tokenizer t;
     save(image, path);
     stderr_hide();
-    const bool opened = tokenizer_open(&t, path, VOCAB) == 0;
+    const bool opened = tokenizer_open_bin(&t, path, VOCAB) == 0;
     const int lines = stderr_show();
     counts->ran += opened;
     counts->refused += !opened;

@@ -8,6 +8,7 @@
 #include "formats/build.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
+#include "formats/tokenizer_bin.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "model.h"
@@ -612,14 +613,15 @@ static void same_tokens_as_tokenizer_bin(void) {
     Tokenizer bin, t;
     gguf_make(&file, &SPEAKING, 0);
     CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) && !hashtokenizer_write(path, SPEAKING.vocab_size) &&
-              !tokenizer_open(&bin, path, SPEAKING.vocab_size),
+              !tokenizer_open_bin(&bin, path, SPEAKING.vocab_size),
           "cannot make them");
     CHECK(open_tokenizer(&model, &t, true) == 1, "no tokenizer in the file");
     gguf_free(&file);
-    CHECK(t.n_pieces == bin.n_pieces && t.bos == 1 && t.eos == 2 && t.unk == 0 && t.max_length == bin.max_length,
-          "%d pieces, longest %d", t.n_pieces, t.max_length);
-    CHECK(t.replaces_invalid && !bin.replaces_invalid, "what is no UTF-8");
-    t.replaces_invalid = false; /* the one difference */
+    CHECK(t.pieces.n == bin.pieces.n && t.bos == 1 && t.eos == 2 && t.pieces.unk == 0 &&
+              t.pieces.max_length == bin.pieces.max_length,
+          "%d pieces, longest %d", t.pieces.n, t.pieces.max_length);
+    CHECK(t.normalizer.replaces_invalid && !bin.normalizer.replaces_invalid, "what is no UTF-8");
+    t.normalizer.replaces_invalid = false; /* the one difference */
     for (int i = 0; i < 3000; i++) {
         char text[64];
         const int n = random_text(text, i);
@@ -631,7 +633,7 @@ static void same_tokens_as_tokenizer_bin(void) {
         free(b.ids);
     }
     for (int previous = 1; previous < 6; previous += 4)
-        for (int id = 0; id < t.n_pieces; id++) {
+        for (int id = 0; id < t.pieces.n; id++) {
             int n, expected_n;
             const char *text = tokenizer_decode(&t, previous, id, &n);
             const char *expected = tokenizer_decode(&bin, previous, id, &expected_n);
@@ -920,7 +922,7 @@ static void check_tokenizer_refused(int line, const char *expected) {
     gguf_free(&file);
     CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected), "line %d: found %d, expected: %s, said: %s",
           line, found, expected, stderr_text());
-    CHECK(!t.pieces && !t.merged.slots && !t.text, "line %d: not closed", line);
+    CHECK(!t.pieces.list && !t.pieces.merged.slots && !t.pieces.text, "line %d: not closed", line);
 }
 
 #define TOKENIZER_REFUSED(expected, change)                                                                            \
@@ -973,7 +975,7 @@ static void other_tokenizers_may_be_ignored(void) {
         stderr_hide();
         const int found = open_tokenizer(&model, &t, false), lines = stderr_show();
         gguf_free(&file);
-        CHECK(found == 0 && lines == 0 && t.n_pieces == 0, "found %d, %d lines", found, lines);
+        CHECK(found == 0 && lines == 0 && t.pieces.n == 0, "found %d, %d lines", found, lines);
     }
 }
 

@@ -29,7 +29,7 @@ static void encode(const Tokenizer *t, const char *text, size_t size, bool comes
     if (tokenizer_encode(t, text, size, false, &tokens)) return;
     for (int i = 0; i < tokens.n; i++) {
         int n;
-        if (tokens.ids[i] < 0 || tokens.ids[i] >= t->n_pieces) abort();
+        if (tokens.ids[i] < 0 || tokens.ids[i] >= t->pieces.n) abort();
         const char *s = tokenizer_decode(t, i ? tokens.ids[i - 1] : -1, tokens.ids[i], &n);
         if (comes_back && (n < 0 || (size_t)n > size - at || memcmp(s, text + at, (size_t)n) != 0)) abort();
         at += (size_t)n;
@@ -47,8 +47,9 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     chat_template_open(&template, t);
     if (!copy || chat_template_render(&template, t, "", "", true, &plain)) abort();
     if (chat_template_render(&template, t, "", copy, true, &said)) abort();
-    for (int i = 0; i < plain.n; i++) n[0] += t->pieces[plain.ids[i]].kind == PIECE_CONTROL;
-    for (int i = 0; i < said.n; i++) n[1] += t->pieces[said.ids[i]].kind == PIECE_CONTROL && said.ids[i] != t->unk;
+    for (int i = 0; i < plain.n; i++) n[0] += t->pieces.list[plain.ids[i]].kind == PIECE_CONTROL;
+    for (int i = 0; i < said.n; i++)
+        n[1] += t->pieces.list[said.ids[i]].kind == PIECE_CONTROL && said.ids[i] != t->pieces.unk;
     if (n[1] > n[0]) abort();
     free(plain.ids);
     free(said.ids);
@@ -95,16 +96,16 @@ typedef struct {
 static void put_made(const Made *p) {
     char name[128];
     int n = 0;
-    for (int i = 0; i < p->n; i++) n += bpe_byte_name(name + n, p->bytes[i]);
+    for (int i = 0; i < p->n; i++) n += byte_name(name + n, p->bytes[i]);
     put_string(name, (uint64_t)n);
 }
 
 static void put_merge(const Made *left, const Made *right) {
     char text[257];
     int n = 0;
-    for (int i = 0; i < left->n; i++) n += bpe_byte_name(text + n, left->bytes[i]);
+    for (int i = 0; i < left->n; i++) n += byte_name(text + n, left->bytes[i]);
     text[n++] = ' ';
-    for (int i = 0; i < right->n; i++) n += bpe_byte_name(text + n, right->bytes[i]);
+    for (int i = 0; i < right->n; i++) n += byte_name(text + n, right->bytes[i]);
     put_string(text, (uint64_t)n);
 }
 

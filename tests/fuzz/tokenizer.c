@@ -8,6 +8,7 @@
 #include "tokenizer.h"
 #include "base/file.h"
 #include "formats/gguf_tokenizer.h"
+#include "formats/tokenizer_bin.h"
 #include "modes/template.h"
 
 #include "tests/fuzz/file.h"
@@ -22,7 +23,7 @@
 static void check(const Tokenizer *t, Tokens *tokens) {
     for (int i = 0; i < tokens->n; i++) {
         int n;
-        if (tokens->ids[i] < 0 || tokens->ids[i] >= t->n_pieces) abort();
+        if (tokens->ids[i] < 0 || tokens->ids[i] >= t->pieces.n) abort();
         tokenizer_decode(t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &n);
         if (n < 0) abort();
     }
@@ -115,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer tokenizer;
     File file;
     if (data[1] % 2 == 0) {
-        if (tokenizer_open(&tokenizer, as_file(rest, n_rest), vocab_size)) return 0;
+        if (tokenizer_open_bin(&tokenizer, as_file(rest, n_rest), vocab_size)) return 0;
         encode(&tokenizer, text, n_text);
     } else {
         const char *path = make_gguf(rest, n_rest, vocab_size);

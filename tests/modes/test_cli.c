@@ -9,6 +9,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
+#include "formats/tokenizer_bin.h"
 #include "kv_cache.h"
 #include "model.h"
 #include "sampler.h"
@@ -99,7 +100,7 @@ typedef struct {
 static const Sampling GREEDY = {.temperature = 0, .repeat_penalty = 1, .seed = 1};
 
 static int expect_tokenizer(Expected *e, const char *model) {
-    if (!gguf_is(e->model.files)) return tokenizer_open(&e->tokenizer, inside("m/tokenizer.bin"), 512);
+    if (!gguf_is(e->model.files)) return tokenizer_open_bin(&e->tokenizer, inside("m/tokenizer.bin"), 512);
     return gguf_read_tokenizer(&e->tokenizer, e->model.files, model, 512, true) == 1 ? 0 : -1;
 }
 
@@ -829,6 +830,20 @@ static void the_tokenizer_may_be_here(void) {
     CHECK(status == 0 && !strncmp(out, "AB", 2), "status %d: %s%s", status, out, err);
 }
 
+/* Its list of options is what --help says. */
+static void the_readme_has_the_help(void) {
+    static const char heading[] = "\n## Options\n\n```\n";
+    size_t size;
+    char *readme = file_read("README.md", &size);
+    const char *list = readme ? strstr(readme, heading) : NULL;
+    CHECK_RUN("--help");
+    CHECK(list, "no options in README.md");
+    list += strlen(heading);
+    const char *end = strstr(list, "```\n");
+    CHECK(end && is_output(list, (size_t)(end - list)), "README.md's list of options is not --help:\n%s", out);
+    free(readme);
+}
+
 static void help_and_version(void) {
     CHECK_RUN("--help");
     static const char *const words[] = {"--mode",           "--prompt ", "--file",          "--tokens",  "--steps",
@@ -936,6 +951,7 @@ void suite_cli(void) {
     TEST(a_model_gone_wrong_is_an_error);
     TEST(the_tokenizer_may_be_here);
     TEST(help_and_version);
+    TEST(the_readme_has_the_help);
     TEST(a_full_disk_is_an_error);
     TEST(a_closed_pipe_is_an_error);
     TEST(an_endless_text_stops_when_unread);

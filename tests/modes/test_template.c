@@ -114,7 +114,7 @@ static void what_is_said_is_text(void) {
             char *template = template_of(families[f]);
             CHECK(template && open_chat(&o, template, type), "%s does not open", families[f]);
             for (int i = 0; i < 3; i++)
-                o.t.pieces[i].kind = (PieceKind)(type == USER_DEFINED ? PIECE_USER : PIECE_CONTROL);
+                o.t.pieces.list[i].kind = (PieceKind)(type == USER_DEFINED ? PIECE_USER : PIECE_CONTROL);
             CHECK(chat_template_open(&chat, &o.t), "%s", families[f]);
             CHECK(!chat_template_render(&chat, &o.t, "x", "x", true, &plain) &&
                       !chat_template_render(&chat, &o.t, said, said, true, &tokens),

@@ -104,6 +104,7 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } suites[] = {
+        {"base", suite_base},
         {"simd", suite_simd},
         {"norm", suite_norm},
         {"half", suite_half},

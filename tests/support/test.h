@@ -6,6 +6,7 @@
 #ifndef NORMA_TEST_H
 #define NORMA_TEST_H
 
+#include "formats/gguf_file.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "norm.h"
@@ -75,23 +76,6 @@ int hashmodel_write(const HashModel *m, const char *path, int version, int group
 int hashtokenizer_write(const char *path, int vocab_size);
 
 /* ---- gguf_writer.c: GGUF files, good ones and others -------------------------------- */
-
-/* The types of metadata values. */
-typedef enum {
-    GGUF_U8,
-    GGUF_I8,
-    GGUF_U16,
-    GGUF_I16,
-    GGUF_U32,
-    GGUF_I32,
-    GGUF_F32,
-    GGUF_BOOL,
-    GGUF_STRING,
-    GGUF_ARRAY,
-    GGUF_U64,
-    GGUF_I64,
-    GGUF_F64
-} GgufType;
 
 typedef struct {
     char name[64];
@@ -274,6 +258,7 @@ void check_all_bytes_return(const Tokenizer *t);
 
 /* ---- suites ------------------------------------------------------------------------- */
 
+void suite_base(void);       /* error.c, memory.c, file.c, process.c */
 void suite_simd(void);       /* simd.h */
 void suite_norm(void);       /* norm.c, forward */
 void suite_half(void);       /* norm.c, half precision */
@@ -286,7 +271,7 @@ void suite_bits(void);       /* whole models: the pinned bits */
 void suite_invariance(void); /* same bits for any chunks and threads */
 void suite_tokenizer(void);  /* tokenizer.c */
 void suite_pieces(void);     /* tokenizer.c against sentencepiece */
-void suite_bpe(void);        /* bpe.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */
+void suite_bpe(void);        /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */
 void suite_template(void);   /* template.c */
 void suite_sampler(void);    /* sampler.c */
 void suite_stream(void);     /* stream.c */

@@ -167,8 +167,8 @@ static void anywhere(Draw *d) {
 
 /* Of the vocabulary, often one of the last 20. */
 static void piece(Draw *d) {
-    const unsigned n = (unsigned)d->t->n_pieces;
-    const Piece *p = &d->t->pieces[any(d, 2) ? any(d, n) : n - 1 - any(d, 20)];
+    const unsigned n = (unsigned)d->t->pieces.n;
+    const Piece *p = &d->t->pieces.list[any(d, 2) ? any(d, n) : n - 1 - any(d, 20)];
     if (p->kind == PIECE_CONTROL)
         put(d, "</s>", 4);
     else if (p->kind == PIECE_BYTE && !*p->text)
@@ -196,8 +196,8 @@ static uint32_t hash_word(uint32_t h, uint32_t word_) { return (h ^ word_) * 167
 
 static uint32_t hash_vocabulary(const Tokenizer *t) {
     uint32_t h = HASH_START, bits;
-    for (int id = 0; id < t->n_pieces; id++) {
-        const Piece *p = &t->pieces[id];
+    for (int id = 0; id < t->pieces.n; id++) {
+        const Piece *p = &t->pieces.list[id];
         if (p->kind == PIECE_BYTE || p->kind == PIECE_CONTROL) continue;
         memcpy(&bits, &p->score, sizeof bits);
         h = hash_word(hash_word(hash_word(h, (uint32_t)id), bits), (uint32_t)p->length);

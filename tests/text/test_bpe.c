@@ -59,9 +59,9 @@ static void all_pretokenizers_cut_like_the_library(void) {
     for (int i = 0; i < 4; i++) {
         Tokenizer t;
         CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2), "does not open");
-        t.composes = false;
+        t.normalizer.composes = false;
         t.pretokenizer = cases[i].cut;
-        t.no_space_prefix = !cases[i].space;
+        t.space_prefix = cases[i].space ? SPACE_IF_NONE : SPACE_NEVER;
         check_golden_tokens(&t, cases[i].name, VALID_TEXT_CHANGES);
         tokenizer_close(&t);
     }
@@ -70,7 +70,7 @@ static void all_pretokenizers_cut_like_the_library(void) {
 static void a_space_only_in_front_of_a_whole_text(void) {
     Tokenizer t;
     CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_llama2.json", N_LLAMA2), "does not open");
-    t.space_if_none = t.space_once = true;
+    t.space_prefix = SPACE_ONCE;
     check_golden_tokens(&t, "llama2_first", VALID_TEXT_CHANGES);
     tokenizer_close(&t);
 }
@@ -110,9 +110,8 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     if (tokenizer_open_json(t, families[i].path, families[i].n)) return -1;
     t->eos = families[i].eos;
     snprintf(path, sizeof path, "tests/golden/chat/%s.jinja", family);
-    t->chat_text = file_read(path, &t->chat_template_size);
-    t->chat_template = t->chat_text;
-    return t->chat_text && chat_template_open(chat, t) ? 0 : -1;
+    t->chat_template = file_read(path, &t->chat_template_size);
+    return t->chat_template && chat_template_open(chat, t) ? 0 : -1;
 }
 
 static void check_turn(const char *family, bool system, int turn, const char *ids) {
@@ -231,7 +230,7 @@ static void refuses_what_it_does_not_do(void) {
         Tokenizer t;
         CHECK(open_files(&t, json, NULL, NULL) < 0, "case %zu opens", i);
         CHECK(one_line(stderr_text()) && strstr(stderr_text(), cases[i].mention), "case %zu: %s", i, stderr_text());
-        CHECK(!t.pieces && !t.text && !t.merges.rules && !t.merged.slots, "case %zu: not closed", i);
+        CHECK(!t.pieces.list && !t.pieces.text && !t.merges.rules && !t.pieces.merged.slots, "case %zu: not closed", i);
     }
 }
 
@@ -260,9 +259,27 @@ static void the_files_beside_it_count(void) {
     CHECK(t.chat_template_size == 2 && !memcmp(t.chat_template, "23", 2) && t.eos == 2, "template of %zu bytes",
           t.chat_template_size);
     tokenizer_close(&t);
+    CHECK(!open_files(&t, text, "{\"chat_template\":[{\"name\":\"default\"},{\"name\":\"x\"}]}", NULL), "%s",
+          stderr_text());
+    CHECK(!t.chat_template, "a default template without text is none");
+    tokenizer_close(&t);
     CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 && strstr(stderr_text(), "eos_token_id has id 8"),
           "%s", stderr_text());
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
+}
+
+/* Unknown characters in front of any token, where there is no <unk> to fuse them into: they are left out. */
+static void unknown_characters_without_unk(void) {
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,%s}}";
+    char text[1024];
+    Tokenizer t;
+    Tokens tokens;
+    snprintf(text, sizeof text, json, PIECES);
+    CHECK(!open_files(&t, text, NULL, NULL), "%s", stderr_text());
+    CHECK(!tokenizer_encode(&t, "xyzab", 5, false, &tokens), "does not encode");
+    CHECK(tokens.n == 1 && tokens.ids[0] == 2, "%d tokens", tokens.n);
+    free(tokens.ids);
+    tokenizer_close(&t);
 }
 
 /* No damage may do more than change tokens. */
@@ -326,11 +343,12 @@ static void gguf_files_have_the_same_tokens(void) {
         CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n), "%s does not open", files[i].path);
         CHECK(convert(files[i].path, files[i].n) == 0, "%s: %s", files[i].path, err);
         CHECK(!reopen(&t_gguf, &model, "m.gguf", files[i].n), "%s does not open", files[i].path);
-        CHECK(t.bos == t_gguf.bos && t.no_bos == t_gguf.no_bos && t.composes == t_gguf.composes, "BOS %d", t_gguf.bos);
-        for (int id = 0; id < t.n_pieces; id++) { /* what GGUF says of none, or SentencePiece has otherwise */
-            t.pieces[id].raw = true;
-            t.pieces[id].eats_left = t.pieces[id].eats_right = false;
-            if (i == 2 && t.pieces[id].kind == PIECE_SPECIAL) t.pieces[id].kind = PIECE_CONTROL;
+        CHECK(t.bos == t_gguf.bos && t.no_bos == t_gguf.no_bos && t.normalizer.composes == t_gguf.normalizer.composes,
+              "BOS %d", t_gguf.bos);
+        for (int id = 0; id < t.pieces.n; id++) { /* what GGUF says of none, or SentencePiece has otherwise */
+            t.pieces.list[id].raw = true;
+            t.pieces.list[id].eats_left = t.pieces.list[id].eats_right = false;
+            if (i == 2 && t.pieces.list[id].kind == PIECE_SPECIAL) t.pieces.list[id].kind = PIECE_CONTROL;
         }
         check_same_tokens(&t, &t_gguf);
         tokenizer_close(&t);
@@ -372,6 +390,7 @@ void suite_bpe(void) {
     TEST(what_is_said_is_text);
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
+    TEST(unknown_characters_without_unk);
     TEST(damaged_files);
     TEST(gguf_files_have_the_same_tokens);
     TEST(what_gguf_cannot_say_is_refused);

@@ -5,6 +5,7 @@
 #include "formats/build.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
+#include "formats/tokenizer_bin.h"
 #include "model.h"
 #include "tokenizer.h"
 
@@ -20,7 +21,7 @@ static void stories_has_the_library_s_tokens(void) {
     CHECK(!model_open(&model, "models/stories.gguf"), "does not open");
     CHECK(gguf_read_tokenizer(&t, model.files, "models/stories.gguf", model.config.vocab_size, true) == 1,
           "no tokenizer");
-    CHECK(t.replaces_invalid, "not as the library");
+    CHECK(t.normalizer.replaces_invalid, "not as the library");
     check_golden_tokens(&t, "stories", ALL_BYTES);
     tokenizer_close(&t);
     model_close(&model);
@@ -33,10 +34,10 @@ static void llama_2_has_the_library_s_tokens(void) {
         test_skip("NORMA_CHECKPOINTS names no folder with llama32k.bin");
         return;
     }
-    CHECK(!tokenizer_open(&t, path, 32000), "does not open");
-    t.replaces_invalid = true; /* as in a SentencePiece model, whatever file it came from */
+    CHECK(!tokenizer_open_bin(&t, path, 32000), "does not open");
+    t.normalizer.replaces_invalid = true; /* as in a SentencePiece model, whatever file it came from */
     check_golden_tokens(&t, "llama32k", ALL_BYTES);
-    t.replaces_invalid = false; /* llama2.c's rule: every byte comes back */
+    t.normalizer.replaces_invalid = false; /* llama2.c's rule: every byte comes back */
     check_all_bytes_return(&t);
     tokenizer_close(&t);
 }

@@ -1,0 +1,40 @@
+/* process.h: the running program.
+ *
+ * Owns what only the operating system knows of it: its signals, its file, its terminal, and how its
+ * threads wait.
+ */
+#ifndef NORMA_PROCESS_H
+#define NORMA_PROCESS_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Set by Ctrl-C; loops that generate, measure or write look at it. The program's only global
+ * variable: signal handlers have no argument for state. */
+extern volatile sig_atomic_t interrupted;
+
+/* Exit status of a run that Ctrl-C ended. */
+enum { EXIT_INTERRUPTED = 130 };
+
+/* From here on the first Ctrl-C asks to stop, the second one stops; a closed pipe is an error that
+ * write reports. */
+int handle_signals(void);
+
+/* Waits for one byte of standard input; false at its end and after Ctrl-C. */
+bool read_byte(char *byte);
+
+/* Whether the stream is a terminal. */
+bool on_terminal(FILE *stream);
+
+/* The path of a file whose name is relative to the folder of the program's own file; NULL: it is
+ * not there. The string stays until the next call. */
+const char *program_file(const char *name);
+
+/* At a barrier libgomp's threads spin for milliseconds before they sleep. When another program has
+ * one of the cores, each barrier then waits for a thread that is not running: 9 tokens/s instead of
+ * 790 (docs/performance.md). How long threads spin is read from the environment as the program is
+ * loaded. Unless the user has set it, this sets it and loads the program once more. */
+void limit_spinning(char **argv);
+
+#endif

@@ -1,0 +1,527 @@
+/* gguf_write.c: any model as a GGUF file (version 3).
+ *
+ * Owns what a GGUF file can say of a model and a tokenizer, and how it says it: metadata, tensor table, data.
+ * The tables of keys and architectures are gguf.c's, what a block holds is quant.c's. The file appears whole or not at
+ * all.
+ */
+#include "formats/gguf_write.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include "formats/gguf.h"
+#include "formats/gguf_file.h"
+#include "formats/gguf_tokenizer.h"
+#include "formats/parts.h"
+#include "kernels/quant.h"
+#include "kernels/tensor.h"
+#include "model.h"
+#include "norm.h"
+#include "rope.h"
+#include "text/merges.h"
+#include "text/pieces.h"
+#include "text/pretokenize.h"
+#include "tokenizer.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a file can say of the model ------------------------------------------------------ */
+
+/* The first architecture whose layers are of the model's kind; the last if none is. */
+static const GgufArchitecture *architecture_of(const Model *model) {
+    const bool head_norms = model->layers->q_norm.gamma, sparse = model->config.n_experts > 0;
+    const GgufArchitecture *a = GGUF_ARCHITECTURES;
+    while (a[1].name && (a->head_norms != head_norms || !(sparse ? a->sparse : a->dense))) a++;
+    return a;
+}
+
+/* Whether the model's factors are those of YaRN as llama.cpp computes them (there the numbers of turns are fixed). */
+static bool is_plain_yarn(const Model *model) {
+    const Config *c = &model->config;
+    const Yarn plain = {.factor = c->yarn.factor, .context = c->yarn.context, .fast = 32, .slow = 1};
+    double *factors = plain.factor > 0 ? yarn_factors(&c->rope, &plain) : NULL;
+    bool same = factors && model->rope_factors;
+    for (int i = 0; same && i < c->rope_dims / 2; i++) same = fabs(factors[i] / model->rope_factors[i] - 1) < 1e-9;
+    free(factors);
+    return same;
+}
+
+/* What the model has, and files of the architecture cannot say; NULL: nothing. */
+static const char *missing_in_gguf(const GgufArchitecture *a, const Model *model) {
+    const Config *c = &model->config;
+    if (c->n_experts && !c->norm_topk) return "norm_topk_prob false";
+    if (!a->rope_factors && model->rope_factors && !is_plain_yarn(model)) return "this rope_scaling";
+    if (a->rope_halves && !c->rope_halves) return "RoPE of neighbours";
+    for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
+        const bool biases = layer->wo.bias || layer->mlp.gate.bias || layer->mlp.down.bias;
+        if (a->head_norms != (layer->q_norm.gamma != NULL)) return "norms of heads in some layers";
+        if (c->n_experts && !layer->experts) return "experts in some layers";
+        if (biases && !a->all_biases) return "biases behind attention or in the MLP";
+    }
+    return NULL;
+}
+
+/* The eps of the norms of a kind; 0: there are none, -1: they differ. */
+static double eps_of(const Model *model, NormKind kind) {
+    double eps = 0;
+    for (PartAt at = parts_of(model); next_part(&at);) {
+        const Norm *norm = part_norm(&at);
+        if (!norm || norm->kind != kind) continue;
+        if (eps != 0 && eps != (double)norm->eps) return -1;
+        eps = (double)norm->eps;
+    }
+    return eps;
+}
+
+/* ---- what a file can say of the tokenizer -------------------------------------------------- */
+
+static int compare_ranks(const void *a, const void *b) {
+    const MergeRule *x = a, *y = b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* The rules in the order of their ranks; the caller frees the list. */
+static MergeRule *ranked_rules(const Merges *m) {
+    MergeRule *rules = allocate((size_t)m->n + 1, sizeof *rules);
+    if (!rules) return NULL;
+    memcpy(rules, m->rules, (size_t)m->n * sizeof *rules);
+    qsort(rules, (size_t)m->n, sizeof *rules, compare_ranks);
+    return rules;
+}
+
+/* Whether every two pieces that together are one merge. */
+static bool all_pieces_merge(const Tokenizer *t) {
+    for (const Piece *p = t->pieces.list; p < t->pieces.list + t->pieces.n; p++) {
+        if (p->kind != PIECE_TEXT) continue;
+        if (p->length > MOST_MATCHED_BYTES) return false; /* too long to look up all its parts */
+        for (int n = 1; n < p->length; n++) {
+            const int left = pieces_find(&t->pieces, p->text, n),
+                      right = pieces_find(&t->pieces, p->text + n, p->length - n);
+            if (left >= 0 && right >= 0 && !merges_rule(&t->merges, left, right)) return false;
+        }
+    }
+    return true;
+}
+
+/* Whether rules that make the same piece follow each other in rank. */
+static bool ranks_are_by_piece(const Tokenizer *t) {
+    MergeRule *rules = ranked_rules(&t->merges);
+    char *done = allocate((size_t)t->pieces.n, 1);
+    bool by_piece = rules && done;
+    if (done) memset(done, 0, (size_t)t->pieces.n);
+    for (int i = 0; i < t->merges.n && by_piece; i++) {
+        const int result = rules[i].result;
+        by_piece = !done[result] || rules[i - 1].result == result;
+        done[result] = 1;
+    }
+    free(done);
+    free(rules);
+    return by_piece;
+}
+
+static int check_tokenizer(const Tokenizer *t, const char *path) {
+    const Pretokenizer *p = &t->pretokenizer;
+    if (!t->merges.rules) return 0;
+    if (t->pieces.byte_level && t->space_prefix != SPACE_NEVER)
+        return fail("%s: ByteLevel puts a space in front of a text, which GGUF has no word for", path);
+    if (t->pieces.byte_level && !gguf_pretokenizer_name(p))
+        return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)", path, pretokenizer_shown(p),
+                    p->whole_words ? ", ignore_merges" : "");
+    bool eats = false;
+    for (int id = 0; id < t->pieces.n; id++) eats |= t->pieces.list[id].eats_left || t->pieces.list[id].eats_right;
+    if (eats) note("there are pieces that take white space beside them; GGUF has no word for that");
+    if (t->pieces.byte_level) return 0;
+    if (p->n_steps || p->whole_words || t->normalizer.composes)
+        return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
+    /* else scores say the same as rules, up to which of two equal pieces comes first */
+    if (!all_pieces_merge(t) || !ranks_are_by_piece(t))
+        return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
+                    path);
+    if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
+        note("GGUF always puts a space in front of a text, the folder only where there is none");
+    return 0;
+}
+
+int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path) {
+    const GgufArchitecture *a = architecture_of(model);
+    const char *missing = missing_in_gguf(a, model);
+    if (missing) return fail("%s: GGUF's %s has no place for %s", path, a->name, missing);
+    for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
+        if (eps_of(model, kind) < 0) /* by --norm, which leaves a site its eps */
+            return fail("%s: its %ss would differ in eps, and GGUF has one for all", path, norm_name(kind));
+    return tokenizer ? check_tokenizer(tokenizer, path) : 0;
+}
+
+/* ---- values (a write that fails is found when the stream is closed) ------------------------------ */
+
+typedef struct {
+    const Model *model;
+    const GgufArchitecture *architecture;
+    Type type; /* asked for */
+    FILE *out; /* first metadata and tensor table, in memory, for their counts come first; then the file */
+    uint64_t n_keys, n_tensors;
+    uint64_t offset;  /* of the next tensor in the data */
+    uint64_t written; /* bytes of the file */
+    bool data;        /* w is at the tensors' data; else at the table */
+    size_t done;      /* weights written, for the progress */
+    float *row;       /* [widest row] */
+    uint8_t *packed;  /* a row in its new type */
+    FILE *text;       /* the next string, in memory: */
+    char *string;     /* [length], owned */
+    size_t length;
+} Writer;
+
+static void write_bytes(Writer *w, const void *bytes, size_t n) { w->written += fwrite(bytes, 1, n, w->out); }
+static void write_u32(Writer *w, uint32_t value) { write_bytes(w, &value, sizeof value); }
+static void write_u64(Writer *w, uint64_t value) { write_bytes(w, &value, sizeof value); }
+
+static void write_string(Writer *w, const char *s, size_t n) {
+    write_u64(w, n);
+    write_bytes(w, s, n);
+}
+
+/* Writes what was printed into w->text since the last call. */
+static void write_text(Writer *w) {
+    fflush(w->text);
+    write_string(w, w->string, w->length);
+    rewind(w->text);
+}
+
+static void write_value(Writer *w, const char *key, GgufType type, const void *value, size_t bytes) {
+    write_string(w, key, strlen(key));
+    write_u32(w, type);
+    write_bytes(w, value, bytes);
+    w->n_keys++;
+}
+
+static void write_int(Writer *w, const char *key, int value) { write_value(w, key, GGUF_U32, &value, sizeof value); }
+static void write_bool(Writer *w, const char *key, bool value) { write_value(w, key, GGUF_BOOL, &value, 1); }
+
+static void write_name(Writer *w, const char *key, const char *name, size_t n) {
+    write_value(w, key, GGUF_STRING, "", 0);
+    write_string(w, name, n);
+}
+
+/* The n elements follow. */
+static void write_array(Writer *w, const char *key, GgufType type, int n) {
+    write_value(w, key, GGUF_ARRAY, "", 0);
+    write_u32(w, type);
+    write_u64(w, (uint64_t)n);
+}
+
+/* ---- the tokenizer ------------------------------------------------------------------------- */
+
+/* Every byte has a name in byte-level vocabularies. */
+static void print_byte_names(FILE *out, const Piece *p) {
+    for (int i = 0; i < p->length; i++) {
+        char name[2];
+        const int n = byte_name(name, (uint8_t)p->text[i]);
+        fwrite(name, 1, (size_t)n, out);
+    }
+}
+
+/* In other vocabularies a space is U+2581; llama2.c wraps control pieces in newlines, which are left out. */
+static void print_marked(FILE *out, const Piece *p) {
+    for (int i = 0; i < p->length; i++)
+        if (p->text[i] == ' ')
+            fputs("\xe2\x96\x81", out);
+        else if (p->text[i] != '\n' || p->kind != PIECE_CONTROL)
+            fputc(p->text[i], out);
+}
+
+static void write_pieces(Writer *w, const Tokenizer *t) {
+    write_array(w, "tokenizer.ggml.tokens", GGUF_STRING, t->pieces.n);
+    for (int id = 0; id < t->pieces.n; id++) {
+        const Piece *p = &t->pieces.list[id];
+        if (p->kind == PIECE_BYTE)
+            fprintf(w->text, "<0x%02X>", (unsigned)(uint8_t)p->text[0]);
+        else if (!t->pieces.byte_level)
+            print_marked(w->text, p);
+        else if (!p->length)
+            fprintf(w->text, "[PAD%d]", id); /* no two pieces may be alike */
+        else if (p->kind == PIECE_TEXT)
+            print_byte_names(w->text, p);
+        else
+            fwrite(p->text, 1, (size_t)p->length, w->text);
+        write_text(w);
+    }
+}
+
+/* The types of GGUF: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. */
+static void write_piece_types(Writer *w, const Tokenizer *t) {
+    static const int32_t types[] = {
+        [PIECE_TEXT] = 1, [PIECE_USER] = 4, [PIECE_SPECIAL] = 3, [PIECE_BYTE] = 6, [PIECE_CONTROL] = 3};
+    write_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->pieces.n);
+    for (int id = 0; id < t->pieces.n; id++) {
+        const Piece *p = &t->pieces.list[id];
+        const bool unused = p->kind == PIECE_CONTROL && (t->pieces.byte_level || !p->length);
+        const int32_t type = unused ? 5 : id == t->pieces.unk ? 2 : types[p->kind];
+        write_bytes(w, &type, sizeof type);
+    }
+}
+
+static int write_byte_level(Writer *w, const Tokenizer *t) {
+    const char *pre = gguf_pretokenizer_name(&t->pretokenizer);
+    MergeRule *rules = ranked_rules(&t->merges);
+    if (!rules) return -1;
+    write_name(w, "tokenizer.ggml.model", "gpt2", 4);
+    write_name(w, "tokenizer.ggml.pre", pre, strlen(pre));
+    if (t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
+    write_pieces(w, t);
+    write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->merges.n);
+    for (const MergeRule *rule = rules; rule < rules + t->merges.n; rule++) {
+        print_byte_names(w->text, &t->pieces.list[rule->left]);
+        fputc(' ', w->text);
+        print_byte_names(w->text, &t->pieces.list[rule->right]);
+        write_text(w);
+    }
+    free(rules);
+    return 0;
+}
+
+/* Where there are rules, a piece's score is the rank of the first rule that makes it, negative. */
+static int write_sentencepiece(Writer *w, const Tokenizer *t) {
+    float *scores = allocate((size_t)t->pieces.n, sizeof *scores);
+    if (!scores) return -1;
+    for (int id = 0; id < t->pieces.n; id++)
+        scores[id] = t->merges.rules ? -(float)t->merges.n : t->pieces.list[id].score;
+    for (const MergeRule *rule = t->merges.rules; rule && rule < t->merges.rules + t->merges.n; rule++)
+        scores[rule->result] = fmaxf(scores[rule->result], -(float)rule->rank);
+    write_name(w, "tokenizer.ggml.model", "llama", 5);
+    write_pieces(w, t);
+    write_array(w, "tokenizer.ggml.scores", GGUF_F32, t->pieces.n);
+    write_bytes(w, scores, (size_t)t->pieces.n * sizeof *scores);
+    free(scores);
+    return 0;
+}
+
+static void write_id(Writer *w, const char *key, int id) {
+    if (id >= 0) write_int(w, key, id);
+}
+
+static int write_tokenizer(Writer *w, const Tokenizer *t) {
+    if (t->pieces.byte_level ? write_byte_level(w, t) : write_sentencepiece(w, t)) return -1;
+    write_piece_types(w, t);
+    int eot = t->eot; /* GGUF has room for one more end */
+    for (int i = 0; i < t->n_ends && eot < 0; i++)
+        if (t->ends[i] != t->eos) eot = t->ends[i];
+    write_id(w, "tokenizer.ggml.bos_token_id", t->bos);
+    write_id(w, "tokenizer.ggml.eos_token_id", t->eos);
+    write_id(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
+    write_id(w, "tokenizer.ggml.eot_token_id", eot);
+    write_bool(w, "tokenizer.ggml.add_bos_token", !t->no_bos);
+    write_bool(w, "tokenizer.ggml.add_eos_token", false);
+    write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
+    if (t->chat_template) write_name(w, "tokenizer.chat_template", t->chat_template, t->chat_template_size);
+    return 0;
+}
+
+/* ---- the configuration --------------------------------------------------------------------- */
+
+/* Fields that are zero are not written. */
+static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
+    GgufHeader h = {.config = model->config, .value_length = model->config.head_size};
+    Config *c = &h.config;
+    const bool yarn = model->rope_factors && !a->rope_factors;
+    h.layer_eps = eps_of(model, NORM_LAYER);
+    h.rms_eps = eps_of(model, NORM_RMS);
+    if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
+    h.factor = yarn ? c->yarn.factor : c->rope_scale;
+    if (yarn) h.yarn_context = (int)c->yarn.context;
+    if (yarn) c->rope_amplitude /= yarn_amplitude(h.factor, 1);
+    if (h.factor == 1) h.factor = 0;
+    if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
+    if (c->rope_amplitude == 1) c->rope_amplitude = 0;
+    c->yarn = (Yarn){0}; /* its numbers of turns are the default */
+    h.n_experts = c->n_experts;
+    return h;
+}
+
+static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHeader *h) {
+    char name[GGUF_KEY_NAME];
+    const void *field = (const char *)h + key->field;
+    const int *size = field;
+    const int64_t *integer = field;
+    const GgufString *text = field;
+    const float real = key->kind == KEY_REAL ? (float)*(const double *)field : 0;
+    gguf_key_name(name, w->architecture, key->name);
+    switch (key->kind) {
+    case KEY_NO_FIELD: break;
+    case KEY_SIZE:
+        if (*size) write_int(w, name, *size);
+        break;
+    case KEY_INTEGER:
+        if (*integer) write_int(w, name, (int)*integer);
+        break;
+    case KEY_REAL:
+        if (real != 0) write_value(w, name, GGUF_F32, &real, sizeof real);
+        break;
+    case KEY_STRING:
+        if (text->n) write_name(w, name, text->text, text->n);
+    }
+}
+
+static void write_config(Writer *w) {
+    const GgufHeader h = header_of(w->model, w->architecture);
+    write_name(w, "general.architecture", w->architecture->name, strlen(w->architecture->name));
+    write_int(w, "general.file_type", type_file_type(w->type));
+    write_int(w, "general.quantization_version", 2);
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+static uint64_t aligned(uint64_t n) { return (n + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT; }
+
+static void write_padding(Writer *w) {
+    static const uint8_t zeros[GGUF_ALIGNMENT];
+    write_bytes(w, zeros, aligned(w->written) - w->written);
+}
+
+/* Writes a tensor's entry in the table; true: w is at the data, and the tensor's are to be written. */
+static bool begin_tensor(Writer *w, const char *name, int depth, int rows, int cols, Type type) {
+    if (w->data) {
+        write_padding(w);
+        return true;
+    }
+    write_string(w, name, strlen(name));
+    write_u32(w, depth > 1 ? 3 : rows > 1 ? 2 : 1);
+    write_u64(w, (uint64_t)cols);
+    if (depth > 1 || rows > 1) write_u64(w, (uint64_t)rows);
+    if (depth > 1) write_u64(w, (uint64_t)depth);
+    write_u32(w, type_to_gguf(type));
+    write_u64(w, w->offset);
+    w->offset += aligned((size_t)depth * tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows));
+    w->n_tensors++;
+    return false;
+}
+
+static void write_vector(Writer *w, const char *name, const char *suffix, const float *v, int n) {
+    char full[PART_NAME + 8];
+    snprintf(full, sizeof full, "%s%s", name, suffix);
+    if (begin_tensor(w, full, 1, 1, n, TYPE_F32)) write_bytes(w, v, (size_t)n * sizeof *v);
+}
+
+/* In a GGUF file a norm with a bias is a LayerNorm. */
+static void write_norm(Writer *w, const char *name, const Norm *norm, int dim) {
+    write_vector(w, name, ".weight", norm->gamma, dim);
+    switch (norm->kind) {
+    case NORM_RMS: return;
+    case NORM_LAYER:
+        memset(w->row, 0, (size_t)dim * sizeof *w->row);
+        write_vector(w, name, ".bias", norm->beta ? norm->beta : w->row, dim);
+    }
+}
+
+/* The row of the model's weight that is written as row r. Where RoPE pairs halves of a head in the model and
+ * neighbours in the file, rows of queries and keys change places. */
+static int source_row(const Writer *w, const Part *part, int r) {
+    const Config *c = &w->model->config;
+    const int i = r % c->head_size;
+    if (!part->rotates || !c->rope_halves || w->architecture->rope_halves || i >= c->rope_dims) return r;
+    return r - i + i / 2 + i % 2 * (c->rope_dims / 2);
+}
+
+static void write_rows(Writer *w, const Part *part, const Tensor *t, Type type) {
+    const size_t bytes = tensor_bytes(&(Tensor){.type = type, .cols = t->cols}, 1);
+    for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
+        dequantize_row(w->row, t, source_row(w, part, r));
+        quantize_row(w->packed, type, w->row, t->cols);
+        write_bytes(w, w->packed, bytes);
+        w->done += (size_t)t->cols;
+    }
+    if (on_terminal(stderr)) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->model->parameters);
+}
+
+/* A weight, or those of all experts of a layer as one tensor. A quantized router would choose other experts: it
+ * stays float32. */
+static void write_weight(Writer *w, const char *name, PartAt at) {
+    const Tensor *t = part_weight(&at);
+    const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
+    const bool whole_blocks = t->cols % type_block(w->type) == 0;
+    const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
+    char full[PART_NAME + 8];
+    snprintf(full, sizeof full, "%s.weight", name);
+    if (begin_tensor(w, full, depth, t->rows, t->cols, type))
+        for (; at.expert < depth; at.expert++) write_rows(w, at.part, part_weight(&at), type);
+    else if (!whole_blocks)
+        note("%s stays f16: its rows of %d are no multiple of %d", full, t->cols, type_block(w->type));
+    if (!t->bias) return;
+    for (int r = 0; at.part->rotates && r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
+    write_vector(w, name, ".bias", at.part->rotates ? w->row : t->bias, t->rows);
+}
+
+static void write_tensors(Writer *w) {
+    const Model *m = w->model;
+    char name[PART_NAME];
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        part_name(name, &at, NAME_GGUF);
+        if (part_norm(&at))
+            write_norm(w, name, part_norm(&at), part_size(&m->config, at.part->cols));
+        else if (at.expert == 0)
+            write_weight(w, name, at);
+    }
+    if (!m->rope_factors || !w->architecture->rope_factors) return;
+    for (int i = 0; i < m->config.rope_dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
+    write_vector(w, "rope_freqs", ".weight", w->row, m->config.rope_dims / 2);
+}
+
+/* ---- the file ------------------------------------------------------------------------------ */
+
+/* Makes metadata and tensor table; the caller frees *bytes. */
+static int make_header(Writer *w, const Tokenizer *t, char **bytes, size_t *size) {
+    int status = 0;
+    if (!(w->out = open_memstream(bytes, size))) return fail("out of memory");
+    write_config(w);
+    if (t)
+        status = write_tokenizer(w, t);
+    else
+        write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
+    write_tensors(w);
+    return fclose(w->out) ? fail("out of memory") : status;
+}
+
+static int write_file(Writer *w, const char *header, size_t size, const char *path) {
+    OutputFile file;
+    if (output_open(&file, path)) return -1;
+    w->out = file.stream;
+    w->written = 0;
+    write_u32(w, GGUF_MAGIC);
+    write_u32(w, GGUF_VERSION);
+    write_u64(w, w->n_tensors);
+    write_u64(w, w->n_keys);
+    write_bytes(w, header, size);
+    w->data = true;
+    write_tensors(w);
+    write_padding(w);
+    if (on_terminal(stderr)) fputc('\n', stderr);
+    return output_close(&file, !interrupted);
+}
+
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, const char *path) {
+    Writer w = {.model = model, .architecture = architecture_of(model), .type = type};
+    char *header = NULL;
+    size_t size = 0, widest = 0;
+    if (!(w.text = open_memstream(&w.string, &w.length))) return fail("out of memory");
+    for (PartAt at = parts_of(model); next_part(&at);) {
+        const size_t cols = (size_t)part_size(&model->config, at.part->cols);
+        if (cols > widest) widest = cols;
+    }
+    w.row = allocate(widest, sizeof *w.row);
+    w.packed = allocate(widest, sizeof *w.row);
+    int status = w.row && w.packed ? make_header(&w, tokenizer, &header, &size) : -1;
+    if (!status) status = write_file(&w, header, size, path);
+    fclose(w.text);
+    free(w.string);
+    free(header);
+    free(w.row);
+    free(w.packed);
+    return status;
+}

@@ -1,0 +1,205 @@
+/* options.c: the command line.
+ *
+ * Owns the table of options: an option is a row there and a field of Options, from which getopt's tables
+ * and --help (and by a test the README's list) come.
+ */
+#include "modes/options.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "kv_cache.h"
+#include "lab/profile.h"
+#include "model.h"
+#include "modes/modes.h"
+#include "sampler.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <omp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* What an option does. The kinds up to UINT64 store its value, as this type, in a field of Options. */
+typedef enum { STRING, TRUE, INT, FLOAT, UINT64, KV_TYPE, PROFILE, HELP, VERSION } Kind;
+
+typedef struct {
+    char letter; /* 0: none */
+    Kind kind;
+    const char *name;     /* after "--" */
+    const char *argument; /* as --help shows it; "[=...]": it may be left out; NULL: there is none */
+    size_t field;         /* where in Options the value is stored */
+    double least, most;   /* of INT and FLOAT */
+    const char *help;     /* in lines; print_option breaks what does not fit */
+} Option;
+
+#define INTO(field)             offsetof(Options, field), 0, 0
+#define RANGE(field, ...)       offsetof(Options, field), __VA_ARGS__
+#define NOWHERE                 0, 0, 0
+#define DEFAULT_NAME(name, ...) #name " (default)"
+#define NAME(name, ...)         ", " #name
+
+static const Option OPTIONS[] = {
+    {'m', STRING, "mode", "MODE", INTO(mode), MODES(DEFAULT_NAME, NAME)},
+    {'i', STRING, "prompt", "TEXT", INTO(prompt), "the prompt"},
+    {'f', STRING, "file", "FILE", INTO(prompt_file),
+     "read the prompt (perplexity: the text) from a file\n(\"-\": standard input)"},
+    {0, STRING, "tokens", "LIST", INTO(tokens), "token ids instead of text, exactly as given: 1,403,407"},
+    {'n', INT, "steps", "N", RANGE(steps, 0, INT_MAX),
+     "generate: positions to run, prompt included [256;\n0: the whole context]; chat: [the whole context];\n"
+     "bench: tokens to generate [64]"},
+    {'t', FLOAT, "temperature", "T", RANGE(sampling.temperature, 0, 1000), "[1.0; 0: always the likeliest token]"},
+    {'p', FLOAT, "top-p", "P", RANGE(sampling.top_p, 0, 1), "the likeliest tokens that sum to P [0.9; 0 or 1: off]"},
+    {'k', INT, "top-k", "K", RANGE(sampling.top_k, 0, INT_MAX), "the K likeliest tokens [off]"},
+    {0, FLOAT, "min-p", "P", RANGE(sampling.min_p, 0, 1), "tokens at least P times as likely as the likeliest [off]"},
+    {0, FLOAT, "repeat-penalty", "R", RANGE(sampling.repeat_penalty, 0.01, 100),
+     "divides the logits of the last 64 tokens [1: off]"},
+    {'s', UINT64, "seed", "N", INTO(sampling.seed), "[0: from the clock]"},
+    {'z', STRING, "tokenizer", "FILE", INTO(tokenizer),
+     "[a GGUF file's own, a folder's tokenizer.json; else\ntokenizer.bin beside the model, else here]"},
+    {'y', STRING, "system", "TEXT", INTO(system), "system prompt for chat"},
+    {'o', STRING, "output", "FILE", INTO(output),
+     "logits: where they go, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
+    {'q', STRING, "type", "TYPE", INTO(type), "convert: type of the weights: f32 f16 bf16 q8_0 q4_0"},
+    {'j', INT, "threads", "N", RANGE(threads, 1, 1024), "[OMP_NUM_THREADS, else the cores]"},
+    {'b', INT, "batch", "N", RANGE(batch, 1, 1 << 16), "tokens of a prompt to run at once [512]"},
+    {'c', INT, "context", "N", RANGE(context, 1, INT_MAX), "longest sequence [the model's]"},
+    {0, KV_TYPE, "kv", "f32|f16", NOWHERE, "type of the KV cache [f32 for float32 weights, else f16]"},
+    {0, INT, "prompt-tokens", "N", RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
+    {0, TRUE, "json", NULL, INTO(json), "bench, norms: machine-readable"},
+    {0, PROFILE, "profile", "[=FILE]", NOWHERE,
+     "the time of every layer and site, on stderr; FILE.csv, or\nFILE.json for trace viewers, holds more"},
+    {0, STRING, "norm", "SPEC", INTO(norm),
+     "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\n"
+     "KIND rms or layer, SITE attn, mlp, q, k or final, LAYERS\n"
+     "n or n-m: --norm layer, --norm 0-2.attn=layer,final=rms"},
+    {'v', TRUE, "verbose", NULL, INTO(verbose), "tokenize: ids with their pieces"},
+    {'h', HELP, "help", NULL, NOWHERE, "this text"},
+    {0, VERSION, "version", NULL, NOWHERE, "the version"},
+};
+
+enum { N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS };
+
+static void print_option(const Option *option) {
+    enum { INDENT = 24, WIDTH = 81 }; /* columns */
+    const char *argument = option->argument ? option->argument : "";
+    int column = option->letter ? printf("  -%c, ", option->letter) : printf("      ");
+    column += printf("--%s%s%s", option->name, *argument && *argument != '[' ? " " : "", argument);
+    column += printf("%*s", column < INDENT ? INDENT - column : 2, "");
+    for (const char *c = option->help; *c; c++, column++) {
+        if (*c == '\n' || (*c == ' ' && column + (int)strcspn(c + 1, " \n") >= WIDTH))
+            column = printf("\n%*s", INDENT, "") - 2;
+        else
+            putchar(*c);
+    }
+    putchar('\n');
+}
+
+static void print_help(void) {
+    puts("run [MODEL] [-m MODE] [options]   MODEL: a llama2.c checkpoint (.bin v0, v1, v2),\n"
+         "                                  a GGUF file or a Hugging Face folder; without\n"
+         "                                  one: the bundled model\n");
+    for (int i = 0; i < N_OPTIONS; i++) print_option(&OPTIONS[i]);
+}
+
+/* ---- values; functions return the exit status if the program ends here, else -1 --------------- */
+
+static int set_whole(uint64_t *value, const char *name, const char *text, uint64_t least, uint64_t most) {
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && !errno && *value >= least && *value <= most) return -1;
+    return bad_usage("%s is '%s', expected a whole number from %llu to %llu", name, text, (unsigned long long)least,
+                     (unsigned long long)most);
+}
+
+static int set_int(int *value, const char *name, const char *text, const Option *option) {
+    uint64_t whole;
+    const int status = set_whole(&whole, name, text, (uint64_t)option->least, (uint64_t)option->most);
+    *value = (int)whole;
+    return status;
+}
+
+static int set_float(float *value, const char *name, const char *text, const Option *option) {
+    char *end;
+    *value = strtof(text, &end);
+    if (end != text && !*end && *value >= (float)option->least && *value <= (float)option->most) return -1;
+    return bad_usage("%s is '%s', expected a number from %g to %g", name, text, option->least, option->most);
+}
+
+static int set_kv_type(Options *o, const char *text) {
+    const bool f32 = !strcmp(text, "f32");
+    o->kv = f32 ? KV_F32 : KV_F16;
+    return f32 || !strcmp(text, "f16") ? -1 : bad_usage("--kv is '%s', expected f32 or f16", text);
+}
+
+static int set_profile(Options *o, const char *text) {
+    o->profile = true;
+    o->profile_file = text;
+    if (profile_format(text)) return -1;
+    return bad_usage("--profile is '%s', expected a name that ends in .csv or .json", text);
+}
+
+static int set_option(Options *o, const Option *option, const char *text) {
+    void *const field = (char *)o + option->field;
+    const char letter[] = {'-', option->letter, '\0'};
+    char name[32];
+    snprintf(name, sizeof name, "--%s", option->name);
+    if (option->letter) strcpy(name, letter);
+    switch (option->kind) {
+    case STRING: *(const char **)field = text; return -1;
+    case TRUE: *(bool *)field = true; return -1;
+    case INT: return set_int(field, name, text, option);
+    case FLOAT: return set_float(field, name, text, option);
+    case UINT64: return set_whole(field, name, text, 0, UINT64_MAX);
+    case KV_TYPE: return set_kv_type(o, text);
+    case PROFILE: return set_profile(o, text);
+    case HELP: print_help(); break;
+    case VERSION: puts("norma " NORMA_VERSION); break;
+    }
+    return stdout_finish() ? 1 : 0;
+}
+
+/* ---- the command line ------------------------------------------------------------------- */
+
+/* What getopt returns for an option: its letter, else a number beyond all letters. */
+static int code_of(int i) { return OPTIONS[i].letter ? OPTIONS[i].letter : 256 + i; }
+
+/* Sets all options of argv, and leaves its other arguments at its end, from optind on. */
+static int set_options(Options *o, int argc, char **argv) {
+    struct option names[N_OPTIONS + 1] = {{0}};
+    char letters[2 * N_OPTIONS + 1], *end = letters;
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const char *argument = OPTIONS[i].argument;
+        const int has = !argument ? no_argument : *argument == '[' ? optional_argument : required_argument;
+        names[i] = (struct option){OPTIONS[i].name, has, NULL, code_of(i)};
+        if (OPTIONS[i].letter) *end++ = OPTIONS[i].letter;
+        if (OPTIONS[i].letter && argument) *end++ = ':';
+    }
+    *end = '\0';
+    int status = -1;
+    for (int code; status < 0 && (code = getopt_long(argc, argv, letters, names, NULL)) != -1;) {
+        int i = 0;
+        while (i < N_OPTIONS && code_of(i) != code) i++;
+        status = i < N_OPTIONS ? set_option(o, &OPTIONS[i], optarg) : EXIT_BAD_USAGE; /* getopt has said why */
+    }
+    return status;
+}
+
+int options_parse(Options *o, int argc, char **argv) {
+    *o = (Options){.steps = -1, .batch = 512, .prompt_tokens = 256, .kv = -1, .threads = omp_get_max_threads()};
+    o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
+    const int status = set_options(o, argc, argv);
+    if (status >= 0) return status;
+    if (optind < argc) o->model = argv[optind++];
+    if (optind < argc)
+        return bad_usage("'%s' is one argument too many; text for the model goes after -i", argv[optind]);
+    if (!!o->prompt + !!o->prompt_file + !!o->tokens > 1) return bad_usage("-i, -f and --tokens exclude each other");
+    if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
+    return -1;
+}
