@@ -69,7 +69,7 @@ static void fill_slots(Session *s, int n) {
 
 static void route(Session *s, const Layer *layer, const float *xn, int n) {
     const Input in = input_prepare(&s->input, &layer->router, xn, n);
-    matmul(s->router, &layer->router, &in, n, false);
+    matmul(s->router, &layer->router, &in, n);
 #pragma omp single
     fill_slots(s, n);
     probe_mark(s->probe, layer->index, SITE_ROUTER);

@@ -46,7 +46,7 @@ static void classify(Session *s, int n, int n_logits) {
     const float *last = s->x + (size_t)(n - n_logits) * (size_t)m->config.dim;
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, last, n_logits);
     const Input in = input_prepare(&s->input, &m->output, xn, n_logits);
-    matmul(s->logits, &m->output, &in, n_logits, false);
+    matmul(s->logits, &m->output, &in, n_logits);
     probe_mark(s->probe, NO_LAYER, SITE_LOGITS);
 }
 
@@ -196,7 +196,7 @@ static int reserve_chunk(Session *s, int n) {
         free_activations(s);
         return -1;
     }
-    s->input.far = s->model->decode_bytes > SECOND_LEVEL_CACHE;
+    s->input.weights_exceed_l2 = s->model->decode_bytes > SECOND_LEVEL_CACHE;
     s->chunk = n;
     return 0;
 }

@@ -1,37 +1,25 @@
 /* pack.c: when weights become panels.
  *
- * Owns the sizes that decide it. What a panel looks like is panels.h's.
+ * Owns the sizes that decide it. Products are the same with panels and without, but read panels faster: as one
+ * stream of memory, in the order of use. The embedding, of which a token reads one row, is never packed; a tied
+ * output has panels of its own. What a panel looks like is panels.h's.
  */
 #include "formats/pack.h"
 
 #include "base/memory.h"
 #include "formats/parts.h"
 #include "kernels/panels.h"
-#include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "model.h"
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 enum {
     SMALL_MODEL = 64 << 20, /* bytes of weights that are packed before the first token */
-    TOKENS_TO_PACK = 8,     /* a larger model's are packed while it runs as many */
-    WORTH_SHARING = 4 << 20 /* less is packed sooner than a thread starts */
+    TOKENS_TO_PACK = 8,     /* tokens that a larger model runs until all its weights are packed */
+    WORTH_SHARING = 4 << 20 /* bytes: one thread packs less than this before a second one has started */
 };
-
-int tensor_pack(Tensor *w, int n_threads) {
-    const int n = (w->rows - 1) / LANES + 1;
-    const size_t bytes = panel_bytes(w, w->cols);
-    if (w->panels || (w->type == TYPE_I8 && w->group % 4)) return 0;
-    uint8_t *panels = allocate_quietly((size_t)n, bytes);
-    if (!panels) return -1;
-#pragma omp parallel for num_threads(n_threads)
-    for (int panel = 0; panel < n; panel++) panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
-    w->panels = panels;
-    return 0;
-}
 
 /* Packs a weight and takes its bytes off those that are left to pack now. */
 static void pack_weight(Tensor *w, int n_threads, size_t *left) {

@@ -5,13 +5,7 @@
 #ifndef NORMA_PACK_H
 #define NORMA_PACK_H
 
-#include "kernels/tensor.h"
 #include "model.h"
-
-/* Makes w->panels: the weight's rows re-packed (panels.h), from which products are faster and have
- * the same bits. The caller frees them. -1, without a message: there is no memory, and products use
- * the rows as they are. */
-int tensor_pack(Tensor *w, int n_threads);
 
 /* Packs weights of a model that is about to run (n_tokens 0), or has just run n_tokens: all of a
  * small model, else a part for each token, so that the first token comes without delay. The pages of

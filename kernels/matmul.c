@@ -1,15 +1,17 @@
 /* matmul.c: linear layers, y = x w^T, for every weight type.
  *
- * Owns the tiles, in which the outputs of a few panels of rows by a few tokens
- * are summed side by side, and the loops around them. It does not own the
- * layouts (panels.h, quant.c) or the threads: callers are inside a parallel
- * region, and its worksharing loops share there.
+ * Owns the tiles, the loops around them and the memory for the activations' side. The layouts of weights are
+ * panels.h's. The threads are the callers': they are inside a parallel region, whose worksharing loops are here.
  *
- * The one rule: a lane is an output. It walks along cols from 0 up, sums 16 of
- * them (a group, exactly, where they are int8) by themselves and adds that to
- * what it has. Tiles change which outputs are computed side by side, never how
- * one is computed. That is why the result does not depend, to the last bit, on
- * chunks and threads.
+ * A panel is LANES rows of a weight, side by side in the lanes of vectors (panels.h). It is multiplied packed, that
+ * is in the bits of the file, for one token; for many tokens it is unpacked first, once for all of them. A block is
+ * the smallest part of a row in GGUF's types; it has one group or more, which are weights that share a scale; a quad
+ * is four bytes of a group, as one instruction multiplies them. A tile computes the outputs of a few panels by a few
+ * tokens side by side, in registers.
+ *
+ * The one rule: a lane is an output. Its sum goes along cols from 0 up; a group of int8 weights, or 16 columns of
+ * floats, is summed by itself and then added. Tiles change which outputs are computed side by side, never how one
+ * is computed. That is why no bit of a result depends on chunks and threads.
  */
 #include "kernels/matmul.h"
 
@@ -27,20 +29,21 @@
 #include <string.h>
 
 enum {
-    COLUMNS = 16, /* of floats that are summed by themselves */
-    MOST_PANELS = 4,
-    TILE_PANELS = 2,                  /* as many outputs in flight */
-    TILE_TOKENS = LANES == 16 ? 6 : 3 /* as the registers hold */
+    INPUT_GROUP = 32,                 /* activations to a scale, unless the weights are TYPE_I8 */
+    COLUMNS = 16,                     /* of floats that are summed by themselves */
+    MOST_PANELS = 4,                  /* of a tile for one token */
+    TILE_PANELS = 2,                  /* of a tile for more tokens */
+    TILE_TOKENS = LANES == 16 ? 6 : 3 /* the registers hold the sums of 2 panels by so many */
 };
 
 /* ---- tiles ------------------------------------------------------------------ */
 
-/* Adds columns [col, col + n) of n_panels panels to the sums of `tokens` tokens
- * from t on: sums[n_panels][tokens]. `panels` is at column col of the first
- * panel, the others follow at distances of `stride`. At column 0 sums begin. */
+/* Adds the products of columns [col, col + n) of a tile's panels with its tokens, from t on, to sums[panels][tokens];
+ * at column 0 it first sets them to 0. `panels` is at column col of the first panel, the others follow at distances of
+ * `stride` bytes. */
 typedef void Tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n);
 
-/* What `n` columns add to the sums. */
+/* Sums n columns by themselves and adds that to the sums. */
 INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const float *const *x, Type type, const int n,
                         const int n_panels, const int tokens) {
     vf parts[TILE_PANELS * TILE_TOKENS];
@@ -65,13 +68,13 @@ INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const fl
 INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
                        Type type, const int n_panels, const int tokens) {
     const float *x[TILE_TOKENS];
-    const size_t group_bytes = columns_bytes(type, COLUMNS);
+    const size_t step = columns_bytes(type, COLUMNS);
     vf totals[TILE_PANELS * TILE_TOKENS];
     UNROLL
     for (int i = 0; i < tokens; i++) x[i] = in->x + (size_t)(t + i) * (size_t)in->cols + (size_t)col;
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
-    for (; n >= COLUMNS; n -= COLUMNS, panels += group_bytes) {
+    for (; n >= COLUMNS; n -= COLUMNS, panels += step) {
         add_columns(totals, panels, stride, x, type, COLUMNS, n_panels, tokens);
         UNROLL
         for (int i = 0; i < tokens; i++) x[i] += COLUMNS;
@@ -81,31 +84,30 @@ INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Inp
     for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
 }
 
-/* Where the groups of a panel of bytes are, and what they have. Constants
- * wherever a tile is compiled, but for TYPE_I8's own groups. */
+/* How the groups of a panel lie. All of it is constant where a tile is compiled, but for the groups of TYPE_I8. */
 typedef struct {
-    Type type; /* TYPE_I8: ready to be multiplied */
-    int zero;  /* the byte that stands for 0 */
-    int quads; /* in a group */
-    bool mins;
-    int groups;       /* in a block */
-    int input_groups; /* groups that share a group of the activations: 1 or 2 */
+    Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
+    int zero;         /* the byte that stands for a weight of 0 */
+    int quads;        /* of a group */
+    int mins;         /* of a group: 1 or none */
+    int groups;       /* of a block */
+    int input_groups; /* groups to one group of the activations: 1 or 2 */
     size_t bytes;     /* of a block, for all rows */
 } Layout;
 
 INLINE Layout packed_layout(Type type) {
-    const int quads = group_weights(type) / 4;
-    return (Layout){type,
-                    block_zero(type),
-                    quads,
-                    group_has_min(type),
-                    block_groups(type),
-                    8 / quads,
-                    (size_t)block_parts(type).bytes * LANES};
+    const int quads = TYPES[type].group / 4;
+    return (Layout){.type = type,
+                    .zero = block_zero(type),
+                    .quads = quads,
+                    .mins = TYPES[type].min,
+                    .groups = block_groups(type),
+                    .input_groups = INPUT_GROUP / 4 / quads,
+                    .bytes = (size_t)TYPES[type].bytes * LANES};
 }
 
-INLINE Layout ready_layout(int quads, bool mins, int input_groups) {
-    return (Layout){TYPE_I8, BYTE_OFFSET, quads, mins, 1, input_groups, ready_bytes(quads, mins)};
+INLINE Layout unpacked_layout(int quads, int mins, int input_groups) {
+    return (Layout){TYPE_I8, BYTE_OFFSET, quads, mins, 1, input_groups, group_bytes(quads, mins)};
 }
 
 INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
@@ -115,30 +117,26 @@ INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
     return v;
 }
 
-INLINE vf load_scale(const Layout *l, const uint8_t *block, int i) {
-    return l->type != TYPE_I8 ? block_scale(l->type, block, i)
-                              : vload((const float *)(const void *)(block + l->quads * VBYTES));
+/* The scale of group i, or its min. */
+INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, bool min) {
+    if (l->type != TYPE_I8) return block_scale(l->type, block, i, min);
+    return vload((const float *)(const void *)(block + (l->quads + min) * VBYTES));
 }
 
-INLINE vf load_min(const Layout *l, const uint8_t *block, int i) {
-    return l->type != TYPE_I8 ? block_min(l->type, block, i)
-                              : vload((const float *)(const void *)(block + (l->quads + 1) * VBYTES));
-}
-
-/* What the exact sum of a group begins with: it takes zero off every weight. */
-INLINE vi begin(const Layout *l, const InputGroup *x, int group) {
+/* What the sum of a group's products begins with: it makes up for `zero`, which every weight has too much. */
+INLINE vi first_sum(const Layout *l, const InputGroup *x, int group) {
     const int total = l->input_groups == 1 ? x->total : group % 2 ? x->total - x->first_half : x->first_half;
     return vset_int(-l->zero * total);
 }
 
-/* Group i of a block, group `group` of the row. */
+/* Adds the products of group i of a block, which is group `group` of the row. */
 INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t stride, int i, const int8_t *q,
                       const InputGroup *x, const Input *in, int group, const int n_panels, const int tokens) {
     const size_t next = (size_t)(in->cols / in->group); /* from a token's groups to the next's */
     vi dots[MOST_PANELS][TILE_TOKENS];
     UNROLL
     for (int j = 0; j < tokens; j++) UNROLL
-    for (int p = 0; p < n_panels; p++) dots[p][j] = begin(l, x + (size_t)j * next, group);
+    for (int p = 0; p < n_panels; p++) dots[p][j] = first_sum(l, x + (size_t)j * next, group);
     UNROLL
     for (int k = 0; k < l->quads; k++) {
         vb w[MOST_PANELS];
@@ -153,14 +151,14 @@ INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t st
     }
     UNROLL
     for (int p = 0; p < n_panels; p++) {
-        const vf scale = load_scale(l, block + (size_t)p * stride, i);
+        const vf scale = load_scale(l, block + (size_t)p * stride, i, false);
         UNROLL
         for (int j = 0; j < tokens; j++) {
             vf *sum = &sums[p * tokens + j];
             *sum = vfma(vfloat(dots[p][j]), scale * x[(size_t)j * next].scale, *sum);
         }
         if (!l->mins) continue;
-        const vf min = load_min(l, block + (size_t)p * stride, i);
+        const vf min = load_scale(l, block + (size_t)p * stride, i, true);
         UNROLL
         for (int j = 0; j < tokens; j++) {
             vf *sum = &sums[p * tokens + j];
@@ -187,145 +185,126 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
 }
 
-/* Each tile is a function of its own: the compiler keeps its sums in registers
- * only if it does not see all of them at once. NAME[0, 1, 2] are for one panel, two,
- * four, and in these [0, 1, 2] for one token, two, TILE_TOKENS. */
+/* Each tile is a function of its own, because the compiler keeps the sums in registers only if it does not see all
+ * tiles at once. NAME_PxT is for P panels and T tokens; M stands for TILE_TOKENS. NAME[0, 1, 2] are for 1, 2 and 4
+ * panels, and of these [0, 1, 2] for 1, 2 and M tokens. */
 #define TILE(name, tile, layout, panels, tokens)                                                                       \
-    static __attribute__((noinline)) void name(vf *sums, const uint8_t *p, size_t stride, const Input *in, int t,      \
-                                               int col, int n) {                                                       \
+    NOINLINE void name(vf *sums, const uint8_t *p, size_t stride, const Input *in, int t, int col, int n) {            \
         tile(sums, p, stride, in, t, col, n, layout, panels, tokens);                                                  \
     }
-#define ONE_PANEL(name, tile, layout)                                                                                  \
-    TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
-    static Tile *const name[][3] = {{name##_1x1}};
-#define ANY_TOKENS(name, tile, layout, ...)                                                                            \
+#define TILES(name, tile, layout, ...)                                                                                 \
     TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
     TILE(name##_2x1, tile, layout, 2, 1)                                                                               \
     TILE(name##_1x2, tile, layout, 1, 2)                                                                               \
     TILE(name##_2x2, tile, layout, 2, 2)                                                                               \
-    TILE(name##_1xm, tile, layout, 1, TILE_TOKENS)                                                                     \
-    TILE(name##_2xm, tile, layout, 2, TILE_TOKENS)                                                                     \
+    TILE(name##_1xM, tile, layout, 1, TILE_TOKENS)                                                                     \
+    TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                                                                     \
     static Tile *const name[][3] = {                                                                                   \
-        {name##_1x1, name##_1x2, name##_1xm}, {name##_2x1, name##_2x2, name##_2xm}, __VA_ARGS__};
+        {name##_1x1, name##_1x2, name##_1xM}, {name##_2x1, name##_2x2, name##_2xM}, __VA_ARGS__};
 
-/* unpacked: float32, groups of 32 weights, of 16, of TYPE_I8 */
+/* Tiles of unpacked panels: float32; groups of TYPE_I8; groups of 32 weights without and with a min, of 16 without. */
 TILE(floats_4x1, float_tile, TYPE_F32, 4, 1)
-ANY_TOKENS(floats, float_tile, TYPE_F32, {floats_4x1})
-ANY_TOKENS(bytes, byte_tile, ready_layout(8, false, 1), )
-ANY_TOKENS(mins, byte_tile, ready_layout(8, true, 1), )
-ANY_TOKENS(halves, byte_tile, ready_layout(4, false, 2), )
-TILE(groups_4x1, byte_tile, ready_layout(in->group / 4, false, 1), 4, 1)
-ANY_TOKENS(groups, byte_tile, ready_layout(in->group / 4, false, 1), {groups_4x1})
-/* one token, from panels as they are packed */
-ONE_PANEL(f16, float_tile, TYPE_F16)
-ONE_PANEL(bf16, float_tile, TYPE_BF16)
-ONE_PANEL(q8_0, byte_tile, packed_layout(TYPE_Q8_0))
-ONE_PANEL(q4_0, byte_tile, packed_layout(TYPE_Q4_0))
-ONE_PANEL(q4_1, byte_tile, packed_layout(TYPE_Q4_1))
-ONE_PANEL(q5_0, byte_tile, packed_layout(TYPE_Q5_0))
-ONE_PANEL(q5_1, byte_tile, packed_layout(TYPE_Q5_1))
-ONE_PANEL(q4_k, byte_tile, packed_layout(TYPE_Q4_K))
-ONE_PANEL(q5_k, byte_tile, packed_layout(TYPE_Q5_K))
-ONE_PANEL(q6_k, byte_tile, packed_layout(TYPE_Q6_K))
+TILES(floats, float_tile, TYPE_F32, {floats_4x1})
+TILE(groups_4x1, byte_tile, unpacked_layout(in->group / 4, 0, 1), 4, 1)
+TILES(groups, byte_tile, unpacked_layout(in->group / 4, 0, 1), {groups_4x1})
+TILES(groups_32_0, byte_tile, unpacked_layout(8, 0, 1), )
+TILES(groups_32_1, byte_tile, unpacked_layout(8, 1, 1), )
+TILES(groups_16_0, byte_tile, unpacked_layout(4, 0, 2), )
 
-static const struct {
-    Tile *const (*unpacked)[3];
-    Tile *const (*packed)[3]; /* NULL: the same layout */
-} TILES[] = {
-    [TYPE_F32] = {floats, NULL}, [TYPE_F16] = {floats, f16},  [TYPE_BF16] = {floats, bf16},
-    [TYPE_I8] = {groups, NULL},  [TYPE_Q8_0] = {bytes, q8_0}, [TYPE_Q4_0] = {bytes, q4_0},
-    [TYPE_Q4_1] = {mins, q4_1},  [TYPE_Q5_0] = {bytes, q5_0}, [TYPE_Q5_1] = {mins, q5_1},
-    [TYPE_Q4_K] = {mins, q4_k},  [TYPE_Q5_K] = {mins, q5_k},  [TYPE_Q6_K] = {halves, q6_k},
-};
+/* ---- what each type has -------------------------------------------------------------------- */
 
-/* ---- many tokens: panels are unpacked once -------------------------------------- */
-
-INLINE void unpack_columns(uint8_t *ready, Type type, const uint8_t *panel, int n) {
+INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
     for (int c = 0; c < n; c++) {
         const vf column = load_column(type, panel, c);
-        memcpy(ready + (size_t)c * sizeof column, &column, sizeof column);
+        memcpy(unpacked + (size_t)c * sizeof column, &column, sizeof column);
     }
 }
 
-/* n groups of a block type. */
-INLINE void unpack_groups(uint8_t *ready, Type type, const uint8_t *panel, int n) {
+INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
     const Layout l = packed_layout(type);
-    for (int g = 0; g < n; g += l.groups, panel += l.bytes)
-        for (int i = 0; i < l.groups; i++, ready += ready_bytes(l.quads, l.mins)) {
+    for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes)
+        for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
-                const vb quad = ready_quad(type, panel, i, k);
-                memcpy(ready + k * VBYTES, &quad, sizeof quad);
+                const vb quad = vadd_bytes((vb)block_quad(type, panel, i, k), BYTE_OFFSET - l.zero);
+                memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
-            const vf scale = block_scale(type, panel, i);
-            memcpy(ready + l.quads * VBYTES, &scale, sizeof scale);
-            if (!l.mins) continue;
-            const vf min = block_min(type, panel, i);
-            memcpy(ready + (l.quads + 1) * VBYTES, &min, sizeof min);
+            for (int min = 0; min <= l.mins; min++) {
+                const vf scale = block_scale(type, panel, i, min);
+                memcpy(unpacked + (l.quads + min) * VBYTES, &scale, sizeof scale);
+            }
         }
 }
 
-/* n columns of a packed panel. */
-static void unpack(uint8_t *ready, Type type, const uint8_t *panel, int n) {
-    switch (type) {
-    case TYPE_F16: unpack_columns(ready, TYPE_F16, panel, n); break;
-    case TYPE_BF16: unpack_columns(ready, TYPE_BF16, panel, n); break;
-    case TYPE_Q8_0: unpack_groups(ready, TYPE_Q8_0, panel, n / 32); break;
-    case TYPE_Q4_0: unpack_groups(ready, TYPE_Q4_0, panel, n / 32); break;
-    case TYPE_Q4_1: unpack_groups(ready, TYPE_Q4_1, panel, n / 32); break;
-    case TYPE_Q5_0: unpack_groups(ready, TYPE_Q5_0, panel, n / 32); break;
-    case TYPE_Q5_1: unpack_groups(ready, TYPE_Q5_1, panel, n / 32); break;
-    case TYPE_Q4_K: unpack_groups(ready, TYPE_Q4_K, panel, n / 32); break;
-    case TYPE_Q5_K: unpack_groups(ready, TYPE_Q5_K, panel, n / 32); break;
-    default: unpack_groups(ready, TYPE_Q6_K, panel, n / 16); break;
-    }
-}
+/* For every type with two layouts: the tile of one packed panel by one token, and the unpacking of n columns. */
+#define PACKED(id, tile, layout, unpack)                                                                               \
+    TILE(id##_1x1, tile, layout, 1, 1)                                                                                 \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n) { unpack(unpacked, TYPE_##id, panel, n); }
+#define FLOATS(id, ...) PACKED(id, float_tile, TYPE_##id, unpack_columns)
+#define BYTES(id, ...)  PACKED(id, byte_tile, packed_layout(TYPE_##id), unpack_blocks)
+FLOAT16_TYPES(FLOATS)
+BLOCK_TYPES(BYTES)
 
-/* Bytes of n columns of a panel once they are unpacked. */
-static size_t unpacked_bytes(const Tensor *w, int n) {
-    if (!type_wants_bytes(w->type)) return (size_t)n * VBYTES;
-    if (w->type == TYPE_I8) return (size_t)(n / w->group) * ready_bytes(w->group / 4, false);
-    const int weights = group_weights(w->type);
-    return (size_t)(n / weights) * ready_bytes(weights / 4, group_has_min(w->type));
-}
+static const struct {
+    Tile *const (*unpacked)[3];
+    Tile *packed; /* NULL: the type has one layout, and its tiles are the unpacked ones */
+    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n);
+} KERNELS[] = {
+#define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_1x1, unpack_##id},
+#define BLOCK_KERNELS(id, name, gguf, file, weights, bytes, group, min, ...)                                           \
+    [TYPE_##id] = {groups_##group##_##min, id##_1x1, unpack_##id},
+    [TYPE_F32] = {floats, NULL, NULL},
+    [TYPE_I8] = {groups, NULL, NULL},
+    FLOAT16_TYPES(FLOAT16_KERNELS) BLOCK_TYPES(BLOCK_KERNELS)};
 
 /* ---- products ------------------------------------------------------------------- */
 
-/* Columns that are packed at a time where panels are made on the way: they stay
- * in the first-level cache, and groups and blocks stay whole. */
-static int stretch(const Tensor *w) {
+/* How many columns are packed at a time where panels are made on the way: they stay in the first-level cache, and
+ * groups and blocks stay whole. */
+static int columns_at_once(const Tensor *w) {
     if (!type_wants_bytes(w->type)) return 128;
     const int whole = w->type == TYPE_I8 ? w->group : 256;
     return whole < 256 ? 256 / whole * whole : whole;
 }
 
-/* Columns [col, col + n) of n_panels panels, packed: in the model's panels, or made in `room`. */
-static const uint8_t *packed(const Tensor *w, int panel, int n_panels, int col, int n, uint8_t *room, size_t *stride) {
-    *stride = panel_bytes(w, w->panels ? w->cols : n);
-    if (w->panels) return w->panels + (size_t)panel * *stride + (col ? panel_bytes(w, col) : 0);
+/* Columns [col, col + n) of n_panels packed panels: those that w has, or new ones in `room`. */
+static const uint8_t *packed_panels(const Tensor *w, int panel, int n_panels, int col, int n, uint8_t *room,
+                                    size_t *stride) {
+    *stride = packed_bytes(w, w->panels ? w->cols : n);
+    if (w->panels) return w->panels + (size_t)panel * *stride + (col ? packed_bytes(w, col) : 0);
     for (int p = 0; p < n_panels; p++) panel_pack(room + (size_t)p * *stride, w, panel + p, col, n);
     return room;
 }
 
-/* The same, whole and unpacked. */
-static const uint8_t *unpacked(const Tensor *w, int panel, int n_panels, uint8_t *room, uint8_t *ready,
-                               size_t *stride) {
-    const bool as_packed = !TILES[w->type].packed;
-    if (w->panels && as_packed) return packed(w, panel, n_panels, 0, w->cols, room, stride);
-    const size_t ready_stride = unpacked_bytes(w, w->cols);
-    for (int col = 0; col < w->cols; col += stretch(w)) {
-        const int n = w->cols - col < stretch(w) ? w->cols - col : stretch(w);
+/* All columns of n_panels unpacked panels: those that w has, or new ones in the second half of the scratch. */
+static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, const Input *in, size_t *stride) {
+    const bool one_layout = !KERNELS[w->type].packed;
+    if (w->panels && one_layout) return packed_panels(w, panel, n_panels, 0, w->cols, NULL, stride);
+    uint8_t *const unpacked = in->scratch + in->scratch_bytes / 2;
+    const int step = columns_at_once(w);
+    *stride = unpacked_bytes(w, w->cols);
+    for (int col = 0; col < w->cols; col += step) {
+        const int n = w->cols - col < step ? w->cols - col : step;
         for (int p = 0; p < n_panels; p++) {
-            uint8_t *to = ready + (size_t)p * ready_stride + unpacked_bytes(w, col);
-            if (as_packed)
+            uint8_t *to = unpacked + (size_t)p * *stride + unpacked_bytes(w, col);
+            size_t packed_stride;
+            if (one_layout)
                 panel_pack(to, w, panel + p, col, n);
             else
-                unpack(to, w->type, packed(w, panel + p, 1, col, n, room, stride), n);
+                KERNELS[w->type].unpack(to, packed_panels(w, panel + p, 1, col, n, in->scratch, &packed_stride), n);
         }
     }
-    *stride = ready_stride;
-    return ready;
+    return unpacked;
 }
+
+/* Where a tile writes: the outputs of its panels, as far as they are asked for. */
+typedef struct {
+    float *y; /* of token 0, row `row` */
+    size_t stride;
+    int row, n_rows; /* that are asked for */
+    int panel, n_panels;
+    bool add;
+} Output;
 
 /* y[0 .. n) (+)= lanes [first, first + n) of v. */
 INLINE void store_lanes(float *y, vf v, int first, int n, bool add) {
@@ -336,108 +315,96 @@ INLINE void store_lanes(float *y, vf v, int first, int n, bool add) {
     for (int j = 0; j < n; j++) y[j] = add ? y[j] + v[first + j] : v[first + j];
 }
 
-/* The part of a product that the panels of one tile make. */
-typedef struct {
-    float *y; /* of token 0, row `row` */
-    size_t stride;
-    int row, n_rows; /* that are asked for */
-    int panel, n_panels;
-    bool add;
-} Part;
-
-static void store(const Part *part, const vf *sums, int t, int tokens) {
-    for (int p = 0; p < part->n_panels; p++) {
-        const int top = (part->panel + p) * LANES, end = part->row + part->n_rows;
-        const int first = top < part->row ? part->row - top : 0, last = end - top < LANES ? end - top : LANES;
-        float *y = part->y + (size_t)t * part->stride + (top + first - part->row);
-        for (int i = 0; i < tokens; i++, y += part->stride)
-            store_lanes(y, sums[p * tokens + i], first, last - first, part->add);
+/* Writes sums[panels][tokens], from token t on. */
+static void store_sums(const Output *out, const vf *sums, int t, int tokens) {
+    for (int p = 0; p < out->n_panels; p++) {
+        const int top = (out->panel + p) * LANES, end = out->row + out->n_rows;
+        const int first = top < out->row ? out->row - top : 0, last = end - top < LANES ? end - top : LANES;
+        float *y = out->y + (size_t)t * out->stride + (top + first - out->row);
+        for (int i = 0; i < tokens; i++, y += out->stride)
+            store_lanes(y, sums[p * tokens + i], first, last - first, out->add);
     }
 }
 
-/* Asks for what `store` will write: while a tile is computed it comes for nothing. */
-static void fetch(const Part *part, int t, int tokens) {
+/* Prefetches what store_sums will write, before the tile is computed. */
+static void prefetch_outputs(const Output *out, int t, int tokens) {
     for (int i = t; i < t + tokens; i++)
-        for (int p = 0; p < part->n_panels; p++)
-            __builtin_prefetch(part->y + (size_t)i * part->stride + (part->panel + p) * LANES - part->row, 1);
+        for (int p = 0; p < out->n_panels; p++)
+            prefetch_write(out->y + (size_t)i * out->stride + (out->panel + p) * LANES - out->row);
 }
 
-static void one_token(const Part *part, const Tensor *w, const Input *in) {
+static void one_token(const Output *out, const Tensor *w, const Input *in) {
     vf sums[MOST_PANELS];
-    const int step = w->panels ? w->cols : stretch(w);
+    const int step = w->panels ? w->cols : columns_at_once(w);
+    Tile *const packed = KERNELS[w->type].packed;
+    Tile *const tile = packed ? packed : KERNELS[w->type].unpacked[out->n_panels / 2][0];
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
         const bool last = col + step >= w->cols;
-        if (!w->panels && in->far) panel_fetch(w, part->panel + last, last ? 0 : col + step, step);
+        if (!w->panels && in->weights_exceed_l2) panel_prefetch(w, out->panel + last, last ? 0 : col + step, step);
         size_t stride;
-        const uint8_t *panels = packed(w, part->panel, part->n_panels, col, n, in->scratch, &stride);
-        Tile *const(*tiles)[3] = TILES[w->type].packed ? TILES[w->type].packed : TILES[w->type].unpacked;
-        tiles[part->n_panels / 2][0](sums, panels, stride, in, 0, col, n);
+        const uint8_t *panels = packed_panels(w, out->panel, out->n_panels, col, n, in->scratch, &stride);
+        tile(sums, panels, stride, in, 0, col, n);
     }
-    store(part, sums, 0, 1);
+    store_sums(out, sums, 0, 1);
 }
 
-static void many_tokens(const Part *part, const Tensor *w, const Input *in, int n) {
+static void many_tokens(const Output *out, const Tensor *w, const Input *in, int n) {
     static const int sizes[] = {TILE_TOKENS, 2, 1};
     size_t stride;
-    const uint8_t *panels =
-        unpacked(w, part->panel, part->n_panels, in->scratch, in->scratch + in->scratch_bytes / 2, &stride);
+    const uint8_t *panels = unpacked_panels(w, out->panel, out->n_panels, in, &stride);
     for (int t = 0, k = 0; t < n; t += sizes[k]) {
         while (t + sizes[k] > n) k++;
         vf sums[TILE_PANELS * TILE_TOKENS];
-        fetch(part, t, sizes[k]);
-        TILES[w->type].unpacked[part->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols);
-        store(part, sums, t, sizes[k]);
+        prefetch_outputs(out, t, sizes[k]);
+        KERNELS[w->type].unpacked[out->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols);
+        store_sums(out, sums, t, sizes[k]);
     }
 }
 
-/* int8 groups that vectors do not fit: group by group, one product at a time. */
-static void rows_plain(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n,
-                       bool add) {
-    const size_t n_groups = (size_t)(w->cols / w->group);
-    for (int t = 0; t < n; t++)
-        for (int r = row; r < row + n_rows; r++) {
-            const int8_t *q = in->q + (size_t)t * (size_t)w->cols;
-            const int8_t *p = (const int8_t *)w->data + (size_t)r * (size_t)w->cols;
-            const char *scales = (const char *)w->scales + (size_t)r * n_groups * sizeof(float);
-            float sum = 0;
-            for (size_t g = 0; g < n_groups; g++, p += w->group, q += w->group) {
-                int64_t dot = 0;
-                for (int i = 0; i < w->group; i++) dot += p[i] * q[i];
-                float scale;
-                memcpy(&scale, scales + g * sizeof scale, sizeof scale);
-                sum += (float)dot * (scale * in->groups[(size_t)t * n_groups + g].scale);
-            }
-            float *out = y + (size_t)t * stride + r;
-            *out = add ? *out + sum : sum;
-        }
+/* One output of int8 groups that are no whole quads. */
+static float plain_product(const Tensor *w, int row, const Input *in, int t) {
+    const size_t n_groups = (size_t)(w->cols / w->group), first = (size_t)row * n_groups;
+    const int8_t *p = (const int8_t *)w->data + (size_t)row * (size_t)w->cols, *q = in->q + (size_t)t * (size_t)w->cols;
+    float sum = 0;
+    for (size_t g = 0; g < n_groups; g++, p += w->group, q += w->group) {
+        int64_t dot = 0;
+        for (int i = 0; i < w->group; i++) dot += p[i] * q[i];
+        sum = fma_float((float)dot, tensor_scale(w, first + g) * in->groups[(size_t)t * n_groups + g].scale, sum);
+    }
+    return sum;
 }
 
-static bool fits_vectors(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
+static void rows_without_panels(const Output *out, const Tensor *w, const Input *in, int n) {
+    for (int t = 0; t < n; t++)
+        for (int r = 0; r < out->n_rows; r++) {
+            float *y = out->y + (size_t)t * out->stride + r, sum = plain_product(w, out->row + r, in, t);
+            *y = out->add ? *y + sum : sum;
+        }
+}
 
 static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_rows, int n) {
     for (int t = 0; t < n; t++)
         for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + (size_t)r] += w->bias[r];
 }
 
-/* Of `left` panels, as many as there is a tile for. */
-static int panels_at_once(Type type, bool far, int left, int n) {
-    if (n == 1 && (far || TILES[type].packed)) return 1; /* one stream is what the hardware follows best */
+/* How many of `left` panels the next tile takes, for n tokens. */
+static int panels_at_once(const Tensor *w, const Input *in, int left, int n) {
+    if (n == 1 && (in->weights_exceed_l2 || KERNELS[w->type].packed)) return 1; /* one stream of memory to a thread */
     return n == 1 && left >= MOST_PANELS ? MOST_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
 }
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
     const int end = row + n_rows;
-    Part part = {.y = y + row, .stride = stride, .row = row, .n_rows = n_rows, .add = add};
-    for (int panel = row / LANES; fits_vectors(w) && panel * LANES < end; panel += part.n_panels) {
-        part.panel = panel;
-        part.n_panels = panels_at_once(w->type, in->far, (end - 1) / LANES - panel + 1, n);
+    Output out = {.y = y + row, .stride = stride, .row = row, .n_rows = n_rows, .panel = row / LANES, .add = add};
+    for (; panels_fit(w) && out.panel * LANES < end; out.panel += out.n_panels) {
+        out.n_panels = panels_at_once(w, in, (end - 1) / LANES - out.panel + 1, n);
         if (n == 1)
-            one_token(&part, w, in);
+            one_token(&out, w, in);
         else
-            many_tokens(&part, w, in, n);
+            many_tokens(&out, w, in, n);
     }
-    if (!fits_vectors(w)) rows_plain(y, stride, w, row, n_rows, in, n, add);
+    if (!panels_fit(w)) rows_without_panels(&out, w, in, n);
     if (w->bias) add_bias(y, stride, w, row, n_rows, n);
 }
 
@@ -449,18 +416,19 @@ static int share_of(int rows) {
 
 int matmul_task_rows(int rows, int n) { return n == 1 ? share_of(rows) : TILE_PANELS * LANES; }
 
-void matmul(float *y, const Tensor *w, const Input *in, int n, bool add) {
+static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add) {
     const int step = share_of(w->rows);
 #pragma omp for schedule(static)
     for (int row = 0; row < w->rows; row += step)
         matmul_rows(y, (size_t)w->rows, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
 }
 
+void matmul(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, false); }
+void matmul_add(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, true); }
+
 /* ---- the activations' side ---------------------------------------------------- */
 
-enum { INPUT_GROUP = 32 }; /* activations to a scale, unless the weights say otherwise */
-
-/* Room for two stretches of packed panels, and then for two unpacked ones. */
+/* Bytes of a thread's scratch: one half for packed panels, the other for unpacked ones, MOST_PANELS each. */
 static size_t scratch_bytes(int cols) { return 2 * (size_t)MOST_PANELS * (size_t)(cols + 32) * VBYTES; }
 
 int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads) {
@@ -491,7 +459,7 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
                 .q = buffer->q,
                 .groups = buffer->groups,
                 .cols = cols,
-                .far = buffer->far,
+                .weights_exceed_l2 = buffer->weights_exceed_l2,
                 .group = w->type == TYPE_I8 ? w->group : INPUT_GROUP,
                 .scratch = buffer->scratch + thread * buffer->scratch_bytes,
                 .scratch_bytes = buffer->scratch_bytes};

@@ -1,4 +1,4 @@
-/* matmul.h: products of activations with weights.
+/* matmul.h: products of activations with weights, y = x w^T.
  */
 #ifndef NORMA_MATMUL_H
 #define NORMA_MATMUL_H
@@ -17,8 +17,8 @@ typedef struct {
     int8_t *q;          /* [n][cols] */
     InputGroup *groups; /* [n][cols / group] */
     int cols, group;
-    bool far;         /* whether weights come from beyond the second-level cache */
-    uint8_t *scratch; /* of this thread, for weights that have to be packed and unpacked */
+    bool weights_exceed_l2; /* one token's weights are more than the second-level cache holds */
+    uint8_t *scratch;       /* of this thread, for panels that are made on the way */
     size_t scratch_bytes;
 } Input;
 
@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
     int8_t *q;
     InputGroup *groups;
-    bool far; /* for its Inputs */
+    bool weights_exceed_l2; /* for its Inputs; the caller sets it */
     uint8_t *scratch;
     size_t scratch_bytes; /* of one thread */
 } InputBuffer;
@@ -55,11 +55,9 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
  * a product for n tokens: a whole share for one token, cache-sized for many. */
 int matmul_task_rows(int rows, int n);
 
-/* All rows of y[n][rows] = x w^T. The threads of the enclosing parallel
+/* y[n][rows] = x w^T, and y += x w^T: all rows. The threads of the enclosing parallel
  * region share the rows and meet at a barrier. */
-void matmul(float *y, const Tensor *w, const Input *in, int n, bool add);
-
-/* x[n][rows] += in w^T. */
-#define matmul_add(x, w, in, n) matmul(x, w, in, n, true)
+void matmul(float *y, const Tensor *w, const Input *in, int n);
+void matmul_add(float *y, const Tensor *w, const Input *in, int n);
 
 #endif

@@ -1,23 +1,22 @@
-/* panels.c: from rows in a file to panels.
+/* panels.c: from rows in a file to packed panels.
  *
- * Owns the transposition, for a stretch of columns (products of weights that
- * lie in the file do it on the way) and for whole models: small ones are
- * re-packed once, so that decoding reads them at the speed of the cache. What
- * a panel looks like is panels.h.
+ * Owns the transposition, of whole weights or of some columns: products of weights that have no panels make them on
+ * the way. What a panel looks like is panels.h's, when weights get panels formats/pack.c's.
  */
 #include "kernels/panels.h"
 
+#include "base/memory.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-/* The LANES rows of a panel; behind the last row it comes again. */
+bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
+
+/* The LANES rows of a panel. Lanes behind the last row of w get the last row, too. */
 static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
         const int row = panel * LANES + j;
@@ -25,7 +24,7 @@ static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t ro
     }
 }
 
-/* n words of every row from byte `at` on, each a vector at out. */
+/* n words of every row, from byte `at` of the rows on: n vectors. */
 INLINE void pack_words(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     int i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -37,18 +36,18 @@ INLINE void pack_words(uint8_t *out, const uint8_t *const *rows, size_t at, int 
         for (int j = 0; j < LANES; j++) memcpy(out + i * VBYTES + j * 4, rows[j] + at + (size_t)i * 4, 4);
 }
 
-/* Bytes of n vectors become ready for vdot. */
+/* Adds to the signed bytes of n vectors the offset that vdot wants. */
 INLINE void add_offset(uint8_t *out, int n) {
     for (int i = 0; i < n * VBYTES; i++) out[i] ^= BYTE_OFFSET;
 }
 
-/* n float16 numbers of every row. */
+/* n float16 numbers of every row, from byte `at` of the rows on. */
 INLINE void pack_halves(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < LANES; j++) memcpy(out + (i * LANES + j) * 2, rows[j] + at + (size_t)i * 2, 2);
 }
 
-/* n numbers of two bytes, as words of two; the last may be alone. */
+/* n columns of two-byte numbers, in pairs; an odd last column has zeros beside it. */
 static void pack_pairs(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     pack_words(out, rows, at, n / 2);
     out += n / 2 * VBYTES;
@@ -59,14 +58,14 @@ static void pack_pairs(uint8_t *out, const uint8_t *const *rows, size_t at, int 
     }
 }
 
-/* Word q of group i of a Q6_K block: in the file its low bits and its high ones lie far apart. */
+/* Quad q of group i of a Q6_K block in the file, where low bits and high bits lie far apart (quant.c). */
 INLINE vi q6_quad(const vi *words, int i, int q) {
     const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
     return bits_at(words[half * 16 + part % 2 * 8 + at], part / 2 * 4, 4) |
            bits_at(words[32 + half * 8 + at], part * 2, 2) << 4;
 }
 
-/* The words of a Q6_K block: its scales, then group by group two words of low bits and one of high bits. */
+/* The words of a Q6_K block: its scales, then for each group two words of low bits and one of high bits. */
 INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     vi words[48];
     pack_words((uint8_t *)words, rows, at, 48);
@@ -81,45 +80,47 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     }
 }
 
+/* n blocks of every row, from byte `at` of the rows on. */
 INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
-    const BlockParts b = block_parts(type);
-    for (; n > 0; n--, at += (size_t)b.bytes, out += b.bytes * LANES) {
-        pack_halves(out, rows, at + (size_t)b.halves_at, b.halves);
+    const int halves = block_halves(type), words = block_words(type), bytes = TYPES[type].bytes;
+    const int halves_at = TYPES[type].at, words_at = halves_at ? 0 : 2 * halves;
+    for (; n > 0; n--, at += (size_t)bytes, out += bytes * LANES) {
+        uint8_t *const out_words = out + 2 * halves * LANES;
+        pack_halves(out, rows, at + (size_t)halves_at, halves);
         if (type == TYPE_Q6_K)
-            pack_q6(out + 2 * LANES, rows, at);
+            pack_q6(out_words, rows, at);
         else
-            pack_words(out + b.halves * 2 * LANES, rows, at + (size_t)b.words_at, b.words);
-        if (type == TYPE_Q8_0) add_offset(out + 2 * LANES, b.words);
+            pack_words(out_words, rows, at + (size_t)words_at, words);
+        if (type == TYPE_Q8_0) add_offset(out_words, words);
     }
 }
 
-/* n groups of int8 and their scales, ready. */
+/* n groups of TYPE_I8 and their scales, unpacked. */
 static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int n) {
     const uint8_t *rows[LANES], *scales[LANES];
     const int quads = w->group / 4;
     find_rows(rows, w->data, (size_t)w->cols, w, panel);
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
-    for (int g = first; g < first + n; g++) {
+    for (int g = first; g < first + n; g++, out += group_bytes(quads, 0)) {
         pack_words(out, rows, (size_t)g * (size_t)w->group, quads);
         add_offset(out, quads);
         pack_words(out + quads * VBYTES, scales, (size_t)g * sizeof(float), 1);
-        out += ready_bytes(quads, false);
     }
 }
 
-/* Where column `col` of w is in a row, in bytes. */
+/* Where column `col` is in a row of w, in bytes. */
 static size_t column_at(const Tensor *w, int col) {
-    const Tensor part = {.type = w->type, .rows = 1, .cols = col};
-    return tensor_bytes(&part, 1);
+    const Tensor left = {.type = w->type, .cols = col};
+    return tensor_bytes(&left, 1);
 }
 
-void panel_fetch(const Tensor *w, int panel, int col, int n) {
+void panel_prefetch(const Tensor *w, int panel, int col, int n) {
     if (w->type == TYPE_I8 || panel * LANES >= w->rows) return;
     const uint8_t *rows[LANES];
     const size_t at = column_at(w, col), end = column_at(w, col + n < w->cols ? col + n : w->cols);
     find_rows(rows, w->data, tensor_bytes(w, 1), w, panel);
     for (int j = 0; j < LANES; j++)
-        for (size_t b = at; b < end; b += 64) __builtin_prefetch(rows[j] + b, 0, 2);
+        for (size_t b = at; b < end; b += CACHE_LINE) prefetch_read(rows[j] + b);
 }
 
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
@@ -129,19 +130,27 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     }
     const uint8_t *rows[LANES];
     const size_t at = column_at(w, col);
-    const int blocks = n / type_block(w->type);
     find_rows(rows, w->data, tensor_bytes(w, 1), w, panel);
     switch (w->type) {
     case TYPE_F32: pack_words(out, rows, at, n); break;
     case TYPE_F16:
     case TYPE_BF16: pack_pairs(out, rows, at, n); break;
-    case TYPE_Q8_0: pack_blocks(out, TYPE_Q8_0, rows, at, blocks); break;
-    case TYPE_Q4_0: pack_blocks(out, TYPE_Q4_0, rows, at, blocks); break;
-    case TYPE_Q4_1: pack_blocks(out, TYPE_Q4_1, rows, at, blocks); break;
-    case TYPE_Q5_0: pack_blocks(out, TYPE_Q5_0, rows, at, blocks); break;
-    case TYPE_Q5_1: pack_blocks(out, TYPE_Q5_1, rows, at, blocks); break;
-    case TYPE_Q4_K: pack_blocks(out, TYPE_Q4_K, rows, at, blocks); break;
-    case TYPE_Q5_K: pack_blocks(out, TYPE_Q5_K, rows, at, blocks); break;
-    default: pack_blocks(out, TYPE_Q6_K, rows, at, blocks); break;
+    case TYPE_I8: break; /* above */
+#define X(id, ...)                                                                                                     \
+    case TYPE_##id: pack_blocks(out, TYPE_##id, rows, at, n / TYPES[TYPE_##id].weights); break;
+        BLOCK_TYPES(X)
+#undef X
     }
+}
+
+int tensor_pack(Tensor *w, int n_threads) {
+    if (w->panels || !panels_fit(w)) return 0;
+    const int n = (w->rows - 1) / LANES + 1;
+    const size_t bytes = packed_bytes(w, w->cols);
+    uint8_t *panels = allocate_quietly((size_t)n, bytes);
+    if (!panels) return -1;
+#pragma omp parallel for num_threads(n_threads)
+    for (int panel = 0; panel < n; panel++) panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
+    w->panels = panels;
+    return 0;
 }

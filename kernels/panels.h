@@ -1,13 +1,16 @@
-/* panels.h: weights as the products want them, LANES rows side by side.
+/* panels.h: weights as the products read them, LANES rows side by side.
  *
- * Owns the layout of a panel and how its parts become vectors. A panel holds
- * LANES rows of a weight, and lane j of every vector is row j's. It has the
- * bytes of its rows, in another order: for the float types column by column
- * (those of two bytes by pairs), for GGUF's blocks block by block, each part of
- * a block (float16 scales, then words of four bytes) for all rows before the next
- * part. The layouts of the blocks are explained, and unpacked in plain scalar
- * code, in quant.c; the tests hold one against the other. How rows become panels
- * is panels.c's, what is done with them matmul.c's.
+ * Owns the two layouts of a panel, and how its parts become vectors. A panel holds LANES rows of a weight: lane j of
+ * every vector is row j's.
+ *
+ * Packed, a panel has the bytes of its rows in another order. Float types lie column by column (those of two bytes
+ * in pairs of columns). GGUF's types lie block by block: the float16 numbers of a block, then its words of four
+ * bytes, each for all rows before the next. Unpacked, a panel is ready to be multiplied: columns of float32, or
+ * groups, which are weights that share a scale; a group lies in quads, which are four bytes of each row, and behind
+ * them are its scale and, where the type has one, its min. TYPE_F32 and TYPE_I8 have one layout for both.
+ *
+ * quant.c says in plain code what the bits of a block mean. panels.c makes panels from rows, matmul.c unpacks them
+ * and multiplies.
  */
 #ifndef NORMA_PANELS_H
 #define NORMA_PANELS_H
@@ -20,76 +23,46 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Where the parts of a block are in a row: float16 numbers, words of four bytes. */
-typedef struct {
-    int bytes;
-    int halves, halves_at;
-    int words, words_at;
-} BlockParts;
+/* ---- blocks, for all rows of the panel ------------------------------------------------- */
 
-INLINE BlockParts block_parts(Type type) {
-    switch (type) {
-    case TYPE_Q8_0: return (BlockParts){34, 1, 0, 8, 2};
-    case TYPE_Q4_0: return (BlockParts){18, 1, 0, 4, 2};
-    case TYPE_Q4_1: return (BlockParts){20, 2, 0, 4, 4};
-    case TYPE_Q5_0: return (BlockParts){22, 1, 0, 5, 2};
-    case TYPE_Q5_1: return (BlockParts){24, 2, 0, 5, 4};
-    case TYPE_Q4_K: return (BlockParts){144, 2, 0, 35, 4};
-    case TYPE_Q5_K: return (BlockParts){176, 2, 0, 43, 4};
-    default: return (BlockParts){210, 1, 208, 52, 0}; /* Q6_K: words in another order */
-    }
-}
+/* Float16 numbers of a block: the scale, and the min where there is one; and the words of four bytes. */
+INLINE int block_halves(Type type) { return 1 + TYPES[type].min; }
+INLINE int block_words(Type type) { return (TYPES[type].bytes - 2 * block_halves(type)) / 4; }
 
-/* A group: weights that share a scale, and perhaps an offset. (Inline, for the
- * products are compiled for each type: what is constant there must be seen.) */
-INLINE int group_weights(Type type) { return type == TYPE_Q6_K ? 16 : 32; }
-INLINE int block_groups(Type type) { return type == TYPE_Q6_K ? 16 : type == TYPE_Q4_K || type == TYPE_Q5_K ? 8 : 1; }
-INLINE bool group_has_min(Type type) {
-    return type == TYPE_Q4_1 || type == TYPE_Q5_1 || type == TYPE_Q4_K || type == TYPE_Q5_K;
-}
-
-/* ---- parts of a block, for all rows of the panel --------------------------------- */
+INLINE int block_groups(Type type) { return TYPES[type].weights / TYPES[type].group; }
 
 INLINE vf block_half(const uint8_t *block, int i) { return vload_f16(block + i * 2 * LANES, LANES); }
 
 INLINE vi block_word(Type type, const uint8_t *block, int i) {
     vi v;
-    memcpy(&v, block + (block_parts(type).halves * 2 + i * 4) * LANES, sizeof v);
+    memcpy(&v, block + (block_halves(type) * 2 + i * 4) * LANES, sizeof v);
     return v;
 }
 
-/* To the right, or if n < 0 to the left. */
+/* v >> n, or v << -n. */
 INLINE vi vshift(vi v, int n) { return n < 0 ? v << -n : v >> n; }
 
 /* The low `bits` of each byte of v >> shift. */
 INLINE vi bits_at(vi v, int shift, int bits) { return v >> shift & ((1 << bits) - 1) * 0x01010101; }
 
-/* 16 in each byte whose bit is set: bits i to i + 3 of v for the four bytes. */
+/* Bits i to i + 3 of v, each as bit 4 of one of the four bytes. */
 INLINE vi fifth_bits(vi v, int i) {
     v = v >> i & 15;
     return ((v | v << 7 | v << 14 | v << 21) & 0x01010101) << 4;
 }
 
-/* Six-bit scale, or min, of group i of a Q4_K or Q5_K block, from its 12 bytes.
- * (Four at a time, of which the compiler keeps the other three.) */
+/* The 6-bit scale, or min, of group i of a Q4_K or Q5_K block. The scales of four groups are computed at once, in
+ * the bytes of a word: for the other three groups the compiler finds the word already there. */
 INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
     const vi own = block_word(type, block, min), low = block_word(type, block, 2);
     const vi four = i < 4 ? bits_at(own, 0, 6) : bits_at(low, 4 * min, 4) | (own >> 2 & 0x30303030);
     return four >> 8 * (i % 4) & 255;
 }
 
-/* The byte that stands for a weight of 0. Those of Q8_0 are packed with an offset. */
-INLINE int block_zero(Type type) {
-    switch (type) {
-    case TYPE_Q8_0: return BYTE_OFFSET;
-    case TYPE_Q4_0: return 8;
-    case TYPE_Q5_0: return 16;
-    case TYPE_Q6_K: return 32;
-    default: return 0;
-    }
-}
+/* The byte that stands for a weight of 0: signed bytes are packed with the offset that vdot wants. */
+INLINE int block_zero(Type type) { return type == TYPE_Q8_0 ? BYTE_OFFSET : TYPES[type].zero; }
 
-/* Four weights of each row, as bytes for vdot: word `q` of group i. */
+/* Quad q of group i. */
 INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     switch (type) {
     case TYPE_Q8_0: return block_word(type, block, q);
@@ -103,72 +76,79 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     case TYPE_Q5_K:
         return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4, 4) |
                (vshift(block_word(type, block, 3 + q), i - 4) & 0x10101010);
-    default: /* Q6_K: after the scales two words of low bits and one of high bits for each group */
+    case TYPE_Q6_K: /* after the scales two words of low bits and one of high bits for each group (panels.c) */
         return bits_at(block_word(type, block, 4 + i * 3 + q / 2), q % 2 * 4, 4) |
                (vshift(block_word(type, block, 4 + i * 3 + 2), q * 2 - 4) & 0x30303030);
+    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
     }
+    return (vi){0};
 }
 
-INLINE vf block_scale(Type type, const uint8_t *block, int i) {
-    const vf d = block_half(block, 0);
-    if (type == TYPE_Q4_K || type == TYPE_Q5_K) return d * vfloat(six_bits(type, block, i, false));
-    if (type == TYPE_Q6_K) return d * vfloat(block_word(type, block, i / 4) << (24 - i % 4 * 8) >> 24);
+/* The scale of group i, or its min. */
+INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
+    const vf d = block_half(block, min);
+    switch (type) {
+    case TYPE_Q8_0:
+    case TYPE_Q4_0:
+    case TYPE_Q4_1:
+    case TYPE_Q5_0:
+    case TYPE_Q5_1: return d;
+    case TYPE_Q4_K:
+    case TYPE_Q5_K: return (min ? -1.0f : 1.0f) * (d * vfloat(six_bits(type, block, i, min)));
+    case TYPE_Q6_K: return d * vfloat(block_word(type, block, i / 4) << (24 - i % 4 * 8) >> 24);
+    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
+    }
     return d;
-}
-
-INLINE vf block_min(Type type, const uint8_t *block, int i) {
-    const vf m = block_half(block, 1);
-    return type == TYPE_Q4_K || type == TYPE_Q5_K ? -(m * vfloat(six_bits(type, block, i, true))) : m;
 }
 
 /* ---- float types: column c ------------------------------------------------------------ */
 
-/* Bytes of n columns; float16 and bfloat16 are kept in pairs. */
-INLINE size_t columns_bytes(Type type, int n) { return (size_t)(type == TYPE_F32 ? n : (n + 1) / 2) * VBYTES; }
+/* Bytes of n columns, those of two-byte types in pairs. */
+INLINE size_t columns_bytes(Type type, int n) { return (size_t)(TYPES[type].bytes == 4 ? n : (n + 1) / 2) * VBYTES; }
 
 INLINE vf load_column(Type type, const uint8_t *panel, int c) {
     vi v;
-    memcpy(&v, panel + (type == TYPE_F32 ? c : c / 2) * VBYTES, sizeof v);
-    if (type == TYPE_F16) return vfrom_f16(c % 2 ? v >> 16 : v);
-    if (type == TYPE_BF16) return (vf)(c % 2 ? v & ~0xffff : v << 16);
+    memcpy(&v, panel + (TYPES[type].bytes == 4 ? c : c / 2) * VBYTES, sizeof v);
+    switch (type) {
+    case TYPE_F32: break;
+    case TYPE_F16: return vfrom_f16(c % 2 ? v >> 16 : v);
+    case TYPE_BF16: return (vf)(c % 2 ? v & ~0xffff : v << 16);
+    case TYPE_I8 ... TYPE_Q6_K: break; /* have no columns */
+    }
     return (vf)v;
 }
 
-/* ---- int8 groups: ready to be multiplied ---------------------------------------------- */
+/* ---- sizes, in bytes ---------------------------------------------------------------------- */
 
-/* A group of any type once it is unpacked, and of TYPE_I8 always: its quads with
- * the offset on, its scale and, where the type has one, its min as float32. */
-INLINE size_t ready_bytes(int quads, bool min) { return (size_t)(quads + 1 + min) * VBYTES; }
+/* Of an unpacked group: its quads, in which the byte BYTE_OFFSET stands for 0, its scale and perhaps its min. */
+INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + mins) * VBYTES; }
 
-/* Its quads: the byte that stands for 0 is BYTE_OFFSET in all of them. */
-INLINE vb ready_quad(Type type, const uint8_t *block, int i, int q) {
-    typedef uint8_t bytes __attribute__((vector_size(VBYTES))); /* (these wrap around) */
-    return (vb)((bytes)block_quad(type, block, i, q) + (uint8_t)(BYTE_OFFSET - block_zero(type)));
+/* Of n columns of a packed panel, whole blocks or groups. */
+INLINE size_t packed_bytes(const Tensor *w, int n) {
+    const size_t weights = (size_t)TYPES[w->type].weights, bytes = (size_t)TYPES[w->type].bytes;
+    if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(w->group / 4, 0);
+    return type_wants_bytes(w->type) ? (size_t)n / weights * bytes * LANES : columns_bytes(w->type, n);
 }
 
-/* ---- sizes ---------------------------------------------------------------------------- */
-
-/* Bytes of that many columns of a packed panel. */
-INLINE size_t panel_bytes(const Tensor *w, int cols) {
-    const size_t n = (size_t)cols;
-    switch (w->type) {
-    case TYPE_F32:
-    case TYPE_F16:
-    case TYPE_BF16: return columns_bytes(w->type, cols);
-    case TYPE_I8: return (n + n / (size_t)w->group * 4) * LANES;
-    case TYPE_Q4_K:
-    case TYPE_Q5_K:
-    case TYPE_Q6_K: return n / 256 * (size_t)block_parts(w->type).bytes * LANES;
-    default: return n / 32 * (size_t)block_parts(w->type).bytes * LANES;
-    }
+/* The same columns unpacked. */
+INLINE size_t unpacked_bytes(const Tensor *w, int n) {
+    const int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
+    return group ? (size_t)(n / group) * group_bytes(group / 4, TYPES[w->type].min) : (size_t)n * VBYTES;
 }
 
 /* ---- panels.c ---------------------------------------------------------------------------- */
 
+/* Whether w has panels: groups must be whole quads. */
+bool panels_fit(const Tensor *w);
+
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out is aligned to nothing. */
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
 
-/* Asks for what panel_pack will read. */
-void panel_fetch(const Tensor *w, int panel, int col, int n);
+/* Prefetches what panel_pack will read. */
+void panel_prefetch(const Tensor *w, int panel, int col, int n);
+
+/* Makes w->panels, all of w, in memory that the caller frees; no panels if w cannot have any. Products then read them
+ * instead of w->data, and have the same bits. -1, without a message, if there is no memory. */
+int tensor_pack(Tensor *w, int n_threads);
 
 #endif

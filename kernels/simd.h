@@ -1,10 +1,9 @@
 /* simd.h: the machine's vectors.
  *
- * Owns every intrinsic in the program: vector types of LANES floats (16 with
- * AVX-512, 8 with AVX2, else 4), loads and stores, the sums of lanes, exp, and
- * the int8 dot product. It knows nothing about models. Each function is a
- * handful of instructions, and the same one serves matrix-vector and
- * matrix-matrix products: that is what keeps their bits equal.
+ * Owns every intrinsic in the program and every name that the compiler has for the machine: vector types of LANES
+ * floats (16 with AVX-512, 8 with AVX2, else 4), loads and stores, the sums of lanes, exp, the int8 dot product,
+ * prefetching. It knows nothing about models. Each function is a handful of instructions, and the same one serves
+ * matrix-vector and matrix-matrix products: that is what keeps their bits equal.
  */
 #ifndef NORMA_SIMD_H
 #define NORMA_SIMD_H
@@ -28,10 +27,11 @@
 #define LANES 4
 #endif
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE   static inline __attribute__((always_inline))
+#define NOINLINE static __attribute__((noinline))
 
-/* Before a loop with a constant count: written out in full, so that arrays of
- * vectors indexed by it live in registers. */
+/* Before a loop with a constant count: it is unrolled in full, so that arrays of vectors indexed by it are kept in
+ * registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -41,8 +41,17 @@
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef int8_t vb __attribute__((vector_size(LANES * 4)));
+typedef uint8_t vub __attribute__((vector_size(LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef float f4 __attribute__((vector_size(16)));
+
+/* ---- memory --------------------------------------------------------------- */
+
+enum { CACHE_LINE = 64 };
+
+/* Asks for the cache line of p, to be read (into the second-level cache) or to be written. Any p will do. */
+INLINE void prefetch_read(const void *p) { __builtin_prefetch(p, 0, 2); }
+INLINE void prefetch_write(const void *p) { __builtin_prefetch(p, 1); }
 
 /* ---- float32 ------------------------------------------------------------- */
 
@@ -88,6 +97,16 @@ INLINE vf vfma(vf a, vf b, vf c) {
 #endif
 }
 
+/* a * b + c for one number. Where a sum has two products, the compiler may fuse either one, or none: this says which,
+ * so that every compiler makes the same bits. */
+INLINE float fma_float(float a, float b, float c) {
+#if SIMD_AVX512 || SIMD_AVX2 || defined(__ARM_NEON)
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 /* mask ? a : b, for masks that comparisons give (all ones or zeros). */
 INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
@@ -126,7 +145,7 @@ INLINE int32_t vmax_lane_int(vi a) {
 #endif
 }
 
-/* {sum a, sum b, sum c, sum d}, each over its lanes in one fixed tree. */
+/* {sum a, sum b, sum c, sum d}: the lanes of each are added in the order of one fixed tree. */
 INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 #if SIMD_AVX512
     __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512)a, (__m512)b), _mm512_unpackhi_ps((__m512)a, (__m512)b));
@@ -252,44 +271,16 @@ INLINE void vstore_f16(void *p, vf v) {
 #endif
 }
 
-/* The same for bfloat16. */
-INLINE vf vload_bf16(const void *p, int n) {
-    vi bits = {0};
-#if SIMD_AVX512
-    bits = (vi)_mm512_cvtepu16_epi32(n == LANES ? _mm256_loadu_si256(p)
-                                                : _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p));
-#elif SIMD_AVX2
-    if (n == LANES) return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16);
-#endif
-#if !SIMD_AVX512
-    uint16_t h[LANES];
-    memcpy(h, p, (size_t)n * sizeof *h);
-    for (int i = 0; i < n; i++) bits[i] = h[i];
-#endif
-    return (vf)(bits << 16);
-}
-
-/* Half floats in the low halves of the lanes, widened. */
+/* The half floats in the low 16 bits of the lanes, widened. */
 INLINE vf vfrom_f16(vi v) {
     const vh h = __builtin_convertvector(v, vh);
     return vload_f16(&h, LANES);
 }
 
-/* y[n] = the half floats at p, which need not be aligned. */
-static inline void halfs_to_floats(float *y, const void *p, int n) {
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) vstore(y + i, vload_f16((const char *)p + 2 * i, LANES));
-    for (; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, (const char *)p + 2 * i, sizeof h);
-        y[i] = f16_to_f32(h);
-    }
-}
-
 /* ---- int8 ------------------------------------------------------------------ */
 
-/* AVX-512 multiplies unsigned by signed bytes: there weights carry an offset,
- * which goes off again as OFFSET times the sum of the activations. */
+/* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to signed weights, and the sums of products
+ * are too large by BYTE_OFFSET times the sum of the activations. */
 #if SIMD_AVX512
 enum { VBYTES = sizeof(vb), BYTE_OFFSET = 128 };
 #else
@@ -298,7 +289,7 @@ enum { VBYTES = sizeof(vb), BYTE_OFFSET = 0 };
 
 INLINE vi vset_int(int32_t a) { return a - (vi){0}; }
 
-/* The same four bytes in every lane. */
+/* Four bytes, the same in every lane. */
 INLINE vb vset_quad(const int8_t *p) {
     int32_t quad;
     memcpy(&quad, p, sizeof quad);
@@ -332,6 +323,9 @@ INLINE vi vdot(vi sum, vb w, vb x) {
 #endif
 }
 
+/* Each byte of v plus n, modulo 256. */
+INLINE vb vadd_bytes(vb v, int n) { return (vb)((vub)v + (uint8_t)n); }
+
 /* The low byte of each lane, LANES bytes. */
 INLINE void vstore_bytes(int8_t *p, vi v) {
     typedef int8_t bytes __attribute__((vector_size(LANES)));
@@ -343,7 +337,8 @@ INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
 
 /* ---- transposition ---------------------------------------------------------- */
 
-/* Within each four lanes: the first (or last) two of a and b in turn, by ones or by pairs. */
+/* In each four lanes, of the lanes a0 to a3 and b0 to b3 of a and b: first_ones {a0, b0, a1, b1}, last_ones
+ * {a2, b2, a3, b3}, first_pairs {a0, a1, b0, b1}, last_pairs {a2, a3, b2, b3}. */
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -362,7 +357,7 @@ INLINE vi vlast_ones(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(2, LANES + 2, 
 INLINE vi vfirst_pairs(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(0, 1, LANES, LANES + 1)); }
 INLINE vi vlast_pairs(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3)); }
 
-/* Four words of every fourth row. */
+/* Four words of each of the rows 0, 4, 8 and 12, as far as there are so many, from byte `at` on. */
 INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 #if SIMD_AVX512
     const __m512i one = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));
@@ -376,8 +371,7 @@ INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 #endif
 }
 
-/* Four words of each of LANES rows, from byte `at` on, with the rows side by side
- * in the lanes: columns[i] = {rows[0][i], rows[1][i], ...}. */
+/* Word i of four words of each of LANES rows, from byte `at` on, becomes columns[i] = {rows[0][i], rows[1][i], ...}. */
 INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
     const vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
     const vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);

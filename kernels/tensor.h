@@ -1,4 +1,7 @@
-/* tensor.h: what a weight matrix is, and the types of weights.
+/* tensor.h: weight matrices and the types of their weights.
+ *
+ * Owns the one table of weight types. How a block of a type becomes numbers is quant.c's (plain code) and
+ * panels.h's (vectors); who reads tensors from files is no concern of this one.
  */
 #ifndef NORMA_TENSOR_H
 #define NORMA_TENSOR_H
@@ -6,22 +9,54 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* The weight types. A new one is a line here; then the compiler asks for its cases in quant.c and panels.h.
+ *
+ *   GGUF    its number as a tensor's type in GGUF files; -1: GGUF has none
+ *   file    its number as the type of a whole GGUF file; -1: norma writes no such files
+ *   weights in a block, the smallest part of a row, and the bytes of a block
+ *   group   weights that share a float scale, and a float min where min is 1; 0: the weights are floats
+ *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min
+ *   at      the byte of a block where its float16 numbers begin: the scale, then the min. The words of four bytes
+ *           with all else come behind them, or from byte 0 on.
+ */
+/* clang-format off */
+#define FLOAT16_TYPES(X) \
+    /* type  name   GGUF file weights bytes group min zero   at */ \
+    X(F16,  "f16",     1,   1,      1,    2,    0,  0,   0,   0) \
+    X(BF16, "bf16",   30,  32,      1,    2,    0,  0,   0,   0)
+#define BLOCK_TYPES(X) \
+    X(Q8_0, "q8_0",    8,   7,     32,   34,   32,  0,   0,   0) \
+    X(Q4_0, "q4_0",    2,   2,     32,   18,   32,  0,   8,   0) \
+    X(Q4_1, "q4_1",    3,  -1,     32,   20,   32,  1,   0,   0) \
+    X(Q5_0, "q5_0",    6,  -1,     32,   22,   32,  0,  16,   0) \
+    X(Q5_1, "q5_1",    7,  -1,     32,   24,   32,  1,   0,   0) \
+    X(Q4_K, "q4_K",   12,  -1,    256,  144,   32,  1,   0,   0) \
+    X(Q5_K, "q5_K",   13,  -1,    256,  176,   32,  1,   0,   0) \
+    X(Q6_K, "q6_K",   14,  -1,    256,  210,   16,  0,  32, 208)
+#define WEIGHT_TYPES(X) \
+    X(F32,  "f32",     0,   0,      1,    4,    0,  0,   0,   0) \
+    FLOAT16_TYPES(X) \
+    X(I8,   "int8",   -1,  -1,      1,    1,    0,  0,   0,   0) /* llama2.c v2: groups and scales are the tensor's */ \
+    BLOCK_TYPES(X)
+/* clang-format on */
 
 typedef enum {
-    TYPE_F32,
-    TYPE_F16,
-    TYPE_BF16,
-    TYPE_I8, /* llama2.c v2: int8 in groups, one float32 scale to a group */
-    /* GGUF's blocks: 32 weights with one scale, K: 256 with scales for 16 or 32 */
-    TYPE_Q8_0,
-    TYPE_Q4_0,
-    TYPE_Q4_1,
-    TYPE_Q5_0,
-    TYPE_Q5_1,
-    TYPE_Q4_K,
-    TYPE_Q5_K,
-    TYPE_Q6_K
+#define X(id, ...) TYPE_##id,
+    WEIGHT_TYPES(X)
+#undef X
 } Type;
+
+/* (Here, and not in tensor.c: where products are compiled for one type, the compiler needs its numbers.) */
+static const struct {
+    const char *name;
+    int gguf, file, weights, bytes, group, min, zero, at;
+} TYPES[] = {
+#define X(id, ...) [TYPE_##id] = {__VA_ARGS__},
+    WEIGHT_TYPES(X)
+#undef X
+};
 
 const char *type_name(Type type);
 
@@ -29,13 +64,12 @@ const char *type_name(Type type);
 int type_from_gguf(uint32_t number, Type *type);
 uint32_t type_to_gguf(Type type);
 
-/* The types that are written: by name (-1: it is none of them), and their number
- * as the type of a whole file. */
+/* The types that norma writes: by name (-1: it is none of them), and their number as the type of a whole file. */
 int type_from_name(const char *name, Type *type);
 int type_file_type(Type type);
 
 int type_block(Type type);        /* weights in a block; divides cols */
-bool type_wants_bytes(Type type); /* whether its products take int8 activations */
+bool type_wants_bytes(Type type); /* whether products take the activations as int8 */
 
 /* A weight matrix, read in place from the mapped file. */
 typedef struct {
@@ -43,13 +77,20 @@ typedef struct {
     int rows, cols;     /* out, in */
     const void *data;   /* [rows][cols] in the type's layout */
     const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
-    uint8_t *panels;    /* the same again as panels (panels.h), owned; NULL: none */
+    uint8_t *panels;    /* a copy of data in panels (panels.h), owned; NULL: none */
     int group;          /* TYPE_I8: weights to a scale; divides cols */
     const float *bias;  /* [rows], added to the product; NULL: none */
     uint64_t offset;    /* of data in the file, for `info` */
 } Tensor;
 
-/* Bytes that the tensor's rows take in the file, scales included. */
+/* Bytes of the tensor's first `rows` rows in the file, scales included. */
 size_t tensor_bytes(const Tensor *w, int rows);
+
+/* Scale i of the scales of a TYPE_I8 tensor. */
+static inline float tensor_scale(const Tensor *w, size_t i) {
+    float scale;
+    memcpy(&scale, (const char *)w->scales + i * sizeof scale, sizeof scale);
+    return scale;
+}
 
 #endif

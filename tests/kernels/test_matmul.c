@@ -4,8 +4,8 @@
  * subdivision of rows and tokens changes a bit, the promise to read nothing
  * behind the last weight, and quantization to int8.
  */
-#include "formats/pack.h"
 #include "kernels/matmul.h"
+#include "kernels/panels.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 
@@ -162,7 +162,7 @@ static void check_threads(const Problem *p, const float *y, bool add) {
 #pragma omp parallel num_threads(3)
     {
         const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
-        matmul(shared, &p->w, &in, p->n, add);
+        (add ? matmul_add : matmul)(shared, &p->w, &in, p->n);
     }
     CHECK(!memcmp(shared, y, (size_t)(p->n * p->w.rows) * sizeof *y),
           "%d x %d, %d tokens, group %d: 3 threads give other bits", p->w.rows, p->w.cols, p->n, p->w.group);
@@ -185,7 +185,7 @@ static void check_product(int rows, int cols, int n, int group, bool unaligned) 
     for (int add = 0; add < 2; add++) {
         for (int i = 0; i < n * rows; i++) y[i] = before(i);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
-        matmul(y, &p.w, &in, n, add);
+        (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, &in, y, add);
         check_pieces(&p, y, 1, 1, add);
         check_pieces(&p, y, 5, n, add);
@@ -240,7 +240,7 @@ static void zero_groups_count_nothing(void) {
         for (int i = 0; i < 9; i++) memcpy(p.scales.start + i * 4, &(float){1}, 4);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, 1);
         CHECK(in.groups[1].scale == 0, "group %d: scale %g, expected 0", group, in.groups[1].scale);
-        matmul(y, &p.w, &in, 1, false);
+        matmul(y, &p.w, &in, 1);
         for (int r = 0; r < 3; r++)
             CHECK(fabsf(y[r] - 2 * (float)group) <= 1e-6f * (float)group, "group %d: %.9g, expected %d", group, y[r],
                   2 * group);
@@ -261,7 +261,7 @@ static void extreme_bytes_do_not_overflow(void) {
             memset(p.data.start, -128, 13 * 384);
             for (int i = 0; i < 13 * cols / group; i++) memcpy(p.scales.start + i * 4, &(float){2}, 4);
             const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
-            matmul(y, &p.w, &in, n, false);
+            matmul(y, &p.w, &in, n);
             for (int i = 0; i < 26; i++)
                 CHECK(y[i] == (float)(-128 * 127 * 2 * sign * cols), "group %d: %.9g, expected %d", group, y[i],
                       -128 * 127 * 2 * sign * cols);
@@ -280,7 +280,7 @@ static void damage_stays_visible(void) {
             CHECK(!problem_open(&p, 9, 192, 3, groups[k], true), "no memory");
             p.x[192 + 77] = bad ? INFINITY : NAN;
             const Input in = input_prepare(&p.buffer, &p.w, p.x, 3);
-            matmul(y, &p.w, &in, 3, false);
+            matmul(y, &p.w, &in, 3);
             for (int i = 0; i < 27; i++)
                 CHECK(!isfinite(y[i]) == (i / 9 == 1), "group %d: y[%d][%d] = %g", groups[k], i / 9, i % 9, y[i]);
             problem_close(&p);

@@ -5,7 +5,6 @@
  * that no subdivision changes a bit of them, and the facts of the type table.
  */
 #include "base/file.h"
-#include "formats/pack.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
 #include "kernels/quant.h"
@@ -63,8 +62,8 @@ static void sizes_are_those_of_the_file(void) {
         const Layout *l = &LAYOUTS[i];
         const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
         CHECK(type_block(l->type) == l->block, "%s: blocks of %d", l->name, type_block(l->type));
-        CHECK(l->block == 1 || group_has_min(l->type) == (l->offset >= 0), "%s: offsets", l->name);
-        CHECK(l->block == 1 || block_parts(l->type).bytes == l->bytes, "%s: parts", l->name);
+        CHECK(l->block == 1 || TYPES[l->type].min == (l->offset >= 0), "%s: offsets", l->name);
+        CHECK(l->block == 1 || TYPES[l->type].bytes == l->bytes, "%s: parts", l->name);
         CHECK(type_wants_bytes(l->type) == (l->block > 1), "%s: int8 activations", l->name);
         for (int rows = 1; rows <= 7; rows += 6)
             CHECK(tensor_bytes(&w, rows) == (size_t)(rows * 3 * l->bytes), "%s: %d rows take %zu bytes", l->name, rows,
@@ -220,7 +219,7 @@ static void check_threads(const Problem *p, const float *y, bool add) {
 #pragma omp parallel num_threads(3)
     {
         const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
-        matmul(shared, &p->w, &in, p->n, add);
+        (add ? matmul_add : matmul)(shared, &p->w, &in, p->n);
     }
     CHECK(!memcmp(shared, y, (size_t)(p->n * p->w.rows) * sizeof *y),
           "%s %d x %d, %d tokens: 3 threads give other bits", type_name(p->w.type), p->w.rows, p->w.cols, p->n);
@@ -244,7 +243,7 @@ static void check_product(const Layout *l, int rows, int cols, int n) {
         CHECK(!problem_open(&p, l, rows, cols, n, bias), "no memory");
         for (int i = 0; i < n * rows; i++) y[i] = before(i);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
-        matmul(y, &p.w, &in, n, add);
+        (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, y, add);
         check_pieces(&p, y, 1, 1, add);
         check_pieces(&p, y, 5, n, add);
@@ -269,11 +268,12 @@ static void products_of_every_type(void) {
 /* What panels say of weight c of every row, against plain dequantizing. */
 static void check_column(const Problem *p, const uint8_t *panel, const float *weights, int cols, int c) {
     const Type type = p->w.type;
-    const int n = group_weights(type), block = type_block(type);
-    const uint8_t *at = panel + (size_t)(c / block * block_parts(type).bytes * LANES);
+    const int n = TYPES[type].group, block = type_block(type);
+    const uint8_t *at = panel + (size_t)(c / block * TYPES[type].bytes * LANES);
     const int group = c % block / n;
     const vb quad = (vb)block_quad(type, at, group, c % n / 4);
-    const vf scale = block_scale(type, at, group), min = group_has_min(type) ? block_min(type, at, group) : (vf){0};
+    const vf scale = block_scale(type, at, group, false);
+    const vf min = TYPES[type].min ? block_scale(type, at, group, true) : (vf){0};
     for (int r = 0; r < LANES && r < p->w.rows; r++) {
         const int8_t byte = quad[4 * r + c % 4];
         const int weight = BYTE_OFFSET ? (uint8_t)byte - block_zero(type) : byte - block_zero(type);

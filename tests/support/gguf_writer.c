@@ -67,7 +67,10 @@ void gguf_remove(GgufFile *f, const char *name) {
 /* ---- tensors ---------------------------------------------------------------------------- */
 
 static size_t stored_bytes(Type type, size_t count) {
-    return type == TYPE_F32 ? count * 4 : type == TYPE_Q8_0 ? count / 32 * 34 : count * 2;
+    return type == TYPE_F32    ? count * 4
+           : type == TYPE_Q8_0 ? count / 32 * 34
+           : type > TYPE_Q8_0  ? tensor_bytes(&(Tensor){.type = type, .cols = (int)count}, 1)
+                               : count * 2;
 }
 
 /* One behind the other, every one on a multiple of 64. */
@@ -267,13 +270,33 @@ void gguf_convert(GgufFile *f, Type type) {
         GgufTensor *t = &f->tensors[i];
         if (t->n_dims < 2) continue;
         t->stored = type;
-        t->type = numbers[type];
+        t->type = type > TYPE_Q8_0 ? type_to_gguf(type) : numbers[type];
         round_values(t);
     }
     gguf_place(f);
 }
 
+/* Blocks of any bits but for their float16 numbers, which make the weights small. */
+static void write_random_blocks(FILE *out, const GgufTensor *t) {
+    uint8_t block[256];
+    const size_t weights = (size_t)type_block(t->stored), bytes = stored_bytes(t->stored, weights);
+    const float largest = weights == 32 ? 0x1p-6f : 0x1p-13f; /* scale or min */
+    for (size_t b = 0; b < t->count / weights; b++) {
+        for (size_t i = 0; i < bytes; i++) block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
+        for (int i = 0; i <= TYPES[t->stored].min; i++) {
+            const float uniform = (float)(hash64(6, t->offset, 2 * b + (uint64_t)i) >> 40) / 8388608.0f - 1;
+            const uint16_t half = f32_to_f16(uniform * largest);
+            memcpy(block + TYPES[t->stored].at + 2 * i, &half, sizeof half);
+        }
+        fwrite(block, 1, bytes, out);
+    }
+}
+
 static void write_values(FILE *out, const GgufTensor *t) {
+    if (t->stored > TYPE_Q8_0) {
+        write_random_blocks(out, t);
+        return;
+    }
     for (size_t i = 0; i < t->count; i++) {
         int8_t q[32];
         uint16_t half = t->stored == TYPE_F16 ? f32_to_f16(t->values[i]) : to_bf16(t->values[i]);

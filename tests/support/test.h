@@ -149,7 +149,8 @@ GgufTensor *gguf_tensor(GgufFile *f, const char *name);
 /* A new tensor with values around `mean`, which `id` chooses. */
 GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width, uint64_t id);
 
-/* Stores all matrices as F32, F16, BF16 or Q8_0. The values become what is left of them. */
+/* Stores all matrices as F32, F16, BF16 or Q8_0: the values become what is left of them. Of the other
+ * block types it writes random blocks, whatever the values are. */
 void gguf_convert(GgufFile *f, Type type);
 
 /* Places the tensors one behind the other, on multiples of 64. */
