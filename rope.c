@@ -56,12 +56,13 @@ void rope_angles(float *angles, const Rope *r, const double *frequencies, int po
     }
 }
 
-/* Rotates n pairs (v[i * step], v[i * step + other]). */
+/* Rotates n pairs (v[i * step], v[i * step + other]). Which product is fused with the sum is said, for
+ * otherwise each compiler chooses for itself, and builds differ in their last bits. */
 INLINE void rotate_pairs(float *v, const float *angles, int n, const int step, int other) {
     for (int i = 0; i < n; i++) {
         float *pair = v + i * step, a = pair[0], b = pair[other], cos = angles[2 * i], sin = angles[2 * i + 1];
-        pair[0] = a * cos - b * sin;
-        pair[other] = a * sin + b * cos;
+        pair[0] = fma_float(a, cos, -(b * sin));
+        pair[other] = fma_float(a, sin, b * cos);
     }
 }
 

@@ -113,6 +113,7 @@ int main(int argc, char **argv) {
         {"quant", suite_quant},
         {"attention", suite_attention},
         {"golden", suite_golden},
+        {"bits", suite_bits},
         {"invariance", suite_invariance},
         {"tokenizer", suite_tokenizer},
         {"pieces", suite_pieces},

@@ -267,6 +267,7 @@ void suite_matmul(void);     /* matmul.c, quant.c */
 void suite_quant(void);      /* quant.c, GGUF's weight types in matmul.c */
 void suite_attention(void);  /* attention.c, mlp.c */
 void suite_golden(void);     /* whole models against float64 */
+void suite_bits(void);       /* whole models: the pinned bits */
 void suite_invariance(void); /* same bits for any chunks and threads */
 void suite_tokenizer(void);  /* tokenizer.c */
 void suite_pieces(void);     /* tokenizer.c against sentencepiece */
