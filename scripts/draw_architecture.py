@@ -154,7 +154,9 @@ def draw(sources):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">']
     out += ["  <title>The floors of norma: an arrow goes from a file to one that it uses, never up</title>"]
     out += [f"  <style>{STYLE}\n  </style>"]
-    out += ['  <defs><marker id="head" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" orient="auto">']
+    out += [
+        '  <defs><marker id="head" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    ]
     out += ['    <path class="head" d="M0 0 L8 4 L0 8 Z"/></marker></defs>']
     out += [f'  <rect class="ground" width="{WIDTH}" height="{height}"/>']
     for number, y, tall in floors:

@@ -82,6 +82,7 @@ class House:
             self.floors.update({place: int(floor) for place in re.findall(r"`([^`]+)`", places)})
         paths = sorted(path.relative_to(self.root).as_posix() for path in self.root.rglob("*.[ch]"))
         self.sources = {p: Source(self.root, p) for p in paths if not re.match(r"tests/|build/|\.", p)}
+        self.text = "\n".join(source.text for source in self.sources.values())
 
     def say(self, path, line, text):
         self.violations.add((path, line, text))
@@ -167,39 +168,46 @@ class House:
             if lines > most:
                 self.say(what.split()[0] if what[0] in "rm" else ".", 1, f"{what}: {lines} lines, more than {most}")
             if what in ("the top level", "all of norma"):  # README says it, rounded up to a hundred
-                told, right = (
-                    re.search(what + r"\W+(?:is )?under ([\d,]+)\s+lines", readme),
-                    f"{lines // 100 * 100 + 100:,}",
-                )
+                right = f"{lines // 100 * 100 + 100:,}"
+                told = re.search(what + r"\W+(?:is )?under\s+([\d,]+)\s+lines", readme)
                 if not told or told[1] != right:
                     at = readme[: told.start(1)].count("\n") + 1 if told else 1
                     self.say("README.md", at, f"does not say that {what} is under {right} lines")
 
-    def check_names(self):
-        """A function is in the file that is named before it, in its paragraph or row. Links lead somewhere."""
-        for path in NAMED_IN + [f"docs/{doc.name}" for doc in sorted((self.root / "docs").glob("*.md"))]:
-            file = None
-            for i, line in enumerate((self.root / path).read_text().split("\n"), 1):
-                file = None if not line.strip() or line.lstrip()[0] in "|-*0123456789" else file
-                for link in re.findall(r"\]\(([^)#:]+)\)", line):
-                    if not (self.root / path).parent.joinpath(link).exists():
-                        self.say(path, i, f"{link} is no file")
-                for span in re.findall(r"`([^`]+)`", line) if path in NAMED_IN else ():
-                    if re.fullmatch(r"[\w/.]+\.(c|h|py|svg|md)", span):
-                        file = span
-                        if not (self.root / span).exists():
-                            self.say(path, i, f"{span} is no file")
-                    elif (call := re.fullmatch(r"(\w+)\(\)", span)) and (
-                        file not in self.sources or call[1] not in self.sources[file].functions
-                    ):
-                        self.say(path, i, f"{span} is not defined in {file or 'a file that is named before it'}")
+    def check_names(self, path):
+        """A file that is named exists; a function is in the file named before it, in its paragraph or row."""
+        file = None
+        for i, line in enumerate((self.root / path).read_text().split("\n"), 1):
+            file = None if not line.strip() or line.lstrip()[0] in "|-*0123456789" else file
+            for span in re.findall(r"`([^`]+)`", line):
+                call = re.fullmatch(r"(\w+)\(\)", span)
+                if re.fullmatch(r"[\w/.]+\.(c|h|py|svg|md)", span):
+                    file = span
+                    if not (self.root / span).exists():
+                        self.say(path, i, f"{span} is no file")
+                elif call and (file not in self.sources or call[1] not in self.sources[file].functions):
+                    self.say(path, i, f"{span} is not defined in {file or 'a file that is named before it'}")
+
+    def check_links(self, path):
+        """Links lead to files, and what is quoted as C is in the sources."""
+        text = (self.root / path).read_text()
+        for found in re.finditer(r"\]\(([^)#:]+)\)|```c\n(.*?)```", text, re.DOTALL):
+            at = text[: found.start()].count("\n") + 1
+            if found[1] and not (self.root / path).parent.joinpath(found[1]).exists():
+                self.say(path, at, f"{found[1]} is no file")
+            for i, line in enumerate((found[2] or "").splitlines(), 1):
+                if line.strip() not in self.text:
+                    self.say(path, at + i, f"quotes C that is in no source: {line}")
 
     def check(self):
         self.check_arrows()
         for path, source in self.sources.items():
             self.check_file(path, source)
         self.check_sizes()
-        self.check_names()
+        for path in NAMED_IN:
+            self.check_names(path)
+        for path in ["README.md", *(f"docs/{page.name}" for page in sorted((self.root / "docs").glob("*.md")))]:
+            self.check_links(path)
         return [f"{path}:{line}: {text}" for path, line, text in sorted(self.violations)]
 
 

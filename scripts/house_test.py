@@ -63,6 +63,7 @@ int(fail)(const char *text) {
 }
 """,
     "base/error.h": "/* error.h: how a failure is told. */\nint fail(const char *text) __attribute__((nonnull(1)));\n",
+    "docs/model.md": 'Two lines:\n\n```c\nint model_size(void) {\nreturn fail("exit(1)");\n```\n',
     "tests/test_model.c": "int printf(const char *, ...);\n",
 }
 
@@ -125,6 +126,7 @@ PLANTED = [
         "README.md:1: does not say that all of norma is under 100 lines",
     ),
     ("README.md", "docs/architecture.md", "docs/house.md", "README.md:1: docs/house.md is no file"),
+    ("docs/model.md", "exit(1)", "exit(2)", 'docs/model.md:5: quotes C that is in no source: return fail("exit(2)")'),
     ("docs/architecture.md", "modes/text.c", "modes/test.c", "docs/architecture.md:10: modes/test.c is no file"),
     (
         "docs/architecture.md",
