@@ -8,6 +8,7 @@ folder is one box, and so is each file of the top level. An arrow that a path of
 """
 
 import sys
+from collections import defaultdict
 from html import escape
 from pathlib import Path
 
@@ -17,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs/architecture.svg"
 WIDTH, MARGIN, GAP, LINE = 1080, 20, 44, 17  # pixels: of all; at its edges; between floors; of small text
 CENTERS = {  # x of each box that does not stand in the middle of its floor
-    "lab/": 250, "formats/": 780, "model.c": 330,
-    "attention.c": 430, "mlp.c": 250, "experts.c": 110,
-    "norm.c": 250, "rope.c": 370, "kv_cache.c": 490, "sampler.c": 610, "tokenizer.c": 750,
-    "model.h": 130, "norm.h": 250, "rope.h": 370, "kv_cache.h": 490, "sampler.h": 610, "tokenizer.h": 750, "text/": 930,
+    "lab/": 190, "formats/": 820, "model.c": 365,
+    "attention.c": 240, "mlp.c": 440, "experts.c": 560,
+    "norm.c": 140, "rope.c": 265, "kv_cache.c": 390, "sampler.c": 690, "tokenizer.c": 810,
+    "norm.h": 140, "rope.h": 265, "kv_cache.h": 390, "model.h": 530, "sampler.h": 690, "tokenizer.h": 810, "text/": 970,
     "kernels/": 400,
 }  # fmt: skip
-WIDTHS = {"modes/": 620, "lab/": 240, "formats/": 400, "text/": 190, "kernels/": 400, "base/": 620}  # of a folder
+WIDTHS = {"modes/": 620, "lab/": 200, "formats/": 330, "text/": 150, "kernels/": 460, "base/": 620}  # of a folder
 FILE_WIDTH = 104
 STYLE = """
     .ground { fill: #ffffff } .floor { fill: #f5f5f2 } .number { fill: #8a8a84; font-size: 13px }
@@ -45,8 +46,7 @@ class Box:
         self.x = CENTERS.get(name, WIDTH / 2) - self.width / 2
         self.lines = wrap(files, self.width)
         self.height = 32 + LINE * len(self.lines)
-        self.y = 0
-        self.above, self.below = [], []  # boxes that arrows come from, and go to
+        self.y, self.exits, self.entries = 0, {}, {}  # x where arrows to others begin, and those from others end
 
     @property
     def center(self):
@@ -56,8 +56,8 @@ class Box:
 def wrap(words, width):
     lines = []
     for word in words:
-        if lines and len(lines[-1]) + len(word) < width / 6.6:
-            lines[-1] += "  " + word
+        if lines and len(lines[-1]) + len(word) < width / 6.8:
+            lines[-1] += ", " + word
         else:
             lines.append(word)
     return lines
@@ -103,34 +103,72 @@ def place(boxes):
         height = max(box.height for box in row)
         for box in row:
             box.y = y + (height - box.height) / 2
+            if any(other.x < box.x + box.width and box.x < other.x + other.width for other in row if other is not box):
+                sys.exit(f"scripts/draw_architecture.py: CENTERS has no room for {box.name} on floor {number}")
         floors.append((number, y, height))
         y += height + GAP
     return floors
 
 
-def port(boxes, box):
-    """Where along a side of a box each of its arrows is, in the order of the boxes at their other ends."""
-    order = sorted(boxes, key=lambda other: (other.center, other.name))
-    room = min(26, (box.width - 20) / max(1, len(order)))
-    return {other.name: box.center + (i - (len(order) - 1) / 2) * room for i, other in enumerate(order)}
+def toward(box, other):
+    """The x over or under another box that is the nearest to a box's own middle."""
+    if other.width == FILE_WIDTH:
+        return other.center
+    return min(max(box.center, other.x + 12), other.x + other.width - 12)
 
 
-def draw_arrow(start, end):
-    if start.floor != end.floor:
-        x1, y1 = port(start.below, start)[end.name], start.y + start.height
-        x2, y2 = port(end.above, end)[start.name], end.y - 7
-        bend = min(60, (y2 - y1) / 2)
-        path = f"M{x1:.0f} {y1:.0f} C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} {x2:.0f} {y2:.0f}"
-    else:
-        right = end.x > start.x
-        x1, x2 = (start.x + start.width, end.x - 7) if right else (start.x, end.x + end.width + 7)
-        y1, y2 = start.y + start.height / 2, end.y + end.height / 2
-        path = f"M{x1:.0f} {y1:.0f} L{x2:.0f} {y2:.0f}"
-        if abs(x2 - x1) > 120:  # around what is between
-            x1, x2 = start.center + (20 if right else -20), end.center + (-20 if right else 20)
-            y1, y2 = start.y + start.height, end.y + end.height + 7
-            path = f"M{x1:.0f} {y1:.0f} C{x1:.0f} {y1 + 32:.0f} {x2:.0f} {y2 + 32:.0f} {x2:.0f} {y2:.0f}"
-    return f'  <path class="arrow" marker-end="url(#head)" d="{path}"/>'
+def spread(box, wanted):
+    """{name: x} along a side of a box for arrows that would rather be at the x of wanted, a list of (x, name)."""
+    room, x, ports = min(16, (box.width - 24) / max(1, len(wanted))), box.x + 12, {}
+    if len(wanted) == 1 and box.width == FILE_WIDTH:
+        return {wanted[0][1]: box.center}
+    for i, (best, name) in enumerate(sorted(wanted)):
+        most = box.x + box.width - 12 - (len(wanted) - 1 - i) * room
+        ports[name] = min(max(best, x), most)
+        x = ports[name] + room
+    return ports
+
+
+def find_lane(lanes, boxes, floors, x1, x2):
+    """The x at which an arrow passes these floors: free of boxes and other arrows, on the shortest way."""
+
+    def is_free(x):
+        beside = [abs(x - other) >= 10 for number in floors for other in lanes[number]]
+        return all(beside) and not any(b.floor in floors and b.x - 9 < x < b.x + b.width + 9 for b in boxes)
+
+    ways = [(abs(x - x1) + abs(x - x2), abs(x - x2), x) for x in range(44, WIDTH - 20) if is_free(x)]
+    lane = min(ways)[2]
+    for number in floors:
+        lanes[number].append(lane)
+    return lane
+
+
+def curve(x1, y1, x2, y2):
+    middle = (y1 + y2) / 2
+    return f"M{x1:.0f} {y1:.0f} C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
+
+
+def way_down(start, end, boxes, floors, lanes):
+    x1, y1, x2, y2 = start.exits[end.name], start.y + start.height, end.entries[start.name], end.y - 7
+    between = [(number, y, tall) for number, y, tall in floors if end.floor < number < start.floor]
+    passed = [number for number, _, _ in between if any(box.floor == number for box in boxes)]
+    if not passed:
+        return curve(x1, y1, x2, y2)
+    x = find_lane(lanes, boxes, passed, x1, x2)
+    top, bottom = between[0][1] - 6, between[-1][1] + between[-1][2] + 6
+    return f"{curve(x1, y1, x, top)} L{x} {bottom:.0f} {curve(x, bottom, x2, y2).replace('M', 'L', 1)}"
+
+
+def way_along(start, end):
+    """On one floor: straight to a neighbor, else below what is between."""
+    right = end.x > start.x
+    x1, x2 = (start.x + start.width, end.x - 7) if right else (start.x, end.x + end.width + 7)
+    if abs(x2 - x1) < 120:
+        y = end.y + end.height / 2
+        return f"M{x1:.0f} {y:.0f} L{x2:.0f} {y:.0f}"
+    x1, x2 = start.center + (30 if right else -30), end.center + (-30 if right else 30)
+    y1, y2 = start.y + start.height, end.y + end.height + 7
+    return f"M{x1:.0f} {y1:.0f} C{x1:.0f} {y1 + 36:.0f} {x2:.0f} {y2 + 36:.0f} {x2:.0f} {y2:.0f}"
 
 
 def draw_box(box):
@@ -145,11 +183,12 @@ def draw_box(box):
 def draw(sources):
     boxes = read_boxes(sources)
     arrows = [(boxes[a], boxes[b]) for a, ends in read_arrows(sources, boxes).items() for b in sorted(ends)]
-    for start, end in arrows:
-        if start.floor != end.floor:
-            start.below.append(end)
-            end.above.append(start)
-    floors = place(boxes)
+    floors, lanes = place(boxes), defaultdict(list)
+    for box in boxes.values():
+        box.exits = spread(box, [(toward(box, b), b.name) for a, b in arrows if a is box and a.floor != b.floor])
+    for box in boxes.values():
+        box.entries = spread(box, [(a.exits[box.name], a.name) for a, b in arrows if b is box and a.floor != b.floor])
+    ways = [way_along(a, b) if a.floor == b.floor else way_down(a, b, boxes.values(), floors, lanes) for a, b in arrows]
     height = floors[-1][1] + floors[-1][2] + MARGIN
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">']
     out += ["  <title>The floors of norma: an arrow goes from a file to one that it uses, never up</title>"]
@@ -162,7 +201,7 @@ def draw(sources):
     for number, y, tall in floors:
         out += [f'  <rect class="floor" x="8" y="{y - 10}" width="{WIDTH - 16}" height="{tall + 20}" rx="4"/>']
         out += [f'  <text class="number" x="26" y="{y + tall / 2 + 5:.0f}">{number}</text>']
-    out += [draw_arrow(start, end) for start, end in arrows]
+    out += [f'  <path class="arrow" marker-end="url(#head)" d="{way}"/>' for way in ways]
     out += [line for box in boxes.values() for line in draw_box(box)]
     return "\n".join([*out, "</svg>"]) + "\n"
 

@@ -27,7 +27,7 @@ COMMENT_OR_STRING = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 NAME = re.compile(r"(?<!->)(?<![.\w])[A-Za-z_]\w*\b(?!\.|->|\[)")  # of no member, and of nothing that has some
 COMPILER = re.compile(r"\b__(?:builtin_\w+|attribute__|asm__)")
-PRINTS = re.compile(r"\bstdout\b|(?<![.>\w])(?:v?printf|puts|putchar)(?=\s*\()")
+PRINTS = re.compile(r"(?<!fflush\()(?<!ferror\()\bstdout\b|(?<![.>\w])(?:v?printf|puts|putchar)(?=\s*\()")
 ENDS = re.compile(r"(?<![.>\w])(?:exit|abort|quick_exit)(?=\s*\()")
 
 

@@ -59,7 +59,7 @@ int model_size(void) {
 #include <unistd.h>
 
 int(fail)(const char *text) {
-    return -(int)write(2, text, 1);
+    return fflush(stdout) - (int)write(2, text, 1);
 }
 """,
     "base/error.h": "/* error.h: how a failure is told. */\nint fail(const char *text) __attribute__((nonnull(1)));\n",
