@@ -1,24 +1,64 @@
-/* kv_cache.h: the keys and values of a sequence.
+/* kv_cache.h: the keys and values of the positions that have run.
+ *
+ * The layout, of keys and of values alike, is [heads][parts of a head][blocks of positions]
+ * [elements of the part][KV_BLOCK positions]. Positions are innermost, so that one vector holds
+ * the same element of neighbouring positions. A key is one part, since a score walks through all
+ * of its elements; a value has parts of KV_VALUE_PART elements, as many as are summed at once.
+ * So both are read in the order in which they lie in memory.
  */
 #ifndef NORMA_KV_CACHE_H
 #define NORMA_KV_CACHE_H
 
+#include "kernels/simd.h"
+
+#include <stddef.h>
+
 typedef enum { KV_F32, KV_F16 } KvType;
 
-/* Keys and values are kept in blocks of KV_BLOCK positions, transposed, so
- * that one vector holds the same element of neighbouring keys. */
-enum { KV_BLOCK = 16 };
+enum {
+    KV_BLOCK = 16,     /* positions in a block */
+    KV_VALUE_PART = 16 /* elements of a value in a part */
+};
 
-/* Queries that visit the cache together. */
-enum { KV_QUERIES = 4 };
-
-/* The keys and values of one layer; attention.c knows where in them what is. */
+/* One layer. */
 typedef struct {
-    void *keys, *values; /* float or f16 */
-    int blocks;
+    void *keys, *values; /* float or float16 */
+    int blocks;          /* blocks that there is room for */
 } KvLayer;
 
-/* Room for that many blocks in a layer's cache; what it holds stays. -1: no memory. */
-int kv_grow(KvLayer *kv, int n_heads, int head_size, KvType type, int blocks);
+typedef struct {
+    KvType type;
+    int n_layers, n_heads, head_size;
+    int blocks;      /* blocks that every layer has room for */
+    KvLayer *layers; /* [n_layers], owned */
+} KvCache;
+
+/* An empty cache. -1: no memory. */
+int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size);
+void kv_close(KvCache *kv);
+
+/* Makes room for n positions, of `most` that there will ever be; what the cache holds stays. Room
+ * at least doubles, so that growing costs little; pages that are never touched cost nothing.
+ * -1: no memory. */
+int kv_reserve(KvCache *kv, int n, int most);
+
+/* Writes the keys (or values) of one head of n tokens into the cache, from position pos on. That
+ * of token t is at rows + t * stride, head_size floats. */
+void kv_write_keys(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos);
+void kv_write_values(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos);
+
+/* Elements of the part that begins at element `start` of a head: the last one may be short. */
+INLINE int kv_part_width(int head_size, int part, int start) {
+    return start + part < head_size ? part : head_size - start;
+}
+
+/* Where element i of a block of positions is, counted from where the head begins. */
+INLINE size_t kv_at(int head_size, int part, int blocks, int block, int i) {
+    const int start = i / part * part, width = kv_part_width(head_size, part, start);
+    return ((size_t)start * (size_t)blocks + (size_t)block * (size_t)width + (size_t)(i - start)) * KV_BLOCK;
+}
+
+/* Elements of one head in all. */
+INLINE size_t kv_head_elements(int head_size, int blocks) { return (size_t)head_size * (size_t)blocks * KV_BLOCK; }
 
 #endif

@@ -1,9 +1,8 @@
 /* model.c: the decoder.
  *
- * Owns the forward pass (embed, layers, final norm, logits), the memory of a
- * session (activations, KV cache) and the order in which a model's parts are
- * listed. How a layer attends is attention.c, its MLP mlp.c, its norms norm.c;
- * where the weights come from is checkpoint.c.
+ * Owns the forward pass (embed, layers, final norm, logits) and the memory of a session. How a layer
+ * attends is attention.c's, its MLP mlp.c's or experts.c's, its norms norm.c's; where the weights
+ * come from is the loaders' business (formats/).
  */
 #include "model.h"
 
@@ -20,42 +19,52 @@
 #include <omp.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- the forward pass ---------------------------------------------------------- */
 
-/* x[t] = the embedding of token t; rope[t] = cos and sin of its angles, from
- * double precision: a float32 angle is off by 1e-4 at position 1,000. */
+/* x[t] = the embedding of token t, and the angles of its position. */
 static void embed(Session *s, const int *tokens, int n, int pos) {
     const Config *c = &s->model->config;
-    const int dim = c->dim, pairs = c->rope_dims / 2;
 #pragma omp for schedule(static)
     for (int t = 0; t < n; t++) {
-        dequantize_row(s->x + (size_t)t * (size_t)dim, &s->model->embedding, tokens[t]);
-        float *rope = s->rope + (size_t)t * (size_t)pairs * 2;
-        for (int i = 0; i < pairs; i++) {
-            double angle = (pos + t) * s->rope_freq[i];
-            rope[2 * i] = (float)(c->rope_amplitude * cos(angle));
-            rope[2 * i + 1] = (float)(c->rope_amplitude * sin(angle));
-        }
+        dequantize_row(s->x + (size_t)t * (size_t)c->dim, &s->model->embedding, tokens[t]);
+        rope_angles(s->angles + (size_t)(t * c->rope.dims), &c->rope, s->frequencies, pos + t);
     }
 }
 
-/* The norm of a site, under the profiler's eyes: xn[n][dim] from x. */
+/* xn[n][dim] = norm(x), reported as a site. */
 static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
-    const float *xn = norm_forward(s->xn, x, norm, n, s->model->config.dim);
-    probe_norm(s->probe, layer, site, x, xn, n, s->model->config.dim);
+    const int dim = s->model->config.dim;
+    const float *xn = norm_forward(s->xn, x, norm, n, dim);
+    probe_norm(s->probe, layer, site, x, xn, n, dim);
     return xn;
 }
 
-/* The final norm and the classifier, for the last n_logits of n tokens. */
+/* The final norm and the logits of the last n_logits of n tokens. */
 static void classify(Session *s, int n, int n_logits) {
     const Model *m = s->model;
     const float *last = s->x + (size_t)(n - n_logits) * (size_t)m->config.dim;
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, last, n_logits);
-    Input in = input_prepare(&s->input, &m->output, xn, n_logits);
+    const Input in = input_prepare(&s->input, &m->output, xn, n_logits);
     matmul(s->logits, &m->output, &in, n_logits, false);
     probe_mark(s->probe, NO_LAYER, SITE_LOGITS);
+}
+
+/* The forward pass of a chunk, run by each thread of a region. */
+static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
+    const Model *m = s->model;
+    float *x = s->x;
+    probe_mark(s->probe, NO_LAYER, SITE_START);
+    embed(s, tokens, n, pos);
+    probe_mark(s->probe, NO_LAYER, SITE_EMBED);
+    for (int l = 0; l < m->config.n_layers; l++) {
+        const Layer *layer = &m->layers[l];
+        const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
+        attention(s, layer, x, xn, n, pos); /* x += attention(norm(x)) */
+        xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
+        (layer->experts ? mixture : mlp)(s, layer, x, xn, n); /* x += mlp(norm(x)) */
+    }
+    if (n_logits > 0) classify(s, n, n_logits);
 }
 
 /* A second thread pays for its barriers only if there is work to share. */
@@ -64,27 +73,11 @@ static int threads_for(const Session *s, int n) {
     return s->model->decode_bytes >= worth_sharing / (size_t)n ? s->n_threads : 1;
 }
 
-/* The forward pass of a chunk, run by each thread of a region. */
-static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
-    const Model *m = s->model;
-    probe_mark(s->probe, NO_LAYER, SITE_START);
-    embed(s, tokens, n, pos);
-    probe_mark(s->probe, NO_LAYER, SITE_EMBED);
-    for (int l = 0; l < m->config.n_layers; l++) {
-        const Layer *layer = &m->layers[l];
-        const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, s->x, n);
-        attention(s, layer, &s->kv[l], xn, n, pos); /* x += attention(norm(x)) */
-        xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, s->x, n);
-        mlp(s, layer, xn, n); /* x += mlp(norm(x)) */
-    }
-    if (n_logits > 0) classify(s, n, n_logits);
-}
-
-/* The same with as many threads as it is worth. */
+/* Outside a region barriers cost nothing; in a region of one thread they are system calls. */
 static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const int threads = threads_for(s, n);
     probe_chunk(s->probe, n, pos, n_logits);
-    if (threads == 1) { /* outside a region barriers cost nothing; in a region of one they are system calls */
+    if (threads == 1) {
         forward_chunk(s, tokens, n, pos, n_logits);
         return;
     }
@@ -120,32 +113,26 @@ int check_logits(const float *logits, size_t n) {
     return finite ? 0 : fail("the model computed a logit that is no finite number; its weights may be damaged");
 }
 
-/* ---- sessions -------------------------------------------------------------------- */
+/* ---- the memory of a session ----------------------------------------------------- */
 
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type) {
     const Config *c = &model->config;
     *s = (Session){.model = model,
                    .n_threads = n_threads,
                    .batch = batch,
-                   .context = context > 0 && context < c->context ? context : c->context,
-                   .kv_type = kv_type};
-    s->kv = allocate((size_t)c->n_layers, sizeof *s->kv);
-    s->rope_freq = allocate((size_t)c->rope_dims / 2, sizeof *s->rope_freq);
-    if (!s->kv || !s->rope_freq) {
+                   .context = context > 0 && context < c->context ? context : c->context};
+    s->frequencies = allocate((size_t)c->rope.dims / 2, sizeof *s->frequencies);
+    if (!s->frequencies || kv_open(&s->kv, kv_type, c->n_layers, c->n_kv_heads, c->head_size)) {
         session_close(s);
         return -1;
     }
-    memset(s->kv, 0, (size_t)c->n_layers * sizeof *s->kv);
-    for (int i = 0; i < c->rope_dims / 2; i++) {
-        const double factor = model->rope_factors ? model->rope_factors[i] : 1.0;
-        s->rope_freq[i] = rope_frequency(c, i) / (c->rope_scale * factor);
-    }
+    rope_frequencies(s->frequencies, &c->rope, model->rope_factors);
     return 0;
 }
 
 static void free_activations(Session *s) {
-    float **buffers[] = {&s->x,    &s->xn, &s->q,    &s->kv_rows, &s->att,
-                         &s->gate, &s->up, &s->rope, &s->router,  &s->expert_rows};
+    float **buffers[] = {&s->x,    &s->xn, &s->q,      &s->k,      &s->v,          &s->att,
+                         &s->gate, &s->up, &s->angles, &s->router, &s->expert_rows};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
         free(*buffers[i]);
         *buffers[i] = NULL;
@@ -160,13 +147,9 @@ static void free_activations(Session *s) {
 
 void session_close(Session *s) {
     free_activations(s);
-    for (int l = 0; s->kv && l < s->model->config.n_layers; l++) {
-        free(s->kv[l].keys);
-        free(s->kv[l].values);
-    }
-    free(s->kv);
+    kv_close(&s->kv);
     free(s->scores);
-    free(s->rope_freq);
+    free(s->frequencies);
     free(s->logits);
     *s = (Session){0};
 }
@@ -176,11 +159,11 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 /* What a sparse layer needs for n tokens. */
 static int reserve_experts(Session *s, size_t n) {
     const Config *c = &s->model->config;
-    const size_t slots = n * (size_t)c->n_experts_used, experts = (size_t)c->n_experts;
-    if (!experts) return 0;
-    s->router = allocate(n, experts * sizeof *s->router);
+    const size_t slots = n * (size_t)c->n_experts_used, n_experts = (size_t)c->n_experts;
+    if (!n_experts) return 0;
+    s->router = allocate(n, n_experts * sizeof *s->router);
     s->slots = allocate(slots, sizeof *s->slots);
-    s->expert_start = allocate(experts + 1, sizeof *s->expert_start);
+    s->expert_start = allocate(n_experts + 1, sizeof *s->expert_start);
     s->expert_rows = allocate(slots, (size_t)c->dim * sizeof *s->expert_rows);
     return s->router && s->slots && s->expert_start && s->expert_rows ? 0 : -1;
 }
@@ -193,18 +176,22 @@ static int reserve_chunk(Session *s, int n) {
     free_activations(s);
     const Config *c = &s->model->config;
     const size_t tokens = (size_t)n, dim = (size_t)c->dim, slots = tokens * (size_t)c->n_experts_used;
-    const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
-    const size_t q_dim = (size_t)c->n_heads * (size_t)c->head_size;
-    const size_t hidden = larger(tokens * (size_t)c->hidden_dim, slots * (size_t)c->expert_dim);
+    const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size,
+                 q_dim = (size_t)c->n_heads * (size_t)c->head_size;
+    const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
+    const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
     const size_t own_rows = larger(tokens, (size_t)s->n_threads);
-    const size_t widest =
-        larger(larger(dim, q_dim), (size_t)(c->hidden_dim > c->expert_dim ? c->hidden_dim : c->expert_dim));
-    const size_t size = sizeof(float);
-    if (!(s->x = allocate(tokens, dim * size)) || !(s->xn = allocate(own_rows, dim * size)) ||
-        !(s->q = allocate(tokens, q_dim * size)) || !(s->kv_rows = allocate(tokens, 2 * kv_dim * size)) ||
-        !(s->att = allocate(tokens, q_dim * size)) || !(s->gate = allocate(hidden, size)) ||
-        !(s->up = allocate(hidden, size)) || !(s->rope = allocate(tokens, (size_t)c->rope_dims * size)) ||
-        reserve_experts(s, tokens) ||
+    const size_t widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim));
+    const struct {
+        float **buffer;
+        size_t rows, cols;
+    } wanted[] = {{&s->x, tokens, dim},    {&s->xn, own_rows, dim}, {&s->q, tokens, q_dim},
+                  {&s->k, tokens, kv_dim}, {&s->v, tokens, kv_dim}, {&s->att, tokens, q_dim},
+                  {&s->gate, hidden, 1},   {&s->up, hidden, 1},     {&s->angles, tokens, (size_t)c->rope.dims}};
+    int status = 0;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !status; i++)
+        if (!(*wanted[i].buffer = allocate(wanted[i].rows, wanted[i].cols * sizeof(float)))) status = -1;
+    if (status || reserve_experts(s, tokens) ||
         input_buffer_open(&s->input, (int)larger(own_rows, slots), (int)widest, s->n_threads)) {
         free_activations(s);
         return -1;
@@ -214,19 +201,13 @@ static int reserve_chunk(Session *s, int n) {
     return 0;
 }
 
-/* Room for a KV cache of that many positions; what it holds stays. It doubles,
- * so that growing costs little; pages that are never touched cost nothing. */
+/* Room for the keys and values of that many positions, and for scores against them. */
 static int reserve_positions(Session *s, int positions) {
-    const Config *c = &s->model->config;
-    const int needed = (positions - 1) / KV_BLOCK + 1, most = (s->context - 1) / KV_BLOCK + 1;
-    if (needed <= s->kv_blocks) return 0;
-    int blocks = s->kv_blocks > most / 2 ? most : 2 * s->kv_blocks;
-    if (blocks < needed) blocks = needed;
-    for (int l = 0; l < c->n_layers; l++)
-        if (kv_grow(&s->kv[l], c->n_kv_heads, c->head_size, s->kv_type, blocks)) return -1;
+    const int blocks = s->kv.blocks;
+    if (kv_reserve(&s->kv, positions, s->context)) return -1;
+    if (s->scores && s->kv.blocks == blocks) return 0;
     free(s->scores);
-    s->scores = allocate((size_t)blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
-    s->kv_blocks = s->scores ? blocks : 0;
+    s->scores = allocate((size_t)s->kv.blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
     return s->scores ? 0 : -1;
 }
 

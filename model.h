@@ -13,20 +13,12 @@
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "norm.h"
+#include "rope.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #define NORMA_VERSION "0.1.0"
-
-/* YaRN (Peng et al. 2023, sec. 3.2): what turns `fast` times in `context` positions
- * stays, what turns `slow` times is slowed down by `factor`, a ramp lies between. */
-typedef struct {
-    double factor; /* 0: no YaRN */
-    double context, fast, slow;
-    bool between;  /* the ramp may begin and end between two pairs */
-    bool minimind; /* the ramp ends at the last pair, and is never steeper than 1,000 */
-} Yarn;
 
 typedef struct {
     int dim;        /* width of the residual stream */
@@ -36,17 +28,20 @@ typedef struct {
     int n_kv_heads; /* key and value heads; divides n_heads */
     int head_size;  /* even; dim / n_heads in most models */
     int vocab_size;
-    int context;           /* longest sequence the model was made for */
-    double rope_base;      /* theta_i = rope_base^(-2i / rope_dims) radians a position, */
-    double rope_scale;     /* divided by this */
-    double rope_amplitude; /* cos and sin times this; 1 but for YaRN (Peng et al. 2023, sec. 3.4) */
-    int rope_dims;         /* leading elements of a head that rotate, in pairs: */
-    Yarn yarn;             /* where the model's rope_factors come from */
-    bool rope_halves;      /* (v[i], v[i + rope_dims / 2]), as Hugging Face has them; else (v[2i], v[2i + 1]) */
-    int n_experts;         /* of a sparse layer, up to MOST_EXPERTS; 0: all layers are dense */
-    int n_experts_used;    /* by each token */
-    int expert_dim;        /* width inside an expert */
-    bool norm_topk;        /* the weights of a token's experts are divided by their sum */
+    int context; /* longest sequence the model was made for */
+    union {      /* TRANSITION */
+        Rope rope;
+        struct {
+            double rope_base, rope_scale, rope_amplitude;
+            int rope_dims;
+            Yarn yarn;
+            bool rope_halves;
+        };
+    };
+    int n_experts;      /* of a sparse layer, up to MOST_EXPERTS; 0: all layers are dense */
+    int n_experts_used; /* by each token */
+    int expert_dim;     /* width inside an expert */
+    bool norm_topk;     /* the weights of a token's experts are divided by their sum */
 } Config;
 
 enum { MOST_EXPERTS = 1024 };
@@ -98,34 +93,33 @@ typedef struct {
     float weight; /* of what the expert says */
 } Slot;
 
-/* One sequence in progress: its KV cache and the activations of one chunk. */
+enum { KV_QUERIES = 4 }; /* queries that visit the KV cache together */
+
+/* One sequence in progress: its KV cache and the activations of one chunk of tokens. */
 typedef struct {
     const Model *model;
     int n_threads;
-    int batch;   /* most tokens in one chunk */
-    int context; /* most positions */
-    KvType kv_type;
-    KvLayer *kv;        /* [n_layers] */
-    int kv_blocks;      /* blocks allocated in each layer */
-    int chunk;          /* tokens that the activations have room for */
-    float *x;           /* [chunk][dim] the residual stream */
-    float *xn;          /* [max(chunk, n_threads)][dim] normalized */
-    float *q;           /* [chunk][n_heads * head_size] */
-    float *kv_rows;     /* [chunk][2][n_kv_heads * head_size] new keys and values */
-    float *att;         /* [chunk][n_heads * head_size] attention's output */
-    float *scores;      /* [n_threads][kv_blocks * KV_BLOCK] */
-    float *gate;        /* [chunk][hidden_dim], or [slots][expert_dim] */
-    float *up;          /* the same */
-    float *router;      /* [chunk][n_experts] logits, then weights */
-    Slot *slots;        /* [chunk * n_experts_used], by expert, then by token */
-    int *expert_start;  /* [n_experts + 1] an expert's first slot */
-    float *expert_rows; /* [slots][dim] what goes into the experts, then what comes out */
-    float *rope;        /* [chunk][head_size / 2][cos, sin] */
-    double *rope_freq;  /* [head_size / 2] radians a position */
-    InputBuffer input;
-    float *logits; /* [n_logits][vocab_size] */
-    int n_logits;  /* rows that logits has room for */
-    Probe *probe;  /* not owned; NULL: nobody observes */
+    int batch;           /* most tokens in one chunk */
+    int context;         /* most positions */
+    KvCache kv;          /* keys and values of the positions that have run */
+    double *frequencies; /* [rope.dims / 2] of RoPE, radians a position */
+    int chunk;           /* tokens that the activations have room for: */
+    float *x;            /* [chunk][dim] the residual stream */
+    float *xn;           /* [max(chunk, n_threads)][dim] normalized */
+    float *angles;       /* [chunk][rope.dims / 2][cos, sin] */
+    float *q;            /* [chunk][n_heads * head_size] */
+    float *k, *v;        /* [chunk][n_kv_heads * head_size] on their way into the cache */
+    float *scores;       /* [n_threads][KV_QUERIES][positions that the cache has room for] */
+    float *att;          /* [chunk][n_heads * head_size] attention's output */
+    float *gate, *up;    /* [chunk][hidden_dim], or [slots][expert_dim] */
+    float *router;       /* [chunk][n_experts] logits, then weights */
+    Slot *slots;         /* [chunk * n_experts_used], by expert, then by token */
+    int *expert_start;   /* [n_experts + 1] an expert's first slot */
+    float *expert_rows;  /* [slots][dim] the experts' input, then their output */
+    InputBuffer input;   /* for quantized activations */
+    float *logits;       /* [n_logits][vocab_size] */
+    int n_logits;        /* rows that logits has room for */
+    Probe *probe;        /* not owned; NULL: nobody observes */
 } Session;
 
 /* context 0: the model's. Allocates next to nothing: the cache and the
@@ -147,14 +141,25 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
 /* -1 and a message if one of the n logits is NaN or infinite. */
 int check_logits(const float *logits, size_t n);
 
-/* x += attention(xn) for n tokens from position pos on: project, rotate,
- * remember, attend (Vaswani et al. 2017, sec. 3.2; rotary positions: Su et al.
- * 2021, sec. 3.4; grouped queries: Ainslie et al. 2023). In the region. */
-void attention(Session *s, const Layer *layer, const KvLayer *kv, const float *xn, int n, int pos);
+/* ---- the sublayers ------------------------------------------------------------------
+ *
+ * Each is called by every thread of the region, for n tokens: x[n][dim] is the residual stream,
+ * xn[n][dim] the same normalized. */
 
-/* x += down(silu(gate(xn)) * up(xn)) (SwiGLU: Shazeer 2020); in a sparse layer the
- * sum of this over the experts that the router chooses for a token, each times
- * its weight (Shazeer et al. 2017). In the region. */
-void mlp(Session *s, const Layer *layer, const float *xn, int n);
+/* x += attention(xn), the tokens standing at positions pos, pos + 1, ...: attention.c. */
+void attention(Session *s, const Layer *layer, float *x, const float *xn, int n, int pos);
+
+/* x += mlp(xn) in a dense layer: mlp.c. */
+void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n);
+
+/* x += mixture(xn) in a sparse layer, the weighted sum of the experts that the router chooses: experts.c. */
+void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n);
+
+/* Elements [first, first + count) of gate[n][hidden_dim] = silu(gate(in)) * up(in), by one thread: both
+ * products in one task, so that no barrier is between them. up[n][hidden_dim] is scratch. */
+void mlp_gate_up(const Mlp *m, float *gate, float *up, int first, int count, const Input *in, int n);
+
+/* The weight whose form of input suits gate and up: quantized if one of them wants bytes. */
+const Tensor *mlp_input_weight(const Mlp *m);
 
 #endif

@@ -1,11 +1,11 @@
 /* norm.c: normalization, the whole of it.
  *
- * Owns RMSNorm and LayerNorm: forward, fused with the residual add in front of
- * them, in half precision, and backward. Both normalize over the last axis,
- * each token by itself: statistics never cross from one token to another, so a
+ * Owns RMSNorm and LayerNorm: the formulas in plain C, then the fast forms that the decoder runs,
+ * fused with the residual add in front of them, in half precision, and backward. Both normalize
+ * over the last axis, each token by itself: statistics never cross from one token to another, so a
  * token's result does not depend on what else is in the batch.
- * It does not know where in a model a norm stands (model.c). docs/norms.md is
- * the chapter that goes with this file.
+ * It does not know where in a model a norm stands (model.c). docs/norms.md is the chapter that
+ * goes with this file.
  */
 #include "norm.h"
 
@@ -14,16 +14,33 @@
 
 #include <math.h>
 #include <omp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-const char *norm_name(NormKind kind) { return kind == NORM_RMS ? "RMSNorm" : "LayerNorm"; }
+/* ---- the formulas ----------------------------------------------------------------- */
 
-/* ---- sums over a token -----------------------------------------------------------
+void rmsnorm_plain(float *y, const float *x, const float *gamma, int dim, float eps) {
+    double mean_square = 0;
+    for (int i = 0; i < dim; i++) mean_square += (double)x[i] * x[i] / dim;
+    for (int i = 0; i < dim; i++) y[i] = (float)(x[i] / sqrt(mean_square + eps) * gamma[i]);
+}
+
+void layernorm_plain(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
+    double mean = 0, variance = 0;
+    for (int i = 0; i < dim; i++) mean += (double)x[i] / dim;
+    for (int i = 0; i < dim; i++) variance += (x[i] - mean) * (x[i] - mean) / dim;
+    for (int i = 0; i < dim; i++)
+        y[i] = (float)((x[i] - mean) / sqrt(variance + eps) * gamma[i] + (beta ? beta[i] : 0));
+}
+
+/* ---- sums over a token --------------------------------------------------------------
  *
- * Float32 within a block, in four vectors side by side, so that no lane adds
- * more than eight numbers; blocks are added in double. Rounding then costs
- * less than an ulp, however long the token is, and vectors stay busy. */
+ * The fast forms compute the same, and add three things. Sums run in vectors: float32 within a
+ * block, in four vectors side by side, so that no lane adds more than eight numbers, and blocks are
+ * added in double. Rounding then costs less than an ulp, however long the token is. A sum that
+ * float32 cannot hold is done again in double. And the root and the division are done once: every
+ * element is multiplied by one scale. */
 
 enum { BLOCK = 32 * LANES };
 
@@ -60,8 +77,8 @@ static double sum_in_double(Terms terms, const float *a, const float *b, double 
     return sum;
 }
 
-/* A sum that float32 cannot hold (|x| beyond 1e19, squared) or that may have
- * lost terms near zero (below 1e-19) is done again in double. */
+/* The sum, done again in double if float32 could not hold it (|x| beyond 1e19, squared) or may have
+ * lost terms near zero (below 1e-19). */
 static double checked(double sum, Terms terms, const float *a, const float *b, float shift, int n) {
     return isfinite(sum) && fabs(sum) > 1e-30 ? sum : sum_in_double(terms, a, b, (double)shift, n);
 }
@@ -115,11 +132,20 @@ void layernorm(float *y, const float *x, const float *gamma, const float *beta, 
     }
 }
 
+/* ---- a site's norm ------------------------------------------------------------------ */
+
+static const struct {
+    const char *name, *spec;
+} KINDS[N_NORM_KINDS] = {[NORM_RMS] = {"RMSNorm", "rms"}, [NORM_LAYER] = {"LayerNorm", "layer"}};
+
+const char *norm_name(NormKind kind) { return KINDS[kind].name; }
+const char *norm_spec_name(NormKind kind) { return KINDS[kind].spec; }
+
 void norm_token(float *y, const float *x, const Norm *norm, int dim) {
-    if (norm->kind == NORM_RMS)
-        rmsnorm(y, x, norm->gamma, dim, norm->eps);
-    else
-        layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps);
+    switch (norm->kind) {
+    case NORM_RMS: rmsnorm(y, x, norm->gamma, dim, norm->eps); break;
+    case NORM_LAYER: layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps); break;
+    }
 }
 
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim) {
@@ -132,6 +158,8 @@ const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int
     for (int t = 0; t < n; t++) norm_token(y + (size_t)t * (size_t)dim, x + (size_t)t * (size_t)dim, norm, dim);
     return y;
 }
+
+/* ---- fused with the residual add ------------------------------------------------------- */
 
 /* Block by block: what was added is still in the first-level cache when its
  * squares are summed, so x and r come from memory once. */

@@ -1,4 +1,7 @@
 /* norm.h: normalization.
+ *
+ * gamma and beta are a norm's weight and bias, eps keeps its root from zero: Zhang & Sennrich 2019
+ * ("Root Mean Square Layer Normalization") and Ba et al. 2016 ("Layer Normalization").
  */
 #ifndef NORMA_NORM_H
 #define NORMA_NORM_H
@@ -8,6 +11,7 @@
 #include <stdint.h>
 
 typedef enum { NORM_RMS, NORM_LAYER } NormKind;
+enum { N_NORM_KINDS = NORM_LAYER + 1 };
 
 /* One norm site. The kind belongs to the site, so a model may mix both. */
 typedef struct {
@@ -17,7 +21,9 @@ typedef struct {
     const float *beta;  /* [dim], of LayerNorms alone; NULL: zeros */
 } Norm;
 
+/* "RMSNorm" and "LayerNorm"; and as --norm calls them, "rms" and "layer". */
 const char *norm_name(NormKind kind);
+const char *norm_spec_name(NormKind kind);
 
 /* RMSNorm of one token (Zhang & Sennrich 2019, eq. 4, with eps in the root):
  * y_i = x_i / sqrt(mean(x^2) + eps) * gamma_i, for x, y, gamma [dim].
@@ -28,6 +34,11 @@ void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps);
  * y_i = (x_i - mean) / sqrt(mean((x - mean)^2) + eps) * gamma_i + beta_i.
  * beta may be NULL; y may be x. */
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
+
+/* The two formulas in plain C and double precision: what the fast forms are tested against, and
+ * where to begin to read. */
+void rmsnorm_plain(float *y, const float *x, const float *gamma, int dim, float eps);
+void layernorm_plain(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
 
 /* The site's norm of one vector, y[dim] from x[dim]. y may be x. */
 void norm_token(float *y, const float *x, const Norm *norm, int dim);

@@ -1,35 +1,38 @@
-/* rope.c: how far the pairs of a head turn from one position to the next.
+/* rope.c: rotary positions.
  *
- * Owns the frequencies of rotary positions (Su et al. 2021, sec. 3.4) and YaRN's
- * factors, which stretch some of them. What a file says of them is the loaders';
- * the rotation itself is attention.c's.
+ * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of them, the angles of
+ * a position, and the rotation of a head. Which of these a checkpoint asks for is its loader's
+ * business (formats/); which heads rotate, and when, is attention.c's.
  */
 #include "rope.h"
 
 #include "base/memory.h"
-#include "model.h"
+#include "kernels/simd.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 
-double rope_frequency(const Config *c, int pair) { return pow(c->rope_base, -2.0 * pair / c->rope_dims); }
+/* ---- frequencies --------------------------------------------------------------- */
+
+double rope_frequency(const Rope *r, int pair) { return pow(r->base, -2.0 * pair / r->dims); }
 
 /* The pair (not a whole number) that makes this many turns in a context. */
-static double pair_of_turns(const Config *c, double context, double turns) {
-    return c->rope_dims * log(context / (turns * 2 * M_PI)) / (2 * log(c->rope_base));
+static double pair_of_turns(const Rope *r, double context, double turns) {
+    return r->dims * log(context / (turns * 2 * M_PI)) / (2 * log(r->base));
 }
 
-double *yarn_factors(const Config *c, const Yarn *y) {
-    double *factors = allocate((size_t)c->rope_dims / 2, sizeof *factors);
-    double low = pair_of_turns(c, y->context, y->fast), high = pair_of_turns(c, y->context, y->slow);
+double *yarn_factors(const Rope *r, const Yarn *y) {
+    double *factors = allocate((size_t)r->dims / 2, sizeof *factors);
+    double low = pair_of_turns(r, y->context, y->fast), high = pair_of_turns(r, y->context, y->slow);
     if (!y->between) {
         low = floor(low);
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, y->minimind ? c->rope_dims / 2 - 1 : c->rope_dims - 1);
+    high = fmin(high, y->minimind ? r->dims / 2 - 1 : r->dims - 1);
     const double width = y->minimind ? fmax(high - low, 0.001) : high == low ? 0.001 : high - low;
-    for (int i = 0; factors && i < c->rope_dims / 2; i++) {
+    for (int i = 0; factors && i < r->dims / 2; i++) {
         const double ramp = fmin(fmax((i - low) / width, 0), 1);
         factors[i] = 1 / (1 - ramp + ramp / y->factor);
     }
@@ -37,3 +40,35 @@ double *yarn_factors(const Config *c, const Yarn *y) {
 }
 
 double yarn_amplitude(double factor, double scale) { return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1; }
+
+void rope_frequencies(double *frequencies, const Rope *r, const double *factors) {
+    for (int i = 0; i < r->dims / 2; i++)
+        frequencies[i] = rope_frequency(r, i) / (r->scale * (factors ? factors[i] : 1.0));
+}
+
+/* ---- angles and rotation ------------------------------------------------------- */
+
+void rope_angles(float *angles, const Rope *r, const double *frequencies, int pos) {
+    for (int i = 0; i < r->dims / 2; i++) {
+        const double angle = pos * frequencies[i];
+        angles[2 * i] = (float)(r->amplitude * cos(angle));
+        angles[2 * i + 1] = (float)(r->amplitude * sin(angle));
+    }
+}
+
+/* Rotates n pairs (v[i * step], v[i * step + other]). */
+INLINE void rotate_pairs(float *v, const float *angles, int n, const int step, int other) {
+    for (int i = 0; i < n; i++) {
+        float *pair = v + i * step, a = pair[0], b = pair[other], cos = angles[2 * i], sin = angles[2 * i + 1];
+        pair[0] = a * cos - b * sin;
+        pair[other] = a * sin + b * cos;
+    }
+}
+
+void rope_rotate(const Rope *r, float *v, const float *angles) {
+    const int pairs = r->dims / 2;
+    if (r->halves)
+        rotate_pairs(v, angles, pairs, 1, pairs);
+    else
+        rotate_pairs(v, angles, pairs, 2, 1);
+}

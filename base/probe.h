@@ -38,7 +38,7 @@ struct Probe {
     void (*begin)(Probe *p, int n);
     void (*chunk)(Probe *p, int n, int pos, int n_logits);
     void (*mark)(Probe *p, int layer, Site site, bool ended);
-    void (*vectors)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n, int dim);
+    void (*heads)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n, int heads, int dim);
     void (*norm)(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim);
     void (*end)(Probe *p);
 };
@@ -71,11 +71,11 @@ static inline void probe_norm(Probe *p, int layer, Site site, const float *x, co
     if (p) p->norm(p, layer, site, x, y, n, dim);
 }
 
-/* The calling thread's own vectors that go into a norm, or have come `out`: dim floats at x of
- * each of n tokens, whose rows are `stride` floats apart. */
-static inline void probe_vectors(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n,
-                                 int dim) {
-    if (p) p->vectors(p, layer, site, out, x, stride, n, dim);
+/* The calling thread's heads go into a norm, or have come `out`; the observer may look at them: `heads` vectors
+ * of dim floats, side by side at x, of each of n tokens, whose rows are `stride` floats apart. */
+static inline void probe_heads(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n,
+                               int heads, int dim) {
+    if (p) p->heads(p, layer, site, out, x, stride, n, heads, dim);
 }
 
 #endif

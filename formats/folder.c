@@ -212,7 +212,7 @@ static void read_llama3(Folder *f, const Json *rope) {
     const double low = get_real(f, rope, "low_freq_factor", 0), high = get_real(f, rope, "high_freq_factor", 0);
     if (high <= low) wrong(f, "high_freq_factor", option(rope, "high_freq_factor"), "more than low_freq_factor");
     for (int i = 0; factors && i < c->rope_dims / 2; i++) {
-        const double turns = context * rope_frequency(c, i) / (2 * M_PI); /* in the original context */
+        const double turns = context * rope_frequency(&c->rope, i) / (2 * M_PI); /* in the original context */
         const double smooth = (turns - low) / (high - low);
         factors[i] = turns > high ? 1 : turns < low ? factor : 1 / ((1 - smooth) / factor + smooth);
     }
@@ -221,7 +221,7 @@ static void read_llama3(Folder *f, const Json *rope) {
 static void set_yarn(Folder *f, const Yarn *y) {
     Config *c = &f->model->config;
     c->yarn = *y;
-    f->model->rope_factors = yarn_factors(c, y);
+    f->model->rope_factors = yarn_factors(&c->rope, y);
     if (!f->model->rope_factors) f->status = -1;
 }
 

@@ -342,7 +342,7 @@ static int take_rope_factors(Model *m, const Gguf *g) {
     const int n = c->rope_dims / 2;
     int status = 0;
     if (c->yarn.factor > 0) {
-        m->rope_factors = yarn_factors(c, &c->yarn);
+        m->rope_factors = yarn_factors(&c->rope, &c->yarn);
         return m->rope_factors ? 0 : -1;
     }
     const float *factors = take_vector(g, "rope_freqs", ".weight", n, &status);

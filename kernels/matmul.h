@@ -59,4 +59,7 @@ int matmul_task_rows(int rows, int n);
  * region share the rows and meet at a barrier. */
 void matmul(float *y, const Tensor *w, const Input *in, int n, bool add);
 
+/* x[n][rows] += in w^T. */
+#define matmul_add(x, w, in, n) matmul(x, w, in, n, true)
+
 #endif

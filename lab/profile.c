@@ -93,7 +93,8 @@ static Record *record_at(const Profile *p, int thread, Phase phase, int layer, S
 static void begin(Probe *probe, int n);
 static void chunk(Probe *probe, int n, int pos, int n_logits);
 static void mark(Probe *probe, int layer, Site site, bool ended);
-static void vectors(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int dim);
+static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
+                  int dim);
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim);
 static void end(Probe *probe);
 
@@ -101,7 +102,7 @@ Profile *profile_open(Session *session, bool traces) {
     const int n_threads = session->n_threads;
     Profile *p = allocate(1, sizeof *p);
     if (!p) return NULL;
-    *p = (Profile){.probe = {begin, chunk, mark, vectors, norm, end},
+    *p = (Profile){.probe = {begin, chunk, mark, heads, norm, end},
                    .session = session,
                    .n_layers = session->model->config.n_layers,
                    .n_threads = n_threads,
@@ -178,7 +179,7 @@ static double bytes_of(const Profile *p, int l, Site site) {
     const Config *c = &s->model->config;
     const double n = p->n, dim = 4.0 * c->dim; /* float32 rows */
     const double q = 4.0 * c->n_heads * c->head_size, kv = 4.0 * c->n_kv_heads * c->head_size;
-    const double cached = 2 * kv * (s->kv_type == KV_F32 ? 1 : 0.5); /* of one position */
+    const double cached = 2 * kv * (s->kv.type == KV_F32 ? 1 : 0.5); /* of one position */
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&s->model->embedding, 1) + dim);
     case SITE_ATTN_NORM:
@@ -244,10 +245,13 @@ static void look(Record *r, bool out, const float *x, int dim, int width) {
     *(out ? &r->square_out : &r->square_in) += square;
 }
 
-static void vectors(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int dim) {
+static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
+                  int dim) {
     const Profile *p = (Profile *)probe;
     Record *r = record_at(p, omp_get_thread_num(), p->phase, layer, site);
-    for (int t = 0; t < n; t++) look(r, out, x + (size_t)t * stride, dim, (int)stride);
+    for (int h = 0; h < n_heads; h++)
+        for (int t = 0; t < n; t++) look(r, out, x + (size_t)t * stride + (size_t)(h * dim), dim, (int)stride);
+    mark(probe, layer, SITE_PROFILE, out);
 }
 
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {

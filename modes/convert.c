@@ -107,7 +107,7 @@ static const char *missing_in_layer(const Model *model, const Layer *layer) {
 static bool is_plain_yarn(const Model *model) {
     const Config *c = &model->config;
     const Yarn plain = {.factor = c->yarn.factor, .context = c->yarn.context, .fast = 32, .slow = 1};
-    double *factors = plain.factor > 0 ? yarn_factors(c, &plain) : NULL;
+    double *factors = plain.factor > 0 ? yarn_factors(&c->rope, &plain) : NULL;
     bool same = factors && model->rope_factors;
     for (int i = 0; same && i < c->rope_dims / 2; i++) same = fabs(factors[i] / model->rope_factors[i] - 1) < 1e-9;
     free(factors);

@@ -146,9 +146,9 @@ static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
 #pragma omp parallel num_threads(2)
     {
         if (is_mlp)
-            mlp(s, &s->model->layers[0], in, n);
+            mlp(s, &s->model->layers[0], s->x, in, n);
         else
-            attention(s, &s->model->layers[0], &s->kv[0], in, n, pos);
+            attention(s, &s->model->layers[0], s->x, in, n, pos);
     }
     for (int t = 0; t < n; t++) memcpy(got[pos + t], s->x + (size_t)t * dim, dim * sizeof *in);
     return 0;
@@ -234,8 +234,8 @@ static void growing_keeps_the_cache(void) {
         int blocks = 0, grown = 0;
         for (int t = 0; t < TOKENS; t++) {
             CHECK(!run_chunk(&b.session, 1, t, false), "cannot run");
-            grown += b.session.kv_blocks > blocks;
-            blocks = b.session.kv_blocks;
+            grown += b.session.kv.blocks > blocks;
+            blocks = b.session.kv.blocks;
         }
         const double error = worst_error(b.model.config.dim, 0, TOKENS);
         CHECK(grown >= 3, "the cache grew %d times", grown);
@@ -338,9 +338,9 @@ static void both_halves_add_to_the_stream(void) {
         CHECK(!run_chunk(&b.session, 1, 0, is_mlp), "cannot run");
         for (int i = 0; i < dim; i++) b.session.x[i] = 1000;
         if (is_mlp)
-            mlp(&b.session, &b.model.layers[0], xn[0], 1);
+            mlp(&b.session, &b.model.layers[0], b.session.x, xn[0], 1);
         else
-            attention(&b.session, &b.model.layers[0], &b.session.kv[0], xn[0], 1, 0);
+            attention(&b.session, &b.model.layers[0], b.session.x, xn[0], 1, 0);
         for (int i = 0; i < dim; i++)
             CHECK(fabsf(b.session.x[i] - 1000 - got[0][i]) <= 1e-4f, "x[%d] = %.9g, expected 1000 + %.9g", i,
                   b.session.x[i], got[0][i]);

@@ -211,8 +211,8 @@ static void growing_changes_no_bit(void) {
             if (n > MAX_TOKENS - t) n = MAX_TOKENS - t;
             const float *logits = model_forward(&s, tokens + t, n, t, n);
             CHECK(same_bits(&model, logits, t, n), "kv %d: the %d logits from position %d on differ", kv, n, t);
-            grown += s.kv_blocks > blocks;
-            blocks = s.kv_blocks;
+            grown += s.kv.blocks > blocks;
+            blocks = s.kv.blocks;
         }
         CHECK(grown >= 3, "the cache grew %d times", grown);
         session_close(&s);

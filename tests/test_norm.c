@@ -59,6 +59,13 @@ static void run_norm(float *y, const float *x, const Norm *norm, int dim) {
         layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps);
 }
 
+static void run_plain(float *y, const float *x, const Norm *norm, int dim) {
+    if (norm->kind == NORM_RMS)
+        rmsnorm_plain(y, x, norm->gamma, dim, norm->eps);
+    else
+        layernorm_plain(y, x, norm->gamma, norm->beta, dim, norm->eps);
+}
+
 typedef enum { RANDOM, ZEROS, TINY, LARGE, OVERFLOWING, SPIKE, OFFSET, N_KINDS } Kind;
 
 static void fill(float *x, Kind kind, int dim) {
@@ -78,7 +85,7 @@ static void fill(float *x, Kind kind, int dim) {
 }
 
 static void check_norm(const Norm *norm, Kind kind, int dim) {
-    static float x[MAX_DIM], y[MAX_DIM];
+    static float x[MAX_DIM], y[MAX_DIM], plain[MAX_DIM];
     static double exact[MAX_DIM], size[MAX_DIM];
     fill(x, kind, dim);
     reference(exact, size, x, norm, dim);
@@ -86,6 +93,15 @@ static void check_norm(const Norm *norm, Kind kind, int dim) {
     for (int i = 0; i < dim; i++) /* measured: at most 3.4, with four lanes 4.4 */
         CHECK(fabs(y[i] - exact[i]) <= 6 * 0x1p-24 * size[i] + 0x1p-149,
               "%s, dim %d, input %d: y[%d] = %.9g, exact %.9g", norm_name(norm->kind), dim, kind, i, y[i], exact[i]);
+    run_plain(plain, x, norm, dim);
+    for (int i = 0; i < dim; i++) {
+        CHECK(fabs(plain[i] - exact[i]) <= 0x1p-24 * size[i] + 0x1p-149,
+              "plain %s, dim %d, input %d: y[%d] = %.9g, exact %.9g", norm_name(norm->kind), dim, kind, i, plain[i],
+              exact[i]);
+        CHECK(fabs((double)y[i] - plain[i]) <= 6 * 0x1p-24 * size[i] + 0x1p-149,
+              "%s, dim %d, input %d: y[%d] = %.9g, the plain form %.9g", norm_name(norm->kind), dim, kind, i, y[i],
+              plain[i]);
+    }
     run_norm(x, x, norm, dim); /* in place */
     CHECK(!memcmp(x, y, (size_t)dim * sizeof *x), "%s, dim %d, input %d: in place differs", norm_name(norm->kind), dim,
           kind);

@@ -4,8 +4,8 @@
  * end where they say, strings are UTF-8, and written out again it reads as the
  * same.
  */
-#include "base/utf8.h"
 #include "formats/json.h"
+#include "base/utf8.h"
 
 #include "tests/fuzz/file.h"
 

@@ -3,12 +3,12 @@
  * The input is a whole file: llama2.c's formats and GGUF, by its first bytes.
  * What opens is run for two tokens, and its tokenizer encodes a text.
  */
+#include "model.h"
 #include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
 #include "kv_cache.h"
-#include "model.h"
 #include "tokenizer.h"
 
 #include "tests/fuzz/file.h"

@@ -5,10 +5,10 @@
  * tokenizer.bin. Odd: what remains are pieces (type and length in one byte,
  * score in the next, text) and a chat template, and a GGUF file is made of them.
  */
+#include "tokenizer.h"
 #include "base/file.h"
 #include "formats/gguf_tokenizer.h"
 #include "modes/template.h"
-#include "tokenizer.h"
 
 #include "tests/fuzz/file.h"
 

@@ -1,0 +1,139 @@
+/* experts.c: the feed-forward half of a sparse decoder layer, a mixture of experts.
+ *
+ *     p = softmax(Wrouter xn), the largest few     route          (Shazeer et al. 2017, "Outrageously
+ *     y_e = down(silu(gate(xn)) * up(xn))          gate_up, down  Large Neural Networks")
+ *     x += sum over the chosen e of p_e y_e        down           the residual
+ *
+ * Owns the router and who computes what. A slot is one token's use of one expert. Slots are sorted
+ * by expert: an expert's work is then one product for all of its tokens, and its weights are read
+ * once for a chunk. A token adds up its experts from the first to the last, whoever else is in the
+ * chunk. An expert itself is mlp.c's SwiGLU.
+ */
+#include "base/probe.h"
+#include "kernels/matmul.h"
+#include "kernels/simd.h"
+#include "kernels/tensor.h"
+#include "model.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+/* ---- the router ------------------------------------------------------------------- */
+
+static void softmax(float *p, int n) {
+    float max = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++) max = fmaxf(max, p[i]);
+    for (int i = 0; i < n; i++) sum += p[i] = expf(p[i] - max);
+    for (int i = 0; i < n; i++) p[i] /= sum;
+}
+
+static const float NOT_USED = -1;
+
+/* Keeps the n_used largest of p[n] as they are, or divided by their sum; the others become NOT_USED.
+ * Of equal ones, and where nothing is a number, the first are kept. */
+static void choose(float *p, int n, int n_used, bool divide) {
+    bool used[MOST_EXPERTS] = {false};
+    float sum = 0;
+    for (int i = 0; i < n_used; i++) {
+        int best = 0;
+        while (used[best]) best++;
+        for (int e = best + 1; e < n; e++)
+            if (!used[e] && p[e] > p[best]) best = e;
+        used[best] = true;
+        sum += p[best];
+    }
+    for (int e = 0; e < n; e++) p[e] = !used[e] ? NOT_USED : divide ? p[e] / sum : p[e];
+}
+
+/* Turns the router's logits of n tokens into slots, sorted by expert. Little work: one thread does it. */
+static void fill_slots(Session *s, int n) {
+    const Config *c = &s->model->config;
+    const int experts = c->n_experts;
+    for (int t = 0; t < n; t++) {
+        float *p = s->router + (size_t)t * (size_t)experts;
+        softmax(p, experts);
+        choose(p, experts, c->n_experts_used, c->norm_topk);
+    }
+    int i = 0;
+    for (int e = 0; e < experts; e++) {
+        s->expert_start[e] = i;
+        for (int t = 0; t < n; t++) {
+            const float weight = s->router[(size_t)t * (size_t)experts + (size_t)e];
+            if (weight != NOT_USED) s->slots[i++] = (Slot){t, weight};
+        }
+    }
+    s->expert_start[experts] = i;
+}
+
+static void route(Session *s, const Layer *layer, const float *xn, int n) {
+    const Input in = input_prepare(&s->input, &layer->router, xn, n);
+    matmul(s->router, &layer->router, &in, n, false);
+#pragma omp single
+    fill_slots(s, n);
+    probe_mark(s->probe, layer->index, SITE_ROUTER);
+}
+
+/* ---- the experts' work ---------------------------------------------------------------- */
+
+/* A row of the input for each slot; a token that is alone is every slot's row. */
+static Input gather(Session *s, const Tensor *w, const float *xn, int n) {
+    const size_t dim = (size_t)w->cols;
+    const int n_slots = n * s->model->config.n_experts_used;
+    if (n == 1) return input_prepare(&s->input, w, xn, 1);
+#pragma omp for schedule(static)
+    for (int i = 0; i < n_slots; i++)
+        memcpy(s->expert_rows + (size_t)i * dim, xn + (size_t)s->slots[i].token * dim, dim * sizeof *xn);
+    return input_prepare(&s->input, w, s->expert_rows, n_slots);
+}
+
+/* Elements [first, first + count) of silu(gate) * up in expert e's slots. `one_row`: they share one input row. */
+static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const Input *in, bool one_row) {
+    const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
+    const size_t at = (size_t)start * (size_t)m->gate.rows;
+    const Input own = input_from(in, one_row ? 0 : start);
+    if (n > 0) mlp_gate_up(m, s->gate + at, s->up + at, first, count, &own, n);
+}
+
+/* x[n] += weight * y[n] */
+static void add_weighted(float *x, const float *y, float weight, int n) {
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) vstore(x + i, vfma(vset(weight), vload(y + i), vload(x + i)));
+    if (i < n) vstore_n(x + i, vfma(vset(weight), vload_n(y + i, n - i), vload_n(x + i, n - i)), n - i);
+}
+
+/* Elements [first, first + count) of x += p_e y_e for the tokens of expert e. */
+static void down(Session *s, float *x, const Mlp *m, int e, int first, int count, const Input *in) {
+    const size_t dim = (size_t)m->down.rows;
+    const int start = s->expert_start[e], end = s->expert_start[e + 1];
+    if (start == end) return;
+    const Input own = input_from(in, start);
+    matmul_rows(s->expert_rows + (size_t)start * dim, dim, &m->down, first, count, &own, end - start, false);
+    for (int i = start; i < end; i++) {
+        const float *y = s->expert_rows + (size_t)i * dim + (size_t)first;
+        add_weighted(x + (size_t)s->slots[i].token * dim + (size_t)first, y, s->slots[i].weight, count);
+    }
+}
+
+void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
+    const Config *c = &s->model->config;
+    const Mlp *m = layer->experts;
+    route(s, layer, xn, n);
+    Input in = gather(s, mlp_input_weight(m), xn, n);
+    int step = matmul_task_rows(c->expert_dim, n);
+#pragma omp for schedule(static)
+    for (int first = 0; first < c->expert_dim; first += step) {
+        const int count = c->expert_dim - first < step ? c->expert_dim - first : step;
+        for (int e = 0; e < c->n_experts; e++) gate_up(s, &m[e], e, first, count, &in, n == 1);
+    }
+    probe_mark(s->probe, layer->index, SITE_GATE_UP_SILU);
+    in = input_prepare(&s->input, &m->down, s->gate, n * c->n_experts_used);
+    step = matmul_task_rows(c->dim, n);
+#pragma omp for schedule(static)
+    for (int first = 0; first < c->dim; first += step) {
+        const int count = c->dim - first < step ? c->dim - first : step;
+        for (int e = 0; e < c->n_experts; e++) down(s, x, &m[e], e, first, count, &in);
+    }
+    probe_mark(s->probe, layer->index, SITE_DOWN);
+}

@@ -1,0 +1,121 @@
+/* kv_cache.c: the keys and values of the positions that have run.
+ *
+ * Owns the cache's memory: how it grows, and how keys and values are written into its layout
+ * (kv_cache.h). Which positions a query may see is attention.c's business.
+ */
+#include "kv_cache.h"
+
+#include "base/memory.h"
+#include "kernels/simd.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size) {
+    *kv = (KvCache){.type = type, .n_layers = n_layers, .n_heads = n_heads, .head_size = head_size};
+    kv->layers = allocate((size_t)n_layers, sizeof *kv->layers);
+    if (!kv->layers) return -1;
+    memset(kv->layers, 0, (size_t)n_layers * sizeof *kv->layers);
+    return 0;
+}
+
+void kv_close(KvCache *kv) {
+    for (int l = 0; kv->layers && l < kv->n_layers; l++) {
+        free(kv->layers[l].keys);
+        free(kv->layers[l].values);
+    }
+    free(kv->layers);
+    *kv = (KvCache){0};
+}
+
+/* ---- growing ------------------------------------------------------------------- */
+
+static size_t element_bytes(KvType type) { return type == KV_F32 ? sizeof(float) : sizeof(uint16_t); }
+
+/* A layer's keys or values with room for more blocks; each part of each head moves as a whole. */
+static void *grown(const KvCache *kv, const void *old, int part, int blocks, int more) {
+    const int size = kv->head_size;
+    const size_t element = element_bytes(kv->type);
+    char *moved = allocate((size_t)kv->n_heads * kv_head_elements(size, more), element);
+    for (int h = 0; moved && old && h < kv->n_heads; h++)
+        for (int i = 0; i < size; i += part) {
+            const size_t to = (size_t)h * kv_head_elements(size, more) + kv_at(size, part, more, 0, i);
+            const size_t from = (size_t)h * kv_head_elements(size, blocks) + kv_at(size, part, blocks, 0, i);
+            memcpy(moved + to * element, (const char *)old + from * element,
+                   kv_head_elements(kv_part_width(size, part, i), blocks) * element);
+        }
+    return moved;
+}
+
+static int grow_layer(const KvCache *kv, KvLayer *layer, int blocks) {
+    void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, blocks);
+    void *values = grown(kv, layer->values, KV_VALUE_PART, layer->blocks, blocks);
+    const bool both = keys && values;
+    free(both ? layer->keys : keys);
+    free(both ? layer->values : values);
+    if (both) *layer = (KvLayer){keys, values, blocks};
+    return both ? 0 : -1;
+}
+
+int kv_reserve(KvCache *kv, int n, int most) {
+    const int needed = (n - 1) / KV_BLOCK + 1, most_blocks = (most - 1) / KV_BLOCK + 1;
+    if (needed <= kv->blocks) return 0;
+    int blocks = kv->blocks > most_blocks / 2 ? most_blocks : 2 * kv->blocks;
+    if (blocks < needed) blocks = needed;
+    for (int l = 0; l < kv->n_layers; l++)
+        if (grow_layer(kv, &kv->layers[l], blocks)) return -1;
+    kv->blocks = blocks;
+    return 0;
+}
+
+/* ---- writing ------------------------------------------------------------------- */
+
+/* Stores one element of LANES neighbouring positions, or of the first of them alone. */
+static void store(KvType type, void *cache, size_t at, vf v, bool one) {
+    uint16_t halfs[LANES];
+    if (type == KV_F32) {
+        memcpy((float *)cache + at, &v, one ? sizeof(float) : sizeof v);
+    } else {
+        vstore_f16(halfs, v);
+        memcpy((uint16_t *)cache + at, halfs, one ? sizeof *halfs : sizeof halfs);
+    }
+}
+
+/* Writes a head into the cache: whole vectors of positions are transposed four elements at a time,
+ * positions that fill no vector are stored one by one. */
+static void write_head(const KvCache *kv, void *cache, int blocks, int part, int head, const float *rows, size_t stride,
+                       int n, int pos) {
+    const int size = kv->head_size;
+    const size_t start = (size_t)head * kv_head_elements(size, blocks);
+    for (int t = 0, count; t < n; t += count) {
+        const int block = (pos + t) / KV_BLOCK, in_block = (pos + t) % KV_BLOCK;
+        const uint8_t *tokens[LANES];
+        int i = 0;
+        count = in_block % LANES || n - t < LANES ? 1 : LANES;
+        for (int k = 0; k < count; k++) tokens[k] = (const uint8_t *)(rows + (size_t)(t + k) * stride);
+        for (; count > 1 && i + 4 <= size; i += 4) {
+            vi elements[4];
+            vtranspose(elements, tokens, (size_t)i * sizeof(float));
+            for (int j = 0; j < 4; j++)
+                store(kv->type, cache, start + kv_at(size, part, blocks, block, i + j) + (size_t)in_block,
+                      (vf)elements[j], false);
+        }
+        for (; i < size; i++)
+            for (int k = 0; k < count; k++)
+                store(kv->type, cache, start + kv_at(size, part, blocks, block, i) + (size_t)(in_block + k),
+                      vset(rows[(size_t)(t + k) * stride + (size_t)i]), true);
+    }
+}
+
+void kv_write_keys(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos) {
+    const KvLayer *l = &kv->layers[layer];
+    write_head(kv, l->keys, l->blocks, kv->head_size, head, rows, stride, n, pos);
+}
+
+void kv_write_values(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos) {
+    const KvLayer *l = &kv->layers[layer];
+    write_head(kv, l->values, l->blocks, KV_VALUE_PART, head, rows, stride, n, pos);
+}
