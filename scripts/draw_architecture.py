@@ -59,6 +59,7 @@ def wrap(words, width):
         if lines and len(lines[-1]) + len(word) < width / 6.8:
             lines[-1] += ", " + word
         else:
+            lines = [*lines[:-1], lines[-1] + ","] if lines else []
             lines.append(word)
     return lines
 
@@ -74,7 +75,7 @@ def read_boxes(sources):
 
 
 def read_arrows(sources, boxes):
-    """{box: the boxes it reaches by arrows that nothing else implies}."""
+    """{box: the boxes it reaches by arrows that no others, by way of the floors between or of headers, imply}."""
     arrows = {name: set() for name in boxes}
     for source, _, to, _ in sources.arrows():
         start, end = (path.split("/")[0] + "/" if "/" in path else path for path in (source, to))
@@ -87,7 +88,7 @@ def read_arrows(sources, boxes):
             name = ways.pop()
             if name == end:
                 return True
-            if name not in seen:
+            if name not in seen and (boxes[name].floor > boxes[end].floor or name.endswith(".h")):
                 seen.add(name)
                 ways += arrows[name]
         return False
