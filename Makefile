@@ -11,7 +11,9 @@ CFLAGS ?= -O3
 Q := $(if $(V),,@)
 # -Wno-psabi: vectors wider than the machine's are split, and only inlined functions take them.
 # -Wno-pass-failed: clang says so where it is asked to optimize too little to heed `omp simd`.
-WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-psabi -Wno-pass-failed -Wstrict-prototypes -Wvla -Werror
+# -Wswitch-enum: who adds a kind of norm or a type of weights is told by the compiler where it is missing.
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-psabi -Wno-pass-failed -Wswitch-enum \
+    -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
 MACHINE  := $(if $(filter aarch64%,$(shell $(CC) -dumpmachine)),-mcpu=$(ARCH),-march=$(ARCH))
 FLAGS     = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CFLAGS)
 LIBS     := -lm
@@ -81,7 +83,10 @@ fuzz-%: $(LIBRARY) tests/fuzz/%.c
 	    -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ $(BUILD)/$* $(SEEDS)
 
 ALL := $(SOURCES) $(TESTS) $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
-lint: ## clang-format (check), clang-tidy, cppcheck
+lint: ## the lint of the house (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
+	@python3 scripts/house_test.py
+	@python3 scripts/house.py
+	@python3 scripts/draw_architecture.py --check
 	@clang-format --dry-run --Werror $(ALL)
 	@clang-tidy --quiet $(SOURCES) $(TESTS) -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1 | { ! grep -E 'warning:|error:'; }
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \

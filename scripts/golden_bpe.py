@@ -47,7 +47,7 @@ codecs.register_error("each byte", lambda error: ("\ufffd", error.start + 1))
 
 
 def corpus():
-    paths = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md")), *sorted(TOP.glob("*.c"))]
+    paths = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md")), *sorted(TOP.rglob("*.c"))]
     return [path.read_text() for path in paths]
 
 

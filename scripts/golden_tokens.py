@@ -1,7 +1,7 @@
 r"""Writes the tokens in tests/golden: what the sentencepiece library makes of texts, and Hugging Face of conversations.
 
-Owns the texts, which come from an integer hash, so that tests/test_pieces.c makes the very same ones; the made-up
-vocabulary of the tests (tests/hashmodel.c) as a SentencePiece model; and the files:
+Owns the texts, which come from an integer hash, so that tests/text/test_pieces.c makes the very same ones; the made-up
+vocabulary of the tests (tests/support/hashmodel.c) as a SentencePiece model; and the files:
 
     tokens_NAME.bin     uint32, little-endian: hash of the vocabulary, texts, texts to a group, then a hash of the tokens
                         of each group. A hash is FNV-1a over uint32 words. Vocabulary: id, bits of the score, length and

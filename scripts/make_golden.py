@@ -103,8 +103,9 @@ other; `write_quantized()` in `scripts/make_golden.py` says which weights.
 
 ## Norms
 
-Inputs for these are the sets of `tests/norm_inputs.c` and `scripts/make_norm_golden.py`, from the same hash. PyTorch is
-2.13.0 on a CPU with AVX-512, with one thread; transformers is 5.23.0. `python scripts/make_norm_golden.py` writes them.
+Inputs for these are the sets of `tests/support/norm_inputs.c` and `scripts/make_norm_golden.py`, from the same hash.
+PyTorch is 2.13.0 on a CPU with AVX-512, with one thread; transformers is 5.23.0. `python scripts/make_norm_golden.py`
+writes them.
 
 `norm_errors.txt`: how far PyTorch's `rms_norm` and `layer_norm` in float32, and their gradients, are from float64 on
 each set, at the most. `y` of RMSNorm is measured in ulp of each element, everything else in ulp of a token's largest.

@@ -1,6 +1,6 @@
 """Regenerates what the tests of norm.c are held against: PyTorch's norms on inputs that C computes too.
 
-Owns the input sets (tests/norm_inputs.c makes the same), the measure of an error, and the files tests/golden/norm_*.
+Owns the input sets (tests/support/norm_inputs.c makes the same), the measure of an error, and the files tests/golden/norm_*.
 The hash is random_model.py's. Nothing here comes from norma: exact values are float64, by formula or by autograd.
 
 norm_errors.txt    the largest error of PyTorch in float32 on each input set, over all dims: of y, dx, and one token's

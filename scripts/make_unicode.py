@@ -116,7 +116,7 @@ def write_nfc():
         compositions=in_lines(f"{i}," for i in again),
         combining=in_lines(runs_of(combining, 8)),
     )
-    (TOP / "text" / "nfc.h").write_text(text)
+    (TOP / "text/nfc.h").write_text(text)
     print(f"{len(rows)} decompositions, {len(again)} compositions")
 
 
@@ -135,7 +135,7 @@ def main():
     for number, pattern in enumerate(CLASSES.values(), 1):
         classes.update(dict.fromkeys(members(pattern), number))
     runs = list(runs_of(lambda code: classes.get(code, 0), 2))
-    (TOP / "text" / "unicode.h").write_text(HEAD.format(version="16.0", runs=in_lines(runs)))
+    (TOP / "text/unicode.h").write_text(HEAD.format(version="16.0", runs=in_lines(runs)))
     counts = {name: sum(c == i for c in classes.values()) for i, name in enumerate(CLASSES, 1)}
     print(f"tokenizers {tokenizers.__version__}: {counts}, {len(runs)} runs")
     write_nfc()

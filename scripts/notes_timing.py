@@ -2,7 +2,7 @@
 
 Owns the norms as notes write them, the order of the measurements and the table. The two programs take turns, round by
 round, so that what else the machine does hits both; the table holds medians over the rounds. norma's own numbers are
-bench_norms.c's.
+modes/norms.c's.
 
 PyTorch gets what it needs to be fast: no autograd, and memory that is kept from call to call (it allocates its result
 anew each time; without the two settings below, large results cost page faults on top).

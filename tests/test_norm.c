@@ -78,7 +78,8 @@ static void fill(float *x, Kind kind, int dim) {
         case OVERFLOWING: x[i] = 1e30f * r; break; /* the squares, in float32 */
         case SPIKE: x[i] = i == dim / 2 ? 1000 : 0.01f * r; break;
         case OFFSET: x[i] = 1000 + r; break; /* E[x^2] - E[x]^2 would lose the variance */
-        default: x[i] = r; break;
+        case RANDOM:
+        case N_KINDS: x[i] = r; break;
         }
     }
 }

@@ -1,4 +1,4 @@
-/* test_checkpoint.c: checkpoint.c, what it finds and what it refuses.
+/* test_checkpoint.c: formats/llama2c.c, what it finds and what it refuses.
  *
  * Owns the expected place of every tensor in llama2.c's three formats,
  * computed here once more; files with one thing wrong; and files as large as

@@ -1,4 +1,4 @@
-/* test_profile.c: profile.c, and --profile in every mode that runs the model.
+/* test_profile.c: lab/profile.c, and --profile in every mode that runs the model.
  *
  * Owns what a profile must say: the sites that ran, times that add up, the sizes
  * of activations as they are computed here; that it changes nothing; and that

@@ -36,8 +36,10 @@ static float input(NormSet set, uint64_t tensor, int dim, int t, int i) {
     case SET_SPIKE: return i == dim / 2 ? 1000 : r * 0.01f;
     case SET_OFFSET: return r + 5.0f;
     case SET_FAR_OFFSET: return r + 1000.0f;
-    default: return r;
+    case SET_RANDOM:
+    case N_NORM_SETS: break;
     }
+    return r;
 }
 
 void norm_inputs(NormInputs *in, NormSet set, int dim) {

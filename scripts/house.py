@@ -1,0 +1,226 @@
+"""The lint of the house: holds the sources to the floors of docs/architecture.md, to their sizes, and to who may print.
+
+    python3 scripts/house.py [FOLDER]           silent when all is well, else a line for each violation and status 1
+    python3 scripts/house.py --sizes [FOLDER]   the sizes, and what they may be
+
+Owns the rules; the table of floors is in docs/architecture.md. It reads C as clang-format leaves it: what begins in
+column 0 is a definition or a declaration. scripts/house_test.py plants violations of every kind.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+FUNCTION_LINES = 50
+WHOLE_LINES = 10_000  # to become 12,500 when everything that is planned is in it
+GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables, whose lines are not counted
+READ_FIRST = ["run.c", "model.h", "model.c", "norm.c", "attention.c", "mlp.c"]
+NAMED_IN = ["README.md", "docs/architecture.md"]  # documents whose files and functions are looked up
+ISO_C = re.compile(  # and OpenMP's and getopt's, but not <signal.h>
+    r"(assert|complex|ctype|errno|fenv|float|getopt|inttypes|iso646|limits|locale|math|omp|setjmp|stdalign|stdarg|"
+    r"stdatomic|stdbool|stddef|stdint|stdio|stdlib|stdnoreturn|string|tgmath|threads|time|uchar|wchar|wctype)\.h"
+)
+
+INCLUDE = re.compile(r'#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
+COMMENT_OR_STRING = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+NAME = re.compile(r"(?<!->)(?<![.\w])[A-Za-z_]\w*\b(?!\.|->|\[)")  # of no member, and of nothing that has some
+COMPILER = re.compile(r"\b__(?:builtin_\w+|attribute__|asm__)")
+PRINTS = re.compile(r"(?<!fflush\()(?<!ferror\()\bstdout\b|(?<![.>\w])(?:v?printf|puts|putchar)(?=\s*\()")
+ENDS = re.compile(r"(?<![.>\w])(?:exit|abort|quick_exit)(?=\s*\()")
+
+
+class Source:
+    """A C file: its lines of code without comments and strings, its includes, functions and prototypes."""
+
+    def __init__(self, root, path):
+        self.path, self.text = path, (root / path).read_text()
+        code = COMMENT_OR_STRING.sub(lambda m: ('""' if m[0][0] == '"' else " ") + "\n" * m[0].count("\n"), self.text)
+        self.code = code.split("\n")
+        self.includes, self.system = {}, {}  # path: line
+        for i, line in enumerate(self.text.split("\n"), 1):
+            if match := INCLUDE.match(line):
+                (self.includes if match[1] else self.system).setdefault(match[1] or match[2], i)
+        self.functions, self.prototypes, self.external = {}, set(), set()  # functions: {name: (line, lines)}
+        self.read_declarations(DIRECTIVE.sub(lambda m: "\n" * m[0].count("\n"), code).split("\n"))
+
+    def read_declarations(self, lines):
+        starts = [i for i, line in enumerate(lines) if re.match(r"[A-Za-z_]", line)]
+        for start, after in zip(starts, starts[1:] + [len(lines)]):
+            text = " ".join(lines[start:after])
+            head = re.sub(r"__attribute__\s*\(\(.*?\)\)\)?", " ", re.split(r"[{;]", text)[0])
+            name = re.search(r"(\w+)\s*\(", re.sub(r"\((\w+)\)\s*\(", r" \1(", head))  # int (fail)(...), too
+            if not name or not name.start() or "=" in head or re.match(r"typedef\b", head):
+                continue
+            if "{" not in text:
+                self.prototypes.add(name[1])
+                continue
+            end = next((i for i in range(start, after) if lines[i].startswith("}")), start)
+            if end - start >= self.functions.get(name[1], (0, 0))[1]:
+                self.functions[name[1]] = (start + 1, end - start + 1)
+            if self.path.endswith(".c") and not re.match(r"static\b|INLINE\b", head):
+                self.external.add(name[1])
+
+    def calls(self, owners):
+        """{name: line} of the functions of other files that are named here."""
+        found = {}
+        for i, line in enumerate(self.code, 1):
+            for name in NAME.findall(line):
+                if owners.get(name, self.path) != self.path and name not in self.functions:
+                    found.setdefault(name, i)
+        declares = r"\b(?!return\b|else\b)\w+ [*]*(?:\w+, [*]*)*{}\s*[;=,)\[]"  # a variable of that name
+        return {n: i for n, i in found.items() if not re.search(declares.format(n), "\n".join(self.code))}
+
+
+class House:
+    def __init__(self, root):
+        self.root, self.violations = Path(root), set()
+        self.floors = {}  # of "run.c", of "modes/"
+        table = (self.root / "docs/architecture.md").read_text()
+        for floor, places in re.findall(r"^\| *(\d+) *\|([^|]*)\|", table, re.MULTILINE):
+            self.floors.update({place: int(floor) for place in re.findall(r"`([^`]+)`", places)})
+        paths = sorted(path.relative_to(self.root).as_posix() for path in self.root.rglob("*.[ch]"))
+        self.sources = {p: Source(self.root, p) for p in paths if not re.match(r"tests/|build/|\.", p)}
+        self.text = "\n".join(source.text for source in self.sources.values())
+
+    def say(self, path, line, text):
+        self.violations.add((path, line, text))
+
+    def floor(self, path):
+        return self.floors.get(path if "/" not in path else path.split("/")[0] + "/")
+
+    def arrows(self):
+        """(from, line, to, function or None) for each include, and for each function that another file defines."""
+        owners = {name: path for path, source in self.sources.items() for name in source.external}
+        for path, source in self.sources.items():
+            yield from ((path, line, to, None) for to, line in source.includes.items())
+            if path.endswith(".c"):
+                yield from ((path, line, owners[name], name) for name, line in source.calls(owners).items())
+
+    def declared_in(self, path, name):
+        """Whether the headers that a file includes, or those that the header beside it includes, declare a function."""
+        beside = self.sources.get(path[:-1] + "h")
+        headers = {*self.sources[path].includes, *(beside.includes if beside else ())}
+        return any(name in self.sources[h].prototypes for h in headers if h in self.sources)
+
+    def check_arrows(self):
+        graph = defaultdict(dict)  # {unit: {unit: place}}; a .c and a .h of one name on one floor are one unit
+        for path, line, to, name in self.arrows():
+            what, floors = f"{name}() of {to}" if name else f'"{to}"', (self.floor(path), self.floor(to))
+            units = [(floor, file.rsplit(".", 1)[0]) for floor, file in zip(floors, (path, to))]
+            if to not in self.sources:
+                self.say(path, line, f"{what} is no file that may be included")
+            elif None not in floors and floors[0] < floors[1]:
+                self.say(path, line, f"{what} is above: an arrow from floor {floors[0]} up to floor {floors[1]}")
+            elif units[0] != units[1]:
+                graph[units[0]].setdefault(units[1], (path, line))
+            if name and not self.declared_in(path, name):
+                self.say(path, line, f"{what} is declared in no header that is included here")
+        done = set()
+
+        def walk(unit, trail):
+            if unit in trail:
+                circle = trail[trail.index(unit) :] + [unit]
+                self.say(*graph[circle[-2]][unit], "closes a circle: " + " -> ".join(name for _, name in circle))
+            elif unit not in done:
+                for to in list(graph[unit]):
+                    walk(to, trail + [unit])
+                done.add(unit)
+
+        for unit in list(graph):
+            walk(unit, [])
+
+    def check_file(self, path, source):
+        name, machine = path.split("/")[-1], path.startswith("base/") or path == "kernels/simd.h"
+        speaks = path == "run.c" or path.startswith("modes/")
+        if self.floor(path) is None:
+            self.say(path, 1, "is on no floor of docs/architecture.md")
+        if not source.text.startswith(f"/* {name}: "):
+            self.say(path, 1, f"does not begin with its head comment, /* {name}: ...")
+        for function, (line, lines) in source.functions.items():
+            if lines > FUNCTION_LINES:
+                self.say(path, line, f"{function}() has {lines} lines, more than {FUNCTION_LINES}")
+        if not machine:
+            for header, line in source.system.items():
+                if not ISO_C.fullmatch(header):
+                    self.say(path, line, f"<{header}> is for base/ and kernels/simd.h")
+        for i, line in enumerate(source.code, 1):
+            if not machine and (match := COMPILER.search(line)):
+                self.say(path, i, f"{match[0]} is for base/ and kernels/simd.h")
+            if not speaks and (match := PRINTS.search(line)):
+                self.say(path, i, f"{match[0]}: only run.c and modes/ print to stdout")
+            if not speaks and (match := ENDS.search(line)):
+                self.say(path, i, f"{match[0]}: only run.c and modes/ end the program")
+
+    def sizes(self):
+        """What, in lines, and the most that it may be."""
+        lines = {path: source.text.count("\n") for path, source in self.sources.items() if path not in GENERATED}
+        yield "model.h", lines.get("model.h", 0), 250
+        yield "run.c", lines.get("run.c", 0), 150
+        yield " + ".join(READ_FIRST), sum(lines.get(path, 0) for path in READ_FIRST), 1500
+        yield "the top level", sum(n for path, n in lines.items() if "/" not in path), 2500
+        yield "all of norma", sum(lines.values()), WHOLE_LINES
+
+    def check_sizes(self):
+        readme = (self.root / "README.md").read_text().lower()
+        for what, lines, most in self.sizes():
+            if lines > most:
+                self.say(what.split()[0] if what[0] in "rm" else ".", 1, f"{what}: {lines} lines, more than {most}")
+            if what in ("the top level", "all of norma"):  # README says it, rounded up to a hundred
+                right = f"{lines // 100 * 100 + 100:,}"
+                told = re.search(what + r"\W+(?:is )?under\s+([\d,]+)\s+lines", readme)
+                if not told or told[1] != right:
+                    at = readme[: told.start(1)].count("\n") + 1 if told else 1
+                    self.say("README.md", at, f"does not say that {what} is under {right} lines")
+
+    def check_names(self, path):
+        """A file that is named exists; a function is in the file named before it, in its paragraph or row."""
+        file = None
+        for i, line in enumerate((self.root / path).read_text().split("\n"), 1):
+            file = None if not line.strip() or line.lstrip()[0] in "|-*0123456789" else file
+            for span in re.findall(r"`([^`]+)`", line):
+                call = re.fullmatch(r"(\w+)\(\)", span)
+                if re.fullmatch(r"[\w/.]+\.(c|h|py|svg|md)", span):
+                    file = span
+                    if not (self.root / span).exists():
+                        self.say(path, i, f"{span} is no file")
+                elif call and (file not in self.sources or call[1] not in self.sources[file].functions):
+                    self.say(path, i, f"{span} is not defined in {file or 'a file that is named before it'}")
+
+    def check_links(self, path):
+        """Links lead to files, and what is quoted as C is in the sources."""
+        text = (self.root / path).read_text()
+        for found in re.finditer(r"\]\(([^)#:]+)\)|```c\n(.*?)```", text, re.DOTALL):
+            at = text[: found.start()].count("\n") + 1
+            if found[1] and not (self.root / path).parent.joinpath(found[1]).exists():
+                self.say(path, at, f"{found[1]} is no file")
+            for i, line in enumerate((found[2] or "").splitlines(), 1):
+                if line.strip() not in self.text:
+                    self.say(path, at + i, f"quotes C that is in no source: {line}")
+
+    def check(self):
+        self.check_arrows()
+        for path, source in self.sources.items():
+            self.check_file(path, source)
+        self.check_sizes()
+        for path in NAMED_IN:
+            self.check_names(path)
+        for path in ["README.md", *(f"docs/{page.name}" for page in sorted((self.root / "docs").glob("*.md")))]:
+            self.check_links(path)
+        return [f"{path}:{line}: {text}" for path, line, text in sorted(self.violations)]
+
+
+def main(arguments):
+    house = House(next((a for a in arguments if a != "--sizes"), Path(__file__).resolve().parent.parent))
+    if "--sizes" in arguments:
+        for what, lines, most in house.sizes():
+            print(f"{lines:6,} of {most:6,} lines  {what}")
+        return 0
+    violations = house.check()
+    print("\n".join(violations), end="\n" if violations else "")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

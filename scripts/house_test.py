@@ -1,0 +1,171 @@
+"""Tests scripts/house.py: it is silent about a small clean tree and reports every violation that is planted in it.
+
+Owns the small tree, what is planted, and the report expected: file, line and text.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import house
+
+CLEAN = {
+    "README.md": "The top level is under 100 lines, all of norma under 100 lines ([floors](docs/architecture.md)).\n",
+    "docs/architecture.md": """
+| floor | place |
+| --- | --- |
+| 4 | `run.c` |
+| 3 | `modes/` |
+| 2 | `model.c` |
+| 2 | `model.h` |
+| 1 | `base/` |
+
+A text is printed by `modes/text.c`: `mode_text()`.
+""",
+    "run.c": """/* run.c: the program. */
+#include "base/error.h"
+#include "modes/text.h"
+
+#include <stdlib.h>
+
+int main(void) {
+    if (mode_text()) exit(fail("no text"));
+    return 0;
+}
+""",
+    "modes/text.c": """/* text.c: a mode. */
+#include "modes/text.h"
+
+#include "model.h"
+
+#include <stdio.h>
+
+int mode_text(void) { return printf("%d\\n", model_size()) < 0; }
+""",
+    "modes/text.h": "/* text.h: a mode. */\nint mode_text(void);\n",
+    "model.c": """/* model.c: says "printf(stdout)", and in a comment exit(1). */
+#include "model.h"
+
+#include "base/error.h"
+
+int model_size(void) {
+    return fail("exit(1)");
+}
+""",
+    "model.h": "/* model.h: what a model is. */\nint model_size(void);\n",
+    "base/error.c": """/* error.c: how a failure is told. */
+#include "base/error.h"
+
+#include <unistd.h>
+
+int(fail)(const char *text) {
+    return fflush(stdout) - (int)write(2, text, 1);
+}
+""",
+    "base/error.h": "/* error.h: how a failure is told. */\nint fail(const char *text) __attribute__((nonnull(1)));\n",
+    "docs/model.md": 'Two lines:\n\n```c\nint model_size(void) {\nreturn fail("exit(1)");\n```\n',
+    "tests/test_model.c": "int printf(const char *, ...);\n",
+}
+
+LONG = "static int longest(void) {\n" + "    (void)0;\n" * 48 + "    return 0;\n}\n"  # 51 lines
+
+# what is planted: (file, text that is replaced, its replacement), and what is reported
+PLANTED = [
+    ("base/error.c", "#include <unistd.h>", '#include "model.h"', 'base/error.c:4: "model.h" is above'),
+    ("base/error.c", "(int)write(2, text, 1)", "model_size()", "base/error.c:7: model_size() of model.c is above"),
+    (
+        "base/error.h",
+        "\nint",
+        '\n#include "base/other.h"\nint',
+        "base/other.c:2: closes a circle: base/error -> base/other -> ",
+    ),
+    ("run.c", '#include "modes/text.h"', "", "run.c:8: mode_text() of modes/text.c is declared in no header"),
+    (
+        "run.c",
+        '#include "modes/text.h"',
+        "extern int mode_text(void);",
+        "run.c:3: mode_text() of modes/text.c is declared in no",
+    ),
+    ("run.c", "modes/text.h", "text.h", 'run.c:3: "text.h" is no file'),
+    ("run.c", "modes/text.h", "tests/test_model.c", 'run.c:3: "tests/test_model.c" is no file'),
+    ("model.c", "\nint", "\n" + LONG + "\nint", "model.c:6: longest() has 51 lines, more than 50"),
+    ("model.h", "*/", "*/" + 250 * "\n", "model.h:1: model.h: 252 lines, more than 250"),
+    ("run.c", "*/", "*/" + 150 * "\n", "run.c:1: run.c: 160 lines, more than 150"),
+    (
+        "norm.c",
+        "",
+        "/* norm.c: norms. */" + 1490 * "\n",
+        "run.c:1: run.c + model.h + model.c + norm.c + attention.c + mlp.c: ",
+    ),
+    ("rope.c", "", "/* rope.c: positions. */" + 2490 * "\n", ".:1: the top level: 2510 lines, more than 2500"),
+    ("modes/chat.c", "", "/* chat.c: a mode. */" + 10000 * "\n", ".:1: all of norma: 10043 lines, more than 10000"),
+    ("model.c", "/* model.c", "/* modal.c", "model.c:1: does not begin with its head comment"),
+    ("lab/lab.c", "", "/* lab.c: no floor. */\n", "lab/lab.c:1: is on no floor"),
+    ("model.c", "\n\nint", "\n#include <unistd.h>\n\nint", "model.c:5: <unistd.h> is for base/"),
+    ("model.c", "\n\nint", "\n#include <sys/stat.h>\n\nint", "model.c:5: <sys/stat.h> is for base/"),
+    ("model.c", "fail(", "__builtin_abs(", "model.c:7: __builtin_abs is for base/"),
+    ("model.h", ";", " __attribute__((pure));", "model.h:2: __attribute__ is for base/"),
+    ("model.c", "    return", '    printf("x");\n    return', "model.c:7: printf: only run.c and modes/ print"),
+    (
+        "model.c",
+        "    return",
+        '    fputs("x", stdout);\n    return',
+        "model.c:7: stdout: only run.c and modes/ print",
+    ),
+    ("model.c", "    return", "    exit(1);\n    return", "model.c:7: exit: only run.c and modes/ end the program"),
+    (
+        "README.md",
+        "level is under 100",
+        "level is under 200",
+        "README.md:1: does not say that the top level is under 100 lines",
+    ),
+    (
+        "README.md",
+        "norma under 100 lines",
+        "norma",
+        "README.md:1: does not say that all of norma is under 100 lines",
+    ),
+    ("README.md", "docs/architecture.md", "docs/house.md", "README.md:1: docs/house.md is no file"),
+    ("docs/model.md", "exit(1)", "exit(2)", 'docs/model.md:5: quotes C that is in no source: return fail("exit(2)")'),
+    ("docs/architecture.md", "modes/text.c", "modes/test.c", "docs/architecture.md:10: modes/test.c is no file"),
+    (
+        "docs/architecture.md",
+        "mode_text",
+        "text_mode",
+        "docs/architecture.md:10: text_mode() is not defined in modes/text.c",
+    ),
+    (
+        "docs/architecture.md",
+        "modes/text.c",
+        "model.c",
+        "docs/architecture.md:10: mode_text() is not defined in model.c",
+    ),
+]
+OTHER = {  # one half of the circle; the other is planted
+    "base/other.c": '/* other.c: a circle. */\n#include "base/error.h"\n',
+    "base/other.h": "/* other.h: a circle. */\n",
+}
+
+
+def check(tree):
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in tree.items():
+            (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / path).write_text(text)
+        return house.House(folder).check()
+
+
+def main():
+    failed = [f"the clean tree: {line}" for line in check({**CLEAN, **OTHER})]
+    for path, old, new, expected in PLANTED:
+        text = CLEAN.get(path, "")
+        assert old in text, (path, old)
+        reported = check({**CLEAN, **OTHER, path: text.replace(old, new, 1) if old else new})
+        if not any(line.startswith(expected) for line in reported):
+            failed.append(f"planted in {path}: {new[:60]!r}\n  expected {expected}\n  reported {reported}")
+    print("\n".join(failed), end="\n" if failed else "")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
