@@ -26,8 +26,6 @@
 
 #include <math.h>
 #include <omp.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 
 /* ---- queries, keys, values ------------------------------------------------------ */
@@ -221,7 +219,7 @@ INLINE void attend_group(const Queries *a, const KvLayer *kv, KvType type, const
 
 /* One function for each type of cache and number of queries, so that sums stay in registers. */
 #define ATTEND(name, type, n)                                                                                          \
-    static __attribute__((noinline)) void name(const Queries *a, const KvLayer *kv) { attend_group(a, kv, type, n); }
+    NOINLINE void name(const Queries *a, const KvLayer *kv) { attend_group(a, kv, type, n); }
 ATTEND(attend_1, KV_F32, 1)
 ATTEND(attend_2, KV_F32, 2)
 ATTEND(attend_4, KV_F32, 4)

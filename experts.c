@@ -16,8 +16,6 @@
 #include "model.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 
 /* ---- the router ------------------------------------------------------------------- */

@@ -8,9 +8,6 @@
 #include "base/memory.h"
 #include "kernels/simd.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,8 +12,6 @@
 #include "kernels/tensor.h"
 #include "model.h"
 
-#include <stddef.h>
-
 /* gate = silu(gate) * up, silu(a) = a / (1 + e^-a). */
 static void silu_times(float *gate, const float *up, int n) {
     int i = 0;

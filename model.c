@@ -17,7 +17,6 @@
 
 #include <math.h>
 #include <omp.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 /* ---- the forward pass ---------------------------------------------------------- */

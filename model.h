@@ -15,9 +15,6 @@
 #include "norm.h"
 #include "rope.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #define NORMA_VERSION "0.1.0"
 
 typedef struct {

@@ -14,9 +14,6 @@
 
 #include <math.h>
 #include <omp.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* ---- the formulas ----------------------------------------------------------------- */
 

@@ -8,8 +8,6 @@
 
 #include "kernels/tensor.h"
 
-#include <stdint.h>
-
 typedef enum { NORM_RMS, NORM_LAYER } NormKind;
 enum { N_NORM_KINDS = NORM_LAYER + 1 };
 

@@ -10,8 +10,6 @@
 #include "kernels/simd.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 /* ---- frequencies --------------------------------------------------------------- */
 

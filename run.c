@@ -18,9 +18,6 @@
 #include "sampler.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct {

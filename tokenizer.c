@@ -28,8 +28,6 @@
 #include "text/pretokenize.h"
 
 #include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

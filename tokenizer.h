@@ -9,9 +9,6 @@
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 enum { MAX_ENDS = 16 };
 
 /* Where a space is put in front of what is not a user-defined or special piece. */

@@ -6,7 +6,6 @@
 #define NORMA_FILE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 

@@ -4,10 +4,6 @@
  */
 #include "base/utf8.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 int utf8_length(uint8_t lead) {
     return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }

@@ -12,8 +12,6 @@
 #include "kernels/tensor.h"
 #include "model.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,6 @@
 #include "formats/parts.h"
 #include "model.h"
 
-#include <stdbool.h>
-
 /* Which layers have q_norm and k_norm. */
 typedef enum { NO_HEAD_NORMS, HEAD_NORMS_IF_STORED, HEAD_NORMS } HeadNorms;
 

@@ -19,10 +19,6 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 const GgufArchitecture GGUF_ARCHITECTURES[] = {

@@ -7,10 +7,6 @@
 #include "formats/gguf_file.h"
 #include "model.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 /* How the models of an architecture differ from those of others. */
 typedef struct {
     const char *name;

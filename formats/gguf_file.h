@@ -10,9 +10,7 @@
 #include "base/file.h"
 #include "kernels/tensor.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 enum { GGUF_MAGIC = 0x46554747, GGUF_VERSION = 3, GGUF_ALIGNMENT = 32 };
 

@@ -7,8 +7,6 @@
 #include "text/pretokenize.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
-
 /* The tokenizer in a GGUF file. 1: there it is; -1: it is damaged, or `needed`
  * and of a kind that norma does not read; 0: not needed. Then *t has no pieces. */
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);

@@ -19,9 +19,6 @@
 #include "tokenizer.h"
 
 #include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 static int open_any(Model *m, const char *path) {

@@ -12,9 +12,6 @@
 #include "kernels/tensor.h"
 #include "model.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
 enum {
     SMALL_MODEL = 64 << 20, /* bytes of weights that are packed before the first token */
     TOKENS_TO_PACK = 8,     /* tokens that a larger model runs until all its weights are packed */

@@ -5,9 +5,6 @@
 #include "model.h"
 #include "norm.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 /* The beginnings of names: formats of the layer's number, in each naming. */

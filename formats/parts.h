@@ -11,7 +11,6 @@
 #include "model.h"
 #include "norm.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum { OF_MODEL, OF_LAYER, OF_MLP, OF_EXPERT } PartOwner;

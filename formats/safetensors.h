@@ -6,9 +6,7 @@
 #include "kernels/tensor.h"
 #include "model.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 enum { STORED_DIMS = 3 }; /* most dimensions of a tensor */
 

@@ -11,8 +11,6 @@
 #include "tokenizer.h"
 
 #include <math.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 static int read_pieces(Pieces *pieces, const char *path, const File *file, int vocab_size) {

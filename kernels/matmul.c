@@ -22,9 +22,6 @@
 #include "kernels/tensor.h"
 
 #include <omp.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

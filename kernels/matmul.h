@@ -6,9 +6,7 @@
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* The left side of a product: n rows of activations, in the form that the
  * weights want (float32 as they are, or int8 groups). */

@@ -9,9 +9,6 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }

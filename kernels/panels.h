@@ -18,9 +18,6 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 /* ---- blocks, for all rows of the panel ------------------------------------------------- */

@@ -5,8 +5,6 @@
 
 #include "kernels/tensor.h"
 
-#include <stdint.h>
-
 /* What belongs to a group of int8 activations: the scale, the sum of what they
  * stand for, and the exact sum of the bytes, of all and of the first half. */
 typedef struct {

@@ -1,9 +1,6 @@
 /* tensor.c: looks into the table of weight types. */
 #include "kernels/tensor.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 enum { N_TYPES = sizeof TYPES / sizeof *TYPES };

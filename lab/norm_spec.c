@@ -7,7 +7,6 @@
 #include "norm.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

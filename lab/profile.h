@@ -9,8 +9,6 @@
 #include "lab/traffic.h"
 #include "model.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* A forward pass of more than one token is prefill. */

@@ -7,9 +7,6 @@
 #include "lab/profile.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- the table and CSV: a row for each site that ran ------------------------------------- */

@@ -9,7 +9,6 @@
 #include "model.h"
 
 #include <omp.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 static int compare_doubles(const void *a, const void *b) {

@@ -6,8 +6,6 @@
 #include "kv_cache.h"
 #include "model.h"
 
-#include <stdbool.h>
-
 static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
 
 /* One half of an MLP, gate and up or `down`. In a sparse layer: the weights of the experts that have

@@ -15,8 +15,6 @@
 #include "modes/modes.h"
 #include "modes/options.h"
 
-#include <stdio.h>
-
 /* What is measured: tokens/s of both, bytes/s, operations/s. */
 enum { PREFILL_RATE, DECODE_RATE, READ_RATE, FMA_RATE, N_RATES };
 

@@ -13,9 +13,6 @@
 #include "text/stream.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

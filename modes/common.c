@@ -14,8 +14,6 @@
 #include "sampler.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,8 +12,6 @@
 #include "sampler.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
-
 /* What a mode works with, opened as far as the mode needs it (modes.h). */
 struct Run {
     const Options *options;

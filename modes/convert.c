@@ -13,7 +13,6 @@
 #include "modes/options.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* Whether the output would take the place of a file that is being read. */

@@ -12,8 +12,6 @@
 #include "text/stream.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Writes a token's text, or its id where there is no tokenizer. */

@@ -11,11 +11,6 @@
 #include "modes/modes.h"
 #include "norm.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
 static void show_weight(const char *name, const Tensor *w) {
     char shape[32];
     snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);

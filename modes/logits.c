@@ -11,9 +11,6 @@
 #include "modes/options.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Writes float32 [tokens->n][vocab_size], in the byte order of the machine. */

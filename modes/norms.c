@@ -19,9 +19,6 @@
 #include "norm.h"
 
 #include <omp.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- what is timed -------------------------------------------------------------------------- */

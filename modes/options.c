@@ -17,10 +17,6 @@
 #include <getopt.h>
 #include <limits.h>
 #include <omp.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

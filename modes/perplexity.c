@@ -15,8 +15,6 @@
 #include "tokenizer.h"
 
 #include <math.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -16,8 +16,6 @@
 #include "text/pieces.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,9 +8,7 @@
 #include "text/stream.h"
 #include "tokenizer.h"
 
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Writes a line: the token's id and its bytes, control characters and backslashes as \xNN. */

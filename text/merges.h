@@ -11,9 +11,6 @@
 #include "base/heap.h"
 #include "text/pieces.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 typedef struct {
     int *ids; /* [n] of room for `room`; owned */
     int n;

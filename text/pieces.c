@@ -10,9 +10,6 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

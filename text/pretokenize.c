@@ -14,9 +14,6 @@
 #include "base/utf8.h"
 #include "text/unicode.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
