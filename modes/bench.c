@@ -8,12 +8,8 @@
 #include "base/process.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
-#include "lab/profile.h"
 #include "lab/stopwatch.h"
-#include "model.h"
 #include "modes/common.h"
-#include "modes/modes.h"
-#include "modes/options.h"
 
 /* What is measured: tokens/s of both, bytes/s, operations/s. */
 enum { PREFILL_RATE, DECODE_RATE, READ_RATE, FMA_RATE, N_RATES };
@@ -80,10 +76,7 @@ int mode_bench(Run *run) {
     const int context = run->session.context;
     double rates[N_RATES];
     Text t = {&run->model, &run->session, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
-    if (context < 2) {
-        fail("bench needs a context of at least 2, it is %d", context);
-        return 1;
-    }
+    if (context < 2) return bad_input("bench needs a context of at least 2, it is %d", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
         if (t.steps > context / 2) t.steps = context / 2;
         if (t.prompt > context - t.steps) t.prompt = context - t.steps;

@@ -1,18 +1,15 @@
 /* common.c: what modes share.
  *
- * Owns the tokens that a run begins with, one step of the model, when a text ends, and exit statuses.
+ * Owns the tokens that a run begins with, how a text is continued and when it ends, and exit statuses.
  */
 #include "modes/common.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/pack.h"
-#include "model.h"
-#include "modes/options.h"
-#include "sampler.h"
-#include "tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,26 +56,50 @@ int run_first_token(const Run *run) {
     return token < run->model.config.vocab_size ? token : -1;
 }
 
-const float *run_logits(Run *run, const int *tokens, int n, int pos) {
-    const float *logits = model_forward(&run->session, tokens, n, pos, 1);
-    run->n_ran = n;
-    if (logits && check_logits(logits, (size_t)run->model.config.vocab_size)) return NULL;
+void run_show_token(const Run *run, Stream *out, int previous, int token) {
+    int n;
+    char number[16];
+    const char *text = number;
+    if (run->has_tokenizer)
+        text = tokenizer_decode(&run->tokenizer, previous, token, &n);
+    else
+        n = snprintf(number, sizeof number, previous < 0 ? "%d" : ",%d", token);
+    stream_write(out, text, n);
+}
+
+const float *run_logits(Run *run, const int *tokens, int n, int pos, int n_logits) {
+    const float *logits = model_forward(&run->session, tokens, n, pos, n_logits);
+    if (logits && check_logits(logits, (size_t)n_logits * (size_t)run->model.config.vocab_size)) return NULL;
     return logits;
 }
 
-void run_pack_weights(Run *run) { model_pack(&run->model, run->session.n_threads, run->n_ran); }
-
-bool run_is_end(const Run *run, int token) {
+/* Whether a text ends before this token. */
+static bool is_end(const Run *run, int token) {
     const Tokenizer *t = &run->tokenizer;
     for (int i = 0; i < t->n_ends; i++)
         if (token == t->ends[i]) return true;
     return token == t->bos || token == t->eot || (token == t->eos && run->model.eos_ends);
 }
 
-int run_sample(Run *run, const float *logits) {
-    const int token = sampler_next(&run->sampler, logits);
-    sampler_accept(&run->sampler, token);
-    return token;
+int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
+    for (int i = 0; i < prompt->n; i++) sampler_accept(&run->sampler, prompt->ids[i]);
+    const float *logits = run_logits(run, prompt->ids, prompt->n, c->pos, 1);
+    int previous = prompt->ids[prompt->n - 1], n_ran = prompt->n;
+    c->pos += prompt->n;
+    c->prefilled = now();
+    while (logits) {
+        if (interrupted || out->error) return 0;
+        const int token = sampler_next(&run->sampler, logits);
+        sampler_accept(&run->sampler, token);
+        if (token == c->end || is_end(run, token)) return 0;
+        run_show_token(run, out, previous, token);
+        if (c->pos == c->steps) return 1;
+        model_pack(&run->model, run->session.n_threads, n_ran);
+        logits = run_logits(run, &token, 1, c->pos++, 1);
+        previous = token;
+        n_ran = 1;
+    }
+    return -1;
 }
 
 int run_exit_status(int status) { return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0; }

@@ -1,7 +1,4 @@
-/* common.h: what modes share.
- *
- * Owns Run, the opened parts of a run, and the steps that several modes take with them.
- */
+/* common.h: what modes share: Run, and the steps that several modes take with it. */
 #ifndef NORMA_COMMON_H
 #define NORMA_COMMON_H
 
@@ -10,6 +7,7 @@
 #include "modes/modes.h"
 #include "modes/options.h"
 #include "sampler.h"
+#include "text/stream.h"
 #include "tokenizer.h"
 
 /* What a mode works with, opened as far as the mode needs it (modes.h). */
@@ -21,8 +19,15 @@ struct Run {
     Session session;
     Sampler sampler;
     Profile *profile; /* NULL: off */
-    int n_ran;        /* tokens in the last forward pass */
 };
+
+/* A text that is being continued. */
+typedef struct {
+    int pos;          /* positions that have run */
+    int steps;        /* the most that may */
+    int end;          /* a token that ends the text beside those that the tokenizer names; -1: none */
+    double prefilled; /* when the last prompt had run, in seconds of now() */
+} Continuation;
 
 /* The tokens of --tokens, -f or -i; with `bos`, BOS in front of those of a text. The caller frees
  * ids. */
@@ -31,20 +36,17 @@ int run_tokens(const Run *run, bool bos, Tokens *out);
 /* The token that an empty text begins with: BOS, or EOS where there is no BOS; -1: neither. */
 int run_first_token(const Run *run);
 
-/* Runs tokens[n] from position pos on. The logits of the last one, float [vocab_size], all finite;
- * NULL on failure. */
-const float *run_logits(Run *run, const int *tokens, int n, int pos);
+/* Writes a token's text, or its id where there is no tokenizer. `previous` is the token before; -1: none. */
+void run_show_token(const Run *run, Stream *out, int previous, int token);
 
-/* Re-packs the next part of the weights (pack.h), in proportion to the tokens of the last forward
- * pass: nothing before the first one, so that a large model's first token does not wait. Modes that
- * generate call it between forward passes. */
-void run_pack_weights(Run *run);
+/* Runs tokens[n] from position pos on. The logits of the last n_logits, float [n_logits][vocab_size], all
+ * finite; NULL on failure. */
+const float *run_logits(Run *run, const int *tokens, int n, int pos, int n_logits);
 
-/* Whether a text (or an answer of chat) ends before this token. */
-bool run_is_end(const Run *run, int token);
-
-/* Samples the next token from the logits, and counts it for the repeat penalty. */
-int run_sample(Run *run, const float *logits);
+/* Runs a prompt from position c->pos on, samples what follows and writes it. Weights are packed (pack.h)
+ * after every forward pass, so that a large model's first token does not wait. 0: the text has ended, by
+ * itself, by Ctrl-C or by a failed write; 1: all positions have run; -1: the model failed. */
+int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out);
 
 /* The exit status of a mode that succeeded (0), failed, or was interrupted. */
 int run_exit_status(int status);

@@ -1,19 +1,10 @@
-/* convert.c: any model to a GGUF file.
- *
- * Owns the mode. What a GGUF file can say, and how, is gguf_write.c's.
- */
+/* convert.c: the mode that writes any model as a GGUF file, by gguf_write.c. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/gguf_write.h"
 #include "kernels/tensor.h"
-#include "model.h"
 #include "modes/common.h"
-#include "modes/modes.h"
-#include "modes/options.h"
-#include "tokenizer.h"
-
-#include <stddef.h>
 
 /* Whether the output would take the place of a file that is being read. */
 static bool is_input(const Model *model, const char *output) {

@@ -5,10 +5,7 @@
 #include "base/file.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
-#include "kv_cache.h"
-#include "model.h"
 #include "modes/common.h"
-#include "modes/modes.h"
 #include "norm.h"
 
 static void show_weight(const char *name, const Tensor *w) {

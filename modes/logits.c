@@ -1,27 +1,20 @@
-/* logits.c: the logits of every position.
- *
- * Owns the mode that writes them into a file.
- */
+/* logits.c: the mode that writes the logits of every position into a file. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "model.h"
 #include "modes/common.h"
-#include "modes/modes.h"
-#include "modes/options.h"
-#include "tokenizer.h"
 
 #include <stdlib.h>
 
 /* Writes float32 [tokens->n][vocab_size], in the byte order of the machine. */
 static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
-    const size_t vocab_size = (size_t)run->model.config.vocab_size;
+    const size_t row = sizeof(float) * (size_t)run->model.config.vocab_size;
     const int batch = run->session.batch;
     for (int pos = 0; pos < tokens->n && !interrupted; pos += batch) {
         const int n = tokens->n - pos < batch ? tokens->n - pos : batch;
-        const float *logits = model_forward(&run->session, tokens->ids + pos, n, pos, n);
-        if (!logits || check_logits(logits, (size_t)n * vocab_size)) return -1;
-        if (fwrite(logits, sizeof *logits * vocab_size, (size_t)n, out->stream) != (size_t)n) break;
+        const float *logits = run_logits(run, tokens->ids + pos, n, pos, n);
+        if (!logits) return -1;
+        if (fwrite(logits, row, (size_t)n, out->stream) != (size_t)n) break;
     }
     return 0;
 }

@@ -8,11 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "model.h"
 #include "modes/common.h"
-#include "modes/modes.h"
-#include "modes/options.h"
-#include "tokenizer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,8 +28,8 @@ static int score_window(Run *run, const int *window, int n, double *nll) {
     const int vocab_size = run->model.config.vocab_size, batch = run->session.batch;
     for (int pos = 0; pos < n && !interrupted; pos += batch) {
         const int count = n - pos < batch ? n - pos : batch;
-        const float *logits = model_forward(&run->session, window + pos, count, pos, count);
-        if (!logits || check_logits(logits, (size_t)count * (size_t)vocab_size)) return -1;
+        const float *logits = run_logits(run, window + pos, count, pos, count);
+        if (!logits) return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)
         for (int i = 0; i < count; i++)
             nll[pos + i] = surprise(logits + (size_t)i * (size_t)vocab_size, vocab_size, window[pos + i + 1]);
@@ -46,13 +42,12 @@ static int score_text(Run *run, const Tokens *text, double *nll) {
     const int scored = run->session.context - 1; /* tokens of a window that are not BOS */
     int *window = allocate((size_t)(text->n < scored ? text->n : scored) + 1, sizeof *window);
     int status = window ? 0 : -1;
-    for (int at = 0; at < text->n && !status && !interrupted; at += scored) {
-        const int n = text->n - at < scored ? text->n - at : scored;
+    for (int at = 0, n; at < text->n && !status && !interrupted; at += n) {
+        n = text->n - at < scored ? text->n - at : scored;
         window[0] = run_first_token(run);
         memcpy(window + 1, text->ids + at, (size_t)n * sizeof *window);
         status = score_window(run, window, n, nll + at);
         if (on_terminal(stderr)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
-        if (text->n - at <= scored) break;
     }
     if (on_terminal(stderr)) fputc('\n', stderr);
     free(window);

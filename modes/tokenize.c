@@ -1,14 +1,8 @@
-/* tokenize.c: the tokens of a text.
- *
- * Owns the mode that lists them.
- */
+/* tokenize.c: the mode that lists the tokens of a text. */
 #include "modes/common.h"
-#include "modes/modes.h"
-#include "modes/options.h"
 #include "text/stream.h"
 #include "tokenizer.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 
 /* Writes a line: the token's id and its bytes, control characters and backslashes as \xNN. */
