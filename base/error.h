@@ -1,15 +1,12 @@
-/* error.h: messages to the user.
- *
- * Owns the lines on stderr: "run: " tells of a failure, "note: " of what the user may not
- * expect. A message is one line; its control characters (a hostile file name, say) are shown as '?'.
- */
+/* error.h: messages to the user. */
 #ifndef NORMA_ERROR_H
 #define NORMA_ERROR_H
 
 /* Exit statuses. 130 after Ctrl-C is process.h's. */
 enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 
-/* Prints "kind: message" as one line. */
+/* Prints "kind: message" on stderr, "run: " of a failure, "note: " of what the user may not expect. A message is
+ * one line; its control characters (a hostile file name, say) are shown as '?'. */
 void print_message(const char *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* (A function, because compilers warn of a -1 that nobody uses.) */

@@ -54,37 +54,25 @@ void file_unmap(File *file) {
     *file = (File){0};
 }
 
-/* Whatever fails is told with `path`. */
-static char *read_stream(FILE *in, const char *path, size_t *size) {
-    const size_t most = 1 << 30; /* no model reads more; /dev/zero never ends */
+char *file_read(const char *path, size_t *size) {
+    const size_t most = 1073741824; /* no model reads more; /dev/zero never ends */
     char buffer[1 << 16], *text = NULL;
-    FILE *copy = open_memstream(&text, size);
-    bool copied = copy;
-    size_t n = 0;
-    for (size_t got; copied && n <= most && (got = fread(buffer, 1, sizeof buffer, in)) > 0; n += got)
-        copied = fwrite(buffer, 1, got, copy) == got;
-    const int error = ferror(in) ? errno : 0;
-    if (copy && fclose(copy)) copied = false;
-    if (copied && n <= most && !error) return text;
-    if (!copied)
-        fail("%s: out of memory", path);
-    else if (n > most)
-        fail("%s: more than %zu bytes of text", path, most);
-    else
-        fail("%s: %s", path, strerror(error));
+    FILE *in = strcmp(path, "-") ? fopen(path, "rb") : stdin, *copy = in ? open_memstream(&text, size) : NULL;
+    const char *error = !in ? strerror(errno) : !copy ? "out of memory" : NULL;
+    for (size_t n = 0, got; !error && (got = fread(buffer, 1, sizeof buffer, in)) > 0;) {
+        n += got;
+        if (n > most)
+            error = "more than 1073741824 bytes of text";
+        else if (fwrite(buffer, 1, got, copy) != got)
+            error = "out of memory";
+    }
+    if (!error && ferror(in)) error = strerror(errno);
+    if (copy && fclose(copy) && !error) error = "out of memory";
+    if (in && in != stdin) fclose(in);
+    if (!error) return text;
+    fail("%s: %s", path, error);
     free(text);
     return NULL;
-}
-
-char *file_read(const char *path, size_t *size) {
-    FILE *in = strcmp(path, "-") ? fopen(path, "rb") : stdin;
-    if (!in) {
-        fail("%s: %s", path, strerror(errno));
-        return NULL;
-    }
-    char *text = read_stream(in, path, size);
-    if (in != stdin) fclose(in);
-    return text;
 }
 
 /* ---- output files ---------------------------------------------------------------- */
@@ -113,14 +101,12 @@ int output_open(OutputFile *out, const char *path) {
 }
 
 int output_close(OutputFile *out, bool keep) {
-    bool written = !ferror(out->stream);
-    if (fclose(out->stream)) written = false;
-    int status = keep && !written ? fail("%s: cannot write: %s", out->path, strerror(errno)) : 0;
-    if (out->temporary) {
-        if (keep && written && rename(out->temporary, out->path)) status = fail("%s: %s", out->path, strerror(errno));
-        if (!keep || status) unlink(out->temporary);
-        free(out->temporary);
-    }
+    const bool failed = ferror(out->stream), not_closed = fclose(out->stream);
+    int status = keep && (failed || not_closed) ? fail("%s: cannot write: %s", out->path, strerror(errno)) : 0;
+    if (keep && !status && out->temporary && rename(out->temporary, out->path))
+        status = fail("%s: %s", out->path, strerror(errno));
+    if (out->temporary && (!keep || status)) unlink(out->temporary);
+    free(out->temporary);
     return status;
 }
 

@@ -1,7 +1,4 @@
-/* file.h: files that are mapped, read and written.
- *
- * Owns the ways in which the program touches the file system. It knows nothing of models.
- */
+/* file.h: files that are mapped, read and written. */
 #ifndef NORMA_FILE_H
 #define NORMA_FILE_H
 
@@ -30,9 +27,8 @@ void file_unmap(File *file);
  * zero byte that *size does not count. The caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
-/* A file being written. It appears under its name whole or not at all: the
- * bytes go to a temporary file beside it. (What is no regular file, such as a
- * pipe, is written directly.) */
+/* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file
+ * beside it. (What is no regular file, such as a pipe, is written directly.) */
 typedef struct {
     FILE *stream;
     const char *path;
@@ -41,8 +37,7 @@ typedef struct {
 
 int output_open(OutputFile *out, const char *path);
 
-/* Ends the file: with `keep` it gets its name, otherwise it is removed. -1 if a
- * write failed. */
+/* Ends the file: with `keep` it gets its name, otherwise it is removed. -1 if a write failed. */
 int output_close(OutputFile *out, bool keep);
 
 /* Writes out what standard output still holds. -1 and a message if any write to it has failed. */

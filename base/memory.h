@@ -1,7 +1,4 @@
-/* memory.h: memory that reports its failure.
- *
- * Owns allocation and sizes that may overflow. What was allocated is freed with free().
- */
+/* memory.h: memory that reports its failure, and is freed with free(); sizes that may overflow. */
 #ifndef NORMA_MEMORY_H
 #define NORMA_MEMORY_H
 

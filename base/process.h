@@ -1,8 +1,4 @@
-/* process.h: the running program.
- *
- * Owns what only the operating system knows of it: its signals, its file, its terminal, and how its
- * threads wait.
- */
+/* process.h: what the operating system knows of the running program: signals, clock, file, terminal, threads. */
 #ifndef NORMA_PROCESS_H
 #define NORMA_PROCESS_H
 
@@ -20,6 +16,9 @@ enum { EXIT_INTERRUPTED = 130 };
 /* From here on the first Ctrl-C asks to stop, the second one stops; a closed pipe is an error that
  * write reports. */
 int handle_signals(void);
+
+/* Seconds on a monotonic clock. */
+double now(void);
 
 /* Waits for one byte of standard input; false at its end and after Ctrl-C. */
 bool read_byte(char *byte);

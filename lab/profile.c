@@ -6,10 +6,10 @@
  */
 #include "lab/profile.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/probe.h"
+#include "base/process.h"
 #include "kernels/simd.h"
 #include "lab/traffic.h"
 #include "model.h"

@@ -1,8 +1,8 @@
 /* stopwatch.c: measuring on a machine that does other things, too. */
 #include "lab/stopwatch.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "formats/pack.h"
 #include "kernels/simd.h"
 #include "lab/profile.h"

@@ -4,7 +4,6 @@
  */
 #include "modes/common.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"

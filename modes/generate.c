@@ -2,8 +2,8 @@
  *
  * Owns the mode that writes what follows a prompt, and its statistics.
  */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "modes/common.h"
 #include "text/stream.h"
 

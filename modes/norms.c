@@ -4,7 +4,6 @@
  * same threads in the same run; and, for a model, what share of its time the norms take, and would take
  * if they were of another kind.
  */
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"

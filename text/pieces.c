@@ -6,8 +6,8 @@
  */
 #include "text/pieces.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/utf8.h"
 
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * its files are what their names say. No time is compared with another but the
  * whole with its parts.
  */
-#include "base/clock.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "formats/build.h"
 #include "formats/open.h"
 #include "kernels/quant.h"

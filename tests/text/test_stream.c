@@ -2,7 +2,7 @@
  *
  * Owns a pseudo-terminal to write on, and what a reader at its other end may see.
  */
-#include "base/clock.h"
+#include "base/process.h"
 #include "text/stream.h"
 
 #include "tests/support/test.h"
