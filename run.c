@@ -1,19 +1,14 @@
-/* run.c: the program.
- *
- * Owns the story of a run: read the options, open the model, do what the mode says, close everything.
- */
+/* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
 #include "base/error.h"
 #include "base/process.h"
 #include "formats/build.h"
 #include "formats/open.h"
 #include "formats/pack.h"
-#include "kv_cache.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/report.h"
 #include "model.h"
 #include "modes/common.h"
-#include "modes/modes.h"
 #include "modes/options.h"
 #include "sampler.h"
 #include "tokenizer.h"
@@ -83,11 +78,8 @@ static int open_session(Run *run) {
     const KvType kv_type = o->kv < 0 ? run->model.kv_type : (KvType)o->kv;
     model_pack(&run->model, o->threads, 0);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
-    if (o->profile) {
-        const bool traces = profile_format(o->profile_file) == PROFILE_TRACE;
-        run->profile = profile_open(&run->session, traces);
-        if (!run->profile) return -1;
-    }
+    if (o->profile && !(run->profile = profile_open(&run->session, profile_format(o->profile_file) == PROFILE_TRACE)))
+        return -1;
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
 }
 

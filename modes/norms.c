@@ -22,7 +22,21 @@
 
 /* ---- what is timed -------------------------------------------------------------------------- */
 
-typedef enum { RMS, LAYER, ADD_RMS, ADD_THEN_RMS, RMS_BACKWARD, LAYER_BACKWARD, COPY, N_TIMED } Timed;
+typedef enum { RMS, LAYER, ADD_RMS, ADD_THEN_RMS, RMS_BACKWARD, LAYER_BACKWARD, COPY, N_TIMED, ADD } Timed;
+
+static const char *const NAMES[N_TIMED] = {
+    [RMS] = "rmsnorm",
+    [LAYER] = "layernorm",
+    [ADD_RMS] = "add_rmsnorm",
+    [ADD_THEN_RMS] = "add_then_rmsnorm",
+    [RMS_BACKWARD] = "rmsnorm_backward",
+    [LAYER_BACKWARD] = "layernorm_backward",
+    [COPY] = "copy",
+};
+
+enum { MOST_DIMS = 9 };
+static const double LEAST_SECONDS = 5e-4; /* of one measurement */
+static const float EPS = 1e-5f;
 
 /* The arrays that the kernels work on, and how often each kernel is run at a time. */
 typedef struct {
@@ -32,68 +46,47 @@ typedef struct {
     float *dgamma, *dbeta; /* [threads][dim] */
 } Case;
 
-enum { MOST_DIMS = 9 };
-static const double LEAST_SECONDS = 5e-4; /* of one measurement */
-static const float EPS = 1e-5f;
-
-/* What is timed: one token's part, whose first element has the index `at`. */
-typedef void Kernel(const Case *c, size_t at);
-
-static void run_rmsnorm(const Case *c, size_t at) { rmsnorm(c->y + at, c->x + at, c->gamma, c->dim, EPS); }
-static void run_layernorm(const Case *c, size_t at) { layernorm(c->y + at, c->x + at, c->gamma, c->beta, c->dim, EPS); }
-static void run_add_rmsnorm(const Case *c, size_t at) {
-    add_rmsnorm(c->y + at, c->x + at, c->r + at, c->gamma, c->dim, EPS);
-}
-
-static void run_add(const Case *c, size_t at) {
-    float *x = c->x + at;
-    const float *r = c->r + at;
+static void add(float *x, const float *r, int dim) {
 #pragma omp simd
-    for (int i = 0; i < c->dim; i++) x[i] += r[i];
-}
-
-static void run_rmsnorm_backward(const Case *c, size_t at) {
-    const size_t own = (size_t)omp_get_thread_num() * (size_t)c->dim;
-    rmsnorm_backward(c->y + at, c->dgamma + own, c->r + at, c->x + at, c->gamma, c->dim, EPS);
-}
-
-static void run_layernorm_backward(const Case *c, size_t at) {
-    const size_t own = (size_t)omp_get_thread_num() * (size_t)c->dim;
-    layernorm_backward(c->y + at, c->dgamma + own, c->dbeta + own, c->r + at, c->x + at, c->gamma, c->dim, EPS);
+    for (int i = 0; i < dim; i++) x[i] += r[i];
 }
 
 /* A loop, not memcpy, which would use other stores for large sizes. */
-static void run_copy(const Case *c, size_t at) {
-    float *y = c->y + at;
-    const float *x = c->x + at;
+static void copy(float *y, const float *x, int dim) {
     int i = 0;
-    for (; i + LANES <= c->dim; i += LANES) vstore(y + i, vload(x + i));
-    if (i < c->dim) vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
+    for (; i + LANES <= dim; i += LANES) vstore(y + i, vload(x + i));
+    if (i < dim) vstore_n(y + i, vload_n(x + i, dim - i), dim - i);
 }
 
-static const struct {
-    const char *name;
-    Kernel *first, *then; /* `then` (NULL: none) begins when `first` has gone over all tokens */
-} TIMED[N_TIMED] = {
-    [RMS] = {"rmsnorm", run_rmsnorm, NULL},
-    [LAYER] = {"layernorm", run_layernorm, NULL},
-    [ADD_RMS] = {"add_rmsnorm", run_add_rmsnorm, NULL},
-    [ADD_THEN_RMS] = {"add_then_rmsnorm", run_add, run_rmsnorm},
-    [RMS_BACKWARD] = {"rmsnorm_backward", run_rmsnorm_backward, NULL},
-    [LAYER_BACKWARD] = {"layernorm_backward", run_layernorm_backward, NULL},
-    [COPY] = {"copy", run_copy, NULL},
-};
+/* Runs a kernel on one token, whose first element has the index `at`. */
+static void run_kernel(const Case *c, Timed what, size_t at) {
+    const int dim = c->dim;
+    float *x = c->x + at, *y = c->y + at, *r = c->r + at;
+    const bool backward = what == RMS_BACKWARD || what == LAYER_BACKWARD;
+    const size_t own = backward ? (size_t)omp_get_thread_num() * (size_t)dim : 0;
+    switch (what) {
+    case RMS:
+    case ADD_THEN_RMS: rmsnorm(y, x, c->gamma, dim, EPS); break;
+    case LAYER: layernorm(y, x, c->gamma, c->beta, dim, EPS); break;
+    case ADD_RMS: add_rmsnorm(y, x, r, c->gamma, dim, EPS); break;
+    case RMS_BACKWARD: rmsnorm_backward(y, c->dgamma + own, r, x, c->gamma, dim, EPS); break;
+    case LAYER_BACKWARD: layernorm_backward(y, c->dgamma + own, c->dbeta + own, r, x, c->gamma, dim, EPS); break;
+    case COPY: copy(y, x, dim); break;
+    case ADD: add(x, r, dim); break;
+    case N_TIMED: break;
+    }
+}
 
 /* ---- timing ----------------------------------------------------------------------------------- */
 
 /* Runs a kernel on all tokens, which the threads of the region share as they do in norm_forward. */
-static void run_on_tokens(const Case *c, Kernel *kernel) {
+static void run_on_tokens(const Case *c, Timed what) {
     if (c->tokens == 1) {
-        kernel(c, 0);
+        run_kernel(c, what, 0);
         return;
     }
 #pragma omp for schedule(static)
-    for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
+    for (int t = 0; t < c->tokens; t++) run_kernel(c, what, (size_t)t * (size_t)c->dim);
 }
 
 static double seconds_of(const Case *c, Timed what, int repeats) {
@@ -104,8 +97,8 @@ static double seconds_of(const Case *c, Timed what, int repeats) {
 #pragma omp master
         start = now();
         for (int i = 0; i < repeats; i++) {
-            run_on_tokens(c, TIMED[what].first);
-            if (TIMED[what].then) run_on_tokens(c, TIMED[what].then);
+            if (what == ADD_THEN_RMS) run_on_tokens(c, ADD);
+            run_on_tokens(c, what);
         }
 #pragma omp master
         end = now();
@@ -158,7 +151,7 @@ static void show_case(const Case *c, const double *ns) {
 
 static void show_case_json(const Case *c, const double *ns, bool first) {
     printf("%s{\"dim\": %d, \"tokens\": %d, \"threads\": %d", first ? "" : ",\n ", c->dim, c->tokens, c->threads);
-    for (Timed k = 0; k < N_TIMED; k++) printf(", \"%s_ns\": %.2f", TIMED[k].name, ns[k]);
+    for (Timed k = 0; k < N_TIMED; k++) printf(", \"%s_ns\": %.2f", NAMES[k], ns[k]);
     putchar('}');
 }
 

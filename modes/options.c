@@ -1,7 +1,7 @@
 /* options.c: the command line.
  *
- * Owns the table of options: an option is a row there and a field of Options, from which getopt's tables
- * and --help (and by a test the README's list) come.
+ * Owns the table of options, from which getopt's tables and --help (and by a test the README's list) come: an
+ * option is a row there and a field of Options.
  */
 #include "modes/options.h"
 
@@ -11,7 +11,6 @@
 #include "lab/report.h"
 #include "model.h"
 #include "modes/modes.h"
-#include "sampler.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -105,56 +104,47 @@ static void print_help(void) {
 
 /* ---- values; functions return the exit status if the program ends here, else -1 --------------- */
 
-static int set_whole(uint64_t *value, const char *name, const char *text, uint64_t least, uint64_t most) {
+static int set_whole(void *field, const Option *option, const char *name, const char *text) {
+    const uint64_t least = (uint64_t)option->least, most = option->kind == INT ? (uint64_t)option->most : UINT64_MAX;
     char *end;
     errno = 0;
-    *value = strtoull(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && !errno && *value >= least && *value <= most) return -1;
-    return bad_usage("%s is '%s', expected a whole number from %llu to %llu", name, text, (unsigned long long)least,
-                     (unsigned long long)most);
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || value < least || value > most)
+        return bad_usage("%s is '%s', expected a whole number from %llu to %llu", name, text, (unsigned long long)least,
+                         (unsigned long long)most);
+    if (option->kind == INT)
+        *(int *)field = (int)value;
+    else
+        *(uint64_t *)field = value;
+    return -1;
 }
 
-static int set_int(int *value, const char *name, const char *text, const Option *option) {
-    uint64_t whole;
-    const int status = set_whole(&whole, name, text, (uint64_t)option->least, (uint64_t)option->most);
-    *value = (int)whole;
-    return status;
-}
-
-static int set_float(float *value, const char *name, const char *text, const Option *option) {
+static int set_float(float *value, const Option *option, const char *name, const char *text) {
     char *end;
     *value = strtof(text, &end);
     if (end != text && !*end && *value >= (float)option->least && *value <= (float)option->most) return -1;
     return bad_usage("%s is '%s', expected a number from %g to %g", name, text, option->least, option->most);
 }
 
-static int set_kv_type(Options *o, const char *text) {
-    const bool f32 = !strcmp(text, "f32");
-    o->kv = f32 ? KV_F32 : KV_F16;
-    return f32 || !strcmp(text, "f16") ? -1 : bad_usage("--kv is '%s', expected f32 or f16", text);
-}
-
-static int set_profile(Options *o, const char *text) {
-    o->profile = true;
-    o->profile_file = text;
-    if (profile_format(text)) return -1;
-    return bad_usage("--profile is '%s', expected a name that ends in .csv or .json", text);
-}
-
 static int set_option(Options *o, const Option *option, const char *text) {
     void *const field = (char *)o + option->field;
-    const char letter[] = {'-', option->letter, '\0'};
-    char name[32];
-    snprintf(name, sizeof name, "--%s", option->name);
-    if (option->letter) strcpy(name, letter);
+    char name[32] = {'-', option->letter};
+    if (!option->letter) snprintf(name, sizeof name, "--%s", option->name);
     switch (option->kind) {
     case STRING: *(const char **)field = text; return -1;
     case TRUE: *(bool *)field = true; return -1;
-    case INT: return set_int(field, name, text, option);
-    case FLOAT: return set_float(field, name, text, option);
-    case UINT64: return set_whole(field, name, text, 0, UINT64_MAX);
-    case KV_TYPE: return set_kv_type(o, text);
-    case PROFILE: return set_profile(o, text);
+    case INT:
+    case UINT64: return set_whole(field, option, name, text);
+    case FLOAT: return set_float(field, option, name, text);
+    case KV_TYPE:
+        o->kv = strcmp(text, "f32") ? KV_F16 : KV_F32;
+        if (o->kv == KV_F32 || !strcmp(text, "f16")) return -1;
+        return bad_usage("--kv is '%s', expected f32 or f16", text);
+    case PROFILE:
+        o->profile = true;
+        o->profile_file = text;
+        if (profile_format(text)) return -1;
+        return bad_usage("--profile is '%s', expected a name that ends in .csv or .json", text);
     case HELP: print_help(); break;
     case VERSION: puts("norma " NORMA_VERSION); break;
     }

@@ -1,13 +1,8 @@
-/* options.h: the command line.
- *
- * Owns what a user can ask for. What a mode is, and which there are, is modes.h's.
- */
+/* options.h: the command line: what a user can ask for. */
 #ifndef NORMA_OPTIONS_H
 #define NORMA_OPTIONS_H
 
 #include "sampler.h"
-
-#include <stdbool.h>
 
 /* Texts are parts of argv; NULL: not given. */
 typedef struct {
