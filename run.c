@@ -65,14 +65,6 @@ static int check_options(const Options *o, const Mode *mode) {
     return o->norm && !o->model ? fail("--norm needs a model") : 0;
 }
 
-static int open_tokenizer(Run *run, const Mode *mode) {
-    const Options *o = run->options;
-    const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
-    const int found = model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use);
-    run->has_tokenizer = found > 0;
-    return found < 0 ? -1 : 0;
-}
-
 static int open_session(Run *run) {
     const Options *o = run->options;
     const KvType kv_type = o->kv < 0 ? run->model.kv_type : (KvType)o->kv;
@@ -88,7 +80,10 @@ static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
     if (model_open(&run->model, o->model)) return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
-    return open_tokenizer(run, mode) || (mode->needs & RUNS_MODEL && open_session(run)) ? 1 : 0;
+    const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
+    const int found = model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use);
+    run->has_tokenizer = found > 0;
+    return found < 0 || (mode->needs & RUNS_MODEL && open_session(run)) ? 1 : 0;
 }
 
 static int run_mode(const Mode *mode, const Options *options) {

@@ -17,21 +17,18 @@
 static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
     *out = (Tokens){.ids = allocate(strlen(list) / 2 + 1, sizeof(int))};
     if (!out->ids) return -1;
-    for (const char *s = list;; s++) {
-        char *end;
+    char *end;
+    for (const char *s = list;; s = end + 1) {
         const long id = strtol(s, &end, 10);
         const bool is_number = *s >= '0' && *s <= '9' && (*end == ',' || !*end);
         if (!is_number || id >= vocab_size) {
             free(out->ids);
-            if (is_number)
-                fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size);
-            else
-                fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
-            return -1;
+            return is_number
+                       ? fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size)
+                       : fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
         }
         out->ids[out->n++] = (int)id;
         if (!*end) return 0;
-        s = end;
     }
 }
 

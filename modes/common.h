@@ -4,13 +4,12 @@
 
 #include "lab/profile.h"
 #include "model.h"
-#include "modes/modes.h"
 #include "modes/options.h"
 #include "sampler.h"
 #include "text/stream.h"
 #include "tokenizer.h"
 
-/* What a mode works with, opened as far as the mode needs it (modes.h). */
+/* What a mode works with, opened as far as the mode needs it (options.h). */
 struct Run {
     const Options *options;
     Model model;

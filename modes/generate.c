@@ -1,7 +1,4 @@
-/* generate.c: continues a text.
- *
- * Owns the mode that writes what follows a prompt, and its statistics.
- */
+/* generate.c: the mode that writes what follows a prompt, and its statistics. */
 #include "base/error.h"
 #include "base/process.h"
 #include "modes/common.h"
@@ -16,12 +13,6 @@ static int begin_text(const Run *run, Tokens *prompt) {
     if (first < 0) return fail("the prompt is empty, and the model has no BOS; give it a text with -i");
     prompt->ids[prompt->n++] = first;
     return 0;
-}
-
-/* Writes the first n tokens of the prompt, without BOS. */
-static void show_prompt(const Run *run, Stream *out, const Tokens *prompt, int n) {
-    const bool hide_bos = run->has_tokenizer && prompt->ids[0] == run_first_token(run);
-    for (int i = hide_bos; i < n; i++) run_show_token(run, out, i ? prompt->ids[i - 1] : -1, prompt->ids[i]);
 }
 
 static void show_statistics(const Continuation *text, int n_prompt, double start, double end) {
@@ -50,7 +41,9 @@ int mode_generate(Run *run) {
     Stream out;
     Continuation text = {.steps = steps, .end = -1};
     stream_open(&out, stdout);
-    show_prompt(run, &out, &prompt, steps < prompt.n ? steps + 1 : prompt.n);
+    const bool hide_bos = run->has_tokenizer && prompt.ids[0] == run_first_token(run);
+    for (int i = hide_bos; i < prompt.n && i <= steps; i++)
+        run_show_token(run, &out, i ? prompt.ids[i - 1] : -1, prompt.ids[i]);
     const double start = now();
     int status = steps < prompt.n ? 0 : run_continue(run, &text, &prompt, &out);
     const double end = now();

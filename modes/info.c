@@ -1,30 +1,23 @@
-/* info.c: what is in a checkpoint.
- *
- * Owns the mode that lists configuration, norm sites and tensors. It does not run the model.
- */
+/* info.c: the mode that lists a checkpoint's configuration, norm sites and tensors, without running the model. */
 #include "base/file.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "modes/common.h"
 #include "norm.h"
 
-static void show_weight(const char *name, const Tensor *w) {
-    char shape[32];
-    snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
-    printf("  %-24s %-5s %-18s %14zu bytes at %llu\n", name, type_name(w->type), shape, tensor_bytes(w, w->rows),
-           (unsigned long long)w->offset);
-}
-
-static void show_norm(const char *name, const Norm *norm) {
-    printf("  %-24s %-10s eps %g%s\n", name, norm_name(norm->kind), (double)norm->eps, norm->beta ? ", beta" : "");
-}
-
 static void show_parts(const Model *m, bool norms) {
-    char name[PART_NAME];
+    char name[PART_NAME], shape[32];
     for (PartAt at = parts_of(m); next_part(&at);) {
+        const Norm *norm = part_norm(&at);
+        const Tensor *w = part_weight(&at);
         part_name(name, &at, NAME_NORMA);
-        if (norms && part_norm(&at)) show_norm(name, part_norm(&at));
-        if (!norms && part_weight(&at)) show_weight(name, part_weight(&at));
+        if (norms && norm)
+            printf("  %-24s %-10s eps %g%s\n", name, norm_name(norm->kind), (double)norm->eps,
+                   norm->beta ? ", beta" : "");
+        if (norms || !w) continue;
+        snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
+        printf("  %-24s %-5s %-18s %14zu bytes at %llu\n", name, type_name(w->type), shape, tensor_bytes(w, w->rows),
+               (unsigned long long)w->offset);
     }
 }
 

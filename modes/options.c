@@ -10,7 +10,6 @@
 #include "kv_cache.h"
 #include "lab/report.h"
 #include "model.h"
-#include "modes/modes.h"
 
 #include <errno.h>
 #include <getopt.h>

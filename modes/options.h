@@ -1,8 +1,36 @@
-/* options.h: the command line: what a user can ask for. */
+/* options.h: the command line: the modes, of which each is a row here and a file of its own, and the options. */
 #ifndef NORMA_OPTIONS_H
 #define NORMA_OPTIONS_H
 
 #include "sampler.h"
+
+typedef struct Run Run; /* common.h */
+
+/* What a mode needs and takes. */
+enum {
+    RUNS_MODEL = 1,     /* a session and a sampler */
+    TAKES_TOKENS = 2,   /* given token ids (--tokens), it needs no tokenizer */
+    TAKES_PROFILE = 4,  /* --profile */
+    MODEL_OPTIONAL = 8, /* works without a model, too */
+};
+
+/* DEFAULT(name, tokenizer, needs) for the mode of a run that names none, then MODE(name, tokenizer,
+ * needs) for each of the others. `tokenizer` is a TokenizerUse of formats/open.h. */
+#define MODES(DEFAULT, MODE)                                                                                           \
+    DEFAULT(generate, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE)                                     \
+    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_PROFILE)                                                           \
+    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE)                                      \
+    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | TAKES_PROFILE)                                                          \
+    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | MODEL_OPTIONAL) /* it makes profiles of its own */                      \
+    MODE(tokenize, TOKENIZER_NEEDED, 0)                                                                                \
+    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE)                                          \
+    MODE(info, TOKENIZER_UNUSED, 0)                                                                                    \
+    MODE(convert, TOKENIZER_IF_THERE, 0)
+
+/* mode_generate() and so on, each in its file, return the exit status. */
+#define DECLARE(name, ...) int mode_##name(Run *run);
+MODES(DECLARE, DECLARE)
+#undef DECLARE
 
 /* Texts are parts of argv; NULL: not given. */
 typedef struct {
