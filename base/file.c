@@ -1,7 +1,4 @@
-/* file.c: files that are mapped, read and written.
- *
- * Owns what becomes of a path: mapped memory, a text, an output that appears whole or not at all.
- */
+/* file.c: what becomes of a path: mapped memory, a text, an output that appears whole or not at all. */
 #include "base/file.h"
 
 #include "base/error.h"
@@ -80,11 +77,10 @@ char *file_read(const char *path, size_t *size) {
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
     *out = (OutputFile){.path = path};
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+    const bool direct = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    if (!direct && asprintf(&out->temporary, "%s.XXXXXX", path) < 0) return fail("out of memory");
+    if (direct) {
         out->stream = fopen(path, "wb");
-    } else if (asprintf(&out->temporary, "%s.XXXXXX", path) < 0) {
-        out->temporary = NULL;
-        return fail("out of memory");
     } else {
         int fd = mkstemp(out->temporary);
         mode_t mask = umask(0);

@@ -1,7 +1,4 @@
-/* memory.c: memory that reports its failure.
- *
- * Owns alignment, huge pages, and the message where there is no memory.
- */
+/* memory.c: memory: its alignment, huge pages, and the message where there is none. */
 #include "base/memory.h"
 
 #include "base/error.h"

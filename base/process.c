@@ -1,7 +1,4 @@
-/* process.c: the running program.
- *
- * Owns the handler of Ctrl-C, and the pipe by which it wakes whoever waits for input.
- */
+/* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe, and the clock. */
 #include "base/process.h"
 
 #include "base/error.h"
@@ -11,7 +8,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* chat.c: conversation.
  *
- * Owns the turns: the user's lines, the model's answers, and the positions of the KV cache that stay
- * between them. The tokens of a turn are template.c's, the text that is written stream.c's.
+ * Owns the turns: the user's lines, and the positions of the KV cache that stay between them. The tokens of a turn are
+ * template.c's, the loop that writes an answer is common.c's.
  */
 #include "base/error.h"
 #include "base/process.h"

@@ -1,7 +1,4 @@
-/* common.c: what modes share.
- *
- * Owns the tokens that a run begins with, how a text is continued and when it ends, and exit statuses.
- */
+/* common.c: the tokens that a run begins with, how a text is continued and when it ends, and exit statuses. */
 #include "modes/common.h"
 
 #include "base/error.h"

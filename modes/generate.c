@@ -7,12 +7,11 @@
 #include <stdlib.h>
 
 /* An empty prompt becomes BOS. */
-static int begin_text(const Run *run, Tokens *prompt) {
-    const int first = run_first_token(run);
-    if (prompt->n) return 0;
-    if (first < 0) return fail("the prompt is empty, and the model has no BOS; give it a text with -i");
-    prompt->ids[prompt->n++] = first;
-    return 0;
+static int check_prompt(const Run *run, Tokens *prompt) {
+    const int first = run_first_token(run), context = run->session.context;
+    if (!prompt->n && first < 0) return fail("the prompt is empty, and the model has no BOS; give it a text with -i");
+    if (!prompt->n) prompt->ids[prompt->n++] = first;
+    return prompt->n > context ? fail("the prompt has %d tokens, the context is %d", prompt->n, context) : 0;
 }
 
 static void show_statistics(const Continuation *text, int n_prompt, double start, double end) {
@@ -31,8 +30,7 @@ int mode_generate(Run *run) {
     if (steps == 0 || steps > context) steps = context;
     Tokens prompt;
     if (run_tokens(run, true, &prompt)) return 1;
-    if (begin_text(run, &prompt) ||
-        (prompt.n > context && fail("the prompt has %d tokens, the context is %d", prompt.n, context))) {
+    if (check_prompt(run, &prompt)) {
         free(prompt.ids);
         return 1;
     }
