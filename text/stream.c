@@ -8,15 +8,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/utf8.h"
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
-void stream_open(Stream *s, FILE *out) {
-    *s = (Stream){.out = out, .terminal = isatty(fileno(out)) == 1, .flushed = now()};
-}
+void stream_open(Stream *s, FILE *out) { *s = (Stream){.out = out, .terminal = on_terminal(out), .flushed = now()}; }
 
 static void write_bytes(Stream *s, const char *bytes, int n) {
     if (n > 0 && fwrite(bytes, 1, (size_t)n, s->out) != (size_t)n) s->error = errno;
