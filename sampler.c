@@ -7,7 +7,6 @@
  */
 #include "sampler.h"
 
-#include "base/heap.h"
 #include "base/memory.h"
 #include "kernels/simd.h"
 
@@ -92,25 +91,14 @@ static void softmax(float *p, int n, float max, float temperature) {
     for (i = 0; i < n; i++) p[i] /= sum;
 }
 
-/* ---- candidates, the likeliest first ------------------------------------------------------ */
-
-/* Moves the likeliest from the heap[n] to its end, backwards: the k-th likeliest is then
- * heap[n - k]; of equally likely tokens the one with the smaller id comes first. Stops after
- * `most` or once their sum exceeds `enough`. Returns how many they are, their sum in *sum. */
-static int pop_likeliest(HeapItem *heap, int n, int most, float enough, float *sum) {
-    heap_make(heap, n);
-    int k = 0;
-    for (*sum = 0; k < most && k < n && !(*sum > enough); k++) *sum += heap_pop(heap, n - k).value;
-    return k;
-}
-
-/* How many of the likeliest (last[0], last[-1], ...) it takes to exceed
- * `enough`; at most `most`. Their sum in *sum. */
-static int count_until(const HeapItem *last, int most, float enough, float *sum) {
-    int k = 0;
-    *sum = 0;
-    while (k < most && !(*sum > enough)) *sum += last[-k++].value;
-    return k;
+static int draw(const float *p, int n, float coin) {
+    float cumulative = 0;
+    for (int i = 0; i < n; i++) {
+        cumulative += p[i];
+        if (coin < cumulative) return i;
+    }
+    while (n > 1 && !(p[n - 1] > 0)) n--;
+    return n - 1; /* rounding */
 }
 
 /* Draws from the tokens that top-k, top-p and min-p leave over. */
@@ -126,33 +114,21 @@ static int draw_truncated(Sampler *s, float coin) {
         if (s->p[i] >= least) s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
     if (n_candidates == 0) return argmax(s->p, n); /* top_p < 1 / n and none stands out */
 
-    float sum;
-    int kept = pop_likeliest(s->candidates, n_candidates, limited ? o->top_k : n,
-                             nucleus && !limited ? o->top_p : INFINITY, &sum);
-    const HeapItem *likeliest = s->candidates + n_candidates - 1; /* walks down */
-    if (nucleus && limited) kept = count_until(likeliest, kept, o->top_p * sum, &sum);
-    if (o->min_p > 0) {
-        while (kept > 1 && likeliest[1 - kept].value < o->min_p * likeliest->value) kept--;
-        kept = count_until(likeliest, kept, INFINITY, &sum);
+    /* the likeliest go from the heap to its end, backwards: all of top-k, or the nucleus alone */
+    const int most = limited && o->top_k < n_candidates ? o->top_k : n_candidates;
+    const HeapItem *likeliest = s->candidates + n_candidates - 1; /* the next one is likeliest[-1] */
+    float popped = 0, sum = 0;
+    int n_popped = 0, kept = 0;
+    heap_make(s->candidates, n_candidates);
+    while (n_popped < most && !(nucleus && !limited && popped > o->top_p))
+        popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
+    /* of those, what the nucleus of top-k and min-p leave */
+    const float enough = nucleus && limited ? o->top_p * popped : INFINITY;
+    while (kept < n_popped && !(sum > enough) && !(kept && likeliest[-kept].value < o->min_p * likeliest->value)) {
+        s->p[kept] = likeliest[-kept].value;
+        sum += s->p[kept++];
     }
-
-    const float target = coin * sum;
-    float cumulative = 0;
-    for (int i = 0; i < kept; i++) {
-        cumulative += likeliest[-i].value;
-        if (target < cumulative) return likeliest[-i].id;
-    }
-    return likeliest[1 - kept].id; /* rounding */
-}
-
-static int draw(const float *p, int n, float coin) {
-    float cumulative = 0;
-    for (int i = 0; i < n; i++) {
-        cumulative += p[i];
-        if (coin < cumulative) return i;
-    }
-    while (n > 1 && !(p[n - 1] > 0)) n--;
-    return n - 1; /* rounding */
+    return likeliest[-draw(s->p, kept, coin * sum)].id;
 }
 
 int sampler_next(Sampler *s, const float *logits) {

@@ -1,5 +1,4 @@
-/* sampler.h: from logits to the next token.
- */
+/* sampler.h: from logits to the next token. */
 #ifndef NORMA_SAMPLER_H
 #define NORMA_SAMPLER_H
 

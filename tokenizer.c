@@ -3,7 +3,7 @@
  * Owns the one way from text to tokens of all tokenizers:
  *
  *     text -> pieces that match it as it came, and what is between them: cut_out(raw)
- *          -> normalized, with a space in front:                          encode_normalized
+ *          -> normalized, with a space in front:                          encode_between
  *          -> pieces that match that, and what is between them:           cut_out(not raw)
  *          -> words:                                                      encode_words
  *          -> tokens:                                                     encode_word
@@ -19,13 +19,8 @@
 #include "tokenizer.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "text/merges.h"
-#include "text/normalize.h"
-#include "text/pieces.h"
-#include "text/pretokenize.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -70,30 +65,23 @@ static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
     const SpacePrefix prefix = e->t->space_prefix;
     const bool space = e->space && (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) && *text != ' ';
     if (!space) return pretokenize(pretokenizer, text, size, encode_word, e);
-    char *spaced = allocate(size + 1, 1);
-    if (!spaced) return -1;
-    *spaced = ' ';
-    memcpy(spaced + 1, text, size);
-    const int status = pretokenize(pretokenizer, spaced, size + 1, encode_word, e);
+    char *spaced = normalize(&(Normalizer){0}, text, size, true, &size);
+    const int status = spaced ? pretokenize(pretokenizer, spaced, size, encode_word, e) : -1;
     free(spaced);
     return status;
 }
 
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first);
 
-/* Encodes text in which no piece matches as it came. */
-static int encode_normalized(Encoder *e, const char *text, size_t size, bool first) {
-    const bool space = e->space && e->t->space_prefix == SPACE_ALWAYS;
-    size_t n;
-    char *normalized = normalize(&e->t->normalizer, text, size, space, &n);
-    const int status = normalized ? cut_out(e, normalized, n, false, first) : -1;
-    free(normalized);
-    return status;
-}
-
+/* Encodes text between pieces that match. `raw`: no piece matches it as it came, but as the normalizer leaves it. */
 static int encode_between(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     if (!size) return 0;
-    return raw ? encode_normalized(e, text, size, first) : encode_words(e, text, size, first);
+    if (!raw) return encode_words(e, text, size, first);
+    const bool space = e->space && e->t->space_prefix == SPACE_ALWAYS;
+    char *normalized = normalize(&e->t->normalizer, text, size, space, &size);
+    const int status = normalized ? cut_out(e, normalized, size, false, first) : -1;
+    free(normalized);
+    return status;
 }
 
 /* Bytes of white space before s, as far back as `start`. */

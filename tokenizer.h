@@ -1,5 +1,4 @@
-/* tokenizer.h: text to tokens, tokens to text.
- */
+/* tokenizer.h: text to tokens, tokens to text. */
 #ifndef NORMA_TOKENIZER_H
 #define NORMA_TOKENIZER_H
 

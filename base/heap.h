@@ -1,8 +1,4 @@
-/* heap.h: a binary heap of numbers, the greatest at its top.
- *
- * Owns their order: of equal values the one with the smaller id comes first, so
- * that no two items are equal and what comes out never depends on what went in when.
- */
+/* heap.h: a binary heap of numbers, the greatest at its top. */
 #ifndef NORMA_HEAP_H
 #define NORMA_HEAP_H
 
@@ -13,6 +9,8 @@ typedef struct {
     int id;
 } HeapItem;
 
+/* Of equal values the smaller id comes first: no two items are equal, so what comes out never depends on what went in
+ * when. */
 static inline bool heap_before(HeapItem a, HeapItem b) {
     return a.value > b.value || (a.value == b.value && a.id < b.id);
 }

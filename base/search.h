@@ -1,5 +1,4 @@
-/* search.h: binary search in a sorted table.
- */
+/* search.h: binary search in a sorted table. */
 #ifndef NORMA_SEARCH_H
 #define NORMA_SEARCH_H
 

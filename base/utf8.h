@@ -1,7 +1,4 @@
-/* utf8.h: characters as bytes.
- *
- * Owns which bytes are a character of UTF-8 (RFC 3629), and the way from a code point to its bytes and back.
- */
+/* utf8.h: which bytes are a character, and the way from a code point to its bytes and back. */
 #ifndef NORMA_UTF8_H
 #define NORMA_UTF8_H
 

@@ -1,7 +1,9 @@
-/* llama2c.c: the checkpoints of llama2.c.
+/* llama2c.c: the checkpoints and tokenizers of llama2.c.
  *
  * Owns v0 (seven ints, then float32), v1 (magic, 256-byte header, float32) and v2 (as v1,
- * weights in int8 groups). Every size is checked against the file's length before it is used.
+ * weights in int8 groups), and tokenizer.bin (int max_token_length, then for each piece float
+ * score, int length, bytes; pieces 0 to 2 are <unk>, BOS and EOS). Every size is checked against
+ * the file's length before it is used.
  */
 #include "formats/llama2c.h"
 
@@ -13,7 +15,10 @@
 #include "kernels/tensor.h"
 #include "model.h"
 #include "norm.h"
+#include "text/pieces.h"
+#include "tokenizer.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
@@ -190,4 +195,41 @@ int llama2c_read_model(Model *m, const char *path) {
     m->eos_ends = false; /* its texts follow each other with BOS between them */
     const bool has_magic = r.file->size >= 4 && int_at(r.file, 0) == MAGIC;
     return has_magic ? read_v1_v2(&r) : read_v0(&r);
+}
+
+/* ---- tokenizer.bin --------------------------------------------------------------------- */
+
+static int read_pieces(Pieces *pieces, const char *path, const File *file, int vocab_size) {
+    const uint8_t *data = file->data;
+    size_t at = 4, size = file->size;
+    if (vocab_size < 3)
+        return fail("%s: the model's vocabulary is %d, expected at least <unk>, BOS and EOS", path, vocab_size);
+    if (size < 4 || (size - 4) / 8 < (size_t)vocab_size)
+        return fail("%s: file is %zu bytes, too short for the model's %d pieces", path, size, vocab_size);
+    if (pieces_open(pieces, vocab_size, 0)) return -1;
+    for (int i = 0; i < vocab_size; i++) {
+        Piece *p = &pieces->list[i];
+        if (size - at < 8) return fail("%s: ends in piece %d, the model's vocabulary is %d", path, i, vocab_size);
+        memcpy(&p->score, data + at, 4);
+        memcpy(&p->length, data + at + 4, 4);
+        at += 8;
+        if (p->length < 0 || (size_t)p->length > size - at)
+            return fail("%s: length of piece %d is %d, the file has %zu bytes left", path, i, p->length, size - at);
+        if (isnan(p->score)) return fail("%s: score of piece %d is not a number", path, i);
+        p->text = (const char *)data + at;
+        if (i > 2 && p->length > 0) p->kind = PIECE_TEXT;
+        at += (size_t)p->length;
+    }
+    if (at != size)
+        return fail("%s: %zu bytes follow the model's %d pieces (a tokenizer for another vocabulary?)", path, size - at,
+                    vocab_size);
+    return 0;
+}
+
+int tokenizer_open_bin(Tokenizer *t, const char *path, int vocab_size) {
+    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1};
+    if (file_map(&t->file, path)) return -1;
+    if (!read_pieces(&t->pieces, path, &t->file, vocab_size) && !pieces_index(&t->pieces)) return 0;
+    tokenizer_close(t);
+    return -1;
 }

@@ -1,10 +1,14 @@
-/* llama2c.h: the checkpoints of llama2.c. */
+/* llama2c.h: the checkpoints and tokenizers of llama2.c. */
 #ifndef NORMA_LLAMA2C_H
 #define NORMA_LLAMA2C_H
 
 #include "model.h"
+#include "tokenizer.h"
 
 /* Fills the model from its file, which is mapped. On failure the caller closes it. */
 int llama2c_read_model(Model *model, const char *path);
+
+/* Opens a tokenizer.bin, which must hold vocab_size pieces. */
+int tokenizer_open_bin(Tokenizer *t, const char *path, int vocab_size);
 
 #endif

@@ -11,7 +11,6 @@
 #include "formats/gguf.h"
 #include "formats/gguf_tokenizer.h"
 #include "formats/llama2c.h"
-#include "formats/tokenizer_bin.h"
 #include "formats/tokenizer_json.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"

@@ -25,6 +25,7 @@
 #define EOS    "\2"
 #define USER   "\3"
 #define SYSTEM "\4"
+#define PROMPT "\5" /* the format of the system prompt, if there is one */
 
 #define WHITE_SPACE " \t\n\v\f\r"
 
@@ -36,9 +37,8 @@ struct ChatFamily {
     const char *never[2];    /* and none of these, which only similar families have */
     const char *markers[MAX_MARKERS];
     const char *end;    /* marker at the end of an answer */
-    const char *begin;  /* format in front of the first turn */
-    const char *prompt; /* format in front of the first turn, with a system prompt */
-    const char *next;   /* format in front of every other turn: it closes the answer before */
+    const char *next;   /* format in front of every turn but the first: it closes the answer before */
+    const char *prompt; /* format of the system prompt */
     const char *turn;   /* format of a turn, up to where the answer begins */
     bool trims;         /* white space around what is said goes */
 };
@@ -48,48 +48,42 @@ static const ChatFamily FAMILIES[] = {
      .mentions = {"[INST]", "<<SYS>>"},
      .markers = {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"},
      .end = EOS,
-     .begin = BOS "[INST] ",
-     .prompt = BOS "[INST] <<SYS>>\n" SYSTEM "\n<</SYS>>\n\n",
-     .next = EOS BOS "[INST] ",
-     .turn = USER " [/INST]"},
+     .next = EOS BOS,
+     .prompt = "<<SYS>>\n" SYSTEM "\n<</SYS>>\n\n",
+     .turn = "[INST] " PROMPT USER " [/INST]"},
     {.name = "minimind", /* chatml, and an answer begins with an empty thought */
      .mentions = {"<|im_start|>", "<|im_end|>", "open_thinking"},
      .markers = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
      .end = "<|im_end|>",
-     .begin = BOS,
-     .prompt = BOS "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
      .next = "<|im_end|>\n",
-     .turn = "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+     .prompt = "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
+     .turn = PROMPT "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"},
     {.name = "chatml",
      .mentions = {"<|im_start|>", "<|im_end|>"},
      .never = {"<|im_sep|>"}, /* Phi 4 */
      .markers = {"<|im_start|>", "<|im_end|>"},
      .end = "<|im_end|>",
-     .begin = BOS,
-     .prompt = BOS "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
      .next = "<|im_end|>\n",
-     .turn = "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n"},
+     .prompt = "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
+     .turn = PROMPT "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n"},
     {.name = "zephyr",
      .mentions = {"<|user|>", "<|assistant|>", "eos_token"},
      .never = {"<|end|>", "[gMASK]"}, /* Phi 3, GLM 4 */
      .markers = {"<|system|>", "<|user|>", "<|assistant|>"},
      .end = EOS,
-     .begin = BOS,
-     .prompt = BOS "<|system|>\n" SYSTEM EOS "\n",
      .next = EOS "\n",
-     .turn = "<|user|>\n" USER EOS "\n<|assistant|>\n"},
+     .prompt = "<|system|>\n" SYSTEM EOS "\n",
+     .turn = PROMPT "<|user|>\n" USER EOS "\n<|assistant|>\n"},
     {.name = "llama-3",
      .mentions = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
      .markers = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
      .end = "<|eot_id|>",
-     .begin = BOS,
-     .prompt = BOS "<|start_header_id|>system<|end_header_id|>\n\n" SYSTEM "<|eot_id|>",
      .next = "<|eot_id|>",
-     .turn = "<|start_header_id|>user<|end_header_id|>\n\n" USER
-             "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+     .prompt = "<|start_header_id|>system<|end_header_id|>\n\n" SYSTEM "<|eot_id|>",
+     .turn = PROMPT "<|start_header_id|>user<|end_header_id|>\n\n" USER
+                    "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
      .trims = true},
 };
-enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
 /* ---- opening --------------------------------------------------------------------------- */
 
@@ -114,10 +108,6 @@ static int find_marker(const Tokenizer *t, const char *marker, int id) {
         if (special && (size_t)p->length == n && !memcmp(p->text, marker, n)) return id;
     }
     return -1;
-}
-
-static int marker_token(const Tokenizer *t, const char *marker) {
-    return *marker == *EOS ? t->eos : find_marker(t, marker, 0);
 }
 
 static bool is_white(const Piece *p) {
@@ -148,11 +138,11 @@ static void reserve_markers(const ChatFamily *f, Tokenizer *t) {
 }
 
 bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
-    const ChatFamily *f = FAMILIES, *end = f + N_FAMILIES;
+    const ChatFamily *f = FAMILIES, *end = f + sizeof FAMILIES / sizeof *FAMILIES;
     while (f < end && t->chat_template && !is_of_family(t, f)) f++;
     const bool recognised = f < end;
     if (!recognised) f = FAMILIES;
-    *c = (ChatTemplate){.family = f, .name = f->name, .end = marker_token(t, f->end)};
+    *c = (ChatTemplate){.family = f, .name = f->name, .end = *f->end == *EOS ? t->eos : find_marker(t, f->end, 0)};
     c->bos = (!t->no_bos && !t->chat_has_bos) || (t->chat_template && mentions(t, "bos_token"));
     reserve_markers(f, t);
     stop_matching(t);
@@ -165,6 +155,7 @@ bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
 typedef struct {
     const ChatTemplate *template;
     const Tokenizer *t;
+    const char *system, *user;
     FILE *stream; /* writes text[size] */
     char *text;
     size_t size, done; /* bytes of text; how many of them are tokens already */
@@ -201,22 +192,24 @@ static const char *marker_at(const ChatFamily *f, const char *s) {
 }
 
 /* Writes and encodes what a format says. */
-static int render(Renderer *r, const char *format, const char *system, const char *user) {
+static int render(Renderer *r, const char *format) {
     int status = 0;
     for (const char *s = format; *s && !status;) {
         const char *marker = marker_at(r->template->family, s);
-        const int id = marker ? marker_token(r->t, marker) : -1;
-        if (*s == *BOS && r->template->bos)
-            status = encode_written(r, r->t->bos);
+        const int id = marker ? find_marker(r->t, marker, 0) : -1;
+        if (*s == *BOS)
+            status = r->template->bos ? encode_written(r, r->t->bos) : 0;
         else if (*s == *EOS)
             status = encode_written(r, r->t->eos);
         else if (*s == *USER)
-            say(r, user);
+            say(r, r->user);
         else if (*s == *SYSTEM)
-            say(r, system);
+            say(r, r->system);
+        else if (*s == *PROMPT)
+            status = r->system ? render(r, r->template->family->prompt) : 0;
         else if (id >= 0)
             status = encode_written(r, id);
-        else if (*s != *BOS)
+        else
             fputc(*s, r->stream);
         s += id >= 0 ? strlen(marker) : 1;
     }
@@ -225,19 +218,16 @@ static int render(Renderer *r, const char *format, const char *system, const cha
 
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const char *user, bool first,
                          Tokens *out) {
-    const ChatFamily *f = c->family;
-    Renderer r = {.template = c, .t = t, .space = first, .out = out};
+    Renderer r = {.template = c, .t = t, .user = user, .space = first, .out = out};
+    if (first && system && *system) r.system = system;
     *out = (Tokens){0};
     r.stream = open_memstream(&r.text, &r.size);
     if (!r.stream) return fail("out of memory");
-    if (!system) system = "";
-    const char *before = !first ? f->next : *system ? f->prompt : f->begin;
-    int status = render(&r, before, system, user);
-    if (!status) status = render(&r, f->turn, system, user);
-    if (!status) status = encode_written(&r, -1);
+    const bool failed =
+        render(&r, first ? BOS : c->family->next) || render(&r, c->family->turn) || encode_written(&r, -1);
     fclose(r.stream);
     free(r.text);
-    if (!status) return 0;
+    if (!failed) return 0;
     free(out->ids);
     *out = (Tokens){0};
     return -1;

@@ -1,11 +1,8 @@
-/* template.h: what a turn of chat looks like.
- */
+/* template.h: what a turn of chat looks like. */
 #ifndef NORMA_TEMPLATE_H
 #define NORMA_TEMPLATE_H
 
 #include "tokenizer.h"
-
-#include <stdbool.h>
 
 typedef struct ChatFamily ChatFamily; /* llama-2, minimind, chatml, zephyr or llama-3: template.c */
 

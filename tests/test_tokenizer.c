@@ -5,7 +5,7 @@
  * SentencePiece gave for the published vocabularies (tests/golden/..._ids.txt).
  */
 #include "base/file.h"
-#include "formats/tokenizer_bin.h"
+#include "formats/llama2c.h"
 #include "tokenizer.h"
 
 #include "tests/support/test.h"

@@ -7,11 +7,9 @@
 #include "text/merges.h"
 
 #include "base/error.h"
-#include "base/heap.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/utf8.h"
-#include "text/pieces.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -79,7 +77,7 @@ int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const cha
                     const char *right, size_t n_right) {
     const size_t n = n_left + n_right;
     MergeRule rule = {-1, -1, -1, m->n};
-    char *name = n <= (size_t)pieces->max_length ? allocate(n + 1, 1) : NULL;
+    char *name = n <= (size_t)pieces->merged.max_length ? allocate(n + 1, 1) : NULL;
     if (name) {
         memcpy(name, left, n_left);
         memcpy(name + n_left, right, n_right);
@@ -134,7 +132,7 @@ static int merged_piece(const Merger *m, const Symbol *a, const Symbol *b, float
         *score = -(float)rule->rank; /* exact: see MAX_RULES */
         return rule->result;
     }
-    if (a->length > p->max_length - b->length) return -1;
+    if (a->length > p->merged.max_length - b->length) return -1;
     const int id = pieces_find(p, m->word + a->start, a->length + b->length);
     if (id >= 0) *score = p->list[id].score;
     return id;

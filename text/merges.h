@@ -21,8 +21,6 @@ typedef struct {
 int tokens_reserve(Tokens *tokens, size_t more);
 int tokens_add(Tokens *tokens, int id);
 
-/* ---- rules -------------------------------------------------------------------------------- */
-
 /* Neighbours left and right become `result`. The rule of the lowest rank goes first. */
 typedef struct {
     int left, right, result, rank;
@@ -48,8 +46,6 @@ void merges_close(Merges *m);
 
 /* The rule for two neighbours; NULL: they do not merge. */
 const MergeRule *merges_rule(const Merges *m, int left, int right);
-
-/* ---- merging ------------------------------------------------------------------------------ */
 
 typedef struct Symbol Symbol;
 

@@ -12,26 +12,17 @@
 #include "base/search.h"
 #include "base/utf8.h"
 #include "text/nfc.h"
-#include "text/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Korean syllables are computed: leading consonant, vowel, perhaps a trailing consonant. */
-enum {
-    SYLLABLES = 0xac00,
-    LEADING = 0x1100,
-    VOWELS = 0x1161,
-    TRAILING = 0x11a7, /* one before the first: 0 means none */
-    N_LEADING = 19,
-    N_VOWELS = 21,
-    N_TRAILING = 28,
-    N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING,
-    FIRST_MARK = 0xcc /* first byte of U+0300 */
-};
+/* Korean syllables are computed: leading consonant, vowel, perhaps a trailing consonant (number 0: none). */
+enum { SYLLABLES = 0xac00, LEADING = 0x1100, VOWELS = 0x1161, TRAILING = 0x11a7 };
+enum { N_LEADING = 19, N_VOWELS = 21, N_TRAILING = 28, N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING };
 
+enum { FIRST_MARK = 0xcc };                    /* first byte of U+0300 */
 static const uint32_t NO_CHARACTER = 0x110000; /* + a byte that is no UTF-8 */
 
 /* A character and its combining class, by which marks are ordered; 0: it is no mark. */
@@ -40,18 +31,10 @@ typedef struct {
     unsigned order;
 } Character;
 
-/* ---- tables ------------------------------------------------------------------------------ */
-
 static unsigned class_of(uint32_t code) {
     size_t next;
     SEARCH(next, 1, COUNT(COMBINING_RUNS), COMBINING_RUNS[next] >> 8 <= code);
     return code < NO_CHARACTER ? COMBINING_RUNS[next - 1] & 0xff : 0;
-}
-
-static const uint32_t *decomposition(uint32_t code) {
-    size_t i;
-    SEARCH(i, 0, COUNT(DECOMPOSITIONS), DECOMPOSITIONS[i][0] < code);
-    return i < COUNT(DECOMPOSITIONS) && DECOMPOSITIONS[i][0] == code ? DECOMPOSITIONS[i] : NULL;
 }
 
 static bool is_below(const uint32_t *row, uint32_t first, uint32_t second) {
@@ -71,19 +54,19 @@ static uint32_t composition(uint32_t first, uint32_t second) {
     return row[1] == first && row[2] == second ? row[0] : 0;
 }
 
-/* ---- the form ------------------------------------------------------------------------------ */
-
-/* Writes what a character decomposes into; returns how many, at most 2 to a byte of UTF-8. */
+/* Writes what a character decomposes into; returns how many, at most 2 to a byte of UTF-8, for which there is room. */
 static size_t decompose(Character *to, uint32_t code) {
-    const uint32_t *row = decomposition(code);
-    if (code - SYLLABLES < N_SYLLABLES) {
-        const uint32_t i = code - SYLLABLES, trailing = i % N_TRAILING;
+    const uint32_t i = code - SYLLABLES;
+    if (i < N_SYLLABLES) {
         to[0] = (Character){LEADING + i / (N_VOWELS * N_TRAILING), 0};
         to[1] = (Character){VOWELS + i / N_TRAILING % N_VOWELS, 0};
-        if (trailing) to[2] = (Character){TRAILING + trailing, 0};
-        return trailing ? 3 : 2;
+        to[2] = (Character){TRAILING + i % N_TRAILING, 0};
+        return i % N_TRAILING ? 3 : 2;
     }
-    if (!row) {
+    size_t at;
+    SEARCH(at, 0, COUNT(DECOMPOSITIONS), DECOMPOSITIONS[at][0] < code);
+    const uint32_t *row = DECOMPOSITIONS[at];
+    if (at == COUNT(DECOMPOSITIONS) || row[0] != code) {
         *to = (Character){code, class_of(code)};
         return 1;
     }
@@ -91,14 +74,21 @@ static size_t decompose(Character *to, uint32_t code) {
     return n + (row[2] ? decompose(to + n, row[2]) : 0);
 }
 
-static size_t decompose_text(Character *to, const char *text, size_t size) {
-    size_t n = 0;
-    for (size_t at = 0, length; at < size; at += length) {
-        length = (size_t)utf8_character(text + at, size - at);
-        n += decompose(to + n, length ? utf8_code(text + at, length) : NO_CHARACTER + (uint8_t)text[at]);
-        if (!length) length = 1;
-    }
-    return n;
+/* Reads the character at s, or the byte that is none; its bytes in *length. */
+static uint32_t read_character(const char *s, size_t left, size_t *length) {
+    *length = (size_t)utf8_character(s, left);
+    if (*length) return utf8_code(s, *length);
+    *length = 1;
+    return NO_CHARACTER + (uint8_t)*s;
+}
+
+/* Writes it as the normalizer leaves it. */
+static char *write_character(const Normalizer *z, char *to, uint32_t code) {
+    if (code == 0x2581 && z->replaces_mark) code = ' ';
+    if (code >= NO_CHARACTER && z->replaces_invalid) code = 0xfffd;
+    if (code < NO_CHARACTER) return to + utf8_encode(to, code);
+    *to = (char)(code - NO_CHARACTER);
+    return to + 1;
 }
 
 /* Puts marks[n] in the order of their classes, equal ones as they are; spare[n] is scratch. */
@@ -134,14 +124,18 @@ static size_t compose(Character *text, size_t n) {
     return out;
 }
 
-static size_t write_text(char *to, const Character *text, size_t n) {
-    char *start = to;
-    for (size_t i = 0; i < n; i++)
-        if (text[i].code < NO_CHARACTER)
-            to += utf8_encode(to, text[i].code);
-        else
-            *to++ = (char)(text[i].code - NO_CHARACTER);
-    return (size_t)(to - start);
+/* Writes the form of text[size]; NULL: no memory. */
+static char *write_composed(const Normalizer *z, char *to, const char *text, size_t size) {
+    Character *characters = allocate(2 * size, 2 * sizeof *characters);
+    if (!characters) return NULL;
+    size_t n = 0;
+    for (size_t at = 0, length; at < size; at += length)
+        n += decompose(characters + n, read_character(text + at, size - at, &length));
+    order_marks(characters, n, characters + 2 * size);
+    n = compose(characters, n);
+    for (size_t i = 0; i < n; i++) to = write_character(z, to, characters[i].code);
+    free(characters);
+    return to;
 }
 
 /* Whether the form may differ from the text: what is all below U+0300 stays as it is. */
@@ -151,60 +145,23 @@ static bool may_change(const char *text, size_t size) {
     return false;
 }
 
-char *normalize_nfc(const char *text, size_t size, size_t *n) {
-    char *composed = allocate(3 * size + 1, 1); /* no text grows by more */
-    if (!composed) return NULL;
-    *n = size;
-    if (!may_change(text, size)) return memcpy(composed, text, size);
-    Character *characters = allocate(2 * size, 2 * sizeof *characters);
-    if (characters) {
-        size_t count = decompose_text(characters, text, size);
-        order_marks(characters, count, characters + 2 * size);
-        count = compose(characters, count);
-        *n = write_text(composed, characters, count);
-    } else {
-        free(composed);
-        composed = NULL;
-    }
-    free(characters);
-    return composed;
-}
-
-/* ---- the normalizer ------------------------------------------------------------------------ */
-
-/* Writes the UTF-8 character s[length], or a byte that is none (length 0), as the normalizer leaves it. */
-static char *write_character(const Normalizer *z, char *to, const char *s, size_t length) {
-    if (z->replaces_mark && length == 3 && !memcmp(s, SPACE_MARK, 3)) {
-        *to = ' ';
-        return to + 1;
-    }
-    if (!length && z->replaces_invalid) return to + utf8_encode(to, 0xfffd);
-    if (!length) length = 1;
-    memcpy(to, s, length);
-    return to + length;
-}
-
-static char *replace(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
-    char *replaced = allocate((z->replaces_invalid ? 3 : 1) * size + 1, 1), *to = replaced;
-    if (!replaced) return NULL;
+char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
+    char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* no text grows by more */
+    if (!normalized) return NULL;
     if (space) *to++ = ' ';
-    if (z->replaces_invalid || z->replaces_mark) {
-        for (size_t at = 0, length; at < size; at += length ? length : 1) {
-            length = (size_t)utf8_character(text + at, size - at);
-            to = write_character(z, to, text + at, length);
-        }
+    if (z->composes && may_change(text, size)) {
+        to = write_composed(z, to, text, size);
+    } else if (z->replaces_invalid || z->replaces_mark) {
+        for (size_t at = 0, length; at < size; at += length)
+            to = write_character(z, to, read_character(text + at, size - at, &length));
     } else {
         memcpy(to, text, size);
         to += size;
     }
-    *n = (size_t)(to - replaced);
-    return replaced;
-}
-
-char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
-    if (!z->composes) return replace(z, text, size, space, n);
-    char *composed = normalize_nfc(text, size, &size);
-    char *normalized = composed ? replace(z, composed, size, space, n) : NULL;
-    free(composed);
+    if (!to) {
+        free(normalized);
+        return NULL;
+    }
+    *n = (size_t)(to - normalized);
     return normalized;
 }

@@ -1,5 +1,4 @@
-/* normalize.h: what becomes of a text before it is cut into words.
- */
+/* normalize.h: what becomes of a text before it is cut into words. */
 #ifndef NORMA_NORMALIZE_H
 #define NORMA_NORMALIZE_H
 
@@ -15,9 +14,5 @@ typedef struct {
 /* The text as the normalizer leaves it, behind a space if asked for; its size in *n. NULL and a
  * message: no memory. O(size). The caller frees it. */
 char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n);
-
-/* The text in Unicode's normalization form C, its size in *n; NULL and a message: no memory. O(size).
- * The caller frees it. */
-char *normalize_nfc(const char *text, size_t size, size_t *n);
 
 #endif

@@ -35,11 +35,10 @@ static uint32_t hash_bytes(const Pieces *p, const char *s, int n) {
 static int open_table(IdTable *table, size_t n) {
     size_t size = 16;
     while (size < 2 * n) size *= 2; /* at most 2^32 */
-    table->slots = allocate(size, sizeof *table->slots);
-    if (!table->slots) return -1;
-    memset(table->slots, 0xff, size * sizeof *table->slots);
-    table->mask = (uint32_t)(size - 1);
-    return 0;
+    free(table->slots);
+    *table = (IdTable){.slots = allocate(size, sizeof *table->slots), .mask = (uint32_t)(size - 1)};
+    if (table->slots) memset(table->slots, 0xff, size * sizeof *table->slots);
+    return table->slots ? 0 : -1;
 }
 
 /* The slot of a piece with this text and its hash, or the free slot where it would go. */
@@ -58,10 +57,11 @@ static void enter(const Pieces *p, IdTable *table, int id) {
     const uint32_t hash = hash_bytes(p, piece->text, piece->length);
     int32_t *slot = &table->slots[find_slot(p, table, hash, piece->text, piece->length)];
     if (*slot < 0) *slot = id;
+    if (piece->length > table->max_length) table->max_length = piece->length;
 }
 
 int pieces_find(const Pieces *p, const char *s, int n) {
-    if (n > p->max_length) return -1;
+    if (n > p->merged.max_length) return -1;
     const int id = p->merged.slots[find_slot(p, &p->merged, hash_bytes(p, s, n), s, n)];
     return id >= 0 && p->list[id].kind != PIECE_CONTROL ? id : -1;
 }
@@ -69,7 +69,7 @@ int pieces_find(const Pieces *p, const char *s, int n) {
 static bool is_matched(const Piece *p) { return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL); }
 
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
-    const int most = left < (size_t)p->max_matched_length ? (int)left : p->max_matched_length;
+    const int most = left < (size_t)p->matched.max_length ? (int)left : p->matched.max_length;
     int longest = -1;
     if (!p->begins_match[(uint8_t)s[0]]) return -1;
     uint32_t hash = p->hash_start;
@@ -92,16 +92,11 @@ int pieces_open(Pieces *p, int n, size_t text_bytes) {
     return 0;
 }
 
-static void close_tables(Pieces *p) {
-    free(p->merged.slots);
-    free(p->matched.slots);
-    p->merged = p->matched = (IdTable){0};
-}
-
 void pieces_close(Pieces *p) {
     free(p->list);
     free(p->text);
-    close_tables(p);
+    free(p->merged.slots);
+    free(p->matched.slots);
     *p = (Pieces){0};
 }
 
@@ -129,19 +124,13 @@ static void find_byte_pieces(Pieces *p) {
 static int build_tables(Pieces *p) {
     size_t n_matched = 0;
     for (int id = 0; id < p->n; id++) n_matched += is_matched(&p->list[id]);
-    close_tables(p);
     if (open_table(&p->merged, (size_t)p->n) || open_table(&p->matched, n_matched)) return -1;
-    p->max_length = p->max_matched_length = 0;
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
-        if (piece->kind == PIECE_TEXT || piece->also_merged) {
-            enter(p, &p->merged, id);
-            if (piece->length > p->max_length) p->max_length = piece->length;
-        }
+        if (piece->kind == PIECE_TEXT || piece->also_merged) enter(p, &p->merged, id);
         if (!is_matched(piece)) continue;
         enter(p, &p->matched, id);
         p->begins_match[(uint8_t)piece->text[0]] = true;
-        if (piece->length > p->max_matched_length) p->max_matched_length = piece->length;
     }
     return 0;
 }
@@ -161,15 +150,12 @@ int pieces_index(Pieces *p) {
 /* ---- names --------------------------------------------------------------------------------- */
 
 int unmark_spaces(char *s, int n) {
-    const int mark = sizeof SPACE_MARK - 1;
     int length = 0;
-    for (int at = 0; at < n; length++)
-        if (n - at >= mark && !memcmp(s + at, SPACE_MARK, (size_t)mark)) {
-            s[length] = ' ';
-            at += mark;
-        } else {
-            s[length] = s[at++];
-        }
+    for (int at = 0; at < n; length++) {
+        const bool marked = n - at >= 3 && !memcmp(s + at, SPACE_MARK, 3);
+        s[length] = marked ? ' ' : s[at];
+        at += marked ? 3 : 1;
+    }
     return length;
 }
 
@@ -183,12 +169,7 @@ static uint32_t name_code(uint8_t byte) {
     return code;
 }
 
-int byte_name(char name[2], uint8_t byte) {
-    char character[4];
-    const int n = utf8_encode(character, name_code(byte));
-    memcpy(name, character, (size_t)n);
-    return n;
-}
+int byte_name(char name[2], uint8_t byte) { return utf8_encode(name, name_code(byte)); }
 
 enum { N_CODES = 0x144 }; /* code points of names are below */
 

@@ -33,6 +33,7 @@ typedef struct {
 typedef struct {
     int32_t *slots; /* owned */
     uint32_t mask;
+    int max_length; /* bytes of the longest piece in it */
 } IdTable;
 
 typedef struct {
@@ -41,8 +42,6 @@ typedef struct {
     int unk;                 /* the token of what has no piece; -1: none */
     bool byte_level;         /* pieces are made of bytes, not of characters */
     char *text;              /* owned; NULL where the text of all pieces is in the mapped file */
-    int max_length;          /* bytes of the longest piece of `merged` */
-    int max_matched_length;  /* of `matched` */
     bool begins_match[256];  /* bytes that pieces of `matched` begin with */
     int byte_piece[256];     /* token of each byte; unk if there is none */
     uint8_t bytes[256];      /* each byte: the text of byte pieces. So a tokenizer must stay where it is. */

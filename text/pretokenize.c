@@ -15,7 +15,6 @@
 #include "text/unicode.h"
 
 #include <string.h>
-#include <strings.h>
 
 /* ---- characters ------------------------------------------------------------------------ */
 
@@ -64,57 +63,46 @@ enum { ANY = 1 << 30 };
 
 /* 's 't 're 've 'm 'll 'd, in Llama 3's and Qwen 2's pattern also in capitals. */
 static bool skip_contraction(Cursor *c, bool capitals) {
-    static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
-    static const char long_s[] = "'\xc5\xbf"; /* a lower-case s, too, where case does not count */
+    /* the long s comes last: it is a lower-case s, too, where case does not count */
+    static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d", "\xc5\xbf"};
     const size_t left = (size_t)(c->end - c->s);
-    size_t n = 0;
-    if (left < 2 || *c->s != '\'') return false;
-    for (int i = 0; i < 7 && !n; i++) {
-        const size_t length = strlen(endings[i]);
-        if (length >= left) continue;
-        if (!(capitals ? strncasecmp : strncmp)(c->s + 1, endings[i], length)) n = 1 + length;
+    for (int i = 0; i < (capitals ? 8 : 7) && *c->s == '\''; i++) {
+        const size_t n = strlen(endings[i]);
+        if (n >= left || (capitals ? strncasecmp : strncmp)(c->s + 1, endings[i], n)) continue;
+        c->s += 1 + n;
+        look(c);
+        return true;
     }
-    if (!n && capitals && left >= 3 && !memcmp(c->s, long_s, 3)) n = 3;
-    c->s += n;
-    look(c);
-    return n > 0;
+    return false;
 }
 
-/* \s+(?!\S)|\s+ : white space, but its last character goes with what follows. */
-static void skip_space(Cursor *c) {
-    Cursor last = *c;
-    const char *start = c->s;
-    while (at_class(c, SPACE)) {
-        last = *c;
-        step(c);
+/* \s+(?!\S)|\s+ : white space, but its last character goes with what follows.
+ * `lines`: first of all \s*[\r\n]+, white space up to its last newline. */
+static void skip_space(Cursor *c, bool lines) {
+    Cursor at = *c, last = *c, line = *c;
+    while (at_class(&at, SPACE)) {
+        last = at;
+        step(&at);
+        if (at_newline(&last)) line = at;
     }
-    if (c->length && last.s > start) *c = last;
+    if (lines && line.s > c->s)
+        *c = line;
+    else
+        *c = at.length && last.s > c->s ? last : at;
 }
 
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
-static void next_gpt2(Cursor *c) {
+static void next_gpt2(Cursor *c, int digits) {
+    (void)digits;
     if (skip_contraction(c, false)) return;
     Cursor word = *c;
     if (*word.s == ' ') step(&word);
     if (!word.length || word.class == SPACE) {
-        skip_space(c);
+        skip_space(c, false);
         return;
     }
     skip(&word, word.class, ANY);
     *c = word;
-}
-
-/* \s*[\r\n]+ : white space up to its last newline. */
-static bool skip_lines(Cursor *c) {
-    Cursor last = *c;
-    bool found = false;
-    for (Cursor at = *c; at_class(&at, SPACE);) {
-        const bool newline = at_newline(&at);
-        step(&at);
-        if (newline) last = at, found = true;
-    }
-    *c = last;
-    return found;
 }
 
 /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|
@@ -132,15 +120,14 @@ static void next_llama3(Cursor *c, int digits) {
         skip(c, NUMBER, digits);
         return;
     }
-    word = *c;
-    if (*word.s == ' ') step(&word);
+    if (*c->s != ' ') word = *c;
     if (at_class(&word, OTHER)) {
         skip(&word, OTHER, ANY);
         while (at_newline(&word)) step(&word);
         *c = word;
         return;
     }
-    if (!skip_lines(c)) skip_space(c);
+    skip_space(c, true);
 }
 
 /* Numbers by themselves, so many digits at a time, and what is between them. */
@@ -152,23 +139,22 @@ static void next_number(Cursor *c, int digits) {
 }
 
 /* Spaces with what follows up to the next one. */
-static void next_spaced(Cursor *c) {
+static void next_spaced(Cursor *c, int digits) {
+    (void)digits;
     do step(c);
     while (c->length && *c->s != ' ');
 }
 
-/* Moves to the end of the word that begins at the cursor. */
-static void next_word(Cursor *c, Pattern pattern) {
-    switch (pattern) {
-    case PATTERN_GPT2: next_gpt2(c); break;
-    case PATTERN_LLAMA3: next_llama3(c, 3); break;
-    case PATTERN_QWEN2: next_llama3(c, 1); break;
-    case PATTERN_DIGIT: next_number(c, 1); break;
-    case PATTERN_DIGITS3: next_number(c, 3); break;
-    case PATTERN_DIGITS: next_number(c, ANY); break;
-    case PATTERN_SPACED: next_spaced(c); break;
-    }
-}
+static const struct {
+    const char *shown;
+    void (*next)(Cursor *c, int digits); /* moves to the end of the word that begins at the cursor */
+    int digits;                          /* most of a number in one word, where the pattern limits it */
+} PATTERNS[] = {
+    [PATTERN_GPT2] = {"GPT-2's pattern", next_gpt2, 0},     [PATTERN_LLAMA3] = {"Llama 3's pattern", next_llama3, 3},
+    [PATTERN_QWEN2] = {"Qwen 2's pattern", next_llama3, 1}, [PATTERN_DIGIT] = {"digits", next_number, 1},
+    [PATTERN_DIGITS3] = {"three digits", next_number, 3},   [PATTERN_DIGITS] = {"numbers", next_number, ANY},
+    [PATTERN_SPACED] = {"spaces", next_spaced, 0},
+};
 
 /* Cuts s[n] by step `at` and those after it. */
 static int cut(const Pretokenizer *p, int at, const char *s, size_t n, WordFunction word, void *arg) {
@@ -177,7 +163,7 @@ static int cut(const Pretokenizer *p, int at, const char *s, size_t n, WordFunct
     look(&c);
     while (c.length) {
         const char *start = c.s;
-        next_word(&c, p->steps[at]);
+        PATTERNS[p->steps[at]].next(&c, PATTERNS[p->steps[at]].digits);
         if (cut(p, at + 1, start, (size_t)(c.s - start), word, arg)) return -1;
     }
     return 0;
@@ -187,10 +173,4 @@ int pretokenize(const Pretokenizer *p, const char *text, size_t size, WordFuncti
     return cut(p, 0, text, size, word, arg);
 }
 
-const char *pretokenizer_shown(const Pretokenizer *p) {
-    static const char *const names[] = {[PATTERN_GPT2] = "GPT-2's pattern",   [PATTERN_LLAMA3] = "Llama 3's pattern",
-                                        [PATTERN_QWEN2] = "Qwen 2's pattern", [PATTERN_DIGIT] = "digits",
-                                        [PATTERN_DIGITS3] = "three digits",   [PATTERN_DIGITS] = "numbers",
-                                        [PATTERN_SPACED] = "spaces"};
-    return p->n_steps ? names[p->steps[0]] : "none";
-}
+const char *pretokenizer_shown(const Pretokenizer *p) { return p->n_steps ? PATTERNS[p->steps[0]].shown : "none"; }

@@ -1,5 +1,4 @@
-/* pretokenize.h: where a text is cut into words, within which alone neighbours merge.
- */
+/* pretokenize.h: where a text is cut into words, within which alone neighbours merge. */
 #ifndef NORMA_PRETOKENIZE_H
 #define NORMA_PRETOKENIZE_H
 

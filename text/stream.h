@@ -1,5 +1,4 @@
-/* stream.h: text on its way to the reader.
- */
+/* stream.h: text on its way to the reader. */
 #ifndef NORMA_STREAM_H
 #define NORMA_STREAM_H
 

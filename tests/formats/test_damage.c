@@ -6,8 +6,8 @@
  */
 #include "formats/build.h"
 #include "formats/gguf_tokenizer.h"
+#include "formats/llama2c.h"
 #include "formats/open.h"
-#include "formats/tokenizer_bin.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "model.h"

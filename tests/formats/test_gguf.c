@@ -7,8 +7,8 @@
  */
 #include "formats/build.h"
 #include "formats/gguf_tokenizer.h"
+#include "formats/llama2c.h"
 #include "formats/open.h"
-#include "formats/tokenizer_bin.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "model.h"
@@ -618,8 +618,8 @@ static void same_tokens_as_tokenizer_bin(void) {
     CHECK(open_tokenizer(&model, &t, true) == 1, "no tokenizer in the file");
     gguf_free(&file);
     CHECK(t.pieces.n == bin.pieces.n && t.bos == 1 && t.eos == 2 && t.pieces.unk == 0 &&
-              t.pieces.max_length == bin.pieces.max_length,
-          "%d pieces, longest %d", t.pieces.n, t.pieces.max_length);
+              t.pieces.merged.max_length == bin.pieces.merged.max_length,
+          "%d pieces, longest %d", t.pieces.n, t.pieces.merged.max_length);
     CHECK(t.normalizer.replaces_invalid && !bin.normalizer.replaces_invalid, "what is no UTF-8");
     t.normalizer.replaces_invalid = false; /* the one difference */
     for (int i = 0; i < 3000; i++) {

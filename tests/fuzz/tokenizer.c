@@ -8,7 +8,7 @@
 #include "tokenizer.h"
 #include "base/file.h"
 #include "formats/gguf_tokenizer.h"
-#include "formats/tokenizer_bin.h"
+#include "formats/llama2c.h"
 #include "modes/template.h"
 
 #include "tests/fuzz/file.h"

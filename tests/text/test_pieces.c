@@ -4,8 +4,8 @@
  */
 #include "formats/build.h"
 #include "formats/gguf_tokenizer.h"
+#include "formats/llama2c.h"
 #include "formats/open.h"
-#include "formats/tokenizer_bin.h"
 #include "model.h"
 #include "tokenizer.h"
 
