@@ -63,11 +63,6 @@ const GgufHeaderKey GGUF_KEYS[] = {
     {0},
 };
 
-const char *gguf_key_name(char *name, const GgufArchitecture *architecture, const char *key) {
-    snprintf(name, GGUF_KEY_NAME, "%s.%s", architecture->name, key);
-    return name;
-}
-
 enum { SOFTMAX = 1 }; /* of the gating functions */
 
 static const GgufHeader DEFAULTS = {.config.rope = {.base = 10000, .scale = 1, .amplitude = 1},
@@ -113,7 +108,7 @@ static int read_architecture(Reader *r) {
 static int read_key(Reader *r, const GgufHeaderKey *key) {
     char name[GGUF_KEY_NAME], *header = (char *)&r->header;
     void *field = header + key->field;
-    gguf_key_name(name, r->architecture, key->name);
+    snprintf(name, sizeof name, "%s.%s", r->architecture->name, key->name);
     if (key->fallback) memcpy(field, header + key->fallback, key->kind == KEY_SIZE ? sizeof(int) : sizeof(double));
     switch (key->kind) {
     case KEY_NO_FIELD: return 0;
@@ -146,7 +141,8 @@ static int read_sizes(Reader *r, Config *c) {
         return bad_value(r, "attention.head_count_kv", "%d, expected a divisor of %d", c->n_kv_heads, c->n_heads);
     c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
     if (read_keys(r, HEADS)) return -1;
-    if (c->dim % c->n_heads && !gguf_find_value(&r->file, gguf_key_name(name, r->architecture, "attention.key_length")))
+    snprintf(name, sizeof name, "%s.attention.key_length", r->architecture->name);
+    if (c->dim % c->n_heads && !gguf_find_value(&r->file, name))
         return bad_value(r, "embedding_length", "%d, expected a multiple of %d heads", c->dim, c->n_heads);
     if (c->head_size != r->header.value_length || c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
         return fail("%s: keys of %d and values of %d to a head, expected one even number", r->file.path, c->head_size,
@@ -267,12 +263,10 @@ static int read_part(Reader *r, const PartAt *at) {
 static int read_rope_factors(Reader *r, Model *m) {
     const Config *c = &m->config;
     const int n = c->rope.dims / 2;
-    const float *factors = NULL;
-    const bool yarn = c->rope.yarn.factor > 0;
-    if (!yarn && read_vector(r, "rope_freqs", ".weight", n, &factors)) return -1;
-    if (!yarn && !factors) return 0;
-    m->rope_factors = yarn ? yarn_factors(&c->rope, &c->rope.yarn) : allocate((size_t)n, sizeof *m->rope_factors);
-    if (!m->rope_factors) return -1;
+    const float *factors;
+    if (c->rope.yarn.factor > 0) return (m->rope_factors = yarn_factors(&c->rope, &c->rope.yarn)) ? 0 : -1;
+    if (read_vector(r, "rope_freqs", ".weight", n, &factors)) return -1;
+    if (factors && !(m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors))) return -1;
     for (int i = 0; factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
     return 0;
 }

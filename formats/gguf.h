@@ -49,10 +49,7 @@ typedef struct {
  * is refused: the key may change the result. */
 extern const GgufHeaderKey GGUF_KEYS[];
 
-enum { GGUF_KEY_NAME = 64 };
-
-/* Writes the full name, "llama.block_count", into name[GGUF_KEY_NAME]; returns it. */
-const char *gguf_key_name(char *name, const GgufArchitecture *architecture, const char *key);
+enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_count" */
 
 bool gguf_is(const File *file);
 

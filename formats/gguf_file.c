@@ -63,12 +63,13 @@ static int compare_names(const void *a, const void *b) {
     return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Sorts n values or entries of `size` bytes by name; returns the first name that is there twice, else NULL. */
-static const GgufString *sort_by_name(void *items, size_t n, size_t size) {
+/* Sorts n values or entries, of `size` bytes, by name; none may be there twice. */
+static int sort_by_name(const Gguf *g, void *items, size_t n, size_t size, const char *what) {
     qsort(items, n, size, compare_names);
     for (char *item = items; n > 1; n--, item += size)
-        if (!compare_names(item, item + size)) return (const GgufString *)(const void *)item;
-    return NULL;
+        if (!compare_names(item, item + size))
+            return fail("%s: %s %.*s is there twice", g->path, what, SHOWN(*(const GgufString *)(const void *)item));
+    return 0;
 }
 
 /* ---- metadata ------------------------------------------------------------------------- */
@@ -102,8 +103,7 @@ static int read_values(Gguf *g, uint64_t count) {
     if (!g->values) return -1;
     for (; g->n_values < count; g->n_values++)
         if (read_value(g, &g->values[g->n_values])) return -1;
-    const GgufString *twice = sort_by_name(g->values, g->n_values, sizeof *g->values);
-    return twice ? fail("%s: metadata key %.*s is there twice", g->path, SHOWN(*twice)) : 0;
+    return sort_by_name(g, g->values, g->n_values, sizeof *g->values, "metadata key");
 }
 
 const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
@@ -209,8 +209,7 @@ static int place_entries(Gguf *g) {
         e->data = g->data + start + e->offset;
         end = e->offset + e->bytes;
     }
-    const GgufString *twice = sort_by_name(g->entries, g->n_entries, sizeof *g->entries);
-    return twice ? bad_tensor(g, *twice, "is there twice") : 0;
+    return sort_by_name(g, g->entries, g->n_entries, sizeof *g->entries, "tensor");
 }
 
 static int read_entries(Gguf *g, uint64_t count) {

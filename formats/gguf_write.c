@@ -205,8 +205,12 @@ static void write_value(Writer *w, const char *key, GgufType type, const void *v
     w->n_keys++;
 }
 
-static void write_int(Writer *w, const char *key, int value) { write_value(w, key, GGUF_U32, &value, sizeof value); }
 static void write_bool(Writer *w, const char *key, bool value) { write_value(w, key, GGUF_BOOL, &value, 1); }
+
+/* Numbers below 0, the ids of tokens that there are not, are not written. */
+static void write_int(Writer *w, const char *key, int value) {
+    if (value >= 0) write_value(w, key, GGUF_U32, &value, sizeof value);
+}
 
 static void write_name(Writer *w, const char *key, const char *name, size_t n) {
     write_value(w, key, GGUF_STRING, "", 0);
@@ -226,8 +230,7 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 static void print_byte_names(FILE *out, const Piece *p) {
     for (int i = 0; i < p->length; i++) {
         char name[2];
-        const int n = byte_name(name, (uint8_t)p->text[i]);
-        fwrite(name, 1, (size_t)n, out);
+        fwrite(name, 1, (size_t)byte_name(name, (uint8_t)p->text[i]), out);
     }
 }
 
@@ -301,20 +304,16 @@ static int write_sentencepiece(Writer *w, const Tokenizer *t) {
     return 0;
 }
 
-static void write_id(Writer *w, const char *key, int id) {
-    if (id >= 0) write_int(w, key, id);
-}
-
 static int write_tokenizer(Writer *w, const Tokenizer *t) {
     if (t->pieces.byte_level ? write_byte_level(w, t) : write_sentencepiece(w, t)) return -1;
     write_piece_types(w, t);
     int eot = t->eot; /* GGUF has room for one more end */
     for (int i = 0; i < t->n_ends && eot < 0; i++)
         if (t->ends[i] != t->eos) eot = t->ends[i];
-    write_id(w, "tokenizer.ggml.bos_token_id", t->bos);
-    write_id(w, "tokenizer.ggml.eos_token_id", t->eos);
-    write_id(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
-    write_id(w, "tokenizer.ggml.eot_token_id", eot);
+    write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
+    write_int(w, "tokenizer.ggml.eos_token_id", t->eos);
+    write_int(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
+    write_int(w, "tokenizer.ggml.eot_token_id", eot);
     write_bool(w, "tokenizer.ggml.add_bos_token", !t->no_bos);
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
@@ -351,7 +350,7 @@ static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHead
     const int integer = key->kind == KEY_INTEGER ? (int)*(const int64_t *)field : size;
     const float real = key->kind == KEY_REAL ? (float)*(const double *)field : 0;
     const GgufString text = key->kind == KEY_STRING ? *(const GgufString *)field : (GgufString){"", 0};
-    gguf_key_name(name, w->architecture, key->name);
+    snprintf(name, sizeof name, "%s.%s", w->architecture->name, key->name);
     if (integer) write_int(w, name, integer);
     if (real != 0) write_value(w, name, GGUF_F32, &real, sizeof real);
     if (text.n) write_name(w, name, text.text, text.n);
@@ -375,14 +374,15 @@ static void write_padding(Writer *w) {
 }
 
 /* Writes a tensor's entry in the table; true: w is at the data, and the tensor's are to be written. */
-static bool begin_tensor(Writer *w, const char *name, int depth, int rows, int cols, Type type) {
+static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
     const uint64_t dims[] = {(uint64_t)cols, (uint64_t)rows, (uint64_t)depth};
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
     if (w->data) {
         write_padding(w);
         return true;
     }
-    write_string(w, name, strlen(name));
+    fprintf(w->text, "%s%s", name, suffix);
+    write_text(w);
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
     write_u32(w, type_to_gguf(type));
@@ -393,9 +393,7 @@ static bool begin_tensor(Writer *w, const char *name, int depth, int rows, int c
 }
 
 static void write_vector(Writer *w, const char *name, const char *suffix, const float *v, int n) {
-    char full[PART_NAME + 8];
-    snprintf(full, sizeof full, "%s%s", name, suffix);
-    if (begin_tensor(w, full, 1, 1, n, TYPE_F32)) write_bytes(w, v, (size_t)n * sizeof *v);
+    if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32)) write_bytes(w, v, (size_t)n * sizeof *v);
 }
 
 /* In a GGUF file a norm with a bias is a LayerNorm. */
@@ -436,12 +434,10 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
     const bool whole_blocks = t->cols % type_block(w->type) == 0;
     const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
-    char full[PART_NAME + 8];
-    snprintf(full, sizeof full, "%s.weight", name);
-    if (begin_tensor(w, full, depth, t->rows, t->cols, type))
+    if (begin_tensor(w, name, ".weight", depth, t->rows, t->cols, type))
         for (; at.expert < depth; at.expert++) write_rows(w, at.part, part_weight(&at), type);
     else if (!w->out && !whole_blocks)
-        note("%s stays f16: its rows of %d are no multiple of %d", full, t->cols, type_block(w->type));
+        note("%s.weight stays f16: its rows of %d are no multiple of %d", name, t->cols, type_block(w->type));
     if (!t->bias) return;
     for (int r = 0; at.part->rotates && r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
     write_vector(w, name, ".bias", at.part->rotates ? w->row : t->bias, t->rows);
