@@ -224,7 +224,10 @@ static int read_vector(Reader *r, const char *name, const char *suffix, int n, c
 }
 
 /* A norm with a bias is a LayerNorm. */
-static int read_norm(Reader *r, const char *name, int dim, Norm *norm) {
+static int read_norm(Reader *r, const char *name, const PartAt *at) {
+    const int dim = part_size(&r->model->config, at->part->cols);
+    Norm *norm = part_norm(at);
+    if (at->part->of_heads && !r->architecture->head_norms) return 0;
     if (read_vector(r, name, ".weight", dim, &norm->gamma) || read_vector(r, name, ".bias", dim, &norm->beta))
         return -1;
     if (norm->beta && read_keys(r, LAYER_EPS)) return -1;
@@ -250,14 +253,6 @@ static int read_weight(Reader *r, const char *name, const PartAt *at) {
     w->offset = (uint64_t)((const uint8_t *)w->data - r->file.data);
     if (router && model_allocate_experts(r->model, at->layer)) return -1;
     return expert || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", rows, &w->bias);
-}
-
-static int read_part(Reader *r, const PartAt *at) {
-    char name[PART_NAME];
-    part_name(name, at, NAME_GGUF);
-    if (at->part->of_heads && !r->architecture->head_norms) return 0;
-    if (part_norm(at)) return read_norm(r, name, part_size(&r->model->config, at->part->cols), part_norm(at));
-    return read_weight(r, name, at);
 }
 
 static int read_rope_factors(Reader *r, Model *m) {
@@ -287,10 +282,11 @@ static int read_config(Reader *r) {
 
 static int read_tensors(Reader *r) {
     Model *m = r->model;
+    char name[PART_NAME];
     if (model_allocate_layers(m)) return -1;
     m->tied = !gguf_find_entry(&r->file, "output.weight");
     for (PartAt at = parts_of(m); next_slot(&at);)
-        if (read_part(r, &at)) return -1;
+        if ((part_norm(&at) ? read_norm : read_weight)(r, part_name(name, &at, NAME_GGUF), &at)) return -1;
     if (m->tied) m->output = m->embedding;
     if (read_rope_factors(r, m)) return -1;
     for (const GgufEntry *e = r->file.entries; e < r->file.entries + r->file.n_entries; e++)

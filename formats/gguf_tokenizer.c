@@ -1,7 +1,6 @@
 /* gguf_tokenizer.c: the tokenizer in a GGUF file.
  *
- * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer,
- * BOS and EOS. The container is gguf_file.c's.
+ * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and EOS.
  */
 #include "formats/gguf_tokenizer.h"
 
@@ -160,17 +159,17 @@ static int read_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size, bool need
     GgufString model = {"", 0}, pre = {"", 0};
     if (gguf_get_string(g, "tokenizer.ggml.model", &model) || gguf_get_string(g, "tokenizer.ggml.pre", &pre)) return -1;
     if (gguf_string_is(model, "llama")) return fill_sentencepiece(t, g, vocab_size) ? -1 : 1;
-    if (!gguf_string_is(model, "gpt2"))
-        return !needed ? 0
-                       : fail("%s: the tokenizer is of kind '%.*s', which norma does not read; use --tokens", g->path,
-                              SHOWN(model));
-    if (!pre.n || gguf_string_is(pre, "default")) {
+    const bool byte_level = gguf_string_is(model, "gpt2");
+    if (byte_level && (!pre.n || gguf_string_is(pre, "default"))) {
         note("%s does not say where texts are cut (tokenizer.ggml.pre): as by GPT-2", g->path);
         pre = (GgufString){"gpt-2", 5};
     }
-    const Pretokenizer *pretokenizer = find_pretokenizer(pre);
+    const Pretokenizer *pretokenizer = byte_level ? find_pretokenizer(pre) : NULL;
     if (pretokenizer) return fill_byte_level(t, g, pretokenizer, vocab_size) ? -1 : 1;
     if (!needed) return 0;
+    if (!byte_level)
+        return fail("%s: the tokenizer is of kind '%.*s', which norma does not read; use --tokens", g->path,
+                    SHOWN(model));
     return fail("%s: tokenizer.ggml.pre is '%.*s', which norma does not know; use --tokens", g->path, SHOWN(pre));
 }
 

@@ -397,7 +397,9 @@ static void write_vector(Writer *w, const char *name, const char *suffix, const 
 }
 
 /* In a GGUF file a norm with a bias is a LayerNorm. */
-static void write_norm(Writer *w, const char *name, const Norm *norm, int dim) {
+static void write_norm(Writer *w, const char *name, PartAt at) {
+    const Norm *norm = part_norm(&at);
+    const int dim = part_size(&w->model->config, at.part->cols);
     write_vector(w, name, ".weight", norm->gamma, dim);
     switch (norm->kind) {
     case NORM_RMS: return;
@@ -446,13 +448,8 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
 static void write_tensors(Writer *w) {
     const Model *m = w->model;
     char name[PART_NAME];
-    for (PartAt at = parts_of(m); next_part(&at);) {
-        part_name(name, &at, NAME_GGUF);
-        if (part_norm(&at))
-            write_norm(w, name, part_norm(&at), part_size(&m->config, at.part->cols));
-        else if (at.expert == 0)
-            write_weight(w, name, at);
-    }
+    for (PartAt at = parts_of(m); next_part(&at);)
+        if (at.expert == 0) (part_norm(&at) ? write_norm : write_weight)(w, part_name(name, &at, NAME_GGUF), at);
     if (!m->rope_factors || !w->architecture->rope_factors) return;
     for (int i = 0; i < m->config.rope.dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
     write_vector(w, "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
