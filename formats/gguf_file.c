@@ -148,8 +148,7 @@ int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v) return 0;
     if (v->is_array || v->type != GGUF_STRING) return bad_key(g, key, "has another type than expected (a string)");
-    const uint8_t *at = v->at;
-    *value = gguf_next_string(&at);
+    *value = gguf_next_string(&(const uint8_t *){v->at});
     return 0;
 }
 

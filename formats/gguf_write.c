@@ -161,7 +161,7 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
     return tokenizer ? check_tokenizer(tokenizer, path) : 0;
 }
 
-/* ---- values (a write that fails is found when the stream is closed) ------------------------------ */
+/* ---- values (a write that fails is found when the stream is closed) -------------------------- */
 
 typedef struct {
     const Model *model;
