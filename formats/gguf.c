@@ -32,45 +32,40 @@ const GgufArchitecture GGUF_ARCHITECTURES[] = {
 #define AT(field) offsetof(GgufHeader, field)
 const GgufHeaderKey GGUF_KEYS[] = {
     {"vocab_size", NOT_READ, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
-    {"context_length", CONTEXT, KEY_SIZE, AT(config.context), 0},
+    {"context_length", COUNTS, KEY_SIZE, AT(config.context), 0},
     {"embedding_length", SIZES, KEY_SIZE, AT(config.dim), 0},
     {"feed_forward_length", SIZES, KEY_SIZE, AT(config.hidden_dim), 0},
     {"block_count", SIZES, KEY_SIZE, AT(config.n_layers), 0},
-    {"attention.head_count", HEADS, KEY_SIZE, AT(config.n_heads), 0},
-    {"attention.head_count_kv", HEADS, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
-    {"attention.key_length", HEAD_SIZE, KEY_SIZE, AT(config.head_size), 0},
-    {"attention.value_length", HEAD_SIZE, KEY_SIZE, AT(value_length), AT(config.head_size)},
-    {"attention.layer_norm_rms_epsilon", EPS, KEY_REAL, AT(rms_eps), 0},
+    {"attention.head_count", COUNTS, KEY_SIZE, AT(config.n_heads), 0},
+    {"attention.head_count_kv", COUNTS, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
+    {"attention.key_length", HEADS, KEY_SIZE, AT(config.head_size), 0},
+    {"attention.value_length", HEADS, KEY_SIZE, AT(value_length), AT(config.head_size)},
+    {"attention.layer_norm_rms_epsilon", HEADS, KEY_REAL, AT(rms_eps), 0},
     {"attention.layer_norm_epsilon", LAYER_EPS, KEY_REAL, AT(layer_eps), AT(rms_eps)},
-    {"rope.dimension_count", ROPE, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
-    {"rope.freq_base", ROPE, KEY_REAL, AT(config.rope.base), 0},
-    {"rope.scaling.type", ROPE, KEY_STRING, AT(scaling), 0},
-    {"rope.scale_linear", ROPE, KEY_REAL, AT(linear_factor), 0},
-    {"rope.scaling.factor", ROPE, KEY_REAL, AT(factor), AT(linear_factor)},
+    {"rope.dimension_count", HEADS, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
+    {"rope.freq_base", HEADS, KEY_REAL, AT(config.rope.base), 0},
+    {"rope.scaling.type", HEADS, KEY_STRING, AT(scaling), 0},
+    {"rope.scale_linear", HEADS, KEY_REAL, AT(linear_factor), 0},
+    {"rope.scaling.factor", HEADS, KEY_REAL, AT(factor), AT(linear_factor)},
     {"rope.scaling.original_context_length", YARN, KEY_SIZE, AT(yarn_context), AT(config.context)},
-    {"rope.scaling.attn_factor", ROPE, KEY_REAL, AT(config.rope.amplitude), 0},
+    {"rope.scaling.attn_factor", HEADS, KEY_REAL, AT(config.rope.amplitude), 0},
     {"rope.scaling.yarn_beta_fast", YARN, KEY_REAL, AT(config.rope.yarn.fast), 0},
     {"rope.scaling.yarn_beta_slow", YARN, KEY_REAL, AT(config.rope.yarn.slow), 0},
-    {"expert_count", EXPERT_COUNT, KEY_INTEGER, AT(n_experts), 0},
+    {"expert_count", COUNTS, KEY_INTEGER, AT(n_experts), 0},
     {"expert_used_count", EXPERTS, KEY_SIZE, AT(config.n_experts_used), 0},
     {"expert_feed_forward_length", EXPERTS, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
     {"expert_gating_func", EXPERTS, KEY_INTEGER, AT(gating), 0},
     {"expert_weights_norm", EXPERTS, KEY_INTEGER, AT(norm_weights), 0},
     {"expert_weights_scale", EXPERTS, KEY_REAL, AT(weights_scale), 0},
-    {"attention.sliding_window", CONTEXT, KEY_INTEGER, AT(window), 0},
+    {"attention.sliding_window", COUNTS, KEY_INTEGER, AT(window), 0},
     {.name = "rope.scaling.finetuned"},
     {.name = "tensor_data_layout"},
     {0},
 };
 
-const char *gguf_key_name(char *name, const GgufArchitecture *architecture, const char *key) {
-    snprintf(name, GGUF_KEY_NAME, "%s.%s", architecture->name, key);
-    return name;
-}
-
 enum { SOFTMAX = 1 }; /* of the gating functions */
 
-static const GgufHeader DEFAULTS = {.config = {.rope.base = 10000, .rope.scale = 1, .rope.amplitude = 1},
+static const GgufHeader DEFAULTS = {.config.rope = {.base = 10000, .scale = 1, .amplitude = 1},
                                     .scaling = {"linear", 6},
                                     .linear_factor = 1,
                                     .gating = SOFTMAX,
@@ -94,21 +89,16 @@ static bool is_known_key(const Reader *r, GgufString key) {
     return false;
 }
 
-static int unknown_architecture(const Reader *r, GgufString name) {
+static int read_architecture(Reader *r) {
+    GgufString name = {"", 0};
     char known[128] = "";
+    if (gguf_get_string(&r->file, "general.architecture", &name)) return -1;
     for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
         const char *between = a == GGUF_ARCHITECTURES ? "" : a[1].name ? ", " : " or ";
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", between, a->name);
-    }
-    return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), known);
-}
-
-static int read_architecture(Reader *r) {
-    GgufString name = {"", 0};
-    if (gguf_get_string(&r->file, "general.architecture", &name)) return -1;
-    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++)
         if (gguf_string_is(name, a->name)) r->architecture = a;
-    if (!r->architecture) return unknown_architecture(r, name);
+    }
+    if (!r->architecture) return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), known);
     for (size_t i = 0; i < r->file.n_values; i++)
         if (!is_known_key(r, r->file.values[i].key))
             return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(r->file.values[i].key));
@@ -116,16 +106,16 @@ static int read_architecture(Reader *r) {
 }
 
 static int read_key(Reader *r, const GgufHeaderKey *key) {
-    char name[GGUF_KEY_NAME];
-    char *header = (char *)&r->header, *field = header + key->field;
-    gguf_key_name(name, r->architecture, key->name);
+    char name[GGUF_KEY_NAME], *header = (char *)&r->header;
+    void *field = header + key->field;
+    snprintf(name, sizeof name, "%s.%s", r->architecture->name, key->name);
     if (key->fallback) memcpy(field, header + key->fallback, key->kind == KEY_SIZE ? sizeof(int) : sizeof(double));
     switch (key->kind) {
     case KEY_NO_FIELD: return 0;
-    case KEY_SIZE: return gguf_get_size(&r->file, name, (void *)field);
-    case KEY_INTEGER: return gguf_get_integer(&r->file, name, (void *)field);
-    case KEY_REAL: return gguf_get_real(&r->file, name, (void *)field);
-    case KEY_STRING: return gguf_get_string(&r->file, name, (void *)field);
+    case KEY_SIZE: return gguf_get_size(&r->file, name, field);
+    case KEY_INTEGER: return gguf_get_integer(&r->file, name, field);
+    case KEY_REAL: return gguf_get_real(&r->file, name, field);
+    case KEY_STRING: return gguf_get_string(&r->file, name, field);
     }
     return 0;
 }
@@ -143,20 +133,16 @@ static int read_keys(Reader *r, KeyGroup group) {
     fail("%s: %s." key " is " format, (r)->file.path, (r)->architecture->name, __VA_ARGS__)
 
 static int read_sizes(Reader *r, Config *c) {
-    const int64_t *window = &r->header.window;
-    if (read_keys(r, SIZES) || read_keys(r, CONTEXT)) return -1;
-    if (*window > 0 && *window < c->context) c->context = (int)*window; /* up to there the result is the same */
-    return 0;
-}
-
-static int read_heads(Reader *r, Config *c) {
     char name[GGUF_KEY_NAME];
-    if (read_keys(r, HEADS)) return -1;
+    if (read_keys(r, SIZES) || read_keys(r, COUNTS)) return -1;
+    if (r->header.window > 0 && r->header.window < c->context)
+        c->context = (int)r->header.window; /* up to there the result is the same */
     if (c->n_heads % c->n_kv_heads)
         return bad_value(r, "attention.head_count_kv", "%d, expected a divisor of %d", c->n_kv_heads, c->n_heads);
     c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
-    if (read_keys(r, HEAD_SIZE)) return -1;
-    if (c->dim % c->n_heads && !gguf_find_value(&r->file, gguf_key_name(name, r->architecture, "attention.key_length")))
+    if (read_keys(r, HEADS)) return -1;
+    snprintf(name, sizeof name, "%s.attention.key_length", r->architecture->name);
+    if (c->dim % c->n_heads && !gguf_find_value(&r->file, name))
         return bad_value(r, "embedding_length", "%d, expected a multiple of %d heads", c->dim, c->n_heads);
     if (c->head_size != r->header.value_length || c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
         return fail("%s: keys of %d and values of %d to a head, expected one even number", r->file.path, c->head_size,
@@ -168,7 +154,6 @@ static int read_heads(Reader *r, Config *c) {
  * their sum unless the file says otherwise, and by nothing else. */
 static int read_experts(Reader *r, Config *c) {
     GgufHeader *h = &r->header;
-    if (read_keys(r, EXPERT_COUNT)) return -1;
     if (!h->n_experts) return 0;
     if (h->n_experts < 0 || h->n_experts > MOST_EXPERTS)
         return bad_value(r, "expert_count", "%" PRId64 ", expected up to %d", h->n_experts, MOST_EXPERTS);
@@ -185,13 +170,12 @@ static int read_experts(Reader *r, Config *c) {
     return 0;
 }
 
-static int read_yarn(Reader *r, Config *c) {
-    c->rope.yarn = (Yarn){.factor = r->header.factor, .fast = 32, .slow = 1};
+static int read_yarn(Reader *r, Yarn *yarn) {
+    *yarn = (Yarn){.factor = r->header.factor, .fast = 32, .slow = 1};
     if (read_keys(r, YARN)) return -1;
-    if (!(c->rope.yarn.fast > 0) || !(c->rope.yarn.slow > 0))
-        return fail("%s: a beta of YaRN is not positive", r->file.path);
-    c->rope.yarn.context = r->header.yarn_context;
-    c->rope.amplitude *= yarn_amplitude(c->rope.yarn.factor, 1);
+    if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
+    yarn->context = r->header.yarn_context;
+    r->header.config.rope.amplitude *= yarn_amplitude(yarn->factor, 1);
     return 0;
 }
 
@@ -199,13 +183,12 @@ static int read_yarn(Reader *r, Config *c) {
 static int read_rope(Reader *r, Config *c) {
     GgufHeader *h = &r->header;
     c->rope.halves = r->architecture->rope_halves;
-    if (read_keys(r, ROPE)) return -1;
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope.dims,
                          c->head_size);
     if (!(c->rope.base > 0) || !(h->factor > 0))
         return fail("%s: RoPE's base or scaling factor is not positive", r->file.path);
-    if (gguf_string_is(h->scaling, "yarn")) return read_yarn(r, c);
+    if (gguf_string_is(h->scaling, "yarn")) return read_yarn(r, &c->rope.yarn);
     if (gguf_string_is(h->scaling, "linear"))
         c->rope.scale = h->factor;
     else if (!gguf_string_is(h->scaling, "none"))
@@ -241,13 +224,15 @@ static int read_vector(Reader *r, const char *name, const char *suffix, int n, c
 }
 
 /* A norm with a bias is a LayerNorm. */
-static int read_norm(Reader *r, const char *name, int dim, Norm *norm) {
-    GgufHeader *h = &r->header;
+static int read_norm(Reader *r, const char *name, const PartAt *at) {
+    const int dim = part_size(&r->model->config, at->part->cols);
+    Norm *norm = part_norm(at);
+    if (at->part->of_heads && !r->architecture->head_norms) return 0;
     if (read_vector(r, name, ".weight", dim, &norm->gamma) || read_vector(r, name, ".bias", dim, &norm->beta))
         return -1;
-    if (read_keys(r, EPS) || (norm->beta && read_keys(r, LAYER_EPS))) return -1;
+    if (norm->beta && read_keys(r, LAYER_EPS)) return -1;
     norm->kind = norm->beta ? NORM_LAYER : NORM_RMS;
-    norm->eps = (float)(norm->beta ? h->layer_eps : h->rms_eps);
+    norm->eps = (float)(norm->beta ? r->header.layer_eps : r->header.rms_eps);
     if (!norm->gamma) return fail("%s: tensor %s.weight is missing", r->file.path, name);
     return norm->eps > 0 ? 0 : fail("%s: the norms' epsilon is missing or not positive", r->file.path);
 }
@@ -270,23 +255,13 @@ static int read_weight(Reader *r, const char *name, const PartAt *at) {
     return expert || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", rows, &w->bias);
 }
 
-static int read_part(Reader *r, const PartAt *at) {
-    char name[PART_NAME];
-    part_name(name, at, NAME_GGUF);
-    if (at->part->of_heads && !r->architecture->head_norms) return 0;
-    if (part_norm(at)) return read_norm(r, name, part_size(&r->model->config, at->part->cols), part_norm(at));
-    return read_weight(r, name, at);
-}
-
 static int read_rope_factors(Reader *r, Model *m) {
     const Config *c = &m->config;
     const int n = c->rope.dims / 2;
-    const float *factors = NULL;
-    const bool yarn = c->rope.yarn.factor > 0;
-    if (!yarn && read_vector(r, "rope_freqs", ".weight", n, &factors)) return -1;
-    if (!yarn && !factors) return 0;
-    m->rope_factors = yarn ? yarn_factors(&c->rope, &c->rope.yarn) : allocate((size_t)n, sizeof *m->rope_factors);
-    if (!m->rope_factors) return -1;
+    const float *factors;
+    if (c->rope.yarn.factor > 0) return (m->rope_factors = yarn_factors(&c->rope, &c->rope.yarn)) ? 0 : -1;
+    if (read_vector(r, "rope_freqs", ".weight", n, &factors)) return -1;
+    if (factors && !(m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors))) return -1;
     for (int i = 0; factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
     return 0;
 }
@@ -295,8 +270,7 @@ static int read_rope_factors(Reader *r, Model *m) {
 
 static int read_config(Reader *r) {
     Config *c = &r->header.config;
-    if (read_architecture(r) || read_sizes(r, c) || read_heads(r, c) || read_experts(r, c) || read_rope(r, c))
-        return -1;
+    if (read_architecture(r) || read_sizes(r, c) || read_experts(r, c) || read_rope(r, c)) return -1;
     /* a layer has 9 tensors: no more memory for layers than the table justifies */
     if ((size_t)c->n_layers > r->file.n_entries / 9)
         return bad_value(r, "block_count", "%d, the file has %zu tensors", c->n_layers, r->file.n_entries);
@@ -308,10 +282,11 @@ static int read_config(Reader *r) {
 
 static int read_tensors(Reader *r) {
     Model *m = r->model;
+    char name[PART_NAME];
     if (model_allocate_layers(m)) return -1;
     m->tied = !gguf_find_entry(&r->file, "output.weight");
     for (PartAt at = parts_of(m); next_slot(&at);)
-        if (read_part(r, &at)) return -1;
+        if ((part_norm(&at) ? read_norm : read_weight)(r, part_name(name, &at, NAME_GGUF), &at)) return -1;
     if (m->tied) m->output = m->embedding;
     if (read_rope_factors(r, m)) return -1;
     for (const GgufEntry *e = r->file.entries; e < r->file.entries + r->file.n_entries; e++)
@@ -319,11 +294,7 @@ static int read_tensors(Reader *r) {
     return 0;
 }
 
-bool gguf_is(const File *file) {
-    uint32_t magic = 0;
-    if (file->size >= sizeof magic) memcpy(&magic, file->data, sizeof magic);
-    return magic == GGUF_MAGIC;
-}
+bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "GGUF", 4); }
 
 int gguf_read_model(Model *m, const char *path) {
     Reader r = {.header = DEFAULTS, .model = m};

@@ -1,5 +1,4 @@
-/* gguf.h: the models in GGUF files: the tables that reader and writer share, and the reader.
- */
+/* gguf.h: the models in GGUF files: the tables that reader and writer share, and the reader. */
 #ifndef NORMA_GGUF_H
 #define NORMA_GGUF_H
 
@@ -33,7 +32,7 @@ typedef struct {
 } GgufHeader;
 
 /* Keys are read in groups: what one says is checked, and may be the default of the next. */
-typedef enum { NOT_READ, SIZES, CONTEXT, HEADS, HEAD_SIZE, EPS, LAYER_EPS, ROPE, YARN, EXPERT_COUNT, EXPERTS } KeyGroup;
+typedef enum { NOT_READ, SIZES, COUNTS, HEADS, LAYER_EPS, YARN, EXPERTS } KeyGroup;
 
 /* The type of a key's field: none, int (from 1 on), int64_t, double, GgufString. */
 typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_REAL, KEY_STRING } KeyKind;
@@ -50,10 +49,7 @@ typedef struct {
  * is refused: the key may change the result. */
 extern const GgufHeaderKey GGUF_KEYS[];
 
-enum { GGUF_KEY_NAME = 64 };
-
-/* Writes the full name, "llama.block_count", into name[GGUF_KEY_NAME]; returns it. */
-const char *gguf_key_name(char *name, const GgufArchitecture *architecture, const char *key);
+enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_count" */
 
 bool gguf_is(const File *file);
 

@@ -24,25 +24,34 @@ static const uint8_t VALUE_BYTES[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 
 
 /* ---- reading ------------------------------------------------------------------------- */
 
-static int cut_off(const Gguf *g) { return fail("%s: ends in its header, at byte %zu (truncated?)", g->path, g->at); }
-
-static int read_number(Gguf *g, void *number, size_t bytes) {
-    if (bytes > g->size - g->at) return cut_off(g);
-    memcpy(number, g->data + g->at, bytes);
-    g->at += bytes;
+/* Moves behind `count` items of `size` bytes. */
+static int skip(Gguf *g, uint64_t count, size_t size) {
+    if (count > (g->size - g->at) / size)
+        return fail("%s: ends in its header, at byte %zu (truncated?)", g->path, g->at);
+    g->at += (size_t)count * size;
     return 0;
 }
 
-static int read_u32(Gguf *g, uint32_t *number) { return read_number(g, number, sizeof *number); }
-static int read_u64(Gguf *g, uint64_t *number) { return read_number(g, number, sizeof *number); }
-
-int gguf_read_string(Gguf *g, GgufString *s) {
-    uint64_t n = 0;
-    if (read_u64(g, &n)) return -1;
-    if (n > g->size - g->at) return cut_off(g);
-    *s = (GgufString){(const char *)g->data + g->at, (size_t)n};
-    g->at += (size_t)n;
+static int read_bytes(Gguf *g, void *to, size_t n) {
+    if (skip(g, n, 1)) return -1;
+    memcpy(to, g->data + g->at - n, n);
     return 0;
+}
+
+static int read_string(Gguf *g, GgufString *s) {
+    const uint8_t *at = g->data + g->at;
+    uint64_t n = 0;
+    if (read_bytes(g, &n, sizeof n) || skip(g, n, 1)) return -1;
+    *s = gguf_next_string(&at);
+    return 0;
+}
+
+GgufString gguf_next_string(const uint8_t **at) {
+    uint64_t n;
+    memcpy(&n, *at, sizeof n);
+    const char *text = (const char *)*at + sizeof n;
+    *at += sizeof n + n;
+    return (GgufString){text, n};
 }
 
 bool gguf_string_is(GgufString s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
@@ -54,48 +63,47 @@ static int compare_names(const void *a, const void *b) {
     return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Sorts n values or entries of `size` bytes by name; returns the first name that is there twice, else NULL. */
-static const GgufString *sort_by_name(void *items, size_t n, size_t size) {
+/* Sorts n values or entries, of `size` bytes, by name; none may be there twice. */
+static int sort_by_name(const Gguf *g, void *items, size_t n, size_t size, const char *what) {
     qsort(items, n, size, compare_names);
     for (char *item = items; n > 1; n--, item += size)
-        if (!compare_names(item, item + size)) return (const GgufString *)(const void *)item;
-    return NULL;
+        if (!compare_names(item, item + size))
+            return fail("%s: %s %.*s is there twice", g->path, what, SHOWN(*(const GgufString *)(const void *)item));
+    return 0;
 }
 
 /* ---- metadata ------------------------------------------------------------------------- */
 
 static int read_value(Gguf *g, GgufValue *v) {
-    uint32_t type = 0;
-    if (gguf_read_string(g, &v->key) || read_u32(g, &type)) return -1;
-    v->is_array = type == GGUF_ARRAY;
+    if (read_string(g, &v->key) || read_bytes(g, &v->type, sizeof v->type)) return -1;
+    v->is_array = v->type == GGUF_ARRAY;
     v->count = 1;
-    if (v->is_array && (read_u32(g, &type) || read_u64(g, &v->count))) return -1;
-    if (type >= GGUF_N_TYPES || type == GGUF_ARRAY)
+    if (v->is_array && (read_bytes(g, &v->type, sizeof v->type) || read_bytes(g, &v->count, sizeof v->count)))
+        return -1;
+    if (v->type >= GGUF_N_TYPES || v->type == GGUF_ARRAY)
         return fail("%s: %.*s has values of type %u, expected 0 to 12 and no arrays in arrays", g->path, SHOWN(v->key),
-                    type);
-    v->type = (GgufType)type;
+                    v->type);
     v->at = g->data + g->at;
-    if (v->type != GGUF_STRING) {
-        if (v->count > (g->size - g->at) / VALUE_BYTES[type]) return cut_off(g);
-        g->at += (size_t)v->count * VALUE_BYTES[type];
-    } else {
-        for (uint64_t i = 0; i < v->count; i++)
-            if (gguf_read_string(g, &(GgufString){0})) return -1;
-    }
+    if (v->type != GGUF_STRING && skip(g, v->count, VALUE_BYTES[v->type])) return -1;
+    for (uint64_t i = 0; v->type == GGUF_STRING && i < v->count; i++)
+        if (read_string(g, &(GgufString){0})) return -1;
     v->bytes = (size_t)(g->data + g->at - v->at);
     return 0;
 }
 
+/* Memory for `count` items of `size` bytes, each of which takes `least` bytes of the file or more. */
+static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t least, const char *items) {
+    if (count <= (g->size - g->at) / least) return allocate((size_t)count, size);
+    fail("%s: %" PRIu64 " %s do not fit in the file", g->path, count, items);
+    return NULL;
+}
+
 static int read_values(Gguf *g, uint64_t count) {
-    const size_t least = 8 + 4 + 1; /* bytes of the shortest */
-    if (count > (g->size - g->at) / least)
-        return fail("%s: %" PRIu64 " metadata keys do not fit in the file", g->path, count);
-    g->values = allocate((size_t)count, sizeof *g->values);
+    g->values = allocate_items(g, count, sizeof *g->values, 8 + 4 + 1, "metadata keys");
     if (!g->values) return -1;
     for (; g->n_values < count; g->n_values++)
         if (read_value(g, &g->values[g->n_values])) return -1;
-    const GgufString *twice = sort_by_name(g->values, g->n_values, sizeof *g->values);
-    return twice ? fail("%s: metadata key %.*s is there twice", g->path, SHOWN(*twice)) : 0;
+    return sort_by_name(g, g->values, g->n_values, sizeof *g->values, "metadata key");
 }
 
 const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
@@ -103,17 +111,13 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
     return bsearch(&name, g->values, g->n_values, sizeof *g->values, compare_names);
 }
 
-static int wrong_type(const Gguf *g, const char *key, const char *expected) {
-    return bad_key(g, key, "has another type than expected (%s)", expected);
-}
-
 int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v) return 0;
     uint64_t bits = 0;
     if (v->is_array || v->type == GGUF_STRING || v->type == GGUF_F32 || v->type == GGUF_F64)
-        return wrong_type(g, key, "an integer");
-    memcpy(&bits, v->at, VALUE_BYTES[v->type]);
+        return bad_key(g, key, "has another type than expected (an integer)");
+    memcpy(&bits, v->at, v->bytes);
     if (v->type == GGUF_I8) bits = (uint64_t)(int8_t)bits;
     if (v->type == GGUF_I16) bits = (uint64_t)(int16_t)bits;
     if (v->type == GGUF_I32) bits = (uint64_t)(int32_t)bits;
@@ -131,31 +135,36 @@ int gguf_get_size(const Gguf *g, const char *key, int *value) {
 
 int gguf_get_real(const Gguf *g, const char *key, double *value) {
     const GgufValue *v = gguf_find_value(g, key);
-    float narrow;
+    float narrow = 0;
     if (!v) return 0;
-    if (v->is_array || (v->type != GGUF_F32 && v->type != GGUF_F64)) return wrong_type(g, key, "a real number");
-    if (v->type == GGUF_F64) {
-        memcpy(value, v->at, sizeof *value);
-    } else {
-        memcpy(&narrow, v->at, sizeof narrow);
-        *value = narrow;
-    }
+    if (v->is_array || (v->type != GGUF_F32 && v->type != GGUF_F64))
+        return bad_key(g, key, "has another type than expected (a real number)");
+    memcpy(v->type == GGUF_F64 ? (void *)value : &narrow, v->at, v->bytes);
+    if (v->type == GGUF_F32) *value = narrow;
     return isfinite(*value) ? 0 : bad_key(g, key, "is no finite number");
 }
 
 int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v) return 0;
-    if (v->is_array || v->type != GGUF_STRING) return wrong_type(g, key, "a string");
-    const size_t length = sizeof(uint64_t); /* stands in front of the text */
-    *value = (GgufString){(const char *)v->at + length, v->bytes - length};
+    if (v->is_array || v->type != GGUF_STRING) return bad_key(g, key, "has another type than expected (a string)");
+    *value = gguf_next_string(&(const uint8_t *){v->at});
     return 0;
 }
 
 /* ---- the tensor table ------------------------------------------------------------------ */
 
-static int set_shape(const Gguf *g, GgufEntry *e, const uint64_t dims[MAX_DIMS]) {
+static int read_entry(Gguf *g, GgufEntry *e) {
     static const uint64_t most[MAX_DIMS] = {INT_MAX, INT_MAX, MOST_EXPERTS, 1};
+    uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
+    uint32_t n_dims = 0, type = 0;
+    *e = (GgufEntry){0};
+    if (read_string(g, &e->name) || read_bytes(g, &n_dims, sizeof n_dims)) return -1;
+    if (n_dims < 1 || n_dims > MAX_DIMS)
+        return bad_tensor(g, e->name, "has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
+    if (read_bytes(g, dims, n_dims * sizeof *dims) || read_bytes(g, &type, sizeof type) ||
+        read_bytes(g, &e->offset, sizeof e->offset))
+        return -1;
     for (int i = 0; i < MAX_DIMS; i++)
         if (dims[i] < 1 || dims[i] > most[i])
             return bad_tensor(g, e->name,
@@ -165,19 +174,6 @@ static int set_shape(const Gguf *g, GgufEntry *e, const uint64_t dims[MAX_DIMS])
     e->cols = (int)dims[0];
     e->rows = (int)dims[1];
     e->depth = (int)dims[2];
-    return 0;
-}
-
-static int read_entry(Gguf *g, GgufEntry *e) {
-    uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
-    uint32_t n_dims = 0, type = 0;
-    *e = (GgufEntry){0};
-    if (gguf_read_string(g, &e->name) || read_u32(g, &n_dims)) return -1;
-    if (n_dims < 1 || n_dims > MAX_DIMS)
-        return bad_tensor(g, e->name, "has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
-    for (uint32_t i = 0; i < n_dims; i++)
-        if (read_u64(g, &dims[i])) return -1;
-    if (read_u32(g, &type) || read_u64(g, &e->offset) || set_shape(g, e, dims)) return -1;
     if (type_from_gguf(type, &e->type)) return bad_tensor(g, e->name, "has type %u, which norma does not know", type);
     if (e->cols % type_block(e->type))
         return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", e->cols, type_block(e->type),
@@ -212,15 +208,11 @@ static int place_entries(Gguf *g) {
         e->data = g->data + start + e->offset;
         end = e->offset + e->bytes;
     }
-    const GgufString *twice = sort_by_name(g->entries, g->n_entries, sizeof *g->entries);
-    return twice ? bad_tensor(g, *twice, "is there twice") : 0;
+    return sort_by_name(g, g->entries, g->n_entries, sizeof *g->entries, "tensor");
 }
 
 static int read_entries(Gguf *g, uint64_t count) {
-    const size_t least = 8 + 4 + 8 + 4 + 8; /* bytes of the shortest */
-    if (count > (g->size - g->at) / least)
-        return fail("%s: %" PRIu64 " tensors do not fit in the file", g->path, count);
-    g->entries = allocate((size_t)count, sizeof *g->entries);
+    g->entries = allocate_items(g, count, sizeof *g->entries, 8 + 4 + 8 + 4 + 8, "tensors");
     if (!g->entries) return -1;
     for (; g->n_entries < count; g->n_entries++)
         if (read_entry(g, &g->entries[g->n_entries])) return -1;
@@ -238,10 +230,10 @@ int gguf_open(Gguf *g, const char *path, const File *file) {
     uint32_t magic = 0, version = 0;
     uint64_t n_tensors = 0, n_values = 0;
     *g = (Gguf){.path = path, .data = file->data, .size = file->size};
-    if (read_u32(g, &magic) || read_u32(g, &version)) return -1;
+    if (read_bytes(g, &magic, sizeof magic) || read_bytes(g, &version, sizeof version)) return -1;
     if (version != 2 && version != 3)
         return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)", path, version);
-    if (read_u64(g, &n_tensors) || read_u64(g, &n_values)) return -1;
+    if (read_bytes(g, &n_tensors, sizeof n_tensors) || read_bytes(g, &n_values, sizeof n_values)) return -1;
     return read_values(g, n_values) || read_entries(g, n_tensors) ? -1 : 0;
 }
 

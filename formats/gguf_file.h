@@ -1,8 +1,4 @@
-/* gguf_file.h: the container of a GGUF file: metadata and tensor table.
- *
- * For the readers of GGUF files (gguf.c, gguf_tokenizer.c) and, for its types and its magic number,
- * the writer (gguf_write.c).
- */
+/* gguf_file.h: the container of a GGUF file: metadata and tensor table. */
 #ifndef NORMA_GGUF_FILE_H
 #define NORMA_GGUF_FILE_H
 
@@ -10,26 +6,11 @@
 #include "base/file.h"
 #include "kernels/tensor.h"
 
-#include <stddef.h>
-
 enum { GGUF_MAGIC = 0x46554747, GGUF_VERSION = 3, GGUF_ALIGNMENT = 32 };
 
-typedef enum {
-    GGUF_U8,
-    GGUF_I8,
-    GGUF_U16,
-    GGUF_I16,
-    GGUF_U32,
-    GGUF_I32,
-    GGUF_F32,
-    GGUF_BOOL,
-    GGUF_STRING,
-    GGUF_ARRAY,
-    GGUF_U64,
-    GGUF_I64,
-    GGUF_F64,
-    GGUF_N_TYPES
-} GgufType;
+typedef uint32_t GgufType; /* of a value: a number in the file */
+enum { GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY };
+enum { GGUF_U64 = GGUF_ARRAY + 1, GGUF_I64, GGUF_F64, GGUF_N_TYPES };
 
 typedef struct {
     const char *text; /* not zero-terminated */
@@ -86,8 +67,8 @@ int gguf_get_size(const Gguf *g, const char *key, int *value);
 int gguf_get_real(const Gguf *g, const char *key, double *value);
 int gguf_get_string(const Gguf *g, const char *key, GgufString *value);
 
-/* Reads the string at g->at and moves g->at behind it: for arrays of strings. */
-int gguf_read_string(Gguf *g, GgufString *s);
+/* The string at *at in an array of strings; *at moves behind it. It cannot fail: gguf_open has walked along all. */
+GgufString gguf_next_string(const uint8_t **at);
 
 bool gguf_string_is(GgufString s, const char *text);
 

@@ -1,7 +1,6 @@
 /* gguf_tokenizer.c: the tokenizer in a GGUF file.
  *
- * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer,
- * BOS and EOS. The container is gguf_file.c's.
+ * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and EOS.
  */
 #include "formats/gguf_tokenizer.h"
 
@@ -19,12 +18,11 @@
 
 typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
 
-/* An array of the tokenizer with one element for each piece; NULL and a message
- * if it is not that. */
+/* An array with one element for each piece; NULL and a message if it is not that. */
 static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType type, int n) {
     const GgufValue *v = gguf_find_value(g, key);
     if (v && v->is_array && v->type == type && v->count == (uint64_t)n) return v;
-    fail("%s: metadata key %s is missing or no array of %d values", g->path, key, n);
+    bad_key(g, key, "is missing or no array of %d values", n);
     return NULL;
 }
 
@@ -40,14 +38,12 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     if (names && !pieces->byte_level && !(scores = piece_array(g, "tokenizer.ggml.scores", GGUF_F32, n))) return -1;
     const GgufValue *types = names ? piece_array(g, "tokenizer.ggml.token_type", GGUF_I32, n) : NULL;
     if (!types || pieces_open(pieces, n, names->bytes)) return -1;
-    Gguf cursor = *g;
-    cursor.at = (size_t)(names->at - g->data);
+    const uint8_t *at = names->at;
     char *to = pieces->text;
     for (int id = 0; id < n; id++) {
-        GgufString name = {"", 0};
+        const GgufString name = gguf_next_string(&at);
         Piece *p = &pieces->list[id];
         int32_t type;
-        if (gguf_read_string(&cursor, &name)) return -1;
         memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
         if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
         p->kind = kind_of(type, pieces->byte_level);
@@ -78,19 +74,12 @@ static const struct {
 };
 enum { N_PRETOKENIZERS = sizeof PRETOKENIZERS / sizeof *PRETOKENIZERS };
 
-/* -1, and no message: norma does not know the name. */
-static int find_pretokenizer(Pretokenizer *p, const Gguf *g, GgufString name) {
-    if (!name.n || gguf_string_is(name, "default")) {
-        note("%s does not say where texts are cut (tokenizer.ggml.pre): as by GPT-2", g->path);
-        name = (GgufString){"gpt-2", 5};
-    }
+/* NULL: norma does not know the name. */
+static const Pretokenizer *find_pretokenizer(GgufString name) {
     for (int i = 0; i < N_PRETOKENIZERS; i++)
         for (int k = 0; k < 4 && PRETOKENIZERS[i].names[k]; k++)
-            if (gguf_string_is(name, PRETOKENIZERS[i].names[k])) {
-                *p = PRETOKENIZERS[i].pretokenizer;
-                return 0;
-            }
-    return -1;
+            if (gguf_string_is(name, PRETOKENIZERS[i].names[k])) return &PRETOKENIZERS[i].pretokenizer;
+    return NULL;
 }
 
 const char *gguf_pretokenizer_name(const Pretokenizer *p) {
@@ -106,13 +95,11 @@ const char *gguf_pretokenizer_name(const Pretokenizer *p) {
 static int fill_merges(Tokenizer *t, const Gguf *g) {
     const GgufValue *merges = gguf_find_value(g, "tokenizer.ggml.merges");
     if (!merges || !merges->is_array || merges->type != GGUF_STRING)
-        return fail("%s: metadata key tokenizer.ggml.merges is missing or no array of strings", g->path);
+        return bad_key(g, "tokenizer.ggml.merges", "is missing or no array of strings");
     if (merges_begin(&t->merges, &t->pieces, merges->count)) return -1;
-    Gguf cursor = *g;
-    cursor.at = (size_t)(merges->at - g->data);
+    const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
-        GgufString pair = {0};
-        if (gguf_read_string(&cursor, &pair)) return -1;
+        const GgufString pair = gguf_next_string(&at);
         if (merges_add(&t->merges, &t->pieces, g->path, pair.text, pair.n)) return -1;
     }
     return merges_end(&t->merges, &t->pieces);
@@ -121,11 +108,10 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
 /* Reads a token; where the key is missing, *id stays, which must be a token or -1. */
 static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
     int64_t wide = *id;
-    if (!gguf_find_value(g, key)) return *id < vocab_size ? 0 : fail("%s: metadata key %s is missing", g->path, key);
+    if (!gguf_find_value(g, key)) return *id < vocab_size ? 0 : bad_key(g, key, "is missing");
     if (gguf_get_integer(g, key, &wide)) return -1;
     if (wide < 0 || wide >= vocab_size)
-        return fail("%s: metadata key %s is %lld, expected a token below %d", g->path, key, (long long)wide,
-                    vocab_size);
+        return bad_key(g, key, "is %lld, expected a token below %d", (long long)wide, vocab_size);
     *id = (int)wide;
     return 0;
 }
@@ -156,7 +142,9 @@ static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
 }
 
 /* BOS is put in front if the file says so; Llama 3's files may leave it out. */
-static int fill_byte_level(Tokenizer *t, const Gguf *g, int vocab_size) {
+static int fill_byte_level(Tokenizer *t, const Gguf *g, const Pretokenizer *pretokenizer, int vocab_size) {
+    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER, .pretokenizer = *pretokenizer};
+    t->pieces = (Pieces){.unk = -1, .byte_level = true};
     GgufString normalizer = {"", 0}; /* norma's own key: GGUF has no word for it */
     if (gguf_get_string(g, "norma.tokenizer.normalizer", &normalizer)) return -1;
     if (normalizer.n && !gguf_string_is(normalizer, "nfc"))
@@ -172,14 +160,17 @@ static int read_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size, bool need
     if (gguf_get_string(g, "tokenizer.ggml.model", &model) || gguf_get_string(g, "tokenizer.ggml.pre", &pre)) return -1;
     if (gguf_string_is(model, "llama")) return fill_sentencepiece(t, g, vocab_size) ? -1 : 1;
     const bool byte_level = gguf_string_is(model, "gpt2");
-    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER};
-    t->pieces = (Pieces){.unk = -1, .byte_level = true};
-    if (byte_level && !find_pretokenizer(&t->pretokenizer, g, pre)) return fill_byte_level(t, g, vocab_size) ? -1 : 1;
+    if (byte_level && (!pre.n || gguf_string_is(pre, "default"))) {
+        note("%s does not say where texts are cut (tokenizer.ggml.pre): as by GPT-2", g->path);
+        pre = (GgufString){"gpt-2", 5};
+    }
+    const Pretokenizer *pretokenizer = byte_level ? find_pretokenizer(pre) : NULL;
+    if (pretokenizer) return fill_byte_level(t, g, pretokenizer, vocab_size) ? -1 : 1;
     if (!needed) return 0;
-    return byte_level
-               ? fail("%s: tokenizer.ggml.pre is '%.*s', which norma does not know; use --tokens", g->path, SHOWN(pre))
-               : fail("%s: the tokenizer is of kind '%.*s', which norma does not read; use --tokens", g->path,
-                      SHOWN(model));
+    if (!byte_level)
+        return fail("%s: the tokenizer is of kind '%.*s', which norma does not read; use --tokens", g->path,
+                    SHOWN(model));
+    return fail("%s: tokenizer.ggml.pre is '%.*s', which norma does not know; use --tokens", g->path, SHOWN(pre));
 }
 
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed) {

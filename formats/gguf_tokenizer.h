@@ -1,5 +1,4 @@
-/* gguf_tokenizer.h: the tokenizer in a GGUF file.
- */
+/* gguf_tokenizer.h: the tokenizer in a GGUF file. */
 #ifndef NORMA_GGUF_TOKENIZER_H
 #define NORMA_GGUF_TOKENIZER_H
 
@@ -7,8 +6,8 @@
 #include "text/pretokenize.h"
 #include "tokenizer.h"
 
-/* The tokenizer in a GGUF file. 1: there it is; -1: it is damaged, or `needed`
- * and of a kind that norma does not read; 0: not needed. Then *t has no pieces. */
+/* 1: there it is; -1: it is damaged, or `needed` and of a kind that norma does not read; 0: it is of such a kind and
+ * not needed, and *t has no pieces. */
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
 
 /* GGUF's name for a pre-tokenizer; NULL: it has none. */

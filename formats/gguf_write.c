@@ -1,8 +1,7 @@
 /* gguf_write.c: any model as a GGUF file (version 3).
  *
  * Owns what a GGUF file can say of a model and a tokenizer, and how it says it: metadata, tensor table, data.
- * The tables of keys and architectures are gguf.c's, what a block holds is quant.c's. The file appears whole or not at
- * all.
+ * The tables of keys and architectures are gguf.c's, what a block holds is quant.c's.
  */
 #include "formats/gguf_write.h"
 
@@ -106,18 +105,25 @@ static bool all_pieces_merge(const Tokenizer *t) {
     return true;
 }
 
-/* Whether rules that make the same piece follow each other in rank. */
+/* The scores of all pieces; the caller frees them. Where there are rules, a piece's score is the rank of the first
+ * rule that makes it, negative. */
+static float *piece_scores(const Tokenizer *t) {
+    float *scores = allocate((size_t)t->pieces.n, sizeof *scores);
+    if (!scores) return NULL;
+    for (int id = 0; id < t->pieces.n; id++)
+        scores[id] = t->merges.rules ? -(float)t->merges.n : t->pieces.list[id].score;
+    for (const MergeRule *rule = t->merges.rules; rule && rule < t->merges.rules + t->merges.n; rule++)
+        scores[rule->result] = fmaxf(scores[rule->result], -(float)rule->rank);
+    return scores;
+}
+
+/* Whether rules that make the same piece follow each other in rank: whether scores fall as ranks rise. */
 static bool ranks_are_by_piece(const Tokenizer *t) {
     MergeRule *rules = ranked_rules(&t->merges);
-    char *done = allocate((size_t)t->pieces.n, 1);
-    bool by_piece = rules && done;
-    if (done) memset(done, 0, (size_t)t->pieces.n);
-    for (int i = 0; i < t->merges.n && by_piece; i++) {
-        const int result = rules[i].result;
-        by_piece = !done[result] || rules[i - 1].result == result;
-        done[result] = 1;
-    }
-    free(done);
+    float *scores = piece_scores(t);
+    bool by_piece = rules && scores;
+    for (int i = 1; i < t->merges.n && by_piece; i++) by_piece = scores[rules[i].result] <= scores[rules[i - 1].result];
+    free(scores);
     free(rules);
     return by_piece;
 }
@@ -155,13 +161,13 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
     return tokenizer ? check_tokenizer(tokenizer, path) : 0;
 }
 
-/* ---- values (a write that fails is found when the stream is closed) ------------------------------ */
+/* ---- values (a write that fails is found when the stream is closed) -------------------------- */
 
 typedef struct {
     const Model *model;
     const GgufArchitecture *architecture;
     Type type; /* asked for */
-    FILE *out; /* first metadata and tensor table, in memory, for their counts come first; then the file */
+    FILE *out; /* NULL at first: what stands in front of the data is counted, then written */
     uint64_t n_keys, n_tensors;
     uint64_t offset;  /* of the next tensor in the data */
     uint64_t written; /* bytes of the file */
@@ -174,7 +180,9 @@ typedef struct {
     size_t length;
 } Writer;
 
-static void write_bytes(Writer *w, const void *bytes, size_t n) { w->written += fwrite(bytes, 1, n, w->out); }
+static void write_bytes(Writer *w, const void *bytes, size_t n) {
+    w->written += w->out ? fwrite(bytes, 1, n, w->out) : n;
+}
 static void write_u32(Writer *w, uint32_t value) { write_bytes(w, &value, sizeof value); }
 static void write_u64(Writer *w, uint64_t value) { write_bytes(w, &value, sizeof value); }
 
@@ -197,8 +205,12 @@ static void write_value(Writer *w, const char *key, GgufType type, const void *v
     w->n_keys++;
 }
 
-static void write_int(Writer *w, const char *key, int value) { write_value(w, key, GGUF_U32, &value, sizeof value); }
 static void write_bool(Writer *w, const char *key, bool value) { write_value(w, key, GGUF_BOOL, &value, 1); }
+
+/* Numbers below 0, the ids of tokens that there are not, are not written. */
+static void write_int(Writer *w, const char *key, int value) {
+    if (value >= 0) write_value(w, key, GGUF_U32, &value, sizeof value);
+}
 
 static void write_name(Writer *w, const char *key, const char *name, size_t n) {
     write_value(w, key, GGUF_STRING, "", 0);
@@ -218,8 +230,7 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 static void print_byte_names(FILE *out, const Piece *p) {
     for (int i = 0; i < p->length; i++) {
         char name[2];
-        const int n = byte_name(name, (uint8_t)p->text[i]);
-        fwrite(name, 1, (size_t)n, out);
+        fwrite(name, 1, (size_t)byte_name(name, (uint8_t)p->text[i]), out);
     }
 }
 
@@ -282,14 +293,9 @@ static int write_byte_level(Writer *w, const Tokenizer *t) {
     return 0;
 }
 
-/* Where there are rules, a piece's score is the rank of the first rule that makes it, negative. */
 static int write_sentencepiece(Writer *w, const Tokenizer *t) {
-    float *scores = allocate((size_t)t->pieces.n, sizeof *scores);
+    float *scores = piece_scores(t);
     if (!scores) return -1;
-    for (int id = 0; id < t->pieces.n; id++)
-        scores[id] = t->merges.rules ? -(float)t->merges.n : t->pieces.list[id].score;
-    for (const MergeRule *rule = t->merges.rules; rule && rule < t->merges.rules + t->merges.n; rule++)
-        scores[rule->result] = fmaxf(scores[rule->result], -(float)rule->rank);
     write_name(w, "tokenizer.ggml.model", "llama", 5);
     write_pieces(w, t);
     write_array(w, "tokenizer.ggml.scores", GGUF_F32, t->pieces.n);
@@ -298,20 +304,16 @@ static int write_sentencepiece(Writer *w, const Tokenizer *t) {
     return 0;
 }
 
-static void write_id(Writer *w, const char *key, int id) {
-    if (id >= 0) write_int(w, key, id);
-}
-
 static int write_tokenizer(Writer *w, const Tokenizer *t) {
     if (t->pieces.byte_level ? write_byte_level(w, t) : write_sentencepiece(w, t)) return -1;
     write_piece_types(w, t);
     int eot = t->eot; /* GGUF has room for one more end */
     for (int i = 0; i < t->n_ends && eot < 0; i++)
         if (t->ends[i] != t->eos) eot = t->ends[i];
-    write_id(w, "tokenizer.ggml.bos_token_id", t->bos);
-    write_id(w, "tokenizer.ggml.eos_token_id", t->eos);
-    write_id(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
-    write_id(w, "tokenizer.ggml.eot_token_id", eot);
+    write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
+    write_int(w, "tokenizer.ggml.eos_token_id", t->eos);
+    write_int(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
+    write_int(w, "tokenizer.ggml.eot_token_id", eot);
     write_bool(w, "tokenizer.ggml.add_bos_token", !t->no_bos);
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
@@ -323,11 +325,13 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
 
 /* Fields that are zero are not written. */
 static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
-    GgufHeader h = {.config = model->config, .value_length = model->config.head_size};
+    GgufHeader h = {.config = model->config,
+                    .value_length = model->config.head_size,
+                    .n_experts = model->config.n_experts,
+                    .layer_eps = eps_of(model, NORM_LAYER),
+                    .rms_eps = eps_of(model, NORM_RMS)};
     Config *c = &h.config;
     const bool yarn = model->rope_factors && !a->rope_factors;
-    h.layer_eps = eps_of(model, NORM_LAYER);
-    h.rms_eps = eps_of(model, NORM_RMS);
     if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
     h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
     if (yarn) h.yarn_context = (int)c->rope.yarn.context;
@@ -336,32 +340,20 @@ static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
     if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
     if (c->rope.amplitude == 1) c->rope.amplitude = 0;
     c->rope.yarn = (Yarn){0}; /* its numbers of turns are the default */
-    h.n_experts = c->n_experts;
     return h;
 }
 
 static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHeader *h) {
     char name[GGUF_KEY_NAME];
     const void *field = (const char *)h + key->field;
-    const int *size = field;
-    const int64_t *integer = field;
-    const GgufString *text = field;
+    const int size = key->kind == KEY_SIZE ? *(const int *)field : 0;
+    const int integer = key->kind == KEY_INTEGER ? (int)*(const int64_t *)field : size;
     const float real = key->kind == KEY_REAL ? (float)*(const double *)field : 0;
-    gguf_key_name(name, w->architecture, key->name);
-    switch (key->kind) {
-    case KEY_NO_FIELD: break;
-    case KEY_SIZE:
-        if (*size) write_int(w, name, *size);
-        break;
-    case KEY_INTEGER:
-        if (*integer) write_int(w, name, (int)*integer);
-        break;
-    case KEY_REAL:
-        if (real != 0) write_value(w, name, GGUF_F32, &real, sizeof real);
-        break;
-    case KEY_STRING:
-        if (text->n) write_name(w, name, text->text, text->n);
-    }
+    const GgufString text = key->kind == KEY_STRING ? *(const GgufString *)field : (GgufString){"", 0};
+    snprintf(name, sizeof name, "%s.%s", w->architecture->name, key->name);
+    if (integer) write_int(w, name, integer);
+    if (real != 0) write_value(w, name, GGUF_F32, &real, sizeof real);
+    if (text.n) write_name(w, name, text.text, text.n);
 }
 
 static void write_config(Writer *w) {
@@ -382,16 +374,17 @@ static void write_padding(Writer *w) {
 }
 
 /* Writes a tensor's entry in the table; true: w is at the data, and the tensor's are to be written. */
-static bool begin_tensor(Writer *w, const char *name, int depth, int rows, int cols, Type type) {
+static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
+    const uint64_t dims[] = {(uint64_t)cols, (uint64_t)rows, (uint64_t)depth};
+    const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
     if (w->data) {
         write_padding(w);
         return true;
     }
-    write_string(w, name, strlen(name));
-    write_u32(w, depth > 1 ? 3 : rows > 1 ? 2 : 1);
-    write_u64(w, (uint64_t)cols);
-    if (depth > 1 || rows > 1) write_u64(w, (uint64_t)rows);
-    if (depth > 1) write_u64(w, (uint64_t)depth);
+    fprintf(w->text, "%s%s", name, suffix);
+    write_text(w);
+    write_u32(w, n_dims);
+    write_bytes(w, dims, n_dims * sizeof *dims);
     write_u32(w, type_to_gguf(type));
     write_u64(w, w->offset);
     w->offset += aligned((size_t)depth * tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows));
@@ -400,13 +393,13 @@ static bool begin_tensor(Writer *w, const char *name, int depth, int rows, int c
 }
 
 static void write_vector(Writer *w, const char *name, const char *suffix, const float *v, int n) {
-    char full[PART_NAME + 8];
-    snprintf(full, sizeof full, "%s%s", name, suffix);
-    if (begin_tensor(w, full, 1, 1, n, TYPE_F32)) write_bytes(w, v, (size_t)n * sizeof *v);
+    if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32)) write_bytes(w, v, (size_t)n * sizeof *v);
 }
 
 /* In a GGUF file a norm with a bias is a LayerNorm. */
-static void write_norm(Writer *w, const char *name, const Norm *norm, int dim) {
+static void write_norm(Writer *w, const char *name, PartAt at) {
+    const Norm *norm = part_norm(&at);
+    const int dim = part_size(&w->model->config, at.part->cols);
     write_vector(w, name, ".weight", norm->gamma, dim);
     switch (norm->kind) {
     case NORM_RMS: return;
@@ -443,12 +436,10 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
     const bool whole_blocks = t->cols % type_block(w->type) == 0;
     const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
-    char full[PART_NAME + 8];
-    snprintf(full, sizeof full, "%s.weight", name);
-    if (begin_tensor(w, full, depth, t->rows, t->cols, type))
+    if (begin_tensor(w, name, ".weight", depth, t->rows, t->cols, type))
         for (; at.expert < depth; at.expert++) write_rows(w, at.part, part_weight(&at), type);
-    else if (!whole_blocks)
-        note("%s stays f16: its rows of %d are no multiple of %d", full, t->cols, type_block(w->type));
+    else if (!w->out && !whole_blocks)
+        note("%s.weight stays f16: its rows of %d are no multiple of %d", name, t->cols, type_block(w->type));
     if (!t->bias) return;
     for (int r = 0; at.part->rotates && r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
     write_vector(w, name, ".bias", at.part->rotates ? w->row : t->bias, t->rows);
@@ -457,13 +448,8 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
 static void write_tensors(Writer *w) {
     const Model *m = w->model;
     char name[PART_NAME];
-    for (PartAt at = parts_of(m); next_part(&at);) {
-        part_name(name, &at, NAME_GGUF);
-        if (part_norm(&at))
-            write_norm(w, name, part_norm(&at), part_size(&m->config, at.part->cols));
-        else if (at.expert == 0)
-            write_weight(w, name, at);
-    }
+    for (PartAt at = parts_of(m); next_part(&at);)
+        if (at.expert == 0) (part_norm(&at) ? write_norm : write_weight)(w, part_name(name, &at, NAME_GGUF), at);
     if (!m->rope_factors || !w->architecture->rope_factors) return;
     for (int i = 0; i < m->config.rope.dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
     write_vector(w, "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
@@ -471,40 +457,35 @@ static void write_tensors(Writer *w) {
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* Makes metadata and tensor table; the caller frees *bytes. */
-static int make_header(Writer *w, const Tokenizer *t, char **bytes, size_t *size) {
-    int status = 0;
-    if (!(w->out = open_memstream(bytes, size))) return fail("out of memory");
-    write_config(w);
-    if (t)
-        status = write_tokenizer(w, t);
-    else
-        write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
-    write_tensors(w);
-    return fclose(w->out) ? fail("out of memory") : status;
-}
-
-static int write_file(Writer *w, const char *header, size_t size, const char *path) {
-    OutputFile file;
-    if (output_open(&file, path)) return -1;
-    w->out = file.stream;
-    w->written = 0;
+/* Writes what stands in front of the data. The counts, which come first, are those of the call before. */
+static int write_header(Writer *w, const Tokenizer *t) {
     write_u32(w, GGUF_MAGIC);
     write_u32(w, GGUF_VERSION);
     write_u64(w, w->n_tensors);
     write_u64(w, w->n_keys);
-    write_bytes(w, header, size);
-    w->data = true;
+    write_config(w);
+    if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
+    if (t && write_tokenizer(w, t)) return -1;
     write_tensors(w);
+    return 0;
+}
+
+static int write_file(Writer *w, const Tokenizer *t, const char *path) {
+    OutputFile file;
+    if (write_header(w, t) || output_open(&file, path)) return -1;
+    w->out = file.stream;
+    w->written = w->offset = 0;
+    const int status = write_header(w, t);
+    w->data = true;
+    if (!status) write_tensors(w);
     write_padding(w);
     if (on_terminal(stderr)) fputc('\n', stderr);
-    return output_close(&file, !interrupted);
+    return output_close(&file, !status && !interrupted) ? -1 : status;
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, const char *path) {
     Writer w = {.model = model, .architecture = architecture_of(model), .type = type};
-    char *header = NULL;
-    size_t size = 0, widest = 0;
+    size_t widest = 0;
     if (!(w.text = open_memstream(&w.string, &w.length))) return fail("out of memory");
     for (PartAt at = parts_of(model); next_part(&at);) {
         const size_t cols = (size_t)part_size(&model->config, at.part->cols);
@@ -512,11 +493,9 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
     }
     w.row = allocate(widest, sizeof *w.row);
     w.packed = allocate(widest, sizeof *w.row);
-    int status = w.row && w.packed ? make_header(&w, tokenizer, &header, &size) : -1;
-    if (!status) status = write_file(&w, header, size, path);
+    const int status = w.row && w.packed ? write_file(&w, tokenizer, path) : -1;
     fclose(w.text);
     free(w.string);
-    free(header);
     free(w.row);
     free(w.packed);
     return status;

@@ -1,5 +1,4 @@
-/* gguf_write.h: any model as a GGUF file.
- */
+/* gguf_write.h: any model as a GGUF file. */
 #ifndef NORMA_GGUF_WRITE_H
 #define NORMA_GGUF_WRITE_H
 

@@ -6,13 +6,6 @@
 #include "kernels/tensor.h"
 #include "modes/common.h"
 
-/* Whether the output would take the place of a file that is being read. */
-static bool is_input(const Model *model, const char *output) {
-    for (int i = 0; i < model->n_files; i++)
-        if (file_is_at(&model->files[i], output)) return true;
-    return false;
-}
-
 int mode_convert(Run *run) {
     const Options *o = run->options;
     const Model *model = &run->model;
@@ -21,7 +14,9 @@ int mode_convert(Run *run) {
     if (!o->output || !o->type)
         return bad_usage("convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf");
     if (type_from_name(o->type, &type)) return bad_usage("-q is '%s', expected f32, f16, bf16, q8_0 or q4_0", o->type);
-    if (is_input(model, o->output)) return bad_input("%s is the model itself; name another file", o->output);
+    for (int i = 0; i < model->n_files; i++)
+        if (file_is_at(&model->files[i], o->output))
+            return bad_input("%s is the model itself; name another file", o->output);
     if (gguf_check_model(model, tokenizer, o->model)) return 1;
     if (!tokenizer) note("no tokenizer found, none is written");
     return run_exit_status(gguf_write_model(model, tokenizer, type, o->output));
