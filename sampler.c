@@ -29,11 +29,7 @@ void sampler_close(Sampler *s) {
     *s = (Sampler){0};
 }
 
-void sampler_accept(Sampler *s, int token) {
-    s->recent[s->n_recent % REPEAT_WINDOW] = token;
-    /* past the window only the place in it matters */
-    if (++s->n_recent == 2 * REPEAT_WINDOW) s->n_recent = REPEAT_WINDOW;
-}
+void sampler_accept(Sampler *s, int token) { s->recent[s->n_recent++ % REPEAT_WINDOW] = token; }
 
 /* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1). */
 static float random_float(uint64_t *state) {
@@ -63,7 +59,7 @@ static int argmax(const float *v, int n) {
 /* Makes each of the last tokens less likely, once however often it came
  * (Keskar et al. 2019, sec. 4.1; logits below zero are multiplied). */
 static void penalize(Sampler *s) {
-    const int n = s->n_recent < REPEAT_WINDOW ? s->n_recent : REPEAT_WINDOW;
+    const int n = s->n_recent < REPEAT_WINDOW ? (int)s->n_recent : REPEAT_WINDOW;
     for (int i = 0; i < n; i++) {
         bool seen = false;
         for (int j = 0; j < i; j++) seen |= s->recent[j] == s->recent[i];

@@ -24,7 +24,7 @@ typedef struct {
     float *p;             /* [vocab_size]: logits, then probabilities */
     HeapItem *candidates; /* [vocab_size] */
     int recent[REPEAT_WINDOW];
-    int n_recent; /* tokens seen so far */
+    uint64_t n_recent; /* tokens seen so far */
 } Sampler;
 
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size);

@@ -44,8 +44,6 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size) {
     return 0;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------ */
-
 typedef struct {
     const Tokenizer *t;
     bool space; /* a space goes in front, where the tokenizer has it so */
@@ -61,12 +59,12 @@ static int encode_word(void *encoder, const char *s, size_t n) {
 
 /* Encodes normalized text in which no piece matches as a whole; `first`: the text begins with it. */
 static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
-    const Pretokenizer *pretokenizer = &e->t->pretokenizer;
+    const Pretokenizer *p = &e->t->pretokenizer;
     const SpacePrefix prefix = e->t->space_prefix;
     const bool space = e->space && (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) && *text != ' ';
-    if (!space) return pretokenize(pretokenizer, text, size, encode_word, e);
+    if (!space) return pretokenize(p->steps, p->n_steps, text, size, encode_word, e);
     char *spaced = normalize(&(Normalizer){0}, text, size, true, &size);
-    const int status = spaced ? pretokenize(pretokenizer, spaced, size, encode_word, e) : -1;
+    const int status = spaced ? pretokenize(p->steps, p->n_steps, spaced, size, encode_word, e) : -1;
     free(spaced);
     return status;
 }
@@ -87,16 +85,9 @@ static int encode_between(Encoder *e, const char *text, size_t size, bool raw, b
 /* Bytes of white space before s, as far back as `start`. */
 static size_t space_before(const char *s, const char *start) {
     const char *at = s;
-    for (size_t n = 1; n <= 4 && at - start >= (ptrdiff_t)n; n++)
-        if ((size_t)utf8_character(at - n, n) == n && is_white_space(at - n, n)) at -= n, n = 0;
+    for (size_t n = 1, length; n <= 4 && at - start >= (ptrdiff_t)n; n++)
+        if (is_white_space(utf8_read(at - n, n, &length)) && length == n) at -= n, n = 0;
     return (size_t)(s - at);
-}
-
-static size_t space_behind(const char *s, size_t left) {
-    size_t n = 0;
-    for (size_t length; n < left && is_white_space(s + n, length = (size_t)utf8_character(s + n, left - n));)
-        n += length;
-    return n;
 }
 
 /* Encodes text as the pieces that match in it as a whole, and what is between them. `raw`: the pieces
@@ -113,7 +104,7 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
         const size_t end = p->eats_left ? at - space_before(text + at, text + from) : at;
         if (encode_between(e, text + from, end - from, raw, first && !from) || tokens_add(e->out, id)) return -1;
         at += (size_t)p->length;
-        if (p->eats_right) at += space_behind(text + at, size - at);
+        for (size_t n; p->eats_right && at < size && is_white_space(utf8_read(text + at, size - at, &n));) at += n;
         from = at;
     }
     return encode_between(e, text + from, size - from, raw, first && !from);
@@ -134,8 +125,6 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos
     *out = (Tokens){0};
     return -1;
 }
-
-/* ---- decoding -------------------------------------------------------------------------- */
 
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length) {
     const Piece *p = &t->pieces.list[token];

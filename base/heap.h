@@ -9,8 +9,7 @@ typedef struct {
     int id;
 } HeapItem;
 
-/* Of equal values the smaller id comes first: no two items are equal, so what comes out never depends on what went in
- * when. */
+/* Of equal values the smaller id comes first, so that what comes out never depends on what went in when. */
 static inline bool heap_before(HeapItem a, HeapItem b) {
     return a.value > b.value || (a.value == b.value && a.id < b.id);
 }

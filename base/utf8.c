@@ -1,7 +1,4 @@
-/* utf8.c: characters as bytes (UTF-8, RFC 3629).
- *
- * It knows no classes of characters: those are text/pretokenize.c's and text/normalize.c's.
- */
+/* utf8.c: characters as bytes (UTF-8, RFC 3629). Their classes are text/pretokenize.c's and text/normalize.c's. */
 #include "base/utf8.h"
 
 int utf8_length(uint8_t lead) {
@@ -26,11 +23,13 @@ int utf8_character(const char *s, size_t left) {
     return n > 1 && is_forbidden(s) ? 0 : n;
 }
 
-uint32_t utf8_code(const char *s, size_t length) {
-    static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    uint32_t code = (uint8_t)s[0] & lead[length];
-    for (size_t i = 1; i < length; i++) code = code << 6 | ((uint8_t)s[i] & 0x3f);
-    return code;
+uint32_t utf8_read(const char *s, size_t left, size_t *length) {
+    static const uint8_t lead[] = {0xff, 0x7f, 0x1f, 0x0f, 0x07};
+    const int n = utf8_character(s, left);
+    uint32_t code = (uint8_t)s[0] & lead[n];
+    for (int i = 1; i < n; i++) code = code << 6 | ((uint8_t)s[i] & 0x3f);
+    *length = n ? (size_t)n : 1;
+    return n ? code : UTF8_END + code;
 }
 
 int utf8_encode(char *to, uint32_t code) {

@@ -9,8 +9,11 @@
 /* Bytes of the UTF-8 character at s, of which `left` bytes are there; 0: there is none. */
 int utf8_character(const char *s, size_t left);
 
-/* The code point of the UTF-8 character s[length]. */
-uint32_t utf8_code(const char *s, size_t length);
+enum { UTF8_END = 0x110000 }; /* all code points are below */
+
+/* The code point of the UTF-8 character at s, of which `left` > 0 bytes are there, its bytes in *length; where there is
+ * none, UTF8_END + the byte at s, and 1. */
+uint32_t utf8_read(const char *s, size_t left, size_t *length);
 
 /* Writes the UTF-8 of a code point (below 0x110000) to to[4]; returns its bytes, 1 to 4. */
 int utf8_encode(char *to, uint32_t code);

@@ -1,13 +1,10 @@
 /* template.c: chat templates.
  *
- * Owns how a turn of each family of chat models looks, and how the template in
- * a file (a Jinja program) is recognised as one of them: by what it mentions,
- * it is never run. What a family's templates add beyond the format, such as
- * today's date or a system prompt of their own, is left out. Who says what, and
- * when, is chat.c's.
- *
- * A template's markers become tokens, where the vocabulary has them. What the
- * user or the system prompt says is text, whatever it looks like.
+ * Owns how a turn of each family of chat models looks, and how the template in a file (a Jinja
+ * program, which is never run) is recognised as one of them: by what it mentions. What a family's
+ * templates add beyond the format, such as today's date or a system prompt of their own, is left
+ * out. A template's markers become tokens, where the vocabulary has them. What the user or the
+ * system prompt says is text, whatever it looks like. Who says what, and when, is chat.c's.
  */
 #include "modes/template.h"
 
@@ -99,14 +96,16 @@ static bool is_of_family(const Tokenizer *t, const ChatFamily *f) {
     return true;
 }
 
-/* The first control, special or user-defined piece from `id` on that is this marker; -1: none. */
-static int find_marker(const Tokenizer *t, const char *marker, int id) {
-    const size_t n = strlen(marker);
-    for (; id < t->pieces.n; id++) {
-        const Piece *p = &t->pieces.list[id];
-        const bool special = p->kind != PIECE_TEXT && p->kind != PIECE_BYTE;
-        if (special && (size_t)p->length == n && !memcmp(p->text, marker, n)) return id;
-    }
+/* Whether a piece is this marker: a control, special or user-defined one with its text. */
+static bool is_marker(const Piece *p, const char *marker) {
+    const bool special = p->kind != PIECE_TEXT && p->kind != PIECE_BYTE;
+    return special && (size_t)p->length == strlen(marker) && !memcmp(p->text, marker, strlen(marker));
+}
+
+/* The first piece that is this marker; -1: none. */
+static int find_marker(const Pieces *p, const char *marker) {
+    for (int id = 0; id < p->n; id++)
+        if (is_marker(&p->list[id], marker)) return id;
     return -1;
 }
 
@@ -116,25 +115,20 @@ static bool is_white(const Piece *p) {
     return true;
 }
 
-/* From now on no text matches a special piece or, where merges have ranks, an added (user-defined)
- * one, except pieces of white space alone; an added piece that merges make still comes from merging.
- * In SentencePiece vocabularies, whose pieces merge by scores, user-defined pieces go on matching. */
-static void stop_matching(Tokenizer *t) {
+/* From now on only the template puts the family's markers, BOS, EOS or EOT, and no text matches a
+ * special piece or, where merges have ranks, an added (user-defined) one, except pieces of white space
+ * alone; an added piece that merges make still comes from merging. In SentencePiece vocabularies,
+ * whose pieces merge by scores, user-defined pieces go on matching. */
+static void stop_matching(const ChatFamily *f, Tokenizer *t) {
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
-        if (p->kind == PIECE_SPECIAL) p->kind = PIECE_CONTROL;
-        if (p->kind == PIECE_USER && t->merges.rules && !is_white(p))
+        bool reserved = p->kind == PIECE_SPECIAL || id == t->bos || id == t->eos || id == t->eot;
+        for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++) reserved |= is_marker(p, f->markers[i]);
+        if (reserved)
+            p->kind = PIECE_CONTROL;
+        else if (p->kind == PIECE_USER && t->merges.rules && !is_white(p))
             p->kind = p->also_merged ? PIECE_TEXT : PIECE_CONTROL;
     }
-}
-
-/* From now on no text becomes one of the family's markers, BOS, EOS or EOT: only the template puts them. */
-static void reserve_markers(const ChatFamily *f, Tokenizer *t) {
-    const int ends[] = {t->bos, t->eos, t->eot};
-    for (int i = 0; i < 3; i++)
-        if (ends[i] >= 0) t->pieces.list[ends[i]].kind = PIECE_CONTROL;
-    for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++)
-        for (int id = -1; (id = find_marker(t, f->markers[i], id + 1)) >= 0;) t->pieces.list[id].kind = PIECE_CONTROL;
 }
 
 bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
@@ -142,10 +136,10 @@ bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
     while (f < end && t->chat_template && !is_of_family(t, f)) f++;
     const bool recognised = f < end;
     if (!recognised) f = FAMILIES;
-    *c = (ChatTemplate){.family = f, .name = f->name, .end = *f->end == *EOS ? t->eos : find_marker(t, f->end, 0)};
+    *c =
+        (ChatTemplate){.family = f, .name = f->name, .end = *f->end == *EOS ? t->eos : find_marker(&t->pieces, f->end)};
     c->bos = (!t->no_bos && !t->chat_has_bos) || (t->chat_template && mentions(t, "bos_token"));
-    reserve_markers(f, t);
-    stop_matching(t);
+    stop_matching(f, t);
     return recognised;
 }
 
@@ -168,20 +162,18 @@ static int encode_written(Renderer *r, int id) {
     if (fflush(r->stream)) return fail("out of memory");
     const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
     if (tokenizer_append(r->t, r->text + r->done, r->size - r->done, space, r->out)) return -1;
-    if (id >= 0 && tokens_add(r->out, id)) return -1;
     r->done = r->size;
     r->space = true;
-    return 0;
+    return id < 0 ? 0 : tokens_add(r->out, id);
 }
 
 /* Writes what the user or the system prompt says. */
 static void say(Renderer *r, const char *said) {
-    size_t n = strlen(said), start = 0;
-    if (r->template->family->trims) {
-        start = strspn(said, WHITE_SPACE);
-        while (n > start && strchr(WHITE_SPACE, said[n - 1])) n--;
-    }
-    fwrite(said + start, 1, n - start, r->stream);
+    const bool trims = r->template->family->trims;
+    if (trims) said += strspn(said, WHITE_SPACE);
+    size_t n = strlen(said);
+    while (trims && n > 0 && strchr(WHITE_SPACE, said[n - 1])) n--;
+    fwrite(said, 1, n, r->stream);
 }
 
 /* The family's marker at s; NULL: none. */
@@ -196,7 +188,7 @@ static int render(Renderer *r, const char *format) {
     int status = 0;
     for (const char *s = format; *s && !status;) {
         const char *marker = marker_at(r->template->family, s);
-        const int id = marker ? find_marker(r->t, marker, 0) : -1;
+        const int id = marker ? find_marker(&r->t->pieces, marker) : -1;
         if (*s == *BOS)
             status = r->template->bos ? encode_written(r, r->t->bos) : 0;
         else if (*s == *EOS)

@@ -45,9 +45,8 @@ const MergeRule *merges_rule(const Merges *m, int left, int right) {
 
 static int compare_rules(const void *a, const void *b) {
     const MergeRule *x = a, *y = b;
-    if (x->left != y->left) return x->left < y->left ? -1 : 1;
-    if (x->right != y->right) return x->right < y->right ? -1 : 1;
-    return y->rank - x->rank;
+    if (x->left != y->left) return x->left - y->left;
+    return x->right != y->right ? x->right - y->right : y->rank - x->rank;
 }
 
 /* Sorts them; of rules for the same neighbours the last one counts. */
@@ -114,13 +113,13 @@ void merges_close(Merges *m) {
 /* ---- merging ------------------------------------------------------------------------------ */
 
 /* A stretch of a word that is one token so far. Symbols are a list in the order of the word. */
-struct Symbol {
+typedef struct Symbol {
     int start, length;  /* bytes of the word */
     int previous, next; /* -1: none */
     int id;             /* -1: no piece has its text */
     int merged;         /* what it and the next one become; -1: they do not merge, or it is part of another now */
     float score;        /* of that */
-};
+} Symbol;
 
 /* What two neighbours merge into, by the rule for them or as the piece with their text; -1: they do not. */
 static int merged_piece(const Merger *m, const Symbol *a, const Symbol *b, float *score) {
@@ -155,12 +154,10 @@ static void split(Merger *m, int size) {
         const char *s = m->word + at;
         length = p->byte_level ? 1 : utf8_character(s, (size_t)(size - at));
         if (!length) length = 1;
-        m->symbols[i] = (Symbol){.start = at,
-                                 .length = length,
-                                 .previous = i - 1,
-                                 .next = at + length < size ? i + 1 : -1,
-                                 .id = p->byte_level ? p->byte_piece[(uint8_t)*s] : pieces_find(p, s, length)};
+        const int id = p->byte_level ? p->byte_piece[(uint8_t)*s] : pieces_find(p, s, length);
+        m->symbols[i] = (Symbol){.start = at, .length = length, .previous = i - 1, .next = i + 1, .id = id};
     }
+    if (size) m->symbols[m->n_symbols - 1].next = -1;
 }
 
 static void merge(Merger *m) {
@@ -193,21 +190,17 @@ static int reserve(Merger *m, size_t n, Tokens *out) {
     return m->symbols && m->heap ? 0 : -1;
 }
 
-static void emit(Tokens *out, int id) {
-    if (id >= 0) out->ids[out->n++] = id; /* a byte has no piece where there is no <unk> either */
-}
-
 /* A character without a piece: byte by byte. With rules, where there are no byte
  * pieces it is one <unk>, perhaps together with those before it. */
 static void emit_unknown(const Merger *m, const Symbol *s, Tokens *out) {
     const Pieces *p = m->pieces;
     const uint8_t *bytes = (const uint8_t *)m->word + s->start;
-    if (m->merges->rules && p->byte_piece[*bytes] == p->unk) {
-        const bool fused = m->merges->fuses_unknown && s->start && out->n && out->ids[out->n - 1] == p->unk;
-        if (!fused) emit(out, p->unk);
-        return;
+    const bool unknown = m->merges->rules && p->byte_piece[*bytes] == p->unk;
+    if (unknown && m->merges->fuses_unknown && s->start && out->n && out->ids[out->n - 1] == p->unk) return;
+    for (int k = 0; k < (unknown ? 1 : s->length); k++) {
+        const int id = p->byte_piece[bytes[k]];
+        if (id >= 0) out->ids[out->n++] = id; /* a byte has no piece where there is no <unk> either */
     }
-    for (int k = 0; k < s->length; k++) emit(out, p->byte_piece[bytes[k]]);
 }
 
 int merger_encode(Merger *m, const char *word, size_t n, Tokens *out) {
@@ -217,7 +210,7 @@ int merger_encode(Merger *m, const char *word, size_t n, Tokens *out) {
     merge(m);
     for (int i = n ? 0 : -1; i >= 0; i = m->symbols[i].next)
         if (m->symbols[i].id >= 0)
-            emit(out, m->symbols[i].id);
+            out->ids[out->n++] = m->symbols[i].id;
         else
             emit_unknown(m, &m->symbols[i], out);
     return 0;

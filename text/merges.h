@@ -47,15 +47,13 @@ void merges_close(Merges *m);
 /* The rule for two neighbours; NULL: they do not merge. */
 const MergeRule *merges_rule(const Merges *m, int left, int right);
 
-typedef struct Symbol Symbol;
-
 /* Merges one word after the other; keeps its memory between them. Zero but for the first two to begin with. */
 typedef struct {
     const Pieces *pieces;
     const Merges *merges;
     const char *word;
-    Symbol *symbols; /* [n_symbols] of `room`; owned */
-    HeapItem *heap;  /* [n_heap] of 2 * room; owned: merges that are possible, by score or negative rank */
+    struct Symbol *symbols; /* [n_symbols] of `room`; owned */
+    HeapItem *heap;         /* [n_heap] of 2 * room; owned: merges that are possible, by score or negative rank */
     int n_symbols, n_heap;
     size_t room;
 } Merger;

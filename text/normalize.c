@@ -1,10 +1,8 @@
 /* normalize.c: what becomes of a text before it is cut into words.
  *
- * Owns what a Normalizer asks for, above all Unicode's normalization form C
- * (Unicode Standard Annex 15): e and a combining acute accent become one e with
- * an acute accent. Its tables are nfc.h. Where texts are cut is pretokenize.c's.
- *
- * To the form a byte that is no UTF-8 stays what it is, and nothing composes across it.
+ * Owns what a Normalizer asks for, above all Unicode's normalization form C (Unicode Standard
+ * Annex 15; tables: nfc.h): e and a combining acute accent become one e with an acute accent. A
+ * byte that is no UTF-8 stays, and nothing composes across it. Where texts are cut is pretokenize.c's.
  */
 #include "text/normalize.h"
 
@@ -22,9 +20,6 @@
 enum { SYLLABLES = 0xac00, LEADING = 0x1100, VOWELS = 0x1161, TRAILING = 0x11a7 };
 enum { N_LEADING = 19, N_VOWELS = 21, N_TRAILING = 28, N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING };
 
-enum { FIRST_MARK = 0xcc };                    /* first byte of U+0300 */
-static const uint32_t NO_CHARACTER = 0x110000; /* + a byte that is no UTF-8 */
-
 /* A character and its combining class, by which marks are ordered; 0: it is no mark. */
 typedef struct {
     uint32_t code;
@@ -34,7 +29,7 @@ typedef struct {
 static unsigned class_of(uint32_t code) {
     size_t next;
     SEARCH(next, 1, COUNT(COMBINING_RUNS), COMBINING_RUNS[next] >> 8 <= code);
-    return code < NO_CHARACTER ? COMBINING_RUNS[next - 1] & 0xff : 0;
+    return code < UTF8_END ? COMBINING_RUNS[next - 1] & 0xff : 0;
 }
 
 static bool is_below(const uint32_t *row, uint32_t first, uint32_t second) {
@@ -74,20 +69,12 @@ static size_t decompose(Character *to, uint32_t code) {
     return n + (row[2] ? decompose(to + n, row[2]) : 0);
 }
 
-/* Reads the character at s, or the byte that is none; its bytes in *length. */
-static uint32_t read_character(const char *s, size_t left, size_t *length) {
-    *length = (size_t)utf8_character(s, left);
-    if (*length) return utf8_code(s, *length);
-    *length = 1;
-    return NO_CHARACTER + (uint8_t)*s;
-}
-
-/* Writes it as the normalizer leaves it. */
+/* Writes a character, or a byte that is none, as the normalizer leaves it. */
 static char *write_character(const Normalizer *z, char *to, uint32_t code) {
     if (code == 0x2581 && z->replaces_mark) code = ' ';
-    if (code >= NO_CHARACTER && z->replaces_invalid) code = 0xfffd;
-    if (code < NO_CHARACTER) return to + utf8_encode(to, code);
-    *to = (char)(code - NO_CHARACTER);
+    if (code >= UTF8_END && z->replaces_invalid) code = 0xfffd;
+    if (code < UTF8_END) return to + utf8_encode(to, code);
+    *to = (char)(code - UTF8_END);
     return to + 1;
 }
 
@@ -130,7 +117,7 @@ static char *write_composed(const Normalizer *z, char *to, const char *text, siz
     if (!characters) return NULL;
     size_t n = 0;
     for (size_t at = 0, length; at < size; at += length)
-        n += decompose(characters + n, read_character(text + at, size - at, &length));
+        n += decompose(characters + n, utf8_read(text + at, size - at, &length));
     order_marks(characters, n, characters + 2 * size);
     n = compose(characters, n);
     for (size_t i = 0; i < n; i++) to = write_character(z, to, characters[i].code);
@@ -138,22 +125,17 @@ static char *write_composed(const Normalizer *z, char *to, const char *text, siz
     return to;
 }
 
-/* Whether the form may differ from the text: what is all below U+0300 stays as it is. */
-static bool may_change(const char *text, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        if ((uint8_t)text[i] >= FIRST_MARK) return true;
-    return false;
-}
-
 char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
     char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* no text grows by more */
     if (!normalized) return NULL;
     if (space) *to++ = ' ';
-    if (z->composes && may_change(text, size)) {
+    size_t unchanged = 0; /* what is all below U+0300, which begins with 0xcc, is in the form */
+    while (z->composes && unchanged < size && (uint8_t)text[unchanged] < 0xcc) unchanged++;
+    if (z->composes && unchanged < size) {
         to = write_composed(z, to, text, size);
     } else if (z->replaces_invalid || z->replaces_mark) {
         for (size_t at = 0, length; at < size; at += length)
-            to = write_character(z, to, read_character(text + at, size - at, &length));
+            to = write_character(z, to, utf8_read(text + at, size - at, &length));
     } else {
         memcpy(to, text, size);
         to += size;

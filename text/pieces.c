@@ -2,7 +2,7 @@
  *
  * Owns its hash tables and what the names of pieces stand for: "<0x0A>" for a
  * byte, U+2581 for a space, in byte-level vocabularies a printable character for
- * each byte.
+ * each byte. Which pieces merge is merges.c's; from files they come by formats/.
  */
 #include "text/pieces.h"
 
@@ -121,8 +121,11 @@ static void find_byte_pieces(Pieces *p) {
     }
 }
 
-static int build_tables(Pieces *p) {
+int pieces_index(Pieces *p) {
     size_t n_matched = 0;
+    p->hash_start = hash_start();
+    for (int b = 0; b < 256; b++) p->bytes[b] = (uint8_t)b, p->byte_piece[b] = p->unk;
+    if (!p->byte_level) find_byte_pieces(p);
     for (int id = 0; id < p->n; id++) n_matched += is_matched(&p->list[id]);
     if (open_table(&p->merged, (size_t)p->n) || open_table(&p->matched, n_matched)) return -1;
     for (int id = 0; id < p->n; id++) {
@@ -132,14 +135,6 @@ static int build_tables(Pieces *p) {
         enter(p, &p->matched, id);
         p->begins_match[(uint8_t)piece->text[0]] = true;
     }
-    return 0;
-}
-
-int pieces_index(Pieces *p) {
-    p->hash_start = hash_start();
-    for (int b = 0; b < 256; b++) p->bytes[b] = (uint8_t)b, p->byte_piece[b] = p->unk;
-    if (!p->byte_level) find_byte_pieces(p);
-    if (build_tables(p)) return -1;
     for (int b = 0; b < 256 && p->byte_level; b++) {
         const int id = pieces_find(p, (const char *)&p->bytes[b], 1);
         if (id >= 0) p->byte_piece[b] = id;
@@ -179,9 +174,8 @@ static int decode_name(const int16_t bytes[N_CODES], char *s, int n) {
     int length = 0;
     for (int writes = 0; writes < 2; writes++) {
         length = 0;
-        for (int at = 0, step; at < n; at += step) {
-            step = utf8_character(s + at, (size_t)(n - at));
-            const uint32_t code = step ? utf8_code(s + at, (size_t)step) : N_CODES;
+        for (size_t at = 0, step; at < (size_t)n; at += step) {
+            const uint32_t code = utf8_read(s + at, (size_t)n - at, &step);
             if (code >= N_CODES || bytes[code] < 0) return -1;
             if (writes) s[length] = (char)bytes[code];
             length++;

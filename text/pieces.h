@@ -1,9 +1,4 @@
-/* pieces.h: the vocabulary: a table of pieces, one for each token.
- *
- * Owns what a piece is, and the two ways to find one: by its whole text, as merging asks, and
- * as the longest with which a text begins, as user-defined and special pieces match. Which
- * pieces merge is merges.h's, from files they come by formats/.
- */
+/* pieces.h: the vocabulary: a table of pieces, one for each token. */
 #ifndef NORMA_PIECES_H
 #define NORMA_PIECES_H
 

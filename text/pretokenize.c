@@ -1,12 +1,9 @@
 /* pretokenize.c: where a text is cut into words.
  *
- * Owns the patterns. In Hugging Face's files they are regular expressions; here
- * each is matched by hand, in time linear in the text. What files call them is
- * formats/gguf_tokenizer.c's and formats/tokenizer_json.c's; how words become
- * tokens is merges.c's.
- *
- * Letters, numbers and white space are Unicode's (unicode.h). A byte that is no
- * UTF-8 is a character of its own that is none of these.
+ * Owns the patterns: regular expressions in Hugging Face's files, here matched by hand, in time
+ * linear in the text. Letters, numbers and white space are Unicode's (unicode.h); a byte that is no
+ * UTF-8 is a character of its own that is none of these. What files call the patterns is
+ * formats/gguf_tokenizer.c's and formats/tokenizer_json.c's; how words become tokens is merges.c's.
  */
 #include "text/pretokenize.h"
 
@@ -18,10 +15,10 @@
 
 /* ---- characters ------------------------------------------------------------------------ */
 
-static CharacterClass class_of_code(uint32_t code) {
+static CharacterClass class_of(uint32_t code) {
     size_t next;
     SEARCH(next, 1, sizeof CLASS_RUNS / sizeof *CLASS_RUNS, CLASS_RUNS[next] >> 2 <= code);
-    return (CharacterClass)(CLASS_RUNS[next - 1] & 3);
+    return code < UTF8_END ? (CharacterClass)(CLASS_RUNS[next - 1] & 3) : OTHER;
 }
 
 /* What is left of a text, and the character it begins with. */
@@ -33,13 +30,8 @@ typedef struct {
 
 /* Reads the character at the cursor. */
 static void look(Cursor *c) {
-    const size_t left = (size_t)(c->end - c->s);
-    c->class = OTHER;
-    c->length = left ? (size_t)utf8_character(c->s, left) : 0;
-    if (c->length)
-        c->class = class_of_code(utf8_code(c->s, c->length));
-    else
-        c->length = left > 0;
+    c->length = 0;
+    c->class = c->s < c->end ? class_of(utf8_read(c->s, (size_t)(c->end - c->s), &c->length)) : OTHER;
 }
 
 static void step(Cursor *c) {
@@ -55,7 +47,7 @@ static void skip(Cursor *c, CharacterClass class, int most) {
     for (int i = 0; i < most && at_class(c, class); i++) step(c);
 }
 
-bool is_white_space(const char *s, size_t length) { return length && class_of_code(utf8_code(s, length)) == SPACE; }
+bool is_white_space(uint32_t code) { return class_of(code) == SPACE; }
 
 /* ---- patterns ---------------------------------------------------------------------------- */
 
@@ -156,21 +148,16 @@ static const struct {
     [PATTERN_SPACED] = {"spaces", next_spaced, 0},
 };
 
-/* Cuts s[n] by step `at` and those after it. */
-static int cut(const Pretokenizer *p, int at, const char *s, size_t n, WordFunction word, void *arg) {
-    if (at == p->n_steps) return n ? word(arg, s, n) : 0;
-    Cursor c = {.s = s, .end = s + n};
+int pretokenize(const Pattern *steps, int n_steps, const char *text, size_t size, WordFunction word, void *arg) {
+    if (!n_steps) return size ? word(arg, text, size) : 0;
+    Cursor c = {.s = text, .end = text + size};
     look(&c);
     while (c.length) {
         const char *start = c.s;
-        PATTERNS[p->steps[at]].next(&c, PATTERNS[p->steps[at]].digits);
-        if (cut(p, at + 1, start, (size_t)(c.s - start), word, arg)) return -1;
+        PATTERNS[*steps].next(&c, PATTERNS[*steps].digits);
+        if (pretokenize(steps + 1, n_steps - 1, start, (size_t)(c.s - start), word, arg)) return -1;
     }
     return 0;
-}
-
-int pretokenize(const Pretokenizer *p, const char *text, size_t size, WordFunction word, void *arg) {
-    return cut(p, 0, text, size, word, arg);
 }
 
 const char *pretokenizer_shown(const Pretokenizer *p) { return p->n_steps ? PATTERNS[p->steps[0]].shown : "none"; }

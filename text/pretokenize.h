@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum {
     PATTERN_GPT2,
@@ -27,12 +28,12 @@ typedef int (*WordFunction)(void *arg, const char *s, size_t n);
 
 /* Calls word(arg, s, n) for every word s[n] of the text, in order, until it returns something
  * else than 0; -1 then. O(size). */
-int pretokenize(const Pretokenizer *p, const char *text, size_t size, WordFunction word, void *arg);
+int pretokenize(const Pattern *steps, int n_steps, const char *text, size_t size, WordFunction word, void *arg);
 
 /* Its first step, for messages. */
 const char *pretokenizer_shown(const Pretokenizer *p);
 
-/* Whether the UTF-8 character s[length] is white space. */
-bool is_white_space(const char *s, size_t length);
+/* Whether the character of a code point, as utf8_read() returns it, is white space. */
+bool is_white_space(uint32_t code);
 
 #endif

@@ -15,27 +15,19 @@
 
 void stream_open(Stream *s, FILE *out) { *s = (Stream){.out = out, .terminal = on_terminal(out), .flushed = now()}; }
 
-static void write_bytes(Stream *s, const char *bytes, int n) {
-    if (n > 0 && fwrite(bytes, 1, (size_t)n, s->out) != (size_t)n) s->error = errno;
+/* C0 and C1 control characters other than white space. */
+static bool is_control(uint32_t code) {
+    return code < '\t' || (code > '\r' && code < ' ') || (code >= 0x7f && code < 0xa0);
 }
 
-/* Writes one whole character; C0 and C1 control characters not to a terminal. */
-static void write_character(Stream *s, const char *c, int n) {
-    const uint8_t first = (uint8_t)c[0];
-    const bool space = first == '\t' || first == '\n' || first == '\r' || first == '\v' || first == '\f';
-    const bool control =
-        (n == 1 && (first < 0x20 || first == 0x7f) && !space) || (n == 2 && first == 0xc2 && (uint8_t)c[1] < 0xa0);
-    if (!(s->terminal && control)) write_bytes(s, c, n);
-}
-
-/* Writes the held bytes: a character, or bytes that are none, which a terminal gets as U+FFFD. */
+/* Writes the held bytes: a character, or bytes that are none. */
 static void write_held(Stream *s) {
-    if (utf8_character(s->held, (size_t)s->n_held) == s->n_held)
-        write_character(s, s->held, s->n_held);
-    else if (s->terminal)
-        write_bytes(s, "\xef\xbf\xbd", 3);
-    else
-        write_bytes(s, s->held, s->n_held);
+    const char *bytes = s->held;
+    size_t n = (size_t)s->n_held, length;
+    const uint32_t code = utf8_read(s->held, n, &length);
+    if (s->terminal && is_control(code)) n = 0;
+    if (s->terminal && code >= UTF8_END) bytes = "\xef\xbf\xbd", n = 3;
+    if (fwrite(bytes, 1, n, s->out) != n) s->error = errno;
     s->n_held = 0;
 }
 
