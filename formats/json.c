@@ -23,11 +23,13 @@ typedef struct {
     size_t n_values;
     size_t open[JSON_DEPTH]; /* the lists that are not closed yet, as indices of values */
     int depth;
-    const char *error; /* NULL: a message is out */
 } Parser;
 
-static bool syntax_error(Parser *p, const char *error) {
-    p->error = error;
+static bool syntax_error(const Parser *p, const char *error) {
+    size_t line = 1;
+    const char *start = p->begin; /* of the line */
+    for (const char *end; (end = memchr(start, '\n', (size_t)(p->at - start))); line++) start = end + 1;
+    fail("%s: line %zu, byte %zu: %s", p->json->path, line, (size_t)(p->at - start) + 1, error);
     return false;
 }
 
@@ -73,9 +75,26 @@ static bool read_escape(Parser *p) {
     return true;
 }
 
-/* Up to the closing quote. A string's characters never take more bytes than the way they are written. */
-static bool read_characters(Parser *p) {
-    while (p->at < p->end && *p->at != '"') {
+/* ---- values ----------------------------------------------------------------------------- */
+
+static Json *add_value(Parser *p, JsonKind kind, const char *text) {
+    Json *value = &p->json->values[p->n_values++];
+    *value = (Json){.kind = kind, .text = text, .n_values = 1};
+    return value;
+}
+
+/* Ends the text of a string or a number with a zero byte: there is room for it, because something stands between
+ * two of them. */
+static bool end_text(Parser *p, Json *value) {
+    value->length = (uint32_t)(p->out - value->text);
+    *p->out++ = '\0';
+    return true;
+}
+
+/* A string's characters never take more bytes than the way they are written. */
+static bool read_string(Parser *p) {
+    Json *value = add_value(p, JSON_STRING, p->out);
+    for (p->at++; p->at < p->end && *p->at != '"';) {
         const uint8_t c = (uint8_t)*p->at;
         if (c == '\\') {
             if (!read_escape(p)) return false;
@@ -91,31 +110,9 @@ static bool read_characters(Parser *p) {
             p->at += n;
         }
     }
-    return p->at < p->end || syntax_error(p, "a string without an end");
-}
-
-/* ---- values ----------------------------------------------------------------------------- */
-
-static Json *add_value(Parser *p, JsonKind kind, const char *text) {
-    Json *value = &p->json->values[p->n_values++];
-    *value = (Json){.kind = kind, .text = text, .n_values = 1};
-    return value;
-}
-
-/* Ends the text of a string or a number with a zero byte: there is room for it, because something stands between
- * two of them. */
-static void end_text(Parser *p, Json *value) {
-    value->length = (uint32_t)(p->out - value->text);
-    *p->out++ = '\0';
-}
-
-static bool read_string(Parser *p) {
-    Json *value = add_value(p, JSON_STRING, p->out);
+    if (p->at == p->end) return syntax_error(p, "a string without an end");
     p->at++;
-    if (!read_characters(p)) return false;
-    p->at++;
-    end_text(p, value);
-    return true;
+    return end_text(p, value);
 }
 
 static bool read_word(Parser *p, const char *word, JsonKind kind) {
@@ -126,33 +123,29 @@ static bool read_word(Parser *p, const char *word, JsonKind kind) {
     return true;
 }
 
-static bool accept(Parser *p, char a, char b) {
-    if (p->at == p->end || (*p->at != a && *p->at != b)) return false;
-    p->at++;
-    return true;
-}
-
-/* One digit or more. */
-static bool read_digits(Parser *p, const char *error) {
+/* Passes at most `most` characters of this set; false: there is none. */
+static bool pass(Parser *p, const char *set, int most) {
     const char *begin = p->at;
-    while (p->at < p->end && *p->at >= '0' && *p->at <= '9') p->at++;
-    return p->at > begin || syntax_error(p, error);
+    while (p->at < p->end && p->at - begin < most && *p->at && strchr(set, *p->at)) p->at++;
+    return p->at > begin;
 }
 
 static bool read_number(Parser *p) {
+    static const char digits[] = "0123456789";
     const char *begin = p->at;
-    accept(p, '-', '-');
-    if (!accept(p, '0', '0') && !read_digits(p, "expected a value")) return false; /* after a leading 0 no digits */
-    if (accept(p, '.', '.') && !read_digits(p, "expected a digit")) return false;
-    if (accept(p, 'e', 'E')) {
-        accept(p, '+', '-');
-        if (!read_digits(p, "expected a digit")) return false;
+    pass(p, "-", 1);
+    if (!pass(p, "0", 1) && !pass(p, digits, JSON_BYTES)) /* after a leading 0 no digits */
+        return syntax_error(p, "expected a value");
+    bool ends = !pass(p, ".", 1) || pass(p, digits, JSON_BYTES);
+    if (ends && pass(p, "eE", 1)) {
+        pass(p, "+-", 1);
+        ends = pass(p, digits, JSON_BYTES);
     }
+    if (!ends) return syntax_error(p, "expected a digit");
     Json *value = add_value(p, JSON_NUMBER, p->out);
     memcpy(p->out, begin, (size_t)(p->at - begin));
     p->out += p->at - begin;
-    end_text(p, value);
-    return true;
+    return end_text(p, value);
 }
 
 /* ---- lists ------------------------------------------------------------------------------- */
@@ -167,40 +160,24 @@ static bool open_list(Parser *p, JsonKind kind) {
     return true;
 }
 
-typedef struct {
-    uint64_t hash;
-    const Json *key;
-} HashedKey;
-
-static uint64_t hash_text(const Json *s) { /* FNV-1a */
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (uint32_t i = 0; i < s->length; i++) hash = (hash ^ (uint8_t)s->text[i]) * 0x100000001b3u;
-    return hash;
-}
-
 static int compare_keys(const void *a, const void *b) {
-    const HashedKey *x = a, *y = b;
-    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
-    if (x->key->length != y->key->length) return x->key->length < y->key->length ? -1 : 1;
-    return memcmp(x->key->text, y->key->text, x->key->length);
+    const Json *const *x = a, *const *y = b;
+    if ((*x)->length != (*y)->length) return (*x)->length < (*y)->length ? -1 : 1;
+    return memcmp((*x)->text, (*y)->text, (*x)->length);
 }
 
-/* Whether no key is there twice. Sorted by hash, 150,000 keys take milliseconds; a file that makes all hashes equal
- * gets a sort by text, not a comparison of all pairs. */
-static bool check_keys(Parser *p, const Json *object) {
-    HashedKey *keys = allocate(object->n_members, sizeof *keys);
-    const Json *twice = NULL;
+/* Whether no key is there twice: sorted, not by a comparison of all pairs. */
+static bool check_keys(const Parser *p, const Json *object) {
+    const Json **keys = allocate(object->n_members, sizeof *keys), *twice = NULL;
     size_t n = 0;
-    if (!keys) return syntax_error(p, NULL);
-    for (const Json *key = json_first(object); key; key = json_next(object, key))
-        keys[n++] = (HashedKey){hash_text(key), key};
+    if (!keys) return false;
+    for (const Json *key = json_first(object); key; key = json_next(object, key)) keys[n++] = key;
     qsort(keys, n, sizeof *keys, compare_keys);
     for (size_t i = 1; i < n && !twice; i++)
-        if (!compare_keys(&keys[i - 1], &keys[i])) twice = keys[i].key;
+        if (!compare_keys(&keys[i - 1], &keys[i])) twice = keys[i];
+    if (twice) fail("%s: an object has the key \"%.64s\" twice", p->json->path, twice->text);
     free(keys);
-    if (!twice) return true;
-    fail("%s: an object has the key \"%.64s\" twice", p->json->path, twice->text);
-    return syntax_error(p, NULL);
+    return !twice;
 }
 
 /* Closes every list whose end is next. */
@@ -213,19 +190,16 @@ static bool close_lists(Parser *p) {
     return true;
 }
 
-static bool read_key(Parser *p) {
-    if (peek(p) != '"') return syntax_error(p, "expected a key in quotes");
-    if (!read_string(p)) return false;
-    if (peek(p) != ':') return syntax_error(p, "expected ':'");
-    p->at++;
-    return true;
-}
-
 /* One value, in an object with its key in front. A list is only opened. */
 static bool read_value(Parser *p) {
     Json *list = innermost(p);
     if (list) list->n_members++;
-    if (list && list->kind == JSON_OBJECT && !read_key(p)) return false;
+    if (list && list->kind == JSON_OBJECT) {
+        if (peek(p) != '"') return syntax_error(p, "expected a key in quotes");
+        if (!read_string(p)) return false;
+        if (peek(p) != ':') return syntax_error(p, "expected ':'");
+        p->at++;
+    }
     switch (peek(p)) {
     case '{': return open_list(p, JSON_OBJECT);
     case '[': return open_list(p, JSON_ARRAY);
@@ -258,13 +232,6 @@ static size_t count_values(const char *text, size_t size) {
     return n;
 }
 
-static int fail_at(const Parser *p) {
-    size_t line = 1;
-    const char *start = p->begin; /* of the line */
-    for (const char *end; (end = memchr(start, '\n', (size_t)(p->at - start))); line++) start = end + 1;
-    return fail("%s: line %zu, byte %zu: %s", p->json->path, line, (size_t)(p->at - start) + 1, p->error);
-}
-
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
@@ -272,7 +239,6 @@ int json_parse(JsonFile *json, const char *path, const char *text, size_t size) 
     json->text = allocate(size + 1, 1);
     Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text};
     if (json->values && json->text && read_text(&p)) return 0;
-    if (p.error) fail_at(&p);
     json_close(json);
     return -1;
 }
@@ -295,9 +261,7 @@ void json_close(JsonFile *json) {
 /* ---- values of a document ----------------------------------------------------------------------- */
 
 bool json_has_kind(const Json *value, JsonKind kind) { return value && value->kind == kind; }
-
 bool json_true(const Json *value) { return json_has_kind(value, JSON_BOOL) && *value->text == 't'; }
-
 bool json_null(const Json *value) { return !value || value->kind == JSON_NULL; }
 
 bool json_is(const Json *value, const char *text) {

@@ -11,18 +11,16 @@
 #include "base/memory.h"
 #include "formats/build.h"
 #include "formats/json.h"
-#include "kernels/tensor.h"
-#include "model.h"
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_SHARDS = 4096 };
 
 struct Shard {
-    char *path;
+    Shard *next;     /* the one before it in the index */
     JsonFile header; /* the tensors' names are in it */
+    char path[];
 };
 
 /* ---- one file -------------------------------------------------------------------------- */
@@ -98,52 +96,43 @@ static int check_places(StoredTensor *tensors, size_t n, const char *path, const
     return fail("%s: has %zu bytes, its tensors end at %zu", path, file->size, end);
 }
 
-static int read_tensors(Safetensors *s, const Shard *shard, const File *file, size_t start) {
+static int read_header(Safetensors *s, Shard *shard, const File *file) {
+    uint64_t size = 0;
+    const size_t room = file->size - sizeof size, first = s->n_tensors;
+    if (file->size < sizeof size)
+        return fail("%s: has %zu bytes, expected the length of a header", shard->path, file->size);
+    memcpy(&size, file->data, sizeof size);
+    if (size > room)
+        return fail("%s: header of %llu bytes, expected at most %zu (truncated, or no safetensors file?)", shard->path,
+                    (unsigned long long)size, room);
+    const size_t start = sizeof size + (size_t)size; /* of the data */
+    if (json_parse(&shard->header, shard->path, (const char *)file->data + sizeof size, (size_t)size)) return -1;
     const Json *header = shard->header.values;
-    StoredTensor *first = s->tensors + s->n_tensors;
-    size_t n = 0;
+    if (header->kind != JSON_OBJECT)
+        return fail("%s: the header is %s, expected an object", shard->path, json_shown(header));
+    StoredTensor *tensors = realloc(s->tensors, (first + header->n_members + 1) * sizeof *tensors);
+    if (!tensors) return fail("%s: out of memory", shard->path);
+    s->tensors = tensors;
     for (const Json *key = json_first(header); key; key = json_next(header, key)) {
         if (json_is(key, "__metadata__")) continue;
-        StoredTensor *t = &first[n++];
+        StoredTensor *t = &tensors[s->n_tensors++];
         *t = (StoredTensor){.name = key->text, .path = shard->path};
         if (read_type(t, json_get(key + 1, "dtype")) || read_dims(t, json_get(key + 1, "shape")) ||
             read_offsets(t, json_get(key + 1, "data_offsets"), file, start))
             return -1;
     }
-    s->n_tensors += n;
-    return check_places(first, n, shard->path, file, start);
-}
-
-static int read_header(Safetensors *s, Shard *shard, const File *file) {
-    uint64_t size = 0;
-    if (file->size < sizeof size)
-        return fail("%s: has %zu bytes, expected the length of a header", shard->path, file->size);
-    memcpy(&size, file->data, sizeof size);
-    if (size > file->size - sizeof size)
-        return fail("%s: header of %llu bytes, expected at most %zu (truncated, or no safetensors file?)", shard->path,
-                    (unsigned long long)size, file->size - sizeof size);
-    const char *text = (const char *)file->data + sizeof size;
-    if (json_parse(&shard->header, shard->path, text, (size_t)size)) return -1;
-    const Json *header = shard->header.values;
-    if (header->kind != JSON_OBJECT)
-        return fail("%s: the header is %s, expected an object", shard->path, json_shown(header));
-    StoredTensor *tensors = realloc(s->tensors, (s->n_tensors + header->n_members + 1) * sizeof *tensors);
-    if (!tensors) return fail("%s: out of memory", shard->path);
-    s->tensors = tensors;
-    return read_tensors(s, shard, file, sizeof size + (size_t)size);
+    return check_places(tensors + first, s->n_tensors - first, shard->path, file, start);
 }
 
 /* Maps one more file and takes in its tensors. */
 static int add_shard(Safetensors *s, Model *m, const char *folder, const char *name) {
-    Shard *shards = realloc(s->shards, ((size_t)s->n_shards + 1) * sizeof *shards);
-    if (!shards) return fail("%s: out of memory", folder);
-    s->shards = shards;
-    Shard *shard = &shards[s->n_shards++];
-    *shard = (Shard){0};
-    if (asprintf(&shard->path, "%s/%s", folder, name) < 0) {
-        shard->path = NULL;
-        return fail("%s: out of memory", folder);
-    }
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    Shard *shard = allocate(1, sizeof *shard + size);
+    if (!shard) return -1;
+    *shard = (Shard){.next = s->shards};
+    s->shards = shard;
+    s->n_shards++;
+    snprintf(shard->path, size, "%s/%s", folder, name);
     return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
 }
 
@@ -168,29 +157,28 @@ static bool is_plain_name(const Json *name) {
 }
 
 /* Maps every file that the index names, once. */
-static int add_shards(Safetensors *s, Model *m, const char *folder, const JsonFile *index, const Json *map) {
+static int add_shards(Safetensors *s, Model *m, const char *folder, const char *path, const Json *map) {
     const size_t start = strlen(folder) + 1;
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
         const Json *name = key + 1;
         if (!is_plain_name(name))
-            return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", index->path,
-                        key->text, json_shown(name));
-        int i = s->n_shards - 1; /* neighbours are mostly in the same file */
-        while (i >= 0 && strcmp(s->shards[i].path + start, name->text) != 0) i--;
-        if (i >= 0) continue;
-        if (s->n_shards == MOST_SHARDS) return fail("%s: names more than %d files", index->path, MOST_SHARDS);
+            return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", path, key->text,
+                        json_shown(name));
+        const Shard *shard = s->shards; /* neighbours are mostly in the same file */
+        while (shard && strcmp(shard->path + start, name->text) != 0) shard = shard->next;
+        if (shard) continue;
+        if (s->n_shards == MOST_SHARDS) return fail("%s: names more than %d files", path, MOST_SHARDS);
         if (add_shard(s, m, folder, name->text)) return -1;
     }
     return 0;
 }
 
 /* Every tensor is in the file that the index says. */
-static int check_index(const Safetensors *s, const char *folder, const JsonFile *index, const Json *map) {
-    const size_t start = strlen(folder) + 1;
+static int check_index(const Safetensors *s, const char *folder, const char *path, const Json *map) {
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
         const StoredTensor *t = safetensors_find(s, key->text);
-        if (!t || strcmp(t->path + start, key[1].text) != 0)
-            return fail("%s: weight_map says that %.64s is in %.64s, which does not have it", index->path, key->text,
+        if (!t || strcmp(t->path + strlen(folder) + 1, key[1].text) != 0)
+            return fail("%s: weight_map says that %.64s is in %.64s, which does not have it", path, key->text,
                         key[1].text);
     }
     return 0;
@@ -204,7 +192,7 @@ static int open_sharded(Safetensors *s, Model *m, const char *folder, const char
     if (!json_has_kind(map, JSON_OBJECT))
         status = fail("%s: weight_map is %s, expected an object", path, json_shown(map));
     else
-        status = add_shards(s, m, folder, &index, map) || sort_tensors(s) || check_index(s, folder, &index, map);
+        status = add_shards(s, m, folder, path, map) || sort_tensors(s) || check_index(s, folder, path, map);
     json_close(&index);
     return status;
 }
@@ -237,9 +225,8 @@ int safetensors_open(Safetensors *s, Model *m, const char *folder) {
         status = open_sharded(s, m, folder, path);
     else
         status = no_weights(folder);
-    if (!status) return 0;
-    safetensors_close(s);
-    return -1;
+    if (status) safetensors_close(s);
+    return status ? -1 : 0;
 }
 
 StoredTensor *safetensors_find(const Safetensors *s, const char *name) {
@@ -248,11 +235,11 @@ StoredTensor *safetensors_find(const Safetensors *s, const char *name) {
 }
 
 void safetensors_close(Safetensors *s) {
-    for (int i = 0; i < s->n_shards; i++) {
-        free(s->shards[i].path);
-        json_close(&s->shards[i].header);
+    for (Shard *next; s->shards; s->shards = next) {
+        next = s->shards->next;
+        json_close(&s->shards->header);
+        free(s->shards);
     }
-    free(s->shards);
     free(s->tensors);
     *s = (Safetensors){0};
 }

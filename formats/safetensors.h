@@ -1,12 +1,8 @@
-/* safetensors.h: the files that hold the weights of a Hugging Face folder.
- */
+/* safetensors.h: the files that hold the weights of a Hugging Face folder. */
 #ifndef NORMA_SAFETENSORS_H
 #define NORMA_SAFETENSORS_H
 
-#include "kernels/tensor.h"
 #include "model.h"
-
-#include <stddef.h>
 
 enum { STORED_DIMS = 3 }; /* most dimensions of a tensor */
 
@@ -29,7 +25,7 @@ typedef struct Shard Shard;
 typedef struct {
     StoredTensor *tensors; /* [n_tensors], owned, sorted by name */
     size_t n_tensors;
-    Shard *shards; /* [n_shards], the files, owned */
+    Shard *shards; /* a list of the n_shards files, owned */
     int n_shards;
 } Safetensors;
 

@@ -1,10 +1,8 @@
 /* tokenizer_json.c: the tokenizer of a Hugging Face folder.
  *
- * Owns tokenizer.json, as far as it is byte-pair encoding, and the files beside
- * it: tokenizer_config.json (BOS, EOS, chat template), chat_template.jinja, and
- * the ends of text in generation_config.json or config.json. Whatever in these
- * files changes the tokens is honoured or refused by name. JSON itself is
- * json.c's, encoding text tokenizer.c's.
+ * Owns tokenizer.json, as far as it is byte-pair encoding, and the files beside it: tokenizer_config.json (BOS, EOS,
+ * chat template), chat_template.jinja, and the ends of text in generation_config.json or config.json. Whatever in
+ * these files changes the tokens is honoured or refused by name. JSON itself is json.c's, encoding text tokenizer.c's.
  */
 #include "formats/tokenizer_json.h"
 
@@ -13,8 +11,6 @@
 #include "formats/json.h"
 #include "text/merges.h"
 #include "text/pieces.h"
-#include "text/pretokenize.h"
-#include "tokenizer.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -23,6 +19,7 @@
 typedef struct {
     Tokenizer *t;
     const char *path; /* of the file being read */
+    JsonFile json;    /* which says this */
 } Loader;
 
 static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
@@ -86,14 +83,6 @@ static int read_added(Loader *l, const Json *added) {
         return fail("%s: added token '%.40s' is to be found behind a space that was put there, which norma does not do",
                     l->path, name->text);
     p->kind = PIECE_CONTROL; /* it would match behind such a space alone */
-    return 0;
-}
-
-static int read_pieces(Loader *l, const Json *root, const Json *model, int vocab_size) {
-    const Json *added = json_get(root, "added_tokens");
-    if (pieces_open(&l->t->pieces, vocab_size, 0) || read_vocabulary(l, json_get(model, "vocab"))) return -1;
-    for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v))
-        if (read_added(l, v)) return -1;
     return 0;
 }
 
@@ -264,22 +253,21 @@ static int read_pipeline(Loader *l, const Json *root) {
 
 /* ---- what is put around a text --------------------------------------------------------------- */
 
-/* The ids of a special token of the template, which must be one. */
-static int read_template_token(Loader *l, const Json *template, const Json *token, int *id) {
-    const Json *name = json_get(token, "id");
-    const Json *ids = name ? json_get(json_get(json_get(template, "special_tokens"), name->text), "ids") : NULL;
-    if (!ids || ids->kind != JSON_ARRAY || ids->n_members != 1)
-        return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
-    return get_id(l, "a token of TemplateProcessing", json_first(ids), id);
-}
-
-static int read_template(Loader *l, const Json *template) {
-    const Json *single = json_get(template, "single");
-    bool behind = false; /* the text's place in the template has been */
+/* The tokens in front of a text and behind it. */
+static int read_processor(Loader *l, const Json *processor) {
+    const Json *type = json_get(processor, "type"), *single = json_get(processor, "single");
+    bool behind = false;                                              /* the text's place in the template has been */
+    if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* which trims offsets, not tokens */
+    if (!json_is(type, "TemplateProcessing"))
+        return fail("%s: post-processor %.40s is none that norma knows", l->path, json_shown(type));
     for (const Json *item = json_members(single, JSON_ARRAY); item; item = json_next(single, item)) {
-        const Json *token = json_get(item, "SpecialToken");
+        const Json *token = json_get(item, "SpecialToken"), *name = json_get(token, "id");
+        const Json *named = name ? json_get(json_get(processor, "special_tokens"), name->text) : NULL;
+        const Json *ids = json_get(named, "ids");
         int id = -1;
-        if (token && read_template_token(l, template, token, &id)) return -1;
+        if (token && (!json_has_kind(ids, JSON_ARRAY) || ids->n_members != 1))
+            return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
+        if (token && get_id(l, "a token of TemplateProcessing", json_first(ids), &id)) return -1;
         if (!token) {
             behind = true;
         } else if (behind) {
@@ -294,48 +282,31 @@ static int read_template(Loader *l, const Json *template) {
     return 0;
 }
 
-static int read_processor(Loader *l, const Json *processor) {
-    const Json *type = json_get(processor, "type");
-    if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* which trims offsets, not tokens */
-    if (json_is(type, "TemplateProcessing")) return read_template(l, processor);
-    return fail("%s: post-processor %.40s is none that norma knows", l->path, json_shown(type));
-}
-
 /* ---- the files beside it ----------------------------------------------------------------------- */
 
-/* The path of a file beside the one being read; false: it is not there. */
-static bool find_beside(const Loader *l, const char *name, char path[PATH_MAX]) {
-    const char *slash = strrchr(l->path, '/');
-    const int folder = slash ? (int)(slash - l->path) + 1 : 0;
-    return snprintf(path, PATH_MAX, "%.*s%s", folder, l->path, name) < PATH_MAX && file_exists(path);
-}
-
-/* The chat template is text, or a list of named ones, of which one is "default". */
-static int read_chat_template(Loader *l, const Json *template) {
-    const Json *text = template;
-    for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
-        if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
-    return json_has_kind(text, JSON_STRING) ? tokenizer_set_chat_template(l->t, text->text, text->length) : 0;
-}
-
-/* What this file says of BOS goes before what the post-processor says. */
+/* What this file says of BOS goes before what the post-processor says. The chat template is text, or a list of named
+ * ones, of which one is "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    const Json *add_bos = json_get(root, "add_bos_token");
+    const Json *add_bos = json_get(root, "add_bos_token"), *template = json_get(root, "chat_template");
     const int bos = find_name(&t->pieces, json_get(root, "bos_token"));
     t->eos = find_name(&t->pieces, json_get(root, "eos_token"));
     if (t->bos < 0) t->bos = bos;
-    if (add_bos && add_bos->kind == JSON_BOOL) t->no_bos = !json_true(add_bos) || t->bos < 0;
+    if (json_has_kind(add_bos, JSON_BOOL)) t->no_bos = !json_true(add_bos) || t->bos < 0;
     if (json_true(json_get(root, "add_eos_token"))) note("%s puts EOS behind every text; norma does not", l->path);
-    return read_chat_template(l, json_get(root, "chat_template"));
+    const Json *text = template;
+    for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
+        if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
+    return json_has_kind(text, JSON_STRING) ? tokenizer_set_chat_template(t, text->text, text->length) : 0;
 }
 
 /* The ids that end a text: one, or a list. */
 static int read_ends(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *ends = json_get(root, "eos_token_id");
-    for (const Json *v = json_has_kind(ends, JSON_ARRAY) ? json_first(ends) : ends; v && t->n_ends < MAX_ENDS;
-         v = json_has_kind(ends, JSON_ARRAY) ? json_next(ends, v) : NULL) {
+    const bool several = json_has_kind(ends, JSON_ARRAY);
+    for (const Json *v = several ? json_first(ends) : ends; v && t->n_ends < MAX_ENDS;
+         v = several ? json_next(ends, v) : NULL) {
         if (v->kind == JSON_NULL) continue;
         if (get_id(l, "eos_token_id", v, &t->ends[t->n_ends])) return -1;
         t->n_ends++;
@@ -344,51 +315,51 @@ static int read_ends(Loader *l, const Json *root) {
     return 0;
 }
 
-/* Calls `read` with what the file beside tokenizer.json says, if it is there. */
-static int read_beside(const Loader *l, const char *name, int (*read)(Loader *, const Json *)) {
-    char path[PATH_MAX];
-    Loader beside = {.t = l->t, .path = path};
-    JsonFile json;
-    if (!find_beside(l, name, path)) return 0;
-    const int status = json_open(&json, path) || read(&beside, json.values) ? -1 : 0;
-    json_close(&json);
-    return status;
-}
+/* ---- the files -------------------------------------------------------------------------------- */
 
-static int read_jinja(Loader *l) {
-    char path[PATH_MAX];
-    size_t size = 0;
-    if (!find_beside(l, "chat_template.jinja", path)) return 0;
-    char *text = file_read(path, &size);
-    const int status = text ? tokenizer_set_chat_template(l->t, text, size) : -1;
-    free(text);
-    return status;
-}
-
-static int read_root(Loader *l, JsonFile *json, int vocab_size) {
-    const Json *root = json->values, *model = json_get(root, "model");
-    if (check_model(l, model) || read_pipeline(l, root) || read_pieces(l, root, model, vocab_size)) return -1;
-    l->t->pieces.text = json->text; /* the pieces' names are in it: it is theirs now */
-    json->text = NULL;
+static int read_root(Loader *l, const Json *root) {
+    const Json *model = json_get(root, "model"), *added = json_get(root, "added_tokens");
+    if (check_model(l, model) || read_pipeline(l, root) || read_vocabulary(l, json_get(model, "vocab"))) return -1;
+    for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v))
+        if (read_added(l, v)) return -1;
+    l->t->pieces.text = l->json.text; /* the pieces' names are in it: it is theirs now */
+    l->json.text = NULL;
     if (read_merges(l, model)) return -1;
     return read_each(l, json_get(root, "post_processor"), "processors", read_processor);
 }
 
-static int read_all(Loader *l, int vocab_size) {
-    JsonFile json;
-    const int status = json_open(&json, l->path) || read_root(l, &json, vocab_size) ? -1 : 0;
-    json_close(&json);
-    if (status || read_beside(l, "tokenizer_config.json", read_config) || read_jinja(l)) return -1;
-    if (read_beside(l, "generation_config.json", read_ends)) return -1;
-    return l->t->n_ends ? 0 : read_beside(l, "config.json", read_ends);
+/* Calls `read` with what a file says. */
+static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const Json *)) {
+    Loader l = {.t = t, .path = path};
+    const int status = json_open(&l.json, path) || read(&l, l.json.values) ? -1 : 0;
+    json_close(&l.json);
+    return status;
+}
+
+/* The same for the file of this name beside tokenizer.json, if it is there; a NULL `read`: it is the chat template. */
+static int read_beside(Tokenizer *t, const char *beside, const char *name, int (*read)(Loader *, const Json *)) {
+    char path[PATH_MAX];
+    const char *slash = strrchr(beside, '/');
+    const int folder = slash ? (int)(slash - beside) + 1 : 0;
+    if (snprintf(path, PATH_MAX, "%.*s%s", folder, beside, name) >= PATH_MAX || !file_exists(path)) return 0;
+    if (read) return read_file(t, path, read);
+    size_t size = 0;
+    char *text = file_read(path, &size);
+    const int status = text ? tokenizer_set_chat_template(t, text, size) : -1;
+    free(text);
+    return status;
 }
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
-    Loader l = {.t = t, .path = path};
     *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
     t->space_prefix = SPACE_NEVER;
     t->no_bos = t->chat_has_bos = true;
-    if (!read_all(&l, vocab_size)) return 0;
+    if (!pieces_open(&t->pieces, vocab_size, 0) && !read_file(t, path, read_root) &&
+        !read_beside(t, path, "tokenizer_config.json", read_config) &&
+        !read_beside(t, path, "chat_template.jinja", NULL) &&
+        !read_beside(t, path, "generation_config.json", read_ends) &&
+        (t->n_ends || !read_beside(t, path, "config.json", read_ends)))
+        return 0;
     tokenizer_close(t);
     return -1;
 }
