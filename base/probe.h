@@ -1,9 +1,4 @@
-/* probe.h: how the forward pass tells an observer that a site has ended.
- *
- * Owns the names of the sites and the calls with which the forward pass reports them. Who
- * observes, and what is made of it, is not its business (lab/profile.c); without an observer
- * a call is one comparison.
- */
+/* probe.h: how the forward pass tells an observer (lab/profile.c) that a site has ended. */
 #ifndef NORMA_PROBE_H
 #define NORMA_PROBE_H
 
@@ -32,50 +27,36 @@ typedef enum {
 
 enum { NO_LAYER = -1 }; /* of sites outside the layers */
 
-/* An observer. `mark` and the looks at activations come from every thread of the region. */
+/* An observer. Every thread of the region calls `mark`, `norm` and `heads`. */
 typedef struct Probe Probe;
 struct Probe {
+    /* A forward pass of n tokens begins; it ends. */
     void (*begin)(Probe *p, int n);
-    void (*chunk)(Probe *p, int n, int pos, int n_logits);
-    void (*mark)(Probe *p, int layer, Site site, bool ended);
-    void (*heads)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n, int heads, int dim);
-    void (*norm)(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim);
     void (*end)(Probe *p);
+
+    /* The next chunk of it: n tokens from position pos on, with the logits of the last n_logits. */
+    void (*chunk)(Probe *p, int n, int pos, int n_logits);
+
+    /* The time since the last mark of this thread belongs to the site, which has `ended`; or a part of it has,
+     * and it goes on, perhaps after another site. */
+    void (*mark)(Probe *p, int layer, Site site, bool ended);
+
+    /* A norm has ended that made y[n][dim] of x[n][dim]. */
+    void (*norm)(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim);
+
+    /* The calling thread's heads go into a norm, or have come `out`: `heads` vectors of dim floats, side by side
+     * at x, of each of n tokens, whose rows are `stride` floats apart. */
+    void (*heads)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n, int heads, int dim);
 };
 
-/* A forward pass of n tokens begins; it ends. */
-static inline void probe_begin(Probe *p, int n) {
-    if (p) p->begin(p, n);
-}
-static inline void probe_end(Probe *p) {
-    if (p) p->end(p);
-}
-
-/* The next chunk of it: n tokens from position pos on, with the logits of the last n_logits. */
-static inline void probe_chunk(Probe *p, int n, int pos, int n_logits) {
-    if (p) p->chunk(p, n, pos, n_logits);
-}
-
-/* The site has ended: the time since the last mark of this thread belongs to it. */
-static inline void probe_mark(Probe *p, int layer, Site site) {
-    if (p) p->mark(p, layer, site, true);
-}
-
-/* The same for a part of a site that goes on, perhaps after another one. */
-static inline void probe_part(Probe *p, int layer, Site site) {
-    if (p) p->mark(p, layer, site, false);
-}
-
-/* A norm has ended that made y[n][dim] of x[n][dim]; the observer may look at both. */
-static inline void probe_norm(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim) {
-    if (p) p->norm(p, layer, site, x, y, n, dim);
-}
-
-/* The calling thread's heads go into a norm, or have come `out`; the observer may look at them: `heads` vectors
- * of dim floats, side by side at x, of each of n tokens, whose rows are `stride` floats apart. */
-static inline void probe_heads(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n,
-                               int heads, int dim) {
-    if (p) p->heads(p, layer, site, out, x, stride, n, heads, dim);
-}
+/* The calls; without an observer (NULL) each is one comparison. */
+#define PROBE_CALL(p, hook, ...)         ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
+#define probe_begin(p, n)                PROBE_CALL(p, begin, n)
+#define probe_end(p)                     PROBE_CALL(p, end)
+#define probe_chunk(p, n, pos, n_logits) PROBE_CALL(p, chunk, n, pos, n_logits)
+#define probe_mark(p, layer, site)       PROBE_CALL(p, mark, layer, site, true)
+#define probe_part(p, layer, site)       PROBE_CALL(p, mark, layer, site, false)
+#define probe_norm(p, ...)               PROBE_CALL(p, norm, __VA_ARGS__)
+#define probe_heads(p, ...)              PROBE_CALL(p, heads, __VA_ARGS__)
 
 #endif

@@ -1,4 +1,4 @@
-/* norm_spec.c: the language of --norm. */
+/* norm_spec.c: the language of --norm. The table of parts (formats/parts.h) says which sites there are. */
 #include "lab/norm_spec.h"
 
 #include "base/error.h"
@@ -6,8 +6,6 @@
 #include "model.h"
 #include "norm.h"
 
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,24 +23,11 @@ static int bad_item(const Item *item, const char *problem) {
 }
 
 static int parse_kind(Item *item, const char *name) {
-    char problem[128];
-    int n = 0;
     for (int kind = 0; kind < N_NORM_KINDS; kind++) {
         item->kind = (NormKind)kind;
-        if (!strcmp(name, norm_spec_name(kind))) return 0;
-        n += snprintf(problem + n, sizeof problem - (size_t)n, "%s%s", kind ? " and " : "has a kind other than ",
-                      norm_spec_name(kind));
+        if (!strcmp(name, norm_spec_name(item->kind))) return 0;
     }
-    return bad_item(item, problem);
-}
-
-/* The site of this name[size], which not every model has; NULL: there is none. */
-static const Part *find_site(const Model *model, const char *name, size_t size) {
-    for (PartAt at = parts_of(model); next_slot(&at);) {
-        const char *site = at.part->site;
-        if (site && strlen(site) == size && !memcmp(site, name, size)) return at.part;
-    }
-    return NULL;
+    return bad_item(item, "has a kind other than rms and layer");
 }
 
 /* "3" or "0-2", up to the dot at `end`. */
@@ -67,7 +52,10 @@ static int parse_item(Item *item, const char *text, size_t size, const Model *mo
     if (size >= sizeof item->text) return bad_item(item, "is too long");
     const char *equals = strchr(item->text, '='), *dot = strchr(item->text, '.'), *site = dot ? dot + 1 : item->text;
     if (!equals) return parse_kind(item, item->text);
-    item->site = find_site(model, site, equals > site ? (size_t)(equals - site) : 0);
+    for (PartAt at = parts_of(model); next_slot(&at);) {
+        const char *known = at.part->site;
+        if (known && !strncmp(site, known, strlen(known)) && site + strlen(known) == equals) item->site = at.part;
+    }
     if (!item->site) return bad_item(item, "has a site other than attn, mlp, q, k and final");
     if (dot && item->site->owner == OF_MODEL) return bad_item(item, "gives the final norm a layer");
     if (dot && parse_layers(item, item->text, dot, model->config.n_layers)) return -1;

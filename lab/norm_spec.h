@@ -1,8 +1,4 @@
-/* norm_spec.h: other norms at other sites, while the program runs.
- *
- * Owns the language of --norm. It computes no norm (norm.h) and knows no site by name: the
- * table of parts (formats/parts.h) says which there are.
- */
+/* norm_spec.h: other norms at other sites, while the program runs. */
 #ifndef NORMA_NORM_SPEC_H
 #define NORMA_NORM_SPEC_H
 

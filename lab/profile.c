@@ -1,8 +1,8 @@
 /* profile.c: where a token's time goes, by layer and site.
  *
- * Owns the hooks that the forward pass calls (base/probe.h): they read the clock and look at what
- * goes into norms and comes out. The time between two marks of a thread belongs to the site
- * of the second one, so the sites always add up to the whole.
+ * Owns the hooks that the forward pass calls (base/probe.h): they read the clock, look at what goes into norms
+ * and comes out, and know how many bytes a site must move at least. The time between two marks of a thread
+ * belongs to the site of the second one, so the sites always add up to the whole.
  */
 #include "lab/profile.h"
 
@@ -11,7 +11,8 @@
 #include "base/probe.h"
 #include "base/process.h"
 #include "kernels/simd.h"
-#include "lab/traffic.h"
+#include "kernels/tensor.h"
+#include "kv_cache.h"
 #include "model.h"
 
 #include <omp.h>
@@ -42,6 +43,57 @@ static Record *record_of(const Profile *p, int thread, Phase phase, int layer, S
     return &p->records[(((size_t)thread * N_PHASES + phase) * rows + row) * N_SITES + site];
 }
 
+/* ---- the bytes that a site moves --------------------------------------------------------- */
+
+static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
+
+/* One half of an MLP, gate and up or `down`. In a sparse layer: the weights of the experts that have
+ * tokens, and a row of activations for each of the experts that a token uses. */
+static double mlp_bytes(const Session *s, const Layer *layer, bool down, int n) {
+    const Config *c = &s->model->config;
+    const bool sparse = layer->experts;
+    const double rows = (double)n * (sparse ? c->n_experts_used : 1);
+    const double dim = 4.0 * c->dim, hidden = 4.0 * (sparse ? c->expert_dim : c->hidden_dim);
+    double sum = rows * (down ? hidden + 2 * dim : dim + 2 * hidden);
+    for (int e = 0; e < (sparse ? c->n_experts : 1); e++) {
+        const Mlp *m = sparse ? &layer->experts[e] : &layer->mlp;
+        if (sparse && s->expert_start[e] == s->expert_start[e + 1]) continue;
+        sum += down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
+    }
+    return sum;
+}
+
+/* Of the chunk that runs. */
+static double site_bytes(const Profile *p, int layer, Site site) {
+    const Session *s = p->session;
+    const Model *m = s->model;
+    const Config *c = &m->config;
+    const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* sites outside the layers do not read it */
+    const double n = p->n, n_logits = p->n_logits;
+    const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
+    const double q = 4.0 * c->n_heads * c->head_size, k = 4.0 * c->n_kv_heads * c->head_size;
+    const double cached = 2 * k * (s->kv.type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
+    switch (site) {
+    case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
+    case SITE_ATTN_NORM:
+    case SITE_MLP_NORM: return (2 * n + 1) * dim;
+    case SITE_QKV_ROPE: return weights(&l->wq) + weights(&l->wk) + weights(&l->wv) + n * (dim + q + cached);
+    case SITE_Q_NORM: return 2 * n * q + 4.0 * c->head_size;
+    case SITE_K_NORM: return 2 * n * k + 4.0 * c->head_size;
+    case SITE_ATTENTION: return 2 * n * q + (p->pos + n) * cached;
+    case SITE_ATTN_OUT: return weights(&l->wo) + n * (q + 2 * dim);
+    case SITE_ROUTER: return weights(&l->router) + n * (dim + 4.0 * c->n_experts);
+    case SITE_GATE_UP_SILU: return mlp_bytes(s, l, false, p->n);
+    case SITE_DOWN: return mlp_bytes(s, l, true, p->n);
+    case SITE_FINAL_NORM: return (2 * n_logits + 1) * dim;
+    case SITE_LOGITS: return weights(&m->output) + n_logits * (dim + 4.0 * c->vocab_size);
+    case SITE_START:
+    case SITE_PROFILE:
+    case N_SITES: break;
+    }
+    return 0;
+}
+
 /* ---- the hooks --------------------------------------------------------------------------- */
 
 static void begin(Probe *probe, int n) {
@@ -58,7 +110,12 @@ static void end(Probe *probe) {
     p->total[p->phase] += at - p->began;
 }
 
-static void chunk(Probe *probe, int n, int pos, int n_logits) { ((Profile *)probe)->chunk = (Chunk){n, pos, n_logits}; }
+static void chunk(Probe *probe, int n, int pos, int n_logits) {
+    Profile *p = (Profile *)probe;
+    p->n = n;
+    p->pos = pos;
+    p->n_logits = n_logits;
+}
 
 static void mark(Probe *probe, int layer, Site site, bool ended) {
     Profile *p = (Profile *)probe;
@@ -74,27 +131,20 @@ static void mark(Probe *probe, int layer, Site site, bool ended) {
     track->last = at;
     if (!ended) return;
     r->calls++;
-    r->tokens += (uint64_t)(layer == NO_LAYER && site >= SITE_FINAL_NORM ? p->chunk.n_logits : p->chunk.n);
-    if (thread == 0) r->bytes += site_bytes(p->session, layer, site, p->chunk);
+    r->tokens += (uint64_t)(layer == NO_LAYER && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
+    if (thread == 0) r->bytes += site_bytes(p, layer, site);
 }
 
-/* mean(x^2); *max_abs becomes the largest |x| if that is larger. */
-static double mean_square(const float *x, int n, float *max_abs) {
+/* Adds the mean square of x[dim], a part of a token's `width` elements, to what a norm reads, or writes (`out`). */
+static void add_vector(Record *r, bool out, const float *x, int dim, size_t width) {
     vf squares = {0}, max = {0};
-    for (int i = 0; i < n; i += LANES) {
-        const vf v = n - i < LANES ? vload_n(x + i, n - i) : vload(x + i);
+    for (int i = 0; i < dim; i += LANES) {
+        const vf v = dim - i < LANES ? vload_n(x + i, dim - i) : vload(x + i);
         squares = vfma(v, v, squares);
         max = vmax(vmax(v, -v), max);
     }
-    if (vmax_lane(max) > *max_abs) *max_abs = vmax_lane(max);
-    return (double)vsum(squares) / n;
-}
-
-/* Adds x[dim], a part of a token's `width` elements, to what a norm reads, or to what it writes (`out`). */
-static void add_vector(Record *r, bool out, const float *x, int dim, size_t width) {
-    float ignored = 0;
-    const double square = mean_square(x, dim, out ? &ignored : &r->max_abs);
-    *(out ? &r->squares_out : &r->squares_in) += square * dim / (double)width;
+    *(out ? &r->squares_out : &r->squares_in) += (double)vsum(squares) / (double)width;
+    if (!out && vmax_lane(max) > r->max_abs) r->max_abs = vmax_lane(max);
 }
 
 static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
@@ -125,7 +175,7 @@ Profile *profile_open(Session *session, bool traces) {
     const size_t n_threads = (size_t)session->n_threads, rows = (size_t)session->model->config.n_layers + 1;
     Profile *p = allocate(1, sizeof *p);
     if (!p) return NULL;
-    *p = (Profile){.probe = {begin, chunk, mark, heads, norm, end},
+    *p = (Profile){.probe = {begin, end, chunk, mark, norm, heads},
                    .session = session,
                    .n_layers = session->model->config.n_layers,
                    .n_threads = session->n_threads,

@@ -1,12 +1,8 @@
-/* profile.h: where a token's time goes, by layer and site.
- *
- * Owns the account of a session's forward passes. How it is shown is report.h's business.
- */
+/* profile.h: where a token's time goes, by layer and site. */
 #ifndef NORMA_PROFILE_H
 #define NORMA_PROFILE_H
 
 #include "base/probe.h"
-#include "lab/traffic.h"
 #include "model.h"
 
 #include <stdint.h>
@@ -24,7 +20,8 @@ extern const struct SiteInfo {
 /* The account of one site in one layer and one phase. */
 typedef struct {
     uint64_t calls, tokens;
-    double seconds, bytes;          /* bytes: the least that a site moves (traffic.h) */
+    double seconds;
+    double bytes; /* the least that a site moves: its weights, what it reads and what it writes, each once */
     double squares_in, squares_out; /* norms: sums over the tokens of mean(x^2), of mean(y^2) */
     float max_abs;                  /* norms: the largest |x| */
 } Record;
@@ -49,9 +46,9 @@ typedef struct {
     Session *session;
     int n_layers, n_threads;
     double opened;
-    double began; /* of the forward pass that runs: when, its phase, its chunk */
+    double began; /* of the forward pass that runs */
     Phase phase;
-    Chunk chunk;
+    int n, pos, n_logits;   /* of its chunk: tokens, first position, logits of the last tokens */
     double total[N_PHASES]; /* seconds of the forward passes as their caller sees them */
     Record *records;        /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
     Track *tracks;          /* [n_threads] */

@@ -1,15 +1,11 @@
-/* report.c: a profile, shown. */
+/* report.c: the table on stderr, the CSV file and the trace file of --profile. */
 #include "lab/report.h"
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/probe.h"
-#include "lab/profile.h"
 
 #include <math.h>
 #include <string.h>
-
-/* ---- the table and CSV: a row for each site that ran ------------------------------------- */
 
 static void write_row(FILE *out, bool csv, const Profile *p, Phase phase, int layer, Site site, const Record *r) {
     const double tokens = (double)r->tokens, us = 1e6 * r->seconds / tokens, share = r->seconds / p->total[phase];
@@ -36,9 +32,8 @@ static void write_row(FILE *out, bool csv, const Profile *p, Phase phase, int la
 static void write_rows(FILE *out, bool csv, const Profile *p, Phase phase) {
     for (int l = -1; l <= p->n_layers; l++)
         for (Site site = 0; site < N_SITES; site++) {
-            const bool inside = l >= 0 && l < p->n_layers, in_front = site <= SITE_EMBED;
-            if (!inside && in_front != (l < 0)) continue;
-            const int layer = inside ? l : NO_LAYER;
+            const int layer = l < p->n_layers ? l : NO_LAYER;
+            if (layer == NO_LAYER && (site <= SITE_EMBED) != (l < 0)) continue; /* in front of the layers, behind */
             const Record r = profile_record(p, phase, layer, site);
             if (r.calls) write_row(out, csv, p, phase, layer, site, &r);
         }
@@ -69,23 +64,18 @@ static void write_csv(const Profile *p, FILE *out) {
     for (Phase phase = 0; phase < N_PHASES; phase++) write_rows(out, true, p, phase);
 }
 
-/* ---- Chrome's trace events: a track for each thread, whose spans nest by their times -------------- */
-
 static void write_span(FILE *out, int thread, const char *name, double start, double end) {
     fprintf(out, ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}", name,
             thread, 1e6 * start, 1e6 * (end - start));
 }
 
-/* How many of the n events at e, from the first on, are of its layer, or of its forward pass. */
-static size_t count_events(const Event *e, size_t n, bool of_layer) {
-    size_t i = 1;
-    while (i < n &&
-           (of_layer ? e[i].layer == e[0].layer : e[i].site > SITE_EMBED || (i == 1 && e[i].site == SITE_EMBED)))
-        i++;
-    return i;
+/* Whether an event that is not the track's first begins a forward pass. Only the first thread has a SITE_START. */
+static bool begins_pass(const Event *e) {
+    return e->site == SITE_START || (e->site == SITE_EMBED && e[-1].site != SITE_START);
 }
 
 static void write_track(FILE *out, const Profile *p, int thread) {
+    char name[32];
     fprintf(
         out,
         ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": %d, \"args\": {\"name\": \"thread %d\"}}",
@@ -93,12 +83,11 @@ static void write_track(FILE *out, const Profile *p, int thread) {
     const Event *e = p->events + (size_t)thread * MOST_EVENTS, *end = e + p->tracks[thread].n_events;
     for (const Event *pass_end = e, *layer_end = e; e < end; e++) {
         if (e == pass_end) {
-            pass_end += count_events(e, (size_t)(end - e), false);
+            for (pass_end++; pass_end < end && !begins_pass(pass_end);) pass_end++;
             write_span(out, thread, "forward", e->start, pass_end[-1].end);
         }
         if (e == layer_end) {
-            char name[32];
-            layer_end += count_events(e, (size_t)(pass_end - e), true);
+            while (layer_end < pass_end && layer_end->layer == e->layer) layer_end++;
             snprintf(name, sizeof name, "layer %d", e->layer);
             if (e->layer != NO_LAYER) write_span(out, thread, name, e->start, layer_end[-1].end);
         }
@@ -115,14 +104,11 @@ static void write_trace(const Profile *p, FILE *out) {
     if (p->tracks[0].n_events == MOST_EVENTS) note("the trace holds the first %d events of each thread", MOST_EVENTS);
 }
 
-/* ---- which of these ----------------------------------------------------------------------- */
-
 ProfileFormat profile_format(const char *path) {
-    const char *ending = path ? strrchr(path, '.') : NULL;
     if (!path) return PROFILE_TABLE;
-    return ending && !strcmp(ending, ".csv")    ? PROFILE_CSV
-           : ending && !strcmp(ending, ".json") ? PROFILE_TRACE
-                                                : PROFILE_NONE;
+    const char *ending = strrchr(path, '.');
+    if (ending && !strcmp(ending, ".csv")) return PROFILE_CSV;
+    return ending && !strcmp(ending, ".json") ? PROFILE_TRACE : PROFILE_NONE;
 }
 
 int profile_report(const Profile *p, const char *path) {

@@ -1,7 +1,4 @@
-/* report.h: a profile, shown.
- *
- * Owns the table on stderr, the CSV file and the trace file of --profile.
- */
+/* report.h: a profile, shown. */
 #ifndef NORMA_REPORT_H
 #define NORMA_REPORT_H
 

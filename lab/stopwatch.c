@@ -1,4 +1,8 @@
-/* stopwatch.c: measuring on a machine that does other things, too. */
+/* stopwatch.c: measuring on a machine that does other things, too.
+ *
+ * Owns rounds and their medians, the time of a made-up text, and the machine's two limits, how fast it reads
+ * and how fast it multiplies and adds.
+ */
 #include "lab/stopwatch.h"
 
 #include "base/memory.h"
@@ -11,53 +15,40 @@
 #include <omp.h>
 #include <stdlib.h>
 
-static int compare_doubles(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 int measure(Round *round, void *context, int n_values, double *medians) {
     double measured[MOST_VALUES][ROUNDS], values[MOST_VALUES] = {0};
     for (int i = 0; i < ROUNDS; i++) {
         if (round(context, values)) return -1;
-        for (int v = 0; v < n_values; v++) measured[v][i] = values[v];
+        for (int v = 0; v < n_values; v++) {
+            double *sorted = measured[v];
+            int at = i;
+            for (; at > 0 && sorted[at - 1] > values[v]; at--) sorted[at] = sorted[at - 1];
+            sorted[at] = values[v];
+        }
     }
-    for (int v = 0; v < n_values; v++) {
-        qsort(measured[v], ROUNDS, sizeof(double), compare_doubles);
-        medians[v] = measured[v][ROUNDS / 2]; /* ROUNDS is odd */
-    }
+    for (int v = 0; v < n_values; v++) medians[v] = measured[v][ROUNDS / 2]; /* ROUNDS is odd */
     return 0;
 }
 
-static int pack_and_run(const Text *t, const int *tokens, int n, int pos) {
-    model_pack(t->model, t->session->n_threads, n);
-    const float *logits = model_forward(t->session, tokens, n, pos, 1);
-    return logits ? check_logits(logits, (size_t)t->model->config.vocab_size) : -1;
-}
-
 int time_text(const Text *t, double *seconds) {
-    int *tokens = allocate((size_t)t->prompt, sizeof *tokens);
-    if (!tokens) return -1;
-    for (int i = 0; i < t->prompt; i++) tokens[i] = (int)((i * 7919LL + 3) % t->model->config.vocab_size);
-    const double start = now();
-    int status = pack_and_run(t, tokens, t->prompt, 0);
-    const double prefilled = now();
-    for (int i = 0; i < t->steps && !status; i++) status = pack_and_run(t, &tokens[i % t->prompt], 1, t->prompt + i);
-    seconds[PREFILL] = prefilled - start;
-    seconds[DECODE] = now() - prefilled;
+    int *tokens = allocate((size_t)t->prompt, sizeof *tokens), status = tokens ? 0 : -1, pos = 0;
+    for (int i = 0; i < t->prompt && !status; i++) tokens[i] = (int)((i * 7919LL + 3) % t->model->config.vocab_size);
+    seconds[PREFILL] = seconds[DECODE] = 0;
+    for (int i = 0; i <= t->steps && !status; i++) {
+        const int n = i ? 1 : t->prompt;
+        const double start = now();
+        model_pack(t->model, t->session->n_threads, n);
+        const float *logits = model_forward(t->session, &tokens[i % t->prompt], n, pos, 1);
+        status = logits ? check_logits(logits, (size_t)t->model->config.vocab_size) : -1;
+        seconds[i ? DECODE : PREFILL] += now() - start;
+        pos += n;
+    }
     free(tokens);
     return status;
 }
 
-/* ---- limits of the machine --------------------------------------------------------------- */
-
+/* Results depend on the sums (which are positive), or the compiler would leave out what is summed. */
 enum { SUMS = 8, CHAINS = 12, STEPS = 200000 };
-
-/* Keeps the compiler from leaving out what the sum is computed from. */
-static void use(float sum) {
-    volatile float used = sum;
-    (void)used;
-}
 
 /* Each thread reads its share from one end to the other, in eight sums that do not wait for each other. */
 double read_rate(size_t bytes, int threads) {
@@ -79,9 +70,8 @@ double read_rate(size_t bytes, int threads) {
         for (int j = 0; j < SUMS; j++) sum += vsum(sums[j]);
     }
     const double seconds = now() - start;
-    use(sum);
     free(buffer);
-    return (double)passes * (double)n * sizeof(float) / seconds;
+    return sum > 0 ? (double)passes * (double)n * sizeof(float) / seconds : 0;
 }
 
 double fma_rate(int threads) {
@@ -97,6 +87,5 @@ double fma_rate(int threads) {
         for (int j = 0; j < CHAINS; j++) sum += vsum(sums[j]);
     }
     const double seconds = now() - start;
-    use(sum);
-    return 2.0 * CHAINS * STEPS * LANES * threads / seconds;
+    return sum > 0 ? 2.0 * CHAINS * STEPS * LANES * threads / seconds : 0;
 }

@@ -1,14 +1,8 @@
-/* stopwatch.h: measuring on a machine that does other things, too.
- *
- * Owns what -m bench and -m norms share: rounds and their medians, a model that runs a made-up text, and
- * the machine's two limits, how fast it reads and how fast it multiplies and adds.
- */
+/* stopwatch.h: what -m bench and -m norms measure with. */
 #ifndef NORMA_STOPWATCH_H
 #define NORMA_STOPWATCH_H
 
 #include "model.h"
-
-#include <stddef.h>
 
 enum { ROUNDS = 5, MOST_VALUES = 32 };
 

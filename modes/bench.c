@@ -31,20 +31,15 @@ static double layer_operations(const Model *m) {
     double weights = 0;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
-        const PartOwner owner = at.part->owner;
-        if (!w || owner == OF_MODEL || (owner == OF_EXPERT && at.expert >= m->config.n_experts_used)) continue;
-        weights += (double)w->rows * w->cols;
+        const bool used = at.part->owner != OF_EXPERT || at.expert < m->config.n_experts_used;
+        if (w && used && at.part->owner != OF_MODEL) weights += (double)w->rows * w->cols;
     }
     return 2 * weights;
 }
 
 static void show_json_string(const char *s) {
     putchar('"');
-    for (; *s; s++)
-        if (*s == '"' || *s == '\\' || (unsigned char)*s < ' ')
-            printf("\\u%04x", (unsigned)*s);
-        else
-            putchar(*s);
+    for (; *s; s++) printf(*s == '"' || *s == '\\' || (unsigned char)*s < ' ' ? "\\u%04x" : "%c", *s);
     putchar('"');
 }
 

@@ -12,22 +12,16 @@
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
+#include "model.h"
 #include "modes/common.h"
 #include "norm.h"
 
 #include <omp.h>
 #include <stdlib.h>
 
-/* ---- what is timed -------------------------------------------------------------------------- */
+/* ---- what is timed ------------------------------------------------------------------------------ */
 
-/* Of ADD_THEN_RMS, which is ADD and then RMS, the part ADD is not timed by itself. */
-typedef enum { RMS, LAYER, ADD_RMS, ADD_THEN_RMS, RMS_BACKWARD, LAYER_BACKWARD, COPY, N_TIMED, ADD = N_TIMED } Timed;
-static const char *const NAMES[N_TIMED] = {"rmsnorm",          "layernorm",          "add_rmsnorm", "add_then_rmsnorm",
-                                           "rmsnorm_backward", "layernorm_backward", "copy"};
-
-enum { MOST_DIMS = 9 };
-static const double LEAST_SECONDS = 5e-4; /* of one measurement */
-static const float EPS = 1e-5f;
+typedef enum { RMS, LAYER, ADD_RMS, ADD_THEN_RMS, RMS_BACKWARD, LAYER_BACKWARD, COPY, N_TIMED } Timed;
 
 /* The arrays that the kernels work on, and how often each kernel is run at a time. */
 typedef struct {
@@ -37,46 +31,65 @@ typedef struct {
     float *dgamma, *dbeta; /* [threads][dim] */
 } Case;
 
-NOINLINE void add(float *x, const float *r, int dim) {
+static const double LEAST_SECONDS = 5e-4; /* of one measurement */
+static const float EPS = 1e-5f;
+
+/* What is timed: one token's part, whose first element has the index `at`. */
+typedef void Kernel(const Case *c, size_t at);
+
+static void run_rms(const Case *c, size_t at) { rmsnorm(c->y + at, c->x + at, c->gamma, c->dim, EPS); }
+static void run_layer(const Case *c, size_t at) { layernorm(c->y + at, c->x + at, c->gamma, c->beta, c->dim, EPS); }
+static void run_fused(const Case *c, size_t at) { add_rmsnorm(c->y + at, c->x + at, c->r + at, c->gamma, c->dim, EPS); }
+
+static void run_add(const Case *c, size_t at) {
+    float *x = c->x + at;
+    const float *r = c->r + at;
 #pragma omp simd
-    for (int i = 0; i < dim; i++) x[i] += r[i];
+    for (int i = 0; i < c->dim; i++) x[i] += r[i];
 }
 
-/* A loop, not memcpy, which would use other stores for large sizes; and a call, as every norm is one. */
-NOINLINE void copy(float *y, const float *x, int dim) {
+/* The thread's gradient of gamma or beta. */
+static float *own(const Case *c, float *gradients) { return gradients + (size_t)omp_get_thread_num() * (size_t)c->dim; }
+
+static void run_rms_back(const Case *c, size_t at) {
+    rmsnorm_backward(c->y + at, own(c, c->dgamma), c->r + at, c->x + at, c->gamma, c->dim, EPS);
+}
+static void run_layer_back(const Case *c, size_t at) {
+    layernorm_backward(c->y + at, own(c, c->dgamma), own(c, c->dbeta), c->r + at, c->x + at, c->gamma, c->dim, EPS);
+}
+
+/* A loop, not memcpy, which would use other stores for large sizes. */
+static void run_copy(const Case *c, size_t at) {
+    float *y = c->y + at;
+    const float *x = c->x + at;
     int i = 0;
-    for (; i + LANES <= dim; i += LANES) vstore(y + i, vload(x + i));
-    if (i < dim) vstore_n(y + i, vload_n(x + i, dim - i), dim - i);
+    for (; i + LANES <= c->dim; i += LANES) vstore(y + i, vload(x + i));
+    if (i < c->dim) vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
 }
 
-/* Runs a kernel on one token, whose first element has the index `at`. */
-static void run_kernel(const Case *c, Timed what, size_t at) {
-    const int dim = c->dim;
-    float *x = c->x + at, *y = c->y + at, *r = c->r + at;
-    const bool backward = what == RMS_BACKWARD || what == LAYER_BACKWARD;
-    const size_t own = backward ? (size_t)omp_get_thread_num() * (size_t)dim : 0;
-    switch (what) {
-    case RMS:
-    case ADD_THEN_RMS: rmsnorm(y, x, c->gamma, dim, EPS); break;
-    case LAYER: layernorm(y, x, c->gamma, c->beta, dim, EPS); break;
-    case ADD_RMS: add_rmsnorm(y, x, r, c->gamma, dim, EPS); break;
-    case RMS_BACKWARD: rmsnorm_backward(y, c->dgamma + own, r, x, c->gamma, dim, EPS); break;
-    case LAYER_BACKWARD: layernorm_backward(y, c->dgamma + own, c->dbeta + own, r, x, c->gamma, dim, EPS); break;
-    case COPY: copy(y, x, dim); break;
-    case ADD: add(x, r, dim); break;
-    }
-}
+static const struct {
+    const char *name;
+    Kernel *first, *then; /* `then` (NULL: none) begins when `first` has gone over all tokens */
+} TIMED[N_TIMED] = {
+    [RMS] = {"rmsnorm", run_rms, NULL},
+    [LAYER] = {"layernorm", run_layer, NULL},
+    [ADD_RMS] = {"add_rmsnorm", run_fused, NULL},
+    [ADD_THEN_RMS] = {"add_then_rmsnorm", run_add, run_rms},
+    [RMS_BACKWARD] = {"rmsnorm_backward", run_rms_back, NULL},
+    [LAYER_BACKWARD] = {"layernorm_backward", run_layer_back, NULL},
+    [COPY] = {"copy", run_copy, NULL},
+};
 
-/* ---- timing ----------------------------------------------------------------------------------- */
+/* ---- timing ------------------------------------------------------------------------------------- */
 
 /* Runs a kernel on all tokens, which the threads of the region share as they do in norm_forward. */
-static void run_on_tokens(const Case *c, Timed what) {
+static void run_on_tokens(const Case *c, Kernel *kernel) {
     if (c->tokens == 1) {
-        run_kernel(c, what, 0);
+        kernel(c, 0);
         return;
     }
 #pragma omp for schedule(static)
-    for (int t = 0; t < c->tokens; t++) run_kernel(c, what, (size_t)t * (size_t)c->dim);
+    for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
 static double seconds_of(const Case *c, Timed what, int repeats) {
@@ -87,8 +100,8 @@ static double seconds_of(const Case *c, Timed what, int repeats) {
 #pragma omp master
         start = now();
         for (int i = 0; i < repeats; i++) {
-            if (what == ADD_THEN_RMS) run_on_tokens(c, ADD);
-            run_on_tokens(c, what);
+            run_on_tokens(c, TIMED[what].first);
+            if (TIMED[what].then) run_on_tokens(c, TIMED[what].then);
         }
 #pragma omp master
         end = now();
@@ -103,79 +116,54 @@ static int time_kernels(void *context, double *ns) {
     return 0;
 }
 
-static int case_open(Case *c, int dim, int tokens, int threads) {
-    *c = (Case){.dim = dim, .tokens = tokens, .threads = tokens < threads ? tokens : threads};
-    const size_t n = (size_t)tokens * (size_t)dim, own = (size_t)c->threads * (size_t)dim;
-    float **arrays[] = {&c->x, &c->y, &c->r, &c->gamma, &c->beta, &c->dgamma, &c->dbeta};
-    const size_t sizes[] = {n, n, n, (size_t)dim, (size_t)dim, own, own};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        float *values = *arrays[i] = allocate(sizes[i], sizeof(float));
-        if (!values) return -1;
-        for (size_t k = 0; k < sizes[i]; k++) values[k] = (float)(k * 7919 % 1000) * 1e-3f - 0.5f;
+static void show_case(const Case *c, const double *ns, bool json, bool first) {
+    if (!json) {
+        printf("%5d %6d %7d %9.1f %9.1f %5.2f %9.1f %9.1f %5.2f %9.1f %10.1f %9.1f %5.2f\n", c->dim, c->tokens,
+               c->threads, ns[RMS], ns[LAYER], ns[LAYER] / ns[RMS], ns[ADD_RMS], ns[ADD_THEN_RMS],
+               ns[ADD_RMS] / ns[ADD_THEN_RMS], ns[RMS_BACKWARD], ns[LAYER_BACKWARD], ns[COPY], ns[RMS] / ns[COPY]);
+        return;
     }
-    for (size_t k = 0; k < n; k++) c->r[k] *= 1e-6f; /* x, to which it is added again and again, hardly changes */
-    for (Timed k = 0; k < N_TIMED; k++)
-        for (c->repeats[k] = 1; seconds_of(c, k, c->repeats[k]) < LEAST_SECONDS;) c->repeats[k] *= 2;
-    return 0;
-}
-
-static void case_close(Case *c) {
-    float *arrays[] = {c->x, c->y, c->r, c->gamma, c->beta, c->dgamma, c->dbeta};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
-}
-
-/* ---- the table ---------------------------------------------------------------------------------- */
-
-static void show_head(void) {
-    printf("ns a token: norms and, as their floor, a copy of x; ratios\n"
-           "%5s %6s %7s %9s %9s %5s %9s %9s %5s %9s %9s %9s %5s\n",
-           "dim", "tokens", "threads", "RMSNorm", "LayerNorm", "L/R", "add+RMS", "add, RMS", "fused", "RMS back",
-           "Layer back", "copy", "R/copy");
-}
-
-static void show_case(const Case *c, const double *ns) {
-    printf("%5d %6d %7d %9.1f %9.1f %5.2f %9.1f %9.1f %5.2f %9.1f %10.1f %9.1f %5.2f\n", c->dim, c->tokens, c->threads,
-           ns[RMS], ns[LAYER], ns[LAYER] / ns[RMS], ns[ADD_RMS], ns[ADD_THEN_RMS], ns[ADD_RMS] / ns[ADD_THEN_RMS],
-           ns[RMS_BACKWARD], ns[LAYER_BACKWARD], ns[COPY], ns[RMS] / ns[COPY]);
-}
-
-static void show_case_json(const Case *c, const double *ns, bool first) {
     printf("%s{\"dim\": %d, \"tokens\": %d, \"threads\": %d", first ? "" : ",\n ", c->dim, c->tokens, c->threads);
-    for (Timed k = 0; k < N_TIMED; k++) printf(", \"%s_ns\": %.2f", NAMES[k], ns[k]);
+    for (Timed k = 0; k < N_TIMED; k++) printf(", \"%s_ns\": %.2f", TIMED[k].name, ns[k]);
     putchar('}');
 }
 
 static int measure_case(const Run *run, int dim, int tokens, bool first) {
-    Case c;
+    const int threads = run->options->threads;
+    const size_t n = ((size_t)tokens * (size_t)dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
+    float *x = allocate(7 * n, sizeof *x);
+    if (!x) return -1;
+    float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n, *dgamma = beta + n, *dbeta = dgamma + n;
+    Case c = {dim, tokens, tokens < threads ? tokens : threads, {0}, x, y, r, gamma, beta, dgamma, dbeta};
+    for (size_t i = 0; i < 7 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
+    for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* x, to which it is added again and again, hardly changes */
+    for (Timed k = 0; k < N_TIMED; k++)
+        for (c.repeats[k] = 1; seconds_of(&c, k, c.repeats[k]) < LEAST_SECONDS;) c.repeats[k] *= 2;
     double ns[N_TIMED];
-    const int status = case_open(&c, dim, tokens, run->options->threads) || measure(time_kernels, &c, N_TIMED, ns);
-    if (!status && run->options->json) show_case_json(&c, ns, first);
-    if (!status && !run->options->json) show_case(&c, ns);
+    const int status = measure(time_kernels, &c, N_TIMED, ns);
+    if (!status) show_case(&c, ns, run->options->json, first);
     fflush(stdout);
-    case_close(&c);
+    free(x);
     return status;
 }
 
-/* The dims to measure, at most MOST_DIMS: those of the model's norms (a "token" of q_norm or k_norm is one
- * of a token's heads), or without a model many. */
-static int choose_dims(const Run *run, int *dims) {
-    if (!run->options->model) {
-        for (int i = 0; i < MOST_DIMS; i++) dims[i] = i ? 32 << i : 8;
-        return MOST_DIMS;
-    }
-    bool heads = false;
-    for (PartAt at = parts_of(&run->model); next_part(&at);) heads |= at.part->of_heads;
-    dims[0] = run->model.config.dim;
-    dims[1] = run->model.config.head_size;
-    return heads ? 2 : 1;
-}
-
+/* The dims are those of the model's norms (a "token" of q_norm or k_norm is one of a token's heads), or
+ * without a model many. */
 static int measure_kernels(const Run *run) {
     const bool json = run->options->json, model = run->options->model;
-    int dims[MOST_DIMS];
-    const int n_dims = choose_dims(run, dims);
-    if (json) putchar('[');
-    if (!json) show_head();
+    int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192}, n_dims = sizeof dims / sizeof *dims;
+    if (model) {
+        dims[0] = run->model.config.dim;
+        dims[1] = run->model.config.head_size;
+        n_dims = 1;
+        for (PartAt at = parts_of(&run->model); next_part(&at);)
+            if (at.part->of_heads) n_dims = 2;
+    }
+    fputs(json ? "["
+               : "ns a token: norms and, as their floor, a copy of x; ratios\n"
+                 "  dim tokens threads   RMSNorm LayerNorm   L/R   add+RMS  add, RMS fused  RMS back Layer back      "
+                 "copy R/copy\n",
+          stdout);
     int status = model ? 0 : measure_case(run, 8, 10, true); /* what the study notes timed */
     for (int i = 0; i < n_dims; i++)
         for (int tokens = 1; tokens <= 512 && !status && !interrupted; tokens *= 8)
