@@ -6,7 +6,6 @@
 #include "kv_cache.h"
 
 #include "base/memory.h"
-#include "kernels/simd.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,12 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/probe.h"
-#include "kernels/matmul.h"
 #include "kernels/quant.h"
-#include "kv_cache.h"
-#include "norm.h"
-#include "rope.h"
 
 #include <math.h>
 #include <omp.h>

@@ -10,7 +10,6 @@
 #include "norm.h"
 
 #include "kernels/simd.h"
-#include "kernels/tensor.h"
 
 #include <math.h>
 #include <omp.h>

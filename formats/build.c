@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
-#include "model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* build.h: a Model while it is built, and its end.
- */
+/* build.h: a Model while it is built, and its end. */
 #ifndef NORMA_BUILD_H
 #define NORMA_BUILD_H
 

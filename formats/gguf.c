@@ -7,13 +7,10 @@
 #include "formats/gguf.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "formats/build.h"
-#include "formats/gguf_file.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
-#include "model.h"
 #include "norm.h"
 #include "rope.h"
 

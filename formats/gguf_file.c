@@ -6,10 +6,7 @@
  */
 #include "formats/gguf_file.h"
 
-#include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
-#include "kernels/tensor.h"
 #include "model.h"
 
 #include <inttypes.h>

@@ -5,12 +5,9 @@
 #include "formats/gguf_tokenizer.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "formats/gguf_file.h"
 #include "text/merges.h"
 #include "text/pieces.h"
-#include "text/pretokenize.h"
-#include "tokenizer.h"
 
 #include <limits.h>
 #include <math.h>

@@ -14,14 +14,11 @@
 #include "formats/gguf_tokenizer.h"
 #include "formats/parts.h"
 #include "kernels/quant.h"
-#include "kernels/tensor.h"
-#include "model.h"
 #include "norm.h"
 #include "rope.h"
 #include "text/merges.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
-#include "tokenizer.h"
 
 #include <math.h>
 #include <stdlib.h>

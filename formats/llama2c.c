@@ -13,10 +13,8 @@
 #include "formats/build.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
-#include "model.h"
 #include "norm.h"
 #include "text/pieces.h"
-#include "tokenizer.h"
 
 #include <math.h>
 #include <string.h>

@@ -14,8 +14,6 @@
 #include "formats/tokenizer_json.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
-#include "model.h"
-#include "tokenizer.h"
 
 #include <limits.h>
 #include <string.h>

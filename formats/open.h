@@ -1,5 +1,4 @@
-/* open.h: opens a checkpoint of any format, and its tokenizer.
- */
+/* open.h: opens a checkpoint of any format, and its tokenizer. */
 #ifndef NORMA_OPEN_H
 #define NORMA_OPEN_H
 

@@ -10,7 +10,6 @@
 #include "formats/parts.h"
 #include "kernels/panels.h"
 #include "kernels/tensor.h"
-#include "model.h"
 
 enum {
     SMALL_MODEL = 64 << 20, /* bytes of weights that are packed before the first token */

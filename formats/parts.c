@@ -1,10 +1,6 @@
 /* parts.c: the one table of a model's parts, and the walk along it. */
 #include "formats/parts.h"
 
-#include "kernels/tensor.h"
-#include "model.h"
-#include "norm.h"
-
 #include <stdio.h>
 
 /* The beginnings of names: formats of the layer's number, in each naming. */

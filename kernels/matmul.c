@@ -17,9 +17,7 @@
 
 #include "base/memory.h"
 #include "kernels/panels.h"
-#include "kernels/quant.h"
 #include "kernels/simd.h"
-#include "kernels/tensor.h"
 
 #include <omp.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* matmul.h: products of activations with weights, y = x w^T.
- */
+/* matmul.h: products of activations with weights, y = x w^T. */
 #ifndef NORMA_MATMUL_H
 #define NORMA_MATMUL_H
 

@@ -6,8 +6,6 @@
 #include "kernels/panels.h"
 
 #include "base/memory.h"
-#include "kernels/simd.h"
-#include "kernels/tensor.h"
 
 #include <string.h>
 

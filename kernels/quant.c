@@ -8,7 +8,6 @@
 #include "kernels/quant.h"
 
 #include "kernels/simd.h"
-#include "kernels/tensor.h"
 
 #include <math.h>
 #include <string.h>

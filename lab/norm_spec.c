@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "formats/parts.h"
-#include "model.h"
 #include "norm.h"
 
 #include <stdlib.h>

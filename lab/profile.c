@@ -8,12 +8,10 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/probe.h"
 #include "base/process.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
-#include "model.h"
 
 #include <omp.h>
 #include <stdlib.h>

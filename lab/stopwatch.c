@@ -10,7 +10,6 @@
 #include "formats/pack.h"
 #include "kernels/simd.h"
 #include "lab/profile.h"
-#include "model.h"
 
 #include <omp.h>
 #include <stdlib.h>

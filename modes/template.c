@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "text/merges.h"
 #include "text/pieces.h"
-#include "tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
