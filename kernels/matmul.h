@@ -1,12 +1,9 @@
-/* matmul.h: products of activations with weights, y = x w^T.
- */
+/* matmul.h: products of activations with weights, y = x w^T. */
 #ifndef NORMA_MATMUL_H
 #define NORMA_MATMUL_H
 
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
-
-#include <stddef.h>
 
 /* The left side of a product: n rows of activations, in the form that the
  * weights want (float32 as they are, or int8 groups). */
@@ -17,17 +14,12 @@ typedef struct {
     int cols, group;
     bool weights_exceed_l2; /* one token's weights are more than the second-level cache holds */
     uint8_t *scratch;       /* of this thread, for panels that are made on the way */
-    size_t scratch_bytes;
+    size_t scratch_bytes;   /* of one thread */
 } Input;
 
-/* Memory for Inputs of up to max_rows x max_cols, and n_threads scratches. */
-typedef struct {
-    int8_t *q;
-    InputGroup *groups;
-    bool weights_exceed_l2; /* for its Inputs; the caller sets it */
-    uint8_t *scratch;
-    size_t scratch_bytes; /* of one thread */
-} InputBuffer;
+/* Memory for Inputs of up to max_rows x max_cols, and n_threads scratches: an Input without x, cols and group. The
+ * caller sets weights_exceed_l2. */
+typedef Input InputBuffer;
 
 int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads);
 void input_buffer_close(InputBuffer *buffer);

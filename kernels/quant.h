@@ -1,5 +1,4 @@
-/* quant.h: weights and activations between float32 and their types.
- */
+/* quant.h: weights and activations between float32 and their types. */
 #ifndef NORMA_QUANT_H
 #define NORMA_QUANT_H
 
