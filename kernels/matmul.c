@@ -3,11 +3,9 @@
  * Owns the tiles, the loops around them and the memory for the activations' side. The layouts of weights are
  * panels.h's. The threads are the callers': they are inside a parallel region, whose worksharing loops are here.
  *
- * A panel is LANES rows of a weight, side by side in the lanes of vectors (panels.h). It is multiplied packed, that
- * is in the bits of the file, for one token; for many tokens it is unpacked first, once for all of them. A block is
- * the smallest part of a row in GGUF's types; it has one group or more, which are weights that share a scale; a quad
- * is four bytes of a group, as one instruction multiplies them. A tile computes the outputs of a few panels by a few
- * tokens side by side, in registers.
+ * What panels, blocks, groups and quads are, panels.h says. A panel is multiplied packed, that is in the bits of the
+ * file, for one token; for many tokens it is unpacked first, once for all of them. A tile computes the outputs of a few
+ * panels by a few tokens side by side, in registers.
  *
  * The one rule: a lane is an output. Its sum goes along cols from 0 up; a group of int8 weights, or 16 columns of
  * floats, is summed by itself and then added. Tiles change which outputs are computed side by side, never how one
@@ -23,7 +21,6 @@
 
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     INPUT_GROUP = 32,                 /* activations to a scale, unless the weights are TYPE_I8 */
@@ -324,8 +321,7 @@ static void prefetch_outputs(const Output *out, int t, int tokens) {
 static void one_token(const Output *out, const Tensor *w, const Input *in) {
     vf sums[MOST_PANELS];
     const int step = w->panels ? w->cols : columns_at_once(w);
-    Tile *const packed = KERNELS[w->type].packed;
-    Tile *const tile = packed ? packed : KERNELS[w->type].unpacked[out->n_panels / 2][0];
+    Tile *const tile = KERNELS[w->type].packed ?: KERNELS[w->type].unpacked[out->n_panels / 2][0];
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
         const bool last = col + step >= w->cols;

@@ -9,8 +9,6 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
-#include <string.h>
-
 bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
 
 /* The LANES rows of a panel. Lanes behind the last row of w get the last row, too. */

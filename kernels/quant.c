@@ -10,7 +10,6 @@
 #include "kernels/tensor.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { K = 256, GROUPS_K = 16, SCALE_BYTES_K = 12 }; /* of a K block: weights, groups at most, 6-bit scales and mins */
 

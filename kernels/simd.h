@@ -146,9 +146,8 @@ INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 
 INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
 
-/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n.
- * NaN for NaN, infinity beyond the range, and 0 below 2.5e-38: subnormal
- * numbers cost a hundred cycles each, and attention would have many. */
+/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n. NaN for NaN, infinity beyond the range,
+ * and 0 below 2.5e-38: subnormal numbers cost a hundred cycles each, and attention would have many. */
 INLINE vf vexp(vf x) {
     const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
     const vi underflow = x < -86.6f; /* e^-86.6 = 2.5e-38 */
@@ -248,11 +247,7 @@ INLINE vf vfrom_f16(vi v) {
 
 /* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to signed weights, and the sums of products
  * are too large by BYTE_OFFSET times the sum of the activations. */
-#if SIMD_AVX512
-enum { VBYTES = sizeof(vb), BYTE_OFFSET = 128 };
-#else
-enum { VBYTES = sizeof(vb), BYTE_OFFSET = 0 };
-#endif
+enum { VBYTES = sizeof(vb), BYTE_OFFSET = LANES == 16 ? 128 : 0 };
 
 INLINE vi vset_int(int32_t a) { return a - (vi){0}; }
 
