@@ -1,7 +1,4 @@
-/* pack.h: when weights become panels.
- *
- * Owns the policy: which weights are re-packed, when, and how many at a time.
- */
+/* pack.h: when weights become panels. */
 #ifndef NORMA_PACK_H
 #define NORMA_PACK_H
 

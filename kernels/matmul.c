@@ -3,11 +3,9 @@
  * Owns the tiles, the loops around them and the memory for the activations' side. The layouts of weights are
  * panels.h's. The threads are the callers': they are inside a parallel region, whose worksharing loops are here.
  *
- * A panel is LANES rows of a weight, side by side in the lanes of vectors (panels.h). It is multiplied packed, that
- * is in the bits of the file, for one token; for many tokens it is unpacked first, once for all of them. A block is
- * the smallest part of a row in GGUF's types; it has one group or more, which are weights that share a scale; a quad
- * is four bytes of a group, as one instruction multiplies them. A tile computes the outputs of a few panels by a few
- * tokens side by side, in registers.
+ * What panels, blocks, groups and quads are, panels.h says. A panel is multiplied packed, that is in the bits of the
+ * file, for one token; for many tokens it is unpacked first, once for all of them. A tile computes the outputs of a few
+ * panels by a few tokens side by side, in registers.
  *
  * The one rule: a lane is an output. Its sum goes along cols from 0 up; a group of int8 weights, or 16 columns of
  * floats, is summed by itself and then added. Tiles change which outputs are computed side by side, never how one
@@ -21,7 +19,6 @@
 
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     INPUT_GROUP = 32,                 /* activations to a scale, unless the weights are TYPE_I8 */
@@ -92,13 +89,13 @@ typedef struct {
 
 INLINE Layout packed_layout(Type type) {
     const int quads = TYPES[type].group / 4;
-    return (Layout){.type = type,
-                    .zero = block_zero(type),
-                    .quads = quads,
-                    .mins = TYPES[type].min,
-                    .groups = block_groups(type),
-                    .input_groups = INPUT_GROUP / 4 / quads,
-                    .bytes = (size_t)TYPES[type].bytes * LANES};
+    return (Layout){type,
+                    block_zero(type),
+                    quads,
+                    TYPES[type].min,
+                    TYPES[type].weights / TYPES[type].group,
+                    INPUT_GROUP / 4 / quads,
+                    (size_t)TYPES[type].bytes * LANES};
 }
 
 INLINE Layout unpacked_layout(int quads, int mins, int input_groups) {
@@ -148,17 +145,13 @@ INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t st
     for (int p = 0; p < n_panels; p++) {
         const vf scale = load_scale(l, block + (size_t)p * stride, i, false);
         UNROLL
-        for (int j = 0; j < tokens; j++) {
-            vf *sum = &sums[p * tokens + j];
-            *sum = vfma(vfloat(dots[p][j]), scale * x[(size_t)j * next].scale, *sum);
-        }
+        for (int j = 0; j < tokens; j++)
+            sums[p * tokens + j] = vfma(vfloat(dots[p][j]), scale * x[(size_t)j * next].scale, sums[p * tokens + j]);
         if (!l->mins) continue;
         const vf min = load_scale(l, block + (size_t)p * stride, i, true);
         UNROLL
-        for (int j = 0; j < tokens; j++) {
-            vf *sum = &sums[p * tokens + j];
-            *sum = vfma(min, vset(x[(size_t)j * next].sum), *sum);
-        }
+        for (int j = 0; j < tokens; j++)
+            sums[p * tokens + j] = vfma(min, vset(x[(size_t)j * next].sum), sums[p * tokens + j]);
     }
 }
 
@@ -209,10 +202,7 @@ TILES(groups_16_0, byte_tile, unpacked_layout(4, 0, 2), )
 /* ---- what each type has -------------------------------------------------------------------- */
 
 INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
-    for (int c = 0; c < n; c++) {
-        const vf column = load_column(type, panel, c);
-        memcpy(unpacked + (size_t)c * sizeof column, &column, sizeof column);
-    }
+    for (int c = 0; c < n; c++) vstore((float *)(void *)unpacked + c * LANES, load_column(type, panel, c));
 }
 
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
@@ -221,13 +211,11 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
         for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
-                const vb quad = vadd_bytes((vb)block_quad(type, panel, i, k), BYTE_OFFSET - l.zero);
+                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(BYTE_OFFSET - l.zero);
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
-            for (int min = 0; min <= l.mins; min++) {
-                const vf scale = block_scale(type, panel, i, min);
-                memcpy(unpacked + (l.quads + min) * VBYTES, &scale, sizeof scale);
-            }
+            for (int min = 0; min <= l.mins; min++)
+                vstore((float *)(void *)(unpacked + (l.quads + min) * VBYTES), block_scale(type, panel, i, min));
         }
 }
 
@@ -331,8 +319,7 @@ static void prefetch_outputs(const Output *out, int t, int tokens) {
 static void one_token(const Output *out, const Tensor *w, const Input *in) {
     vf sums[MOST_PANELS];
     const int step = w->panels ? w->cols : columns_at_once(w);
-    Tile *const packed = KERNELS[w->type].packed;
-    Tile *const tile = packed ? packed : KERNELS[w->type].unpacked[out->n_panels / 2][0];
+    Tile *const tile = KERNELS[w->type].packed ?: KERNELS[w->type].unpacked[out->n_panels / 2][0];
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
         const bool last = col + step >= w->cols;
@@ -370,19 +357,6 @@ static float plain_product(const Tensor *w, int row, const Input *in, int t) {
     return sum;
 }
 
-static void rows_without_panels(const Output *out, const Tensor *w, const Input *in, int n) {
-    for (int t = 0; t < n; t++)
-        for (int r = 0; r < out->n_rows; r++) {
-            float *y = out->y + (size_t)t * out->stride + r, sum = plain_product(w, out->row + r, in, t);
-            *y = out->add ? *y + sum : sum;
-        }
-}
-
-static void add_bias(float *y, size_t stride, const Tensor *w, int row, int n_rows, int n) {
-    for (int t = 0; t < n; t++)
-        for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + (size_t)r] += w->bias[r];
-}
-
 /* How many of `left` panels the next tile takes, for n tokens. */
 static int panels_at_once(const Tensor *w, const Input *in, int left, int n) {
     if (n == 1 && (in->weights_exceed_l2 || KERNELS[w->type].packed)) return 1; /* one stream of memory to a thread */
@@ -391,16 +365,22 @@ static int panels_at_once(const Tensor *w, const Input *in, int left, int n) {
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
     const int end = row + n_rows;
+    const bool fit = panels_fit(w);
     Output out = {.y = y + row, .stride = stride, .row = row, .n_rows = n_rows, .panel = row / LANES, .add = add};
-    for (; panels_fit(w) && out.panel * LANES < end; out.panel += out.n_panels) {
+    for (; fit && out.panel * LANES < end; out.panel += out.n_panels) {
         out.n_panels = panels_at_once(w, in, (end - 1) / LANES - out.panel + 1, n);
         if (n == 1)
             one_token(&out, w, in);
         else
             many_tokens(&out, w, in, n);
     }
-    if (!panels_fit(w)) rows_without_panels(&out, w, in, n);
-    if (w->bias) add_bias(y, stride, w, row, n_rows, n);
+    for (int t = 0; t < n && !fit; t++)
+        for (int r = row; r < end; r++) {
+            float *const at = y + (size_t)t * stride + r, sum = plain_product(w, r, in, t);
+            *at = add ? *at + sum : sum;
+        }
+    for (int t = 0; t < n && w->bias; t++)
+        for (int r = row; r < end; r++) y[(size_t)t * stride + (size_t)r] += w->bias[r];
 }
 
 /* The rows of one thread, in whole panels. */
@@ -423,15 +403,14 @@ void matmul_add(float *y, const Tensor *w, const Input *in, int n) { all_rows(y,
 
 /* ---- the activations' side ---------------------------------------------------- */
 
-/* Bytes of a thread's scratch: one half for packed panels, the other for unpacked ones, MOST_PANELS each. */
-static size_t scratch_bytes(int cols) { return 2 * (size_t)MOST_PANELS * (size_t)(cols + 32) * VBYTES; }
-
 int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads) {
     const size_t n = (size_t)max_rows * (size_t)max_cols;
+    /* one half for packed panels, the other for unpacked ones, MOST_PANELS each */
+    const size_t scratch_bytes = 2 * (size_t)MOST_PANELS * (size_t)(max_cols + 32) * VBYTES;
     *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q),
                             .groups = allocate(n, sizeof *buffer->groups),
-                            .scratch = allocate((size_t)n_threads, scratch_bytes(max_cols)),
-                            .scratch_bytes = scratch_bytes(max_cols)};
+                            .scratch = allocate((size_t)n_threads, scratch_bytes),
+                            .scratch_bytes = scratch_bytes};
     return buffer->q && buffer->groups && buffer->scratch ? 0 : -1;
 }
 
@@ -442,38 +421,33 @@ void input_buffer_close(InputBuffer *buffer) {
     *buffer = (InputBuffer){0};
 }
 
-static void prepare_row(const Input *in, const float *x, size_t row) {
-    const size_t cols = (size_t)in->cols;
-    quantize_i8(in->q + row * cols, in->groups + row * (cols / (size_t)in->group), x, in->cols, in->group);
-}
-
-Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n) {
-    const size_t thread = (size_t)omp_get_thread_num();
-    const int cols = w->cols;
-    Input in = {.x = x,
-                .q = buffer->q,
-                .groups = buffer->groups,
-                .cols = cols,
-                .weights_exceed_l2 = buffer->weights_exceed_l2,
-                .group = w->type == TYPE_I8 ? w->group : INPUT_GROUP,
-                .scratch = buffer->scratch + thread * buffer->scratch_bytes,
-                .scratch_bytes = buffer->scratch_bytes};
-    if (!type_wants_bytes(w->type)) return in;
-    if (n == 1) {
-        in.q += thread * (size_t)cols;
-        in.groups += thread * (size_t)(cols / in.group);
-        prepare_row(&in, x, 0);
-        return in;
-    }
-#pragma omp for schedule(static)
-    for (int t = 0; t < n; t++) prepare_row(&in, x + (size_t)t * (size_t)cols, (size_t)t);
-    return in;
-}
-
 Input input_from(const Input *in, int row) {
     Input rest = *in;
     rest.x += (size_t)row * (size_t)in->cols;
     rest.q += (size_t)row * (size_t)in->cols;
     rest.groups += (size_t)row * (size_t)(in->cols / in->group);
     return rest;
+}
+
+Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n) {
+    const size_t thread = (size_t)omp_get_thread_num();
+    const int cols = w->cols;
+    Input in = *buffer;
+    in.x = x;
+    in.cols = cols;
+    in.group = w->type == TYPE_I8 ? w->group : INPUT_GROUP;
+    in.scratch += thread * in.scratch_bytes;
+    if (!type_wants_bytes(w->type)) return in;
+    if (n == 1) {
+        in.q += thread * (size_t)cols;
+        in.groups += thread * (size_t)(cols / in.group);
+        quantize_i8(in.q, in.groups, x, cols, in.group);
+        return in;
+    }
+#pragma omp for schedule(static)
+    for (int t = 0; t < n; t++) {
+        const Input row = input_from(&in, t);
+        quantize_i8(row.q, row.groups, row.x, cols, in.group);
+    }
+    return in;
 }

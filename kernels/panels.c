@@ -7,8 +7,6 @@
 
 #include "base/memory.h"
 
-#include <string.h>
-
 bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
 
 /* The LANES rows of a panel. Lanes behind the last row of w get the last row, too. */

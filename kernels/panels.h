@@ -18,15 +18,9 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
-#include <string.h>
-
-/* ---- blocks, for all rows of the panel ------------------------------------------------- */
-
 /* Float16 numbers of a block: the scale, and the min where there is one; and the words of four bytes. */
 INLINE int block_halves(Type type) { return 1 + TYPES[type].min; }
 INLINE int block_words(Type type) { return (TYPES[type].bytes - 2 * block_halves(type)) / 4; }
-
-INLINE int block_groups(Type type) { return TYPES[type].weights / TYPES[type].group; }
 
 INLINE vf block_half(const uint8_t *block, int i) { return vload_f16(block + i * 2 * LANES, LANES); }
 
@@ -85,11 +79,7 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
 INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
     const vf d = block_half(block, min);
     switch (type) {
-    case TYPE_Q8_0:
-    case TYPE_Q4_0:
-    case TYPE_Q4_1:
-    case TYPE_Q5_0:
-    case TYPE_Q5_1: return d;
+    case TYPE_Q8_0 ... TYPE_Q5_1: break; /* have one group */
     case TYPE_Q4_K:
     case TYPE_Q5_K: return (min ? -1.0f : 1.0f) * (d * vfloat(six_bits(type, block, i, min)));
     case TYPE_Q6_K: return d * vfloat(block_word(type, block, i / 4) << (24 - i % 4 * 8) >> 24);
@@ -98,11 +88,10 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
     return d;
 }
 
-/* ---- float types: column c ------------------------------------------------------------ */
-
-/* Bytes of n columns, those of two-byte types in pairs. */
+/* Bytes of n columns of a float type, those of two-byte types in pairs. */
 INLINE size_t columns_bytes(Type type, int n) { return (size_t)(TYPES[type].bytes == 4 ? n : (n + 1) / 2) * VBYTES; }
 
+/* Column c of a float type. */
 INLINE vf load_column(Type type, const uint8_t *panel, int c) {
     vi v;
     memcpy(&v, panel + (TYPES[type].bytes == 4 ? c : c / 2) * VBYTES, sizeof v);
@@ -115,25 +104,21 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
     return (vf)v;
 }
 
-/* ---- sizes, in bytes ---------------------------------------------------------------------- */
-
-/* Of an unpacked group: its quads, in which the byte BYTE_OFFSET stands for 0, its scale and perhaps its min. */
+/* Bytes of an unpacked group: its quads, in which the byte BYTE_OFFSET stands for 0, its scale and perhaps its min. */
 INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + mins) * VBYTES; }
 
-/* Of n columns of a packed panel, whole blocks or groups. */
+/* Bytes of n columns of a packed panel, whole blocks or groups. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
     const size_t weights = (size_t)TYPES[w->type].weights, bytes = (size_t)TYPES[w->type].bytes;
     if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(w->group / 4, 0);
     return type_wants_bytes(w->type) ? (size_t)n / weights * bytes * LANES : columns_bytes(w->type, n);
 }
 
-/* The same columns unpacked. */
+/* Bytes of n columns of an unpacked panel. */
 INLINE size_t unpacked_bytes(const Tensor *w, int n) {
     const int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
     return group ? (size_t)(n / group) * group_bytes(group / 4, TYPES[w->type].min) : (size_t)n * VBYTES;
 }
-
-/* ---- panels.c ---------------------------------------------------------------------------- */
 
 /* Whether w has panels: groups must be whole quads. */
 bool panels_fit(const Tensor *w);

@@ -1,26 +1,18 @@
 /* quant.c: weights and activations between float32 and their types.
  *
  * Owns what the bytes of each weight type mean, in plain code, one number after the other, and the quantization of
- * activations to int8, which every product waits for and which therefore has vectors. Products are matmul.c's;
- * what vectors do with blocks is panels.h's, and the tests hold it against this file. Compiled without contraction
- * of a * b + c: results are the reference's to the bit.
+ * activations to int8. Products are matmul.c's; what vectors do with blocks is panels.h's, and the tests hold it
+ * against this file. Compiled without contraction of a * b + c: results are the reference's to the bit.
  */
 #include "kernels/quant.h"
 
 #include "kernels/simd.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { K = 256, GROUPS_K = 16, SCALE_BYTES_K = 12 }; /* of a K block: weights, groups at most, 6-bit scales and mins */
 
 /* ---- float32 to int8 --------------------------------------------------------------- */
-
-static uint32_t float_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 
 /* max|x|, found by comparing the bits of |x| as integers: the order is the same, NaN comes above infinity and
  * so is not lost, and the compiler can use vectors. */
@@ -30,9 +22,7 @@ static float max_abs(const float *x, int n) {
         uint32_t magnitude = float_bits(x[i]) & 0x7fffffff;
         max = magnitude > max ? magnitude : max;
     }
-    float m;
-    memcpy(&m, &max, sizeof m);
-    return m;
+    return float_of_bits(max);
 }
 
 /* 1 / d; 0 where that is too large for float32, as for d = 0. */
@@ -46,60 +36,34 @@ static const float MAGIC = 0x1.8p23f; /* adding it rounds |v| < 2^22 to an integ
 /* NaN becomes some byte. */
 static int8_t quantize(float x, float inverse) { return (int8_t)(float_bits(x * inverse + MAGIC) - float_bits(MAGIC)); }
 
-static void set_group(InputGroup *g, float scale, int sum, int half) {
-    *g = (InputGroup){scale, (float)sum * scale, sum, half};
-}
-
-/* One group, of any size. */
-static void quantize_group(int8_t *q, InputGroup *g, const float *x, int n) {
-    const float scale = max_abs(x, n) / 127.0f, inverse = inverse_of(scale);
-    int sums[2] = {0};
+/* Returns the sum of the bytes. */
+static int quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
+    int sum = 0;
     for (int i = 0; i < n; i++) {
         q[i] = quantize(x[i], inverse);
-        sums[i >= n / 2] += q[i];
+        sum += q[i];
     }
-    set_group(g, scale, sums[0] + sums[1], sums[0]);
-}
-
-/* One group with vectors: n is a multiple of 2 * LANES. */
-static void quantize_vectors(int8_t *q, InputGroup *g, const float *x, int n) {
-    vi max = {0}, sums[2] = {{0}};
-    for (int i = 0; i < n; i += LANES) {
-        const vi magnitude = (vi)vload(x + i) & 0x7fffffff;
-        max = vmax_int(magnitude, max);
-    }
-    const int32_t bits = vmax_lane_int(max);
-    float largest;
-    memcpy(&largest, &bits, sizeof largest);
-    const float scale = largest / 127.0f, inverse = inverse_of(scale);
-    for (int i = 0; i < n; i += LANES) {
-        const vi v = (vi)(vload(x + i) * inverse + MAGIC) - (vi)vset(MAGIC);
-        vstore_bytes(q + i, v);
-        sums[i >= n / 2] += v << 24 >> 24;
-    }
-    const vf first = vfloat(sums[0]), second = vfloat(sums[1]); /* small enough to be exact */
-    const f4 both = vsum4(first, second, first, second);
-    set_group(g, scale, (int)(both[0] + both[1]), (int)both[0]);
+    return sum;
 }
 
 void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group) {
-    for (int i = 0; i < n; i += group, groups++)
-        (group % (2 * LANES) ? quantize_group : quantize_vectors)(q + i, groups, x + i, group);
+    for (int i = 0; i < n; i += group) {
+        const float scale = max_abs(x + i, group) / 127.0f, inverse = inverse_of(scale);
+        const int half = quantize_bytes(q + i, x + i, inverse, group / 2);
+        const int sum = half + quantize_bytes(q + i + group / 2, x + i + group / 2, inverse, group - group / 2);
+        *groups++ = (InputGroup){scale, (float)sum * scale, sum, half};
+    }
 }
 
 /* ---- blocks to integers and scales ------------------------------------------------------ */
 
-static float half_at(const uint8_t *p) {
-    uint16_t h;
-    memcpy(&h, p, sizeof h);
-    return f16_to_f32(h);
-}
-
-static uint32_t u32_at(const uint8_t *p) {
-    uint32_t u;
+static uint16_t u16_at(const uint8_t *p) {
+    uint16_t u;
     memcpy(&u, p, sizeof u);
     return u;
 }
+
+static float half_at(const uint8_t *p) { return f16_to_f32(u16_at(p)); }
 
 /* 32 weights of 4 bits: byte i has weight i in its low half and weight i + 16 in its high half. */
 static void unpack_nibbles(int8_t *q, const uint8_t *p) {
@@ -111,7 +75,8 @@ static void unpack_nibbles(int8_t *q, const uint8_t *p) {
 
 /* 32 weights of 5 bits: a word with the fifth bits, then the others. */
 static void unpack_fives(int8_t *q, const uint8_t *p) {
-    const uint32_t fifth = u32_at(p);
+    uint32_t fifth;
+    memcpy(&fifth, p, sizeof fifth);
     unpack_nibbles(q, p + sizeof fifth);
     for (int i = 0; i < 32; i++) q[i] = (int8_t)(q[i] + (int)(fifth >> i & 1) * 16);
 }
@@ -197,11 +162,7 @@ static void dequantize_f16(float *y, const uint8_t *p, int n) {
 }
 
 static void dequantize_bf16(float *y, const uint8_t *p, int n) {
-    for (int i = 0; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, p + 2 * i, sizeof h);
-        y[i] = bf16_to_f32(h);
-    }
+    for (int i = 0; i < n; i++) y[i] = bf16_to_f32(u16_at(p + 2 * i));
 }
 
 static void dequantize_i8(float *y, const Tensor *w, int row) {
@@ -228,15 +189,12 @@ void dequantize_row(float *y, const Tensor *w, int row) {
 /* v as an integer in [low, high], towards zero; low for NaN. */
 static int clamp(float v, int low, int high) { return v > (float)low ? (v < (float)high ? (int)v : high) : low; }
 
-static void store_half(uint8_t *p, float f) {
-    const uint16_t h = f32_to_f16(f);
-    memcpy(p, &h, sizeof h);
-}
+static void store_u16(uint8_t *p, uint16_t u) { memcpy(p, &u, sizeof u); }
 
 /* 32 weights: d = max|x| / 127, q = round(x / d), ties away from zero. */
 static void quantize_q8_0(uint8_t *p, const float *x) {
     const float d = max_abs(x, 32) / 127.0f, inverse = inverse_of(d);
-    store_half(p, d);
+    store_u16(p, f32_to_f16(d));
     for (int i = 0; i < 32; i++) {
         const float v = x[i] * inverse, magnitude = fabsf(v);
         int q = clamp(magnitude, 0, 127);
@@ -251,7 +209,7 @@ static void quantize_q4_0(uint8_t *p, const float *x) {
     for (int i = 1; i < 32; i++)
         if ((float_bits(x[i]) & 0x7fffffff) > (float_bits(extreme) & 0x7fffffff)) extreme = x[i];
     const float d = extreme / -8.0f, inverse = inverse_of(d);
-    store_half(p, d);
+    store_u16(p, f32_to_f16(d));
     for (int i = 0; i < 16; i++) {
         const int low = clamp(x[i] * inverse + 8.5f, 0, 15), high = clamp(x[i + 16] * inverse + 8.5f, 0, 15);
         p[2 + i] = (uint8_t)(low | high << 4);
@@ -261,14 +219,10 @@ static void quantize_q4_0(uint8_t *p, const float *x) {
 void quantize_row(void *out, Type type, const float *x, int n) {
     uint8_t *p = out;
     for (int i = 0; i < n; i += TYPES[type].weights, p += TYPES[type].bytes) {
-        uint16_t half;
         switch (type) {
         case TYPE_F32: memcpy(p, x + i, sizeof *x); break;
-        case TYPE_F16: store_half(p, x[i]); break;
-        case TYPE_BF16:
-            half = f32_to_bf16(x[i]);
-            memcpy(p, &half, sizeof half);
-            break;
+        case TYPE_F16: store_u16(p, f32_to_f16(x[i])); break;
+        case TYPE_BF16: store_u16(p, f32_to_bf16(x[i])); break;
         case TYPE_Q8_0: quantize_q8_0(p, x + i); break;
         case TYPE_Q4_0: quantize_q4_0(p, x + i); break;
         case TYPE_I8:

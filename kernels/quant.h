@@ -4,17 +4,16 @@
 
 #include "kernels/tensor.h"
 
-/* What belongs to a group of int8 activations: the scale, the sum of what they
- * stand for, and the exact sum of the bytes, of all and of the first half. */
+/* What belongs to a group of int8 activations: the scale, the sum of what they stand for, and the exact sum of the
+ * bytes, of all and of the first half. */
 typedef struct {
     float scale, sum;
     int32_t total, first_half;
 } InputGroup;
 
-/* Quantizes x[n] to int8 in groups of `group` (which divides n):
- * scale = max|x| / 127, q = round(x / scale), ties to even; a group of zeros
- * gets scale 0. Writes q[n] and groups[n / group]. NaN or infinity in x makes
- * its group's scale NaN or infinite, so it stays visible in the product. */
+/* Quantizes x[n] to int8 in groups of `group` (which divides n): scale = max|x| / 127, q = round(x / scale), ties to
+ * even; a group of zeros gets scale 0. Writes q[n] and groups[n / group]. NaN or infinity in x makes its group's scale
+ * NaN or infinite, so it stays visible in the product. */
 void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group);
 
 /* y[cols] = row `row` of w in float32, as the type defines it. */

@@ -1,10 +1,5 @@
-/* simd.h: the machine's vectors.
- *
- * Owns every intrinsic in the program and every name that the compiler has for the machine: vector types of LANES
- * floats (16 with AVX-512, 8 with AVX2, else 4), loads and stores, the sums of lanes, exp, the int8 dot product,
- * prefetching. It knows nothing about models. Each function is a handful of instructions, and the same one serves
- * matrix-vector and matrix-matrix products: that is what keeps their bits equal.
- */
+/* simd.h: vectors of LANES floats, and every intrinsic in the program. A function is a handful of instructions, and
+ * serves matrix-vector and matrix-matrix products alike: that keeps their bits equal. */
 #ifndef NORMA_SIMD_H
 #define NORMA_SIMD_H
 
@@ -20,9 +15,11 @@
 #if defined(__AVX512F__) && defined(__AVX512BW__)
 #define SIMD_AVX512 1
 #define LANES       16
+#define MM(name)    _mm512_##name
 #elif defined(__AVX2__) && defined(__FMA__)
 #define SIMD_AVX2 1
 #define LANES     8
+#define MM(name)  _mm256_##name
 #else
 #define LANES 4
 #endif
@@ -39,6 +36,7 @@
 #endif
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef double vd __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef int8_t vb __attribute__((vector_size(LANES * 4)));
 typedef uint8_t vub __attribute__((vector_size(LANES * 4)));
@@ -86,10 +84,8 @@ INLINE void vstore_n(float *p, vf v, int n) {
 
 /* a * b + c, rounded once where the machine can. */
 INLINE vf vfma(vf a, vf b, vf c) {
-#if SIMD_AVX512
-    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif SIMD_AVX2
-    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#ifdef MM
+    return (vf)MM(fmadd_ps)(a, b, c);
 #elif defined(__ARM_NEON)
     return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
@@ -100,7 +96,7 @@ INLINE vf vfma(vf a, vf b, vf c) {
 /* a * b + c for one number. Where a sum has two products, the compiler may fuse either one, or none: this says which,
  * so that every compiler makes the same bits. */
 INLINE float fma_float(float a, float b, float c) {
-#if SIMD_AVX512 || SIMD_AVX2 || defined(__ARM_NEON)
+#if defined(MM) || defined(__ARM_NEON)
     return __builtin_fmaf(a, b, c);
 #else
     return a * b + c;
@@ -112,11 +108,6 @@ INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (
 
 /* The larger of each; b where either is NaN. */
 INLINE vf vmax(vf a, vf b) { return vselect(a > b, a, b); }
-
-INLINE vi vmax_int(vi a, vi b) {
-    const vi larger = a > b;
-    return (larger & a) | (~larger & b);
-}
 
 /* 0, 1, 2, ... */
 INLINE vi vlane(void) {
@@ -135,32 +126,18 @@ INLINE float vmax_lane(vf a) {
 #endif
 }
 
-INLINE int32_t vmax_lane_int(vi a) {
-#if SIMD_AVX512
-    return _mm512_reduce_max_epi32((__m512i)a);
-#else
-    int32_t max = a[0];
-    for (int j = 1; j < LANES; j++) max = a[j] > max ? a[j] : max;
-    return max;
-#endif
-}
-
 /* {sum a, sum b, sum c, sum d}: the lanes of each are added in the order of one fixed tree. */
 INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
+#ifdef MM
+    const vf ab = MM(add_ps)(MM(unpacklo_ps)(a, b), MM(unpackhi_ps)(a, b));
+    const vf cd = MM(add_ps)(MM(unpacklo_ps)(c, d), MM(unpackhi_ps)(c, d));
+    const vf s = MM(add_ps)((vf)MM(unpacklo_pd)((vd)ab, (vd)cd), (vf)MM(unpackhi_pd)((vd)ab, (vd)cd));
 #if SIMD_AVX512
-    __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512)a, (__m512)b), _mm512_unpackhi_ps((__m512)a, (__m512)b));
-    __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps((__m512)c, (__m512)d), _mm512_unpackhi_ps((__m512)c, (__m512)d));
-    __m512 s = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd))),
-                             _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd))));
-    __m256 h =
-        _mm256_add_ps(_mm512_castps512_ps256(s), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(s), 1)));
-    return (f4)_mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-#elif SIMD_AVX2
-    __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps((__m256)a, (__m256)b), _mm256_unpackhi_ps((__m256)a, (__m256)b));
-    __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps((__m256)c, (__m256)d), _mm256_unpackhi_ps((__m256)c, (__m256)d));
-    __m256 s = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd))),
-                             _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd))));
-    return (f4)_mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(s), (__m256)_mm512_extractf64x4_pd((vd)s, 1));
+#else
+    const __m256 half = s;
+#endif
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 #else
     return (f4){(a[0] + a[2]) + (a[1] + a[3]), (b[0] + b[2]) + (b[1] + b[3]), (c[0] + c[2]) + (c[1] + c[3]),
                 (d[0] + d[2]) + (d[1] + d[3])};
@@ -169,9 +146,8 @@ INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 
 INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
 
-/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n.
- * NaN for NaN, infinity beyond the range, and 0 below 2.5e-38: subnormal
- * numbers cost a hundred cycles each, and attention would have many. */
+/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n. NaN for NaN, infinity beyond the range,
+ * and 0 below 2.5e-38: subnormal numbers cost a hundred cycles each, and attention would have many. */
 INLINE vf vexp(vf x) {
     const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
     const vi underflow = x < -86.6f; /* e^-86.6 = 2.5e-38 */
@@ -195,51 +171,41 @@ INLINE vf vexp(vf x) {
 
 /* ---- float16, bfloat16 ---------------------------------------------------- */
 
-INLINE float f16_to_f32(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff, bits;
+INLINE uint32_t float_bits(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+INLINE float float_of_bits(uint32_t bits) {
     float f;
-    if (magnitude >= 0x7c00) { /* infinity, NaN */
-        bits = 0x7f800000u | magnitude << 13;
-    } else { /* widen the fields, then let a product fix the exponent: exact */
-        bits = magnitude << 13;
-        memcpy(&f, &bits, sizeof f);
-        f *= 0x1p112f;
-        memcpy(&bits, &f, sizeof bits);
-    }
-    bits |= sign;
     memcpy(&f, &bits, sizeof f);
     return f;
+}
+
+INLINE float f16_to_f32(uint16_t h) {
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff, wide = magnitude << 13;
+    if (magnitude >= 0x7c00) return float_of_bits(sign | 0x7f800000u | wide); /* infinity, NaN */
+    return float_of_bits(sign | float_bits(float_of_bits(wide) * 0x1p112f)); /* the exponent's bias is another: exact */
 }
 
 /* Rounds to nearest, ties to even; overflow gives infinity. */
 INLINE uint16_t f32_to_f16(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    const uint32_t bits = float_bits(f), sign = bits >> 16 & 0x8000;
+    uint32_t magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00); /* NaN */
     if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
-    if (magnitude < 0x38800000) { /* subnormal: let an addition do the rounding */
-        float m;
-        memcpy(&m, &magnitude, sizeof m);
-        m += 0.5f;
-        memcpy(&magnitude, &m, sizeof magnitude);
-        return (uint16_t)(sign | (magnitude - 0x3f000000));
-    }
+    if (magnitude < 0x38800000) /* subnormal: an addition rounds */
+        return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) - 0x3f000000));
     magnitude += 0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | ((magnitude >> 13) - (112 << 10)));
 }
 
-INLINE float bf16_to_f32(uint16_t h) {
-    const uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
+INLINE float bf16_to_f32(uint16_t h) { return float_of_bits((uint32_t)h << 16); }
 
 /* Rounds to nearest, ties to even; NaN stays NaN. */
 INLINE uint16_t f32_to_bf16(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
+    const uint32_t bits = float_bits(f);
     if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -281,11 +247,7 @@ INLINE vf vfrom_f16(vi v) {
 
 /* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to signed weights, and the sums of products
  * are too large by BYTE_OFFSET times the sum of the activations. */
-#if SIMD_AVX512
-enum { VBYTES = sizeof(vb), BYTE_OFFSET = 128 };
-#else
-enum { VBYTES = sizeof(vb), BYTE_OFFSET = 0 };
-#endif
+enum { VBYTES = sizeof(vb), BYTE_OFFSET = LANES == 16 ? 128 : 0 };
 
 INLINE vi vset_int(int32_t a) { return a - (vi){0}; }
 
@@ -323,22 +285,12 @@ INLINE vi vdot(vi sum, vb w, vb x) {
 #endif
 }
 
-/* Each byte of v plus n, modulo 256. */
-INLINE vb vadd_bytes(vb v, int n) { return (vb)((vub)v + (uint8_t)n); }
-
-/* The low byte of each lane, LANES bytes. */
-INLINE void vstore_bytes(int8_t *p, vi v) {
-    typedef int8_t bytes __attribute__((vector_size(LANES)));
-    const bytes b = __builtin_convertvector(v, bytes);
-    memcpy(p, &b, sizeof b);
-}
-
 INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
 
-/* ---- transposition ---------------------------------------------------------- */
+/* ---- transposition ----------------------------------------------------------- */
 
-/* In each four lanes, of the lanes a0 to a3 and b0 to b3 of a and b: first_ones {a0, b0, a1, b1}, last_ones
- * {a2, b2, a3, b3}, first_pairs {a0, a1, b0, b1}, last_pairs {a2, a3, b2, b3}. */
+/* In each four lanes, of the lanes a0 to a3 and b0 to b3 of a and b: FIRST_ONES {a0, b0, a1, b1}, LAST_ONES
+ * {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -352,10 +304,10 @@ INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
 #else
 #define ALL_FOURS(...) FOUR(0, __VA_ARGS__)
 #endif
-INLINE vi vfirst_ones(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(0, LANES, 1, LANES + 1)); }
-INLINE vi vlast_ones(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(2, LANES + 2, 3, LANES + 3)); }
-INLINE vi vfirst_pairs(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(0, 1, LANES, LANES + 1)); }
-INLINE vi vlast_pairs(vi a, vi b) { return SHUFFLE(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3)); }
+#define FIRST_ONES(a, b)  SHUFFLE(a, b, ALL_FOURS(0, LANES, 1, LANES + 1))
+#define LAST_ONES(a, b)   SHUFFLE(a, b, ALL_FOURS(2, LANES + 2, 3, LANES + 3))
+#define FIRST_PAIRS(a, b) SHUFFLE(a, b, ALL_FOURS(0, 1, LANES, LANES + 1))
+#define LAST_PAIRS(a, b)  SHUFFLE(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3))
 
 /* Four words of each of the rows 0, 4, 8 and 12, as far as there are so many, from byte `at` on. */
 INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
@@ -375,11 +327,11 @@ INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
     const vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
     const vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);
-    const vi ab = vfirst_ones(a, b), cd = vfirst_ones(c, d), ab2 = vlast_ones(a, b), cd2 = vlast_ones(c, d);
-    columns[0] = vfirst_pairs(ab, cd);
-    columns[1] = vlast_pairs(ab, cd);
-    columns[2] = vfirst_pairs(ab2, cd2);
-    columns[3] = vlast_pairs(ab2, cd2);
+    const vi ab = FIRST_ONES(a, b), cd = FIRST_ONES(c, d), ab2 = LAST_ONES(a, b), cd2 = LAST_ONES(c, d);
+    columns[0] = FIRST_PAIRS(ab, cd);
+    columns[1] = LAST_PAIRS(ab, cd);
+    columns[2] = FIRST_PAIRS(ab2, cd2);
+    columns[3] = LAST_PAIRS(ab2, cd2);
 }
 
 #endif

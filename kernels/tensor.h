@@ -1,8 +1,4 @@
-/* tensor.h: weight matrices and the types of their weights.
- *
- * Owns the one table of weight types. How a block of a type becomes numbers is quant.c's (plain code) and
- * panels.h's (vectors); who reads tensors from files is no concern of this one.
- */
+/* tensor.h: weight matrices, and the one table of weight types. */
 #ifndef NORMA_TENSOR_H
 #define NORMA_TENSOR_H
 
@@ -47,7 +43,6 @@ typedef enum {
 #undef X
 } Type;
 
-/* (Here, and not in tensor.c: where products are compiled for one type, the compiler needs its numbers.) */
 static const struct {
     const char *name;
     int gguf, file, weights, bytes, group, min, zero, at;
@@ -57,18 +52,31 @@ static const struct {
 #undef X
 };
 
-const char *type_name(Type type);
+enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
 
-/* The type with this number in GGUF files; -1 if norma has none. And back. */
-int type_from_gguf(uint32_t number, Type *type);
-uint32_t type_to_gguf(Type type);
+static inline const char *type_name(Type type) { return TYPES[type].name; }
+static inline uint32_t type_to_gguf(Type type) { return (uint32_t)TYPES[type].gguf; }
+static inline int type_file_type(Type type) { return TYPES[type].file; }
 
-/* The types that norma writes: by name (-1: it is none of them), and their number as the type of a whole file. */
-int type_from_name(const char *name, Type *type);
-int type_file_type(Type type);
+/* Weights in a block; divides cols. */
+static inline int type_block(Type type) { return TYPES[type].weights; }
 
-int type_block(Type type);        /* weights in a block; divides cols */
-bool type_wants_bytes(Type type); /* whether products take the activations as int8 */
+/* Whether products take the activations as int8. */
+static inline bool type_wants_bytes(Type type) { return type == TYPE_I8 || TYPES[type].group > 0; }
+
+/* The type with this number in GGUF files; -1 if norma has none: *type is no type then. */
+static inline int type_from_gguf(uint32_t number, Type *type) {
+    for (*type = 0; *type < (Type)N_TYPES; ++*type)
+        if (TYPES[*type].gguf == (int64_t)number) return 0;
+    return -1;
+}
+
+/* The type with this name, of those that norma writes; -1 if it is none of them: *type is no type then. */
+static inline int type_from_name(const char *name, Type *type) {
+    for (*type = 0; *type < (Type)N_TYPES; ++*type)
+        if (TYPES[*type].file >= 0 && !strcmp(TYPES[*type].name, name)) return 0;
+    return -1;
+}
 
 /* A weight matrix, read in place from the mapped file. */
 typedef struct {
@@ -83,7 +91,11 @@ typedef struct {
 } Tensor;
 
 /* Bytes of the tensor's first `rows` rows in the file, scales included. */
-size_t tensor_bytes(const Tensor *w, int rows);
+static inline size_t tensor_bytes(const Tensor *w, int rows) {
+    const size_t n = (size_t)rows * (size_t)w->cols;
+    if (w->type == TYPE_I8) return n + n / (size_t)w->group * sizeof(float);
+    return n / (size_t)TYPES[w->type].weights * (size_t)TYPES[w->type].bytes;
+}
 
 /* Scale i of the scales of a TYPE_I8 tensor. */
 static inline float tensor_scale(const Tensor *w, size_t i) {
