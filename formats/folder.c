@@ -1,9 +1,8 @@
 /* folder.c: from a Hugging Face folder to a Model.
  *
- * Owns which architectures there are, what each option of config.json means, and which tensor is which part of the
- * model. An option that changes the result is honoured or refused by name; keys that the architecture's code in
- * transformers does not read are not read here, either. To add an architecture, add a row to ARCHITECTURES. The table
- * of parts names the tensors and says their shapes; the files that hold them are safetensors.c's.
+ * Owns which architectures there are and what each option of config.json means: an option that changes the result is
+ * honoured or refused by name; keys that the architecture's code in transformers does not read are not read here,
+ * either. To add an architecture, add a row to ARCHITECTURES. Names and shapes of tensors are the table of parts'.
  */
 #include "formats/folder.h"
 
@@ -273,8 +272,7 @@ static void read_rope(Folder *f) {
     if (!f->status) read_scaling(f, rope);
 }
 
-static int read_config(Folder *f, const char *path) {
-    if (json_open(&f->json, path)) return -1;
+static int read_config(Folder *f) {
     f->options = f->json.values;
     if (find_architecture(f)) return -1;
     const Json *act = option(f->options, "hidden_act"), *quantization = option(f->options, "quantization_config");
@@ -330,8 +328,6 @@ static Tensor matrix_at(const StoredTensor *t, size_t first, int rows, int cols)
     return (Tensor){.type = t->type, .rows = rows, .cols = cols, .data = t->data + at, .offset = t->offset + at};
 }
 
-/* ---- parts --------------------------------------------------------------------------------- */
-
 /* The values [n] of a norm or a bias as float32; NULL and a message if they are not there. */
 static const float *read_vector(Folder *f, const char *part, const char *suffix, int n) {
     const StoredTensor *t = require_tensor(f, part, suffix, &n, 1);
@@ -343,18 +339,16 @@ static const float *read_vector(Folder *f, const char *part, const char *suffix,
     return values;
 }
 
-static int read_norm(Folder *f, const PartAt *at, const char *name) {
-    const int n = part_size(&f->model->config, at->part->cols);
-    Norm *norm = part_norm(at);
-    *norm = (Norm){.kind = NORM_RMS, .eps = f->eps, .gamma = read_vector(f, name, ".weight", n)};
-    return norm->gamma ? 0 : -1;
-}
-
-static int read_weight(Folder *f, const PartAt *at, const char *name) {
+static int read_part(Folder *f, const PartAt *at, const char *name) {
     const Config *c = &f->model->config;
     const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
-    const StoredTensor *t = require_tensor(f, name, ".weight", (int[]){rows, cols}, 2);
+    Norm *norm = part_norm(at);
     Tensor *w = part_weight(at);
+    if (norm) {
+        *norm = (Norm){.kind = NORM_RMS, .eps = f->eps, .gamma = read_vector(f, name, ".weight", cols)};
+        return norm->gamma ? 0 : -1;
+    }
+    const StoredTensor *t = require_tensor(f, name, ".weight", (int[]){rows, cols}, 2);
     if (!t) return -1;
     *w = matrix_at(t, 0, rows, cols);
     if (!f->biases[at->part->bias]) return 0;
@@ -399,7 +393,7 @@ static int read_parts(Folder *f) {
         if (m->tied && part_weight(&at) == &m->embedding && !find_tensor(f, name, ".weight"))
             snprintf(name, PART_NAME, "lm_head"); /* a tied model may store its table as the output */
         if (!is_to_be_read(f, &at, name)) continue;
-        if (part_norm(&at) ? read_norm(f, &at, name) : read_weight(f, &at, name)) return -1;
+        if (read_part(f, &at, name)) return -1;
         if (part_weight(&at) == &m->layers[at.layer].router && begin_experts(f, at.layer)) return -1;
     }
     if (m->tied) m->output = m->embedding;
@@ -437,7 +431,7 @@ int folder_read_model(Model *m, const char *folder) {
     Folder f = {.folder = folder, .model = m};
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX) return fail("%s: name too long", folder);
     if (safetensors_open(&f.weights, m, folder)) return -1;
-    const int status = read_config(&f, path) || read_weights(&f) ? -1 : 0;
+    const int status = json_open(&f.json, path) || read_config(&f) || read_weights(&f) ? -1 : 0;
     m->format = "Hugging Face folder";
     json_close(&f.json);
     safetensors_close(&f.weights);

@@ -1,8 +1,7 @@
 /* safetensors.c: the files that hold the weights of a Hugging Face folder.
  *
  * Owns their format (the length of the header in 8 bytes, the header in JSON, the data) and the index that says
- * which tensor is in which of several files. Each tensor's place is checked against its file before anything is
- * read; what the names mean is folder.c's.
+ * which tensor is in which of several files. What the names mean is folder.c's.
  */
 #include "formats/safetensors.h"
 
@@ -22,8 +21,6 @@ typedef struct Shard {
     JsonFile header;    /* the tensors' names are in it */
     char path[];
 } Shard;
-
-/* ---- one file -------------------------------------------------------------------------- */
 
 static int read_dims(StoredTensor *t, const Json *shape) {
     if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > STORED_DIMS)
@@ -139,8 +136,6 @@ static int sort_tensors(Safetensors *s) {
             return fail("%s: %s is in %s as well", s->tensors[i].path, s->tensors[i].name, s->tensors[i - 1].path);
     return 0;
 }
-
-/* ---- several files ----------------------------------------------------------------------- */
 
 /* A file beside the index, not elsewhere. */
 static bool is_plain_name(const Json *name) {
