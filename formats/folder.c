@@ -1,9 +1,8 @@
 /* folder.c: from a Hugging Face folder to a Model.
  *
- * Owns which architectures there are, what each option of config.json means, and which tensor is which part of the
- * model. An option that changes the result is honoured or refused by name; keys that the architecture's code in
- * transformers does not read are not read here, either. To add an architecture, add a row to ARCHITECTURES. The table
- * of parts names the tensors and says their shapes; the files that hold them are safetensors.c's.
+ * Owns which architectures there are and what each option of config.json means: an option that changes the result is
+ * honoured or refused by name; keys that the architecture's code in transformers does not read are not read here,
+ * either. To add an architecture, add a row to ARCHITECTURES. Names and shapes of tensors are the table of parts'.
  */
 #include "formats/folder.h"
 
@@ -54,8 +53,9 @@ static const Architecture ARCHITECTURES[] = {
 typedef struct {
     const char *folder;
     Model *model;
-    JsonFile json; /* config.json */
-    int status;    /* of reading it. -1: a message is out; no other follows */
+    JsonFile json;       /* config.json */
+    const Json *options; /* the object in it */
+    int status;          /* of reading it. -1: a message is out; no other follows */
     const Architecture *architecture;
     float eps;                 /* of every norm */
     bool biases[MLP_BIAS + 1]; /* by PartBias: whether the weights of this group have biases */
@@ -78,9 +78,6 @@ static const Json *option(const Json *object, const char *key) {
     const Json *value = json_get(object, key);
     return json_null(value) ? NULL : value;
 }
-
-/* An option of the model itself. */
-static const Json *model_option(const Folder *f, const char *key) { return option(f->json.values, key); }
 
 enum { REQUIRED = -1 };
 
@@ -112,14 +109,10 @@ static bool get_bool(Folder *f, const Json *object, const char *key, bool missin
     return value ? json_true(value) : missing;
 }
 
-/* A size of the model, at least 1, and a choice of the model. */
-static int get_size(Folder *f, const char *key, int missing) { return get_int(f, f->json.values, key, 1, missing); }
-static bool is_on(Folder *f, const char *key, bool missing) { return get_bool(f, f->json.values, key, missing); }
-
 /* ---- the model ------------------------------------------------------------------------------ */
 
 static int find_architecture(Folder *f) {
-    const Json *type = json_get(f->json.values, "model_type");
+    const Json *type = json_get(f->options, "model_type");
     for (size_t i = 0; i < sizeof ARCHITECTURES / sizeof *ARCHITECTURES; i++)
         if (json_is(type, ARCHITECTURES[i].model_type)) f->architecture = &ARCHITECTURES[i];
     if (f->architecture) return 0;
@@ -130,17 +123,17 @@ static int find_architecture(Folder *f) {
 static void read_sizes(Folder *f) {
     Config *c = &f->model->config;
     const int head_size = f->architecture->head_size;
-    c->dim = get_size(f, "hidden_size", REQUIRED);
-    c->hidden_dim = get_size(f, "intermediate_size", REQUIRED);
-    c->n_layers = get_size(f, "num_hidden_layers", REQUIRED);
-    c->n_heads = get_size(f, "num_attention_heads", REQUIRED);
-    c->n_kv_heads = get_size(f, "num_key_value_heads", c->n_heads);
-    c->vocab_size = get_size(f, "vocab_size", REQUIRED);
-    c->context = get_size(f, "max_position_embeddings", REQUIRED);
-    c->head_size = get_size(f, "head_dim", head_size ? head_size : c->dim / c->n_heads);
-    f->eps = (float)get_real(f, f->json.values, "rms_norm_eps", 1e-6);
+    c->dim = get_int(f, f->options, "hidden_size", 1, REQUIRED);
+    c->hidden_dim = get_int(f, f->options, "intermediate_size", 1, REQUIRED);
+    c->n_layers = get_int(f, f->options, "num_hidden_layers", 1, REQUIRED);
+    c->n_heads = get_int(f, f->options, "num_attention_heads", 1, REQUIRED);
+    c->n_kv_heads = get_int(f, f->options, "num_key_value_heads", 1, c->n_heads);
+    c->vocab_size = get_int(f, f->options, "vocab_size", 1, REQUIRED);
+    c->context = get_int(f, f->options, "max_position_embeddings", 1, REQUIRED);
+    c->head_size = get_int(f, f->options, "head_dim", 1, head_size ? head_size : c->dim / c->n_heads);
+    f->eps = (float)get_real(f, f->options, "rms_norm_eps", 1e-6);
     if (f->status) return;
-    if (!head_size && !model_option(f, "head_dim") && c->dim % c->n_heads)
+    if (!head_size && !option(f->options, "head_dim") && c->dim % c->n_heads)
         f->status = fail("%s: hidden_size is %d, expected a multiple of num_attention_heads = %d, or head_dim",
                          f->json.path, c->dim, c->n_heads);
     else if (c->head_size < 2 || c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
@@ -149,38 +142,38 @@ static void read_sizes(Folder *f) {
         f->status = fail("%s: num_key_value_heads is %d, expected a divisor of num_attention_heads = %d", f->json.path,
                          c->n_kv_heads, c->n_heads);
     else if (!(f->eps > 0))
-        refuse(f, "rms_norm_eps", model_option(f, "rms_norm_eps"), "a number that is not 0 in float32");
+        refuse(f, "rms_norm_eps", option(f->options, "rms_norm_eps"), "a number that is not 0 in float32");
 }
 
 /* Attention to the last sliding_window positions alone, in some layer or all: up to the window's length it makes no
  * difference, and norma's context ends there. */
 static void read_window(Folder *f) {
     Config *c = &f->model->config;
-    const Json *types = model_option(f, "layer_types");
+    const Json *types = option(f->options, "layer_types");
     bool has_window = has(f, WINDOW);
-    if (!model_option(f, "sliding_window")) return;
-    if (!has_window && is_on(f, "use_sliding_window", false)) {
+    if (!option(f->options, "sliding_window")) return;
+    if (!has_window && get_bool(f, f->options, "use_sliding_window", false)) {
         if (!json_has_kind(types, JSON_ARRAY))
-            has_window = get_int(f, f->json.values, "max_window_layers", 0, 0) < c->n_layers;
+            has_window = get_int(f, f->options, "max_window_layers", 0, 0) < c->n_layers;
         for (const Json *type = json_members(types, JSON_ARRAY); type; type = json_next(types, type))
             has_window |= json_is(type, "sliding_attention");
     }
-    const int window = has_window ? get_size(f, "sliding_window", REQUIRED) : c->context;
+    const int window = has_window ? get_int(f, f->options, "sliding_window", 1, REQUIRED) : c->context;
     if (window < c->context) c->context = window;
 }
 
 static void read_experts(Folder *f) {
     Config *c = &f->model->config;
     const bool switched = has(f, SWITCHED_EXPERTS);
-    if (switched ? !is_on(f, "use_moe", false) : !has(f, EXPERTS)) return;
-    const char *count = model_option(f, "num_experts") ? "num_experts" : "num_local_experts";
-    c->n_experts = get_int(f, f->json.values, count, switched ? 1 : 0, REQUIRED);
+    if (switched ? !get_bool(f, f->options, "use_moe", false) : !has(f, EXPERTS)) return;
+    const char *count = option(f->options, "num_experts") ? "num_experts" : "num_local_experts";
+    c->n_experts = get_int(f, f->options, count, switched ? 1 : 0, REQUIRED);
     if (c->n_experts == 0) return;
-    c->n_experts_used = get_size(f, "num_experts_per_tok", REQUIRED);
-    c->expert_dim = get_size(f, "moe_intermediate_size", switched ? c->hidden_dim : REQUIRED);
-    c->norm_topk = is_on(f, "norm_topk_prob", has(f, NORM_TOPK));
-    f->sparse_step = switched ? 1 : get_size(f, "decoder_sparse_step", 1);
-    f->dense_layers = switched ? NULL : model_option(f, "mlp_only_layers");
+    c->n_experts_used = get_int(f, f->options, "num_experts_per_tok", 1, REQUIRED);
+    c->expert_dim = get_int(f, f->options, "moe_intermediate_size", 1, switched ? c->hidden_dim : REQUIRED);
+    c->norm_topk = get_bool(f, f->options, "norm_topk_prob", has(f, NORM_TOPK));
+    f->sparse_step = switched ? 1 : get_int(f, f->options, "decoder_sparse_step", 1, 1);
+    f->dense_layers = switched ? NULL : option(f->options, "mlp_only_layers");
     if (f->dense_layers && f->dense_layers->kind != JSON_ARRAY) refuse(f, "mlp_only_layers", f->dense_layers, "a list");
     if (f->status) return;
     if (c->n_experts > MOST_EXPERTS)
@@ -203,7 +196,7 @@ static bool is_sparse(const Folder *f, int layer) {
 /* The positions that the model was trained on before its context was stretched. */
 static int original_context(Folder *f, const Json *rope) {
     const int own = get_int(f, rope, "original_max_position_embeddings", 1, f->model->config.context);
-    return get_size(f, "original_max_position_embeddings", own);
+    return get_int(f, f->options, "original_max_position_embeddings", 1, own);
 }
 
 /* Llama 3.1: pairs that turn often in the original context keep their frequency, those that turn seldom have it
@@ -247,7 +240,7 @@ static void read_scaling(Folder *f, const Json *rope) {
     Config *c = &f->model->config;
     const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
     if (has(f, SWITCHED_YARN)) {
-        if (is_on(f, "inference_rope_scaling", false)) read_yarn(f, rope, true);
+        if (get_bool(f, f->options, "inference_rope_scaling", false)) read_yarn(f, rope, true);
     } else if (json_is(type, "llama3")) {
         read_llama3(f, rope);
     } else if (json_is(type, "yarn")) {
@@ -264,28 +257,29 @@ static void read_scaling(Folder *f, const Json *rope) {
 /* Newer files have all of it in rope_parameters, older ones in rope_scaling and rope_theta. */
 static void read_rope(Folder *f) {
     Rope *r = &f->model->config.rope;
-    const Json *rope = model_option(f, "rope_scaling");
-    if (!rope || (rope->kind == JSON_OBJECT && rope->n_members == 0)) rope = model_option(f, "rope_parameters");
+    const Json *rope = option(f->options, "rope_scaling");
+    if (!rope || (rope->kind == JSON_OBJECT && rope->n_members == 0)) rope = option(f->options, "rope_parameters");
     if (rope && rope->kind != JSON_OBJECT) refuse(f, "rope_scaling or rope_parameters", rope, "an object");
     for (const Json *key = json_first(rope); key; key = json_next(rope, key))
         if (key[1].kind == JSON_OBJECT) refuse(f, key->text, key + 1, "no other positions for some layers");
     *r = (Rope){.scale = 1, .amplitude = 1, .dims = f->model->config.head_size, .halves = true};
-    r->base = get_real(f, f->json.values, "rope_theta", f->architecture->rope_base);
+    r->base = get_real(f, f->options, "rope_theta", f->architecture->rope_base);
     r->base = get_real(f, rope, "rope_theta", r->base);
     const Json *part = option(rope, "partial_rotary_factor");
     double partial = 1;
-    if (!part) part = model_option(f, "partial_rotary_factor");
+    if (!part) part = option(f->options, "partial_rotary_factor");
     if (part && (!json_real(part, &partial) || partial != 1)) refuse(f, "partial_rotary_factor", part, "1");
     if (!f->status) read_scaling(f, rope);
 }
 
-static int read_config(Folder *f, const char *path) {
-    if (json_open(&f->json, path) || find_architecture(f)) return -1;
-    const Json *act = model_option(f, "hidden_act"), *quantization = model_option(f, "quantization_config");
-    f->biases[OUT_BIAS] = has(f, ATTENTION_BIAS) && is_on(f, "attention_bias", false);
+static int read_config(Folder *f) {
+    f->options = f->json.values;
+    if (find_architecture(f)) return -1;
+    const Json *act = option(f->options, "hidden_act"), *quantization = option(f->options, "quantization_config");
+    f->biases[OUT_BIAS] = has(f, ATTENTION_BIAS) && get_bool(f, f->options, "attention_bias", false);
     f->biases[QKV_BIAS] = has(f, QKV_BIASES) || f->biases[OUT_BIAS];
-    f->biases[MLP_BIAS] = has(f, MLP_BIASES) && is_on(f, "mlp_bias", false);
-    f->model->tied = is_on(f, "tie_word_embeddings", has(f, TIED));
+    f->biases[MLP_BIAS] = has(f, MLP_BIASES) && get_bool(f, f->options, "mlp_bias", false);
+    f->model->tied = get_bool(f, f->options, "tie_word_embeddings", has(f, TIED));
     if (act && !json_is(act, "silu")) refuse(f, "hidden_act", act, "silu");
     if (quantization)
         refuse(f, "quantization_config", json_get(quantization, "quant_method"), "none: norma reads F32, F16 and BF16");
@@ -334,8 +328,6 @@ static Tensor matrix_at(const StoredTensor *t, size_t first, int rows, int cols)
     return (Tensor){.type = t->type, .rows = rows, .cols = cols, .data = t->data + at, .offset = t->offset + at};
 }
 
-/* ---- parts --------------------------------------------------------------------------------- */
-
 /* The values [n] of a norm or a bias as float32; NULL and a message if they are not there. */
 static const float *read_vector(Folder *f, const char *part, const char *suffix, int n) {
     const StoredTensor *t = require_tensor(f, part, suffix, &n, 1);
@@ -347,18 +339,16 @@ static const float *read_vector(Folder *f, const char *part, const char *suffix,
     return values;
 }
 
-static int read_norm(Folder *f, const PartAt *at, const char *name) {
-    const int n = part_size(&f->model->config, at->part->cols);
-    Norm *norm = part_norm(at);
-    *norm = (Norm){.kind = NORM_RMS, .eps = f->eps, .gamma = read_vector(f, name, ".weight", n)};
-    return norm->gamma ? 0 : -1;
-}
-
-static int read_weight(Folder *f, const PartAt *at, const char *name) {
+static int read_part(Folder *f, const PartAt *at, const char *name) {
     const Config *c = &f->model->config;
     const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
-    const StoredTensor *t = require_tensor(f, name, ".weight", (int[]){rows, cols}, 2);
+    Norm *norm = part_norm(at);
     Tensor *w = part_weight(at);
+    if (norm) {
+        *norm = (Norm){.kind = NORM_RMS, .eps = f->eps, .gamma = read_vector(f, name, ".weight", cols)};
+        return norm->gamma ? 0 : -1;
+    }
+    const StoredTensor *t = require_tensor(f, name, ".weight", (int[]){rows, cols}, 2);
     if (!t) return -1;
     *w = matrix_at(t, 0, rows, cols);
     if (!f->biases[at->part->bias]) return 0;
@@ -403,7 +393,7 @@ static int read_parts(Folder *f) {
         if (m->tied && part_weight(&at) == &m->embedding && !find_tensor(f, name, ".weight"))
             snprintf(name, PART_NAME, "lm_head"); /* a tied model may store its table as the output */
         if (!is_to_be_read(f, &at, name)) continue;
-        if (part_norm(&at) ? read_norm(f, &at, name) : read_weight(f, &at, name)) return -1;
+        if (read_part(f, &at, name)) return -1;
         if (part_weight(&at) == &m->layers[at.layer].router && begin_experts(f, at.layer)) return -1;
     }
     if (m->tied) m->output = m->embedding;
@@ -441,7 +431,7 @@ int folder_read_model(Model *m, const char *folder) {
     Folder f = {.folder = folder, .model = m};
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX) return fail("%s: name too long", folder);
     if (safetensors_open(&f.weights, m, folder)) return -1;
-    const int status = read_config(&f, path) || read_weights(&f) ? -1 : 0;
+    const int status = json_open(&f.json, path) || read_config(&f) || read_weights(&f) ? -1 : 0;
     m->format = "Hugging Face folder";
     json_close(&f.json);
     safetensors_close(&f.weights);

@@ -1,8 +1,7 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
- * Owns the grammar: from a text that nobody trusts to a flat array of values. No function calls itself, so that no
- * text decides how deep the stack gets; all memory is allocated at once, in proportion to the text. What the
- * values mean is the callers'.
+ * Owns the grammar: from a text that nobody trusts to a flat array of values, whose meaning is the callers'. No
+ * function calls itself, so that no text decides how deep the stack gets; all memory is allocated at once.
  */
 #include "formats/json.h"
 
@@ -33,8 +32,6 @@ static bool syntax_error(const Parser *p, const char *error) {
     return false;
 }
 
-/* ---- text ----------------------------------------------------------------------------- */
-
 /* The next byte that is no white space; -1 at the end. */
 static int peek(Parser *p) {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t')) p->at++;
@@ -55,7 +52,7 @@ static bool read_unicode_escape(Parser *p) {
     int c = read_hex(p);
     if (c < 0) return syntax_error(p, "\\u without four hexadecimal digits");
     if (c >= 0xd800 && c < 0xe000) {
-        const bool pair = c < 0xdc00 && p->end - p->at > 2 && p->at[0] == '\\' && p->at[1] == 'u';
+        const bool pair = c < 0xdc00 && p->end - p->at > 2 && !memcmp(p->at, "\\u", 2);
         if (pair) p->at += 2;
         const int low = pair ? read_hex(p) : -1;
         if (low < 0xdc00 || low > 0xdfff) return syntax_error(p, "half of a surrogate pair");
@@ -74,8 +71,6 @@ static bool read_escape(Parser *p) {
     *p->out++ = to[place - from];
     return true;
 }
-
-/* ---- values ----------------------------------------------------------------------------- */
 
 static Json *add_value(Parser *p, JsonKind kind, const char *text) {
     Json *value = &p->json->values[p->n_values++];
@@ -98,17 +93,12 @@ static bool read_string(Parser *p) {
         const uint8_t c = (uint8_t)*p->at;
         if (c == '\\') {
             if (!read_escape(p)) return false;
-        } else if (c < 0x20) {
-            return syntax_error(p, "a control character in a string");
-        } else if (c < 0x80) {
-            *p->out++ = *p->at++;
-        } else {
-            const int n = utf8_character(p->at, (size_t)(p->end - p->at));
-            if (!n) return syntax_error(p, "a byte that is no UTF-8");
-            memcpy(p->out, p->at, (size_t)n);
-            p->out += n;
-            p->at += n;
+            continue;
         }
+        if (c < 0x20) return syntax_error(p, "a control character in a string");
+        const int n = c < 0x80 ? 1 : utf8_character(p->at, (size_t)(p->end - p->at));
+        if (!n) return syntax_error(p, "a byte that is no UTF-8");
+        for (int i = 0; i < n; i++) *p->out++ = *p->at++;
     }
     if (p->at == p->end) return syntax_error(p, "a string without an end");
     p->at++;
@@ -168,16 +158,15 @@ static int compare_keys(const void *a, const void *b) {
 
 /* Whether no key is there twice: sorted, not by a comparison of all pairs. */
 static bool check_keys(const Parser *p, const Json *object) {
-    const Json **keys = allocate(object->n_members, sizeof *keys), *twice = NULL;
-    size_t n = 0;
+    const Json **keys = allocate(object->n_members, sizeof *keys);
+    size_t n = 0, i = 1;
     if (!keys) return false;
     for (const Json *key = json_first(object); key; key = json_next(object, key)) keys[n++] = key;
     qsort(keys, n, sizeof *keys, compare_keys);
-    for (size_t i = 1; i < n && !twice; i++)
-        if (!compare_keys(&keys[i - 1], &keys[i])) twice = keys[i];
-    if (twice) fail("%s: an object has the key \"%.64s\" twice", p->json->path, twice->text);
+    while (i < n && compare_keys(&keys[i - 1], &keys[i])) i++;
+    if (i < n) fail("%s: an object has the key \"%.64s\" twice", p->json->path, keys[i]->text);
     free(keys);
-    return !twice;
+    return i == n;
 }
 
 /* Closes every list whose end is next. */
@@ -222,20 +211,10 @@ static bool read_text(Parser *p) {
     return peek(p) < 0 || syntax_error(p, "something behind the end");
 }
 
-/* ---- documents ------------------------------------------------------------------------------ */
-
-/* The most values that a text can have: before each but the first stands one of these characters. */
-static size_t count_values(const char *text, size_t size) {
-    size_t n = 1;
-    for (size_t i = 0; i < size; i++)
-        n += (size_t)((text[i] == ',') + (text[i] == ':') + (text[i] == '[') + (text[i] == '{'));
-    return n;
-}
-
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
-    json->values = allocate(count_values(text, size), sizeof *json->values);
+    json->values = allocate(size / 2 + 1 + JSON_DEPTH, sizeof *json->values); /* a list that is open takes one byte */
     json->text = allocate(size + 1, 1);
     Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text};
     if (json->values && json->text && read_text(&p)) return 0;
@@ -245,7 +224,6 @@ int json_parse(JsonFile *json, const char *path, const char *text, size_t size) 
 
 int json_open(JsonFile *json, const char *path) {
     File file;
-    *json = (JsonFile){0};
     if (file_map(&file, path)) return -1;
     const int status = json_parse(json, path, (const char *)file.data, file.size);
     file_unmap(&file);

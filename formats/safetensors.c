@@ -1,8 +1,7 @@
 /* safetensors.c: the files that hold the weights of a Hugging Face folder.
  *
  * Owns their format (the length of the header in 8 bytes, the header in JSON, the data) and the index that says
- * which tensor is in which of several files. Each tensor's place is checked against its file before anything is
- * read; what the names mean is folder.c's.
+ * which tensor is in which of several files. What the names mean is folder.c's.
  */
 #include "formats/safetensors.h"
 
@@ -17,13 +16,11 @@
 
 enum { MOST_SHARDS = 4096 };
 
-struct Shard {
-    Shard *next;     /* the one before it in the index */
-    JsonFile header; /* the tensors' names are in it */
+typedef struct Shard {
+    struct Shard *next; /* the one before it in the index */
+    JsonFile header;    /* the tensors' names are in it */
     char path[];
-};
-
-/* ---- one file -------------------------------------------------------------------------- */
+} Shard;
 
 static int read_dims(StoredTensor *t, const Json *shape) {
     if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > STORED_DIMS)
@@ -42,16 +39,9 @@ static int read_dims(StoredTensor *t, const Json *shape) {
 }
 
 static int read_type(StoredTensor *t, const Json *dtype) {
-    static const struct {
-        const char *name;
-        Type type;
-        size_t width;
-    } types[] = {{"F32", TYPE_F32, 4}, {"F16", TYPE_F16, 2}, {"BF16", TYPE_BF16, 2}};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        t->type = types[i].type;
-        t->width = types[i].width;
-        if (json_is(dtype, types[i].name)) return 0;
-    }
+    t->type = json_is(dtype, "BF16") ? TYPE_BF16 : json_is(dtype, "F16") ? TYPE_F16 : TYPE_F32;
+    t->width = (size_t)TYPES[t->type].bytes;
+    if (t->type != TYPE_F32 || json_is(dtype, "F32")) return 0;
     return fail("%s: %s: dtype is %s, expected F32, F16 or BF16", t->path, t->name, json_shown(dtype));
 }
 
@@ -131,7 +121,6 @@ static int add_shard(Safetensors *s, Model *m, const char *folder, const char *n
     if (!shard) return -1;
     *shard = (Shard){.next = s->shards};
     s->shards = shard;
-    s->n_shards++;
     snprintf(shard->path, size, "%s/%s", folder, name);
     return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
 }
@@ -148,56 +137,38 @@ static int sort_tensors(Safetensors *s) {
     return 0;
 }
 
-/* ---- several files ----------------------------------------------------------------------- */
-
 /* A file beside the index, not elsewhere. */
 static bool is_plain_name(const Json *name) {
     return name->kind == JSON_STRING && name->length > 0 && strlen(name->text) == name->length &&
            !strchr(name->text, '/') && strcmp(name->text, ".") && strcmp(name->text, "..");
 }
 
-/* Maps every file that the index names, once. */
-static int add_shards(Safetensors *s, Model *m, const char *folder, const char *path, const Json *map) {
+/* Maps every file that the index names, once; then every tensor is in the file that the index says. */
+static int read_index(Safetensors *s, Model *m, const char *folder, const JsonFile *index) {
+    const Json *map = json_get(index->values, "weight_map");
     const size_t start = strlen(folder) + 1;
+    if (!json_has_kind(map, JSON_OBJECT))
+        return fail("%s: weight_map is %s, expected an object", index->path, json_shown(map));
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
         const Json *name = key + 1;
         if (!is_plain_name(name))
-            return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", path, key->text,
-                        json_shown(name));
+            return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", index->path,
+                        key->text, json_shown(name));
         const Shard *shard = s->shards; /* neighbours are mostly in the same file */
         while (shard && strcmp(shard->path + start, name->text) != 0) shard = shard->next;
         if (shard) continue;
-        if (s->n_shards == MOST_SHARDS) return fail("%s: names more than %d files", path, MOST_SHARDS);
+        if (m->n_files == MOST_SHARDS) return fail("%s: names more than %d files", index->path, MOST_SHARDS);
         if (add_shard(s, m, folder, name->text)) return -1;
     }
-    return 0;
-}
-
-/* Every tensor is in the file that the index says. */
-static int check_index(const Safetensors *s, const char *folder, const char *path, const Json *map) {
+    if (sort_tensors(s)) return -1;
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
         const StoredTensor *t = safetensors_find(s, key->text);
-        if (!t || strcmp(t->path + strlen(folder) + 1, key[1].text) != 0)
-            return fail("%s: weight_map says that %.64s is in %.64s, which does not have it", path, key->text,
+        if (!t || strcmp(t->path + start, key[1].text) != 0)
+            return fail("%s: weight_map says that %.64s is in %.64s, which does not have it", index->path, key->text,
                         key[1].text);
     }
     return 0;
 }
-
-static int open_sharded(Safetensors *s, Model *m, const char *folder, const char *path) {
-    JsonFile index;
-    if (json_open(&index, path)) return -1;
-    const Json *map = json_get(index.values, "weight_map");
-    int status;
-    if (!json_has_kind(map, JSON_OBJECT))
-        status = fail("%s: weight_map is %s, expected an object", path, json_shown(map));
-    else
-        status = add_shards(s, m, folder, path, map) || sort_tensors(s) || check_index(s, folder, path, map);
-    json_close(&index);
-    return status;
-}
-
-/* ---- all of it ---------------------------------------------------------------------------- */
 
 /* Whether the folder has this file; its path goes into path[PATH_MAX]. */
 static bool has_file(const char *folder, const char *name, char *path) {
@@ -217,14 +188,16 @@ static int no_weights(const char *folder) {
 
 int safetensors_open(Safetensors *s, Model *m, const char *folder) {
     char path[PATH_MAX];
+    JsonFile index = {0};
     int status;
     *s = (Safetensors){0};
     if (has_file(folder, "model.safetensors", path))
         status = add_shard(s, m, folder, "model.safetensors") || sort_tensors(s);
     else if (has_file(folder, "model.safetensors.index.json", path))
-        status = open_sharded(s, m, folder, path);
+        status = json_open(&index, path) || read_index(s, m, folder, &index);
     else
         status = no_weights(folder);
+    json_close(&index);
     if (status) safetensors_close(s);
     return status ? -1 : 0;
 }

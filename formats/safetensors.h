@@ -20,13 +20,10 @@ typedef struct {
     bool used;             /* for the caller, at first false */
 } StoredTensor;
 
-typedef struct Shard Shard;
-
 typedef struct {
     StoredTensor *tensors; /* [n_tensors], owned, sorted by name */
     size_t n_tensors;
-    Shard *shards; /* a list of the n_shards files, owned */
-    int n_shards;
+    struct Shard *shards; /* a list of the files, owned */
 } Safetensors;
 
 /* Maps model.safetensors, or the files that model.safetensors.index.json names, into the model, and lists the

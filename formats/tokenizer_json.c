@@ -1,8 +1,8 @@
 /* tokenizer_json.c: the tokenizer of a Hugging Face folder.
  *
- * Owns tokenizer.json, as far as it is byte-pair encoding, and the files beside it: tokenizer_config.json (BOS, EOS,
- * chat template), chat_template.jinja, and the ends of text in generation_config.json or config.json. Whatever in
- * these files changes the tokens is honoured or refused by name. JSON itself is json.c's, encoding text tokenizer.c's.
+ * Owns tokenizer.json, as far as it is byte-pair encoding, and what the files beside it say of tokens, the ends of
+ * text and the chat template. Whatever in these files changes the tokens is honoured or refused by name. Encoding
+ * text is tokenizer.c's.
  */
 #include "formats/tokenizer_json.h"
 
@@ -251,8 +251,6 @@ static int read_pipeline(Loader *l, const Json *root) {
     return 0;
 }
 
-/* ---- what is put around a text --------------------------------------------------------------- */
-
 /* The tokens in front of a text and behind it. */
 static int read_processor(Loader *l, const Json *processor) {
     const Json *type = json_get(processor, "type"), *single = json_get(processor, "single");
@@ -262,14 +260,14 @@ static int read_processor(Loader *l, const Json *processor) {
         return fail("%s: post-processor %.40s is none that norma knows", l->path, json_shown(type));
     for (const Json *item = json_members(single, JSON_ARRAY); item; item = json_next(single, item)) {
         const Json *token = json_get(item, "SpecialToken"), *name = json_get(token, "id");
-        const Json *named = name ? json_get(json_get(processor, "special_tokens"), name->text) : NULL;
-        const Json *ids = json_get(named, "ids");
+        const Json *ids = name ? json_get(json_get(json_get(processor, "special_tokens"), name->text), "ids") : NULL;
         int id = -1;
-        if (token && (!json_has_kind(ids, JSON_ARRAY) || ids->n_members != 1))
-            return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
-        if (token && get_id(l, "a token of TemplateProcessing", json_first(ids), &id)) return -1;
         if (!token) {
             behind = true;
+        } else if (!json_has_kind(ids, JSON_ARRAY) || ids->n_members != 1) {
+            return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
+        } else if (get_id(l, "a token of TemplateProcessing", json_first(ids), &id)) {
+            return -1;
         } else if (behind) {
             note("%s puts token %d behind every text; norma does not", l->path, id);
         } else if (l->t->no_bos) {
@@ -304,18 +302,12 @@ static int read_config(Loader *l, const Json *root) {
 static int read_ends(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *ends = json_get(root, "eos_token_id");
-    const bool several = json_has_kind(ends, JSON_ARRAY);
-    for (const Json *v = several ? json_first(ends) : ends; v && t->n_ends < MAX_ENDS;
-         v = several ? json_next(ends, v) : NULL) {
-        if (v->kind == JSON_NULL) continue;
-        if (get_id(l, "eos_token_id", v, &t->ends[t->n_ends])) return -1;
-        t->n_ends++;
-    }
+    const Json *v = json_has_kind(ends, JSON_ARRAY) ? json_first(ends) : ends;
+    for (; v && t->n_ends < MAX_ENDS; v = json_next(ends, v))
+        if (v->kind != JSON_NULL && get_id(l, "eos_token_id", v, &t->ends[t->n_ends++])) return -1;
     if (t->eos < 0 && t->n_ends) t->eos = t->ends[0];
     return 0;
 }
-
-/* ---- the files -------------------------------------------------------------------------------- */
 
 static int read_root(Loader *l, const Json *root) {
     const Json *model = json_get(root, "model"), *added = json_get(root, "added_tokens");
