@@ -1,12 +1,10 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
-#include "base/error.h"
 #include "base/process.h"
 #include "formats/build.h"
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
-#include "lab/report.h"
 #include "model.h"
 #include "modes/common.h"
 #include "modes/options.h"
@@ -70,7 +68,7 @@ static int open_session(Run *run) {
     const KvType kv_type = o->kv < 0 ? run->model.kv_type : (KvType)o->kv;
     model_pack(&run->model, o->threads, 0);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
-    if (o->profile && !(run->profile = profile_open(&run->session, profile_format(o->profile_file) == PROFILE_TRACE)))
+    if (o->profile && !(run->profile = profile_open(&run->session, profile_format(o->profile) == PROFILE_TRACE)))
         return -1;
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
 }
@@ -91,7 +89,7 @@ static int run_mode(const Mode *mode, const Options *options) {
     int status = options->model ? open_model(&run, mode) : 0;
     if (!status) status = mode->run(&run);
     const bool has_run = status == 0 || status == EXIT_INTERRUPTED;
-    if (has_run && run.profile && profile_report(run.profile, options->profile_file)) status = 1;
+    if (has_run && run.profile && profile_report(run.profile, options->profile)) status = 1;
     profile_close(run.profile);
     sampler_close(&run.sampler);
     if (run.session.model) session_close(&run.session);

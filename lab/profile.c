@@ -18,23 +18,8 @@
 
 const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "decode"};
 
-const struct SiteInfo SITES[N_SITES] = {
-    [SITE_START] = {"(start)", false},
-    [SITE_EMBED] = {"embed", false},
-    [SITE_ATTN_NORM] = {"attn_norm", true},
-    [SITE_QKV_ROPE] = {"qkv+rope", false},
-    [SITE_Q_NORM] = {"q_norm", true},
-    [SITE_K_NORM] = {"k_norm", true},
-    [SITE_ATTENTION] = {"attention", false},
-    [SITE_ATTN_OUT] = {"attn_out", false},
-    [SITE_MLP_NORM] = {"mlp_norm", true},
-    [SITE_ROUTER] = {"router", false},
-    [SITE_GATE_UP_SILU] = {"gate_up+silu", false},
-    [SITE_DOWN] = {"down", false},
-    [SITE_FINAL_NORM] = {"final_norm", true},
-    [SITE_LOGITS] = {"logits", false},
-    [SITE_PROFILE] = {"(profile)", false},
-};
+#define SITE_INFO(name, text, is_norm) {text, is_norm},
+const struct SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
 static Record *record_of(const Profile *p, int thread, Phase phase, int layer, Site site) {
     const size_t rows = (size_t)p->n_layers + 1, row = (size_t)(layer == NO_LAYER ? p->n_layers : layer);

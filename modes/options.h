@@ -40,8 +40,8 @@ typedef struct {
     int threads, batch, prompt_tokens;
     int context; /* 0: the model's */
     int kv;      /* a KvType; -1: as the model's format has it */
-    bool json, verbose, profile;
-    const char *profile_file; /* NULL: the table alone */
+    bool json, verbose;
+    const char *profile; /* a file; "-": the table alone */
 } Options;
 
 /* Reads the command line. Returns the exit status if the program ends here, after --help, --version
