@@ -35,14 +35,12 @@ static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows)
 static double mlp_bytes(const Session *s, const Layer *layer, bool down, int n) {
     const Config *c = &s->model->config;
     const bool sparse = layer->experts;
-    const double rows = (double)n * (sparse ? c->n_experts_used : 1);
+    const Mlp *mlps = sparse ? layer->experts : &layer->mlp;
     const double dim = 4.0 * c->dim, hidden = 4.0 * (sparse ? c->expert_dim : c->hidden_dim);
-    double sum = rows * (down ? hidden + 2 * dim : dim + 2 * hidden);
-    for (int e = 0; e < (sparse ? c->n_experts : 1); e++) {
-        const Mlp *m = sparse ? &layer->experts[e] : &layer->mlp;
-        if (sparse && s->expert_start[e] == s->expert_start[e + 1]) continue;
-        sum += down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
-    }
+    double sum = (double)n * (sparse ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
+    for (int e = 0; e < (sparse ? c->n_experts : 1); e++)
+        if (!sparse || s->expert_start[e] < s->expert_start[e + 1])
+            sum += down ? weights(&mlps[e].down) : weights(&mlps[e].gate) + weights(&mlps[e].up);
     return sum;
 }
 

@@ -10,6 +10,7 @@
 #include "formats/parts.h"
 #include "kernels/simd.h"
 #include "lab/norm_spec.h"
+#include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include "modes/common.h"
 #include "norm.h"
