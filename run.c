@@ -1,12 +1,10 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
-#include "base/error.h"
 #include "base/process.h"
 #include "formats/build.h"
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
-#include "lab/report.h"
 #include "model.h"
 #include "modes/common.h"
 #include "modes/options.h"
@@ -29,15 +27,14 @@ enum { N_MODES = sizeof MODE_TABLE / sizeof *MODE_TABLE };
 /* The names of all modes that have these needs, the last after `conjunction`: "a, b or c". */
 static const char *mode_names(int needs, const char *conjunction) {
     static char names[256];
-    size_t n = 0, before_last = 0;
-    const char *last = "";
+    size_t n = 0;
+    const char *last = NULL;
     for (int i = 0; i < N_MODES; i++) {
         if ((MODE_TABLE[i].needs & needs) != needs) continue;
-        before_last = n;
+        if (last) n += (size_t)snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", last);
         last = MODE_TABLE[i].name;
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", last);
     }
-    snprintf(names + before_last, sizeof names - before_last, " %s %s", conjunction, last);
+    snprintf(names + n, sizeof names - n, " %s %s", conjunction, last);
     return names;
 }
 
@@ -58,19 +55,12 @@ static const char *bundled_model(void) {
     return path;
 }
 
-/* What does not fit together, before anything is opened. */
-static int check_options(const Options *o, const Mode *mode) {
-    if (o->profile && !(mode->needs & TAKES_PROFILE))
-        return fail("--profile: not in mode %s; %s take it", mode->name, mode_names(TAKES_PROFILE, "and"));
-    return o->norm && !o->model ? fail("--norm needs a model") : 0;
-}
-
 static int open_session(Run *run) {
     const Options *o = run->options;
-    const KvType kv_type = o->kv < 0 ? run->model.kv_type : (KvType)o->kv;
+    const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
     model_pack(&run->model, o->threads, 0);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
-    if (o->profile && !(run->profile = profile_open(&run->session, profile_format(o->profile_file) == PROFILE_TRACE)))
+    if (o->profile && !(run->profile = profile_open(&run->session, profile_format(o->profile) == PROFILE_TRACE)))
         return -1;
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
 }
@@ -90,8 +80,8 @@ static int run_mode(const Mode *mode, const Options *options) {
     Run run = {.options = options};
     int status = options->model ? open_model(&run, mode) : 0;
     if (!status) status = mode->run(&run);
-    const bool has_run = status == 0 || status == EXIT_INTERRUPTED;
-    if (has_run && run.profile && profile_report(run.profile, options->profile_file)) status = 1;
+    if ((!status || status == EXIT_INTERRUPTED) && run.profile && profile_report(run.profile, options->profile))
+        status = 1;
     profile_close(run.profile);
     sampler_close(&run.sampler);
     if (run.session.model) session_close(&run.session);
@@ -107,7 +97,9 @@ int main(int argc, char **argv) {
     const Mode *mode = find_mode(options.mode);
     if (!mode) return EXIT_BAD_USAGE;
     if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model())) return EXIT_BAD_USAGE;
-    if (check_options(&options, mode)) return EXIT_BAD_USAGE;
+    if (options.profile && !(mode->needs & TAKES_PROFILE))
+        return bad_usage("--profile: not in mode %s; %s take it", mode->name, mode_names(TAKES_PROFILE, "and"));
+    if (options.norm && !options.model) return bad_usage("--norm needs a model");
     if (options.threads > 1) limit_spinning(argv);
     if (handle_signals()) return 1;
     return run_mode(mode, &options);

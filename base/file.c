@@ -28,18 +28,13 @@ int file_map(File *file, const char *path) {
     *file = (File){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make us wait */
     if (fd < 0) return fail("%s: %s", path, strerror(errno));
-    const char *error = NULL;
-    void *data = NULL;
-    if (fstat(fd, &st))
-        error = strerror(errno);
-    else if (S_ISDIR(st.st_mode))
-        error = "is a directory, expected a file";
-    else if (!S_ISREG(st.st_mode))
-        error = "is not a regular file";
-    else if (st.st_size == 0)
-        error = "is empty";
-    else if ((data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
-        error = strerror(errno);
+    const char *error = fstat(fd, &st)         ? strerror(errno)
+                        : S_ISDIR(st.st_mode)  ? "is a directory, expected a file"
+                        : !S_ISREG(st.st_mode) ? "is not a regular file"
+                        : st.st_size == 0      ? "is empty"
+                                               : NULL;
+    void *data = error ? NULL : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) error = strerror(errno);
     close(fd);
     if (error) return fail("%s: %s", path, error);
     *file = (File){.data = data, .size = (size_t)st.st_size, .device = st.st_dev, .inode = st.st_ino};
@@ -72,24 +67,14 @@ char *file_read(const char *path, size_t *size) {
     return NULL;
 }
 
-/* ---- output files ---------------------------------------------------------------- */
-
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
     *out = (OutputFile){.path = path};
     const bool direct = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
-    if (!direct && asprintf(&out->temporary, "%s.XXXXXX", path) < 0) return fail("out of memory");
-    if (direct) {
-        out->stream = fopen(path, "wb");
-    } else {
-        int fd = mkstemp(out->temporary);
-        mode_t mask = umask(0);
-        umask(mask);
-        if (fd >= 0 && !(fchmod(fd, 0666 & ~mask) == 0 && (out->stream = fdopen(fd, "wb")))) {
-            close(fd);
-            unlink(out->temporary);
-        }
-    }
+    uint32_t id = 0;
+    if (!direct && (getentropy(&id, sizeof id) || asprintf(&out->temporary, "%s.%08x", path, id) < 0))
+        return fail("%s: %s", path, strerror(errno));
+    out->stream = direct ? fopen(path, "wb") : fopen(out->temporary, "wbx"); /* x: it is a new file */
     if (out->stream) return 0;
     fail("%s: %s", path, strerror(errno));
     free(out->temporary);

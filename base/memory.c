@@ -10,8 +10,6 @@
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20 };
 
-bool multiply(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
-
 /* Whole cache lines that begin at one, so that no vector straddles two. Hardware prefetching stops
  * at the end of a page: large memory gets huge pages. */
 void *allocate_quietly(size_t count, size_t size) {

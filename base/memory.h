@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* *product = a * b; false: it overflows. */
-bool multiply(size_t a, size_t b, size_t *product);
+static inline bool multiply(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
 
 /* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages where the
  * system has them and one is filled. NULL and a message: there is none. */

@@ -5,25 +5,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The places of the forward pass, in its order. What is computed in one go is one site. */
-typedef enum {
-    SITE_START, /* memory and threads are made ready, and at the end threads let go */
-    SITE_EMBED,
-    SITE_ATTN_NORM,
-    SITE_QKV_ROPE,
-    SITE_Q_NORM, /* between the products and RoPE; not in all models */
-    SITE_K_NORM,
-    SITE_ATTENTION,
-    SITE_ATTN_OUT,
-    SITE_MLP_NORM,
-    SITE_ROUTER, /* of sparse layers */
-    SITE_GATE_UP_SILU,
-    SITE_DOWN,
-    SITE_FINAL_NORM,
-    SITE_LOGITS,
-    SITE_PROFILE, /* the observer looks at activations */
-    N_SITES
-} Site;
+/* The places of the forward pass, in its order, as SITE(name, text, whether it is a norm). What is computed in one go
+ * is one site. */
+#define SITE_LIST(SITE)                                                                                                \
+    SITE(START, "(start)", false) /* memory and threads are made ready, and at the end threads let go */               \
+    SITE(EMBED, "embed", false)                                                                                        \
+    SITE(ATTN_NORM, "attn_norm", true)                                                                                 \
+    SITE(QKV_ROPE, "qkv+rope", false)                                                                                  \
+    SITE(Q_NORM, "q_norm", true) /* between the products and RoPE; not in all models */                                \
+    SITE(K_NORM, "k_norm", true)                                                                                       \
+    SITE(ATTENTION, "attention", false)                                                                                \
+    SITE(ATTN_OUT, "attn_out", false)                                                                                  \
+    SITE(MLP_NORM, "mlp_norm", true)                                                                                   \
+    SITE(ROUTER, "router", false) /* of sparse layers */                                                               \
+    SITE(GATE_UP_SILU, "gate_up+silu", false)                                                                          \
+    SITE(DOWN, "down", false)                                                                                          \
+    SITE(FINAL_NORM, "final_norm", true)                                                                               \
+    SITE(LOGITS, "logits", false)                                                                                      \
+    SITE(PROFILE, "(profile)", false) /* the observer looks at activations */
+
+#define SITE_ID(name, text, is_norm) SITE_##name,
+typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
+#undef SITE_ID
 
 enum { NO_LAYER = -1 }; /* of sites outside the layers */
 

@@ -18,23 +18,8 @@
 
 const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "decode"};
 
-const struct SiteInfo SITES[N_SITES] = {
-    [SITE_START] = {"(start)", false},
-    [SITE_EMBED] = {"embed", false},
-    [SITE_ATTN_NORM] = {"attn_norm", true},
-    [SITE_QKV_ROPE] = {"qkv+rope", false},
-    [SITE_Q_NORM] = {"q_norm", true},
-    [SITE_K_NORM] = {"k_norm", true},
-    [SITE_ATTENTION] = {"attention", false},
-    [SITE_ATTN_OUT] = {"attn_out", false},
-    [SITE_MLP_NORM] = {"mlp_norm", true},
-    [SITE_ROUTER] = {"router", false},
-    [SITE_GATE_UP_SILU] = {"gate_up+silu", false},
-    [SITE_DOWN] = {"down", false},
-    [SITE_FINAL_NORM] = {"final_norm", true},
-    [SITE_LOGITS] = {"logits", false},
-    [SITE_PROFILE] = {"(profile)", false},
-};
+#define SITE_INFO(name, text, is_norm) {text, is_norm},
+const struct SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
 static Record *record_of(const Profile *p, int thread, Phase phase, int layer, Site site) {
     const size_t rows = (size_t)p->n_layers + 1, row = (size_t)(layer == NO_LAYER ? p->n_layers : layer);
@@ -50,14 +35,12 @@ static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows)
 static double mlp_bytes(const Session *s, const Layer *layer, bool down, int n) {
     const Config *c = &s->model->config;
     const bool sparse = layer->experts;
-    const double rows = (double)n * (sparse ? c->n_experts_used : 1);
+    const Mlp *mlps = sparse ? layer->experts : &layer->mlp;
     const double dim = 4.0 * c->dim, hidden = 4.0 * (sparse ? c->expert_dim : c->hidden_dim);
-    double sum = rows * (down ? hidden + 2 * dim : dim + 2 * hidden);
-    for (int e = 0; e < (sparse ? c->n_experts : 1); e++) {
-        const Mlp *m = sparse ? &layer->experts[e] : &layer->mlp;
-        if (sparse && s->expert_start[e] == s->expert_start[e + 1]) continue;
-        sum += down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
-    }
+    double sum = (double)n * (sparse ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
+    for (int e = 0; e < (sparse ? c->n_experts : 1); e++)
+        if (!sparse || s->expert_start[e] < s->expert_start[e + 1])
+            sum += down ? weights(&mlps[e].down) : weights(&mlps[e].gate) + weights(&mlps[e].up);
     return sum;
 }
 

@@ -5,8 +5,6 @@
 #include "base/probe.h"
 #include "model.h"
 
-#include <stdint.h>
-
 /* A forward pass of more than one token is prefill. */
 typedef enum { PREFILL, DECODE, N_PHASES } Phase;
 
@@ -66,5 +64,13 @@ Record profile_record(const Profile *p, Phase phase, int layer, Site site);
 
 /* Seconds of the first thread in all sites, or in the norms alone. */
 double profile_seconds(const Profile *p, Phase phase, bool norms_only);
+
+/* What a profile goes to, by the name of a file: "-" to the table alone, NAME.csv, NAME.json;
+ * PROFILE_NONE: no such file is written. */
+typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_TRACE } ProfileFormat;
+ProfileFormat profile_format(const char *path);
+
+/* Writes the table to stderr and, where path is not "-", the file. */
+int profile_report(const Profile *p, const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 /* report.c: the table on stderr, the CSV file and the trace file of --profile. */
-#include "lab/report.h"
+#include "lab/profile.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -105,15 +105,14 @@ static void write_trace(const Profile *p, FILE *out) {
 }
 
 ProfileFormat profile_format(const char *path) {
-    if (!path) return PROFILE_TABLE;
-    const char *ending = strrchr(path, '.');
-    if (ending && !strcmp(ending, ".csv")) return PROFILE_CSV;
-    return ending && !strcmp(ending, ".json") ? PROFILE_TRACE : PROFILE_NONE;
+    const char *dot = strrchr(path, '.');
+    if (!dot) return strcmp(path, "-") ? PROFILE_NONE : PROFILE_TABLE;
+    return !strcmp(dot, ".csv") ? PROFILE_CSV : !strcmp(dot, ".json") ? PROFILE_TRACE : PROFILE_NONE;
 }
 
 int profile_report(const Profile *p, const char *path) {
     write_table(p, stderr);
-    if (!path) return 0;
+    if (profile_format(path) == PROFILE_TABLE) return 0;
     OutputFile out;
     if (output_open(&out, path)) return -1;
     (profile_format(path) == PROFILE_CSV ? write_csv : write_trace)(p, out.stream);

@@ -30,17 +30,16 @@ int measure(Round *round, void *context, int n_values, double *medians) {
 }
 
 int time_text(const Text *t, double *seconds) {
-    int *tokens = allocate((size_t)t->prompt, sizeof *tokens), status = tokens ? 0 : -1, pos = 0;
+    int *tokens = allocate((size_t)t->prompt, sizeof *tokens), status = tokens ? 0 : -1;
     for (int i = 0; i < t->prompt && !status; i++) tokens[i] = (int)((i * 7919LL + 3) % t->model->config.vocab_size);
     seconds[PREFILL] = seconds[DECODE] = 0;
     for (int i = 0; i <= t->steps && !status; i++) {
-        const int n = i ? 1 : t->prompt;
+        const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
         const double start = now();
         model_pack(t->model, t->session->n_threads, n);
         const float *logits = model_forward(t->session, &tokens[i % t->prompt], n, pos, 1);
         status = logits ? check_logits(logits, (size_t)t->model->config.vocab_size) : -1;
         seconds[i ? DECODE : PREFILL] += now() - start;
-        pos += n;
     }
     free(tokens);
     return status;

@@ -3,9 +3,7 @@
  * Owns the mode that times prefill and decode beside two limits measured in the same run: reading memory
  * (decode reads every weight once a token) and multiply-adds (prefill).
  */
-#include "base/error.h"
 #include "base/file.h"
-#include "base/process.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "lab/stopwatch.h"
@@ -37,21 +35,16 @@ static double layer_operations(const Model *m) {
     return 2 * weights;
 }
 
-static void show_json_string(const char *s) {
-    putchar('"');
-    for (; *s; s++) printf(*s == '"' || *s == '\\' || (unsigned char)*s < ' ' ? "\\u%04x" : "%c", *s);
-    putchar('"');
-}
-
 static void report(const Options *o, const Text *t, const double *rates) {
     const Model *m = t->model;
     const int threads = t->session->n_threads;
     const double read = rates[READ_RATE] * 1e-9, read_by_decode = rates[DECODE_RATE] * (double)m->decode_bytes * 1e-9;
     const double peak = rates[FMA_RATE] * 1e-9, gflops = rates[PREFILL_RATE] * layer_operations(m) * 1e-9;
     if (o->json) {
-        printf("{\"model\": ");
-        show_json_string(o->model);
-        printf(", \"type\": \"%s\", \"threads\": %d, \"prompt_tokens\": %d, \"prefill_tps\": %.2f, "
+        printf("{\"model\": \"");
+        for (const char *c = o->model; *c; c++)
+            printf(*c == '"' || *c == '\\' || (unsigned char)*c < ' ' ? "\\u%04x" : "%c", *c);
+        printf("\", \"type\": \"%s\", \"threads\": %d, \"prompt_tokens\": %d, \"prefill_tps\": %.2f, "
                "\"decode_tps\": %.2f, \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, "
                "\"prefill_gflops\": %.3f, \"peak_gflops\": %.3f}\n",
                type_name(m->embedding.type), threads, t->prompt, rates[PREFILL_RATE], rates[DECODE_RATE],

@@ -3,7 +3,6 @@
  * Owns the turns: the user's lines, and the positions of the KV cache that stay between them. The tokens of a turn are
  * template.c's, the loop that writes an answer is common.c's.
  */
-#include "base/error.h"
 #include "base/process.h"
 #include "modes/common.h"
 #include "modes/template.h"
@@ -12,23 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The user's next line without its newline: *first, once, if it is not NULL; else from standard
- * input. NULL at the end of input. The caller frees it. */
-static char *next_line(const char **first) {
-    if (*first) {
-        char *line = strdup(*first);
-        *first = NULL;
-        return line;
-    }
+/* The user's next line without its newline. NULL at the end of input. The caller frees it. */
+static char *next_line(void) {
     if (on_terminal(stdin)) fputs("User: ", stderr);
     char *line = NULL, byte = 0;
     size_t size = 0;
     FILE *text = open_memstream(&line, &size);
     if (!text) return NULL;
-    bool any = false;
-    while (read_byte(&byte) && (any = true) && byte != '\n') fputc(byte, text);
+    while (read_byte(&byte) && byte != '\n') fputc(byte, text);
     fclose(text);
-    if (any && !interrupted) return line;
+    if ((size || byte == '\n') && !interrupted) return line;
     free(line);
     return NULL;
 }
@@ -55,7 +47,8 @@ int mode_chat(Run *run) {
     Continuation text = {.steps = o->steps > 0 && o->steps < context ? o->steps : context, .end = template.end};
     run->model.eos_ends = true; /* an answer, whatever the format says of other texts */
     int status = 0;
-    for (char *line; status == 0 && !interrupted && (line = next_line(&first)); free(line)) {
+    for (char *line; !status && !interrupted && (line = first ? strdup(first) : next_line()); free(line)) {
+        first = NULL;
         if (!*line) continue;
         Tokens turn;
         status = chat_template_render(&template, &run->tokenizer, o->system, line, text.pos == 0, &turn);

@@ -1,10 +1,8 @@
 /* common.c: the tokens that a run begins with, how a text is continued and when it ends, and exit statuses. */
 #include "modes/common.h"
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/process.h"
 #include "formats/pack.h"
 
 #include <stdlib.h>
@@ -32,14 +30,12 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
 int run_tokens(const Run *run, bool bos, Tokens *out) {
     const Options *o = run->options;
     if (o->tokens) return parse_tokens(o->tokens, run->model.config.vocab_size, out);
-    if (!o->prompt_file) {
-        const char *text = o->prompt ? o->prompt : "";
-        return tokenizer_encode(&run->tokenizer, text, strlen(text), bos, out);
-    }
-    size_t size;
-    char *text = file_read(o->prompt_file, &size);
-    const int status = text ? tokenizer_encode(&run->tokenizer, text, size, bos, out) : -1;
-    free(text);
+    const char *prompt = o->prompt ? o->prompt : "";
+    size_t size = strlen(prompt);
+    char *file = o->prompt_file ? file_read(o->prompt_file, &size) : NULL;
+    if (o->prompt_file && !file) return -1;
+    const int status = tokenizer_encode(&run->tokenizer, file ? file : prompt, size, bos, out);
+    free(file);
     return status;
 }
 

@@ -2,6 +2,8 @@
 #ifndef NORMA_COMMON_H
 #define NORMA_COMMON_H
 
+#include "base/error.h"
+#include "base/process.h"
 #include "lab/profile.h"
 #include "model.h"
 #include "modes/options.h"

@@ -1,5 +1,4 @@
 /* generate.c: the mode that writes what follows a prompt, and its statistics. */
-#include "base/error.h"
 #include "base/process.h"
 #include "modes/common.h"
 #include "text/stream.h"

@@ -1,7 +1,5 @@
 /* logits.c: the mode that writes the logits of every position into a file. */
-#include "base/error.h"
 #include "base/file.h"
-#include "base/process.h"
 #include "modes/common.h"
 
 #include <stdlib.h>

@@ -12,7 +12,6 @@
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
-#include "model.h"
 #include "modes/common.h"
 #include "norm.h"
 

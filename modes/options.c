@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "kv_cache.h"
-#include "lab/report.h"
+#include "lab/profile.h"
 #include "model.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@
 #include <time.h>
 
 /* What an option does. The kinds up to UINT64 store its value, as this type, in a field of Options. */
-typedef enum { STRING, TRUE, INT, FLOAT, UINT64, KV_TYPE, PROFILE, HELP, VERSION } Kind;
+typedef enum { STRING, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
 
 typedef struct {
     char letter; /* 0: none */
@@ -63,10 +62,10 @@ static const Option OPTIONS[] = {
     {'j', INT, "threads", "N", RANGE(threads, 1, 1024), "[OMP_NUM_THREADS, else the cores]"},
     {'b', INT, "batch", "N", RANGE(batch, 1, 1 << 16), "tokens of a prompt to run at once [512]"},
     {'c', INT, "context", "N", RANGE(context, 1, INT_MAX), "longest sequence [the model's]"},
-    {0, KV_TYPE, "kv", "f32|f16", NOWHERE, "type of the KV cache [f32 for float32 weights, else f16]"},
+    {0, STRING, "kv", "f32|f16", INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
     {0, INT, "prompt-tokens", "N", RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
     {0, TRUE, "json", NULL, INTO(json), "bench, norms: machine-readable"},
-    {0, PROFILE, "profile", "[=FILE]", NOWHERE,
+    {0, STRING, "profile", "[=FILE]", INTO(profile),
      "the time of every layer and site, on stderr; FILE.csv, or\nFILE.json for trace viewers, holds more"},
     {0, STRING, "norm", "SPEC", INTO(norm),
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\n"
@@ -130,20 +129,11 @@ static int set_option(Options *o, const Option *option, const char *text) {
     char name[32] = {'-', option->letter};
     if (!option->letter) snprintf(name, sizeof name, "--%s", option->name);
     switch (option->kind) {
-    case STRING: *(const char **)field = text; return -1;
+    case STRING: *(const char **)field = text ? text : "-"; return -1;
     case TRUE: *(bool *)field = true; return -1;
     case INT:
     case UINT64: return set_whole(field, option, name, text);
     case FLOAT: return set_float(field, option, name, text);
-    case KV_TYPE:
-        o->kv = strcmp(text, "f32") ? KV_F16 : KV_F32;
-        if (o->kv == KV_F32 || !strcmp(text, "f16")) return -1;
-        return bad_usage("--kv is '%s', expected f32 or f16", text);
-    case PROFILE:
-        o->profile = true;
-        o->profile_file = text;
-        if (profile_format(text)) return -1;
-        return bad_usage("--profile is '%s', expected a name that ends in .csv or .json", text);
     case HELP: print_help(); break;
     case VERSION: puts("norma " NORMA_VERSION); break;
     }
@@ -177,13 +167,17 @@ static int set_options(Options *o, int argc, char **argv) {
 }
 
 int options_parse(Options *o, int argc, char **argv) {
-    *o = (Options){.steps = -1, .batch = 512, .prompt_tokens = 256, .kv = -1, .threads = omp_get_max_threads()};
+    *o = (Options){.steps = -1, .batch = 512, .prompt_tokens = 256, .threads = omp_get_max_threads()};
     o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
     const int status = set_options(o, argc, argv);
     if (status >= 0) return status;
     if (optind < argc) o->model = argv[optind++];
     if (optind < argc)
         return bad_usage("'%s' is one argument too many; text for the model goes after -i", argv[optind]);
+    if (o->kv && strcmp(o->kv, "f32") && strcmp(o->kv, "f16"))
+        return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
+    if (o->profile && !profile_format(o->profile))
+        return bad_usage("--profile is '%s', expected a name that ends in .csv or .json", o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens > 1) return bad_usage("-i, -f and --tokens exclude each other");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
     return -1;

@@ -4,7 +4,6 @@
  * overlap; each has the length of the context and begins with BOS, and every other token in it is
  * scored: perplexity = exp(mean NLL).
  */
-#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -12,7 +11,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* -log softmax(logits[n])[token], in nats. */
 static double surprise(const float *logits, int n, int token) {
@@ -23,35 +21,23 @@ static double surprise(const float *logits, int n, int token) {
     return log(sum) + (double)max - (double)logits[token];
 }
 
-/* Fills nll[n] with the NLL of window[1] to window[n]: runs window[0] to window[n - 1]. */
-static int score_window(Run *run, const int *window, int n, double *nll) {
-    const int vocab_size = run->model.config.vocab_size, batch = run->session.batch;
-    for (int pos = 0; pos < n && !interrupted; pos += batch) {
-        const int count = n - pos < batch ? n - pos : batch;
-        const float *logits = run_logits(run, window + pos, count, pos, count);
+/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the tokens in front of them. */
+static int score(Run *run, const Tokens *text, int *inputs, double *nll) {
+    const int vocab_size = run->model.config.vocab_size;
+    const int scored = run->session.context - 1; /* tokens of a window that are not BOS */
+    for (int i = 0; i < text->n; i++) inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
+    for (int at = 0, n; at < text->n && !interrupted; at += n) {
+        const int pos = at % scored, left = text->n - at < scored - pos ? text->n - at : scored - pos;
+        n = left < run->session.batch ? left : run->session.batch;
+        const float *logits = run_logits(run, inputs + at, n, pos, n);
         if (!logits) return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)
-        for (int i = 0; i < count; i++)
-            nll[pos + i] = surprise(logits + (size_t)i * (size_t)vocab_size, vocab_size, window[pos + i + 1]);
-    }
-    return 0;
-}
-
-/* Fills nll[text->n] with the NLL of each token of the text. */
-static int score_text(Run *run, const Tokens *text, double *nll) {
-    const int scored = run->session.context - 1; /* tokens of a window that are not BOS */
-    int *window = allocate((size_t)(text->n < scored ? text->n : scored) + 1, sizeof *window);
-    int status = window ? 0 : -1;
-    for (int at = 0, n; at < text->n && !status && !interrupted; at += n) {
-        n = text->n - at < scored ? text->n - at : scored;
-        window[0] = run_first_token(run);
-        memcpy(window + 1, text->ids + at, (size_t)n * sizeof *window);
-        status = score_window(run, window, n, nll + at);
+        for (int i = 0; i < n; i++)
+            nll[at + i] = surprise(logits + (size_t)i * (size_t)vocab_size, vocab_size, text->ids[at + i]);
         if (on_terminal(stderr)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
     }
     if (on_terminal(stderr)) fputc('\n', stderr);
-    free(window);
-    return status;
+    return 0;
 }
 
 static int report(const double *nll, int n) {
@@ -81,9 +67,11 @@ int mode_perplexity(Run *run) {
                          run->tokenizer.eos, run->model.config.vocab_size);
     Tokens text;
     if (run_tokens(run, false, &text)) return 1;
-    double *nll = text.n > 0 ? allocate((size_t)text.n, sizeof *nll) : NULL;
-    int status = text.n > 0 ? (nll ? score_text(run, &text, nll) : -1) : fail("the text is empty");
+    double *nll = allocate((size_t)text.n, sizeof *nll);
+    int *inputs = allocate((size_t)text.n, sizeof *inputs);
+    int status = !text.n ? fail("the text is empty") : nll && inputs ? score(run, &text, inputs, nll) : -1;
     if (!status && !interrupted) status = report(nll, text.n);
+    free(inputs);
     free(nll);
     free(text.ids);
     return run_exit_status(status);

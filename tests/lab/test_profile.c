@@ -12,7 +12,6 @@
 #include "kernels/quant.h"
 #include "kv_cache.h"
 #include "lab/profile.h"
-#include "lab/report.h"
 #include "model.h"
 #include "norm.h"
 
