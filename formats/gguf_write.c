@@ -3,17 +3,14 @@
  * Owns what a GGUF file can say of a model and a tokenizer, and how it says it: metadata, tensor table, data.
  * The tables of keys and architectures are gguf.c's, what a block holds is quant.c's.
  */
-#include "formats/gguf_write.h"
+#include "formats/gguf.h"
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "formats/gguf.h"
-#include "formats/gguf_file.h"
-#include "formats/gguf_tokenizer.h"
 #include "formats/parts.h"
 #include "kernels/quant.h"
+#include "kernels/tensor.h"
 #include "norm.h"
 #include "rope.h"
 #include "text/merges.h"
