@@ -75,29 +75,27 @@ typedef struct {
     Model *model;
 } Reader;
 
-/* ---- architecture and keys --------------------------------------------------------------- */
-
-static bool is_known_key(const Reader *r, GgufString key) {
-    const size_t n = strlen(r->architecture->name);
-    if (key.n <= n || memcmp(key.text, r->architecture->name, n) || key.text[n] != '.') return true; /* no key of it */
-    for (const GgufHeaderKey *k = GGUF_KEYS; k->name; k++)
-        if (gguf_string_is((GgufString){key.text + n + 1, key.n - n - 1}, k->name)) return true;
-    return false;
-}
+/* ---- configuration ----------------------------------------------------------------------- */
 
 static int read_architecture(Reader *r) {
     GgufString name = {"", 0};
-    char known[128] = "";
+    char architectures[128] = "";
     if (gguf_get_string(&r->file, "general.architecture", &name)) return -1;
     for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
         const char *between = a == GGUF_ARCHITECTURES ? "" : a[1].name ? ", " : " or ";
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", between, a->name);
+        snprintf(architectures + strlen(architectures), sizeof architectures - strlen(architectures), "%s%s", between,
+                 a->name);
         if (gguf_string_is(name, a->name)) r->architecture = a;
     }
-    if (!r->architecture) return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), known);
-    for (size_t i = 0; i < r->file.n_values; i++)
-        if (!is_known_key(r, r->file.values[i].key))
-            return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(r->file.values[i].key));
+    if (!r->architecture)
+        return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), architectures);
+    for (const GgufValue *v = r->file.values; v < r->file.values + r->file.n_values; v++) {
+        if (v->key.n <= name.n || memcmp(v->key.text, name.text, name.n) || v->key.text[name.n] != '.') continue;
+        const GgufString rest = {v->key.text + name.n + 1, v->key.n - name.n - 1};
+        const GgufHeaderKey *known = GGUF_KEYS;
+        while (known->name && !gguf_string_is(rest, known->name)) known++;
+        if (!known->name) return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(v->key));
+    }
     return 0;
 }
 
@@ -121,8 +119,6 @@ static int read_keys(Reader *r, KeyGroup group) {
     }
     return status;
 }
-
-/* ---- configuration ----------------------------------------------------------------------- */
 
 /* A failure that names a key of the architecture. */
 #define bad_value(r, key, format, ...)                                                                                 \
@@ -255,10 +251,9 @@ static int read_rope_factors(Reader *r, Model *m) {
     return 0;
 }
 
-/* ---- the model --------------------------------------------------------------------------- */
-
-static int read_config(Reader *r) {
+static int read_model(Reader *r, Model *m) {
     Config *c = &r->header.config;
+    char name[PART_NAME];
     if (read_architecture(r) || read_keys(r, SIZES) || read_keys(r, OTHERS) || check_sizes(r, c) ||
         read_experts(r, c) || read_rope(r, c))
         return -1;
@@ -267,15 +262,9 @@ static int read_config(Reader *r) {
         return bad_value(r, "block_count", "%d, the file has %zu tensors", c->n_layers, r->file.n_entries);
     const GgufEntry *embedding = gguf_find_entry(&r->file, "token_embd.weight");
     if (embedding) c->vocab_size = embedding->rows;
-    r->model->config = *c;
-    return 0;
-}
-
-static int read_tensors(Reader *r) {
-    Model *m = r->model;
-    char name[PART_NAME];
-    if (model_allocate_layers(m)) return -1;
+    m->config = *c;
     m->tied = !gguf_find_entry(&r->file, "output.weight");
+    if (model_allocate_layers(m)) return -1;
     for (PartAt at = parts_of(m); next_slot(&at);)
         if ((part_norm(&at) ? read_norm : read_weight)(r, part_name(name, &at, NAME_GGUF), &at)) return -1;
     if (m->tied) m->output = m->embedding;
@@ -290,7 +279,7 @@ bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "
 int gguf_read_model(Model *m, const char *path) {
     Reader r = {.header = DEFAULTS, .model = m};
     m->format = "GGUF";
-    const bool failed = gguf_open(&r.file, path, m->files) || read_config(&r) || read_tensors(&r);
+    const bool failed = gguf_open(&r.file, path, m->files) || read_model(&r, m);
     gguf_close(&r.file);
     return failed ? -1 : 0;
 }

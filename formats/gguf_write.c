@@ -200,7 +200,6 @@ static void write_value(Writer *w, const char *key, GgufType type, const void *v
 }
 
 static void write_bool(Writer *w, const char *key, bool value) { write_value(w, key, GGUF_BOOL, &value, 1); }
-
 /* Numbers below 0, the ids of tokens that there are not, are not written. */
 static void write_int(Writer *w, const char *key, int value) {
     if (value >= 0) write_value(w, key, GGUF_U32, &value, sizeof value);
@@ -315,8 +314,6 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     return 0;
 }
 
-/* ---- the configuration --------------------------------------------------------------------- */
-
 /* Fields that are zero are not written. */
 static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
     GgufHeader h = {.config = model->config,
@@ -350,14 +347,6 @@ static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHead
     if (text.n) write_name(w, name, text.text, text.n);
 }
 
-static void write_config(Writer *w) {
-    const GgufHeader h = header_of(w->model, w->architecture);
-    write_name(w, "general.architecture", w->architecture->name, strlen(w->architecture->name));
-    write_int(w, "general.file_type", type_file_type(w->type));
-    write_int(w, "general.quantization_version", 2);
-    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
-}
-
 /* ---- tensors ------------------------------------------------------------------------------- */
 
 static uint64_t aligned(uint64_t n) { return (n + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT; }
@@ -371,10 +360,8 @@ static void write_padding(Writer *w) {
 static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
     const uint64_t dims[] = {(uint64_t)cols, (uint64_t)rows, (uint64_t)depth};
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
-    if (w->data) {
-        write_padding(w);
-        return true;
-    }
+    if (w->data) write_padding(w);
+    if (w->data) return true;
     fprintf(w->text, "%s%s", name, suffix);
     write_text(w);
     write_u32(w, n_dims);
@@ -453,11 +440,15 @@ static void write_tensors(Writer *w) {
 
 /* Writes what stands in front of the data. The counts, which come first, are those of the call before. */
 static int write_header(Writer *w, const Tokenizer *t) {
+    const GgufHeader h = header_of(w->model, w->architecture);
     write_u32(w, GGUF_MAGIC);
     write_u32(w, GGUF_VERSION);
     write_u64(w, w->n_tensors);
     write_u64(w, w->n_keys);
-    write_config(w);
+    write_name(w, "general.architecture", w->architecture->name, strlen(w->architecture->name));
+    write_int(w, "general.file_type", type_file_type(w->type));
+    write_int(w, "general.quantization_version", 2);
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
     if (t && write_tokenizer(w, t)) return -1;
     write_tensors(w);
