@@ -99,14 +99,13 @@ static int read_values(Gguf *g, uint64_t count) {
 }
 
 const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
-    const GgufString name = {key, strlen(key)};
-    return bsearch(&name, g->values, g->n_values, sizeof *g->values, compare_names);
+    return bsearch(&(GgufString){key, strlen(key)}, g->values, g->n_values, sizeof *g->values, compare_names);
 }
 
 int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
     const GgufValue *v = gguf_find_value(g, key);
-    if (!v) return 0;
     uint64_t bits = 0;
+    if (!v) return 0;
     if (v->is_array || v->type == GGUF_STRING || v->type == GGUF_F32 || v->type == GGUF_F64)
         return bad_key(g, key, "has another type than expected (an integer)");
     memcpy(&bits, v->at, v->bytes);
@@ -192,10 +191,10 @@ static int read_entries(Gguf *g, uint64_t count) {
     if (gguf_get_integer(g, "general.alignment", &alignment)) return -1;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 on", g->path, alignment);
-    const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a,
-                   room = g->size < start ? 0 : g->size - start;
-    qsort(g->entries, g->n_entries, sizeof *g->entries, compare_offsets);
+    const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a;
+    const uint64_t room = g->size < start ? 0 : g->size - start;
     uint64_t end = 0;
+    qsort(g->entries, g->n_entries, sizeof *g->entries, compare_offsets);
     for (GgufEntry *e = g->entries; e < g->entries + g->n_entries; e++) {
         if (e->offset % a || e->offset < end)
             return bad_tensor(g, e->name, "begins at byte %" PRIu64 " of the data, %s", e->offset,
@@ -209,8 +208,7 @@ static int read_entries(Gguf *g, uint64_t count) {
 }
 
 GgufEntry *gguf_find_entry(const Gguf *g, const char *name) {
-    const GgufString wanted = {name, strlen(name)};
-    return bsearch(&wanted, g->entries, g->n_entries, sizeof *g->entries, compare_names);
+    return bsearch(&(GgufString){name, strlen(name)}, g->entries, g->n_entries, sizeof *g->entries, compare_names);
 }
 
 int gguf_open(Gguf *g, const char *path, const File *file) {

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a file can say of the model ------------------------------------------------------ */
+/* ---- what a file can say of the model and the tokenizer ------------------------------------ */
 
 /* The first architecture whose layers are of the model's kind; the last if none is. */
 static const GgufArchitecture *architecture_of(const Model *model) {
@@ -68,8 +68,6 @@ static double eps_of(const Model *model, NormKind kind) {
     }
     return eps;
 }
-
-/* ---- what a file can say of the tokenizer -------------------------------------------------- */
 
 static int compare_ranks(const void *a, const void *b) {
     const MergeRule *x = a, *y = b;
@@ -221,10 +219,8 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 
 /* Every byte has a name in byte-level vocabularies. */
 static void print_byte_names(FILE *out, const Piece *p) {
-    for (int i = 0; i < p->length; i++) {
-        char name[2];
-        fwrite(name, 1, (size_t)byte_name(name, (uint8_t)p->text[i]), out);
-    }
+    char name[2];
+    for (int i = 0; i < p->length; i++) fwrite(name, 1, (size_t)byte_name(name, (uint8_t)p->text[i]), out);
 }
 
 /* In other vocabularies a space is U+2581; llama2.c wraps control pieces in newlines, which are left out. */
