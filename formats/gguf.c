@@ -26,7 +26,7 @@ const GgufArchitecture GGUF_ARCHITECTURES[] = {
 
 #define AT(field) offsetof(GgufHeader, field)
 const GgufHeaderKey GGUF_KEYS[] = {
-    {"vocab_size", OTHERS, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
+    {"vocab_size", NOT_READ, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
     {"context_length", OTHERS, KEY_SIZE, AT(config.context), 0},
     {"embedding_length", SIZES, KEY_SIZE, AT(config.dim), 0},
     {"feed_forward_length", SIZES, KEY_SIZE, AT(config.hidden_dim), 0},
@@ -42,10 +42,10 @@ const GgufHeaderKey GGUF_KEYS[] = {
     {"rope.scaling.type", OTHERS, KEY_STRING, AT(scaling), 0},
     {"rope.scale_linear", OTHERS, KEY_REAL, AT(linear_factor), 0},
     {"rope.scaling.factor", OTHERS, KEY_REAL, AT(factor), AT(linear_factor)},
-    {"rope.scaling.original_context_length", OTHERS, KEY_SIZE, AT(yarn_context), AT(config.context)},
+    {"rope.scaling.original_context_length", YARN, KEY_SIZE, AT(yarn_context), AT(config.context)},
     {"rope.scaling.attn_factor", OTHERS, KEY_REAL, AT(config.rope.amplitude), 0},
-    {"rope.scaling.yarn_beta_fast", OTHERS, KEY_REAL, AT(config.rope.yarn.fast), 0},
-    {"rope.scaling.yarn_beta_slow", OTHERS, KEY_REAL, AT(config.rope.yarn.slow), 0},
+    {"rope.scaling.yarn_beta_fast", YARN, KEY_REAL, AT(config.rope.yarn.fast), 0},
+    {"rope.scaling.yarn_beta_slow", YARN, KEY_REAL, AT(config.rope.yarn.slow), 0},
     {"expert_count", OTHERS, KEY_INTEGER, AT(n_experts), 0},
     {"expert_used_count", EXPERTS, KEY_SIZE, AT(config.n_experts_used), 0},
     {"expert_feed_forward_length", EXPERTS, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
@@ -169,8 +169,9 @@ static int read_rope(Reader *r, Config *c) {
                          c->head_size);
     if (!(c->rope.base > 0) || !(h->factor > 0))
         return fail("%s: RoPE's base or scaling factor is not positive", r->file.path);
-    if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
     if (gguf_string_is(h->scaling, "yarn")) {
+        if (read_keys(r, YARN)) return -1;
+        if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
         yarn->factor = h->factor;
         yarn->context = h->yarn_context;
         c->rope.amplitude *= yarn_amplitude(yarn->factor, 1);

@@ -31,8 +31,8 @@ typedef struct {
     GgufString scaling;             /* of RoPE: none, linear or yarn */
 } GgufHeader;
 
-/* Which keys are read together: in this order, the last two where the model has experts, a LayerNorm. */
-typedef enum { SIZES, OTHERS, EXPERTS, LAYER_EPS } KeyGroup;
+/* Which keys are read together: in this order, the last three where the model has experts, YaRN, a LayerNorm. */
+typedef enum { NOT_READ, SIZES, OTHERS, EXPERTS, YARN, LAYER_EPS } KeyGroup;
 
 /* The type of a key's field: none, int (from 1 on), int64_t, double, GgufString. */
 typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_REAL, KEY_STRING } KeyKind;
