@@ -6,12 +6,10 @@
  */
 #include "formats/gguf.h"
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "formats/build.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
-#include "norm.h"
 #include "rope.h"
 
 #include <inttypes.h>
@@ -29,32 +27,32 @@ const GgufArchitecture GGUF_ARCHITECTURES[] = {
 #define AT(field) offsetof(GgufHeader, field)
 const GgufHeaderKey GGUF_KEYS[] = {
     {"vocab_size", NOT_READ, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
-    {"context_length", COUNTS, KEY_SIZE, AT(config.context), 0},
+    {"context_length", OTHERS, KEY_SIZE, AT(config.context), 0},
     {"embedding_length", SIZES, KEY_SIZE, AT(config.dim), 0},
     {"feed_forward_length", SIZES, KEY_SIZE, AT(config.hidden_dim), 0},
     {"block_count", SIZES, KEY_SIZE, AT(config.n_layers), 0},
-    {"attention.head_count", COUNTS, KEY_SIZE, AT(config.n_heads), 0},
-    {"attention.head_count_kv", COUNTS, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
-    {"attention.key_length", HEADS, KEY_SIZE, AT(config.head_size), 0},
-    {"attention.value_length", HEADS, KEY_SIZE, AT(value_length), AT(config.head_size)},
-    {"attention.layer_norm_rms_epsilon", HEADS, KEY_REAL, AT(rms_eps), 0},
+    {"attention.head_count", OTHERS, KEY_SIZE, AT(config.n_heads), 0},
+    {"attention.head_count_kv", OTHERS, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
+    {"attention.key_length", OTHERS, KEY_SIZE, AT(config.head_size), 0},
+    {"attention.value_length", OTHERS, KEY_SIZE, AT(value_length), AT(config.head_size)},
+    {"attention.layer_norm_rms_epsilon", OTHERS, KEY_REAL, AT(rms_eps), 0},
     {"attention.layer_norm_epsilon", LAYER_EPS, KEY_REAL, AT(layer_eps), AT(rms_eps)},
-    {"rope.dimension_count", HEADS, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
-    {"rope.freq_base", HEADS, KEY_REAL, AT(config.rope.base), 0},
-    {"rope.scaling.type", HEADS, KEY_STRING, AT(scaling), 0},
-    {"rope.scale_linear", HEADS, KEY_REAL, AT(linear_factor), 0},
-    {"rope.scaling.factor", HEADS, KEY_REAL, AT(factor), AT(linear_factor)},
+    {"rope.dimension_count", OTHERS, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
+    {"rope.freq_base", OTHERS, KEY_REAL, AT(config.rope.base), 0},
+    {"rope.scaling.type", OTHERS, KEY_STRING, AT(scaling), 0},
+    {"rope.scale_linear", OTHERS, KEY_REAL, AT(linear_factor), 0},
+    {"rope.scaling.factor", OTHERS, KEY_REAL, AT(factor), AT(linear_factor)},
     {"rope.scaling.original_context_length", YARN, KEY_SIZE, AT(yarn_context), AT(config.context)},
-    {"rope.scaling.attn_factor", HEADS, KEY_REAL, AT(config.rope.amplitude), 0},
+    {"rope.scaling.attn_factor", OTHERS, KEY_REAL, AT(config.rope.amplitude), 0},
     {"rope.scaling.yarn_beta_fast", YARN, KEY_REAL, AT(config.rope.yarn.fast), 0},
     {"rope.scaling.yarn_beta_slow", YARN, KEY_REAL, AT(config.rope.yarn.slow), 0},
-    {"expert_count", COUNTS, KEY_INTEGER, AT(n_experts), 0},
+    {"expert_count", OTHERS, KEY_INTEGER, AT(n_experts), 0},
     {"expert_used_count", EXPERTS, KEY_SIZE, AT(config.n_experts_used), 0},
     {"expert_feed_forward_length", EXPERTS, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
     {"expert_gating_func", EXPERTS, KEY_INTEGER, AT(gating), 0},
     {"expert_weights_norm", EXPERTS, KEY_INTEGER, AT(norm_weights), 0},
     {"expert_weights_scale", EXPERTS, KEY_REAL, AT(weights_scale), 0},
-    {"attention.sliding_window", COUNTS, KEY_INTEGER, AT(window), 0},
+    {"attention.sliding_window", OTHERS, KEY_INTEGER, AT(window), 0},
     {.name = "rope.scaling.finetuned"},
     {.name = "tensor_data_layout"},
     {0},
@@ -62,12 +60,13 @@ const GgufHeaderKey GGUF_KEYS[] = {
 
 enum { SOFTMAX = 1 }; /* of the gating functions */
 
-static const GgufHeader DEFAULTS = {.config.rope = {.base = 10000, .scale = 1, .amplitude = 1},
-                                    .scaling = {"linear", 6},
-                                    .linear_factor = 1,
-                                    .gating = SOFTMAX,
-                                    .norm_weights = 1,
-                                    .weights_scale = 1};
+static const GgufHeader DEFAULTS = {
+    .config = {.vocab_size = 1, .rope = {.base = 10000, .scale = 1, .amplitude = 1, .yarn = {.fast = 32, .slow = 1}}},
+    .scaling = {"linear", 6},
+    .linear_factor = 1,
+    .gating = SOFTMAX,
+    .norm_weights = 1,
+    .weights_scale = 1};
 
 typedef struct {
     Gguf file;
@@ -76,74 +75,67 @@ typedef struct {
     Model *model;
 } Reader;
 
-/* ---- architecture and keys --------------------------------------------------------------- */
-
-static bool is_known_key(const Reader *r, GgufString key) {
-    const size_t n = strlen(r->architecture->name);
-    if (key.n <= n || memcmp(key.text, r->architecture->name, n) || key.text[n] != '.') return true; /* no key of it */
-    for (const GgufHeaderKey *k = GGUF_KEYS; k->name; k++)
-        if (gguf_string_is((GgufString){key.text + n + 1, key.n - n - 1}, k->name)) return true;
-    return false;
-}
+/* ---- configuration ----------------------------------------------------------------------- */
 
 static int read_architecture(Reader *r) {
     GgufString name = {"", 0};
-    char known[128] = "";
+    char architectures[128] = "";
     if (gguf_get_string(&r->file, "general.architecture", &name)) return -1;
     for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
         const char *between = a == GGUF_ARCHITECTURES ? "" : a[1].name ? ", " : " or ";
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", between, a->name);
+        snprintf(architectures + strlen(architectures), sizeof architectures - strlen(architectures), "%s%s", between,
+                 a->name);
         if (gguf_string_is(name, a->name)) r->architecture = a;
     }
-    if (!r->architecture) return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), known);
-    for (size_t i = 0; i < r->file.n_values; i++)
-        if (!is_known_key(r, r->file.values[i].key))
-            return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(r->file.values[i].key));
-    return 0;
-}
-
-static int read_key(Reader *r, const GgufHeaderKey *key) {
-    char name[GGUF_KEY_NAME], *header = (char *)&r->header;
-    void *field = header + key->field;
-    snprintf(name, sizeof name, "%s.%s", r->architecture->name, key->name);
-    if (key->fallback) memcpy(field, header + key->fallback, key->kind == KEY_SIZE ? sizeof(int) : sizeof(double));
-    switch (key->kind) {
-    case KEY_NO_FIELD: return 0;
-    case KEY_SIZE: return gguf_get_size(&r->file, name, field);
-    case KEY_INTEGER: return gguf_get_integer(&r->file, name, field);
-    case KEY_REAL: return gguf_get_real(&r->file, name, field);
-    case KEY_STRING: return gguf_get_string(&r->file, name, field);
+    if (!r->architecture)
+        return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), architectures);
+    for (const GgufValue *v = r->file.values; v < r->file.values + r->file.n_values; v++) {
+        if (v->key.n <= name.n || memcmp(v->key.text, name.text, name.n) || v->key.text[name.n] != '.') continue;
+        const GgufString rest = {v->key.text + name.n + 1, v->key.n - name.n - 1};
+        const GgufHeaderKey *known = GGUF_KEYS;
+        while (known->name && !gguf_string_is(rest, known->name)) known++;
+        if (!known->name) return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(v->key));
     }
     return 0;
 }
 
 static int read_keys(Reader *r, KeyGroup group) {
-    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++)
-        if (key->group == group && read_key(r, key)) return -1;
-    return 0;
+    Config *c = &r->header.config;
+    char name[GGUF_KEY_NAME], *header = (char *)&r->header;
+    int status = 0;
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name && !status; key++) {
+        void *field = header + key->field;
+        if (key->group != group) continue;
+        snprintf(name, sizeof name, "%s.%s", r->architecture->name, key->name);
+        if (key->fallback) memcpy(field, header + key->fallback, key->kind == KEY_SIZE ? sizeof(int) : sizeof(double));
+        switch (key->kind) {
+        case KEY_NO_FIELD: break;
+        case KEY_SIZE: status = gguf_get_size(&r->file, name, field); break;
+        case KEY_INTEGER: status = gguf_get_integer(&r->file, name, field); break;
+        case KEY_REAL: status = gguf_get_real(&r->file, name, field); break;
+        case KEY_STRING: status = gguf_get_string(&r->file, name, field); break;
+        }
+        if (field == &c->n_heads && !status) c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
+    }
+    return status;
 }
-
-/* ---- configuration ----------------------------------------------------------------------- */
 
 /* A failure that names a key of the architecture. */
 #define bad_value(r, key, format, ...)                                                                                 \
     fail("%s: %s." key " is " format, (r)->file.path, (r)->architecture->name, __VA_ARGS__)
 
-static int read_sizes(Reader *r, Config *c) {
+static int check_sizes(Reader *r, Config *c) {
     char name[GGUF_KEY_NAME];
-    if (read_keys(r, SIZES) || read_keys(r, COUNTS)) return -1;
-    if (r->header.window > 0 && r->header.window < c->context)
-        c->context = (int)r->header.window; /* up to there the result is the same */
     if (c->n_heads % c->n_kv_heads)
         return bad_value(r, "attention.head_count_kv", "%d, expected a divisor of %d", c->n_kv_heads, c->n_heads);
-    c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
-    if (read_keys(r, HEADS)) return -1;
     snprintf(name, sizeof name, "%s.attention.key_length", r->architecture->name);
     if (c->dim % c->n_heads && !gguf_find_value(&r->file, name))
         return bad_value(r, "embedding_length", "%d, expected a multiple of %d heads", c->dim, c->n_heads);
     if (c->head_size != r->header.value_length || c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
         return fail("%s: keys of %d and values of %d to a head, expected one even number", r->file.path, c->head_size,
                     r->header.value_length);
+    if (r->header.window > 0 && r->header.window < c->context)
+        c->context = (int)r->header.window; /* up to there the result is the same */
     return 0;
 }
 
@@ -167,26 +159,23 @@ static int read_experts(Reader *r, Config *c) {
     return 0;
 }
 
-static int read_yarn(Reader *r, Yarn *yarn) {
-    *yarn = (Yarn){.factor = r->header.factor, .fast = 32, .slow = 1};
-    if (read_keys(r, YARN)) return -1;
-    if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
-    yarn->context = r->header.yarn_context;
-    r->header.config.rope.amplitude *= yarn_amplitude(yarn->factor, 1);
-    return 0;
-}
-
 /* Linear scaling divides positions; a factor without a type means it. Types other than YaRN are refused. */
 static int read_rope(Reader *r, Config *c) {
     GgufHeader *h = &r->header;
+    Yarn *yarn = &c->rope.yarn;
     c->rope.halves = r->architecture->rope_halves;
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope.dims,
                          c->head_size);
     if (!(c->rope.base > 0) || !(h->factor > 0))
         return fail("%s: RoPE's base or scaling factor is not positive", r->file.path);
-    if (gguf_string_is(h->scaling, "yarn")) return read_yarn(r, &c->rope.yarn);
-    if (gguf_string_is(h->scaling, "linear"))
+    if (gguf_string_is(h->scaling, "yarn")) {
+        if (read_keys(r, YARN)) return -1;
+        if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
+        yarn->factor = h->factor;
+        yarn->context = h->yarn_context;
+        c->rope.amplitude *= yarn_amplitude(yarn->factor, 1);
+    } else if (gguf_string_is(h->scaling, "linear"))
         c->rope.scale = h->factor;
     else if (!gguf_string_is(h->scaling, "none"))
         return bad_value(r, "rope.scaling.type", "'%.*s', expected none, linear or yarn", SHOWN(h->scaling));
@@ -263,25 +252,20 @@ static int read_rope_factors(Reader *r, Model *m) {
     return 0;
 }
 
-/* ---- the model --------------------------------------------------------------------------- */
-
-static int read_config(Reader *r) {
+static int read_model(Reader *r, Model *m) {
     Config *c = &r->header.config;
-    if (read_architecture(r) || read_sizes(r, c) || read_experts(r, c) || read_rope(r, c)) return -1;
+    char name[PART_NAME];
+    if (read_architecture(r) || read_keys(r, SIZES) || read_keys(r, OTHERS) || check_sizes(r, c) ||
+        read_experts(r, c) || read_rope(r, c))
+        return -1;
     /* a layer has 9 tensors: no more memory for layers than the table justifies */
     if ((size_t)c->n_layers > r->file.n_entries / 9)
         return bad_value(r, "block_count", "%d, the file has %zu tensors", c->n_layers, r->file.n_entries);
     const GgufEntry *embedding = gguf_find_entry(&r->file, "token_embd.weight");
-    c->vocab_size = embedding ? embedding->rows : 1;
-    r->model->config = *c;
-    return 0;
-}
-
-static int read_tensors(Reader *r) {
-    Model *m = r->model;
-    char name[PART_NAME];
-    if (model_allocate_layers(m)) return -1;
+    if (embedding) c->vocab_size = embedding->rows;
+    m->config = *c;
     m->tied = !gguf_find_entry(&r->file, "output.weight");
+    if (model_allocate_layers(m)) return -1;
     for (PartAt at = parts_of(m); next_slot(&at);)
         if ((part_norm(&at) ? read_norm : read_weight)(r, part_name(name, &at, NAME_GGUF), &at)) return -1;
     if (m->tied) m->output = m->embedding;
@@ -296,7 +280,7 @@ bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "
 int gguf_read_model(Model *m, const char *path) {
     Reader r = {.header = DEFAULTS, .model = m};
     m->format = "GGUF";
-    const bool failed = gguf_open(&r.file, path, m->files) || read_config(&r) || read_tensors(&r);
+    const bool failed = gguf_open(&r.file, path, m->files) || read_model(&r, m);
     gguf_close(&r.file);
     return failed ? -1 : 0;
 }

@@ -1,10 +1,10 @@
-/* gguf.h: the models in GGUF files: the tables that reader and writer share, and the reader. */
+/* gguf.h: models and tokenizers in GGUF files: the tables that reader and writer share, reading, writing. */
 #ifndef NORMA_GGUF_H
 #define NORMA_GGUF_H
 
-#include "base/file.h"
 #include "formats/gguf_file.h"
 #include "model.h"
+#include "tokenizer.h"
 
 /* How the models of an architecture differ from those of others. */
 typedef struct {
@@ -31,8 +31,8 @@ typedef struct {
     GgufString scaling;             /* of RoPE: none, linear or yarn */
 } GgufHeader;
 
-/* Keys are read in groups: what one says is checked, and may be the default of the next. */
-typedef enum { NOT_READ, SIZES, COUNTS, HEADS, LAYER_EPS, YARN, EXPERTS } KeyGroup;
+/* Which keys are read together: in this order, the last three where the model has experts, YaRN, a LayerNorm. */
+typedef enum { NOT_READ, SIZES, OTHERS, EXPERTS, YARN, LAYER_EPS } KeyGroup;
 
 /* The type of a key's field: none, int (from 1 on), int64_t, double, GgufString. */
 typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_REAL, KEY_STRING } KeyKind;
@@ -42,11 +42,11 @@ typedef struct {
     KeyGroup group;
     KeyKind kind;
     size_t field;    /* offset in GgufHeader */
-    size_t fallback; /* offset of the field whose value is the default; 0: none */
+    size_t fallback; /* offset of the field, read before, whose value is the default; 0: none */
 } GgufHeaderKey;
 
-/* In the order in which they are written; the last has no name. A file with any other key of the architecture
- * is refused: the key may change the result. */
+/* In the order in which they are written; the last has no name. A file with any other key of the
+ * architecture is refused: the key may change the result. */
 extern const GgufHeaderKey GGUF_KEYS[];
 
 enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_count" */
@@ -55,5 +55,21 @@ bool gguf_is(const File *file);
 
 /* Fills the model from its file, which is mapped. On failure the caller closes it. */
 int gguf_read_model(Model *model, const char *path);
+
+/* 1: there it is; -1: it is damaged, or `needed` and of a kind that norma does not read; 0: it is of such a kind and
+ * not needed, and *t has no pieces. */
+int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
+
+/* GGUF's name for a pre-tokenizer; NULL: it has none. */
+const char *gguf_pretokenizer_name(const Pretokenizer *p);
+
+/* Whether a GGUF file can say all of a model and its tokenizer (NULL: it has none): 0, perhaps with notes on what
+ * it says a little differently; -1 and a message that names `path`, where they come from. */
+int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path);
+
+/* Writes what gguf_check_model approves of, with weights of this type, which is one of those that norma writes
+ * (type_from_name); those whose rows are no multiple of its blocks become float16. Shows progress on a terminal.
+ * The file appears whole or not at all: not, and 0 is returned, if Ctrl-C comes. */
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, const char *path);
 
 #endif

@@ -15,12 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DIMS = 4 };
-
-static const uint8_t VALUE_BYTES[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-
-/* ---- reading ------------------------------------------------------------------------- */
-
 /* Moves behind `count` items of `size` bytes. */
 static int skip(Gguf *g, uint64_t count, size_t size) {
     if (count > (g->size - g->at) / size)
@@ -72,6 +66,7 @@ static int sort_by_name(const Gguf *g, void *items, size_t n, size_t size, const
 /* ---- metadata ------------------------------------------------------------------------- */
 
 static int read_value(Gguf *g, GgufValue *v) {
+    static const uint8_t value_bytes[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     if (read_string(g, &v->key) || read_bytes(g, &v->type, sizeof v->type)) return -1;
     v->is_array = v->type == GGUF_ARRAY;
     v->count = 1;
@@ -81,7 +76,7 @@ static int read_value(Gguf *g, GgufValue *v) {
         return fail("%s: %.*s has values of type %u, expected 0 to 12 and no arrays in arrays", g->path, SHOWN(v->key),
                     v->type);
     v->at = g->data + g->at;
-    if (v->type != GGUF_STRING && skip(g, v->count, VALUE_BYTES[v->type])) return -1;
+    if (v->type != GGUF_STRING && skip(g, v->count, value_bytes[v->type])) return -1;
     for (uint64_t i = 0; v->type == GGUF_STRING && i < v->count; i++)
         if (read_string(g, &(GgufString){0})) return -1;
     v->bytes = (size_t)(g->data + g->at - v->at);
@@ -104,14 +99,13 @@ static int read_values(Gguf *g, uint64_t count) {
 }
 
 const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
-    const GgufString name = {key, strlen(key)};
-    return bsearch(&name, g->values, g->n_values, sizeof *g->values, compare_names);
+    return bsearch(&(GgufString){key, strlen(key)}, g->values, g->n_values, sizeof *g->values, compare_names);
 }
 
 int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
     const GgufValue *v = gguf_find_value(g, key);
-    if (!v) return 0;
     uint64_t bits = 0;
+    if (!v) return 0;
     if (v->is_array || v->type == GGUF_STRING || v->type == GGUF_F32 || v->type == GGUF_F64)
         return bad_key(g, key, "has another type than expected (an integer)");
     memcpy(&bits, v->at, v->bytes);
@@ -152,6 +146,7 @@ int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
 /* ---- the tensor table ------------------------------------------------------------------ */
 
 static int read_entry(Gguf *g, GgufEntry *e) {
+    enum { MAX_DIMS = 4 };
     static const uint64_t most[MAX_DIMS] = {INT_MAX, INT_MAX, MOST_EXPERTS, 1};
     uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
     uint32_t n_dims = 0, type = 0;
@@ -187,15 +182,19 @@ static int compare_offsets(const void *a, const void *b) {
 }
 
 /* Every tensor must lie in the file, aligned, and over no other. */
-static int place_entries(Gguf *g) {
+static int read_entries(Gguf *g, uint64_t count) {
     int64_t alignment = GGUF_ALIGNMENT;
+    g->entries = allocate_items(g, count, sizeof *g->entries, 8 + 4 + 8 + 4 + 8, "tensors");
+    if (!g->entries) return -1;
+    for (; g->n_entries < count; g->n_entries++)
+        if (read_entry(g, &g->entries[g->n_entries])) return -1;
     if (gguf_get_integer(g, "general.alignment", &alignment)) return -1;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 on", g->path, alignment);
-    const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a,
-                   room = g->size < start ? 0 : g->size - start;
-    qsort(g->entries, g->n_entries, sizeof *g->entries, compare_offsets);
+    const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a;
+    const uint64_t room = g->size < start ? 0 : g->size - start;
     uint64_t end = 0;
+    qsort(g->entries, g->n_entries, sizeof *g->entries, compare_offsets);
     for (GgufEntry *e = g->entries; e < g->entries + g->n_entries; e++) {
         if (e->offset % a || e->offset < end)
             return bad_tensor(g, e->name, "begins at byte %" PRIu64 " of the data, %s", e->offset,
@@ -208,20 +207,9 @@ static int place_entries(Gguf *g) {
     return sort_by_name(g, g->entries, g->n_entries, sizeof *g->entries, "tensor");
 }
 
-static int read_entries(Gguf *g, uint64_t count) {
-    g->entries = allocate_items(g, count, sizeof *g->entries, 8 + 4 + 8 + 4 + 8, "tensors");
-    if (!g->entries) return -1;
-    for (; g->n_entries < count; g->n_entries++)
-        if (read_entry(g, &g->entries[g->n_entries])) return -1;
-    return place_entries(g);
-}
-
 GgufEntry *gguf_find_entry(const Gguf *g, const char *name) {
-    const GgufString wanted = {name, strlen(name)};
-    return bsearch(&wanted, g->entries, g->n_entries, sizeof *g->entries, compare_names);
+    return bsearch(&(GgufString){name, strlen(name)}, g->entries, g->n_entries, sizeof *g->entries, compare_names);
 }
-
-/* ---- the file -------------------------------------------------------------------------- */
 
 int gguf_open(Gguf *g, const char *path, const File *file) {
     uint32_t magic = 0, version = 0;

@@ -2,12 +2,12 @@
  *
  * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and EOS.
  */
-#include "formats/gguf_tokenizer.h"
+#include "formats/gguf.h"
 
-#include "base/error.h"
 #include "formats/gguf_file.h"
 #include "text/merges.h"
 #include "text/pieces.h"
+#include "tokenizer.h"
 
 #include <limits.h>
 #include <math.h>

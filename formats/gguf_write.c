@@ -3,17 +3,14 @@
  * Owns what a GGUF file can say of a model and a tokenizer, and how it says it: metadata, tensor table, data.
  * The tables of keys and architectures are gguf.c's, what a block holds is quant.c's.
  */
-#include "formats/gguf_write.h"
+#include "formats/gguf.h"
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "formats/gguf.h"
-#include "formats/gguf_file.h"
-#include "formats/gguf_tokenizer.h"
 #include "formats/parts.h"
 #include "kernels/quant.h"
+#include "kernels/tensor.h"
 #include "norm.h"
 #include "rope.h"
 #include "text/merges.h"
@@ -24,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a file can say of the model ------------------------------------------------------ */
+/* ---- what a file can say of the model and the tokenizer ------------------------------------ */
 
 /* The first architecture whose layers are of the model's kind; the last if none is. */
 static const GgufArchitecture *architecture_of(const Model *model) {
@@ -71,8 +68,6 @@ static double eps_of(const Model *model, NormKind kind) {
     }
     return eps;
 }
-
-/* ---- what a file can say of the tokenizer -------------------------------------------------- */
 
 static int compare_ranks(const void *a, const void *b) {
     const MergeRule *x = a, *y = b;
@@ -203,7 +198,6 @@ static void write_value(Writer *w, const char *key, GgufType type, const void *v
 }
 
 static void write_bool(Writer *w, const char *key, bool value) { write_value(w, key, GGUF_BOOL, &value, 1); }
-
 /* Numbers below 0, the ids of tokens that there are not, are not written. */
 static void write_int(Writer *w, const char *key, int value) {
     if (value >= 0) write_value(w, key, GGUF_U32, &value, sizeof value);
@@ -225,10 +219,8 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 
 /* Every byte has a name in byte-level vocabularies. */
 static void print_byte_names(FILE *out, const Piece *p) {
-    for (int i = 0; i < p->length; i++) {
-        char name[2];
-        fwrite(name, 1, (size_t)byte_name(name, (uint8_t)p->text[i]), out);
-    }
+    char name[2];
+    for (int i = 0; i < p->length; i++) fwrite(name, 1, (size_t)byte_name(name, (uint8_t)p->text[i]), out);
 }
 
 /* In other vocabularies a space is U+2581; llama2.c wraps control pieces in newlines, which are left out. */
@@ -318,8 +310,6 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     return 0;
 }
 
-/* ---- the configuration --------------------------------------------------------------------- */
-
 /* Fields that are zero are not written. */
 static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
     GgufHeader h = {.config = model->config,
@@ -353,14 +343,6 @@ static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHead
     if (text.n) write_name(w, name, text.text, text.n);
 }
 
-static void write_config(Writer *w) {
-    const GgufHeader h = header_of(w->model, w->architecture);
-    write_name(w, "general.architecture", w->architecture->name, strlen(w->architecture->name));
-    write_int(w, "general.file_type", type_file_type(w->type));
-    write_int(w, "general.quantization_version", 2);
-    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
-}
-
 /* ---- tensors ------------------------------------------------------------------------------- */
 
 static uint64_t aligned(uint64_t n) { return (n + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT; }
@@ -374,10 +356,8 @@ static void write_padding(Writer *w) {
 static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
     const uint64_t dims[] = {(uint64_t)cols, (uint64_t)rows, (uint64_t)depth};
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
-    if (w->data) {
-        write_padding(w);
-        return true;
-    }
+    if (w->data) write_padding(w);
+    if (w->data) return true;
     fprintf(w->text, "%s%s", name, suffix);
     write_text(w);
     write_u32(w, n_dims);
@@ -456,11 +436,15 @@ static void write_tensors(Writer *w) {
 
 /* Writes what stands in front of the data. The counts, which come first, are those of the call before. */
 static int write_header(Writer *w, const Tokenizer *t) {
+    const GgufHeader h = header_of(w->model, w->architecture);
     write_u32(w, GGUF_MAGIC);
     write_u32(w, GGUF_VERSION);
     write_u64(w, w->n_tensors);
     write_u64(w, w->n_keys);
-    write_config(w);
+    write_name(w, "general.architecture", w->architecture->name, strlen(w->architecture->name));
+    write_int(w, "general.file_type", type_file_type(w->type));
+    write_int(w, "general.quantization_version", 2);
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
     if (t && write_tokenizer(w, t)) return -1;
     write_tensors(w);

@@ -9,7 +9,6 @@
 #include "formats/build.h"
 #include "formats/folder.h"
 #include "formats/gguf.h"
-#include "formats/gguf_tokenizer.h"
 #include "formats/llama2c.h"
 #include "formats/tokenizer_json.h"
 #include "kernels/tensor.h"

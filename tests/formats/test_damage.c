@@ -5,7 +5,7 @@
  * run; the sanitizers watch.
  */
 #include "formats/build.h"
-#include "formats/gguf_tokenizer.h"
+#include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "kernels/tensor.h"

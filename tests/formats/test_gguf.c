@@ -6,7 +6,7 @@
  * file; and files with one thing wrong. Random damage is test_damage.c's.
  */
 #include "formats/build.h"
-#include "formats/gguf_tokenizer.h"
+#include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "kernels/tensor.h"

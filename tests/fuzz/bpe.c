@@ -6,7 +6,7 @@
  * come back as it was.
  */
 #include "base/file.h"
-#include "formats/gguf_tokenizer.h"
+#include "formats/gguf.h"
 #include "formats/tokenizer_json.h"
 #include "modes/template.h"
 #include "text/pieces.h"

@@ -6,7 +6,6 @@
 #include "model.h"
 #include "formats/build.h"
 #include "formats/gguf.h"
-#include "formats/gguf_tokenizer.h"
 #include "formats/open.h"
 #include "kv_cache.h"
 #include "tokenizer.h"

@@ -7,7 +7,7 @@
  */
 #include "tokenizer.h"
 #include "base/file.h"
-#include "formats/gguf_tokenizer.h"
+#include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "modes/template.h"
 

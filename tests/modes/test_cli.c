@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "formats/build.h"
 #include "formats/gguf.h"
-#include "formats/gguf_tokenizer.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "kv_cache.h"

@@ -6,7 +6,7 @@
  */
 #include "base/file.h"
 #include "formats/build.h"
-#include "formats/gguf_tokenizer.h"
+#include "formats/gguf.h"
 #include "formats/open.h"
 #include "formats/tokenizer_json.h"
 #include "model.h"
