@@ -8,7 +8,6 @@
 #include "base/memory.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size) {
     *kv = (KvCache){.type = type, .n_layers = n_layers, .n_heads = n_heads, .head_size = head_size};
@@ -80,11 +79,12 @@ static void store(KvType type, void *cache, size_t at, vf v, bool one) {
     }
 }
 
-/* Writes a head into the cache: whole vectors of positions are transposed four elements at a time,
- * positions that fill no vector are stored one by one. */
-static void write_head(const KvCache *kv, void *cache, int blocks, int part, int head, const float *rows, size_t stride,
-                       int n, int pos) {
-    const int size = kv->head_size;
+/* Whole vectors of positions are transposed four elements at a time, positions that fill no vector are stored
+ * one by one. */
+void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos) {
+    const int size = kv->head_size, blocks = kv->layers[layer].blocks;
+    const int part = kind == KV_KEYS ? size : KV_VALUE_PART;
+    void *cache = kind == KV_KEYS ? kv->layers[layer].keys : kv->layers[layer].values;
     const size_t start = (size_t)head * kv_head_elements(size, blocks);
     for (int t = 0, count; t < n; t += count) {
         const int block = (pos + t) / KV_BLOCK, in_block = (pos + t) % KV_BLOCK;
@@ -104,14 +104,4 @@ static void write_head(const KvCache *kv, void *cache, int blocks, int part, int
                 store(kv->type, cache, start + kv_at(size, part, blocks, block, i) + (size_t)(in_block + k),
                       vset(rows[(size_t)(t + k) * stride + (size_t)i]), true);
     }
-}
-
-void kv_write_keys(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos) {
-    const KvLayer *l = &kv->layers[layer];
-    write_head(kv, l->keys, l->blocks, kv->head_size, head, rows, stride, n, pos);
-}
-
-void kv_write_values(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos) {
-    const KvLayer *l = &kv->layers[layer];
-    write_head(kv, l->values, l->blocks, KV_VALUE_PART, head, rows, stride, n, pos);
 }
