@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/build.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "norm.h"
