@@ -28,12 +28,10 @@ void kv_close(KvCache *kv) {
 
 /* ---- growing ------------------------------------------------------------------- */
 
-static size_t element_bytes(KvType type) { return type == KV_F32 ? sizeof(float) : sizeof(uint16_t); }
-
 /* A layer's keys or values with room for more blocks; each part of each head moves as a whole. */
 static void *grown(const KvCache *kv, const void *old, int part, int blocks, int more) {
     const int size = kv->head_size;
-    const size_t element = element_bytes(kv->type);
+    const size_t element = kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
     char *moved = allocate((size_t)kv->n_heads * kv_head_elements(size, more), element);
     for (int h = 0; moved && old && h < kv->n_heads; h++)
         for (int i = 0; i < size; i += part) {

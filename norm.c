@@ -64,19 +64,16 @@ INLINE double sum_block(Terms terms, const float *a, const float *b, float shift
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-static double sum_in_double(Terms terms, const float *a, const float *b, double shift, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        const double d = b[i] - shift;
-        sum += terms == DEVIATIONS ? d : terms == SQUARES ? d * d : a[i] * d;
-    }
-    return sum;
-}
-
 /* The sum, done again in double if float32 could not hold it (|x| beyond 1e19, squared) or may have
  * lost terms near zero (below 1e-19). */
 static double checked(double sum, Terms terms, const float *a, const float *b, float shift, int n) {
-    return isfinite(sum) && fabs(sum) > 1e-30 ? sum : sum_in_double(terms, a, b, (double)shift, n);
+    if (isfinite(sum) && fabs(sum) > 1e-30) return sum;
+    sum = 0;
+    for (int i = 0; i < n; i++) {
+        const double d = b[i] - (double)shift;
+        sum += terms == DEVIATIONS ? d : terms == SQUARES ? d * d : a[i] * d;
+    }
+    return sum;
 }
 
 INLINE double sum_terms(Terms terms, const float *a, const float *b, float shift, int n) {

@@ -11,8 +11,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "formats/parts.h"
-#include "kernels/tensor.h"
-#include "norm.h"
 #include "text/pieces.h"
 
 #include <math.h>
@@ -36,26 +34,22 @@ static int32_t int_at(const File *file, size_t offset) {
     return value;
 }
 
-enum { DIM, HIDDEN_DIM, N_LAYERS, N_HEADS, N_KV_HEADS, VOCAB_SIZE, SEQ_LEN, N_INTS };
+enum { VOCAB_SIZE = 5, N_INTS = 7 };
 
 /* The seven ints that every header has. */
 static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
-    static const char *const names[] = {"dim",        "hidden_dim", "n_layers", "n_heads",
-                                        "n_kv_heads", "vocab_size", "seq_len"};
-    for (int i = 0; i < N_INTS; i++)
-        if (v[i] <= 0) return fail("%s: %s is %d, expected a positive number", path, names[i], v[i]);
-    *c = (Config){.dim = v[DIM],
-                  .hidden_dim = v[HIDDEN_DIM],
-                  .n_layers = v[N_LAYERS],
-                  .n_heads = v[N_HEADS],
-                  .n_kv_heads = v[N_KV_HEADS],
-                  .head_size = v[DIM] / v[N_HEADS],
-                  .vocab_size = v[VOCAB_SIZE],
-                  .context = v[SEQ_LEN],
-                  .rope.base = 10000.0,
-                  .rope.scale = 1.0,
-                  .rope.amplitude = 1.0,
-                  .rope.dims = v[DIM] / v[N_HEADS]};
+    const struct {
+        const char *name;
+        int *field;
+    } ints[N_INTS] = {{"dim", &c->dim},         {"hidden_dim", &c->hidden_dim}, {"n_layers", &c->n_layers},
+                      {"n_heads", &c->n_heads}, {"n_kv_heads", &c->n_kv_heads}, {"vocab_size", &c->vocab_size},
+                      {"seq_len", &c->context}};
+    for (int i = 0; i < N_INTS; i++) {
+        if (v[i] <= 0) return fail("%s: %s is %d, expected a positive number", path, ints[i].name, v[i]);
+        *ints[i].field = v[i];
+    }
+    c->head_size = c->dim / c->n_heads;
+    c->rope = (Rope){.base = 10000.0, .scale = 1.0, .amplitude = 1.0, .dims = c->head_size};
     if (c->dim % c->n_heads)
         return fail("%s: dim is %d, expected a multiple of n_heads = %d", path, c->dim, c->n_heads);
     if (c->head_size % 2)
@@ -76,8 +70,7 @@ static void add_product(size_t *sum, size_t a, size_t b) {
 static int check_size(const Reader *r, size_t header, bool rope_tables) {
     const Config *c = &r->model->config;
     const size_t dim = (size_t)c->dim, kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
-    size_t rows =
-        2 * dim + 2 * kv_dim + 3 * (size_t)c->hidden_dim; /* with dim columns (down: its columns), in a layer */
+    const size_t rows = 2 * dim + 2 * kv_dim + 3 * (size_t)c->hidden_dim; /* of dim columns (down: its columns) */
     size_t weights = 0, expected = header;
     add_product(&weights, (size_t)c->n_layers * dim, rows);
     add_product(&weights, (r->model->tied ? 1 : 2) * dim, (size_t)c->vocab_size);
@@ -102,16 +95,15 @@ static const void *read_bytes(Reader *r, size_t bytes) {
 
 static void read_part(Reader *r, const PartAt *at) {
     const int rows = part_size(&r->model->config, at->part->rows), cols = part_size(&r->model->config, at->part->cols);
-    const size_t count = (size_t)rows * (size_t)cols;
+    const size_t count = (size_t)rows * (size_t)cols, group = (size_t)r->group;
     Tensor *w = part_weight(at);
     if (!w) {
         *part_norm(at) = (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = read_bytes(r, count * sizeof(float))};
         return;
     }
-    *w =
-        (Tensor){.type = r->group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = r->group, .offset = r->at};
-    w->data = read_bytes(r, r->group ? count : count * sizeof(float));
-    if (r->group) w->scales = read_bytes(r, count / (size_t)r->group * sizeof(float));
+    *w = (Tensor){.type = group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = r->group, .offset = r->at};
+    w->data = read_bytes(r, group ? count : count * sizeof(float));
+    if (group) w->scales = read_bytes(r, count / group * sizeof(float));
 }
 
 /* The parts in the order of the files: of all layers those of one kind, then those of the next. */
