@@ -43,23 +43,20 @@ static void *grown(const KvCache *kv, const void *old, int part, int blocks, int
     return moved;
 }
 
-static int grow_layer(const KvCache *kv, KvLayer *layer, int blocks) {
-    void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, blocks);
-    void *values = grown(kv, layer->values, KV_VALUE_PART, layer->blocks, blocks);
-    const bool both = keys && values;
-    free(both ? layer->keys : keys);
-    free(both ? layer->values : values);
-    if (both) *layer = (KvLayer){keys, values, blocks};
-    return both ? 0 : -1;
-}
-
 int kv_reserve(KvCache *kv, int n, int most) {
     const int needed = (n - 1) / KV_BLOCK + 1, most_blocks = (most - 1) / KV_BLOCK + 1;
     if (needed <= kv->blocks) return 0;
     int blocks = kv->blocks > most_blocks / 2 ? most_blocks : 2 * kv->blocks;
     if (blocks < needed) blocks = needed;
-    for (int l = 0; l < kv->n_layers; l++)
-        if (grow_layer(kv, &kv->layers[l], blocks)) return -1;
+    for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers; layer++) {
+        void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, blocks);
+        void *values = grown(kv, layer->values, KV_VALUE_PART, layer->blocks, blocks);
+        const bool both = keys && values;
+        free(both ? layer->keys : keys);
+        free(both ? layer->values : values);
+        if (!both) return -1;
+        *layer = (KvLayer){keys, values, blocks};
+    }
     kv->blocks = blocks;
     return 0;
 }
