@@ -15,18 +15,12 @@
  * in the same way, so a token's result depends on the tokens before it alone, and not on how they
  * were divided into chunks.
  */
-#include "base/probe.h"
-#include "kernels/matmul.h"
-#include "kernels/simd.h"
-#include "kernels/tensor.h"
-#include "kv_cache.h"
 #include "model.h"
-#include "norm.h"
-#include "rope.h"
+
+#include "kernels/simd.h"
 
 #include <math.h>
 #include <omp.h>
-#include <string.h>
 
 /* ---- queries, keys, values ------------------------------------------------------ */
 
@@ -77,8 +71,9 @@ static void rotate_heads(const Session *s, const Heads *h, int n) {
 
 /* Writes the thread's keys and values of n tokens into the cache, from position pos on. */
 static void write_heads(const Session *s, int layer, const Heads *k, const Heads *v, int n, int pos) {
-    for (int i = 0; i < k->n; i++) kv_write_keys(&s->kv, layer, k->first + i, head_of(k, i, 0), k->stride, n, pos);
-    for (int i = 0; i < v->n; i++) kv_write_values(&s->kv, layer, v->first + i, head_of(v, i, 0), v->stride, n, pos);
+    for (int i = 0; i < k->n; i++) kv_write(&s->kv, layer, KV_KEYS, k->first + i, head_of(k, i, 0), k->stride, n, pos);
+    for (int i = 0; i < v->n; i++)
+        kv_write(&s->kv, layer, KV_VALUES, v->first + i, head_of(v, i, 0), v->stride, n, pos);
 }
 
 /* The weight whose form of input suits all three: quantized activations if one of them wants bytes. */

@@ -9,14 +9,11 @@
  * once for a chunk. A token adds up its experts from the first to the last, whoever else is in the
  * chunk. An expert itself is mlp.c's SwiGLU.
  */
-#include "base/probe.h"
-#include "kernels/matmul.h"
-#include "kernels/simd.h"
-#include "kernels/tensor.h"
 #include "model.h"
 
+#include "kernels/simd.h"
+
 #include <math.h>
-#include <string.h>
 
 /* ---- the router ------------------------------------------------------------------- */
 

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size) {
     *kv = (KvCache){.type = type, .n_layers = n_layers, .n_heads = n_heads, .head_size = head_size};
@@ -29,12 +28,10 @@ void kv_close(KvCache *kv) {
 
 /* ---- growing ------------------------------------------------------------------- */
 
-static size_t element_bytes(KvType type) { return type == KV_F32 ? sizeof(float) : sizeof(uint16_t); }
-
 /* A layer's keys or values with room for more blocks; each part of each head moves as a whole. */
 static void *grown(const KvCache *kv, const void *old, int part, int blocks, int more) {
     const int size = kv->head_size;
-    const size_t element = element_bytes(kv->type);
+    const size_t element = kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
     char *moved = allocate((size_t)kv->n_heads * kv_head_elements(size, more), element);
     for (int h = 0; moved && old && h < kv->n_heads; h++)
         for (int i = 0; i < size; i += part) {
@@ -46,23 +43,20 @@ static void *grown(const KvCache *kv, const void *old, int part, int blocks, int
     return moved;
 }
 
-static int grow_layer(const KvCache *kv, KvLayer *layer, int blocks) {
-    void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, blocks);
-    void *values = grown(kv, layer->values, KV_VALUE_PART, layer->blocks, blocks);
-    const bool both = keys && values;
-    free(both ? layer->keys : keys);
-    free(both ? layer->values : values);
-    if (both) *layer = (KvLayer){keys, values, blocks};
-    return both ? 0 : -1;
-}
-
 int kv_reserve(KvCache *kv, int n, int most) {
     const int needed = (n - 1) / KV_BLOCK + 1, most_blocks = (most - 1) / KV_BLOCK + 1;
     if (needed <= kv->blocks) return 0;
     int blocks = kv->blocks > most_blocks / 2 ? most_blocks : 2 * kv->blocks;
     if (blocks < needed) blocks = needed;
-    for (int l = 0; l < kv->n_layers; l++)
-        if (grow_layer(kv, &kv->layers[l], blocks)) return -1;
+    for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers; layer++) {
+        void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, blocks);
+        void *values = grown(kv, layer->values, KV_VALUE_PART, layer->blocks, blocks);
+        const bool both = keys && values;
+        free(both ? layer->keys : keys);
+        free(both ? layer->values : values);
+        if (!both) return -1;
+        *layer = (KvLayer){keys, values, blocks};
+    }
     kv->blocks = blocks;
     return 0;
 }
@@ -80,11 +74,12 @@ static void store(KvType type, void *cache, size_t at, vf v, bool one) {
     }
 }
 
-/* Writes a head into the cache: whole vectors of positions are transposed four elements at a time,
- * positions that fill no vector are stored one by one. */
-static void write_head(const KvCache *kv, void *cache, int blocks, int part, int head, const float *rows, size_t stride,
-                       int n, int pos) {
-    const int size = kv->head_size;
+/* Whole vectors of positions are transposed four elements at a time, positions that fill no vector are stored
+ * one by one. */
+void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos) {
+    const int size = kv->head_size, blocks = kv->layers[layer].blocks;
+    const int part = kind == KV_KEYS ? size : KV_VALUE_PART;
+    void *cache = kind == KV_KEYS ? kv->layers[layer].keys : kv->layers[layer].values;
     const size_t start = (size_t)head * kv_head_elements(size, blocks);
     for (int t = 0, count; t < n; t += count) {
         const int block = (pos + t) / KV_BLOCK, in_block = (pos + t) % KV_BLOCK;
@@ -104,14 +99,4 @@ static void write_head(const KvCache *kv, void *cache, int blocks, int part, int
                 store(kv->type, cache, start + kv_at(size, part, blocks, block, i) + (size_t)(in_block + k),
                       vset(rows[(size_t)(t + k) * stride + (size_t)i]), true);
     }
-}
-
-void kv_write_keys(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos) {
-    const KvLayer *l = &kv->layers[layer];
-    write_head(kv, l->keys, l->blocks, kv->head_size, head, rows, stride, n, pos);
-}
-
-void kv_write_values(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos) {
-    const KvLayer *l = &kv->layers[layer];
-    write_head(kv, l->values, l->blocks, KV_VALUE_PART, head, rows, stride, n, pos);
 }

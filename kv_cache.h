@@ -11,9 +11,8 @@
 
 #include "kernels/simd.h"
 
-#include <stddef.h>
-
 typedef enum { KV_F32, KV_F16 } KvType;
+typedef enum { KV_KEYS, KV_VALUES } KvKind;
 
 enum {
     KV_BLOCK = 16,     /* positions in a block */
@@ -44,8 +43,7 @@ int kv_reserve(KvCache *kv, int n, int most);
 
 /* Writes the keys (or values) of one head of n tokens into the cache, from position pos on. That
  * of token t is at rows + t * stride, head_size floats. */
-void kv_write_keys(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos);
-void kv_write_values(const KvCache *kv, int layer, int head, const float *rows, size_t stride, int n, int pos);
+void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos);
 
 /* Elements of the part that begins at element `start` of a head: the last one may be short. */
 INLINE int kv_part_width(int head_size, int part, int start) {

@@ -6,11 +6,9 @@
  *
  * Owns SwiGLU. The products with weights are matmul.c's, mixtures of experts experts.c's.
  */
-#include "base/probe.h"
-#include "kernels/matmul.h"
-#include "kernels/simd.h"
-#include "kernels/tensor.h"
 #include "model.h"
+
+#include "kernels/simd.h"
 
 /* gate = silu(gate) * up, silu(a) = a / (1 + e^-a). */
 static void silu_times(float *gate, const float *up, int n) {

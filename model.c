@@ -11,7 +11,6 @@
 #include "kernels/quant.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 
 /* ---- the forward pass ---------------------------------------------------------- */
@@ -61,21 +60,16 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
     if (n_logits > 0) classify(s, n, n_logits);
 }
 
-/* A second thread pays for its barriers only if there is work to share. */
-static int threads_for(const Session *s, int n) {
-    const size_t worth_sharing = 6 << 20; /* bytes of weights times tokens: docs/performance.md */
-    return s->model->decode_bytes >= worth_sharing / (size_t)n ? s->n_threads : 1;
-}
-
-/* Outside a region barriers cost nothing; in a region of one thread they are system calls. */
+/* A second thread pays for its barriers only if there is work to share. Outside a region barriers cost nothing; in a
+ * region of one thread they are system calls. */
 static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
-    const int threads = threads_for(s, n);
+    const size_t worth_sharing = 6 << 20; /* bytes of weights times tokens: docs/performance.md */
     probe_chunk(s->probe, n, pos, n_logits);
-    if (threads == 1) {
+    if (s->n_threads == 1 || s->model->decode_bytes < worth_sharing / (size_t)n) {
         forward_chunk(s, tokens, n, pos, n_logits);
         return;
     }
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(s->n_threads)
     forward_chunk(s, tokens, n, pos, n_logits);
 }
 
@@ -125,16 +119,10 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
 }
 
 static void free_activations(Session *s) {
-    float **buffers[] = {&s->x,    &s->xn, &s->q,      &s->k,      &s->v,          &s->att,
-                         &s->gate, &s->up, &s->angles, &s->router, &s->expert_rows};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
-        free(*buffers[i]);
-        *buffers[i] = NULL;
-    }
-    free(s->slots);
-    free(s->expert_start);
-    s->slots = NULL;
-    s->expert_start = NULL;
+    void *const buffers[] = {s->x,     s->xn,           s->q,     s->k,      s->v,
+                             s->att,   s->gate,         s->up,    s->angles, s->expert_rows,
+                             s->slots, s->expert_start, s->router};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]);
     input_buffer_close(&s->input);
     s->chunk = 0;
 }
@@ -150,18 +138,6 @@ void session_close(Session *s) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* What a sparse layer needs for n tokens. */
-static int reserve_experts(Session *s, size_t n) {
-    const Config *c = &s->model->config;
-    const size_t slots = n * (size_t)c->n_experts_used, n_experts = (size_t)c->n_experts;
-    if (!n_experts) return 0;
-    s->router = allocate(n, n_experts * sizeof *s->router);
-    s->slots = allocate(slots, sizeof *s->slots);
-    s->expert_start = allocate(n_experts + 1, sizeof *s->expert_start);
-    s->expert_rows = allocate(slots, (size_t)c->dim * sizeof *s->expert_rows);
-    return s->router && s->slots && s->expert_start && s->expert_rows ? 0 : -1;
-}
-
 enum { SECOND_LEVEL_CACHE = 1536 << 10 }; /* bytes, on a common machine */
 
 /* Room for the activations of n tokens. */
@@ -172,24 +148,34 @@ static int reserve_chunk(Session *s, int n) {
     const size_t tokens = (size_t)n, dim = (size_t)c->dim, slots = tokens * (size_t)c->n_experts_used;
     const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size,
                  q_dim = (size_t)c->n_heads * (size_t)c->head_size;
-    const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
+    const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim,
+                 n_experts = (size_t)c->n_experts;
     const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
     const size_t own_rows = larger(tokens, (size_t)s->n_threads);
     const size_t widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim));
     const struct {
-        float **buffer;
-        size_t rows, cols;
-    } wanted[] = {{&s->x, tokens, dim},    {&s->xn, own_rows, dim}, {&s->q, tokens, q_dim},
-                  {&s->k, tokens, kv_dim}, {&s->v, tokens, kv_dim}, {&s->att, tokens, q_dim},
-                  {&s->gate, hidden, 1},   {&s->up, hidden, 1},     {&s->angles, tokens, (size_t)c->rope.dims}};
+        void *buffer; /* the pointer's place in the session */
+        size_t rows, row_bytes;
+    } wanted[] = {{&s->x, tokens, dim * sizeof *s->x},
+                  {&s->xn, own_rows, dim * sizeof *s->xn},
+                  {&s->angles, tokens, (size_t)c->rope.dims * sizeof *s->angles},
+                  {&s->q, tokens, q_dim * sizeof *s->q},
+                  {&s->k, tokens, kv_dim * sizeof *s->k},
+                  {&s->v, tokens, kv_dim * sizeof *s->v},
+                  {&s->att, tokens, q_dim * sizeof *s->att},
+                  {&s->gate, hidden, sizeof *s->gate},
+                  {&s->up, hidden, sizeof *s->up},
+                  {&s->router, tokens, n_experts * sizeof *s->router},
+                  {&s->slots, slots, sizeof *s->slots},
+                  {&s->expert_start, n_experts + 1, sizeof *s->expert_start},
+                  {&s->expert_rows, slots, dim * sizeof *s->expert_rows}};
     int status = 0;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !status; i++)
-        if (!(*wanted[i].buffer = allocate(wanted[i].rows, wanted[i].cols * sizeof(float)))) status = -1;
-    if (status || reserve_experts(s, tokens) ||
-        input_buffer_open(&s->input, (int)larger(own_rows, slots), (int)widest, s->n_threads)) {
-        free_activations(s);
-        return -1;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        void *p = status ? NULL : allocate(wanted[i].rows, wanted[i].row_bytes);
+        memcpy(wanted[i].buffer, &p, sizeof p);
+        if (!p) status = -1;
     }
+    if (status || input_buffer_open(&s->input, (int)larger(own_rows, slots), (int)widest, s->n_threads)) return -1;
     s->input.weights_exceed_l2 = s->model->decode_bytes > SECOND_LEVEL_CACHE;
     s->chunk = n;
     return 0;
@@ -205,14 +191,11 @@ static int reserve_positions(Session *s, int positions) {
     return s->scores ? 0 : -1;
 }
 
-static int reserve_logits(Session *s, int n_logits) {
+static int reserve(Session *s, int n, int positions, int n_logits) {
+    if (reserve_chunk(s, n) || reserve_positions(s, positions)) return -1;
     if (s->logits && n_logits <= s->n_logits) return 0;
     free(s->logits);
     s->n_logits = n_logits > 0 ? n_logits : 1;
     s->logits = allocate((size_t)s->n_logits, (size_t)s->model->config.vocab_size * sizeof(float));
     return s->logits ? 0 : -1;
-}
-
-static int reserve(Session *s, int n, int positions, int n_logits) {
-    return reserve_chunk(s, n) || reserve_positions(s, positions) || reserve_logits(s, n_logits) ? -1 : 0;
 }

@@ -64,19 +64,16 @@ INLINE double sum_block(Terms terms, const float *a, const float *b, float shift
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-static double sum_in_double(Terms terms, const float *a, const float *b, double shift, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        const double d = b[i] - shift;
-        sum += terms == DEVIATIONS ? d : terms == SQUARES ? d * d : a[i] * d;
-    }
-    return sum;
-}
-
 /* The sum, done again in double if float32 could not hold it (|x| beyond 1e19, squared) or may have
  * lost terms near zero (below 1e-19). */
 static double checked(double sum, Terms terms, const float *a, const float *b, float shift, int n) {
-    return isfinite(sum) && fabs(sum) > 1e-30 ? sum : sum_in_double(terms, a, b, (double)shift, n);
+    if (isfinite(sum) && fabs(sum) > 1e-30) return sum;
+    sum = 0;
+    for (int i = 0; i < n; i++) {
+        const double d = b[i] - (double)shift;
+        sum += terms == DEVIATIONS ? d : terms == SQUARES ? d * d : a[i] * d;
+    }
+    return sum;
 }
 
 INLINE double sum_terms(Terms terms, const float *a, const float *b, float shift, int n) {
@@ -203,34 +200,29 @@ void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim
  * and LayerNorm, whose mean moves with x too, takes the mean of g off as well.
  * Element by element in double: the terms of dx cancel, and nobody decodes here. */
 
-void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma, int dim,
-                      float eps) {
-    const double scale = rms_scale(x, dim, eps);
-#pragma omp simd
-    for (int i = 0; i < dim; i++) dx[i] = gamma[i] * dy[i];
-    const double along = sum_terms(PRODUCTS, dx, x, 0, dim) / dim * scale; /* mean(g x s) */
-#pragma omp simd
-    for (int i = 0; i < dim; i++) {
-        const double g = (double)gamma[i] * (double)dy[i], normalized = (double)x[i] * scale;
-        dgamma[i] = (float)((double)dgamma[i] + (double)dy[i] * normalized);
-        dx[i] = (float)((g - normalized * along) * scale);
-    }
-}
-
-void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
-                        int dim, float eps) {
-    const Moments m = moments(x, dim, eps);
+INLINE void backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
+                     int dim, Moments m, const bool centered) {
     const float shift = (float)m.mean;
 #pragma omp simd
     for (int i = 0; i < dim; i++) dx[i] = gamma[i] * dy[i];
-    const double mean = sum_terms(DEVIATIONS, dx, dx, 0, dim) / dim; /* of g */
+    const double mean = centered ? sum_terms(DEVIATIONS, dx, dx, 0, dim) / dim : 0; /* of g */
     const double shifted = sum_terms(PRODUCTS, dx, x, shift, dim) / dim;
     const double along = (shifted - mean * (m.mean - (double)shift)) * m.scale; /* mean(g x_hat) */
 #pragma omp simd
     for (int i = 0; i < dim; i++) {
         const double g = (double)gamma[i] * (double)dy[i], normalized = ((double)x[i] - m.mean) * m.scale;
         dgamma[i] = (float)((double)dgamma[i] + (double)dy[i] * normalized);
-        dbeta[i] += dy[i];
+        if (centered) dbeta[i] += dy[i];
         dx[i] = (float)((g - mean - normalized * along) * m.scale);
     }
+}
+
+void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma, int dim,
+                      float eps) {
+    backward(dx, dgamma, NULL, dy, x, gamma, dim, (Moments){0, rms_scale(x, dim, eps)}, false);
+}
+
+void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
+                        int dim, float eps) {
+    backward(dx, dgamma, dbeta, dy, x, gamma, dim, moments(x, dim, eps), true);
 }

@@ -1,6 +1,5 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
 #include "base/process.h"
-#include "formats/build.h"
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "lab/norm_spec.h"

@@ -8,7 +8,7 @@
  *          -> words:                                                      encode_words
  *          -> tokens:                                                     encode_word
  *
- * Each step's work is in text/: pieces.c, normalize.c, pretokenize.c, merges.c.
+ * Each step's work is in text/: pieces.c, pretokenize.c, merges.c.
  * Files are read by formats/; text is written by text/stream.c.
  *
  * Bytes that are no UTF-8: with a tokenizer.bin they become byte pieces and come

@@ -4,7 +4,6 @@
 
 #include "base/file.h"
 #include "text/merges.h"
-#include "text/normalize.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/build.h"
 #include "formats/json.h"
 #include "formats/parts.h"
 #include "formats/safetensors.h"

@@ -7,7 +7,6 @@
 #include "formats/gguf.h"
 
 #include "base/memory.h"
-#include "formats/build.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "rope.h"

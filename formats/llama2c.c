@@ -10,14 +10,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/build.h"
 #include "formats/parts.h"
-#include "kernels/tensor.h"
-#include "norm.h"
 #include "text/pieces.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
@@ -25,8 +21,9 @@ typedef struct {
     const char *path;
     const File *file;
     Model *model;
-    size_t at; /* bytes read so far */
-    int group; /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
+    size_t at;     /* bytes read so far, the header first */
+    size_t tables; /* bytes of RoPE's angles, which norma computes */
+    int group;     /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
 } Reader;
 
 /* ---- the header ------------------------------------------------------------------------ */
@@ -37,26 +34,22 @@ static int32_t int_at(const File *file, size_t offset) {
     return value;
 }
 
-enum { DIM, HIDDEN_DIM, N_LAYERS, N_HEADS, N_KV_HEADS, VOCAB_SIZE, SEQ_LEN, N_INTS };
+enum { VOCAB_SIZE = 5, N_INTS = 7 };
 
 /* The seven ints that every header has. */
 static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
-    static const char *const names[] = {"dim",        "hidden_dim", "n_layers", "n_heads",
-                                        "n_kv_heads", "vocab_size", "seq_len"};
-    for (int i = 0; i < N_INTS; i++)
-        if (v[i] <= 0) return fail("%s: %s is %d, expected a positive number", path, names[i], v[i]);
-    *c = (Config){.dim = v[DIM],
-                  .hidden_dim = v[HIDDEN_DIM],
-                  .n_layers = v[N_LAYERS],
-                  .n_heads = v[N_HEADS],
-                  .n_kv_heads = v[N_KV_HEADS],
-                  .head_size = v[DIM] / v[N_HEADS],
-                  .vocab_size = v[VOCAB_SIZE],
-                  .context = v[SEQ_LEN],
-                  .rope.base = 10000.0,
-                  .rope.scale = 1.0,
-                  .rope.amplitude = 1.0,
-                  .rope.dims = v[DIM] / v[N_HEADS]};
+    const struct {
+        const char *name;
+        int *field;
+    } ints[N_INTS] = {{"dim", &c->dim},         {"hidden_dim", &c->hidden_dim}, {"n_layers", &c->n_layers},
+                      {"n_heads", &c->n_heads}, {"n_kv_heads", &c->n_kv_heads}, {"vocab_size", &c->vocab_size},
+                      {"seq_len", &c->context}};
+    for (int i = 0; i < N_INTS; i++) {
+        if (v[i] <= 0) return fail("%s: %s is %d, expected a positive number", path, ints[i].name, v[i]);
+        *ints[i].field = v[i];
+    }
+    c->head_size = c->dim / c->n_heads;
+    c->rope = (Rope){.base = 10000.0, .scale = 1.0, .amplitude = 1.0, .dims = c->head_size};
     if (c->dim % c->n_heads)
         return fail("%s: dim is %d, expected a multiple of n_heads = %d", path, c->dim, c->n_heads);
     if (c->head_size % 2)
@@ -74,18 +67,17 @@ static void add_product(size_t *sum, size_t a, size_t b) {
 }
 
 /* The file must be as long as its header says, to the byte. */
-static int check_size(const Reader *r, size_t header, bool rope_tables) {
+static int check_size(const Reader *r) {
     const Config *c = &r->model->config;
     const size_t dim = (size_t)c->dim, kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
-    size_t rows =
-        2 * dim + 2 * kv_dim + 3 * (size_t)c->hidden_dim; /* with dim columns (down: its columns), in a layer */
-    size_t weights = 0, expected = header;
+    const size_t rows = 2 * dim + 2 * kv_dim + 3 * (size_t)c->hidden_dim; /* of dim columns (down: its columns) */
+    size_t weights = 0, expected = r->at;
     add_product(&weights, (size_t)c->n_layers * dim, rows);
     add_product(&weights, (r->model->tied ? 1 : 2) * dim, (size_t)c->vocab_size);
     add_product(&expected, weights, r->group ? 1 : sizeof(float));
     if (r->group) add_product(&expected, weights / (size_t)r->group, sizeof(float));
     add_product(&expected, (2 * (size_t)c->n_layers + 1) * sizeof(float), dim);
-    if (rope_tables) add_product(&expected, (size_t)c->context * sizeof(float), (size_t)c->head_size);
+    add_product(&expected, r->tables, 1);
     if (expected == r->file->size) return 0;
     if (expected > SIZE_MAX / 2)
         return fail("%s: its header asks for more bytes than any file has (damaged?)", r->path);
@@ -103,16 +95,15 @@ static const void *read_bytes(Reader *r, size_t bytes) {
 
 static void read_part(Reader *r, const PartAt *at) {
     const int rows = part_size(&r->model->config, at->part->rows), cols = part_size(&r->model->config, at->part->cols);
-    const size_t count = (size_t)rows * (size_t)cols;
+    const size_t count = (size_t)rows * (size_t)cols, group = (size_t)r->group;
     Tensor *w = part_weight(at);
     if (!w) {
         *part_norm(at) = (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = read_bytes(r, count * sizeof(float))};
         return;
     }
-    *w =
-        (Tensor){.type = r->group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = r->group, .offset = r->at};
-    w->data = read_bytes(r, r->group ? count : count * sizeof(float));
-    if (r->group) w->scales = read_bytes(r, count / (size_t)r->group * sizeof(float));
+    *w = (Tensor){.type = group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = r->group, .offset = r->at};
+    w->data = read_bytes(r, group ? count : count * sizeof(float));
+    if (group) w->scales = read_bytes(r, count / group * sizeof(float));
 }
 
 /* The parts in the order of the files: of all layers those of one kind, then those of the next. */
@@ -132,13 +123,12 @@ static void read_parts(Reader *r, const char *name) {
     for (at.layer = 0; at.layer < n; at.layer++) read_part(r, &at);
 }
 
-/* The output comes last, in v0 behind two tables of RoPE's angles, which norma computes. */
-static int read_all(Reader *r, const char *const names[N_PARTS], size_t header, size_t tables) {
+/* The output comes last, in v0 behind two tables of RoPE's angles. */
+static int read_all(Reader *r, const char *const names[N_PARTS]) {
     Model *m = r->model;
     if (model_allocate_layers(m)) return -1;
-    r->at = header;
     for (int i = 0; i < N_PARTS; i++) read_parts(r, names[i]);
-    read_bytes(r, tables);
+    read_bytes(r, r->tables);
     if (m->tied)
         m->output = m->embedding;
     else
@@ -150,23 +140,19 @@ static int read_all(Reader *r, const char *const names[N_PARTS], size_t header, 
 
 static int read_v0(Reader *r) {
     Model *m = r->model;
-    if (r->file->size < V0_HEADER_BYTES)
-        return fail("%s: file is %zu bytes, too short for a header of %d", r->path, r->file->size, V0_HEADER_BYTES);
     int32_t ints[N_INTS];
     memcpy(ints, r->file->data, sizeof ints);
     m->format = "llama2.c v0";
     m->tied = ints[VOCAB_SIZE] > 0; /* a negative vocab_size: an output of its own */
     if (!m->tied && ints[VOCAB_SIZE] != INT32_MIN) ints[VOCAB_SIZE] = -ints[VOCAB_SIZE];
-    if (read_config(&m->config, r->path, ints) || check_size(r, V0_HEADER_BYTES, true)) return -1;
-    return read_all(r, V0_PARTS, V0_HEADER_BYTES,
-                    (size_t)m->config.context * (size_t)m->config.head_size * sizeof(float));
+    if (read_config(&m->config, r->path, ints)) return -1;
+    r->tables = (size_t)m->config.context * (size_t)m->config.head_size * sizeof(float);
+    return 0;
 }
 
 static int read_v1_v2(Reader *r) {
     Model *m = r->model;
     Config *c = &m->config;
-    if (r->file->size < HEADER_BYTES)
-        return fail("%s: file is %zu bytes, too short for a header of %d", r->path, r->file->size, HEADER_BYTES);
     const int version = int_at(r->file, 4);
     if (version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", r->path, version);
     int32_t ints[N_INTS];
@@ -183,16 +169,19 @@ static int read_v1_v2(Reader *r) {
             return fail("%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d", r->path, r->group,
                         c->dim, c->hidden_dim);
     }
-    return check_size(r, HEADER_BYTES, false) ? -1 : read_all(r, V1_PARTS, HEADER_BYTES, 0);
+    return 0;
 }
 
 int llama2c_read_model(Model *m, const char *path) {
-    Reader r = {.path = path, .file = m->files, .model = m};
+    const File *file = m->files;
+    const bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
+    Reader r = {.path = path, .file = file, .model = m, .at = has_magic ? HEADER_BYTES : V0_HEADER_BYTES};
     m->bos = 1;
     m->eos = 2;
     m->eos_ends = false; /* its texts follow each other with BOS between them */
-    const bool has_magic = r.file->size >= 4 && int_at(r.file, 0) == MAGIC;
-    return has_magic ? read_v1_v2(&r) : read_v0(&r);
+    if (file->size < r.at) return fail("%s: file is %zu bytes, too short for a header of %zu", path, file->size, r.at);
+    if ((has_magic ? read_v1_v2 : read_v0)(&r) || check_size(&r)) return -1;
+    return read_all(&r, has_magic ? V1_PARTS : V0_PARTS);
 }
 
 /* ---- tokenizer.bin --------------------------------------------------------------------- */

@@ -1,21 +1,46 @@
 /* open.c: opens a checkpoint of any format, and its tokenizer.
  *
- * Owns which format a path is in, and where the tokenizer of a model is.
+ * Owns which format a path is in, what is counted once a model is whole, its end, and where its tokenizer is. What is
+ * in a file is its loader's.
  */
 #include "formats/open.h"
 
 #include "base/error.h"
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/folder.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
+#include "formats/parts.h"
 #include "formats/tokenizer_json.h"
 #include "kernels/tensor.h"
-#include "kv_cache.h"
 
 #include <limits.h>
-#include <string.h>
+#include <stdlib.h>
+
+/* ---- models ------------------------------------------------------------------------------ */
+
+/* Fills in what follows from a model's parts: the number of parameters, the bytes that are read for one token (one
+ * row of the embedding, or all if the output is tied to it; the experts that it uses), and hidden_dim. Where no layer
+ * is dense, hidden_dim becomes expert_dim: no weight confirms the number in the file, and sessions allocate by it. */
+static void complete(Model *m) {
+    Config *c = &m->config;
+    size_t expert_bytes = 0;
+    bool dense = false;
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        const Tensor *w = part_weight(&at);
+        const size_t cols = (size_t)part_size(c, at.part->cols);
+        const bool has_vector = w ? w->bias != NULL : part_norm(&at)->beta != NULL;
+        const size_t vectors = w ? has_vector * (size_t)w->rows : cols * (1 + (size_t)has_vector);
+        m->parameters += vectors + (w ? (size_t)w->rows * cols : 0);
+        m->decode_bytes += vectors * sizeof(float);
+        if (!w) continue;
+        const bool row_only = w == &m->embedding && !m->tied;
+        *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
+        dense |= at.part->owner == OF_MLP;
+    }
+    if (!dense) c->hidden_dim = c->expert_dim;
+    if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
+}
 
 static int open_any(Model *m, const char *path) {
     if (is_folder(path)) return folder_read_model(m, path);
@@ -30,9 +55,25 @@ int model_open(Model *m, const char *path) {
         return -1;
     }
     m->kv_type = m->embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
-    model_complete(m);
+    complete(m);
     return 0;
 }
+
+void model_close(Model *m) {
+    PartAt at = parts_of(m);
+    while (m->layers && next_part(&at))
+        if (part_weight(&at)) free(part_weight(&at)->panels);
+    if (m->tied) free(m->output.panels);
+    for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
+    free(m->layers);
+    free(m->rope_factors);
+    free(m->vectors);
+    for (int i = 0; i < m->n_files; i++) file_unmap(&m->files[i]);
+    free(m->files);
+    *m = (Model){0};
+}
+
+/* ---- tokenizers --------------------------------------------------------------------------- */
 
 /* Writes into path[PATH_MAX] where the tokenizer of a model is that does not hold it. -1: nowhere;
  * with a message if it is `needed`. */

@@ -8,6 +8,7 @@
 /* Opens a checkpoint of any format and checks every size in it against the file's length
  * before anything is allocated. The caller closes it. */
 int model_open(Model *model, const char *path);
+void model_close(Model *model);
 
 /* What a run does where it finds no tokenizer, or one that norma cannot read. */
 typedef enum {

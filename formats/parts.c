@@ -1,7 +1,11 @@
-/* parts.c: the one table of a model's parts, and the walk along it. */
+/* parts.c: the one table of a model's parts, the walk along it, and the memory that they are in. */
 #include "formats/parts.h"
 
-#include <stdio.h>
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
 
 /* The beginnings of names: formats of the layer's number, in each naming. */
 static const char *const PREFIXES[][N_NAMINGS] = {
@@ -114,4 +118,32 @@ char *part_name(char *name, const PartAt *at, Naming naming) {
     const int n = snprintf(name, PART_NAME, PREFIXES[at->part->owner][naming], at->layer, at->expert);
     snprintf(name + n, PART_NAME - (size_t)n, "%s", at->part->names[naming]);
     return name;
+}
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+int model_map(Model *m, const char *path) {
+    File *files = realloc(m->files, ((size_t)m->n_files + 1) * sizeof *files);
+    if (!files) return fail("%s: out of memory", path);
+    m->files = files;
+    if (file_map(&files[m->n_files], path)) return -1;
+    m->n_files++;
+    return 0;
+}
+
+static void *allocate_zeroed(int count, size_t size) {
+    void *p = allocate((size_t)count, size);
+    return p ? memset(p, 0, (size_t)count * size) : NULL;
+}
+
+int model_allocate_layers(Model *m) {
+    const int n = m->config.n_layers;
+    m->layers = allocate_zeroed(n, sizeof *m->layers);
+    for (int l = 0; m->layers && l < n; l++) m->layers[l].index = l;
+    return m->layers ? 0 : -1;
+}
+
+int model_allocate_experts(Model *m, int layer) {
+    m->layers[layer].experts = allocate_zeroed(m->config.n_experts, sizeof(Mlp));
+    return m->layers[layer].experts ? 0 : -1;
 }

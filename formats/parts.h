@@ -7,11 +7,7 @@
 #ifndef NORMA_PARTS_H
 #define NORMA_PARTS_H
 
-#include "kernels/tensor.h"
 #include "model.h"
-#include "norm.h"
-
-#include <stddef.h>
 
 typedef enum { OF_MODEL, OF_LAYER, OF_MLP, OF_EXPERT } PartOwner;
 
@@ -71,5 +67,13 @@ enum { PART_NAME = 96 }; /* bytes that hold every name */
 
 /* The name, "layers.3.wq" or "blk.3.attn_q"; returns `name`, which has PART_NAME bytes. */
 char *part_name(char *name, const PartAt *at, Naming naming);
+
+/* Maps one more file of the model. */
+int model_map(Model *model, const char *path);
+
+/* Memory for the layers, and for the experts of a layer, as many as the config says; all fields are zero, but for
+ * the layers' index. */
+int model_allocate_layers(Model *model);
+int model_allocate_experts(Model *model, int layer);
 
 #endif

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/build.h"
 #include "formats/json.h"
+#include "formats/parts.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "text/merges.h"
-#include "text/pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +31,7 @@ struct ChatFamily {
     const char *mentions[3]; /* a template of this family has all of these */
     const char *never[2];    /* and none of these, which only similar families have */
     const char *markers[MAX_MARKERS];
-    const char *end;    /* marker at the end of an answer */
-    const char *next;   /* format in front of every turn but the first: it closes the answer before */
+    const char *next;   /* format in front of every turn but the first; begins with what ends an answer */
     const char *prompt; /* format of the system prompt */
     const char *turn;   /* format of a turn, up to where the answer begins */
     bool trims;         /* white space around what is said goes */
@@ -43,14 +41,12 @@ static const ChatFamily FAMILIES[] = {
     {.name = "llama-2", /* Touvron et al. 2023b; white space as in llama2.c */
      .mentions = {"[INST]", "<<SYS>>"},
      .markers = {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"},
-     .end = EOS,
      .next = EOS BOS,
      .prompt = "<<SYS>>\n" SYSTEM "\n<</SYS>>\n\n",
      .turn = "[INST] " PROMPT USER " [/INST]"},
     {.name = "minimind", /* chatml, and an answer begins with an empty thought */
      .mentions = {"<|im_start|>", "<|im_end|>", "open_thinking"},
      .markers = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
-     .end = "<|im_end|>",
      .next = "<|im_end|>\n",
      .prompt = "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
      .turn = PROMPT "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"},
@@ -58,7 +54,6 @@ static const ChatFamily FAMILIES[] = {
      .mentions = {"<|im_start|>", "<|im_end|>"},
      .never = {"<|im_sep|>"}, /* Phi 4 */
      .markers = {"<|im_start|>", "<|im_end|>"},
-     .end = "<|im_end|>",
      .next = "<|im_end|>\n",
      .prompt = "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
      .turn = PROMPT "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n"},
@@ -66,14 +61,12 @@ static const ChatFamily FAMILIES[] = {
      .mentions = {"<|user|>", "<|assistant|>", "eos_token"},
      .never = {"<|end|>", "[gMASK]"}, /* Phi 3, GLM 4 */
      .markers = {"<|system|>", "<|user|>", "<|assistant|>"},
-     .end = EOS,
      .next = EOS "\n",
      .prompt = "<|system|>\n" SYSTEM EOS "\n",
      .turn = PROMPT "<|user|>\n" USER EOS "\n<|assistant|>\n"},
     {.name = "llama-3",
      .mentions = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
      .markers = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
-     .end = "<|eot_id|>",
      .next = "<|eot_id|>",
      .prompt = "<|start_header_id|>system<|end_header_id|>\n\n" SYSTEM "<|eot_id|>",
      .turn = PROMPT "<|start_header_id|>user<|end_header_id|>\n\n" USER
@@ -108,6 +101,13 @@ static int find_marker(const Pieces *p, const char *marker) {
     return -1;
 }
 
+/* The family's marker at s; NULL: none. */
+static const char *marker_at(const ChatFamily *f, const char *s) {
+    for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++)
+        if (!strncmp(s, f->markers[i], strlen(f->markers[i]))) return f->markers[i];
+    return NULL;
+}
+
 static bool is_white(const Piece *p) {
     for (int i = 0; i < p->length; i++)
         if (!strchr(WHITE_SPACE, p->text[i])) return false;
@@ -135,8 +135,8 @@ bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
     while (f < end && t->chat_template && !is_of_family(t, f)) f++;
     const bool recognised = f < end;
     if (!recognised) f = FAMILIES;
-    *c =
-        (ChatTemplate){.family = f, .name = f->name, .end = *f->end == *EOS ? t->eos : find_marker(&t->pieces, f->end)};
+    const char *end_marker = marker_at(f, f->next);
+    *c = (ChatTemplate){.family = f, .name = f->name, .end = end_marker ? find_marker(&t->pieces, end_marker) : t->eos};
     c->bos = (!t->no_bos && !t->chat_has_bos) || (t->chat_template && mentions(t, "bos_token"));
     stop_matching(f, t);
     return recognised;
@@ -173,13 +173,6 @@ static void say(Renderer *r, const char *said) {
     size_t n = strlen(said);
     while (trims && n > 0 && strchr(WHITE_SPACE, said[n - 1])) n--;
     fwrite(said, 1, n, r->stream);
-}
-
-/* The family's marker at s; NULL: none. */
-static const char *marker_at(const ChatFamily *f, const char *s) {
-    for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++)
-        if (!strncmp(s, f->markers[i], strlen(f->markers[i]))) return f->markers[i];
-    return NULL;
 }
 
 /* Writes and encodes what a format says. */

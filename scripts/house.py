@@ -99,10 +99,13 @@ class House:
                 yield from ((path, line, owners[name], name) for name, line in source.calls(owners).items())
 
     def declared_in(self, path, name):
-        """Whether the headers that a file includes, or those that the header beside it includes, declare a function."""
-        beside = self.sources.get(path[:-1] + "h")
-        headers = {*self.sources[path].includes, *(beside.includes if beside else ())}
-        return any(name in self.sources[h].prototypes for h in headers if h in self.sources)
+        """Whether the headers that a file includes, or those that its own headers (they declare what it defines)
+        include, declare a function."""
+        source = self.sources[path]
+        headers = {h for h in source.includes if h in self.sources}
+        own = [self.sources[h] for h in headers if source.external & self.sources[h].prototypes]
+        headers |= {h for header in own for h in header.includes if h in self.sources}
+        return any(name in self.sources[h].prototypes for h in headers)
 
     def check_arrows(self):
         graph = defaultdict(dict)  # {unit: {unit: place}}; a .c and a .h of one name on one floor are one unit

@@ -43,7 +43,7 @@ static const uint32_t CLASS_RUNS[] = {{
 
 NFC_HEAD = """/* nfc.h: how characters decompose and compose (Unicode 9.0).
  *
- * Owns nothing but these tables, which scripts/make_unicode.py wrote; normalize.c
+ * Owns nothing but these tables, which scripts/make_unicode.py wrote; pretokenize.c
  * says what they are for.
  */
 #ifndef NORMA_NFC_H

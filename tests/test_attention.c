@@ -4,7 +4,6 @@
  * chunks, every step in double. attention() and mlp() are called as the
  * decoder calls them, but with inputs chosen here, and add to zeros.
  */
-#include "formats/build.h"
 #include "formats/open.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"

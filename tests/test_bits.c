@@ -4,7 +4,6 @@
  * llama2.c's models and the other architectures; a prompt, then single tokens. Another order of sums gives other
  * bits: whoever changes it learns so here, and says so in the commit. Whether logits are right is test_golden.c's.
  */
-#include "formats/build.h"
 #include "formats/open.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"

@@ -5,7 +5,6 @@
  * logits from a true float64 forward pass, and the error that stock Hugging
  * Face makes in float32 on the same weights.
  */
-#include "formats/build.h"
 #include "formats/open.h"
 #include "kv_cache.h"
 #include "model.h"

@@ -7,7 +7,6 @@
  * threads_for in model.c). Here models claim to be larger than they are, so
  * that threads are used and the tests stay fast; one really is large.
  */
-#include "formats/build.h"
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "kernels/tensor.h"

@@ -4,7 +4,6 @@
  * were made is in tests/golden/README.md.
  */
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/open.h"
 #include "kv_cache.h"
 #include "model.h"

@@ -6,7 +6,6 @@
  * `python scripts/textbook.py`. How exact norm.c is belongs to test_norm.c.
  */
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/open.h"
 #include "formats/parts.h"
 #include "kernels/simd.h"

@@ -1,6 +1,6 @@
 /* nfc.h: how characters decompose and compose (Unicode 9.0).
  *
- * Owns nothing but these tables, which scripts/make_unicode.py wrote; normalize.c
+ * Owns nothing but these tables, which scripts/make_unicode.py wrote; pretokenize.c
  * says what they are for.
  */
 #ifndef NORMA_NFC_H

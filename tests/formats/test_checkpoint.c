@@ -5,7 +5,6 @@
  * a 13B model, which take no room because they are nearly all holes.
  */
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/open.h"
 #include "formats/parts.h"
 #include "kernels/quant.h"

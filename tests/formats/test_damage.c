@@ -4,7 +4,6 @@
  * the seed is fixed). Each file must be refused with one line on stderr, or
  * run; the sanitizers watch.
  */
-#include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"

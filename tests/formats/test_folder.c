@@ -5,7 +5,6 @@
  * must be refused with one line on stderr, or run; the sanitizers watch.
  */
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/open.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"

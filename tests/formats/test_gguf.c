@@ -5,7 +5,6 @@
  * comparison with the same model as a llama2.c checkpoint; the tokenizer in a
  * file; and files with one thing wrong. Random damage is test_damage.c's.
  */
-#include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"

@@ -3,7 +3,6 @@
  * The input is config.json, a zero byte, the header of model.safetensors, a zero
  * byte, the data. What opens is run for two tokens.
  */
-#include "formats/build.h"
 #include "formats/open.h"
 #include "kv_cache.h"
 #include "model.h"

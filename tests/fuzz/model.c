@@ -4,7 +4,6 @@
  * What opens is run for two tokens, and its tokenizer encodes a text.
  */
 #include "model.h"
-#include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/open.h"
 #include "kv_cache.h"

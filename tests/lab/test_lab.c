@@ -6,7 +6,6 @@
  * but that they are there.
  */
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/open.h"
 #include "kv_cache.h"
 #include "lab/norm_spec.h"

@@ -7,7 +7,6 @@
  */
 #include "base/file.h"
 #include "base/process.h"
-#include "formats/build.h"
 #include "formats/open.h"
 #include "kernels/quant.h"
 #include "kv_cache.h"

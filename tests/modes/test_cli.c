@@ -5,7 +5,6 @@
  * binary.c's business; the options of the norm laboratory are test_lab.c's.
  */
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"

@@ -5,7 +5,7 @@
  * here and in scripts/golden_tokens.py, which wrote it; and what no one may say.
  */
 #include "base/file.h"
-#include "formats/build.h"
+#include "formats/open.h"
 #include "model.h"
 #include "modes/template.h"
 #include "text/pieces.h"

@@ -5,7 +5,6 @@
  * write what no program should.
  */
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/open.h"
 #include "kernels/simd.h"

@@ -5,7 +5,6 @@
  * tokenizer.json and in the files beside it, and what goes into a GGUF file.
  */
 #include "base/file.h"
-#include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/open.h"
 #include "formats/tokenizer_json.h"

@@ -2,7 +2,6 @@
  *
  * Owns the tokenizers of that sort; the texts and the comparison are texts.c's.
  */
-#include "formats/build.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
