@@ -11,9 +11,9 @@
  * Causal mask: a query sees the keys up to its own position, n_keys of them.
  *
  * Owns these steps. The products with weights are matmul.c's, norms norm.c's, rotation rope.c's,
- * the cache kv_cache.c's. Keys are visited in blocks of KV_BLOCK from position 0 up, by every query
- * in the same way, so a token's result depends on the tokens before it alone, and not on how they
- * were divided into chunks.
+ * the cache kv_cache.c's. Each score is computed by itself, and values are summed in vectors of LANES
+ * positions from position 0 up, for every query in the same order: a token's result depends on the
+ * tokens before it alone, and not on how they were divided into chunks.
  */
 #include "model.h"
 
@@ -76,7 +76,7 @@ static void write_heads(const Session *s, int layer, const Heads *k, const Heads
         kv_write(&s->kv, layer, KV_VALUES, v->first + i, head_of(v, i, 0), v->stride, n, pos);
 }
 
-/* The weight whose form of input suits all three: quantized activations if one of them wants bytes. */
+/* Wq, Wk or Wv: one that multiplies int8 activations if there is one, so that the input is quantized. */
 static const Tensor *input_weight(const Layer *layer) {
     return type_wants_bytes(layer->wq.type) ? &layer->wq : type_wants_bytes(layer->wk.type) ? &layer->wk : &layer->wv;
 }
@@ -154,7 +154,7 @@ static float softmax(float *scores, int vectors, float scale) {
     return 1.0f / vsum(sum);
 }
 
-/* sums[k][i] += p_k value_i over the positions of vector v. `masked`: some query does not see all of them.
+/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `masked`: some query does not see all of them.
  * What a query does not see counts as 0, whatever the cache holds there: NaN times 0 would be NaN. */
 INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvType type, const void *values,
                        size_t part, int width, int v, int first, const bool masked, const int count, const int n) {
@@ -173,7 +173,8 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvT
     }
 }
 
-/* out[i] = scale * sum_k p[k] value_k[i] for `count` elements from `first` on, all in one part. */
+/* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n queries k and `count` elements i from
+ * `first` on, all in one part. */
 INLINE void sum_values(const Queries *a, KvType type, const void *values, const float *scales, int first,
                        const int count, const int n) {
     const int begin = first / KV_VALUE_PART * KV_VALUE_PART, in_part = first - begin;
@@ -189,7 +190,7 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
     UNROLL
     for (int k = 0; k < n; k++) {
         UNROLL
-        for (int i = 0; i < count; i += 4) { /* (vsum4 takes four: behind the end the first ones again) */
+        for (int i = 0; i < count; i += 4) { /* with count 2, vsum4 gets two sums twice */
             const f4 four = vsum4(sums[k][i], sums[k][i + 1], sums[k][i + 2 < count ? i + 2 : i],
                                   sums[k][i + 3 < count ? i + 3 : i]) *
                             scales[k];
@@ -201,7 +202,7 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
 /* out = softmax(q k / sqrt(head_size)) v for n queries. Each is computed alike, whoever else is in the group. */
 INLINE void attend_group(const Queries *a, const KvLayer *kv, KvType type, const int n) {
     const int size = a->size, count = n == 1 ? 16 : n == 2 ? 8 : 4;
-    const int streams = n == 1 ? 4 : 2, apart = a->seen / streams; /* places of the cache that are read side by side */
+    const int streams = n == 1 ? 4 : 2, apart = a->seen / streams; /* the cache is read at so many places at once */
     float scales[KV_QUERIES];
     int v = 0, i = 0;
     for (; v < apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);
@@ -222,8 +223,8 @@ ATTEND(attend_1_f16, KV_F16, 1)
 ATTEND(attend_2_f16, KV_F16, 2)
 ATTEND(attend_4_f16, KV_F16, 4)
 
-/* n queries of KV head `head`. Its queries are numbered through: the query heads that share it of
- * token 0, of token 1, ...; these are `first` and the following. */
+/* Attends with queries first to first + n - 1 of KV head `head`. Query i of a KV head is that of token
+ * i / queries_per_kv_head and of query head i % queries_per_kv_head of the group. */
 static void attend(Session *s, int layer, int head, int first, int n, int pos) {
     const Config *c = &s->model->config;
     const KvLayer *kv = &s->kv.layers[layer];

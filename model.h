@@ -67,11 +67,11 @@ typedef struct {
     float *vectors;       /* norms and biases that are not in the file as float32, owned; NULL: there are none */
     const char *format;   /* "llama2.c v0" and the like */
     int bos, eos;         /* the ids that the format gives them where there is no tokenizer; -1: none */
-    bool eos_ends;        /* whether a text ends at EOS, and not at BOS alone */
+    bool eos_ends;        /* EOS ends a text; BOS always does */
     KvType kv_type;       /* of a cache, unless the user says otherwise */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
-    bool packed; /* all of it: nothing is left for model_pack */
+    bool packed; /* all weights are in panels */
     File *files; /* [n_files], owned; the tensors point into them */
     int n_files;
 } Model;
@@ -79,7 +79,7 @@ typedef struct {
 /* One token's use of one expert of a sparse layer. */
 typedef struct {
     int token;    /* of the chunk */
-    float weight; /* of what the expert says */
+    float weight; /* factor of the expert's output */
 } Slot;
 
 enum { KV_QUERIES = 4 }; /* queries that visit the KV cache together */
@@ -132,8 +132,8 @@ int check_logits(const float *logits, size_t n);
 
 /* ---- the sublayers ------------------------------------------------------------------
  *
- * Each is called by every thread of the region, for n tokens: x[n][dim] is the residual stream,
- * xn[n][dim] the same normalized. */
+ * Each is called by every thread of an OpenMP parallel region, for n tokens: x[n][dim] is the residual
+ * stream, xn[n][dim] is norm(x). */
 
 /* x += attention(xn), the tokens standing at positions pos, pos + 1, ...: attention.c. */
 void attention(Session *s, const Layer *layer, float *x, const float *xn, int n, int pos);
@@ -148,7 +148,7 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n);
  * products in one task, so that no barrier is between them. up[n][hidden_dim] is scratch. */
 void mlp_gate_up(const Mlp *m, float *gate, float *up, int first, int count, const Input *in, int n);
 
-/* The weight whose form of input suits gate and up: quantized if one of them wants bytes. */
+/* gate or up: one that multiplies int8 activations if there is one, so that the input is quantized. */
 const Tensor *mlp_input_weight(const Mlp *m);
 
 #endif

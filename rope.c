@@ -23,7 +23,7 @@ static double pair_of_turns(const Rope *r, double context, double turns) {
 double *yarn_factors(const Rope *r, const Yarn *y) {
     double *factors = allocate((size_t)r->dims / 2, sizeof *factors);
     double low = pair_of_turns(r, y->context, y->fast), high = pair_of_turns(r, y->context, y->slow);
-    if (!y->between) {
+    if (!y->fractional) {
         low = floor(low);
         high = ceil(high);
     }
@@ -54,8 +54,8 @@ void rope_angles(float *angles, const Rope *r, const double *frequencies, int po
     }
 }
 
-/* Rotates n pairs (v[i * step], v[i * step + other]). Which product is fused with the sum is said, for
- * otherwise each compiler chooses for itself, and builds differ in their last bits. */
+/* Rotates n pairs (v[i * step], v[i * step + other]). fma_float fixes which product is fused with
+ * the sum: compilers choose differently, and builds would differ in their last bits. */
 INLINE void rotate_pairs(float *v, const float *angles, int n, const int step, int other) {
     for (int i = 0; i < n; i++) {
         float *pair = v + i * step, a = pair[0], b = pair[other], cos = angles[2 * i], sin = angles[2 * i + 1];

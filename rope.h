@@ -11,7 +11,7 @@ typedef struct {
     double factor;  /* 0: no YaRN */
     double context; /* positions that the model was first trained on */
     double fast, slow;
-    bool between;           /* the ramp may begin and end between two pairs; else its ends are rounded outwards */
+    bool fractional;        /* the ramp's ends are not rounded to whole pairs; else low is rounded down, high up */
     bool ends_at_last_pair; /* the ramp ends at the last pair at most, and is at least 0.001 wide */
 } Yarn;
 
@@ -21,7 +21,7 @@ typedef struct {
     double scale;     /* linear scaling of positions */
     double amplitude; /* cos and sin are multiplied by it; 1 but for YaRN (Peng et al. 2023, sec. 3.4) */
     int dims;         /* leading elements of a head that rotate, in pairs */
-    Yarn yarn;        /* where the factors come from */
+    Yarn yarn;        /* factor 0: no YaRN */
     bool halves;      /* pairs are (v[i], v[i + dims / 2]), as in Hugging Face; else (v[2i], v[2i + 1]) */
 } Rope;
 

@@ -221,7 +221,7 @@ static void read_yarn(Folder *f, const Json *rope, bool minimind) {
     Config *c = &f->model->config;
     Yarn y = {.fast = get_real(f, rope, "beta_fast", 32), .slow = get_real(f, rope, "beta_slow", 1)};
     y.context = minimind ? get_int(f, rope, "original_max_position_embeddings", 1, 2048) : original_context(f, rope);
-    y.between = !minimind && !get_bool(f, rope, "truncate", true);
+    y.fractional = !minimind && !get_bool(f, rope, "truncate", true);
     y.ends_at_last_pair = minimind;
     y.factor = get_real(f, rope, "factor", minimind ? 16 : c->context / y.context);
     double amplitude = minimind ? 1 : yarn_amplitude(y.factor, 1);
