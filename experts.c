@@ -4,18 +4,15 @@
  *     y_e = down(silu(gate(xn)) * up(xn))          gate_up, down  Large Neural Networks")
  *     x += sum over the chosen e of p_e y_e        down           the residual
  *
- * Owns the router and who computes what. A slot is one token's use of one expert. Slots are sorted
- * by expert: an expert's work is then one product for all of its tokens, and its weights are read
- * once for a chunk. A token adds up its experts from the first to the last, whoever else is in the
- * chunk. An expert itself is mlp.c's SwiGLU.
+ * Owns the router and who computes what. A slot is one token's use of one expert. Slots are sorted by expert: an
+ * expert's work is then one product for all of its tokens, and its weights are read once for a chunk. A token adds up
+ * its experts from the first to the last, whoever else is in the chunk. An expert itself is mlp.c's SwiGLU.
  */
 #include "model.h"
 
 #include "kernels/simd.h"
 
 #include <math.h>
-
-/* ---- the router ------------------------------------------------------------------- */
 
 static void softmax(float *p, int n) {
     float max = -INFINITY, sum = 0;
@@ -69,8 +66,6 @@ static void route(Session *s, const Layer *layer, const float *xn, int n) {
     fill_slots(s, n);
     probe_mark(s->probe, layer->index, SITE_ROUTER);
 }
-
-/* ---- the experts' work ---------------------------------------------------------------- */
 
 /* A row of the input for each slot; a token that is alone is every slot's row. */
 static Input gather(Session *s, const Tensor *w, const float *xn, int n) {

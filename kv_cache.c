@@ -26,8 +26,6 @@ void kv_close(KvCache *kv) {
     *kv = (KvCache){0};
 }
 
-/* ---- growing ------------------------------------------------------------------- */
-
 /* A layer's keys or values with room for more blocks; each part of each head moves as a whole. */
 static void *grown(const KvCache *kv, const void *old, int part, int blocks, int more) {
     const int size = kv->head_size;
@@ -60,8 +58,6 @@ int kv_reserve(KvCache *kv, int n, int most) {
     kv->blocks = blocks;
     return 0;
 }
-
-/* ---- writing ------------------------------------------------------------------- */
 
 /* Stores one element of LANES neighbouring positions, or of the first of them alone. */
 static void store(KvType type, void *cache, size_t at, vf v, bool one) {

@@ -1,10 +1,10 @@
 /* kv_cache.h: the keys and values of the positions that have run.
  *
- * The layout, of keys and of values alike, is [heads][parts of a head][blocks of positions]
- * [elements of the part][KV_BLOCK positions]. Positions are innermost, so that one vector holds
- * the same element of neighbouring positions. A key is one part, since a score walks through all
- * of its elements; a value has parts of KV_VALUE_PART elements, as many as are summed at once.
- * So both are read in the order in which they lie in memory.
+ * The layout, of keys and of values alike, is
+ * [heads][parts of a head][blocks of positions][elements of the part][KV_BLOCK positions].
+ * Positions are innermost, so that one vector holds the same element of neighbouring positions. A key is one part,
+ * since a score walks through all of its elements; a value has parts of KV_VALUE_PART elements, as many as are summed
+ * at once. So both are read in the order in which they lie in memory.
  */
 #ifndef NORMA_KV_CACHE_H
 #define NORMA_KV_CACHE_H
@@ -36,9 +36,8 @@ typedef struct {
 int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size);
 void kv_close(KvCache *kv);
 
-/* Makes room for n positions, of `most` that there will ever be; what the cache holds stays. Room
- * at least doubles, so that growing costs little; pages that are never touched cost nothing.
- * -1: no memory. */
+/* Makes room for n positions, of `most` that there will ever be; what the cache holds stays. Room at least doubles, so
+ * that growing costs little; pages that are never touched cost nothing. -1: no memory. */
 int kv_reserve(KvCache *kv, int n, int most);
 
 /* Writes the keys (or values) of one head of n tokens into the cache, from position pos on. That

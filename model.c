@@ -146,10 +146,8 @@ static int reserve_chunk(Session *s, int n) {
     free_activations(s);
     const Config *c = &s->model->config;
     const size_t tokens = (size_t)n, dim = (size_t)c->dim, slots = tokens * (size_t)c->n_experts_used;
-    const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size,
-                 q_dim = (size_t)c->n_heads * (size_t)c->head_size;
-    const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim,
-                 n_experts = (size_t)c->n_experts;
+    const size_t q_dim = (size_t)(c->n_heads * c->head_size), kv_dim = (size_t)(c->n_kv_heads * c->head_size);
+    const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
     const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
     const size_t own_rows = larger(tokens, (size_t)s->n_threads);
     const size_t widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim));
@@ -165,9 +163,9 @@ static int reserve_chunk(Session *s, int n) {
                   {&s->att, tokens, q_dim * sizeof *s->att},
                   {&s->gate, hidden, sizeof *s->gate},
                   {&s->up, hidden, sizeof *s->up},
-                  {&s->router, tokens, n_experts * sizeof *s->router},
+                  {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
                   {&s->slots, slots, sizeof *s->slots},
-                  {&s->expert_start, n_experts + 1, sizeof *s->expert_start},
+                  {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
                   {&s->expert_rows, slots, dim * sizeof *s->expert_rows}};
     int status = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -181,21 +179,18 @@ static int reserve_chunk(Session *s, int n) {
     return 0;
 }
 
-/* Room for the keys and values of that many positions, and for scores against them. */
-static int reserve_positions(Session *s, int positions) {
-    const int blocks = s->kv.blocks;
-    if (kv_reserve(&s->kv, positions, s->context)) return -1;
-    if (s->scores && s->kv.blocks == blocks) return 0;
-    free(s->scores);
-    s->scores = allocate((size_t)s->kv.blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
-    return s->scores ? 0 : -1;
-}
-
+/* Room for a chunk of n tokens, for keys, values and scores of that many positions, and for logits. */
 static int reserve(Session *s, int n, int positions, int n_logits) {
-    if (reserve_chunk(s, n) || reserve_positions(s, positions)) return -1;
-    if (s->logits && n_logits <= s->n_logits) return 0;
-    free(s->logits);
-    s->n_logits = n_logits > 0 ? n_logits : 1;
-    s->logits = allocate((size_t)s->n_logits, (size_t)s->model->config.vocab_size * sizeof(float));
-    return s->logits ? 0 : -1;
+    const int blocks = s->kv.blocks;
+    if (reserve_chunk(s, n) || kv_reserve(&s->kv, positions, s->context)) return -1;
+    if (!s->scores || s->kv.blocks > blocks) {
+        free(s->scores);
+        s->scores = allocate((size_t)s->kv.blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
+    }
+    if (!s->logits || n_logits > s->n_logits) {
+        free(s->logits);
+        s->n_logits = n_logits > 0 ? n_logits : 1;
+        s->logits = allocate((size_t)s->n_logits, (size_t)s->model->config.vocab_size * sizeof(float));
+    }
+    return s->scores && s->logits ? 0 : -1;
 }

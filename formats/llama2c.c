@@ -1,9 +1,8 @@
 /* llama2c.c: the checkpoints and tokenizers of llama2.c.
  *
- * Owns v0 (seven ints, then float32), v1 (magic, 256-byte header, float32) and v2 (as v1,
- * weights in int8 groups), and tokenizer.bin (int max_token_length, then for each piece float
- * score, int length, bytes; pieces 0 to 2 are <unk>, BOS and EOS). Every size is checked against
- * the file's length before it is used.
+ * Owns v0 (seven ints, then float32), v1 (magic, 256-byte header, float32) and v2 (as v1, weights in int8 groups), and
+ * tokenizer.bin (int max_token_length, then for each piece float score, int length, bytes; pieces 0 to 2 are <unk>, BOS
+ * and EOS). Every size is checked against the file's length before it is used.
  */
 #include "formats/llama2c.h"
 

@@ -12,12 +12,9 @@
 #include "formats/llama2c.h"
 #include "formats/parts.h"
 #include "formats/tokenizer_json.h"
-#include "kernels/tensor.h"
 
 #include <limits.h>
 #include <stdlib.h>
-
-/* ---- models ------------------------------------------------------------------------------ */
 
 /* Fills in what follows from a model's parts: the number of parameters, the bytes that are read for one token (one
  * row of the embedding, or all if the output is tied to it; the experts that it uses), and hidden_dim. Where no layer
@@ -72,8 +69,6 @@ void model_close(Model *m) {
     free(m->files);
     *m = (Model){0};
 }
-
-/* ---- tokenizers --------------------------------------------------------------------------- */
 
 /* Writes into path[PATH_MAX] where the tokenizer of a model is that does not hold it. -1: nowhere;
  * with a message if it is `needed`. */

@@ -18,10 +18,9 @@ typedef enum {
     TOKENIZER_IF_THERE     /* it does without; where the file of one cannot be read, it fails */
 } TokenizerUse;
 
-/* Opens the tokenizer of a model that came from model_path: the file `path` (tokenizer.json or
- * tokenizer.bin), where one is named; else the GGUF file's own, the folder's tokenizer.json, or the
- * tokenizer.bin beside the model, else in the current folder. 1: it is open; 0: the run does without, *t has no
- * pieces; -1: failure. The caller closes it. */
+/* Opens the tokenizer of a model that came from model_path: the file `path` (tokenizer.json or tokenizer.bin), where
+ * one is named; else the GGUF file's own, the folder's tokenizer.json, or the tokenizer.bin beside the model, else in
+ * the current folder. 1: it is open; 0: the run does without, *t has no pieces; -1: failure. The caller closes it. */
 int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use);
 
 #endif

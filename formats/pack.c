@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "formats/parts.h"
 #include "kernels/panels.h"
-#include "kernels/tensor.h"
 
 enum {
     SMALL_MODEL = 64 << 20, /* bytes of weights that are packed before the first token */

@@ -58,8 +58,6 @@ int part_size(const Config *c, PartSize size) {
     return 0;
 }
 
-/* ---- the walk ---------------------------------------------------------------------------- */
-
 PartAt parts_of(const Model *model) { return (PartAt){.model = (Model *)(uintptr_t)model}; }
 
 static void *owner_of(const PartAt *at) {
@@ -119,8 +117,6 @@ char *part_name(char *name, const PartAt *at, Naming naming) {
     snprintf(name + n, PART_NAME - (size_t)n, "%s", at->part->names[naming]);
     return name;
 }
-
-/* ---- memory ------------------------------------------------------------------------------ */
 
 int model_map(Model *m, const char *path) {
     File *files = realloc(m->files, ((size_t)m->n_files + 1) * sizeof *files);

@@ -51,9 +51,8 @@ typedef struct {
  * Who was given a const Model writes nothing through it. */
 PartAt parts_of(const Model *model);
 
-/* The next part that the model has, or, for loaders, may have by its config: a layer has
- * either the parts of an MLP or those of its experts, which are allocated when the router
- * was met. False: there is none. */
+/* The next part that the model has, or, for loaders, may have by its config: a layer has either the parts of an MLP or
+ * those of its experts, which are allocated when the router was met. False: there is none. */
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);
 

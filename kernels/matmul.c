@@ -88,14 +88,9 @@ typedef struct {
 } Layout;
 
 INLINE Layout packed_layout(Type type) {
-    const int quads = TYPES[type].group / 4;
-    return (Layout){type,
-                    block_zero(type),
-                    quads,
-                    TYPES[type].min,
-                    TYPES[type].weights / TYPES[type].group,
-                    INPUT_GROUP / 4 / quads,
-                    (size_t)TYPES[type].bytes * LANES};
+    const int quads = TYPES[type].group / 4, groups = TYPES[type].weights / TYPES[type].group;
+    const size_t bytes = (size_t)TYPES[type].bytes * LANES;
+    return (Layout){type, block_zero(type), quads, TYPES[type].min, groups, INPUT_GROUP / 4 / quads, bytes};
 }
 
 INLINE Layout unpacked_layout(int quads, int mins, int input_groups) {

@@ -34,12 +34,6 @@ INLINE void add_offset(uint8_t *out, int n) {
     for (int i = 0; i < n * VBYTES; i++) out[i] ^= BYTE_OFFSET;
 }
 
-/* n float16 numbers of every row, from byte `at` of the rows on. */
-INLINE void pack_halves(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < LANES; j++) memcpy(out + (i * LANES + j) * 2, rows[j] + at + (size_t)i * 2, 2);
-}
-
 /* n columns of two-byte numbers, in pairs; an odd last column has zeros beside it. */
 static void pack_pairs(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     pack_words(out, rows, at, n / 2);
@@ -79,7 +73,9 @@ INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, siz
     const int halves_at = TYPES[type].at, words_at = halves_at ? 0 : 2 * halves;
     for (; n > 0; n--, at += (size_t)bytes, out += bytes * LANES) {
         uint8_t *const out_words = out + 2 * halves * LANES;
-        pack_halves(out, rows, at + (size_t)halves_at, halves);
+        for (int i = 0; i < halves; i++)
+            for (int j = 0; j < LANES; j++)
+                memcpy(out + (i * LANES + j) * 2, rows[j] + at + (size_t)(halves_at + i * 2), 2);
         if (type == TYPE_Q6_K)
             pack_q6(out_words, rows, at);
         else

@@ -33,14 +33,11 @@ static float inverse_of(float d) {
 
 static const float MAGIC = 0x1.8p23f; /* adding it rounds |v| < 2^22 to an integer, ties to even */
 
-/* NaN becomes some byte. */
-static int8_t quantize(float x, float inverse) { return (int8_t)(float_bits(x * inverse + MAGIC) - float_bits(MAGIC)); }
-
-/* Returns the sum of the bytes. */
+/* Returns the sum of the bytes. NaN becomes some byte. */
 static int quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     int sum = 0;
     for (int i = 0; i < n; i++) {
-        q[i] = quantize(x[i], inverse);
+        q[i] = (int8_t)(float_bits(x[i] * inverse + MAGIC) - float_bits(MAGIC));
         sum += q[i];
     }
     return sum;
@@ -161,10 +158,6 @@ static void dequantize_f16(float *y, const uint8_t *p, int n) {
     for (; i < n; i++) y[i] = half_at(p + 2 * i);
 }
 
-static void dequantize_bf16(float *y, const uint8_t *p, int n) {
-    for (int i = 0; i < n; i++) y[i] = bf16_to_f32(u16_at(p + 2 * i));
-}
-
 static void dequantize_i8(float *y, const Tensor *w, int row) {
     const size_t start = (size_t)row * (size_t)w->cols;
     const int8_t *q = (const int8_t *)w->data + start;
@@ -176,7 +169,9 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     switch (w->type) {
     case TYPE_F32: memcpy(y, p, (size_t)w->cols * sizeof *y); break;
     case TYPE_F16: dequantize_f16(y, p, w->cols); break;
-    case TYPE_BF16: dequantize_bf16(y, p, w->cols); break;
+    case TYPE_BF16:
+        for (int c = 0; c < w->cols; c++) y[c] = bf16_to_f32(u16_at(p + 2 * c));
+        break;
     case TYPE_I8: dequantize_i8(y, w, row); break;
     case TYPE_Q8_0 ... TYPE_Q6_K:
         for (int c = 0; c < w->cols; c += TYPES[w->type].weights, p += TYPES[w->type].bytes)
