@@ -26,17 +26,17 @@ void kv_close(KvCache *kv) {
     *kv = (KvCache){0};
 }
 
-/* A layer's keys or values with room for more blocks; each part of each head moves as a whole. */
-static void *grown(const KvCache *kv, const void *old, int part, int blocks, int more) {
+/* Copies a layer's keys or values into memory with room for new_blocks; each part of each head moves as a whole. */
+static void *grown(const KvCache *kv, const void *old, int part, int old_blocks, int new_blocks) {
     const int size = kv->head_size;
     const size_t element = kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    char *moved = allocate((size_t)kv->n_heads * kv_head_elements(size, more), element);
+    char *moved = allocate((size_t)kv->n_heads * kv_head_elements(size, new_blocks), element);
     for (int h = 0; moved && old && h < kv->n_heads; h++)
         for (int i = 0; i < size; i += part) {
-            const size_t to = (size_t)h * kv_head_elements(size, more) + kv_at(size, part, more, 0, i);
-            const size_t from = (size_t)h * kv_head_elements(size, blocks) + kv_at(size, part, blocks, 0, i);
+            const size_t to = (size_t)h * kv_head_elements(size, new_blocks) + kv_at(size, part, new_blocks, 0, i);
+            const size_t from = (size_t)h * kv_head_elements(size, old_blocks) + kv_at(size, part, old_blocks, 0, i);
             memcpy(moved + to * element, (const char *)old + from * element,
-                   kv_head_elements(kv_part_width(size, part, i), blocks) * element);
+                   kv_head_elements(kv_part_width(size, part, i), old_blocks) * element);
         }
     return moved;
 }

@@ -41,7 +41,7 @@ void kv_close(KvCache *kv);
 int kv_reserve(KvCache *kv, int n, int most);
 
 /* Writes the keys (or values) of one head of n tokens into the cache, from position pos on. That
- * of token t is at rows + t * stride, head_size floats. */
+ * of token t begins at rows + t * stride, head_size floats. */
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos);
 
 /* Elements of the part that begins at element `start` of a head: the last one may be short. */

@@ -15,7 +15,7 @@
 
 /* ---- the forward pass ---------------------------------------------------------- */
 
-/* x[t] = the embedding of token t, and the angles of its position. */
+/* Writes x[t], the embedding of token t, and the angles of position pos + t. */
 static void embed(Session *s, const int *tokens, int n, int pos) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static)
@@ -25,7 +25,7 @@ static void embed(Session *s, const int *tokens, int n, int pos) {
     }
 }
 
-/* xn[n][dim] = norm(x), reported as a site. */
+/* xn[n][dim] = norm(x), and tells the probe. */
 static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
     const int dim = s->model->config.dim;
     const float *xn = norm_forward(s->xn, x, norm, n, dim);
@@ -34,7 +34,7 @@ static const float *norm_site(Session *s, int layer, Site site, const Norm *norm
 }
 
 /* The final norm and the logits of the last n_logits of n tokens. */
-static void classify(Session *s, int n, int n_logits) {
+static void compute_logits(Session *s, int n, int n_logits) {
     const Model *m = s->model;
     const float *last = s->x + (size_t)(n - n_logits) * (size_t)m->config.dim;
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, last, n_logits);
@@ -57,11 +57,11 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
         xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
         (layer->experts ? mixture : mlp)(s, layer, x, xn, n); /* x += mlp(norm(x)) */
     }
-    if (n_logits > 0) classify(s, n, n_logits);
+    if (n_logits > 0) compute_logits(s, n, n_logits);
 }
 
-/* A second thread pays for its barriers only if there is work to share. Outside a region barriers cost nothing; in a
- * region of one thread they are system calls. */
+/* Runs a chunk with all threads if there is enough work to pay for their barriers, else with the calling thread outside
+ * a parallel region: there barriers cost nothing, in a region of one thread each is a system call. */
 static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const size_t worth_sharing = 6 << 20; /* bytes of weights times tokens: docs/performance.md */
     probe_chunk(s->probe, n, pos, n_logits);

@@ -32,7 +32,7 @@ void layernorm_plain(float *y, const float *x, const float *gamma, const float *
 /* ---- sums over a token --------------------------------------------------------------
  *
  * The fast forms compute the same, and add three things. Sums run in vectors: float32 within a
- * block, in four vectors side by side, so that no lane adds more than eight numbers, and blocks are
+ * block, in four vectors side by side, so that no lane adds more than eleven numbers, and blocks are
  * added in double. Rounding then costs less than an ulp, however long the token is. A sum that
  * float32 cannot hold is done again in double. And the root and the division are done once: every
  * element is multiplied by one scale. */
@@ -102,8 +102,8 @@ typedef struct {
     double mean, scale; /* scale = 1 / sqrt(variance + eps) */
 } Moments;
 
-/* In two passes: E[x^2] - E[x]^2 would lose all digits that the mean and the
- * token have in common. The first pass sums distances to x[0] for the same reason. */
+/* In two passes: E[x^2] - E[x]^2 cancels where the mean is much larger than the deviations. The first pass
+ * sums distances to x[0] for the same reason. */
 static Moments moments(const float *x, int dim, float eps) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x, x[0], dim) / dim;
     const float shift = (float)mean;
@@ -114,7 +114,7 @@ static Moments moments(const float *x, int dim, float eps) {
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
     const Moments m = moments(x, dim, eps);
     const float shift = (float)m.mean, scale = (float)m.scale;
-    const float offset = (float)((m.mean - (double)shift) * (double)scale); /* what the rounding of the mean took */
+    const float offset = (float)((m.mean - (double)shift) * (double)scale); /* the part of the mean that float32 lost */
     if (beta) {
 #pragma omp simd
         for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * gamma[i] + beta[i];
@@ -141,7 +141,7 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim) {
 }
 
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim) {
-    if (n == 1) { /* cheaper done twice than shared: no barrier */
+    if (n == 1) { /* every thread computes the token itself: cheaper than a barrier */
         y += (size_t)omp_get_thread_num() * (size_t)dim;
         norm_token(y, x, norm, dim);
         return y;
@@ -197,7 +197,7 @@ void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim
  *     dx_i = s g_i - s^3 x_i mean(g x)
  *
  * and LayerNorm, whose mean moves with x too, takes the mean of g off as well.
- * Element by element in double: the terms of dx cancel, and nobody decodes here. */
+ * Element by element in double: the terms of dx cancel; speed does not matter here. */
 
 INLINE void backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
                      int dim, Moments m, const bool centered) {
