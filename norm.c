@@ -1,10 +1,9 @@
 /* norm.c: normalization, the whole of it.
  *
- * Owns RMSNorm and LayerNorm: the formulas in plain C, then the fast forms that the decoder runs, fused with the
- * residual add in front of them, in half precision, and backward. Both normalize over the last axis, each token by
- * itself: statistics never cross from one token to another, so a token's result does not depend on what else is in the
- * batch. It does not know where in a model a norm stands (model.c). docs/norms.md is the chapter that goes with this
- * file.
+ * Owns RMSNorm and LayerNorm: the formulas in plain C, then the fast forms that the decoder runs; and, for tests and
+ * benches, fused with the residual add, in half precision, and backward. Both normalize over the last axis, each token
+ * by itself: statistics never cross from one token to another, so a token's result does not depend on what else is in
+ * the batch. It does not know where in a model a norm stands (model.c). docs/norms.md is its chapter.
  */
 #include "norm.h"
 
