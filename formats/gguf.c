@@ -1,8 +1,7 @@
 /* gguf.c: the model in a GGUF file, of llama and its relatives.
  *
- * Owns what the metadata and the tensors of a model mean: every key that changes the
- * result is honoured or refused by name. The container is gguf_file.c's, the
- * tokenizer gguf_tokenizer.c's; what the blocks of a quantized tensor mean is quant.c's.
+ * Owns what the metadata and the tensors of a model mean: every key that changes the result is honoured or refused
+ * by name. The container is gguf_file.c's, the tokenizer gguf_tokenizer.c's, the blocks of quantized tensors quant.c's.
  */
 #include "formats/gguf.h"
 

@@ -1,8 +1,7 @@
 /* gguf_file.c: the container of a GGUF file (versions 2 and 3, little-endian).
  *
- * Owns its layout: metadata (keys and typed values), the tensor table and where
- * each tensor's data lies. Every size is checked against the file before it is
- * used. What the keys and tensors mean is gguf.c's and gguf_tokenizer.c's.
+ * Owns its layout: metadata (keys and typed values), the tensor table and where each tensor's data lies. Every size
+ * is checked against the file before it is used. What keys and tensors mean is gguf.c's and gguf_tokenizer.c's.
  */
 #include "formats/gguf_file.h"
 

@@ -4,10 +4,8 @@
  */
 #include "formats/gguf.h"
 
-#include "formats/gguf_file.h"
 #include "text/merges.h"
 #include "text/pieces.h"
-#include "tokenizer.h"
 
 #include <limits.h>
 #include <math.h>

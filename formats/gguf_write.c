@@ -263,38 +263,26 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     }
 }
 
-static int write_byte_level(Writer *w, const Tokenizer *t) {
-    const char *pre = gguf_pretokenizer_name(&t->pretokenizer);
-    MergeRule *rules = ranked_rules(&t->merges);
-    if (!rules) return -1;
-    write_name(w, "tokenizer.ggml.model", "gpt2", 4);
-    write_name(w, "tokenizer.ggml.pre", pre, strlen(pre));
-    if (t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
+static int write_tokenizer(Writer *w, const Tokenizer *t) {
+    const char *pre = t->pieces.byte_level ? gguf_pretokenizer_name(&t->pretokenizer) : NULL;
+    MergeRule *rules = pre ? ranked_rules(&t->merges) : NULL;
+    float *scores = pre ? NULL : piece_scores(t);
+    if (!rules && !scores) return -1;
+    write_name(w, "tokenizer.ggml.model", pre ? "gpt2" : "llama", pre ? 4 : 5);
+    if (pre) write_name(w, "tokenizer.ggml.pre", pre, strlen(pre));
+    if (pre && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, t);
-    write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->merges.n);
-    for (const MergeRule *rule = rules; rule < rules + t->merges.n; rule++) {
+    write_array(w, pre ? "tokenizer.ggml.merges" : "tokenizer.ggml.scores", pre ? GGUF_STRING : GGUF_F32,
+                pre ? t->merges.n : t->pieces.n);
+    if (scores) write_bytes(w, scores, (size_t)t->pieces.n * sizeof *scores);
+    for (const MergeRule *rule = rules; rule && rule < rules + t->merges.n; rule++) {
         print_byte_names(w->text, &t->pieces.list[rule->left]);
         fputc(' ', w->text);
         print_byte_names(w->text, &t->pieces.list[rule->right]);
         write_text(w);
     }
     free(rules);
-    return 0;
-}
-
-static int write_sentencepiece(Writer *w, const Tokenizer *t) {
-    float *scores = piece_scores(t);
-    if (!scores) return -1;
-    write_name(w, "tokenizer.ggml.model", "llama", 5);
-    write_pieces(w, t);
-    write_array(w, "tokenizer.ggml.scores", GGUF_F32, t->pieces.n);
-    write_bytes(w, scores, (size_t)t->pieces.n * sizeof *scores);
     free(scores);
-    return 0;
-}
-
-static int write_tokenizer(Writer *w, const Tokenizer *t) {
-    if (t->pieces.byte_level ? write_byte_level(w, t) : write_sentencepiece(w, t)) return -1;
     write_piece_types(w, t);
     int eot = t->eot; /* GGUF has room for one more end */
     for (int i = 0; i < t->n_ends && eot < 0; i++)
