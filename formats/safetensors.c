@@ -189,14 +189,12 @@ static int no_weights(const char *folder) {
 int safetensors_open(Safetensors *s, Model *m, const char *folder) {
     char path[PATH_MAX];
     JsonFile index = {0};
-    int status;
     *s = (Safetensors){0};
-    if (has_file(folder, "model.safetensors", path))
-        status = add_shard(s, m, folder, "model.safetensors") || sort_tensors(s);
-    else if (has_file(folder, "model.safetensors.index.json", path))
-        status = json_open(&index, path) || read_index(s, m, folder, &index);
-    else
-        status = no_weights(folder);
+    const int status = has_file(folder, "model.safetensors", path)
+                           ? add_shard(s, m, folder, "model.safetensors") || sort_tensors(s)
+                       : has_file(folder, "model.safetensors.index.json", path)
+                           ? json_open(&index, path) || read_index(s, m, folder, &index)
+                           : no_weights(folder);
     json_close(&index);
     if (status) safetensors_close(s);
     return status ? -1 : 0;

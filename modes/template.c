@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "text/merges.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
