@@ -173,7 +173,6 @@ static void read_experts(Folder *f) {
                          count, c->n_experts);
 }
 
-/* Whether the layer has experts. */
 static bool is_sparse(const Folder *f, int layer) {
     int64_t dense;
     for (const Json *l = json_first(f->dense_layers); l; l = json_next(f->dense_layers, l))

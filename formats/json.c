@@ -169,7 +169,6 @@ static bool check_keys(const Parser *p, const Json *object) {
     return i == n;
 }
 
-/* Closes every list whose end is next. */
 static bool close_lists(Parser *p) {
     for (Json *list; (list = innermost(p)) && peek(p) == (list->kind == JSON_OBJECT ? '}' : ']'); p->depth--) {
         list->n_values = (uint32_t)(p->n_values - p->open[p->depth - 1]);

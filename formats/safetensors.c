@@ -114,7 +114,6 @@ static int read_header(Safetensors *s, Shard *shard, const File *file) {
     return check_places(tensors + first, s->n_tensors - first, shard->path, file, start);
 }
 
-/* Maps one more file and takes in its tensors. */
 static int add_shard(Safetensors *s, Model *m, const char *folder, const char *name) {
     const size_t size = strlen(folder) + strlen(name) + 2;
     Shard *shard = allocate(1, sizeof *shard + size);

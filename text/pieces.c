@@ -23,7 +23,6 @@ static uint32_t hash_bytes(const Pieces *p, const char *s, int n) {
     return h;
 }
 
-/* An empty table for n ids. */
 static int open_table(IdTable *table, size_t n) {
     size_t size = 16;
     while (size < 2 * n) size *= 2; /* at most 2^32 */

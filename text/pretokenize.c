@@ -169,7 +169,6 @@ typedef struct {
     CharacterClass class;
 } Cursor;
 
-/* Reads the character at the cursor. */
 static void look(Cursor *c) {
     c->length = 0;
     c->class = c->s < c->end ? class_of(utf8_read(c->s, (size_t)(c->end - c->s), &c->length)) : OTHER;
