@@ -110,15 +110,6 @@ static bool get_bool(Folder *f, const Json *object, const char *key, bool missin
 
 /* ---- the model ------------------------------------------------------------------------------ */
 
-static int find_architecture(Folder *f) {
-    const Json *type = json_get(f->options, "model_type");
-    for (size_t i = 0; i < sizeof ARCHITECTURES / sizeof *ARCHITECTURES; i++)
-        if (json_is(type, ARCHITECTURES[i].model_type)) f->architecture = &ARCHITECTURES[i];
-    if (f->architecture) return 0;
-    return fail("%s: model_type is %.64s, expected llama, mistral, qwen2, qwen3, qwen3_moe or minimind", f->json.path,
-                json_shown(type));
-}
-
 static void read_sizes(Folder *f) {
     Config *c = &f->model->config;
     const int head_size = f->architecture->head_size;
@@ -182,7 +173,6 @@ static void read_experts(Folder *f) {
                          count, c->n_experts);
 }
 
-/* Whether the layer has experts. */
 static bool is_sparse(const Folder *f, int layer) {
     int64_t dense;
     for (const Json *l = json_first(f->dense_layers); l; l = json_next(f->dense_layers, l))
@@ -273,7 +263,12 @@ static void read_rope(Folder *f) {
 
 static int read_config(Folder *f) {
     f->options = f->json.values;
-    if (find_architecture(f)) return -1;
+    const Json *type = json_get(f->options, "model_type");
+    for (size_t i = 0; i < sizeof ARCHITECTURES / sizeof *ARCHITECTURES; i++)
+        if (json_is(type, ARCHITECTURES[i].model_type)) f->architecture = &ARCHITECTURES[i];
+    if (!f->architecture)
+        return fail("%s: model_type is %.64s, expected llama, mistral, qwen2, qwen3, qwen3_moe or minimind",
+                    f->json.path, json_shown(type));
     const Json *act = option(f->options, "hidden_act"), *quantization = option(f->options, "quantization_config");
     f->biases[OUT_BIAS] = has(f, ATTENTION_BIAS) && get_bool(f, f->options, "attention_bias", false);
     f->biases[QKV_BIAS] = has(f, QKV_BIASES) || f->biases[OUT_BIAS];

@@ -1,11 +1,16 @@
-/* folder.h: from a Hugging Face folder to a Model. */
+/* folder.h: from a Hugging Face folder to a Model and its Tokenizer. */
 #ifndef NORMA_FOLDER_H
 #define NORMA_FOLDER_H
 
 #include "model.h"
+#include "tokenizer.h"
 
 /* Fills the model from a folder: config.json and safetensors. -1 and a message if it cannot; the caller then closes
  * the model. */
 int folder_read_model(Model *model, const char *folder);
+
+/* Opens a folder's tokenizer.json, of at most vocab_size pieces, with what the files beside it say of it. Its special
+ * pieces match text, as in Hugging Face's tokenizers. */
+int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size);
 
 #endif

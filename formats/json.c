@@ -169,7 +169,6 @@ static bool check_keys(const Parser *p, const Json *object) {
     return i == n;
 }
 
-/* Closes every list whose end is next. */
 static bool close_lists(Parser *p) {
     for (Json *list; (list = innermost(p)) && peek(p) == (list->kind == JSON_OBJECT ? '}' : ']'); p->depth--) {
         list->n_values = (uint32_t)(p->n_values - p->open[p->depth - 1]);
@@ -241,6 +240,8 @@ void json_close(JsonFile *json) {
 bool json_has_kind(const Json *value, JsonKind kind) { return value && value->kind == kind; }
 bool json_true(const Json *value) { return json_has_kind(value, JSON_BOOL) && *value->text == 't'; }
 bool json_null(const Json *value) { return !value || value->kind == JSON_NULL; }
+const char *json_shown(const Json *value) { return value ? value->text : "missing"; }
+const Json *json_first(const Json *list) { return list && list->n_members > 0 ? list + 1 : NULL; }
 
 bool json_is(const Json *value, const char *text) {
     return json_has_kind(value, JSON_STRING) && value->length == strlen(text) &&
@@ -262,10 +263,6 @@ bool json_real(const Json *value, double *real) {
     if (isfinite(number)) *real = number;
     return isfinite(number);
 }
-
-const char *json_shown(const Json *value) { return value ? value->text : "missing"; }
-
-const Json *json_first(const Json *list) { return list && list->n_members > 0 ? list + 1 : NULL; }
 
 const Json *json_members(const Json *value, JsonKind kind) {
     return json_has_kind(value, kind) ? json_first(value) : NULL;

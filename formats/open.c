@@ -11,7 +11,6 @@
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/parts.h"
-#include "formats/tokenizer_json.h"
 
 #include <limits.h>
 #include <stdlib.h>

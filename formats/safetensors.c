@@ -114,7 +114,6 @@ static int read_header(Safetensors *s, Shard *shard, const File *file) {
     return check_places(tensors + first, s->n_tensors - first, shard->path, file, start);
 }
 
-/* Maps one more file and takes in its tensors. */
 static int add_shard(Safetensors *s, Model *m, const char *folder, const char *name) {
     const size_t size = strlen(folder) + strlen(name) + 2;
     Shard *shard = allocate(1, sizeof *shard + size);
@@ -189,14 +188,12 @@ static int no_weights(const char *folder) {
 int safetensors_open(Safetensors *s, Model *m, const char *folder) {
     char path[PATH_MAX];
     JsonFile index = {0};
-    int status;
     *s = (Safetensors){0};
-    if (has_file(folder, "model.safetensors", path))
-        status = add_shard(s, m, folder, "model.safetensors") || sort_tensors(s);
-    else if (has_file(folder, "model.safetensors.index.json", path))
-        status = json_open(&index, path) || read_index(s, m, folder, &index);
-    else
-        status = no_weights(folder);
+    const int status = has_file(folder, "model.safetensors", path)
+                           ? add_shard(s, m, folder, "model.safetensors") || sort_tensors(s)
+                       : has_file(folder, "model.safetensors.index.json", path)
+                           ? json_open(&index, path) || read_index(s, m, folder, &index)
+                           : no_weights(folder);
     json_close(&index);
     if (status) safetensors_close(s);
     return status ? -1 : 0;

@@ -4,7 +4,7 @@
  * text and the chat template. Whatever in these files changes the tokens is honoured or refused by name. Encoding
  * text is tokenizer.c's.
  */
-#include "formats/tokenizer_json.h"
+#include "formats/folder.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -320,7 +320,6 @@ static int read_root(Loader *l, const Json *root) {
     return read_each(l, json_get(root, "post_processor"), "processors", read_processor);
 }
 
-/* Calls `read` with what a file says. */
 static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const Json *)) {
     Loader l = {.t = t, .path = path};
     const int status = json_open(&l.json, path) || read(&l, l.json.values) ? -1 : 0;
@@ -328,7 +327,7 @@ static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const
     return status;
 }
 
-/* The same for the file of this name beside tokenizer.json, if it is there; a NULL `read`: it is the chat template. */
+/* Calls `read` with what the file of this name beside tokenizer.json says, if it is there; NULL: the chat template. */
 static int read_beside(Tokenizer *t, const char *beside, const char *name, int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
     const char *slash = strrchr(beside, '/');

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "text/merges.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,7 +165,6 @@ static int encode_written(Renderer *r, int id) {
     return id < 0 ? 0 : tokens_add(r->out, id);
 }
 
-/* Writes what the user or the system prompt says. */
 static void say(Renderer *r, const char *said) {
     const bool trims = r->template->family->trims;
     if (trims) said += strspn(said, WHITE_SPACE);
@@ -175,7 +173,6 @@ static void say(Renderer *r, const char *said) {
     fwrite(said, 1, n, r->stream);
 }
 
-/* Writes and encodes what a format says. */
 static int render(Renderer *r, const char *format) {
     int status = 0;
     for (const char *s = format; *s && !status;) {

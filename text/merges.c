@@ -49,23 +49,6 @@ static int compare_rules(const void *a, const void *b) {
     return x->right != y->right ? x->right - y->right : y->rank - x->rank;
 }
 
-/* Sorts them; of rules for the same neighbours the last one counts. */
-static int index_rules(Merges *m, int n_pieces) {
-    int n = 0;
-    m->first = allocate((size_t)n_pieces + 1, sizeof *m->first);
-    if (!m->first) return -1;
-    qsort(m->rules, (size_t)m->n, sizeof *m->rules, compare_rules);
-    for (int i = 0; i < m->n; i++)
-        if (!n || m->rules[i].left != m->rules[n - 1].left || m->rules[i].right != m->rules[n - 1].right)
-            m->rules[n++] = m->rules[i];
-    m->n = n;
-    for (int left = 0, at = 0; left <= n_pieces; left++) {
-        while (at < n && m->rules[at].left < left) at++;
-        m->first[left] = at;
-    }
-    return 0;
-}
-
 int merges_begin(Merges *m, Pieces *pieces, size_t n) {
     if (n > MAX_RULES) return fail("%zu merges, expected at most %d", n, MAX_RULES);
     m->rules = allocate(n + 1, sizeof *m->rules);
@@ -100,8 +83,20 @@ int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pa
 }
 
 int merges_end(Merges *m, Pieces *pieces) {
+    int n = 0; /* rules kept: of those for the same neighbours the last one */
+    m->first = allocate((size_t)pieces->n + 1, sizeof *m->first);
+    if (!m->first) return -1;
+    qsort(m->rules, (size_t)m->n, sizeof *m->rules, compare_rules);
+    for (int i = 0; i < m->n; i++)
+        if (!n || m->rules[i].left != m->rules[n - 1].left || m->rules[i].right != m->rules[n - 1].right)
+            m->rules[n++] = m->rules[i];
+    m->n = n;
+    for (int left = 0, at = 0; left <= pieces->n; left++) {
+        while (at < n && m->rules[at].left < left) at++;
+        m->first[left] = at;
+    }
     pieces_decode_names(pieces);
-    return index_rules(m, pieces->n) || pieces_index(pieces) ? -1 : 0;
+    return pieces_index(pieces);
 }
 
 void merges_close(Merges *m) {

@@ -15,14 +15,6 @@
 
 /* ---- hash tables -------------------------------------------------------------------------- */
 
-/* FNV-1a begins with a number that no file knows: else a file could make all its pieces meet in one slot. */
-static uint32_t hash_start(void) {
-    const double seconds = now();
-    uint64_t bits;
-    memcpy(&bits, &seconds, sizeof bits);
-    return 2166136261u ^ (uint32_t)(bits * 0x9e3779b97f4a7c15u >> 32);
-}
-
 static uint32_t hash_byte(uint32_t h, char byte) { return (h ^ (uint8_t)byte) * 16777619u; }
 
 static uint32_t hash_bytes(const Pieces *p, const char *s, int n) {
@@ -31,7 +23,6 @@ static uint32_t hash_bytes(const Pieces *p, const char *s, int n) {
     return h;
 }
 
-/* An empty table for n ids. */
 static int open_table(IdTable *table, size_t n) {
     size_t size = 16;
     while (size < 2 * n) size *= 2; /* at most 2^32 */
@@ -122,8 +113,12 @@ static void find_byte_pieces(Pieces *p) {
 }
 
 int pieces_index(Pieces *p) {
+    const double seconds = now();
+    uint64_t bits;
     size_t n_matched = 0;
-    p->hash_start = hash_start();
+    memcpy(&bits, &seconds, sizeof bits);
+    /* FNV-1a begins with a number that no file knows: else a file could make all its pieces meet in one slot */
+    p->hash_start = 2166136261u ^ (uint32_t)(bits * 0x9e3779b97f4a7c15u >> 32);
     for (int b = 0; b < 256; b++) p->bytes[b] = (uint8_t)b, p->byte_piece[b] = p->unk;
     if (!p->byte_level) find_byte_pieces(p);
     for (int id = 0; id < p->n; id++) n_matched += is_matched(&p->list[id]);

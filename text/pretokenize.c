@@ -169,7 +169,6 @@ typedef struct {
     CharacterClass class;
 } Cursor;
 
-/* Reads the character at the cursor. */
 static void look(Cursor *c) {
     c->length = 0;
     c->class = c->s < c->end ? class_of(utf8_read(c->s, (size_t)(c->end - c->s), &c->length)) : OTHER;
@@ -243,24 +242,18 @@ static void next_gpt2(Cursor *c, int digits) {
 static void next_llama3(Cursor *c, int digits) {
     if (skip_contraction(c, true)) return;
     Cursor word = *c;
-    if (word.class != LETTER && word.class != NUMBER && !at_newline(&word)) step(&word);
-    if (at_class(&word, LETTER)) {
-        skip(&word, LETTER, ANY);
-        *c = word;
-        return;
-    }
+    if (c->class != LETTER && c->class != NUMBER && !at_newline(c)) step(&word);
+    if (!at_class(&word, LETTER) && *c->s != ' ') word = *c;
+    const CharacterClass class = word.class;
     if (c->class == NUMBER) {
         skip(c, NUMBER, digits);
-        return;
-    }
-    if (*c->s != ' ') word = *c;
-    if (at_class(&word, OTHER)) {
-        skip(&word, OTHER, ANY);
-        while (at_newline(&word)) step(&word);
+    } else if (at_class(&word, LETTER) || at_class(&word, OTHER)) {
+        skip(&word, class, ANY);
+        while (class == OTHER && at_newline(&word)) step(&word);
         *c = word;
-        return;
+    } else {
+        skip_space(c, true);
     }
-    skip_space(c, true);
 }
 
 /* Numbers by themselves, so many digits at a time, and what is between them. */

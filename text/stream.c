@@ -31,15 +31,13 @@ static void write_held(Stream *s) {
     s->n_held = 0;
 }
 
-static void write_byte(Stream *s, char byte) {
-    if (s->n_held > 0 && !utf8_is_continuation((uint8_t)byte)) write_held(s);
-    s->held[s->n_held++] = byte;
-    if (s->n_held >= utf8_length((uint8_t)s->held[0])) write_held(s);
-}
-
 void stream_write(Stream *s, const char *bytes, int n) {
     const double patience = 0.002; /* seconds: faster than that nobody reads */
-    for (int i = 0; i < n; i++) write_byte(s, bytes[i]);
+    for (int i = 0; i < n; i++) {
+        if (s->n_held > 0 && !utf8_is_continuation((uint8_t)bytes[i])) write_held(s);
+        s->held[s->n_held++] = bytes[i];
+        if (s->n_held >= utf8_length((uint8_t)s->held[0])) write_held(s);
+    }
     const double t = now();
     if (t - s->flushed < patience) return;
     if (fflush(s->out)) s->error = errno;

@@ -6,8 +6,8 @@
  * come back as it was.
  */
 #include "base/file.h"
+#include "formats/folder.h"
 #include "formats/gguf.h"
-#include "formats/tokenizer_json.h"
 #include "modes/template.h"
 #include "text/pieces.h"
 #include "tokenizer.h"

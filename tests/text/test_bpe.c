@@ -5,9 +5,9 @@
  * tokenizer.json and in the files beside it, and what goes into a GGUF file.
  */
 #include "base/file.h"
+#include "formats/folder.h"
 #include "formats/gguf.h"
 #include "formats/open.h"
-#include "formats/tokenizer_json.h"
 #include "model.h"
 #include "modes/template.h"
 #include "text/pieces.h"
