@@ -2,7 +2,7 @@
 #ifndef NORMA_SAMPLER_H
 #define NORMA_SAMPLER_H
 
-#include "base/heap.h"
+#include "base/order.h"
 
 #include <stdint.h>
 
