@@ -127,7 +127,8 @@ void layernorm(float *y, const float *x, const float *gamma, const float *beta, 
 
 static const struct {
     const char *name, *spec;
-} KINDS[N_NORM_KINDS] = {[NORM_RMS] = {"RMSNorm", "rms"}, [NORM_LAYER] = {"LayerNorm", "layer"}};
+} KINDS[] = {[NORM_RMS] = {"RMSNorm", "rms"}, [NORM_LAYER] = {"LayerNorm", "layer"}};
+_Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS, "a kind of norm has no names");
 
 const char *norm_name(NormKind kind) { return KINDS[kind].name; }
 const char *norm_spec_name(NormKind kind) { return KINDS[kind].spec; }

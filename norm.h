@@ -11,6 +11,9 @@
 typedef enum { NORM_RMS, NORM_LAYER } NormKind;
 enum { N_NORM_KINDS = NORM_LAYER + 1 };
 
+/* The kinds as --norm and its messages list them. */
+#define NORM_KIND_LIST(conjunction) "rms " conjunction " layer"
+
 /* One norm site. The kind belongs to the site, so a model may mix both. */
 typedef struct {
     NormKind kind;

@@ -1,9 +1,7 @@
 /* sampler.c: from logits to the next token.
  *
- * Owns the ways to choose: greedy, temperature, top-k, top-p, min-p, repeat
- * penalty, and the random numbers. With temperature and top-p alone it draws
- * the tokens that llama2.c draws from the same seed: the same generator, the
- * same nucleus rule.
+ * Owns the ways to choose and the random numbers. With temperature and top-p alone it draws the tokens
+ * that llama2.c draws from the same seed: the same generator, the same nucleus rule.
  */
 #include "sampler.h"
 
@@ -18,9 +16,7 @@ int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
     *s = (Sampler){.options = *options, .state = options->seed, .vocab_size = vocab_size};
     s->candidates = allocate((size_t)vocab_size, sizeof *s->candidates);
     s->p = allocate((size_t)vocab_size, sizeof *s->p);
-    if (s->candidates && s->p) return 0;
-    sampler_close(s);
-    return -1;
+    return s->candidates && s->p ? 0 : -1;
 }
 
 void sampler_close(Sampler *s) {

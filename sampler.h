@@ -2,7 +2,7 @@
 #ifndef NORMA_SAMPLER_H
 #define NORMA_SAMPLER_H
 
-#include "base/heap.h"
+#include "base/order.h"
 
 #include <stdint.h>
 
@@ -27,6 +27,7 @@ typedef struct {
     uint64_t n_recent; /* tokens seen so far */
 } Sampler;
 
+/* The caller closes it, also after a failure (-1 and a message: no memory). */
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size);
 void sampler_close(Sampler *s);
 

@@ -2,7 +2,6 @@
 #include "base/process.h"
 
 #include "base/error.h"
-#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +51,7 @@ const char *program_file(const char *name) {
     if (!slash) return NULL;
     const size_t folder = (size_t)(slash - path) + 1;
     snprintf(path + folder, sizeof path - folder, "%s", name);
-    return file_exists(path) ? path : NULL;
+    return access(path, F_OK) ? NULL : path;
 }
 
 void limit_spinning(char **argv) {

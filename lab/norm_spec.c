@@ -26,7 +26,7 @@ static int parse_kind(Item *item, const char *name) {
         item->kind = (NormKind)kind;
         if (!strcmp(name, norm_spec_name(item->kind))) return 0;
     }
-    return bad_item(item, "has a kind other than rms and layer");
+    return bad_item(item, "has a kind other than " NORM_KIND_LIST("and"));
 }
 
 /* "3" or "0-2", up to the dot at `end`. */

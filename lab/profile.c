@@ -159,7 +159,6 @@ Profile *profile_open(Session *session, bool traces) {
     *p = (Profile){.probe = {begin, end, chunk, mark, norm, heads},
                    .session = session,
                    .n_layers = session->model->config.n_layers,
-                   .n_threads = session->n_threads,
                    .opened = now(),
                    .records = calloc(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records),
                    .tracks = calloc(n_threads, sizeof *p->tracks),
@@ -182,7 +181,7 @@ void profile_close(Profile *p) {
 
 Record profile_record(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *record_of(p, 0, phase, layer, site);
-    for (int t = 1; t < p->n_threads; t++) {
+    for (int t = 1; t < p->session->n_threads; t++) {
         const Record *r = record_of(p, t, phase, layer, site);
         sum.squares_in += r->squares_in;
         sum.squares_out += r->squares_out;

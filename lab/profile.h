@@ -42,7 +42,7 @@ typedef struct {
 typedef struct {
     Probe probe; /* first: the hooks cast their Probe to its Profile */
     Session *session;
-    int n_layers, n_threads;
+    int n_layers;
     double opened;
     double began; /* of the forward pass that runs */
     Phase phase;
@@ -65,12 +65,14 @@ Record profile_record(const Profile *p, Phase phase, int layer, Site site);
 /* Seconds of the first thread in all sites, or in the norms alone. */
 double profile_seconds(const Profile *p, Phase phase, bool norms_only);
 
-/* What a profile goes to, by the name of a file: "-" to the table alone, NAME.csv, NAME.json;
- * PROFILE_NONE: no such file is written. */
+/* The path of a profile that goes to no file. It is known by its address, so no user can type it. */
+extern const char TABLE_ALONE[];
+
+/* What a profile goes to: TABLE_ALONE, NAME.csv or NAME.json; PROFILE_NONE: no such file is written. */
 typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_TRACE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the table to stderr and, where path is not "-", the file. */
+/* Writes the table to stderr and, where path is not TABLE_ALONE, the file. */
 int profile_report(const Profile *p, const char *path);
 
 #endif

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+const char TABLE_ALONE[] = "";
+
 static void write_row(FILE *out, bool csv, const Profile *p, Phase phase, int layer, Site site, const Record *r) {
     const double tokens = (double)r->tokens, us = 1e6 * r->seconds / tokens, share = r->seconds / p->total[phase];
     const double rate = 1e-9 * r->bytes / (r->seconds > 0 ? r->seconds : 1);
@@ -99,14 +101,15 @@ static void write_trace(const Profile *p, FILE *out) {
     fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n"
           "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 1, \"args\": {\"name\": \"norma\"}}",
           out);
-    for (int t = 0; t < p->n_threads; t++) write_track(out, p, t);
+    for (int t = 0; t < p->session->n_threads; t++) write_track(out, p, t);
     fputs("\n]}\n", out);
     if (p->tracks[0].n_events == MOST_EVENTS) note("the trace holds the first %d events of each thread", MOST_EVENTS);
 }
 
 ProfileFormat profile_format(const char *path) {
+    if (path == TABLE_ALONE) return PROFILE_TABLE;
     const char *dot = strrchr(path, '.');
-    if (!dot) return strcmp(path, "-") ? PROFILE_NONE : PROFILE_TABLE;
+    if (!dot) return PROFILE_NONE;
     return !strcmp(dot, ".csv") ? PROFILE_CSV : !strcmp(dot, ".json") ? PROFILE_TRACE : PROFILE_NONE;
 }
 

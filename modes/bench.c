@@ -5,7 +5,6 @@
  */
 #include "base/file.h"
 #include "formats/parts.h"
-#include "kernels/tensor.h"
 #include "lab/stopwatch.h"
 #include "modes/common.h"
 

@@ -1,8 +1,6 @@
 /* convert.c: the mode that writes any model as a GGUF file, by gguf_write.c. */
-#include "base/error.h"
 #include "base/file.h"
 #include "formats/gguf.h"
-#include "kernels/tensor.h"
 #include "modes/common.h"
 
 int mode_convert(Run *run) {

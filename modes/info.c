@@ -1,7 +1,6 @@
 /* info.c: the mode that lists a checkpoint's configuration, norm sites and tensors, without running the model. */
 #include "base/file.h"
 #include "formats/parts.h"
-#include "kernels/tensor.h"
 #include "modes/common.h"
 #include "norm.h"
 

@@ -7,8 +7,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "formats/parts.h"
-#include "kernels/simd.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
@@ -83,12 +81,11 @@ static const struct {
 
 /* Runs a kernel on all tokens, which the threads of the region share as they do in norm_forward. */
 static void run_on_tokens(const Case *c, Kernel *kernel) {
-    if (c->tokens == 1) {
+    if (c->tokens == 1)
         kernel(c, 0);
-        return;
-    }
+    else
 #pragma omp for schedule(static)
-    for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
+        for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
 static double seconds_of(const Case *c, Timed what, int repeats) {
@@ -154,9 +151,7 @@ static int measure_kernels(const Run *run) {
     if (model) {
         dims[0] = run->model.config.dim;
         dims[1] = run->model.config.head_size;
-        n_dims = 1;
-        for (PartAt at = parts_of(&run->model); next_part(&at);)
-            if (at.part->of_heads) n_dims = 2;
+        n_dims = run->model.layers[0].q_norm.gamma ? 2 : 1;
     }
     fputs(json ? "["
                : "ns a token: norms and, as their floor, a copy of x; ratios\n"

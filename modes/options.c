@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "lab/profile.h"
-#include "model.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -33,7 +32,6 @@ typedef struct {
 
 #define INTO(field)             offsetof(Options, field), 0, 0
 #define RANGE(field, ...)       offsetof(Options, field), __VA_ARGS__
-#define NOWHERE                 0, 0, 0
 #define DEFAULT_NAME(name, ...) #name " (default)"
 #define NAME(name, ...)         ", " #name
 
@@ -68,12 +66,11 @@ static const Option OPTIONS[] = {
     {0, STRING, "profile", "[=FILE]", INTO(profile),
      "the time of every layer and site, on stderr; FILE.csv, or\nFILE.json for trace viewers, holds more"},
     {0, STRING, "norm", "SPEC", INTO(norm),
-     "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\n"
-     "KIND rms or layer, SITE attn, mlp, q, k or final, LAYERS\n"
-     "n or n-m: --norm layer, --norm 0-2.attn=layer,final=rms"},
+     "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\nKIND " NORM_KIND_LIST(
+         "or") ", SITE attn, mlp, q, k or final, LAYERS\nn or n-m: --norm layer, --norm 0-2.attn=layer,final=rms"},
     {'v', TRUE, "verbose", NULL, INTO(verbose), "tokenize: ids with their pieces"},
-    {'h', HELP, "help", NULL, NOWHERE, "this text"},
-    {0, VERSION, "version", NULL, NOWHERE, "the version"},
+    {'h', HELP, "help", NULL, 0, 0, 0, "this text"},
+    {0, VERSION, "version", NULL, 0, 0, 0, "the version"},
 };
 
 enum { N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS };
@@ -129,7 +126,7 @@ static int set_option(Options *o, const Option *option, const char *text) {
     char name[32] = {'-', option->letter};
     if (!option->letter) snprintf(name, sizeof name, "--%s", option->name);
     switch (option->kind) {
-    case STRING: *(const char **)field = text ? text : "-"; return -1;
+    case STRING: *(const char **)field = text ? text : TABLE_ALONE; return -1;
     case TRUE: *(bool *)field = true; return -1;
     case INT:
     case UINT64: return set_whole(field, option, name, text);

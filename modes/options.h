@@ -40,7 +40,7 @@ typedef struct {
     int threads, batch, prompt_tokens;
     int context; /* 0: the model's */
     bool json, verbose;
-    const char *profile; /* a file; "-": the table alone */
+    const char *profile; /* a file; TABLE_ALONE (lab/profile.h): no file */
     const char *kv;      /* "f32" or "f16"; NULL: as the model's format has it */
 } Options;
 

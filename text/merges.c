@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/search.h"
 #include "base/utf8.h"
 
 #include <limits.h>

@@ -8,7 +8,7 @@
 #ifndef NORMA_MERGES_H
 #define NORMA_MERGES_H
 
-#include "base/heap.h"
+#include "base/order.h"
 #include "text/pieces.h"
 
 typedef struct {

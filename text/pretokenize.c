@@ -10,7 +10,7 @@
 #include "text/pretokenize.h"
 
 #include "base/memory.h"
-#include "base/search.h"
+#include "base/order.h"
 #include "base/utf8.h"
 #include "text/nfc.h"
 #include "text/unicode.h"

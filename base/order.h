@@ -1,0 +1,65 @@
+/* order.h: what finds by order: a binary heap of numbers, the greatest at its top, and binary search. */
+#ifndef NORMA_ORDER_H
+#define NORMA_ORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct {
+    float value; /* not NaN */
+    int id;
+} HeapItem;
+
+/* Of equal values the smaller id comes first, so that what comes out never depends on what went in when. */
+static inline bool heap_before(HeapItem a, HeapItem b) {
+    return a.value > b.value || (a.value == b.value && a.id < b.id);
+}
+
+/* Moves heap[i] of n down to its place. */
+static inline void heap_sift_down(HeapItem *heap, int n, int i) {
+    const HeapItem moving = heap[i];
+    for (int child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && heap_before(heap[child + 1], heap[child])) child++;
+        if (!heap_before(heap[child], moving)) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = moving;
+}
+
+/* Makes a heap of n items in any order. O(n). */
+static inline void heap_make(HeapItem *heap, int n) {
+    for (int i = n / 2 - 1; i >= 0; i--) heap_sift_down(heap, n, i);
+}
+
+/* Adds an item to a heap of n, which has room for it. O(log n). */
+static inline void heap_push(HeapItem *heap, int n, HeapItem item) {
+    int i = n;
+    for (; i > 0 && heap_before(item, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = item;
+}
+
+/* Moves the top of a heap of n items to heap[n - 1], behind the n - 1 that stay a heap; returns it. O(log n). */
+static inline HeapItem heap_pop(HeapItem *heap, int n) {
+    const HeapItem top = heap[0];
+    heap[0] = heap[n - 1];
+    heap[n - 1] = top;
+    heap_sift_down(heap, n - 1, 0);
+    return top;
+}
+
+/* Sets i to the first place in [begin, end) for which `before` is false, to `end` if there is none. `before` is an
+ * expression of i that is true for all places before that one. O(log(end - begin)). */
+#define SEARCH(i, begin, end, before)                                                                                  \
+    do {                                                                                                               \
+        size_t low_ = (size_t)(begin), high_ = (size_t)(end);                                                          \
+        while (low_ < high_) {                                                                                         \
+            (i) = low_ + (high_ - low_) / 2;                                                                           \
+            if (before)                                                                                                \
+                low_ = (i) + 1;                                                                                        \
+            else                                                                                                       \
+                high_ = (i);                                                                                           \
+        }                                                                                                              \
+        (i) = low_;                                                                                                    \
+    } while (0)
+
+#endif
