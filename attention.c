@@ -15,10 +15,8 @@
  * positions from position 0 up, for every query in the same order: a token's result depends on the
  * tokens before it alone, and not on how they were divided into chunks.
  */
-#include "model.h"
-
 #include "kernels/simd.h"
-
+#include "model.h"
 #include <math.h>
 #include <omp.h>
 

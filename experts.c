@@ -8,10 +8,8 @@
  * expert's work is then one product for all of its tokens, and its weights are read once for a chunk. A token adds up
  * its experts from the first to the last, whoever else is in the chunk. An expert itself is mlp.c's SwiGLU.
  */
-#include "model.h"
-
 #include "kernels/simd.h"
-
+#include "model.h"
 #include <math.h>
 
 static void softmax(float *p, int n) {

@@ -4,9 +4,7 @@
  * (kv_cache.h). Which positions a query may see is attention.c's business.
  */
 #include "kv_cache.h"
-
 #include "base/memory.h"
-
 #include <stdlib.h>
 
 int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size) {

@@ -6,9 +6,8 @@
  *
  * Owns SwiGLU. The products with weights are matmul.c's, mixtures of experts experts.c's.
  */
-#include "model.h"
-
 #include "kernels/simd.h"
+#include "model.h"
 
 /* gate = silu(gate) * up, silu(a) = a / (1 + e^-a). */
 static void silu_times(float *gate, const float *up, int n) {

@@ -5,11 +5,9 @@
  * come from is the loaders' business (formats/).
  */
 #include "model.h"
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "kernels/quant.h"
-
 #include <math.h>
 #include <stdlib.h>
 

@@ -6,9 +6,7 @@
  * the batch. It does not know where in a model a norm stands (model.c). docs/norms.md is its chapter.
  */
 #include "norm.h"
-
 #include "kernels/simd.h"
-
 #include <math.h>
 #include <omp.h>
 

@@ -5,10 +5,8 @@
  * business (formats/); which heads rotate, and when, is attention.c's.
  */
 #include "rope.h"
-
 #include "base/memory.h"
 #include "kernels/simd.h"
-
 #include <math.h>
 
 /* ---- frequencies --------------------------------------------------------------- */

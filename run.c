@@ -9,7 +9,6 @@
 #include "modes/options.h"
 #include "sampler.h"
 #include "tokenizer.h"
-
 #include <string.h>
 
 typedef struct {

@@ -4,10 +4,8 @@
  * that llama2.c draws from the same seed: the same generator, the same nucleus rule.
  */
 #include "sampler.h"
-
 #include "base/memory.h"
 #include "kernels/simd.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #define NORMA_SAMPLER_H
 
 #include "base/order.h"
-
 #include <stdint.h>
 
 typedef struct {

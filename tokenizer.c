@@ -17,11 +17,9 @@
  * was trained on. A byte-level tokenizer takes any bytes and gives them back.
  */
 #include "tokenizer.h"
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

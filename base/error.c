@@ -1,6 +1,5 @@
 /* error.c: messages to the user. */
 #include "base/error.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,8 +1,6 @@
 /* file.c: what becomes of a path: mapped memory, a text, an output that appears whole or not at all. */
 #include "base/file.h"
-
 #include "base/error.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

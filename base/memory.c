@@ -1,8 +1,6 @@
 /* memory.c: memory: its alignment, huge pages, and the message where there is none. */
 #include "base/memory.h"
-
 #include "base/error.h"
-
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>

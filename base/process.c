@@ -1,8 +1,6 @@
 /* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe, and the clock. */
 #include "base/process.h"
-
 #include "base/error.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

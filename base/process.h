@@ -13,8 +13,7 @@ extern volatile sig_atomic_t interrupted;
 /* Exit status of a run that Ctrl-C ended. */
 enum { EXIT_INTERRUPTED = 130 };
 
-/* From here on the first Ctrl-C asks to stop, the second one stops; a closed pipe is an error that
- * write reports. */
+/* From here on the first Ctrl-C asks to stop, the second one stops; a closed pipe is an error that write reports. */
 int handle_signals(void);
 
 /* Seconds on a monotonic clock. */

@@ -5,7 +5,6 @@
  * either. To add an architecture, add a row to ARCHITECTURES. Names and shapes of tensors are the table of parts'.
  */
 #include "formats/folder.h"
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/json.h"
@@ -13,7 +12,6 @@
 #include "formats/safetensors.h"
 #include "kernels/quant.h"
 #include "rope.h"
-
 #include <limits.h>
 #include <math.h>
 

@@ -4,12 +4,10 @@
  * by name. The container is gguf_file.c's, the tokenizer gguf_tokenizer.c's, the blocks of quantized tensors quant.c's.
  */
 #include "formats/gguf.h"
-
 #include "base/memory.h"
 #include "formats/parts.h"
 #include "kernels/tensor.h"
 #include "rope.h"
-
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>

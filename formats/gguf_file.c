@@ -4,10 +4,8 @@
  * is checked against the file before it is used. What keys and tensors mean is gguf.c's and gguf_tokenizer.c's.
  */
 #include "formats/gguf_file.h"
-
 #include "base/memory.h"
 #include "model.h"
-
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -166,9 +164,9 @@ static int read_entry(Gguf *g, GgufEntry *e) {
     e->rows = (int)dims[1];
     e->depth = (int)dims[2];
     if (type_from_gguf(type, &e->type)) return bad_tensor(g, e->name, "has type %u, which norma does not know", type);
-    if (e->cols % type_block(e->type))
-        return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", e->cols, type_block(e->type),
-                          type_name(e->type));
+    if (e->cols % TYPES[e->type].weights)
+        return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", e->cols,
+                          TYPES[e->type].weights, type_name(e->type));
     /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes a weight */
     const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = e->cols}, e->rows);
     if (!multiply(matrix, (size_t)e->depth, &e->bytes)) return bad_tensor(g, e->name, "has more bytes than any file");

@@ -3,10 +3,8 @@
  * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and EOS.
  */
 #include "formats/gguf.h"
-
 #include "text/merges.h"
 #include "text/pieces.h"
-
 #include <limits.h>
 #include <math.h>
 #include <string.h>

@@ -3,11 +3,10 @@
  * Owns what a GGUF file can say of a model and a tokenizer, and how it says it: metadata, tensor table, data.
  * The tables of keys and architectures are gguf.c's, what a block holds is quant.c's.
  */
-#include "formats/gguf.h"
-
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "formats/gguf.h"
 #include "formats/parts.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
@@ -16,7 +15,6 @@
 #include "text/merges.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -350,7 +348,7 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix, int de
     write_text(w);
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
-    write_u32(w, type_to_gguf(type));
+    write_u32(w, (uint32_t)TYPES[type].gguf);
     write_u64(w, w->offset);
     w->offset += aligned((size_t)depth * tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows));
     w->n_tensors++;
@@ -399,12 +397,12 @@ static void write_rows(Writer *w, const Part *part, const Tensor *t, Type type) 
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
-    const bool whole_blocks = t->cols % type_block(w->type) == 0;
+    const bool whole_blocks = t->cols % TYPES[w->type].weights == 0;
     const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
     if (begin_tensor(w, name, ".weight", depth, t->rows, t->cols, type))
         for (; at.expert < depth; at.expert++) write_rows(w, at.part, part_weight(&at), type);
     else if (!w->out && !whole_blocks)
-        note("%s.weight stays f16: its rows of %d are no multiple of %d", name, t->cols, type_block(w->type));
+        note("%s.weight stays f16: its rows of %d are no multiple of %d", name, t->cols, TYPES[w->type].weights);
     if (!t->bias) return;
     for (int r = 0; at.part->rotates && r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
     write_vector(w, name, ".bias", at.part->rotates ? w->row : t->bias, t->rows);
@@ -430,7 +428,7 @@ static int write_header(Writer *w, const Tokenizer *t) {
     write_u64(w, w->n_tensors);
     write_u64(w, w->n_keys);
     write_name(w, "general.architecture", w->architecture->name, strlen(w->architecture->name));
-    write_int(w, "general.file_type", type_file_type(w->type));
+    write_int(w, "general.file_type", TYPES[w->type].file);
     write_int(w, "general.quantization_version", 2);
     for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */

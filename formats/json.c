@@ -4,12 +4,10 @@
  * function calls itself, so that no text decides how deep the stack gets; all memory is allocated at once.
  */
 #include "formats/json.h"
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

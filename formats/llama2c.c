@@ -5,13 +5,11 @@
  * and EOS). Every size is checked against the file's length before it is used.
  */
 #include "formats/llama2c.h"
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "formats/parts.h"
 #include "text/pieces.h"
-
 #include <math.h>
 
 enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };

@@ -4,14 +4,12 @@
  * in a file is its loader's.
  */
 #include "formats/open.h"
-
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/folder.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/parts.h"
-
 #include <limits.h>
 #include <stdlib.h>
 

@@ -5,7 +5,6 @@
  * output has panels of its own. What a panel looks like is panels.h's.
  */
 #include "formats/pack.h"
-
 #include "base/memory.h"
 #include "formats/parts.h"
 #include "kernels/panels.h"

@@ -1,10 +1,8 @@
 /* parts.c: the one table of a model's parts, the walk along it, and the memory that they are in. */
 #include "formats/parts.h"
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-
 #include <stdlib.h>
 
 /* The beginnings of names: formats of the layer's number, in each naming. */

@@ -4,13 +4,11 @@
  * which tensor is in which of several files. What the names mean is folder.c's.
  */
 #include "formats/safetensors.h"
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "formats/json.h"
 #include "formats/parts.h"
-
 #include <limits.h>
 #include <stdlib.h>
 

@@ -4,14 +4,12 @@
  * text and the chat template. Whatever in these files changes the tokens is honoured or refused by name. Encoding
  * text is tokenizer.c's.
  */
-#include "formats/folder.h"
-
 #include "base/error.h"
 #include "base/file.h"
+#include "formats/folder.h"
 #include "formats/json.h"
 #include "text/merges.h"
 #include "text/pieces.h"
-
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,11 +12,9 @@
  * is computed. That is why no bit of a result depends on chunks and threads.
  */
 #include "kernels/matmul.h"
-
 #include "base/memory.h"
 #include "kernels/panels.h"
 #include "kernels/simd.h"
-
 #include <omp.h>
 #include <stdlib.h>
 

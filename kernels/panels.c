@@ -4,7 +4,6 @@
  * the way. What a panel looks like is panels.h's, when weights get panels formats/pack.c's.
  */
 #include "kernels/panels.h"
-
 #include "base/memory.h"
 
 bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }

@@ -5,9 +5,7 @@
  * against this file. Compiled without contraction of a * b + c: results are the reference's to the bit.
  */
 #include "kernels/quant.h"
-
 #include "kernels/simd.h"
-
 #include <math.h>
 
 enum { K = 256, GROUPS_K = 16, SCALE_BYTES_K = 12 }; /* of a K block: weights, groups at most, 6-bit scales and mins */

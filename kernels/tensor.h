@@ -55,11 +55,6 @@ static const struct {
 enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
 
 static inline const char *type_name(Type type) { return TYPES[type].name; }
-static inline uint32_t type_to_gguf(Type type) { return (uint32_t)TYPES[type].gguf; }
-static inline int type_file_type(Type type) { return TYPES[type].file; }
-
-/* Weights in a block; divides cols. */
-static inline int type_block(Type type) { return TYPES[type].weights; }
 
 /* Whether products take the activations as int8. */
 static inline bool type_wants_bytes(Type type) { return type == TYPE_I8 || TYPES[type].group > 0; }

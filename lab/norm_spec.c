@@ -1,10 +1,8 @@
 /* norm_spec.c: the language of --norm. The table of parts (formats/parts.h) says which sites there are. */
 #include "lab/norm_spec.h"
-
 #include "base/error.h"
 #include "formats/parts.h"
 #include "norm.h"
-
 #include <stdlib.h>
 #include <string.h>
 

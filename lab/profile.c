@@ -5,14 +5,12 @@
  * belongs to the site of the second one, so the sites always add up to the whole.
  */
 #include "lab/profile.h"
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
-
 #include <omp.h>
 #include <stdlib.h>
 

@@ -1,9 +1,7 @@
 /* report.c: the table on stderr, the CSV file and the trace file of --profile. */
-#include "lab/profile.h"
-
 #include "base/error.h"
 #include "base/file.h"
-
+#include "lab/profile.h"
 #include <math.h>
 #include <string.h>
 
@@ -78,10 +76,8 @@ static bool begins_pass(const Event *e) {
 
 static void write_track(FILE *out, const Profile *p, int thread) {
     char name[32];
-    fprintf(
-        out,
-        ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": %d, \"args\": {\"name\": \"thread %d\"}}",
-        thread, thread);
+    fprintf(out, ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": %d, ", thread);
+    fprintf(out, "\"args\": {\"name\": \"thread %d\"}}", thread);
     const Event *e = p->events + (size_t)thread * MOST_EVENTS, *end = e + p->tracks[thread].n_events;
     for (const Event *pass_end = e, *layer_end = e; e < end; e++) {
         if (e == pass_end) {

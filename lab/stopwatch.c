@@ -4,13 +4,11 @@
  * and how fast it multiplies and adds.
  */
 #include "lab/stopwatch.h"
-
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/pack.h"
 #include "kernels/simd.h"
 #include "lab/profile.h"
-
 #include <omp.h>
 #include <stdlib.h>
 

@@ -7,7 +7,6 @@
 #include "modes/common.h"
 #include "modes/template.h"
 #include "text/stream.h"
-
 #include <stdlib.h>
 #include <string.h>
 

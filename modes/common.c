@@ -1,10 +1,8 @@
 /* common.c: the tokens that a run begins with, how a text is continued and when it ends, and exit statuses. */
 #include "modes/common.h"
-
 #include "base/file.h"
 #include "base/memory.h"
 #include "formats/pack.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include "base/process.h"
 #include "modes/common.h"
 #include "text/stream.h"
-
 #include <stdlib.h>
 
 /* An empty prompt becomes BOS. */

@@ -1,7 +1,6 @@
 /* logits.c: the mode that writes the logits of every position into a file. */
 #include "base/file.h"
 #include "modes/common.h"
-
 #include <stdlib.h>
 
 /* Writes float32 [tokens->n][vocab_size], in the byte order of the machine. */

@@ -12,7 +12,6 @@
 #include "lab/stopwatch.h"
 #include "modes/common.h"
 #include "norm.h"
-
 #include <omp.h>
 #include <stdlib.h>
 

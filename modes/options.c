@@ -4,11 +4,9 @@
  * option is a row there and a field of Options.
  */
 #include "modes/options.h"
-
 #include "base/error.h"
 #include "base/file.h"
 #include "lab/profile.h"
-
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "modes/common.h"
-
 #include <math.h>
 #include <stdlib.h>
 

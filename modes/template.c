@@ -7,10 +7,8 @@
  * system prompt says is text, whatever it looks like. Who says what, and when, is chat.c's.
  */
 #include "modes/template.h"
-
 #include "base/error.h"
 #include "text/merges.h"
-
 #include <stdlib.h>
 #include <string.h>
 

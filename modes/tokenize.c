@@ -2,7 +2,6 @@
 #include "modes/common.h"
 #include "text/stream.h"
 #include "tokenizer.h"
-
 #include <stdlib.h>
 
 /* Writes a line: the token's id and its bytes, control characters and backslashes as \xNN. */

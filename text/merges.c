@@ -5,11 +5,9 @@
  * formats/tokenizer_json.c.
  */
 #include "text/merges.h"
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

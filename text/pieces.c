@@ -5,11 +5,9 @@
  * each byte. Which pieces merge is merges.c's; from files they come by formats/.
  */
 #include "text/pieces.h"
-
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/utf8.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,13 +8,11 @@
  * formats/tokenizer_json.c's; how words become tokens is merges.c's.
  */
 #include "text/pretokenize.h"
-
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/utf8.h"
 #include "text/nfc.h"
 #include "text/unicode.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,11 +5,9 @@
  * failed (full disk, closed pipe). Which text is written is not its business.
  */
 #include "text/stream.h"
-
 #include "base/error.h"
 #include "base/process.h"
 #include "base/utf8.h"
-
 #include <errno.h>
 #include <string.h>
 

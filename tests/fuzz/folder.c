@@ -7,8 +7,6 @@
 #include "kv_cache.h"
 #include "model.h"
 
-#include "tests/fuzz/file.h"
-
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -7,8 +7,6 @@
 #include "formats/json.h"
 #include "base/utf8.h"
 
-#include "tests/fuzz/file.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

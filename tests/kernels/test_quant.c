@@ -61,7 +61,7 @@ static void sizes_are_those_of_the_file(void) {
     for (int i = 0; i < N_LAYOUTS; i++) {
         const Layout *l = &LAYOUTS[i];
         const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
-        CHECK(type_block(l->type) == l->block, "%s: blocks of %d", l->name, type_block(l->type));
+        CHECK(TYPES[l->type].weights == l->block, "%s: blocks of %d", l->name, TYPES[l->type].weights);
         CHECK(l->block == 1 || TYPES[l->type].min == (l->offset >= 0), "%s: offsets", l->name);
         CHECK(l->block == 1 || TYPES[l->type].bytes == l->bytes, "%s: parts", l->name);
         CHECK(type_wants_bytes(l->type) == (l->block > 1), "%s: int8 activations", l->name);
@@ -268,7 +268,7 @@ static void products_of_every_type(void) {
 /* What panels say of weight c of every row, against plain dequantizing. */
 static void check_column(const Problem *p, const uint8_t *panel, const float *weights, int cols, int c) {
     const Type type = p->w.type;
-    const int n = TYPES[type].group, block = type_block(type);
+    const int n = TYPES[type].group, block = TYPES[type].weights;
     const uint8_t *at = panel + (size_t)(c / block * TYPES[type].bytes * LANES);
     const int group = c % block / n;
     const vb quad = (vb)block_quad(type, at, group, c % n / 4);

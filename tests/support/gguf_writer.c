@@ -269,7 +269,7 @@ void gguf_convert(GgufFile *f, Type type) {
         GgufTensor *t = &f->tensors[i];
         if (t->n_dims < 2) continue;
         t->stored = type;
-        t->type = type > TYPE_Q8_0 ? type_to_gguf(type) : numbers[type];
+        t->type = type > TYPE_Q8_0 ? (uint32_t)TYPES[type].gguf : numbers[type];
         round_values(t);
     }
     gguf_place(f);
@@ -278,7 +278,7 @@ void gguf_convert(GgufFile *f, Type type) {
 /* Blocks of any bits but for their float16 numbers, which make the weights small. */
 static void write_random_blocks(FILE *out, const GgufTensor *t) {
     uint8_t block[256];
-    const size_t weights = (size_t)type_block(t->stored), bytes = stored_bytes(t->stored, weights);
+    const size_t weights = (size_t)TYPES[t->stored].weights, bytes = stored_bytes(t->stored, weights);
     const float largest = weights == 32 ? 0x1p-6f : 0x1p-13f; /* scale or min */
     for (size_t b = 0; b < t->count / weights; b++) {
         for (size_t i = 0; i < bytes; i++) block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
