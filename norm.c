@@ -209,7 +209,7 @@ INLINE void backward(float *dx, float *dgamma, float *dbeta, const float *dy, co
     for (int i = 0; i < dim; i++) {
         const double g = (double)gamma[i] * (double)dy[i], normalized = ((double)x[i] - m.mean) * m.scale;
         dgamma[i] = (float)((double)dgamma[i] + (double)dy[i] * normalized);
-        if (centered) dbeta[i] += dy[i];
+        if (dbeta) dbeta[i] += dy[i];
         dx[i] = (float)((g - mean - normalized * along) * m.scale);
     }
 }

@@ -156,11 +156,11 @@ static int compare_keys(const void *a, const void *b) {
 
 /* Whether no key is there twice: sorted, not by a comparison of all pairs. */
 static bool check_keys(const Parser *p, const Json *object) {
-    const Json **keys = allocate(object->n_members, sizeof *keys);
+    const Json **keys = allocate(object->n_members, sizeof(void *));
     size_t n = 0, i = 1;
     if (!keys) return false;
     for (const Json *key = json_first(object); key; key = json_next(object, key)) keys[n++] = key;
-    qsort(keys, n, sizeof *keys, compare_keys);
+    qsort(keys, n, sizeof(void *), compare_keys);
     while (i < n && compare_keys(&keys[i - 1], &keys[i])) i++;
     if (i < n) fail("%s: an object has the key \"%.64s\" twice", p->json->path, keys[i]->text);
     free(keys);

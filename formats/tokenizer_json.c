@@ -262,7 +262,7 @@ static int read_processor(Loader *l, const Json *processor) {
         int id = -1;
         if (!token) {
             behind = true;
-        } else if (!json_has_kind(ids, JSON_ARRAY) || ids->n_members != 1) {
+        } else if (!ids || ids->kind != JSON_ARRAY || ids->n_members != 1) {
             return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
         } else if (get_id(l, "a token of TemplateProcessing", json_first(ids), &id)) {
             return -1;
