@@ -217,8 +217,11 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 
 /* Every byte has a name in byte-level vocabularies. */
 static void print_byte_names(FILE *out, const Piece *p) {
-    char name[2];
-    for (int i = 0; i < p->length; i++) fwrite(name, 1, (size_t)byte_name(name, (uint8_t)p->text[i]), out);
+    for (int i = 0; i < p->length; i++) {
+        char name[2];
+        const int length = byte_name(name, (uint8_t)p->text[i]);
+        fwrite(name, 1, (size_t)length, out);
+    }
 }
 
 /* In other vocabularies a space is U+2581; llama2.c wraps control pieces in newlines, which are left out. */
