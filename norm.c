@@ -144,7 +144,7 @@ const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int
         norm_token(y, x, norm, dim);
         return y;
     }
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) norm_token(y + (size_t)t * (size_t)dim, x + (size_t)t * (size_t)dim, norm, dim);
     return y;
 }

@@ -45,9 +45,9 @@ void layernorm_plain(float *y, const float *x, const float *gamma, const float *
 void norm_token(float *y, const float *x, const Norm *norm, int dim);
 
 /* The site's norm of n tokens: y[n][dim] from x[n][dim]. The threads of the
- * enclosing region share the tokens and meet at a barrier, except for n = 1:
- * then each writes a row of its own, y[thread]. Returns the row to read from,
- * which is y for n > 1. y has room for max(n, threads) rows. */
+ * enclosing region share the tokens, and the caller lets them meet at a barrier,
+ * except for n = 1: then each writes a row of its own, y[thread]. Returns the row
+ * to read from, which is y for n > 1. y has room for max(n, threads) rows. */
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
 
 /* x += r, then y = rmsnorm(x), in one pass over memory; the same bits as one

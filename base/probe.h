@@ -22,7 +22,8 @@
     SITE(DOWN, "down", false)                                                                                          \
     SITE(FINAL_NORM, "final_norm", true)                                                                               \
     SITE(LOGITS, "logits", false)                                                                                      \
-    SITE(PROFILE, "(profile)", false) /* the observer looks at activations */
+    SITE(WAIT, "(wait)", false)       /* a thread waits for the others */                                              \
+    SITE(PROFILE, "(profile)", false) /* the observer reads the clock, and looks at activations */
 
 #define SITE_ID(name, text, is_norm) SITE_##name,
 typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
@@ -30,19 +31,24 @@ typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
 
 enum { NO_LAYER = -1 }; /* of sites outside the layers */
 
-/* An observer. Every thread of the region calls `mark`, `norm` and `heads`. */
+/* An observer of forward passes. Every thread of the region calls `mark`, `waited`, `norm` and `heads`. */
 typedef struct Probe Probe;
 struct Probe {
-    /* A forward pass of n tokens begins; it ends. */
-    void (*begin)(Probe *p, int n);
+    /* A forward pass of n tokens begins; whether to observe it: the hooks below are called in such passes alone. */
+    bool (*begin)(Probe *p, int n);
+
+    /* The forward pass has ended, observed or not. */
     void (*end)(Probe *p);
 
     /* The next chunk of it: n tokens from position pos on, with the logits of the last n_logits. */
     void (*chunk)(Probe *p, int n, int pos, int n_logits);
 
-    /* The time since the last mark of this thread belongs to the site, which has `ended`; or a part of it has,
-     * and it goes on, perhaps after another site. */
+    /* The time since the last mark of this thread belongs to the site: the thread has done its share of it (`ended`),
+     * or a part of its share, and the site goes on, perhaps after another. */
     void (*mark)(Probe *p, int layer, Site site, bool ended);
+
+    /* The time since the last mark of this thread is waiting for the threads that had not ended the site. */
+    void (*waited)(Probe *p, int layer, Site site);
 
     /* A norm has ended that made y[n][dim] of x[n][dim]. */
     void (*norm)(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim);
@@ -54,12 +60,17 @@ struct Probe {
 
 /* The calls; without an observer (NULL) each is one comparison. */
 #define PROBE_CALL(p, hook, ...)         ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
-#define probe_begin(p, n)                PROBE_CALL(p, begin, n)
-#define probe_end(p)                     PROBE_CALL(p, end)
 #define probe_chunk(p, n, pos, n_logits) PROBE_CALL(p, chunk, n, pos, n_logits)
 #define probe_mark(p, layer, site)       PROBE_CALL(p, mark, layer, site, true)
 #define probe_part(p, layer, site)       PROBE_CALL(p, mark, layer, site, false)
 #define probe_norm(p, ...)               PROBE_CALL(p, norm, __VA_ARGS__)
 #define probe_heads(p, ...)              PROBE_CALL(p, heads, __VA_ARGS__)
+
+/* Ends a site whose result is every thread's: the calling thread has done its share and waits for the others. */
+static inline void site_end(Probe *p, int layer, Site site) {
+    probe_mark(p, layer, site);
+#pragma omp barrier
+    PROBE_CALL(p, waited, layer, site);
+}
 
 #endif

@@ -1,18 +1,20 @@
 /* profile.c: where a token's time goes, by layer and site.
  *
- * Owns the hooks that the forward pass calls (base/probe.h): they read the clock, look at what goes into norms
- * and comes out, and know how many bytes a site must move at least. The time between two marks of a thread
- * belongs to the site of the second one, so the sites always add up to the whole.
+ * Owns the hooks that the forward pass calls (base/probe.h): they read the clock and look at what goes into norms and
+ * comes out. The time between two marks of a thread belongs to the site of the second one, but for what the mark
+ * itself takes, so the sites always add up to the whole. Where even this would cost percents, whole forward passes of
+ * one token go by unobserved. Owns, too, how many bytes a site must move at least.
  */
 #include "lab/profile.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/process.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "decode"};
 
@@ -24,49 +26,60 @@ static Record *record_of(const Profile *p, int thread, Phase phase, int layer, S
     return &p->records[(((size_t)thread * N_PHASES + phase) * rows + row) * N_SITES + site];
 }
 
+static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site site) {
+    return p->histograms[record_of(p, 0, phase, layer, site) - p->records];
+}
+
 /* ---- the bytes that a site moves --------------------------------------------------------- */
 
 static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
 
-/* One half of an MLP, gate and up or `down`. In a sparse layer: the weights of the experts that have
- * tokens, and a row of activations for each of the experts that a token uses. */
-static double mlp_bytes(const Session *s, const Layer *layer, bool down, int n) {
-    const Config *c = &s->model->config;
-    const bool sparse = layer->experts;
-    const Mlp *mlps = sparse ? layer->experts : &layer->mlp;
-    const double dim = 4.0 * c->dim, hidden = 4.0 * (sparse ? c->expert_dim : c->hidden_dim);
-    double sum = (double)n * (sparse ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
-    for (int e = 0; e < (sparse ? c->n_experts : 1); e++)
-        if (!sparse || s->expert_start[e] < s->expert_start[e + 1])
-            sum += down ? weights(&mlps[e].down) : weights(&mlps[e].gate) + weights(&mlps[e].up);
+/* One half of an MLP, gate and up or `down`, but for the weights of experts: a row of activations for each of the
+ * experts that a token uses. */
+static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls, double tokens) {
+    const double dim = 4.0 * c->dim, hidden = 4.0 * (l->experts ? c->expert_dim : c->hidden_dim);
+    const double rows = tokens * (l->experts ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
+    if (l->experts) return rows;
+    return rows + calls * (down ? weights(&l->mlp.down) : weights(&l->mlp.gate) + weights(&l->mlp.up));
+}
+
+/* The weights of the experts that have tokens in the chunk that runs. */
+static double expert_bytes(const Session *s, const Layer *layer, bool down) {
+    double sum = 0;
+    for (int e = 0; e < s->model->config.n_experts; e++)
+        if (s->expert_start[e] < s->expert_start[e + 1]) {
+            const Mlp *m = &layer->experts[e];
+            sum += down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
+        }
     return sum;
 }
 
-/* Of the chunk that runs. */
-static double site_bytes(const Profile *p, int layer, Site site) {
+/* What the calls of a site have moved, but for the weights of experts. */
+static double site_bytes(const Profile *p, Phase phase, int layer, Site site, const Record *r) {
     const Session *s = p->session;
     const Model *m = s->model;
     const Config *c = &m->config;
     const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* sites outside the layers do not read it */
-    const double n = p->n, n_logits = p->n_logits;
+    const double n = (double)r->tokens, calls = (double)r->calls;
     const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
     const double q = 4.0 * c->n_heads * c->head_size, k = 4.0 * c->n_kv_heads * c->head_size;
     const double cached = 2 * k * (s->kv.type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
     case SITE_ATTN_NORM:
-    case SITE_MLP_NORM: return (2 * n + 1) * dim;
-    case SITE_QKV_ROPE: return weights(&l->wq) + weights(&l->wk) + weights(&l->wv) + n * (dim + q + cached);
-    case SITE_Q_NORM: return 2 * n * q + 4.0 * c->head_size;
-    case SITE_K_NORM: return 2 * n * k + 4.0 * c->head_size;
-    case SITE_ATTENTION: return 2 * n * q + (p->pos + n) * cached;
-    case SITE_ATTN_OUT: return weights(&l->wo) + n * (q + 2 * dim);
-    case SITE_ROUTER: return weights(&l->router) + n * (dim + 4.0 * c->n_experts);
-    case SITE_GATE_UP_SILU: return mlp_bytes(s, l, false, p->n);
-    case SITE_DOWN: return mlp_bytes(s, l, true, p->n);
-    case SITE_FINAL_NORM: return (2 * n_logits + 1) * dim;
-    case SITE_LOGITS: return weights(&m->output) + n_logits * (dim + 4.0 * c->vocab_size);
+    case SITE_MLP_NORM:
+    case SITE_FINAL_NORM: return (2 * n + calls) * dim;
+    case SITE_QKV_ROPE: return calls * (weights(&l->wq) + weights(&l->wk) + weights(&l->wv)) + n * (dim + q + cached);
+    case SITE_Q_NORM: return 2 * n * q + calls * 4.0 * c->head_size;
+    case SITE_K_NORM: return 2 * n * k + calls * 4.0 * c->head_size;
+    case SITE_ATTENTION: return 2 * n * q + p->passes[phase].attended * cached;
+    case SITE_ATTN_OUT: return calls * weights(&l->wo) + n * (q + 2 * dim);
+    case SITE_ROUTER: return calls * weights(&l->router) + n * (dim + 4.0 * c->n_experts);
+    case SITE_GATE_UP_SILU: return mlp_bytes(c, l, false, calls, n);
+    case SITE_DOWN: return mlp_bytes(c, l, true, calls, n);
+    case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * c->vocab_size);
     case SITE_START:
+    case SITE_WAIT:
     case SITE_PROFILE:
     case N_SITES: break;
     }
@@ -75,18 +88,97 @@ static double site_bytes(const Profile *p, int layer, Site site) {
 
 /* ---- the hooks --------------------------------------------------------------------------- */
 
-static void begin(Probe *probe, int n) {
+/* Counts a call in its bucket; ticks of one token. */
+static void count(uint32_t *histogram, uint64_t ticks) {
+    const int exponent = 63 - __builtin_clzll(ticks | 8);
+    const int bucket = 8 * (exponent - 3) + (int)(ticks >> (exponent - 3) & 7);
+    histogram[ticks < 8 ? 0 : bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+}
+
+/* The ticks of a thread since its last mark, without what a mark takes, which is SITE_PROFILE's. */
+static double lap(Profile *p, int thread, int layer, Site site, uint64_t *ticks) {
+    Track *track = &p->tracks[thread];
+    const uint64_t at = p->clock.read(), all = at - track->last, cost = all < p->cost ? all : p->cost;
+    if (p->events && all && track->n_events < MOST_EVENTS)
+        p->events[(size_t)thread * MOST_EVENTS + track->n_events++] = (Event){track->last, at, layer, site};
+    track->last = at;
+    *ticks = all - cost;
+    record_of(p, thread, p->phase, layer, SITE_PROFILE)->seconds += (double)cost * p->clock.tick;
+    track->spent += (double)(site == SITE_PROFILE ? all : cost) * p->clock.tick;
+    return (double)*ticks * p->clock.tick;
+}
+
+static void mark(Probe *probe, int layer, Site site, bool ended) {
+    Profile *p = (Profile *)probe;
+    const int thread = omp_get_thread_num();
+    if (site == SITE_START && thread > 0) p->tracks[thread].last = p->clock.read(); /* it was idle until now */
+    uint64_t ticks;
+    const double seconds = lap(p, thread, layer, site, &ticks);
+    Record *r = record_of(p, thread, p->phase, layer, site);
+    r->seconds += seconds;
+    if (SITES[site].is_norm) p->tracks[thread].norms += seconds;
+    if (thread == 0) count(histogram_of(p, p->phase, layer, site), ticks / (uint64_t)p->n);
+    if (!ended) return;
+    r->calls++;
+    r->tokens += (uint64_t)(layer == NO_LAYER && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
+    const bool gate_up = site == SITE_GATE_UP_SILU, down = site == SITE_DOWN;
+    const Layer *l = &p->session->model->layers[layer == NO_LAYER ? 0 : layer];
+    if (thread == 0 && (gate_up || down) && l->experts) r->bytes += expert_bytes(p->session, l, down);
+}
+
+static void waited(Probe *probe, int layer, Site site) {
+    Profile *p = (Profile *)probe;
+    const int thread = omp_get_thread_num();
+    uint64_t ticks;
+    if (omp_get_num_threads() == 1) return;
+    const double seconds = lap(p, thread, layer, SITE_WAIT, &ticks);
+    Record *r = record_of(p, thread, p->phase, layer, SITE_WAIT);
+    record_of(p, thread, p->phase, layer, site)->waited += seconds;
+    r->seconds += seconds;
+    r->calls++;
+    r->tokens += (uint64_t)p->n;
+}
+
+/* Observes a token that takes part in an account of which observing may take no more than the budget. (An odd distance:
+ * what a token costs depends on its place in a block of positions.) */
+static bool begin(Probe *probe, int n) {
     Profile *p = (Profile *)probe;
     p->phase = n > 1 ? PREFILL : DECODE;
-    p->began = p->tracks[0].last = now();
+    p->tracks[0].spent = p->tracks[0].norms = 0;
+    p->n = n;
+    p->began = p->tracks[0].last = p->clock.read();
+    return p->phase == PREFILL || p->unobserved == 0;
+}
+
+/* Takes the first thread's last pass into account. */
+static void add_pass(Profile *p, Passes *sums, double seconds) {
+    const double own = seconds - p->tracks[0].spent, norms = p->tracks[0].norms;
+    sums->observed++;
+    sums->seconds_observed += seconds;
+    sums->own += own;
+    sums->norms += norms;
+    sums->own2 += own * own;
+    sums->own_norms += own * norms;
+    sums->norms2 += norms * norms;
 }
 
 /* What is left since the first thread's last mark is the end of the parallel region. */
 static void end(Probe *probe) {
     Profile *p = (Profile *)probe;
-    const double at = now();
-    record_of(p, 0, p->phase, NO_LAYER, SITE_START)->seconds += at - p->tracks[0].last;
-    p->total[p->phase] += at - p->began;
+    Passes *sums = &p->passes[p->phase];
+    const bool observed = p->session->probe;
+    if (observed) mark(probe, NO_LAYER, SITE_START, false);
+    const uint64_t at = observed ? p->tracks[0].last : p->clock.read();
+    const double seconds = (double)(at - p->began) * p->clock.tick;
+    sums->passes++;
+    sums->seconds += seconds;
+    if (observed) add_pass(p, sums, seconds);
+    if (p->phase == PREFILL) return;
+    const double every = (sums->seconds_observed - sums->own) / (p->budget * sums->own);
+    if (observed)
+        p->unobserved = every < 1 ? 0 : every < 1e6 ? (int)every / 2 * 2 : 1000000;
+    else
+        p->unobserved--;
 }
 
 static void chunk(Probe *probe, int n, int pos, int n_logits) {
@@ -94,75 +186,120 @@ static void chunk(Probe *probe, int n, int pos, int n_logits) {
     p->n = n;
     p->pos = pos;
     p->n_logits = n_logits;
+    p->passes[p->phase].attended += pos + n;
 }
 
-static void mark(Probe *probe, int layer, Site site, bool ended) {
-    Profile *p = (Profile *)probe;
-    const int thread = omp_get_thread_num();
-    Track *track = &p->tracks[thread];
-    const double at = now();
-    if (site == SITE_START && thread > 0) track->last = at; /* between forward passes the thread was idle */
-    Record *r = record_of(p, thread, p->phase, layer, site);
-    r->seconds += at - track->last;
-    if (p->events && at > track->last && track->n_events < MOST_EVENTS)
-        p->events[(size_t)thread * MOST_EVENTS + track->n_events++] =
-            (Event){track->last - p->opened, at - p->opened, layer, site};
-    track->last = at;
-    if (!ended) return;
-    r->calls++;
-    r->tokens += (uint64_t)(layer == NO_LAYER && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
-    if (thread == 0) r->bytes += site_bytes(p, layer, site);
+/* Where in x[dim] the largest |x| is. */
+static int channel_of(const float *x, int dim, float max) {
+    for (int i = 0; i < dim; i++)
+        if (fabsf(x[i]) == max) return i;
+    return 0;
 }
 
-/* Adds the mean square of x[dim], a part of a token's `width` elements, to what a norm reads, or writes (`out`). */
-static void add_vector(Record *r, bool out, const float *x, int dim, size_t width) {
-    vf squares = {0}, max = {0};
+/* Adds x[dim], from `channel` on a part of a token's `width` elements, to what a norm reads. */
+static void add_input(Record *r, const float *x, int dim, size_t width, int channel, int position) {
+    vf squares = {0}, sums = {0}, max = {0};
     for (int i = 0; i < dim; i += LANES) {
         const vf v = dim - i < LANES ? vload_n(x + i, dim - i) : vload(x + i);
         squares = vfma(v, v, squares);
+        sums += v;
         max = vmax(vmax(v, -v), max);
     }
-    *(out ? &r->squares_out : &r->squares_in) += (double)vsum(squares) / (double)width;
-    if (!out && vmax_lane(max) > r->max_abs) r->max_abs = vmax_lane(max);
+    const double sum = (double)vsum(squares);
+    r->squares_in += sum / (double)width;
+    r->vectors++;
+    if (sum > 0) r->means += fabs((double)vsum(sums)) / sqrt(sum * dim);
+    if (vmax_lane(max) <= r->max_abs) return;
+    r->max_abs = vmax_lane(max);
+    r->max_channel = channel + channel_of(x, dim, r->max_abs);
+    r->max_position = position;
+}
+
+/* Adds y[dim], a part of a token's `width` elements, to what a norm writes. */
+static void add_output(Record *r, const float *y, int dim, size_t width) {
+    vf squares = {0};
+    for (int i = 0; i < dim; i += LANES) {
+        const vf v = dim - i < LANES ? vload_n(y + i, dim - i) : vload(y + i);
+        squares = vfma(v, v, squares);
+    }
+    r->squares_out += (double)vsum(squares) / (double)width;
 }
 
 static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
                   int dim) {
     const Profile *p = (Profile *)probe;
+    const int first = (int)((size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k)) % stride);
     Record *r = record_of(p, omp_get_thread_num(), p->phase, layer, site);
     for (int h = 0; h < n_heads; h++)
-        for (int t = 0; t < n; t++) add_vector(r, out, x + (size_t)t * stride + (size_t)(h * dim), dim, stride);
+        for (int t = 0; t < n; t++) {
+            const float *head = x + (size_t)t * stride + (size_t)(h * dim);
+            if (out)
+                add_output(r, head, dim, stride);
+            else
+                add_input(r, head, dim, stride, first + h * dim, p->pos + t);
+        }
     mark(probe, layer, SITE_PROFILE, out);
 }
 
-/* Each thread looks at its share of the tokens. */
+/* Each thread looks at its share of the tokens, the last of which are those of the final norm. */
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     const Profile *p = (Profile *)probe;
     const size_t width = (size_t)dim;
-    mark(probe, layer, site, true);
     Record *r = record_of(p, omp_get_thread_num(), p->phase, layer, site);
     for (int t = omp_get_thread_num(); t < n; t += omp_get_num_threads()) {
-        add_vector(r, false, x + (size_t)t * width, dim, width);
-        add_vector(r, true, y + (size_t)t * width, dim, width);
+        add_input(r, x + (size_t)t * width, dim, width, 0, p->pos + p->n - n + t);
+        add_output(r, y + (size_t)t * width, dim, width);
     }
     mark(probe, layer, SITE_PROFILE, true);
 }
 
 /* ---- the account ------------------------------------------------------------------------- */
 
-Profile *profile_open(Session *session, bool traces) {
+static int compare_ticks(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The ticks that a mark takes: the median of many, one after the other, which are then forgotten. */
+static uint64_t cost_of_mark(Profile *p) {
+    enum { MARKS = 255 };
+    uint64_t ticks[MARKS];
+    Record *r = record_of(p, 0, PREFILL, NO_LAYER, SITE_START);
+    uint32_t *histogram = histogram_of(p, PREFILL, NO_LAYER, SITE_START);
+    p->n = 1;
+    p->tracks[0].last = p->clock.read();
+    for (int i = 0; i < MARKS; i++) {
+        const uint64_t before = p->tracks[0].last;
+        mark(&p->probe, NO_LAYER, SITE_START, true);
+        ticks[i] = p->tracks[0].last - before;
+    }
+    *r = (Record){0};
+    memset(histogram, 0, sizeof *p->histograms);
+    p->tracks[0].n_events = 0;
+    qsort(ticks, MARKS, sizeof *ticks, compare_ticks);
+    return ticks[MARKS / 2];
+}
+
+Profile *profile_open(Session *session, bool traces, Clock clock) {
     const size_t n_threads = (size_t)session->n_threads, rows = (size_t)session->model->config.n_layers + 1;
     Profile *p = allocate(1, sizeof *p);
     if (!p) return NULL;
-    *p = (Profile){.probe = {begin, end, chunk, mark, norm, heads},
+    *p = (Profile){.probe = {begin, end, chunk, mark, waited, norm, heads},
                    .session = session,
                    .n_layers = session->model->config.n_layers,
-                   .opened = now(),
+                   .clock = clock,
+                   .budget = traces ? 0.03 : 0.01,
                    .records = calloc(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records),
-                   .tracks = calloc(n_threads, sizeof *p->tracks),
+                   .histograms = calloc(N_PHASES * rows * N_SITES, sizeof *p->histograms),
+                   .tracks = allocate(n_threads, sizeof *p->tracks),
                    .events = traces ? calloc(n_threads * MOST_EVENTS, sizeof *p->events) : NULL};
-    session->probe = &p->probe;
-    if (p->records && p->tracks && (p->events || !traces)) return p;
+    session->observer = &p->probe;
+    if (p->records && p->histograms && p->tracks && (p->events || !traces)) {
+        memset(p->tracks, 0, n_threads * sizeof *p->tracks);
+        p->cost = cost_of_mark(p);
+        p->opened = clock.read();
+        return p;
+    }
     fail("out of memory");
     profile_close(p);
     return NULL;
@@ -170,8 +307,9 @@ Profile *profile_open(Session *session, bool traces) {
 
 void profile_close(Profile *p) {
     if (!p) return;
-    p->session->probe = NULL;
+    p->session->observer = NULL;
     free(p->records);
+    free(p->histograms);
     free(p->tracks);
     free(p->events);
     free(p);
@@ -179,13 +317,34 @@ void profile_close(Profile *p) {
 
 Record profile_record(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *record_of(p, 0, phase, layer, site);
+    sum.bytes += site_bytes(p, phase, layer, site, &sum);
     for (int t = 1; t < p->session->n_threads; t++) {
         const Record *r = record_of(p, t, phase, layer, site);
         sum.squares_in += r->squares_in;
         sum.squares_out += r->squares_out;
-        if (r->max_abs > sum.max_abs) sum.max_abs = r->max_abs;
+        sum.vectors += r->vectors;
+        sum.means += r->means;
+        if (r->max_abs <= sum.max_abs) continue;
+        sum.max_abs = r->max_abs;
+        sum.max_channel = r->max_channel;
+        sum.max_position = r->max_position;
     }
     return sum;
+}
+
+/* Within a bucket calls lie evenly. */
+double profile_quantile(const Profile *p, Phase phase, int layer, Site site, double q) {
+    const uint32_t *histogram = histogram_of(p, phase, layer, site);
+    double n = 0, below = 0;
+    for (int b = 0; b < BUCKETS; b++) n += histogram[b];
+    for (int b = 0; b < BUCKETS; b++) {
+        if (below + histogram[b] >= q * n && histogram[b]) {
+            const double width = ldexp(1, b / 8), start = (8 + b % 8) * width;
+            return (start + width * (q * n - below) / histogram[b]) * p->clock.tick;
+        }
+        below += histogram[b];
+    }
+    return 0;
 }
 
 double profile_seconds(const Profile *p, Phase phase, bool norms_only) {
@@ -194,4 +353,14 @@ double profile_seconds(const Profile *p, Phase phase, bool norms_only) {
         for (Site site = 0; site < N_SITES; site++)
             if (SITES[site].is_norm || !norms_only) seconds += record_of(p, 0, phase, layer, site)->seconds;
     return seconds;
+}
+
+/* A ratio of sums over passes; its variance as in Cochran 1977, "Sampling Techniques", section 2.11. */
+NormShare profile_norm_share(const Profile *p, Phase phase) {
+    const Passes *s = &p->passes[phase];
+    const double n = (double)s->observed, share = s->own > 0 ? s->norms / s->own : 0;
+    if (n < 2) return (NormShare){share, 0, 1};
+    const double residuals = s->norms2 - 2 * share * s->own_norms + share * share * s->own2;
+    const double error = 1.96 * sqrt(fmax(residuals, 0) / (n - 1) * n) / s->own;
+    return (NormShare){share, share - error, share + error};
 }

@@ -7,24 +7,33 @@
 
 const char TABLE_ALONE[] = "";
 
+/* A row of the table or of the CSV file. Shares are those of the time without what observing took. */
 static void write_row(FILE *out, bool csv, const Profile *p, Phase phase, int layer, Site site, const Record *r) {
-    const double tokens = (double)r->tokens, us = 1e6 * r->seconds / tokens, share = r->seconds / p->total[phase];
+    const double tokens = (double)r->tokens, us = 1e6 * r->seconds / tokens, own = p->passes[phase].own;
+    const double share = site == SITE_PROFILE ? 0 : r->seconds / own;
     const double rate = 1e-9 * r->bytes / (r->seconds > 0 ? r->seconds : 1);
+    const double median = 1e6 * profile_quantile(p, phase, layer, site, 0.5);
+    const double p95 = 1e6 * profile_quantile(p, phase, layer, site, 0.95);
     const double norm_in = sqrt(r->squares_in / tokens), norm_out = sqrt(r->squares_out / tokens), max = r->max_abs;
+    const double mean = r->vectors ? r->means / (double)r->vectors : 0;
     const unsigned long long calls = r->calls;
     const char *name = SITES[site].name;
     char number[16] = "";
     if (layer != NO_LAYER) snprintf(number, sizeof number, "%d", layer);
     if (csv) {
-        fprintf(out, "%s,%s,%s,%llu,%.0f,%.9f,%.4f,%.6f,%.0f,%.4f,", PHASE_NAMES[phase], number, name, calls, tokens,
-                r->seconds, us, share, r->bytes, rate);
-        if (SITES[site].is_norm) fprintf(out, "%.6g,%.6g,%.6g\n", norm_in, norm_out, max);
-        if (!SITES[site].is_norm) fputs(",,\n", out);
+        fprintf(out, "%s,%s,%s,%llu,%.0f,%.9f,%.4f,%.4f,%.4f,%.6f,%.9f,%.0f,%.4f,", PHASE_NAMES[phase], number, name,
+                calls, tokens, r->seconds, us, median, p95, share, r->waited, r->bytes, rate);
+        if (SITES[site].is_norm)
+            fprintf(out, "%.6g,%.6g,%.6g,%.6g,%d,%d\n", norm_in, norm_out, mean, max, r->max_channel, r->max_position);
+        else
+            fputs(",,,,,\n", out);
         return;
     }
-    fprintf(out, "%5s  %-12s %7llu %10.3f %10.2f %6.2f", number, name, calls, 1e3 * r->seconds, us, 100 * share);
-    if (r->bytes > 0) fprintf(out, " %11.3f %7.1f", 1e-6 * r->bytes, rate);
-    if (SITES[site].is_norm) fprintf(out, " %9.4g %9.4g %9.4g", norm_in, norm_out, max);
+    fprintf(out, "%5s  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", number, name, calls, us, median, p95, 100 * share);
+    if (r->bytes > 0) fprintf(out, " %7.1f", rate);
+    if (SITES[site].is_norm)
+        fprintf(out, " %9.4g %9.4g %8.3f %9.4g at %d, %d", norm_in, norm_out, mean, max, r->max_position,
+                r->max_channel);
     fputc('\n', out);
 }
 
@@ -39,34 +48,47 @@ static void write_rows(FILE *out, bool csv, const Profile *p, Phase phase) {
         }
 }
 
+static void write_sums(const Profile *p, Phase phase, FILE *out) {
+    const Passes *s = &p->passes[phase];
+    const double parts = profile_seconds(p, phase, false);
+    fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms of %llu forward passes", 1e3 * parts,
+            100 * parts / s->seconds_observed, 1e3 * s->seconds_observed, (unsigned long long)s->observed);
+    if (s->observed < s->passes) fprintf(out, ", one in %.0f observed", (double)s->passes / (double)s->observed);
+    fprintf(out, "; observing took %.2f %% of %s\n", 100 * (s->seconds_observed - s->own) / s->seconds,
+            PHASE_NAMES[phase]);
+}
+
 static void write_table(const Profile *p, FILE *out) {
     for (Phase phase = 0; phase < N_PHASES; phase++) {
-        const double total = p->total[phase], parts = profile_seconds(p, phase, false);
-        if (!(total > 0)) continue;
-        fprintf(out, "\n%s\n%5s  %-12s %7s %10s %10s %6s %11s %7s %9s %9s %9s\n", PHASE_NAMES[phase], "layer", "site",
-                "calls", "ms", "us/token", "%", "MB", "GB/s", "RMS in", "RMS out", "max |x|");
+        if (!p->passes[phase].observed) continue;
+        fprintf(out, "\n%s\n%5s  %-12s %7s %9s %9s %9s %6s %7s %9s %9s %8s %9s\n", PHASE_NAMES[phase], "layer", "site",
+                "calls", "us/token", "median", "95 %", "%", "GB/s", "RMS in", "RMS out", "mean/RMS",
+                "max |x| at position, channel");
         write_rows(out, false, p, phase);
-        fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms that the forward passes took\n", 1e3 * parts,
-                100 * parts / total, 1e3 * total);
+        write_sums(p, phase, out);
     }
     const char *separator = "norms: ";
     for (Phase phase = 0; phase < N_PHASES; phase++)
-        if (p->total[phase] > 0) {
-            const double share = profile_seconds(p, phase, true) / p->total[phase];
-            fprintf(out, "%s%.2f %% of %s", separator, 100 * share, PHASE_NAMES[phase]);
+        if (p->passes[phase].observed) {
+            const NormShare norms = profile_norm_share(p, phase);
+            fprintf(out, "%s%.2f %% of %s", separator, 100 * norms.share, PHASE_NAMES[phase]);
+            if (norms.high < 1) fprintf(out, " (%.2f to %.2f)", 100 * norms.low, 100 * norms.high);
             separator = ", ";
         }
     fputc('\n', out);
 }
 
 static void write_csv(const Profile *p, FILE *out) {
-    fputs("phase,layer,site,calls,tokens,seconds,us_per_token,share,bytes,gb_per_s,rms_in,rms_out,max_abs\n", out);
+    fputs("phase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,waited,bytes,gb_per_s,"
+          "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n",
+          out);
     for (Phase phase = 0; phase < N_PHASES; phase++) write_rows(out, true, p, phase);
 }
 
-static void write_span(FILE *out, int thread, const char *name, double start, double end) {
+static void write_span(FILE *out, const Profile *p, int thread, const char *name, uint64_t start, uint64_t end) {
+    const double us = 1e6 * p->clock.tick;
     fprintf(out, ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}", name,
-            thread, 1e6 * start, 1e6 * (end - start));
+            thread, us * (double)(start - p->opened), us * (double)(end - start));
 }
 
 /* Whether an event that is not the track's first begins a forward pass. Only the first thread has a SITE_START. */
@@ -82,14 +104,14 @@ static void write_track(FILE *out, const Profile *p, int thread) {
     for (const Event *pass_end = e, *layer_end = e; e < end; e++) {
         if (e == pass_end) {
             for (pass_end++; pass_end < end && !begins_pass(pass_end);) pass_end++;
-            write_span(out, thread, "forward", e->start, pass_end[-1].end);
+            write_span(out, p, thread, "forward", e->start, pass_end[-1].end);
         }
         if (e == layer_end) {
             while (layer_end < pass_end && layer_end->layer == e->layer) layer_end++;
             snprintf(name, sizeof name, "layer %d", e->layer);
-            if (e->layer != NO_LAYER) write_span(out, thread, name, e->start, layer_end[-1].end);
+            if (e->layer != NO_LAYER) write_span(out, p, thread, name, e->start, layer_end[-1].end);
         }
-        write_span(out, thread, SITES[e->site].name, e->start, e->end);
+        write_span(out, p, thread, SITES[e->site].name, e->start, e->end);
     }
 }
 

@@ -175,11 +175,12 @@ static int time_as_it_is(void *context, double *costs) {
     const Text *t = context;
     double seconds[N_PHASES];
     if (interrupted) return 0; /* nothing will be shown */
-    Profile *p = profile_open(t->session, false);
+    Profile *p = profile_open(t->session, false, clock_cheapest());
     const int status = p ? time_text(t, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
-        costs[SHARES + phase] = profile_seconds(p, phase, true) / p->total[phase];
-        costs[SECONDS + phase] = p->total[phase] / (phase == PREFILL ? t->prompt : t->steps);
+        const Passes *passes = &p->passes[phase];
+        costs[SHARES + phase] = profile_norm_share(p, phase).share;
+        costs[SECONDS + phase] = passes->own / (double)passes->observed / (phase == PREFILL ? t->prompt : 1);
     }
     profile_close(p);
     return status;
