@@ -21,13 +21,13 @@ const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "de
 #define SITE_INFO(name, text, is_norm) {text, is_norm},
 const struct SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
-static Record *record_of(const Profile *p, int thread, Phase phase, int layer, Site site) {
+Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
     const size_t rows = (size_t)p->n_layers + 1, row = (size_t)(layer == NO_LAYER ? p->n_layers : layer);
     return &p->records[(((size_t)thread * N_PHASES + phase) * rows + row) * N_SITES + site];
 }
 
 static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site site) {
-    return p->histograms[record_of(p, 0, phase, layer, site) - p->records];
+    return p->histograms[profile_of_thread(p, 0, phase, layer, site) - p->records];
 }
 
 /* ---- the bytes that a site moves --------------------------------------------------------- */
@@ -103,7 +103,7 @@ static double lap(Profile *p, int thread, int layer, Site site, uint64_t *ticks)
         p->events[(size_t)thread * MOST_EVENTS + track->n_events++] = (Event){track->last, at, layer, site};
     track->last = at;
     *ticks = all - cost;
-    record_of(p, thread, p->phase, layer, SITE_PROFILE)->seconds += (double)cost * p->clock.tick;
+    profile_of_thread(p, thread, p->phase, layer, SITE_PROFILE)->seconds += (double)cost * p->clock.tick;
     track->spent += (double)(site == SITE_PROFILE ? all : cost) * p->clock.tick;
     return (double)*ticks * p->clock.tick;
 }
@@ -114,7 +114,7 @@ static void mark(Probe *probe, int layer, Site site, bool ended) {
     if (site == SITE_START && thread > 0) p->tracks[thread].last = p->clock.read(); /* it was idle until now */
     uint64_t ticks;
     const double seconds = lap(p, thread, layer, site, &ticks);
-    Record *r = record_of(p, thread, p->phase, layer, site);
+    Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     r->seconds += seconds;
     if (SITES[site].is_norm) p->tracks[thread].norms += seconds;
     if (thread == 0) count(histogram_of(p, p->phase, layer, site), ticks / (uint64_t)p->n);
@@ -132,8 +132,8 @@ static void waited(Probe *probe, int layer, Site site) {
     uint64_t ticks;
     if (omp_get_num_threads() == 1) return;
     const double seconds = lap(p, thread, layer, SITE_WAIT, &ticks);
-    Record *r = record_of(p, thread, p->phase, layer, SITE_WAIT);
-    record_of(p, thread, p->phase, layer, site)->waited += seconds;
+    Record *r = profile_of_thread(p, thread, p->phase, layer, SITE_WAIT);
+    profile_of_thread(p, thread, p->phase, layer, site)->waited += seconds;
     r->seconds += seconds;
     r->calls++;
     r->tokens += (uint64_t)p->n;
@@ -229,7 +229,7 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
                   int dim) {
     const Profile *p = (Profile *)probe;
     const int first = (int)((size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k)) % stride);
-    Record *r = record_of(p, omp_get_thread_num(), p->phase, layer, site);
+    Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
             const float *head = x + (size_t)t * stride + (size_t)(h * dim);
@@ -245,7 +245,7 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     const Profile *p = (Profile *)probe;
     const size_t width = (size_t)dim;
-    Record *r = record_of(p, omp_get_thread_num(), p->phase, layer, site);
+    Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
     for (int t = omp_get_thread_num(); t < n; t += omp_get_num_threads()) {
         add_input(r, x + (size_t)t * width, dim, width, 0, p->pos + p->n - n + t);
         add_output(r, y + (size_t)t * width, dim, width);
@@ -264,7 +264,7 @@ static int compare_ticks(const void *a, const void *b) {
 static uint64_t cost_of_mark(Profile *p) {
     enum { MARKS = 255 };
     uint64_t ticks[MARKS];
-    Record *r = record_of(p, 0, PREFILL, NO_LAYER, SITE_START);
+    Record *r = profile_of_thread(p, 0, PREFILL, NO_LAYER, SITE_START);
     uint32_t *histogram = histogram_of(p, PREFILL, NO_LAYER, SITE_START);
     p->n = 1;
     p->tracks[0].last = p->clock.read();
@@ -316,10 +316,10 @@ void profile_close(Profile *p) {
 }
 
 Record profile_record(const Profile *p, Phase phase, int layer, Site site) {
-    Record sum = *record_of(p, 0, phase, layer, site);
+    Record sum = *profile_of_thread(p, 0, phase, layer, site);
     sum.bytes += site_bytes(p, phase, layer, site, &sum);
     for (int t = 1; t < p->session->n_threads; t++) {
-        const Record *r = record_of(p, t, phase, layer, site);
+        const Record *r = profile_of_thread(p, t, phase, layer, site);
         sum.squares_in += r->squares_in;
         sum.squares_out += r->squares_out;
         sum.vectors += r->vectors;
@@ -351,7 +351,7 @@ double profile_seconds(const Profile *p, Phase phase, bool norms_only) {
     double seconds = 0;
     for (int layer = NO_LAYER; layer < p->n_layers; layer++)
         for (Site site = 0; site < N_SITES; site++)
-            if (SITES[site].is_norm || !norms_only) seconds += record_of(p, 0, phase, layer, site)->seconds;
+            if (SITES[site].is_norm || !norms_only) seconds += profile_of_thread(p, 0, phase, layer, site)->seconds;
     return seconds;
 }
 

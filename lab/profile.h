@@ -87,6 +87,9 @@ typedef struct {
 Profile *profile_open(Session *session, bool traces, Clock clock);
 void profile_close(Profile *p);
 
+/* A thread's own record of a site in a layer, or NO_LAYER; without the bytes. */
+Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
+
 /* The record of a site in a layer, or NO_LAYER: its times are those of the first thread, what is known of
  * activations comes from all threads. */
 Record profile_record(const Profile *p, Phase phase, int layer, Site site);

@@ -91,9 +91,11 @@ static void write_span(FILE *out, const Profile *p, int thread, const char *name
             thread, us * (double)(start - p->opened), us * (double)(end - start));
 }
 
-/* Whether an event that is not the track's first begins a forward pass. Only the first thread has a SITE_START. */
-static bool begins_pass(const Event *e) {
-    return e->site == SITE_START || (e->site == SITE_EMBED && e[-1].site != SITE_START);
+/* Whether an event that is not the track's first begins a forward pass. Only the first thread has SITE_STARTs: one in
+ * front, one behind. */
+static bool begins_pass(const Event *e, const Event *end) {
+    return e->site == SITE_START ? e + 1 < end && e[1].site == SITE_EMBED
+                                 : e->site == SITE_EMBED && e[-1].site != SITE_START;
 }
 
 static void write_track(FILE *out, const Profile *p, int thread) {
@@ -103,7 +105,7 @@ static void write_track(FILE *out, const Profile *p, int thread) {
     const Event *e = p->events + (size_t)thread * MOST_EVENTS, *end = e + p->tracks[thread].n_events;
     for (const Event *pass_end = e, *layer_end = e; e < end; e++) {
         if (e == pass_end) {
-            for (pass_end++; pass_end < end && !begins_pass(pass_end);) pass_end++;
+            for (pass_end++; pass_end < end && !begins_pass(pass_end, end);) pass_end++;
             write_span(out, p, thread, "forward", e->start, pass_end[-1].end);
         }
         if (e == layer_end) {
