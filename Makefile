@@ -54,6 +54,7 @@ $(BUILD)/kernels/quant.o: FLAGS += -ffp-contract=off
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/lab/machine.o: FLAGS += -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
 # (gcc 12 for aarch64 fails to vectorize some loops over fmax; tests need no vectors of the compiler's.)
 $(BUILD)/tests/%.o: FLAGS += -fno-tree-vectorize
 -include $(OBJECTS:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)

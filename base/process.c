@@ -95,6 +95,15 @@ bool read_byte(char *byte) {
 
 bool on_terminal(FILE *stream) { return isatty(fileno(stream)) == 1; }
 
+const char *processor_name(void) {
+    static char line[256], name[128];
+    FILE *in = fopen("/proc/cpuinfo", "r");
+    *name = '\0';
+    while (in && !*name && fgets(line, sizeof line, in)) sscanf(line, "model name : %127[^\n\"\\]", name);
+    if (in) fclose(in);
+    return name;
+}
+
 const char *program_file(const char *name) {
     static char path[PATH_MAX];
     const ssize_t n = readlink(PROGRAM, path, sizeof path);

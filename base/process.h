@@ -37,6 +37,9 @@ bool read_byte(char *byte);
 /* Whether the stream is a terminal. */
 bool on_terminal(FILE *stream);
 
+/* What the processor calls itself; "": that is not known. The string stays until the next call. */
+const char *processor_name(void);
+
 /* The path of a file whose name is relative to the folder of the program's own file; NULL: it is
  * not there. The string stays until the next call. */
 const char *program_file(const char *name);

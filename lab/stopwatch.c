@@ -9,22 +9,44 @@
 #include "formats/pack.h"
 #include "kernels/simd.h"
 #include "lab/profile.h"
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 
-int measure(Round *round, void *context, int n_values, double *medians) {
-    double measured[MOST_VALUES][ROUNDS], values[MOST_VALUES] = {0};
-    for (int i = 0; i < ROUNDS; i++) {
-        if (round(context, values)) return -1;
-        for (int v = 0; v < n_values; v++) {
-            double *sorted = measured[v];
-            int at = i;
-            for (; at > 0 && sorted[at - 1] > values[v]; at--) sorted[at] = sorted[at - 1];
-            sorted[at] = values[v];
-        }
+/* The interval of the median by order statistics, which knows nothing of how values are distributed (David and
+ * Nagaraja 2003, "Order Statistics", section 7.1): ranks from the binomial distribution, as the normal one has them. */
+static Estimate estimate(const double *sorted, int n) {
+    const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0; /* ranks count from 1 */
+    return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low], sorted[n - 1 - low]};
+}
+
+static bool is_narrow(Estimate e) { return e.high - e.low <= 0.02 * fabs(e.median); }
+
+/* Sorts the n-th round's values into those of the rounds before, sorted[MOST_VALUES][MOST_ROUNDS]. Whether all
+ * intervals are narrow. */
+static bool add_round(double *sorted, int n, const double *values, int n_values, Estimate *estimates) {
+    bool narrow = true;
+    for (int v = 0; v < n_values; v++, sorted += MOST_ROUNDS) {
+        int at = n - 1;
+        for (; at > 0 && sorted[at - 1] > values[v]; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = values[v];
+        estimates[v] = estimate(sorted, n);
+        narrow = narrow && is_narrow(estimates[v]);
     }
-    for (int v = 0; v < n_values; v++) medians[v] = measured[v][ROUNDS / 2]; /* ROUNDS is odd */
-    return 0;
+    return narrow;
+}
+
+int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates) {
+    double values[MOST_VALUES] = {0}, *sorted = allocate(MOST_VALUES, MOST_ROUNDS * sizeof *sorted);
+    const double start = now();
+    int n = 0, status = sorted ? 0 : -1;
+    bool narrow = false;
+    while (!status && !interrupted && n < MOST_ROUNDS && (n < LEAST_ROUNDS || (!narrow && now() - start < seconds))) {
+        status = round(context, values);
+        if (!status) narrow = add_round(sorted, ++n, values, n_values, estimates);
+    }
+    free(sorted);
+    return status ? -1 : n;
 }
 
 int time_text(const Text *t, double *seconds) {

@@ -4,14 +4,21 @@
 
 #include "model.h"
 
-enum { ROUNDS = 5, MOST_VALUES = 32 };
+/* A value as measured: the median over the rounds, and the interval in which the median of endlessly many rounds lies
+ * with a confidence of 95 %. */
+typedef struct {
+    double median, low, high;
+} Estimate;
+
+enum { LEAST_ROUNDS = 7, MOST_ROUNDS = 501, MOST_VALUES = 48 };
 
 /* Measures everything once, in turn, and writes the values. -1: it failed. */
 typedef int Round(void *context, double *values);
 
-/* Medians of the n_values (at most MOST_VALUES) of ROUNDS rounds. Rounds, so that what else the
- * machine does hits all values alike. -1: a round failed. */
-int measure(Round *round, void *context, int n_values, double *medians);
+/* Estimates the n_values (at most MOST_VALUES) of a round. Rounds, so that what else the machine does hits all values
+ * alike, until every interval is narrower than 2 % of its median, or the seconds are up, or Ctrl-C comes. Returns how
+ * many rounds that took; -1: a round failed, or there is no memory. */
+int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates);
 
 /* A made-up text: a prefill of `prompt` tokens, then `steps` tokens one by one. */
 typedef struct {

@@ -751,7 +751,7 @@ static void every_mode_that_runs_the_model_takes_it(void) {
         {"-m chat -t 5 -p 0 -s 12 -c 40", true, true, false},
         {"-m perplexity -i 'aa ba ca da'", true, false, false},
         {"-m logits -i 'aa ba ca' -o out/logits", true, false, false},
-        {"-m bench --prompt-tokens 20 -n 4", true, true, true},
+        {"-m bench --seconds 0 --prompt-tokens 20 -n 4", true, true, true},
     };
     static char without[1 << 14];
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {

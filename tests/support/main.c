@@ -129,6 +129,7 @@ int main(int argc, char **argv) {
         {"cli", suite_cli},
         {"convert", suite_convert},
         {"profile", suite_profile},
+        {"norms", suite_norms},
         {"lab", suite_lab},
         {"stories", suite_stories},
         {"textbook", suite_textbook},
