@@ -58,7 +58,8 @@ static int open_session(Run *run) {
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
     model_pack(&run->model, o->threads, 0); /* before the first token */
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
-    if (o->profile && !(run->profile = profile_open(&run->session, profile_format(o->profile) == PROFILE_TRACE, clock_cheapest())))
+    if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm},
+                                                    profile_format(o->profile) == PROFILE_TRACE, clock_cheapest())))
         return -1;
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
 }

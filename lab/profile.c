@@ -88,11 +88,14 @@ static double site_bytes(const Profile *p, Phase phase, int layer, Site site, co
 
 /* ---- the hooks --------------------------------------------------------------------------- */
 
-/* Counts a call in its bucket; ticks of one token. */
-static void count(uint32_t *histogram, uint64_t ticks) {
-    const int exponent = 63 - __builtin_clzll(ticks | 8);
-    const int bucket = 8 * (exponent - 3) + (int)(ticks >> (exponent - 3) & 7);
-    histogram[ticks < 8 ? 0 : bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+static int bucket_of(uint64_t n, int buckets) {
+    if (n < 8) return (int)n;
+    const int exponent = 63 - __builtin_clzll(n), bucket = 8 * (exponent - 2) + (int)(n >> (exponent - 3) & 7);
+    return bucket < buckets ? bucket : buckets - 1;
+}
+
+uint64_t bucket_start(int bucket) {
+    return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
 /* The ticks of a thread since its last mark, without what a mark takes, which is SITE_PROFILE's. */
@@ -117,7 +120,7 @@ static void mark(Probe *probe, int layer, Site site, bool ended) {
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     r->seconds += seconds;
     if (SITES[site].is_norm) p->tracks[thread].norms += seconds;
-    if (thread == 0) count(histogram_of(p, p->phase, layer, site), ticks / (uint64_t)p->n);
+    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / (uint64_t)p->n, BUCKETS)]++;
     if (!ended) return;
     r->calls++;
     r->tokens += (uint64_t)(layer == NO_LAYER && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
@@ -196,8 +199,8 @@ static int channel_of(const float *x, int dim, float max) {
     return 0;
 }
 
-/* Adds x[dim], from `channel` on a part of a token's `width` elements, to what a norm reads. */
-static void add_input(Record *r, const float *x, int dim, size_t width, int channel, int position) {
+/* Adds x[dim], from `channel` on a part of a token's `width` elements, to what a norm reads. Returns its mean(x^2). */
+static double add_input(Record *r, const float *x, int dim, size_t width, int channel, int position) {
     vf squares = {0}, sums = {0}, max = {0};
     for (int i = 0; i < dim; i += LANES) {
         const vf v = dim - i < LANES ? vload_n(x + i, dim - i) : vload(x + i);
@@ -209,10 +212,12 @@ static void add_input(Record *r, const float *x, int dim, size_t width, int chan
     r->squares_in += sum / (double)width;
     r->vectors++;
     if (sum > 0) r->means += fabs((double)vsum(sums)) / sqrt(sum * dim);
-    if (vmax_lane(max) <= r->max_abs) return;
-    r->max_abs = vmax_lane(max);
-    r->max_channel = channel + channel_of(x, dim, r->max_abs);
-    r->max_position = position;
+    if (vmax_lane(max) > r->max_abs) {
+        r->max_abs = vmax_lane(max);
+        r->max_channel = channel + channel_of(x, dim, r->max_abs);
+        r->max_position = position;
+    }
+    return sum / dim;
 }
 
 /* Adds y[dim], a part of a token's `width` elements, to what a norm writes. */
@@ -245,10 +250,16 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     const Profile *p = (Profile *)probe;
     const size_t width = (size_t)dim;
-    Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
-    for (int t = omp_get_thread_num(); t < n; t += omp_get_num_threads()) {
-        add_input(r, x + (size_t)t * width, dim, width, 0, p->pos + p->n - n + t);
+    const int thread = omp_get_thread_num(), first = p->pos + p->n - n;
+    Record *r = profile_of_thread(p, thread, p->phase, layer, site);
+    for (int t = thread; t < n; t += omp_get_num_threads()) {
+        const double square = add_input(r, x + (size_t)t * width, dim, width, 0, first + t);
         add_output(r, y + (size_t)t * width, dim, width);
+        if (site != SITE_ATTN_NORM) continue;
+        StreamSizes *stream = &p->streams[(size_t)thread * (size_t)p->n_layers + (size_t)layer];
+        const int bucket = bucket_of((uint64_t)(first + t), POSITION_BUCKETS);
+        (*stream)[bucket].squares += square;
+        (*stream)[bucket].tokens++;
     }
     mark(probe, layer, SITE_PROFILE, true);
 }
@@ -280,21 +291,23 @@ static uint64_t cost_of_mark(Profile *p) {
     return ticks[MARKS / 2];
 }
 
-Profile *profile_open(Session *session, bool traces, Clock clock) {
+Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
     const size_t n_threads = (size_t)session->n_threads, rows = (size_t)session->model->config.n_layers + 1;
     Profile *p = allocate(1, sizeof *p);
     if (!p) return NULL;
     *p = (Profile){.probe = {begin, end, chunk, mark, waited, norm, heads},
                    .session = session,
+                   .about = about,
                    .n_layers = session->model->config.n_layers,
                    .clock = clock,
                    .budget = traces ? 0.03 : 0.01,
                    .records = calloc(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records),
+                   .streams = calloc(n_threads * rows, sizeof *p->streams),
                    .histograms = calloc(N_PHASES * rows * N_SITES, sizeof *p->histograms),
                    .tracks = allocate(n_threads, sizeof *p->tracks),
                    .events = traces ? calloc(n_threads * MOST_EVENTS, sizeof *p->events) : NULL};
     session->observer = &p->probe;
-    if (p->records && p->histograms && p->tracks && (p->events || !traces)) {
+    if (p->records && p->streams && p->histograms && p->tracks && (p->events || !traces)) {
         memset(p->tracks, 0, n_threads * sizeof *p->tracks);
         p->cost = cost_of_mark(p);
         p->opened = clock.read();
@@ -309,6 +322,7 @@ void profile_close(Profile *p) {
     if (!p) return;
     p->session->observer = NULL;
     free(p->records);
+    free(p->streams);
     free(p->histograms);
     free(p->tracks);
     free(p->events);
@@ -337,14 +351,22 @@ double profile_quantile(const Profile *p, Phase phase, int layer, Site site, dou
     const uint32_t *histogram = histogram_of(p, phase, layer, site);
     double n = 0, below = 0;
     for (int b = 0; b < BUCKETS; b++) n += histogram[b];
-    for (int b = 0; b < BUCKETS; b++) {
-        if (below + histogram[b] >= q * n && histogram[b]) {
-            const double width = ldexp(1, b / 8), start = (8 + b % 8) * width;
+    for (int b = 0; b < BUCKETS; below += histogram[b++])
+        if (histogram[b] && below + histogram[b] >= q * n) {
+            const double start = (double)bucket_start(b), width = (double)bucket_start(b + 1) - start;
             return (start + width * (q * n - below) / histogram[b]) * p->clock.tick;
         }
-        below += histogram[b];
-    }
     return 0;
+}
+
+double profile_rms_at(const Profile *p, int layer, int bucket) {
+    double squares = 0, tokens = 0;
+    for (int t = 0; t < p->session->n_threads; t++) {
+        const StreamSizes *stream = &p->streams[(size_t)t * (size_t)p->n_layers + (size_t)layer];
+        squares += (*stream)[bucket].squares;
+        tokens += (double)(*stream)[bucket].tokens;
+    }
+    return tokens > 0 ? sqrt(squares / tokens) : 0;
 }
 
 double profile_seconds(const Profile *p, Phase phase, bool norms_only) {

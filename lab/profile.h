@@ -29,10 +29,18 @@ typedef struct {
     int max_channel, max_position;  /* and where it was */
 } Record;
 
-/* How long calls of a site took, a token: bucket 8 e + m counts those of (8 + m) 2^(e - 3) ticks and more, below the
- * next one. A bucket is 9 to 12 % wide. */
-enum { BUCKETS = 8 * 40 };
+/* Buckets for whole numbers: each of 0 to 7 has its own, later ones are an eighth of their power of two wide. */
+enum { BUCKETS = 8 * 39, POSITION_BUCKETS = 8 * 29 };
+uint64_t bucket_start(int bucket);
+
+/* How long calls of a site took, in ticks a token. */
 typedef uint32_t Histogram[BUCKETS];
+
+/* The residual stream at positions: the sum over tokens of mean(x^2), and of how many. */
+typedef struct {
+    double squares;
+    uint64_t tokens;
+} StreamSizes[POSITION_BUCKETS];
 
 /* One stretch of one thread's time; in ticks of the profile's clock. */
 typedef struct {
@@ -62,9 +70,15 @@ typedef struct {
     double own2, own_norms, norms2; /* and of squares and products */
 } Passes;
 
+/* What is observed, for whoever reads the files: a model and, or NULL, what --norm says. */
+typedef struct {
+    const char *model, *norms;
+} About;
+
 typedef struct {
     Probe probe; /* first: the hooks cast their Probe to its Profile */
     Session *session;
+    About about;
     int n_layers;
     Clock clock;
     uint64_t opened;
@@ -76,6 +90,7 @@ typedef struct {
     int n, pos, n_logits; /* of its chunk: tokens, first position, logits of the last tokens */
     Passes passes[N_PHASES];
     Record *records;       /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
+    StreamSizes *streams;  /* [n_threads][n_layers], in front of attention */
     Histogram *histograms; /* [N_PHASES][n_layers + 1][N_SITES], of the first thread */
     Track *tracks;         /* [n_threads] */
     Event *events;         /* [n_threads][MOST_EVENTS]; NULL: none are kept */
@@ -84,7 +99,7 @@ typedef struct {
 /* Observes a session until profile_close, which the caller calls before session_close. `traces`: events are kept. The
  * clock is clock_cheapest(), or a virtual one of a test. Forward passes of one token are observed so seldom that it
  * takes about 1 % of their time, or 3 % with events. NULL and a message: no memory. */
-Profile *profile_open(Session *session, bool traces, Clock clock);
+Profile *profile_open(Session *session, About about, bool traces, Clock clock);
 void profile_close(Profile *p);
 
 /* A thread's own record of a site in a layer, or NO_LAYER; without the bytes. */
@@ -96,6 +111,9 @@ Record profile_record(const Profile *p, Phase phase, int layer, Site site);
 
 /* Seconds of a call, a token, that the q-th part of the calls did not exceed: q = 0.5 is the median. */
 double profile_quantile(const Profile *p, Phase phase, int layer, Site site, double q);
+
+/* RMS of the residual stream in front of a layer's attention, over the positions of a bucket; 0: no token was there. */
+double profile_rms_at(const Profile *p, int layer, int bucket);
 
 /* Seconds of the first thread in all sites, or in the norms alone. */
 double profile_seconds(const Profile *p, Phase phase, bool norms_only);
@@ -110,11 +128,14 @@ NormShare profile_norm_share(const Profile *p, Phase phase);
 /* The path of a profile that goes to no file. It is known by its address, so no user can type it. */
 extern const char TABLE_ALONE[];
 
-/* What a profile goes to: TABLE_ALONE, NAME.csv or NAME.json; PROFILE_NONE: no such file is written. */
-typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_TRACE } ProfileFormat;
+/* What a profile goes to: TABLE_ALONE, NAME.csv, NAME.html or NAME.json; PROFILE_NONE: no such file is written. */
+typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
 /* Writes the table to stderr and, where path is not TABLE_ALONE, the file. */
 int profile_report(const Profile *p, const char *path);
+
+/* Writes the page of NAME.html (page.c). */
+void write_page(const Profile *p, FILE *out);
 
 #endif

@@ -130,7 +130,10 @@ ProfileFormat profile_format(const char *path) {
     if (path == TABLE_ALONE) return PROFILE_TABLE;
     const char *dot = strrchr(path, '.');
     if (!dot) return PROFILE_NONE;
-    return !strcmp(dot, ".csv") ? PROFILE_CSV : !strcmp(dot, ".json") ? PROFILE_TRACE : PROFILE_NONE;
+    return !strcmp(dot, ".csv")    ? PROFILE_CSV
+           : !strcmp(dot, ".html") ? PROFILE_PAGE
+           : !strcmp(dot, ".json") ? PROFILE_TRACE
+                                   : PROFILE_NONE;
 }
 
 int profile_report(const Profile *p, const char *path) {
@@ -138,6 +141,12 @@ int profile_report(const Profile *p, const char *path) {
     if (profile_format(path) == PROFILE_TABLE) return 0;
     OutputFile out;
     if (output_open(&out, path)) return -1;
-    (profile_format(path) == PROFILE_CSV ? write_csv : write_trace)(p, out.stream);
+    switch (profile_format(path)) {
+    case PROFILE_CSV: write_csv(p, out.stream); break;
+    case PROFILE_PAGE: write_page(p, out.stream); break;
+    case PROFILE_TRACE: write_trace(p, out.stream); break;
+    case PROFILE_NONE:
+    case PROFILE_TABLE: break;
+    }
     return output_close(&out, true);
 }

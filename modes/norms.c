@@ -320,7 +320,7 @@ static int keep_norms(Trial *t) {
 static int time_way(Trial *t, int way, double *values) {
     double seconds[N_PHASES];
     set_norms(t, way);
-    Profile *p = profile_open(t->text.session, false, clock_cheapest());
+    Profile *p = profile_open(t->text.session, (About){0}, false, clock_cheapest());
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];

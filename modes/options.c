@@ -63,7 +63,8 @@ static const Option OPTIONS[] = {
     {0, FLOAT, "seconds", "N", RANGE(seconds, 0, 1e6), "bench, norms: longest time to measure [10]"},
     {0, TRUE, "json", NULL, INTO(json), "bench, norms: machine-readable"},
     {0, STRING, "profile", "[=FILE]", INTO(profile),
-     "the time of every layer and site, on stderr; FILE.csv, or\nFILE.json for trace viewers, holds more"},
+     "the time of every layer and site, on stderr; FILE.html\ndraws it, FILE.csv and, for trace viewers, "
+     "FILE.json\nhold more"},
     {0, STRING, "norm", "SPEC", INTO(norm),
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\nKIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k or\nfinal; LAYERS n or n-m: --norm layer,\n--norm 0-2.attn=layer,final=rms"},
@@ -173,7 +174,7 @@ int options_parse(Options *o, int argc, char **argv) {
     if (o->kv && strcmp(o->kv, "f32") && strcmp(o->kv, "f16"))
         return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
     if (o->profile && !profile_format(o->profile))
-        return bad_usage("--profile is '%s', expected a name that ends in .csv or .json", o->profile);
+        return bad_usage("--profile is '%s', expected a name that ends in .csv, .html or .json", o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens > 1) return bad_usage("-i, -f and --tokens exclude each other");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
     return -1;

@@ -61,7 +61,7 @@ static int open_path(const HashModel *m, const char *path, int threads, bool pro
     if (threads > 1) model.decode_bytes = 1 << 30;
     for (int i = 0; i < TOKENS + DECODED; i++) tokens[i] = hash_token(m, i);
     if (session_open(&session, &model, threads, BATCH, 0, KV_F32)) return -1;
-    profile = profiled ? profile_open(&session, traces, clock_cheapest()) : NULL;
+    profile = profiled ? profile_open(&session, (About){"model", NULL}, traces, clock_cheapest()) : NULL;
     if (profile) profile->budget = 1e9; /* every forward pass is observed */
     return profiled && !profile ? -1 : 0;
 }
@@ -215,7 +215,7 @@ static int open_virtual(int threads, uint64_t reading) {
     virtual.reading = reading;
     virtual.layer = -2; /* none */
     if (open_session(&MODEL, threads, false, false)) return -1;
-    profile = profile_open(&session, false, (Clock){virtual_read, 1e-9});
+    profile = profile_open(&session, (About){"model", NULL}, false, (Clock){virtual_read, 1e-9});
     if (!profile) return -1;
     profile->budget = 1e9;
     virtual.profile = session.observer;
