@@ -126,7 +126,7 @@ static int fill_ends(Tokenizer *t, const Gguf *g, int vocab_size) {
 
 static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
     int64_t add_space = 1;
-    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true}};
+    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true, .replaces_mark = true}};
     if (fill_pieces(&t->pieces, g, vocab_size) || fill_ends(t, g, vocab_size) ||
         gguf_get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space))
         return -1;
