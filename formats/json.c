@@ -1,7 +1,8 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
  * Owns the grammar: from a text that nobody trusts to a flat array of values, whose meaning is the callers'. No
- * function calls itself, so that no text decides how deep the stack gets; all memory is allocated at once.
+ * function calls itself, so that no text decides how deep the stack gets; all memory is allocated at once, for as many
+ * values as the text can have.
  */
 #include "formats/json.h"
 #include "base/error.h"
@@ -208,13 +209,22 @@ static bool read_text(Parser *p) {
     return peek(p) < 0 || syntax_error(p, "something behind the end");
 }
 
+/* The most values that the text can have: each but the first follows one of these bytes. */
+static size_t most_values(const char *text, size_t size) {
+    size_t n = 1;
+    for (size_t i = 0; i < size; i++) n += text[i] == ',' || text[i] == ':' || text[i] == '[' || text[i] == '{';
+    return n;
+}
+
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
-    json->values = allocate(size / 2 + 1 + JSON_DEPTH, sizeof *json->values); /* a list that is open takes one byte */
-    json->text = allocate(size + 1, 1);
+    const size_t n = most_values(text, size);
+    json->values = allocate_quietly(n, sizeof *json->values);
+    json->text = json->values ? allocate_quietly(size + 1, 1) : NULL;
     Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text};
-    if (json->values && json->text && read_text(&p)) return 0;
+    if (!json->text) fail("%s: out of memory for %zu values of JSON", path, n);
+    if (json->text && read_text(&p)) return 0;
     json_close(json);
     return -1;
 }

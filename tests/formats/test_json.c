@@ -7,6 +7,7 @@
 
 #include "tests/support/test.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -349,6 +350,64 @@ static void large_objects_are_read(void) {
     }
 }
 
+/* Values are counted, not guessed from the size: a text in quotes takes little more than itself. */
+static void memory_is_for_values_and_text(void) {
+    enum { SIZE = 1 << 20 };
+    static const struct {
+        const char *unit;
+        size_t values; /* so many units have, at most */
+    } cases[] = {{"a", 1}, {"[", SIZE + 1}, {"\"a", SIZE / 2 + 1}, {"abcdefgh[0,]:{}", SIZE / 15 * 5 + 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        JsonFile json;
+        char *text = malloc(SIZE + 3);
+        const size_t size = strlen(cases[i].unit);
+        CHECK(text, "no memory");
+        for (size_t at = 0; at < SIZE; at++) text[at + 1] = cases[i].unit[at % size];
+        text[0] = '"';
+        for (size_t at = 1; at <= SIZE; at++) text[at] = text[at] == '"' ? '\'' : text[at];
+        memcpy(text + SIZE + 1, "\"", 2);
+        CHECK(parse(&json, text) && json.values->length == SIZE, "case %zu: %s", i, stderr_text());
+        const size_t most = cases[i].values, spare = 4 << 20; /* huge pages */
+        const size_t values = malloc_usable_size(json.values), texts = malloc_usable_size(json.text);
+        CHECK(values >= json.values->n_values * sizeof(Json), "case %zu: %zu bytes", i, values);
+        CHECK(values <= most * sizeof(Json) + 4096 + (most > 1000 ? spare : 0), "case %zu: %zu bytes", i, values);
+        CHECK(texts >= SIZE + 1 && texts <= SIZE + 4096, "case %zu: %zu bytes", i, texts);
+        json_close(&json);
+        free(text);
+    }
+}
+
+/* Nothing behind the end of a text is read: the bytes there would make these whole. */
+static void texts_end_where_they_end(void) {
+    static const struct {
+        const char *text;
+        size_t size;
+        const char *message;
+    } cases[] = {
+        {"\"\\u1234\"", 6, "line 1, byte 4: \\u without four hexadecimal digits"},
+        {"\"\\u1234\"", 7, "line 1, byte 8: a string without an end"},
+        {"\"\\ud83d\\ude42\"", 8, "line 1, byte 8: half of a surrogate pair"},
+        {"\"\\ud83d\\ude42\"", 9, "half of a surrogate pair"},
+        {"\"\\ud83d\\ude42\"", 12, "half of a surrogate pair"},
+        {"\"\\n\"", 2, "an escape that JSON has not"},
+        {"\"\xc3\xa9\"", 2, "a byte that is no UTF-8"},
+        {"true", 3, "expected a value"},
+        {"-1", 1, "expected a value"},
+        {"1.5", 2, "expected a digit"},
+        {"1e5", 2, "expected a digit"},
+        {"{\"a\":1}", 4, "expected ':'"},
+        {"[1]", 2, "expected ',' or the end of the list"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        JsonFile json;
+        stderr_hide();
+        const int status = json_parse(&json, "x.json", cases[i].text, cases[i].size);
+        stderr_show();
+        CHECK(status == -1 && strstr(stderr_text(), cases[i].message), "%.*s: %s", (int)cases[i].size, cases[i].text,
+              stderr_text());
+    }
+}
+
 static void files_are_read(void) {
     JsonFile json;
     FILE *out = fopen(temporary("x.json"), "wb");
@@ -372,5 +431,7 @@ void suite_json(void) {
     TEST(numbers_are_told_apart);
     TEST(depth_has_a_limit);
     TEST(large_objects_are_read);
+    TEST(memory_is_for_values_and_text);
+    TEST(texts_end_where_they_end);
     TEST(files_are_read);
 }
