@@ -141,7 +141,7 @@ static int read_v0(Reader *r) {
     memcpy(ints, r->file->data, sizeof ints);
     m->format = "llama2.c v0";
     m->tied = ints[VOCAB_SIZE] > 0; /* a negative vocab_size: an output of its own */
-    if (!m->tied && ints[VOCAB_SIZE] != INT32_MIN) ints[VOCAB_SIZE] = -ints[VOCAB_SIZE];
+    if (!m->tied) ints[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)ints[VOCAB_SIZE]);
     if (read_config(&m->config, r->path, ints)) return -1;
     r->tables = (size_t)m->config.context * (size_t)m->config.head_size * sizeof(float);
     return 0;
@@ -197,7 +197,7 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file, int v
         memcpy(&p->score, data + at, 4);
         memcpy(&p->length, data + at + 4, 4);
         at += 8;
-        if (p->length < 0 || (size_t)p->length > size - at)
+        if ((size_t)p->length > size - at)
             return fail("%s: length of piece %d is %d, the file has %zu bytes left", path, i, p->length, size - at);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", path, i);
         p->text = (const char *)data + at;
