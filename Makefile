@@ -29,6 +29,9 @@ SOURCES := $(wildcard *.c $(FOLDERS:%=%/*.c))
 TESTS   := $(filter-out tests/fuzz/%,$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
+# What reads files and texts; for the tests it is built again, to count its steps (tests/support/steps.c).
+READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$(LIBRARY))
+COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
 .PHONY: all run test lint format sanitize valgrind fuzz install clean help FORCE
 all: $(BINARY)
@@ -41,22 +44,25 @@ $(BINARY): $(OBJECTS)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(LIBRARY)
+$(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # Rebuild everything when compiler or flags change.
 $(BUILD)/flags: FORCE
-	@mkdir -p $(dir $(OBJECTS) $(TESTS:%=$(BUILD)/%))
+	@mkdir -p $(dir $(OBJECTS) $(COUNTED) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
 $(BUILD)/kernels/quant.o: FLAGS += -ffp-contract=off
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/counted/%.o: %.c $(BUILD)/flags
+	@echo '  CC $< (counted)'
+	$(Q)$(CC) $(FLAGS) -fsanitize-coverage=trace-pc -MMD -MP -c -o $@ $<
 # (gcc 12 for aarch64 fails to vectorize some loops over fmax; tests need no vectors of the compiler's.)
 $(BUILD)/tests/%.o: FLAGS += -fno-tree-vectorize
--include $(OBJECTS:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
+-include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # Passive threads: with more of them than free cores, spinning takes minutes.
 test: $(BINARY) $(BUILD)/tests/all ## build and run every test that needs only C

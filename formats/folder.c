@@ -14,6 +14,7 @@
 #include "rope.h"
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* The features of an architecture. */
 enum {
@@ -57,7 +58,8 @@ typedef struct {
     float eps;                 /* of every norm */
     bool biases[MLP_BIAS + 1]; /* by PartBias: whether the weights of this group have biases */
     int sparse_step;           /* in a model with experts every sparse_step-th layer has them, */
-    const Json *dense_layers;  /* but those that this list names */
+    const Json *dense_layers;  /* but those that this list names; */
+    bool *is_sparse;           /* [n_layers], owned: so these have them */
     Safetensors weights;
     float *vectors; /* room for the next norm or bias */
 } Folder;
@@ -171,11 +173,15 @@ static void read_experts(Folder *f) {
                          count, c->n_experts);
 }
 
-static bool is_sparse(const Folder *f, int layer) {
+static int find_sparse_layers(Folder *f) {
+    const Config *c = &f->model->config;
     int64_t dense;
-    for (const Json *l = json_first(f->dense_layers); l; l = json_next(f->dense_layers, l))
-        if (json_integer(l, &dense) && dense == layer) return false;
-    return f->model->config.n_experts > 0 && (layer + 1) % f->sparse_step == 0;
+    f->is_sparse = allocate((size_t)c->n_layers, sizeof *f->is_sparse);
+    if (!f->is_sparse) return -1;
+    for (int l = 0; l < c->n_layers; l++) f->is_sparse[l] = c->n_experts > 0 && (l + 1) % f->sparse_step == 0;
+    for (const Json *v = json_first(f->dense_layers); v; v = json_next(f->dense_layers, v))
+        if (json_integer(v, &dense) && dense >= 0 && dense < c->n_layers) f->is_sparse[dense] = false;
+    return 0;
 }
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ------------------------- */
@@ -370,7 +376,7 @@ static int begin_experts(const Folder *f, int layer) {
 /* Whether the model has this part and it is not read yet. */
 static bool is_to_be_read(const Folder *f, const PartAt *at, const char *name) {
     const Layer *layer = &f->model->layers[at->layer];
-    if (part_weight(at) == &layer->router) return is_sparse(f, at->layer);
+    if (part_weight(at) == &layer->router) return f->is_sparse[at->layer];
     if (at->part->owner == OF_EXPERT) return !part_weight(at)->data; /* fused experts have it */
     if (!at->part->of_heads || has(f, HEAD_NORMS)) return true;
     if (!has(f, HEAD_NORMS_IF_STORED)) return false;
@@ -415,7 +421,8 @@ static int read_weights(Folder *f) {
     for (size_t i = 0; i < w->n_tensors; i++)
         if (w->tensors[i].n_dims == 1) n += w->tensors[i].count;
     f->vectors = m->vectors = allocate(n, sizeof *f->vectors);
-    return !f->vectors || model_allocate_layers(m) || read_parts(f) || check_all_used(f) ? -1 : 0;
+    if (!f->vectors || find_sparse_layers(f) || model_allocate_layers(m)) return -1;
+    return read_parts(f) || check_all_used(f) ? -1 : 0;
 }
 
 int folder_read_model(Model *m, const char *folder) {
@@ -426,6 +433,7 @@ int folder_read_model(Model *m, const char *folder) {
     const int status = json_open(&f.json, path) || read_config(&f) || read_weights(&f) ? -1 : 0;
     m->format = "Hugging Face folder";
     json_close(&f.json);
+    free(f.is_sparse);
     safetensors_close(&f.weights);
     return status;
 }

@@ -490,6 +490,48 @@ static void an_index_names_files_beside_it(void) {
     CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s", stderr_text());
 }
 
+/* So many files that none is opened; one less, and the first is missing. */
+static void an_index_names_so_many_files(void) {
+    for (int n = 4096; n <= 4097; n++) {
+        Model m;
+        char *text = NULL;
+        size_t size;
+        FILE *out = open_memstream(&text, &size);
+        fputs("{\"weight_map\": {\"t\": \"f1\"", out);
+        for (int i = 0; i < n; i++) fprintf(out, ", \"t%d\": \"f%d\"", i, i);
+        fputs("}}", out);
+        fclose(out);
+        mkdir(folder(), 0700);
+        save(in_folder("model.safetensors.index.json"), text, size);
+        free(text);
+        stderr_hide();
+        const int status = model_open(&m, folder());
+        CHECK(stderr_show() == 1 && status == -1, "opens");
+        CHECK(strstr(stderr_text(),
+                     n > 4096 ? "index.json: names 4097 files, expected at most 4096" : "folder/f0: No such file"),
+              "%d files: %s", n, stderr_text());
+        remove_folder();
+    }
+}
+
+/* What is no regular file is refused, and nothing waits for it. */
+static void what_is_no_file_is_refused(void) {
+    static const char *const names[] = {"config.json", "model.safetensors", "model.safetensors.index.json",
+                                        "model-00002-of-00003.safetensors"};
+    for (int i = 0; i < 8; i++) {
+        Model m;
+        CHECK(!make_folder(i / 2 < 2 ? 0 : 1), "no folder");
+        unlink(in_folder(names[i / 2]));
+        CHECK(!(i % 2 ? symlink("/dev/zero", in_folder(names[i / 2])) : mkfifo(in_folder(names[i / 2]), 0600)), "none");
+        stderr_hide();
+        const int status = model_open(&m, folder());
+        CHECK(stderr_show() == 1 && status == -1, "opens with %s", names[i / 2]);
+        CHECK(strstr(stderr_text(), names[i / 2]) && strstr(stderr_text(), ": is not a regular file\n"), "%s",
+              stderr_text());
+        remove_folder();
+    }
+}
+
 static void check_missing(const char *removed, const char *added, const char *message) {
     Model m;
     CHECK(!make_folder(1) && !unlink(in_folder(removed)), "no folder");
@@ -686,6 +728,8 @@ void suite_folder(void) {
     TEST(windows_shorten_the_context);
     TEST(headers_are_checked);
     TEST(an_index_names_files_beside_it);
+    TEST(an_index_names_so_many_files);
+    TEST(what_is_no_file_is_refused);
     TEST(what_is_missing_is_named);
     TEST(damaged_folders);
 }

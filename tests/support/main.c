@@ -125,6 +125,7 @@ int main(int argc, char **argv) {
         {"checkpoint", suite_checkpoint},
         {"gguf", suite_gguf},
         {"folder", suite_folder},
+        {"growth", suite_growth},
         {"damage", suite_damage},
         {"cli", suite_cli},
         {"convert", suite_convert},

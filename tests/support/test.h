@@ -51,6 +51,9 @@ const char *stderr_text(void);
 /* Whether to do less (valgrind): NORMA_FAST is set. */
 bool test_fast(void);
 
+/* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far. */
+extern uint64_t steps_taken;
+
 /* ---- hashmodel.c: random models that scripts/random_model.py makes too -------------- */
 
 typedef struct {
@@ -279,6 +282,7 @@ void suite_json(void);       /* json.c */
 void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
 void suite_folder(void);     /* folder.c, safetensors.c */
+void suite_growth(void);     /* the work of opening, by the size of the files */
 void suite_damage(void);     /* damaged files */
 void suite_cli(void);        /* the binary */
 void suite_convert(void);    /* convert.c, for the newer architectures */

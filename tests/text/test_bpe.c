@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- the library's tokens ---------------------------------------------------------------- */
 
@@ -281,6 +282,137 @@ static void unknown_characters_without_unk(void) {
     tokenizer_close(&t);
 }
 
+/* However many there are: one note. */
+static void tokens_behind_a_text_are_one_note(void) {
+    static const char start[] =
+        "{\"model\":{%s},\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}";
+    static const char processor[] =
+        ",{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{}},{\"SpecialToken\":{\"id\":\"x\"}}],"
+        "\"special_tokens\":{\"x\":{\"ids\":[1]}}}";
+    static const char *const notes[] = {"", "puts token 1 behind every text; norma does not\n",
+                                        "puts token 1 and 1 more behind every text; norma does not\n",
+                                        "puts token 1 and 2 more behind every text; norma does not\n"};
+    for (int n = 0; n < 4; n++) {
+        char json[2048];
+        Tokenizer t;
+        int length = snprintf(json, sizeof json, start, PIECES);
+        for (int i = 0; i < n; i++) length += snprintf(json + length, sizeof json - (size_t)length, "%s", processor);
+        snprintf(json + length, sizeof json - (size_t)length, "]}}");
+        CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+        CHECK(t.no_bos && t.bos < 0, "BOS %d", t.bos);
+        tokenizer_close(&t);
+        CHECK(n ? one_line(stderr_text()) && strstr(stderr_text(), notes[n]) : !*stderr_text(), "%d: %s", n,
+              stderr_text());
+    }
+}
+
+/* Of the files in a folder none may keep the program waiting, or make it read what has no end. */
+static void the_files_beside_it_are_files(void) {
+    static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json", "generation_config.json",
+                                        "config.json", "tokenizer.json"};
+    char json[256], name[64];
+    Tokenizer t;
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    for (int i = 0; i < 10; i++) {
+        snprintf(name, sizeof name, "t/%s", names[i / 2]);
+        CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+        tokenizer_close(&t);
+        remove(inside(name));
+        CHECK(!(i % 2 ? symlink("/dev/zero", inside(name)) : mkfifo(inside(name), 0600)), "no %s", name);
+        stderr_hide();
+        const int opened = tokenizer_open_json(&t, inside("t/tokenizer.json"), 8);
+        stderr_show();
+        remove(inside(name));
+        CHECK(opened < 0 && one_line(stderr_text()) && strstr(stderr_text(), ": is not a regular file\n") &&
+                  strstr(stderr_text(), names[i / 2]),
+              "%s: %s", name, stderr_text());
+    }
+}
+
+static void a_template_has_a_file_of_its_own(void) {
+    enum { MOST = 1 << 20 };
+    static char text[MOST + 2];
+    char json[256];
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    for (int i = 0; i < 3; i++) {
+        const int size = (const int[]){5, MOST, MOST + 1}[i];
+        Tokenizer t;
+        memset(text, 'x', (size_t)size);
+        mkdir(inside("t"), 0700);
+        write_file("t/chat_template.jinja", text);
+        const int opened = open_files(&t, json, "{\"chat_template\":\"y\"}", NULL);
+        CHECK((opened == 0) == (size <= MOST), "%d bytes: %s", size, stderr_text());
+        if (opened == 0) {
+            CHECK(t.chat_template_size == (size_t)size && !strcmp(t.chat_template, text), "%zu bytes of %d",
+                  t.chat_template_size, size);
+            tokenizer_close(&t);
+        } else {
+            CHECK(one_line(stderr_text()) &&
+                      strstr(stderr_text(), "chat_template.jinja: has 1048577 bytes, expected at most 1048576"),
+                  "%s", stderr_text());
+        }
+    }
+    remove(inside("t/chat_template.jinja"));
+}
+
+/* ---- rules ------------------------------------------------------------------------------------ */
+
+/* Of rules for the same neighbours the last one counts. */
+static void rules_are_found_as_by_comparing_all(void) {
+    enum { N = 12, N_RULES = 60 };
+    static const char *const names[N] = {"a", "b", "c", "aa", "ab", "ac", "ba", "bb", "bc", "ca", "cb", "cc"};
+    int twice = 0;
+    for (uint64_t round = 0; round < 50; round++) {
+        Pieces p = {.unk = -1, .byte_level = true};
+        Merges m = {0};
+        int expected[3][3];
+        memset(expected, -1, sizeof expected);
+        CHECK(!pieces_open(&p, N, 2 * N), "no memory");
+        for (int id = 0; id < N; id++) {
+            memcpy(p.text + 2 * id, names[id], strlen(names[id]));
+            p.list[id] = (Piece){.text = p.text + 2 * id, .length = (int)strlen(names[id]), .kind = PIECE_TEXT};
+        }
+        CHECK(!merges_begin(&m, &p, N_RULES), "no memory");
+        const int n = (int)(hash64(78, round, 0) % N_RULES);
+        for (int i = 0; i < n; i++) {
+            const int left = (int)(hash64(79, round, (uint64_t)i) % 3),
+                      right = (int)(hash64(80, round, (uint64_t)i) % 3);
+            twice += expected[left][right] >= 0;
+            expected[left][right] = i;
+            CHECK(!merges_add_pair(&m, &p, "x", names[left], 1, names[right], 1), "rule %d", i);
+        }
+        CHECK(!merges_end(&m, &p), "no memory");
+        for (int left = 0; left < N; left++)
+            for (int right = 0; right < N; right++) {
+                const MergeRule *rule = merges_rule(&m, left, right);
+                const int rank = left < 3 && right < 3 ? expected[left][right] : -1;
+                CHECK((rule ? rule->rank : -1) == rank, "%d and %d: rank %d, expected %d", left, right,
+                      rule ? rule->rank : -1, rank);
+                CHECK(!rule || (rule->left == left && rule->right == right && rule->result == 3 + 3 * left + right),
+                      "%d and %d become %d", left, right, rule ? rule->result : -1);
+            }
+        merges_close(&m);
+        pieces_close(&p);
+    }
+    CHECK(twice > 100, "%d neighbours twice", twice);
+}
+
+/* A float holds the ranks of so many. */
+static void the_number_of_rules_has_a_limit(void) {
+    Pieces p = {.unk = -1};
+    Merges m = {0};
+    CHECK(!pieces_open(&p, 1, 0), "no memory");
+    stderr_hide();
+    const int most = merges_begin(&m, &p, 1 << 24);
+    merges_close(&m);
+    const int more = merges_begin(&m, &p, (1 << 24) + 1);
+    const int lines = stderr_show();
+    merges_close(&m);
+    pieces_close(&p);
+    CHECK(most == 0 && more == -1 && lines == 1, "%d, %d", most, more);
+    CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s", stderr_text());
+}
+
 /* No damage may do more than change tokens. */
 static void damaged_files(void) {
     size_t size = 0;
@@ -390,6 +522,11 @@ void suite_bpe(void) {
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
     TEST(unknown_characters_without_unk);
+    TEST(tokens_behind_a_text_are_one_note);
+    TEST(the_files_beside_it_are_files);
+    TEST(a_template_has_a_file_of_its_own);
+    TEST(rules_are_found_as_by_comparing_all);
+    TEST(the_number_of_rules_has_a_limit);
     TEST(damaged_files);
     TEST(gguf_files_have_the_same_tokens);
     TEST(what_gguf_cannot_say_is_refused);
