@@ -119,9 +119,9 @@ static void a_space_mark_in_a_text_is_a_space(void) {
 
 enum { N_PIECES = 60, MOST_LETTERS = 5 };
 
-/* Random pieces of few letters (a zero byte and one above 127 are among them), of random kinds, some twice. */
+/* Random pieces of few letters (the least byte and the greatest are among them), of random kinds, some twice. */
 static void random_pieces(Pieces *p, uint64_t round) {
-    static const char letters[] = {'a', 'b', '\0', '\xe9'};
+    static const char letters[] = {'a', 'b', '\0', '\xff'};
     *p = (Pieces){.unk = -1, .byte_level = true};
     if (pieces_open(p, N_PIECES, (size_t)N_PIECES * MOST_LETTERS)) abort();
     for (int id = 0; id < N_PIECES; id++) {
@@ -190,6 +190,30 @@ static void pieces_are_found_as_by_comparing_all(void) {
     CHECK(matches > 1000 && found > 1000, "%d matches, %d found", matches, found);
 }
 
+/* Of names alone, "<0x4A>" is a byte's. */
+static void bytes_are_known_by_their_names(void) {
+    static const struct {
+        const char *name;
+        int length, byte;
+    } cases[] = {{"<0x4A>", 6, 0x4a}, {"<0x4G>", 6, -1},    {"<0xG4>", 6, -1},   {"<0x4a>", 6, -1},
+                 {"<0x4A]", 6, -1},   {"<0X4A>", 6, -1},    {"<0x4A", 5, -1},    {"<0x4A>>", 7, -1},
+                 {"<0x4\0>", 6, -1},  {"<0x\0004>", 6, -1}, {"<0xFF>", 6, 0xff}, {"<0x00>", 6, 0}};
+    enum { N = sizeof cases / sizeof *cases };
+    Pieces p = {.unk = -1};
+    CHECK(!pieces_open(&p, N, 0), "no memory");
+    for (int id = 0; id < N; id++)
+        p.list[id] = (Piece){.text = cases[id].name, .length = cases[id].length, .kind = PIECE_TEXT};
+    CHECK(!pieces_index(&p), "no memory");
+    for (int id = 0; id < N; id++) {
+        const Piece *piece = &p.list[id];
+        CHECK((piece->kind == PIECE_BYTE) == (cases[id].byte >= 0), "%s: kind %d", cases[id].name, piece->kind);
+        if (cases[id].byte < 0) continue;
+        CHECK(piece->length == 1 && (uint8_t)*piece->text == cases[id].byte && p.byte_piece[cases[id].byte] == id,
+              "%s is byte %d", cases[id].name, (uint8_t)*piece->text);
+    }
+    pieces_close(&p);
+}
+
 /* What the names of a byte-level vocabulary stand for; NULL: nothing, and the piece matches no text. */
 static void names_of_bytes_are_decoded(void) {
     static const struct {
@@ -238,5 +262,6 @@ void suite_pieces(void) {
     TEST(user_defined_pieces_match_as_in_the_library);
     TEST(a_space_mark_in_a_text_is_a_space);
     TEST(pieces_are_found_as_by_comparing_all);
+    TEST(bytes_are_known_by_their_names);
     TEST(names_of_bytes_are_decoded);
 }
