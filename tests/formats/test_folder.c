@@ -315,6 +315,9 @@ static void options_are_honoured_or_refused_by_name(void) {
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null", "k_proj.weight is [32, 64], expected [64"},
         {0, "\"head_dim\": 16", "\"head_dim\": 15", "head_dim is 15, expected an even number"},
         {0, "\"head_dim\": 16", "\"head_dim\": null", NULL}, /* 64 / 4 */
+        {0, "\"head_dim\": 16", "\"head_dim\": 1", "head_dim is 1, expected an even number"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 536870910", "q_proj.weight is [64, 64], expected [2147483640, 64]"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 536870912", "head_dim is 536870912, expected an even number, less"},
         {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0, expected a positive number"},
         {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 1e-60", "rms_norm_eps is 1e-60, expected a number"},
         {0, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0", "tie_word_embeddings is 0, expected true"},
@@ -416,7 +419,10 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
         {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "a has 16 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", "a ends at byte 32 of the data"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [13, 17]}}",
+         "a ends at byte 17 of the data, the file has 16"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 18446744073709551615]}}", "is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [4, 16]}}", "a begins at byte 4 of the data"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}}", "its tensors end at"},
@@ -433,6 +439,7 @@ static void headers_are_checked(void) {
         CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].header, cases[i].message,
               stderr_text());
     }
+    CHECK(!open_with_header("{}", 0) && strstr(stderr_text(), "the files have 0 tensors"), "%s", stderr_text());
     static const uint64_t sizes[] = {9, UINT64_MAX, UINT64_MAX - 7, 0};
     for (int i = 0; i < 4; i++) {
         Model m;

@@ -263,6 +263,20 @@ static void the_files_beside_it_count(void) {
           stderr_text());
     CHECK(!t.chat_template, "a default template without text is none");
     tokenizer_close(&t);
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"), "%s",
+          stderr_text());
+    CHECK(t.eos == 1 && t.n_ends == MAX_ENDS && t.ends[14] == 1 && t.ends[15] == 2, "%d ends, %d", t.n_ends,
+          t.ends[15]);
+    tokenizer_close(&t);
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":null}") && t.n_ends == 0 && t.eos < 0, "%d ends", t.n_ends);
+    tokenizer_close(&t);
+    char *ids = strstr(text, "[3]");
+    ids[1] = '0'; /* token 0 is one like the others */
+    CHECK(!open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}", "{\"eos_token_id\":2}"), "%s",
+          stderr_text());
+    CHECK(t.bos == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d", t.bos, t.eos);
+    tokenizer_close(&t);
+    ids[1] = '3';
     CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 && strstr(stderr_text(), "eos_token_id has id 8"),
           "%s", stderr_text());
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
@@ -280,6 +294,27 @@ static void unknown_characters_without_unk(void) {
     CHECK(tokens.n == 1 && tokens.ids[0] == 2, "%d tokens", tokens.n);
     free(tokens.ids);
     tokenizer_close(&t);
+}
+
+/* Every place of a text is held against added tokens, which have at most 512 bytes. */
+static void added_tokens_have_a_longest_size(void) {
+    for (int n = 512; n <= 513; n++) {
+        char json[1024], name[514] = "";
+        Tokenizer t;
+        Tokens tokens;
+        memset(name, 'z', (size_t)n);
+        snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":5,\"content\":\"%.*s\"}],\"model\":{%s}}", n, name,
+                 PIECES);
+        CHECK((open_files(&t, json, NULL, NULL) == 0) == (n == 512), "%d bytes: %s", n, stderr_text());
+        if (n > 512) {
+            CHECK(strstr(stderr_text(), "an added token has 513 bytes, expected at most 512"), "%s", stderr_text());
+            continue;
+        }
+        CHECK(!tokenizer_encode(&t, name, 512, false, &tokens), "does not encode");
+        CHECK(tokens.n == 1 && tokens.ids[0] == 5, "%d tokens", tokens.n);
+        free(tokens.ids);
+        tokenizer_close(&t);
+    }
 }
 
 /* However many there are: one note. */
@@ -522,6 +557,7 @@ void suite_bpe(void) {
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
     TEST(unknown_characters_without_unk);
+    TEST(added_tokens_have_a_longest_size);
     TEST(tokens_behind_a_text_are_one_note);
     TEST(the_files_beside_it_are_files);
     TEST(a_template_has_a_file_of_its_own);
