@@ -20,26 +20,33 @@ static int skip(Gguf *g, uint64_t count, size_t size) {
     return 0;
 }
 
+/* Copies n bytes of the map. Each is read once: another process may change the file, also between a check and a use. */
+static void copy_once(void *to, const uint8_t *from, size_t n) {
+    const volatile uint8_t *bytes = from;
+    for (size_t i = 0; i < n; i++) ((uint8_t *)to)[i] = bytes[i];
+}
+
 static int read_bytes(Gguf *g, void *to, size_t n) {
     if (skip(g, n, 1)) return -1;
-    memcpy(to, g->data + g->at - n, n);
+    copy_once(to, g->data + g->at - n, n);
     return 0;
 }
 
 static int read_string(Gguf *g, GgufString *s) {
-    const uint8_t *at = g->data + g->at;
     uint64_t n = 0;
     if (read_bytes(g, &n, sizeof n) || skip(g, n, 1)) return -1;
-    *s = gguf_next_string(&at);
+    *s = (GgufString){(const char *)g->data + g->at - n, (size_t)n};
     return 0;
 }
 
-GgufString gguf_next_string(const uint8_t **at) {
-    uint64_t n;
-    memcpy(&n, *at, sizeof n);
-    const char *text = (const char *)*at + sizeof n;
-    *at += sizeof n + n;
-    return (GgufString){text, n};
+GgufString gguf_next_string(const uint8_t **at, const uint8_t *end) {
+    uint64_t n = 0;
+    if ((size_t)(end - *at) < sizeof n) return (GgufString){"", 0};
+    copy_once(&n, *at, sizeof n);
+    *at += sizeof n;
+    const GgufString s = {(const char *)*at, n < (uint64_t)(end - *at) ? (size_t)n : (size_t)(end - *at)};
+    *at += s.n;
+    return s;
 }
 
 bool gguf_string_is(GgufString s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
@@ -105,7 +112,7 @@ int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
     if (!v) return 0;
     if (v->is_array || v->type == GGUF_STRING || v->type == GGUF_F32 || v->type == GGUF_F64)
         return bad_key(g, key, "has another type than expected (an integer)");
-    memcpy(&bits, v->at, v->bytes);
+    copy_once(&bits, v->at, v->bytes);
     if (v->type == GGUF_I8) bits = (uint64_t)(int8_t)bits;
     if (v->type == GGUF_I16) bits = (uint64_t)(int16_t)bits;
     if (v->type == GGUF_I32) bits = (uint64_t)(int32_t)bits;
@@ -127,7 +134,7 @@ int gguf_get_real(const Gguf *g, const char *key, double *value) {
     if (!v) return 0;
     if (v->is_array || (v->type != GGUF_F32 && v->type != GGUF_F64))
         return bad_key(g, key, "has another type than expected (a real number)");
-    memcpy(v->type == GGUF_F64 ? (void *)value : &narrow, v->at, v->bytes);
+    copy_once(v->type == GGUF_F64 ? (void *)value : &narrow, v->at, v->bytes);
     if (v->type == GGUF_F32) *value = narrow;
     return isfinite(*value) ? 0 : bad_key(g, key, "is no finite number");
 }
@@ -136,7 +143,7 @@ int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v) return 0;
     if (v->is_array || v->type != GGUF_STRING) return bad_key(g, key, "has another type than expected (a string)");
-    *value = gguf_next_string(&(const uint8_t *){v->at});
+    *value = gguf_next_string(&(const uint8_t *){v->at}, v->at + v->bytes);
     return 0;
 }
 

@@ -5,6 +5,7 @@
  * comparison with the same model as a llama2.c checkpoint; the tokenizer in a
  * file; and files with one thing wrong. Random damage is test_damage.c's.
  */
+#include "base/file.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
@@ -963,6 +964,44 @@ static void bad_tokenizers(void) {
                           memcpy(file.keys[i].value + 12 + 20, &(float){NAN}, 4));
 }
 
+/* The strings of a value, one after the other, after its first length has become n: none leaves the value. */
+static void check_strings(const GgufValue *v, uint64_t n) {
+    const uint8_t *at = v->at, *const end = v->at + v->bytes;
+    uint8_t *length = (uint8_t *)(uintptr_t)v->at, before[8];
+    memcpy(before, length, sizeof before);
+    memcpy(length, &n, sizeof n);
+    for (uint64_t i = 0; i < v->count; i++) {
+        const uint8_t *from = at;
+        const GgufString s = gguf_next_string(&at, end);
+        CHECK(s.n <= (size_t)(end - from) && at >= from && at <= end, "%.*s, length %llu: string %llu has %zu bytes",
+              SHOWN(v->key), (unsigned long long)n, (unsigned long long)i, s.n);
+    }
+    memcpy(length, before, sizeof before);
+}
+
+/* Another process writes to the file after gguf_open has found all strings in it. */
+static void lengths_may_change_while_a_file_is_read(void) {
+    static const uint64_t lengths[] = {0, 1, 7, 9, 1 << 20, INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
+    const char *path = temporary("changing.gguf");
+    File map = {0};
+    Gguf g;
+    int n_strings = 0;
+    gguf_make(&file, &SPEAKING, 0);
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) && !gguf_write(&file, path), "cannot write");
+    gguf_free(&file);
+    map.data = (uint8_t *)file_read(path, &map.size);
+    CHECK(map.data && !gguf_open(&g, path, &map), "does not open");
+    for (size_t i = 0; i < g.n_values; i++)
+        for (int k = 0; g.values[i].type == GGUF_STRING && k < 8; k++, n_strings++)
+            check_strings(&g.values[i], lengths[k]);
+    CHECK(n_strings >= 8 * 3, "%d strings", n_strings); /* the architecture, the kind of tokenizer, the pieces */
+    GgufString kind = {"", 0};
+    memcpy((uint8_t *)(uintptr_t)gguf_find_value(&g, "tokenizer.ggml.model")->at, &(uint64_t){UINT64_MAX}, 8);
+    CHECK(!gguf_get_string(&g, "tokenizer.ggml.model", &kind) && kind.n == 5, "%zu bytes", kind.n);
+    gguf_close(&g);
+    free((void *)(uintptr_t)map.data);
+}
+
 /* A tokenizer that nobody asked for may be of any kind. */
 static void other_tokenizers_may_be_ignored(void) {
     for (int kind = 0; kind < 3; kind++) {
@@ -1004,5 +1043,6 @@ void suite_gguf(void) {
     TEST(bad_tensors);
     TEST(truncated_files);
     TEST(bad_tokenizers);
+    TEST(lengths_may_change_while_a_file_is_read);
     TEST(other_tokenizers_may_be_ignored);
 }
