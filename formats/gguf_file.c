@@ -139,6 +139,15 @@ int gguf_get_real(const Gguf *g, const char *key, double *value) {
     return isfinite(*value) ? 0 : bad_key(g, key, "is no finite number");
 }
 
+int gguf_get_number(const Gguf *g, const char *key, double *value) {
+    const GgufValue *v = gguf_find_value(g, key);
+    int64_t integer = 0;
+    if (!v || v->type == GGUF_F32 || v->type == GGUF_F64) return gguf_get_real(g, key, value);
+    if (gguf_get_integer(g, key, &integer)) return -1;
+    *value = (double)integer;
+    return 0;
+}
+
 int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v) return 0;

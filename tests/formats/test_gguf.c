@@ -801,6 +801,105 @@ static void bad_keys(void) {
     }
 }
 
+/* Keys that ask for what norma does not do run at the value that changes nothing, of any type, and are refused at
+ * others. */
+static void keys_that_change_nothing(void) {
+    static const struct {
+        const char *name;
+        int neutral, other; /* other: a value that would change the result */
+    } cases[] = {
+        {"attention.causal", 1, 0},
+        {"attn_logit_softcapping", 0, 50},
+        {"embedding_scale", 1, 12},
+        {"expert_group_count", 1, 8},
+        {"expert_group_used_count", 1, 4},
+        {"expert_shared_count", 0, 1},
+        {"expert_shared_feed_forward_length", 0, 64},
+        {"final_logit_softcapping", 0, 30},
+        {"leading_dense_block_count", 0, 1},
+        {"logit_scale", 1, 2},
+        {"nextn_predict_layers", 0, 1},
+        {"pooling_type", 0, 1},
+        {"residual_scale", 1, 3},
+        {"rope.scaling.yarn_attn_factor", 1, 2},
+        {"rope.scaling.yarn_log_multiplier", 0, 1},
+        {"rope.scaling.yarn_ext_factor", 0, 1},
+    };
+    enum { N = sizeof cases / sizeof *cases, EXTENSION = N - 1 };
+    char name[64], message[96];
+    for (int form = 0; form < 3; form++) { /* reals; integers; bools, of those that are 0 or 1 */
+        const Reference ref = reference_of(&SMALL);
+        gguf_make(&file, &SMALL, 0);
+        for (int i = 0; i < N; i++) {
+            const uint8_t truth = (uint8_t)cases[i].neutral;
+            snprintf(name, sizeof name, "llama.%s", cases[i].name);
+            if (form == 0 || i == EXTENSION) gguf_set_real(&file, name, (float)cases[i].neutral);
+            if (form == 1 && i != EXTENSION) gguf_set_int(&file, name, cases[i].neutral);
+            if (form == 2 && i != EXTENSION) gguf_set(&file, name, GGUF_BOOL, &truth, 1);
+        }
+        check_forward("neutral keys", &ref, CLOSE);
+    }
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "llama.%s", cases[i].name);
+        snprintf(message, sizeof message, "%s is %d, expected %d", name, cases[i].other, cases[i].neutral);
+        REFUSED(message, gguf_set_real(&file, name, (float)cases[i].other));
+        if (i != EXTENSION) REFUSED(message, gguf_set_int(&file, name, cases[i].other));
+    }
+    REFUSED("llama.pooling_type has another type", gguf_set_text(&file, "llama.pooling_type", "none"));
+    REFUSED("llama.logit_scale is no finite number", gguf_set_real(&file, "llama.logit_scale", NAN));
+}
+
+/* llama.cpp extrapolates with YaRN (1) and not without it (0); a negative number leaves it at that. */
+static void yarn_extrapolates(void) {
+    static const float good[][2] = {{-1, -1}, {0, 1}}; /* without YaRN, with it */
+    for (int i = 0; i < 4; i++) {
+        Model model;
+        const char *path = temporary("model.gguf");
+        gguf_make(&file, &SMALL, 0);
+        if (i % 2) gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+        gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", good[i / 2][i % 2]);
+        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "%g does not open", (double)good[i / 2][i % 2]);
+        gguf_free(&file);
+        model_close(&model);
+    }
+    REFUSED("yarn_ext_factor is 1, expected 0", gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 1));
+    REFUSED("yarn_ext_factor is 0.5, expected 1", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+            gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 0.5f));
+}
+
+/* What a file says of its name, its licence, its tokenizer, or of other programs' models. */
+static void keys_of_another_subject(void) {
+    static const char *const names[] = {"general.license",
+                                        "general.license.link",
+                                        "general.tags",
+                                        "general.languages",
+                                        "tokenizer.ggml.unheard_of",
+                                        "license",
+                                        "llama",
+                                        "llama2.a",
+                                        "clip.vision.x",
+                                        "qwen2.pooling_type",
+                                        "a.b.c.d",
+                                        "",
+                                        "general.llama.",
+                                        "split.note",
+                                        "\xe2\x96\x81"};
+    static const uint8_t number[8] = {1}, string[8 + 2] = {2}, array[12 + 6] = {GGUF_U16, 0, 0, 0, 3};
+    static const struct {
+        GgufType type;
+        size_t bytes;
+        const uint8_t *value;
+    } kinds[] = {{GGUF_U8, 1, number},   {GGUF_I64, 8, number},     {GGUF_F64, 8, number},
+                 {GGUF_BOOL, 1, number}, {GGUF_STRING, 10, string}, {GGUF_ARRAY, 18, array}};
+    const Reference ref = reference_of(&SMALL);
+    for (int k = 0; k < 6; k++) {
+        gguf_make(&file, &SMALL, 0);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            gguf_set(&file, names[i], kinds[k].type, kinds[k].value, kinds[k].bytes);
+        check_forward("keys of another subject", &ref, CLOSE);
+    }
+}
+
 static void bad_experts(void) {
     Relative r = RELATIVES[FIRST_WITH_EXPERTS].r;
 #define REFUSED_OF(expected, change)                                                                                   \
@@ -824,7 +923,7 @@ static void bad_experts(void) {
     REFUSED_OF("blk.0.ffn_up_exps.bias is not supported", gguf_add(&file, "blk.0.ffn_up_exps.bias", 8, 32, 0, 1, 0));
     REFUSED_OF("qwen3moe.expert_gating_func is 2", gguf_set_int(&file, "qwen3moe.expert_gating_func", 2));
     REFUSED_OF("qwen3moe.expert_weights_scale is 2.5", gguf_set_real(&file, "qwen3moe.expert_weights_scale", 2.5f));
-    REFUSED_OF("qwen3moe.expert_shared_count is not supported", gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
+    REFUSED_OF("qwen3moe.expert_shared_count is 1, expected 0", gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
     REFUSED_OF("blk.0.attn_q_norm.weight is missing", gguf_remove(&file, "blk.0.attn_q_norm.weight"));
     REFUSED_OF("blk.1.attn_k_norm.weight is [1, 24], expected [1, 16]", gguf_remove(&file, "blk.1.attn_k_norm.weight");
                gguf_add(&file, "blk.1.attn_k_norm.weight", 1, 24, 1, 1, 0));
@@ -1034,6 +1133,9 @@ void suite_gguf(void) {
     TEST(sizes_of_experts);
     TEST(windows_cut_the_context);
     TEST(any_width_of_number);
+    TEST(keys_that_change_nothing);
+    TEST(yarn_extrapolates);
+    TEST(keys_of_another_subject);
     TEST(same_tokens_as_tokenizer_bin);
     TEST(prefixes_are_optional);
     TEST(control_pieces_are_no_text);
