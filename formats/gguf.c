@@ -303,12 +303,31 @@ static int read_model(Reader *r, Model *m) {
     return 0;
 }
 
+/* Of a file without tensors. */
+static int read_vocabulary(const Gguf *g, Model *m) {
+    const GgufValue *pieces = gguf_find_value(g, "tokenizer.ggml.tokens");
+    if (!pieces || !pieces->is_array || pieces->count < 1 || pieces->count > INT_MAX)
+        return fail("%s: has neither tensors nor a vocabulary", g->path);
+    m->config.vocab_size = (int)pieces->count;
+    return 0;
+}
+
+/* Refuses one of several files, each with a part of the tensors. */
+static int check_whole(const Gguf *g) {
+    int64_t count = 1, number = 0;
+    if (gguf_get_integer(g, "split.count", &count) || gguf_get_integer(g, "split.no", &number)) return -1;
+    if (count <= 1) return 0;
+    return fail("%s: is part %" PRId64 " of %" PRId64 " of a model; llama-gguf-split --merge makes one file of them",
+                g->path, number + 1, count);
+}
+
 bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "GGUF", 4); }
 
 int gguf_read_model(Model *m, const char *path) {
     Reader r = {.header = DEFAULTS, .model = m};
     m->format = "GGUF";
-    const bool failed = gguf_open(&r.file, path, m->files) || read_model(&r, m);
+    const bool failed = gguf_open(&r.file, path, m->files) || check_whole(&r.file) ||
+                        (r.file.n_entries ? read_model(&r, m) : read_vocabulary(&r.file, m));
     gguf_close(&r.file);
     return failed ? -1 : 0;
 }

@@ -54,7 +54,8 @@ enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_co
 
 bool gguf_is(const File *file);
 
-/* Fills the model from its file, which is mapped. On failure the caller closes it. */
+/* Fills the model from its file, which is mapped; where that has no tensors, but a vocabulary, only vocab_size. On
+ * failure the caller closes it. */
 int gguf_read_model(Model *model, const char *path);
 
 /* 1: there it is; -1: it is damaged, or `needed` and of a kind that norma does not read; 0: it is of such a kind and

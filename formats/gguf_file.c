@@ -158,6 +158,21 @@ int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
 
 /* ---- the tensor table ------------------------------------------------------------------ */
 
+/* Names the type of a tensor that norma does not run: ggml's types by their numbers, from 9 on. */
+static int bad_type(const Gguf *g, const GgufEntry *e, uint32_t type) {
+    enum { FIRST = 9 };
+    static const char *const names[] = {
+        "Q8_1",       "Q2_K",       "Q3_K",       "Q4_K",  "Q5_K",     "Q6_K",     "Q8_K",     "IQ2_XXS", "IQ2_XS",
+        "IQ3_XXS",    "IQ1_S",      "IQ4_NL",     "IQ3_S", "IQ2_S",    "IQ4_XS",   "I8",       "I16",     "I32",
+        "I64",        "F64",        "IQ1_M",      "BF16",  "Q4_0_4_4", "Q4_0_4_8", "Q4_0_8_8", "TQ1_0",   "TQ2_0",
+        "IQ4_NL_4_4", "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4", "NVFP4",    "Q1_0"};
+    const char *name = type - FIRST < sizeof names / sizeof *names ? names[type - FIRST] : "unknown";
+#define NAME(id, name, ...) " " name
+    return bad_tensor(g, e->name, "has type %u (%s), expected one of f32" FLOAT16_TYPES(NAME) BLOCK_TYPES(NAME), type,
+                      name);
+#undef NAME
+}
+
 static int read_entry(Gguf *g, GgufEntry *e) {
     enum { MAX_DIMS = 4 };
     static const uint64_t most[MAX_DIMS] = {INT_MAX, INT_MAX, MOST_EXPERTS, 1};
@@ -179,7 +194,7 @@ static int read_entry(Gguf *g, GgufEntry *e) {
     e->cols = (int)dims[0];
     e->rows = (int)dims[1];
     e->depth = (int)dims[2];
-    if (type_from_gguf(type, &e->type)) return bad_tensor(g, e->name, "has type %u, which norma does not know", type);
+    if (type_from_gguf(type, &e->type)) return bad_type(g, e, type);
     if (e->cols % TYPES[e->type].weights)
         return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", e->cols,
                           TYPES[e->type].weights, type_name(e->type));

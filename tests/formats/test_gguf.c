@@ -823,9 +823,8 @@ static void keys_that_change_nothing(void) {
         {"residual_scale", 1, 3},
         {"rope.scaling.yarn_attn_factor", 1, 2},
         {"rope.scaling.yarn_log_multiplier", 0, 1},
-        {"rope.scaling.yarn_ext_factor", 0, 1},
     };
-    enum { N = sizeof cases / sizeof *cases, EXTENSION = N - 1 };
+    enum { N = sizeof cases / sizeof *cases };
     char name[64], message[96];
     for (int form = 0; form < 3; form++) { /* reals; integers; bools, of those that are 0 or 1 */
         const Reference ref = reference_of(&SMALL);
@@ -833,9 +832,9 @@ static void keys_that_change_nothing(void) {
         for (int i = 0; i < N; i++) {
             const uint8_t truth = (uint8_t)cases[i].neutral;
             snprintf(name, sizeof name, "llama.%s", cases[i].name);
-            if (form == 0 || i == EXTENSION) gguf_set_real(&file, name, (float)cases[i].neutral);
-            if (form == 1 && i != EXTENSION) gguf_set_int(&file, name, cases[i].neutral);
-            if (form == 2 && i != EXTENSION) gguf_set(&file, name, GGUF_BOOL, &truth, 1);
+            if (form == 0) gguf_set_real(&file, name, (float)cases[i].neutral);
+            if (form == 1) gguf_set_int(&file, name, cases[i].neutral);
+            if (form == 2) gguf_set(&file, name, GGUF_BOOL, &truth, 1);
         }
         check_forward("neutral keys", &ref, CLOSE);
     }
@@ -843,9 +842,10 @@ static void keys_that_change_nothing(void) {
         snprintf(name, sizeof name, "llama.%s", cases[i].name);
         snprintf(message, sizeof message, "%s is %d, expected %d", name, cases[i].other, cases[i].neutral);
         REFUSED(message, gguf_set_real(&file, name, (float)cases[i].other));
-        if (i != EXTENSION) REFUSED(message, gguf_set_int(&file, name, cases[i].other));
+        REFUSED(message, gguf_set_int(&file, name, cases[i].other));
     }
     REFUSED("llama.pooling_type has another type", gguf_set_text(&file, "llama.pooling_type", "none"));
+    REFUSED("llama.pooling_type has another type", set_array("llama.pooling_type", GGUF_F32, 16));
     REFUSED("llama.logit_scale is no finite number", gguf_set_real(&file, "llama.logit_scale", NAN));
 }
 
@@ -933,6 +933,22 @@ static void bad_experts(void) {
 #undef REFUSED_OF
 }
 
+static void parts_of_files(void) {
+    const Reference ref = reference_of(&SMALL);
+    REFUSED("is part 2 of 3 of a model; llama-gguf-split --merge makes one file of them",
+            gguf_set_int(&file, "split.no", 1);
+            gguf_set_int(&file, "split.count", 3));
+    REFUSED("is part 1 of 2 of a model", gguf_set_int(&file, "split.count", 2);
+            while (file.n_tensors) gguf_remove(&file, file.tensors[0].name)); /* all metadata, no tensors */
+    REFUSED("split.count has another type", gguf_set_text(&file, "split.count", "3"));
+    for (int count = 0; count < 2; count++) { /* a whole one */
+        gguf_make(&file, &SMALL, 0);
+        gguf_set_int(&file, "split.no", 0);
+        gguf_set_int(&file, "split.count", count);
+        check_forward("one part", &ref, CLOSE);
+    }
+}
+
 static void bad_files(void) {
     static const int alignments[] = {0, 1, 2, 3, 48, 1 << 21, -32};
     REFUSED("version is 1, expected 2 or 3", file.version = 1);
@@ -948,6 +964,19 @@ static void bad_files(void) {
         check_forward("alignment", &ref, CLOSE);
     }
 }
+
+/* The types that norma does not run, by ggml's numbers. */
+static const struct {
+    uint32_t number;
+    const char *name;
+} OTHER_TYPES[] = {{5, "unknown"},     {8 + 256, "unknown"}, {9, "Q8_1"},      {10, "Q2_K"},    {11, "Q3_K"},
+                   {15, "Q8_K"},       {16, "IQ2_XXS"},      {17, "IQ2_XS"},   {18, "IQ3_XXS"}, {19, "IQ1_S"},
+                   {20, "IQ4_NL"},     {21, "IQ3_S"},        {22, "IQ2_S"},    {23, "IQ4_XS"},  {24, "I8"},
+                   {25, "I16"},        {26, "I32"},          {27, "I64"},      {28, "F64"},     {29, "IQ1_M"},
+                   {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},     {33, "Q4_0_8_8"}, {34, "TQ1_0"},   {35, "TQ2_0"},
+                   {36, "IQ4_NL_4_4"}, {38, "IQ4_NL_8_8"},   {39, "MXFP4"},    {40, "NVFP4"},   {41, "Q1_0"},
+                   {42, "unknown"}};
+enum { N_OTHER_TYPES = sizeof OTHER_TYPES / sizeof *OTHER_TYPES };
 
 static void bad_tensors(void) {
     static const uint64_t giant[] = {0, 0x80000000, 0x100000000, 0x100000040, 0x8000000000000000, UINT64_MAX - 1};
@@ -965,8 +994,15 @@ static void bad_tensors(void) {
     REFUSED("blk.0.attn_q.bias is [1, 63], expected [1, 64]", gguf_add(&file, "blk.0.attn_q.bias", 1, 63, 0, 1, 0));
     REFUSED("rope_freqs.weight is [1, 7], expected [1, 8]", gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
     REFUSED("blk.0.attn_norm.weight is f16, expected f32", gguf_tensor(&file, "blk.0.attn_norm.weight")->type = 1);
-    REFUSED("has type 4, which norma does not know", FFN->type = 4);
-    REFUSED("has type 4294967295, which", FFN->type = UINT32_MAX);
+    REFUSED("blk.0.ffn_up.weight has type 4 (unknown), expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_K q5_K "
+            "q6_K\n",
+            FFN->type = 4);
+    REFUSED("has type 4294967295 (unknown), expected", FFN->type = UINT32_MAX);
+    for (int i = 0; i < N_OTHER_TYPES; i++) {
+        char message[64];
+        snprintf(message, sizeof message, "has type %u (%s), expected", OTHER_TYPES[i].number, OTHER_TYPES[i].name);
+        REFUSED(message, FFN->type = OTHER_TYPES[i].number);
+    }
     REFUSED("expected a multiple of 256 for q4_K", FFN->type = 12);
     REFUSED("has 0 dimensions, expected 1 to 4", FFN->n_dims = 0);
     REFUSED("has 5 dimensions, expected 1 to 4", FFN->n_dims = 5);
@@ -1142,6 +1178,7 @@ void suite_gguf(void) {
     TEST(bad_keys);
     TEST(bad_experts);
     TEST(bad_files);
+    TEST(parts_of_files);
     TEST(bad_tensors);
     TEST(truncated_files);
     TEST(bad_tokenizers);
