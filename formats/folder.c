@@ -129,8 +129,9 @@ static void read_sizes(Folder *f) {
     if (!head_size && !option(f->options, "head_dim") && c->dim % c->n_heads)
         f->status = fail("%s: hidden_size is %d, expected a multiple of num_attention_heads = %d, or head_dim",
                          f->json.path, c->dim, c->n_heads);
-    else if (c->head_size < 2 || c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
-        f->status = fail("%s: head_dim is %d, expected an even number", f->json.path, c->head_size);
+    else if (c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
+        f->status = fail("%s: head_dim is %d, expected an even number up to %d", f->json.path, c->head_size,
+                         INT_MAX / c->n_heads);
     else if (c->n_heads % c->n_kv_heads)
         f->status = fail("%s: num_key_value_heads is %d, expected a divisor of num_attention_heads = %d", f->json.path,
                          c->n_kv_heads, c->n_heads);

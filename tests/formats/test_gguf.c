@@ -745,8 +745,10 @@ static void bad_keys(void) {
     REFUSED("llama.block_count is 0", gguf_set_int(&file, "llama.block_count", 0));
     REFUSED("llama.block_count is 0", gguf_remove(&file, "llama.block_count"));
     REFUSED("llama.block_count is 1000000000, the file has", gguf_set_int(&file, "llama.block_count", 1000000000));
-    REFUSED("blk.2.attn_norm.weight is missing", gguf_set_int(&file, "llama.block_count", 3);
-            for (int i = 0; i < 9; i++) gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
+    for (int more = 5; more <= 6; more++) /* 9 tensors a layer: of 21 + 5 three layers are too many */
+        REFUSED(more == 5 ? "llama.block_count is 3, the file has 26 tensors" : "blk.2.attn_norm.weight is missing",
+                gguf_set_int(&file, "llama.block_count", 3);
+                for (int i = 0; i < more; i++) gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
     REFUSED("tensor blk.1.attn_k.weight is not supported", gguf_set_int(&file, "llama.block_count", 1));
     REFUSED("llama.embedding_length is 0", gguf_set_int(&file, "llama.embedding_length", 0));
     REFUSED("llama.embedding_length is 4294967295", gguf_set_int(&file, "llama.embedding_length", -1));
@@ -1049,6 +1051,43 @@ static void truncated_files(void) {
     }
 }
 
+/* A file that ends with its header opens, and one that ends a byte before does not: with the last value one number, a
+ * text, or an array of any width. */
+static void headers_end_where_the_file_does(void) {
+    static const GgufType widths[] = {GGUF_U8, GGUF_U16, GGUF_F32, GGUF_F64};
+    char path[128];
+    strcpy(path, temporary("header.gguf"));
+    for (int last = 0; last < 6; last++) {
+        Model model;
+        long size = 24;
+        uint8_t array[12 + 24] = {0};
+        memcpy(array, &widths[last % 4], 4);
+        array[4] = (uint8_t)(24 >> last % 4); /* elements in 24 bytes */
+        gguf_make(&file, &SPEAKING, 0);
+        CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
+        while (file.n_tensors) gguf_remove(&file, file.tensors[0].name);
+        if (last < 4) gguf_set(&file, "z", GGUF_ARRAY, array, sizeof array);
+        if (last == 4) gguf_set_text(&file, "z", "the end");
+        if (last == 5) gguf_set_int(&file, "z", 1);
+        for (int i = 0; i < file.n_keys; i++)
+            size += 8 + (long)strlen(file.keys[i].name) + 4 + (long)file.keys[i].bytes;
+        CHECK(!gguf_write(&file, path) && !truncate(path, size), "cannot write"); /* without padding */
+        gguf_free(&file);
+        CHECK(!model_open_vocabulary(&model, path) && model.config.vocab_size == SPEAKING.vocab_size, "kind %d", last);
+        model_close(&model);
+        for (long n = size - 1; n > 0; n -= n > size - 80 || n < 300 ? 1 : test_fast() ? 1999 : 97) {
+            CHECK(!truncate(path, n), "cannot cut");
+            stderr_hide();
+            const bool opened = !model_open_vocabulary(&model, path);
+            const int lines = stderr_show();
+            if (opened) model_close(&model);
+            CHECK(!opened && lines == 1, "kind %d, %ld of %ld bytes: opened %d, %d lines", last, n, size, opened,
+                  lines);
+            CHECK(n < size - 12 || strstr(stderr_text(), "ends in its header, at byte"), "%s", stderr_text());
+        }
+    }
+}
+
 static void check_tokenizer_refused(int line, const char *expected) {
     Model model;
     Tokenizer t;
@@ -1181,6 +1220,7 @@ void suite_gguf(void) {
     TEST(parts_of_files);
     TEST(bad_tensors);
     TEST(truncated_files);
+    TEST(headers_end_where_the_file_does);
     TEST(bad_tokenizers);
     TEST(lengths_may_change_while_a_file_is_read);
     TEST(other_tokenizers_may_be_ignored);
