@@ -365,16 +365,15 @@ static void options_are_honoured_or_refused_by_name(void) {
 static void the_context_has_a_default(void) {
     static const char old[] = "\"max_position_embeddings\": 40,";
     static const struct {
-        int model;
+        int model, context;
         const char *keys;
-        int context;
-    } cases[] = {{LLAMA, "", 2048},
-                 {LLAMA, "\"max_position_embeddings\": null,", 2048},
-                 {LLAMA, "\"max_sequence_length\": 1024,", 1024},
-                 {LLAMA, "\"max_sequence_length\": 1024, \"max_position_embeddings\": 512,", 512},
-                 {MISTRAL, "\"sliding_window\": null,", 131072},
-                 {0, "", 32768},
-                 {2, "", 32768}};
+    } cases[] = {{LLAMA, 2048, ""},
+                 {LLAMA, 2048, "\"max_position_embeddings\": null,"},
+                 {LLAMA, 1024, "\"max_sequence_length\": 1024,"},
+                 {LLAMA, 512, "\"max_sequence_length\": 1024, \"max_position_embeddings\": 512,"},
+                 {MISTRAL, 131072, "\"sliding_window\": null,"},
+                 {0, 32768, ""},
+                 {2, 32768, ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Model m;
         CHECK(open_changed(&m, cases[i].model, old, cases[i].keys), "%s: %s", cases[i].keys, stderr_text());
