@@ -90,8 +90,7 @@ static int neutral_value(GgufString rest) {
     return -1;
 }
 
-/* Refuses a key of the architecture, `rest` behind its name, that may change the result and that norma does not heed.
- */
+/* Refuses a key, `rest` behind the architecture's name, that may change the result and that norma does not heed. */
 static int check_key(const Gguf *g, GgufString key, GgufString rest) {
     char name[GGUF_KEY_NAME];
     for (const GgufHeaderKey *known = GGUF_KEYS; known->name; known++)
@@ -317,8 +316,8 @@ static int check_whole(const Gguf *g) {
     int64_t count = 1, number = 0;
     if (gguf_get_integer(g, "split.count", &count) || gguf_get_integer(g, "split.no", &number)) return -1;
     if (count <= 1) return 0;
-    return fail("%s: is part %" PRId64 " of %" PRId64 " of a model; llama-gguf-split --merge makes one file of them",
-                g->path, number + 1, count);
+    return fail("%s: is part %" PRIu64 " of %" PRId64 " of a model; llama-gguf-split --merge makes one file of them",
+                g->path, (uint64_t)number + 1, count);
 }
 
 bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "GGUF", 4); }

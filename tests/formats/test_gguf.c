@@ -865,8 +865,10 @@ static void yarn_extrapolates(void) {
         model_close(&model);
     }
     REFUSED("yarn_ext_factor is 1, expected 0", gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 1));
-    REFUSED("yarn_ext_factor is 0.5, expected 1", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
-            gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 0.5f));
+    for (int i = 0; i < 2; i++)
+        REFUSED(i ? "yarn_ext_factor is 0.5, expected 1" : "yarn_ext_factor is 0, expected 1",
+                gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+                gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 0.5f * (float)i));
 }
 
 /* What a file says of its name, its licence, its tokenizer, or of other programs' models. */
@@ -942,6 +944,8 @@ static void parts_of_files(void) {
             gguf_set_int(&file, "split.count", 3));
     REFUSED("is part 1 of 2 of a model", gguf_set_int(&file, "split.count", 2);
             while (file.n_tensors) gguf_remove(&file, file.tensors[0].name)); /* all metadata, no tensors */
+    REFUSED("is part 9223372036854775808 of 2 of a model", const int64_t most = INT64_MAX;
+            gguf_set(&file, "split.no", GGUF_I64, &most, 8); gguf_set_int(&file, "split.count", 2));
     REFUSED("split.count has another type", gguf_set_text(&file, "split.count", "3"));
     for (int count = 0; count < 2; count++) { /* a whole one */
         gguf_make(&file, &SMALL, 0);
@@ -1165,9 +1169,12 @@ static void lengths_may_change_while_a_file_is_read(void) {
     gguf_free(&file);
     map.data = (uint8_t *)file_read(path, &map.size);
     CHECK(map.data && !gguf_open(&g, path, &map), "does not open");
-    for (size_t i = 0; i < g.n_values; i++)
-        for (int k = 0; g.values[i].type == GGUF_STRING && k < 8; k++, n_strings++)
-            check_strings(&g.values[i], lengths[k]);
+    for (size_t i = 0; i < g.n_values; i++) {
+        const GgufValue *v = &g.values[i];
+        if (v->type != GGUF_STRING) continue;
+        for (int k = 0; k < 8; k++, n_strings++) check_strings(v, lengths[k]);
+        for (uint64_t left = 0; left < 20; left++) check_strings(v, v->bytes + 2 - left); /* up to the end, or nearly */
+    }
     CHECK(n_strings >= 8 * 3, "%d strings", n_strings); /* the architecture, the kind of tokenizer, the pieces */
     GgufString kind = {"", 0};
     memcpy((uint8_t *)(uintptr_t)gguf_find_value(&g, "tokenizer.ggml.model")->at, &(uint64_t){UINT64_MAX}, 8);

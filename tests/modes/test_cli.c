@@ -815,6 +815,7 @@ static void what_is_no_model_is_named(void) {
         CASE("tjgg\1\0\0\0", "is GGML, the format before GGUF"),
         CASE("{\"model_type\": \"llama\"}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
         CASE("\x02\0\0\0\0\0\0\0{}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
+        CASE("\x01\0\0\0\0\0\0\0{", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
         /* a header that is longer than the file */
         CASE("\x03\0\0\0\0\0\0\0{}", "no format that norma knows; as a llama2.c v0 checkpoint: file is 10 bytes"),
         CASE("Once upon a time there was a little girl.", "no format that norma knows; as a llama2.c v0 checkpoint: "
@@ -875,9 +876,13 @@ static void a_vocabulary_alone_tokenizes(void) {
         snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s", modes[i]);
         check_refused(1, "m/vocabulary.gguf: has a vocabulary and no tensors; -m tokenize alone can run it", arguments);
     }
-    gguf_remove(&f, "tokenizer.ggml.tokens");
-    gguf_write(&f, inside("m/vocabulary.gguf"));
-    check_refused(1, "has neither tensors nor a vocabulary", "m/vocabulary.gguf -m tokenize -i a");
+    const uint8_t no_pieces[12] = {GGUF_STRING};
+    for (int i = 0; i < 2; i++) {
+        gguf_set(&f, "tokenizer.ggml.tokens", GGUF_ARRAY, no_pieces, sizeof no_pieces);
+        if (i) gguf_remove(&f, "tokenizer.ggml.tokens");
+        gguf_write(&f, inside("m/vocabulary.gguf"));
+        check_refused(1, "has neither tensors nor a vocabulary", "m/vocabulary.gguf -m tokenize -i a");
+    }
     gguf_free(&f);
     CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
 }
