@@ -56,6 +56,8 @@ static const char *bundled_model(void) {
 static int open_session(Run *run) {
     const Options *o = run->options;
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
+    if (o->context > run->model.config.context)
+        note("-c %d is beyond the model's context; it is %d", o->context, run->model.config.context);
     model_pack(&run->model, o->threads, 0); /* before the first token */
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     if (o->profile && !(run->profile = profile_open(&run->session, profile_format(o->profile) == PROFILE_TRACE)))
@@ -66,7 +68,9 @@ static int open_session(Run *run) {
 /* Opens everything that the mode needs. Returns the exit status if that fails. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
-    if (model_open(&run->model, o->model)) return 1;
+    const bool text_only = mode->needs & TAKES_VOCABULARY;
+    if ((text_only ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
+    if (o->norm && !run->model.layers) return bad_usage("--norm: %s has no norms", o->model);
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
     const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
     const int found = model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use);

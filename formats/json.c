@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "formats/map.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -231,7 +232,7 @@ int json_parse(JsonFile *json, const char *path, const char *text, size_t size) 
 
 int json_open(JsonFile *json, const char *path) {
     File file;
-    if (file_map(&file, path)) return -1;
+    if (map_model_file(&file, path)) return -1;
     const int status = json_parse(json, path, (const char *)file.data, file.size);
     file_unmap(&file);
     return status;

@@ -36,21 +36,40 @@ static void complete(Model *m) {
     if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
 }
 
+/* Whether the file is JSON, or safetensors: the length of a header in JSON, the header. */
+static bool is_in_folder(const File *file) {
+    uint64_t header = 0;
+    if (file->size > sizeof header) memcpy(&header, file->data, sizeof header);
+    return *file->data == '{' || (header && header <= file->size - sizeof header && file->data[sizeof header] == '{');
+}
+
 static int open_any(Model *m, const char *path) {
     if (is_folder(path)) return folder_read_model(m, path);
     if (model_map(m, path)) return -1;
-    return (gguf_is(m->files) ? gguf_read_model : llama2c_read_model)(m, path);
+    if (gguf_is(m->files)) return gguf_read_model(m, path);
+    const char *slash = strrchr(path, '/');
+    if (is_in_folder(m->files))
+        return fail("%s: is one of the files of a Hugging Face folder; run the folder: %.*s", path,
+                    slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    return llama2c_read_model(m, path);
 }
 
-int model_open(Model *m, const char *path) {
+int model_open_vocabulary(Model *m, const char *path) {
     *m = (Model){.bos = -1, .eos = -1, .eos_ends = true};
     if (open_any(m, path)) {
         model_close(m);
         return -1;
     }
     m->kv_type = m->embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
-    complete(m);
+    if (m->layers) complete(m);
     return 0;
+}
+
+int model_open(Model *m, const char *path) {
+    if (model_open_vocabulary(m, path)) return -1;
+    if (m->layers) return 0;
+    model_close(m);
+    return fail("%s: has a vocabulary and no tensors; -m tokenize alone can run it", path);
 }
 
 void model_close(Model *m) {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "formats/folder.h"
 #include "formats/json.h"
+#include "formats/map.h"
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <limits.h>
@@ -328,7 +329,7 @@ static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const
 
 static int read_template(Tokenizer *t, const char *path) {
     File file;
-    if (file_map(&file, path)) return -1;
+    if (map_model_file(&file, path)) return -1;
     const int status = file.size > MOST_TEMPLATE_BYTES
                            ? fail("%s: has %zu bytes, expected at most %d", path, file.size, MOST_TEMPLATE_BYTES)
                            : tokenizer_set_chat_template(t, (const char *)file.data, file.size);

@@ -192,6 +192,27 @@ static void errors_say_where(void) {
     }
 }
 
+/* What stands behind the text, here more digits, is none of it. */
+static void escapes_at_the_end(void) {
+    static const char text[] = "\"\\u0041414141\"";
+    for (size_t size = 1; size < 9; size++) {
+        JsonFile json;
+        char message[96];
+        snprintf(message, sizeof message, "run: x.json: line 1, byte %zu: %s\n",
+                 size < 3   ? size + 1
+                 : size < 7 ? 4
+                            : size + 1,
+                 size == 2              ? "an escape that JSON has not"
+                 : size > 2 && size < 7 ? "\\u without four hexadecimal digits"
+                                        : "a string without an end");
+        stderr_hide();
+        const int status = json_parse(&json, "x.json", text, size);
+        stderr_show();
+        CHECK(status == -1, "%zu bytes are read", size);
+        CHECK(!strcmp(stderr_text(), message), "%zu bytes: %s, expected: %s", size, stderr_text(), message);
+    }
+}
+
 static void escapes_become_what_they_stand_for(void) {
     static const struct {
         const char *text, *expected;
@@ -425,6 +446,7 @@ void suite_json(void) {
     TEST(what_is_json_is_read);
     TEST(what_is_not_json_is_refused);
     TEST(errors_say_where);
+    TEST(escapes_at_the_end);
     TEST(escapes_become_what_they_stand_for);
     TEST(values_are_found_by_key);
     TEST(kinds_are_told_apart);

@@ -788,6 +788,112 @@ static void bad_files_are_refused(void) {
     chmod(inside("empty"), 0600);
 }
 
+static void write_bytes(const char *name, const void *bytes, size_t n) {
+    FILE *f = fopen(inside(name), "wb");
+    fwrite(bytes, 1, n, f);
+    fclose(f);
+}
+
+/* What people take for a model is named, and what to do about it. */
+static void what_is_no_model_is_named(void) {
+    static const struct {
+        const char *begin;
+        size_t n;
+        const char *message;
+    } cases[] = {
+#define CASE(begin, message) {begin, sizeof begin - 1, "odd/model.bin: " message}
+        CASE("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "is a pointer of Git LFS"),
+        CASE("<!DOCTYPE html>\n<html>", "is a web page"),
+        CASE("<!doctype html>", "is a web page"),
+        CASE("<html lang=\"en\">", "is a web page"),
+        CASE("<HTML>", "is a web page"),
+        CASE("PK\3\4\0\0\10\10 archive/data.pkl", "is PyTorch's, a format that can run programs; scripts/bin_to"),
+        CASE("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", "is PyTorch's, a format that can run programs"),
+        CASE("\x1f\x8b\x08\0\0\0\0\0", "is compressed; unpack it first"),
+        CASE("\xfd\x37zXZ\0", "is compressed; unpack it first"),
+        CASE("\x28\xb5\x2f\xfd", "is compressed; unpack it first"),
+        CASE("tjgg\1\0\0\0", "is GGML, the format before GGUF"),
+        CASE("{\"model_type\": \"llama\"}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
+        CASE("\x02\0\0\0\0\0\0\0{}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
+        CASE("\x01\0\0\0\0\0\0\0{", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
+        /* a header that is longer than the file */
+        CASE("\x03\0\0\0\0\0\0\0{}", "no format that norma knows; as a llama2.c v0 checkpoint: file is 10 bytes"),
+        CASE("Once upon a time there was a little girl.", "no format that norma knows; as a llama2.c v0 checkpoint: "
+                                                          "dim is 1701015119, expected a multiple of n_heads"),
+        CASE("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+             "no format that norma knows; as a llama2.c v0 checkpoint: dim is 0, expected a positive number"),
+#undef CASE
+    };
+    mkdir(inside("odd"), 0700);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_bytes("odd/model.bin", cases[i].begin, cases[i].n);
+        check_refused(1, cases[i].message, "odd/model.bin --tokens 1");
+    }
+    write_bytes("config.json", "{}", 2); /* without a folder in front */
+    check_refused(1, "config.json: is one of the files of a Hugging Face folder; run the folder: .\n", "config.json");
+    unlink(inside("config.json"));
+    /* one byte less is none of these */
+    write_bytes("odd/model.bin", "version https://git-lf", 22);
+    check_refused(1, "too short for a header of 28", "odd/model.bin --tokens 1");
+}
+
+/* A folder from a `git clone` without Git LFS. */
+static void pointers_in_a_folder_are_named(void) {
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
+    Model m;
+    CHECK(!model_open(&m, inside("alone/model.bin")), "no model");
+    const int status_ = folder_write(&m, inside("lfs"), &(FolderForm){.model_type = "llama"});
+    model_close(&m);
+    CHECK(!status_, "no folder");
+    write_file("lfs/tokenizer.json", pointer);
+    check_refused(1, "lfs/tokenizer.json: is a pointer of Git LFS", "lfs -i a");
+    write_file("lfs/tokenizer.bin", pointer);
+    check_refused(1, "lfs/tokenizer.bin: is a pointer of Git LFS", "lfs -z lfs/tokenizer.bin -i a");
+    write_file("lfs/model.safetensors", pointer);
+    check_refused(1, "lfs/model.safetensors: is a pointer of Git LFS", "lfs --tokens 1");
+}
+
+/* A GGUF file without tensors tokenizes, and no more. */
+static void a_vocabulary_alone_tokenizes(void) {
+    static const char *const modes[] = {
+        "generate", "chat", "perplexity", "bench", "norms", "logits -o out/l", "info", "convert -q f32 -o out/l"};
+    static GgufFile f;
+    char arguments[64], expected[256];
+    gguf_make(&f, &MODEL, 0);
+    gguf_add_tokenizer(&f, MODEL.vocab_size, NULL, 0);
+    gguf_write(&f, inside("m/whole.gguf"));
+    while (f.n_tensors) gguf_remove(&f, f.tensors[0].name);
+    gguf_set_text(&f, "general.architecture", "any");
+    gguf_write(&f, inside("m/vocabulary.gguf"));
+    CHECK_RUN("m/whole.gguf -m tokenize -i 'aa, \xc3\xa9<s>'");
+    strcpy(expected, out);
+    CHECK_RUN("m/vocabulary.gguf -m tokenize -i 'aa, \xc3\xa9<s>'");
+    CHECK(!strcmp(out, expected) && !*err, "%s, expected %s; stderr: %s", out, expected, err);
+    CHECK_RUN("m/vocabulary.gguf -m tokenize -v --tokens 511");
+    check_refused(1, "outside the vocabulary of 512", "m/vocabulary.gguf -m tokenize --tokens 512");
+    check_refused(2, "--norm: m/vocabulary.gguf has no norms", "m/vocabulary.gguf -m tokenize -i a --norm rms");
+    for (int i = 0; i < 8; i++) {
+        snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s", modes[i]);
+        check_refused(1, "m/vocabulary.gguf: has a vocabulary and no tensors; -m tokenize alone can run it", arguments);
+    }
+    const uint8_t no_pieces[12] = {GGUF_STRING};
+    for (int i = 0; i < 2; i++) {
+        gguf_set(&f, "tokenizer.ggml.tokens", GGUF_ARRAY, no_pieces, sizeof no_pieces);
+        if (i) gguf_remove(&f, "tokenizer.ggml.tokens");
+        gguf_write(&f, inside("m/vocabulary.gguf"));
+        check_refused(1, "has neither tensors nor a vocabulary", "m/vocabulary.gguf -m tokenize -i a");
+    }
+    gguf_free(&f);
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
+static void a_context_beyond_the_model_s_is_said(void) {
+    CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 65");
+    CHECK(strstr(err, "note: -c 65 is beyond the model's context; it is 64\n") == err, "said: %s", err);
+    CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 64");
+    CHECK(one_line(err) && !strstr(err, "note"), "said: %s", err);
+}
+
 static void bad_prompts_are_refused(void) {
     static const char *const cases[][2] = {
         {"7 tokens, the context is 6", "m/model.bin -c 6 -i ABCDE"},
@@ -944,6 +1050,10 @@ void suite_cli(void) {
     TEST(bad_options_are_refused);
     TEST(bad_usage_is_refused);
     TEST(bad_files_are_refused);
+    TEST(what_is_no_model_is_named);
+    TEST(pointers_in_a_folder_are_named);
+    TEST(a_vocabulary_alone_tokenizes);
+    TEST(a_context_beyond_the_model_s_is_said);
     TEST(bad_prompts_are_refused);
     TEST(messages_are_safe_to_read);
     TEST(a_model_gone_wrong_is_an_error);

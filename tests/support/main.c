@@ -66,10 +66,12 @@ static int true_stderr = -1, hidden_stderr = -1;
 static char hidden_text[1024];
 
 void stderr_hide(void) {
+    char path[sizeof folder + 8]; /* no temporary(): the strings of the tests stay */
+    snprintf(path, sizeof path, "%s/stderr", folder);
     fflush(stderr);
     true_stderr = dup(STDERR_FILENO);
-    remove(temporary("stderr")); /* to write over a file waits for the disk */
-    hidden_stderr = open(temporary("stderr"), O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    remove(path); /* to write over a file waits for the disk */
+    hidden_stderr = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
     dup2(hidden_stderr, STDERR_FILENO);
 }
 

@@ -282,6 +282,44 @@ static void the_files_beside_it_count(void) {
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
 }
 
+/* An added token of 512 bytes is found in a text, one of 513 is refused. */
+static void added_tokens_have_at_most_512_bytes(void) {
+    static char json[2048], name[MOST_MATCHED_BYTES + 2];
+    for (int n = MOST_MATCHED_BYTES; n <= MOST_MATCHED_BYTES + 1; n++) {
+        Tokenizer t;
+        Tokens tokens;
+        memset(name, 'x', (size_t)n);
+        snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":4,\"content\":\"%.*s\"}],\"model\":{%s}}", n, name,
+                 PIECES);
+        const int opened = !open_files(&t, json, NULL, NULL);
+        if (n > MOST_MATCHED_BYTES) {
+            CHECK(!opened && strstr(stderr_text(), "an added token has 513 bytes, expected at most 512"), "%s",
+                  stderr_text());
+            continue;
+        }
+        CHECK(opened && !tokenizer_encode(&t, name, (size_t)n, false, &tokens), "%s", stderr_text());
+        CHECK(tokens.n == 1 && tokens.ids[0] == 4, "%d tokens", tokens.n);
+        free(tokens.ids);
+        tokenizer_close(&t);
+    }
+}
+
+/* Of more ends than there is room for the first count, and nothing behind them changes. */
+static void a_text_has_at_most_16_ends(void) {
+    static const char *const lists[] = {"[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]", "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,2]",
+                                        "[null,0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,null,2,2]"};
+    char json[256], generation[128];
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    for (int i = 0; i < 3; i++) {
+        Tokenizer t;
+        snprintf(generation, sizeof generation, "{\"eos_token_id\":%s}", lists[i]);
+        CHECK(!open_files(&t, json, NULL, generation), "%s", stderr_text());
+        CHECK(t.n_ends == MAX_ENDS && t.eos == 0, "%s: %d ends", lists[i], t.n_ends);
+        for (int k = 0; k < MAX_ENDS; k++) CHECK(t.ends[k] == k % 4, "%s: end %d is %d", lists[i], k, t.ends[k]);
+        tokenizer_close(&t);
+    }
+}
+
 /* Unknown characters in front of any token, where there is no <unk> to fuse them into: they are left out. */
 static void unknown_characters_without_unk(void) {
     static const char json[] = "{\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,%s}}";
@@ -556,6 +594,8 @@ void suite_bpe(void) {
     TEST(what_is_said_is_text);
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
+    TEST(added_tokens_have_at_most_512_bytes);
+    TEST(a_text_has_at_most_16_ends);
     TEST(unknown_characters_without_unk);
     TEST(added_tokens_have_a_longest_size);
     TEST(tokens_behind_a_text_are_one_note);
