@@ -175,6 +175,15 @@ static void what_is_not_json_is_refused(void) {
     }
 }
 
+static void a_zero_byte_ends_nothing(void) {
+    JsonFile json;
+    stderr_hide();
+    const int status = json_parse(&json, "x.json", "1\0", 2);
+    stderr_show();
+    CHECK(status == -1 && strstr(stderr_text(), "line 1, byte 2: something behind the end"), "%d: %s", status,
+          stderr_text());
+}
+
 static void errors_say_where(void) {
     static const struct {
         const char *text, *message;
@@ -365,6 +374,7 @@ static void files_are_read(void) {
 void suite_json(void) {
     TEST(what_is_json_is_read);
     TEST(what_is_not_json_is_refused);
+    TEST(a_zero_byte_ends_nothing);
     TEST(errors_say_where);
     TEST(escapes_become_what_they_stand_for);
     TEST(values_are_found_by_key);
