@@ -71,14 +71,20 @@ void check_tokens(const Tokenizer *t, Tokens *tokens) {
     free(tokens->ids);
 }
 
-void use_tokenizer(Tokenizer *t, const char *text, size_t size) {
+static void chat(Tokenizer *t, const char *said) {
     ChatTemplate template;
     Tokens tokens;
-    char *said = strndup(text, size);
-    if (!tokenizer_encode(t, text, size, size % 2, &tokens)) check_tokens(t, &tokens);
     chat_template_open(&template, t);
-    for (int turn = 0; said && turn < 3; turn++)
+    for (int turn = 0; turn < 3; turn++)
         if (!chat_template_render(&template, t, turn ? said : NULL, said, turn < 2, &tokens)) check_tokens(t, &tokens);
+}
+
+void use_tokenizer(Tokenizer *t, const char *text, size_t size) {
+    Tokens tokens;
+    char *said = strndup(text, size);
+    expect(said != NULL);
+    if (!tokenizer_encode(t, text, size, size % 2, &tokens)) check_tokens(t, &tokens);
+    chat(t, said);
     free(said);
 }
 
