@@ -59,8 +59,10 @@ $(BUILD)/tests/%.o: FLAGS += -fno-tree-vectorize
 -include $(OBJECTS:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # Passive threads: with more of them than free cores, spinning takes minutes.
-test: $(BINARY) $(BUILD)/tests/all ## build and run every test that needs only C
-	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BINARY) $(TEST_WRAPPER) $(BUILD)/tests/all
+test: tests ## build and run every test that needs only C (SUITES='json bpe': these)
+	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BINARY) $(TEST_WRAPPER) $(BUILD)/tests/all $(SUITES)
+.PHONY: tests
+tests: $(BINARY) $(BUILD)/tests/all
 
 sanitize: ## the same tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory test VARIANT=sanitize \

@@ -32,7 +32,9 @@ from coverage import gcov_counts
 
 TOP = Path(__file__).resolve().parent.parent
 EQUIVALENT = TOP / "tests/equivalent_mutants.txt"
+ENVIRONMENT = {key: value for key, value in os.environ.items() if "MAKE" not in key and key != "MFLAGS"}
 JOBS = int(os.environ.get("JOBS", "2"))
+COUNTED = ("coverage", "-O1 -w --coverage")  # names and flags of builds
 PLAIN = ("mutants", "-O1 -w")
 SANITIZED = ("sanitized", "-O1 -w -fsanitize=address,undefined -fno-sanitize-recover=all")
 
@@ -145,20 +147,21 @@ def make_copy(folder):
             shutil.copy2(TOP / path, folder / path)
 
 
+def make(target, variant, flags, *more):
+    return ["make", "-s", f"-j{JOBS}", target, "CC=gcc", f"VARIANT={variant}", f"CFLAGS={flags}", *more]
+
+
 def build(folder, variant, flags):
-    targets = [f"build/{variant}/run", f"build/{variant}/tests/all"]
-    command = ["make", "-s", f"-j{JOBS}", "CC=gcc", f"VARIANT={variant}", f"CFLAGS={flags}", *targets]
-    return subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.run(make("tests", variant, flags), cwd=folder, env=ENVIRONMENT, **quiet).returncode == 0
 
 
-def run_suites(folder, variant, names, seconds):
+def run_suites(folder, variant, flags, names, seconds):
     """Whether these suites pass in time. What they leave behind goes with a folder of their own."""
-    environment = os.environ | {"NORMA_RUN": f"./build/{variant}/run", "OMP_WAIT_POLICY": "passive"}
     with tempfile.TemporaryDirectory(prefix="norma-mutant-", ignore_cleanup_errors=True) as own:
-        command = [f"build/{variant}/tests/all", *names]
         process = subprocess.Popen(
-            command, cwd=folder, env=environment | {"TMPDIR": own}, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            make("test", variant, flags, f"SUITES={' '.join(names)}"), cwd=folder, env=ENVIRONMENT | {"TMPDIR": own},
+            start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         try:
             return process.wait(seconds) == 0
@@ -180,14 +183,14 @@ def measure(folder):
     kept = TOP / f"build/mutate-{digest.hexdigest()[:16]}.json"
     if kept.exists():
         return json.loads(kept.read_text())
-    if not build(folder, "coverage", "-O1 -w --coverage"):
+    if not build(folder, *COUNTED):
         sys.exit("the tests do not build")
     suites = {}
     for name in re.findall(r'\{"(\w+)", suite_\w+\}', (TOP / "tests/support/main.c").read_text()):
         for data in (folder / "build/coverage").rglob("*.gcda"):
             data.unlink()
         begin = time.monotonic()
-        if not run_suites(folder, "coverage", [name], 600):
+        if not run_suites(folder, *COUNTED, [name], 600):
             sys.exit(f"the tests fail as they are: {name}")
         counts = gcov_counts(folder / "build/coverage", folder)
         ran = {file: [n for n, (count, _) in lines.items() if count] for file, lines in counts.items()}
@@ -220,7 +223,7 @@ def passes(folder, mutant, suites, variant, flags):
         if not build(folder, variant, flags):
             return None
         slower = 5 if variant == PLAIN[0] else 30
-        return all(run_suites(folder, variant, [name], 10 + slower * suites[name][0]) for name in names)
+        return all(run_suites(folder, variant, flags, [name], 10 + slower * suites[name][0]) for name in names)
     finally:
         (folder / mutant.file).write_text(original)
 
