@@ -128,8 +128,7 @@ static void convert(const Model *m, const Tokenizer *t, Type type) {
     Model again;
     Tokenizer tokenizer;
     if (gguf_check_model(m, t, "fuzz")) return;
-    expect(!gguf_write_model(m, t, type, path));
-    if (model_open(&again, path)) return;
+    expect(!gguf_write_model(m, t, type, path) && !model_open(&again, path));
     if (t) {
         expect(gguf_read_tokenizer(&tokenizer, again.files, path, again.config.vocab_size, true) == 1);
         tokenizer_close(&tokenizer);
