@@ -330,6 +330,10 @@ static void options_are_honoured_or_refused_by_name(void) {
          "quantization_config is awq"},
         {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"", "rope_type is longrope"},
         {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"", "factor is missing"},
+        {0, "\"rope_theta\"",
+         "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 2, \"high_freq_factor\": 2}, "
+         "\"rope_theta\"",
+         "high_freq_factor is 2, expected more than low_freq_factor"},
         {0, "\"rope_theta\"", "\"rope_scaling\": {\"full_attention\": {}}, \"rope_theta\"", "full_attention is an obj"},
         {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"", "rope_scaling or rope_parameters is 4"},
         {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"", NULL},
@@ -482,6 +486,9 @@ static void headers_are_checked(void) {
          "b begins at byte 8 of the data, the one before it ends at 12"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}, \"a\": {}}", "the key \"a\" twice"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "the files have 1 tensors"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, " /* empty ones go first */
+         "\"b\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
+         "the files have 2 tensors"},
         {"{}", "its tensors end at"},
     };
     CHECK(!make_folder(0), "no folder");

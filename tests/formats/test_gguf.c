@@ -361,8 +361,9 @@ static void yarn(void) {
     static const struct {
         float factor, fast, slow, amplitude; /* 0: not said */
         int context;
-    } cases[] = {{4, 0, 0, 0, 0}, {16, 0, 0, 0.75f, 20}, {2.5f, 3, 0.5f, 0, 30}, {0.5f, 0, 0, 0, 39}, {3, 1, 1, 0, 7}};
-    for (int i = 0; i < (test_fast() ? 2 : 5); i++) {
+    } cases[] = {{4, 0, 0, 0, 0},     {16, 0, 0, 0.75f, 20}, {2.5f, 3, 0.5f, 0, 30},
+                 {0.5f, 0, 0, 0, 39}, {3, 1, 1, 0, 7},       {3, 2, 1e-8f, 0, 0}};
+    for (int i = 0; i < (test_fast() ? 2 : 6); i++) {
         static float factors[8];
         Reference ref = reference_of(&SMALL);
         const double turns[] = {cases[i].fast > 0 ? (double)cases[i].fast : 32,

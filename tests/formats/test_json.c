@@ -176,6 +176,15 @@ static void what_is_not_json_is_refused(void) {
     }
 }
 
+static void a_zero_byte_ends_nothing(void) {
+    JsonFile json;
+    stderr_hide();
+    const int status = json_parse(&json, "x.json", "1\0", 2);
+    stderr_show();
+    CHECK(status == -1 && strstr(stderr_text(), "line 1, byte 2: something behind the end"), "%d: %s", status,
+          stderr_text());
+}
+
 static void errors_say_where(void) {
     static const struct {
         const char *text, *message;
@@ -183,6 +192,8 @@ static void errors_say_where(void) {
         {"{\n  \"a\": 1,\n  \"b\": tru\n}", "run: x.json: line 3, byte 8: expected a value\n"},
         {"[1,\n2 3]", "run: x.json: line 2, byte 3: expected ',' or the end of the list\n"},
         {"", "run: x.json: line 1, byte 1: expected a value\n"},
+        {"\"\\u004", "run: x.json: line 1, byte 4: \\u without four hexadecimal digits\n"},
+        {"\"\\u0041", "run: x.json: line 1, byte 8: a string without an end\n"},
         {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -445,6 +456,7 @@ static void files_are_read(void) {
 void suite_json(void) {
     TEST(what_is_json_is_read);
     TEST(what_is_not_json_is_refused);
+    TEST(a_zero_byte_ends_nothing);
     TEST(errors_say_where);
     TEST(escapes_at_the_end);
     TEST(escapes_become_what_they_stand_for);

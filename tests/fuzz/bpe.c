@@ -12,7 +12,7 @@
 #include "text/pieces.h"
 #include "tokenizer.h"
 
-#include "tests/fuzz/file.h"
+#include "tests/fuzz/use.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -149,11 +149,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer t;
     File file;
     if (data[1] % 2 == 0) {
-        if (tokenizer_open_json(&t, as_file(data + 2 + n_text, size - 2 - n_text), VOCAB)) return 0;
+        if (tokenizer_open_json(&t, fuzz_file("input", "", 0, data + 2 + n_text, size - 2 - n_text), VOCAB)) return 0;
         encode(&t, text, n_text, false);
     } else {
         const int n = make_gguf(data + 2 + n_text, size - 2 - n_text, data[1] / 2);
-        const char *path = as_file(buffer.bytes, buffer.n);
+        const char *path = fuzz_file("input", "", 0, buffer.bytes, buffer.n);
         if (file_map(&file, path) || gguf_read_tokenizer(&t, &file, path, n, true) != 1) abort();
         encode(&t, text, n_text, true);
         file_unmap(&file);

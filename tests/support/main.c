@@ -18,7 +18,7 @@
 
 static int n_passed, n_failed, n_skipped;
 static bool failed, skipped;
-static char folder[] = "/tmp/norma-tests-XXXXXX";
+static char folder[PATH_MAX / 2];
 
 void test_fail(const char *file, int line, const char *format, ...) {
     va_list args;
@@ -96,7 +96,7 @@ const char *stderr_text(void) { return hidden_text; }
 bool test_fast(void) { return getenv("NORMA_FAST") != NULL; }
 
 static void remove_folder(void) {
-    char command[64];
+    char command[PATH_MAX];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     if (system(command)) fprintf(stderr, "cannot remove %s\n", folder);
 }
@@ -136,6 +136,7 @@ int main(int argc, char **argv) {
         {"stories", suite_stories},
         {"textbook", suite_textbook},
     };
+    snprintf(folder, sizeof folder, "%s/norma-tests-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(folder)) {
         perror(folder);
         return 1;

@@ -197,6 +197,8 @@ static void refuses_what_it_does_not_do(void) {
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "merge 0 is of 'a' and 'b'"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "a merge is a list, expected two"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[1]}}", "a merge is 1, expected two"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"a\":1,\"1a\":2},\"merges\":[[1,\"a\"]]}}",
+         "a merge is 1, expected two"},
         {"{\"model\":{\"dropout\":0.1,%s}}", "model.dropout is 0.1"},
         {"{\"model\":{\"end_of_word_suffix\":\"</w>\",%s}}", "model.end_of_word_suffix is '</w>'"},
         {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{%s}}", "normalizer Lowercase is none"},
@@ -486,6 +488,19 @@ static void the_number_of_rules_has_a_limit(void) {
     CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s", stderr_text());
 }
 
+/* With ignore_merges a word that is a piece is that token, whichever its id, though no merges make it. */
+static void whole_words_may_be_token_0(void) {
+    Tokenizer t;
+    Tokens tokens;
+    CHECK(!open_files(&t, "{\"model\":{\"ignore_merges\":true,\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
+                      NULL, NULL),
+          "%s", stderr_text());
+    CHECK(!tokenizer_encode(&t, "ab", 2, false, &tokens), "does not encode");
+    CHECK(tokens.n == 1 && tokens.ids[0] == 0, "%d tokens", tokens.n);
+    free(tokens.ids);
+    tokenizer_close(&t);
+}
+
 /* No damage may do more than change tokens. */
 static void damaged_files(void) {
     size_t size = 0;
@@ -584,6 +599,18 @@ static void what_gguf_cannot_say_is_refused(void) {
     }
 }
 
+/* Whether a piece of that length has parts that do not merge is not looked up. */
+static void pieces_too_long_to_check_are_refused(void) {
+    char json[1024], path[PATH_MAX];
+    for (int n = 512; n <= 513; n++) {
+        snprintf(json, sizeof json, "{\"model\":{\"vocab\":{\"a\":0,\"%0*d\":1},\"merges\":[]}}", n, 0);
+        write_file("long.json", json);
+        snprintf(path, sizeof path, "%s", inside("long.json"));
+        CHECK(convert(path, 8) == (n > 512), "%d bytes: status %d, %s", n, status, err);
+        CHECK(n == 512 || strstr(err, "its merges are not those of a SentencePiece vocabulary"), "%s", err);
+    }
+}
+
 void suite_bpe(void) {
     binary_folder("bpe");
     TEST(trained_tokenizers_have_the_library_s_tokens);
@@ -603,7 +630,9 @@ void suite_bpe(void) {
     TEST(a_template_has_a_file_of_its_own);
     TEST(rules_are_found_as_by_comparing_all);
     TEST(the_number_of_rules_has_a_limit);
+    TEST(whole_words_may_be_token_0);
     TEST(damaged_files);
     TEST(gguf_files_have_the_same_tokens);
     TEST(what_gguf_cannot_say_is_refused);
+    TEST(pieces_too_long_to_check_are_refused);
 }
