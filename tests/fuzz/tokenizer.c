@@ -38,10 +38,17 @@ static void encode(const Tokenizer *t, const char *text, size_t size) {
 static void chat(Tokenizer *t, const char *text, size_t size) {
     ChatTemplate template;
     Tokens tokens;
+    int begin;
     char *said = strndup(text, size);
-    chat_template_open(&template, t);
-    for (int first = 0; said && first < 2; first++)
-        if (!chat_template_render(&template, t, said, said, first, &tokens)) check(t, &tokens);
+    const ChatFamily *family = chat_family(t, NULL);
+    if (!said || chat_template_open(&template, t, family ? family : chat_family(t, "minimind"))) abort();
+    if (!chat_template_render(&template, t, NULL, NULL, said, &tokens, &begin)) {
+        ChatTurn last = {.user = said, .begin = (int)(size % 2), .answer = tokens.n / 2, .tokens = tokens};
+        Tokens next;
+        if (last.answer && !chat_template_render(&template, t, said, &last, said, &next, &begin)) check(t, &next);
+        check(t, &tokens);
+    }
+    chat_template_close(&template);
     free(said);
 }
 
