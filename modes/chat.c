@@ -33,12 +33,13 @@ static int answer(Run *run, Continuation *text, const ChatTurn *last, Tokens *to
     const Tokens prompt = {.ids = tokens->ids + same, .n = tokens->n - same};
     if (prompt.n <= 0) return fail("nothing that was said has a token");
     text->pos = last->begin + same;
-    text->answer = tokens;
     if (prompt.n > text->steps - text->pos) return 1;
+    text->answer = tokens;
     if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     Stream out;
     stream_open(&out, stdout);
     const int status = run_continue(run, text, &prompt, &out);
+    text->answer = NULL;
     stream_write(&out, "\n", 1);
     return stream_close(&out) ? -1 : status;
 }

@@ -342,6 +342,7 @@ static Text kept_of(Text answer, const ChatFamily *f) {
 
 /* Text of the answer is encoded again, with what is around it; a special piece that the model wrote stays one token. */
 static int say_answer(Renderer *r) {
+    if (!r->last) return 0; /* a new turn has none */
     const Tokens *tokens = &r->last->tokens;
     const Text kept = kept_of(r->answer, r->template->family);
     const char *at = r->answer.s, *end = kept.s + kept.n;
@@ -372,7 +373,7 @@ static int render(Renderer *r, const char *format) {
         else if (*s == *USER)
             say_trimmed(r, r->user, user || (turn && !r->system), user || turn);
         else if (*s == *SYSTEM)
-            say_trimmed(r, r->system, system, system);
+            say_trimmed(r, r->system ? r->system : "", system, system);
         else if (*s == *DATE)
             say_trimmed(r, r->template->date, false, false);
         else if (*s == *PROMPT)
@@ -433,7 +434,7 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *
     *out = (Tokens){0};
     char *answer = last ? text_of_answer(t, last, &r.answer.n) : NULL;
     if (last && !answer) return -1;
-    r.answer.s = answer;
+    r.answer.s = answer ? answer : "";
     r.stream = open_memstream(&r.text, &r.size);
     const bool failed = r.stream ? render_turns(&r, user, begin) : fail("out of memory");
     if (r.stream) fclose(r.stream);

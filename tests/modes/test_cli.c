@@ -221,6 +221,7 @@ static bool expect_answer(Expected *e, const char *turn, const char *answer, int
     const int begin = p.tokens.n;
     add_turn(&p, e, turn);
     add_pending(&p, -1);
+    if (!p.tokens.ids) abort();
     while (same < e->n - e->begin && p.tokens.ids[same] == e->ids[e->begin + same]) same++;
     const bool room = e->begin + p.tokens.n <= context;
     e->n = e->n_run = e->begin + same;

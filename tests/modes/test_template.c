@@ -84,7 +84,7 @@ static void check_turn(const char *family, int type, const char *system, int tur
     static const Said said[] = {
         {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
     Opened o;
-    ChatTemplate chat;
+    ChatTemplate chat = {.name = "none"};
     Tokens tokens;
     char *template = template_of(family);
     CHECK(template && open_chat(&o, template, type), "%s does not open", family);
@@ -420,6 +420,7 @@ static void a_system_prompt_is_read_from_the_template(void) {
         {"{{ '<|im_start|>system\nBe a badger.<|im_end|>\n' }}", "Be a badger."},
         {"{{ \"<|im_start|>system\\nI\\'m \\\"Tuck\\\",\\na \\\\ < badger<|im_end|>\" }}",
          "I'm \"Tuck\",\na \\ < badger"},
+        {"{{ '<|im_start|>system\\tBe a badger.<|im_end|>\\n' }}", ""},
         {"{{ '<|im_start|>system\n' + text + '<|im_end|>' }}", ""},
         {"{{ '<|im_start|>system\n' }}x<|im_end|>{{ '<|im_start|>system\nlater<|im_end|>' }}", "later"},
         {"<|im_start|>system\n{{ text }}<|im_end|>", ""},
@@ -450,7 +451,7 @@ static void a_hostile_template_is_read(void) {
     static const char *const parts[] = {"<|im_start|>system\n", "<|im_start|>system\\", "<|im_start", "\\n\\n",
                                         "' [INST] ' + ",        "\xff\xfe<\x01",        "<"};
     enum { SIZE = 1 << 20 };
-    char *text = malloc(SIZE + 64);
+    static char text[SIZE + 64];
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         Opened o;
         ChatTemplate chat = {.prompt = NULL};
@@ -464,7 +465,30 @@ static void a_hostile_template_is_read(void) {
         CHECK((strlen(chat.prompt) > 0) == (i == 0), "case %zu: a prompt of %zu bytes", i, strlen(chat.prompt));
         close_chat(&o, &chat);
     }
-    free(text);
+}
+
+/* Llama 2's template trims a turn as a whole. A model's answer often begins with the space that the format has, too. */
+static void spaces_are_where_the_template_has_them(void) {
+    static const struct {
+        const char *family, *system, *text;
+    } cases[] = {
+        {"llama-2", NULL, "<s>[INST] hi [/INST] fine </s><s>[INST] bye [/INST]"},
+        {"llama-2", "x", "<s>[INST] <<SYS>>\nx\n<</SYS>>\n\n hi [/INST] fine </s><s>[INST] bye [/INST]"},
+        {"mistral", NULL, "<s> [INST]  hi  [/INST] fine</s> [INST] bye [/INST]"},
+        {"mistral-v0.2", NULL, "<s>[INST]  hi  [/INST] fine</s>[INST] bye [/INST]"},
+    };
+    static const Said said[] = {{" hi ", " fine"}, {"bye", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens;
+        CHECK(open_plain(&o, &chat, "{{ bos_token }}", cases[i].family), "case %zu does not open", i);
+        CHECK(!chat_tokens(&chat, &o.t, cases[i].system, said, 2, &tokens), "case %zu does not render", i);
+        CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text), "case %zu: '%s', expected '%s'", i,
+              text_of(&o.t, &tokens), cases[i].text);
+        free(tokens.ids);
+        close_chat(&o, &chat);
+    }
 }
 
 /* What a model wrote between markers of others, or as one, stays its token; text is encoded again with what is around.
@@ -565,6 +589,7 @@ void suite_template(void) {
     TEST(a_family_can_be_chosen);
     TEST(a_system_prompt_is_read_from_the_template);
     TEST(a_hostile_template_is_read);
+    TEST(spaces_are_where_the_template_has_them);
     TEST(special_pieces_of_an_answer_stay);
     TEST(no_end_is_said);
     TEST(bos_is_the_template_s_or_the_tokenizer_s);
