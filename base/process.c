@@ -32,6 +32,14 @@ double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+const char *today(void) {
+    static char date[16];
+    const time_t seconds = time(NULL);
+    struct tm local;
+    const char *said = getenv("NORMA_DATE");
+    return said ? said : localtime_r(&seconds, &local) && strftime(date, sizeof date, "%d %b %Y", &local) ? date : "";
+}
+
 /* Polling the pipe, too, misses no Ctrl-C, whenever and in whichever thread its signal comes. */
 bool read_byte(char *byte) {
     struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = pipe_ends[0], .events = POLLIN}};

@@ -19,6 +19,10 @@ int handle_signals(void);
 /* Seconds on a monotonic clock. */
 double now(void);
 
+/* Today's date here as "26 Jul 2024", or what the environment variable NORMA_DATE says it is. The string stays until
+ * the next call. */
+const char *today(void);
+
 /* Waits for one byte of standard input; false at its end and after Ctrl-C. */
 bool read_byte(char *byte);
 

@@ -35,7 +35,7 @@ MODES(DECLARE, DECLARE)
 
 /* Texts are parts of argv; NULL: not given. */
 typedef struct {
-    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type, *norm;
+    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type, *norm, *template;
     Sampling sampling;
     int steps; /* -1: not given */
     int threads, batch, prompt_tokens;

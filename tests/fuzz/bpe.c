@@ -44,9 +44,11 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     Tokens plain, said;
     int n[2] = {0, 0};
     char *copy = strndup(text, size);
-    chat_template_open(&template, t);
-    if (!copy || chat_template_render(&template, t, "", "", true, &plain)) abort();
-    if (chat_template_render(&template, t, "", copy, true, &said)) abort();
+    int begin;
+    const ChatFamily *family = chat_family(t, NULL);
+    if (!copy || chat_template_open(&template, t, family ? family : chat_family(t, "llama-2"))) abort();
+    if (chat_template_render(&template, t, "", NULL, "", &plain, &begin)) abort();
+    if (chat_template_render(&template, t, "", NULL, copy, &said, &begin)) abort();
     for (int i = 0; i < plain.n; i++) n[0] += t->pieces.list[plain.ids[i]].kind == PIECE_CONTROL;
     for (int i = 0; i < said.n; i++)
         n[1] += t->pieces.list[said.ids[i]].kind == PIECE_CONTROL && said.ids[i] != t->pieces.unk;
@@ -54,6 +56,7 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     free(plain.ids);
     free(said.ids);
     free(copy);
+    chat_template_close(&template);
 }
 
 /* ---- a GGUF file ------------------------------------------------------------------------ */

@@ -71,12 +71,20 @@ void check_tokens(const Tokenizer *t, Tokens *tokens) {
     free(tokens->ids);
 }
 
-static void chat(Tokenizer *t, const char *said) {
+/* A turn, and the next one behind half an answer. */
+static void chat(Tokenizer *t, char *said) {
     ChatTemplate template;
-    Tokens tokens;
-    chat_template_open(&template, t);
-    for (int turn = 0; turn < 3; turn++)
-        if (!chat_template_render(&template, t, turn ? said : NULL, said, turn < 2, &tokens)) check_tokens(t, &tokens);
+    Tokens tokens, next;
+    int begin;
+    const ChatFamily *family = chat_family(t, NULL);
+    expect(!chat_template_open(&template, t, family ? family : chat_family(t, "minimind")));
+    if (!chat_template_render(&template, t, NULL, NULL, said, &tokens, &begin)) {
+        ChatTurn last = {.user = said, .begin = tokens.n % 2, .answer = tokens.n / 2, .tokens = tokens};
+        if (last.answer && !chat_template_render(&template, t, said, &last, said, &next, &begin))
+            check_tokens(t, &next);
+        check_tokens(t, &tokens);
+    }
+    chat_template_close(&template);
 }
 
 void use_tokenizer(Tokenizer *t, const char *text, size_t size) {

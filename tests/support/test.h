@@ -9,6 +9,7 @@
 #include "formats/gguf_file.h"
 #include "kernels/tensor.h"
 #include "model.h"
+#include "modes/template.h"
 #include "norm.h"
 #include "tokenizer.h"
 
@@ -258,6 +259,16 @@ void check_same_tokens(const Tokenizer *a, const Tokenizer *b);
 
 /* What is no UTF-8 comes back, too. */
 void check_all_bytes_return(const Tokenizer *t);
+
+/* ---- chat.c: conversations ------------------------------------------------------------ */
+
+typedef struct {
+    const char *user, *answer;
+} Said;
+
+/* The tokens of n turns up to where the answer to the last begins: turn by turn, each with an answer that is encoded by
+ * itself. The caller frees ids. */
+int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Said *said, int n, Tokens *all);
 
 /* ---- suites ------------------------------------------------------------------------- */
 

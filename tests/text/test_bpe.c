@@ -103,7 +103,7 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     int i = 0;
     if (!strcmp(family, "minimind"))
         return tokenizer_open_json(t, real_checkpoint("minimind/tokenizer.json"), N_MINIMIND) ||
-                       !chat_template_open(chat, t)
+                       chat_template_open(chat, t, chat_family(t, NULL))
                    ? -1
                    : 0;
     while (i < 3 && strcmp(family, families[i].family) != 0) i++;
@@ -111,17 +111,17 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     t->eos = families[i].eos;
     snprintf(path, sizeof path, "tests/golden/chat/%s.jinja", family);
     t->chat_template = file_read(path, &t->chat_template_size);
-    return t->chat_template && chat_template_open(chat, t) ? 0 : -1;
+    return t->chat_template && !chat_template_open(chat, t, chat_family(t, NULL)) ? 0 : -1;
 }
 
 static void check_turn(const char *family, bool system, int turn, const char *ids) {
-    static const char *const users[] = {"hello there", "and you? [yes]\xc3\xa9", "ab  abc </ s>"};
+    static const Said said[] = {
+        {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
     Tokenizer t;
     ChatTemplate chat = {.name = "none"};
     Tokens tokens;
     CHECK(!open_chat(&t, &chat, family) && !strcmp(chat.name, family), "%s does not open, or as %s", family, chat.name);
-    CHECK(!chat_template_render(&chat, &t, system ? "Be kind, and be brief." : NULL, users[turn], turn == 0, &tokens),
-          "%s", family);
+    CHECK(!chat_tokens(&chat, &t, system ? "Be kind, and be brief." : NULL, said, turn + 1, &tokens), "%s", family);
     for (int i = 0; i < tokens.n; i++) {
         char *end;
         CHECK(strtol(ids, &end, 10) == tokens.ids[i] && *end == (i + 1 < tokens.n ? ',' : 0),
@@ -130,6 +130,7 @@ static void check_turn(const char *family, bool system, int turn, const char *id
     }
     CHECK(tokens.n > 0, "no tokens");
     free(tokens.ids);
+    chat_template_close(&chat);
     tokenizer_close(&t);
 }
 
@@ -154,10 +155,11 @@ static void what_is_said_is_text(void) {
     Tokens tokens;
     int n_added = 0;
     CHECK(!open_chat(&t, &chat, "chatml"), "does not open");
-    CHECK(!chat_template_render(&chat, &t, said, said, true, &tokens), "does not render");
+    CHECK(!chat_template_render(&chat, &t, said, NULL, said, &tokens, &(int){0}), "does not render");
     for (int i = 0; i < tokens.n; i++) n_added += tokens.ids[i] >= 900;
     CHECK(n_added == 5, "%d added tokens, expected the five of the template", n_added);
     free(tokens.ids);
+    chat_template_close(&chat);
     tokenizer_close(&t);
 }
 
