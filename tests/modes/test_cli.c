@@ -755,11 +755,19 @@ static void bad_usage_is_refused(void) {
         {"exclude", "m/model.bin -i aa -f text"},
         {"exclude", "m/model.bin -i aa --tokens 1"},
         {"exclude", "m/model.bin -f text --tokens 1"},
-        {"option", "m/model.bin -Q"}, /* getopt's own words */
-        {"option", "m/model.bin --nonsense"},
-        {"requires an argument", "m/model.bin -n"},
-        {"requires an argument", "m/model.bin --tokens"},
-        {"option", "m/model.bin --json=yes"},
+        {"no option is named '-Q'; see --help", "m/model.bin -Q"},
+        {"no option is named '-Q'; see --help", "m/model.bin -vQ"},
+        {"no option is named '--nonsense'; see --help", "m/model.bin --nonsense"},
+        {"no option is named '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
+        {"'--tempreture'; did you mean --temperature? see --help", "m/model.bin --tempreture=3"},
+        {"'--topk'; did you mean --top-k?", "m/model.bin --topk 3"},
+        {"'--thread-s'; did you mean --threads?", "m/model.bin --thread-s"},
+        {"'--sed'; did you mean --seed?", "m/model.bin --sed 3"},
+        {"'--x'; see --help", "m/model.bin --x"},
+        {"'--pro'; did you mean --prompt?", "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
+        {"option '-n' requires an argument; see --help", "m/model.bin -n"},
+        {"option '--tokens' requires an argument; see --help", "m/model.bin --tokens"},
+        {"option '--json=yes' takes no argument; see --help", "m/model.bin --json=yes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(2, cases[i][0], cases[i][1]);
