@@ -23,12 +23,49 @@
 
 static void a_message_is_one_line_without_control_characters(void) {
     stderr_hide();
-    const int failed = fail("a%sb", "\n\x1b\x7f\t"), input = bad_input("in"), usage = bad_usage("use %d", 7);
+    const int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"), input = bad_input("in"), usage = bad_usage("use %d", 7);
     note("%s %d", "caf\xc3\xa9", 3);
     const int lines = stderr_show();
     CHECK(failed == -1 && input == 1 && usage == 2, "%d, %d, %d", failed, input, usage);
-    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"), "said: %s",
+    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"), "said: %s",
           stderr_text());
+}
+
+/* One '?' for a character, and for a byte that is none. */
+static void what_a_terminal_would_obey_is_not_printed(void) {
+    static const char *const cases[][2] = {
+        {"\xc2\x80\xc2\x9f", "??"},                                   /* the first and last of C1 */
+        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"},                     /* what follows */
+        {"\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", "???"},                  /* marks of direction */
+        {"\xe2\x80\xa7\xe2\x80\xaf", "\xe2\x80\xa7\xe2\x80\xaf"},     /* around the next */
+        {"\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae", "????"}, /* ends of lines, embeddings */
+        {"\xe2\x81\xa5\xe2\x81\xa6\xe2\x81\xa9", "\xe2\x81\xa5?"
+                                                 "?"}, /* isolates */
+        {"a\xff\xc3.\xe2\x80", "a??.??"},              /* no UTF-8 */
+        {"\xe6\x96\x87.\xf0\x9f\x98\x80", "\xe6\x96\x87.\xf0\x9f\x98\x80"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64], expected[96];
+        strcpy(text, cases[i][0]);
+        make_printable(text);
+        CHECK(!strcmp(text, cases[i][1]), "case %zu: %s", i, text);
+        snprintf(expected, sizeof expected, "note: %s\n", cases[i][1]);
+        stderr_hide();
+        note("%s", cases[i][0]);
+        stderr_show();
+        CHECK(!strcmp(stderr_text(), expected), "case %zu: %s", i, stderr_text());
+    }
+}
+
+static void failures_may_be_notes(void) {
+    stderr_hide();
+    print_failures_as_notes(true);
+    const int failed = fail("no %s", "tokenizer");
+    print_failures_as_notes(false);
+    fail("all");
+    stderr_show();
+    CHECK(failed == -1 && !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"), "said: %s", stderr_text());
 }
 
 static void a_long_message_is_cut(void) {
@@ -149,6 +186,8 @@ static void a_file_is_no_terminal(void) {
 }
 
 void suite_base(void) {
+    TEST(what_a_terminal_would_obey_is_not_printed);
+    TEST(failures_may_be_notes);
     TEST(a_message_is_one_line_without_control_characters);
     TEST(a_long_message_is_cut);
     TEST(products_that_overflow_are_seen);

@@ -342,6 +342,17 @@ static void a_folder_is_a_model(void) {
     CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
 }
 
+/* With --tokens a run does without a tokenizer, and says why. */
+static void a_tokenizer_that_is_refused_is_a_note(void) {
+    write_file("hf/tokenizer.json", "{]");
+    check_refused(1, "hf/tokenizer.json: ", "hf -i Once");
+    CHECK_RUN("hf --tokens 1,403,407 -t 0 -n 2");
+    CHECK(!strncmp(err, "note: hf/tokenizer.json: ", 25) && !strstr(err, "run: "), "said: %s", err);
+    CHECK(!strncmp(out, "1,403,407", 9), "%s", out);
+    write_file("hf/config.json", "{]");
+    check_refused(1, "run: hf/config.json: ", "hf --tokens 1,403,407");
+}
+
 /* ---- chat ---------------------------------------------------------------------------------------------- */
 
 /* What is sent for a line of the user, as add_turn takes it. */
@@ -958,6 +969,7 @@ void suite_cli(void) {
     TEST(the_tokenizer_may_be_here);
     TEST(help_and_version);
     TEST(the_readme_has_the_help);
+    TEST(a_tokenizer_that_is_refused_is_a_note);
     TEST(a_full_disk_is_an_error);
     TEST(a_closed_pipe_is_an_error);
     TEST(an_endless_text_stops_when_unread);
