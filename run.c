@@ -1,4 +1,5 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
+#include "base/file.h"
 #include "base/process.h"
 #include "formats/open.h"
 #include "formats/pack.h"
@@ -89,11 +90,12 @@ static int run_mode(const Mode *mode, const Options *options) {
     if (run.session.model) session_close(&run.session);
     tokenizer_close(&run.tokenizer);
     model_close(&run.model);
-    return status;
+    return interrupted ? EXIT_INTERRUPTED : status;
 }
 
 int main(int argc, char **argv) {
     Options options;
+    if (open_standard_streams()) return EXIT_BAD_INPUT;
     const int status = options_parse(&options, argc, argv);
     if (status >= 0) return status;
     const Mode *mode = find_mode(options.mode);
@@ -103,6 +105,8 @@ int main(int argc, char **argv) {
         return bad_usage("--profile: not in mode %s; %s take it", mode->name, mode_names(TAKES_PROFILE, "and"));
     if (options.norm && !options.model) return bad_usage("--norm needs a model");
     if (options.threads > 1) limit_spinning(argv);
-    if (handle_signals()) return 1;
+    if (handle_signals()) return EXIT_BAD_INPUT;
+    if (mode->needs & RUNS_MODEL && (options.threads = start_threads(options.threads)) < 1) return EXIT_BAD_INPUT;
+    outputs_announce(options.output, options.profile);
     return run_mode(mode, &options);
 }

@@ -1,12 +1,15 @@
-/* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe, and the clock. */
+/* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe; threads; the clock. */
 #include "base/process.h"
 #include "base/error.h"
+#include "base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <omp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,8 +17,14 @@ static const char PROGRAM[] = "/proc/self/exe";
 volatile sig_atomic_t interrupted;
 static int pipe_ends[2] = {-1, -1}; /* read, write; it gets a byte when Ctrl-C comes */
 
-static void on_interrupt(int signal) {
-    (void)signal;
+int open_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) /* open takes the first that is free */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return fail("/dev/null: %s", strerror(errno));
+    return 0;
+}
+
+static void on_interrupt(int signal_number) {
+    if (interrupted) die_by_signal(signal_number);
     interrupted = 1;
     if (write(pipe_ends[1], "", 1) < 0) return; /* the flag alone still ends every loop */
 }
@@ -23,7 +32,26 @@ static void on_interrupt(int signal) {
 int handle_signals(void) {
     if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK)) return fail("cannot make a pipe: %s", strerror(errno));
     signal(SIGPIPE, SIG_IGN);
-    return sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, NULL);
+    handle_deadly_signals();
+    return sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
+}
+
+/* libgomp ends a program whose threads it cannot make: a child process tries first. */
+int start_threads(int n) {
+    int status = 0, n_threads = 1;
+    if (n == 1) return 1;
+    omp_set_dynamic(false);   /* every region has as many */
+    signal(SIGCHLD, SIG_DFL); /* a child that is ignored has no status */
+    const pid_t child = fork();
+    if (child == 0) close(STDERR_FILENO);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (child < 0 || status) return fail("cannot start %d threads; ask for fewer with -j", n);
+#pragma omp parallel num_threads(n)
+#pragma omp master
+    n_threads = omp_get_num_threads();
+    if (child == 0) _exit(0);
+    return n_threads;
 }
 
 double now(void) {
@@ -41,11 +69,13 @@ const char *today(void) {
 }
 
 /* Polling the pipe, too, misses no Ctrl-C, whenever and in whichever thread its signal comes. */
-bool read_byte(char *byte) {
-    struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = pipe_ends[0], .events = POLLIN}};
+ssize_t read_some(int fd, char *bytes, size_t n) {
+    struct pollfd wait[2] = {{.fd = fd, .events = POLLIN}, {.fd = pipe_ends[0], .events = POLLIN}};
     while (poll(wait, 2, -1) < 0)
-        if (errno != EINTR) return false;
-    return !wait[1].revents && read(STDIN_FILENO, byte, 1) == 1;
+        if (errno != EINTR) return -1;
+    if (!wait[1].revents) return read(fd, bytes, n);
+    errno = EINTR;
+    return -1;
 }
 
 bool on_terminal(FILE *stream) { return isatty(fileno(stream)) == 1; }

@@ -116,8 +116,11 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
         path = found;
     }
     const size_t n = strlen(path);
-    const bool json = n > 5 && !strcmp(path + n - 5, ".json");
-    if (!(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size)) return 1;
+    const bool json = n > 5 && !strcmp(path + n - 5, ".json"), does_without = json && use == TOKENIZER_IF_READABLE;
+    print_failures_as_notes(does_without);
+    const bool opened = !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
+    print_failures_as_notes(false);
+    if (opened) return 1;
     t->bos = t->eos = t->eot = -1;
-    return json && use == TOKENIZER_IF_READABLE ? 0 : -1;
+    return does_without ? 0 : -1;
 }

@@ -18,7 +18,7 @@ int model_open_vocabulary(Model *model, const char *path);
 typedef enum {
     TOKENIZER_UNUSED,      /* it wants none */
     TOKENIZER_NEEDED,      /* it fails */
-    TOKENIZER_IF_READABLE, /* it does without; where a tokenizer.bin cannot be read, it fails */
+    TOKENIZER_IF_READABLE, /* it does without, with a note; where a tokenizer.bin cannot be read, it fails */
     TOKENIZER_IF_THERE     /* it does without; where the file of one cannot be read, it fails */
 } TokenizerUse;
 

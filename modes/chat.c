@@ -17,10 +17,11 @@ static char *next_line(void) {
     size_t size = 0;
     FILE *text = open_memstream(&line, &size);
     if (!text) return NULL;
-    while (read_byte(&byte) && byte != '\n') fputc(byte, text);
+    while (read_some(fileno(stdin), &byte, 1) == 1 && byte != '\n') fputc(byte, text);
     fclose(text);
     if ((size || byte == '\n') && !interrupted) return line;
     free(line);
+    if (on_terminal(stdin)) fputc('\n', stderr); /* the cursor is behind "User: " */
     return NULL;
 }
 

@@ -11,6 +11,9 @@
 
 #include "tests/support/test.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,18 +21,57 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- messages --------------------------------------------------------------------------- */
 
 static void a_message_is_one_line_without_control_characters(void) {
     stderr_hide();
-    const int failed = fail("a%sb", "\n\x1b\x7f\t"), input = bad_input("in"), usage = bad_usage("use %d", 7);
+    const int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"), input = bad_input("in"), usage = bad_usage("use %d", 7);
     note("%s %d", "caf\xc3\xa9", 3);
     const int lines = stderr_show();
     CHECK(failed == -1 && input == 1 && usage == 2, "%d, %d, %d", failed, input, usage);
-    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"), "said: %s",
+    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"), "said: %s",
           stderr_text());
+}
+
+/* One '?' for a character, and for a byte that is none. */
+static void what_a_terminal_would_obey_is_not_printed(void) {
+    static const char *const cases[][2] = {
+        {"\xc2\x80\xc2\x9f", "??"},                                   /* the first and last of C1 */
+        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"},                     /* what follows */
+        {"\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", "???"},                  /* marks of direction */
+        {"\xe2\x80\xa7\xe2\x80\xaf", "\xe2\x80\xa7\xe2\x80\xaf"},     /* around the next */
+        {"\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae", "????"}, /* ends of lines, embeddings */
+        {"\xe2\x81\xa5\xe2\x81\xa6\xe2\x81\xa9", "\xe2\x81\xa5?"
+                                                 "?"}, /* isolates */
+        {"a\xff\xc3.\xe2\x80", "a??.??"},              /* no UTF-8 */
+        {"\xe6\x96\x87.\xf0\x9f\x98\x80", "\xe6\x96\x87.\xf0\x9f\x98\x80"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64], expected[96];
+        strcpy(text, cases[i][0]);
+        make_printable(text);
+        CHECK(!strcmp(text, cases[i][1]), "case %zu: %s", i, text);
+        snprintf(expected, sizeof expected, "note: %s\n", cases[i][1]);
+        stderr_hide();
+        note("%s", cases[i][0]);
+        stderr_show();
+        CHECK(!strcmp(stderr_text(), expected), "case %zu: %s", i, stderr_text());
+    }
+}
+
+static void failures_may_be_notes(void) {
+    stderr_hide();
+    print_failures_as_notes(true);
+    const int failed = fail("no %s", "tokenizer");
+    print_failures_as_notes(false);
+    fail("all");
+    stderr_show();
+    CHECK(failed == -1 && !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"), "said: %s", stderr_text());
 }
 
 static void a_long_message_is_cut(void) {
@@ -108,15 +150,6 @@ static void dropped_pages_come_back(void) {
     file_unmap(&file);
 }
 
-static void a_file_is_known_by_any_name(void) {
-    File file;
-    const char *path = write_bytes("one");
-    CHECK(!file_map(&file, path) && !link(path, temporary("other name")), "no files");
-    CHECK(file_is_at(&file, path) && file_is_at(&file, temporary("other name")), "not itself");
-    CHECK(!file_is_at(&file, write_bytes("copy")) && !file_is_at(&file, temporary("missing")), "another file");
-    file_unmap(&file);
-}
-
 static void an_output_appears_whole_or_not_at_all(void) {
     OutputFile output;
     const char *path = temporary("output");
@@ -131,6 +164,134 @@ static void an_output_appears_whole_or_not_at_all(void) {
     char *text = file_read(path, &size);
     CHECK(text && !strcmp(text, "newer"), "holds %s", text);
     free(text);
+}
+
+/* The text of a file; it stays until the next call. */
+static const char *text_of(const char *path) {
+    static char text[256];
+    FILE *in = fopen(path, "rb");
+    text[in ? fread(text, 1, sizeof text - 1, in) : 0] = '\0';
+    if (in) fclose(in);
+    return text;
+}
+
+/* Makes the folder in which a test's outputs are. */
+static const char *make_folder(const char *name) {
+    const char *path = temporary(name);
+    if (mkdir(path, 0700)) abort();
+    return path;
+}
+
+static int files_in_folder(const char *name) {
+    int n = -2; /* . and .. */
+    DIR *dir = opendir(temporary(name));
+    while (dir && readdir(dir)) n++;
+    if (dir) closedir(dir);
+    return n;
+}
+
+static int write_output(const char *path, const char *text) {
+    OutputFile output;
+    if (output_open(&output, path)) return -1;
+    fputs(text, output.stream);
+    return output_close(&output, true);
+}
+
+/* Reads the file whole, or maps it. */
+static bool read_input(const char *path, bool maps) {
+    File file;
+    size_t size;
+    char *text = NULL;
+    const bool done = maps ? !file_map(&file, path) : (text = file_read(path, &size)) != NULL;
+    if (maps && done) file_unmap(&file);
+    free(text);
+    return done;
+}
+
+static void no_output_is_an_input(void) {
+    make_folder("inputs");
+    char names[3][PATH_MAX], *path = names[0];
+    strcpy(names[0], write_bytes("inputs/file"));
+    strcpy(names[1], temporary("inputs/other"));
+    strcpy(names[2], temporary("inputs/soft"));
+    CHECK(!link(path, names[1]) && !symlink("other", names[2]), "no links");
+    for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
+        const char *input = names[i % 3], *written = names[i / 3 % 3];
+        outputs_announce(i / 18 ? NULL : written, i / 18 ? written : temporary("inputs/none"));
+        CHECK(read_input(input, i / 9 % 2), "%s is not read", input);
+        stderr_hide();
+        const int result = write_output(written, "lost");
+        CHECK(stderr_show() == 1 && strstr(stderr_text(), written) && strstr(stderr_text(), "was read"), "%s: %s",
+              written, stderr_text());
+        CHECK(result == -1 && files_in_folder("inputs") == 3, "%s was written, %s read", written, input);
+    }
+    size_t size;
+    char *text = file_read(path, &size);
+    CHECK(text && are_the_bytes(text, size), "other bytes");
+    free(text);
+    outputs_announce(NULL, path);
+    CHECK(read_input(write_bytes("inputs/third"), true) && !write_output(path, "new"), "a file that was not read");
+    CHECK(!strcmp(text_of(path), "new"), "%s", text_of(path));
+    outputs_announce(NULL, NULL);
+}
+
+static unsigned mode_of(const char *path) {
+    struct stat st;
+    return lstat(path, &st) ? 0 : st.st_mode & (S_IFMT | 07777);
+}
+
+static void an_output_follows_links_and_keeps_permissions(void) {
+    static const mode_t modes[] = {0600, 0640, 0666, 0755};
+    const mode_t mask = umask(027);
+    make_folder("there");
+    make_folder("links");
+    CHECK(!symlink("../there/file", temporary("links/link")), "no link");
+    CHECK(!write_output(temporary("there/file"), "new") && mode_of(temporary("there/file")) == (S_IFREG | 0640),
+          "mode %o", mode_of(temporary("there/file")));
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        CHECK(!chmod(temporary("there/file"), modes[i]), "no mode");
+        CHECK(!write_output(temporary("links/link"), "newer"), "not written");
+        CHECK(mode_of(temporary("there/file")) == (S_IFREG | modes[i]), "mode %o, expected %o",
+              mode_of(temporary("there/file")), (unsigned)modes[i]);
+        CHECK(S_ISLNK(mode_of(temporary("links/link"))), "the link is gone");
+        CHECK(!strcmp(text_of(temporary("there/file")), "newer"), "%s", text_of(temporary("there/file")));
+    }
+    umask(mask);
+    CHECK(files_in_folder("there") == 1 && files_in_folder("links") == 1, "%d, %d files", files_in_folder("there"),
+          files_in_folder("links"));
+    CHECK(!symlink("nothing", temporary("links/to nothing")), "no link");
+    stderr_hide();
+    const int result = write_output(temporary("links/to nothing"), "new");
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "No such file"), "said: %s", stderr_text());
+    CHECK(result == -1 && files_in_folder("links") == 2, "%d files", files_in_folder("links"));
+}
+
+/* In place of the system's. */
+static int n_synced, sync_fails;
+int fsync(int fd) {
+    n_synced += fd >= 0;
+    errno = EIO;
+    return -sync_fails;
+}
+
+/* Data that does not reach the disk, or a name that cannot be had. */
+static void an_output_that_fails_leaves_nothing(void) {
+    OutputFile output;
+    make_folder("failed");
+    n_synced = 0;
+    CHECK(!write_output(temporary("failed/file"), "old") && n_synced == 1, "synced %d times", n_synced);
+    stderr_hide();
+    sync_fails = 1;
+    const int no_sync = write_output(temporary("failed/file"), "new");
+    sync_fails = 0;
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: cannot write: "), "said: %s", stderr_text());
+    CHECK(no_sync == -1 && files_in_folder("failed") == 1, "%d files", files_in_folder("failed"));
+    CHECK(!strcmp(text_of(temporary("failed/file")), "old"), "%s", text_of(temporary("failed/file")));
+    CHECK(!output_open(&output, temporary("failed/name")) && !mkdir(temporary("failed/name"), 0700), "not open");
+    stderr_hide();
+    const int no_name = output_close(&output, true);
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: cannot write: "), "said: %s", stderr_text());
+    CHECK(no_name == -1 && files_in_folder("failed") == 2, "%d files", files_in_folder("failed"));
 }
 
 /* ---- the running program ---------------------------------------------------------------- */
@@ -185,14 +346,158 @@ static void keys_are_drawn_anew(void) {
     CHECK(hash_bytes(a, "piece", 5) != hash_bytes(b, "piece", 5), "the key makes no difference");
 }
 
+/* ---- the process ------------------------------------------------------------------------- */
+
+/* What becomes of a process that does this: its exit status, or KILLED + a signal; stderr_text() is what it says. */
+enum { KILLED = 1000 };
+static int fate(void (*act)(void)) {
+    int state = 0;
+    stderr_hide();
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(300); /* generous, for valgrind */
+        act();
+        _exit(0);
+    }
+    waitpid(pid, &state, 0);
+    stderr_show();
+    return WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);
+}
+
+static int deadly;
+
+static void begin_output(OutputFile *output) {
+    if (handle_signals() || output_open(output, temporary("signals/output"))) _exit(2);
+    if (files_in_folder("signals") != 1) _exit(3); /* the temporary file */
+}
+
+static void die_while_writing(void) {
+    OutputFile output;
+    signal(deadly, SIG_DFL); /* a shell lets what it runs in the background ignore some */
+    begin_output(&output);
+    raise(deadly);
+    if (deadly == SIGINT && interrupted) raise(deadly); /* the first one only asks */
+}
+
+static void ignore_a_signal(void) {
+    OutputFile output;
+    signal(SIGHUP, SIG_IGN);
+    begin_output(&output);
+    raise(SIGHUP);
+    raise(SIGXFSZ);
+    output_close(&output, true);
+}
+
+static void deadly_signals_leave_no_temporary_file(void) {
+    static const int signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGALRM,   SIGTERM, SIGUSR1,
+                                  SIGUSR2, SIGXCPU, SIGBUS,  SIGVTALRM, SIGPROF};
+    make_folder("signals");
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        deadly = signals[i];
+        const int died = fate(die_while_writing);
+        CHECK(died == KILLED + deadly, "signal %d: %d, %s", deadly, died, stderr_text());
+        CHECK(files_in_folder("signals") == 0, "signal %d: %d files", deadly, files_in_folder("signals"));
+    }
+    CHECK(fate(ignore_a_signal) == 0 && files_in_folder("signals") == 1, "nohup: %d files", files_in_folder("signals"));
+    unlink(temporary("signals/output"));
+}
+
+enum { N_MAPPED = 5 };
+static int shrinks; /* which of them */
+
+/* Two files between the others are unmapped before. */
+static void read_a_file_that_shrinks(void) {
+    OutputFile output;
+    File files[N_MAPPED];
+    char name[32], path[PATH_MAX];
+    begin_output(&output);
+    setenv("NORMA_REAL_MAPS", "1", 1); /* where tests map copies */
+    for (int i = 0; i < N_MAPPED; i++) {
+        snprintf(name, sizeof name, "mapped\x1b%d", i);
+        if (file_map(&files[i], write_bytes(name))) _exit(4);
+        if (i == shrinks) strcpy(path, temporary(name));
+    }
+    file_unmap(&files[2]);
+    file_unmap(&files[1]);
+    if (truncate(path, 5000)) _exit(5);
+    for (int i = 0; i < N_MAPPED; i += i ? 1 : 3)
+        if (i != shrinks && !are_the_bytes(files[i].data, files[i].size)) _exit(6);
+    if (*(const volatile uint8_t *)(files[shrinks].data + BYTES - 1)) _exit(7);
+}
+
+static void a_file_that_becomes_shorter_is_an_error(void) {
+    for (shrinks = 0; shrinks < N_MAPPED; shrinks += shrinks ? 1 : 3) {
+        char name[32], expected[PATH_MAX];
+        snprintf(name, sizeof name, "mapped?%d", shrinks);
+        snprintf(expected, sizeof expected,
+                 "run: %s: cannot be read any more: the file became shorter, or its disk failed\n", temporary(name));
+        const int died = fate(read_a_file_that_shrinks);
+        CHECK(died == 1 && !strcmp(stderr_text(), expected), "file %d: %d, said: %s", shrinks, died, stderr_text());
+        CHECK(files_in_folder("signals") == 0, "%d files", files_in_folder("signals"));
+    }
+}
+
+static bool interrupt_comes_later;
+
+/* Standard input is a pipe that stays empty. */
+static void interrupt_reading(void) {
+    int ends[2];
+    size_t size;
+    if (handle_signals() || pipe(ends) || dup2(ends[0], STDIN_FILENO)) _exit(2);
+    if (!interrupt_comes_later)
+        raise(SIGINT);
+    else if (fork() == 0) {
+        usleep(50000);
+        kill(getppid(), SIGINT);
+        _exit(0);
+    }
+    if (file_read("-", &size)) _exit(3);
+    if (interrupted) _exit(EXIT_INTERRUPTED);
+}
+
+static void ctrl_c_ends_reading_without_a_message(void) {
+    for (int later = 0; later < 2; later++) {
+        interrupt_comes_later = later;
+        const int died = fate(interrupt_reading);
+        CHECK(died == EXIT_INTERRUPTED && !*stderr_text(), "later %d: %d, %s", later, died, stderr_text());
+    }
+}
+
+static void use_closed_streams(void) {
+    char c;
+    for (int fd = 0; fd < 3; fd++) close(fd);
+    if (open_standard_streams()) _exit(2);
+    if (read(0, &c, 1) != 0 || write(1, "x", 1) != -1 || write(2, "x", 1) != -1) _exit(3);
+    if (open("/dev/null", O_RDONLY) < 3) _exit(4);
+}
+
+static void use_open_streams(void) {
+    if (open_standard_streams() || write(2, "x", 1) != 1) _exit(2);
+}
+
+static void closed_streams_are_opened(void) {
+    const int closed = fate(use_closed_streams);
+    CHECK(closed == 0, "%d", closed);
+    const int stays_open = fate(use_open_streams);
+    CHECK(stays_open == 0 && !strcmp(stderr_text(), "x"), "%d, %s", stays_open, stderr_text());
+}
+
 void suite_base(void) {
+    TEST(what_a_terminal_would_obey_is_not_printed);
+    TEST(failures_may_be_notes);
+    TEST(no_output_is_an_input);
+    TEST(an_output_follows_links_and_keeps_permissions);
+    TEST(an_output_that_fails_leaves_nothing);
+    TEST(deadly_signals_leave_no_temporary_file);
+    TEST(a_file_that_becomes_shorter_is_an_error);
+    TEST(ctrl_c_ends_reading_without_a_message);
+    TEST(closed_streams_are_opened);
     TEST(a_message_is_one_line_without_control_characters);
     TEST(a_long_message_is_cut);
     TEST(products_that_overflow_are_seen);
     TEST(memory_is_aligned_or_refused);
     TEST(a_file_is_read_whole);
     TEST(dropped_pages_come_back);
-    TEST(a_file_is_known_by_any_name);
     TEST(an_output_appears_whole_or_not_at_all);
     TEST(files_beside_the_program_are_found);
     TEST(a_file_is_no_terminal);

@@ -5,6 +5,9 @@
  * places; and what no GGUF file can say. The mode itself is in test_cli.c.
  */
 #include "base/file.h"
+#include "base/process.h"
+#include "formats/gguf.h"
+#include "formats/open.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
@@ -184,6 +187,18 @@ static void what_no_file_can_say(void) {
 #undef REFUSED
 }
 
+static void what_ctrl_c_interrupts_leaves_nothing(void) {
+    Model m;
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
+    for (int i = 0; i < 2; i++) {
+        interrupted = i == 0;
+        const int result = gguf_write_model(&m, NULL, TYPE_F32, inside("out/a.gguf"));
+        CHECK(result == 0 && files_in("out") == i, "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
+    }
+    model_close(&m);
+    unlink(inside("out/a.gguf"));
+}
+
 void suite_convert(void) {
     binary_folder("convert");
     mkdir(inside("out"), 0700);
@@ -192,4 +207,5 @@ void suite_convert(void) {
     TEST(yarn_stays);
     TEST(experts_in_every_type);
     TEST(what_no_file_can_say);
+    TEST(what_ctrl_c_interrupts_leaves_nothing);
 }

@@ -382,8 +382,18 @@ static void a_folder_is_a_model(void) {
     CHECK_RUN("hf -m info");
     CHECK(strstr(out, "format       Hugging Face folder\n"), "%s", out);
     check_refused(1, "hf/tokenizer.json is not there", "hf -i Once");
-    check_refused(1, "the model itself", "hf -m convert -q f32 -o hf/model-00002-of-00002.safetensors");
     CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
+}
+
+/* With --tokens a run does without a tokenizer, and says why. */
+static void a_tokenizer_that_is_refused_is_a_note(void) {
+    write_file("hf/tokenizer.json", "{]");
+    check_refused(1, "hf/tokenizer.json: ", "hf -i Once");
+    CHECK_RUN("hf --tokens 1,403,407 -t 0 -n 2");
+    CHECK(!strncmp(err, "note: hf/tokenizer.json: ", 25) && !strstr(err, "run: "), "said: %s", err);
+    CHECK(!strncmp(out, "1,403,407", 9), "%s", out);
+    write_file("hf/config.json", "{]");
+    check_refused(1, "run: hf/config.json: ", "hf --tokens 1,403,407");
 }
 
 /* ---- chat ---------------------------------------------------------------------------------------------- */
@@ -600,7 +610,6 @@ static void convert_writes_every_type(void) {
 static void convert_leaves_nothing_behind(void) {
     check_refused(2, "-q f32", "m/model.bin -m convert -o out/a.gguf");
     check_refused(2, "-q is 'q4_9'", "m/model.bin -m convert -q q4_9 -o out/a.gguf");
-    check_refused(1, "the model itself", "m/model.bin -m convert -q f32 -o m/model.bin");
     check_refused(1, "No such file", "m/model.bin -m convert -q f32 -o missing/a.gguf");
     check_refused(1, "No space", "m/model.bin -m convert -q f32 -o /dev/full");
     CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
@@ -824,11 +833,19 @@ static void bad_usage_is_refused(void) {
         {"exclude", "m/model.bin -i aa -f text"},
         {"exclude", "m/model.bin -i aa --tokens 1"},
         {"exclude", "m/model.bin -f text --tokens 1"},
-        {"option", "m/model.bin -Q"}, /* getopt's own words */
-        {"option", "m/model.bin --nonsense"},
-        {"requires an argument", "m/model.bin -n"},
-        {"requires an argument", "m/model.bin --tokens"},
-        {"option", "m/model.bin --json=yes"},
+        {"no option is named '-Q'; see --help", "m/model.bin -Q"},
+        {"no option is named '-Q'; see --help", "m/model.bin -vQ"},
+        {"no option is named '--nonsense'; see --help", "m/model.bin --nonsense"},
+        {"no option is named '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
+        {"'--tempreture'; did you mean --temperature? see --help", "m/model.bin --tempreture=3"},
+        {"'--topk'; did you mean --top-k?", "m/model.bin --topk 3"},
+        {"'--thread-s'; did you mean --threads?", "m/model.bin --thread-s"},
+        {"'--sed'; did you mean --seed?", "m/model.bin --sed 3"},
+        {"'--x'; see --help", "m/model.bin --x"},
+        {"'--pro'; did you mean --prompt?", "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
+        {"option '-n' requires an argument; see --help", "m/model.bin -n"},
+        {"option '--tokens' requires an argument; see --help", "m/model.bin --tokens"},
+        {"option '--json=yes' takes no argument; see --help", "m/model.bin --json=yes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(2, cases[i][0], cases[i][1]);
@@ -1031,6 +1048,79 @@ static void help_and_version(void) {
     CHECK(!strcmp(out, "norma " NORMA_VERSION "\n"), "%s", out);
 }
 
+/* What is read is not written, whatever its name. */
+static void no_output_is_an_input(void) {
+    static const char *const cases[] = {
+        "m/model.bin -m logits -i aa -o m/model.bin",
+        "m/model.bin -m logits -i aa -o out/link",
+        "m/model.bin -m logits -f text -o text",
+        "m/model.bin -m convert -q f32 -o m/tokenizer.bin",
+        "m/model.bin -m convert -q f32 -o out/../m/model.bin",
+        "hf -m logits --tokens 1 -o hf/config.json",
+        "hf -m logits --tokens 1 -o hf/model-00002-of-00002.safetensors",
+    };
+    char *before[3];
+    size_t sizes[3], size;
+    static const char *const inputs[] = {"m/model.bin", "m/tokenizer.bin", "text"};
+    CHECK(!symlink("../m/model.bin", inside("out/link")), "no link");
+    for (int i = 0; i < 3; i++) before[i] = file_read(inside(inputs[i]), &sizes[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(1, "name another file", cases[i]);
+    run("hf -m bench -n 2 --profile=hf/config.json");
+    CHECK(status == 1 && strstr(err, "run: hf/config.json: was read"), "status %d: %s", status, err);
+    CHECK_RUN("hf -m info");
+    for (int i = 0; i < 3; i++) {
+        char *now_ = file_read(inside(inputs[i]), &size);
+        CHECK(now_ && size == sizes[i] && !memcmp(now_, before[i], size), "%s was changed", inputs[i]);
+        free(now_);
+        free(before[i]);
+    }
+    unlink(inside("out/link"));
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
+/* /dev/stdout is such a link; as root the true one could be lost. */
+static void an_output_may_be_a_link_to_standard_output(void) {
+    struct stat st;
+    CHECK(!symlink("/proc/self/fd/1", inside("out/stdout")), "no link");
+    CHECK_RUN("m/model.bin -m logits --tokens 1,2 -o out/stdout");
+    CHECK(n_out == 2 * 512 * sizeof(float), "%zu bytes", n_out);
+    CHECK(!lstat(inside("out/stdout"), &st) && S_ISLNK(st.st_mode), "the link is gone");
+    unlink(inside("out/stdout"));
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
+/* Its files must not take the places of standard input, output and error. */
+static void closed_streams_are_no_files(void) {
+    CHECK_RUN("m/model.bin -m convert -q q8_0 -o out/a.gguf");
+    CHECK(strstr(err, "note: "), "no notes");
+    size_t size, closed_size;
+    char *expected = file_read(inside("out/a.gguf"), &size);
+    setup.closed = 7;
+    run("m/model.bin -m convert -q q8_0 -o out/a.gguf");
+    char *found = file_read(inside("out/a.gguf"), &closed_size);
+    CHECK(status == 0 && expected && found && size == closed_size && !memcmp(found, expected, size),
+          "status %d, %zu bytes, expected %zu", status, closed_size, size);
+    free(expected);
+    free(found);
+    unlink(inside("out/a.gguf"));
+    setup.closed = 1;
+    CHECK_RUN("m/model.bin -m chat");
+    setup.closed = 2;
+    run("m/model.bin -m tokenize -i aa");
+    CHECK(status == 1 && one_line(err) && strstr(err, "run: cannot write the output"), "status %d: %s", status, err);
+}
+
+/* OMP_THREAD_LIMIT; stacks that no address space holds. */
+static void there_are_as_many_threads_as_the_system_gives(void) {
+    setup.environment = "OMP_THREAD_LIMIT=3";
+    CHECK_RUN("m/model.bin -m bench -n 2 --prompt-tokens 2 -j 4 --json");
+    CHECK(strstr(out, "\"threads\": 3,"), "%s", out);
+    setup.environment = "OMP_STACKSIZE=65536G";
+    check_refused(1, "cannot start 4 threads", "m/model.bin -i aa -n 4 -j 4");
+    setup.environment = "OMP_STACKSIZE=65536G";
+    CHECK_RUN("m/model.bin -i aa -n 4 -j 1");
+}
+
 /* ---- writing that fails, Ctrl-C ------------------------------------------------------------------------------- */
 
 static const char *const WRITERS[] = {"m/model.bin -i aa -n 20",
@@ -1051,6 +1141,13 @@ static void a_full_disk_is_an_error(void) {
     }
 }
 
+/* ulimit -f */
+static void a_file_that_grows_too_long_is_an_error(void) {
+    setup.file_size = 5000;
+    check_refused(1, "out/a.gguf: cannot write: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
 static void a_closed_pipe_is_an_error(void) { /* for the modes, not for --help */
     for (size_t i = 0; i < 6; i += (size_t)stride()) {
         setup.closed_output = true;
@@ -1067,7 +1164,7 @@ static void an_endless_text_stops_when_unread(void) {
 }
 
 static void ctrl_c_ends_a_text_cleanly(void) {
-    setup.interrupt = true;
+    setup.interrupt = AT_OUTPUT;
     run("m/long.bin -i aa -t 0 -n 0");
     CHECK(status == 130, "status %d, %s", status, err);
     CHECK(one_line(err) && strstr(err, "tokens/s"), "no statistics: %s", err);
@@ -1079,9 +1176,32 @@ static void ctrl_c_ends_a_text_cleanly(void) {
 
 /* Whether it comes during the answer or while chat waits for a line. */
 static void ctrl_c_ends_a_chat(void) {
-    setup.interrupt = setup.endless_input = true;
+    setup.interrupt = AT_OUTPUT;
+    setup.endless_input = true;
     run("m/long.bin -m chat --template llama-2 -i hello -t 5 -p 0 -s 12");
     CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
+}
+
+/* In a chat the cursor then stands on a line of its own. */
+static void ctrl_c_is_obeyed_wherever_it_comes(void) {
+    static const char *const runs[] = {"m/long.bin -m bench -n 2000000 --prompt-tokens 1",
+                                       "m/long.bin -m logits -f - -o out/a"};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        setup.interrupt = WHEN_HANDLED;
+        setup.endless_input = true;
+        run("%s", runs[i]);
+        CHECK(status == 130 && !*err && !n_out, "%s: status %d, %s", runs[i], status, err);
+    }
+    setup.interrupt = WHEN_BLOCKED;
+    setup.blocked_output = true;
+    run("m/long.bin -i aa -t 0 -n 0");
+    CHECK(status == 130 && one_line(err) && strstr(err, "tokens/s"), "blocked output: status %d, %s", status, err);
+    setup.interrupt = AT_PROMPT;
+    setup.terminal = true;
+    run("m/model.bin -m chat");
+    CHECK(status == 130 && strlen(err) >= 7 && !strcmp(err + strlen(err) - 7, "User: \n"), "chat: status %d, '%s'",
+          status, err);
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
 }
 
 void suite_cli(void) {
@@ -1130,9 +1250,16 @@ void suite_cli(void) {
     TEST(the_tokenizer_may_be_here);
     TEST(help_and_version);
     TEST(the_readme_has_the_help);
+    TEST(no_output_is_an_input);
+    TEST(a_tokenizer_that_is_refused_is_a_note);
+    TEST(an_output_may_be_a_link_to_standard_output);
+    TEST(closed_streams_are_no_files);
+    TEST(there_are_as_many_threads_as_the_system_gives);
     TEST(a_full_disk_is_an_error);
+    TEST(a_file_that_grows_too_long_is_an_error);
     TEST(a_closed_pipe_is_an_error);
     TEST(an_endless_text_stops_when_unread);
     TEST(ctrl_c_ends_a_text_cleanly);
     TEST(ctrl_c_ends_a_chat);
+    TEST(ctrl_c_is_obeyed_wherever_it_comes);
 }
