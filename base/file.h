@@ -11,6 +11,7 @@ typedef struct {
     const uint8_t *data;
     size_t size;            /* bytes, > 0 */
     uint64_t device, inode; /* which file it is */
+    bool sparse;            /* it has holes, and the disk holds less than half of it */
 } File;
 
 bool file_exists(const char *path);

@@ -124,6 +124,7 @@ int main(int argc, char **argv) {
         {"json", suite_json},
         {"checkpoint", suite_checkpoint},
         {"gguf", suite_gguf},
+        {"pack", suite_pack},
         {"folder", suite_folder},
         {"damage", suite_damage},
         {"cli", suite_cli},

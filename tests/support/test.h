@@ -278,6 +278,7 @@ void suite_stream(void);     /* stream.c */
 void suite_json(void);       /* json.c */
 void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
+void suite_pack(void);       /* pack.c */
 void suite_folder(void);     /* folder.c, safetensors.c */
 void suite_damage(void);     /* damaged files */
 void suite_cli(void);        /* the binary */
