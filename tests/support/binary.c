@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,6 +78,7 @@ static void child(const char *binary, char **args, const int *input, const int *
     if (setup.endless_input) dup2(input[0], 0);
     if (setup.closed_output) dup2(output[1], 1);
     close(output[1]);
+    if (setup.memory) setrlimit(RLIMIT_AS, &(struct rlimit){setup.memory, setup.memory});
     execv(binary, args);
     _exit(127);
 }

@@ -16,6 +16,7 @@ typedef struct {
     const char *output; /* standard output goes there; NULL: it is captured */
     bool closed_output; /* a pipe that nobody reads */
     bool interrupt;     /* Ctrl-C once there is output */
+    size_t memory;      /* most bytes that it can map; 0: any number */
 } Setup;
 extern Setup setup;
 
