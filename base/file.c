@@ -36,8 +36,7 @@ int file_map(File *file, const char *path) {
     const bool sparse = !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
     close(fd);
     if (error) return fail("%s: %s", path, error);
-    *file = (File){
-        .data = data, .size = (size_t)st.st_size, .device = st.st_dev, .inode = st.st_ino, .sparse = sparse};
+    *file = (File){.data = data, .size = (size_t)st.st_size, .device = st.st_dev, .inode = st.st_ino, .sparse = sparse};
     return 0;
 }
 

@@ -184,24 +184,24 @@ static const char *changed_in_gguf(const Tokenizer *t) {
 
 static int check_tokenizer(const Tokenizer *t, const char *path) {
     const Pretokenizer *p = &t->pretokenizer;
+    const bool byte_level = t->pieces.byte_level;
     if (!t->merges.rules) return 0;
-    const char *changed = changed_in_gguf(t);
-    if (changed) return fail("%s: GGUF would have other tokens than its tokenizer: %s", path, changed);
-    if (t->pieces.byte_level && t->space_prefix != SPACE_NEVER)
+    if (byte_level && t->space_prefix != SPACE_NEVER)
         return fail("%s: ByteLevel puts a space in front of a text, which GGUF has no word for", path);
-    if (t->pieces.byte_level && !gguf_pretokenizer_name(p))
+    if (byte_level && !gguf_pretokenizer_name(p))
         return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)", path, pretokenizer_shown(p),
                     p->whole_words ? ", ignore_merges" : "");
+    if (!byte_level && (p->n_steps || p->whole_words || t->normalizer.composes))
+        return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
+    const char *changed = changed_in_gguf(t);
+    if (changed) return fail("%s: GGUF would have other tokens than its tokenizer: %s", path, changed);
+    /* else scores say the same as rules, up to which of two rules for the same piece goes first */
+    if (!byte_level && (!all_pieces_merge(t) || !ranks_are_by_piece(t)))
+        return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
+                    path);
     bool eats = false;
     for (int id = 0; id < t->pieces.n; id++) eats |= t->pieces.list[id].eats_left || t->pieces.list[id].eats_right;
     if (eats) note("there are pieces that take white space beside them; GGUF has no word for that");
-    if (t->pieces.byte_level) return 0;
-    if (p->n_steps || p->whole_words || t->normalizer.composes)
-        return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
-    /* else scores say the same as rules, up to which of two equal pieces comes first */
-    if (!all_pieces_merge(t) || !ranks_are_by_piece(t))
-        return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
-                    path);
     if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
         note("GGUF always puts a space in front of a text, the folder only where there is none");
     return 0;

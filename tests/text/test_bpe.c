@@ -371,8 +371,10 @@ static void what_gguf_cannot_say_is_refused(void) {
         {LLAMA2, "<0x41>", "<0xXX>", NULL}, /* A has a piece */
         {LLAMA2, "<0xE4>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
         {LLAMA2, "<0x01>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
-        {LLAMA2, "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\"",
-         "{\"type\":\"NFC\"},{\"type\":\"NFC\"", "other tokens than its tokenizer: U+2581"},
+        {LLAMA2,
+         "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+         "\"content\":\"\xe2\x96\x81\"}",
+         "null", "other tokens than its tokenizer: U+2581"},
         {LLAMA2, "false,\"special\":true},{\"id\":1", "false,\"special\":false},{\"id\":1",
          "other tokens than its tokenizer: what is beside an added token"},
         {LLAMA2, "[{\"id\":0,", "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
@@ -406,7 +408,7 @@ typedef struct {
     char texts[24][32]; /* of the pieces that merge, each made of two before it */
 } Random;
 
-static int draw(Random *r, int n) { return (int)(hash64(r->seed, 77, r->drawn++) % (uint64_t)n); }
+static int draw(Random *r, int n) { return n > 0 ? (int)(hash64(r->seed, 77, r->drawn++) % (uint64_t)n) : 0; }
 
 static void add_piece(Random *r, const char *text) {
     fprintf(r->out, "%s\"%s\":%d", r->n ? "," : "", text, r->n), r->n++;
