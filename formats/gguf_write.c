@@ -148,8 +148,8 @@ static float *piece_scores(const Tokenizer *t) {
 /* Whether rules that make the same piece follow each other in rank: whether scores fall as ranks rise. */
 static bool ranks_are_by_piece(const Tokenizer *t) {
     MergeRule *rules = ranked_rules(&t->merges);
-    float *scores = piece_scores(t);
-    bool by_piece = rules && scores;
+    float *scores = rules ? piece_scores(t) : NULL;
+    bool by_piece = scores;
     for (int i = 1; i < t->merges.n && by_piece; i++) by_piece = scores[rules[i].result] <= scores[rules[i - 1].result];
     free(scores);
     free(rules);
@@ -361,7 +361,7 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
     if (t->chat_template) write_name(w, "tokenizer.chat_template", t->chat_template, t->chat_template_size);
-    return 0;
+    return w->text.failed ? -1 : 0;
 }
 
 static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHeader *h) {
@@ -507,9 +507,9 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
         const size_t cols = (size_t)part_size(&model->config, at.part->cols);
         if (cols > widest) widest = cols;
     }
-    w.row = allocate(widest, sizeof *w.row);
-    w.packed = allocate(widest, sizeof *w.row);
-    const int status = w.row && w.packed ? write_file(&w, tokenizer, path) : -1;
+    w.row = w.text.failed ? NULL : allocate(widest, sizeof *w.row);
+    w.packed = w.row ? allocate(widest, sizeof *w.row) : NULL;
+    const int status = w.packed ? write_file(&w, tokenizer, path) : -1;
     free(w.text.bytes);
     free(w.row);
     free(w.packed);
