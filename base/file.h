@@ -11,6 +11,7 @@
 typedef struct {
     const uint8_t *data;
     size_t size; /* bytes, > 0 */
+    bool sparse; /* it has holes, and the disk holds less than half of it */
     WatchedFile *watched;
 } File;
 

@@ -14,12 +14,13 @@
 #include <stdlib.h>
 
 /* Fills in what follows from a model's parts: the number of parameters, the bytes that are read for one token (one
- * row of the embedding, or all if the output is tied to it; the experts that it uses), and hidden_dim. Where no layer
- * is dense, hidden_dim becomes expert_dim: no weight confirms the number in the file, and sessions allocate by it. */
+ * row of the embedding, or all if the output is tied to it; the experts that it uses), and sizes that no weight
+ * confirms, though sessions allocate by them: where no layer is dense, hidden_dim becomes expert_dim; where none is
+ * sparse, there are no experts. */
 static void complete(Model *m) {
     Config *c = &m->config;
     size_t expert_bytes = 0;
-    bool dense = false;
+    bool dense = false, sparse = false;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
         const size_t cols = (size_t)part_size(c, at.part->cols);
@@ -31,7 +32,9 @@ static void complete(Model *m) {
         const bool row_only = w == &m->embedding && !m->tied;
         *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
         dense |= at.part->owner == OF_MLP;
+        sparse |= at.part->owner == OF_EXPERT;
     }
+    if (!sparse) c->n_experts = c->n_experts_used = c->expert_dim = 0;
     if (!dense) c->hidden_dim = c->expert_dim;
     if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
 }

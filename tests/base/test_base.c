@@ -104,6 +104,78 @@ static void memory_is_aligned_or_refused(void) {
     CHECK(!none && !nor_here, "memory for everything");
 }
 
+/* 1,000,000 bytes a few at a time; then more than there can be, once with a message, and nothing after that. */
+static void a_buffer_grows_and_remembers_a_failure(void) {
+    Buffer b = {0};
+    buffer_append(&b, "", 0);
+    CHECK(!b.failed && b.n == 0 && b.bytes && !b.bytes[0], "%zu bytes", b.n);
+    for (int i = 0; b.n < 1000000; i++) buffer_append(&b, "0123456", (size_t)(i % 8));
+    CHECK(!b.failed && strlen(b.bytes) == b.n, "%zu bytes", b.n);
+    for (size_t i = 0, at = 0; at < b.n; at += i++ % 8)
+        CHECK(!strncmp(b.bytes + at, "0123456", i % 8), "other bytes from %zu on", at);
+    const size_t n = b.n;
+    stderr_hide();
+    buffer_append(&b, "x", SIZE_MAX - n);
+    const bool failed = b.failed;
+    buffer_append(&b, "x", 1);
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "said: %s", stderr_text());
+    CHECK(failed && b.failed && b.n == n && !b.bytes[n], "%zu bytes, failed %d", b.n, b.failed);
+    free(b.bytes);
+}
+
+/* ---- how much memory is left -------------------------------------------------------------- */
+
+/* A file of a system that is made up, below the folder "system". */
+static void write_system(const char *name, const char *text) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", temporary("system"), name);
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(path, 0700);
+    }
+    FILE *f = fopen(path, "wb");
+    if (!f) abort();
+    fputs(text, f);
+    fclose(f);
+}
+
+static void what_limits_memory(void) {
+    static const struct {
+        const char *name, *text;
+        size_t expected; /* available from this file on */
+    } steps[] = {
+        {"proc/meminfo", "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
+         9216000000},
+        {"proc/self/cgroup", "4:memory:/a/b\n12:cpu:/x\n0::/c/d\n", 9216000000},
+        /* version 2: no limit, then one; what is used, but for pages of files; the group around it */
+        {"sys/fs/cgroup/c/d/memory.max", "max\n", 9216000000},
+        {"sys/fs/cgroup/c/d/memory.max", "8000000000\n", 8000000000},
+        {"sys/fs/cgroup/c/d/memory.current", "3000000000\n", 5000000000},
+        {"sys/fs/cgroup/c/d/memory.stat", "anon 5\nactive_file 500000000\ninactive_file 1000000000\n", 6500000000},
+        {"sys/fs/cgroup/c/memory.max", "4000000000\n", 4000000000},
+        {"sys/fs/cgroup/memory.max", "3900000000\n", 3900000000},
+        /* version 1 */
+        {"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n", 3900000000},
+        {"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "3000000000\n", 3000000000},
+        {"sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "2500000000\n", 500000000},
+        {"sys/fs/cgroup/memory/a/b/memory.stat",
+         "active_file 9\ntotal_inactive_file 200000000\ntotal_active_file 100000000\n", 800000000},
+        {"sys/fs/cgroup/memory/a/memory.limit_in_bytes", "700000000\n", 700000000},
+        {"sys/fs/cgroup/memory/memory.limit_in_bytes", "600000000\n", 600000000},
+        /* a limit that was lowered below what is used */
+        {"sys/fs/cgroup/memory/memory.usage_in_bytes", "600000001\n", 0},
+    };
+    CHECK(memory_available(temporary("no system")) >= SIZE_MAX >> 1, "a limit without a file");
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        write_system(steps[i].name, steps[i].text);
+        const size_t found = memory_available(temporary("system"));
+        CHECK(found == steps[i].expected, "from %s on %zu bytes, expected %zu", steps[i].name, found,
+              steps[i].expected);
+    }
+    const size_t here = memory_available("");
+    CHECK(here > 0 && here < (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE), "%zu bytes here", here);
+}
+
 /* ---- files ------------------------------------------------------------------------------ */
 
 enum { BYTES = 200001 };
@@ -148,6 +220,21 @@ static void dropped_pages_come_back(void) {
     memory_drop(file.data, 0);
     CHECK(are_the_bytes(file.data, file.size), "other bytes");
     file_unmap(&file);
+}
+
+static void holes_are_seen(void) {
+    static const struct {
+        long at; /* of the last byte; before it nothing but the first and those of BYTES is written */
+        bool sparse;
+    } cases[] = {{BYTES, false}, {BYTES + 50000, false}, {10 * BYTES, true}, {1000 * BYTES, true}};
+    for (int i = 0; i < 4; i++) {
+        File file;
+        FILE *f = fopen(write_bytes("holes"), "r+b");
+        CHECK(f && !fseek(f, cases[i].at, SEEK_SET) && fputc(1, f) == 1 && !fclose(f), "not written");
+        CHECK(!file_map(&file, temporary("holes")) && file.sparse == cases[i].sparse, "%ld bytes: sparse %d",
+              cases[i].at, file.sparse);
+        file_unmap(&file);
+    }
 }
 
 static void an_output_appears_whole_or_not_at_all(void) {
@@ -496,8 +583,11 @@ void suite_base(void) {
     TEST(a_long_message_is_cut);
     TEST(products_that_overflow_are_seen);
     TEST(memory_is_aligned_or_refused);
+    TEST(a_buffer_grows_and_remembers_a_failure);
+    TEST(what_limits_memory);
     TEST(a_file_is_read_whole);
     TEST(dropped_pages_come_back);
+    TEST(holes_are_seen);
     TEST(an_output_appears_whole_or_not_at_all);
     TEST(files_beside_the_program_are_found);
     TEST(a_file_is_no_terminal);

@@ -1199,6 +1199,27 @@ static void other_tokenizers_may_be_ignored(void) {
     }
 }
 
+/* Experts that no layer has: no weight confirms their width. */
+static void experts_without_a_layer_are_none(void) {
+    static const HashModel m = {16, 32, 2, 2, 2, 20, 16, true, 71};
+    static const Relative r = {
+        .architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 8, .n_dense = 2};
+    Model model;
+    Session s;
+    gguf_make_relative(&file, &m, &r);
+    gguf_set_int(&file, "qwen3moe.expert_feed_forward_length", 2147483647);
+    CHECK(!gguf_write(&file, temporary("dense.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK(!model_open(&model, temporary("dense.gguf")), "does not open");
+    const Config *c = &model.config;
+    CHECK(!c->n_experts && !c->n_experts_used && !c->expert_dim && c->hidden_dim == 32, "%d experts of width %d",
+          c->n_experts, c->expert_dim);
+    CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens", s.batch);
+    CHECK(model_forward(&s, (int[]){1, 2, 3}, 3, 0, 1), "does not run");
+    session_close(&s);
+    model_close(&model);
+}
+
 void suite_gguf(void) {
     TEST(same_bits_as_a_checkpoint);
     TEST(model_is_what_the_file_says);
@@ -1232,4 +1253,5 @@ void suite_gguf(void) {
     TEST(bad_tokenizers);
     TEST(lengths_may_change_while_a_file_is_read);
     TEST(other_tokenizers_may_be_ignored);
+    TEST(experts_without_a_layer_are_none);
 }

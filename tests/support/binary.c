@@ -89,6 +89,7 @@ static void child(const char *binary, char **args, const int *input, const int *
         if (setup.closed & 1 << fd) close(fd);
     const struct rlimit limit = {(rlim_t)setup.file_size, (rlim_t)setup.file_size};
     if (setup.file_size) setrlimit(RLIMIT_FSIZE, &limit);
+    if (setup.memory) setrlimit(RLIMIT_AS, &(struct rlimit){setup.memory, setup.memory});
     execv(binary, args);
     _exit(127);
 }

@@ -25,6 +25,7 @@ typedef struct {
     long file_size;          /* the most bytes of a file (ulimit -f); 0: any */
     const char *environment; /* "NAME=VALUE" */
     Interrupt interrupt;
+    size_t memory; /* most bytes that it can map; 0: any number */
 } Setup;
 extern Setup setup;
 

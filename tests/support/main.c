@@ -126,6 +126,7 @@ int main(int argc, char **argv) {
         {"json", suite_json},
         {"checkpoint", suite_checkpoint},
         {"gguf", suite_gguf},
+        {"pack", suite_pack},
         {"folder", suite_folder},
         {"growth", suite_growth},
         {"damage", suite_damage},

@@ -292,6 +292,7 @@ void suite_stream(void);     /* stream.c */
 void suite_json(void);       /* json.c */
 void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
+void suite_pack(void);       /* pack.c */
 void suite_folder(void);     /* folder.c, safetensors.c */
 void suite_growth(void);     /* the work of opening, by the size of the files */
 void suite_damage(void);     /* damaged files */

@@ -580,14 +580,31 @@ static void gguf_files_have_the_same_tokens(void) {
 
 static void what_gguf_cannot_say_is_refused(void) {
     static const struct {
+        const char *path;
+        int n;
         const char *from, *to, *mention;
-    } cases[] = {{"\"ignore_merges\":false", "\"ignore_merges\":true",
-                  "no name for its pre-tokenizer (Qwen 2's pattern, ignore"},
-                 {"\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
-                 {"\"add_prefix_space\":false", "\"add_prefix_space\":true", "behind another pre-tokenizer"}};
+    } cases[] = {
+#define QWEN2  "tests/golden/bpe_qwen2.json", N_QWEN2
+#define LLAMA2 "tests/golden/bpe_llama2.json", N_LLAMA2
+        {QWEN2, "\"ignore_merges\":false", "\"ignore_merges\":true",
+         "no name for its pre-tokenizer (Qwen 2's pattern, ignore"},
+        {QWEN2, "\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
+        {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true", "behind another pre-tokenizer"},
+        {LLAMA2, "<0x41>", "<0xXX>", NULL}, /* A has a piece */
+        {LLAMA2, "<0xE4>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
+        {LLAMA2, "<0x01>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
+        {LLAMA2,
+         "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+         "\"content\":\"\xe2\x96\x81\"}",
+         "null", "other tokens than its tokenizer: U+2581"},
+        {LLAMA2, "false,\"special\":true},{\"id\":1", "false,\"special\":false},{\"id\":1",
+         "other tokens than its tokenizer: what is beside an added token"},
+        {LLAMA2, "[{\"id\":0,", "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
+         "other tokens than its tokenizer: merges of added tokens"},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t size = 0;
-        char *json = file_read("tests/golden/bpe_qwen2.json", &size), *at = json ? strstr(json, cases[i].from) : NULL;
+        char *json = file_read(cases[i].path, &size), *at = json ? strstr(json, cases[i].from) : NULL;
         CHECK(at, "case %zu: nothing to change", i);
         FILE *out_ = fopen(inside("changed.json"), "wb");
         CHECK(out_, "cannot write");
@@ -596,21 +613,193 @@ static void what_gguf_cannot_say_is_refused(void) {
         free(json);
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s", inside("changed.json"));
-        CHECK((convert(path, N_QWEN2) == 0) == !cases[i].mention, "case %zu: %s", i, err);
+        CHECK((convert(path, cases[i].n) == 0) == !cases[i].mention, "case %zu: %s", i, err);
         CHECK(!cases[i].mention || (strstr(err, cases[i].mention) && one_line(err)), "case %zu: %s", i, err);
     }
 }
 
 /* Whether a piece of that length has parts that do not merge is not looked up. */
 static void pieces_too_long_to_check_are_refused(void) {
-    char json[1024], path[PATH_MAX];
+    static char json[1 << 14];
+    char path[PATH_MAX];
     for (int n = 512; n <= 513; n++) {
-        snprintf(json, sizeof json, "{\"model\":{\"vocab\":{\"a\":0,\"%0*d\":1},\"merges\":[]}}", n, 0);
+        size_t at = (size_t)sprintf(json, "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+                                          "\"content\":\"" SPACE_MARK "\"},\"model\":{\"vocab\":{");
+        for (int b = 0; b < 256; b++) at += (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
+        sprintf(json + at, "\"%0*d\":256},\"merges\":[]}}", n, 0);
         write_file("long.json", json);
         snprintf(path, sizeof path, "%s", inside("long.json"));
-        CHECK(convert(path, 8) == (n > 512), "%d bytes: status %d, %s", n, status, err);
+        CHECK(convert(path, 300) == (n > 512), "%d bytes: status %d, %s", n, status, err);
         CHECK(n == 512 || strstr(err, "its merges are not those of a SentencePiece vocabulary"), "%s", err);
     }
+}
+
+/* ---- random tokenizers, into GGUF files ---------------------------------------------------------------- */
+
+enum { N_RANDOM = 300 }; /* pieces at most */
+
+/* A tokenizer.json in the making. */
+typedef struct {
+    uint64_t seed, drawn;
+    FILE *out;
+    int n, n_texts;
+    char texts[24][32]; /* of the pieces that merge, each made of two before it */
+} Random;
+
+static int draw(Random *r, int n) { return n > 0 ? (int)(hash64(r->seed, 77, r->drawn++) % (uint64_t)n) : 0; }
+
+static void add_piece(Random *r, const char *text) {
+    fprintf(r->out, "%s\"%s\":%d", r->n ? "," : "", text, r->n), r->n++;
+}
+
+static bool has_text(const Random *r, const char *text, int n) {
+    for (int i = 0; i < r->n_texts; i++)
+        if ((int)strlen(r->texts[i]) == n && !strncmp(r->texts[i], text, (size_t)n)) return true;
+    return false;
+}
+
+/* Single characters, then pieces of two pieces. */
+static void add_texts(Random *r, const char *const *characters, int n) {
+    r->n_texts = 0;
+    for (int i = 0; i < n; i++)
+        if (i < 4 || draw(r, 2)) strcpy(r->texts[r->n_texts++], characters[i]);
+    for (int i = 0; i < 10; i++) {
+        char text[64];
+        const char *left = r->texts[draw(r, r->n_texts)], *right = r->texts[draw(r, r->n_texts)];
+        const int length = snprintf(text, sizeof text, "%s%s", left, right);
+        if (length < 32 && !has_text(r, text, length)) strcpy(r->texts[r->n_texts++], text);
+    }
+    for (int i = 0; i < r->n_texts; i++) add_piece(r, r->texts[i]);
+}
+
+/* Every two pieces that make one, in the order of what they make; of these the one with the longer left first. */
+static void add_merges(const Random *r) {
+    bool first = true;
+    for (int i = 0; i < r->n_texts; i++)
+        for (int n = (int)strlen(r->texts[i]) - 1; n > 0; n--) {
+            const char *rest = r->texts[i] + n;
+            if (!has_text(r, r->texts[i], n) || !has_text(r, rest, (int)strlen(rest))) continue;
+            fprintf(r->out, "%s[\"%.*s\",\"%s\"]", first ? "" : ",", n, r->texts[i], rest);
+            first = false;
+        }
+}
+
+/* With byte pieces, most or none; with U+2581 for spaces in one of five ways, or not. */
+static void write_characters(Random *r) {
+    static const char *const characters[] = {SPACE_MARK, "a", "b", "c", "\xc3\xa9", "\xe4\xb8\xad"};
+    static const char replace[] =
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s{\"type\":\"Replace\",\"pattern\":"
+        "{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"}]},";
+    static const char *const ways[] = {"first", "always", "never"};
+    const int bytes = draw(r, 4), way = draw(r, 11), missing = draw(r, 256);
+    if (way > 7)
+        fprintf(r->out,
+                "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+                "\",\"prepend_scheme\":\"%s\",\"split\":false},",
+                ways[way - 8]);
+    else if (way)
+        fprintf(r->out, replace, way > 2 ? "{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK "\"}," : "");
+    fprintf(r->out, "\"model\":{\"type\":\"BPE\",\"fuse_unk\":%s%s,\"vocab\":{", draw(r, 2) ? "true" : "false",
+            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
+    add_piece(r, "<unk>");
+    for (int b = 0; b < 256; b++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", b);
+        if (bytes > 1 || (bytes == 1 && b != missing)) add_piece(r, name);
+    }
+    add_texts(r, characters, 6);
+}
+
+static void write_byte_level(Random *r) {
+    static const char *const letters[] = {"a", "b", "c", "d"};
+    const int missing = draw(r, 2) ? 'z' : -1;
+    fprintf(r->out, "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\"%s,\"vocab\":{",
+            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
+    add_piece(r, "<unk>");
+    for (int b = 0; b < 256; b++) {
+        char name[3] = {0};
+        byte_name(name, (uint8_t)b);
+        if ((b < 'a' || b > 'd') && b != missing && b != '"' && b != '\\') add_piece(r, name);
+    }
+    add_piece(r, "\\\"");
+    add_piece(r, "\\\\");
+    add_texts(r, letters, 4);
+}
+
+/* Up to one added token: user-defined or special, raw or not, of its own or one that merges make, too. */
+static int write_random(Random *r, bool *byte_level) {
+    const char *path = inside("random.json");
+    if (!(r->out = fopen(path, "wb"))) return -1;
+    fputc('{', r->out);
+    *byte_level = draw(r, 4) == 0;
+    (*byte_level ? write_byte_level : write_characters)(r);
+    fputs("},\"merges\":[", r->out);
+    add_merges(r);
+    fputs("]}", r->out);
+    const int kind = draw(r, 10);
+    if (kind < 5) {
+        const bool own = draw(r, 3) > 0;
+        fprintf(r->out, ",\"added_tokens\":[{\"id\":%d,\"content\":\"%s\",\"special\":%s,\"normalized\":%s}]",
+                own ? r->n : r->n - 1, own ? "<u>" : r->texts[r->n_texts - 1], kind == 4 ? "true" : "false",
+                kind % 2 ? "true" : "false");
+    }
+    fputc('}', r->out);
+    return fclose(r->out);
+}
+
+/* The same ids of random texts; but for the leading space, of which there is a note. */
+static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
+    static const char *const parts[] = {"a", "b",  "c",        "ab",  " ", "\xc3\xa9", "\xe4\xb8\xad",     "z", "zz",
+                                        "0", "\n", "\xc3\x9f", "<u>", "d", "<unk>",    "\xf0\x9f\x99\x82", "a", "b"};
+    const bool noted = t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE;
+    const Piece *last = &t->pieces.list[r->n];
+    const bool special = last->kind == PIECE_SPECIAL || t->pieces.list[r->n - 1].kind == PIECE_SPECIAL;
+    for (int i = 0; i < 50; i++) {
+        char text[64] = "";
+        for (int k = draw(r, 12); k >= 0; k--) strcat(text, parts[draw(r, 18)]);
+        if ((noted && *text == ' ') || special) continue;
+        Tokens a, b;
+        CHECK(!tokenizer_encode(t, text, strlen(text), true, &a) &&
+                  !tokenizer_encode(gguf, text, strlen(text), true, &b),
+              "no memory");
+        const bool same = a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
+        CHECK(same, "tokenizer %d, '%s': %d tokens, in the file %d", (int)r->seed, text, a.n, b.n);
+        free(a.ids);
+        free(b.ids);
+    }
+}
+
+static void random_tokenizers_keep_their_tokens_or_are_refused(void) {
+    static Random r;
+    const HashModel m = {16, 16, 1, 2, 1, N_RANDOM, 16, true, 9};
+    int written[2] = {0}, refused[2] = {0}, closed = 0;
+    Model model;
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")), "cannot make the model");
+    for (uint64_t seed = 0; seed < (test_fast() ? 60 : 600); seed++) {
+        Tokenizer t, t_gguf;
+        Model again;
+        bool byte_level;
+        r = (Random){.seed = seed};
+        CHECK(!write_random(&r, &byte_level) && r.n < N_RANDOM, "cannot write");
+        stderr_hide();
+        const bool opens = !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
+        const bool says = opens && !gguf_check_model(&model, &t, "m.bin");
+        const bool writes = says && !gguf_write_model(&model, &t, TYPE_F16, inside("m.gguf"));
+        const int lines = stderr_show();
+        CHECK(says ? writes : lines == 1, "tokenizer %d: %d lines: %s", (int)seed, lines, stderr_text());
+        (says ? written : refused)[byte_level]++;
+        if (opens && !says) closed++;
+        if (says) {
+            CHECK(!reopen(&t_gguf, &again, "m.gguf", N_RANDOM), "tokenizer %d does not open", (int)seed);
+            check_random(&t, &t_gguf, &r);
+            tokenizer_close(&t_gguf);
+            model_close(&again);
+        }
+        if (opens) tokenizer_close(&t);
+    }
+    model_close(&model);
+    CHECK(test_fast() || (written[0] > 50 && written[1] > 30 && refused[0] > 50 && refused[1] > 10 && closed > 100),
+          "%d and %d written, %d and %d refused", written[0], written[1], refused[0], refused[1]);
 }
 
 void suite_bpe(void) {
@@ -637,4 +826,5 @@ void suite_bpe(void) {
     TEST(gguf_files_have_the_same_tokens);
     TEST(what_gguf_cannot_say_is_refused);
     TEST(pieces_too_long_to_check_are_refused);
+    TEST(random_tokenizers_keep_their_tokens_or_are_refused);
 }
