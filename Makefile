@@ -41,9 +41,14 @@ $(BINARY): $(OBJECTS)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# Of the tests, and of the program that they run, tests/support/wrap.c replaces these functions of the system.
+WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf open_memstream \
+    ferror fclose
 $(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(LIBRARY)
+$(BUILD)/tests/run: $(OBJECTS) $(BUILD)/tests/support/wrap.o
+$(BUILD)/tests/all $(BUILD)/tests/run:
 	@echo '  LD $@'
-	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(FLAGS) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
 
 # Rebuild everything when compiler or flags change.
 $(BUILD)/flags: FORCE
@@ -59,8 +64,8 @@ $(BUILD)/tests/%.o: FLAGS += -fno-tree-vectorize
 -include $(OBJECTS:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # Passive threads: with more of them than free cores, spinning takes minutes.
-test: $(BINARY) $(BUILD)/tests/all ## build and run every test that needs only C
-	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BINARY) $(TEST_WRAPPER) $(BUILD)/tests/all
+test: $(BUILD)/tests/run $(BUILD)/tests/all ## build and run every test that needs only C
+	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BUILD)/tests/run $(TEST_WRAPPER) $(BUILD)/tests/all
 
 sanitize: ## the same tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory test VARIANT=sanitize \

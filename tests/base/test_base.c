@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- messages --------------------------------------------------------------------------- */
@@ -107,6 +108,33 @@ static void dropped_pages_come_back(void) {
     file_unmap(&file);
 }
 
+/* Reads the byte `behind` bytes behind a file's end, in a process of its own; returns whether it dies. */
+static bool dies_behind(const char *path, size_t behind) {
+    const pid_t pid = fork();
+    if (!pid) {
+        File file;
+        if (file_map(&file, path) || !freopen("/dev/null", "w", stderr)) _exit(0);
+        const volatile uint8_t *data = file.data;
+        _exit(data[file.size - 1] + data[file.size + behind] < 0);
+    }
+    int state = 0;
+    waitpid(pid, &state, 0);
+    return pid > 0 && !(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+}
+
+/* Of the tests themselves: who reads behind a file dies (tests/support/wrap.c), a text's at the very next byte. */
+static void nobody_reads_behind_a_file(void) {
+    char text[100];
+    memset(text, 'a', sizeof text);
+    for (size_t size = 1; size <= sizeof text; size += 33) {
+        FILE *f = fopen(temporary("text"), "wb");
+        fwrite(text, 1, size, f);
+        fclose(f);
+        CHECK(dies_behind(temporary("text"), 0), "a text of %zu bytes has more behind it", size);
+    }
+    CHECK(dies_behind(write_bytes("numbers"), -BYTES % 4 + 4), "%d bytes have more behind them", BYTES);
+}
+
 static void a_file_is_known_by_any_name(void) {
     File file;
     const char *path = write_bytes("one");
@@ -155,6 +183,7 @@ void suite_base(void) {
     TEST(memory_is_aligned_or_refused);
     TEST(a_file_is_read_whole);
     TEST(dropped_pages_come_back);
+    TEST(nobody_reads_behind_a_file);
     TEST(a_file_is_known_by_any_name);
     TEST(an_output_appears_whole_or_not_at_all);
     TEST(files_beside_the_program_are_found);
