@@ -57,7 +57,7 @@ char *file_read(const char *path, size_t *size) {
             error = "out of memory";
     }
     if (!error && ferror(in)) error = strerror(errno);
-    if (copy && fclose(copy) && !error) error = "out of memory";
+    if (copy && (fclose(copy) || !text) && !error) error = "out of memory";
     if (in && in != stdin) fclose(in);
     if (!error) return text;
     fail("%s: %s", path, error);

@@ -110,8 +110,8 @@ static float *piece_scores(const Tokenizer *t) {
 /* Whether rules that make the same piece follow each other in rank: whether scores fall as ranks rise. */
 static bool ranks_are_by_piece(const Tokenizer *t) {
     MergeRule *rules = ranked_rules(&t->merges);
-    float *scores = piece_scores(t);
-    bool by_piece = rules && scores;
+    float *scores = rules ? piece_scores(t) : NULL;
+    bool by_piece = scores;
     for (int i = 1; i < t->merges.n && by_piece; i++) by_piece = scores[rules[i].result] <= scores[rules[i - 1].result];
     free(scores);
     free(rules);
@@ -462,8 +462,8 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
         if (cols > widest) widest = cols;
     }
     w.row = allocate(widest, sizeof *w.row);
-    w.packed = allocate(widest, sizeof *w.row);
-    const int status = w.row && w.packed ? write_file(&w, tokenizer, path) : -1;
+    w.packed = w.row ? allocate(widest, sizeof *w.row) : NULL;
+    const int status = w.packed ? write_file(&w, tokenizer, path) : -1;
     fclose(w.text);
     free(w.string);
     free(w.row);

@@ -212,9 +212,9 @@ int json_parse(JsonFile *json, const char *path, const char *text, size_t size) 
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
     json->values = allocate(size / 2 + 1 + JSON_DEPTH, sizeof *json->values); /* a list that is open takes one byte */
-    json->text = allocate(size + 1, 1);
+    json->text = json->values ? allocate(size + 1, 1) : NULL;
     Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text};
-    if (json->values && json->text && read_text(&p)) return 0;
+    if (json->text && read_text(&p)) return 0;
     json_close(json);
     return -1;
 }

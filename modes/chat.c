@@ -3,6 +3,7 @@
  * Owns the turns: the user's lines, and the positions of the KV cache that stay between them. The tokens of a turn are
  * template.c's, the loop that writes an answer is common.c's.
  */
+#include "base/error.h"
 #include "base/process.h"
 #include "modes/common.h"
 #include "modes/template.h"
@@ -10,18 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The user's next line without its newline. NULL at the end of input. The caller frees it. */
-static char *next_line(void) {
+/* Reads the user's next line without its newline into *line, which the caller frees. 1: there is one; 0: the input has
+ * ended, or Ctrl-C; -1: no memory. */
+static int next_line(char **line) {
     if (on_terminal(stdin)) fputs("User: ", stderr);
-    char *line = NULL, byte = 0;
+    char byte = 0;
     size_t size = 0;
-    FILE *text = open_memstream(&line, &size);
-    if (!text) return NULL;
-    while (read_byte(&byte) && byte != '\n') fputc(byte, text);
-    fclose(text);
-    if ((size || byte == '\n') && !interrupted) return line;
-    free(line);
-    return NULL;
+    FILE *text = open_memstream(line, &size);
+    bool lost = !text;
+    while (!lost && read_byte(&byte) && byte != '\n') lost = fputc(byte, text) == EOF;
+    if (text && (fclose(text) || !*line)) lost = true;
+    if (!lost && (size || byte == '\n') && !interrupted) return 1;
+    free(*line);
+    *line = NULL;
+    return lost ? fail("out of memory for the line") : 0;
 }
 
 /* Runs a turn and writes the answer. 1: the context is full. The token that ended an answer has not run. */
@@ -34,10 +37,20 @@ static int answer(Run *run, Continuation *text, const Tokens *turn) {
     return stream_close(&out) ? -1 : status;
 }
 
+/* The user says a line, the model answers. */
+static int take_turn(Run *run, Continuation *text, const ChatTemplate *template, const char *line) {
+    Tokens turn;
+    if (!*line) return 0;
+    if (chat_template_render(template, &run->tokenizer, run->options->system, line, text->pos == 0, &turn)) return -1;
+    if (on_terminal(stdin)) fputs("Assistant: ", stderr);
+    const int status = answer(run, text, &turn);
+    free(turn.ids);
+    return status;
+}
+
 int mode_chat(Run *run) {
     const Options *o = run->options;
     const int context = run->session.context;
-    const char *first = o->prompt;
     ChatTemplate template;
     if (o->prompt_file || o->tokens)
         return bad_usage("chat reads its lines from standard input; the first may be given with -i");
@@ -45,16 +58,12 @@ int mode_chat(Run *run) {
         note("the model's chat template is none that norma knows; using %s's", template.name);
     Continuation text = {.steps = o->steps > 0 && o->steps < context ? o->steps : context, .end = template.end};
     run->model.eos_ends = true; /* an answer, whatever the format says of other texts */
-    int status = 0;
-    for (char *line; !status && !interrupted && (line = first ? strdup(first) : next_line()); free(line)) {
-        first = NULL;
-        if (!*line) continue;
-        Tokens turn;
-        status = chat_template_render(&template, &run->tokenizer, o->system, line, text.pos == 0, &turn);
-        if (status) continue;
-        if (on_terminal(stdin)) fputs("Assistant: ", stderr);
-        status = answer(run, &text, &turn);
-        free(turn.ids);
+    int status = o->prompt ? take_turn(run, &text, &template, o->prompt) : 0;
+    for (int more = 1; more > 0 && !status && !interrupted;) {
+        char *line = NULL;
+        more = next_line(&line);
+        status = more > 0 ? take_turn(run, &text, &template, line) : more;
+        free(line);
     }
     if (status > 0) note("the context of %d positions is full", text.steps);
     return run_exit_status(status < 0);

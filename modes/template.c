@@ -150,12 +150,13 @@ typedef struct {
     char *text;
     size_t size, done; /* bytes of text; how many of them are tokens already */
     bool space;        /* a space may go in front of what is written next: not if it continues an answer */
+    bool lost;         /* some of it: there was no memory */
     Tokens *out;
 } Renderer;
 
 /* Encodes the text written since the last call; then adds a marker's token, if it is not -1. */
 static int encode_written(Renderer *r, int id) {
-    if (fflush(r->stream)) return fail("out of memory");
+    if (fflush(r->stream) || r->lost) return fail("out of memory");
     const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
     if (tokenizer_append(r->t, r->text + r->done, r->size - r->done, space, r->out)) return -1;
     r->done = r->size;
@@ -168,7 +169,7 @@ static void say(Renderer *r, const char *said) {
     if (trims) said += strspn(said, WHITE_SPACE);
     size_t n = strlen(said);
     while (trims && n > 0 && strchr(WHITE_SPACE, said[n - 1])) n--;
-    fwrite(said, 1, n, r->stream);
+    r->lost |= fwrite(said, 1, n, r->stream) != n;
 }
 
 static int render(Renderer *r, const char *format) {
@@ -189,7 +190,7 @@ static int render(Renderer *r, const char *format) {
         else if (id >= 0)
             status = encode_written(r, id);
         else
-            fputc(*s, r->stream);
+            r->lost |= fputc(*s, r->stream) == EOF;
         s += id >= 0 ? strlen(marker) : 1;
     }
     return status;

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,7 @@ static void child(const char *binary, char **args, const int *input, const int *
     if (setup.endless_input) dup2(input[0], 0);
     if (setup.closed_output) dup2(output[1], 1);
     close(output[1]);
+    if (setup.environment) putenv((char *)(uintptr_t)setup.environment);
     execv(binary, args);
     _exit(127);
 }

@@ -11,11 +11,12 @@
 
 /* How the next run is set up; each run sets it back. */
 typedef struct {
-    const char *input;  /* standard input; NULL: /dev/null */
-    bool endless_input; /* a pipe that nobody writes to and nobody closes */
-    const char *output; /* standard output goes there; NULL: it is captured */
-    bool closed_output; /* a pipe that nobody reads */
-    bool interrupt;     /* Ctrl-C once there is output */
+    const char *input;       /* standard input; NULL: /dev/null */
+    bool endless_input;      /* a pipe that nobody writes to and nobody closes */
+    const char *output;      /* standard output goes there; NULL: it is captured */
+    bool closed_output;      /* a pipe that nobody reads */
+    bool interrupt;          /* Ctrl-C once there is output */
+    const char *environment; /* NAME=VALUE; NULL: nothing new */
 } Setup;
 extern Setup setup;
 

@@ -127,6 +127,7 @@ int main(int argc, char **argv) {
         {"folder", suite_folder},
         {"damage", suite_damage},
         {"cli", suite_cli},
+        {"memory", suite_memory},
         {"convert", suite_convert},
         {"profile", suite_profile},
         {"lab", suite_lab},

@@ -51,6 +51,15 @@ const char *stderr_text(void);
 /* Whether to do less (valgrind): NORMA_FAST is set. */
 bool test_fast(void);
 
+/* A sanitizer is at work: it maps terabytes, and sees more than one line of a failure. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
 /* ---- hashmodel.c: random models that scripts/random_model.py makes too -------------- */
 
 typedef struct {
@@ -282,6 +291,7 @@ void suite_folder(void);     /* folder.c, safetensors.c */
 void suite_damage(void);     /* damaged files */
 void suite_cli(void);        /* the binary */
 void suite_convert(void);    /* convert.c, for the newer architectures */
+void suite_memory(void);     /* every mode without memory */
 void suite_profile(void);    /* profile.c, --profile */
 void suite_lab(void);        /* swap.c and --norm, -m norms */
 void suite_stories(void);    /* the real checkpoint */

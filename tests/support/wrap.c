@@ -8,7 +8,8 @@
  * - Guard pages. A file that is mapped is a copy that ends where a page without access begins: who reads a byte behind
  *   the file dies there. NORMA_REAL_MAPS in the environment leaves maps as they are.
  * - Memory that fails. NORMA_FAIL_ALLOCATION=K in the environment lets the K-th allocation fail, and "K+" all from the
- *   K-th on. NORMA_COUNT_ALLOCATIONS=PATH writes to a file how many there were. What the C library allocates for
+ *   K-th on; NORMA_FAIL_GROWTH=K does so to memory streams that grow, which are allocations, too.
+ *   NORMA_COUNT_ALLOCATIONS=PATH writes to a file how many there were of both. What the C library allocates for
  *   itself is left alone, except for the memory of open_memstream.
  */
 #include <errno.h>
@@ -47,24 +48,33 @@
 
 /* ---- which allocation fails ---------------------------------------------------------------------- */
 
-static atomic_long n_allocations;
+static atomic_long n_allocations, n_growths; /* growths: of memory streams */
+
+/* K: the K-th; "K+": it and all that follow. */
+static bool is_asked_for(const char *which, long n) {
+    char *end;
+    const long first = which ? strtol(which, &end, 10) : 0;
+    return first && (n == first || (n > first && *end == '+'));
+}
 
 static bool fails(void) {
     const char *which = getenv("NORMA_FAIL_ALLOCATION");
-    const long n = ++n_allocations;
-    if (!which) return false;
-    char *end;
-    const long first = strtol(which, &end, 10);
-    if (n != first && !(*end == '+' && n > first)) return false;
+    if (!is_asked_for(which, ++n_allocations)) return false;
     errno = ENOMEM;
     return true;
 }
 
+static bool growth_fails(void) {
+    const char *which = getenv("NORMA_FAIL_GROWTH");
+    return is_asked_for(which, ++n_growths) || fails();
+}
+
 __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
-    FILE *out = path ? fopen(path, "w") : NULL; /* (one more, which nobody counts) */
+    const long allocations = n_allocations, growths = n_growths;
+    FILE *out = path ? fopen(path, "w") : NULL;
     if (!out) return;
-    fprintf(out, "%ld\n", n_allocations - 1);
+    fprintf(out, "%ld %ld\n", allocations, growths);
     fclose(out);
 }
 
@@ -108,7 +118,7 @@ static ssize_t memory_write(void *cookie, const char *bytes, size_t n) {
     MemoryStream *m = cookie;
     if (m->n + n + 1 > m->room) {
         const size_t room = 2 * m->room + n + 1;
-        char *grown = fails() ? NULL : __real_realloc(m->bytes, room);
+        char *grown = growth_fails() ? NULL : __real_realloc(m->bytes, room);
         if (!grown) return 0;
         m->bytes = grown;
         m->room = room;
@@ -132,7 +142,7 @@ static int memory_seek(void *cookie, off64_t *offset, int whence) {
 WRAP(FILE *, open_memstream, char **text, size_t *size) {
     MemoryStream *m = memory_stream(NULL);
     if (!m) abort();
-    *m = (MemoryStream){.text = text, .size = size, .room = 64};
+    *m = (MemoryStream){.text = text, .size = size, .room = 8};
     if (fails() || !(m->bytes = __real_calloc(m->room, 1))) return NULL;
     m->stream = fopencookie(m, "w", (cookie_io_functions_t){.write = memory_write, .seek = memory_seek});
     if (!m->stream) abort();
