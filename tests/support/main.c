@@ -126,6 +126,7 @@ int main(int argc, char **argv) {
         {"gguf", suite_gguf},
         {"folder", suite_folder},
         {"damage", suite_damage},
+        {"mutants", suite_mutants},
         {"cli", suite_cli},
         {"memory", suite_memory},
         {"convert", suite_convert},

@@ -289,6 +289,7 @@ void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
 void suite_folder(void);     /* folder.c, safetensors.c */
 void suite_damage(void);     /* damaged files */
+void suite_mutants(void);    /* files that are almost right */
 void suite_cli(void);        /* the binary */
 void suite_convert(void);    /* convert.c, for the newer architectures */
 void suite_memory(void);     /* every mode without memory */
