@@ -58,8 +58,9 @@ static void memory_is_aligned_or_refused(void) {
     }
     stderr_hide();
     const void *none = allocate_quietly(SIZE_MAX / 2, 3), *nor_here = allocate(SIZE_MAX, 1);
+    const void *wrapped = allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64: 0 where nobody looks */
     CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "said: %s", stderr_text());
-    CHECK(!none && !nor_here, "memory for everything");
+    CHECK(!none && !nor_here && !wrapped, "memory for everything");
 }
 
 /* ---- files ------------------------------------------------------------------------------ */

@@ -314,6 +314,7 @@ static void options_are_honoured_or_refused_by_name(void) {
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "num_key_value_heads is 3, expected a divisor"},
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null", "k_proj.weight is [32, 64], expected [64"},
         {0, "\"head_dim\": 16", "\"head_dim\": 15", "head_dim is 15, expected an even number"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 536870912", "head_dim is 536870912, expected"},
         {0, "\"head_dim\": 16", "\"head_dim\": null", NULL}, /* 64 / 4 */
         {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0, expected a positive number"},
         {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 1e-60", "rms_norm_eps is 1e-60, expected a number"},
@@ -415,6 +416,8 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F16\", \"shape\": [8], \"data_offsets\": [0, 17]}}", "a ends at byte 17 of the data"},
         {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "a has 16 bytes, its shape asks"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", "a ends at byte 32 of the data"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 18446744073709551615]}}", "is a list"},

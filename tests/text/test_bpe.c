@@ -264,7 +264,25 @@ static void the_files_beside_it_count(void) {
     tokenizer_close(&t);
     CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 && strstr(stderr_text(), "eos_token_id has id 8"),
           "%s", stderr_text());
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,3,3,3,3,3,3,3,3]}"), "%s",
+          stderr_text());
+    CHECK(t.n_ends == MAX_ENDS && t.ends[MAX_ENDS - 1] == 7 && t.bos == 3, "%d ends", t.n_ends);
+    tokenizer_close(&t);
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
+}
+
+static void an_added_token_has_at_most_so_many_bytes(void) {
+    char name[MOST_MATCHED_BYTES + 2], json[1024];
+    Tokenizer t;
+    for (int more = 0; more < 2; more++) {
+        memset(name, 'x', sizeof name);
+        name[MOST_MATCHED_BYTES + more] = '\0';
+        snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":4,\"content\":\"%s\"}],\"model\":{%s}}", name, PIECES);
+        CHECK((open_files(&t, json, NULL, NULL) == 0) == !more, "%zu bytes: %s", strlen(name), stderr_text());
+        CHECK(!more || strstr(stderr_text(), "an added token has 513 bytes, expected at most 512"), "said: %s",
+              stderr_text());
+        if (!more) tokenizer_close(&t);
+    }
 }
 
 /* Unknown characters in front of any token, where there is no <unk> to fuse them into: they are left out. */
@@ -389,6 +407,7 @@ void suite_bpe(void) {
     TEST(what_is_said_is_text);
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
+    TEST(an_added_token_has_at_most_so_many_bytes);
     TEST(unknown_characters_without_unk);
     TEST(damaged_files);
     TEST(gguf_files_have_the_same_tokens);
