@@ -55,12 +55,12 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(dir $(OBJECTS) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
-$(BUILD)/kernels/quant.o: FLAGS += -ffp-contract=off
+$(BUILD)/kernels/quant.o: private FLAGS += -ffp-contract=off
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
 # (gcc 12 for aarch64 fails to vectorize some loops over fmax; tests need no vectors of the compiler's.)
-$(BUILD)/tests/%.o: FLAGS += -fno-tree-vectorize
+$(BUILD)/tests/%.o: private FLAGS += -fno-tree-vectorize
 -include $(OBJECTS:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # Passive threads: with more of them than free cores, spinning takes minutes.

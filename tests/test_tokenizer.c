@@ -414,7 +414,7 @@ static void refuses_bad_files(void) {
     for (long at = 0; at < 60; at++) {
         damage(path, at, NULL);
         CHECK(refused(path, 300), "cut at %ld", at);
-        CHECK(refused(path, 4), "cut at %ld, four pieces", at);
+        CHECK(refused(path, 4) == (at != 58), "cut at %ld, four pieces", at); /* 4 + 4 * 8 + 5 + 5 + 6 + 6 bytes */
     }
     CHECK(refused(temporary("nothing-here"), 300), "missing");
 }

@@ -196,6 +196,7 @@ static void errors_say_where(void) {
         {"{\n  \"a\": 1,\n  \"b\": tru\n}", "run: x.json: line 3, byte 8: expected a value\n"},
         {"[1,\n2 3]", "run: x.json: line 2, byte 3: expected ',' or the end of the list\n"},
         {"", "run: x.json: line 1, byte 1: expected a value\n"},
+        {"\"\\u0041", "run: x.json: line 1, byte 8: a string without an end\n"},
         {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -68,8 +68,10 @@ static char hidden_text[1024];
 void stderr_hide(void) {
     fflush(stderr);
     true_stderr = dup(STDERR_FILENO);
-    remove(temporary("stderr")); /* to write over a file waits for the disk */
-    hidden_stderr = open(temporary("stderr"), O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    char path[PATH_MAX]; /* of its own: temporary() has room for few, and callers keep theirs */
+    snprintf(path, sizeof path, "%s/stderr", folder);
+    remove(path); /* to write over a file waits for the disk */
+    hidden_stderr = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
     dup2(hidden_stderr, STDERR_FILENO);
 }
 

@@ -285,6 +285,19 @@ static void an_added_token_has_at_most_so_many_bytes(void) {
     }
 }
 
+/* Of two rules for the same neighbours the last one counts: "b c" comes before the second "a b". */
+static void a_rule_that_is_there_twice(void) {
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
+                               "\"merges\":[\"a b\",\"b c\",\"a b\"]}}";
+    Tokenizer t;
+    Tokens tokens;
+    CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+    CHECK(!tokenizer_encode(&t, "abc", 3, false, &tokens), "does not encode");
+    CHECK(tokens.n == 2 && tokens.ids[0] == 0 && tokens.ids[1] == 4, "%d tokens, %d first", tokens.n, tokens.ids[0]);
+    free(tokens.ids);
+    tokenizer_close(&t);
+}
+
 /* Unknown characters in front of any token, where there is no <unk> to fuse them into: they are left out. */
 static void unknown_characters_without_unk(void) {
     static const char json[] = "{\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,%s}}";
@@ -408,6 +421,7 @@ void suite_bpe(void) {
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
     TEST(an_added_token_has_at_most_so_many_bytes);
+    TEST(a_rule_that_is_there_twice);
     TEST(unknown_characters_without_unk);
     TEST(damaged_files);
     TEST(gguf_files_have_the_same_tokens);
