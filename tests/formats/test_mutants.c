@@ -378,7 +378,8 @@ static size_t find_json(size_t from, size_t at, size_t end, int depth) {
                 at = skip_white(at + 1);
             }
             at = skip_white(find_json(item, at, end, depth + 1));
-            if (at < end && image.bytes[at] == ',') at = skip_white(at + 1);
+            if (at == item || (at < end && image.bytes[at] == ','))
+                at = skip_white(at + 1); /* what is no value: a zero byte */
         }
         at++;
     } else {
