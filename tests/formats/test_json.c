@@ -75,7 +75,7 @@ static bool says_so_of_a_file(const char *text) {
     JsonFile json;
     const char *path = temporary("refused.json");
     FILE *out = fopen(path, "wb");
-    if (!*text || !out) return !fclose(out); /* there is no map of an empty file */
+    if (!*text) return !fclose(out); /* there is no map of an empty file */
     fputs(text, out);
     fclose(out);
     stderr_hide();
