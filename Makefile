@@ -44,16 +44,20 @@ $(BINARY): $(OBJECTS)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+# Of the tests, and of the program that they run, tests/support/wrap.c replaces these functions of the system.
+WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf
 $(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))
+$(BUILD)/tests/run: $(OBJECTS) $(BUILD)/tests/support/wrap.o
+$(BUILD)/tests/all $(BUILD)/tests/run:
 	@echo '  LD $@'
-	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(FLAGS) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
 
 # Rebuild everything when compiler or flags change.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(dir $(OBJECTS) $(COUNTED) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
-$(BUILD)/kernels/quant.o: FLAGS += -ffp-contract=off
+$(BUILD)/kernels/quant.o: private FLAGS += -ffp-contract=off
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
@@ -61,14 +65,14 @@ $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 	@echo '  CC $< (counted)'
 	$(Q)$(CC) $(FLAGS) -fsanitize-coverage=trace-pc -MMD -MP -c -o $@ $<
 # (gcc 12 for aarch64 fails to vectorize some loops over fmax; tests need no vectors of the compiler's.)
-$(BUILD)/tests/%.o: FLAGS += -fno-tree-vectorize
+$(BUILD)/tests/%.o: private FLAGS += -fno-tree-vectorize
 -include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # Passive threads: with more of them than free cores, spinning takes minutes.
 test: tests ## build and run every test that needs only C (SUITES='json bpe': these)
-	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BINARY) $(TEST_WRAPPER) $(BUILD)/tests/all $(SUITES)
+	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BUILD)/tests/run $(TEST_WRAPPER) $(BUILD)/tests/all $(SUITES)
 .PHONY: tests
-tests: $(BINARY) $(BUILD)/tests/all
+tests: $(BUILD)/tests/run $(BUILD)/tests/all
 
 sanitize: ## the same tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory test VARIANT=sanitize \

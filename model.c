@@ -215,7 +215,7 @@ static int reserve(Session *s, int n, int positions, int n_logits) {
         free(s->scores);
         s->scores = allocate((size_t)s->kv.blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
     }
-    if (!s->logits || n_logits > s->n_logits) {
+    if (s->scores && (!s->logits || n_logits > s->n_logits)) {
         free(s->logits);
         s->n_logits = n_logits > 0 ? n_logits : 1;
         s->logits = allocate((size_t)s->n_logits, (size_t)s->model->config.vocab_size * sizeof(float));

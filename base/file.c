@@ -1,6 +1,7 @@
 /* file.c: what becomes of a path: mapped memory, a text, an output that appears whole or not at all. */
 #include "base/file.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -80,27 +81,26 @@ static int failed(const char *path, const char *error) { return interrupted ? -1
 
 char *file_read(const char *path, size_t *size) {
     const size_t most = 1073741824; /* no model reads more; /dev/zero never ends */
-    char buffer[1 << 16], *text = NULL;
+    char bytes[1 << 16];
+    Buffer text = {0};
     struct stat st;
     const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-    const bool is_open = fd >= 0 && fstat(fd, &st) == 0;
-    FILE *copy = is_open ? open_memstream(&text, size) : NULL;
-    const char *error = !is_open ? strerror(errno) : !copy ? "out of memory" : NULL;
-    if (is_open) mark_read(&st);
+    const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno) : NULL;
     ssize_t got = 0;
-    for (size_t n = 0; !error && (got = read_some(fd, buffer, sizeof buffer)) > 0;) {
-        n += (size_t)got;
-        if (n > most)
-            error = "more than 1073741824 bytes of text";
-        else if (fwrite(buffer, 1, (size_t)got, copy) != (size_t)got)
-            error = "out of memory";
+    if (!error) {
+        mark_read(&st);
+        buffer_append(&text, "", 0);
+    }
+    while (!error && !text.failed && (got = read_some(fd, bytes, sizeof bytes)) > 0) {
+        buffer_append(&text, bytes, (size_t)got);
+        if (text.n > most) error = "more than 1073741824 bytes of text";
     }
     if (!error && got < 0) error = strerror(errno);
-    if (copy && fclose(copy) && !error) error = "out of memory";
     if (fd > STDIN_FILENO) close(fd);
-    if (!error) return text;
-    failed(path, error);
-    free(text);
+    *size = text.n;
+    if (!error && !text.failed) return text.bytes;
+    if (error) failed(path, error);
+    free(text.bytes);
     return NULL;
 }
 

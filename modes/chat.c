@@ -3,6 +3,8 @@
  * Owns the turns: the user's lines, and the positions of the KV cache that stay between them. The tokens of a turn are
  * template.c's, the loop that writes an answer is common.c's.
  */
+#include "base/error.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "modes/common.h"
 #include "modes/template.h"
@@ -10,19 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The user's next line without its newline. NULL at the end of input. The caller frees it. */
-static char *next_line(void) {
+/* Reads the user's next line without its newline into *line, which is empty and whose bytes the caller frees. 1: there
+ * is one; 0: the input has ended, or Ctrl-C; -1: no memory. */
+static int next_line(Buffer *line) {
     if (on_terminal(stdin)) fputs("User: ", stderr);
-    char *line = NULL, byte = 0;
-    size_t size = 0;
-    FILE *text = open_memstream(&line, &size);
-    if (!text) return NULL;
-    while (read_some(fileno(stdin), &byte, 1) == 1 && byte != '\n') fputc(byte, text);
-    fclose(text);
-    if ((size || byte == '\n') && !interrupted) return line;
-    free(line);
+    char byte = 0;
+    buffer_append(line, "", 0);
+    while (!line->failed && read_some(fileno(stdin), &byte, 1) == 1 && byte != '\n') buffer_append(line, &byte, 1);
+    if (line->failed) return -1;
+    if ((line->n || byte == '\n') && !interrupted) return 1;
     if (on_terminal(stdin)) fputc('\n', stderr); /* the cursor is behind "User: " */
-    return NULL;
+    return 0;
 }
 
 /* Runs a turn and writes the answer. `tokens` begin where the last turn begins; of those what has run as it is stays,
@@ -89,7 +89,6 @@ static int open_template(ChatTemplate *template, Run *run) {
 int mode_chat(Run *run) {
     const Options *o = run->options;
     const int context = run->session.context;
-    const char *first = o->prompt;
     ChatTemplate template;
     if (o->prompt_file || o->tokens)
         return bad_usage("chat reads its lines from standard input; the first may be given with -i");
@@ -98,9 +97,13 @@ int mode_chat(Run *run) {
     Continuation text = {.steps = o->steps > 0 && o->steps < context ? o->steps : context, .end = template.end};
     ChatTurn turn = {0};
     run->model.eos_ends = true; /* an answer, whatever the format says of other texts */
-    for (char *line; !status && !interrupted && (line = first ? strdup(first) : next_line()); free(line)) {
-        first = NULL;
-        if (*line) status = take_turn(run, &template, &text, &turn, line);
+    if (o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
+    for (int more = 1; more > 0 && !status && !interrupted;) {
+        Buffer line = {0};
+        more = next_line(&line);
+        if (more < 0) status = -1;
+        if (more > 0 && *line.bytes) status = take_turn(run, &template, &text, &turn, line.bytes);
+        free(line.bytes);
     }
     free(turn.user);
     free(turn.tokens.ids);

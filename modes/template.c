@@ -283,20 +283,18 @@ typedef struct {
     const char *system, *user; /* of the turn that is being rendered; no system prompt: NULL */
     const ChatTurn *last;      /* NULL: none */
     Text answer;               /* the last one's, as it was written */
-    FILE *stream;              /* writes text[size] */
-    char *text;
-    size_t size, done; /* bytes of text; how many of them are tokens already */
-    bool space;        /* a space may go in front of what is written next: not if it continues an answer */
+    Buffer text;               /* what was written */
+    size_t done;               /* how many bytes of text are tokens already */
+    bool space;                /* a space may go in front of what is written next: not if it continues an answer */
     Tokens *out;
 } Renderer;
 
 /* Encodes the text written since the last call; then adds a marker's token, if it is not -1. */
 static int encode_written(Renderer *r, int id) {
-    if (fflush(r->stream)) return fail("out of memory");
-    const size_t n = r->size - r->done;
+    const size_t n = r->text.n - r->done;
     const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
-    if (tokenizer_append(r->t, r->text + r->done, n, space, r->out)) return -1;
-    r->done = r->size;
+    if (r->text.failed || tokenizer_append(r->t, r->text.bytes + r->done, n, space, r->out)) return -1;
+    r->done = r->text.n;
     r->space = id >= 0 || (r->space && !n);
     return id < 0 ? 0 : tokens_add(r->out, id);
 }
@@ -308,7 +306,7 @@ static Text trim(Text text, const char *set, bool start, bool end) {
     return text;
 }
 
-static void say(Renderer *r, Text text) { fwrite(text.s, 1, text.n, r->stream); }
+static void say(Renderer *r, Text text) { buffer_append(&r->text, text.s, text.n); }
 
 static void say_trimmed(Renderer *r, const char *said, bool start, bool end) {
     say(r, trim((Text){said, strlen(said)}, WHITE_SPACE, start, end));
@@ -385,7 +383,7 @@ static int render(Renderer *r, const char *format) {
         else if (id >= 0)
             status = encode_written(r, id);
         else
-            fputc(*s, r->stream);
+            say(r, (Text){s, 1});
         s += id >= 0 ? n : 1;
     }
     return status;
@@ -413,16 +411,16 @@ static int render_turns(Renderer *r, const char *user, int *begin) {
 
 /* The text of an answer; the caller frees it. NULL and a message without memory. */
 static char *text_of_answer(const Tokenizer *t, const ChatTurn *turn, size_t *size) {
-    char *text = NULL;
-    FILE *stream = open_memstream(&text, size);
+    Buffer text = {0};
     const int *ids = turn->tokens.ids;
-    for (int i = turn->answer, n; stream && i < turn->tokens.n; i++) {
+    buffer_append(&text, "", 0);
+    for (int i = turn->answer, n; i < turn->tokens.n; i++) {
         const char *piece = tokenizer_decode(t, i ? ids[i - 1] : -1, ids[i], &n);
-        fwrite(piece, 1, (size_t)n, stream);
+        buffer_append(&text, piece, (size_t)n);
     }
-    if (stream && !fclose(stream)) return text;
-    free(text);
-    fail("out of memory");
+    *size = text.n;
+    if (!text.failed) return text.bytes;
+    free(text.bytes);
     return NULL;
 }
 
@@ -435,10 +433,9 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *
     char *answer = last ? text_of_answer(t, last, &r.answer.n) : NULL;
     if (last && !answer) return -1;
     r.answer.s = answer ? answer : "";
-    r.stream = open_memstream(&r.text, &r.size);
-    const bool failed = r.stream ? render_turns(&r, user, begin) : fail("out of memory");
-    if (r.stream) fclose(r.stream);
-    free(r.text);
+    buffer_append(&r.text, "", 0);
+    const bool failed = render_turns(&r, user, begin);
+    free(r.text.bytes);
     free(answer);
     if (!failed) return 0;
     free(out->ids);

@@ -97,8 +97,7 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
 
 int pieces_open(Pieces *p, int n, size_t text_bytes) {
     p->list = allocate((size_t)n, sizeof *p->list);
-    p->text = text_bytes ? allocate(text_bytes, 1) : NULL;
-    if (!p->list || (text_bytes && !p->text)) return -1;
+    if (!p->list || (text_bytes && !(p->text = allocate(text_bytes, 1)))) return -1;
     for (int id = 0; id < n; id++) p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
     p->n = n;
     return 0;

@@ -100,8 +100,9 @@ static void memory_is_aligned_or_refused(void) {
     }
     stderr_hide();
     const void *none = allocate_quietly(SIZE_MAX / 2, 3), *nor_here = allocate(SIZE_MAX, 1);
+    const void *wrapped = allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64: 0 where nobody looks */
     CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "said: %s", stderr_text());
-    CHECK(!none && !nor_here, "memory for everything");
+    CHECK(!none && !nor_here && !wrapped, "memory for everything");
 }
 
 /* 1,000,000 bytes a few at a time; then more than there can be, once with a message, and nothing after that. */
@@ -235,6 +236,33 @@ static void holes_are_seen(void) {
               cases[i].at, file.sparse);
         file_unmap(&file);
     }
+}
+
+/* Reads the byte `behind` bytes behind a file's end, in a process of its own; returns whether it dies. */
+static bool dies_behind(const char *path, size_t behind) {
+    const pid_t pid = fork();
+    if (!pid) {
+        File file;
+        if (file_map(&file, path) || !freopen("/dev/null", "w", stderr)) _exit(0);
+        const volatile uint8_t *data = file.data;
+        _exit(data[file.size - 1] + data[file.size + behind] < 0);
+    }
+    int state = 0;
+    waitpid(pid, &state, 0);
+    return pid > 0 && !(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+}
+
+/* Of the tests themselves: who reads behind a file dies (tests/support/wrap.c), a text's at the very next byte. */
+static void nobody_reads_behind_a_file(void) {
+    char text[100];
+    memset(text, 'a', sizeof text);
+    for (size_t size = 1; size <= sizeof text; size += 33) {
+        FILE *f = fopen(temporary("text"), "wb");
+        fwrite(text, 1, size, f);
+        fclose(f);
+        CHECK(dies_behind(temporary("text"), 0), "a text of %zu bytes has more behind it", size);
+    }
+    CHECK(dies_behind(write_bytes("numbers"), -BYTES % 4 + 4), "%d bytes have more behind them", BYTES);
 }
 
 static void an_output_appears_whole_or_not_at_all(void) {
@@ -399,8 +427,8 @@ static void a_file_is_no_terminal(void) {
 
 /* ---- the hash ----------------------------------------------------------------------------- */
 
-/* SipHash-1-3 of 0 to 63 bytes 00 01 02 ... with the key 00 01 ... 0f, the inputs of the test vectors of Aumasson and
- * Bernstein. */
+/* SipHash-1-3 of 0 to 63 bytes 00 01 02 ... with the key 00 01 ... 0f, the inputs of the test vectors of Aumasson
+ * and Bernstein. */
 static void the_hash_has_the_published_values(void) {
     static const uint64_t values[64] = {
         0xabac0158050fc4dc, 0xc9f49bf37d57ca93, 0x82cb9b024dc7d44d, 0x8bf80ab8e7ddf7fb, 0xcf75576088d38328,
@@ -435,7 +463,8 @@ static void keys_are_drawn_anew(void) {
 
 /* ---- the process ------------------------------------------------------------------------- */
 
-/* What becomes of a process that does this: its exit status, or KILLED + a signal; stderr_text() is what it says. */
+/* What becomes of a process that does this: its exit status, or KILLED + a signal; stderr_text() is what it says.
+ */
 enum { KILLED = 1000 };
 static int fate(void (*act)(void)) {
     int state = 0;
@@ -588,6 +617,7 @@ void suite_base(void) {
     TEST(a_file_is_read_whole);
     TEST(dropped_pages_come_back);
     TEST(holes_are_seen);
+    TEST(nobody_reads_behind_a_file);
     TEST(an_output_appears_whole_or_not_at_all);
     TEST(files_beside_the_program_are_found);
     TEST(a_file_is_no_terminal);

@@ -465,6 +465,8 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F16\", \"shape\": [8], \"data_offsets\": [0, 17]}}", "a ends at byte 17 of the data"},
         {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "a has 16 bytes, its shape asks"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", "a ends at byte 32 of the data"},

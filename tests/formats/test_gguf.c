@@ -1220,6 +1220,34 @@ static void experts_without_a_layer_are_none(void) {
     model_close(&model);
 }
 
+/* A file without tensors, which ends with its last key: that all of its bytes are read, and none behind them. */
+static void a_header_may_be_all(void) {
+    static const uint8_t bytes[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
+                                   "\1\0\0\0\0\0\0\0s\10\0\0\0\2\0\0\0\0\0\0\0hi"
+                                   "\1\0\0\0\0\0\0\0v\11\0\0\0\4\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0";
+    const char *path = temporary("header.gguf");
+    for (size_t size = sizeof bytes; size > 4; size--) {
+        FILE *out = fopen(path, "wb");
+        fwrite(bytes, 1, size, out);
+        fclose(out);
+        Gguf g;
+        File mapped;
+        GgufString text = {0};
+        CHECK(file_map(&mapped, path) == 0, "not mapped");
+        stderr_hide();
+        const bool opened = gguf_open(&g, path, &mapped) == 0;
+        const int lines = stderr_show();
+        CHECK(opened == (size == sizeof bytes) && lines == !opened, "%zu bytes: %s", size, stderr_text());
+        if (opened) {
+            const GgufValue *v = gguf_find_value(&g, "v");
+            CHECK(g.n_values == 2 && v && v->count == 3 && v->bytes == 12, "%zu values", g.n_values);
+            CHECK(!gguf_get_string(&g, "s", &text) && text.n == 2 && !memcmp(text.text, "hi", 2), "%zu bytes", text.n);
+        }
+        gguf_close(&g);
+        file_unmap(&mapped);
+    }
+}
+
 void suite_gguf(void) {
     TEST(same_bits_as_a_checkpoint);
     TEST(model_is_what_the_file_says);
@@ -1254,4 +1282,5 @@ void suite_gguf(void) {
     TEST(lengths_may_change_while_a_file_is_read);
     TEST(other_tokenizers_may_be_ignored);
     TEST(experts_without_a_layer_are_none);
+    TEST(a_header_may_be_all);
 }

@@ -71,6 +71,19 @@ static void what_is_json_is_read(void) {
     }
 }
 
+/* Whether a text is refused in a file, too, behind whose last byte nobody may read. */
+static bool says_so_of_a_file(const char *text) {
+    JsonFile json;
+    const char *path = temporary("refused.json");
+    FILE *out = fopen(path, "wb");
+    if (!*text) return !fclose(out); /* there is no map of an empty file */
+    fputs(text, out);
+    fclose(out);
+    stderr_hide();
+    const int status = json_open(&json, path);
+    return stderr_show() == 1 && status == -1;
+}
+
 static void what_is_not_json_is_refused(void) {
     static const char *const texts[] = {
         "",
@@ -173,6 +186,7 @@ static void what_is_not_json_is_refused(void) {
         const int lines = stderr_show();
         CHECK(status == -1 && !json.values && !json.text, "%s is read", texts[i]);
         CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s", texts[i], stderr_text());
+        CHECK(says_so_of_a_file(texts[i]), "%s in a file: %s", texts[i], stderr_text());
     }
 }
 

@@ -54,6 +54,14 @@ bool test_fast(void);
 
 /* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far. */
 extern uint64_t steps_taken;
+/* A sanitizer is at work: it maps terabytes, and sees more than one line of a failure. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
 
 /* ---- hashmodel.c: random models that scripts/random_model.py makes too -------------- */
 
@@ -296,8 +304,10 @@ void suite_pack(void);       /* pack.c */
 void suite_folder(void);     /* folder.c, safetensors.c */
 void suite_growth(void);     /* the work of opening, by the size of the files */
 void suite_damage(void);     /* damaged files */
+void suite_mutants(void);    /* files that are almost right */
 void suite_cli(void);        /* the binary */
 void suite_convert(void);    /* convert.c, for the newer architectures */
+void suite_memory(void);     /* every mode without memory */
 void suite_profile(void);    /* profile.c, --profile */
 void suite_lab(void);        /* swap.c and --norm, -m norms */
 void suite_stories(void);    /* the real checkpoint */

@@ -283,6 +283,10 @@ static void the_files_beside_it_count(void) {
     ids[1] = '3';
     CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 && strstr(stderr_text(), "eos_token_id has id 8"),
           "%s", stderr_text());
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,3,3,3,3,3,3,3,3]}"), "%s",
+          stderr_text());
+    CHECK(t.n_ends == MAX_ENDS && t.ends[MAX_ENDS - 1] == 7 && t.bos == 3, "%d ends", t.n_ends);
+    tokenizer_close(&t);
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
 }
 
@@ -322,6 +326,19 @@ static void a_text_has_at_most_16_ends(void) {
         for (int k = 0; k < MAX_ENDS; k++) CHECK(t.ends[k] == k % 4, "%s: end %d is %d", lists[i], k, t.ends[k]);
         tokenizer_close(&t);
     }
+}
+
+/* Of two rules for the same neighbours the last one counts: "b c" comes before the second "a b". */
+static void a_rule_that_is_there_twice(void) {
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
+                               "\"merges\":[\"a b\",\"b c\",\"a b\"]}}";
+    Tokenizer t;
+    Tokens tokens;
+    CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+    CHECK(!tokenizer_encode(&t, "abc", 3, false, &tokens), "does not encode");
+    CHECK(tokens.n == 2 && tokens.ids[0] == 0 && tokens.ids[1] == 4, "%d tokens, %d first", tokens.n, tokens.ids[0]);
+    free(tokens.ids);
+    tokenizer_close(&t);
 }
 
 /* Unknown characters in front of any token, where there is no <unk> to fuse them into: they are left out. */
@@ -814,6 +831,7 @@ void suite_bpe(void) {
     TEST(the_files_beside_it_count);
     TEST(added_tokens_have_at_most_512_bytes);
     TEST(a_text_has_at_most_16_ends);
+    TEST(a_rule_that_is_there_twice);
     TEST(unknown_characters_without_unk);
     TEST(added_tokens_have_a_longest_size);
     TEST(tokens_behind_a_text_are_one_note);
