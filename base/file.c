@@ -86,7 +86,7 @@ char *file_read(const char *path, size_t *size) {
     const size_t most = 1073741824; /* no model reads more; /dev/zero never ends */
     char bytes[1 << 16];
     Buffer text = {0};
-    struct stat st;
+    struct stat st = {0};
     const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
     const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno) : NULL;
     ssize_t got = 0;
