@@ -94,14 +94,14 @@ mutate: ## do the tests see small changes? of FILE='a.c b.c', else of what the b
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json
 FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
-COUNTED      := -O1 -g -fprofile-instr-generate -fcoverage-mapping
+COVERED      := -O1 -g -fprofile-instr-generate -fcoverage-mapping
 fuzz: ## libFuzzer on everything that reads, FUZZ_SECONDS each (needs clang)
 	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=fuzz CC=clang CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'
 
 fuzz-coverage: ## the lines that the fuzzers reach from their seeds in 10 s each; fails below 75 %
 	@rm -rf $(FUZZ_TARGETS:fuzz-%=build/reach/%)
 	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=reach CC=clang FUZZ_SECONDS=10 \
-	    CFLAGS='$(COUNTED) -fsanitize=fuzzer-no-link'
+	    CFLAGS='$(COVERED) -fsanitize=fuzzer-no-link'
 	@llvm-profdata merge -o build/reach/all.profdata $(FUZZ_TARGETS:%=build/reach/%.profraw)
 	@llvm-cov export --summary-only --instr-profile build/reach/all.profdata $(FUZZ_TARGETS:%=--object build/reach/%) | \
 	    python3 scripts/coverage.py --llvm 75

@@ -467,6 +467,32 @@ static void files_are_read(void) {
     CHECK(stderr_show() == 1 && status == -1, "a file that is not there: %s", stderr_text());
 }
 
+/* A file that another process writes to, after its values were counted and before they are read. */
+static char changing[4096];
+
+static void put_commas(void) {
+    for (int i = 2; changing[i] != ']'; i += 2) changing[i] = ',';
+}
+
+static void what_changes_while_it_is_read_is_refused(void) {
+    JsonFile json;
+    const int n = (int)sizeof changing - 1;
+    memset(changing, '1', sizeof changing);
+    for (int i = 2; i < n; i += 2) changing[i] = ' ';
+    changing[0] = '[';
+    changing[n - 1] = ']';
+    changing[n] = '\0';
+    before_allocation = put_commas;
+    stderr_hide();
+    const int status = json_parse(&json, "x.json", changing, (size_t)n);
+    before_allocation = NULL;
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "the file changed while it was read"), "said: %s", stderr_text());
+    CHECK(status == -1, "read");
+    CHECK(!json_parse(&json, "x.json", changing, (size_t)n), "refused");
+    CHECK(json.values->n_members == 2047, "%u values", json.values->n_members);
+    json_close(&json);
+}
+
 void suite_json(void) {
     TEST(what_is_json_is_read);
     TEST(what_is_not_json_is_refused);
@@ -482,4 +508,5 @@ void suite_json(void) {
     TEST(memory_is_for_values_and_text);
     TEST(texts_end_where_they_end);
     TEST(files_are_read);
+    TEST(what_changes_while_it_is_read_is_refused);
 }

@@ -52,6 +52,9 @@ const char *stderr_text(void);
 /* Whether to do less (valgrind): NORMA_FAST is set. */
 bool test_fast(void);
 
+/* wrap.c: what is called before memory is allocated; NULL: nothing. */
+extern void (*before_allocation)(void);
+
 /* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far. */
 extern uint64_t steps_taken;
 /* A sanitizer is at work: it maps terabytes, and sees more than one line of a failure. */

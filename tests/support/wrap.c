@@ -11,6 +11,8 @@
  *   K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes to a file how many there were. What the C library allocates for
  *   itself is left alone.
  */
+#include "tests/support/test.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -56,7 +58,10 @@ static bool is_asked_for(const char *which, long n) {
     return first && (n == first || (n > first && *end == '+'));
 }
 
+void (*before_allocation)(void);
+
 static bool fails(void) {
+    if (before_allocation) before_allocation();
     const char *which = getenv("NORMA_FAIL_ALLOCATION");
     if (!is_asked_for(which, ++n_allocations)) return false;
     errno = ENOMEM;
