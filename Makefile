@@ -29,8 +29,11 @@ SOURCES := $(wildcard *.c $(FOLDERS:%=%/*.c))
 TESTS   := $(filter-out tests/fuzz/%,$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
+# What reads files and texts; for the tests it is built again, to count its steps (tests/support/steps.c).
+READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$(LIBRARY))
+COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
-.PHONY: all run test lint format sanitize valgrind fuzz install clean help FORCE
+.PHONY: all run test coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
 all: $(BINARY)
 	$(if $(filter release,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
 
@@ -41,27 +44,36 @@ $(BINARY): $(OBJECTS)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(LIBRARY)
+# Of the tests, and of the program that they run, tests/support/wrap.c replaces these functions of the system.
+WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf
+$(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))
+$(BUILD)/tests/run: $(OBJECTS) $(BUILD)/tests/support/wrap.o
+$(BUILD)/tests/all $(BUILD)/tests/run:
 	@echo '  LD $@'
-	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(FLAGS) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
 
 # Rebuild everything when compiler or flags change.
 $(BUILD)/flags: FORCE
-	@mkdir -p $(dir $(OBJECTS) $(TESTS:%=$(BUILD)/%))
+	@mkdir -p $(dir $(OBJECTS) $(COUNTED) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
-$(BUILD)/kernels/quant.o: FLAGS += -ffp-contract=off
+$(BUILD)/kernels/quant.o: private FLAGS += -ffp-contract=off
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
-$(BUILD)/lab/machine.o: FLAGS += -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
+$(BUILD)/lab/machine.o: private FLAGS += -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
+$(BUILD)/counted/%.o: %.c $(BUILD)/flags
+	@echo '  CC $< (counted)'
+	$(Q)$(CC) $(FLAGS) -fsanitize-coverage=trace-pc -MMD -MP -c -o $@ $<
 # (gcc 12 for aarch64 fails to vectorize some loops over fmax; tests need no vectors of the compiler's.)
-$(BUILD)/tests/%.o: FLAGS += -fno-tree-vectorize
--include $(OBJECTS:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
+$(BUILD)/tests/%.o: private FLAGS += -fno-tree-vectorize
+-include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # Passive threads: with more of them than free cores, spinning takes minutes.
-test: $(BINARY) $(BUILD)/tests/all ## build and run every test that needs only C
-	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BINARY) $(TEST_WRAPPER) $(BUILD)/tests/all
+test: tests ## build and run every test that needs only C (SUITES='json bpe': these)
+	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BUILD)/tests/run $(TEST_WRAPPER) $(BUILD)/tests/all $(SUITES)
+.PHONY: tests
+tests: $(BUILD)/tests/run $(BUILD)/tests/all
 
 sanitize: ## the same tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory test VARIANT=sanitize \
@@ -71,17 +83,38 @@ valgrind: ## the same tests under valgrind, which knows no AVX-512
 	@$(MAKE) --no-print-directory test VARIANT=valgrind ARCH=x86-64-v3 CFLAGS='-O2 -g' \
 	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite'
 
-# Corpora grow in build/fuzz/NAME; SEEDS are files to begin with.
+coverage: ## the lines and branches that the tests run (gcc); COVERAGE='98 88' fails below that
+	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
+	@$(MAKE) --no-print-directory test VARIANT=coverage CC=gcc CFLAGS='-O1 --coverage'
+	@python3 scripts/coverage.py build/coverage $(COVERAGE)
+
+mutate: ## do the tests see small changes? of FILE='a.c b.c', else of what the branch changed (gcc)
+	@python3 scripts/mutate.py $(FILE)
+
+# Corpora grow in build/fuzz/NAME, from tests/fuzz/seeds/NAME; SEEDS are more files to begin with.
 FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json
 FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
-fuzz: ## libFuzzer on every parser, FUZZ_SECONDS each (needs clang)
-	@$(MAKE) --no-print-directory fuzz-model fuzz-tokenizer fuzz-bpe fuzz-json fuzz-folder VARIANT=fuzz CC=clang \
-	    CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'
-fuzz-%: $(LIBRARY) tests/fuzz/%.c
+COVERED      := -O1 -g -fprofile-instr-generate -fcoverage-mapping
+fuzz: ## libFuzzer on everything that reads, FUZZ_SECONDS each (needs clang)
+	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=fuzz CC=clang CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'
+
+fuzz-coverage: ## the lines that the fuzzers reach from their seeds in 10 s each; fails below 75 %
+	@rm -rf $(FUZZ_TARGETS:fuzz-%=build/reach/%)
+	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=reach CC=clang FUZZ_SECONDS=10 \
+	    CFLAGS='$(COVERED) -fsanitize=fuzzer-no-link'
+	@llvm-profdata merge -o build/reach/all.profdata $(FUZZ_TARGETS:%=build/reach/%.profraw)
+	@llvm-cov export --summary-only --instr-profile build/reach/all.profdata $(FUZZ_TARGETS:%=--object build/reach/%) | \
+	    python3 scripts/coverage.py --llvm 75
+
+$(BUILD)/dictionary: $(SOURCES) scripts/fuzz_seeds.py
+	@python3 scripts/fuzz_seeds.py --dictionary $@
+$(FUZZ_TARGETS): fuzz-%: $(LIBRARY) tests/fuzz/%.c tests/fuzz/use.c $(BUILD)/dictionary
 	@mkdir -p $(BUILD)/$*
-	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -o $(BUILD)/fuzz-$* tests/fuzz/$*.c $(LIBRARY) $(LIBS)
-	$(BUILD)/fuzz-$* -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -rss_limit_mb=2048 -timeout=10 -close_fd_mask=2 \
-	    -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ $(BUILD)/$* $(SEEDS)
+	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -o $(BUILD)/fuzz-$* tests/fuzz/$*.c tests/fuzz/use.c $(LIBRARY) $(LIBS)
+	LLVM_PROFILE_FILE=$(BUILD)/fuzz-$*.profraw $(BUILD)/fuzz-$* -max_total_time=$(FUZZ_SECONDS) -max_len=65536 \
+	    -rss_limit_mb=2048 -timeout=10 -close_fd_mask=2 -verbosity=0 -print_final_stats=1 -dict=$(BUILD)/dictionary \
+	    -artifact_prefix=$(BUILD)/ $(BUILD)/$* tests/fuzz/seeds/$* $(SEEDS)
 
 ALL := $(SOURCES) $(TESTS) $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
 lint: ## the lint of the house (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
@@ -105,5 +138,5 @@ clean: ## remove what was built
 
 help: ## this list
 	@echo 'make [target] [CC=gcc] [ARCH=native] [CFLAGS=-O3] [PREFIX=/usr/local]'
-	@echo '  all        build ./run (the default)'
-	@sed -n 's/^\([a-z]*\):.*## /  \1 /p' Makefile | awk '{t=$$1; $$1=""; printf "  %-10s%s\n", t, $$0}'
+	@echo '  all             build ./run (the default)'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1 /p' Makefile | awk '{t=$$1; $$1=""; printf "  %-15s%s\n", t, $$0}'

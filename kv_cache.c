@@ -46,7 +46,7 @@ int kv_reserve(KvCache *kv, int n, int most) {
     if (blocks < needed) blocks = needed;
     for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers; layer++) {
         void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, blocks);
-        void *values = grown(kv, layer->values, KV_VALUE_PART, layer->blocks, blocks);
+        void *values = keys ? grown(kv, layer->values, KV_VALUE_PART, layer->blocks, blocks) : NULL;
         const bool both = keys && values;
         free(both ? layer->keys : keys);
         free(both ? layer->values : values);

@@ -65,9 +65,10 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
 /* Runs a chunk with all threads if there is enough work to pay for their barriers, else with the calling thread outside
  * a parallel region: there barriers cost nothing, in a region of one thread each is a system call. */
 static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
-    const size_t worth_sharing = 6 << 20; /* bytes of weights times tokens: docs/performance.md */
+    const size_t worth_sharing = 1 << 20; /* bytes of a layer's weights times tokens: docs/performance.md */
+    const size_t steps = (size_t)s->model->config.n_layers + 1; /* and the output, the barriers of a layer each */
     probe_chunk(s->probe, n, pos, n_logits);
-    if (s->n_threads == 1 || s->model->decode_bytes < worth_sharing / (size_t)n) {
+    if (s->n_threads == 1 || s->model->decode_bytes / steps < worth_sharing / (size_t)n) {
         forward_chunk(s, tokens, n, pos, n_logits);
         return;
     }
@@ -105,12 +106,65 @@ int check_logits(const float *logits, size_t n) {
 
 /* ---- the memory of a session ----------------------------------------------------- */
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+enum {
+    N_BUFFERS = 13,                 /* of activations, the input buffer apart */
+    MOST_CHUNK_BYTES = 128 << 20,   /* of activations and logits, */
+    MOST_CHUNK_WEIGHTS = 4,         /* or so many times those of the weights that a token reads */
+    SECOND_LEVEL_CACHE = 1536 << 10 /* bytes, on a common machine */
+};
+
+/* The memory of a chunk. */
+typedef struct {
+    struct {
+        void *pointer; /* its place in the session */
+        size_t rows, row_bytes;
+    } buffers[N_BUFFERS];
+    size_t input_rows, widest; /* of the input buffer */
+} Plan;
+
+static Plan plan_chunk(Session *s, int n) {
+    const Config *c = &s->model->config;
+    const size_t tokens = (size_t)n, dim = (size_t)c->dim, slots = tokens * (size_t)c->n_experts_used;
+    const size_t q_dim = (size_t)(c->n_heads * c->head_size), kv_dim = (size_t)(c->n_kv_heads * c->head_size);
+    const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
+    const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
+    const size_t own_rows = larger(tokens, (size_t)s->n_threads);
+    return (Plan){.buffers = {{&s->x, tokens, dim * sizeof *s->x},
+                              {&s->xn, own_rows, dim * sizeof *s->xn},
+                              {&s->angles, tokens, (size_t)c->rope.dims * sizeof *s->angles},
+                              {&s->q, tokens, q_dim * sizeof *s->q},
+                              {&s->k, tokens, kv_dim * sizeof *s->k},
+                              {&s->v, tokens, kv_dim * sizeof *s->v},
+                              {&s->att, tokens, q_dim * sizeof *s->att},
+                              {&s->gate, hidden, sizeof *s->gate},
+                              {&s->up, hidden, sizeof *s->up},
+                              {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
+                              {&s->slots, slots, sizeof *s->slots},
+                              {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
+                              {&s->expert_rows, slots, dim * sizeof *s->expert_rows}},
+                  .input_rows = larger(own_rows, slots),
+                  .widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim))};
+}
+
+/* Bytes of a chunk of n tokens, with the logits of all of them. */
+static double chunk_bytes(Session *s, int n) {
+    const Plan plan = plan_chunk(s, n);
+    double bytes = (double)n * s->model->config.vocab_size * (double)sizeof *s->logits;
+    bytes += (double)plan.input_rows * (double)plan.widest * (double)(sizeof *s->input.q + sizeof *s->input.groups);
+    for (int i = 0; i < N_BUFFERS; i++) bytes += (double)plan.buffers[i].rows * (double)plan.buffers[i].row_bytes;
+    return bytes;
+}
+
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type) {
     const Config *c = &model->config;
     *s = (Session){.model = model,
                    .n_threads = n_threads,
                    .batch = batch,
                    .context = context > 0 && context < c->context ? context : c->context};
+    const double most = fmax(MOST_CHUNK_BYTES, MOST_CHUNK_WEIGHTS * (double)model->decode_bytes);
+    while (s->batch > 1 && chunk_bytes(s, s->batch) > most) s->batch /= 2;
     s->frequencies = allocate((size_t)c->rope.dims / 2, sizeof *s->frequencies);
     if (!s->frequencies || kv_open(&s->kv, kv_type, c->n_layers, c->n_kv_heads, c->head_size)) {
         session_close(s);
@@ -121,10 +175,12 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
 }
 
 static void free_activations(Session *s) {
-    void *const buffers[] = {s->x,     s->xn,           s->q,     s->k,      s->v,
-                             s->att,   s->gate,         s->up,    s->angles, s->expert_rows,
-                             s->slots, s->expert_start, s->router};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) free(buffers[i]);
+    const Plan plan = plan_chunk(s, 1);
+    for (int i = 0; i < N_BUFFERS; i++) {
+        void *p;
+        memcpy(&p, plan.buffers[i].pointer, sizeof p);
+        free(p);
+    }
     input_buffer_close(&s->input);
     s->chunk = 0;
 }
@@ -138,44 +194,18 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
-enum { SECOND_LEVEL_CACHE = 1536 << 10 }; /* bytes, on a common machine */
-
 /* Room for the activations of n tokens. */
 static int reserve_chunk(Session *s, int n) {
     if (n <= s->chunk) return 0;
     free_activations(s);
-    const Config *c = &s->model->config;
-    const size_t tokens = (size_t)n, dim = (size_t)c->dim, slots = tokens * (size_t)c->n_experts_used;
-    const size_t q_dim = (size_t)(c->n_heads * c->head_size), kv_dim = (size_t)(c->n_kv_heads * c->head_size);
-    const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
-    const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
-    const size_t own_rows = larger(tokens, (size_t)s->n_threads);
-    const size_t widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim));
-    const struct {
-        void *buffer; /* the pointer's place in the session */
-        size_t rows, row_bytes;
-    } wanted[] = {{&s->x, tokens, dim * sizeof *s->x},
-                  {&s->xn, own_rows, dim * sizeof *s->xn},
-                  {&s->angles, tokens, (size_t)c->rope.dims * sizeof *s->angles},
-                  {&s->q, tokens, q_dim * sizeof *s->q},
-                  {&s->k, tokens, kv_dim * sizeof *s->k},
-                  {&s->v, tokens, kv_dim * sizeof *s->v},
-                  {&s->att, tokens, q_dim * sizeof *s->att},
-                  {&s->gate, hidden, sizeof *s->gate},
-                  {&s->up, hidden, sizeof *s->up},
-                  {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
-                  {&s->slots, slots, sizeof *s->slots},
-                  {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
-                  {&s->expert_rows, slots, dim * sizeof *s->expert_rows}};
+    const Plan plan = plan_chunk(s, n);
     int status = 0;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        void *p = status ? NULL : allocate(wanted[i].rows, wanted[i].row_bytes);
-        memcpy(wanted[i].buffer, &p, sizeof p);
+    for (int i = 0; i < N_BUFFERS; i++) {
+        void *p = status ? NULL : allocate(plan.buffers[i].rows, plan.buffers[i].row_bytes);
+        memcpy(plan.buffers[i].pointer, &p, sizeof p);
         if (!p) status = -1;
     }
-    if (status || input_buffer_open(&s->input, (int)larger(own_rows, slots), (int)widest, s->n_threads)) return -1;
+    if (status || input_buffer_open(&s->input, (int)plan.input_rows, (int)plan.widest, s->n_threads)) return -1;
     s->input.weights_exceed_l2 = s->model->decode_bytes > SECOND_LEVEL_CACHE;
     s->chunk = n;
     return 0;
@@ -189,7 +219,7 @@ static int reserve(Session *s, int n, int positions, int n_logits) {
         free(s->scores);
         s->scores = allocate((size_t)s->kv.blocks * KV_BLOCK * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
     }
-    if (!s->logits || n_logits > s->n_logits) {
+    if (s->scores && (!s->logits || n_logits > s->n_logits)) {
         free(s->logits);
         s->n_logits = n_logits > 0 ? n_logits : 1;
         s->logits = allocate((size_t)s->n_logits, (size_t)s->model->config.vocab_size * sizeof(float));

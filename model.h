@@ -71,7 +71,7 @@ typedef struct {
     KvType kv_type;       /* of a cache, unless the user says otherwise */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
-    bool packed; /* all weights are in panels */
+    bool packed; /* all weights that are to be in panels are (formats/pack.c) */
     File *files; /* [n_files], owned; the tensors point into them */
     int n_files;
 } Model;
@@ -88,7 +88,7 @@ enum { KV_QUERIES = 4 }; /* queries that visit the KV cache together */
 typedef struct {
     const Model *model;
     int n_threads;
-    int batch;           /* most tokens in one chunk */
+    int batch;           /* most tokens in one chunk; less than session_open() got where that would be too large */
     int context;         /* most positions */
     KvCache kv;          /* keys and values of the positions that have run */
     double *frequencies; /* [rope.dims / 2] of RoPE, radians a position */
@@ -113,7 +113,9 @@ typedef struct {
 } Session;
 
 /* context 0: the model's. Allocates next to nothing: the cache and the
- * activations grow with what is run. The model must outlive the session. */
+ * activations grow with what is run. A chunk of `batch` tokens is halved until its
+ * activations and logits have at most 128 MB, or 4 times the bytes of the weights
+ * that a token reads, whichever is more. The model must outlive the session. */
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
 void session_close(Session *s);
 

@@ -1,4 +1,5 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
+#include "base/file.h"
 #include "base/process.h"
 #include "formats/open.h"
 #include "formats/pack.h"
@@ -56,6 +57,8 @@ static const char *bundled_model(void) {
 static int open_session(Run *run) {
     const Options *o = run->options;
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
+    if (o->context > run->model.config.context)
+        note("-c %d is beyond the model's context; it is %d", o->context, run->model.config.context);
     model_pack(&run->model, o->threads, 0); /* before the first token */
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm},
@@ -67,7 +70,9 @@ static int open_session(Run *run) {
 /* Opens everything that the mode needs. Returns the exit status if that fails. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
-    if (model_open(&run->model, o->model)) return 1;
+    const bool text_only = mode->needs & TAKES_VOCABULARY;
+    if ((text_only ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
+    if (o->norm && !run->model.layers) return bad_usage("--norm: %s has no norms", o->model);
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
     const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
     const int found = model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use);
@@ -86,11 +91,12 @@ static int run_mode(const Mode *mode, const Options *options) {
     if (run.session.model) session_close(&run.session);
     tokenizer_close(&run.tokenizer);
     model_close(&run.model);
-    return status;
+    return interrupted ? EXIT_INTERRUPTED : status;
 }
 
 int main(int argc, char **argv) {
     Options options;
+    if (open_standard_streams()) return EXIT_BAD_INPUT;
     const int status = options_parse(&options, argc, argv);
     if (status >= 0) return status;
     const Mode *mode = find_mode(options.mode);
@@ -100,6 +106,8 @@ int main(int argc, char **argv) {
         return bad_usage("--profile: not in mode %s; %s take it", mode->name, mode_names(TAKES_PROFILE, "and"));
     if (options.norm && !options.model) return bad_usage("--norm needs a model");
     if (options.threads > 1) limit_spinning(argv);
-    if (handle_signals()) return 1;
+    if (handle_signals()) return EXIT_BAD_INPUT;
+    if (mode->needs & RUNS_MODEL && (options.threads = start_threads(options.threads)) < 1) return EXIT_BAD_INPUT;
+    outputs_announce(options.output, options.profile);
     return run_mode(mode, &options);
 }

@@ -1,7 +1,31 @@
 /* error.c: messages to the user. */
 #include "base/error.h"
+#include "base/utf8.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+static bool is_printable(uint32_t code) {
+    const bool control = code < ' ' || (code >= 0x7f && code < 0xa0);
+    const bool line_or_direction = code == 0x61c || code == 0x200e || code == 0x200f ||
+                                   (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    return !control && !line_or_direction && code < UTF8_END;
+}
+
+void make_printable(char *text) {
+    char *to = text;
+    size_t n;
+    for (const char *c = text, *end = text + strlen(text); c < end; c += n) {
+        const bool printable = is_printable(utf8_read(c, (size_t)(end - c), &n));
+        memmove(to, printable ? c : "?", printable ? n : 1);
+        to += printable ? n : 1;
+    }
+    *to = '\0';
+}
+
+static bool failures_are_notes;
+
+void print_failures_as_notes(bool as_notes) { failures_are_notes = as_notes; }
 
 void print_message(const char *kind, const char *format, ...) {
     char line[1024];
@@ -9,7 +33,6 @@ void print_message(const char *kind, const char *format, ...) {
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
-    fprintf(stderr, "%s: %s\n", kind, line);
+    make_printable(line);
+    fprintf(stderr, "%s: %s\n", failures_are_notes ? "note" : kind, line);
 }

@@ -2,12 +2,21 @@
 #ifndef NORMA_ERROR_H
 #define NORMA_ERROR_H
 
+#include <stdbool.h>
+
 /* Exit statuses. 130 after Ctrl-C is process.h's. */
 enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 
 /* Prints "kind: message" on stderr, "run: " of a failure, "note: " of what the user may not expect. A message is
- * one line; its control characters (a hostile file name, say) are shown as '?'. */
+ * one line, made printable. */
 void print_message(const char *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts '?' in place of what a terminal may not show as it is (in a hostile file name, say): control characters, ends of
+ * lines, characters that turn the direction of writing, and bytes that are no UTF-8. */
+void make_printable(char *text);
+
+/* From here on failures are printed as notes, for what the run can do without; false: as failures again. */
+void print_failures_as_notes(bool as_notes);
 
 /* (A function, because compilers warn of a -1 that nobody uses.) */
 static inline int minus_one(void) { return -1; }

@@ -1,6 +1,8 @@
 /* file.c: what becomes of a path: mapped memory, a text, an output that appears whole or not at all. */
 #include "base/file.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "base/process.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,9 +18,34 @@ bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-bool file_is_at(const File *file, const char *path) {
+/* A file that will be written and is there already. */
+typedef struct {
+    bool is_there, is_read;
+    dev_t device;
+    ino_t inode;
+} Announced;
+static Announced outputs[2];
+
+void outputs_announce(const char *first, const char *second) {
+    const char *const paths[] = {first, second};
     struct stat st;
-    return stat(path, &st) == 0 && st.st_dev == file->device && st.st_ino == file->inode;
+    for (int i = 0; i < 2; i++) {
+        const bool is_there = paths[i] && stat(paths[i], &st) == 0 && S_ISREG(st.st_mode);
+        outputs[i] = is_there ? (Announced){true, false, st.st_dev, st.st_ino} : (Announced){0};
+    }
+}
+
+/* NULL: the file will not be written. */
+static Announced *find_announced(const struct stat *st) {
+    for (int i = 0; i < 2; i++)
+        if (outputs[i].is_there && outputs[i].device == st->st_dev && outputs[i].inode == st->st_ino)
+            return &outputs[i];
+    return NULL;
+}
+
+static void mark_read(const struct stat *st) {
+    Announced *output = find_announced(st);
+    if (output) output->is_read = true;
 }
 
 int file_map(File *file, const char *path) {
@@ -33,60 +60,112 @@ int file_map(File *file, const char *path) {
                                                : NULL;
     void *data = error ? NULL : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) error = strerror(errno);
+    const bool sparse = !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
     close(fd);
     if (error) return fail("%s: %s", path, error);
-    *file = (File){.data = data, .size = (size_t)st.st_size, .device = st.st_dev, .inode = st.st_ino};
-    return 0;
+    *file = (File){.data = data,
+                   .size = (size_t)st.st_size,
+                   .sparse = sparse,
+                   .watched = file_watch(path, data, (size_t)st.st_size)};
+    mark_read(&st);
+    if (file->watched) return 0;
+    file_unmap(file);
+    return fail("%s: out of memory", path);
 }
 
 void file_unmap(File *file) {
+    file_unwatch(file->watched);
     if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
     *file = (File){0};
 }
 
+/* A failure on the way to or from a file; after Ctrl-C it is none, and may be due to it. */
+static int failed(const char *path, const char *error) { return interrupted ? -1 : fail("%s: %s", path, error); }
+
 char *file_read(const char *path, size_t *size) {
     const size_t most = 1073741824; /* no model reads more; /dev/zero never ends */
-    char buffer[1 << 16], *text = NULL;
-    FILE *in = strcmp(path, "-") ? fopen(path, "rb") : stdin, *copy = in ? open_memstream(&text, size) : NULL;
-    const char *error = !in ? strerror(errno) : !copy ? "out of memory" : NULL;
-    for (size_t n = 0, got; !error && (got = fread(buffer, 1, sizeof buffer, in)) > 0;) {
-        n += got;
-        if (n > most)
-            error = "more than 1073741824 bytes of text";
-        else if (fwrite(buffer, 1, got, copy) != got)
-            error = "out of memory";
+    char bytes[1 << 16];
+    Buffer text = {0};
+    struct stat st = {0};
+    const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno) : NULL;
+    ssize_t got = 0;
+    if (!error) {
+        mark_read(&st);
+        buffer_append(&text, "", 0);
     }
-    if (!error && ferror(in)) error = strerror(errno);
-    if (copy && fclose(copy) && !error) error = "out of memory";
-    if (in && in != stdin) fclose(in);
-    if (!error) return text;
-    fail("%s: %s", path, error);
-    free(text);
+    while (!error && !text.failed && (got = read_some(fd, bytes, sizeof bytes)) > 0) {
+        buffer_append(&text, bytes, (size_t)got);
+        if (text.n > most) error = "more than 1073741824 bytes of text";
+    }
+    if (!error && got < 0) error = strerror(errno);
+    if (fd > STDIN_FILENO) close(fd);
+    *size = text.n;
+    if (!error && !text.failed) return text.bytes;
+    if (error) failed(path, error);
+    free(text.bytes);
     return NULL;
+}
+
+/* The file that a path leads to by its links; without any the path. NULL and errno: there is none. The caller frees it.
+ */
+static char *resolve(const char *path) {
+    struct stat st;
+    char *real = realpath(path, NULL);
+    return !real && errno == ENOENT && lstat(path, &st) ? strdup(path) : real;
+}
+
+/* Opens a new file beside out->real; `old` is the one that it will replace, or NULL. NULL and errno: it failed. */
+static FILE *open_temporary(OutputFile *out, const struct stat *old) {
+    uint32_t id;
+    if (getentropy(&id, sizeof id) || asprintf(&out->temporary, "%s.%08x", out->real, id) < 0) return NULL;
+    if (!(out->watched = file_watch(out->temporary, NULL, 0))) return NULL;
+    const int fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, old ? old->st_mode & 0777 : 0666);
+    if (fd < 0) return NULL;
+    if (old) fchmod(fd, old->st_mode & 0777); /* what the umask took away */
+    FILE *stream = fdopen(fd, "wb");
+    if (stream) return stream;
+    close(fd);
+    unlink(out->temporary);
+    return NULL;
+}
+
+static void free_names(OutputFile *out) {
+    file_unwatch(out->watched);
+    free(out->temporary);
+    free(out->real);
 }
 
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
+    const bool is_there = stat(path, &st) == 0;
+    const Announced *announced = is_there ? find_announced(&st) : NULL;
     *out = (OutputFile){.path = path};
-    const bool direct = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
-    uint32_t id = 0;
-    if (!direct && (getentropy(&id, sizeof id) || asprintf(&out->temporary, "%s.%08x", path, id) < 0))
-        return fail("%s: %s", path, strerror(errno));
-    out->stream = direct ? fopen(path, "wb") : fopen(out->temporary, "wbx"); /* x: it is a new file */
+    if (announced && announced->is_read) return fail("%s: was read in this run; name another file to write", path);
+    if (is_there && !S_ISREG(st.st_mode))
+        out->stream = fopen(path, "wb");
+    else if ((out->real = resolve(path)))
+        out->stream = open_temporary(out, is_there ? &st : NULL);
     if (out->stream) return 0;
-    fail("%s: %s", path, strerror(errno));
-    free(out->temporary);
+    failed(path, strerror(errno));
+    free_names(out);
     return -1;
 }
 
 int output_close(OutputFile *out, bool keep) {
-    const bool failed = ferror(out->stream), not_closed = fclose(out->stream);
-    int status = keep && (failed || not_closed) ? fail("%s: cannot write: %s", out->path, strerror(errno)) : 0;
-    if (keep && !status && out->temporary && rename(out->temporary, out->path))
-        status = fail("%s: %s", out->path, strerror(errno));
-    if (out->temporary && (!keep || status)) unlink(out->temporary);
-    free(out->temporary);
-    return status;
+    FILE *const stream = out->stream;
+    const bool moves = keep && out->temporary;
+    const bool written = !fflush(stream) && !ferror(stream) && (!moves || !fsync(fileno(stream)));
+    const char *error = written ? NULL : strerror(errno);
+    if (fclose(stream) && !error) error = strerror(errno);
+    if (moves && !error && rename(out->temporary, out->real)) error = strerror(errno);
+    if (out->temporary && (!keep || error)) unlink(out->temporary);
+    free_names(out);
+    if (!keep || !error) return 0;
+    return interrupted ? -1 : fail("%s: cannot write: %s", out->path, error);
 }
 
-int stdout_finish(void) { return fflush(stdout) || ferror(stdout) ? fail("cannot write the output") : 0; }
+int stdout_finish(void) {
+    if (!fflush(stdout) && !ferror(stdout)) return 0;
+    return interrupted ? -1 : fail("cannot write the output");
+}

@@ -2,6 +2,7 @@
 #ifndef NORMA_FILE_H
 #define NORMA_FILE_H
 
+#include "base/signals.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,15 +10,13 @@
 /* A file mapped read-only. */
 typedef struct {
     const uint8_t *data;
-    size_t size;            /* bytes, > 0 */
-    uint64_t device, inode; /* which file it is */
+    size_t size; /* bytes, > 0 */
+    bool sparse; /* it has holes, and the disk holds less than half of it */
+    WatchedFile *watched;
 } File;
 
 bool file_exists(const char *path);
 bool is_folder(const char *path);
-
-/* Whether path leads to this very file. */
-bool file_is_at(const File *file, const char *path);
 
 /* Maps a regular, non-empty file. The caller unmaps it. */
 int file_map(File *file, const char *path);
@@ -27,14 +26,24 @@ void file_unmap(File *file);
  * zero byte that *size does not count. The caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
-/* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file
- * beside it. (What is no regular file, such as a pipe, is written directly.) */
+/* After Ctrl-C a file that cannot be read or written is no failure of its own: what follows returns -1 (NULL) without a
+ * message. */
+
+/* Says which files will be written (NULL: none), before any is read: output_open refuses one of them that was read,
+ * under whatever name. */
+void outputs_announce(const char *first, const char *second);
+
+/* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file beside it,
+ * which gets the name when they are on the disk. Where a symbolic link has the name, the file that it leads to is
+ * written; an older file's permissions stay. (What is no regular file, such as a pipe, is written directly.) */
 typedef struct {
     FILE *stream;
-    const char *path;
-    char *temporary; /* owned; NULL: written directly */
+    const char *path;       /* for messages */
+    char *real, *temporary; /* both owned; NULL: written directly */
+    WatchedFile *watched;   /* the temporary file */
 } OutputFile;
 
+/* -1 and a message: nothing is open. */
 int output_open(OutputFile *out, const char *path);
 
 /* Ends the file: with `keep` it gets its name, otherwise it is removed. -1 if a write failed. */

@@ -1,9 +1,13 @@
-/* memory.c: memory: its alignment, huge pages, and the message where there is none. */
+/* memory.c: memory: its alignment, huge pages, and the message where there is none; how much of it is left. */
 #include "base/memory.h"
 #include "base/error.h"
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20 };
@@ -29,4 +33,83 @@ void memory_drop(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
     if (end > first) madvise((void *)first, end - first, MADV_DONTNEED); /* if it fails, the pages stay */
+}
+
+void buffer_append(Buffer *b, const void *bytes, size_t n) {
+    if (n >= b->room - b->n && !b->failed) {
+        const size_t room = b->n + n < SIZE_MAX / 2 - 64 ? 2 * (b->n + n) + 64 : SIZE_MAX;
+        char *grown = n < SIZE_MAX - b->n ? realloc(b->bytes, room) : NULL;
+        if (!grown) fail("out of memory: %zu bytes", room);
+        b->failed = !grown;
+        if (grown) b->bytes = grown, b->room = room;
+    }
+    if (b->failed) return;
+    memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+    b->bytes[b->n] = '\0';
+}
+
+/* ---- how much is left ---------------------------------------------------------------------- */
+
+/* The number behind `key`, at the beginning of a line of the file folder/name; `none`: it is not there. */
+static size_t number_in(const char *folder, const char *name, const char *key, size_t none) {
+    char line[PATH_MAX];
+    size_t number = none;
+    snprintf(line, sizeof line, "%s/%s", folder, name);
+    FILE *in = fopen(line, "r");
+    while (in && fgets(line, sizeof line, in))
+        if (!strncmp(line, key, strlen(key)) && sscanf(line + strlen(key), "%zu", &number) == 1) break;
+    if (in) fclose(in);
+    return number;
+}
+
+/* The files of control groups, of version 2 and version 1. */
+typedef struct {
+    const char *line, *mount, *limit, *used, *pages[2]; /* line: what is before the group in /proc/self/cgroup */
+} Groups;
+static const Groups GROUPS[] = {
+    {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file"}},
+    {":memory:",
+     "/sys/fs/cgroup/memory",
+     "memory.limit_in_bytes",
+     "memory.usage_in_bytes",
+     {"total_active_file", "total_inactive_file"}},
+};
+
+static size_t difference(size_t a, size_t b) { return a > b ? a - b : 0; }
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* What the limits of a group and of those around it leave. Cuts the path up to the first of them. */
+static size_t left_by_groups(const char *root, const Groups *g, char *path) {
+    char folder[2 * PATH_MAX], *last;
+    size_t least = SIZE_MAX;
+    do {
+        snprintf(folder, sizeof folder, "%s%s%s", root, g->mount, path);
+        const size_t limit = number_in(folder, g->limit, "", SIZE_MAX), used = number_in(folder, g->used, "", 0);
+        const size_t pages =
+            number_in(folder, "memory.stat", g->pages[0], 0) + number_in(folder, "memory.stat", g->pages[1], 0);
+        if (limit < SIZE_MAX) least = smaller(least, difference(limit, difference(used, pages)));
+        last = strrchr(path, '/');
+        if (last) *last = '\0';
+    } while (last);
+    return least;
+}
+
+size_t memory_available(const char *root) {
+    char line[PATH_MAX];
+    struct rlimit limit;
+    size_t least = number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
+    snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *in = fopen(line, "r");
+    while (in && fgets(line, sizeof line, in)) {
+        line[strcspn(line, "\n")] = '\0';
+        for (const Groups *g = GROUPS; g < GROUPS + sizeof GROUPS / sizeof *GROUPS; g++) {
+            char *at = strstr(line, g->line);
+            if (at) least = smaller(least, left_by_groups(root, g, at + strlen(g->line)));
+        }
+    }
+    if (in) fclose(in);
+    const size_t used = number_in(root, "proc/self/statm", "", 0) * (size_t)sysconf(_SC_PAGESIZE);
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return least;
+    return smaller(least, difference(limit.rlim_cur, used));
 }

@@ -19,4 +19,18 @@ void *allocate_quietly(size_t count, size_t size);
  * gets them from the file. */
 void memory_drop(const void *data, size_t bytes);
 
+/* Bytes that this process can still get before the machine, a control group that it is in or `ulimit -v` stops it, as
+ * the system's files below the folder `root` say ("": the system's own). Pages of files count as free: the system takes
+ * them back. Where a file is missing, it limits nothing. */
+size_t memory_available(const char *root);
+
+/* Bytes that grow as they are appended. Zero to begin with; the caller frees `bytes`. */
+typedef struct {
+    char *bytes; /* [n], and a zero byte; NULL: nothing was appended */
+    size_t n, room;
+    bool failed; /* there was no memory, and a message; what was appended since is lost */
+} Buffer;
+
+void buffer_append(Buffer *b, const void *bytes, size_t n);
+
 #endif

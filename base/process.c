@@ -1,16 +1,15 @@
-/* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe, and the clock. */
+/* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe; threads; the clock. */
 #include "base/process.h"
 #include "base/error.h"
-#if defined __x86_64__
-#include <cpuid.h>
-#endif
+#include "base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
+#include <omp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,8 +17,14 @@ static const char PROGRAM[] = "/proc/self/exe";
 volatile sig_atomic_t interrupted;
 static int pipe_ends[2] = {-1, -1}; /* read, write; it gets a byte when Ctrl-C comes */
 
-static void on_interrupt(int signal) {
-    (void)signal;
+int open_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) /* open takes the first that is free */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return fail("/dev/null: %s", strerror(errno));
+    return 0;
+}
+
+static void on_interrupt(int signal_number) {
+    if (interrupted) die_by_signal(signal_number);
     interrupted = 1;
     if (write(pipe_ends[1], "", 1) < 0) return; /* the flag alone still ends every loop */
 }
@@ -27,7 +32,26 @@ static void on_interrupt(int signal) {
 int handle_signals(void) {
     if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK)) return fail("cannot make a pipe: %s", strerror(errno));
     signal(SIGPIPE, SIG_IGN);
-    return sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, NULL);
+    handle_deadly_signals();
+    return sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
+}
+
+/* libgomp ends a program whose threads it cannot make: a child process tries first. */
+int start_threads(int n) {
+    int status = 0, n_threads = 1;
+    if (n == 1) return 1;
+    omp_set_dynamic(false);   /* every region has as many */
+    signal(SIGCHLD, SIG_DFL); /* a child that is ignored has no status */
+    const pid_t child = fork();
+    if (child == 0) close(STDERR_FILENO);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (child < 0 || status) return fail("cannot start %d threads; ask for fewer with -j", n);
+#pragma omp parallel num_threads(n)
+#pragma omp master
+    n_threads = omp_get_num_threads();
+    if (child == 0) _exit(0);
+    return n_threads;
 }
 
 double now(void) {
@@ -36,61 +60,22 @@ double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- the clock for short times ------------------------------------------------------------- */
-
-static uint64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-#if defined __x86_64__
-static uint64_t time_stamp(void) { return __builtin_ia32_rdtsc(); }
-
-static bool time_stamps_are_invariant(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid(0x80000007, &a, &b, &c, &d) && d >> 8 & 1;
-}
-#else
-static uint64_t time_stamp(void) { return nanoseconds(); }
-static bool time_stamps_are_invariant(void) { return false; }
-#endif
-
-/* Both clocks at one time: of some readings that in which the least time passed between the two. */
-static void read_both(uint64_t *ticks, uint64_t *ns) {
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < 16; i++) {
-        const uint64_t before = time_stamp(), at = nanoseconds(), between = time_stamp() - before;
-        if (between >= least) continue;
-        least = between;
-        *ticks = before + between / 2;
-        *ns = at;
-    }
-}
-
-/* Seconds of a tick, measured over a millisecond. */
-static double seconds_per_tick(void) {
-    uint64_t ticks[2] = {0}, ns[2] = {0};
-    read_both(&ticks[0], &ns[0]);
-    do read_both(&ticks[1], &ns[1]);
-    while (ns[1] - ns[0] < 1000000);
-    return 1e-9 * (double)(ns[1] - ns[0]) / (double)(ticks[1] - ticks[0]);
-}
-
-Clock clock_cheapest(void) {
-    const Clock monotonic = {nanoseconds, 1e-9};
-    if (!time_stamps_are_invariant()) return monotonic;
-    const double first = seconds_per_tick(), second = seconds_per_tick();
-    const bool even = fabs(second - first) < 0.002 * first;
-    return even ? (Clock){time_stamp, 0.5 * (first + second)} : monotonic;
+const char *today(void) {
+    static char date[16];
+    const time_t seconds = time(NULL);
+    struct tm local;
+    const char *said = getenv("NORMA_DATE");
+    return said ? said : localtime_r(&seconds, &local) && strftime(date, sizeof date, "%d %b %Y", &local) ? date : "";
 }
 
 /* Polling the pipe, too, misses no Ctrl-C, whenever and in whichever thread its signal comes. */
-bool read_byte(char *byte) {
-    struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = pipe_ends[0], .events = POLLIN}};
+ssize_t read_some(int fd, char *bytes, size_t n) {
+    struct pollfd wait[2] = {{.fd = fd, .events = POLLIN}, {.fd = pipe_ends[0], .events = POLLIN}};
     while (poll(wait, 2, -1) < 0)
-        if (errno != EINTR) return false;
-    return !wait[1].revents && read(STDIN_FILENO, byte, 1) == 1;
+        if (errno != EINTR) return -1;
+    if (!wait[1].revents) return read(fd, bytes, n);
+    errno = EINTR;
+    return -1;
 }
 
 bool on_terminal(FILE *stream) { return isatty(fileno(stream)) == 1; }

@@ -14,25 +14,27 @@ extern volatile sig_atomic_t interrupted;
 /* Exit status of a run that Ctrl-C ended. */
 enum { EXIT_INTERRUPTED = 130 };
 
-/* From here on the first Ctrl-C asks to stop, the second one stops; a closed pipe is an error that write reports. */
+/* Opens /dev/null in place of standard input, output or error where that is closed, or a file that is opened later
+ * would be taken for it: nothing can be read, and a write fails. */
+int open_standard_streams(void);
+
+/* From here on the first Ctrl-C asks to stop, the second one and other deadly signals stop and leave no temporary
+ * file (signals.h); a closed pipe is an error that write reports. */
 int handle_signals(void);
+
+/* Starts n threads, which parallel regions then use. Returns how many they have: fewer than n where OMP_THREAD_LIMIT
+ * says so; -1 and a message: the system does not let the program have so many. */
+int start_threads(int n);
 
 /* Seconds on a monotonic clock. */
 double now(void);
 
-/* A clock for short times. */
-typedef struct {
-    uint64_t (*read)(void);
-    double tick; /* seconds between n and n + 1 */
-} Clock;
+/* Today's date here as "26 Jul 2024", or what the environment variable NORMA_DATE says it is. The string stays until
+ * the next call. */
+const char *today(void);
 
-/* The cheapest clock that runs evenly: the processor's time stamp counter, where the processor says that it never
- * changes its rate (Intel, Software Developer's Manual, volume 3, 18.17.1) and the monotonic clock agrees; else that
- * one. Takes two milliseconds. */
-Clock clock_cheapest(void);
-
-/* Waits for one byte of standard input; false at its end and after Ctrl-C. */
-bool read_byte(char *byte);
+/* Reads at most n bytes when there are some; 0 at the end, -1 and errno on failure and after Ctrl-C. */
+ssize_t read_some(int fd, char *bytes, size_t n);
 
 /* Whether the stream is a terminal. */
 bool on_terminal(FILE *stream);

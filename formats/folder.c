@@ -14,37 +14,41 @@
 #include "rope.h"
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* The features of an architecture. */
 enum {
     QKV_BIASES = 1,        /* the projections to q, k and v have biases, without an option */
     ATTENTION_BIAS = 2,    /* the option attention_bias: biases of q, k, v and of the output projection */
     MLP_BIASES = 4,        /* the option mlp_bias */
-    WINDOW = 8,            /* sliding_window counts always; else if use_sliding_window is true */
+    WINDOW = 8,            /* sliding_window counts in all layers */
     TIED = 16,             /* tie_word_embeddings is true where it is missing */
     EXPERTS = 32,          /* num_experts > 0, and options that leave some layers dense */
     SWITCHED_EXPERTS = 64, /* experts in every layer if use_moe is true */
     NORM_TOPK = 128,       /* norm_topk_prob is true where it is missing */
     SWITCHED_YARN = 256,   /* MiniMind's YaRN if inference_rope_scaling is true; else rope_type names the scaling */
     HEAD_NORMS = 512,      /* every layer has q_norm and k_norm */
-    HEAD_NORMS_IF_STORED = 1024 /* a layer has q_norm and k_norm, or neither */
+    HEAD_NORMS_IF_STORED = 1024, /* a layer has q_norm and k_norm, or neither */
+    SWITCHED_WINDOW =
+        2048 /* sliding_window counts if use_sliding_window is true: in models with EXPERTS in all layers */
 };
 
 /* What one model_type has that another has not. */
 typedef struct {
     const char *model_type;
     double rope_base; /* where rope_theta is missing */
+    int context;      /* where max_position_embeddings is missing */
     int head_size;    /* where head_dim is missing; 0: hidden_size / num_attention_heads */
     int features;     /* a sum */
 } Architecture;
 
 static const Architecture ARCHITECTURES[] = {
-    {"llama", 10000, 0, ATTENTION_BIAS | MLP_BIASES},
-    {"mistral", 10000, 0, WINDOW},
-    {"qwen2", 10000, 0, QKV_BIASES},
-    {"qwen3", 10000, 128, HEAD_NORMS | ATTENTION_BIAS},
-    {"qwen3_moe", 10000, 0, HEAD_NORMS | ATTENTION_BIAS | EXPERTS},
-    {"minimind", 1e6, 0, HEAD_NORMS_IF_STORED | TIED | SWITCHED_EXPERTS | NORM_TOPK | SWITCHED_YARN},
+    {"llama", 10000, 2048, 0, ATTENTION_BIAS | MLP_BIASES},
+    {"mistral", 10000, 131072, 0, WINDOW},
+    {"qwen2", 10000, 32768, 0, QKV_BIASES | SWITCHED_WINDOW},
+    {"qwen3", 10000, 32768, 128, HEAD_NORMS | ATTENTION_BIAS | SWITCHED_WINDOW},
+    {"qwen3_moe", 10000, 32768, 0, HEAD_NORMS | ATTENTION_BIAS | EXPERTS | SWITCHED_WINDOW},
+    {"minimind", 1e6, 32768, 0, HEAD_NORMS_IF_STORED | TIED | SWITCHED_EXPERTS | NORM_TOPK | SWITCHED_YARN},
 };
 
 typedef struct {
@@ -57,7 +61,8 @@ typedef struct {
     float eps;                 /* of every norm */
     bool biases[MLP_BIAS + 1]; /* by PartBias: whether the weights of this group have biases */
     int sparse_step;           /* in a model with experts every sparse_step-th layer has them, */
-    const Json *dense_layers;  /* but those that this list names */
+    const Json *dense_layers;  /* but those that this list names; */
+    bool *is_sparse;           /* [n_layers], owned: so these have them */
     Safetensors weights;
     float *vectors; /* room for the next norm or bias */
 } Folder;
@@ -111,21 +116,24 @@ static bool get_bool(Folder *f, const Json *object, const char *key, bool missin
 static void read_sizes(Folder *f) {
     Config *c = &f->model->config;
     const int head_size = f->architecture->head_size;
+    const bool newer = option(f->options, "max_position_embeddings"); /* LLaMA 1 has the other, or none */
     c->dim = get_int(f, f->options, "hidden_size", 1, REQUIRED);
     c->hidden_dim = get_int(f, f->options, "intermediate_size", 1, REQUIRED);
     c->n_layers = get_int(f, f->options, "num_hidden_layers", 1, REQUIRED);
     c->n_heads = get_int(f, f->options, "num_attention_heads", 1, REQUIRED);
     c->n_kv_heads = get_int(f, f->options, "num_key_value_heads", 1, c->n_heads);
     c->vocab_size = get_int(f, f->options, "vocab_size", 1, REQUIRED);
-    c->context = get_int(f, f->options, "max_position_embeddings", 1, REQUIRED);
+    c->context =
+        get_int(f, f->options, newer ? "max_position_embeddings" : "max_sequence_length", 1, f->architecture->context);
     c->head_size = get_int(f, f->options, "head_dim", 1, head_size ? head_size : c->dim / c->n_heads);
     f->eps = (float)get_real(f, f->options, "rms_norm_eps", 1e-6);
     if (f->status) return;
     if (!head_size && !option(f->options, "head_dim") && c->dim % c->n_heads)
         f->status = fail("%s: hidden_size is %d, expected a multiple of num_attention_heads = %d, or head_dim",
                          f->json.path, c->dim, c->n_heads);
-    else if (c->head_size < 2 || c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
-        f->status = fail("%s: head_dim is %d, expected an even number", f->json.path, c->head_size);
+    else if (c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
+        f->status = fail("%s: head_dim is %d, expected an even number up to %d", f->json.path, c->head_size,
+                         INT_MAX / c->n_heads);
     else if (c->n_heads % c->n_kv_heads)
         f->status = fail("%s: num_key_value_heads is %d, expected a divisor of num_attention_heads = %d", f->json.path,
                          c->n_kv_heads, c->n_heads);
@@ -134,20 +142,19 @@ static void read_sizes(Folder *f) {
 }
 
 /* Attention to the last sliding_window positions alone, in some layer or all: up to the window's length it makes no
- * difference, and norma's context ends there. */
+ * difference, and norma's context ends there. A null is no window; a missing one has a default. */
 static void read_window(Folder *f) {
     Config *c = &f->model->config;
-    const Json *types = option(f->options, "layer_types");
-    bool has_window = has(f, WINDOW);
-    if (!option(f->options, "sliding_window")) return;
-    if (!has_window && get_bool(f, f->options, "use_sliding_window", false)) {
-        if (!json_has_kind(types, JSON_ARRAY))
-            has_window = get_int(f, f->options, "max_window_layers", 0, 0) < c->n_layers;
+    const Json *types = option(f->options, "layer_types"), *window = json_get(f->options, "sliding_window");
+    bool slides = has(f, WINDOW);
+    if (has(f, SWITCHED_WINDOW) && get_bool(f, f->options, "use_sliding_window", false)) {
+        slides = has(f, EXPERTS) || (!types && get_int(f, f->options, "max_window_layers", 0, 28) < c->n_layers);
         for (const Json *type = json_members(types, JSON_ARRAY); type; type = json_next(types, type))
-            has_window |= json_is(type, "sliding_attention");
+            slides |= json_is(type, "sliding_attention");
     }
-    const int window = has_window ? get_int(f, f->options, "sliding_window", 1, REQUIRED) : c->context;
-    if (window < c->context) c->context = window;
+    if (!slides || (window && json_null(window))) return;
+    const int length = get_int(f, f->options, "sliding_window", 1, 4096);
+    if (length < c->context) c->context = length;
 }
 
 static void read_experts(Folder *f) {
@@ -171,11 +178,15 @@ static void read_experts(Folder *f) {
                          count, c->n_experts);
 }
 
-static bool is_sparse(const Folder *f, int layer) {
+static int find_sparse_layers(Folder *f) {
+    const Config *c = &f->model->config;
     int64_t dense;
-    for (const Json *l = json_first(f->dense_layers); l; l = json_next(f->dense_layers, l))
-        if (json_integer(l, &dense) && dense == layer) return false;
-    return f->model->config.n_experts > 0 && (layer + 1) % f->sparse_step == 0;
+    f->is_sparse = allocate((size_t)c->n_layers, sizeof *f->is_sparse);
+    if (!f->is_sparse) return -1;
+    for (int l = 0; l < c->n_layers; l++) f->is_sparse[l] = c->n_experts > 0 && (l + 1) % f->sparse_step == 0;
+    for (const Json *v = json_first(f->dense_layers); v; v = json_next(f->dense_layers, v))
+        if (json_integer(v, &dense) && dense >= 0 && dense < c->n_layers) f->is_sparse[dense] = false;
+    return 0;
 }
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ------------------------- */
@@ -272,7 +283,7 @@ static int read_config(Folder *f) {
     f->biases[QKV_BIAS] = has(f, QKV_BIASES) || f->biases[OUT_BIAS];
     f->biases[MLP_BIAS] = has(f, MLP_BIASES) && get_bool(f, f->options, "mlp_bias", false);
     f->model->tied = get_bool(f, f->options, "tie_word_embeddings", has(f, TIED));
-    if (act && !json_is(act, "silu")) refuse(f, "hidden_act", act, "silu");
+    if (act && !json_is(act, "silu") && !json_is(act, "swish")) refuse(f, "hidden_act", act, "silu");
     if (quantization)
         refuse(f, "quantization_config", json_get(quantization, "quant_method"), "none: norma reads F32, F16 and BF16");
     read_sizes(f);
@@ -370,7 +381,7 @@ static int begin_experts(const Folder *f, int layer) {
 /* Whether the model has this part and it is not read yet. */
 static bool is_to_be_read(const Folder *f, const PartAt *at, const char *name) {
     const Layer *layer = &f->model->layers[at->layer];
-    if (part_weight(at) == &layer->router) return is_sparse(f, at->layer);
+    if (part_weight(at) == &layer->router) return f->is_sparse[at->layer];
     if (at->part->owner == OF_EXPERT) return !part_weight(at)->data; /* fused experts have it */
     if (!at->part->of_heads || has(f, HEAD_NORMS)) return true;
     if (!has(f, HEAD_NORMS_IF_STORED)) return false;
@@ -415,7 +426,8 @@ static int read_weights(Folder *f) {
     for (size_t i = 0; i < w->n_tensors; i++)
         if (w->tensors[i].n_dims == 1) n += w->tensors[i].count;
     f->vectors = m->vectors = allocate(n, sizeof *f->vectors);
-    return !f->vectors || model_allocate_layers(m) || read_parts(f) || check_all_used(f) ? -1 : 0;
+    if (!f->vectors || find_sparse_layers(f) || model_allocate_layers(m)) return -1;
+    return read_parts(f) || check_all_used(f) ? -1 : 0;
 }
 
 int folder_read_model(Model *m, const char *folder) {
@@ -426,6 +438,7 @@ int folder_read_model(Model *m, const char *folder) {
     const int status = json_open(&f.json, path) || read_config(&f) || read_weights(&f) ? -1 : 0;
     m->format = "Hugging Face folder";
     json_close(&f.json);
+    free(f.is_sparse);
     safetensors_close(&f.weights);
     return status;
 }

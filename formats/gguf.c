@@ -49,10 +49,18 @@ const GgufHeaderKey GGUF_KEYS[] = {
     {"expert_weights_norm", EXPERTS, KEY_INTEGER, AT(norm_weights), 0},
     {"expert_weights_scale", EXPERTS, KEY_REAL, AT(weights_scale), 0},
     {"attention.sliding_window", OTHERS, KEY_INTEGER, AT(window), 0},
+    {"rope.scaling.yarn_ext_factor", OTHERS, KEY_REAL, AT(extrapolation), 0},
     {.name = "rope.scaling.finetuned"},
     {.name = "tensor_data_layout"},
     {0},
 };
+
+/* Keys that ask for what norma does not do. NEUTRAL_KEYS[v]: those that ask for nothing at the value v. */
+static const char *const NEUTRAL_KEYS[2][16] = {
+    {"attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length", "final_logit_softcapping",
+     "leading_dense_block_count", "nextn_predict_layers", "pooling_type", "rope.scaling.yarn_log_multiplier"},
+    {"attention.causal", "embedding_scale", "expert_group_count", "expert_group_used_count", "logit_scale",
+     "residual_scale", "rope.scaling.yarn_attn_factor"}};
 
 enum { SOFTMAX = 1 }; /* of the gating functions */
 
@@ -60,6 +68,7 @@ static const GgufHeader DEFAULTS = {
     .config = {.vocab_size = 1, .rope = {.base = 10000, .scale = 1, .amplitude = 1, .yarn = {.fast = 32, .slow = 1}}},
     .scaling = {"linear", 6},
     .linear_factor = 1,
+    .extrapolation = -1,
     .gating = SOFTMAX,
     .norm_weights = 1,
     .weights_scale = 1};
@@ -72,6 +81,27 @@ typedef struct {
 } Reader;
 
 /* ---- configuration ----------------------------------------------------------------------- */
+
+/* The value at which a key of the architecture changes nothing; -1: there is none. */
+static int neutral_value(GgufString rest) {
+    for (int value = 0; value < 2; value++)
+        for (const char *const *name = NEUTRAL_KEYS[value]; *name; name++)
+            if (gguf_string_is(rest, *name)) return value;
+    return -1;
+}
+
+/* Refuses a key, `rest` behind the architecture's name, that may change the result and that norma does not heed. */
+static int check_key(const Gguf *g, GgufString key, GgufString rest) {
+    char name[GGUF_KEY_NAME];
+    for (const GgufHeaderKey *known = GGUF_KEYS; known->name; known++)
+        if (gguf_string_is(rest, known->name)) return 0;
+    const int expected = neutral_value(rest);
+    double found = expected;
+    if (expected < 0) return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(key));
+    snprintf(name, sizeof name, "%.*s", SHOWN(key));
+    if (gguf_get_number(g, name, &found)) return -1;
+    return found == expected ? 0 : bad_key(g, name, "is %g, expected %d", found, expected);
+}
 
 static int read_architecture(Reader *r) {
     GgufString name = {"", 0};
@@ -88,9 +118,7 @@ static int read_architecture(Reader *r) {
     for (const GgufValue *v = r->file.values; v < r->file.values + r->file.n_values; v++) {
         if (v->key.n <= name.n || memcmp(v->key.text, name.text, name.n) || v->key.text[name.n] != '.') continue;
         const GgufString rest = {v->key.text + name.n + 1, v->key.n - name.n - 1};
-        const GgufHeaderKey *known = GGUF_KEYS;
-        while (known->name && !gguf_string_is(rest, known->name)) known++;
-        if (!known->name) return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(v->key));
+        if (check_key(&r->file, v->key, rest)) return -1;
     }
     return 0;
 }
@@ -159,13 +187,16 @@ static int read_experts(Reader *r, Config *c) {
 static int read_rope(Reader *r, Config *c) {
     GgufHeader *h = &r->header;
     Yarn *yarn = &c->rope.yarn;
+    const bool is_yarn = gguf_string_is(h->scaling, "yarn");
     c->rope.halves = r->architecture->rope_halves;
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope.dims,
                          c->head_size);
     if (!(c->rope.base > 0) || !(h->factor > 0))
         return fail("%s: RoPE's base or scaling factor is not positive", r->file.path);
-    if (gguf_string_is(h->scaling, "yarn")) {
+    if (h->extrapolation >= 0 && h->extrapolation != is_yarn)
+        return bad_value(r, "rope.scaling.yarn_ext_factor", "%g, expected %d", h->extrapolation, is_yarn);
+    if (is_yarn) {
         if (read_keys(r, YARN)) return -1;
         if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
         yarn->factor = h->factor;
@@ -271,12 +302,31 @@ static int read_model(Reader *r, Model *m) {
     return 0;
 }
 
+/* Of a file without tensors. */
+static int read_vocabulary(const Gguf *g, Model *m) {
+    const GgufValue *pieces = gguf_find_value(g, "tokenizer.ggml.tokens");
+    if (!pieces || !pieces->is_array || pieces->count < 1 || pieces->count > INT_MAX)
+        return fail("%s: has neither tensors nor a vocabulary", g->path);
+    m->config.vocab_size = (int)pieces->count;
+    return 0;
+}
+
+/* Refuses one of several files, each with a part of the tensors. */
+static int check_whole(const Gguf *g) {
+    int64_t count = 1, number = 0;
+    if (gguf_get_integer(g, "split.count", &count) || gguf_get_integer(g, "split.no", &number)) return -1;
+    if (count <= 1) return 0;
+    return fail("%s: is part %" PRIu64 " of %" PRId64 " of a model; llama-gguf-split --merge makes one file of them",
+                g->path, (uint64_t)number + 1, count);
+}
+
 bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "GGUF", 4); }
 
 int gguf_read_model(Model *m, const char *path) {
     Reader r = {.header = DEFAULTS, .model = m};
     m->format = "GGUF";
-    const bool failed = gguf_open(&r.file, path, m->files) || read_model(&r, m);
+    const bool failed = gguf_open(&r.file, path, m->files) || check_whole(&r.file) ||
+                        (r.file.n_entries ? read_model(&r, m) : read_vocabulary(&r.file, m));
     gguf_close(&r.file);
     return failed ? -1 : 0;
 }

@@ -28,6 +28,7 @@ typedef struct {
     double weights_scale;           /* of experts */
     double rms_eps, layer_eps;      /* of norms */
     double linear_factor, factor;   /* of RoPE's scaling, under the older and the newer name */
+    double extrapolation;           /* YaRN's share: 1 with YaRN, else 0; negative: what is usual */
     GgufString scaling;             /* of RoPE: none, linear or yarn */
 } GgufHeader;
 
@@ -46,14 +47,15 @@ typedef struct {
 } GgufHeaderKey;
 
 /* In the order in which they are written; the last has no name. A file with any other key of the
- * architecture is refused: the key may change the result. */
+ * architecture is refused, unless its value changes nothing: the key may change the result. */
 extern const GgufHeaderKey GGUF_KEYS[];
 
 enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_count" */
 
 bool gguf_is(const File *file);
 
-/* Fills the model from its file, which is mapped. On failure the caller closes it. */
+/* Fills the model from its file, which is mapped; where that has no tensors, but a vocabulary, only vocab_size. On
+ * failure the caller closes it. */
 int gguf_read_model(Model *model, const char *path);
 
 /* 1: there it is; -1: it is damaged, or `needed` and of a kind that norma does not read; 0: it is of such a kind and

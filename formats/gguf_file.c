@@ -20,26 +20,33 @@ static int skip(Gguf *g, uint64_t count, size_t size) {
     return 0;
 }
 
+/* Copies n bytes of the map. Each is read once: another process may change the file, also between a check and a use. */
+static void copy_once(void *to, const uint8_t *from, size_t n) {
+    const volatile uint8_t *bytes = from;
+    for (size_t i = 0; i < n; i++) ((uint8_t *)to)[i] = bytes[i];
+}
+
 static int read_bytes(Gguf *g, void *to, size_t n) {
     if (skip(g, n, 1)) return -1;
-    memcpy(to, g->data + g->at - n, n);
+    copy_once(to, g->data + g->at - n, n);
     return 0;
 }
 
 static int read_string(Gguf *g, GgufString *s) {
-    const uint8_t *at = g->data + g->at;
     uint64_t n = 0;
     if (read_bytes(g, &n, sizeof n) || skip(g, n, 1)) return -1;
-    *s = gguf_next_string(&at);
+    *s = (GgufString){(const char *)g->data + g->at - n, (size_t)n};
     return 0;
 }
 
-GgufString gguf_next_string(const uint8_t **at) {
-    uint64_t n;
-    memcpy(&n, *at, sizeof n);
-    const char *text = (const char *)*at + sizeof n;
-    *at += sizeof n + n;
-    return (GgufString){text, n};
+GgufString gguf_next_string(const uint8_t **at, const uint8_t *end) {
+    uint64_t n = 0;
+    if ((size_t)(end - *at) < sizeof n) return (GgufString){"", 0};
+    copy_once(&n, *at, sizeof n);
+    *at += sizeof n;
+    const GgufString s = {(const char *)*at, n < (uint64_t)(end - *at) ? (size_t)n : (size_t)(end - *at)};
+    *at += s.n;
+    return s;
 }
 
 bool gguf_string_is(GgufString s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
@@ -105,7 +112,7 @@ int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
     if (!v) return 0;
     if (v->is_array || v->type == GGUF_STRING || v->type == GGUF_F32 || v->type == GGUF_F64)
         return bad_key(g, key, "has another type than expected (an integer)");
-    memcpy(&bits, v->at, v->bytes);
+    copy_once(&bits, v->at, v->bytes);
     if (v->type == GGUF_I8) bits = (uint64_t)(int8_t)bits;
     if (v->type == GGUF_I16) bits = (uint64_t)(int16_t)bits;
     if (v->type == GGUF_I32) bits = (uint64_t)(int32_t)bits;
@@ -127,20 +134,44 @@ int gguf_get_real(const Gguf *g, const char *key, double *value) {
     if (!v) return 0;
     if (v->is_array || (v->type != GGUF_F32 && v->type != GGUF_F64))
         return bad_key(g, key, "has another type than expected (a real number)");
-    memcpy(v->type == GGUF_F64 ? (void *)value : &narrow, v->at, v->bytes);
+    copy_once(v->type == GGUF_F64 ? (void *)value : &narrow, v->at, v->bytes);
     if (v->type == GGUF_F32) *value = narrow;
     return isfinite(*value) ? 0 : bad_key(g, key, "is no finite number");
+}
+
+int gguf_get_number(const Gguf *g, const char *key, double *value) {
+    const GgufValue *v = gguf_find_value(g, key);
+    int64_t integer = 0;
+    if (!v || v->type == GGUF_F32 || v->type == GGUF_F64) return gguf_get_real(g, key, value);
+    if (gguf_get_integer(g, key, &integer)) return -1;
+    *value = (double)integer;
+    return 0;
 }
 
 int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v) return 0;
     if (v->is_array || v->type != GGUF_STRING) return bad_key(g, key, "has another type than expected (a string)");
-    *value = gguf_next_string(&(const uint8_t *){v->at});
+    *value = gguf_next_string(&(const uint8_t *){v->at}, v->at + v->bytes);
     return 0;
 }
 
 /* ---- the tensor table ------------------------------------------------------------------ */
+
+/* Names the type of a tensor that norma does not run: ggml's types by their numbers, from 9 on. */
+static int bad_type(const Gguf *g, const GgufEntry *e, uint32_t type) {
+    enum { FIRST = 9 };
+    static const char *const names[] = {
+        "Q8_1",       "Q2_K",       "Q3_K",       "Q4_K",  "Q5_K",     "Q6_K",     "Q8_K",     "IQ2_XXS", "IQ2_XS",
+        "IQ3_XXS",    "IQ1_S",      "IQ4_NL",     "IQ3_S", "IQ2_S",    "IQ4_XS",   "I8",       "I16",     "I32",
+        "I64",        "F64",        "IQ1_M",      "BF16",  "Q4_0_4_4", "Q4_0_4_8", "Q4_0_8_8", "TQ1_0",   "TQ2_0",
+        "IQ4_NL_4_4", "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4", "NVFP4",    "Q1_0"};
+    const char *name = type - FIRST < sizeof names / sizeof *names ? names[type - FIRST] : "unknown";
+#define NAME(id, name, ...) " " name
+    return bad_tensor(g, e->name, "has type %u (%s), expected one of f32" FLOAT16_TYPES(NAME) BLOCK_TYPES(NAME), type,
+                      name);
+#undef NAME
+}
 
 static int read_entry(Gguf *g, GgufEntry *e) {
     enum { MAX_DIMS = 4 };
@@ -163,7 +194,7 @@ static int read_entry(Gguf *g, GgufEntry *e) {
     e->cols = (int)dims[0];
     e->rows = (int)dims[1];
     e->depth = (int)dims[2];
-    if (type_from_gguf(type, &e->type)) return bad_tensor(g, e->name, "has type %u, which norma does not know", type);
+    if (type_from_gguf(type, &e->type)) return bad_type(g, e, type);
     if (e->cols % TYPES[e->type].weights)
         return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", e->cols,
                           TYPES[e->type].weights, type_name(e->type));

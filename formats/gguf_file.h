@@ -65,10 +65,12 @@ GgufEntry *gguf_find_entry(const Gguf *g, const char *name);
 int gguf_get_integer(const Gguf *g, const char *key, int64_t *value);
 int gguf_get_size(const Gguf *g, const char *key, int *value);
 int gguf_get_real(const Gguf *g, const char *key, double *value);
+int gguf_get_number(const Gguf *g, const char *key, double *value); /* an integer, a real number, a bool */
 int gguf_get_string(const Gguf *g, const char *key, GgufString *value);
 
-/* The string at *at in an array of strings; *at moves behind it. It cannot fail: gguf_open has walked along all. */
-GgufString gguf_next_string(const uint8_t **at);
+/* The next string, at *at, of an array of strings that ends at `end`; *at moves behind it. It lies inside the array,
+ * also where another process has changed its length since gguf_open walked along all. */
+GgufString gguf_next_string(const uint8_t **at, const uint8_t *end);
 
 bool gguf_string_is(GgufString s, const char *text);
 

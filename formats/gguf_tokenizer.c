@@ -34,7 +34,7 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     const uint8_t *at = names->at;
     char *to = pieces->text;
     for (int id = 0; id < n; id++) {
-        const GgufString name = gguf_next_string(&at);
+        const GgufString name = gguf_next_string(&at, names->at + names->bytes);
         Piece *p = &pieces->list[id];
         int32_t type;
         memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
@@ -92,7 +92,7 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
     if (merges_begin(&t->merges, &t->pieces, merges->count)) return -1;
     const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
-        const GgufString pair = gguf_next_string(&at);
+        const GgufString pair = gguf_next_string(&at, merges->at + merges->bytes);
         if (merges_add(&t->merges, &t->pieces, g->path, pair.text, pair.n)) return -1;
     }
     return merges_end(&t->merges, &t->pieces);
@@ -126,7 +126,7 @@ static int fill_ends(Tokenizer *t, const Gguf *g, int vocab_size) {
 
 static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
     int64_t add_space = 1;
-    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true}};
+    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true, .replaces_mark = true}};
     if (fill_pieces(&t->pieces, g, vocab_size) || fill_ends(t, g, vocab_size) ||
         gguf_get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space))
         return -1;

@@ -67,6 +67,44 @@ static double eps_of(const Model *model, NormKind kind) {
     return eps;
 }
 
+/* Fields that are zero are not written. */
+static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
+    GgufHeader h = {.config = model->config,
+                    .value_length = model->config.head_size,
+                    .n_experts = model->config.n_experts,
+                    .layer_eps = eps_of(model, NORM_LAYER),
+                    .rms_eps = eps_of(model, NORM_RMS)};
+    Config *c = &h.config;
+    const bool yarn = model->rope_factors && !a->rope_factors;
+    if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
+    h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
+    if (yarn) h.yarn_context = (int)c->rope.yarn.context;
+    if (yarn) c->rope.amplitude /= yarn_amplitude(h.factor, 1);
+    if (h.factor == 1) h.factor = 0;
+    if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
+    if (c->rope.amplitude == 1) c->rope.amplitude = 0;
+    c->rope.yarn = (Yarn){0}; /* its numbers of turns are the default */
+    return h;
+}
+
+/* Whether a float32 says it: a number that becomes 0 would not be written, an infinite one not be read. */
+static bool is_float(double x) { return x == 0 || ((float)x != 0 && isfinite((float)x)); }
+
+static int check_reals(const Model *model, const GgufArchitecture *a, const char *path) {
+    const GgufHeader h = header_of(model, a);
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) {
+        const double *real = (const void *)((const char *)&h + key->field);
+        if (key->kind == KEY_REAL && !is_float(*real))
+            return fail("%s: %s.%s would be %g, which is no float32, and GGUF has no other", path, a->name, key->name,
+                        *real);
+    }
+    for (int i = 0; a->rope_factors && model->rope_factors && i < model->config.rope.dims / 2; i++)
+        if (!is_float(model->rope_factors[i]))
+            return fail("%s: factor %d of rope_freqs would be %g, which is no float32, and GGUF has no other", path, i,
+                        model->rope_factors[i]);
+    return 0;
+}
+
 static int compare_ranks(const void *a, const void *b) {
     const MergeRule *x = a, *y = b;
     return (x->rank > y->rank) - (x->rank < y->rank);
@@ -110,32 +148,60 @@ static float *piece_scores(const Tokenizer *t) {
 /* Whether rules that make the same piece follow each other in rank: whether scores fall as ranks rise. */
 static bool ranks_are_by_piece(const Tokenizer *t) {
     MergeRule *rules = ranked_rules(&t->merges);
-    float *scores = piece_scores(t);
-    bool by_piece = rules && scores;
+    float *scores = rules ? piece_scores(t) : NULL;
+    bool by_piece = scores;
     for (int i = 1; i < t->merges.n && by_piece; i++) by_piece = scores[rules[i].result] <= scores[rules[i - 1].result];
     free(scores);
     free(rules);
     return by_piece;
 }
 
+/* Whether a rule may have this piece: it is found by its text, and in the file it is none that text never becomes. */
+static bool may_merge(const Pieces *p, int id) {
+    const Piece *piece = &p->list[id];
+    return piece->kind == PIECE_TEXT && id != p->unk && pieces_find(p, piece->text, piece->length) == id;
+}
+
+/* What would have other tokens by the file, in texts that name no special token; NULL: nothing. */
+static const char *changed_in_gguf(const Tokenizer *t) {
+    const Pieces *p = &t->pieces;
+    for (int byte = 0; byte < 256; byte++) {
+        const char text = (char)byte;
+        const bool in_utf8 = byte < 0xc0 || (byte > 0xc1 && byte < 0xf5);
+        const bool has_piece = byte < 0x80 && pieces_find(p, &text, 1) >= 0;
+        if (p->byte_piece[byte] == p->unk && (p->byte_level ? p->unk >= 0 : in_utf8 && !has_piece))
+            return "characters without a piece, as it has not all byte pieces";
+    }
+    if (!p->byte_level && !t->normalizer.replaces_mark) return "U+2581, which is a space there";
+    for (int id = 0; id < p->n && !p->byte_level; id++)
+        if (p->list[id].kind == PIECE_USER && (p->list[id].raw || t->space_prefix != SPACE_NEVER))
+            return "what is beside an added token";
+    for (const MergeRule *r = t->merges.rules; r < t->merges.rules + t->merges.n; r++)
+        if (!may_merge(p, r->left) || !may_merge(p, r->right) || !may_merge(p, r->result))
+            return "merges of added tokens, of <unk>, or of two pieces with one text";
+    return NULL;
+}
+
 static int check_tokenizer(const Tokenizer *t, const char *path) {
     const Pretokenizer *p = &t->pretokenizer;
+    const bool byte_level = t->pieces.byte_level;
     if (!t->merges.rules) return 0;
-    if (t->pieces.byte_level && t->space_prefix != SPACE_NEVER)
+    if (byte_level && t->space_prefix != SPACE_NEVER)
         return fail("%s: ByteLevel puts a space in front of a text, which GGUF has no word for", path);
-    if (t->pieces.byte_level && !gguf_pretokenizer_name(p))
+    if (byte_level && !gguf_pretokenizer_name(p))
         return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)", path, pretokenizer_shown(p),
                     p->whole_words ? ", ignore_merges" : "");
+    if (!byte_level && (p->n_steps || p->whole_words || t->normalizer.composes))
+        return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
+    const char *changed = changed_in_gguf(t);
+    if (changed) return fail("%s: GGUF would have other tokens than its tokenizer: %s", path, changed);
+    /* else scores say the same as rules, up to which of two rules for the same piece goes first */
+    if (!byte_level && (!all_pieces_merge(t) || !ranks_are_by_piece(t)))
+        return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
+                    path);
     bool eats = false;
     for (int id = 0; id < t->pieces.n; id++) eats |= t->pieces.list[id].eats_left || t->pieces.list[id].eats_right;
     if (eats) note("there are pieces that take white space beside them; GGUF has no word for that");
-    if (t->pieces.byte_level) return 0;
-    if (p->n_steps || p->whole_words || t->normalizer.composes)
-        return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
-    /* else scores say the same as rules, up to which of two equal pieces comes first */
-    if (!all_pieces_merge(t) || !ranks_are_by_piece(t))
-        return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
-                    path);
     if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
         note("GGUF always puts a space in front of a text, the folder only where there is none");
     return 0;
@@ -146,6 +212,7 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
     const char *missing = missing_in_gguf(a, model);
     if (missing) return fail("%s: GGUF's %s has no place for %s", path, a->name, missing);
     if (eps_of(model, NORM_NONE)) return fail("%s: GGUF has no place for a site without its norm", path);
+    if (check_reals(model, a, path)) return -1;
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
         if (eps_of(model, kind) < 0) /* by --norm, which leaves a site its eps */
             return fail("%s: its %ss would differ in eps, and GGUF has one for all", path, norm_name(kind));
@@ -166,9 +233,7 @@ typedef struct {
     size_t done;      /* weights written, for the progress */
     float *row;       /* [widest row] */
     uint8_t *packed;  /* a row in its new type */
-    FILE *text;       /* the next string, in memory: */
-    char *string;     /* [length], owned */
-    size_t length;
+    Buffer text;      /* the next string; owned */
 } Writer;
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
@@ -182,11 +247,10 @@ static void write_string(Writer *w, const char *s, size_t n) {
     write_bytes(w, s, n);
 }
 
-/* Writes what was printed into w->text since the last call. */
+/* Writes what was appended to w->text since the last call. */
 static void write_text(Writer *w) {
-    fflush(w->text);
-    write_string(w, w->string, w->length);
-    rewind(w->text);
+    write_string(w, w->text.bytes, w->text.n);
+    w->text.n = 0;
 }
 
 static void write_value(Writer *w, const char *key, GgufType type, const void *value, size_t bytes) {
@@ -217,37 +281,38 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 /* ---- the tokenizer ------------------------------------------------------------------------- */
 
 /* Every byte has a name in byte-level vocabularies. */
-static void print_byte_names(FILE *out, const Piece *p) {
+static void append_byte_names(Buffer *out, const Piece *p) {
     for (int i = 0; i < p->length; i++) {
         char name[2];
         const int length = byte_name(name, (uint8_t)p->text[i]);
-        fwrite(name, 1, (size_t)length, out);
+        buffer_append(out, name, (size_t)length);
     }
 }
 
 /* In other vocabularies a space is U+2581; llama2.c wraps control pieces in newlines, which are left out. */
-static void print_marked(FILE *out, const Piece *p) {
+static void append_marked(Buffer *out, const Piece *p) {
     for (int i = 0; i < p->length; i++)
         if (p->text[i] == ' ')
-            fputs("\xe2\x96\x81", out);
+            buffer_append(out, SPACE_MARK, 3);
         else if (p->text[i] != '\n' || p->kind != PIECE_CONTROL)
-            fputc(p->text[i], out);
+            buffer_append(out, &p->text[i], 1);
 }
 
 static void write_pieces(Writer *w, const Tokenizer *t) {
     write_array(w, "tokenizer.ggml.tokens", GGUF_STRING, t->pieces.n);
     for (int id = 0; id < t->pieces.n; id++) {
         const Piece *p = &t->pieces.list[id];
+        char name[32];
         if (p->kind == PIECE_BYTE)
-            fprintf(w->text, "<0x%02X>", (unsigned)(uint8_t)p->text[0]);
+            buffer_append(&w->text, name, (size_t)sprintf(name, "<0x%02X>", (unsigned)(uint8_t)p->text[0]));
         else if (!t->pieces.byte_level)
-            print_marked(w->text, p);
+            append_marked(&w->text, p);
         else if (!p->length)
-            fprintf(w->text, "[PAD%d]", id); /* no two pieces may be alike */
+            buffer_append(&w->text, name, (size_t)sprintf(name, "[PAD%d]", id)); /* no two pieces may be alike */
         else if (p->kind == PIECE_TEXT)
-            print_byte_names(w->text, p);
+            append_byte_names(&w->text, p);
         else
-            fwrite(p->text, 1, (size_t)p->length, w->text);
+            buffer_append(&w->text, p->text, (size_t)p->length);
         write_text(w);
     }
 }
@@ -278,9 +343,9 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
                 pre ? t->merges.n : t->pieces.n);
     if (scores) write_bytes(w, scores, (size_t)t->pieces.n * sizeof *scores);
     for (const MergeRule *rule = rules; rule && rule < rules + t->merges.n; rule++) {
-        print_byte_names(w->text, &t->pieces.list[rule->left]);
-        fputc(' ', w->text);
-        print_byte_names(w->text, &t->pieces.list[rule->right]);
+        append_byte_names(&w->text, &t->pieces.list[rule->left]);
+        buffer_append(&w->text, " ", 1);
+        append_byte_names(&w->text, &t->pieces.list[rule->right]);
         write_text(w);
     }
     free(rules);
@@ -297,27 +362,7 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
     if (t->chat_template) write_name(w, "tokenizer.chat_template", t->chat_template, t->chat_template_size);
-    return 0;
-}
-
-/* Fields that are zero are not written. */
-static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
-    GgufHeader h = {.config = model->config,
-                    .value_length = model->config.head_size,
-                    .n_experts = model->config.n_experts,
-                    .layer_eps = eps_of(model, NORM_LAYER),
-                    .rms_eps = eps_of(model, NORM_RMS)};
-    Config *c = &h.config;
-    const bool yarn = model->rope_factors && !a->rope_factors;
-    if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
-    h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
-    if (yarn) h.yarn_context = (int)c->rope.yarn.context;
-    if (yarn) c->rope.amplitude /= yarn_amplitude(h.factor, 1);
-    if (h.factor == 1) h.factor = 0;
-    if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
-    if (c->rope.amplitude == 1) c->rope.amplitude = 0;
-    c->rope.yarn = (Yarn){0}; /* its numbers of turns are the default */
-    return h;
+    return w->text.failed ? -1 : 0;
 }
 
 static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHeader *h) {
@@ -348,7 +393,8 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix, int de
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
     if (w->data) write_padding(w);
     if (w->data) return true;
-    fprintf(w->text, "%s%s", name, suffix);
+    buffer_append(&w->text, name, strlen(name));
+    buffer_append(&w->text, suffix, strlen(suffix));
     write_text(w);
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
@@ -440,7 +486,7 @@ static int write_header(Writer *w, const Tokenizer *t) {
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
     if (t && write_tokenizer(w, t)) return -1;
     write_tensors(w);
-    return 0;
+    return w->text.failed ? -1 : 0;
 }
 
 static int write_file(Writer *w, const Tokenizer *t, const char *path) {
@@ -459,16 +505,15 @@ static int write_file(Writer *w, const Tokenizer *t, const char *path) {
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, const char *path) {
     Writer w = {.model = model, .architecture = architecture_of(model), .type = type};
     size_t widest = 0;
-    if (!(w.text = open_memstream(&w.string, &w.length))) return fail("out of memory");
+    buffer_append(&w.text, "", 0); /* from here on there are bytes, if none */
     for (PartAt at = parts_of(model); next_part(&at);) {
         const size_t cols = (size_t)part_size(&model->config, at.part->cols);
         if (cols > widest) widest = cols;
     }
-    w.row = allocate(widest, sizeof *w.row);
-    w.packed = allocate(widest, sizeof *w.row);
-    const int status = w.row && w.packed ? write_file(&w, tokenizer, path) : -1;
-    fclose(w.text);
-    free(w.string);
+    w.row = w.text.failed ? NULL : allocate(widest, sizeof *w.row);
+    w.packed = w.row ? allocate(widest, sizeof *w.row) : NULL;
+    const int status = w.packed ? write_file(&w, tokenizer, path) : -1;
+    free(w.text.bytes);
     free(w.row);
     free(w.packed);
     return status;

@@ -1,13 +1,15 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
  * Owns the grammar: from a text that nobody trusts to a flat array of values, whose meaning is the callers'. No
- * function calls itself, so that no text decides how deep the stack gets; all memory is allocated at once.
+ * function calls itself, so that no text decides how deep the stack gets; all memory is allocated at once, for as many
+ * values as the text can have.
  */
 #include "formats/json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "formats/map.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +19,8 @@ typedef struct {
     JsonFile *json;
     const char *begin, *at, *end; /* the text */
     char *out;                    /* where the next string or number goes */
-    size_t n_values;
-    size_t open[JSON_DEPTH]; /* the lists that are not closed yet, as indices of values */
+    size_t n_values, room;        /* of json->values */
+    size_t open[JSON_DEPTH];      /* the lists that are not closed yet, as indices of values */
     int depth;
 } Parser;
 
@@ -176,9 +178,11 @@ static bool close_lists(Parser *p) {
     return true;
 }
 
-/* One value, in an object with its key in front. A list is only opened. */
+/* One value, in an object with its key in front. A list is only opened. (Who writes to the file may have changed it
+ * since its values were counted.) */
 static bool read_value(Parser *p) {
     Json *list = innermost(p);
+    if (p->room - p->n_values < 2) return syntax_error(p, "the file changed while it was read");
     if (list) list->n_members++;
     if (list && list->kind == JSON_OBJECT) {
         if (peek(p) != '"') return syntax_error(p, "expected a key in quotes");
@@ -208,20 +212,29 @@ static bool read_text(Parser *p) {
     return peek(p) < 0 || syntax_error(p, "something behind the end");
 }
 
+/* The most values that the text can have, and one: each but the first follows one of these bytes. */
+static size_t most_values(const char *text, size_t size) {
+    size_t n = 2;
+    for (size_t i = 0; i < size; i++) n += text[i] == ',' || text[i] == ':' || text[i] == '[' || text[i] == '{';
+    return n;
+}
+
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
-    json->values = allocate(size / 2 + 1 + JSON_DEPTH, sizeof *json->values); /* a list that is open takes one byte */
-    json->text = allocate(size + 1, 1);
-    Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text};
-    if (json->values && json->text && read_text(&p)) return 0;
+    const size_t n = most_values(text, size);
+    json->values = allocate_quietly(n, sizeof *json->values);
+    json->text = json->values ? allocate_quietly(size + 1, 1) : NULL;
+    Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text, .room = n};
+    if (!json->text) fail("%s: out of memory for %zu values of JSON", path, n);
+    if (json->text && read_text(&p)) return 0;
     json_close(json);
     return -1;
 }
 
 int json_open(JsonFile *json, const char *path) {
     File file;
-    if (file_map(&file, path)) return -1;
+    if (map_model_file(&file, path)) return -1;
     const int status = json_parse(json, path, (const char *)file.data, file.size);
     file_unmap(&file);
     return status;

@@ -30,8 +30,9 @@ typedef struct {
 } JsonFile;
 
 /* Reads one JSON value (RFC 8259), more strictly than the RFC asks: UTF-8 without lone surrogates, no object with a
- * key twice, lists at most JSON_DEPTH deep. Takes at most 16 bytes of memory for a byte of text, and 2 KiB. `path` is
- * for messages. -1 and a message on failure, and nothing to close; else the caller closes it. */
+ * key twice, lists at most JSON_DEPTH deep. Takes a byte of memory for a byte of text, 24 for each comma, colon and
+ * opening bracket, and while it reads 8 for a key. `path` is for messages. -1 and a message on failure, and nothing to
+ * close; else the caller closes it. */
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size);
 int json_open(JsonFile *json, const char *path);
 void json_close(JsonFile *json);

@@ -6,16 +6,18 @@
  */
 #include "formats/llama2c.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
+#include "formats/map.h"
 #include "formats/parts.h"
 #include "text/pieces.h"
+#include <limits.h>
 #include <math.h>
 
 enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
 typedef struct {
     const char *path;
+    char doubt[PATH_MAX + 64]; /* the path, of a v0 header with how sure it is that this is one */
     const File *file;
     Model *model;
     size_t at;     /* bytes read so far, the header first */
@@ -141,8 +143,8 @@ static int read_v0(Reader *r) {
     memcpy(ints, r->file->data, sizeof ints);
     m->format = "llama2.c v0";
     m->tied = ints[VOCAB_SIZE] > 0; /* a negative vocab_size: an output of its own */
-    if (!m->tied && ints[VOCAB_SIZE] != INT32_MIN) ints[VOCAB_SIZE] = -ints[VOCAB_SIZE];
-    if (read_config(&m->config, r->path, ints)) return -1;
+    if (!m->tied) ints[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)ints[VOCAB_SIZE]);
+    if (read_config(&m->config, r->doubt, ints)) return -1;
     r->tables = (size_t)m->config.context * (size_t)m->config.head_size * sizeof(float);
     return 0;
 }
@@ -173,10 +175,13 @@ int llama2c_read_model(Model *m, const char *path) {
     const File *file = m->files;
     const bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
     Reader r = {.path = path, .file = file, .model = m, .at = has_magic ? HEADER_BYTES : V0_HEADER_BYTES};
+    snprintf(r.doubt, sizeof r.doubt, "%s%s", path,
+             has_magic ? "" : ": no format that norma knows; as a llama2.c v0 checkpoint");
     m->bos = 1;
     m->eos = 2;
     m->eos_ends = false; /* its texts follow each other with BOS between them */
-    if (file->size < r.at) return fail("%s: file is %zu bytes, too short for a header of %zu", path, file->size, r.at);
+    if (file->size < r.at)
+        return fail("%s: file is %zu bytes, too short for a header of %zu", r.doubt, file->size, r.at);
     if ((has_magic ? read_v1_v2 : read_v0)(&r) || check_size(&r)) return -1;
     return read_all(&r, has_magic ? V1_PARTS : V0_PARTS);
 }
@@ -197,7 +202,7 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file, int v
         memcpy(&p->score, data + at, 4);
         memcpy(&p->length, data + at + 4, 4);
         at += 8;
-        if (p->length < 0 || (size_t)p->length > size - at)
+        if ((size_t)p->length > size - at)
             return fail("%s: length of piece %d is %d, the file has %zu bytes left", path, i, p->length, size - at);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", path, i);
         p->text = (const char *)data + at;
@@ -212,7 +217,7 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file, int v
 
 int tokenizer_open_bin(Tokenizer *t, const char *path, int vocab_size) {
     *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1};
-    if (file_map(&t->file, path)) return -1;
+    if (map_model_file(&t->file, path)) return -1;
     if (!read_pieces(&t->pieces, path, &t->file, vocab_size) && !pieces_index(&t->pieces)) return 0;
     tokenizer_close(t);
     return -1;

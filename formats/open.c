@@ -14,12 +14,13 @@
 #include <stdlib.h>
 
 /* Fills in what follows from a model's parts: the number of parameters, the bytes that are read for one token (one
- * row of the embedding, or all if the output is tied to it; the experts that it uses), and hidden_dim. Where no layer
- * is dense, hidden_dim becomes expert_dim: no weight confirms the number in the file, and sessions allocate by it. */
+ * row of the embedding, or all if the output is tied to it; the experts that it uses), and sizes that no weight
+ * confirms, though sessions allocate by them: where no layer is dense, hidden_dim becomes expert_dim; where none is
+ * sparse, there are no experts. */
 static void complete(Model *m) {
     Config *c = &m->config;
     size_t expert_bytes = 0;
-    bool dense = false;
+    bool dense = false, sparse = false;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
         const size_t cols = (size_t)part_size(c, at.part->cols);
@@ -31,26 +32,47 @@ static void complete(Model *m) {
         const bool row_only = w == &m->embedding && !m->tied;
         *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
         dense |= at.part->owner == OF_MLP;
+        sparse |= at.part->owner == OF_EXPERT;
     }
+    if (!sparse) c->n_experts = c->n_experts_used = c->expert_dim = 0;
     if (!dense) c->hidden_dim = c->expert_dim;
     if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
+}
+
+/* Whether the file is JSON, or safetensors: the length of a header in JSON, the header. */
+static bool is_in_folder(const File *file) {
+    uint64_t header = 0;
+    if (file->size > sizeof header) memcpy(&header, file->data, sizeof header);
+    return *file->data == '{' || (header && header <= file->size - sizeof header && file->data[sizeof header] == '{');
 }
 
 static int open_any(Model *m, const char *path) {
     if (is_folder(path)) return folder_read_model(m, path);
     if (model_map(m, path)) return -1;
-    return (gguf_is(m->files) ? gguf_read_model : llama2c_read_model)(m, path);
+    if (gguf_is(m->files)) return gguf_read_model(m, path);
+    const char *slash = strrchr(path, '/');
+    if (is_in_folder(m->files))
+        return fail("%s: is one of the files of a Hugging Face folder; run the folder: %.*s", path,
+                    slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    return llama2c_read_model(m, path);
 }
 
-int model_open(Model *m, const char *path) {
+int model_open_vocabulary(Model *m, const char *path) {
     *m = (Model){.bos = -1, .eos = -1, .eos_ends = true};
     if (open_any(m, path)) {
         model_close(m);
         return -1;
     }
     m->kv_type = m->embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
-    complete(m);
+    if (m->layers) complete(m);
     return 0;
+}
+
+int model_open(Model *m, const char *path) {
+    if (model_open_vocabulary(m, path)) return -1;
+    if (m->layers) return 0;
+    model_close(m);
+    return fail("%s: has a vocabulary and no tensors; -m tokenize alone can run it", path);
 }
 
 void model_close(Model *m) {
@@ -97,8 +119,11 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
         path = found;
     }
     const size_t n = strlen(path);
-    const bool json = n > 5 && !strcmp(path + n - 5, ".json");
-    if (!(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size)) return 1;
+    const bool json = n > 5 && !strcmp(path + n - 5, ".json"), does_without = json && use == TOKENIZER_IF_READABLE;
+    print_failures_as_notes(does_without);
+    const bool opened = !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
+    print_failures_as_notes(false);
+    if (opened) return 1;
     t->bos = t->eos = t->eot = -1;
-    return json && use == TOKENIZER_IF_READABLE ? 0 : -1;
+    return does_without ? 0 : -1;
 }

@@ -10,11 +10,15 @@
 int model_open(Model *model, const char *path);
 void model_close(Model *model);
 
+/* As model_open, but also of a GGUF file that holds a vocabulary and no tensors: then the model has no layers and no
+ * configuration but vocab_size. */
+int model_open_vocabulary(Model *model, const char *path);
+
 /* What a run does where it finds no tokenizer, or one that norma cannot read. */
 typedef enum {
     TOKENIZER_UNUSED,      /* it wants none */
     TOKENIZER_NEEDED,      /* it fails */
-    TOKENIZER_IF_READABLE, /* it does without; where a tokenizer.bin cannot be read, it fails */
+    TOKENIZER_IF_READABLE, /* it does without, with a note; where a tokenizer.bin cannot be read, it fails */
     TOKENIZER_IF_THERE     /* it does without; where the file of one cannot be read, it fails */
 } TokenizerUse;
 

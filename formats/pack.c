@@ -1,8 +1,8 @@
 /* pack.c: when weights become panels.
  *
- * Owns the sizes that decide it. Products are the same with panels and without, but read panels faster: as one
- * stream of memory, in the order of use. The embedding, of which a token reads one row, is never packed; a tied
- * output has panels of its own. What a panel looks like is panels.h's.
+ * Owns the sizes that decide it, the memory for panels included. Products are the same with panels and without, but
+ * read panels faster: as one stream of memory, in the order of use. The embedding, of which a token reads one row, is
+ * never packed; a tied output has panels of its own. What a panel looks like is panels.h's.
  */
 #include "formats/pack.h"
 #include "base/memory.h"
@@ -23,11 +23,26 @@ static void pack_weight(Tensor *w, int n_threads, size_t *left) {
     *left -= bytes < *left ? bytes : *left;
 }
 
+/* Whether there is memory for panels of so many bytes: an eighth of what is available stays for the cache and all else.
+ * Panels have no holes: those of a sparse file, of whatever size, could cost anything. */
+static bool may_pack(const Model *m, size_t bytes) {
+    const size_t available = memory_available("");
+    bool sparse = false;
+    for (int i = 0; i < m->n_files; i++) sparse |= m->files[i].sparse;
+    return !sparse && bytes <= available - available / 8;
+}
+
 void model_pack(Model *m, int n_threads, int n_tokens) {
     if (m->packed) return;
-    size_t bytes = 0;
-    for (PartAt at = parts_of(m); next_part(&at);)
-        if (part_weight(&at)) bytes += tensor_bytes(part_weight(&at), part_weight(&at)->rows);
+    size_t bytes = 0, unpacked = m->tied && !m->output.panels ? tensor_bytes(&m->output, m->output.rows) : 0;
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        const Tensor *w = part_weight(&at);
+        const size_t own = w ? tensor_bytes(w, w->rows) : 0;
+        bytes += own;
+        if (w && !w->panels && w != &m->embedding) unpacked += own;
+    }
+    m->packed = !may_pack(m, unpacked);
+    if (m->packed) return;
     const int threads = bytes < WORTH_SHARING ? 1 : n_threads;
     size_t left = bytes <= SMALL_MODEL ? SIZE_MAX : bytes / TOKENS_TO_PACK * (size_t)n_tokens;
     for (PartAt at = parts_of(m); next_part(&at);)

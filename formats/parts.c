@@ -1,8 +1,8 @@
 /* parts.c: the one table of a model's parts, the walk along it, and the memory that they are in. */
 #include "formats/parts.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
+#include "formats/map.h"
 #include <stdlib.h>
 
 /* The beginnings of names: formats of the layer's number, in each naming. */
@@ -120,7 +120,7 @@ int model_map(Model *m, const char *path) {
     File *files = realloc(m->files, ((size_t)m->n_files + 1) * sizeof *files);
     if (!files) return fail("%s: out of memory", path);
     m->files = files;
-    if (file_map(&files[m->n_files], path)) return -1;
+    if (map_model_file(&files[m->n_files], path)) return -1;
     m->n_files++;
     return 0;
 }

@@ -140,23 +140,36 @@ static bool is_plain_name(const Json *name) {
            !strchr(name->text, '/') && strcmp(name->text, ".") && strcmp(name->text, "..");
 }
 
-/* Maps every file that the index names, once; then every tensor is in the file that the index says. */
+static int compare_strings(const void *a, const void *b) {
+    return strcmp((*(const Json *const *)a)->text, (*(const Json *const *)b)->text);
+}
+
+/* Maps every file that the index names, once, in the order of their names. */
+static int add_shards(Safetensors *s, Model *m, const char *folder, const char *index, const Json *map) {
+    const Json **names = allocate(map->n_members, sizeof(Json *));
+    size_t n = 0, n_files = 0;
+    for (const Json *key = names ? json_first(map) : NULL; key; key = json_next(map, key)) names[n++] = key + 1;
+    if (n) qsort(names, n, sizeof(Json *), compare_strings);
+    for (size_t i = 0; i < n; i++)
+        if (!n_files || compare_strings(&names[n_files - 1], &names[i])) names[n_files++] = names[i];
+    int status = names ? 0 : -1;
+    if (n_files > MOST_SHARDS) status = fail("%s: names %zu files, expected at most %d", index, n_files, MOST_SHARDS);
+    for (size_t i = 0; i < n_files && !status; i++) status = add_shard(s, m, folder, names[i]->text);
+    free(names);
+    return status;
+}
+
+/* Maps the files of the index; then every tensor is in the file that the index says. */
 static int read_index(Safetensors *s, Model *m, const char *folder, const JsonFile *index) {
     const Json *map = json_get(index->values, "weight_map");
     const size_t start = strlen(folder) + 1;
     if (!json_has_kind(map, JSON_OBJECT))
         return fail("%s: weight_map is %s, expected an object", index->path, json_shown(map));
-    for (const Json *key = json_first(map); key; key = json_next(map, key)) {
-        const Json *name = key + 1;
-        if (!is_plain_name(name))
+    for (const Json *key = json_first(map); key; key = json_next(map, key))
+        if (!is_plain_name(key + 1))
             return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", index->path,
-                        key->text, json_shown(name));
-        const Shard *shard = s->shards; /* neighbours are mostly in the same file */
-        while (shard && strcmp(shard->path + start, name->text) != 0) shard = shard->next;
-        if (shard) continue;
-        if (m->n_files == MOST_SHARDS) return fail("%s: names more than %d files", index->path, MOST_SHARDS);
-        if (add_shard(s, m, folder, name->text)) return -1;
-    }
+                        key->text, json_shown(key + 1));
+    if (add_shards(s, m, folder, index->path, map)) return -1;
     if (sort_tensors(s)) return -1;
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
         const StoredTensor *t = safetensors_find(s, key->text);

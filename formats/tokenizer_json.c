@@ -8,16 +8,20 @@
 #include "base/file.h"
 #include "formats/folder.h"
 #include "formats/json.h"
+#include "formats/map.h"
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_TEMPLATE_BYTES = 1 << 20 }; /* of chat_template.jinja */
+
 typedef struct {
     Tokenizer *t;
-    const char *path; /* of the file being read */
-    JsonFile json;    /* which says this */
+    const char *path;     /* of the file being read */
+    JsonFile json;        /* which says this */
+    int behind, n_behind; /* tokens that go behind every text: the first, and how many */
 } Loader;
 
 static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
@@ -258,22 +262,16 @@ static int read_processor(Loader *l, const Json *processor) {
         return fail("%s: post-processor %.40s is none that norma knows", l->path, json_shown(type));
     for (const Json *item = json_members(single, JSON_ARRAY); item; item = json_next(single, item)) {
         const Json *token = json_get(item, "SpecialToken"), *name = json_get(token, "id");
+        behind |= !token;
+        if (!token || (behind && l->n_behind++)) continue;
         const Json *ids = name ? json_get(json_get(json_get(processor, "special_tokens"), name->text), "ids") : NULL;
-        int id = -1;
-        if (!token) {
-            behind = true;
-        } else if (!ids || ids->kind != JSON_ARRAY || ids->n_members != 1) {
-            return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
-        } else if (get_id(l, "a token of TemplateProcessing", json_first(ids), &id)) {
-            return -1;
-        } else if (behind) {
-            note("%s puts token %d behind every text; norma does not", l->path, id);
-        } else if (l->t->no_bos) {
-            l->t->bos = id;
-            l->t->no_bos = false;
-        } else {
+        int *id = behind ? &l->behind : &l->t->bos;
+        if (!behind && !l->t->no_bos)
             return fail("%s: TemplateProcessing puts more than one token in front of a text", l->path);
-        }
+        if (!ids || ids->kind != JSON_ARRAY || ids->n_members != 1)
+            return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
+        if (get_id(l, "a token of TemplateProcessing", json_first(ids), id)) return -1;
+        if (!behind) l->t->no_bos = false;
     }
     return 0;
 }
@@ -315,7 +313,11 @@ static int read_root(Loader *l, const Json *root) {
     l->t->pieces.text = l->json.text; /* the pieces' names are in it: it is theirs now */
     l->json.text = NULL;
     if (read_merges(l, model)) return -1;
-    return read_each(l, json_get(root, "post_processor"), "processors", read_processor);
+    if (read_each(l, json_get(root, "post_processor"), "processors", read_processor)) return -1;
+    if (l->n_behind == 1) note("%s puts token %d behind every text; norma does not", l->path, l->behind);
+    if (l->n_behind > 1)
+        note("%s puts token %d and %d more behind every text; norma does not", l->path, l->behind, l->n_behind - 1);
+    return 0;
 }
 
 static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const Json *)) {
@@ -325,18 +327,23 @@ static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const
     return status;
 }
 
+static int read_template(Tokenizer *t, const char *path) {
+    File file;
+    if (map_model_file(&file, path)) return -1;
+    const int status = file.size > MOST_TEMPLATE_BYTES
+                           ? fail("%s: has %zu bytes, expected at most %d", path, file.size, MOST_TEMPLATE_BYTES)
+                           : tokenizer_set_chat_template(t, (const char *)file.data, file.size);
+    file_unmap(&file);
+    return status;
+}
+
 /* Calls `read` with what the file of this name beside tokenizer.json says, if it is there; NULL: the chat template. */
 static int read_beside(Tokenizer *t, const char *beside, const char *name, int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
     const char *slash = strrchr(beside, '/');
     const int folder = slash ? (int)(slash - beside) + 1 : 0;
     if (snprintf(path, PATH_MAX, "%.*s%s", folder, beside, name) >= PATH_MAX || !file_exists(path)) return 0;
-    if (read) return read_file(t, path, read);
-    size_t size = 0;
-    char *text = file_read(path, &size);
-    const int status = text ? tokenizer_set_chat_template(t, text, size) : -1;
-    free(text);
-    return status;
+    return read ? read_file(t, path, read) : read_template(t, path);
 }
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {

@@ -400,11 +400,10 @@ int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_thr
     const size_t n = (size_t)max_rows * (size_t)max_cols;
     /* one half for packed panels, the other for unpacked ones, MOST_PANELS each */
     const size_t scratch_bytes = 2 * (size_t)MOST_PANELS * (size_t)(max_cols + 32) * VBYTES;
-    *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q),
-                            .groups = allocate(n, sizeof *buffer->groups),
-                            .scratch = allocate((size_t)n_threads, scratch_bytes),
-                            .scratch_bytes = scratch_bytes};
-    return buffer->q && buffer->groups && buffer->scratch ? 0 : -1;
+    *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q), .scratch_bytes = scratch_bytes};
+    if (!buffer->q || !(buffer->groups = allocate(n, sizeof *buffer->groups))) return -1;
+    buffer->scratch = allocate((size_t)n_threads, scratch_bytes);
+    return buffer->scratch ? 0 : -1;
 }
 
 void input_buffer_close(InputBuffer *buffer) {

@@ -1,5 +1,6 @@
 /* page.c: a profile as a page for a browser: HTML with drawings in SVG, which loads nothing and runs nothing. */
 #include "base/memory.h"
+#include "base/process.h"
 #include "lab/machine.h"
 #include "lab/profile.h"
 #include <math.h>

@@ -2,8 +2,8 @@
 #ifndef NORMA_PROFILE_H
 #define NORMA_PROFILE_H
 
+#include "base/clock.h"
 #include "base/probe.h"
-#include "base/process.h"
 #include "model.h"
 
 /* A forward pass of more than one token is prefill. */

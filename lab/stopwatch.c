@@ -53,7 +53,7 @@ int time_text(const Text *t, double *seconds) {
     int *tokens = allocate((size_t)t->prompt, sizeof *tokens), status = tokens ? 0 : -1;
     for (int i = 0; i < t->prompt && !status; i++) tokens[i] = (int)((i * 7919LL + 3) % t->model->config.vocab_size);
     seconds[PREFILL] = seconds[DECODE] = 0;
-    for (int i = 0; i <= t->steps && !status; i++) {
+    for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
         const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
         const double start = now();
         model_pack(t->model, t->session->n_threads, n);

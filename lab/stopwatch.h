@@ -28,7 +28,7 @@ typedef struct {
 } Text;
 
 /* Runs a text, whose tokens are the same every time; seconds[N_PHASES] of its phases (lab/profile.h). Packs
- * the model as it goes. -1 and a message: it failed. */
+ * the model as it goes. Ctrl-C ends it early. -1 and a message: it failed. */
 int time_text(const Text *text, double *seconds);
 
 /* Bytes/s of reading at least `bytes` of memory with all threads; 0 and a message: there is no memory. */

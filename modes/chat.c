@@ -3,6 +3,8 @@
  * Owns the turns: the user's lines, and the positions of the KV cache that stay between them. The tokens of a turn are
  * template.c's, the loop that writes an answer is common.c's.
  */
+#include "base/error.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "modes/common.h"
 #include "modes/template.h"
@@ -10,52 +12,102 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The user's next line without its newline. NULL at the end of input. The caller frees it. */
-static char *next_line(void) {
+/* Reads the user's next line without its newline into *line, which is empty and whose bytes the caller frees. 1: there
+ * is one; 0: the input has ended, or Ctrl-C; -1: no memory. */
+static int next_line(Buffer *line) {
     if (on_terminal(stdin)) fputs("User: ", stderr);
-    char *line = NULL, byte = 0;
-    size_t size = 0;
-    FILE *text = open_memstream(&line, &size);
-    if (!text) return NULL;
-    while (read_byte(&byte) && byte != '\n') fputc(byte, text);
-    fclose(text);
-    if ((size || byte == '\n') && !interrupted) return line;
-    free(line);
-    return NULL;
+    char byte = 0;
+    buffer_append(line, "", 0);
+    while (!line->failed && read_some(fileno(stdin), &byte, 1) == 1 && byte != '\n') buffer_append(line, &byte, 1);
+    if (line->failed) return -1;
+    if ((line->n || byte == '\n') && !interrupted) return 1;
+    if (on_terminal(stdin)) fputc('\n', stderr); /* the cursor is behind "User: " */
+    return 0;
 }
 
-/* Runs a turn and writes the answer. 1: the context is full. The token that ended an answer has not run. */
-static int answer(Run *run, Continuation *text, const Tokens *turn) {
-    if (turn->n > text->steps - text->pos) return 1;
+/* Runs a turn and writes the answer. `tokens` begin where the last turn begins; of those what has run as it is stays,
+ * the rest of the cache goes. The tokens of the answer go behind `tokens`. 1: the context is full. The token that ended
+ * an answer has not run. */
+static int answer(Run *run, Continuation *text, const ChatTurn *last, Tokens *tokens) {
+    int same = 0;
+    while (same < last->tokens.n && same < tokens->n - 1 && tokens->ids[same] == last->tokens.ids[same]) same++;
+    const Tokens prompt = {.ids = tokens->ids + same, .n = tokens->n - same};
+    if (prompt.n <= 0) return fail("nothing that was said has a token");
+    text->pos = last->begin + same;
+    if (prompt.n > text->steps - text->pos) return 1;
+    text->answer = tokens;
+    if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     Stream out;
     stream_open(&out, stdout);
-    const int status = run_continue(run, text, turn, &out);
+    const int status = run_continue(run, text, &prompt, &out);
+    text->answer = NULL;
     stream_write(&out, "\n", 1);
     return stream_close(&out) ? -1 : status;
+}
+
+/* Takes a turn, which becomes *turn. */
+static int take_turn(Run *run, const ChatTemplate *template, Continuation *text, ChatTurn *turn, const char *said) {
+    ChatTurn next = {.user = strdup(said)};
+    Tokens *tokens = &next.tokens;
+    int begin;
+    if (!next.user) return fail("out of memory");
+    int status = chat_template_render(template, &run->tokenizer, run->options->system, turn->user ? turn : NULL, said,
+                                      tokens, &begin);
+    if (!status) {
+        next.begin = turn->begin + begin;
+        next.answer = tokens->n - begin;
+        status = answer(run, text, turn, tokens);
+        tokens->n -= begin;
+        memmove(tokens->ids, tokens->ids + begin, (size_t)tokens->n * sizeof *tokens->ids);
+    }
+    free(turn->user);
+    free(turn->tokens.ids);
+    *turn = next;
+    return status;
+}
+
+/* The format of the turns: --template's, else that of the model's own template. Returns the exit status, if not 0. */
+static int open_template(ChatTemplate *template, Run *run) {
+    static const char bundled[] = "stories.gguf";
+    const Options *o = run->options;
+    Tokenizer *t = &run->tokenizer;
+    const ChatFamily *family = chat_family(t, o->template);
+    if (!family && o->template)
+        return bad_usage("--template is '%s', expected one of %s", o->template, chat_families());
+    if (!family)
+        return bad_input("%s: its chat template ('%.40s') is of no family that norma knows; --template takes one of %s",
+                         o->model, t->chat_template, chat_families());
+    const size_t n = strlen(o->model), n_bundled = strlen(bundled);
+    if (o->template || t->chat_template) return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
+    if (n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
+        note("%s tells stories, it was not trained to chat: run -i \"Once upon a time\"", o->model);
+    else
+        note("%s has no chat template, so it may not be trained to chat; using llama-2's", o->model);
+    return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
 }
 
 int mode_chat(Run *run) {
     const Options *o = run->options;
     const int context = run->session.context;
-    const char *first = o->prompt;
     ChatTemplate template;
     if (o->prompt_file || o->tokens)
         return bad_usage("chat reads its lines from standard input; the first may be given with -i");
-    if (!chat_template_open(&template, &run->tokenizer))
-        note("the model's chat template is none that norma knows; using %s's", template.name);
+    int status = open_template(&template, run);
+    if (status) return status;
     Continuation text = {.steps = o->steps > 0 && o->steps < context ? o->steps : context, .end = template.end};
+    ChatTurn turn = {0};
     run->model.eos_ends = true; /* an answer, whatever the format says of other texts */
-    int status = 0;
-    for (char *line; !status && !interrupted && (line = first ? strdup(first) : next_line()); free(line)) {
-        first = NULL;
-        if (!*line) continue;
-        Tokens turn;
-        status = chat_template_render(&template, &run->tokenizer, o->system, line, text.pos == 0, &turn);
-        if (status) continue;
-        if (on_terminal(stdin)) fputs("Assistant: ", stderr);
-        status = answer(run, &text, &turn);
-        free(turn.ids);
+    if (o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
+    for (int more = 1; more > 0 && !status && !interrupted;) {
+        Buffer line = {0};
+        more = next_line(&line);
+        if (more < 0) status = -1;
+        if (more > 0 && *line.bytes) status = take_turn(run, &template, &text, &turn, line.bytes);
+        free(line.bytes);
     }
+    free(turn.user);
+    free(turn.tokens.ids);
+    chat_template_close(&template);
     if (status > 0) note("the context of %d positions is full", text.steps);
     return run_exit_status(status < 0);
 }

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "formats/pack.h"
+#include "text/merges.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,7 @@ int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
         sampler_accept(&run->sampler, token);
         if (token == c->end || is_end(run, token)) return 0;
         run_show_token(run, out, previous, token);
+        if (c->answer && tokens_add(c->answer, token)) return -1;
         if (c->pos == c->steps) return 1;
         model_pack(&run->model, run->session.n_threads, n_ran);
         logits = run_logits(run, &token, 1, c->pos++, 1);

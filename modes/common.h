@@ -27,6 +27,7 @@ typedef struct {
     int pos;          /* positions that have run */
     int steps;        /* the most that may */
     int end;          /* a token that ends the text beside those that the tokenizer names; -1: none */
+    Tokens *answer;   /* gets the tokens that were sampled and written; NULL: nobody asks for them */
     double prefilled; /* when the last prompt had run, in seconds of now() */
 } Continuation;
 

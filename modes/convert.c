@@ -1,5 +1,4 @@
 /* convert.c: the mode that writes any model as a GGUF file, by gguf_write.c. */
-#include "base/file.h"
 #include "formats/gguf.h"
 #include "modes/common.h"
 
@@ -11,9 +10,6 @@ int mode_convert(Run *run) {
     if (!o->output || !o->type)
         return bad_usage("convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf");
     if (type_from_name(o->type, &type)) return bad_usage("-q is '%s', expected f32, f16, bf16, q8_0 or q4_0", o->type);
-    for (int i = 0; i < model->n_files; i++)
-        if (file_is_at(&model->files[i], o->output))
-            return bad_input("%s is the model itself; name another file", o->output);
     if (gguf_check_model(model, tokenizer, o->model)) return 1;
     if (!tokenizer) note("no tokenizer found, none is written");
     return run_exit_status(gguf_write_model(model, tokenizer, type, o->output));

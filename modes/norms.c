@@ -6,6 +6,7 @@
  */
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/clock.h"
 #include "base/process.h"
 #include "formats/parts.h"
 #include "lab/machine.h"

@@ -51,7 +51,8 @@ static const Option OPTIONS[] = {
     {'s', UINT64, "seed", "N", INTO(sampling.seed), "[0: from the clock]"},
     {'z', STRING, "tokenizer", "FILE", INTO(tokenizer),
      "[a GGUF file's own, a folder's tokenizer.json; else\ntokenizer.bin beside the model, else here]"},
-    {'y', STRING, "system", "TEXT", INTO(system), "system prompt for chat"},
+    {'y', STRING, "system", "TEXT", INTO(system), "system prompt for chat [the chat template's own, if any]"},
+    {0, STRING, "template", "FAMILY", INTO(template), "the format of chat [the model's chat template's]"},
     {'o', STRING, "output", "FILE", INTO(output),
      "logits: where they go, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
     {'q', STRING, "type", "TYPE", INTO(type), "convert: type of the weights: f32 f16 bf16 q8_0 q4_0"},
@@ -142,10 +143,39 @@ static int set_option(Options *o, const Option *option, const char *text) {
 /* What getopt returns for an option: its letter, else a number beyond all letters. */
 static int code_of(int i) { return OPTIONS[i].letter ? OPTIONS[i].letter : 256 + i; }
 
+/* Letters of the longer word, a[n] or b, beside the beginning and the end that both have. */
+static size_t difference(const char *a, size_t n, const char *b) {
+    const size_t m = strlen(b), least = n < m ? n : m;
+    size_t begin = 0, end = 0;
+    while (begin < least && a[begin] == b[begin]) begin++;
+    while (begin + end < least && a[n - 1 - end] == b[m - 1 - end]) end++;
+    return n + m - least - begin - end;
+}
+
+/* Says what getopt did not take at `word`: an option without its argument (code ':'), one with an argument that it does
+ * not have, or none (or several, being cut short); then it names one that begins so, or the one most like it. */
+static int refuse_option(int code, const char *word) {
+    const char *nearest = NULL;
+    if (code == ':') return bad_usage("option '%s' requires an argument; see --help", word);
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (optopt == code_of(i)) return bad_usage("option '%s' takes no argument; see --help", word);
+    if (optopt) return bad_usage("no option is named '-%c'; see --help", optopt);
+    const size_t n = strcspn(word, "=") - 2;                    /* it begins with "--" */
+    for (size_t i = 0, least = n / 3 + 2; i < N_OPTIONS; i++) { /* who differs more is another word */
+        const char *name = OPTIONS[i].name;
+        const size_t differs = strncmp(name, word + 2, n) ? difference(word + 2, n, name) : 0;
+        if (differs >= least) continue;
+        nearest = name;
+        least = differs;
+    }
+    return bad_usage("no option is named '%.*s'; %s%s%ssee --help", (int)n + 2, word, nearest ? "did you mean --" : "",
+                     nearest ? nearest : "", nearest ? "? " : "");
+}
+
 /* Sets all options of argv, and leaves its other arguments at its end, from optind on. */
 static int set_options(Options *o, int argc, char **argv) {
     struct option names[N_OPTIONS + 1] = {{0}};
-    char letters[2 * N_OPTIONS + 1], *end = letters;
+    char letters[2 * N_OPTIONS + 2] = ":", *end = letters + 1; /* ":": getopt tells the errors apart */
     for (int i = 0; i < N_OPTIONS; i++) {
         const char *argument = OPTIONS[i].argument;
         const int has = !argument ? no_argument : *argument == '[' ? optional_argument : required_argument;
@@ -155,10 +185,11 @@ static int set_options(Options *o, int argc, char **argv) {
     }
     *end = '\0';
     int status = -1;
+    opterr = 0;
     for (int code; status < 0 && (code = getopt_long(argc, argv, letters, names, NULL)) != -1;) {
         int i = 0;
         while (i < N_OPTIONS && code_of(i) != code) i++;
-        status = i < N_OPTIONS ? set_option(o, &OPTIONS[i], optarg) : EXIT_BAD_USAGE; /* getopt has said why */
+        status = i < N_OPTIONS ? set_option(o, &OPTIONS[i], optarg) : refuse_option(code, argv[optind - 1]);
     }
     return status;
 }

@@ -8,10 +8,11 @@ typedef struct Run Run; /* common.h */
 
 /* What a mode needs and takes. */
 enum {
-    RUNS_MODEL = 1,     /* a session and a sampler */
-    TAKES_TOKENS = 2,   /* given token ids (--tokens), it needs no tokenizer */
-    TAKES_PROFILE = 4,  /* --profile */
-    MODEL_OPTIONAL = 8, /* works without a model, too */
+    RUNS_MODEL = 1,       /* a session and a sampler */
+    TAKES_TOKENS = 2,     /* given token ids (--tokens), it needs no tokenizer */
+    TAKES_PROFILE = 4,    /* --profile */
+    MODEL_OPTIONAL = 8,   /* works without a model, too */
+    TAKES_VOCABULARY = 16 /* works with a file that holds a vocabulary and no weights, too */
 };
 
 /* DEFAULT(name, tokenizer, needs) for the mode of a run that names none, then MODE(name, tokenizer,
@@ -22,7 +23,7 @@ enum {
     MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE)                                      \
     MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | TAKES_PROFILE)                                                          \
     MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | MODEL_OPTIONAL) /* it makes profiles of its own */                      \
-    MODE(tokenize, TOKENIZER_NEEDED, 0)                                                                                \
+    MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY)                                                                 \
     MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE)                                          \
     MODE(info, TOKENIZER_UNUSED, 0)                                                                                    \
     MODE(convert, TOKENIZER_IF_THERE, 0)
@@ -34,7 +35,7 @@ MODES(DECLARE, DECLARE)
 
 /* Texts are parts of argv; NULL: not given. */
 typedef struct {
-    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type, *norm;
+    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type, *norm, *template;
     Sampling sampling;
     int steps; /* -1: not given */
     int threads, batch, prompt_tokens;

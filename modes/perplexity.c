@@ -67,8 +67,8 @@ int mode_perplexity(Run *run) {
     Tokens text;
     if (run_tokens(run, false, &text)) return 1;
     double *nll = allocate((size_t)text.n, sizeof *nll);
-    int *inputs = allocate((size_t)text.n, sizeof *inputs);
-    int status = !text.n ? fail("the text is empty") : nll && inputs ? score(run, &text, inputs, nll) : -1;
+    int *inputs = nll ? allocate((size_t)text.n, sizeof *inputs) : NULL;
+    int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll) : -1;
     if (!status && !interrupted) status = report(nll, text.n);
     free(inputs);
     free(nll);

@@ -1,108 +1,217 @@
 /* template.c: chat templates.
  *
  * Owns how a turn of each family of chat models looks, and how the template in a file (a Jinja
- * program, which is never run) is recognised as one of them: by what it mentions. What a family's
- * templates add beyond the format, such as today's date or a system prompt of their own, is left
- * out. A template's markers become tokens, where the vocabulary has them. What the user or the
- * system prompt says is text, whatever it looks like. Who says what, and when, is chat.c's.
+ * program, which is never run) is recognised as one of them: by what it mentions. The template's own
+ * system prompt is read from it. A template's markers become tokens, where the vocabulary has them.
+ * What the user or the system prompt says is text, whatever it looks like. Who says what, and when,
+ * is chat.c's.
  */
 #include "modes/template.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "base/process.h"
 #include "text/merges.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* In a format these stand for a token or for what is said. */
-#define BOS    "\1"
-#define EOS    "\2"
-#define USER   "\3"
-#define SYSTEM "\4"
-#define PROMPT "\5" /* the format of the system prompt, if there is one */
+/* In a format these stand for a token or for what is said. What begins with '<' or '[' is a marker, up to and
+ * including the '>' or ']' at its end. */
+#define BOS     "\1"
+#define EOS     "\2"
+#define USER    "\3"
+#define SYSTEM  "\4"
+#define PROMPT  "\5" /* the format of the system prompt, if there is one */
+#define ANSWER  "\6"
+#define THOUGHT "\16" /* what the answer has between <think> and </think> */
+#define DATE    "\17"
 
 #define WHITE_SPACE " \t\n\v\f\r"
 
-enum { MAX_MARKERS = 4 };
+/* Around what the white space goes. A turn: the system prompt, if there is one, and what the user says, together. */
+enum { TRIM_SYSTEM = 1, TRIM_USER = 2, TRIM_ANSWER = 4, TRIM_TURN = 8 };
+
+/* What later turns have of an answer with a thought: all, what is behind </think>, what is behind it and the
+ * newlines there, or both in a format of their own. */
+typedef enum { THOUGHTS_STAY, THOUGHTS_GO, THOUGHTS_AND_LINES_GO, THOUGHTS_HAVE_A_FORMAT } Thoughts;
 
 struct ChatFamily {
     const char *name;
-    const char *mentions[3]; /* a template of this family has all of these */
-    const char *never[2];    /* and none of these, which only similar families have */
-    const char *markers[MAX_MARKERS];
-    const char *next;   /* format in front of every turn but the first; begins with what ends an answer */
-    const char *prompt; /* format of the system prompt */
-    const char *turn;   /* format of a turn, up to where the answer begins */
-    bool trims;         /* white space around what is said goes */
+    const char *mentions[3]; /* a template of this family has all of these: see find */
+    const char *never[3];    /* and none of these, which only similar families have */
+    const char *next;        /* format in front of every turn but the first; begins with what ends an answer */
+    const char *prompt;      /* format of the system prompt */
+    const char *turn;        /* format of a turn, up to where the answer begins */
+    const char *answer;      /* format of the answer in later turns; NULL: as it is */
+    const char *opening;     /* an answer begins with this while it is the last; NULL: with nothing */
+    const char *opens;       /* if the template has this */
+    Thoughts thoughts;
+    int trims;
+    bool last_prompt;   /* the system prompt is in the last turn, not in the first */
+    bool always_prompt; /* its format is there without a system prompt, too */
 };
 
+#define CHATML                                                                                                         \
+    .next = "<|im_end|>\n", .prompt = "<|im_start|>system\n" SYSTEM "<|im_end|>\n",                                    \
+    .turn = PROMPT "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n"
+
+#define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define LLAMA_3                                                                                                        \
+    .next = "<|eot_id|>", .turn = PROMPT HEADER("user") USER "<|eot_id|>" HEADER("assistant"),                         \
+    .trims = TRIM_SYSTEM | TRIM_USER | TRIM_ANSWER
+
+/* A template is of the first that fits. */
 static const ChatFamily FAMILIES[] = {
-    {.name = "llama-2", /* Touvron et al. 2023b; white space as in llama2.c */
+    {.name = "llama-2", /* Touvron et al. 2023b */
      .mentions = {"[INST]", "<<SYS>>"},
-     .markers = {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"},
      .next = EOS BOS,
      .prompt = "<<SYS>>\n" SYSTEM "\n<</SYS>>\n\n",
+     .turn = "[INST] " PROMPT USER " [/INST]",
+     .answer = " " ANSWER " ",
+     .trims = TRIM_TURN | TRIM_ANSWER},
+    {.name = "mistral", /* 7B Instruct v0.1 and v0.2 */
+     .mentions = {"\" [INST] \"", "\" [/INST]\"", "\" \" + message"},
+     .next = EOS,
+     .prompt = SYSTEM "\n\n",
+     .turn = " [INST] " PROMPT USER " [/INST]",
+     .answer = " " ANSWER},
+    {.name = "mistral-v0.1", /* as it was at first */
+     .mentions = {"\"[INST] \"", "\" [/INST]\"", "] + eos_token + \" \""},
+     .next = EOS " ",
+     .prompt = SYSTEM "\n\n",
      .turn = "[INST] " PROMPT USER " [/INST]"},
-    {.name = "minimind", /* chatml, and an answer begins with an empty thought */
+    {.name = "mistral-v0.2", /* likewise */
+     .mentions = {"\"[INST] \"", "\" [/INST]\"", "{ message[\"content\"] + eos_token"},
+     .next = EOS,
+     .prompt = SYSTEM "\n\n",
+     .turn = "[INST] " PROMPT USER " [/INST]"},
+    {.name = "mistral-v0.3",
+     .mentions = {"\"[INST] \"", "\"[/INST]\"", "\" \" + message[\"content\"]|trim"},
+     .never = {"[SYSTEM_PROMPT]"},
+     .next = EOS,
+     .prompt = SYSTEM "\n\n",
+     .turn = "[INST] " PROMPT USER "[/INST]",
+     .answer = " " ANSWER,
+     .trims = TRIM_ANSWER,
+     .last_prompt = true},
+    {.name = "minimind", /* an answer begins with a thought, empty unless it is asked for */
      .mentions = {"<|im_start|>", "<|im_end|>", "open_thinking"},
-     .markers = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
-     .next = "<|im_end|>\n",
-     .prompt = "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
-     .turn = PROMPT "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+     CHATML,
+     .answer = "<think>\n" THOUGHT "\n</think>\n\n" ANSWER,
+     .opening = "<think>\n\n</think>\n\n",
+     .opens = "\"<think>\n\n</think>\n\n\"",
+     .thoughts = THOUGHTS_HAVE_A_FORMAT},
+    {.name = "qwen-3",
+     .mentions = {"<|im_start|>", "<|im_end|>", "</think>"},
+     .never = {"strftime_now"},
+     CHATML,
+     .opening = "<think>\n",
+     .opens = "assistant\n<think>\n\"",
+     .thoughts = THOUGHTS_AND_LINES_GO},
     {.name = "chatml",
      .mentions = {"<|im_start|>", "<|im_end|>"},
-     .never = {"<|im_sep|>"}, /* Phi 4 */
-     .markers = {"<|im_start|>", "<|im_end|>"},
-     .next = "<|im_end|>\n",
-     .prompt = "<|im_start|>system\n" SYSTEM "<|im_end|>\n",
-     .turn = PROMPT "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n"},
+     .never = {"<|im_sep|>", "<end_of_utterance>", "strftime_now"}, /* Phi 4, SmolVLM, SmolLM 3 */
+     CHATML},
     {.name = "zephyr",
      .mentions = {"<|user|>", "<|assistant|>", "eos_token"},
      .never = {"<|end|>", "[gMASK]"}, /* Phi 3, GLM 4 */
-     .markers = {"<|system|>", "<|user|>", "<|assistant|>"},
      .next = EOS "\n",
      .prompt = "<|system|>\n" SYSTEM EOS "\n",
      .turn = PROMPT "<|user|>\n" USER EOS "\n<|assistant|>\n"},
+    {.name = "llama-3.1", /* and later: the system prompt has two dates */
+     .mentions = {"<|eot_id|>", "\"Cutting Knowledge Date: December 2023\n\"", "\"Today Date: \" + date_string"},
+     LLAMA_3,
+     .prompt = HEADER("system") "Cutting Knowledge Date: December 2023\nToday Date: " DATE "\n\n" SYSTEM "<|eot_id|>",
+     .always_prompt = true},
     {.name = "llama-3",
      .mentions = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
-     .markers = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
-     .next = "<|eot_id|>",
-     .prompt = "<|start_header_id|>system<|end_header_id|>\n\n" SYSTEM "<|eot_id|>",
-     .turn = PROMPT "<|start_header_id|>user<|end_header_id|>\n\n" USER
-                    "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-     .trims = true},
+     .never = {"function", "strftime_now"}, /* other fine-tunings */
+     LLAMA_3,
+     .prompt = HEADER("system") SYSTEM "<|eot_id|>"},
+    {.name = "deepseek", /* R1, distilled */
+     .mentions = {"<\uFF5CUser\uFF5C>\" + message[\"content\"]}}", "<\uFF5CAssistant\uFF5C>", "</think>"},
+     .never = {"thinking"}, /* V3.1 */
+     .next = EOS,
+     .prompt = SYSTEM,
+     .turn = PROMPT "<\uFF5CUser\uFF5C>" USER "<\uFF5CAssistant\uFF5C>",
+     .opening = "<think>\n",
+     .opens = "<\uFF5CAssistant\uFF5C><think>\n\"",
+     .thoughts = THOUGHTS_GO},
 };
 
-/* ---- opening --------------------------------------------------------------------------- */
+enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
-static bool mentions(const Tokenizer *t, const char *word) {
-    return memmem(t->chat_template, t->chat_template_size, word, strlen(word)) != NULL;
+/* ---- recognising ----------------------------------------------------------------------- */
+
+/* What follows the first place at or behind s where the template has text[n]; NULL: it has it nowhere. In a
+ * template a newline may also be written \n, and a quotation mark (") be a single one. */
+static const char *find(const Tokenizer *t, const char *s, const char *text, size_t n) {
+    const char *end = t->chat_template + t->chat_template_size;
+    for (; s < end; s++) {
+        const char *c = text, *at = s;
+        while (c < text + n && at < end) {
+            const bool escape = *c == '\n' && *at == '\\' && at[1] == 'n';
+            if (!escape && *at != *c && !(*c == '"' && *at == '\'')) break;
+            at += escape ? 2 : 1;
+            c++;
+        }
+        if (c == text + n) return at;
+    }
+    return NULL;
+}
+
+static bool mentions(const Tokenizer *t, const char *text) {
+    return t->chat_template && find(t, t->chat_template, text, strlen(text)) != NULL;
 }
 
 static bool is_of_family(const Tokenizer *t, const ChatFamily *f) {
-    for (int i = 0; i < 3 && f->mentions[i]; i++)
-        if (!mentions(t, f->mentions[i])) return false;
-    for (int i = 0; i < 2 && f->never[i]; i++)
-        if (mentions(t, f->never[i])) return false;
+    for (int i = 0; i < 3; i++)
+        if ((f->mentions[i] && !mentions(t, f->mentions[i])) || (f->never[i] && mentions(t, f->never[i]))) return false;
     return true;
 }
 
-/* Whether a piece is this marker: a control, special or user-defined one with its text. */
-static bool is_marker(const Piece *p, const char *marker) {
-    const bool special = p->kind != PIECE_TEXT && p->kind != PIECE_BYTE;
-    return special && (size_t)p->length == strlen(marker) && !memcmp(p->text, marker, strlen(marker));
+const ChatFamily *chat_family(const Tokenizer *t, const char *name) {
+    for (const ChatFamily *f = FAMILIES; f < FAMILIES + N_FAMILIES; f++)
+        if (name ? !strcmp(f->name, name) : !t->chat_template || is_of_family(t, f)) return f;
+    return NULL;
+}
+
+const char *chat_families(void) {
+    static char names[256];
+    size_t n = 0;
+    for (int i = 0; i < N_FAMILIES; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, i ? ", %s" : "%s", FAMILIES[i].name);
+    return names;
+}
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+/* Bytes of the marker that the format has at s; 0: none. */
+static size_t marker_length(const char *s) {
+    const size_t n = *s == '<' || *s == '[' ? strcspn(s, ">]") : 0;
+    return n ? n + strspn(s + n, ">]") : 0;
+}
+
+/* Control, special or user-defined. */
+static bool is_special(const Piece *p) { return p->kind != PIECE_TEXT && p->kind != PIECE_BYTE; }
+
+/* Whether a piece is this marker: a special one with its text. */
+static bool is_marker(const Piece *p, const char *marker, size_t n) {
+    return is_special(p) && n > 0 && (size_t)p->length == n && !memcmp(p->text, marker, n);
 }
 
 /* The first piece that is this marker; -1: none. */
-static int find_marker(const Pieces *p, const char *marker) {
+static int find_marker(const Pieces *p, const char *marker, size_t n) {
     for (int id = 0; id < p->n; id++)
-        if (is_marker(&p->list[id], marker)) return id;
+        if (is_marker(&p->list[id], marker, n)) return id;
     return -1;
 }
 
-/* The family's marker at s; NULL: none. */
-static const char *marker_at(const ChatFamily *f, const char *s) {
-    for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++)
-        if (!strncmp(s, f->markers[i], strlen(f->markers[i]))) return f->markers[i];
-    return NULL;
+static bool is_marker_of(const ChatFamily *f, const Piece *p) {
+    const char *const formats[] = {f->next, f->prompt, f->turn, f->answer, f->opening};
+    for (int i = 0; i < 5; i++)
+        for (const char *s = formats[i]; s && *s; s++)
+            if (is_marker(p, s, marker_length(s))) return true;
+    return false;
 }
 
 static bool is_white(const Piece *p) {
@@ -118,94 +227,216 @@ static bool is_white(const Piece *p) {
 static void stop_matching(const ChatFamily *f, Tokenizer *t) {
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
-        bool reserved = p->kind == PIECE_SPECIAL || id == t->bos || id == t->eos || id == t->eot;
-        for (int i = 0; i < MAX_MARKERS && f->markers[i]; i++) reserved |= is_marker(p, f->markers[i]);
-        if (reserved)
+        if (p->kind == PIECE_SPECIAL || id == t->bos || id == t->eos || id == t->eot || is_marker_of(f, p))
             p->kind = PIECE_CONTROL;
         else if (p->kind == PIECE_USER && t->merges.rules && !is_white(p))
             p->kind = p->also_merged ? PIECE_TEXT : PIECE_CONTROL;
     }
 }
 
-bool chat_template_open(ChatTemplate *c, Tokenizer *t) {
-    const ChatFamily *f = FAMILIES, *end = f + sizeof FAMILIES / sizeof *FAMILIES;
-    while (f < end && t->chat_template && !is_of_family(t, f)) f++;
-    const bool recognised = f < end;
-    if (!recognised) f = FAMILIES;
-    const char *end_marker = marker_at(f, f->next);
-    *c = (ChatTemplate){.family = f, .name = f->name, .end = end_marker ? find_marker(&t->pieces, end_marker) : t->eos};
-    c->bos = (!t->no_bos && !t->chat_has_bos) || (t->chat_template && mentions(t, "bos_token"));
-    stop_matching(f, t);
-    return recognised;
+/* The template's own system prompt, into prompt[]: what a string of the template has between the family's text in
+ * front of a system prompt and the marker behind it. False: it has none. O(n). */
+static bool read_prompt(const Tokenizer *t, const ChatFamily *f, char *prompt) {
+    const size_t n_front = strcspn(f->prompt, SYSTEM);
+    const char *marker = f->prompt + n_front + 1, *end = t->chat_template + t->chat_template_size;
+    const size_t n_marker = marker_length(marker);
+    if (!n_marker) return false;
+    for (const char *s = t->chat_template; (s = find(t, s, f->prompt, n_front));) {
+        size_t n = 0;
+        for (; s < end && !strchr("'\"{}", *s) && strncmp(s, marker, n_marker) != 0; s++) {
+            const bool escape = *s == '\\' && s + 1 < end;
+            s += escape;
+            prompt[n++] = escape && *s == 'n' ? '\n' : *s;
+        }
+        prompt[n] = '\0';
+        if (n > 0 && !strncmp(s, marker, n_marker)) return true;
+    }
+    return false;
 }
+
+int chat_template_open(ChatTemplate *c, Tokenizer *t, const ChatFamily *f) {
+    const int end = find_marker(&t->pieces, f->next, marker_length(f->next));
+    *c = (ChatTemplate){.family = f, .name = f->name, .end = *f->next == *EOS ? t->eos : end};
+    c->prompt = allocate(t->chat_template_size + 1, 1);
+    if (!c->prompt) return -1;
+    if (!t->chat_template || !read_prompt(t, f, c->prompt)) *c->prompt = '\0';
+    c->bos = (!t->no_bos && !t->chat_has_bos) || mentions(t, "bos_token");
+    c->opens = f->opening && (!t->chat_template || mentions(t, f->opens));
+    c->date = mentions(t, "strftime_now") ? today() : "26 Jul 2024"; /* what Llama 3.1's has */
+    stop_matching(f, t);
+    return 0;
+}
+
+void chat_template_close(ChatTemplate *c) { free(c->prompt); }
 
 /* ---- rendering ------------------------------------------------------------------------- */
 
-/* A turn on its way to tokens. */
+typedef struct {
+    const char *s;
+    size_t n;
+} Text;
+
+/* Turns on their way to tokens. */
 typedef struct {
     const ChatTemplate *template;
     const Tokenizer *t;
-    const char *system, *user;
-    FILE *stream; /* writes text[size] */
-    char *text;
-    size_t size, done; /* bytes of text; how many of them are tokens already */
-    bool space;        /* a space may go in front of what is written next: not if it continues an answer */
+    const char *system, *user; /* of the turn that is being rendered; no system prompt: NULL */
+    const ChatTurn *last;      /* NULL: none */
+    Text answer;               /* the last one's, as it was written */
+    Buffer text;               /* what was written */
+    size_t done;               /* how many bytes of text are tokens already */
+    bool space;                /* a space may go in front of what is written next: not if it continues an answer */
     Tokens *out;
 } Renderer;
 
 /* Encodes the text written since the last call; then adds a marker's token, if it is not -1. */
 static int encode_written(Renderer *r, int id) {
-    if (fflush(r->stream)) return fail("out of memory");
+    const size_t n = r->text.n - r->done;
     const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
-    if (tokenizer_append(r->t, r->text + r->done, r->size - r->done, space, r->out)) return -1;
-    r->done = r->size;
-    r->space = true;
+    if (r->text.failed || tokenizer_append(r->t, r->text.bytes + r->done, n, space, r->out)) return -1;
+    r->done = r->text.n;
+    r->space = id >= 0 || (r->space && !n);
     return id < 0 ? 0 : tokens_add(r->out, id);
 }
 
-static void say(Renderer *r, const char *said) {
-    const bool trims = r->template->family->trims;
-    if (trims) said += strspn(said, WHITE_SPACE);
-    size_t n = strlen(said);
-    while (trims && n > 0 && strchr(WHITE_SPACE, said[n - 1])) n--;
-    fwrite(said, 1, n, r->stream);
+/* Text without the characters of `set` at its start, at its end. */
+static Text trim(Text text, const char *set, bool start, bool end) {
+    for (; start && text.n > 0 && *text.s && strchr(set, *text.s); text.n--) text.s++;
+    while (end && text.n > 0 && text.s[text.n - 1] && strchr(set, text.s[text.n - 1])) text.n--;
+    return text;
+}
+
+static void say(Renderer *r, Text text) { buffer_append(&r->text, text.s, text.n); }
+
+static void say_trimmed(Renderer *r, const char *said, bool start, bool end) {
+    say(r, trim((Text){said, strlen(said)}, WHITE_SPACE, start, end));
+}
+
+/* What is behind the last place where the text has this word; if there is none, all of it. */
+static Text after_last(Text text, const char *word) {
+    for (const char *s; (s = memmem(text.s, text.n, word, strlen(word)));) {
+        s += strlen(word);
+        text = (Text){s, text.n - (size_t)(s - text.s)};
+    }
+    return text;
+}
+
+/* What the answer has before the first </think>. */
+static Text thought_of(Text answer) {
+    const char *end = memmem(answer.s, answer.n, "</think>", strlen("</think>"));
+    const Text thought = {answer.s, end ? (size_t)(end - answer.s) : 0};
+    return trim(after_last(thought, "<think>"), "\n", true, true);
+}
+
+/* What later turns have of an answer. The space that its format begins with is not written twice. */
+static Text kept_of(Text answer, const ChatFamily *f) {
+    Text kept = f->thoughts ? after_last(answer, "</think>") : answer;
+    const bool cut = kept.n < answer.n, trims = f->trims & TRIM_ANSWER;
+    if (f->answer && *f->answer == ' ' && kept.n > 0 && *kept.s == ' ') kept = (Text){kept.s + 1, kept.n - 1};
+    if (f->thoughts == THOUGHTS_HAVE_A_FORMAT || (f->thoughts == THOUGHTS_AND_LINES_GO && cut))
+        kept = trim(kept, "\n", true, false);
+    return trim(kept, WHITE_SPACE, trims, trims);
+}
+
+/* Text of the answer is encoded again, with what is around it; a special piece that the model wrote stays one token. */
+static int say_answer(Renderer *r) {
+    if (!r->last) return 0; /* a new turn has none */
+    const Tokens *tokens = &r->last->tokens;
+    const Text kept = kept_of(r->answer, r->template->family);
+    const char *at = r->answer.s, *end = kept.s + kept.n;
+    for (int i = r->last->answer; i < tokens->n; i++) {
+        int n;
+        tokenizer_decode(r->t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &n);
+        const char *from = at < kept.s ? kept.s : at, *to = at + n < end ? at + n : end;
+        if (from == at && to == at + n && is_special(&r->t->pieces.list[tokens->ids[i]])) {
+            if (encode_written(r, tokens->ids[i])) return -1;
+        } else if (from < to)
+            say(r, (Text){from, (size_t)(to - from)});
+        at += n;
+    }
+    return 0;
 }
 
 static int render(Renderer *r, const char *format) {
+    const ChatFamily *f = r->template->family;
+    const bool user = f->trims & TRIM_USER, system = f->trims & TRIM_SYSTEM, turn = f->trims & TRIM_TURN;
     int status = 0;
     for (const char *s = format; *s && !status;) {
-        const char *marker = marker_at(r->template->family, s);
-        const int id = marker ? find_marker(&r->t->pieces, marker) : -1;
+        const size_t n = marker_length(s);
+        const int id = n ? find_marker(&r->t->pieces, s, n) : -1;
         if (*s == *BOS)
             status = r->template->bos ? encode_written(r, r->t->bos) : 0;
         else if (*s == *EOS)
             status = encode_written(r, r->t->eos);
         else if (*s == *USER)
-            say(r, r->user);
+            say_trimmed(r, r->user, user || (turn && !r->system), user || turn);
         else if (*s == *SYSTEM)
-            say(r, r->system);
+            say_trimmed(r, r->system ? r->system : "", system, system);
+        else if (*s == *DATE)
+            say_trimmed(r, r->template->date, false, false);
         else if (*s == *PROMPT)
-            status = r->system ? render(r, r->template->family->prompt) : 0;
+            status = r->system ? render(r, f->prompt) : 0;
+        else if (*s == *THOUGHT)
+            say(r, thought_of(r->answer));
+        else if (*s == *ANSWER)
+            status = say_answer(r);
         else if (id >= 0)
             status = encode_written(r, id);
         else
-            fputc(*s, r->stream);
-        s += id >= 0 ? strlen(marker) : 1;
+            say(r, (Text){s, 1});
+        s += id >= 0 ? n : 1;
     }
     return status;
 }
 
-int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const char *user, bool first,
-                         Tokens *out) {
-    Renderer r = {.template = c, .t = t, .user = user, .space = first, .out = out};
-    if (first && system && *system) r.system = system;
+/* Renders the last turn as later ones have it, then the new one. */
+static int render_turns(Renderer *r, const char *user, int *begin) {
+    const ChatFamily *f = r->template->family;
+    const char *const system = r->system;
+    bool first = true;
+    if (r->last) {
+        first = r->last->begin == 0;
+        r->system = first && !f->last_prompt ? system : NULL;
+        r->user = r->last->user;
+        if (render(r, first ? BOS : f->next) || render(r, f->turn)) return -1;
+        if (render(r, f->answer ? f->answer : ANSWER) || encode_written(r, -1)) return -1;
+        first = false;
+    }
+    *begin = r->out->n;
+    r->system = first || f->last_prompt ? system : NULL;
+    r->user = user;
+    return render(r, first ? BOS : f->next) || render(r, f->turn) || (r->template->opens && render(r, f->opening)) ||
+           encode_written(r, -1);
+}
+
+/* The text of an answer; the caller frees it. NULL and a message without memory. */
+static char *text_of_answer(const Tokenizer *t, const ChatTurn *turn, size_t *size) {
+    Buffer text = {0};
+    const int *ids = turn->tokens.ids;
+    buffer_append(&text, "", 0);
+    for (int i = turn->answer, n; i < turn->tokens.n; i++) {
+        const char *piece = tokenizer_decode(t, i ? ids[i - 1] : -1, ids[i], &n);
+        buffer_append(&text, piece, (size_t)n);
+    }
+    *size = text.n;
+    if (!text.failed) return text.bytes;
+    free(text.bytes);
+    return NULL;
+}
+
+int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const ChatTurn *last,
+                         const char *user, Tokens *out, int *begin) {
+    Renderer r = {.template = c, .t = t, .system = system ? system : c->prompt, .last = last, .out = out};
+    if (!*r.system && !c->family->always_prompt) r.system = NULL;
+    r.space = !last || last->begin == 0;
     *out = (Tokens){0};
-    r.stream = open_memstream(&r.text, &r.size);
-    if (!r.stream) return fail("out of memory");
-    const bool failed =
-        render(&r, first ? BOS : c->family->next) || render(&r, c->family->turn) || encode_written(&r, -1);
-    fclose(r.stream);
-    free(r.text);
+    char *answer = last ? text_of_answer(t, last, &r.answer.n) : NULL;
+    if (last && !answer) return -1;
+    r.answer.s = answer ? answer : "";
+    buffer_append(&r.text, "", 0);
+    const bool failed = render_turns(&r, user, begin);
+    free(r.text.bytes);
+    free(answer);
     if (!failed) return 0;
     free(out->ids);
     *out = (Tokens){0};

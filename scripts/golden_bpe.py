@@ -11,8 +11,9 @@ the text of this repository (as it was then; `golden_bpe.py --train` makes other
     llama2_first    the same with one put only in front of a whole text, where there is none (Metaspace)
     minimind        minimind/tokenizer.json in the folder NORMA_CHECKPOINTS (without it the file stays as it was)
 
-chat_bpe.txt has lines of: family, 1 with a system prompt, turn, the ids that transformers' apply_chat_template gives with
-the templates in chat/ (MiniMind: its own) and llama3, qwen2, llama2 (zephyr, llama-2) or MiniMind's tokenizer.
+chat_bpe.txt has lines of: family, 1 with a system prompt, turn, the ids up to where its answer begins that transformers'
+apply_chat_template gives with the templates in chat/ (MiniMind: its own) and llama3, qwen2, llama2 (zephyr, llama-2) or
+MiniMind's tokenizer.
 
 Another tokenizer: golden_bpe.py NAME tokenizer.json. Texts are made valid first: a byte that is no UTF-8 becomes U+FFFD.
 """
@@ -210,27 +211,14 @@ def chat_tokenizers(folder):
         yield "minimind", tokenizer, tokenizer.chat_template
 
 
-def turn_ids(tokenizer, template, system, turn):
-    """What comes behind the last answer, up to where the next one begins."""
+def conversation(tokenizer, template, system, turn):
+    """The ids up to where the answer to this turn begins."""
     messages = [{"role": "system", "content": SYSTEM}] if system else []
     for user, answer in zip(USERS[:turn], ANSWERS[:turn], strict=True):
         messages += [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
     messages.append({"role": "user", "content": USERS[turn]})
     options = {"chat_template": template, "add_generation_prompt": True}
-    ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **options)
-    if turn == 0:
-        return ids
-    text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
-    behind = text[text.rindex(ANSWERS[turn - 1]) + len(ANSWERS[turn - 1]) :]
-    if behind.startswith(" "):  # Llama 2's has a space before EOS: the model's to say
-        behind = behind[1:]
-    start = max(i for i in range(len(ids)) if same_text(tokenizer.decode(ids[i:]), behind))
-    return ids[start:]
-
-
-def same_text(decoded, text):
-    """But for the spaces that SentencePiece puts after special tokens."""
-    return decoded.replace(" ", "") == text.replace(" ", "")
+    return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **options)
 
 
 def write_chat(folder):
@@ -238,7 +226,7 @@ def write_chat(folder):
     for family, tokenizer, template in chat_tokenizers(folder):
         for system in False, True:
             for turn in range(len(USERS)):
-                ids = turn_ids(tokenizer, template, system, turn)
+                ids = conversation(tokenizer, template, system, turn)
                 lines.append(f"{family} {int(system)} {turn} {','.join(map(str, ids))}\n")
     (GOLDEN / "chat_bpe.txt").write_text("".join(lines))
 

@@ -6,8 +6,8 @@ vocabulary of the tests (tests/support/hashmodel.c) as a SentencePiece model; an
     tokens_NAME.bin     uint32, little-endian: hash of the vocabulary, texts, texts to a group, then a hash of the tokens
                         of each group. A hash is FNV-1a over uint32 words. Vocabulary: id, bits of the score, length and
                         bytes of each piece that is a text; tokens: for each text their number, then the ids.
-    chat.txt            lines of: family, how the vocabulary has its markers (control, user, none), 1 with a
-                        system prompt, turn, ids. chat/FAMILY.jinja say the same as the templates that models of the family have.
+    chat.txt            lines of: family, how the vocabulary has its markers (control, user, none), 1 with a system
+                        prompt, turn, the ids of the conversation up to where its answer begins. chat/FAMILY.jinja say the same as the templates that models of the family have.
 
 NAME is `stories` (models/stories.gguf), `user` (made up, with user-defined pieces) and `llama32k` (llama32k.model in the
 folder NORMA_CHECKPOINTS; without it the file stays as it was). Another tokenizer: golden_tokens.py NAME FILE, where FILE
@@ -271,23 +271,6 @@ def conversation(tokenizer, template, system, n_turns):
     return tokenizer(text, add_special_tokens="bos_token" not in template).input_ids
 
 
-def turns(tokenizer, template, system):
-    """The ids of each turn: what comes between the answers."""
-    before = conversation(tokenizer, template, system, 1)
-    yield before
-    for turn, answer in enumerate(ANSWERS, 2):
-        now = conversation(tokenizer, template, system, turn)
-        if now[: len(before)] != before:
-            raise ValueError("a turn does not begin with the last one's tokens")
-        end = len(before)
-        while tokenizer.decode(now[len(before) : end]).strip() != answer:
-            end += 1
-        if now[end : end + 1] == tokenizer.convert_tokens_to_ids(["\u2581"]) and now[end + 1] == tokenizer.eos_token_id:
-            end += 1  # Llama 2's has a space before EOS: the model's to say
-        yield now[end:]
-        before = now
-
-
 def write_chat():
     kinds = {"control": CONTROL, "user": USER_DEFINED, "none": None}
     with open(GOLDEN / "chat.txt", "w") as out, tempfile.TemporaryDirectory() as folder:
@@ -299,8 +282,9 @@ def write_chat():
             for family in FAMILIES:
                 template = (GOLDEN / "chat" / f"{family}.jinja").read_text()
                 for system in False, True:
-                    for i, ids in enumerate(turns(tokenizer, template, system)):
-                        print(family, markers, int(system), i, ",".join(map(str, ids)), file=out)
+                    for turn in range(len(USERS)):
+                        ids = conversation(tokenizer, template, system, turn + 1)
+                        print(family, markers, int(system), turn, ",".join(map(str, ids)), file=out)
 
 
 def main():

@@ -175,6 +175,76 @@ static void large_models_use_threads(void) {
     if (!test_fast()) check_large(32);
 }
 
+/* What a second thread saves in a layer must pay for the layer's barriers: the 12 MB of these layers do not. */
+static void many_small_layers_use_one_thread(void) {
+    static const HashModel deep = {32, 64, 300, 2, 2, 97, 64, true, 35};
+    Model model;
+    Session s;
+    CHECK(!open_model(&model, &deep, 0, false), "cannot make the model");
+    CHECK(!session_open(&s, &model, MAX_THREADS, 64, 0, KV_F32), "no session");
+    CHECK(model.decode_bytes > 6 << 20 && !uses_all_threads(&s), "%zu bytes in 300 layers use the threads",
+          model.decode_bytes);
+    session_close(&s);
+    model_close(&model);
+}
+
+/* ---- chunks that are too large ---------------------------------------------------------------------- */
+
+/* 4.8 MB of weights would have 2.6 GB of activations in a chunk of 512 tokens. */
+static void few_long_rows_get_short_chunks(void) {
+    static const HashModel wide = {2, 200000, 1, 1, 1, 4, 64, true, 36};
+    Model model;
+    Session s;
+    float in_fives[4 * 4];
+    CHECK(!open_model(&model, &wide, 0, false), "cannot make the model");
+    CHECK(!session_open(&s, &model, 2, 5, 0, KV_F32) && s.batch == 5, "no session");
+    memcpy(in_fives, model_forward(&s, tokens, 20, 0, 4), sizeof in_fives);
+    session_close(&s);
+    CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32), "no session");
+    CHECK(s.batch == 16, "chunks of %d tokens, expected 16", s.batch);
+    const float *logits = model_forward(&s, tokens, 20, 0, 4);
+    CHECK(!memcmp(logits, in_fives, sizeof in_fives) && s.chunk == 16, "other bits in chunks of %d", s.chunk);
+    session_close(&s);
+    model.decode_bytes = 1 << 30; /* such a model may have them */
+    CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens, expected 512", s.batch);
+    session_close(&s);
+    model_close(&model);
+}
+
+/* The logits of a chunk count, too: 16 MB of weights would have 2 GB of them. */
+static void many_pieces_get_short_chunks(void) {
+    static const HashModel many = {4, 4, 1, 1, 1, 1000000, 64, false, 37};
+    Model model;
+    Session s;
+    CHECK(!open_model(&model, &many, 0, false), "cannot make the model");
+    CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 32, "chunks of %d tokens, expected 32", s.batch);
+    CHECK(model_forward(&s, tokens, 32, 0, 32), "cannot run");
+    session_close(&s);
+    model_close(&model);
+}
+
+/* Other models have the chunk that they are given. */
+static void other_models_keep_their_chunk(void) {
+    static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &WIDE, &large};
+    Model model;
+    Session s;
+    for (int i = 0; i < 5; i++) {
+        CHECK(!open_model(&model, models[i], 0, false), "cannot make the model");
+        CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32) && s.batch == 512, "model %d: chunks of %d", i, s.batch);
+        session_close(&s);
+        model_close(&model);
+    }
+    /* the shapes of llama2.c's 15M and TinyLlama's 1.1B in Q4_0 */
+    static const Config shapes[] = {{288, 768, 6, 6, 6, 48, 32000, 256, {.dims = 48}, 0, 0, 0, false},
+                                    {2048, 5632, 22, 32, 4, 64, 32000, 2048, {.dims = 64}, 0, 0, 0, false}};
+    static const size_t bytes[] = {8500000, 620000000};
+    for (int i = 0; i < 2; i++) {
+        model = (Model){.config = shapes[i], .decode_bytes = bytes[i]};
+        CHECK(!session_open(&s, &model, 2, 512, 0, KV_F16) && s.batch == 512, "shape %d: chunks of %d", i, s.batch);
+        session_close(&s);
+    }
+}
+
 /* ---- what ran before ------------------------------------------------------------------------------ */
 
 /* Another text first, then this one from the start, or from the point where
@@ -243,6 +313,10 @@ void suite_invariance(void) {
     TEST(int8_models);
     TEST(other_architectures);
     TEST(large_models_use_threads);
+    TEST(many_small_layers_use_one_thread);
+    TEST(few_long_rows_get_short_chunks);
+    TEST(many_pieces_get_short_chunks);
+    TEST(other_models_keep_their_chunk);
     TEST(rewinding_changes_no_bit);
     TEST(growing_changes_no_bit);
     TEST(context_is_not_exceeded);

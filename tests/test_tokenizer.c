@@ -414,9 +414,55 @@ static void refuses_bad_files(void) {
     for (long at = 0; at < 60; at++) {
         damage(path, at, NULL);
         CHECK(refused(path, 300), "cut at %ld", at);
-        CHECK(refused(path, 4), "cut at %ld, four pieces", at);
+        CHECK(refused(path, 4) == (at != 58), "cut at %ld, four pieces", at); /* which end there */
     }
     CHECK(refused(temporary("nothing-here"), 300), "missing");
+}
+
+/* The last piece, too, up to its last byte. */
+static void the_last_piece_is_checked(void) {
+    static const struct {
+        int length; /* more than there is */
+        float score;
+        const char *message;
+    } cases[] = {{0, -1, NULL},
+                 {1, -1, "length of piece 299 is 2, the file has 1 bytes left"},
+                 {-1, -1, "1 bytes follow the model's 300 pieces"},
+                 {-2, -1, "length of piece 299 is -1, the file has 1 bytes left"},
+                 {0, NAN, "score of piece 299 is not a number"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = temporary("tokenizer.bin");
+        Tokenizer t;
+        hashtokenizer_write(path, 300); /* the last piece is one letter */
+        FILE *f = fopen(path, "r+b");
+        fseek(f, -9, SEEK_END);
+        fwrite(&cases[i].score, 4, 1, f);
+        fwrite(&(int){1 + cases[i].length}, 4, 1, f);
+        fclose(f);
+        stderr_hide();
+        const int status = tokenizer_open_bin(&t, path, 300), lines = stderr_show();
+        if (!status) tokenizer_close(&t);
+        CHECK((status == 0) == !cases[i].message && lines == (status != 0), "case %zu: %s", i, stderr_text());
+        CHECK(!status || strstr(stderr_text(), cases[i].message), "case %zu: %s", i, stderr_text());
+    }
+}
+
+/* It is refused before a byte of it is read. */
+static void a_text_has_a_longest_size(void) {
+    const char *path = temporary("tokenizer.bin");
+    Tokenizer t;
+    hashtokenizer_write(path, 300);
+    CHECK(tokenizer_open_bin(&t, path, 300) == 0, "does not open");
+    for (int i = 0; i < 2; i++) {
+        Tokens tokens = {0};
+        stderr_hide();
+        const int status = tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3, true, &tokens), lines = stderr_show();
+        CHECK(status == -1 && lines == 1 && !tokens.ids, "%s", stderr_text());
+        CHECK(!strcmp(stderr_text(), i ? "run: a text of 18446744073709551615 bytes is too long\n"
+                                       : "run: a text of 715827882 bytes is too long\n"),
+              "%s", stderr_text());
+    }
+    tokenizer_close(&t);
 }
 
 /* BOS is token 1 and EOS token 2, so there must be three. */
@@ -501,6 +547,8 @@ void suite_tokenizer(void) {
     TEST(decodes_pieces);
     TEST(encodes_a_long_line);
     TEST(refuses_bad_files);
+    TEST(the_last_piece_is_checked);
+    TEST(a_text_has_a_longest_size);
     TEST(refuses_a_vocabulary_without_bos);
     TEST(same_tokens_as_llama2_c);
     TEST(same_tokens_as_sentencepiece);

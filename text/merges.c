@@ -57,6 +57,7 @@ int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const cha
     const size_t n = n_left + n_right;
     MergeRule rule = {-1, -1, -1, m->n};
     char *name = n <= (size_t)pieces->merged.max_length ? allocate(n + 1, 1) : NULL;
+    if (n <= (size_t)pieces->merged.max_length && !name) return -1;
     if (name) {
         memcpy(name, left, n_left);
         memcpy(name + n_left, right, n_right);
@@ -178,8 +179,8 @@ static int reserve(Merger *m, size_t n, Tokens *out) {
     m->room = n;
     m->symbols = allocate(n, sizeof *m->symbols);
     /* at most n proposals to begin with; each of the < n merges takes one and adds two */
-    m->heap = allocate(n, 2 * sizeof *m->heap);
-    return m->symbols && m->heap ? 0 : -1;
+    m->heap = m->symbols ? allocate(n, 2 * sizeof *m->heap) : NULL;
+    return m->heap ? 0 : -1;
 }
 
 /* A character without a piece: byte by byte. With rules, where there are no byte

@@ -1,81 +1,103 @@
 /* pieces.c: the vocabulary: a table of pieces, one for each token.
  *
- * Owns its hash tables and what the names of pieces stand for: "<0x0A>" for a
+ * Owns its tables and what the names of pieces stand for: "<0x0A>" for a
  * byte, U+2581 for a space, in byte-level vocabularies a printable character for
  * each byte. Which pieces merge is merges.c's; from files they come by formats/.
  */
 #include "text/pieces.h"
 #include "base/memory.h"
-#include "base/process.h"
+#include "base/order.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- hash tables -------------------------------------------------------------------------- */
+/* ---- pieces that text becomes by merging ---------------------------------------------------- */
 
-static uint32_t hash_byte(uint32_t h, char byte) { return (h ^ (uint8_t)byte) * 16777619u; }
-
-static uint32_t hash_bytes(const Pieces *p, const char *s, int n) {
-    uint32_t h = p->hash_start;
-    for (int i = 0; i < n; i++) h = hash_byte(h, s[i]);
-    return h;
-}
-
-static int open_table(IdTable *table, size_t n) {
-    size_t size = 16;
-    while (size < 2 * n) size *= 2; /* at most 2^32 */
-    free(table->slots);
-    *table = (IdTable){.slots = allocate(size, sizeof *table->slots), .mask = (uint32_t)(size - 1)};
-    if (table->slots) memset(table->slots, 0xff, size * sizeof *table->slots);
-    return table->slots ? 0 : -1;
-}
-
-/* The slot of a piece with this text and its hash, or the free slot where it would go. */
-static uint32_t find_slot(const Pieces *p, const IdTable *table, uint32_t hash, const char *s, int n) {
-    uint32_t slot = (hash ^ hash >> 15) & table->mask;
-    for (; table->slots[slot] >= 0; slot = (slot + 1) & table->mask) {
-        const Piece *piece = &p->list[table->slots[slot]];
+/* The slot of the piece s[n], or the free slot where it would go. */
+static int32_t *find_slot(const Pieces *p, const char *s, int n) {
+    size_t slot = hash_bytes(p->merged.key, s, (size_t)n) & p->merged.mask;
+    for (; p->merged.slots[slot] >= 0; slot = (slot + 1) & p->merged.mask) {
+        const Piece *piece = &p->list[p->merged.slots[slot]];
         if (piece->length == n && !memcmp(piece->text, s, (size_t)n)) break;
     }
-    return slot;
-}
-
-/* Of two equal pieces the first stays. */
-static void enter(const Pieces *p, IdTable *table, int id) {
-    const Piece *piece = &p->list[id];
-    const uint32_t hash = hash_bytes(p, piece->text, piece->length);
-    int32_t *slot = &table->slots[find_slot(p, table, hash, piece->text, piece->length)];
-    if (*slot < 0) *slot = id;
-    if (piece->length > table->max_length) table->max_length = piece->length;
+    return &p->merged.slots[slot];
 }
 
 int pieces_find(const Pieces *p, const char *s, int n) {
     if (n > p->merged.max_length) return -1;
-    const int id = p->merged.slots[find_slot(p, &p->merged, hash_bytes(p, s, n), s, n)];
+    const int id = *find_slot(p, s, n);
     return id >= 0 && p->list[id].kind != PIECE_CONTROL ? id : -1;
 }
 
+/* Of two equal pieces the first stays. */
+static int index_merged(Pieces *p) {
+    IdTable *table = &p->merged;
+    size_t size = 16;
+    while (size < 2 * (size_t)p->n) size *= 2;
+    free(table->slots);
+    *table = (IdTable){.slots = allocate(size, sizeof *table->slots), .mask = size - 1};
+    if (!table->slots || hash_key(&table->key)) return -1;
+    memset(table->slots, 0xff, size * sizeof *table->slots);
+    for (int id = 0; id < p->n; id++) {
+        const Piece *piece = &p->list[id];
+        if (piece->kind != PIECE_TEXT && !piece->also_merged) continue;
+        int32_t *slot = find_slot(p, piece->text, piece->length);
+        if (*slot < 0) *slot = id;
+        if (piece->length > table->max_length) table->max_length = piece->length;
+    }
+    return 0;
+}
+
+/* ---- pieces that match as a whole ---------------------------------------------------------- */
+
 static bool is_matched(const Piece *p) { return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL); }
 
-int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
-    const int most = left < (size_t)p->matched.max_length ? (int)left : p->matched.max_length;
-    int longest = -1;
-    if (!p->begins_match[(uint8_t)s[0]]) return -1;
-    uint32_t hash = p->hash_start;
-    for (int n = 1; n <= most; n++) {
-        hash = hash_byte(hash, s[n - 1]);
-        const int id = p->matched.slots[find_slot(p, &p->matched, hash, s, n)];
-        if (id >= 0 && p->list[id].raw == raw && is_matched(&p->list[id])) longest = id;
+/* Of two equal pieces the first comes first. */
+static int compare_texts(const void *a, const void *b) {
+    const Piece *const x = *(const Piece *const *)a, *const y = *(const Piece *const *)b;
+    const int order = memcmp(x->text, y->text, (size_t)(x->length < y->length ? x->length : y->length));
+    if (order || x->length != y->length) return order ? order : x->length - y->length;
+    return (x > y) - (x < y);
+}
+
+static int index_matched(Pieces *p) {
+    size_t n = 0, at = 0;
+    for (int id = 0; id < p->n; id++) n += is_matched(&p->list[id]);
+    free(p->matched);
+    p->matched = allocate(n, sizeof(Piece *));
+    if (!p->matched) return -1;
+    for (int id = 0; id < p->n; id++)
+        if (is_matched(&p->list[id])) p->matched[at++] = &p->list[id];
+    qsort(p->matched, n, sizeof(Piece *), compare_texts);
+    at = 0;
+    for (int byte = 0; byte <= 256; byte++) {
+        while (at < n && (uint8_t)p->matched[at]->text[0] < byte) at++;
+        p->first_match[byte] = at;
     }
-    return longest;
+    return 0;
+}
+
+/* Byte i of a piece, -1 behind its end. */
+static int byte_at(const Piece *p, int i) { return i < p->length ? (uint8_t)p->text[i] : -1; }
+
+int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
+    const Piece *longest = NULL, **list = p->matched;
+    size_t begin = p->first_match[(uint8_t)*s], end = p->first_match[(uint8_t)*s + 1]; /* those that begin with s[n] */
+    for (int n = 1; begin < end; n++) {
+        const Piece *shortest = list[begin];
+        if (shortest->length == n && shortest->raw == raw && is_matched(shortest)) longest = shortest;
+        if ((size_t)n == left) break;
+        SEARCH(begin, begin, end, byte_at(list[begin], n) < (uint8_t)s[n]);
+        SEARCH(end, begin, end, byte_at(list[end], n) <= (uint8_t)s[n]);
+    }
+    return longest ? (int)(longest - p->list) : -1;
 }
 
 /* ---- building ------------------------------------------------------------------------------ */
 
 int pieces_open(Pieces *p, int n, size_t text_bytes) {
     p->list = allocate((size_t)n, sizeof *p->list);
-    p->text = text_bytes ? allocate(text_bytes, 1) : NULL;
-    if (!p->list || (text_bytes && !p->text)) return -1;
+    if (!p->list || (text_bytes && !(p->text = allocate(text_bytes, 1)))) return -1;
     for (int id = 0; id < n; id++) p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
     p->n = n;
     return 0;
@@ -85,7 +107,7 @@ void pieces_close(Pieces *p) {
     free(p->list);
     free(p->text);
     free(p->merged.slots);
-    free(p->matched.slots);
+    free(p->matched);
     *p = (Pieces){0};
 }
 
@@ -111,23 +133,9 @@ static void find_byte_pieces(Pieces *p) {
 }
 
 int pieces_index(Pieces *p) {
-    const double seconds = now();
-    uint64_t bits;
-    size_t n_matched = 0;
-    memcpy(&bits, &seconds, sizeof bits);
-    /* FNV-1a begins with a number that no file knows: else a file could make all its pieces meet in one slot */
-    p->hash_start = 2166136261u ^ (uint32_t)(bits * 0x9e3779b97f4a7c15u >> 32);
     for (int b = 0; b < 256; b++) p->bytes[b] = (uint8_t)b, p->byte_piece[b] = p->unk;
     if (!p->byte_level) find_byte_pieces(p);
-    for (int id = 0; id < p->n; id++) n_matched += is_matched(&p->list[id]);
-    if (open_table(&p->merged, (size_t)p->n) || open_table(&p->matched, n_matched)) return -1;
-    for (int id = 0; id < p->n; id++) {
-        const Piece *piece = &p->list[id];
-        if (piece->kind == PIECE_TEXT || piece->also_merged) enter(p, &p->merged, id);
-        if (!is_matched(piece)) continue;
-        enter(p, &p->matched, id);
-        p->begins_match[(uint8_t)piece->text[0]] = true;
-    }
+    if (index_merged(p) || index_matched(p)) return -1;
     for (int b = 0; b < 256 && p->byte_level; b++) {
         const int id = pieces_find(p, (const char *)&p->bytes[b], 1);
         if (id >= 0) p->byte_piece[b] = id;

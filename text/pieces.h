@@ -2,9 +2,8 @@
 #ifndef NORMA_PIECES_H
 #define NORMA_PIECES_H
 
+#include "base/hash.h"
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 typedef enum {
     PIECE_TEXT,    /* text becomes it by merging */
@@ -26,8 +25,9 @@ typedef struct {
 
 /* An open hash table of ids, -1: free. */
 typedef struct {
-    int32_t *slots; /* owned */
-    uint32_t mask;
+    int32_t *slots; /* [mask + 1], owned */
+    size_t mask;
+    HashKey key;
     int max_length; /* bytes of the longest piece in it */
 } IdTable;
 
@@ -37,11 +37,11 @@ typedef struct {
     int unk;                 /* the token of what has no piece; -1: none */
     bool byte_level;         /* pieces are made of bytes, not of characters */
     char *text;              /* owned; NULL where the text of all pieces is in the mapped file */
-    bool begins_match[256];  /* bytes that pieces of `matched` begin with */
     int byte_piece[256];     /* token of each byte; unk if there is none */
     uint8_t bytes[256];      /* each byte: the text of byte pieces. So a tokenizer must stay where it is. */
-    uint32_t hash_start;     /* of both tables */
-    IdTable merged, matched; /* pieces that text becomes by merging, and as a whole */
+    IdTable merged;          /* pieces that text becomes by merging */
+    const Piece **matched;   /* pieces that match as a whole, in the order of their text; owned */
+    size_t first_match[257]; /* of these by their first byte; the last one is their number */
 } Pieces;
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581: a space in the names of pieces */

@@ -9,7 +9,7 @@
 typedef struct {
     bool composes;         /* into Unicode's normalization form C, first */
     bool replaces_invalid; /* a byte that is no UTF-8 becomes U+FFFD, as in the sentencepiece library */
-    bool replaces_mark;    /* U+2581 becomes a space, as in Hugging Face's tokenizers that name spaces by it */
+    bool replaces_mark;    /* U+2581 becomes a space, as where the names of pieces have it for a space */
 } Normalizer;
 
 /* The text as the normalizer leaves it, behind a space if asked for; its size in *n. NULL and a

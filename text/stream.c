@@ -31,6 +31,7 @@ static void write_held(Stream *s) {
 
 void stream_write(Stream *s, const char *bytes, int n) {
     const double patience = 0.002; /* seconds: faster than that nobody reads */
+    if (s->error) return;
     for (int i = 0; i < n; i++) {
         if (s->n_held > 0 && !utf8_is_continuation((uint8_t)bytes[i])) write_held(s);
         s->held[s->n_held++] = bytes[i];
@@ -45,5 +46,5 @@ void stream_write(Stream *s, const char *bytes, int n) {
 int stream_close(Stream *s) {
     if (s->n_held) write_held(s);
     if (fflush(s->out)) s->error = errno;
-    return s->error ? fail("cannot write the output: %s", strerror(s->error)) : 0;
+    return s->error && !interrupted ? fail("cannot write the output: %s", strerror(s->error)) : 0;
 }

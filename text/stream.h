@@ -20,7 +20,7 @@ typedef struct {
 void stream_open(Stream *s, FILE *out);
 void stream_write(Stream *s, const char *bytes, int n);
 
-/* Writes what is held and flushes. -1 and a message if a write failed. */
+/* Writes what is held and flushes. -1 and a message if a write failed, other than by Ctrl-C. */
 int stream_close(Stream *s);
 
 #endif

@@ -5,11 +5,15 @@
  */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/process.h"
 
 #include "tests/support/test.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,18 +21,57 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- messages --------------------------------------------------------------------------- */
 
 static void a_message_is_one_line_without_control_characters(void) {
     stderr_hide();
-    const int failed = fail("a%sb", "\n\x1b\x7f\t"), input = bad_input("in"), usage = bad_usage("use %d", 7);
+    const int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"), input = bad_input("in"), usage = bad_usage("use %d", 7);
     note("%s %d", "caf\xc3\xa9", 3);
     const int lines = stderr_show();
     CHECK(failed == -1 && input == 1 && usage == 2, "%d, %d, %d", failed, input, usage);
-    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"), "said: %s",
+    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"), "said: %s",
           stderr_text());
+}
+
+/* One '?' for a character, and for a byte that is none. */
+static void what_a_terminal_would_obey_is_not_printed(void) {
+    static const char *const cases[][2] = {
+        {"\xc2\x80\xc2\x9f", "??"},                                   /* the first and last of C1 */
+        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"},                     /* what follows */
+        {"\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", "???"},                  /* marks of direction */
+        {"\xe2\x80\xa7\xe2\x80\xaf", "\xe2\x80\xa7\xe2\x80\xaf"},     /* around the next */
+        {"\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae", "????"}, /* ends of lines, embeddings */
+        {"\xe2\x81\xa5\xe2\x81\xa6\xe2\x81\xa9", "\xe2\x81\xa5?"
+                                                 "?"}, /* isolates */
+        {"a\xff\xc3.\xe2\x80", "a??.??"},              /* no UTF-8 */
+        {"\xe6\x96\x87.\xf0\x9f\x98\x80", "\xe6\x96\x87.\xf0\x9f\x98\x80"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64], expected[96];
+        strcpy(text, cases[i][0]);
+        make_printable(text);
+        CHECK(!strcmp(text, cases[i][1]), "case %zu: %s", i, text);
+        snprintf(expected, sizeof expected, "note: %s\n", cases[i][1]);
+        stderr_hide();
+        note("%s", cases[i][0]);
+        stderr_show();
+        CHECK(!strcmp(stderr_text(), expected), "case %zu: %s", i, stderr_text());
+    }
+}
+
+static void failures_may_be_notes(void) {
+    stderr_hide();
+    print_failures_as_notes(true);
+    const int failed = fail("no %s", "tokenizer");
+    print_failures_as_notes(false);
+    fail("all");
+    stderr_show();
+    CHECK(failed == -1 && !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"), "said: %s", stderr_text());
 }
 
 static void a_long_message_is_cut(void) {
@@ -57,8 +100,81 @@ static void memory_is_aligned_or_refused(void) {
     }
     stderr_hide();
     const void *none = allocate_quietly(SIZE_MAX / 2, 3), *nor_here = allocate(SIZE_MAX, 1);
+    const void *wrapped = allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64: 0 where nobody looks */
     CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "said: %s", stderr_text());
-    CHECK(!none && !nor_here, "memory for everything");
+    CHECK(!none && !nor_here && !wrapped, "memory for everything");
+}
+
+/* 1,000,000 bytes a few at a time; then more than there can be, once with a message, and nothing after that. */
+static void a_buffer_grows_and_remembers_a_failure(void) {
+    Buffer b = {0};
+    buffer_append(&b, "", 0);
+    CHECK(!b.failed && b.n == 0 && b.bytes && !b.bytes[0], "%zu bytes", b.n);
+    for (int i = 0; b.n < 1000000; i++) buffer_append(&b, "0123456", (size_t)(i % 8));
+    CHECK(!b.failed && strlen(b.bytes) == b.n, "%zu bytes", b.n);
+    for (size_t i = 0, at = 0; at < b.n; at += i++ % 8)
+        CHECK(!strncmp(b.bytes + at, "0123456", i % 8), "other bytes from %zu on", at);
+    const size_t n = b.n;
+    stderr_hide();
+    buffer_append(&b, "x", SIZE_MAX - n);
+    const bool failed = b.failed;
+    buffer_append(&b, "x", 1);
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "said: %s", stderr_text());
+    CHECK(failed && b.failed && b.n == n && !b.bytes[n], "%zu bytes, failed %d", b.n, b.failed);
+    free(b.bytes);
+}
+
+/* ---- how much memory is left -------------------------------------------------------------- */
+
+/* A file of a system that is made up, below the folder "system". */
+static void write_system(const char *name, const char *text) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", temporary("system"), name);
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(path, 0700);
+    }
+    FILE *f = fopen(path, "wb");
+    if (!f) abort();
+    fputs(text, f);
+    fclose(f);
+}
+
+static void what_limits_memory(void) {
+    static const struct {
+        const char *name, *text;
+        size_t expected; /* available from this file on */
+    } steps[] = {
+        {"proc/meminfo", "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
+         9216000000},
+        {"proc/self/cgroup", "4:memory:/a/b\n12:cpu:/x\n0::/c/d\n", 9216000000},
+        /* version 2: no limit, then one; what is used, but for pages of files; the group around it */
+        {"sys/fs/cgroup/c/d/memory.max", "max\n", 9216000000},
+        {"sys/fs/cgroup/c/d/memory.max", "8000000000\n", 8000000000},
+        {"sys/fs/cgroup/c/d/memory.current", "3000000000\n", 5000000000},
+        {"sys/fs/cgroup/c/d/memory.stat", "anon 5\nactive_file 500000000\ninactive_file 1000000000\n", 6500000000},
+        {"sys/fs/cgroup/c/memory.max", "4000000000\n", 4000000000},
+        {"sys/fs/cgroup/memory.max", "3900000000\n", 3900000000},
+        /* version 1 */
+        {"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n", 3900000000},
+        {"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "3000000000\n", 3000000000},
+        {"sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "2500000000\n", 500000000},
+        {"sys/fs/cgroup/memory/a/b/memory.stat",
+         "active_file 9\ntotal_inactive_file 200000000\ntotal_active_file 100000000\n", 800000000},
+        {"sys/fs/cgroup/memory/a/memory.limit_in_bytes", "700000000\n", 700000000},
+        {"sys/fs/cgroup/memory/memory.limit_in_bytes", "600000000\n", 600000000},
+        /* a limit that was lowered below what is used */
+        {"sys/fs/cgroup/memory/memory.usage_in_bytes", "600000001\n", 0},
+    };
+    CHECK(memory_available(temporary("no system")) >= SIZE_MAX >> 1, "a limit without a file");
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        write_system(steps[i].name, steps[i].text);
+        const size_t found = memory_available(temporary("system"));
+        CHECK(found == steps[i].expected, "from %s on %zu bytes, expected %zu", steps[i].name, found,
+              steps[i].expected);
+    }
+    const size_t here = memory_available("");
+    CHECK(here > 0 && here < (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE), "%zu bytes here", here);
 }
 
 /* ---- files ------------------------------------------------------------------------------ */
@@ -107,13 +223,46 @@ static void dropped_pages_come_back(void) {
     file_unmap(&file);
 }
 
-static void a_file_is_known_by_any_name(void) {
-    File file;
-    const char *path = write_bytes("one");
-    CHECK(!file_map(&file, path) && !link(path, temporary("other name")), "no files");
-    CHECK(file_is_at(&file, path) && file_is_at(&file, temporary("other name")), "not itself");
-    CHECK(!file_is_at(&file, write_bytes("copy")) && !file_is_at(&file, temporary("missing")), "another file");
-    file_unmap(&file);
+static void holes_are_seen(void) {
+    static const struct {
+        long at; /* of the last byte; before it nothing but the first and those of BYTES is written */
+        bool sparse;
+    } cases[] = {{BYTES, false}, {BYTES + 50000, false}, {10 * BYTES, true}, {1000 * BYTES, true}};
+    for (int i = 0; i < 4; i++) {
+        File file;
+        FILE *f = fopen(write_bytes("holes"), "r+b");
+        CHECK(f && !fseek(f, cases[i].at, SEEK_SET) && fputc(1, f) == 1 && !fclose(f), "not written");
+        CHECK(!file_map(&file, temporary("holes")) && file.sparse == cases[i].sparse, "%ld bytes: sparse %d",
+              cases[i].at, file.sparse);
+        file_unmap(&file);
+    }
+}
+
+/* Reads the byte `behind` bytes behind a file's end, in a process of its own; returns whether it dies. */
+static bool dies_behind(const char *path, size_t behind) {
+    const pid_t pid = fork();
+    if (!pid) {
+        File file;
+        if (file_map(&file, path) || !freopen("/dev/null", "w", stderr)) _exit(0);
+        const volatile uint8_t *data = file.data;
+        _exit(data[file.size - 1] + data[file.size + behind] < 0);
+    }
+    int state = 0;
+    waitpid(pid, &state, 0);
+    return pid > 0 && !(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+}
+
+/* Of the tests themselves: who reads behind a file dies (tests/support/wrap.c), a text's at the very next byte. */
+static void nobody_reads_behind_a_file(void) {
+    char text[100];
+    memset(text, 'a', sizeof text);
+    for (size_t size = 1; size <= sizeof text; size += 33) {
+        FILE *f = fopen(temporary("text"), "wb");
+        fwrite(text, 1, size, f);
+        fclose(f);
+        CHECK(dies_behind(temporary("text"), 0), "a text of %zu bytes has more behind it", size);
+    }
+    CHECK(dies_behind(write_bytes("numbers"), -BYTES % 4 + 4), "%d bytes have more behind them", BYTES);
 }
 
 static void an_output_appears_whole_or_not_at_all(void) {
@@ -132,6 +281,134 @@ static void an_output_appears_whole_or_not_at_all(void) {
     free(text);
 }
 
+/* The text of a file; it stays until the next call. */
+static const char *text_of(const char *path) {
+    static char text[256];
+    FILE *in = fopen(path, "rb");
+    text[in ? fread(text, 1, sizeof text - 1, in) : 0] = '\0';
+    if (in) fclose(in);
+    return text;
+}
+
+/* Makes the folder in which a test's outputs are. */
+static const char *make_folder(const char *name) {
+    const char *path = temporary(name);
+    if (mkdir(path, 0700)) abort();
+    return path;
+}
+
+static int files_in_folder(const char *name) {
+    int n = -2; /* . and .. */
+    DIR *dir = opendir(temporary(name));
+    while (dir && readdir(dir)) n++;
+    if (dir) closedir(dir);
+    return n;
+}
+
+static int write_output(const char *path, const char *text) {
+    OutputFile output;
+    if (output_open(&output, path)) return -1;
+    fputs(text, output.stream);
+    return output_close(&output, true);
+}
+
+/* Reads the file whole, or maps it. */
+static bool read_input(const char *path, bool maps) {
+    File file;
+    size_t size;
+    char *text = NULL;
+    const bool done = maps ? !file_map(&file, path) : (text = file_read(path, &size)) != NULL;
+    if (maps && done) file_unmap(&file);
+    free(text);
+    return done;
+}
+
+static void no_output_is_an_input(void) {
+    make_folder("inputs");
+    char names[3][PATH_MAX], *path = names[0];
+    strcpy(names[0], write_bytes("inputs/file"));
+    strcpy(names[1], temporary("inputs/other"));
+    strcpy(names[2], temporary("inputs/soft"));
+    CHECK(!link(path, names[1]) && !symlink("other", names[2]), "no links");
+    for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
+        const char *input = names[i % 3], *written = names[i / 3 % 3];
+        outputs_announce(i / 18 ? NULL : written, i / 18 ? written : temporary("inputs/none"));
+        CHECK(read_input(input, i / 9 % 2), "%s is not read", input);
+        stderr_hide();
+        const int result = write_output(written, "lost");
+        CHECK(stderr_show() == 1 && strstr(stderr_text(), written) && strstr(stderr_text(), "was read"), "%s: %s",
+              written, stderr_text());
+        CHECK(result == -1 && files_in_folder("inputs") == 3, "%s was written, %s read", written, input);
+    }
+    size_t size;
+    char *text = file_read(path, &size);
+    CHECK(text && are_the_bytes(text, size), "other bytes");
+    free(text);
+    outputs_announce(NULL, path);
+    CHECK(read_input(write_bytes("inputs/third"), true) && !write_output(path, "new"), "a file that was not read");
+    CHECK(!strcmp(text_of(path), "new"), "%s", text_of(path));
+    outputs_announce(NULL, NULL);
+}
+
+static unsigned mode_of(const char *path) {
+    struct stat st;
+    return lstat(path, &st) ? 0 : st.st_mode & (S_IFMT | 07777);
+}
+
+static void an_output_follows_links_and_keeps_permissions(void) {
+    static const mode_t modes[] = {0600, 0640, 0666, 0755};
+    const mode_t mask = umask(027);
+    make_folder("there");
+    make_folder("links");
+    CHECK(!symlink("../there/file", temporary("links/link")), "no link");
+    CHECK(!write_output(temporary("there/file"), "new") && mode_of(temporary("there/file")) == (S_IFREG | 0640),
+          "mode %o", mode_of(temporary("there/file")));
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        CHECK(!chmod(temporary("there/file"), modes[i]), "no mode");
+        CHECK(!write_output(temporary("links/link"), "newer"), "not written");
+        CHECK(mode_of(temporary("there/file")) == (S_IFREG | modes[i]), "mode %o, expected %o",
+              mode_of(temporary("there/file")), (unsigned)modes[i]);
+        CHECK(S_ISLNK(mode_of(temporary("links/link"))), "the link is gone");
+        CHECK(!strcmp(text_of(temporary("there/file")), "newer"), "%s", text_of(temporary("there/file")));
+    }
+    umask(mask);
+    CHECK(files_in_folder("there") == 1 && files_in_folder("links") == 1, "%d, %d files", files_in_folder("there"),
+          files_in_folder("links"));
+    CHECK(!symlink("nothing", temporary("links/to nothing")), "no link");
+    stderr_hide();
+    const int result = write_output(temporary("links/to nothing"), "new");
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "No such file"), "said: %s", stderr_text());
+    CHECK(result == -1 && files_in_folder("links") == 2, "%d files", files_in_folder("links"));
+}
+
+/* In place of the system's. */
+static int n_synced, sync_fails;
+int fsync(int fd) {
+    n_synced += fd >= 0;
+    errno = EIO;
+    return -sync_fails;
+}
+
+/* Data that does not reach the disk, or a name that cannot be had. */
+static void an_output_that_fails_leaves_nothing(void) {
+    OutputFile output;
+    make_folder("failed");
+    n_synced = 0;
+    CHECK(!write_output(temporary("failed/file"), "old") && n_synced == 1, "synced %d times", n_synced);
+    stderr_hide();
+    sync_fails = 1;
+    const int no_sync = write_output(temporary("failed/file"), "new");
+    sync_fails = 0;
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: cannot write: "), "said: %s", stderr_text());
+    CHECK(no_sync == -1 && files_in_folder("failed") == 1, "%d files", files_in_folder("failed"));
+    CHECK(!strcmp(text_of(temporary("failed/file")), "old"), "%s", text_of(temporary("failed/file")));
+    CHECK(!output_open(&output, temporary("failed/name")) && !mkdir(temporary("failed/name"), 0700), "not open");
+    stderr_hide();
+    const int no_name = output_close(&output, true);
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: cannot write: "), "said: %s", stderr_text());
+    CHECK(no_name == -1 && files_in_folder("failed") == 2, "%d files", files_in_folder("failed"));
+}
+
 /* ---- the running program ---------------------------------------------------------------- */
 
 static void files_beside_the_program_are_found(void) {
@@ -148,15 +425,202 @@ static void a_file_is_no_terminal(void) {
     fclose(f);
 }
 
+/* ---- the hash ----------------------------------------------------------------------------- */
+
+/* SipHash-1-3 of 0 to 63 bytes 00 01 02 ... with the key 00 01 ... 0f, the inputs of the test vectors of Aumasson
+ * and Bernstein. */
+static void the_hash_has_the_published_values(void) {
+    static const uint64_t values[64] = {
+        0xabac0158050fc4dc, 0xc9f49bf37d57ca93, 0x82cb9b024dc7d44d, 0x8bf80ab8e7ddf7fb, 0xcf75576088d38328,
+        0xdef9d52f49533b67, 0xc50d2b50c59f22a7, 0xd3927d989bb11140, 0x369095118d299a8e, 0x25a48eb36c063de4,
+        0x79de85ee92ff097f, 0x70c118c1f94dc352, 0x78a384b157b4d9a2, 0x306f760c1229ffa7, 0x605aa111c0f95d34,
+        0xd320d86d2a519956, 0xcc4fdd1a7d908b66, 0x9cf2689063dbd80c, 0x8ffc389cb473e63e, 0xf21f9de58d297d1c,
+        0xc0dc2f46a6cce040, 0xb992abfe2b45f844, 0x7ffe7b9ba320872e, 0x525a0e7fdae6c123, 0xf464aeb267349c8c,
+        0x45cd5928705b0979, 0x3a3e35e3ca9913a5, 0xa91dc74e4ade3b35, 0xfb0bed02ef6cd00d, 0x88d93cb44ab1e1f4,
+        0x540f11d643c5e663, 0x2370dd1f8c21d1bc, 0x81157b6c16a7b60d, 0x4d54b9e57a8ff9bf, 0x759f12781f2a753e,
+        0xcea1a3bebf186b91, 0x2cf508d3ada26206, 0xb6101c2da3c33057, 0xb3f47496ae3a36a1, 0x626b57547b108392,
+        0xc1d2363299e41531, 0x667cc1923f1ad944, 0x65704ffec8138825, 0x24f280d1c28949a6, 0xc2ca1cedfaf8876b,
+        0xc2164bfc9f042196, 0xa16e9c9368b1d623, 0x49fb169c8b5114fd, 0x9f3143f8df074c46, 0xc6fdaf2412cc86b3,
+        0x7eaf49d10a52098f, 0x1cf313559d292f9a, 0xc44a30dda2f41f12, 0x36fae98943a71ed0, 0x318fb34c73f0bce6,
+        0xa27abf3670a7e980, 0xb4bcc0db243c6d75, 0x23f8d852fdb71513, 0x8f035f4da67d8a08, 0xd89cd0e5b7e8f148,
+        0xf6f4e6bcf7a644ee, 0xaec59ad80f1837f2, 0xc3b2f6154b6694e0, 0x9d199062b7bbb3a8,
+    };
+    const HashKey key = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+    char bytes[64];
+    for (int n = 0; n < 64; n++) {
+        bytes[n] = (char)n;
+        const uint64_t hash = hash_bytes(key, bytes, (size_t)n);
+        CHECK(hash == values[n], "of %d bytes %016llx", n, (unsigned long long)hash);
+    }
+}
+
+static void keys_are_drawn_anew(void) {
+    HashKey a = {0}, b = {0};
+    CHECK(!hash_key(&a) && !hash_key(&b), "no key");
+    CHECK(a.low != b.low && a.high != b.high, "the same key twice");
+    CHECK(hash_bytes(a, "piece", 5) != hash_bytes(b, "piece", 5), "the key makes no difference");
+}
+
+/* ---- the process ------------------------------------------------------------------------- */
+
+/* What becomes of a process that does this: its exit status, or KILLED + a signal; stderr_text() is what it says.
+ */
+enum { KILLED = 1000 };
+static int fate(void (*act)(void)) {
+    int state = 0;
+    stderr_hide();
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(300); /* generous, for valgrind */
+        act();
+        _exit(0);
+    }
+    waitpid(pid, &state, 0);
+    stderr_show();
+    return WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);
+}
+
+static int deadly;
+
+static void begin_output(OutputFile *output) {
+    if (handle_signals() || output_open(output, temporary("signals/output"))) _exit(2);
+    if (files_in_folder("signals") != 1) _exit(3); /* the temporary file */
+}
+
+static void die_while_writing(void) {
+    OutputFile output;
+    signal(deadly, SIG_DFL); /* a shell lets what it runs in the background ignore some */
+    begin_output(&output);
+    raise(deadly);
+    if (deadly == SIGINT && interrupted) raise(deadly); /* the first one only asks */
+}
+
+static void ignore_a_signal(void) {
+    OutputFile output;
+    signal(SIGHUP, SIG_IGN);
+    begin_output(&output);
+    raise(SIGHUP);
+    raise(SIGXFSZ);
+    output_close(&output, true);
+}
+
+static void deadly_signals_leave_no_temporary_file(void) {
+    static const int signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGALRM,   SIGTERM, SIGUSR1,
+                                  SIGUSR2, SIGXCPU, SIGBUS,  SIGVTALRM, SIGPROF};
+    make_folder("signals");
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        deadly = signals[i];
+        const int died = fate(die_while_writing);
+        CHECK(died == KILLED + deadly, "signal %d: %d, %s", deadly, died, stderr_text());
+        CHECK(files_in_folder("signals") == 0, "signal %d: %d files", deadly, files_in_folder("signals"));
+    }
+    CHECK(fate(ignore_a_signal) == 0 && files_in_folder("signals") == 1, "nohup: %d files", files_in_folder("signals"));
+    unlink(temporary("signals/output"));
+}
+
+enum { N_MAPPED = 5 };
+static int shrinks; /* which of them */
+
+/* Two files between the others are unmapped before. */
+static void read_a_file_that_shrinks(void) {
+    OutputFile output;
+    File files[N_MAPPED];
+    char name[32], path[PATH_MAX];
+    begin_output(&output);
+    setenv("NORMA_REAL_MAPS", "1", 1); /* where tests map copies */
+    for (int i = 0; i < N_MAPPED; i++) {
+        snprintf(name, sizeof name, "mapped\x1b%d", i);
+        if (file_map(&files[i], write_bytes(name))) _exit(4);
+        if (i == shrinks) strcpy(path, temporary(name));
+    }
+    file_unmap(&files[2]);
+    file_unmap(&files[1]);
+    if (truncate(path, 5000)) _exit(5);
+    for (int i = 0; i < N_MAPPED; i += i ? 1 : 3)
+        if (i != shrinks && !are_the_bytes(files[i].data, files[i].size)) _exit(6);
+    if (*(const volatile uint8_t *)(files[shrinks].data + BYTES - 1)) _exit(7);
+}
+
+static void a_file_that_becomes_shorter_is_an_error(void) {
+    for (shrinks = 0; shrinks < N_MAPPED; shrinks += shrinks ? 1 : 3) {
+        char name[32], expected[PATH_MAX];
+        snprintf(name, sizeof name, "mapped?%d", shrinks);
+        snprintf(expected, sizeof expected,
+                 "run: %s: cannot be read any more: the file became shorter, or its disk failed\n", temporary(name));
+        const int died = fate(read_a_file_that_shrinks);
+        CHECK(died == 1 && !strcmp(stderr_text(), expected), "file %d: %d, said: %s", shrinks, died, stderr_text());
+        CHECK(files_in_folder("signals") == 0, "%d files", files_in_folder("signals"));
+    }
+}
+
+static bool interrupt_comes_later;
+
+/* Standard input is a pipe that stays empty. */
+static void interrupt_reading(void) {
+    int ends[2];
+    size_t size;
+    if (handle_signals() || pipe(ends) || dup2(ends[0], STDIN_FILENO)) _exit(2);
+    if (!interrupt_comes_later)
+        raise(SIGINT);
+    else if (fork() == 0) {
+        usleep(50000);
+        kill(getppid(), SIGINT);
+        _exit(0);
+    }
+    if (file_read("-", &size)) _exit(3);
+    if (interrupted) _exit(EXIT_INTERRUPTED);
+}
+
+static void ctrl_c_ends_reading_without_a_message(void) {
+    for (int later = 0; later < 2; later++) {
+        interrupt_comes_later = later;
+        const int died = fate(interrupt_reading);
+        CHECK(died == EXIT_INTERRUPTED && !*stderr_text(), "later %d: %d, %s", later, died, stderr_text());
+    }
+}
+
+static void use_closed_streams(void) {
+    char c;
+    for (int fd = 0; fd < 3; fd++) close(fd);
+    if (open_standard_streams()) _exit(2);
+    if (read(0, &c, 1) != 0 || write(1, "x", 1) != -1 || write(2, "x", 1) != -1) _exit(3);
+    if (open("/dev/null", O_RDONLY) < 3) _exit(4);
+}
+
+static void use_open_streams(void) {
+    if (open_standard_streams() || write(2, "x", 1) != 1) _exit(2);
+}
+
+static void closed_streams_are_opened(void) {
+    const int closed = fate(use_closed_streams);
+    CHECK(closed == 0, "%d", closed);
+    const int stays_open = fate(use_open_streams);
+    CHECK(stays_open == 0 && !strcmp(stderr_text(), "x"), "%d, %s", stays_open, stderr_text());
+}
+
 void suite_base(void) {
+    TEST(what_a_terminal_would_obey_is_not_printed);
+    TEST(failures_may_be_notes);
+    TEST(no_output_is_an_input);
+    TEST(an_output_follows_links_and_keeps_permissions);
+    TEST(an_output_that_fails_leaves_nothing);
+    TEST(deadly_signals_leave_no_temporary_file);
+    TEST(a_file_that_becomes_shorter_is_an_error);
+    TEST(ctrl_c_ends_reading_without_a_message);
+    TEST(closed_streams_are_opened);
     TEST(a_message_is_one_line_without_control_characters);
     TEST(a_long_message_is_cut);
     TEST(products_that_overflow_are_seen);
     TEST(memory_is_aligned_or_refused);
+    TEST(a_buffer_grows_and_remembers_a_failure);
+    TEST(what_limits_memory);
     TEST(a_file_is_read_whole);
     TEST(dropped_pages_come_back);
-    TEST(a_file_is_known_by_any_name);
+    TEST(holes_are_seen);
+    TEST(nobody_reads_behind_a_file);
     TEST(an_output_appears_whole_or_not_at_all);
     TEST(files_beside_the_program_are_found);
     TEST(a_file_is_no_terminal);
+    TEST(the_hash_has_the_published_values);
+    TEST(keys_are_drawn_anew);
 }

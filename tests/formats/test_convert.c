@@ -5,10 +5,14 @@
  * places; and what no GGUF file can say. The mode itself is in test_cli.c.
  */
 #include "base/file.h"
+#include "base/process.h"
+#include "formats/gguf.h"
+#include "formats/open.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -184,6 +188,116 @@ static void what_no_file_can_say(void) {
 #undef REFUSED
 }
 
+static void what_ctrl_c_interrupts_leaves_nothing(void) {
+    Model m;
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
+    for (int i = 0; i < 2; i++) {
+        interrupted = i == 0;
+        const int result = gguf_write_model(&m, NULL, TYPE_F32, inside("out/a.gguf"));
+        CHECK(result == 0 && files_in("out") == i, "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
+    }
+    model_close(&m);
+    unlink(inside("out/a.gguf"));
+}
+
+/* What would be read back as an infinity, or not at all, is refused before anything is written. */
+static void numbers_beyond_float32_are_refused(void) {
+    static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 34};
+    static const struct {
+        double base; /* of RoPE */
+        const char *options, *mention;
+    } cases[] = {
+        {1e300, NULL, "llama.rope.freq_base would be 1e+300, which is no float32"},
+        {1e-60, NULL, "llama.rope.freq_base would be 1e-60, which is no float32"},
+        {1e4, "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 1e39}",
+         "llama.rope.scaling.factor would be 1e+39"},
+        {1e4, "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"attention_factor\": 1e200}",
+         "llama.rope.scaling.attn_factor would be "},
+        {1e4,
+         "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1e100, \"low_freq_factor\": 1, "
+         "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 1}",
+         "of rope_freqs would be 1e+100, which is no float32"},
+    };
+    Model model;
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")), "cannot make the model");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const FolderForm form = {.model_type = "llama", .n_files = 1, .options = cases[i].options};
+        model.config.rope.base = cases[i].base;
+        CHECK(!folder_write(&model, inside("big"), &form), "cannot write");
+        check_refused(1, cases[i].mention, "big -m convert -q f32 -o out/a.gguf");
+        CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+    }
+    model_close(&model);
+}
+
+/* ---- the bytes ------------------------------------------------------------------------------- */
+
+/* A pipe gets the bytes that a file gets. */
+static void a_pipe_gets_the_same_file(void) {
+    const GoldenRelative *g = &GOLDEN_RELATIVES[1];
+    size_t n = 0;
+    CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
+    CHECK_RUN("m.gguf -m convert -q q8_0 -o out/a.gguf");
+    static char piped[1 << 18];
+    char *bytes = file_read(inside("out/a.gguf"), &n);
+    CHECK(bytes && !mkfifo(inside("fifo"), 0600), "no pipe");
+    const int fd = open(inside("fifo"), O_RDONLY | O_NONBLOCK);
+    CHECK(fd >= 0 && fcntl(fd, F_SETPIPE_SZ, sizeof piped) > (int)n, "no pipe for %zu bytes",
+          n); /* so that nobody waits */
+    CHECK_RUN("m.gguf -m convert -q q8_0 -o fifo");
+    const ssize_t got = read(fd, piped, sizeof piped);
+    CHECK(got == (ssize_t)n && !memcmp(piped, bytes, n), "%zd bytes through the pipe, expected %zu", got, n);
+    close(fd);
+    free(bytes);
+    unlink(inside("fifo"));
+    unlink(inside("out/a.gguf"));
+}
+
+/* A vocabulary with one long piece, whose name is put together in memory; less and less of it, as long as the tokenizer
+ * opens. The file is whole, or there is none and one line says so. */
+static void a_file_is_whole_however_little_memory_there_is(void) {
+    static const HashModel m = {16, 16, 1, 2, 1, 301, 16, true, 35};
+    const int length = 8 << 20;
+    const size_t step = 2 << 20;
+    size_t n = 0;
+    int whole = 0, refused = 0;
+#ifdef __SANITIZE_ADDRESS__
+    test_skip("the address sanitizer maps terabytes");
+    return;
+#endif
+    if (test_fast()) {
+        test_skip("NORMA_FAST: a_file_is_whole_however_little_memory_there_is");
+        return;
+    }
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !hashtokenizer_write(inside("tokenizer.bin"), 300),
+          "no model");
+    FILE *pieces = fopen(inside("tokenizer.bin"), "ab");
+    CHECK(pieces && fwrite(&(float){-9}, 4, 1, pieces) && fwrite(&length, 4, 1, pieces), "cannot write");
+    for (int i = 0; i < length; i++) fputc('x', pieces);
+    fclose(pieces);
+    CHECK_RUN("m.bin -m convert -q f32 -o out/a.gguf");
+    char *bytes = file_read(inside("out/a.gguf"), &n);
+    CHECK(bytes && n > (size_t)length, "%zu bytes", n);
+    for (size_t most = 50 * step; most; most -= step) {
+        size_t found = 0;
+        unlink(inside("out/a.gguf"));
+        setup.memory = most;
+        if (run("m.bin -m tokenize -i a")) break;
+        setup.memory = most;
+        run("m.bin -m convert -q f32 -o out/a.gguf");
+        char *again = status ? NULL : file_read(inside("out/a.gguf"), &found);
+        CHECK(status == 0 || (status == 1 && one_line(err) && strstr(err, "out of memory") && !files_in("out")),
+              "%zu bytes: status %d, %d files, %s", most, status, files_in("out"), err);
+        CHECK(status || (found == n && !memcmp(again, bytes, n)), "%zu bytes: a file of %zu", most, found);
+        *(status ? &refused : &whole) += 1;
+        free(again);
+    }
+    CHECK(whole > 0 && refused > 0, "%d files, %d refused", whole, refused);
+    free(bytes);
+    unlink(inside("out/a.gguf"));
+    unlink(inside("tokenizer.bin"));
+}
+
 void suite_convert(void) {
     binary_folder("convert");
     mkdir(inside("out"), 0700);
@@ -192,4 +306,8 @@ void suite_convert(void) {
     TEST(yarn_stays);
     TEST(experts_in_every_type);
     TEST(what_no_file_can_say);
+    TEST(what_ctrl_c_interrupts_leaves_nothing);
+    TEST(numbers_beyond_float32_are_refused);
+    TEST(a_pipe_gets_the_same_file);
+    TEST(a_file_is_whole_however_little_memory_there_is);
 }

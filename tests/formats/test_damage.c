@@ -366,15 +366,6 @@ static void damage_near_name(Image *image) {
     }
 }
 
-/* A sanitizer maps terabytes. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED
-#endif
-#endif
-
 /* At most this much memory more than now, for everyone but the sanitizers. */
 static void limit_memory(struct rlimit *before, size_t more) {
     getrlimit(RLIMIT_AS, before);

@@ -160,8 +160,10 @@ static const struct {
     {&TIED,
      {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 1, .expert_dim = 32, .plain_weights = true},
      {.model_type = "minimind"}},
+    {&SMALL, {.architecture = "llama"}, {.model_type = "llama"}},
+    {&SMALL, {.architecture = "llama"}, {.model_type = "mistral"}},
 };
-enum { N_MODELS = sizeof MODELS / sizeof *MODELS };
+enum { N_MODELS = sizeof MODELS / sizeof *MODELS, LLAMA = N_MODELS - 2, MISTRAL };
 
 /* Model i as a GGUF file, vectors rounded as the folder has them. */
 static int write_gguf(int i, const char *path) {
@@ -191,7 +193,7 @@ static int make_folder(int i) {
 }
 
 static void folders_give_the_bits_of_gguf_files(void) {
-    for (int i = 0; i < N_MODELS; i += test_fast() ? 3 : 1) {
+    for (int i = 0; i < LLAMA; i += test_fast() ? 3 : 1) { /* llama's rows stand in another order in GGUF */
         const int n = TOKENS * MODELS[i].m->vocab_size;
         CHECK(!make_folder(i), "model %d cannot be written", i);
         CHECK(!run_path(temporary("same.gguf"), TOKENS, expected), "GGUF file %d does not run", i);
@@ -300,6 +302,7 @@ static void options_are_honoured_or_refused_by_name(void) {
         const char *old, *new, *message; /* NULL: it opens */
     } cases[] = {
         {0, "\"silu\"", "\"gelu\"", "hidden_act is gelu, expected silu"},
+        {0, "\"silu\"", "\"swish\"", NULL},
         {0, "\"qwen2\"", "\"gpt2\"", "model_type is gpt2, expected llama, mistral, qwen2"},
         {0, "\"model_type\"", "\"type\"", "model_type is missing"},
         {0, "\"vocab_size\": 60", "\"vocab_size\": \"60\"", "vocab_size is 60, expected a whole number"},
@@ -314,6 +317,10 @@ static void options_are_honoured_or_refused_by_name(void) {
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "num_key_value_heads is 3, expected a divisor"},
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null", "k_proj.weight is [32, 64], expected [64"},
         {0, "\"head_dim\": 16", "\"head_dim\": 15", "head_dim is 15, expected an even number"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 1", "head_dim is 1, expected an even number"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 536870912",
+         "head_dim is 536870912, expected an even number up to 536870911"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 536870910", "q_proj.weight is [64, 64], expected [2147483640, 64]"},
         {0, "\"head_dim\": 16", "\"head_dim\": null", NULL}, /* 64 / 4 */
         {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0, expected a positive number"},
         {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 1e-60", "rms_norm_eps is 1e-60, expected a number"},
@@ -323,6 +330,10 @@ static void options_are_honoured_or_refused_by_name(void) {
          "quantization_config is awq"},
         {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"", "rope_type is longrope"},
         {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"", "factor is missing"},
+        {0, "\"rope_theta\"",
+         "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 2, \"high_freq_factor\": 2}, "
+         "\"rope_theta\"",
+         "high_freq_factor is 2, expected more than low_freq_factor"},
         {0, "\"rope_theta\"", "\"rope_scaling\": {\"full_attention\": {}}, \"rope_theta\"", "full_attention is an obj"},
         {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"", "rope_scaling or rope_parameters is 4"},
         {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"", NULL},
@@ -354,29 +365,68 @@ static void options_are_honoured_or_refused_by_name(void) {
     }
 }
 
-/* Up to a window's length it makes no difference. */
+/* As transformers' configurations have it; LLaMA 1's key is older than theirs. */
+static void the_context_has_a_default(void) {
+    static const char old[] = "\"max_position_embeddings\": 40,";
+    static const struct {
+        int model, context;
+        const char *keys;
+    } cases[] = {{LLAMA, 2048, ""},
+                 {LLAMA, 2048, "\"max_position_embeddings\": null,"},
+                 {LLAMA, 1024, "\"max_sequence_length\": 1024,"},
+                 {LLAMA, 512, "\"max_sequence_length\": 1024, \"max_position_embeddings\": 512,"},
+                 {MISTRAL, 131072, "\"sliding_window\": null,"},
+                 {0, 32768, ""},
+                 {2, 32768, ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Model m;
+        CHECK(open_changed(&m, cases[i].model, old, cases[i].keys), "%s: %s", cases[i].keys, stderr_text());
+        CHECK(m.config.context == cases[i].context, "case %zu: context %d", i, m.config.context);
+        model_close(&m);
+    }
+}
+
+/* Up to a window's length it makes no difference. The contexts are those up to which the configurations of
+ * transformers 4.57 (MistralConfig and so on, two layers) make no layer look at less than everything. */
 static void windows_shorten_the_context(void) {
+    enum { QWEN2 = 0, QWEN3 = 2, QWEN3_MOE = 5 };
     static const struct {
         int model;
         int context;
         const char *options;
     } cases[] = {
-        {0, 40, "\"sliding_window\": 16"},
-        {0, 16, "\"sliding_window\": 16, \"use_sliding_window\": true"},
-        {0, 40, "\"sliding_window\": 16, \"use_sliding_window\": true, \"max_window_layers\": 2"},
-        {0, 40, "\"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": [\"full_attention\"]"},
-        {2, 16,
-         "\"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": [\"full_attention\", "
-         "\"sliding_attention\"]"},
-        {2, 40, "\"sliding_window\": 50, \"use_sliding_window\": true"},
-        {2, 40, "\"sliding_window\": null, \"use_sliding_window\": true"},
+        {MISTRAL, 4096, ""},
+        {MISTRAL, 10000, "\"sliding_window\": null,"},
+        {MISTRAL, 16, "\"sliding_window\": 16,"},
+        {MISTRAL, 10000, "\"sliding_window\": 10001,"},
+        {MISTRAL, 10000, "\"sliding_window\": null, \"use_sliding_window\": true,"},
+        {QWEN2, 10000, ""},
+        {QWEN2, 10000, "\"use_sliding_window\": true,"},
+        {QWEN2, 4096, "\"use_sliding_window\": true, \"max_window_layers\": 1,"},
+        {QWEN2, 10000, "\"use_sliding_window\": true, \"max_window_layers\": 2,"},
+        {QWEN2, 10000, "\"use_sliding_window\": true, \"max_window_layers\": 0, \"sliding_window\": null,"},
+        {QWEN2, 16, "\"use_sliding_window\": true, \"max_window_layers\": 0, \"sliding_window\": 16,"},
+        {QWEN2, 10000, "\"use_sliding_window\": false, \"max_window_layers\": 0, \"sliding_window\": 16,"},
+        {QWEN2, 10000, "\"max_window_layers\": 0, \"sliding_window\": 16,"},
+        {QWEN2, 4096, "\"use_sliding_window\": true, \"layer_types\": [\"full_attention\", \"sliding_attention\"],"},
+        {QWEN2, 10000,
+         "\"use_sliding_window\": true, \"max_window_layers\": 0, \"layer_types\": [\"full_attention\", "
+         "\"full_attention\"],"},
+        {QWEN3, 4096, "\"use_sliding_window\": true, \"max_window_layers\": 1,"},
+        {QWEN3, 10000, "\"use_sliding_window\": true,"},
+        {QWEN3_MOE, 4096, "\"use_sliding_window\": true,"},
+        {QWEN3_MOE, 4096, "\"use_sliding_window\": true, \"max_window_layers\": 48,"},
+        {QWEN3_MOE, 10000, ""},
+        {QWEN3_MOE, 10000, "\"use_sliding_window\": true, \"sliding_window\": null,"},
+        {LLAMA, 10000, "\"use_sliding_window\": true, \"sliding_window\": 16,"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Model m;
         char text[256];
-        snprintf(text, sizeof text, "%s, \"rope_theta\"", cases[i].options);
-        CHECK(open_changed(&m, cases[i].model, "\"rope_theta\"", text), "%s: %s", cases[i].options, stderr_text());
-        CHECK(m.config.context == cases[i].context, "%s: context %d", cases[i].options, m.config.context);
+        snprintf(text, sizeof text, "\"max_position_embeddings\": 10000, %s", cases[i].options);
+        CHECK(open_changed(&m, cases[i].model, "\"max_position_embeddings\": 40,", text), "%s: %s", cases[i].options,
+              stderr_text());
+        CHECK(m.config.context == cases[i].context, "case %zu, %s: context %d", i, cases[i].options, m.config.context);
         model_close(&m);
     }
 }
@@ -415,8 +465,21 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F16\", \"shape\": [8], \"data_offsets\": [0, 17]}}", "a ends at byte 17 of the data"},
         {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "a has 16 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", "a ends at byte 32 of the data"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [13, 17]}}",
+         "a ends at byte 17 of the data, the file has 16"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 17]}}",
+         "a ends at byte 17 of the data, the file has 16 (truncated?)"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [1, 17]}}",
+         "a ends at byte 17 of the data, the file has 16 (truncated?)"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 13]}}",
+         "a has 13 bytes, its shape asks for 3 elements of 4"},
+        {"{\"a\": {\"dtype\": \"F16\", \"shape\": [7], \"data_offsets\": [0, 15]}}",
+         "a has 15 bytes, its shape asks for 7 elements of 2"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 18446744073709551615]}}", "is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [4, 16]}}", "a begins at byte 4 of the data"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}}", "its tensors end at"},
@@ -425,6 +488,9 @@ static void headers_are_checked(void) {
          "b begins at byte 8 of the data, the one before it ends at 12"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}, \"a\": {}}", "the key \"a\" twice"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "the files have 1 tensors"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, " /* empty ones go first */
+         "\"b\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
+         "the files have 2 tensors"},
         {"{}", "its tensors end at"},
     };
     CHECK(!make_folder(0), "no folder");
@@ -433,6 +499,7 @@ static void headers_are_checked(void) {
         CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].header, cases[i].message,
               stderr_text());
     }
+    CHECK(!open_with_header("{}", 0) && strstr(stderr_text(), "the files have 0 tensors"), "%s", stderr_text());
     static const uint64_t sizes[] = {9, UINT64_MAX, UINT64_MAX - 7, 0};
     for (int i = 0; i < 4; i++) {
         Model m;
@@ -488,6 +555,48 @@ static void an_index_names_files_beside_it(void) {
               stderr_text());
     }
     CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s", stderr_text());
+}
+
+/* So many files that none is opened; one less, and the first is missing. */
+static void an_index_names_so_many_files(void) {
+    for (int n = 4096; n <= 4097; n++) {
+        Model m;
+        char *text = NULL;
+        size_t size;
+        FILE *out = open_memstream(&text, &size);
+        fputs("{\"weight_map\": {\"t\": \"f1\"", out);
+        for (int i = 0; i < n; i++) fprintf(out, ", \"t%d\": \"f%d\"", i, i);
+        fputs("}}", out);
+        fclose(out);
+        mkdir(folder(), 0700);
+        save(in_folder("model.safetensors.index.json"), text, size);
+        free(text);
+        stderr_hide();
+        const int status = model_open(&m, folder());
+        CHECK(stderr_show() == 1 && status == -1, "opens");
+        CHECK(strstr(stderr_text(),
+                     n > 4096 ? "index.json: names 4097 files, expected at most 4096" : "folder/f0: No such file"),
+              "%d files: %s", n, stderr_text());
+        remove_folder();
+    }
+}
+
+/* What is no regular file is refused, and nothing waits for it. */
+static void what_is_no_file_is_refused(void) {
+    static const char *const names[] = {"config.json", "model.safetensors", "model.safetensors.index.json",
+                                        "model-00002-of-00003.safetensors"};
+    for (int i = 0; i < 8; i++) {
+        Model m;
+        CHECK(!make_folder(i / 2 < 2 ? 0 : 1), "no folder");
+        unlink(in_folder(names[i / 2]));
+        CHECK(!(i % 2 ? symlink("/dev/zero", in_folder(names[i / 2])) : mkfifo(in_folder(names[i / 2]), 0600)), "none");
+        stderr_hide();
+        const int status = model_open(&m, folder());
+        CHECK(stderr_show() == 1 && status == -1, "opens with %s", names[i / 2]);
+        CHECK(strstr(stderr_text(), names[i / 2]) && strstr(stderr_text(), ": is not a regular file\n"), "%s",
+              stderr_text());
+        remove_folder();
+    }
 }
 
 static void check_missing(const char *removed, const char *added, const char *message) {
@@ -683,9 +792,12 @@ void suite_folder(void) {
     TEST(folders_give_the_bits_of_gguf_files);
     TEST(rope_is_what_transformers_makes_of_it);
     TEST(options_are_honoured_or_refused_by_name);
+    TEST(the_context_has_a_default);
     TEST(windows_shorten_the_context);
     TEST(headers_are_checked);
     TEST(an_index_names_files_beside_it);
+    TEST(an_index_names_so_many_files);
+    TEST(what_is_no_file_is_refused);
     TEST(what_is_missing_is_named);
     TEST(damaged_folders);
 }

@@ -5,6 +5,7 @@
  * comparison with the same model as a llama2.c checkpoint; the tokenizer in a
  * file; and files with one thing wrong. Random damage is test_damage.c's.
  */
+#include "base/file.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
@@ -360,8 +361,9 @@ static void yarn(void) {
     static const struct {
         float factor, fast, slow, amplitude; /* 0: not said */
         int context;
-    } cases[] = {{4, 0, 0, 0, 0}, {16, 0, 0, 0.75f, 20}, {2.5f, 3, 0.5f, 0, 30}, {0.5f, 0, 0, 0, 39}, {3, 1, 1, 0, 7}};
-    for (int i = 0; i < (test_fast() ? 2 : 5); i++) {
+    } cases[] = {{4, 0, 0, 0, 0},     {16, 0, 0, 0.75f, 20}, {2.5f, 3, 0.5f, 0, 30},
+                 {0.5f, 0, 0, 0, 39}, {3, 1, 1, 0, 7},       {3, 2, 1e-8f, 0, 0}};
+    for (int i = 0; i < (test_fast() ? 2 : 6); i++) {
         static float factors[8];
         Reference ref = reference_of(&SMALL);
         const double turns[] = {cases[i].fast > 0 ? (double)cases[i].fast : 32,
@@ -744,8 +746,10 @@ static void bad_keys(void) {
     REFUSED("llama.block_count is 0", gguf_set_int(&file, "llama.block_count", 0));
     REFUSED("llama.block_count is 0", gguf_remove(&file, "llama.block_count"));
     REFUSED("llama.block_count is 1000000000, the file has", gguf_set_int(&file, "llama.block_count", 1000000000));
-    REFUSED("blk.2.attn_norm.weight is missing", gguf_set_int(&file, "llama.block_count", 3);
-            for (int i = 0; i < 9; i++) gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
+    for (int more = 5; more <= 6; more++) /* 9 tensors a layer: of 21 + 5 three layers are too many */
+        REFUSED(more == 5 ? "llama.block_count is 3, the file has 26 tensors" : "blk.2.attn_norm.weight is missing",
+                gguf_set_int(&file, "llama.block_count", 3);
+                for (int i = 0; i < more; i++) gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
     REFUSED("tensor blk.1.attn_k.weight is not supported", gguf_set_int(&file, "llama.block_count", 1));
     REFUSED("llama.embedding_length is 0", gguf_set_int(&file, "llama.embedding_length", 0));
     REFUSED("llama.embedding_length is 4294967295", gguf_set_int(&file, "llama.embedding_length", -1));
@@ -800,6 +804,107 @@ static void bad_keys(void) {
     }
 }
 
+/* Keys that ask for what norma does not do run at the value that changes nothing, of any type, and are refused at
+ * others. */
+static void keys_that_change_nothing(void) {
+    static const struct {
+        const char *name;
+        int neutral, other; /* other: a value that would change the result */
+    } cases[] = {
+        {"attention.causal", 1, 0},
+        {"attn_logit_softcapping", 0, 50},
+        {"embedding_scale", 1, 12},
+        {"expert_group_count", 1, 8},
+        {"expert_group_used_count", 1, 4},
+        {"expert_shared_count", 0, 1},
+        {"expert_shared_feed_forward_length", 0, 64},
+        {"final_logit_softcapping", 0, 30},
+        {"leading_dense_block_count", 0, 1},
+        {"logit_scale", 1, 2},
+        {"nextn_predict_layers", 0, 1},
+        {"pooling_type", 0, 1},
+        {"residual_scale", 1, 3},
+        {"rope.scaling.yarn_attn_factor", 1, 2},
+        {"rope.scaling.yarn_log_multiplier", 0, 1},
+    };
+    enum { N = sizeof cases / sizeof *cases };
+    char name[64], message[96];
+    for (int form = 0; form < 3; form++) { /* reals; integers; bools, of those that are 0 or 1 */
+        const Reference ref = reference_of(&SMALL);
+        gguf_make(&file, &SMALL, 0);
+        for (int i = 0; i < N; i++) {
+            const uint8_t truth = (uint8_t)cases[i].neutral;
+            snprintf(name, sizeof name, "llama.%s", cases[i].name);
+            if (form == 0) gguf_set_real(&file, name, (float)cases[i].neutral);
+            if (form == 1) gguf_set_int(&file, name, cases[i].neutral);
+            if (form == 2) gguf_set(&file, name, GGUF_BOOL, &truth, 1);
+        }
+        check_forward("neutral keys", &ref, CLOSE);
+    }
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "llama.%s", cases[i].name);
+        snprintf(message, sizeof message, "%s is %d, expected %d", name, cases[i].other, cases[i].neutral);
+        REFUSED(message, gguf_set_real(&file, name, (float)cases[i].other));
+        REFUSED(message, gguf_set_int(&file, name, cases[i].other));
+    }
+    REFUSED("llama.pooling_type has another type", gguf_set_text(&file, "llama.pooling_type", "none"));
+    REFUSED("llama.pooling_type has another type", set_array("llama.pooling_type", GGUF_F32, 16));
+    REFUSED("llama.logit_scale is no finite number", gguf_set_real(&file, "llama.logit_scale", NAN));
+}
+
+/* llama.cpp extrapolates with YaRN (1) and not without it (0); a negative number leaves it at that. */
+static void yarn_extrapolates(void) {
+    static const float good[][2] = {{-1, -1}, {0, 1}}; /* without YaRN, with it */
+    for (int i = 0; i < 4; i++) {
+        Model model;
+        const char *path = temporary("model.gguf");
+        gguf_make(&file, &SMALL, 0);
+        if (i % 2) gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+        gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", good[i / 2][i % 2]);
+        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "%g does not open", (double)good[i / 2][i % 2]);
+        gguf_free(&file);
+        model_close(&model);
+    }
+    REFUSED("yarn_ext_factor is 1, expected 0", gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 1));
+    for (int i = 0; i < 2; i++)
+        REFUSED(i ? "yarn_ext_factor is 0.5, expected 1" : "yarn_ext_factor is 0, expected 1",
+                gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+                gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 0.5f * (float)i));
+}
+
+/* What a file says of its name, its licence, its tokenizer, or of other programs' models. */
+static void keys_of_another_subject(void) {
+    static const char *const names[] = {"general.license",
+                                        "general.license.link",
+                                        "general.tags",
+                                        "general.languages",
+                                        "tokenizer.ggml.unheard_of",
+                                        "license",
+                                        "llama",
+                                        "llama2.a",
+                                        "clip.vision.x",
+                                        "qwen2.pooling_type",
+                                        "a.b.c.d",
+                                        "",
+                                        "general.llama.",
+                                        "split.note",
+                                        "\xe2\x96\x81"};
+    static const uint8_t number[8] = {1}, string[8 + 2] = {2}, array[12 + 6] = {GGUF_U16, 0, 0, 0, 3};
+    static const struct {
+        GgufType type;
+        size_t bytes;
+        const uint8_t *value;
+    } kinds[] = {{GGUF_U8, 1, number},   {GGUF_I64, 8, number},     {GGUF_F64, 8, number},
+                 {GGUF_BOOL, 1, number}, {GGUF_STRING, 10, string}, {GGUF_ARRAY, 18, array}};
+    const Reference ref = reference_of(&SMALL);
+    for (int k = 0; k < 6; k++) {
+        gguf_make(&file, &SMALL, 0);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            gguf_set(&file, names[i], kinds[k].type, kinds[k].value, kinds[k].bytes);
+        check_forward("keys of another subject", &ref, CLOSE);
+    }
+}
+
 static void bad_experts(void) {
     Relative r = RELATIVES[FIRST_WITH_EXPERTS].r;
 #define REFUSED_OF(expected, change)                                                                                   \
@@ -823,7 +928,7 @@ static void bad_experts(void) {
     REFUSED_OF("blk.0.ffn_up_exps.bias is not supported", gguf_add(&file, "blk.0.ffn_up_exps.bias", 8, 32, 0, 1, 0));
     REFUSED_OF("qwen3moe.expert_gating_func is 2", gguf_set_int(&file, "qwen3moe.expert_gating_func", 2));
     REFUSED_OF("qwen3moe.expert_weights_scale is 2.5", gguf_set_real(&file, "qwen3moe.expert_weights_scale", 2.5f));
-    REFUSED_OF("qwen3moe.expert_shared_count is not supported", gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
+    REFUSED_OF("qwen3moe.expert_shared_count is 1, expected 0", gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
     REFUSED_OF("blk.0.attn_q_norm.weight is missing", gguf_remove(&file, "blk.0.attn_q_norm.weight"));
     REFUSED_OF("blk.1.attn_k_norm.weight is [1, 24], expected [1, 16]", gguf_remove(&file, "blk.1.attn_k_norm.weight");
                gguf_add(&file, "blk.1.attn_k_norm.weight", 1, 24, 1, 1, 0));
@@ -831,6 +936,24 @@ static void bad_experts(void) {
     REFUSED_OF("blk.0.attn_q_norm.weight is not supported",
                gguf_add(&file, "blk.0.attn_q_norm.weight", 1, 16, 1, 1, 0));
 #undef REFUSED_OF
+}
+
+static void parts_of_files(void) {
+    const Reference ref = reference_of(&SMALL);
+    REFUSED("is part 2 of 3 of a model; llama-gguf-split --merge makes one file of them",
+            gguf_set_int(&file, "split.no", 1);
+            gguf_set_int(&file, "split.count", 3));
+    REFUSED("is part 1 of 2 of a model", gguf_set_int(&file, "split.count", 2);
+            while (file.n_tensors) gguf_remove(&file, file.tensors[0].name)); /* all metadata, no tensors */
+    REFUSED("is part 9223372036854775808 of 2 of a model", const int64_t most = INT64_MAX;
+            gguf_set(&file, "split.no", GGUF_I64, &most, 8); gguf_set_int(&file, "split.count", 2));
+    REFUSED("split.count has another type", gguf_set_text(&file, "split.count", "3"));
+    for (int count = 0; count < 2; count++) { /* a whole one */
+        gguf_make(&file, &SMALL, 0);
+        gguf_set_int(&file, "split.no", 0);
+        gguf_set_int(&file, "split.count", count);
+        check_forward("one part", &ref, CLOSE);
+    }
 }
 
 static void bad_files(void) {
@@ -849,6 +972,19 @@ static void bad_files(void) {
     }
 }
 
+/* The types that norma does not run, by ggml's numbers. */
+static const struct {
+    uint32_t number;
+    const char *name;
+} OTHER_TYPES[] = {{5, "unknown"},     {8 + 256, "unknown"}, {9, "Q8_1"},      {10, "Q2_K"},    {11, "Q3_K"},
+                   {15, "Q8_K"},       {16, "IQ2_XXS"},      {17, "IQ2_XS"},   {18, "IQ3_XXS"}, {19, "IQ1_S"},
+                   {20, "IQ4_NL"},     {21, "IQ3_S"},        {22, "IQ2_S"},    {23, "IQ4_XS"},  {24, "I8"},
+                   {25, "I16"},        {26, "I32"},          {27, "I64"},      {28, "F64"},     {29, "IQ1_M"},
+                   {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},     {33, "Q4_0_8_8"}, {34, "TQ1_0"},   {35, "TQ2_0"},
+                   {36, "IQ4_NL_4_4"}, {38, "IQ4_NL_8_8"},   {39, "MXFP4"},    {40, "NVFP4"},   {41, "Q1_0"},
+                   {42, "unknown"}};
+enum { N_OTHER_TYPES = sizeof OTHER_TYPES / sizeof *OTHER_TYPES };
+
 static void bad_tensors(void) {
     static const uint64_t giant[] = {0, 0x80000000, 0x100000000, 0x100000040, 0x8000000000000000, UINT64_MAX - 1};
 #define FFN (gguf_tensor(&file, "blk.0.ffn_up.weight"))
@@ -865,8 +1001,15 @@ static void bad_tensors(void) {
     REFUSED("blk.0.attn_q.bias is [1, 63], expected [1, 64]", gguf_add(&file, "blk.0.attn_q.bias", 1, 63, 0, 1, 0));
     REFUSED("rope_freqs.weight is [1, 7], expected [1, 8]", gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
     REFUSED("blk.0.attn_norm.weight is f16, expected f32", gguf_tensor(&file, "blk.0.attn_norm.weight")->type = 1);
-    REFUSED("has type 4, which norma does not know", FFN->type = 4);
-    REFUSED("has type 4294967295, which", FFN->type = UINT32_MAX);
+    REFUSED("blk.0.ffn_up.weight has type 4 (unknown), expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_K q5_K "
+            "q6_K\n",
+            FFN->type = 4);
+    REFUSED("has type 4294967295 (unknown), expected", FFN->type = UINT32_MAX);
+    for (int i = 0; i < N_OTHER_TYPES; i++) {
+        char message[64];
+        snprintf(message, sizeof message, "has type %u (%s), expected", OTHER_TYPES[i].number, OTHER_TYPES[i].name);
+        REFUSED(message, FFN->type = OTHER_TYPES[i].number);
+    }
     REFUSED("expected a multiple of 256 for q4_K", FFN->type = 12);
     REFUSED("has 0 dimensions, expected 1 to 4", FFN->n_dims = 0);
     REFUSED("has 5 dimensions, expected 1 to 4", FFN->n_dims = 5);
@@ -910,6 +1053,43 @@ static void truncated_files(void) {
         const int lines = stderr_show();
         if (opened) model_close(&model);
         CHECK(!opened && lines == 1, "%ld bytes: opened %d, %d lines", n, opened, lines);
+    }
+}
+
+/* A file that ends with its header opens, and one that ends a byte before does not: with the last value one number, a
+ * text, or an array of any width. */
+static void headers_end_where_the_file_does(void) {
+    static const GgufType widths[] = {GGUF_U8, GGUF_U16, GGUF_F32, GGUF_F64};
+    char path[128];
+    strcpy(path, temporary("header.gguf"));
+    for (int last = 0; last < 6; last++) {
+        Model model;
+        long size = 24;
+        uint8_t array[12 + 24] = {0};
+        memcpy(array, &widths[last % 4], 4);
+        array[4] = (uint8_t)(24 >> last % 4); /* elements in 24 bytes */
+        gguf_make(&file, &SPEAKING, 0);
+        CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
+        while (file.n_tensors) gguf_remove(&file, file.tensors[0].name);
+        if (last < 4) gguf_set(&file, "z", GGUF_ARRAY, array, sizeof array);
+        if (last == 4) gguf_set_text(&file, "z", "the end");
+        if (last == 5) gguf_set_int(&file, "z", 1);
+        for (int i = 0; i < file.n_keys; i++)
+            size += 8 + (long)strlen(file.keys[i].name) + 4 + (long)file.keys[i].bytes;
+        CHECK(!gguf_write(&file, path) && !truncate(path, size), "cannot write"); /* without padding */
+        gguf_free(&file);
+        CHECK(!model_open_vocabulary(&model, path) && model.config.vocab_size == SPEAKING.vocab_size, "kind %d", last);
+        model_close(&model);
+        for (long n = size - 1; n > 0; n -= n > size - 80 || n < 300 ? 1 : test_fast() ? 1999 : 97) {
+            CHECK(!truncate(path, n), "cannot cut");
+            stderr_hide();
+            const bool opened = !model_open_vocabulary(&model, path);
+            const int lines = stderr_show();
+            if (opened) model_close(&model);
+            CHECK(!opened && lines == 1, "kind %d, %ld of %ld bytes: opened %d, %d lines", last, n, size, opened,
+                  lines);
+            CHECK(n < size - 12 || strstr(stderr_text(), "ends in its header, at byte"), "%s", stderr_text());
+        }
     }
 }
 
@@ -963,6 +1143,47 @@ static void bad_tokenizers(void) {
                           memcpy(file.keys[i].value + 12 + 20, &(float){NAN}, 4));
 }
 
+/* The strings of a value, one after the other, after its first length has become n: none leaves the value. */
+static void check_strings(const GgufValue *v, uint64_t n) {
+    const uint8_t *at = v->at, *const end = v->at + v->bytes;
+    uint8_t *length = (uint8_t *)(uintptr_t)v->at, before[8];
+    memcpy(before, length, sizeof before);
+    memcpy(length, &n, sizeof n);
+    for (uint64_t i = 0; i < v->count; i++) {
+        const uint8_t *from = at;
+        const GgufString s = gguf_next_string(&at, end);
+        CHECK(s.n <= (size_t)(end - from) && at >= from && at <= end, "%.*s, length %llu: string %llu has %zu bytes",
+              SHOWN(v->key), (unsigned long long)n, (unsigned long long)i, s.n);
+    }
+    memcpy(length, before, sizeof before);
+}
+
+/* Another process writes to the file after gguf_open has found all strings in it. */
+static void lengths_may_change_while_a_file_is_read(void) {
+    static const uint64_t lengths[] = {0, 1, 7, 9, 1 << 20, INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
+    const char *path = temporary("changing.gguf");
+    File map = {0};
+    Gguf g;
+    int n_strings = 0;
+    gguf_make(&file, &SPEAKING, 0);
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) && !gguf_write(&file, path), "cannot write");
+    gguf_free(&file);
+    map.data = (uint8_t *)file_read(path, &map.size);
+    CHECK(map.data && !gguf_open(&g, path, &map), "does not open");
+    for (size_t i = 0; i < g.n_values; i++) {
+        const GgufValue *v = &g.values[i];
+        if (v->type != GGUF_STRING) continue;
+        for (int k = 0; k < 8; k++, n_strings++) check_strings(v, lengths[k]);
+        for (uint64_t left = 0; left < 20; left++) check_strings(v, v->bytes + 2 - left); /* up to the end, or nearly */
+    }
+    CHECK(n_strings >= 8 * 3, "%d strings", n_strings); /* the architecture, the kind of tokenizer, the pieces */
+    GgufString kind = {"", 0};
+    memcpy((uint8_t *)(uintptr_t)gguf_find_value(&g, "tokenizer.ggml.model")->at, &(uint64_t){UINT64_MAX}, 8);
+    CHECK(!gguf_get_string(&g, "tokenizer.ggml.model", &kind) && kind.n == 5, "%zu bytes", kind.n);
+    gguf_close(&g);
+    free((void *)(uintptr_t)map.data);
+}
+
 /* A tokenizer that nobody asked for may be of any kind. */
 static void other_tokenizers_may_be_ignored(void) {
     for (int kind = 0; kind < 3; kind++) {
@@ -975,6 +1196,55 @@ static void other_tokenizers_may_be_ignored(void) {
         const int found = open_tokenizer(&model, &t, false), lines = stderr_show();
         gguf_free(&file);
         CHECK(found == 0 && lines == 0 && t.pieces.n == 0, "found %d, %d lines", found, lines);
+    }
+}
+
+/* Experts that no layer has: no weight confirms their width. */
+static void experts_without_a_layer_are_none(void) {
+    static const HashModel m = {16, 32, 2, 2, 2, 20, 16, true, 71};
+    static const Relative r = {
+        .architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 8, .n_dense = 2};
+    Model model;
+    Session s;
+    gguf_make_relative(&file, &m, &r);
+    gguf_set_int(&file, "qwen3moe.expert_feed_forward_length", 2147483647);
+    CHECK(!gguf_write(&file, temporary("dense.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK(!model_open(&model, temporary("dense.gguf")), "does not open");
+    const Config *c = &model.config;
+    CHECK(!c->n_experts && !c->n_experts_used && !c->expert_dim && c->hidden_dim == 32, "%d experts of width %d",
+          c->n_experts, c->expert_dim);
+    CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens", s.batch);
+    CHECK(model_forward(&s, (int[]){1, 2, 3}, 3, 0, 1), "does not run");
+    session_close(&s);
+    model_close(&model);
+}
+
+/* A file without tensors, which ends with its last key: that all of its bytes are read, and none behind them. */
+static void a_header_may_be_all(void) {
+    static const uint8_t bytes[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
+                                   "\1\0\0\0\0\0\0\0s\10\0\0\0\2\0\0\0\0\0\0\0hi"
+                                   "\1\0\0\0\0\0\0\0v\11\0\0\0\4\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0";
+    const char *path = temporary("header.gguf");
+    for (size_t size = sizeof bytes; size > 4; size--) {
+        FILE *out = fopen(path, "wb");
+        fwrite(bytes, 1, size, out);
+        fclose(out);
+        Gguf g;
+        File mapped;
+        GgufString text = {0};
+        CHECK(file_map(&mapped, path) == 0, "not mapped");
+        stderr_hide();
+        const bool opened = gguf_open(&g, path, &mapped) == 0;
+        const int lines = stderr_show();
+        CHECK(opened == (size == sizeof bytes) && lines == !opened, "%zu bytes: %s", size, stderr_text());
+        if (opened) {
+            const GgufValue *v = gguf_find_value(&g, "v");
+            CHECK(g.n_values == 2 && v && v->count == 3 && v->bytes == 12, "%zu values", g.n_values);
+            CHECK(!gguf_get_string(&g, "s", &text) && text.n == 2 && !memcmp(text.text, "hi", 2), "%zu bytes", text.n);
+        }
+        gguf_close(&g);
+        file_unmap(&mapped);
     }
 }
 
@@ -995,14 +1265,22 @@ void suite_gguf(void) {
     TEST(sizes_of_experts);
     TEST(windows_cut_the_context);
     TEST(any_width_of_number);
+    TEST(keys_that_change_nothing);
+    TEST(yarn_extrapolates);
+    TEST(keys_of_another_subject);
     TEST(same_tokens_as_tokenizer_bin);
     TEST(prefixes_are_optional);
     TEST(control_pieces_are_no_text);
     TEST(bad_keys);
     TEST(bad_experts);
     TEST(bad_files);
+    TEST(parts_of_files);
     TEST(bad_tensors);
     TEST(truncated_files);
+    TEST(headers_end_where_the_file_does);
     TEST(bad_tokenizers);
+    TEST(lengths_may_change_while_a_file_is_read);
     TEST(other_tokenizers_may_be_ignored);
+    TEST(experts_without_a_layer_are_none);
+    TEST(a_header_may_be_all);
 }

@@ -7,6 +7,7 @@
 
 #include "tests/support/test.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,6 +69,19 @@ static void what_is_json_is_read(void) {
         free(again);
         json_close(&json);
     }
+}
+
+/* Whether a text is refused in a file, too, behind whose last byte nobody may read. */
+static bool says_so_of_a_file(const char *text) {
+    JsonFile json;
+    const char *path = temporary("refused.json");
+    FILE *out = fopen(path, "wb");
+    if (!*text) return !fclose(out); /* there is no map of an empty file */
+    fputs(text, out);
+    fclose(out);
+    stderr_hide();
+    const int status = json_open(&json, path);
+    return stderr_show() == 1 && status == -1;
 }
 
 static void what_is_not_json_is_refused(void) {
@@ -172,7 +186,17 @@ static void what_is_not_json_is_refused(void) {
         const int lines = stderr_show();
         CHECK(status == -1 && !json.values && !json.text, "%s is read", texts[i]);
         CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s", texts[i], stderr_text());
+        CHECK(says_so_of_a_file(texts[i]), "%s in a file: %s", texts[i], stderr_text());
     }
+}
+
+static void a_zero_byte_ends_nothing(void) {
+    JsonFile json;
+    stderr_hide();
+    const int status = json_parse(&json, "x.json", "1\0", 2);
+    stderr_show();
+    CHECK(status == -1 && strstr(stderr_text(), "line 1, byte 2: something behind the end"), "%d: %s", status,
+          stderr_text());
 }
 
 static void errors_say_where(void) {
@@ -182,12 +206,35 @@ static void errors_say_where(void) {
         {"{\n  \"a\": 1,\n  \"b\": tru\n}", "run: x.json: line 3, byte 8: expected a value\n"},
         {"[1,\n2 3]", "run: x.json: line 2, byte 3: expected ',' or the end of the list\n"},
         {"", "run: x.json: line 1, byte 1: expected a value\n"},
+        {"\"\\u004", "run: x.json: line 1, byte 4: \\u without four hexadecimal digits\n"},
+        {"\"\\u0041", "run: x.json: line 1, byte 8: a string without an end\n"},
         {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
         CHECK(!parse(&json, cases[i].text), "%s is read", cases[i].text);
         CHECK(!strcmp(stderr_text(), cases[i].message), "%s: %s", cases[i].text, stderr_text());
+    }
+}
+
+/* What stands behind the text, here more digits, is none of it. */
+static void escapes_at_the_end(void) {
+    static const char text[] = "\"\\u0041414141\"";
+    for (size_t size = 1; size < 9; size++) {
+        JsonFile json;
+        char message[96];
+        snprintf(message, sizeof message, "run: x.json: line 1, byte %zu: %s\n",
+                 size < 3   ? size + 1
+                 : size < 7 ? 4
+                            : size + 1,
+                 size == 2              ? "an escape that JSON has not"
+                 : size > 2 && size < 7 ? "\\u without four hexadecimal digits"
+                                        : "a string without an end");
+        stderr_hide();
+        const int status = json_parse(&json, "x.json", text, size);
+        stderr_show();
+        CHECK(status == -1, "%zu bytes are read", size);
+        CHECK(!strcmp(stderr_text(), message), "%zu bytes: %s, expected: %s", size, stderr_text(), message);
     }
 }
 
@@ -349,6 +396,64 @@ static void large_objects_are_read(void) {
     }
 }
 
+/* Values are counted, not guessed from the size: a text in quotes takes little more than itself. */
+static void memory_is_for_values_and_text(void) {
+    enum { SIZE = 1 << 20 };
+    static const struct {
+        const char *unit;
+        size_t values; /* so many units have, at most */
+    } cases[] = {{"a", 1}, {"[", SIZE + 1}, {"\"a", SIZE / 2 + 1}, {"abcdefgh[0,]:{}", SIZE / 15 * 5 + 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        JsonFile json;
+        char *text = malloc(SIZE + 3);
+        const size_t size = strlen(cases[i].unit);
+        CHECK(text, "no memory");
+        for (size_t at = 0; at < SIZE; at++) text[at + 1] = cases[i].unit[at % size];
+        text[0] = '"';
+        for (size_t at = 1; at <= SIZE; at++) text[at] = text[at] == '"' ? '\'' : text[at];
+        memcpy(text + SIZE + 1, "\"", 2);
+        CHECK(parse(&json, text) && json.values->length == SIZE, "case %zu: %s", i, stderr_text());
+        const size_t most = cases[i].values, spare = 4 << 20; /* huge pages */
+        const size_t values = malloc_usable_size(json.values), texts = malloc_usable_size(json.text);
+        CHECK(values >= json.values->n_values * sizeof(Json), "case %zu: %zu bytes", i, values);
+        CHECK(values <= most * sizeof(Json) + 4096 + (most > 1000 ? spare : 0), "case %zu: %zu bytes", i, values);
+        CHECK(texts >= SIZE + 1 && texts <= SIZE + 4096, "case %zu: %zu bytes", i, texts);
+        json_close(&json);
+        free(text);
+    }
+}
+
+/* Nothing behind the end of a text is read: the bytes there would make these whole. */
+static void texts_end_where_they_end(void) {
+    static const struct {
+        const char *text;
+        size_t size;
+        const char *message;
+    } cases[] = {
+        {"\"\\u1234\"", 6, "line 1, byte 4: \\u without four hexadecimal digits"},
+        {"\"\\u1234\"", 7, "line 1, byte 8: a string without an end"},
+        {"\"\\ud83d\\ude42\"", 8, "line 1, byte 8: half of a surrogate pair"},
+        {"\"\\ud83d\\ude42\"", 9, "half of a surrogate pair"},
+        {"\"\\ud83d\\ude42\"", 12, "half of a surrogate pair"},
+        {"\"\\n\"", 2, "an escape that JSON has not"},
+        {"\"\xc3\xa9\"", 2, "a byte that is no UTF-8"},
+        {"true", 3, "expected a value"},
+        {"-1", 1, "expected a value"},
+        {"1.5", 2, "expected a digit"},
+        {"1e5", 2, "expected a digit"},
+        {"{\"a\":1}", 4, "expected ':'"},
+        {"[1]", 2, "expected ',' or the end of the list"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        JsonFile json;
+        stderr_hide();
+        const int status = json_parse(&json, "x.json", cases[i].text, cases[i].size);
+        stderr_show();
+        CHECK(status == -1 && strstr(stderr_text(), cases[i].message), "%.*s: %s", (int)cases[i].size, cases[i].text,
+              stderr_text());
+    }
+}
+
 static void files_are_read(void) {
     JsonFile json;
     FILE *out = fopen(temporary("x.json"), "wb");
@@ -362,15 +467,46 @@ static void files_are_read(void) {
     CHECK(stderr_show() == 1 && status == -1, "a file that is not there: %s", stderr_text());
 }
 
+/* A file that another process writes to, after its values were counted and before they are read. */
+static char changing[4096];
+
+static void put_commas(void) {
+    for (int i = 2; changing[i] != ']'; i += 2) changing[i] = ',';
+}
+
+static void what_changes_while_it_is_read_is_refused(void) {
+    JsonFile json;
+    const int n = (int)sizeof changing - 1;
+    memset(changing, '1', sizeof changing);
+    for (int i = 2; i < n; i += 2) changing[i] = ' ';
+    changing[0] = '[';
+    changing[n - 1] = ']';
+    changing[n] = '\0';
+    before_allocation = put_commas;
+    stderr_hide();
+    const int status = json_parse(&json, "x.json", changing, (size_t)n);
+    before_allocation = NULL;
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "the file changed while it was read"), "said: %s", stderr_text());
+    CHECK(status == -1, "read");
+    CHECK(!json_parse(&json, "x.json", changing, (size_t)n), "refused");
+    CHECK(json.values->n_members == 2047, "%u values", json.values->n_members);
+    json_close(&json);
+}
+
 void suite_json(void) {
     TEST(what_is_json_is_read);
     TEST(what_is_not_json_is_refused);
+    TEST(a_zero_byte_ends_nothing);
     TEST(errors_say_where);
+    TEST(escapes_at_the_end);
     TEST(escapes_become_what_they_stand_for);
     TEST(values_are_found_by_key);
     TEST(kinds_are_told_apart);
     TEST(numbers_are_told_apart);
     TEST(depth_has_a_limit);
     TEST(large_objects_are_read);
+    TEST(memory_is_for_values_and_text);
+    TEST(texts_end_where_they_end);
     TEST(files_are_read);
+    TEST(what_changes_while_it_is_read_is_refused);
 }

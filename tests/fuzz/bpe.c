@@ -12,7 +12,7 @@
 #include "text/pieces.h"
 #include "tokenizer.h"
 
-#include "tests/fuzz/file.h"
+#include "tests/fuzz/use.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,9 +44,11 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     Tokens plain, said;
     int n[2] = {0, 0};
     char *copy = strndup(text, size);
-    chat_template_open(&template, t);
-    if (!copy || chat_template_render(&template, t, "", "", true, &plain)) abort();
-    if (chat_template_render(&template, t, "", copy, true, &said)) abort();
+    int begin;
+    const ChatFamily *family = chat_family(t, NULL);
+    if (!copy || chat_template_open(&template, t, family ? family : chat_family(t, "llama-2"))) abort();
+    if (chat_template_render(&template, t, "", NULL, "", &plain, &begin)) abort();
+    if (chat_template_render(&template, t, "", NULL, copy, &said, &begin)) abort();
     for (int i = 0; i < plain.n; i++) n[0] += t->pieces.list[plain.ids[i]].kind == PIECE_CONTROL;
     for (int i = 0; i < said.n; i++)
         n[1] += t->pieces.list[said.ids[i]].kind == PIECE_CONTROL && said.ids[i] != t->pieces.unk;
@@ -54,6 +56,7 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     free(plain.ids);
     free(said.ids);
     free(copy);
+    chat_template_close(&template);
 }
 
 /* ---- a GGUF file ------------------------------------------------------------------------ */
@@ -149,11 +152,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer t;
     File file;
     if (data[1] % 2 == 0) {
-        if (tokenizer_open_json(&t, as_file(data + 2 + n_text, size - 2 - n_text), VOCAB)) return 0;
+        if (tokenizer_open_json(&t, fuzz_file("input", "", 0, data + 2 + n_text, size - 2 - n_text), VOCAB)) return 0;
         encode(&t, text, n_text, false);
     } else {
         const int n = make_gguf(data + 2 + n_text, size - 2 - n_text, data[1] / 2);
-        const char *path = as_file(buffer.bytes, buffer.n);
+        const char *path = fuzz_file("input", "", 0, buffer.bytes, buffer.n);
         if (file_map(&file, path) || gguf_read_tokenizer(&t, &file, path, n, true) != 1) abort();
         encode(&t, text, n_text, true);
         file_unmap(&file);

@@ -1,53 +1,23 @@
 /* fuzz/folder.c: libFuzzer's door to Hugging Face folders.
  *
- * The input is config.json, a zero byte, the header of model.safetensors, a zero
- * byte, the data. What opens is run for two tokens.
+ * The input is fields, with a zero byte behind each: the files of FILES, where an empty one is not there; the headers
+ * of two files of weights; how many bytes of data are in the first one, in decimal. The rest is the data of both.
+ * Where there is an index, they are `a` and `b`; else all is in the first, model.safetensors.
  */
 #include "formats/open.h"
-#include "kv_cache.h"
 #include "model.h"
+#include "tokenizer.h"
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "tests/fuzz/use.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-enum { CONFIG, WEIGHTS, N_FILES };
-static int files[N_FILES];
-
-static char path[] = "/tmp/norma-fuzz-XXXXXX";
-static const char *const names[N_FILES] = {"config.json", "model.safetensors"};
-
-static void remove_folder(void) {
-    char link[64];
-    for (int i = 0; i < N_FILES; i++) {
-        snprintf(link, sizeof link, "%s/%s", path, names[i]);
-        unlink(link);
-    }
-    rmdir(path);
-}
-
-/* Links to files in memory. */
-static void make_folder(void) {
-    char target[64], link[64];
-    if (!mkdtemp(path)) abort();
-    for (int i = 0; i < N_FILES; i++) {
-        files[i] = memfd_create(names[i], 0);
-        snprintf(target, sizeof target, "/proc/self/fd/%d", files[i]);
-        snprintf(link, sizeof link, "%s/%s", path, names[i]);
-        if (files[i] < 0 || symlink(target, link)) abort();
-    }
-    atexit(remove_folder);
-}
-
-static void write_at(int fd, const void *bytes, size_t size, size_t at) {
-    if (pwrite(fd, bytes, size, (off_t)at) != (ssize_t)size) abort();
-}
+enum { INDEX = 5, N_FILES, HEADER_A = N_FILES, HEADER_B, SPLIT, N_FIELDS };
+static const char *const FILES[N_FILES] = {"config.json",           "tokenizer.json",
+                                           "tokenizer_config.json", "generation_config.json",
+                                           "chat_template.jinja",   "model.safetensors.index.json"};
 
 /* Bytes up to the next zero byte, which is taken as well. */
 static size_t next_field(const uint8_t **data, size_t *size) {
@@ -58,29 +28,43 @@ static size_t next_field(const uint8_t **data, size_t *size) {
     return n;
 }
 
-static void run_model(const Model *model) {
-    Session session;
-    const int tokens[2] = {0, model->config.vocab_size - 1};
-    if (session_open(&session, model, 1, 2, 2, KV_F32)) return;
-    const float *logits = model->config.context > 1 ? model_forward(&session, tokens, 2, 0, 1) : NULL;
-    if (logits) check_logits(logits, (size_t)model->config.vocab_size);
-    session_close(&session);
+/* The length of the header stands before it. */
+static void write_weights(const char *name, const void *header, uint64_t n, const void *data, size_t n_data) {
+    uint8_t *head = malloc(sizeof n + n);
+    expect(head != NULL);
+    memcpy(mempcpy(head, &n, sizeof n), header, n);
+    fuzz_file(name, head, sizeof n + n, data, n_data);
+    free(head);
 }
 
+static void make_folder(const uint8_t *data, size_t size) {
+    const uint8_t *fields[N_FIELDS];
+    size_t n[N_FIELDS], split = 0;
+    for (int i = 0; i < N_FIELDS; i++) {
+        fields[i] = data;
+        n[i] = next_field(&data, &size);
+        if (i >= N_FILES) continue;
+        unlink(fuzz_path(FILES[i]));
+        if (n[i]) fuzz_file(FILES[i], fields[i], n[i], "", 0);
+    }
+    for (size_t i = 0; i < n[SPLIT] && split <= size; i++) split = 10 * split + fields[SPLIT][i] % 16;
+    if (split > size || !n[INDEX]) split = size;
+    unlink(fuzz_path("model.safetensors"));
+    write_weights(n[INDEX] ? "a" : "model.safetensors", fields[HEADER_A], n[HEADER_A], data, split);
+    if (n[INDEX]) write_weights("b", fields[HEADER_B], n[HEADER_B], data + split, size - split);
+}
+
+static const char TEXT[] = "<s>It's 12,345 o'clock<|im_end|>\r\n  n\xc3\xa4her e\xcc\x81 \xe2\x96\x81 \xff</s>";
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const uint8_t *config = data;
-    const size_t n_config = next_field(&data, &size);
-    const uint8_t *header = data;
-    const uint64_t n_header = next_field(&data, &size);
     Model model;
-    if (!files[0]) make_folder();
-    if (ftruncate(files[CONFIG], 0) || ftruncate(files[WEIGHTS], 0)) abort();
-    write_at(files[CONFIG], config, n_config, 0);
-    write_at(files[WEIGHTS], &n_header, sizeof n_header, 0);
-    write_at(files[WEIGHTS], header, n_header, sizeof n_header);
-    write_at(files[WEIGHTS], data, size, sizeof n_header + n_header);
-    if (model_open(&model, path)) return 0;
-    run_model(&model);
+    Tokenizer tokenizer;
+    make_folder(data, size);
+    if (model_open(&model, fuzz_folder())) return 0;
+    const int found = model_open_tokenizer(&tokenizer, &model, fuzz_folder(), NULL, TOKENIZER_IF_READABLE);
+    use_model(&model, found == 1 ? &tokenizer : NULL, (unsigned)size);
+    if (found == 1) use_tokenizer(&tokenizer, TEXT, sizeof TEXT - 1);
+    tokenizer_close(&tokenizer);
     model_close(&model);
     return 0;
 }

@@ -7,18 +7,11 @@
 #include "formats/json.h"
 #include "base/utf8.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/fuzz/use.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void expect(bool holds) {
-    if (!holds) abort();
-}
 
 static void check_string(const Json *s) {
     size_t n;

@@ -9,41 +9,8 @@
 #include "base/file.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
-#include "modes/template.h"
 
-#include "tests/fuzz/file.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Tokens must be in the vocabulary. */
-static void check(const Tokenizer *t, Tokens *tokens) {
-    for (int i = 0; i < tokens->n; i++) {
-        int n;
-        if (tokens->ids[i] < 0 || tokens->ids[i] >= t->pieces.n) abort();
-        tokenizer_decode(t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &n);
-        if (n < 0) abort();
-    }
-    free(tokens->ids);
-}
-
-static void encode(const Tokenizer *t, const char *text, size_t size) {
-    Tokens tokens;
-    if (!tokenizer_encode(t, text, size, true, &tokens)) check(t, &tokens);
-}
-
-static void chat(Tokenizer *t, const char *text, size_t size) {
-    ChatTemplate template;
-    Tokens tokens;
-    char *said = strndup(text, size);
-    chat_template_open(&template, t);
-    for (int first = 0; said && first < 2; first++)
-        if (!chat_template_render(&template, t, said, said, first, &tokens)) check(t, &tokens);
-    free(said);
-}
+#include "tests/fuzz/use.h"
 
 /* ---- a GGUF file ------------------------------------------------------------------------ */
 
@@ -103,7 +70,7 @@ static const char *make_gguf(const uint8_t *data, size_t size, int vocab_size) {
     put(&b, types, (size_t)vocab_size * sizeof *types);
     put_key(&b, "tokenizer.chat_template", 8);
     put_string(&b, data, size);
-    return as_file(b.bytes, b.n);
+    return fuzz_file("input", "", 0, b.bytes, b.n);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -116,13 +83,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer tokenizer;
     File file;
     if (data[1] % 2 == 0) {
-        if (tokenizer_open_bin(&tokenizer, as_file(rest, n_rest), vocab_size)) return 0;
-        encode(&tokenizer, text, n_text);
+        if (tokenizer_open_bin(&tokenizer, fuzz_file("input", "", 0, rest, n_rest), vocab_size)) return 0;
+        use_tokenizer(&tokenizer, text, n_text);
     } else {
         const char *path = make_gguf(rest, n_rest, vocab_size);
         if (file_map(&file, path) || gguf_read_tokenizer(&tokenizer, &file, path, vocab_size, true) != 1) abort();
-        encode(&tokenizer, text, n_text);
-        chat(&tokenizer, text, n_text);
+        use_tokenizer(&tokenizer, text, n_text);
         file_unmap(&file);
     }
     tokenizer_close(&tokenizer);

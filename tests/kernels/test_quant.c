@@ -255,10 +255,11 @@ static void check_product(const Layout *l, int rows, int cols, int n) {
 }
 
 static void products_of_every_type(void) {
-    static const int rows[] = {1, 7, 8, 9, 33}, cols[] = {32, 64, 96, 172, 256, 512}, tokens[] = {1, 2, 5, 7};
+    static const int rows[] = {1, 7, 8, 9, 33}, cols[] = {1, 17, 32, 64, 96, 172, 173, 256, 512},
+                     tokens[] = {1, 2, 5, 7};
     for (int type = 0; type < N_LAYOUTS; type++)
         for (int i = 0; i < 5; i++)
-            for (int j = 0; j < 6; j++)
+            for (int j = 0; j < 9; j++)
                 for (int k = 0; k < 4; k++) {
                     if (cols[j] % LAYOUTS[type].block || (test_fast() && (type + i + j + k) % 7)) continue;
                     check_product(&LAYOUTS[type], rows[i], cols[j], tokens[k]);
@@ -282,6 +283,30 @@ static void check_column(const Problem *p, const uint8_t *panel, const float *we
         CHECK(fabs(found - expected) <= 0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
               "%s [%d][%d] is %.9g, its panel says %.9g", type_name(type), r, c, found, expected);
     }
+}
+
+/* Columns of two-byte types stand in pairs: an odd last one has zeros beside it, and nothing is written behind. */
+static void odd_columns_are_packed(void) {
+    enum { ROWS = LANES + 3, MOST = 9 };
+    static uint16_t words[ROWS * MOST], panel[(MOST + 3) * LANES];
+    for (int type = TYPE_F16; type <= TYPE_BF16; type++)
+        for (int cols = 1; cols <= MOST; cols++) {
+            const Tensor w = {.type = (Type)type, .rows = ROWS, .cols = cols, .data = words};
+            for (int i = 0; i < ROWS * cols; i++) words[i] = (uint16_t)(i + 1);
+            for (int p = 0; p < 2; p++) {
+                memset(panel, 0xee, sizeof panel);
+                panel_pack((uint8_t *)panel, &w, p, 0, cols);
+                for (int i = 0; i < (MOST + 3) * LANES; i++) {
+                    const int c = i / (2 * LANES) * 2 + i % 2, r = p * LANES + i % (2 * LANES) / 2;
+                    const int row = r < ROWS ? r : ROWS - 1;
+                    const int found = panel[i], value = c < cols              ? row * cols + c + 1
+                                                        : c < cols + cols % 2 ? 0
+                                                                              : 0xeeee;
+                    CHECK(found == value, "%s, %d columns, panel %d, [%d][%d]: %d, expected %d", type_name(w.type),
+                          cols, p, r, c, found, value);
+                }
+            }
+        }
 }
 
 static void panels_say_the_same(void) {
@@ -340,5 +365,6 @@ void suite_quant(void) {
     TEST(sizes_are_those_of_the_file);
     TEST(dequantized_as_the_library_does);
     TEST(products_of_every_type);
+    TEST(odd_columns_are_packed);
     TEST(panels_say_the_same);
 }

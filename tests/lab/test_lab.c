@@ -508,7 +508,7 @@ static void the_bench_of_all_dims(void) {
 
 /* Ctrl-C leaves what was measured, still an array. */
 static void ctrl_c_ends_the_bench_cleanly(void) {
-    setup.interrupt = true;
+    setup.interrupt = AT_OUTPUT;
     run("-m norms --json -j 1");
     CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
     const int n = read_cases(cases, 64);

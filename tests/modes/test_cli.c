@@ -90,7 +90,9 @@ typedef struct {
     Sampler sampler;
     int ids[4096]; /* the sequence so far: what has run, then what has not */
     int n, n_run;
-    int end; /* of a turn, by the template */
+    int end;           /* of a turn, by the template */
+    char turn[256];    /* the last one, as add_turn takes it */
+    int begin, answer; /* where it and its answer begin in ids */
     char text[1 << 16];
     size_t n_text;
 } Expected;
@@ -156,37 +158,79 @@ static void expect_text(Expected *e, const char *prompt, int steps) {
     e->text[e->n_text++] = '\n';
 }
 
-/* A turn: text between bytes that stand for tokens, 1 to 4: BOS, EOS, IM_START, IM_END. */
-static void add_turn(Expected *e, const char *turn) {
-    static const int ids[] = {0, 1, 2, IM_START, IM_END};
-    while (*turn) {
-        if (*turn < 5) {
-            add_id(e, ids[(int)*turn++]);
-            continue;
-        }
-        const size_t n = strcspn(turn, "\1\2\3\4");
-        Tokens tokens;
-        if (tokenizer_encode(&e->tokenizer, turn, n, false, &tokens)) abort();
-        for (int i = 0; i < tokens.n; i++) add_id(e, tokens.ids[i]);
-        free(tokens.ids);
-        turn += n;
+/* Text on its way to tokens. */
+typedef struct {
+    const Tokenizer *t;
+    char text[1 << 14];
+    size_t n;
+    Tokens tokens;
+} Pending;
+
+static void add_pending(Pending *p, int id) {
+    Tokens tokens;
+    if (tokenizer_encode(p->t, p->text, p->n, false, &tokens)) abort();
+    for (int i = 0; i < tokens.n; i++)
+        if (tokens_add(&p->tokens, tokens.ids[i])) abort();
+    free(tokens.ids);
+    p->n = 0;
+    if (id >= 0 && tokens_add(&p->tokens, id)) abort();
+}
+
+/* What an answer says: its text, without the white space around it if `trims`; its special tokens as they are. */
+static void add_answer(Pending *p, const Expected *e, bool trims) {
+    const char *const white = trims ? " \t\n\v\f\r" : "";
+    const size_t start = p->n;
+    bool ends_special = false, begun = false;
+    for (int i = e->answer, n; i < e->n; i++) {
+        const PieceKind kind = e->tokenizer.pieces.list[e->ids[i]].kind;
+        const char *s = tokenizer_decode(&e->tokenizer, e->ids[i - 1], e->ids[i], &n);
+        ends_special = kind != PIECE_TEXT && kind != PIECE_BYTE;
+        if (ends_special) add_pending(p, e->ids[i]);
+        for (int k = 0; k < n && !ends_special; k++)
+            if (begun || !s[k] || !strchr(white, s[k])) p->text[p->n++] = s[k], begun = true;
+        begun |= ends_special;
     }
+    const size_t least = ends_special ? p->n : p->tokens.n ? 0 : start;
+    while (p->n > least && p->text[p->n - 1] && strchr(white, p->text[p->n - 1])) p->n--;
+}
+
+/* A turn: text between bytes that stand for tokens, 1 to 4: BOS, EOS, IM_START, IM_END; 6 for the last answer, 7 for
+ * the same without white space around it. */
+static void add_turn(Pending *p, const Expected *e, const char *turn) {
+    static const int ids[] = {0, 1, 2, IM_START, IM_END};
+    for (; *turn; turn++)
+        if (*turn < 5)
+            add_pending(p, ids[(int)*turn]);
+        else if (*turn < 8)
+            add_answer(p, e, *turn == 7);
+        else
+            p->text[p->n++] = *turn;
 }
 
 static bool ends_turn(const Expected *e, int token) {
     return token == 1 || token == 2 || token == e->end || (gguf_is(e->model.files) && token == EOT);
 }
 
-/* One answer in a conversation; false if the context of that many positions is
- * full. What closes an answer runs with the next turn. */
-static bool expect_answer(Expected *e, const char *turn, int context) {
-    const int before = e->n;
-    int token;
-    add_turn(e, turn);
-    if (e->n > context) {
-        e->n = before;
-        return false;
-    }
+/* One answer in a conversation; false if the context of that many positions is full. The last turn is said again, with
+ * its answer: what has the same tokens has run. */
+static bool expect_answer(Expected *e, const char *turn, const char *answer, int context) {
+    static Pending p;
+    int token, same = 0;
+    p = (Pending){.t = &e->tokenizer};
+    if (*e->turn) add_turn(&p, e, e->turn), add_turn(&p, e, answer), add_pending(&p, -1);
+    const int begin = p.tokens.n;
+    add_turn(&p, e, turn);
+    add_pending(&p, -1);
+    if (!p.tokens.ids) abort();
+    while (same < e->n - e->begin && p.tokens.ids[same] == e->ids[e->begin + same]) same++;
+    const bool room = e->begin + p.tokens.n <= context;
+    e->n = e->n_run = e->begin + same;
+    for (int i = same; i < p.tokens.n && room; i++) add_id(e, p.tokens.ids[i]);
+    free(p.tokens.ids);
+    if (!room) return false;
+    e->begin += begin;
+    e->answer = e->n;
+    snprintf(e->turn, sizeof e->turn, "%s", turn);
     for (;;) {
         const int previous = e->ids[e->n - 1];
         token = sampler_next(&e->sampler, forward(e));
@@ -338,23 +382,42 @@ static void a_folder_is_a_model(void) {
     CHECK_RUN("hf -m info");
     CHECK(strstr(out, "format       Hugging Face folder\n"), "%s", out);
     check_refused(1, "hf/tokenizer.json is not there", "hf -i Once");
-    check_refused(1, "the model itself", "hf -m convert -q f32 -o hf/model-00002-of-00002.safetensors");
     CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
+}
+
+/* With --tokens a run does without a tokenizer, and says why. */
+static void a_tokenizer_that_is_refused_is_a_note(void) {
+    write_file("hf/tokenizer.json", "{]");
+    check_refused(1, "hf/tokenizer.json: ", "hf -i Once");
+    CHECK_RUN("hf --tokens 1,403,407 -t 0 -n 2");
+    CHECK(!strncmp(err, "note: hf/tokenizer.json: ", 25) && !strstr(err, "run: "), "said: %s", err);
+    CHECK(!strncmp(out, "1,403,407", 9), "%s", out);
+    write_file("hf/config.json", "{]");
+    check_refused(1, "run: hf/config.json: ", "hf --tokens 1,403,407");
 }
 
 /* ---- chat ---------------------------------------------------------------------------------------------- */
 
 /* What is sent for a line of the user, as add_turn takes it. */
 typedef struct {
-    const char *model, *first, *with_system, *next;
+    const char *model, *first, *with_system, *next, *answer, *note;
 } Format;
 
-static const Format LLAMA_2 = {"m/long.bin", "\1[INST] %s [/INST]",
-                               "\1[INST] <<SYS>>\nBe kind.</s>\n<</SYS>>\n\n%s [/INST]", "\2\1[INST] %s [/INST]"};
-static const Format CHATML = {"m/chat.gguf", "\1\3user\n%s\4\n\3assistant\n",
+static const Format LLAMA_2 = {
+    "m/long.bin",
+    "\1[INST] %s [/INST]",
+    "\1[INST] <<SYS>>\nBe kind.</s>\n<</SYS>>\n\n%s [/INST]",
+    "\2\1[INST] %s [/INST]",
+    " \7 ",
+    "note: m/long.bin has no chat template, so it may not be trained to chat; using llama-2's"};
+static const Format CHATML = {"m/chat.gguf",
+                              "\1\3user\n%s\4\n\3assistant\n",
                               "\1\3system\nBe kind.</s>\4\n\3user\n%s\4\n\3assistant\n",
-                              "\4\n\3user\n%s\4\n\3assistant\n"};
-static const Format STRANGE = {"m/strange.gguf", "\1[INST] %s [/INST]", NULL, "\2\1[INST] %s [/INST]"};
+                              "\4\n\3user\n%s\4\n\3assistant\n",
+                              "\6",
+                              NULL};
+static const Format CHOSEN = {
+    "m/strange.gguf --template mistral-v0.1", "\1[INST] %s [/INST]", NULL, "\2 [INST] %s [/INST]", "\6", NULL};
 
 /* The turns of a conversation at this seed, in a context that may get full.
  * Hot enough for an end of text to come; counts in *answered whether all turns
@@ -362,13 +425,15 @@ static const Format STRANGE = {"m/strange.gguf", "\1[INST] %s [/INST]", NULL, "\
 static void converse(const Format *format, int seed, int context, bool system, int *answered) {
     static const char *const lines[] = {"hello", "how are you", "and now?"};
     Sampling sampling = {.temperature = 5, .top_p = 0, .repeat_penalty = 1, .seed = (uint64_t)seed};
-    Expected *e = expect_open(format->model, &sampling);
+    char model[32];
+    snprintf(model, sizeof model, "%.*s", (int)strcspn(format->model, " "), format->model);
+    Expected *e = expect_open(model, &sampling);
     bool room = true;
     e->end = format == &CHATML ? IM_END : 2;
     for (int i = 0; i < 3 && room; i++) {
         char turn[256];
         snprintf(turn, sizeof turn, i ? format->next : system ? format->with_system : format->first, lines[i]);
-        room = expect_answer(e, turn, context);
+        room = expect_answer(e, turn, format->answer, context);
     }
     setup.input = seed % 2 ? "hello\n\nhow are you\nand now?" : "how are you\nand now?\n";
     run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d %s %s", format->model, context, seed, seed % 2 ? "" : "-i hello",
@@ -377,7 +442,7 @@ static void converse(const Format *format, int seed, int context, bool system, i
     CHECK(is_output(e->text, e->n_text), "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed, n_out,
           out, e->n_text, e->text);
     CHECK(!strstr(err, "note: the context") == room, "seed %d: %s", seed, err);
-    CHECK((format == &STRANGE) == !!strstr(err, "note: the model's chat template is none that norma knows"), "%s", err);
+    CHECK(format->note ? !!strstr(err, format->note) : !strstr(err, "chat template"), "%s", err);
     *answered += room;
     expect_close(e);
 }
@@ -397,10 +462,22 @@ static void chat_uses_the_template_of_the_file(void) {
     CHECK(answered > 0 || test_fast(), "no conversation of three turns");
 }
 
-static void chat_says_that_a_template_is_unknown(void) {
-    converse(&STRANGE, 12, 100, false, &(int){0});
-    CHECK_RUN("m/strange.gguf -m chat");
-    CHECK(n_out == 0 && one_line(err) && strstr(err, "llama-2"), "'%s', '%s'", out, err);
+static void chat_refuses_a_template_that_it_does_not_know(void) {
+    check_refused(1, "m/strange.gguf: its chat template ('{{ content }}') is of no family",
+                  "m/strange.gguf -m chat -i a");
+    CHECK(strstr(err, "--template takes one of llama-2, mistral, "), "%s", err);
+    check_refused(2, "--template is 'llama', expected one of llama-2, ", "m/chat.gguf -m chat --template llama -i a");
+    for (int seed = 12; seed < (test_fast() ? 13 : 16); seed++) converse(&CHOSEN, seed, 1000, false, &(int){0});
+}
+
+static void chat_says_what_the_bundled_model_is_for(void) {
+    char model[PATH_MAX];
+    CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
+    setup.input = "hello\n";
+    CHECK_RUN("%s -m chat -n 30 -t 0", model);
+    CHECK(strstr(err, "stories.gguf tells stories, it was not trained to chat: run -i \"Once upon a time\"\n") &&
+              !strstr(err, "llama-2"),
+          "%s", err);
 }
 
 static void chat_ends_when_the_context_is_full(void) {
@@ -411,11 +488,13 @@ static void chat_ends_when_the_context_is_full(void) {
 }
 
 static void chat_ends_with_its_input(void) {
-    CHECK_RUN("m/long.bin -m chat");
+    CHECK_RUN("m/chat.gguf -m chat");
     CHECK(n_out == 0 && *err == '\0', "no input: '%s', '%s'", out, err);
     setup.input = "\n\n\n"; /* empty lines are no turns */
-    CHECK_RUN("m/long.bin -m chat");
+    CHECK_RUN("m/chat.gguf -m chat");
     CHECK(n_out == 0 && *err == '\0', "empty lines: '%s', '%s'", out, err);
+    CHECK_RUN("m/long.bin -m chat");
+    CHECK(n_out == 0 && one_line(err) && strstr(err, LLAMA_2.note), "no chat template: '%s', '%s'", out, err);
     check_refused(2, "standard input", "m/long.bin -m chat -f text");
     check_refused(2, "standard input", "m/long.bin -m chat --tokens 1,2");
 }
@@ -531,7 +610,6 @@ static void convert_writes_every_type(void) {
 static void convert_leaves_nothing_behind(void) {
     check_refused(2, "-q f32", "m/model.bin -m convert -o out/a.gguf");
     check_refused(2, "-q is 'q4_9'", "m/model.bin -m convert -q q4_9 -o out/a.gguf");
-    check_refused(1, "the model itself", "m/model.bin -m convert -q f32 -o m/model.bin");
     check_refused(1, "No such file", "m/model.bin -m convert -q f32 -o missing/a.gguf");
     check_refused(1, "No space", "m/model.bin -m convert -q f32 -o /dev/full");
     CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
@@ -755,11 +833,19 @@ static void bad_usage_is_refused(void) {
         {"exclude", "m/model.bin -i aa -f text"},
         {"exclude", "m/model.bin -i aa --tokens 1"},
         {"exclude", "m/model.bin -f text --tokens 1"},
-        {"option", "m/model.bin -Q"}, /* getopt's own words */
-        {"option", "m/model.bin --nonsense"},
-        {"requires an argument", "m/model.bin -n"},
-        {"requires an argument", "m/model.bin --tokens"},
-        {"option", "m/model.bin --json=yes"},
+        {"no option is named '-Q'; see --help", "m/model.bin -Q"},
+        {"no option is named '-Q'; see --help", "m/model.bin -vQ"},
+        {"no option is named '--nonsense'; see --help", "m/model.bin --nonsense"},
+        {"no option is named '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
+        {"'--tempreture'; did you mean --temperature? see --help", "m/model.bin --tempreture=3"},
+        {"'--topk'; did you mean --top-k?", "m/model.bin --topk 3"},
+        {"'--thread-s'; did you mean --threads?", "m/model.bin --thread-s"},
+        {"'--sed'; did you mean --seed?", "m/model.bin --sed 3"},
+        {"'--x'; see --help", "m/model.bin --x"},
+        {"'--pro'; did you mean --prompt?", "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
+        {"option '-n' requires an argument; see --help", "m/model.bin -n"},
+        {"option '--tokens' requires an argument; see --help", "m/model.bin --tokens"},
+        {"option '--json=yes' takes no argument; see --help", "m/model.bin --json=yes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(2, cases[i][0], cases[i][1]);
@@ -786,6 +872,112 @@ static void bad_files_are_refused(void) {
     CHECK(chmod(inside("empty"), 0) == 0, "cannot forbid reading");
     check_refused(1, "denied", "empty");
     chmod(inside("empty"), 0600);
+}
+
+static void write_bytes(const char *name, const void *bytes, size_t n) {
+    FILE *f = fopen(inside(name), "wb");
+    fwrite(bytes, 1, n, f);
+    fclose(f);
+}
+
+/* What people take for a model is named, and what to do about it. */
+static void what_is_no_model_is_named(void) {
+    static const struct {
+        const char *begin;
+        size_t n;
+        const char *message;
+    } cases[] = {
+#define CASE(begin, message) {begin, sizeof begin - 1, "odd/model.bin: " message}
+        CASE("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "is a pointer of Git LFS"),
+        CASE("<!DOCTYPE html>\n<html>", "is a web page"),
+        CASE("<!doctype html>", "is a web page"),
+        CASE("<html lang=\"en\">", "is a web page"),
+        CASE("<HTML>", "is a web page"),
+        CASE("PK\3\4\0\0\10\10 archive/data.pkl", "is PyTorch's, a format that can run programs; scripts/bin_to"),
+        CASE("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", "is PyTorch's, a format that can run programs"),
+        CASE("\x1f\x8b\x08\0\0\0\0\0", "is compressed; unpack it first"),
+        CASE("\xfd\x37zXZ\0", "is compressed; unpack it first"),
+        CASE("\x28\xb5\x2f\xfd", "is compressed; unpack it first"),
+        CASE("tjgg\1\0\0\0", "is GGML, the format before GGUF"),
+        CASE("{\"model_type\": \"llama\"}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
+        CASE("\x02\0\0\0\0\0\0\0{}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
+        CASE("\x01\0\0\0\0\0\0\0{", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
+        /* a header that is longer than the file */
+        CASE("\x03\0\0\0\0\0\0\0{}", "no format that norma knows; as a llama2.c v0 checkpoint: file is 10 bytes"),
+        CASE("Once upon a time there was a little girl.", "no format that norma knows; as a llama2.c v0 checkpoint: "
+                                                          "dim is 1701015119, expected a multiple of n_heads"),
+        CASE("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+             "no format that norma knows; as a llama2.c v0 checkpoint: dim is 0, expected a positive number"),
+#undef CASE
+    };
+    mkdir(inside("odd"), 0700);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_bytes("odd/model.bin", cases[i].begin, cases[i].n);
+        check_refused(1, cases[i].message, "odd/model.bin --tokens 1");
+    }
+    write_bytes("config.json", "{}", 2); /* without a folder in front */
+    check_refused(1, "config.json: is one of the files of a Hugging Face folder; run the folder: .\n", "config.json");
+    unlink(inside("config.json"));
+    /* one byte less is none of these */
+    write_bytes("odd/model.bin", "version https://git-lf", 22);
+    check_refused(1, "too short for a header of 28", "odd/model.bin --tokens 1");
+}
+
+/* A folder from a `git clone` without Git LFS. */
+static void pointers_in_a_folder_are_named(void) {
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
+    Model m;
+    CHECK(!model_open(&m, inside("alone/model.bin")), "no model");
+    const int status_ = folder_write(&m, inside("lfs"), &(FolderForm){.model_type = "llama"});
+    model_close(&m);
+    CHECK(!status_, "no folder");
+    write_file("lfs/tokenizer.json", pointer);
+    check_refused(1, "lfs/tokenizer.json: is a pointer of Git LFS", "lfs -i a");
+    write_file("lfs/tokenizer.bin", pointer);
+    check_refused(1, "lfs/tokenizer.bin: is a pointer of Git LFS", "lfs -z lfs/tokenizer.bin -i a");
+    write_file("lfs/model.safetensors", pointer);
+    check_refused(1, "lfs/model.safetensors: is a pointer of Git LFS", "lfs --tokens 1");
+}
+
+/* A GGUF file without tensors tokenizes, and no more. */
+static void a_vocabulary_alone_tokenizes(void) {
+    static const char *const modes[] = {
+        "generate", "chat", "perplexity", "bench", "norms", "logits -o out/l", "info", "convert -q f32 -o out/l"};
+    static GgufFile f;
+    char arguments[64], expected[256];
+    gguf_make(&f, &MODEL, 0);
+    gguf_add_tokenizer(&f, MODEL.vocab_size, NULL, 0);
+    gguf_write(&f, inside("m/whole.gguf"));
+    while (f.n_tensors) gguf_remove(&f, f.tensors[0].name);
+    gguf_set_text(&f, "general.architecture", "any");
+    gguf_write(&f, inside("m/vocabulary.gguf"));
+    CHECK_RUN("m/whole.gguf -m tokenize -i 'aa, \xc3\xa9<s>'");
+    strcpy(expected, out);
+    CHECK_RUN("m/vocabulary.gguf -m tokenize -i 'aa, \xc3\xa9<s>'");
+    CHECK(!strcmp(out, expected) && !*err, "%s, expected %s; stderr: %s", out, expected, err);
+    CHECK_RUN("m/vocabulary.gguf -m tokenize -v --tokens 511");
+    check_refused(1, "outside the vocabulary of 512", "m/vocabulary.gguf -m tokenize --tokens 512");
+    check_refused(2, "--norm: m/vocabulary.gguf has no norms", "m/vocabulary.gguf -m tokenize -i a --norm rms");
+    for (int i = 0; i < 8; i++) {
+        snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s", modes[i]);
+        check_refused(1, "m/vocabulary.gguf: has a vocabulary and no tensors; -m tokenize alone can run it", arguments);
+    }
+    const uint8_t no_pieces[12] = {GGUF_STRING};
+    for (int i = 0; i < 2; i++) {
+        gguf_set(&f, "tokenizer.ggml.tokens", GGUF_ARRAY, no_pieces, sizeof no_pieces);
+        if (i) gguf_remove(&f, "tokenizer.ggml.tokens");
+        gguf_write(&f, inside("m/vocabulary.gguf"));
+        check_refused(1, "has neither tensors nor a vocabulary", "m/vocabulary.gguf -m tokenize -i a");
+    }
+    gguf_free(&f);
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
+static void a_context_beyond_the_model_s_is_said(void) {
+    CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 65");
+    CHECK(strstr(err, "note: -c 65 is beyond the model's context; it is 64\n") == err, "said: %s", err);
+    CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 64");
+    CHECK(one_line(err) && !strstr(err, "note"), "said: %s", err);
 }
 
 static void bad_prompts_are_refused(void) {
@@ -856,6 +1048,79 @@ static void help_and_version(void) {
     CHECK(!strcmp(out, "norma " NORMA_VERSION "\n"), "%s", out);
 }
 
+/* What is read is not written, whatever its name. */
+static void no_output_is_an_input(void) {
+    static const char *const cases[] = {
+        "m/model.bin -m logits -i aa -o m/model.bin",
+        "m/model.bin -m logits -i aa -o out/link",
+        "m/model.bin -m logits -f text -o text",
+        "m/model.bin -m convert -q f32 -o m/tokenizer.bin",
+        "m/model.bin -m convert -q f32 -o out/../m/model.bin",
+        "hf -m logits --tokens 1 -o hf/config.json",
+        "hf -m logits --tokens 1 -o hf/model-00002-of-00002.safetensors",
+    };
+    char *before[3];
+    size_t sizes[3], size;
+    static const char *const inputs[] = {"m/model.bin", "m/tokenizer.bin", "text"};
+    CHECK(!symlink("../m/model.bin", inside("out/link")), "no link");
+    for (int i = 0; i < 3; i++) before[i] = file_read(inside(inputs[i]), &sizes[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(1, "name another file", cases[i]);
+    run("hf -m bench -n 2 --profile=hf/config.json");
+    CHECK(status == 1 && strstr(err, "run: hf/config.json: was read"), "status %d: %s", status, err);
+    CHECK_RUN("hf -m info");
+    for (int i = 0; i < 3; i++) {
+        char *now_ = file_read(inside(inputs[i]), &size);
+        CHECK(now_ && size == sizes[i] && !memcmp(now_, before[i], size), "%s was changed", inputs[i]);
+        free(now_);
+        free(before[i]);
+    }
+    unlink(inside("out/link"));
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
+/* /dev/stdout is such a link; as root the true one could be lost. */
+static void an_output_may_be_a_link_to_standard_output(void) {
+    struct stat st;
+    CHECK(!symlink("/proc/self/fd/1", inside("out/stdout")), "no link");
+    CHECK_RUN("m/model.bin -m logits --tokens 1,2 -o out/stdout");
+    CHECK(n_out == 2 * 512 * sizeof(float), "%zu bytes", n_out);
+    CHECK(!lstat(inside("out/stdout"), &st) && S_ISLNK(st.st_mode), "the link is gone");
+    unlink(inside("out/stdout"));
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
+/* Its files must not take the places of standard input, output and error. */
+static void closed_streams_are_no_files(void) {
+    CHECK_RUN("m/model.bin -m convert -q q8_0 -o out/a.gguf");
+    CHECK(strstr(err, "note: "), "no notes");
+    size_t size, closed_size;
+    char *expected = file_read(inside("out/a.gguf"), &size);
+    setup.closed = 7;
+    run("m/model.bin -m convert -q q8_0 -o out/a.gguf");
+    char *found = file_read(inside("out/a.gguf"), &closed_size);
+    CHECK(status == 0 && expected && found && size == closed_size && !memcmp(found, expected, size),
+          "status %d, %zu bytes, expected %zu", status, closed_size, size);
+    free(expected);
+    free(found);
+    unlink(inside("out/a.gguf"));
+    setup.closed = 1;
+    CHECK_RUN("m/model.bin -m chat");
+    setup.closed = 2;
+    run("m/model.bin -m tokenize -i aa");
+    CHECK(status == 1 && one_line(err) && strstr(err, "run: cannot write the output"), "status %d: %s", status, err);
+}
+
+/* OMP_THREAD_LIMIT; stacks that no address space holds. */
+static void there_are_as_many_threads_as_the_system_gives(void) {
+    setup.environment = "OMP_THREAD_LIMIT=3";
+    CHECK_RUN("m/model.bin -m bench -n 2 --prompt-tokens 2 -j 4 --json");
+    CHECK(strstr(out, "\"threads\": 3,"), "%s", out);
+    setup.environment = "OMP_STACKSIZE=65536G";
+    check_refused(1, "cannot start 4 threads", "m/model.bin -i aa -n 4 -j 4");
+    setup.environment = "OMP_STACKSIZE=65536G";
+    CHECK_RUN("m/model.bin -i aa -n 4 -j 1");
+}
+
 /* ---- writing that fails, Ctrl-C ------------------------------------------------------------------------------- */
 
 static const char *const WRITERS[] = {"m/model.bin -i aa -n 20",
@@ -876,6 +1141,13 @@ static void a_full_disk_is_an_error(void) {
     }
 }
 
+/* ulimit -f */
+static void a_file_that_grows_too_long_is_an_error(void) {
+    setup.file_size = 5000;
+    check_refused(1, "out/a.gguf: cannot write: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+}
+
 static void a_closed_pipe_is_an_error(void) { /* for the modes, not for --help */
     for (size_t i = 0; i < 6; i += (size_t)stride()) {
         setup.closed_output = true;
@@ -892,7 +1164,7 @@ static void an_endless_text_stops_when_unread(void) {
 }
 
 static void ctrl_c_ends_a_text_cleanly(void) {
-    setup.interrupt = true;
+    setup.interrupt = AT_OUTPUT;
     run("m/long.bin -i aa -t 0 -n 0");
     CHECK(status == 130, "status %d, %s", status, err);
     CHECK(one_line(err) && strstr(err, "tokens/s"), "no statistics: %s", err);
@@ -904,9 +1176,32 @@ static void ctrl_c_ends_a_text_cleanly(void) {
 
 /* Whether it comes during the answer or while chat waits for a line. */
 static void ctrl_c_ends_a_chat(void) {
-    setup.interrupt = setup.endless_input = true;
-    run("m/long.bin -m chat -i hello -t 5 -p 0 -s 12");
+    setup.interrupt = AT_OUTPUT;
+    setup.endless_input = true;
+    run("m/long.bin -m chat --template llama-2 -i hello -t 5 -p 0 -s 12");
     CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
+}
+
+/* In a chat the cursor then stands on a line of its own. */
+static void ctrl_c_is_obeyed_wherever_it_comes(void) {
+    static const char *const runs[] = {"m/long.bin -m bench -n 2000000 --prompt-tokens 1",
+                                       "m/long.bin -m logits -f - -o out/a"};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        setup.interrupt = WHEN_HANDLED;
+        setup.endless_input = true;
+        run("%s", runs[i]);
+        CHECK(status == 130 && !*err && !n_out, "%s: status %d, %s", runs[i], status, err);
+    }
+    setup.interrupt = WHEN_BLOCKED;
+    setup.blocked_output = true;
+    run("m/long.bin -i aa -t 0 -n 0");
+    CHECK(status == 130 && one_line(err) && strstr(err, "tokens/s"), "blocked output: status %d, %s", status, err);
+    setup.interrupt = AT_PROMPT;
+    setup.terminal = true;
+    run("m/model.bin -m chat");
+    CHECK(status == 130 && strlen(err) >= 7 && !strcmp(err + strlen(err) - 7, "User: \n"), "chat: status %d, '%s'",
+          status, err);
+    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
 }
 
 void suite_cli(void) {
@@ -924,7 +1219,8 @@ void suite_cli(void) {
     TEST(chat_answers_turn_by_turn);
     TEST(chat_has_a_system_prompt);
     TEST(chat_uses_the_template_of_the_file);
-    TEST(chat_says_that_a_template_is_unknown);
+    TEST(chat_refuses_a_template_that_it_does_not_know);
+    TEST(chat_says_what_the_bundled_model_is_for);
     TEST(chat_ends_when_the_context_is_full);
     TEST(chat_ends_with_its_input);
     TEST(tokenize_writes_ids);
@@ -944,15 +1240,26 @@ void suite_cli(void) {
     TEST(bad_options_are_refused);
     TEST(bad_usage_is_refused);
     TEST(bad_files_are_refused);
+    TEST(what_is_no_model_is_named);
+    TEST(pointers_in_a_folder_are_named);
+    TEST(a_vocabulary_alone_tokenizes);
+    TEST(a_context_beyond_the_model_s_is_said);
     TEST(bad_prompts_are_refused);
     TEST(messages_are_safe_to_read);
     TEST(a_model_gone_wrong_is_an_error);
     TEST(the_tokenizer_may_be_here);
     TEST(help_and_version);
     TEST(the_readme_has_the_help);
+    TEST(no_output_is_an_input);
+    TEST(a_tokenizer_that_is_refused_is_a_note);
+    TEST(an_output_may_be_a_link_to_standard_output);
+    TEST(closed_streams_are_no_files);
+    TEST(there_are_as_many_threads_as_the_system_gives);
     TEST(a_full_disk_is_an_error);
+    TEST(a_file_that_grows_too_long_is_an_error);
     TEST(a_closed_pipe_is_an_error);
     TEST(an_endless_text_stops_when_unread);
     TEST(ctrl_c_ends_a_text_cleanly);
     TEST(ctrl_c_ends_a_chat);
+    TEST(ctrl_c_is_obeyed_wherever_it_comes);
 }

@@ -69,23 +69,35 @@ static const char *list_of(const Tokens *tokens) {
     return list;
 }
 
+/* Opens the template as one of its own family, or as one of that name. */
+static bool open_template(Opened *o, ChatTemplate *chat, const char *name) {
+    const ChatFamily *family = chat_family(&o->t, name);
+    return family && !chat_template_open(chat, &o->t, family);
+}
+
+static void close_chat(Opened *o, ChatTemplate *chat) {
+    chat_template_close(chat);
+    close_both(o);
+}
+
 static void check_turn(const char *family, int type, const char *system, int turn, const char *expected) {
-    static const char *const users[] = {"hello there", "and you? [yes]\xc3\xa9", "ab  abc </ s>"};
+    static const Said said[] = {
+        {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
     Opened o;
-    ChatTemplate chat;
+    ChatTemplate chat = {.name = "none"};
     Tokens tokens;
     char *template = template_of(family);
     CHECK(template && open_chat(&o, template, type), "%s does not open", family);
-    CHECK(chat_template_open(&chat, &o.t) && !strcmp(chat.name, family), "%s is taken for %s", family, chat.name);
-    CHECK(!chat_template_render(&chat, &o.t, system, users[turn], turn == 0, &tokens), "%s", family);
+    CHECK(open_template(&o, &chat, NULL) && !strcmp(chat.name, family), "%s is taken for %s", family, chat.name);
+    CHECK(!chat_tokens(&chat, &o.t, system, said, turn + 1, &tokens), "%s", family);
     CHECK(!strcmp(list_of(&tokens), expected), "%s, markers %d, system %s, turn %d: %s, expected %s", family, type,
           system ? system : "-", turn, list_of(&tokens), expected);
     free(tokens.ids);
     free(template);
-    close_both(&o);
+    close_chat(&o, &chat);
 }
 
-static void turns_are_those_of_hugging_face(void) {
+static void conversations_are_those_of_hugging_face(void) {
     FILE *in = fopen("tests/golden/chat.txt", "r");
     char family[16], markers[16], ids[4096];
     int system, turn, n = 0;
@@ -100,6 +112,209 @@ static void turns_are_those_of_hugging_face(void) {
     CHECK(n == 4 * 3 * 2 * 3, "%d turns", n);
 }
 
+/* Conversations as transformers renders them with the templates of TinyLlama, Llama 2, 3, 3.1 and 3.2, SmolLM2 (but for
+ * its words), Qwen 3, with thoughts or opening them, Mistral 7B v0.1 (now and at first), v0.2 and v0.3, MiniMind and
+ * DeepSeek-R1-Distill-Qwen. The templates here have no more than what they are recognised by. */
+static const struct {
+    const char *family, *template, *first[2], *third[2]; /* without a system prompt, with one */
+} CONVERSATIONS[] = {
+    {"llama-2",
+     "{{ bos_token }}[INST] <<SYS>>",
+     {"<s>[INST] hello [/INST]", "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nhello [/INST]"},
+     {"<s>[INST] hello [/INST] <think>\nHm.\n</think>\n\ngood day </s><s>[INST] and you? [/INST] fine </s><s>[INST] "
+      "bye [/INST]",
+      "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nhello [/INST] <think>\nHm.\n</think>\n\ngood day </s><s>[INST] and "
+      "you? [/INST] fine </s><s>[INST] bye [/INST]"}},
+    {"mistral",
+     "{{ bos_token }}{{ ' [INST] ' + text + ' [/INST]' }}{{ ' ' + message.content }}",
+     {"<s> [INST] hello [/INST]", "<s> [INST] Be brief.\n\nhello [/INST]"},
+     {"<s> [INST] hello [/INST] <think>\nHm.\n</think>\n\ngood day</s> [INST]  and you?  [/INST] fine </s> [INST] bye "
+      "[/INST]",
+      "<s> [INST] Be brief.\n\nhello [/INST] <think>\nHm.\n</think>\n\ngood day</s> [INST]  and you?  [/INST] fine "
+      "</s> [INST] bye [/INST]"}},
+    {"mistral-v0.1",
+     "{{ bos_token }}{{ '[INST] ' + text + ' [/INST]' }}{{ message['content'] + eos_token + ' ' }}",
+     {"<s>[INST] hello [/INST]", "<s>[INST] Be brief.\n\nhello [/INST]"},
+     {"<s>[INST] hello [/INST]<think>\nHm.\n</think>\n\ngood day</s> [INST]  and you?  [/INST]fine </s> [INST] bye "
+      "[/INST]",
+      "<s>[INST] Be brief.\n\nhello [/INST]<think>\nHm.\n</think>\n\ngood day</s> [INST]  and you?  [/INST]fine </s> "
+      "[INST] bye [/INST]"}},
+    {"mistral-v0.2",
+     "{{ bos_token }}{{ '[INST] ' + text + ' [/INST]' }}{{ message['content'] + eos_token }}",
+     {"<s>[INST] hello [/INST]", "<s>[INST] Be brief.\n\nhello [/INST]"},
+     {"<s>[INST] hello [/INST]<think>\nHm.\n</think>\n\ngood day</s>[INST]  and you?  [/INST]fine </s>[INST] bye "
+      "[/INST]",
+      "<s>[INST] Be brief.\n\nhello [/INST]<think>\nHm.\n</think>\n\ngood day</s>[INST]  and you?  [/INST]fine "
+      "</s>[INST] bye [/INST]"}},
+    {"mistral-v0.3",
+     "{{ bos_token }}{{ \"[INST] \" + text + \"[/INST]\" }}{{ \" \" + message[\"content\"]|trim }}",
+     {"<s>[INST] hello[/INST]", "<s>[INST] Be brief.\n\nhello[/INST]"},
+     {"<s>[INST] hello[/INST] <think>\nHm.\n</think>\n\ngood day</s>[INST]  and you? [/INST] fine</s>[INST] bye[/INST]",
+      "<s>[INST] hello[/INST] <think>\nHm.\n</think>\n\ngood day</s>[INST]  and you? [/INST] fine</s>[INST] Be "
+      "brief.\n\nbye[/INST]"}},
+    {"minimind",
+     "<|im_start|><|im_end|>{% if open_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}",
+     {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+      "<|im_start|>system\nBe "
+      "brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+     {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\nHm.\n</think>\n\ngood "
+      "day<|im_end|>\n<|im_start|>user\n and you? <|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nfine "
+      "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+      "<|im_start|>system\nBe "
+      "brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\nHm.\n</think>\n\ngood "
+      "day<|im_end|>\n<|im_start|>user\n and you? <|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nfine "
+      "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"}},
+    {"qwen-3",
+     "<|im_start|><|im_end|>{{ content.split('</think>') }}",
+     {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"},
+     {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\ngood day<|im_end|>\n<|im_start|>user\n and you? "
+      "<|im_end|>\n<|im_start|>assistant\nfine <|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n",
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\ngood "
+      "day<|im_end|>\n<|im_start|>user\n and you? <|im_end|>\n<|im_start|>assistant\nfine "
+      "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n"}},
+    {"qwen-3",
+     "<|im_end|>{{ content.split('</think>') }}{{ '<|im_start|>assistant\\n<think>\\n' }}",
+     {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n",
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n"},
+     {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\ngood day<|im_end|>\n<|im_start|>user\n and you? "
+      "<|im_end|>\n<|im_start|>assistant\nfine "
+      "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n<think>\n",
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\ngood "
+      "day<|im_end|>\n<|im_start|>user\n and you? <|im_end|>\n<|im_start|>assistant\nfine "
+      "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n<think>\n"}},
+    {"chatml",
+     "{{ '<|im_start|>system\\nYou are a badger.<|im_end|>\\n' }}",
+     {"<|im_start|>system\nYou are a badger.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"},
+     {"<|im_start|>system\nYou are a "
+      "badger.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\nHm.\n</think>\n\ngood "
+      "day<|im_end|>\n<|im_start|>user\n and you? <|im_end|>\n<|im_start|>assistant\nfine "
+      "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n",
+      "<|im_start|>system\nBe "
+      "brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\nHm.\n</think>\n\ngood "
+      "day<|im_end|>\n<|im_start|>user\n and you? <|im_end|>\n<|im_start|>assistant\nfine "
+      "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n"}},
+    {"zephyr",
+     "<|user|>{{ eos_token }}<|assistant|>",
+     {"<|user|>\nhello</s>\n<|assistant|>\n", "<|system|>\nBe brief.</s>\n<|user|>\nhello</s>\n<|assistant|>\n"},
+     {"<|user|>\nhello</s>\n<|assistant|>\n<think>\nHm.\n</think>\n\ngood day</s>\n<|user|>\n and you? "
+      "</s>\n<|assistant|>\nfine </s>\n<|user|>\nbye</s>\n<|assistant|>\n",
+      "<|system|>\nBe brief.</s>\n<|user|>\nhello</s>\n<|assistant|>\n<think>\nHm.\n</think>\n\ngood "
+      "day</s>\n<|user|>\n and you? </s>\n<|assistant|>\nfine </s>\n<|user|>\nbye</s>\n<|assistant|>\n"}},
+    {"llama-3.1",
+     "{{ bos_token }}<|eot_id|>{{ \"Cutting Knowledge Date: December 2023\\n\" }}{{ \"Today Date: \" + date_string }}",
+     {"<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul "
+      "2024\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n",
+      "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul "
+      "2024\n\nBe "
+      "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n"},
+     {"<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul "
+      "2024\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n<think>\nHm.\n</think>\n\ngood day<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nand "
+      "you?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nfine<|eot_id|><|start_header_id|>user<|end_"
+      "header_id|>\n\nbye<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+      "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul "
+      "2024\n\nBe "
+      "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n<think>\nHm.\n</think>\n\ngood day<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nand "
+      "you?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nfine<|eot_id|><|start_header_id|>user<|end_"
+      "header_id|>\n\nbye<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"}},
+    {"llama-3.1",
+     "{{ bos_token }}<|eot_id|>{{ \"Cutting Knowledge Date: December 2023\\n\" }}{{ \"Today Date: \" + date_string "
+     "}}{{ strftime_now() }}",
+     {"<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 07 Mar "
+      "2026\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n",
+      "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 07 Mar "
+      "2026\n\nBe "
+      "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n"},
+     {"<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 07 Mar "
+      "2026\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n<think>\nHm.\n</think>\n\ngood day<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nand "
+      "you?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nfine<|eot_id|><|start_header_id|>user<|end_"
+      "header_id|>\n\nbye<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+      "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 07 Mar "
+      "2026\n\nBe "
+      "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n<think>\nHm.\n</think>\n\ngood day<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nand "
+      "you?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nfine<|eot_id|><|start_header_id|>user<|end_"
+      "header_id|>\n\nbye<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"}},
+    {"llama-3",
+     "{{ bos_token }}<|start_header_id|><|end_header_id|><|eot_id|>",
+     {"<s><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+      "<s><|start_header_id|>system<|end_header_id|>\n\nBe "
+      "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n"},
+     {"<s><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n<"
+      "think>\nHm.\n</think>\n\ngood day<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nand "
+      "you?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nfine<|eot_id|><|start_header_id|>user<|end_"
+      "header_id|>\n\nbye<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+      "<s><|start_header_id|>system<|end_header_id|>\n\nBe "
+      "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhello<|eot_id|><|start_header_id|>assistant<|end_"
+      "header_id|>\n\n<think>\nHm.\n</think>\n\ngood day<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nand "
+      "you?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nfine<|eot_id|><|start_header_id|>user<|end_"
+      "header_id|>\n\nbye<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"}},
+    {"deepseek",
+     "{{ bos_token }}{{'<\uFF5CUser\uFF5C>' + message['content']}}</think>{{'<\uFF5CAssistant\uFF5C><think>\\n'}}",
+     {"<s><\uFF5CUser\uFF5C>hello<\uFF5CAssistant\uFF5C><think>\n",
+      "<s>Be brief.<\uFF5CUser\uFF5C>hello<\uFF5CAssistant\uFF5C><think>\n"},
+     {"<s><\uFF5CUser\uFF5C>hello<\uFF5CAssistant\uFF5C>\n\ngood day</s><\uFF5CUser\uFF5C> and you? "
+      "<\uFF5CAssistant\uFF5C>fine </s><\uFF5CUser\uFF5C>bye<\uFF5CAssistant\uFF5C><think>\n",
+      "<s>Be brief.<\uFF5CUser\uFF5C>hello<\uFF5CAssistant\uFF5C>\n\ngood day</s><\uFF5CUser\uFF5C> and you? "
+      "<\uFF5CAssistant\uFF5C>fine </s><\uFF5CUser\uFF5C>bye<\uFF5CAssistant\uFF5C><think>\n"}},
+};
+
+/* The text of tokens, those that stand for a marker, BOS or EOS included. */
+static const char *text_of(const Tokenizer *t, const Tokens *tokens) {
+    static char text[4096];
+    size_t n = 0;
+    for (int i = 0; i < tokens->n; i++) {
+        int length;
+        const char *s = tokenizer_decode(t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &length);
+        if (n + (size_t)length < sizeof text) memcpy(text + n, s, (size_t)length), n += (size_t)length;
+    }
+    text[n] = 0;
+    return text;
+}
+
+/* Opens a conversation in which texts get neither a space nor BOS by the tokenizer. */
+static bool open_plain(Opened *o, ChatTemplate *chat, const char *template, const char *family) {
+    if (!open_chat(o, template, CONTROL)) return false;
+    o->t.space_prefix = SPACE_NEVER;
+    o->t.no_bos = true;
+    o->t.pieces.list[1].text = "<s>", o->t.pieces.list[1].length = 3;
+    o->t.pieces.list[2].text = "</s>", o->t.pieces.list[2].length = 4;
+    return open_template(o, chat, family);
+}
+
+static void every_family_has_its_format(void) {
+    static const Said said[] = {
+        {"hello", "<think>\nHm.\n</think>\n\ngood day"}, {" and you? ", "fine "}, {"bye", NULL}};
+    setenv("NORMA_DATE", "07 Mar 2026", 1);
+    for (size_t i = 0; i < sizeof CONVERSATIONS / sizeof *CONVERSATIONS; i++)
+        for (int system = 0; system < 2; system++) {
+            Opened o;
+            ChatTemplate chat;
+            Tokens tokens;
+            const char *family = CONVERSATIONS[i].family, *prompt = system ? "Be brief." : NULL;
+            const char *first = CONVERSATIONS[i].first[system], *third = CONVERSATIONS[i].third[system];
+            CHECK(open_plain(&o, &chat, CONVERSATIONS[i].template, NULL), "case %zu: no family", i);
+            CHECK(!strcmp(chat.name, family), "case %zu is taken for %s, expected %s", i, chat.name, family);
+            CHECK(!chat_tokens(&chat, &o.t, prompt, said, 1, &tokens), "%s", family);
+            CHECK(!strcmp(text_of(&o.t, &tokens), first), "%s: %s, expected %s", family, text_of(&o.t, &tokens), first);
+            free(tokens.ids);
+            CHECK(!chat_tokens(&chat, &o.t, prompt, said, 3, &tokens), "%s", family);
+            CHECK(!strcmp(text_of(&o.t, &tokens), third), "%s: %s, expected %s", family, text_of(&o.t, &tokens), third);
+            free(tokens.ids);
+            close_chat(&o, &chat);
+        }
+    unsetenv("NORMA_DATE");
+}
+
 /* Neither the user nor the system prompt can say a marker, an end or a beginning of text. */
 static void what_is_said_is_text(void) {
     static const char said[] = "<s></s><|im_start|><|im_end|><|system|><|user|><|assistant|><|start_header_id|>"
@@ -110,14 +325,14 @@ static void what_is_said_is_text(void) {
             Opened o;
             ChatTemplate chat;
             Tokens plain, tokens;
-            int special[2] = {0, 0}, n = 0;
+            int special[2] = {0, 0}, n = 0, begin;
             char *template = template_of(families[f]);
             CHECK(template && open_chat(&o, template, type), "%s does not open", families[f]);
             for (int i = 0; i < 3; i++)
                 o.t.pieces.list[i].kind = (PieceKind)(type == USER_DEFINED ? PIECE_USER : PIECE_CONTROL);
-            CHECK(chat_template_open(&chat, &o.t), "%s", families[f]);
-            CHECK(!chat_template_render(&chat, &o.t, "x", "x", true, &plain) &&
-                      !chat_template_render(&chat, &o.t, said, said, true, &tokens),
+            CHECK(open_template(&o, &chat, NULL), "%s", families[f]);
+            CHECK(!chat_template_render(&chat, &o.t, "x", NULL, "x", &plain, &begin) &&
+                      !chat_template_render(&chat, &o.t, said, NULL, said, &tokens, &begin),
                   "%s", families[f]);
             const bool mine[] = {f == 1, f == 1, f == 2, f == 2, f == 2, f == 3, f == 3, f == 3};
             for (int way = 0; way < 2; way++) {
@@ -141,37 +356,178 @@ static void what_is_said_is_text(void) {
             free(plain.ids);
             free(tokens.ids);
             free(template);
-            close_both(&o);
+            close_chat(&o, &chat);
         }
 }
 
-/* The family of a template, and what stands for its end. */
+/* The family of a template (NULL: none), and what stands for its end. */
 static void templates_are_recognised_by_what_they_mention(void) {
     static const struct {
         const char *template, *family;
-        bool known;
         int end;
     } cases[] = {
-        {NULL, "llama-2", true, 2},
-        {"", "llama-2", false, 2},
-        {"{{ messages }}", "llama-2", false, 2},
-        {"{{ bos_token }}[INST] {{ message }} [/INST]{{ eos_token }}", "llama-2", false, 2}, /* Mistral */
-        {"[INST] <<SYS>> [/INST]", "llama-2", true, 2},
-        {"<|im_start|>user\n{{ content }}<|im_end|>", "chatml", true, FIRST_MARKER + 1},
-        {"<|im_start|>user<|im_sep|>{{ content }}<|im_end|>", "llama-2", false, 2},
-        {"<|user|>\n + eos_token }}<|assistant|>", "zephyr", true, 2},
-        {"<|user|>\n{{ content }}<|end|>\n<|assistant|>{{ eos_token }}", "llama-2", false, 2},
-        {"<|start_header_id|>user<|end_header_id|>\n\n{{ content }}<|eot_id|>", "llama-3", true, FIRST_MARKER + 7},
+        {NULL, "llama-2", 2},
+        {"", NULL, 0},
+        {"{{ messages }}", NULL, 0},
+        {"{{ '[INST] ' + message + ' [/INST]' }}{{ eos_token }}", NULL, 0},
+        {"{{ \"[INST]\" + message[\"content\"] + \"[/INST]\" }}{{ message[\"content\"] + eos_token }}", NULL, 0},
+        {"[SYSTEM_PROMPT]{{ '[INST] ' + text + '[/INST]' }}{{ ' ' + message['content']|trim }}", NULL, 0},
+        {"[INST] <<SYS>> [/INST]", "llama-2", 2},
+        {"<|im_start|>user\n{{ content }}<|im_end|>", "chatml", FIRST_MARKER + 1},
+        {"<|im_start|>user<|im_sep|>{{ content }}<|im_end|>", NULL, 0},
+        {"<|im_start|>user{{ content }}<|im_end|><end_of_utterance>", NULL, 0},
+        {"<|im_start|>user{{ content }}<|im_end|>{{ strftime_now() }}", NULL, 0},
+        {"<|im_start|>user{{ content }}<|im_end|>{{ strftime_now() }}</think>", NULL, 0},
+        {"<|im_start|>user{{ content }}<|im_end|></think>", "qwen-3", FIRST_MARKER + 1},
+        {"<|user|>\n + eos_token }}<|assistant|>", "zephyr", 2},
+        {"<|user|>\n{{ content }}<|end|>\n<|assistant|>{{ eos_token }}", NULL, 0},
+        {"<|start_header_id|>user<|end_header_id|>\n\n{{ content }}<|eot_id|>", "llama-3", FIRST_MARKER + 7},
+        {"<|start_header_id|>user<|end_header_id|>{{ functions }}<|eot_id|>", NULL, 0},
+        {"<|start_header_id|>user<|end_header_id|>{{ strftime_now() }}<|eot_id|>", NULL, 0},
+        {"{{'<\uFF5CUser\uFF5C>' + message['content']}}<\uFF5CAssistant\uFF5C></think>", "deepseek", 2},
+        {"{{'<\uFF5CUser\uFF5C>' + message['content']}}<\uFF5CAssistant\uFF5C></think>{{ thinking }}", NULL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Opened o;
+        ChatTemplate chat = {.name = "none"};
+        CHECK(open_chat(&o, cases[i].template, CONTROL), "case %zu does not open", i);
+        CHECK(open_template(&o, &chat, NULL) == !!cases[i].family, "case %zu: %s", i, chat.name);
+        CHECK(!cases[i].family || (!strcmp(chat.name, cases[i].family) && chat.end == cases[i].end),
+              "case %zu: %s, end %d", i, chat.name, chat.end);
+        close_chat(&o, &chat);
+    }
+}
+
+/* Whatever the template is. */
+static void a_family_can_be_chosen(void) {
+    for (size_t i = 0; i < sizeof CONVERSATIONS / sizeof *CONVERSATIONS; i++) {
+        Opened o;
+        ChatTemplate chat = {.name = "none"};
+        CHECK(open_plain(&o, &chat, "{{ messages }}", CONVERSATIONS[i].family), "%s", CONVERSATIONS[i].family);
+        CHECK(!strcmp(chat.name, CONVERSATIONS[i].family), "%s, expected %s", chat.name, CONVERSATIONS[i].family);
+        CHECK(strstr(chat_families(), chat.name), "%s is not in '%s'", chat.name, chat_families());
+        CHECK(!chat_family(&o.t, "llama"), "there is no family llama");
+        close_chat(&o, &chat);
+    }
+}
+
+/* The template's own system prompt, as it stands in a string of the template. */
+static void a_system_prompt_is_read_from_the_template(void) {
+    static const struct {
+        const char *template, *prompt;
+    } cases[] = {
+        {"{{ '<|im_start|>system\\nBe a badger.<|im_end|>\\n' }}", "Be a badger."},
+        {"{{ '<|im_start|>system\nBe a badger.<|im_end|>\n' }}", "Be a badger."},
+        {"{{ \"<|im_start|>system\\nI\\'m \\\"Tuck\\\",\\na \\\\ < badger<|im_end|>\" }}",
+         "I'm \"Tuck\",\na \\ < badger"},
+        {"{{ '<|im_start|>system\\tBe a badger.<|im_end|>\\n' }}", ""},
+        {"{{ '<|im_start|>system\n' + text + '<|im_end|>' }}", ""},
+        {"{{ '<|im_start|>system\n' }}x<|im_end|>{{ '<|im_start|>system\nlater<|im_end|>' }}", "later"},
+        {"<|im_start|>system\n{{ text }}<|im_end|>", ""},
+        {"<|im_start|>system\n<|im_end|>", ""},
+        {"<|im_end|><|im_start|>system\nnever ends", ""},
+        {"<|im_end|><|im_start|>system\nnever ends\\", ""},
+        {"{{ '<|start_header_id|>system<|end_header_id|>\\n\\nBe a badger.<|eot_id|>' }}", "Be a badger."},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Opened o;
         ChatTemplate chat;
-        CHECK(open_chat(&o, cases[i].template, CONTROL), "case %zu does not open", i);
-        CHECK(chat_template_open(&chat, &o.t) == cases[i].known && !strcmp(chat.name, cases[i].family) &&
-                  chat.end == cases[i].end,
-              "case %zu: %s, end %d", i, chat.name, chat.end);
-        close_both(&o);
+        Tokens tokens;
+        const Said said = {"hi", NULL};
+        CHECK(open_plain(&o, &chat, cases[i].template, NULL), "case %zu: no family", i);
+        CHECK(!strcmp(chat.prompt, cases[i].prompt), "case %zu: '%s', expected '%s'", i, chat.prompt, cases[i].prompt);
+        CHECK(!chat_tokens(&chat, &o.t, NULL, &said, 1, &tokens), "case %zu", i);
+        CHECK(!!strstr(text_of(&o.t, &tokens), "system") == !!*cases[i].prompt, "%s", text_of(&o.t, &tokens));
+        free(tokens.ids);
+        CHECK(!chat_tokens(&chat, &o.t, "", &said, 1, &tokens), "case %zu", i);
+        CHECK(!strstr(text_of(&o.t, &tokens), "system"), "an empty one is none: %s", text_of(&o.t, &tokens));
+        free(tokens.ids);
+        close_chat(&o, &chat);
     }
+}
+
+/* A template is read in one pass for each word that is looked for: what nearly matches everywhere costs no more. */
+static void a_hostile_template_is_read(void) {
+    static const char *const parts[] = {"<|im_start|>system\n", "<|im_start|>system\\", "<|im_start", "\\n\\n",
+                                        "' [INST] ' + ",        "\xff\xfe<\x01",        "<"};
+    enum { SIZE = 1 << 20 };
+    static char text[SIZE + 64];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        Opened o;
+        ChatTemplate chat = {.prompt = NULL};
+        size_t n = 0;
+        CHECK(open_chat(&o, NULL, CONTROL), "does not open");
+        while (n < SIZE) n += (size_t)sprintf(text + n, "%s", parts[i]);
+        n += (size_t)sprintf(text + n, "<|im_end");
+        CHECK(!tokenizer_set_chat_template(&o.t, text, n) && !chat_family(&o.t, NULL), "case %zu has a family", i);
+        n += (size_t)sprintf(text + n, "|>'<|im_start|>");
+        CHECK(!tokenizer_set_chat_template(&o.t, text, n) && open_template(&o, &chat, NULL), "case %zu has none", i);
+        CHECK((strlen(chat.prompt) > 0) == (i == 0), "case %zu: a prompt of %zu bytes", i, strlen(chat.prompt));
+        close_chat(&o, &chat);
+    }
+}
+
+/* Llama 2's template trims a turn as a whole. A model's answer often begins with the space that the format has, too. */
+static void spaces_are_where_the_template_has_them(void) {
+    static const struct {
+        const char *family, *system, *text;
+    } cases[] = {
+        {"llama-2", NULL, "<s>[INST] hi [/INST] fine </s><s>[INST] bye [/INST]"},
+        {"llama-2", "x", "<s>[INST] <<SYS>>\nx\n<</SYS>>\n\n hi [/INST] fine </s><s>[INST] bye [/INST]"},
+        {"mistral", NULL, "<s> [INST]  hi  [/INST] fine</s> [INST] bye [/INST]"},
+        {"mistral-v0.2", NULL, "<s>[INST]  hi  [/INST] fine</s>[INST] bye [/INST]"},
+    };
+    static const Said said[] = {{" hi ", " fine"}, {"bye", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens;
+        CHECK(open_plain(&o, &chat, "{{ bos_token }}", cases[i].family), "case %zu does not open", i);
+        CHECK(!chat_tokens(&chat, &o.t, cases[i].system, said, 2, &tokens), "case %zu does not render", i);
+        CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text), "case %zu: '%s', expected '%s'", i,
+              text_of(&o.t, &tokens), cases[i].text);
+        free(tokens.ids);
+        close_chat(&o, &chat);
+    }
+}
+
+/* What a model wrote between markers of others, or as one, stays its token; text is encoded again with what is around.
+ */
+static void special_pieces_of_an_answer_stay(void) {
+    Opened o;
+    ChatTemplate chat;
+    Tokens out;
+    int ids[] = {5, FIRST_MARKER + 2, 5}, begin, n = 0; /* <|system|> is none of chatml's */
+    CHECK(open_plain(&o, &chat, "<|im_start|><|im_end|>", NULL), "does not open");
+    const ChatTurn last = {.user = "x", .tokens = {.ids = ids, .n = 3}, .answer = 1};
+    CHECK(!chat_template_render(&chat, &o.t, NULL, &last, "y", &out, &begin), "does not render");
+    for (int i = 0; i < begin; i++) n += out.ids[i] == FIRST_MARKER + 2;
+    CHECK(n == 1 && begin < out.n, "%d of %d: %s", n, begin, list_of(&out));
+    free(out.ids);
+    close_chat(&o, &chat);
+}
+
+/* BOS, EOS and EOT are never said, whichever id they have and whatever their piece is. */
+static void no_end_is_said(void) {
+    for (int which = 0; which < 3; which++)
+        for (int id = 0; id < 400; id += 399) {
+            Opened o;
+            ChatTemplate chat;
+            Tokens out;
+            int begin, n = 0;
+            char said[64];
+            CHECK(open_chat(&o, "<|im_start|><|im_end|>", CONTROL), "does not open");
+            *(which == 0 ? &o.t.bos : which == 1 ? &o.t.eos : &o.t.eot) = id;
+            o.t.pieces.list[id].kind = PIECE_USER;
+            o.t.no_bos = true;
+            CHECK(!pieces_index(&o.t.pieces) && open_template(&o, &chat, NULL), "does not open");
+            snprintf(said, sizeof said, "%.*s", o.t.pieces.list[id].length, o.t.pieces.list[id].text);
+            CHECK(!chat_template_render(&chat, &o.t, NULL, NULL, said, &out, &begin), "does not render");
+            for (int i = 0; i < out.n; i++) n += out.ids[i] == id;
+            CHECK(n == 0, "'%s' is token %d, number %d", said, id, which);
+            free(out.ids);
+            close_chat(&o, &chat);
+        }
 }
 
 /* BOS: once, where the template names it or the tokenizer puts it before texts. */
@@ -191,13 +547,14 @@ static void bos_is_the_template_s_or_the_tokenizer_s(void) {
             char *template = template_of(cases[i].family);
             CHECK(template && open_chat(&o, template, CONTROL), "%s does not open", cases[i].family);
             o.t.no_bos = !cases[i].add_bos;
-            CHECK(chat_template_open(&chat, &o.t) && !chat_template_render(&chat, &o.t, NULL, "aa", first, &tokens),
-                  "%s", cases[i].family);
+            const Said said[] = {{"aa", "ba"}, {"aa", NULL}};
+            CHECK(open_template(&o, &chat, NULL) && !chat_tokens(&chat, &o.t, NULL, said, first ? 1 : 2, &tokens), "%s",
+                  cases[i].family);
             for (int k = 0; k < tokens.n; k++) n_bos += tokens.ids[k] == 1;
-            CHECK(n_bos == (first ? cases[i].first : cases[i].next), "case %zu: %d BOS", i, n_bos);
+            CHECK(n_bos == cases[i].first + (!first && cases[i].next), "case %zu: %d BOS", i, n_bos);
             free(tokens.ids);
             free(template);
-            close_both(&o);
+            close_chat(&o, &chat);
         }
 }
 
@@ -208,25 +565,33 @@ static void white_space_is_trimmed_where_the_template_does(void) {
         ChatTemplate chat;
         Tokens spaced, plain;
         char *template = template_of(trims ? "llama-3" : "chatml");
-        CHECK(template && open_chat(&o, template, CONTROL) && chat_template_open(&chat, &o.t), "does not open");
-        CHECK(!chat_template_render(&chat, &o.t, "\t a \n", "  b c ", true, &spaced) &&
-                  !chat_template_render(&chat, &o.t, "a", "b c", true, &plain),
+        int begin;
+        CHECK(template && open_chat(&o, template, CONTROL) && open_template(&o, &chat, NULL), "does not open");
+        CHECK(!chat_template_render(&chat, &o.t, "\t a \n", NULL, "  b c ", &spaced, &begin) &&
+                  !chat_template_render(&chat, &o.t, "a", NULL, "b c", &plain, &begin),
               "does not render");
         const bool same = spaced.n == plain.n && !memcmp(spaced.ids, plain.ids, (size_t)plain.n * sizeof *plain.ids);
         CHECK(same == trims, "%s: %s", chat.name, list_of(&spaced));
         free(spaced.ids);
-        CHECK(!chat_template_render(&chat, &o.t, NULL, " \n ", true, &spaced), "white space alone");
+        CHECK(!chat_template_render(&chat, &o.t, NULL, NULL, " \n ", &spaced, &begin), "white space alone");
         free(spaced.ids);
         free(plain.ids);
         free(template);
-        close_both(&o);
+        close_chat(&o, &chat);
     }
 }
 
 void suite_template(void) {
-    TEST(turns_are_those_of_hugging_face);
+    TEST(conversations_are_those_of_hugging_face);
+    TEST(every_family_has_its_format);
     TEST(what_is_said_is_text);
     TEST(templates_are_recognised_by_what_they_mention);
+    TEST(a_family_can_be_chosen);
+    TEST(a_system_prompt_is_read_from_the_template);
+    TEST(a_hostile_template_is_read);
+    TEST(spaces_are_where_the_template_has_them);
+    TEST(special_pieces_of_an_answer_stay);
+    TEST(no_end_is_said);
     TEST(bos_is_the_template_s_or_the_tokenizer_s);
     TEST(white_space_is_trimmed_where_the_template_does);
 }

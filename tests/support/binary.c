@@ -9,12 +9,16 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,24 +72,66 @@ static void redirect(int fd, const char *path, int flags) {
     if (from < 0 || dup2(from, fd) < 0) _exit(127);
 }
 
-static void child(const char *binary, char **args, const int *input, const int *output) {
+/* terminal: of which this end is the keyboard and the screen. */
+static void child(const char *binary, char **args, const int *input, const int *output, int terminal) {
     alarm(TIME_LIMIT);
+    if (setup.terminal) setsid(); /* the first terminal that is opened is the program's */
     if (chdir(folder)) _exit(127);
-    redirect(0, setup.input ? "stdin" : "/dev/null", O_RDONLY);
+    if (setup.environment) putenv((char *)(uintptr_t)setup.environment);
+    redirect(0, setup.input ? "stdin" : setup.terminal ? ptsname(terminal) : "/dev/null", O_RDWR);
     redirect(1, setup.output ? setup.output : "stdout", O_WRONLY | O_CREAT | O_TRUNC);
     redirect(2, "stderr", O_WRONLY | O_CREAT | O_TRUNC);
     if (setup.endless_input) dup2(input[0], 0);
-    if (setup.closed_output) dup2(output[1], 1);
+    if (setup.closed_output || setup.blocked_output) dup2(output[1], 1);
     close(output[1]);
+    close(output[0]);
+    for (int fd = 0; fd < 3; fd++)
+        if (setup.closed & 1 << fd) close(fd);
+    const struct rlimit limit = {(rlim_t)setup.file_size, (rlim_t)setup.file_size};
+    if (setup.file_size) setrlimit(RLIMIT_FSIZE, &limit);
+    if (setup.memory) setrlimit(RLIMIT_AS, &(struct rlimit){setup.memory, setup.memory});
     execv(binary, args);
     _exit(127);
 }
 
-/* Sends SIGINT once something is in the file of standard output. */
-static void interrupt_at_output(pid_t pid) {
+/* Whether the program has a handler of SIGINT, as the system says. */
+static bool handles_interrupt(pid_t pid) {
+    char path[64], text[4096] = {0};
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *in = fopen(path, "rb");
+    const size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
+    const char *caught = n ? strstr(text, "SigCgt:") : NULL;
+    if (in) fclose(in);
+    return caught && strtoull(caught + 7, NULL, 16) & 1ull << (SIGINT - 1);
+}
+
+/* Whether the pipe has something in it, and as much as some time before. */
+static bool is_full(int pipe_end) {
+    int before = 0, n = 0;
+    ioctl(pipe_end, FIONREAD, &before);
+    usleep(200000);
+    ioctl(pipe_end, FIONREAD, &n);
+    return n > 0 && n == before;
+}
+
+static bool is_time(pid_t pid, int output) {
     struct stat st;
-    for (int i = 0; i < 100 * TIME_LIMIT && !(stat(inside("stdout"), &st) == 0 && st.st_size > 0); i++) usleep(10000);
-    kill(pid, SIGINT);
+    switch (setup.interrupt) {
+    case NEVER: break;
+    case AT_OUTPUT: return stat(inside("stdout"), &st) == 0 && st.st_size > 0;
+    case WHEN_HANDLED: return handles_interrupt(pid);
+    case WHEN_BLOCKED: return is_full(output);
+    case AT_PROMPT: return read_text("stderr", err, sizeof err) && strstr(err, "User: ");
+    }
+    return false;
+}
+
+static void interrupt(pid_t pid, int output, int terminal) {
+    for (int i = 0; i < 100 * TIME_LIMIT && !is_time(pid, output); i++) usleep(10000);
+    if (setup.interrupt != AT_PROMPT)
+        kill(pid, SIGINT);
+    else if (write(terminal, "\x03", 1) != 1)
+        abort();
 }
 
 /* Arguments are separated by spaces; 'one argument' may be quoted. */
@@ -104,15 +150,17 @@ static int split(char *line, char **args, int most) {
 
 int run(const char *format, ...) {
     static char binary[PATH_MAX], line[1 << 16], *args[64];
-    int input[2], output[2], state;
+    int input[2], output[2], state, terminal = setup.terminal ? posix_openpt(O_RDWR | O_NOCTTY) : -1;
     va_list list;
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
     args[0] = binary;
     split(line, args + 1, 62);
-    if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run", binary) || pipe(input) || pipe(output))
+    if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run", binary) || pipe(input) || pipe(output) ||
+        (setup.terminal && (grantpt(terminal) || unlockpt(terminal))))
         return status = -1;
+    fcntl(output[1], F_SETPIPE_SZ, 4096); /* soon full */
     unlink(inside("stdout"));
     unlink(inside("stderr"));
     if (setup.input) {
@@ -120,14 +168,16 @@ int run(const char *format, ...) {
         fputs(setup.input, text);
         fclose(text);
     }
-    close(output[0]); /* nobody reads: before the program writes */
+    if (!setup.blocked_output) close(output[0]); /* nobody reads: before the program writes */
     const pid_t pid = fork();
-    if (pid == 0) child(binary, args, input, output);
+    if (pid == 0) child(binary, args, input, output, terminal);
     close(output[1]);
-    if (setup.interrupt) interrupt_at_output(pid);
+    if (setup.interrupt) interrupt(pid, output[0], terminal);
     waitpid(pid, &state, 0);
+    if (setup.blocked_output) close(output[0]);
     close(input[0]);
     close(input[1]);
+    if (setup.terminal) close(terminal);
     status = WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);
     read_text("stderr", err, sizeof err);
     read_text("stdout", out, sizeof out);

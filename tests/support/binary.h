@@ -9,13 +9,23 @@
 #include <stddef.h>
 #include <stdio.h>
 
+/* When Ctrl-C comes: once there is output, the program handles it, it waits for the reader of its blocked output, or it
+ * asks for a line on its terminal (where a key is pressed). */
+typedef enum { NEVER, AT_OUTPUT, WHEN_HANDLED, WHEN_BLOCKED, AT_PROMPT } Interrupt;
+
 /* How the next run is set up; each run sets it back. */
 typedef struct {
-    const char *input;  /* standard input; NULL: /dev/null */
-    bool endless_input; /* a pipe that nobody writes to and nobody closes */
-    const char *output; /* standard output goes there; NULL: it is captured */
-    bool closed_output; /* a pipe that nobody reads */
-    bool interrupt;     /* Ctrl-C once there is output */
+    const char *input;       /* standard input; NULL: /dev/null */
+    bool endless_input;      /* a pipe that nobody writes to and nobody closes */
+    const char *output;      /* standard output goes there; NULL: it is captured */
+    bool closed_output;      /* a pipe that nobody reads */
+    bool blocked_output;     /* a pipe that is full: somebody has it, and does not read */
+    bool terminal;           /* standard input is one */
+    int closed;              /* descriptors that are closed, as a sum of 1 << descriptor */
+    long file_size;          /* the most bytes of a file (ulimit -f); 0: any */
+    const char *environment; /* "NAME=VALUE" */
+    Interrupt interrupt;
+    size_t memory; /* most bytes that it can map; 0: any number */
 } Setup;
 extern Setup setup;
 

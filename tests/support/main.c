@@ -18,7 +18,7 @@
 
 static int n_passed, n_failed, n_skipped;
 static bool failed, skipped;
-static char folder[] = "/tmp/norma-tests-XXXXXX";
+static char folder[PATH_MAX / 2];
 
 void test_fail(const char *file, int line, const char *format, ...) {
     va_list args;
@@ -66,10 +66,12 @@ static int true_stderr = -1, hidden_stderr = -1;
 static char hidden_text[1024];
 
 void stderr_hide(void) {
+    char path[sizeof folder + 8]; /* no temporary(): the strings of the tests stay */
+    snprintf(path, sizeof path, "%s/stderr", folder);
     fflush(stderr);
     true_stderr = dup(STDERR_FILENO);
-    remove(temporary("stderr")); /* to write over a file waits for the disk */
-    hidden_stderr = open(temporary("stderr"), O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    remove(path); /* to write over a file waits for the disk */
+    hidden_stderr = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
     dup2(hidden_stderr, STDERR_FILENO);
 }
 
@@ -94,7 +96,7 @@ const char *stderr_text(void) { return hidden_text; }
 bool test_fast(void) { return getenv("NORMA_FAST") != NULL; }
 
 static void remove_folder(void) {
-    char command[64];
+    char command[PATH_MAX];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     if (system(command)) fprintf(stderr, "cannot remove %s\n", folder);
 }
@@ -124,9 +126,13 @@ int main(int argc, char **argv) {
         {"json", suite_json},
         {"checkpoint", suite_checkpoint},
         {"gguf", suite_gguf},
+        {"pack", suite_pack},
         {"folder", suite_folder},
+        {"growth", suite_growth},
         {"damage", suite_damage},
+        {"mutants", suite_mutants},
         {"cli", suite_cli},
+        {"memory", suite_memory},
         {"convert", suite_convert},
         {"profile", suite_profile},
         {"norms", suite_norms},
@@ -134,6 +140,7 @@ int main(int argc, char **argv) {
         {"stories", suite_stories},
         {"textbook", suite_textbook},
     };
+    snprintf(folder, sizeof folder, "%s/norma-tests-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(folder)) {
         perror(folder);
         return 1;

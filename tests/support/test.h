@@ -9,6 +9,7 @@
 #include "formats/gguf_file.h"
 #include "kernels/tensor.h"
 #include "model.h"
+#include "modes/template.h"
 #include "norm.h"
 #include "tokenizer.h"
 
@@ -50,6 +51,20 @@ const char *stderr_text(void);
 
 /* Whether to do less (valgrind): NORMA_FAST is set. */
 bool test_fast(void);
+
+/* wrap.c: what is called before memory is allocated; NULL: nothing. */
+extern void (*before_allocation)(void);
+
+/* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far. */
+extern uint64_t steps_taken;
+/* A sanitizer is at work: it maps terabytes, and sees more than one line of a failure. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
 
 /* ---- hashmodel.c: random models that scripts/random_model.py makes too -------------- */
 
@@ -256,6 +271,16 @@ void check_same_tokens(const Tokenizer *a, const Tokenizer *b);
 /* What is no UTF-8 comes back, too. */
 void check_all_bytes_return(const Tokenizer *t);
 
+/* ---- chat.c: conversations ------------------------------------------------------------ */
+
+typedef struct {
+    const char *user, *answer;
+} Said;
+
+/* The tokens of n turns up to where the answer to the last begins: turn by turn, each with an answer that is encoded by
+ * itself. The caller frees ids. */
+int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Said *said, int n, Tokens *all);
+
 /* ---- suites ------------------------------------------------------------------------- */
 
 void suite_base(void);       /* error.c, memory.c, file.c, process.c */
@@ -278,10 +303,14 @@ void suite_stream(void);     /* stream.c */
 void suite_json(void);       /* json.c */
 void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
+void suite_pack(void);       /* pack.c */
 void suite_folder(void);     /* folder.c, safetensors.c */
+void suite_growth(void);     /* the work of opening, by the size of the files */
 void suite_damage(void);     /* damaged files */
+void suite_mutants(void);    /* files that are almost right */
 void suite_cli(void);        /* the binary */
 void suite_convert(void);    /* convert.c, for the newer architectures */
+void suite_memory(void);     /* every mode without memory */
 void suite_profile(void);    /* profile.c, --profile */
 void suite_norms(void);      /* -m norms */
 void suite_lab(void);        /* swap.c and --norm, -m norms */

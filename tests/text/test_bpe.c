@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- the library's tokens ---------------------------------------------------------------- */
 
@@ -102,7 +103,7 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     int i = 0;
     if (!strcmp(family, "minimind"))
         return tokenizer_open_json(t, real_checkpoint("minimind/tokenizer.json"), N_MINIMIND) ||
-                       !chat_template_open(chat, t)
+                       chat_template_open(chat, t, chat_family(t, NULL))
                    ? -1
                    : 0;
     while (i < 3 && strcmp(family, families[i].family) != 0) i++;
@@ -110,17 +111,17 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     t->eos = families[i].eos;
     snprintf(path, sizeof path, "tests/golden/chat/%s.jinja", family);
     t->chat_template = file_read(path, &t->chat_template_size);
-    return t->chat_template && chat_template_open(chat, t) ? 0 : -1;
+    return t->chat_template && !chat_template_open(chat, t, chat_family(t, NULL)) ? 0 : -1;
 }
 
 static void check_turn(const char *family, bool system, int turn, const char *ids) {
-    static const char *const users[] = {"hello there", "and you? [yes]\xc3\xa9", "ab  abc </ s>"};
+    static const Said said[] = {
+        {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
     Tokenizer t;
     ChatTemplate chat = {.name = "none"};
     Tokens tokens;
     CHECK(!open_chat(&t, &chat, family) && !strcmp(chat.name, family), "%s does not open, or as %s", family, chat.name);
-    CHECK(!chat_template_render(&chat, &t, system ? "Be kind, and be brief." : NULL, users[turn], turn == 0, &tokens),
-          "%s", family);
+    CHECK(!chat_tokens(&chat, &t, system ? "Be kind, and be brief." : NULL, said, turn + 1, &tokens), "%s", family);
     for (int i = 0; i < tokens.n; i++) {
         char *end;
         CHECK(strtol(ids, &end, 10) == tokens.ids[i] && *end == (i + 1 < tokens.n ? ',' : 0),
@@ -129,6 +130,7 @@ static void check_turn(const char *family, bool system, int turn, const char *id
     }
     CHECK(tokens.n > 0, "no tokens");
     free(tokens.ids);
+    chat_template_close(&chat);
     tokenizer_close(&t);
 }
 
@@ -153,10 +155,11 @@ static void what_is_said_is_text(void) {
     Tokens tokens;
     int n_added = 0;
     CHECK(!open_chat(&t, &chat, "chatml"), "does not open");
-    CHECK(!chat_template_render(&chat, &t, said, said, true, &tokens), "does not render");
+    CHECK(!chat_template_render(&chat, &t, said, NULL, said, &tokens, &(int){0}), "does not render");
     for (int i = 0; i < tokens.n; i++) n_added += tokens.ids[i] >= 900;
     CHECK(n_added == 5, "%d added tokens, expected the five of the template", n_added);
     free(tokens.ids);
+    chat_template_close(&chat);
     tokenizer_close(&t);
 }
 
@@ -196,6 +199,8 @@ static void refuses_what_it_does_not_do(void) {
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "merge 0 is of 'a' and 'b'"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "a merge is a list, expected two"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[1]}}", "a merge is 1, expected two"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"a\":1,\"1a\":2},\"merges\":[[1,\"a\"]]}}",
+         "a merge is 1, expected two"},
         {"{\"model\":{\"dropout\":0.1,%s}}", "model.dropout is 0.1"},
         {"{\"model\":{\"end_of_word_suffix\":\"</w>\",%s}}", "model.end_of_word_suffix is '</w>'"},
         {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{%s}}", "normalizer Lowercase is none"},
@@ -262,9 +267,78 @@ static void the_files_beside_it_count(void) {
           stderr_text());
     CHECK(!t.chat_template, "a default template without text is none");
     tokenizer_close(&t);
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"), "%s",
+          stderr_text());
+    CHECK(t.eos == 1 && t.n_ends == MAX_ENDS && t.ends[14] == 1 && t.ends[15] == 2, "%d ends, %d", t.n_ends,
+          t.ends[15]);
+    tokenizer_close(&t);
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":null}") && t.n_ends == 0 && t.eos < 0, "%d ends", t.n_ends);
+    tokenizer_close(&t);
+    char *ids = strstr(text, "[3]");
+    ids[1] = '0'; /* token 0 is one like the others */
+    CHECK(!open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}", "{\"eos_token_id\":2}"), "%s",
+          stderr_text());
+    CHECK(t.bos == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d", t.bos, t.eos);
+    tokenizer_close(&t);
+    ids[1] = '3';
     CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 && strstr(stderr_text(), "eos_token_id has id 8"),
           "%s", stderr_text());
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,3,3,3,3,3,3,3,3]}"), "%s",
+          stderr_text());
+    CHECK(t.n_ends == MAX_ENDS && t.ends[MAX_ENDS - 1] == 7 && t.bos == 3, "%d ends", t.n_ends);
+    tokenizer_close(&t);
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
+}
+
+/* An added token of 512 bytes is found in a text, one of 513 is refused. */
+static void added_tokens_have_at_most_512_bytes(void) {
+    static char json[2048], name[MOST_MATCHED_BYTES + 2];
+    for (int n = MOST_MATCHED_BYTES; n <= MOST_MATCHED_BYTES + 1; n++) {
+        Tokenizer t;
+        Tokens tokens;
+        memset(name, 'x', (size_t)n);
+        snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":4,\"content\":\"%.*s\"}],\"model\":{%s}}", n, name,
+                 PIECES);
+        const int opened = !open_files(&t, json, NULL, NULL);
+        if (n > MOST_MATCHED_BYTES) {
+            CHECK(!opened && strstr(stderr_text(), "an added token has 513 bytes, expected at most 512"), "%s",
+                  stderr_text());
+            continue;
+        }
+        CHECK(opened && !tokenizer_encode(&t, name, (size_t)n, false, &tokens), "%s", stderr_text());
+        CHECK(tokens.n == 1 && tokens.ids[0] == 4, "%d tokens", tokens.n);
+        free(tokens.ids);
+        tokenizer_close(&t);
+    }
+}
+
+/* Of more ends than there is room for the first count, and nothing behind them changes. */
+static void a_text_has_at_most_16_ends(void) {
+    static const char *const lists[] = {"[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]", "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,2]",
+                                        "[null,0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,null,2,2]"};
+    char json[256], generation[128];
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    for (int i = 0; i < 3; i++) {
+        Tokenizer t;
+        snprintf(generation, sizeof generation, "{\"eos_token_id\":%s}", lists[i]);
+        CHECK(!open_files(&t, json, NULL, generation), "%s", stderr_text());
+        CHECK(t.n_ends == MAX_ENDS && t.eos == 0, "%s: %d ends", lists[i], t.n_ends);
+        for (int k = 0; k < MAX_ENDS; k++) CHECK(t.ends[k] == k % 4, "%s: end %d is %d", lists[i], k, t.ends[k]);
+        tokenizer_close(&t);
+    }
+}
+
+/* Of two rules for the same neighbours the last one counts: "b c" comes before the second "a b". */
+static void a_rule_that_is_there_twice(void) {
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
+                               "\"merges\":[\"a b\",\"b c\",\"a b\"]}}";
+    Tokenizer t;
+    Tokens tokens;
+    CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+    CHECK(!tokenizer_encode(&t, "abc", 3, false, &tokens), "does not encode");
+    CHECK(tokens.n == 2 && tokens.ids[0] == 0 && tokens.ids[1] == 4, "%d tokens, %d first", tokens.n, tokens.ids[0]);
+    free(tokens.ids);
+    tokenizer_close(&t);
 }
 
 /* Unknown characters in front of any token, where there is no <unk> to fuse them into: they are left out. */
@@ -277,6 +351,171 @@ static void unknown_characters_without_unk(void) {
     CHECK(!open_files(&t, text, NULL, NULL), "%s", stderr_text());
     CHECK(!tokenizer_encode(&t, "xyzab", 5, false, &tokens), "does not encode");
     CHECK(tokens.n == 1 && tokens.ids[0] == 2, "%d tokens", tokens.n);
+    free(tokens.ids);
+    tokenizer_close(&t);
+}
+
+/* Every place of a text is held against added tokens, which have at most 512 bytes. */
+static void added_tokens_have_a_longest_size(void) {
+    for (int n = 512; n <= 513; n++) {
+        char json[1024], name[514] = "";
+        Tokenizer t;
+        Tokens tokens;
+        memset(name, 'z', (size_t)n);
+        snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":5,\"content\":\"%.*s\"}],\"model\":{%s}}", n, name,
+                 PIECES);
+        CHECK((open_files(&t, json, NULL, NULL) == 0) == (n == 512), "%d bytes: %s", n, stderr_text());
+        if (n > 512) {
+            CHECK(strstr(stderr_text(), "an added token has 513 bytes, expected at most 512"), "%s", stderr_text());
+            continue;
+        }
+        CHECK(!tokenizer_encode(&t, name, 512, false, &tokens), "does not encode");
+        CHECK(tokens.n == 1 && tokens.ids[0] == 5, "%d tokens", tokens.n);
+        free(tokens.ids);
+        tokenizer_close(&t);
+    }
+}
+
+/* However many there are: one note. */
+static void tokens_behind_a_text_are_one_note(void) {
+    static const char start[] =
+        "{\"model\":{%s},\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}";
+    static const char processor[] =
+        ",{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{}},{\"SpecialToken\":{\"id\":\"x\"}}],"
+        "\"special_tokens\":{\"x\":{\"ids\":[1]}}}";
+    static const char *const notes[] = {"", "puts token 1 behind every text; norma does not\n",
+                                        "puts token 1 and 1 more behind every text; norma does not\n",
+                                        "puts token 1 and 2 more behind every text; norma does not\n"};
+    for (int n = 0; n < 4; n++) {
+        char json[2048];
+        Tokenizer t;
+        int length = snprintf(json, sizeof json, start, PIECES);
+        for (int i = 0; i < n; i++) length += snprintf(json + length, sizeof json - (size_t)length, "%s", processor);
+        snprintf(json + length, sizeof json - (size_t)length, "]}}");
+        CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+        CHECK(t.no_bos && t.bos < 0, "BOS %d", t.bos);
+        tokenizer_close(&t);
+        CHECK(n ? one_line(stderr_text()) && strstr(stderr_text(), notes[n]) : !*stderr_text(), "%d: %s", n,
+              stderr_text());
+    }
+}
+
+/* Of the files in a folder none may keep the program waiting, or make it read what has no end. */
+static void the_files_beside_it_are_files(void) {
+    static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json", "generation_config.json",
+                                        "config.json", "tokenizer.json"};
+    char json[256], name[64];
+    Tokenizer t;
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    for (int i = 0; i < 10; i++) {
+        snprintf(name, sizeof name, "t/%s", names[i / 2]);
+        CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+        tokenizer_close(&t);
+        remove(inside(name));
+        CHECK(!(i % 2 ? symlink("/dev/zero", inside(name)) : mkfifo(inside(name), 0600)), "no %s", name);
+        stderr_hide();
+        const int opened = tokenizer_open_json(&t, inside("t/tokenizer.json"), 8);
+        stderr_show();
+        remove(inside(name));
+        CHECK(opened < 0 && one_line(stderr_text()) && strstr(stderr_text(), ": is not a regular file\n") &&
+                  strstr(stderr_text(), names[i / 2]),
+              "%s: %s", name, stderr_text());
+    }
+}
+
+static void a_template_has_a_file_of_its_own(void) {
+    enum { MOST = 1 << 20 };
+    static char text[MOST + 2];
+    char json[256];
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    for (int i = 0; i < 3; i++) {
+        const int size = (const int[]){5, MOST, MOST + 1}[i];
+        Tokenizer t;
+        memset(text, 'x', (size_t)size);
+        mkdir(inside("t"), 0700);
+        write_file("t/chat_template.jinja", text);
+        const int opened = open_files(&t, json, "{\"chat_template\":\"y\"}", NULL);
+        CHECK((opened == 0) == (size <= MOST), "%d bytes: %s", size, stderr_text());
+        if (opened == 0) {
+            CHECK(t.chat_template_size == (size_t)size && !strcmp(t.chat_template, text), "%zu bytes of %d",
+                  t.chat_template_size, size);
+            tokenizer_close(&t);
+        } else {
+            CHECK(one_line(stderr_text()) &&
+                      strstr(stderr_text(), "chat_template.jinja: has 1048577 bytes, expected at most 1048576"),
+                  "%s", stderr_text());
+        }
+    }
+    remove(inside("t/chat_template.jinja"));
+}
+
+/* ---- rules ------------------------------------------------------------------------------------ */
+
+/* Of rules for the same neighbours the last one counts. */
+static void rules_are_found_as_by_comparing_all(void) {
+    enum { N = 12, N_RULES = 60 };
+    static const char *const names[N] = {"a", "b", "c", "aa", "ab", "ac", "ba", "bb", "bc", "ca", "cb", "cc"};
+    int twice = 0;
+    for (uint64_t round = 0; round < 50; round++) {
+        Pieces p = {.unk = -1, .byte_level = true};
+        Merges m = {0};
+        int expected[3][3];
+        memset(expected, -1, sizeof expected);
+        CHECK(!pieces_open(&p, N, 2 * N), "no memory");
+        for (int id = 0; id < N; id++) {
+            memcpy(p.text + 2 * id, names[id], strlen(names[id]));
+            p.list[id] = (Piece){.text = p.text + 2 * id, .length = (int)strlen(names[id]), .kind = PIECE_TEXT};
+        }
+        CHECK(!merges_begin(&m, &p, N_RULES), "no memory");
+        const int n = (int)(hash64(78, round, 0) % N_RULES);
+        for (int i = 0; i < n; i++) {
+            const int left = (int)(hash64(79, round, (uint64_t)i) % 3),
+                      right = (int)(hash64(80, round, (uint64_t)i) % 3);
+            twice += expected[left][right] >= 0;
+            expected[left][right] = i;
+            CHECK(!merges_add_pair(&m, &p, "x", names[left], 1, names[right], 1), "rule %d", i);
+        }
+        CHECK(!merges_end(&m, &p), "no memory");
+        for (int left = 0; left < N; left++)
+            for (int right = 0; right < N; right++) {
+                const MergeRule *rule = merges_rule(&m, left, right);
+                const int rank = left < 3 && right < 3 ? expected[left][right] : -1;
+                CHECK((rule ? rule->rank : -1) == rank, "%d and %d: rank %d, expected %d", left, right,
+                      rule ? rule->rank : -1, rank);
+                CHECK(!rule || (rule->left == left && rule->right == right && rule->result == 3 + 3 * left + right),
+                      "%d and %d become %d", left, right, rule ? rule->result : -1);
+            }
+        merges_close(&m);
+        pieces_close(&p);
+    }
+    CHECK(twice > 100, "%d neighbours twice", twice);
+}
+
+/* A float holds the ranks of so many. */
+static void the_number_of_rules_has_a_limit(void) {
+    Pieces p = {.unk = -1};
+    Merges m = {0};
+    CHECK(!pieces_open(&p, 1, 0), "no memory");
+    stderr_hide();
+    const int most = merges_begin(&m, &p, 1 << 24);
+    merges_close(&m);
+    const int more = merges_begin(&m, &p, (1 << 24) + 1);
+    const int lines = stderr_show();
+    merges_close(&m);
+    pieces_close(&p);
+    CHECK(most == 0 && more == -1 && lines == 1, "%d, %d", most, more);
+    CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s", stderr_text());
+}
+
+/* With ignore_merges a word that is a piece is that token, whichever its id, though no merges make it. */
+static void whole_words_may_be_token_0(void) {
+    Tokenizer t;
+    Tokens tokens;
+    CHECK(!open_files(&t, "{\"model\":{\"ignore_merges\":true,\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
+                      NULL, NULL),
+          "%s", stderr_text());
+    CHECK(!tokenizer_encode(&t, "ab", 2, false, &tokens), "does not encode");
+    CHECK(tokens.n == 1 && tokens.ids[0] == 0, "%d tokens", tokens.n);
     free(tokens.ids);
     tokenizer_close(&t);
 }
@@ -358,14 +597,31 @@ static void gguf_files_have_the_same_tokens(void) {
 
 static void what_gguf_cannot_say_is_refused(void) {
     static const struct {
+        const char *path;
+        int n;
         const char *from, *to, *mention;
-    } cases[] = {{"\"ignore_merges\":false", "\"ignore_merges\":true",
-                  "no name for its pre-tokenizer (Qwen 2's pattern, ignore"},
-                 {"\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
-                 {"\"add_prefix_space\":false", "\"add_prefix_space\":true", "behind another pre-tokenizer"}};
+    } cases[] = {
+#define QWEN2  "tests/golden/bpe_qwen2.json", N_QWEN2
+#define LLAMA2 "tests/golden/bpe_llama2.json", N_LLAMA2
+        {QWEN2, "\"ignore_merges\":false", "\"ignore_merges\":true",
+         "no name for its pre-tokenizer (Qwen 2's pattern, ignore"},
+        {QWEN2, "\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
+        {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true", "behind another pre-tokenizer"},
+        {LLAMA2, "<0x41>", "<0xXX>", NULL}, /* A has a piece */
+        {LLAMA2, "<0xE4>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
+        {LLAMA2, "<0x01>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
+        {LLAMA2,
+         "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+         "\"content\":\"\xe2\x96\x81\"}",
+         "null", "other tokens than its tokenizer: U+2581"},
+        {LLAMA2, "false,\"special\":true},{\"id\":1", "false,\"special\":false},{\"id\":1",
+         "other tokens than its tokenizer: what is beside an added token"},
+        {LLAMA2, "[{\"id\":0,", "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
+         "other tokens than its tokenizer: merges of added tokens"},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t size = 0;
-        char *json = file_read("tests/golden/bpe_qwen2.json", &size), *at = json ? strstr(json, cases[i].from) : NULL;
+        char *json = file_read(cases[i].path, &size), *at = json ? strstr(json, cases[i].from) : NULL;
         CHECK(at, "case %zu: nothing to change", i);
         FILE *out_ = fopen(inside("changed.json"), "wb");
         CHECK(out_, "cannot write");
@@ -374,9 +630,193 @@ static void what_gguf_cannot_say_is_refused(void) {
         free(json);
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s", inside("changed.json"));
-        CHECK((convert(path, N_QWEN2) == 0) == !cases[i].mention, "case %zu: %s", i, err);
+        CHECK((convert(path, cases[i].n) == 0) == !cases[i].mention, "case %zu: %s", i, err);
         CHECK(!cases[i].mention || (strstr(err, cases[i].mention) && one_line(err)), "case %zu: %s", i, err);
     }
+}
+
+/* Whether a piece of that length has parts that do not merge is not looked up. */
+static void pieces_too_long_to_check_are_refused(void) {
+    static char json[1 << 14];
+    char path[PATH_MAX];
+    for (int n = 512; n <= 513; n++) {
+        size_t at = (size_t)sprintf(json, "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+                                          "\"content\":\"" SPACE_MARK "\"},\"model\":{\"vocab\":{");
+        for (int b = 0; b < 256; b++) at += (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
+        sprintf(json + at, "\"%0*d\":256},\"merges\":[]}}", n, 0);
+        write_file("long.json", json);
+        snprintf(path, sizeof path, "%s", inside("long.json"));
+        CHECK(convert(path, 300) == (n > 512), "%d bytes: status %d, %s", n, status, err);
+        CHECK(n == 512 || strstr(err, "its merges are not those of a SentencePiece vocabulary"), "%s", err);
+    }
+}
+
+/* ---- random tokenizers, into GGUF files ---------------------------------------------------------------- */
+
+enum { N_RANDOM = 300 }; /* pieces at most */
+
+/* A tokenizer.json in the making. */
+typedef struct {
+    uint64_t seed, drawn;
+    FILE *out;
+    int n, n_texts;
+    char texts[24][32]; /* of the pieces that merge, each made of two before it */
+} Random;
+
+static int draw(Random *r, int n) { return n > 0 ? (int)(hash64(r->seed, 77, r->drawn++) % (uint64_t)n) : 0; }
+
+static void add_piece(Random *r, const char *text) {
+    fprintf(r->out, "%s\"%s\":%d", r->n ? "," : "", text, r->n), r->n++;
+}
+
+static bool has_text(const Random *r, const char *text, int n) {
+    for (int i = 0; i < r->n_texts; i++)
+        if ((int)strlen(r->texts[i]) == n && !strncmp(r->texts[i], text, (size_t)n)) return true;
+    return false;
+}
+
+/* Single characters, then pieces of two pieces. */
+static void add_texts(Random *r, const char *const *characters, int n) {
+    r->n_texts = 0;
+    for (int i = 0; i < n; i++)
+        if (i < 4 || draw(r, 2)) strcpy(r->texts[r->n_texts++], characters[i]);
+    for (int i = 0; i < 10; i++) {
+        char text[64];
+        const char *left = r->texts[draw(r, r->n_texts)], *right = r->texts[draw(r, r->n_texts)];
+        const int length = snprintf(text, sizeof text, "%s%s", left, right);
+        if (length < 32 && !has_text(r, text, length)) strcpy(r->texts[r->n_texts++], text);
+    }
+    for (int i = 0; i < r->n_texts; i++) add_piece(r, r->texts[i]);
+}
+
+/* Every two pieces that make one, in the order of what they make; of these the one with the longer left first. */
+static void add_merges(const Random *r) {
+    bool first = true;
+    for (int i = 0; i < r->n_texts; i++)
+        for (int n = (int)strlen(r->texts[i]) - 1; n > 0; n--) {
+            const char *rest = r->texts[i] + n;
+            if (!has_text(r, r->texts[i], n) || !has_text(r, rest, (int)strlen(rest))) continue;
+            fprintf(r->out, "%s[\"%.*s\",\"%s\"]", first ? "" : ",", n, r->texts[i], rest);
+            first = false;
+        }
+}
+
+/* With byte pieces, most or none; with U+2581 for spaces in one of five ways, or not. */
+static void write_characters(Random *r) {
+    static const char *const characters[] = {SPACE_MARK, "a", "b", "c", "\xc3\xa9", "\xe4\xb8\xad"};
+    static const char replace[] =
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s{\"type\":\"Replace\",\"pattern\":"
+        "{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"}]},";
+    static const char *const ways[] = {"first", "always", "never"};
+    const int bytes = draw(r, 4), way = draw(r, 11), missing = draw(r, 256);
+    if (way > 7)
+        fprintf(r->out,
+                "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+                "\",\"prepend_scheme\":\"%s\",\"split\":false},",
+                ways[way - 8]);
+    else if (way)
+        fprintf(r->out, replace, way > 2 ? "{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK "\"}," : "");
+    fprintf(r->out, "\"model\":{\"type\":\"BPE\",\"fuse_unk\":%s%s,\"vocab\":{", draw(r, 2) ? "true" : "false",
+            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
+    add_piece(r, "<unk>");
+    for (int b = 0; b < 256; b++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", b);
+        if (bytes > 1 || (bytes == 1 && b != missing)) add_piece(r, name);
+    }
+    add_texts(r, characters, 6);
+}
+
+static void write_byte_level(Random *r) {
+    static const char *const letters[] = {"a", "b", "c", "d"};
+    const int missing = draw(r, 2) ? 'z' : -1;
+    fprintf(r->out, "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\"%s,\"vocab\":{",
+            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
+    add_piece(r, "<unk>");
+    for (int b = 0; b < 256; b++) {
+        char name[3] = {0};
+        byte_name(name, (uint8_t)b);
+        if ((b < 'a' || b > 'd') && b != missing && b != '"' && b != '\\') add_piece(r, name);
+    }
+    add_piece(r, "\\\"");
+    add_piece(r, "\\\\");
+    add_texts(r, letters, 4);
+}
+
+/* Up to one added token: user-defined or special, raw or not, of its own or one that merges make, too. */
+static int write_random(Random *r, bool *byte_level) {
+    const char *path = inside("random.json");
+    if (!(r->out = fopen(path, "wb"))) return -1;
+    fputc('{', r->out);
+    *byte_level = draw(r, 4) == 0;
+    (*byte_level ? write_byte_level : write_characters)(r);
+    fputs("},\"merges\":[", r->out);
+    add_merges(r);
+    fputs("]}", r->out);
+    const int kind = draw(r, 10);
+    if (kind < 5) {
+        const bool own = draw(r, 3) > 0;
+        fprintf(r->out, ",\"added_tokens\":[{\"id\":%d,\"content\":\"%s\",\"special\":%s,\"normalized\":%s}]",
+                own ? r->n : r->n - 1, own ? "<u>" : r->texts[r->n_texts - 1], kind == 4 ? "true" : "false",
+                kind % 2 ? "true" : "false");
+    }
+    fputc('}', r->out);
+    return fclose(r->out);
+}
+
+/* The same ids of random texts; but for the leading space, of which there is a note. */
+static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
+    static const char *const parts[] = {"a", "b",  "c",        "ab",  " ", "\xc3\xa9", "\xe4\xb8\xad",     "z", "zz",
+                                        "0", "\n", "\xc3\x9f", "<u>", "d", "<unk>",    "\xf0\x9f\x99\x82", "a", "b"};
+    const bool noted = t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE;
+    const Piece *last = &t->pieces.list[r->n];
+    const bool special = last->kind == PIECE_SPECIAL || t->pieces.list[r->n - 1].kind == PIECE_SPECIAL;
+    for (int i = 0; i < 50; i++) {
+        char text[64] = "";
+        for (int k = draw(r, 12); k >= 0; k--) strcat(text, parts[draw(r, 18)]);
+        if ((noted && *text == ' ') || special) continue;
+        Tokens a, b;
+        CHECK(!tokenizer_encode(t, text, strlen(text), true, &a) &&
+                  !tokenizer_encode(gguf, text, strlen(text), true, &b),
+              "no memory");
+        const bool same = a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
+        CHECK(same, "tokenizer %d, '%s': %d tokens, in the file %d", (int)r->seed, text, a.n, b.n);
+        free(a.ids);
+        free(b.ids);
+    }
+}
+
+static void random_tokenizers_keep_their_tokens_or_are_refused(void) {
+    static Random r;
+    const HashModel m = {16, 16, 1, 2, 1, N_RANDOM, 16, true, 9};
+    int written[2] = {0}, refused[2] = {0}, closed = 0;
+    Model model;
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")), "cannot make the model");
+    for (uint64_t seed = 0; seed < (test_fast() ? 60 : 600); seed++) {
+        Tokenizer t, t_gguf;
+        Model again;
+        bool byte_level;
+        r = (Random){.seed = seed};
+        CHECK(!write_random(&r, &byte_level) && r.n < N_RANDOM, "cannot write");
+        stderr_hide();
+        const bool opens = !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
+        const bool says = opens && !gguf_check_model(&model, &t, "m.bin");
+        const bool writes = says && !gguf_write_model(&model, &t, TYPE_F16, inside("m.gguf"));
+        const int lines = stderr_show();
+        CHECK(says ? writes : lines == 1, "tokenizer %d: %d lines: %s", (int)seed, lines, stderr_text());
+        (says ? written : refused)[byte_level]++;
+        if (opens && !says) closed++;
+        if (says) {
+            CHECK(!reopen(&t_gguf, &again, "m.gguf", N_RANDOM), "tokenizer %d does not open", (int)seed);
+            check_random(&t, &t_gguf, &r);
+            tokenizer_close(&t_gguf);
+            model_close(&again);
+        }
+        if (opens) tokenizer_close(&t);
+    }
+    model_close(&model);
+    CHECK(test_fast() || (written[0] > 50 && written[1] > 30 && refused[0] > 50 && refused[1] > 10 && closed > 100),
+          "%d and %d written, %d and %d refused", written[0], written[1], refused[0], refused[1]);
 }
 
 void suite_bpe(void) {
@@ -389,8 +829,20 @@ void suite_bpe(void) {
     TEST(what_is_said_is_text);
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
+    TEST(added_tokens_have_at_most_512_bytes);
+    TEST(a_text_has_at_most_16_ends);
+    TEST(a_rule_that_is_there_twice);
     TEST(unknown_characters_without_unk);
+    TEST(added_tokens_have_a_longest_size);
+    TEST(tokens_behind_a_text_are_one_note);
+    TEST(the_files_beside_it_are_files);
+    TEST(a_template_has_a_file_of_its_own);
+    TEST(rules_are_found_as_by_comparing_all);
+    TEST(the_number_of_rules_has_a_limit);
+    TEST(whole_words_may_be_token_0);
     TEST(damaged_files);
     TEST(gguf_files_have_the_same_tokens);
     TEST(what_gguf_cannot_say_is_refused);
+    TEST(pieces_too_long_to_check_are_refused);
+    TEST(random_tokenizers_keep_their_tokens_or_are_refused);
 }

@@ -1,16 +1,20 @@
-/* test_pieces.c: the tokens that the sentencepiece library gives.
+/* test_pieces.c: the tokens that the sentencepiece library gives; the table of pieces.
  *
  * Owns the tokenizers of that sort; the texts and the comparison are texts.c's.
+ * Owns what pieces.c finds, beside a comparison with all pieces.
  */
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "model.h"
+#include "text/pieces.h"
 #include "tokenizer.h"
 
 #include "tests/support/test.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,8 +81,187 @@ static void user_defined_pieces_match_as_in_the_library(void) {
     model_close(&model);
 }
 
+/* Whether the ids of the text are those listed, which end at -1. */
+static bool gives(const Tokenizer *t, const char *text, const int *ids) {
+    Tokens tokens;
+    int n = 0;
+    while (ids[n] >= 0) n++;
+    if (tokenizer_encode(t, text, strlen(text), false, &tokens)) return false;
+    const bool same = tokens.n == n && !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids);
+    free(tokens.ids);
+    return same;
+}
+
+/* U+2581 in a text is the space of a SentencePiece vocabulary, as in the library; llama2.c knows no such character. */
+static void a_space_mark_in_a_text_is_a_space(void) {
+    static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
+    static const GgufPiece user = {"x" SPACE_MARK "y", USER_DEFINED};
+    static GgufFile file;
+    Model model;
+    Tokenizer t;
+    gguf_make(&file, &speaking, 0);
+    gguf_add_tokenizer(&file, speaking.vocab_size, &user, 1);
+    CHECK(!gguf_reopen(&file, &model, &t), "does not open");
+    CHECK(gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 1031, -1}), "between two words");
+    CHECK(gives(&t, SPACE_MARK "aa" SPACE_MARK, (int[]){259, 1030, 259, -1}), "at both ends");
+    CHECK(gives(&t, SPACE_MARK SPACE_MARK, (int[]){259, 259, 259, -1}), "nothing else");
+    CHECK(gives(&t, "x" SPACE_MARK "y", (int[]){259, 1599, -1}), "in a user-defined piece");
+    CHECK(gives(&t, "aa\xe2\x96\x82" SPACE_MARK "x y", (int[]){1030, 229, 153, 133, 259, 1599, -1}), "U+2582 is none");
+    tokenizer_close(&t);
+    model_close(&model);
+    hashtokenizer_write(temporary("tokenizer.bin"), 1600);
+    CHECK(!tokenizer_open_bin(&t, temporary("tokenizer.bin"), 1600), "does not open");
+    CHECK(gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 229, 153, 132, 355, -1}), "in a tokenizer.bin");
+    tokenizer_close(&t);
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+enum { N_PIECES = 60, MOST_LETTERS = 5 };
+
+/* Random pieces of few letters (the least byte and the greatest are among them), of random kinds, some twice. */
+static void random_pieces(Pieces *p, uint64_t round) {
+    static const char letters[] = {'a', 'b', '\0', '\xff'};
+    *p = (Pieces){.unk = -1, .byte_level = true};
+    if (pieces_open(p, N_PIECES, (size_t)N_PIECES * MOST_LETTERS)) abort();
+    for (int id = 0; id < N_PIECES; id++) {
+        const uint64_t bits = hash64(77, round, (uint64_t)id);
+        char *text = p->text + (size_t)id * MOST_LETTERS;
+        for (int i = 0; i < MOST_LETTERS; i++) text[i] = letters[bits >> (8 + 2 * i) & 3];
+        p->list[id] = (Piece){.text = text,
+                              .length = (int)(bits % (MOST_LETTERS + 1)),
+                              .kind = (PieceKind)(bits >> 32 & 3),
+                              .also_merged = (bits >> 40) & 1,
+                              .raw = (bits >> 41) & 1};
+        if (p->list[id].kind == PIECE_BYTE) p->list[id].kind = PIECE_CONTROL; /* found by name, in other vocabularies */
+    }
+    if (pieces_index(p)) abort();
+}
+
+static bool starts(const Piece *p, const char *s, int left) {
+    return p->length <= left && !memcmp(p->text, s, (size_t)p->length);
+}
+
+/* By comparing with all pieces: of those with the same text the first counts alone. */
+static int match_plainly(const Pieces *p, const char *s, int left, bool raw) {
+    int best = -1;
+    for (int id = p->n - 1; id >= 0; id--) {
+        const Piece *x = &p->list[id];
+        if (!x->length || (x->kind != PIECE_USER && x->kind != PIECE_SPECIAL) || !starts(x, s, left)) continue;
+        if (best < 0 || x->length >= p->list[best].length) best = id;
+    }
+    /* where the longest one matches in the other way, a shorter one may match in this */
+    while (best >= 0 && p->list[best].raw != raw) {
+        const int length = p->list[best].length;
+        best = length > 1 ? match_plainly(p, s, length - 1, raw) : -1;
+    }
+    return best;
+}
+
+static int find_plainly(const Pieces *p, const char *s, int n) {
+    for (int id = 0; id < p->n; id++)
+        if ((p->list[id].kind == PIECE_TEXT || p->list[id].also_merged) && p->list[id].length == n &&
+            starts(&p->list[id], s, n))
+            return p->list[id].kind == PIECE_CONTROL ? -1 : id;
+    return -1;
+}
+
+static void pieces_are_found_as_by_comparing_all(void) {
+    int matches = 0, found = 0;
+    for (uint64_t round = 0; round < (test_fast() ? 20 : 300); round++) {
+        Pieces p;
+        random_pieces(&p, round);
+        for (int at = 0; at < N_PIECES * MOST_LETTERS; at++) {
+            const char *s = p.text + at;
+            const int left = N_PIECES * MOST_LETTERS - at < 7 ? N_PIECES * MOST_LETTERS - at : 7;
+            for (int raw = 0; raw < 2; raw++) {
+                const int id = pieces_match(&p, s, (size_t)left, raw), expected = match_plainly(&p, s, left, raw);
+                CHECK(id == expected, "round %d, byte %d: match %d, expected %d", (int)round, at, id, expected);
+                matches += id >= 0;
+            }
+            for (int n = 1; n <= left; n++) {
+                const int id = pieces_find(&p, s, n), expected = find_plainly(&p, s, n);
+                CHECK(id == expected, "round %d, byte %d: found %d, expected %d", (int)round, at, id, expected);
+                found += id >= 0;
+            }
+        }
+        pieces_close(&p);
+    }
+    CHECK(matches > 1000 && found > 1000, "%d matches, %d found", matches, found);
+}
+
+/* Of names alone, "<0x4A>" is a byte's. */
+static void bytes_are_known_by_their_names(void) {
+    static const struct {
+        const char *name;
+        int length, byte;
+    } cases[] = {{"<0x4A>", 6, 0x4a}, {"<0x4G>", 6, -1},    {"<0xG4>", 6, -1},   {"<0x4a>", 6, -1},
+                 {"<0x4A]", 6, -1},   {"<0X4A>", 6, -1},    {"<0x4A", 5, -1},    {"<0x4A>>", 7, -1},
+                 {"<0x4\0>", 6, -1},  {"<0x\0004>", 6, -1}, {"<0xFF>", 6, 0xff}, {"<0x00>", 6, 0}};
+    enum { N = sizeof cases / sizeof *cases };
+    Pieces p = {.unk = -1};
+    CHECK(!pieces_open(&p, N, 0), "no memory");
+    for (int id = 0; id < N; id++)
+        p.list[id] = (Piece){.text = cases[id].name, .length = cases[id].length, .kind = PIECE_TEXT};
+    CHECK(!pieces_index(&p), "no memory");
+    for (int id = 0; id < N; id++) {
+        const Piece *piece = &p.list[id];
+        CHECK((piece->kind == PIECE_BYTE) == (cases[id].byte >= 0), "%s: kind %d", cases[id].name, piece->kind);
+        if (cases[id].byte < 0) continue;
+        CHECK(piece->length == 1 && (uint8_t)*piece->text == cases[id].byte && p.byte_piece[cases[id].byte] == id,
+              "%s is byte %d", cases[id].name, (uint8_t)*piece->text);
+    }
+    pieces_close(&p);
+}
+
+/* What the names of a byte-level vocabulary stand for; NULL: nothing, and the piece matches no text. */
+static void names_of_bytes_are_decoded(void) {
+    static const struct {
+        const char *name, *bytes;
+    } cases[] = {{"a", "a"},
+                 {"\xc4\xa0"
+                  "a",
+                  " a"},               /* U+0120 */
+                 {"\xc4\x80", "\0"},   /* U+0100 */
+                 {"\xc5\x83", "\xad"}, /* U+0143, the last name */
+                 {"\xc3\xbf\xc2\xa1", "\xff\xa1"},
+                 {"\xc5\x84", NULL},  /* U+0144 */
+                 {"a\xc2\xad", NULL}, /* U+00AD, U+00A0, a space, U+007F: names of none */
+                 {"\xc2\xa0", NULL},
+                 {" ", NULL},
+                 {"\x7f", NULL},
+                 {"\xe2\x96\x81", NULL}, /* three bytes, four, none */
+                 {"\xf0\x9f\x99\x82", NULL},
+                 {"a\xff", NULL},
+                 {"\xc4", NULL}};
+    enum { N = sizeof cases / sizeof *cases };
+    Pieces p = {.unk = -1, .byte_level = true};
+    CHECK(!pieces_open(&p, N, (size_t)N * 8), "no memory");
+    for (int id = 0; id < N; id++) {
+        char *text = p.text + 8 * id;
+        p.list[id] = (Piece){.text = strcpy(text, cases[id].name), .kind = PIECE_TEXT};
+        p.list[id].length = (int)strlen(text);
+    }
+    pieces_decode_names(&p);
+    for (int id = 0; id < N; id++) {
+        const Piece *piece = &p.list[id];
+        const bool named = piece->kind == PIECE_TEXT;
+        CHECK(named == (cases[id].bytes != NULL) && (named || piece->kind == PIECE_CONTROL), "case %d: kind %d", id,
+              piece->kind);
+        const char *expected = named ? cases[id].bytes : cases[id].name;
+        const int n = named && !*expected ? 1 : (int)strlen(expected);
+        CHECK(piece->length == n && !memcmp(piece->text, expected, (size_t)n), "case %d: '%.*s'", id, piece->length,
+              piece->text);
+    }
+    pieces_close(&p);
+}
+
 void suite_pieces(void) {
     TEST(stories_has_the_library_s_tokens);
     TEST(llama_2_has_the_library_s_tokens);
     TEST(user_defined_pieces_match_as_in_the_library);
+    TEST(a_space_mark_in_a_text_is_a_space);
+    TEST(pieces_are_found_as_by_comparing_all);
+    TEST(bytes_are_known_by_their_names);
+    TEST(names_of_bytes_are_decoded);
 }

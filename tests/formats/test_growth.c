@@ -1,0 +1,264 @@
+/* test_growth.c: how the work grows, of opening with the files, of encoding with the text: O(n log n) in bytes.
+ *
+ * Owns inputs that once took time in the square of their size, and others on
+ * which a table or a search could. Steps are counted (support/steps.c), not
+ * seconds.
+ */
+#include "formats/folder.h"
+#include "formats/json.h"
+#include "formats/llama2c.h"
+#include "formats/open.h"
+#include "model.h"
+#include "tokenizer.h"
+
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static size_t bytes; /* of the input that was made last */
+
+static FILE *create(const char *name) {
+    FILE *out = fopen(temporary(name), "wb");
+    if (!out) abort();
+    return out;
+}
+
+static void finish(FILE *out) {
+    bytes += (size_t)ftell(out);
+    if (fclose(out)) abort();
+}
+
+/* Opens a tokenizer.json and returns the steps that it took. */
+static uint64_t open_json(int vocab_size) {
+    Tokenizer t;
+    stderr_hide();
+    const uint64_t before = steps_taken;
+    const int status = tokenizer_open_json(&t, temporary("growth.json"), vocab_size);
+    const uint64_t after = steps_taken;
+    stderr_show();
+    if (status) return 0;
+    tokenizer_close(&t);
+    return after - before;
+}
+
+/* A template that puts n special tokens behind every text. */
+static uint64_t template_processing(int n) {
+    FILE *out = create("growth.json");
+    fputs("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"post_processor\":{\"type\":\"TemplateProcessing\",", out);
+    fputs("\"single\":[{\"Sequence\":{\"id\":\"A\"}}", out);
+    for (int i = 0; i < n; i++) fprintf(out, ",{\"SpecialToken\":{\"id\":\"%d\"}}", n - 1 - i);
+    fputs("],\"special_tokens\":{\"x\":0", out);
+    for (int i = 0; i < n; i++) fprintf(out, ",\"%d\":{\"ids\":[0]}", i);
+    fputs("}}}", out);
+    finish(out);
+    return open_json(1);
+}
+
+/* Pieces, merges and added tokens, n of each. */
+static uint64_t pieces_and_merges(int n) {
+    FILE *out = create("growth.json");
+    fputs("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0", out);
+    for (int i = 1; i < n; i++) fprintf(out, ",\"%05x\":%d,\"a%05x\":%d", i, 2 * i - 1, i, 2 * i);
+    fputs("},\"merges\":[\"a 00001\"", out);
+    for (int i = 2; i < n; i++) fprintf(out, ",\"a %05x\"", i);
+    fputs("]},\"added_tokens\":[{\"id\":0,\"content\":\"a\"}", out);
+    for (int i = 1; i < n; i++) fprintf(out, ",{\"id\":%d,\"content\":\"%05x\",\"special\":true}", 2 * i - 1, i);
+    fputs("]}", out);
+    finish(out);
+    return open_json(2 * n - 1);
+}
+
+/* Objects with many keys, and lists in lists. */
+static uint64_t json_values(int n) {
+    JsonFile json;
+    FILE *out = create("growth.json");
+    fputs("[[]", out);
+    for (int i = 0; i < n; i++) fprintf(out, ",{\"%d\":[[%d,[]]],\"\":{\"a\":{}}}", i, i);
+    fputs(",{\"\":0", out);
+    for (int i = 0; i < n; i++) fprintf(out, ",\"%d\":\"\\u0041\"", i * 7 % n);
+    fputs("}]", out);
+    finish(out);
+    const uint64_t before = steps_taken;
+    if (json_open(&json, temporary("growth.json"))) return 0;
+    json_close(&json);
+    return steps_taken - before;
+}
+
+static uint64_t open_folder(bool opens) {
+    Model m;
+    stderr_hide();
+    const uint64_t before = steps_taken;
+    const int status = model_open(&m, temporary("growth"));
+    const uint64_t after = steps_taken;
+    stderr_show();
+    if (!status) model_close(&m);
+    return opens == !status ? after - before : 0;
+}
+
+/* n files with a tensor each; the folder ends there. */
+static uint64_t shards(int n) {
+    mkdir(temporary("growth"), 0700);
+    FILE *index = create("growth/model.safetensors.index.json");
+    fputs("{\"weight_map\":{", index);
+    for (int i = 0; i < n; i++) {
+        char name[32], header[96];
+        snprintf(name, sizeof name, "growth/%d", i);
+        const uint64_t size = (uint64_t)snprintf(
+            header, sizeof header, "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", i);
+        FILE *shard = create(name);
+        fwrite(&size, sizeof size, 1, shard);
+        fputs(header, shard);
+        finish(shard);
+        fprintf(index, "%s\"t%d\":\"%d\"", i ? "," : "", i, i);
+    }
+    fputs("}}", index);
+    finish(index);
+    return open_folder(false);
+}
+
+static const HashModel TINY = {8, 8, 1, 2, 1, 8, 8, true, 5};
+
+/* A folder with n / 16 layers, all of them dense by a list of n, and n keys that say nothing. */
+static uint64_t layers_and_options(int n) {
+    static const float ones[4] = {1, 1, 1, 1};
+    HashModel form = TINY;
+    Model m;
+    char *options = NULL;
+    size_t size;
+    FILE *out = open_memstream(&options, &size);
+    form.n_layers = n / 16;
+    fputs("\"num_experts\": 2, \"num_experts_per_tok\": 1, \"moe_intermediate_size\": 4", out);
+    for (int i = 0; i < n; i++) fprintf(out, ", \"option %d\": 0", i);
+    fputs(", \"mlp_only_layers\": [-1", out);
+    for (int i = 0; i < n; i++) fprintf(out, ", %d", n - 1 - i);
+    fputs("]", out);
+    fclose(out);
+    if (hashmodel_write(&form, temporary("growth.bin"), 0, 0) || model_open(&m, temporary("growth.bin"))) return 0;
+    for (int l = 0; l < form.n_layers; l++)
+        m.layers[l].q_norm = m.layers[l].k_norm = (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = ones};
+    m.config.rope.halves = true;
+    const int status = folder_write(&m, temporary("growth"), &(FolderForm){"qwen3_moe", .options = options});
+    model_close(&m);
+    free(options);
+    bytes = size;
+    struct stat st;
+    if (status || stat(temporary("growth/model.safetensors"), &st)) return 0;
+    bytes += (size_t)st.st_size;
+    return open_folder(true);
+}
+
+static void remove_folder(void) {
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf %s %s", temporary("growth"), temporary("growth.json"));
+    if (system(command)) abort();
+}
+
+/* Twice the input takes at most 2.3 times the steps, and at most `factor` n log2 n of them. */
+static void check_growth(const char *name, double factor, uint64_t once, uint64_t twice) {
+    const double most = factor * (double)bytes * log2((double)bytes);
+    CHECK(once > 0 && twice > once, "%s: %llu and %llu steps", name, (unsigned long long)once,
+          (unsigned long long)twice);
+    CHECK((double)twice <= 2.3 * (double)once, "%s: %llu steps, of twice as much %llu", name, (unsigned long long)once,
+          (unsigned long long)twice);
+    CHECK((double)twice <= most, "%s: %zu bytes, %llu steps", name, bytes, (unsigned long long)twice);
+}
+
+static void opening_grows_with_the_bytes(void) {
+    static const struct {
+        const char *name;
+        uint64_t (*open)(int n);
+        int n;
+    } inputs[] = {
+        {"TemplateProcessing", template_processing, 2000},
+        {"pieces and merges", pieces_and_merges, 2000},
+        {"JSON", json_values, 4000},
+        {"shards", shards, 500},
+        {"layers and options", layers_and_options, 4000},
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        uint64_t taken[2];
+        for (int k = 0; k < 2; k++) {
+            bytes = 0;
+            taken[k] = inputs[i].open((k + 1) * inputs[i].n);
+            remove_folder();
+        }
+        check_growth(inputs[i].name, 2, taken[0], taken[1]);
+    }
+}
+
+/* ---- texts ------------------------------------------------------------------------------------ */
+
+enum { N_NESTED = 64 };
+
+/* Added tokens of 1 to N_NESTED times "(", of which each is longer than the one before. */
+static int open_nested(Tokenizer *t) {
+    char name[N_NESTED + 1] = "";
+    FILE *out = create("growth.json");
+    fputs("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"added_tokens\":[", out);
+    for (int i = 1; i <= N_NESTED; i++) {
+        strcat(name, "(");
+        fprintf(out, "%s{\"id\":%d,\"content\":\"%s\"}", i > 1 ? "," : "", i, name);
+    }
+    fputs("]}", out);
+    finish(out);
+    return tokenizer_open_json(t, temporary("growth.json"), N_NESTED + 1);
+}
+
+static int open_scores(Tokenizer *t) {
+    hashtokenizer_write(temporary("growth.bin"), 1800);
+    return tokenizer_open_bin(t, temporary("growth.bin"), 1800);
+}
+
+static int open_ranks(Tokenizer *t) { return tokenizer_open_json(t, "tests/golden/bpe_qwen2.json", 911); }
+
+/* n times the unit. */
+static uint64_t encode(const Tokenizer *t, const char *unit, int n) {
+    Tokens tokens;
+    const size_t size = strlen(unit);
+    char *text = malloc(size * (size_t)n + 1);
+    if (!text) abort();
+    for (int i = 0; i < n; i++) memcpy(text + size * (size_t)i, unit, size + 1);
+    bytes = size * (size_t)n;
+    const uint64_t before = steps_taken;
+    const int status = tokenizer_encode(t, text, bytes, true, &tokens);
+    const uint64_t after = steps_taken;
+    if (status) return 0;
+    free(tokens.ids);
+    free(text);
+    return after - before;
+}
+
+/* With one tokenizer: another has another key, and other pieces meet in its table. */
+static void encoding_grows_with_the_text(void) {
+    static const struct {
+        int (*open)(Tokenizer *t);
+        const char *unit;
+    } inputs[] = {{open_scores, "aa ba "},
+                  {open_scores, "\xe2\x96\x81"},
+                  {open_scores, "\xff"},
+                  {open_ranks, "e\xcc\x81"},
+                  {open_ranks, "\xcc\x81\xcc\xa3"},
+                  {open_ranks, "the 12345  "},
+                  {open_ranks, " "},
+                  {open_nested, "("},
+                  {open_nested, "a(((("}};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        Tokenizer t;
+        CHECK(!inputs[i].open(&t), "input %zu does not open", i);
+        const uint64_t once = encode(&t, inputs[i].unit, 4000), twice = encode(&t, inputs[i].unit, 8000);
+        tokenizer_close(&t);
+        check_growth(inputs[i].unit, 16, once, twice);
+    }
+}
+
+void suite_growth(void) {
+    TEST(opening_grows_with_the_bytes);
+    TEST(encoding_grows_with_the_text);
+}

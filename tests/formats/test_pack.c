@@ -1,0 +1,86 @@
+/* test_pack.c: pack.c: which weights become panels, where memory is short and where a file has holes.
+ *
+ * Owns that panels are made of all weights or of none. That products have the same bits either way is
+ * test_invariance.c's.
+ */
+#include "formats/open.h"
+#include "formats/pack.h"
+#include "formats/parts.h"
+
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static const HashModel medium = {256, 704, 2, 4, 2, 97, 64, true, 41};
+
+static int n_packed(const Model *m) {
+    int n = m->tied && m->output.panels;
+    for (PartAt at = parts_of(m); next_part(&at);) n += part_weight(&at) && part_weight(&at)->panels;
+    return n;
+}
+
+static int open_medium(Model *model, const char *path) {
+    return hashmodel_write(&medium, path, 0, 0) || model_open(model, path) ? -1 : 0;
+}
+
+/* From here on this process gets no more than so many bytes; 0: what it got before. */
+static void limit_memory(size_t bytes) {
+    static struct rlimit before;
+    unsigned long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    if (!before.rlim_max) getrlimit(RLIMIT_AS, &before);
+    if (!statm || fscanf(statm, "%lu", &pages) != 1) abort();
+    fclose(statm);
+    const size_t used = pages * (size_t)sysconf(_SC_PAGESIZE);
+    setrlimit(RLIMIT_AS, &(struct rlimit){bytes ? used + bytes : before.rlim_cur, before.rlim_max});
+}
+
+/* All weights have room, and little besides: none is packed, and what runs afterwards has the memory. */
+static void all_panels_or_none(void) {
+    Model model;
+    if (test_fast()) {
+        test_skip("NORMA_FAST: all_panels_or_none limits memory");
+        return;
+    }
+    CHECK(!open_medium(&model, temporary("medium.bin")), "cannot make the model");
+    limit_memory(model.decode_bytes + model.decode_bytes / 20);
+    model_pack(&model, 1, 0);
+    limit_memory(0);
+    CHECK(n_packed(&model) == 0 && model.packed, "%d weights packed", n_packed(&model));
+    model.packed = false;
+    limit_memory(3 * model.decode_bytes);
+    model_pack(&model, 1, 0);
+    limit_memory(0);
+    CHECK(n_packed(&model) == 15 && model.packed, "%d weights packed, expected 15", n_packed(&model));
+    model_close(&model);
+}
+
+/* A file that is all holes but for its header. */
+static void holes_stay_holes(void) {
+    const char *path = temporary("dense.bin"), *sparse = temporary("sparse.bin");
+    Model model;
+    char header[28];
+    CHECK(!open_medium(&model, path), "cannot make the model");
+    const long size = (long)model.files->size;
+    model_close(&model);
+    FILE *in = fopen(path, "rb"), *out = fopen(sparse, "wb");
+    CHECK(in && out && fread(header, 1, sizeof header, in) == sizeof header, "cannot read");
+    CHECK(fwrite(header, 1, sizeof header, out) == sizeof header && !fflush(out), "cannot write");
+    CHECK(!ftruncate(fileno(out), size), "no holes here");
+    fclose(in);
+    fclose(out);
+    CHECK(!model_open(&model, sparse), "does not open");
+    for (int n = 0; n < 10; n++) model_pack(&model, 2, n);
+    CHECK(n_packed(&model) == 0, "%d weights packed", n_packed(&model));
+    model_close(&model);
+}
+
+void suite_pack(void) {
+    TEST(all_panels_or_none);
+    TEST(holes_stay_holes);
+}

@@ -1,0 +1,138 @@
+/* test_memory.c: every mode where there is no memory.
+ *
+ * Owns what happens when an allocation fails (tests/support/wrap.c makes it fail): one line, status 1, nothing half
+ * written, nothing left behind; or, where the memory could be done without, the same result as with it.
+ */
+#include "tests/support/binary.h"
+#include "tests/support/samples.h"
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Each with what its standard input holds, in a folder of samples. */
+static const struct {
+    const char *arguments, *input;
+    bool timed; /* times are in its output */
+} COMMANDS[] = {
+    {"v0.bin -z tokenizer.bin -i 'aa ba' -t 0 -n 12", NULL, false},
+    {"v1.bin --tokens 3,4 -n 30 -b 2 -c 30 -k 5 --top-p 0.5 -s 1", NULL, false},
+    {"v2.bin -z tokenizer.bin -f - -n 6 -j 2 --kv f16", "aa ba", false},
+    {"spm.gguf -i 'aa ba' -t 0 -n 12", NULL, false},
+    {"moe.gguf -i 'aa ba' -t 0 -n 12", NULL, false},
+    {"bpe.gguf -i 'a text' -t 0 -n 8", NULL, false},
+    {"bpe -i 'a text' -t 0 -n 8", NULL, false},
+    {"words -i 'a text' -t 0 -n 8", NULL, false},
+    {"spm.gguf -i a -n 6 -t 0 --norm layer", NULL, false},
+    {"-m chat spm.gguf -t 0 -n 40", "aa\nba\n", false},
+    {"-m chat bpe -t 0 -n 38 -i a --system b", "c\n", false},
+    {"-m perplexity spm.gguf -i 'aa ba ca'", NULL, false},
+    {"-m tokenize words -i 'a text'", NULL, false},
+    {"-m logits moe.gguf -i 'aa ba' -o out/file", NULL, false},
+    {"-m info bpe.gguf", NULL, false},
+    {"-m convert spm.gguf -q f32 -o out/file", NULL, false},
+    {"-m convert bpe -o out/file -q bf16", NULL, false},
+    {"-m convert v0.bin -z tokenizer.bin -q f32 -o out/file", NULL, false},
+    {"spm.gguf -i a -n 6 -j 2 --profile=out/file.csv", NULL, true},
+    {"-m bench --seconds 0 moe.gguf --prompt-tokens 2 -n 2", NULL, true},
+};
+enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
+
+enum { MOST_BYTES = 1 << 18 };
+static char expected[1 << 16]; /* on standard output */
+static uint8_t expected_file[MOST_BYTES], file[MOST_BYTES];
+static size_t n_expected_file;
+
+/* The bytes of out/file; 0: it is not there. */
+static size_t read_file(uint8_t *bytes) {
+    FILE *in = fopen(inside("out/file"), "rb");
+    const size_t n = in ? fread(bytes, 1, MOST_BYTES, in) : 0;
+    if (in) fclose(in);
+    return n;
+}
+
+static int run_with(int command, const char *environment) {
+    setup.input = COMMANDS[command].input;
+    setup.environment = environment;
+    remove(inside("out/file"));
+    remove(inside("out/file.csv"));
+    return run("%s", COMMANDS[command].arguments);
+}
+
+/* How often the program allocates if nothing fails, and how often memory streams grow. 0: it does not run. */
+static int count_allocations(int command) {
+    int n = 0;
+    if (run_with(command, "NORMA_COUNT_ALLOCATIONS=count")) return 0;
+    memcpy(expected, out, sizeof expected);
+    n_expected_file = read_file(expected_file);
+    FILE *in = fopen(inside("count"), "r");
+    if (in && fscanf(in, "%d", &n) != 1) n = 0;
+    if (in) fclose(in);
+    return n;
+}
+
+/* One line says why, and others are notes; `or_more`: or statistics. */
+static bool is_failure(bool or_more) {
+    int failures = 0;
+    for (const char *line = err, *end; (end = strchr(line, '\n')); line = end + 1) {
+        failures += !strncmp(line, "run: ", 5);
+        if (!or_more && strncmp(line, "run: ", 5) != 0 && strncmp(line, "note: ", 6) != 0) return false;
+    }
+    return failures == 1;
+}
+
+/* What a text has of the expected one, and a newline. */
+static bool is_beginning(void) {
+    const size_t n = n_out && out[n_out - 1] == '\n' ? n_out - 1 : n_out;
+    return !memcmp(out, expected, n);
+}
+
+static bool is_as_ever(void) {
+    const size_t n = read_file(file);
+    return !strcmp(out, expected) && n == n_expected_file && !memcmp(file, expected_file, n);
+}
+
+static void check_failure(int command, int k, const char *and_later) {
+    char environment[64];
+    snprintf(environment, sizeof environment, "NORMA_FAIL_ALLOCATION=%d%s", k, and_later);
+    run_with(command, environment);
+    const char *name = COMMANDS[command].arguments;
+    const bool timed = COMMANDS[command].timed, as_ever = status == 0 && (timed || is_as_ever());
+    CHECK(as_ever || status == 1, "%s: run %s: status %d, stderr: %s", environment, name, status, err);
+    if (as_ever) return;
+    CHECK(is_failure(timed), "%s: run %s: not one line: '%s'", environment, name, err);
+    CHECK(timed || is_beginning(), "%s: run %s: stdout: %s", environment, name, out);
+    CHECK(files_in("out") == 0, "%s: run %s: left a file", environment, name);
+}
+
+/* All of them under the sanitizers. */
+static int step(void) {
+#ifdef SANITIZED
+    return 1;
+#else
+    return test_fast() ? 23 : 3;
+#endif
+}
+
+static void any_allocation_may_fail(void) {
+    int n_runs = 0;
+    binary_folder("memory");
+    mkdir(inside("out"), 0700);
+    CHECK(samples_write(folder) == 0, "no samples");
+    for (int c = 0; c < N_COMMANDS; c++) {
+        const int n = count_allocations(c);
+        CHECK(n > 0, "run %s: status %d, %s", COMMANDS[c].arguments, status, err);
+        for (int k = 1 + c % step(); k <= n; k += step()) {
+            check_failure(c, k, "");
+            check_failure(c, k, "+");
+            n_runs += 2;
+        }
+    }
+    printf("memory: %d runs with too little of it\n", n_runs);
+}
+
+void suite_memory(void) { TEST(any_allocation_may_fail); }

@@ -1,0 +1,19 @@
+/* samples.h: a small model of each format, with its tokenizer, as files in a folder. */
+#ifndef NORMA_SAMPLES_H
+#define NORMA_SAMPLES_H
+
+/* Writes into a folder, which is there:
+ *
+ *   v0.bin, v1.bin, v2.bin   llama2.c's formats
+ *   tokenizer.bin            theirs
+ *   spm.gguf                 llama, with a SentencePiece vocabulary and ChatML's template
+ *   moe.gguf                 qwen3moe in float16, with the same
+ *   bpe.gguf                 what convert makes of bpe
+ *   bpe                      a folder: two safetensors files with an index, tokenizer.json as Llama 3 has it, and all
+ *                            the small files beside it
+ *   words                    a folder: one safetensors file, tokenizer.json as Llama 2 has it
+ *
+ * -1 if that failed. */
+int samples_write(const char *folder);
+
+#endif

@@ -1,0 +1,175 @@
+/* wrap.c: the system as tests want it: files that end at a page without access, memory that fails.
+ *
+ * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for the functions of
+ * WRAPPED in the Makefile: the sources call malloc, and get __wrap_malloc. No source knows of it.
+ *
+ * Owns two things:
+ *
+ * - Guard pages. A file that is mapped is a copy that ends where a page without access begins: who reads a byte behind
+ *   the file dies there. NORMA_REAL_MAPS in the environment leaves maps as they are.
+ * - Memory that fails. NORMA_FAIL_ALLOCATION=K in the environment lets the K-th allocation fail, and "K+" all from the
+ *   K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes to a file how many there were. What the C library allocates for
+ *   itself is left alone.
+ */
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define POISONS
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define POISONS
+#endif
+#endif
+#ifdef POISONS
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(data, size)   ((void)(data), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(data, size) ((void)(data), (void)(size))
+#endif
+
+/* Declares the function as it is, and the one that is called in its place. */
+#define WRAP(type, name, ...)                                                                                          \
+    type __real_##name(__VA_ARGS__);                                                                                   \
+    type __wrap_##name(__VA_ARGS__);                                                                                   \
+    type __wrap_##name(__VA_ARGS__)
+
+/* ---- which allocation fails ---------------------------------------------------------------------- */
+
+static atomic_long n_allocations;
+
+/* K: the K-th; "K+": it and all that follow. */
+static bool is_asked_for(const char *which, long n) {
+    char *end;
+    const long first = which ? strtol(which, &end, 10) : 0;
+    return first && (n == first || (n > first && *end == '+'));
+}
+
+void (*before_allocation)(void);
+
+static bool fails(void) {
+    if (before_allocation) before_allocation();
+    const char *which = getenv("NORMA_FAIL_ALLOCATION");
+    if (!is_asked_for(which, ++n_allocations)) return false;
+    errno = ENOMEM;
+    return true;
+}
+
+__attribute__((destructor)) static void write_count(void) {
+    const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
+    const long allocations = n_allocations;
+    FILE *out = path ? fopen(path, "w") : NULL;
+    if (!out) return;
+    fprintf(out, "%ld\n", allocations);
+    fclose(out);
+}
+
+WRAP(void *, malloc, size_t size) { return fails() ? NULL : __real_malloc(size); }
+WRAP(void *, calloc, size_t count, size_t size) { return fails() ? NULL : __real_calloc(count, size); }
+WRAP(void *, realloc, void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
+WRAP(void *, aligned_alloc, size_t unit, size_t size) { return fails() ? NULL : __real_aligned_alloc(unit, size); }
+WRAP(char *, strdup, const char *s) { return fails() ? NULL : __real_strdup(s); }
+WRAP(char *, strndup, const char *s, size_t most) { return fails() ? NULL : __real_strndup(s, most); }
+WRAP(char *, realpath, const char *path, char *to) { return !to && fails() ? NULL : __real_realpath(path, to); }
+WRAP(FILE *, fopen, const char *path, const char *mode) { return fails() ? NULL : __real_fopen(path, mode); }
+WRAP(FILE *, fdopen, int fd, const char *mode) { return fails() ? NULL : __real_fdopen(fd, mode); }
+
+WRAP(int, asprintf, char **to, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int n = fails() ? -1 : vasprintf(to, format, args);
+    va_end(args);
+    return n;
+}
+
+/* ---- guard pages ---------------------------------------------------------------------------------------- */
+
+enum { MOST_GUARDED = 16 << 20 /* bytes of a file; greater ones are mapped as they are */, MOST_MAPS = 256 };
+
+typedef struct {
+    uint8_t *start; /* of all pages, the guard included; NULL: this row is free */
+    size_t bytes;
+    uint8_t *data; /* what the caller got */
+} Guarded;
+
+static Guarded maps[MOST_MAPS];
+
+/* Bytes between the end of the file and the guard page. Numbers stay on multiples of 4 bytes, which is what a file may
+ * rely on (general.alignment of a GGUF file is at least that); in texts nothing is aligned. */
+static size_t left_behind(int fd, size_t size) {
+    char start[64];
+    const ssize_t n = pread(fd, start, sizeof start, 0);
+    return n > 0 && memchr(start, 0, (size_t)n) ? -size % 4 : 0;
+}
+
+/* The copy is a file of its own: pages that are given back (memory_drop) come again with what was in them. */
+static int copy_of(int fd, size_t size, size_t at, size_t bytes) {
+    const int copy = memfd_create("norma", MFD_CLOEXEC);
+    off_t from = 0;
+    if (copy < 0) return -1;
+    if (ftruncate(copy, (off_t)bytes) == 0 && lseek(copy, (off_t)at, SEEK_SET) >= 0)
+        while (from < (off_t)size && sendfile(copy, fd, &from, size - (size_t)from) > 0) {
+        }
+    if (from == (off_t)size) return copy;
+    close(copy);
+    return -1;
+}
+
+static Guarded *find_map(const uint8_t *data) {
+    for (int i = 0; i < MOST_MAPS; i++)
+        if (maps[i].data == data) return &maps[i];
+    return NULL;
+}
+
+void *__real_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset);
+int __real_munmap(void *data, size_t size);
+
+/* NULL: it cannot be done. */
+static void *map_guarded(int fd, size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (size + 3 + page - 1) / page * page;
+    const size_t at = pages - left_behind(fd, size) - size;
+    Guarded *map = find_map(NULL);
+    const int copy = map ? copy_of(fd, size, at, pages) : -1;
+    if (copy < 0) return NULL;
+    uint8_t *start = __real_mmap(NULL, pages + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const bool mapped =
+        start != MAP_FAILED && __real_mmap(start, pages, PROT_READ, MAP_PRIVATE | MAP_FIXED, copy, 0) == (void *)start;
+    close(copy);
+    if (!mapped && start != MAP_FAILED) __real_munmap(start, pages + page);
+    if (!mapped) return NULL;
+    *map = (Guarded){start, pages + page, start + at};
+    ASAN_POISON_MEMORY_REGION(start, at);
+    ASAN_POISON_MEMORY_REGION(map->data + size, pages - at - size);
+    return map->data;
+}
+
+WRAP(void *, mmap, void *at, size_t size, int access, int flags, int fd, off_t offset) {
+    struct stat st;
+    if (fails()) return MAP_FAILED;
+    const bool whole = !at && access == PROT_READ && flags == MAP_PRIVATE && fd >= 0 && !offset &&
+                       size <= MOST_GUARDED && fstat(fd, &st) == 0 && st.st_size == (off_t)size;
+    void *data = whole && !getenv("NORMA_REAL_MAPS") ? map_guarded(fd, size) : NULL;
+    return data ? data : __real_mmap(at, size, access, flags, fd, offset);
+}
+
+WRAP(int, munmap, void *data, size_t size) {
+    Guarded *map = find_map(data);
+    if (!map) return __real_munmap(data, size);
+    const Guarded old = *map;
+    *map = (Guarded){0};
+    ASAN_UNPOISON_MEMORY_REGION(old.start, old.bytes);
+    return __real_munmap(old.start, old.bytes);
+}
