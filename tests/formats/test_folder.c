@@ -431,6 +431,26 @@ static void windows_shorten_the_context(void) {
     }
 }
 
+/* Of layers that are not named, those from 28 on slide in Qwen 2. */
+static void windows_begin_at_layer_28(void) {
+    for (int n = 28; n <= 29; n++) {
+        const HashModel form = {8, 8, n, 2, 1, 8, 10000, true, 6};
+        const FolderForm with = {.model_type = "qwen2", .options = "\"use_sliding_window\": true"};
+        const Relative r = {.architecture = "qwen2", .biases = true};
+        const int context = n == 28 ? 10000 : 4096;
+        Model m;
+        gguf_make_relative(&file, &form, &r);
+        CHECK(!gguf_write(&file, temporary("many.gguf")) && !model_open(&m, temporary("many.gguf")), "no model");
+        gguf_free(&file);
+        CHECK(!folder_write(&m, folder(), &with), "no folder");
+        model_close(&m);
+        CHECK(!model_open(&m, folder()), "does not open");
+        CHECK(m.config.context == context, "%d layers: context %d, expected %d", n, m.config.context, context);
+        model_close(&m);
+        remove_folder();
+    }
+}
+
 /* ---- safetensors -------------------------------------------------------------------------------------- */
 
 /* Puts another header before the data; returns whether the folder opens. */
@@ -794,6 +814,7 @@ void suite_folder(void) {
     TEST(options_are_honoured_or_refused_by_name);
     TEST(the_context_has_a_default);
     TEST(windows_shorten_the_context);
+    TEST(windows_begin_at_layer_28);
     TEST(headers_are_checked);
     TEST(an_index_names_files_beside_it);
     TEST(an_index_names_so_many_files);
