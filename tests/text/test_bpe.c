@@ -645,6 +645,9 @@ static void what_gguf_cannot_say_is_refused(void) {
          "no name for its pre-tokenizer (Qwen 2's pattern, ignore"},
         {QWEN2, "\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
         {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true", "behind another pre-tokenizer"},
+        {QWEN2, "\"pre_tokenizer\":{",
+         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true},\"before\":{",
+         "ByteLevel puts a space in front of a text"},
         {LLAMA2, "<0x41>", "<0xXX>", NULL}, /* A has a piece */
         {LLAMA2, "<0xE4>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
         {LLAMA2, "<0x01>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
