@@ -595,18 +595,59 @@ static void gguf_files_have_the_same_tokens(void) {
     }
 }
 
+#define QWEN2  "tests/golden/bpe_qwen2.json", N_QWEN2
+#define LLAMA2 "tests/golden/bpe_llama2.json", N_LLAMA2
+#define LLAMA2_NORMALIZER                                                                                              \
+    "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":"           \
+    "\"Replace\","                                                                                                     \
+    "\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]},\"pre_tokenizer\":null"
+#define METASPACE(scheme)                                                                                              \
+    "null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"" scheme     \
+    "\",\"split\":false}"
+
+/* Converts with a tokenizer.json in which one string, `from`, is another. */
+static int convert_changed(const char *path, int vocab_size, const char *from, const char *to) {
+    size_t size = 0;
+    char *json = file_read(path, &size), *at = json ? strstr(json, from) : NULL, changed[PATH_MAX];
+    FILE *out_ = at ? fopen(inside("changed.json"), "wb") : NULL;
+    if (!out_) abort();
+    fprintf(out_, "%.*s%s%s", (int)(at - json), json, to, at + strlen(from));
+    fclose(out_);
+    free(json);
+    snprintf(changed, sizeof changed, "%s", inside("changed.json"));
+    return convert(changed, vocab_size);
+}
+
+static void what_gguf_says_otherwise_is_noted(void) {
+    static const char white_space[] = "note: there are pieces that take white space beside them; GGUF has no word for "
+                                      "that\n",
+                      spaces[] = "note: GGUF always puts a space in front of a text, the folder only where there is "
+                                 "none\n";
+    static const struct {
+        const char *from, *to, *note;
+    } cases[] = {
+        {"\"lstrip\":false", "\"lstrip\":false", ""},         {"\"lstrip\":false", "\"lstrip\":true", white_space},
+        {"\"rstrip\":false", "\"rstrip\":true", white_space}, {LLAMA2_NORMALIZER, METASPACE("first"), spaces},
+        {LLAMA2_NORMALIZER, METASPACE("always"), spaces},     {LLAMA2_NORMALIZER, METASPACE("never"), ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(convert_changed(LLAMA2, cases[i].from, cases[i].to) == 0, "case %zu: %s", i, err);
+        CHECK(!strcmp(err, cases[i].note), "case %zu: '%s', expected '%s'", i, err, cases[i].note);
+    }
+}
+
 static void what_gguf_cannot_say_is_refused(void) {
     static const struct {
         const char *path;
         int n;
         const char *from, *to, *mention;
     } cases[] = {
-#define QWEN2  "tests/golden/bpe_qwen2.json", N_QWEN2
-#define LLAMA2 "tests/golden/bpe_llama2.json", N_LLAMA2
         {QWEN2, "\"ignore_merges\":false", "\"ignore_merges\":true",
          "no name for its pre-tokenizer (Qwen 2's pattern, ignore"},
         {QWEN2, "\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
         {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true", "behind another pre-tokenizer"},
+        {QWEN2, "\"pre_tokenizer\":{",
+         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true},\"before\":{",
+         "ByteLevel puts a space in front of a text"},
         {LLAMA2, "<0x41>", "<0xXX>", NULL}, /* A has a piece */
         {LLAMA2, "<0xE4>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
         {LLAMA2, "<0x01>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
@@ -618,19 +659,11 @@ static void what_gguf_cannot_say_is_refused(void) {
          "other tokens than its tokenizer: what is beside an added token"},
         {LLAMA2, "[{\"id\":0,", "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
          "other tokens than its tokenizer: merges of added tokens"},
+        {LLAMA2, "\"ignore_merges\":false", "\"ignore_merges\":true", "no name for its pre-tokenizer ("},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t size = 0;
-        char *json = file_read(cases[i].path, &size), *at = json ? strstr(json, cases[i].from) : NULL;
-        CHECK(at, "case %zu: nothing to change", i);
-        FILE *out_ = fopen(inside("changed.json"), "wb");
-        CHECK(out_, "cannot write");
-        fprintf(out_, "%.*s%s%s", (int)(at - json), json, cases[i].to, at + strlen(cases[i].from));
-        fclose(out_);
-        free(json);
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s", inside("changed.json"));
-        CHECK((convert(path, cases[i].n) == 0) == !cases[i].mention, "case %zu: %s", i, err);
+        const int status_ = convert_changed(cases[i].path, cases[i].n, cases[i].from, cases[i].to);
+        CHECK((status_ == 0) == !cases[i].mention, "case %zu: %s", i, err);
         CHECK(!cases[i].mention || (strstr(err, cases[i].mention) && one_line(err)), "case %zu: %s", i, err);
     }
 }
@@ -842,6 +875,7 @@ void suite_bpe(void) {
     TEST(whole_words_may_be_token_0);
     TEST(damaged_files);
     TEST(gguf_files_have_the_same_tokens);
+    TEST(what_gguf_says_otherwise_is_noted);
     TEST(what_gguf_cannot_say_is_refused);
     TEST(pieces_too_long_to_check_are_refused);
     TEST(random_tokenizers_keep_their_tokens_or_are_refused);
