@@ -15,6 +15,7 @@
 
 #include "tests/support/test.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -308,6 +309,37 @@ static void context_is_not_exceeded(void) {
     model_close(&model);
 }
 
+/* Whichever logit it is. */
+static void every_logit_is_checked(void) {
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    enum { N = 5 };
+    for (int i = 0; i <= 3 * N; i++) {
+        float logits[N] = {1, -2, 0, 1e38f, -1e38f};
+        if (i < 3 * N) logits[i / 3] = bad[i % 3];
+        stderr_hide();
+        const int found = check_logits(logits, N), lines = stderr_show();
+        CHECK(found == (i < 3 * N ? -1 : 0) && lines == -found, "logit %d: %d", i / 3, found);
+    }
+}
+
+/* A session leaves no memory behind, whatever it has grown to. */
+static void sessions_free_their_memory(void) {
+    Model model;
+    size_t before = 0;
+    CHECK(!open_relative(&model, &GOLDEN_RELATIVES[N_GOLDEN_RELATIVES - 1], TYPE_F32), "does not open");
+    for (int i = 0; i < 4; i++) {
+        Session s;
+        CHECK(!session_open(&s, &model, 1, 8, 0, KV_F32), "no session");
+        CHECK(model_forward(&s, tokens, 1, 0, 1) && model_forward(&s, tokens, 8, 1, 8), "no logits");
+        session_close(&s);
+        CHECK(!s.x && !s.logits && !s.kv.layers && !s.frequencies, "not closed");
+        const struct mallinfo2 info = mallinfo2();
+        if (!i) before = info.uordblks + info.hblkhd;
+        CHECK(info.uordblks + info.hblkhd == before, "%zu bytes more", info.uordblks + info.hblkhd - before);
+    }
+    model_close(&model);
+}
+
 void suite_invariance(void) {
     TEST(float_models);
     TEST(int8_models);
@@ -320,4 +352,6 @@ void suite_invariance(void) {
     TEST(rewinding_changes_no_bit);
     TEST(growing_changes_no_bit);
     TEST(context_is_not_exceeded);
+    TEST(every_logit_is_checked);
+    TEST(sessions_free_their_memory);
 }

@@ -18,6 +18,7 @@
 #include "tests/support/test.h"
 
 #include <limits.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -863,6 +864,145 @@ static void damaged_files(void) {
     free(json);
 }
 
+/* ---- normal forms and patterns by themselves ----------------------------------------------------- */
+
+/* What a normalizer makes of a text; as long as it is said. */
+static void texts_are_normalized(void) {
+    static const struct {
+        Normalizer normalizer;
+        bool space;
+        const char *text, *expected;
+    } cases[] = {
+        {{0}, false, "", ""},
+        {{0}, true, "", " "},
+        {{0}, true, "\xe2\x96\x81\xff", " \xe2\x96\x81\xff"},
+        {{.composes = true}, false, "\xe2\x84\xab", "\xc3\x85"}, /* the Angstrom sign */
+        {{.composes = true}, true, "e\xcc\x81", " \xc3\xa9"},
+        {{.composes = true},
+         false,
+         "\xcc\x81"
+         "e",
+         "\xcc\x81"
+         "e"},
+        {{.composes = true}, false, "a\xcc\x81\xcc\x81", "\xc3\xa1\xcc\x81"},     /* blocked by its own class */
+        {{.composes = true}, false, "a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81"}, /* in order of their classes */
+        {{.composes = true}, false, "\xff\xcc\x81", "\xff\xcc\x81"},
+        {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xa1", "\xea\xb0\x80"}, /* Korean: first and last syllables */
+        {{.composes = true}, false, "\xe1\x84\x92\xe1\x85\xb5\xe1\x87\x82", "\xed\x9e\xa3"},
+        {{.composes = true},
+         false,
+         "\xea\xb0\x80\xe1\x86\xa7",
+         "\xea\xb0\x80\xe1\x86\xa7"}, /* trailing number 0 is none */
+        {{.composes = true}, false, "\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81"},
+        {{.composes = true}, false, "\xea\xb0\x81\xe1\x86\xa8", "\xea\xb0\x81\xe1\x86\xa8"}, /* it has one */
+        {{.composes = true},
+         false,
+         "\xe1\x84\x93\xe1\x85\xa1",
+         "\xe1\x84\x93\xe1\x85\xa1"}, /* beside those that compose */
+        {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xb6", "\xe1\x84\x80\xe1\x85\xb6"},
+        {{.composes = true}, false, "\xea\xb0\x80\xe1\x87\x83", "\xea\xb0\x80\xe1\x87\x83"},
+        {{.composes = true, .replaces_invalid = true, .replaces_mark = true},
+         false,
+         "\xff\xe2\x96\x81\xcc\x81",
+         "\xef\xbf\xbd \xcc\x81"},
+        {{.replaces_invalid = true}, false, "a\x80\xe2\x96\x81", "a\xef\xbf\xbd\xe2\x96\x81"},
+        {{.replaces_mark = true}, true, "\xe2\x96\x81\xff", "  \xff"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t n = 0;
+        char *found = normalize(&cases[i].normalizer, cases[i].text, strlen(cases[i].text), cases[i].space, &n);
+        CHECK(found && n == strlen(cases[i].expected) && !memcmp(found, cases[i].expected, n), "case %zu: '%.*s'", i,
+              (int)n, found);
+        free(found);
+    }
+}
+
+typedef struct {
+    char words[64];
+    size_t n;
+    int left; /* words before the function says that is enough */
+} Cut;
+
+static int add_word(void *arg, const char *s, size_t n) {
+    Cut *cut = arg;
+    if (cut->n) cut->words[cut->n++] = '|';
+    memcpy(cut->words + cut->n, s, n);
+    cut->n += n;
+    return --cut->left == 0 ? 7 : 0;
+}
+
+/* The words of a text, with | between them. */
+static void texts_are_cut(void) {
+    static const struct {
+        Pattern steps[2];
+        int n_steps;
+        const char *text, *expected;
+    } cases[] = {
+        {{0}, 0, "a b", "a b"},
+        {{0}, 0, "", ""},
+        {{PATTERN_GPT2}, 1, "", ""},
+        {{PATTERN_GPT2}, 1, "it's I'LL 've", "it|'s| I|'|LL| '|ve"},
+        {{PATTERN_GPT2}, 1, "'s'd'", "'s|'d|'"},
+        {{PATTERN_GPT2}, 1, "a  b \n c  ", "a| | b| \n| c|  "},
+        {{PATTERN_GPT2}, 1, " 12a?! b", " 12|a|?!| b"},
+        {{PATTERN_LLAMA3}, 1, "it'S I'lL'", "it|'S| I|'lL|'"},
+        {{PATTERN_LLAMA3}, 1, "it'\xc5\xbf", "it|'\xc5\xbf"},
+        {{PATTERN_LLAMA3}, 1, "12345 6", "123|45| |6"},
+        {{PATTERN_LLAMA3}, 1, "(a) ?!\n\r\nb", "(a|)| ?!\n\r\n|b"},
+        {{PATTERN_LLAMA3}, 1, " \n \n  a", " \n \n| | a"},
+        {{PATTERN_LLAMA3}, 1, "\ta  \t1", "\ta|  |\t|1"},
+        {{PATTERN_LLAMA3}, 1, "\na\n", "\n|a|\n"},
+        {{PATTERN_QWEN2}, 1, "123 a", "1|2|3| a"},
+        {{PATTERN_DIGIT}, 1, "ab 12 c3", "ab |1|2| c|3"},
+        {{PATTERN_DIGITS3}, 1, "1234567a", "123|456|7|a"},
+        {{PATTERN_DIGITS}, 1, "1234567a12", "1234567|a|12"},
+        {{PATTERN_SPACED}, 1, "a b  c ", "a| b| | c| "},
+        {{PATTERN_DIGIT, PATTERN_GPT2}, 2, "a 12 b", "a| |1|2| b"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Cut cut = {.left = -1};
+        const size_t size = strlen(cases[i].text);
+        CHECK(!pretokenize(cases[i].steps, cases[i].n_steps, cases[i].text, size, add_word, &cut), "case %zu", i);
+        CHECK(!strcmp(cut.words, cases[i].expected), "case %zu: '%s', expected '%s'", i, cut.words, cases[i].expected);
+        cut = (Cut){.left = 1};
+        const int status_ = pretokenize(cases[i].steps, cases[i].n_steps, cases[i].text, size, add_word, &cut);
+        CHECK((status_ != 0) == (size > 0), "case %zu: status %d", i, status_);
+    }
+}
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+
+/* Opens, encodes, closes; also what does not open. */
+static void use_memory(const char *json, const char *refused) {
+    static const char text[] = "Once upon e\xcc\x81 \xff 12<think>  x<s> y\xf0\x9f\x99\x82";
+    static const char *const paths[] = {"tests/golden/bpe_llama2.json", "tests/golden/bpe_qwen2.json"};
+    for (int i = 0; i < 4; i++) {
+        Tokenizer t;
+        Tokens tokens;
+        const int opened = i < 2 ? tokenizer_open_json(&t, paths[i], N_QWEN2)
+                                 : open_files(&t, i == 2 ? json : refused, "{\"chat_template\":\"y\"}", NULL);
+        if (opened) continue;
+        if (i == 2) t.space_prefix = SPACE_IF_NONE;
+        if (tokenizer_set_chat_template(&t, text, 20)) abort();
+        if (tokenizer_encode(&t, text, sizeof text - 1, true, &tokens)) abort();
+        free(tokens.ids);
+        tokenizer_close(&t);
+    }
+}
+
+/* However often: no more memory is in use behind it. */
+static void nothing_stays_behind(void) {
+    char json[512], refused[512];
+    snprintf(json, sizeof json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}", PIECES);
+    snprintf(refused, sizeof refused, "{\"model\":{%s,\"x\":{\"y\":1,\"y\":2}}}", PIECES);
+    use_memory(json, refused);
+    const struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < 3; i++) use_memory(json, refused);
+    const struct mallinfo2 after = mallinfo2();
+    CHECK(after.uordblks + after.hblkhd == before.uordblks + before.hblkhd, "%zu bytes more",
+          after.uordblks + after.hblkhd - before.uordblks - before.hblkhd);
+}
+
 /* ---- into GGUF files --------------------------------------------------------------------------------- */
 
 /* A llama2.c model of this vocabulary, converted with this tokenizer. */
@@ -1159,6 +1299,9 @@ void suite_bpe(void) {
     TEST(the_number_of_rules_has_a_limit);
     TEST(whole_words_may_be_token_0);
     TEST(damaged_files);
+    TEST(texts_are_normalized);
+    TEST(texts_are_cut);
+    TEST(nothing_stays_behind);
     TEST(gguf_files_have_the_same_tokens);
     TEST(what_gguf_cannot_say_is_refused);
     TEST(pieces_too_long_to_check_are_refused);
