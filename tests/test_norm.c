@@ -306,12 +306,36 @@ static void one_token_in_a_row_of_each_thread(void) {
     }
 }
 
+/* What stands behind a token is neither read nor written. */
+static void nothing_behind_a_token_counts(void) {
+    for (int dim = 1; dim < 70; dim += 17) {
+        float x[72], y[6][72], gamma[72], beta[72];
+        for (int i = 0; i < 72; i++) {
+            x[i] = i < dim ? (float)(i % 5) - 1.5f : NAN;
+            gamma[i] = i < dim ? 1 + 0.125f * (float)(i % 3) : NAN;
+            beta[i] = i < dim ? 0.5f : NAN;
+            for (int k = 0; k < 6; k++) y[k][i] = 7;
+        }
+        rmsnorm_plain(y[0], x, gamma, dim, 1e-5f);
+        layernorm_plain(y[1], x, gamma, beta, dim, 1e-5f);
+        layernorm_plain(y[2], x, gamma, NULL, dim, 1e-5f);
+        rmsnorm(y[3], x, gamma, dim, 1e-5f);
+        layernorm(y[4], x, gamma, beta, dim, 1e-5f);
+        layernorm(y[5], x, gamma, NULL, dim, 1e-5f);
+        for (int k = 0; k < 6; k++)
+            for (int i = 0; i < 72; i++)
+                CHECK(i < dim ? fabsf(y[k][i] - y[(k + 3) % 6][i]) < 1e-5f : y[k][i] == 7, "%d, dim %d: y[%d] is %g", k,
+                      dim, i, (double)y[k][i]);
+    }
+}
+
 void suite_norm(void) {
     fill_parameters();
     TEST(norms_match_double_precision);
     TEST(norms_are_no_worse_than_pytorch_s);
     TEST(adding_first_gives_the_same_bits);
     TEST(worked_example);
+    TEST(nothing_behind_a_token_counts);
     TEST(eps_stands_inside_the_root);
     TEST(scale_of_the_input_does_not_matter);
     TEST(damage_stays_visible);
