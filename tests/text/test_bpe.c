@@ -832,6 +832,48 @@ static void whole_words_may_be_token_0(void) {
     tokenizer_close(&t);
 }
 
+/* By rules as by scores: token 0 is one like the others. */
+static void merges_may_make_token_0(void) {
+    Tokenizer t;
+    Tokens tokens;
+    CHECK(!open_files(&t, "{\"model\":{\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[\"a b\"]}}", NULL, NULL), "%s",
+          stderr_text());
+    for (int rules = 1; rules >= 0; rules--) {
+        CHECK(!tokenizer_encode(&t, "abbab", 5, false, &tokens), "does not encode");
+        CHECK(tokens.n == 3 && tokens.ids[0] == 0 && tokens.ids[1] == 2 && tokens.ids[2] == 0, "%d tokens", tokens.n);
+        free(tokens.ids);
+        merges_close(&t.merges);
+    }
+    tokenizer_close(&t);
+}
+
+/* A message shows 32 bytes of a name. */
+static void long_names_are_cut_in_messages(void) {
+    char expected[256];
+    for (int n = 31; n <= 34; n++) {
+        static const char left[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop",
+                          right[] = "0123456789012345678901234567890123456789";
+        Pieces p = {.unk = -1};
+        Merges m = {0};
+        const int shown = n < 32 ? n : 32;
+        CHECK(!pieces_open(&p, 1, 0) && !merges_begin(&m, &p, 1), "no memory");
+        stderr_hide();
+        const int pair = merges_add_pair(&m, &p, "x", left, (size_t)n, right, (size_t)n);
+        stderr_show();
+        snprintf(expected, sizeof expected,
+                 "run: x: merge 0 is of '%.*s' and '%.*s', expected pieces that together are a piece\n", shown, left,
+                 shown, right);
+        CHECK(pair == -1 && !strcmp(stderr_text(), expected), "%s", stderr_text());
+        stderr_hide();
+        const int one = merges_add(&m, &p, "x", left, (size_t)n);
+        stderr_show();
+        snprintf(expected, sizeof expected, "run: x: merge 0 is '%.*s', expected two pieces\n", shown, left);
+        CHECK(one == -1 && !m.n && !strcmp(stderr_text(), expected), "%s", stderr_text());
+        merges_close(&m);
+        pieces_close(&p);
+    }
+}
+
 /* No damage may do more than change tokens. */
 static void damaged_files(void) {
     size_t size = 0;
@@ -1298,6 +1340,8 @@ void suite_bpe(void) {
     TEST(rules_are_found_as_by_comparing_all);
     TEST(the_number_of_rules_has_a_limit);
     TEST(whole_words_may_be_token_0);
+    TEST(merges_may_make_token_0);
+    TEST(long_names_are_cut_in_messages);
     TEST(damaged_files);
     TEST(texts_are_normalized);
     TEST(texts_are_cut);
