@@ -285,6 +285,14 @@ static void a_table_begins_empty(void) {
     pieces_close(&p);
 }
 
+/* U+2581 alone, and whole, is a space. */
+static void spaces_are_unmarked(void) {
+    char s[] = "\xe2\x96\x82" SPACE_MARK "x" SPACE_MARK "\xe2\x97\x81" SPACE_MARK "\xe2\x96";
+    static const char expected[] = "\xe2\x96\x82 x \xe2\x97\x81 \xe2\x96";
+    const int n = unmark_spaces(s, (int)sizeof s - 1);
+    CHECK(n == (int)sizeof expected - 1 && !memcmp(s, expected, (size_t)n), "%d bytes: %.*s", n, n, s);
+}
+
 void suite_pieces(void) {
     TEST(stories_has_the_library_s_tokens);
     TEST(llama_2_has_the_library_s_tokens);
@@ -295,4 +303,5 @@ void suite_pieces(void) {
     TEST(names_of_bytes_are_decoded);
     TEST(bytes_are_pieces_of_their_own);
     TEST(a_table_begins_empty);
+    TEST(spaces_are_unmarked);
 }
