@@ -933,6 +933,10 @@ static void texts_are_normalized(void) {
         {{.composes = true}, false, "\xe1\x84\x92\xe1\x85\xb5\xe1\x87\x82", "\xed\x9e\xa3"},
         {{.composes = true},
          false,
+         "\xed\x9e\xa4\xe1\x86\xa8",
+         "\xed\x9e\xa4\xe1\x86\xa8"}, /* behind the last syllable */
+        {{.composes = true},
+         false,
          "\xea\xb0\x80\xe1\x86\xa7",
          "\xea\xb0\x80\xe1\x86\xa7"}, /* trailing number 0 is none */
         {{.composes = true}, false, "\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81"},
