@@ -309,23 +309,23 @@ static void one_token_in_a_row_of_each_thread(void) {
 /* What stands behind a token is neither read nor written. */
 static void nothing_behind_a_token_counts(void) {
     for (int dim = 1; dim < 70; dim += 17) {
-        float x[72], y[6][72], gamma[72], beta[72];
+        float token[72], results[6][72], weight[72], shift[72];
         for (int i = 0; i < 72; i++) {
-            x[i] = i < dim ? (float)(i % 5) - 1.5f : NAN;
-            gamma[i] = i < dim ? 1 + 0.125f * (float)(i % 3) : NAN;
-            beta[i] = i < dim ? 0.5f : NAN;
-            for (int k = 0; k < 6; k++) y[k][i] = 7;
+            token[i] = i < dim ? (float)(i % 5) - 1.5f : NAN;
+            weight[i] = i < dim ? 1 + 0.125f * (float)(i % 3) : NAN;
+            shift[i] = i < dim ? 0.5f : NAN;
+            for (int k = 0; k < 6; k++) results[k][i] = 7;
         }
-        rmsnorm_plain(y[0], x, gamma, dim, 1e-5f);
-        layernorm_plain(y[1], x, gamma, beta, dim, 1e-5f);
-        layernorm_plain(y[2], x, gamma, NULL, dim, 1e-5f);
-        rmsnorm(y[3], x, gamma, dim, 1e-5f);
-        layernorm(y[4], x, gamma, beta, dim, 1e-5f);
-        layernorm(y[5], x, gamma, NULL, dim, 1e-5f);
+        rmsnorm_plain(results[0], token, weight, dim, 1e-5f);
+        layernorm_plain(results[1], token, weight, shift, dim, 1e-5f);
+        layernorm_plain(results[2], token, weight, NULL, dim, 1e-5f);
+        rmsnorm(results[3], token, weight, dim, 1e-5f);
+        layernorm(results[4], token, weight, shift, dim, 1e-5f);
+        layernorm(results[5], token, weight, NULL, dim, 1e-5f);
         for (int k = 0; k < 6; k++)
             for (int i = 0; i < 72; i++)
-                CHECK(i < dim ? fabsf(y[k][i] - y[(k + 3) % 6][i]) < 1e-5f : y[k][i] == 7, "%d, dim %d: y[%d] is %g", k,
-                      dim, i, (double)y[k][i]);
+                CHECK(i < dim ? fabsf(results[k][i] - results[(k + 3) % 6][i]) < 1e-5f : results[k][i] == 7,
+                      "%d, dim %d: y[%d] is %g", k, dim, i, (double)results[k][i]);
     }
 }
 
