@@ -66,7 +66,7 @@ $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 	$(Q)$(CC) $(FLAGS) -fsanitize-coverage=trace-pc -MMD -MP -c -o $@ $<
 # (gcc 12 for aarch64 fails to vectorize some loops over fmax; tests need no vectors of the compiler's.)
 # (The tests themselves are not counted: with --coverage, fork and exec write counts, where tests allow no files.)
-$(BUILD)/tests/%.o: private FLAGS += -fno-tree-vectorize -fno-profile-arcs -fno-test-coverage
+$(BUILD)/tests/%.o: private FLAGS := $(filter-out --coverage,$(FLAGS)) -fno-tree-vectorize
 -include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # Passive threads: with more of them than free cores, spinning takes minutes.
