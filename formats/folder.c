@@ -405,10 +405,11 @@ static int read_parts(Folder *f) {
 
 /* A model can do without the output if it is the embedding, and without the angles that older files hold. */
 static int check_all_used(const Folder *f) {
-    static const char angles[] = ".rotary_emb.inv_freq";
+    static const char stored_angles[] = ".rotary_emb.inv_freq";
     for (const StoredTensor *t = f->weights.tensors; t < f->weights.tensors + f->weights.n_tensors; t++) {
-        const size_t n = strlen(t->name), end = n < sizeof angles ? 0 : n - (sizeof angles - 1);
-        if (!t->used && !(f->model->tied && !strcmp(t->name, "lm_head.weight")) && strcmp(t->name + end, angles) != 0)
+        const char *angles = strstr(t->name, stored_angles);
+        if (!t->used && !(f->model->tied && !strcmp(t->name, "lm_head.weight")) &&
+            !(angles && !strcmp(angles, stored_angles)))
             return fail("%s: %.96s belongs to no part of a %s model that norma has", t->path, t->name,
                         f->architecture->model_type);
     }

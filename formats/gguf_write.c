@@ -230,7 +230,8 @@ typedef struct {
     uint64_t offset;  /* of the next tensor in the data */
     uint64_t written; /* bytes of the file */
     bool data;        /* w is at the tensors' data; else at the table */
-    size_t done;      /* weights written, for the progress */
+    bool shows;       /* progress; asked once, as asking changes errno, which tells why a write failed */
+    size_t done;      /* weights written */
     float *row;       /* [widest row] */
     uint8_t *packed;  /* a row in its new type */
     Buffer text;      /* the next string; owned */
@@ -441,7 +442,7 @@ static void write_rows(Writer *w, const Part *part, const Tensor *t, Type type) 
         write_bytes(w, w->packed, bytes);
         w->done += (size_t)t->cols;
     }
-    if (on_terminal(stderr)) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->model->parameters);
+    if (w->shows) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->model->parameters);
 }
 
 /* A weight, or those of all experts of a layer as one tensor. A quantized router would choose other experts: it
@@ -498,12 +499,12 @@ static int write_file(Writer *w, const Tokenizer *t, const char *path) {
     w->data = true;
     if (!status) write_tensors(w);
     write_padding(w);
-    if (on_terminal(stderr)) fputc('\n', stderr);
+    if (w->shows) fputc('\n', stderr);
     return output_close(&file, !status && !interrupted) ? -1 : status;
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, const char *path) {
-    Writer w = {.model = model, .architecture = architecture_of(model), .type = type};
+    Writer w = {.model = model, .architecture = architecture_of(model), .type = type, .shows = on_terminal(stderr)};
     size_t widest = 0;
     buffer_append(&w.text, "", 0); /* from here on there are bytes, if none */
     for (PartAt at = parts_of(model); next_part(&at);) {

@@ -118,8 +118,8 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
         if (find_tokenizer(found, model_path, needed)) return needed ? -1 : 0;
         path = found;
     }
-    const size_t n = strlen(path);
-    const bool json = n > 5 && !strcmp(path + n - 5, ".json"), does_without = json && use == TOKENIZER_IF_READABLE;
+    const char *ending = strrchr(path, '.');
+    const bool json = ending && !strcmp(ending, ".json"), does_without = json && use == TOKENIZER_IF_READABLE;
     print_failures_as_notes(does_without);
     const bool opened = !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);

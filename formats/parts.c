@@ -42,18 +42,16 @@ static const Part PARTS[] = {
 static const Part *const END = PARTS + sizeof PARTS / sizeof *PARTS;
 
 int part_size(const Config *c, PartSize size) {
-    switch (size) {
-    case SIZE_ONE: return 1;
-    case SIZE_DIM: return c->dim;
-    case SIZE_HIDDEN: return c->hidden_dim;
-    case SIZE_QUERIES: return c->n_heads * c->head_size;
-    case SIZE_KEYS: return c->n_kv_heads * c->head_size;
-    case SIZE_HEAD: return c->head_size;
-    case SIZE_VOCAB: return c->vocab_size;
-    case SIZE_EXPERTS: return c->n_experts;
-    case SIZE_EXPERT_HIDDEN: return c->expert_dim;
-    }
-    return 0;
+    const int sizes[] = {[SIZE_ONE] = 1,
+                         [SIZE_DIM] = c->dim,
+                         [SIZE_HIDDEN] = c->hidden_dim,
+                         [SIZE_QUERIES] = c->n_heads * c->head_size,
+                         [SIZE_KEYS] = c->n_kv_heads * c->head_size,
+                         [SIZE_HEAD] = c->head_size,
+                         [SIZE_VOCAB] = c->vocab_size,
+                         [SIZE_EXPERTS] = c->n_experts,
+                         [SIZE_EXPERT_HIDDEN] = c->expert_dim};
+    return sizes[size];
 }
 
 PartAt parts_of(const Model *model) { return (PartAt){.model = (Model *)(uintptr_t)model}; }
@@ -64,9 +62,9 @@ static void *owner_of(const PartAt *at) {
     case OF_MODEL: return m;
     case OF_LAYER: return &m->layers[at->layer];
     case OF_MLP: return &m->layers[at->layer].mlp;
-    case OF_EXPERT: return &m->layers[at->layer].experts[at->expert];
+    case OF_EXPERT: break;
     }
-    return NULL;
+    return &m->layers[at->layer].experts[at->expert];
 }
 
 static void *field_of(const PartAt *at) { return (char *)owner_of(at) + at->part->offset; }

@@ -8,6 +8,7 @@
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "model.h"
+#include "rope.h"
 
 #include "tests/support/test.h"
 
@@ -347,6 +348,13 @@ static void both_halves_add_to_the_stream(void) {
     bench_close(&b);
 }
 
+/* YaRN's factor on queries and keys: 0.1 scale ln(factor) + 1, and 1 where the context does not grow. */
+static void amplitudes_are_yarn_s(void) {
+    CHECK(yarn_amplitude(1, 2) == 1 && yarn_amplitude(0.5, 2) == 1, "no growth: %g", yarn_amplitude(1, 2));
+    CHECK(fabs(yarn_amplitude(4, 1) - 1.1386294361119891) < 1e-12, "4: %.17g", yarn_amplitude(4, 1));
+    CHECK(fabs(yarn_amplitude(4, 0.5) - 1.0693147180559945) < 1e-12, "4, half: %.17g", yarn_amplitude(4, 0.5));
+}
+
 void suite_attention(void) {
     TEST(attention_matches_double_precision);
     TEST(half_float_cache_is_as_good_as_halfs);
@@ -354,6 +362,7 @@ void suite_attention(void) {
     TEST(growing_keeps_the_cache);
     TEST(attention_never_looks_forward);
     TEST(far_positions_are_rotated_exactly);
+    TEST(amplitudes_are_yarn_s);
     TEST(mlp_matches_double_precision);
     TEST(both_halves_add_to_the_stream);
 }

@@ -15,6 +15,7 @@
 
 #include "tests/support/test.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -308,6 +309,54 @@ static void context_is_not_exceeded(void) {
     model_close(&model);
 }
 
+/* The cache doubles up to what the context needs, and has what is asked for. */
+static void the_cache_has_room_for_the_context(void) {
+    static const struct {
+        int n, most, blocks; /* positions, of a context; blocks for them, after those of the case before */
+    } cases[] = {{1, 100, 1},   {16, 100, 1},  {17, 100, 2},  {33, 100, 4}, {65, 100, 7},
+                 {100, 100, 7}, {112, 112, 7}, {113, 113, 8}, {1, 113, 8},  {200, 1000, 16}};
+    KvCache kv;
+    CHECK(!kv_open(&kv, KV_F32, 2, 1, 4), "no memory");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(!kv_reserve(&kv, cases[i].n, cases[i].most), "no memory");
+        CHECK(kv.blocks == cases[i].blocks && kv.layers[1].blocks == kv.blocks, "case %zu: %d blocks", i, kv.blocks);
+    }
+    kv_close(&kv);
+    CHECK(!kv.layers && !kv.blocks, "not closed");
+}
+
+/* Whichever logit it is. */
+static void every_logit_is_checked(void) {
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    enum { N = 5 };
+    for (int i = 0; i <= 3 * N; i++) {
+        float logits[N] = {1, -2, 0, 1e38f, -1e38f};
+        if (i < 3 * N) logits[i / 3] = bad[i % 3];
+        stderr_hide();
+        const int found = check_logits(logits, N), lines = stderr_show();
+        CHECK(found == (i < 3 * N ? -1 : 0) && lines == -found, "logit %d: %d", i / 3, found);
+    }
+}
+
+/* A session leaves no memory behind, whatever it has grown to. */
+static void sessions_free_their_memory(void) {
+    Model model;
+    size_t before = 0;
+    CHECK(!open_relative(&model, &GOLDEN_RELATIVES[2], TYPE_F32), "does not open");
+    for (int i = 0; i < 4; i++) {
+        Session s;
+        CHECK(!session_open(&s, &model, 1, 8, 0, KV_F32), "no session");
+        CHECK(model_forward(&s, tokens, 1, 0, 1) && model_forward(&s, tokens, 8, 1, 8), "no logits");
+        CHECK(model_forward(&s, tokens, 20, 9, 1) && s.kv.blocks * KV_BLOCK == 32, "%d blocks", s.kv.blocks);
+        session_close(&s);
+        CHECK(!s.x && !s.logits && !s.kv.layers && !s.frequencies, "not closed");
+        const struct mallinfo2 info = mallinfo2();
+        if (!i) before = info.uordblks + info.hblkhd;
+        CHECK(info.uordblks + info.hblkhd == before, "%zu bytes more", info.uordblks + info.hblkhd - before);
+    }
+    model_close(&model);
+}
+
 void suite_invariance(void) {
     TEST(float_models);
     TEST(int8_models);
@@ -320,4 +369,7 @@ void suite_invariance(void) {
     TEST(rewinding_changes_no_bit);
     TEST(growing_changes_no_bit);
     TEST(context_is_not_exceeded);
+    TEST(the_cache_has_room_for_the_context);
+    TEST(every_logit_is_checked);
+    TEST(sessions_free_their_memory);
 }

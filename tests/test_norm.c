@@ -306,12 +306,36 @@ static void one_token_in_a_row_of_each_thread(void) {
     }
 }
 
+/* What stands behind a token is neither read nor written. */
+static void nothing_behind_a_token_counts(void) {
+    for (int dim = 1; dim < 70; dim += 17) {
+        float token[72], results[6][72], weight[72], shift[72];
+        for (int i = 0; i < 72; i++) {
+            token[i] = i < dim ? (float)(i % 5) - 1.5f : NAN;
+            weight[i] = i < dim ? 1 + 0.125f * (float)(i % 3) : NAN;
+            shift[i] = i < dim ? 0.5f : NAN;
+            for (int k = 0; k < 6; k++) results[k][i] = 7;
+        }
+        rmsnorm_plain(results[0], token, weight, dim, 1e-5f);
+        layernorm_plain(results[1], token, weight, shift, dim, 1e-5f);
+        layernorm_plain(results[2], token, weight, NULL, dim, 1e-5f);
+        rmsnorm(results[3], token, weight, dim, 1e-5f);
+        layernorm(results[4], token, weight, shift, dim, 1e-5f);
+        layernorm(results[5], token, weight, NULL, dim, 1e-5f);
+        for (int k = 0; k < 6; k++)
+            for (int i = 0; i < 72; i++)
+                CHECK(i < dim ? fabsf(results[k][i] - results[(k + 3) % 6][i]) < 1e-5f : results[k][i] == 7,
+                      "%d, dim %d: y[%d] is %g", k, dim, i, (double)results[k][i]);
+    }
+}
+
 void suite_norm(void) {
     fill_parameters();
     TEST(norms_match_double_precision);
     TEST(norms_are_no_worse_than_pytorch_s);
     TEST(adding_first_gives_the_same_bits);
     TEST(worked_example);
+    TEST(nothing_behind_a_token_counts);
     TEST(eps_stands_inside_the_root);
     TEST(scale_of_the_input_does_not_matter);
     TEST(damage_stays_visible);

@@ -786,7 +786,7 @@ static int shown_by(const char *statement, const char *end) {
 }
 
 static const char *find_statement(const char *text, int number) {
-    char mark[16];
+    char mark[32];
     snprintf(mark, sizeof mark, "\n**%d.** ", number);
     return strstr(text, mark);
 }

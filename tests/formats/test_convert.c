@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/gguf.h"
+#include "formats/llama2c.h"
 #include "formats/open.h"
 
 #include "tests/support/binary.h"
@@ -230,6 +231,36 @@ static void numbers_beyond_float32_are_refused(void) {
     model_close(&model);
 }
 
+/* A file has EOS and one more end, which chat's is if there is one; any token may be an end, the first too. */
+static void a_file_has_one_more_end(void) {
+    static const struct {
+        int eot, n_ends, ends[2], expected;
+    } cases[] = {{-1, 0, {0}, -1},   {-1, 1, {2}, -1}, {-1, 1, {5}, 5}, {-1, 2, {2, 5}, 5}, {-1, 2, {5, 6}, 5},
+                 {-1, 2, {0, 5}, 0}, {0, 1, {5}, 0},   {7, 1, {5}, 7},  {7, 0, {0}, 7}};
+    static const HashModel form = {16, 16, 1, 2, 1, 300, 16, true, 36};
+    Model m, again;
+    Tokenizer t, t_again;
+    CHECK(!hashtokenizer_write(inside("tokenizer.bin"), 300) && !hashmodel_write(&form, inside("m.bin"), 0, 0) &&
+              !model_open(&m, inside("m.bin")) && !tokenizer_open_bin(&t, inside("tokenizer.bin"), 300),
+          "no model");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        t.eos = 2;
+        t.eot = cases[i].eot;
+        t.n_ends = cases[i].n_ends;
+        memcpy(t.ends, cases[i].ends, sizeof cases[i].ends);
+        CHECK(!gguf_write_model(&m, &t, TYPE_F32, inside("ends.gguf")), "case %zu: not written", i);
+        CHECK(!model_open(&again, inside("ends.gguf")), "case %zu does not open", i);
+        CHECK(gguf_read_tokenizer(&t_again, again.files, "ends.gguf", 300, true) == 1, "case %zu: no tokenizer", i);
+        CHECK(t_again.eos == 2 && t_again.eot == cases[i].expected, "case %zu: EOS %d and %d, expected %d", i,
+              t_again.eos, t_again.eot, cases[i].expected);
+        tokenizer_close(&t_again);
+        model_close(&again);
+    }
+    tokenizer_close(&t);
+    model_close(&m);
+    unlink(inside("tokenizer.bin"));
+}
+
 /* ---- the bytes ------------------------------------------------------------------------------- */
 
 /* A pipe gets the bytes that a file gets. */
@@ -308,6 +339,7 @@ void suite_convert(void) {
     TEST(what_no_file_can_say);
     TEST(what_ctrl_c_interrupts_leaves_nothing);
     TEST(numbers_beyond_float32_are_refused);
+    TEST(a_file_has_one_more_end);
     TEST(a_pipe_gets_the_same_file);
     TEST(a_file_is_whole_however_little_memory_there_is);
 }

@@ -365,6 +365,59 @@ static void options_are_honoured_or_refused_by_name(void) {
     }
 }
 
+/* A small folder whose model.safetensors has one more tensor. Returns whether it opens. */
+static bool open_with_tensor(const char *name) {
+    size_t size;
+    char entry[160];
+    Model m;
+    if (make_folder(0)) abort();
+    char *bytes = load(in_folder("model.safetensors"), &size);
+    uint64_t header;
+    memcpy(&header, bytes, sizeof header);
+    const size_t end = sizeof header + header, data = size - end;
+    const int n =
+        snprintf(entry, sizeof entry, ", \"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [%zu, %zu]}}",
+                 name, data, data + 8);
+    size_t last = end;
+    while (bytes[last - 1] != '}') last--;
+    header = last - 1 - sizeof header + (size_t)n;
+    FILE *out = fopen(in_folder("model.safetensors"), "wb");
+    if (!out) abort();
+    fwrite(&header, 1, sizeof header, out);
+    fwrite(bytes + sizeof header, 1, last - 1 - sizeof header, out);
+    fwrite(entry, 1, (size_t)n, out);
+    fwrite(bytes + end, 1, data, out);
+    fwrite((float[2]){1, 2}, sizeof(float), 2, out);
+    fclose(out);
+    free(bytes);
+    stderr_hide();
+    const bool opened = model_open(&m, folder()) == 0;
+    if (stderr_show() != !opened) abort();
+    if (opened) model_close(&m);
+    remove_folder();
+    return opened;
+}
+
+/* Older folders hold the angles of RoPE, which follow from config.json. */
+static void angles_may_be_stored(void) {
+    static const struct {
+        const char *name;
+        bool opens;
+    } cases[] = {{"model.layers.0.self_attn.rotary_emb.inv_freq", true},
+                 {".rotary_emb.inv_freq", true},
+                 {"a.rotary_emb.inv_freq", true},
+                 {"rotary_emb.inv_freq", false},
+                 {"a.rotary_emb.inv_freqs", false},
+                 {"a.rotary_emb.inv_fre", false},
+                 {"a.inv_freq", false},
+                 {"model.layers.0.self_attn.other", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool opens = open_with_tensor(cases[i].name);
+        CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].name, opens, stderr_text());
+        CHECK(opens || strstr(stderr_text(), "belongs to no part of a"), "%s: %s", cases[i].name, stderr_text());
+    }
+}
+
 /* As transformers' configurations have it; LLaMA 1's key is older than theirs. */
 static void the_context_has_a_default(void) {
     static const char old[] = "\"max_position_embeddings\": 40,";
@@ -428,6 +481,26 @@ static void windows_shorten_the_context(void) {
               stderr_text());
         CHECK(m.config.context == cases[i].context, "case %zu, %s: context %d", i, cases[i].options, m.config.context);
         model_close(&m);
+    }
+}
+
+/* Of layers that are not named, those from 28 on slide in Qwen 2. */
+static void windows_begin_at_layer_28(void) {
+    for (int n = 28; n <= 29; n++) {
+        const HashModel form = {8, 8, n, 2, 1, 8, 10000, true, 6};
+        const FolderForm with = {.model_type = "qwen2", .options = "\"use_sliding_window\": true"};
+        const Relative r = {.architecture = "qwen2", .biases = true};
+        const int context = n == 28 ? 10000 : 4096;
+        Model m;
+        gguf_make_relative(&file, &form, &r);
+        CHECK(!gguf_write(&file, temporary("many.gguf")) && !model_open(&m, temporary("many.gguf")), "no model");
+        gguf_free(&file);
+        CHECK(!folder_write(&m, folder(), &with), "no folder");
+        model_close(&m);
+        CHECK(!model_open(&m, folder()), "does not open");
+        CHECK(m.config.context == context, "%d layers: context %d, expected %d", n, m.config.context, context);
+        model_close(&m);
+        remove_folder();
     }
 }
 
@@ -792,8 +865,10 @@ void suite_folder(void) {
     TEST(folders_give_the_bits_of_gguf_files);
     TEST(rope_is_what_transformers_makes_of_it);
     TEST(options_are_honoured_or_refused_by_name);
+    TEST(angles_may_be_stored);
     TEST(the_context_has_a_default);
     TEST(windows_shorten_the_context);
+    TEST(windows_begin_at_layer_28);
     TEST(headers_are_checked);
     TEST(an_index_names_files_beside_it);
     TEST(an_index_names_so_many_files);

@@ -917,6 +917,8 @@ static void bad_experts(void) {
                gguf_set_int(&file, "qwen3moe.expert_used_count", 9));
     REFUSED_OF("qwen3moe.expert_used_count is 0", gguf_remove(&file, "qwen3moe.expert_used_count"));
     REFUSED_OF("qwen3moe.expert_count is 1025", gguf_set_int(&file, "qwen3moe.expert_count", 1025));
+    REFUSED_OF("ffn_gate_inp.weight is [8, 64], expected [1024, 64]",
+               gguf_set_int(&file, "qwen3moe.expert_count", 1024));
     REFUSED_OF("qwen3moe.expert_count is 4294967295", gguf_set_int(&file, "qwen3moe.expert_count", -1));
     REFUSED_OF("ffn_gate_inp.weight is [8, 64], expected [7, 64]", gguf_set_int(&file, "qwen3moe.expert_count", 7));
     REFUSED_OF("blk.0.ffn_gate.weight is missing", gguf_remove(&file, "blk.0.ffn_gate_inp.weight"));
@@ -1093,6 +1095,35 @@ static void headers_end_where_the_file_does(void) {
     }
 }
 
+/* A count is believed up to what fits behind it in the file: a key takes 13 bytes or more, a tensor 32. */
+static void counts_are_what_fits(void) {
+    static const struct {
+        uint32_t counts[6]; /* magic, version, tensors, keys */
+        size_t n_left;      /* zero bytes behind it */
+        const char *message;
+    } cases[] = {{{GGUF_MAGIC, 3, 0, 0, 1, 0}, 12, "1 metadata keys do not fit in the file"},
+                 {{GGUF_MAGIC, 3, 0, 0, 1, 0}, 13, "has neither tensors nor a vocabulary"}, /* a key without a name */
+                 {{GGUF_MAGIC, 3, 0, 0, 2, 0}, 25, "2 metadata keys do not fit in the file"},
+                 {{GGUF_MAGIC, 3, 0, 0, 2, 0}, 26, "metadata key  is there twice"},
+                 {{GGUF_MAGIC, 3, 1, 0, 0, 0}, 31, "1 tensors do not fit in the file"},
+                 {{GGUF_MAGIC, 3, 1, 0, 0, 0}, 32, "has 0 dimensions, expected 1 to 4"},
+                 {{GGUF_MAGIC, 3, 2, 0, 0, 0}, 63, "2 tensors do not fit in the file"},
+                 {{GGUF_MAGIC, 3, 2, 0, 0, 0}, 64, "has 0 dimensions, expected 1 to 4"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const uint8_t zeros[64];
+        const char *path = temporary("counts.gguf");
+        FILE *out = fopen(path, "wb");
+        Model m;
+        fwrite(cases[i].counts, 1, sizeof cases[i].counts, out);
+        fwrite(zeros, 1, cases[i].n_left, out);
+        fclose(out);
+        stderr_hide();
+        const bool opened = !model_open_vocabulary(&m, path);
+        CHECK(stderr_show() == 1 && !opened, "case %zu: opened %d", i, opened);
+        CHECK(strstr(stderr_text(), cases[i].message), "case %zu: no '%s' in: %s", i, cases[i].message, stderr_text());
+    }
+}
+
 static void check_tokenizer_refused(int line, const char *expected) {
     Model model;
     Tokenizer t;
@@ -1122,6 +1153,13 @@ static void bad_tokenizers(void) {
         (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"), gguf_set_text(&file, "tokenizer.ggml.pre", "tekken")));
     TOKENIZER_REFUSED("tokenizer.ggml.merges is missing", (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
                                                            gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2")));
+    TOKENIZER_REFUSED("norma.tokenizer.normalizer is 'nfkc', expected nfc",
+                      (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
+                       gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2"),
+                       gguf_set_text(&file, "norma.tokenizer.normalizer", "nfkc")));
+    TOKENIZER_REFUSED("normalizer has another type", (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
+                                                      gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2"),
+                                                      gguf_set_int(&file, "norma.tokenizer.normalizer", 1)));
     TOKENIZER_REFUSED("of kind '', which norma", gguf_remove(&file, "tokenizer.ggml.model"));
     TOKENIZER_REFUSED("tokens is missing or no array of 1800", gguf_remove(&file, "tokenizer.ggml.tokens"));
     TOKENIZER_REFUSED("scores is missing or no array", gguf_remove(&file, "tokenizer.ggml.scores"));
@@ -1182,6 +1220,30 @@ static void lengths_may_change_while_a_file_is_read(void) {
     CHECK(!gguf_get_string(&g, "tokenizer.ggml.model", &kind) && kind.n == 5, "%zu bytes", kind.n);
     gguf_close(&g);
     free((void *)(uintptr_t)map.data);
+}
+
+/* A byte-level file that does not say where texts are cut: llama.cpp cuts as GPT-2 does. */
+static void texts_are_cut_as_by_gpt2(void) {
+    static const char *const names[] = {NULL, "", "default", "mpt", "gpt-2"};
+    static const uint8_t no_strings[12] = {GGUF_STRING};
+    for (int i = 0; i < 5; i++) {
+        Model model;
+        Tokenizer t;
+        gguf_make(&file, &SPEAKING, 0);
+        gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0);
+        gguf_set_text(&file, "tokenizer.ggml.model", "gpt2");
+        if (names[i]) gguf_set_text(&file, "tokenizer.ggml.pre", names[i]);
+        gguf_set(&file, "tokenizer.ggml.merges", GGUF_ARRAY, no_strings, sizeof no_strings);
+        stderr_hide();
+        const int found = open_tokenizer(&model, &t, true), lines = stderr_show();
+        gguf_free(&file);
+        CHECK(found == 1, "case %d: found %d, %s", i, found, stderr_text());
+        CHECK(lines == (i < 3) && (i >= 3 || strstr(stderr_text(), "(tokenizer.ggml.pre): as by GPT-2\n")),
+              "case %d: %s", i, stderr_text());
+        CHECK(t.pretokenizer.n_steps == 1 && t.pretokenizer.steps[0] == PATTERN_GPT2, "case %d: another pattern", i);
+        tokenizer_close(&t);
+        model_close(&model);
+    }
 }
 
 /* A tokenizer that nobody asked for may be of any kind. */
@@ -1278,7 +1340,9 @@ void suite_gguf(void) {
     TEST(bad_tensors);
     TEST(truncated_files);
     TEST(headers_end_where_the_file_does);
+    TEST(counts_are_what_fits);
     TEST(bad_tokenizers);
+    TEST(texts_are_cut_as_by_gpt2);
     TEST(lengths_may_change_while_a_file_is_read);
     TEST(other_tokenizers_may_be_ignored);
     TEST(experts_without_a_layer_are_none);

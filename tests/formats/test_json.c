@@ -208,6 +208,8 @@ static void errors_say_where(void) {
         {"", "run: x.json: line 1, byte 1: expected a value\n"},
         {"\"\\u004", "run: x.json: line 1, byte 4: \\u without four hexadecimal digits\n"},
         {"\"\\u0041", "run: x.json: line 1, byte 8: a string without an end\n"},
+        {"\"\\ud83d\\u", "run: x.json: line 1, byte 8: half of a surrogate pair\n"},
+        {"\"\\ud83d\\u\"", "run: x.json: line 1, byte 10: half of a surrogate pair\n"},
         {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1141,10 +1141,16 @@ static void a_full_disk_is_an_error(void) {
     }
 }
 
-/* ulimit -f */
+/* ulimit -f, that ends a file at its end and at its beginning */
 static void a_file_that_grows_too_long_is_an_error(void) {
+    char arguments[PATH_MAX + 64];
+    char model[PATH_MAX];
+    CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
+    snprintf(arguments, sizeof arguments, "%s -m convert -q f32 -o out/a.gguf", model);
     setup.file_size = 5000;
     check_refused(1, "out/a.gguf: cannot write: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
+    setup.file_size = 5000;
+    check_refused(1, "out/a.gguf: cannot write: File too large", arguments);
     CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
 }
 

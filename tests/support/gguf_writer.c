@@ -88,6 +88,7 @@ GgufTensor *gguf_tensor(GgufFile *f, const char *name) {
 }
 
 GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width, uint64_t id) {
+    if (f->n_tensors == sizeof f->tensors / sizeof *f->tensors) abort();
     GgufTensor *t = &f->tensors[f->n_tensors++];
     *t = (GgufTensor){.n_dims = rows > 1 ? 2 : 1, .dims = {(uint64_t)cols, (uint64_t)rows, 1, 1}};
     snprintf(t->name, sizeof t->name, "%s", name);

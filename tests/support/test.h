@@ -116,7 +116,7 @@ typedef struct {
     size_t alignment;                     /* of the data section; the tensors' offsets are made for 64 */
     int n_keys, n_tensors;
     GgufKey keys[64];
-    GgufTensor tensors[80];
+    GgufTensor tensors[400];
 } GgufFile;
 
 /* What a model may have that llama2.c's formats do not know. */

@@ -68,9 +68,12 @@ static bool fails(void) {
     return true;
 }
 
+/* After the program's end memory does not fail: gcov allocates, too. Where it can write nothing, it says nothing. */
 __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
     const long allocations = n_allocations;
+    unsetenv("NORMA_FAIL_ALLOCATION");
+    if (getenv("GCOV_PREFIX")) close(STDERR_FILENO);
     FILE *out = path ? fopen(path, "w") : NULL;
     if (!out) return;
     fprintf(out, "%ld\n", allocations);

@@ -17,6 +17,8 @@
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
 
+#include <limits.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -225,6 +227,92 @@ static void refuses_what_it_does_not_do(void) {
          "'<s>' has single_word set"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\"}],\"model\":{%s}}", "'<s>' has id 0, which is 'a'"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":5}],\"model\":{%s}}", "an added token is 5, expected text"},
+        {"{\"model\":5}", "model is 5, expected an object"},
+        {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "model.vocab is missing, expected an object"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":{}}}",
+         "model.merges is an object, expected a list"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"a\":1,\"a1\":2},\"merges\":[[\"a\",1]]}}",
+         "a merge is a, expected two pieces"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[[\"a\",\"b\",\"a\"]]}}",
+         "a merge is a list, expected two"},
+        {"{\"model\":{\"continuing_subword_prefix\":\"##\",%s}}", "model.continuing_subword_prefix is '##'"},
+        {"{\"model\":{\"dropout\":\"0\",%s}}", "model.dropout is 0, expected none"},
+        {"{\"added_tokens\":[{\"id\":3,\"content\":\"\"}],\"model\":{%s}}", "an added token is , expected text"},
+        {"{\"added_tokens\":[{\"content\":\"<s>\"}],\"model\":{%s}}",
+         "<s> has id missing, expected one of the model's 8"},
+        {"{\"added_tokens\":[{\"id\":3,\"content\":\"<t>\"}],\"model\":{%s}}", "'<t>' has id 3, which is '<s>'"},
+        {"{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"},\"model\":{%s}}", "normalizer Prepend is none"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"},\"model\":{%s}}",
+         "normalizer Replace is none"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"_\"},\"content\":\"" SPACE_MARK
+         "\"},\"model\":{%s}}",
+         "normalizer Replace is none"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" \"},\"content\":\"" SPACE_MARK
+         "\"},\"model\":{%s}}",
+         "normalizer Replace is none"},
+        {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]},\"model\":{%"
+         "s}}",
+         "normalizer NFKC is none"},
+        {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
+         "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+         "\"}]},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\"},\"model\":{%s}}",
+         "a space is put in front of a text in two ways"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+         "\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}",
+         "ByteLevel, and U+2581 for spaces"},
+        {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
+         "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+         "\"}]},\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"normalized\":true}],\"model\":{%s}}",
+         "'<s>' is to be found behind a space that was put there"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"Digits\"},{"
+         "\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"}]},\"model\":{%s}}",
+         "more than 4 pre-tokenizers"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"ByteLevel\","
+         "\"add_prefix_space\":true}]},\"model\":{%s}}",
+         "ByteLevel has add_prefix_space behind another pre-tokenizer"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"Metaspace\","
+         "\"replacement\":\"" SPACE_MARK "\"}]},\"model\":{%s}}",
+         "pre-tokenizer Metaspace is none"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" "
+         "\"},\"behavior\":\"Isolated\"},\"model\":{%s}}",
+         "has the pattern  , which"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\"},\"model\":{%s}}",
+         "has the pattern missing, which"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}\"},\"behavior\":\"Isolated\","
+         "\"invert\":true},\"model\":{%s}}",
+         "behavior of a pre-tokenizer Split is Isolated"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}\"},\"behavior\":\"Removed\","
+         "\"invert\":true},\"model\":{%s}}",
+         "behavior of a pre-tokenizer Split is Removed"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| "
+         "?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Removed\"},\"model\":{%s}}",
+         "behavior of a pre-tokenizer Split is Removed"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| "
+         "?\\\\p{N}+| "
+         "?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Contiguous\"},\"model\":{%s}}",
+         "behavior of a pre-tokenizer Split is Contiguous"},
+        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+         "\",\"prepend_scheme\":\"last\"},\"model\":{%s}}",
+         "Metaspace's prepend_scheme is last"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":5},\"model\":{%s}}",
+         "pretokenizers is 5, expected a list"},
+        {"{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"RobertaProcessing\"}]},\"model\":{%s}"
+         "}",
+         "post-processor RobertaProcessing is none"},
+        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{}}]},\"model\":{%s}}",
+         "the ids of a token of TemplateProcessing is missing, expected a list of one"},
+        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],"
+         "\"special_tokens\":{\"x\":{\"ids\":3}}},\"model\":{%s}}",
+         "TemplateProcessing is 3, expected a list of one"},
+        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],"
+         "\"special_tokens\":{\"x\":{\"ids\":[3,3]}}},\"model\":{%s}}",
+         "TemplateProcessing is a list, expected a list of one"},
+        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],"
+         "\"special_tokens\":{\"x\":{\"ids\":[8]}}},\"model\":{%s}}",
+         "a token of TemplateProcessing has id 8"},
+        {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{"
+         "\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[3]}}},\"model\":{%s}}",
+         "puts more than one token in front of a text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[1024];
@@ -290,26 +378,250 @@ static void the_files_beside_it_count(void) {
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
 }
 
-/* An added token of 512 bytes is found in a text, one of 513 is refused. */
-static void added_tokens_have_at_most_512_bytes(void) {
-    static char json[2048], name[MOST_MATCHED_BYTES + 2];
-    for (int n = MOST_MATCHED_BYTES; n <= MOST_MATCHED_BYTES + 1; n++) {
+/* What the normalizer and the pre-tokenizer ask for. */
+static void a_pipeline_is_what_the_file_says(void) {
+    static const struct {
+        const char *pipeline;
+        SpacePrefix prefix;
+        int n_steps, last;
+        bool replaces_mark, composes, byte_level;
+    } cases[] = {
+        {"", SPACE_NEVER, 0, -1, false, false, false},
+        {"\"normalizer\":null,\"pre_tokenizer\":null,", SPACE_NEVER, 0, -1, false, false, false},
+        {"\"normalizer\":{\"type\":\"NFC\"},", SPACE_NEVER, 0, -1, false, true, false},
+        {"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"},",
+         SPACE_NEVER, 0, -1, true, false, false},
+        {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
+         "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+         "\"},{\"type\":\"NFC\"}]},",
+         SPACE_ALWAYS, 0, -1, true, true, false},
+        {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[]},", SPACE_NEVER, 0, -1, false, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"},", SPACE_NEVER, 1, PATTERN_GPT2, false, false, true},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":true,\"add_prefix_space\":true},", SPACE_IF_NONE, 1,
+         PATTERN_GPT2, false, false, true},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false,\"add_prefix_space\":false},", SPACE_NEVER, 0,
+         -1, false, false, true},
+        {"\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"Digits\","
+         "\"individual_digits\":true},{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}{1,3}\"},\"behavior\":"
+         "\"Isolated\"},{\"type\":\"ByteLevel\"}]},",
+         SPACE_NEVER, 4, PATTERN_GPT2, false, false, true},
+        {"\"pre_tokenizer\":{\"type\":\"Digits\"},", SPACE_NEVER, 1, PATTERN_DIGITS, false, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true},", SPACE_NEVER, 1, PATTERN_DIGIT, false,
+         false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| "
+         "?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Isolated\",\"invert\":true},",
+         SPACE_NEVER, 1, PATTERN_GPT2, false, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| "
+         "?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Removed\",\"invert\":true},",
+         SPACE_NEVER, 1, PATTERN_GPT2, false, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}+\"},\"behavior\":\"Isolated\"},",
+         SPACE_NEVER, 1, PATTERN_DIGITS, false, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\"},", SPACE_IF_NONE, 1,
+         PATTERN_SPACED, true, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+         "\",\"add_prefix_space\":false,\"split\":true},",
+         SPACE_NEVER, 1, PATTERN_SPACED, true, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+         "\",\"add_prefix_space\":true,\"split\":false},",
+         SPACE_IF_NONE, 0, -1, true, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+         "\",\"prepend_scheme\":\"never\",\"add_prefix_space\":true},",
+         SPACE_NEVER, 1, PATTERN_SPACED, true, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+         "\",\"prepend_scheme\":\"always\",\"add_prefix_space\":false},",
+         SPACE_IF_NONE, 1, PATTERN_SPACED, true, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\",\"prepend_scheme\":\"first\"},",
+         SPACE_ONCE, 1, PATTERN_SPACED, true, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[1024];
+        Tokenizer t;
+        snprintf(json, sizeof json, "{%s\"model\":{%s}}", cases[i].pipeline, PIECES);
+        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
+        const Pretokenizer *p = &t.pretokenizer;
+        const int last = p->n_steps ? (int)p->steps[p->n_steps - 1] : -1;
+        const bool same = t.space_prefix == cases[i].prefix && p->n_steps == cases[i].n_steps && last == cases[i].last;
+        CHECK(same, "case %zu: prefix %d, %d steps, the last %d", i, t.space_prefix, p->n_steps, last);
+        CHECK(t.normalizer.replaces_mark == cases[i].replaces_mark && t.normalizer.composes == cases[i].composes,
+              "case %zu: the normalizer", i);
+        CHECK(t.pieces.byte_level == cases[i].byte_level, "case %zu: byte level?", i);
+        CHECK(!t.merges.fuses_unknown && !p->whole_words && t.pieces.unk < 0, "case %zu: the model", i);
+        tokenizer_close(&t);
+    }
+}
+
+/* Values that change nothing are taken. */
+static void a_model_may_say_what_changes_nothing(void) {
+    static const struct {
+        const char *options;
+        int unk;
+        bool fuses, whole;
+    } cases[] = {
+        {"\"continuing_subword_prefix\":null,\"end_of_word_suffix\":\"\",\"dropout\":null,\"fuse_unk\":false,", -1,
+         false, false},
+        {"\"type\":\"BPE\",\"dropout\":0.0,\"unk_token\":\"<s>\",\"fuse_unk\":true,", 3, true, false},
+        {"\"unk_token\":\"<t>\",\"ignore_merges\":true,", -1, false, true},
+        {"\"unk_token\":\"\",", -1, false, false},
+        {"\"unk_token\":{\"content\":\"a\"},", 0, false, false},
+        {"\"unk_token\":3,", -1, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[512];
+        Tokenizer t;
+        snprintf(json, sizeof json, "{\"post_processor\":null,\"model\":{%s%s}}", cases[i].options, PIECES);
+        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
+        CHECK(t.pieces.unk == cases[i].unk && t.merges.fuses_unknown == cases[i].fuses &&
+                  t.pretokenizer.whole_words == cases[i].whole,
+              "case %zu: <unk> is %d", i, t.pieces.unk);
+        CHECK(t.no_bos && t.chat_has_bos && t.eot == -1 && !t.n_ends && !*stderr_text(), "case %zu: more than that", i);
+        tokenizer_close(&t);
+    }
+}
+
+/* What an added token says of itself; one for which the model has no row is none. */
+static void added_tokens_say_how_they_match(void) {
+    static const struct {
+        const char *added;
+        int id;
+        Piece piece;
+    } cases[] = {
+        {"{\"id\":7,\"content\":\"<u>\"}", 7, {.kind = PIECE_USER, .raw = true}},
+        {"{\"id\":8,\"content\":\"<u>\"}", -1, {.kind = PIECE_CONTROL}},
+        {"{\"id\":5,\"content\":\"<u>\",\"special\":true,\"normalized\":true,\"single_word\":false}",
+         5,
+         {.kind = PIECE_SPECIAL}},
+        {"{\"id\":2,\"content\":\"ab\",\"lstrip\":true}",
+         2,
+         {.kind = PIECE_USER, .also_merged = true, .raw = true, .eats_left = true}},
+        {"{\"id\":0,\"content\":\"a\",\"rstrip\":true,\"normalized\":false}",
+         0,
+         {.kind = PIECE_USER, .also_merged = true, .raw = true, .eats_right = true}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[512];
+        Tokenizer t;
+        snprintf(json, sizeof json, "{\"added_tokens\":[%s],\"model\":{%s}}", cases[i].added, PIECES);
+        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
+        for (int id = 4; id < 8; id++)
+            CHECK((t.pieces.list[id].length > 0) == (id == cases[i].id), "case %zu: token %d is there or not", i, id);
+        if (cases[i].id >= 0) {
+            const Piece *p = &t.pieces.list[cases[i].id], *e = &cases[i].piece;
+            CHECK(p->kind == e->kind && p->also_merged == e->also_merged && p->raw == e->raw &&
+                      p->eats_left == e->eats_left && p->eats_right == e->eats_right,
+                  "case %zu: kind %d", i, p->kind);
+        }
+        tokenizer_close(&t);
+    }
+}
+
+/* Behind a space that the normalizer puts there a special token is not looked for in normalized text. */
+static void special_tokens_behind_a_space_match_nothing(void) {
+    static const char start[] =
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+        "\"" SPACE_MARK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+        "\"}]},\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true,\"normalized\":%s}],"
+        "\"model\":{%s}}";
+    for (int normalized = 0; normalized < 2; normalized++) {
+        char json[1024];
         Tokenizer t;
         Tokens tokens;
-        memset(name, 'x', (size_t)n);
-        snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":4,\"content\":\"%.*s\"}],\"model\":{%s}}", n, name,
-                 PIECES);
-        const int opened = !open_files(&t, json, NULL, NULL);
-        if (n > MOST_MATCHED_BYTES) {
-            CHECK(!opened && strstr(stderr_text(), "an added token has 513 bytes, expected at most 512"), "%s",
-                  stderr_text());
-            continue;
-        }
-        CHECK(opened && !tokenizer_encode(&t, name, (size_t)n, false, &tokens), "%s", stderr_text());
-        CHECK(tokens.n == 1 && tokens.ids[0] == 4, "%d tokens", tokens.n);
+        snprintf(json, sizeof json, start, normalized ? "true" : "false", PIECES);
+        CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+        CHECK(t.pieces.list[3].kind == (normalized ? PIECE_CONTROL : PIECE_SPECIAL), "kind %d", t.pieces.list[3].kind);
+        CHECK(!tokenizer_encode(&t, "<s>", 3, false, &tokens), "does not encode");
+        CHECK(tokens.n == !normalized, "%d tokens", tokens.n);
         free(tokens.ids);
         tokenizer_close(&t);
     }
+}
+
+/* Both ways to write a merge say the same. */
+static void merges_are_written_in_two_ways(void) {
+    static const char *const merges[] = {"\"a b\"", "[\"a\",\"b\"]"};
+    for (int i = 0; i < 2; i++) {
+        char json[256];
+        Tokenizer t;
+        snprintf(json, sizeof json, "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[%s]}}", merges[i]);
+        CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+        const MergeRule *rule = merges_rule(&t.merges, 0, 1);
+        CHECK(rule && rule->result == 2 && rule->rank == 0 && !merges_rule(&t.merges, 1, 0), "no rule");
+        tokenizer_close(&t);
+    }
+}
+
+/* What tokenizer_config.json says, and the note about EOS behind a text. */
+static void a_config_says_what_bos_is(void) {
+    static const char model[] = "{\"model\":{%s}}";
+    static const struct {
+        const char *config;
+        int bos, eos;
+        bool no_bos, noted;
+        const char *template;
+    } cases[] = {
+        {"{}", -1, -1, true, false, NULL},
+        {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 3, -1, false, false, NULL},
+        {"{\"bos_token\":\"<s>\",\"add_bos_token\":null}", 3, -1, true, false, NULL},
+        {"{\"add_bos_token\":true}", -1, -1, true, false, NULL},
+        {"{\"eos_token\":\"ab\",\"add_eos_token\":true}", -1, 2, true, true, NULL},
+        {"{\"eos_token\":null,\"add_eos_token\":false,\"chat_template\":\"x\"}", -1, -1, true, false, "x"},
+        {"{\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"}]}", -1, -1, true, false, NULL},
+        {"{\"chat_template\":5}", -1, -1, true, false, NULL},
+    };
+    char json[256];
+    snprintf(json, sizeof json, model, PIECES);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Tokenizer t;
+        CHECK(!open_files(&t, json, cases[i].config, NULL), "case %zu: %s", i, stderr_text());
+        CHECK(t.bos == cases[i].bos && t.eos == cases[i].eos && t.no_bos == cases[i].no_bos, "case %zu: BOS %d, EOS %d",
+              i, t.bos, t.eos);
+        const char *found = t.chat_template, *expected = cases[i].template;
+        CHECK(!found == !expected && (!found || !strcmp(found, expected)), "case %zu: the template", i);
+        CHECK(cases[i].noted ? one_line(stderr_text()) && strstr(stderr_text(), "puts EOS behind every text")
+                             : !*stderr_text(),
+              "case %zu: %s", i, stderr_text());
+        tokenizer_close(&t);
+    }
+}
+
+/* The ends of generation_config.json go before those of config.json. */
+static void ends_come_from_two_files(void) {
+    char json[256];
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    mkdir(inside("t"), 0700);
+    for (int i = 0; i < 3; i++) {
+        Tokenizer t;
+        write_file("t/config.json", i < 2 ? "{\"eos_token_id\":1}" : "{\"eos_token_id\":[true]}");
+        const int opened = open_files(&t, json, NULL, i == 0 ? "{\"eos_token_id\":[2]}" : "{}");
+        remove(inside("t/config.json"));
+        if (i == 2) {
+            CHECK(opened < 0 && strstr(stderr_text(), "t/config.json: eos_token_id has id true"), "%s", stderr_text());
+            continue;
+        }
+        CHECK(!opened && t.n_ends == 1 && t.ends[0] == 2 - i && t.eos == 2 - i, "%d ends, %s", t.n_ends, stderr_text());
+        tokenizer_close(&t);
+    }
+}
+
+/* Beside a path without a folder there are the files of this folder; beside one that is nearly too long, none. */
+static void paths_of_any_length(void) {
+    char json[256], here[PATH_MAX], path[PATH_MAX];
+    Tokenizer t;
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+    tokenizer_close(&t);
+    write_file("t/tokenizer_config.json", "{\"eos_token\":\"b\"}");
+    snprintf(path, sizeof path, "%s", inside("t"));
+    CHECK(getcwd(here, sizeof here) && !chdir(path), "cannot go there");
+    const int opened = tokenizer_open_json(&t, "tokenizer.json", 8);
+    CHECK(!chdir(here), "cannot come back");
+    CHECK(!opened && t.eos == 1, "EOS %d", t.eos);
+    tokenizer_close(&t);
+    size_t n = strlen(path);
+    while (n + 22 < PATH_MAX) n += (size_t)snprintf(path + n, sizeof path - n, "/.");
+    snprintf(path + n, sizeof path - n, "/tokenizer.json");
+    CHECK(!tokenizer_open_json(&t, path, 8) && t.eos == -1, "EOS %d", t.eos);
+    tokenizer_close(&t);
+    remove(inside("t/tokenizer_config.json"));
 }
 
 /* Of more ends than there is room for the first count, and nothing behind them changes. */
@@ -520,6 +832,48 @@ static void whole_words_may_be_token_0(void) {
     tokenizer_close(&t);
 }
 
+/* By rules as by scores: token 0 is one like the others. */
+static void merges_may_make_token_0(void) {
+    Tokenizer t;
+    Tokens tokens;
+    CHECK(!open_files(&t, "{\"model\":{\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[\"a b\"]}}", NULL, NULL), "%s",
+          stderr_text());
+    for (int rules = 1; rules >= 0; rules--) {
+        CHECK(!tokenizer_encode(&t, "abbab", 5, false, &tokens), "does not encode");
+        CHECK(tokens.n == 3 && tokens.ids[0] == 0 && tokens.ids[1] == 2 && tokens.ids[2] == 0, "%d tokens", tokens.n);
+        free(tokens.ids);
+        merges_close(&t.merges);
+    }
+    tokenizer_close(&t);
+}
+
+/* A message shows 32 bytes of a name. */
+static void long_names_are_cut_in_messages(void) {
+    char expected[256];
+    for (int n = 31; n <= 34; n++) {
+        static const char left[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop",
+                          right[] = "0123456789012345678901234567890123456789";
+        Pieces p = {.unk = -1};
+        Merges m = {0};
+        const int shown = n < 32 ? n : 32;
+        CHECK(!pieces_open(&p, 1, 0) && !merges_begin(&m, &p, 1), "no memory");
+        stderr_hide();
+        const int pair = merges_add_pair(&m, &p, "x", left, (size_t)n, right, (size_t)n);
+        stderr_show();
+        snprintf(expected, sizeof expected,
+                 "run: x: merge 0 is of '%.*s' and '%.*s', expected pieces that together are a piece\n", shown, left,
+                 shown, right);
+        CHECK(pair == -1 && !strcmp(stderr_text(), expected), "%s", stderr_text());
+        stderr_hide();
+        const int one = merges_add(&m, &p, "x", left, (size_t)n);
+        stderr_show();
+        snprintf(expected, sizeof expected, "run: x: merge 0 is '%.*s', expected two pieces\n", shown, left);
+        CHECK(one == -1 && !m.n && !strcmp(stderr_text(), expected), "%s", stderr_text());
+        merges_close(&m);
+        pieces_close(&p);
+    }
+}
+
 /* No damage may do more than change tokens. */
 static void damaged_files(void) {
     size_t size = 0;
@@ -550,6 +904,149 @@ static void damaged_files(void) {
     }
     CHECK(opened > (test_fast() ? 1 : 20), "%d open", opened);
     free(json);
+}
+
+/* ---- normal forms and patterns by themselves ----------------------------------------------------- */
+
+/* What a normalizer makes of a text; as long as it is said. */
+static void texts_are_normalized(void) {
+    static const struct {
+        Normalizer normalizer;
+        bool space;
+        const char *text, *expected;
+    } cases[] = {
+        {{0}, false, "", ""},
+        {{0}, true, "", " "},
+        {{0}, true, "\xe2\x96\x81\xff", " \xe2\x96\x81\xff"},
+        {{.composes = true}, false, "\xe2\x84\xab", "\xc3\x85"}, /* the Angstrom sign */
+        {{.composes = true}, true, "e\xcc\x81", " \xc3\xa9"},
+        {{.composes = true},
+         false,
+         "\xcc\x81"
+         "e",
+         "\xcc\x81"
+         "e"},
+        {{.composes = true}, false, "a\xcc\x81\xcc\x81", "\xc3\xa1\xcc\x81"},     /* blocked by its own class */
+        {{.composes = true}, false, "a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81"}, /* in order of their classes */
+        {{.composes = true}, false, "\xff\xcc\x81", "\xff\xcc\x81"},
+        {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xa1", "\xea\xb0\x80"}, /* Korean: first and last syllables */
+        {{.composes = true}, false, "\xe1\x84\x92\xe1\x85\xb5\xe1\x87\x82", "\xed\x9e\xa3"},
+        {{.composes = true},
+         false,
+         "\xed\x9e\xa4\xe1\x86\xa8",
+         "\xed\x9e\xa4\xe1\x86\xa8"}, /* behind the last syllable */
+        {{.composes = true},
+         false,
+         "\xea\xb0\x80\xe1\x86\xa7",
+         "\xea\xb0\x80\xe1\x86\xa7"}, /* trailing number 0 is none */
+        {{.composes = true}, false, "\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81"},
+        {{.composes = true}, false, "\xea\xb0\x81\xe1\x86\xa8", "\xea\xb0\x81\xe1\x86\xa8"}, /* it has one */
+        {{.composes = true},
+         false,
+         "\xe1\x84\x93\xe1\x85\xa1",
+         "\xe1\x84\x93\xe1\x85\xa1"}, /* beside those that compose */
+        {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xb6", "\xe1\x84\x80\xe1\x85\xb6"},
+        {{.composes = true}, false, "\xea\xb0\x80\xe1\x87\x83", "\xea\xb0\x80\xe1\x87\x83"},
+        {{.composes = true, .replaces_invalid = true, .replaces_mark = true},
+         false,
+         "\xff\xe2\x96\x81\xcc\x81",
+         "\xef\xbf\xbd \xcc\x81"},
+        {{.replaces_invalid = true}, false, "a\x80\xe2\x96\x81", "a\xef\xbf\xbd\xe2\x96\x81"},
+        {{.replaces_mark = true}, true, "\xe2\x96\x81\xff", "  \xff"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t n = 0;
+        char *found = normalize(&cases[i].normalizer, cases[i].text, strlen(cases[i].text), cases[i].space, &n);
+        CHECK(found && n == strlen(cases[i].expected) && !memcmp(found, cases[i].expected, n), "case %zu: '%.*s'", i,
+              (int)n, found);
+        free(found);
+    }
+}
+
+typedef struct {
+    char words[64];
+    size_t n;
+    int left; /* words before the function says that is enough */
+} Cut;
+
+static int add_word(void *arg, const char *s, size_t n) {
+    Cut *cut = arg;
+    if (cut->n) cut->words[cut->n++] = '|';
+    memcpy(cut->words + cut->n, s, n);
+    cut->n += n;
+    return --cut->left == 0 ? 7 : 0;
+}
+
+/* The words of a text, with | between them. */
+static void texts_are_cut(void) {
+    static const struct {
+        Pattern steps[2];
+        int n_steps;
+        const char *text, *expected;
+    } cases[] = {
+        {{0}, 0, "a b", "a b"},
+        {{0}, 0, "", ""},
+        {{PATTERN_GPT2}, 1, "", ""},
+        {{PATTERN_GPT2}, 1, "it's I'LL 've", "it|'s| I|'|LL| '|ve"},
+        {{PATTERN_GPT2}, 1, "'s'd'", "'s|'d|'"},
+        {{PATTERN_GPT2}, 1, "a  b \n c  ", "a| | b| \n| c|  "},
+        {{PATTERN_GPT2}, 1, " 12a?! b", " 12|a|?!| b"},
+        {{PATTERN_LLAMA3}, 1, "it'S I'lL'", "it|'S| I|'lL|'"},
+        {{PATTERN_LLAMA3}, 1, "it'\xc5\xbf", "it|'\xc5\xbf"},
+        {{PATTERN_LLAMA3}, 1, "12345 6", "123|45| |6"},
+        {{PATTERN_LLAMA3}, 1, "(a) ?!\n\r\nb", "(a|)| ?!\n\r\n|b"},
+        {{PATTERN_LLAMA3}, 1, " \n \n  a", " \n \n| | a"},
+        {{PATTERN_LLAMA3}, 1, "\ta  \t1", "\ta|  |\t|1"},
+        {{PATTERN_LLAMA3}, 1, "\na\n", "\n|a|\n"},
+        {{PATTERN_QWEN2}, 1, "123 a", "1|2|3| a"},
+        {{PATTERN_DIGIT}, 1, "ab 12 c3", "ab |1|2| c|3"},
+        {{PATTERN_DIGITS3}, 1, "1234567a", "123|456|7|a"},
+        {{PATTERN_DIGITS}, 1, "1234567a12", "1234567|a|12"},
+        {{PATTERN_SPACED}, 1, "a b  c ", "a| b| | c| "},
+        {{PATTERN_DIGIT, PATTERN_GPT2}, 2, "a 12 b", "a| |1|2| b"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Cut cut = {.left = -1};
+        const size_t size = strlen(cases[i].text);
+        CHECK(!pretokenize(cases[i].steps, cases[i].n_steps, cases[i].text, size, add_word, &cut), "case %zu", i);
+        CHECK(!strcmp(cut.words, cases[i].expected), "case %zu: '%s', expected '%s'", i, cut.words, cases[i].expected);
+        cut = (Cut){.left = 1};
+        const int status_ = pretokenize(cases[i].steps, cases[i].n_steps, cases[i].text, size, add_word, &cut);
+        CHECK((status_ != 0) == (size > 0), "case %zu: status %d", i, status_);
+    }
+}
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+
+/* Opens, encodes, closes; also what does not open. */
+static void use_memory(const char *json, const char *refused) {
+    static const char text[] = "Once upon e\xcc\x81 \xff 12<think>  x<s> y\xf0\x9f\x99\x82";
+    static const char *const paths[] = {"tests/golden/bpe_llama2.json", "tests/golden/bpe_qwen2.json"};
+    for (int i = 0; i < 4; i++) {
+        Tokenizer t;
+        Tokens tokens;
+        const int opened = i < 2 ? tokenizer_open_json(&t, paths[i], N_QWEN2)
+                                 : open_files(&t, i == 2 ? json : refused, "{\"chat_template\":\"y\"}", NULL);
+        if (opened) continue;
+        if (i == 2) t.space_prefix = SPACE_IF_NONE;
+        if (tokenizer_set_chat_template(&t, text, 20)) abort();
+        if (tokenizer_encode(&t, text, sizeof text - 1, true, &tokens)) abort();
+        free(tokens.ids);
+        tokenizer_close(&t);
+    }
+}
+
+/* However often: no more memory is in use behind it. */
+static void nothing_stays_behind(void) {
+    char json[512], refused[512];
+    snprintf(json, sizeof json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}", PIECES);
+    snprintf(refused, sizeof refused, "{\"model\":{%s,\"x\":{\"y\":1,\"y\":2}}}", PIECES);
+    use_memory(json, refused);
+    const struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < 3; i++) use_memory(json, refused);
+    const struct mallinfo2 after = mallinfo2();
+    CHECK(after.uordblks + after.hblkhd == before.uordblks + before.hblkhd, "%zu bytes more",
+          after.uordblks + after.hblkhd - before.uordblks - before.hblkhd);
 }
 
 /* ---- into GGUF files --------------------------------------------------------------------------------- */
@@ -595,18 +1092,59 @@ static void gguf_files_have_the_same_tokens(void) {
     }
 }
 
+#define QWEN2  "tests/golden/bpe_qwen2.json", N_QWEN2
+#define LLAMA2 "tests/golden/bpe_llama2.json", N_LLAMA2
+#define LLAMA2_NORMALIZER                                                                                              \
+    "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":"           \
+    "\"Replace\","                                                                                                     \
+    "\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]},\"pre_tokenizer\":null"
+#define METASPACE(scheme)                                                                                              \
+    "null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"" scheme     \
+    "\",\"split\":false}"
+
+/* Converts with a tokenizer.json in which one string, `from`, is another. */
+static int convert_changed(const char *path, int vocab_size, const char *from, const char *to) {
+    size_t size = 0;
+    char *json = file_read(path, &size), *at = json ? strstr(json, from) : NULL, changed[PATH_MAX];
+    FILE *out_ = at ? fopen(inside("changed.json"), "wb") : NULL;
+    if (!out_) abort();
+    fprintf(out_, "%.*s%s%s", (int)(at - json), json, to, at + strlen(from));
+    fclose(out_);
+    free(json);
+    snprintf(changed, sizeof changed, "%s", inside("changed.json"));
+    return convert(changed, vocab_size);
+}
+
+static void what_gguf_says_otherwise_is_noted(void) {
+    static const char white_space[] = "note: there are pieces that take white space beside them; GGUF has no word for "
+                                      "that\n",
+                      spaces[] = "note: GGUF always puts a space in front of a text, the folder only where there is "
+                                 "none\n";
+    static const struct {
+        const char *from, *to, *note;
+    } cases[] = {
+        {"\"lstrip\":false", "\"lstrip\":false", ""},         {"\"lstrip\":false", "\"lstrip\":true", white_space},
+        {"\"rstrip\":false", "\"rstrip\":true", white_space}, {LLAMA2_NORMALIZER, METASPACE("first"), spaces},
+        {LLAMA2_NORMALIZER, METASPACE("always"), spaces},     {LLAMA2_NORMALIZER, METASPACE("never"), ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(convert_changed(LLAMA2, cases[i].from, cases[i].to) == 0, "case %zu: %s", i, err);
+        CHECK(!strcmp(err, cases[i].note), "case %zu: '%s', expected '%s'", i, err, cases[i].note);
+    }
+}
+
 static void what_gguf_cannot_say_is_refused(void) {
     static const struct {
         const char *path;
         int n;
         const char *from, *to, *mention;
     } cases[] = {
-#define QWEN2  "tests/golden/bpe_qwen2.json", N_QWEN2
-#define LLAMA2 "tests/golden/bpe_llama2.json", N_LLAMA2
         {QWEN2, "\"ignore_merges\":false", "\"ignore_merges\":true",
          "no name for its pre-tokenizer (Qwen 2's pattern, ignore"},
         {QWEN2, "\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
         {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true", "behind another pre-tokenizer"},
+        {QWEN2, "\"pre_tokenizer\":{",
+         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true},\"before\":{",
+         "ByteLevel puts a space in front of a text"},
         {LLAMA2, "<0x41>", "<0xXX>", NULL}, /* A has a piece */
         {LLAMA2, "<0xE4>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
         {LLAMA2, "<0x01>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
@@ -618,19 +1156,11 @@ static void what_gguf_cannot_say_is_refused(void) {
          "other tokens than its tokenizer: what is beside an added token"},
         {LLAMA2, "[{\"id\":0,", "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
          "other tokens than its tokenizer: merges of added tokens"},
+        {LLAMA2, "\"ignore_merges\":false", "\"ignore_merges\":true", "no name for its pre-tokenizer ("},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t size = 0;
-        char *json = file_read(cases[i].path, &size), *at = json ? strstr(json, cases[i].from) : NULL;
-        CHECK(at, "case %zu: nothing to change", i);
-        FILE *out_ = fopen(inside("changed.json"), "wb");
-        CHECK(out_, "cannot write");
-        fprintf(out_, "%.*s%s%s", (int)(at - json), json, cases[i].to, at + strlen(cases[i].from));
-        fclose(out_);
-        free(json);
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s", inside("changed.json"));
-        CHECK((convert(path, cases[i].n) == 0) == !cases[i].mention, "case %zu: %s", i, err);
+        const int status_ = convert_changed(cases[i].path, cases[i].n, cases[i].from, cases[i].to);
+        CHECK((status_ == 0) == !cases[i].mention, "case %zu: %s", i, err);
         CHECK(!cases[i].mention || (strstr(err, cases[i].mention) && one_line(err)), "case %zu: %s", i, err);
     }
 }
@@ -829,7 +1359,14 @@ void suite_bpe(void) {
     TEST(what_is_said_is_text);
     TEST(refuses_what_it_does_not_do);
     TEST(the_files_beside_it_count);
-    TEST(added_tokens_have_at_most_512_bytes);
+    TEST(a_pipeline_is_what_the_file_says);
+    TEST(a_model_may_say_what_changes_nothing);
+    TEST(added_tokens_say_how_they_match);
+    TEST(special_tokens_behind_a_space_match_nothing);
+    TEST(merges_are_written_in_two_ways);
+    TEST(a_config_says_what_bos_is);
+    TEST(ends_come_from_two_files);
+    TEST(paths_of_any_length);
     TEST(a_text_has_at_most_16_ends);
     TEST(a_rule_that_is_there_twice);
     TEST(unknown_characters_without_unk);
@@ -840,8 +1377,14 @@ void suite_bpe(void) {
     TEST(rules_are_found_as_by_comparing_all);
     TEST(the_number_of_rules_has_a_limit);
     TEST(whole_words_may_be_token_0);
+    TEST(merges_may_make_token_0);
+    TEST(long_names_are_cut_in_messages);
     TEST(damaged_files);
+    TEST(texts_are_normalized);
+    TEST(texts_are_cut);
+    TEST(nothing_stays_behind);
     TEST(gguf_files_have_the_same_tokens);
+    TEST(what_gguf_says_otherwise_is_noted);
     TEST(what_gguf_cannot_say_is_refused);
     TEST(pieces_too_long_to_check_are_refused);
     TEST(random_tokenizers_keep_their_tokens_or_are_refused);

@@ -256,6 +256,43 @@ static void names_of_bytes_are_decoded(void) {
     pieces_close(&p);
 }
 
+/* In a byte-level vocabulary a byte is the piece that merges have of it, else <unk>. */
+static void bytes_are_pieces_of_their_own(void) {
+    enum { N = 256, UNK = 77 };
+    Pieces p = {.unk = UNK, .byte_level = true};
+    CHECK(!pieces_open(&p, N, N) && p.text, "no memory");
+    for (int id = 0; id < N; id++) {
+        p.text[id] = (char)(N - 1 - id);
+        p.list[id] = (Piece){.text = p.text + id, .length = 1, .kind = id == 9 ? PIECE_CONTROL : PIECE_TEXT};
+    }
+    CHECK(!pieces_index(&p), "no memory");
+    for (int byte = 0; byte < N; byte++) {
+        const int expected = byte == N - 1 - 9 ? UNK : N - 1 - byte;
+        CHECK(p.byte_piece[byte] == expected, "byte %d is piece %d, expected %d", byte, p.byte_piece[byte], expected);
+    }
+    pieces_close(&p);
+    CHECK(!p.list && !p.text && !p.n, "not closed");
+}
+
+/* Text that is elsewhere takes no memory; the table holds nothing that matches. */
+static void a_table_begins_empty(void) {
+    Pieces p = {.unk = -1};
+    CHECK(!pieces_open(&p, 3, 0), "no memory");
+    CHECK(p.n == 3 && !p.text, "%d pieces, with text or without", p.n);
+    for (int id = 0; id < 3; id++)
+        CHECK(p.list[id].kind == PIECE_CONTROL && !p.list[id].length && p.list[id].text, "piece %d", id);
+    CHECK(!pieces_index(&p) && pieces_find(&p, "a", 1) == -1 && pieces_match(&p, "a", 1, false) == -1, "finds one");
+    pieces_close(&p);
+}
+
+/* U+2581 alone, and whole, is a space. */
+static void spaces_are_unmarked(void) {
+    char s[] = "\xe2\x96\x82" SPACE_MARK "x" SPACE_MARK "\xe2\x97\x81" SPACE_MARK "\xe2\x96";
+    static const char expected[] = "\xe2\x96\x82 x \xe2\x97\x81 \xe2\x96";
+    const int n = unmark_spaces(s, (int)sizeof s - 1);
+    CHECK(n == (int)sizeof expected - 1 && !memcmp(s, expected, (size_t)n), "%d bytes: %.*s", n, n, s);
+}
+
 void suite_pieces(void) {
     TEST(stories_has_the_library_s_tokens);
     TEST(llama_2_has_the_library_s_tokens);
@@ -264,4 +301,7 @@ void suite_pieces(void) {
     TEST(pieces_are_found_as_by_comparing_all);
     TEST(bytes_are_known_by_their_names);
     TEST(names_of_bytes_are_decoded);
+    TEST(bytes_are_pieces_of_their_own);
+    TEST(a_table_begins_empty);
+    TEST(spaces_are_unmarked);
 }
