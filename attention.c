@@ -273,13 +273,13 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n,
     project(&k, &layer->wk, &in, n);
     project(&q, &layer->wq, &in, n);
     project(&v, &layer->wv, &in, n);
-    probe_part(s->probe, l, SITE_QKV_ROPE);
+    probe_mark(s->probe, l, SITE_QKV);
     norm_heads(s, l, SITE_Q_NORM, &layer->q_norm, &q, n);
     norm_heads(s, l, SITE_K_NORM, &layer->k_norm, &k, n);
     rotate_heads(s, &k, n);
     rotate_heads(s, &q, n);
     write_heads(s, l, &k, &v, n, pos);
-    site_end(s->probe, l, SITE_QKV_ROPE); /* every query attends to the keys of every thread */
+    site_end(s->probe, l, SITE_ROPE); /* every query attends to the keys of every thread */
 
     attend_all(s, l, n, pos);
     site_end(s->probe, l, SITE_ATTENTION);

@@ -61,9 +61,9 @@ static void route(Session *s, const Layer *layer, const float *xn, int n) {
     const Input in = input_prepare(&s->input, &layer->router, xn, n);
     matmul(s->router, &layer->router, &in, n);
     site_end(s->probe, layer->index, SITE_ROUTER);
-#pragma omp single
+#pragma omp single nowait
     fill_slots(s, n);
-    probe_part(s->probe, layer->index, SITE_ROUTER);
+    site_end(s->probe, layer->index, SITE_TOP_K);
 }
 
 /* A row of the input for each slot; a token that is alone is every slot's row. */

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,6 +80,11 @@ ssize_t read_some(int fd, char *bytes, size_t n) {
 }
 
 bool on_terminal(FILE *stream) { return isatty(fileno(stream)) == 1; }
+
+long lost_processors(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_nivcsw;
+}
 
 const char *processor_name(void) {
     static char line[256], name[128];

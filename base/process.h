@@ -39,6 +39,9 @@ ssize_t read_some(int fd, char *bytes, size_t n);
 /* Whether the stream is a terminal. */
 bool on_terminal(FILE *stream);
 
+/* How often a thread of the process had to leave a processor to another program, or to another thread. */
+long lost_processors(void);
+
 /* What the processor calls itself; "": that is not known. The string stays until the next call. */
 const char *processor_name(void);
 

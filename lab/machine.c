@@ -1,4 +1,4 @@
-/* machine.c: what a measurement was made on: processor, compiler, flags. */
+/* machine.c: what a measurement was made on: model, processor, compiler, flags. */
 #include "lab/machine.h"
 #include "base/process.h"
 #include "kernels/simd.h"
@@ -7,11 +7,25 @@
 #define NORMA_FLAGS ""
 #endif
 
-void print_machine(int threads) {
-    printf("{\"machine\": \"%s\", \"compiler\": \"%s\", \"flags\": \"%s\", \"lanes\": %d, \"threads\": %d,",
-           processor_name(), __VERSION__, NORMA_FLAGS, LANES, threads);
+static void write_string(FILE *out, const char *before, const char *text) {
+    fprintf(out, "%s%s", before, text ? "\"" : "null");
+    for (; text && *text; text++)
+        if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ')
+            fprintf(out, "\\u%04x", *text);
+        else
+            fputc(*text, out);
+    if (text) fputc('"', out);
 }
 
-void print_estimate(const char *name, Estimate e) {
-    printf(", \"%s\": %.6g, \"%s_low\": %.6g, \"%s_high\": %.6g", name, e.median, name, e.low, name, e.high);
+void write_about(FILE *out, const About *about) {
+    write_string(out, "\"model\": ", about->model);
+    write_string(out, ", \"norm\": ", about->norm);
+    fprintf(out, ", \"threads\": %d, \"lanes\": %d", about->threads, LANES);
+    write_string(out, ", \"machine\": ", processor_name());
+    write_string(out, ", \"compiler\": ", __VERSION__);
+    write_string(out, ", \"flags\": ", NORMA_FLAGS);
+}
+
+void write_estimate(FILE *out, const char *name, Estimate e) {
+    fprintf(out, ", \"%s\": %.6g, \"%s_low\": %.6g, \"%s_high\": %.6g", name, e.value, name, e.low, name, e.high);
 }

@@ -1,13 +1,20 @@
-/* machine.h: what a measurement was made on, and how estimates are written as JSON. */
+/* machine.h: what a measurement was made on, and how it is written as JSON. */
 #ifndef NORMA_MACHINE_H
 #define NORMA_MACHINE_H
 
-#include "lab/stopwatch.h"
+#include "lab/estimate.h"
+#include <stdio.h>
 
-/* Begins a JSON object: {"machine": ..., "compiler": ..., "flags": ..., "lanes": ..., "threads": ..., */
-void print_machine(int threads);
+/* What is measured: a model, what --norm says of it, how many threads. The strings may be NULL. */
+typedef struct {
+    const char *model, *norm;
+    int threads;
+} About;
 
-/* Writes , "NAME": median, "NAME_low": low, "NAME_high": high */
-void print_estimate(const char *name, Estimate e);
+/* Writes "model": ..., "norm": ..., "threads": ..., "lanes": ..., "machine": ..., "compiler": ..., "flags": ... */
+void write_about(FILE *out, const About *about);
+
+/* Writes , "NAME": value, "NAME_low": low, "NAME_high": high */
+void write_estimate(FILE *out, const char *name, Estimate e);
 
 #endif

@@ -8,6 +8,7 @@
 #include "lab/profile.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
@@ -19,7 +20,7 @@
 const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "decode"};
 
 #define SITE_INFO(name, text, is_norm) {text, is_norm},
-const struct SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
+const SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
     const size_t rows = (size_t)p->n_layers + 1, row = (size_t)(layer == NO_LAYER ? p->n_layers : layer);
@@ -54,13 +55,11 @@ static double expert_bytes(const Session *s, const Layer *layer, bool down) {
     return sum;
 }
 
-/* What the calls of a site have moved, but for the weights of experts. */
-static double site_bytes(const Profile *p, Phase phase, int layer, Site site, const Record *r) {
+double site_bytes(const Profile *p, int layer, Site site, double n, double calls, double attended) {
     const Session *s = p->session;
     const Model *m = s->model;
     const Config *c = &m->config;
     const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* sites outside the layers do not read it */
-    const double n = (double)r->tokens, calls = (double)r->calls;
     const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
     const double q = 4.0 * c->n_heads * c->head_size, k = 4.0 * c->n_kv_heads * c->head_size;
     const double cached = 2 * k * (s->kv.type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
@@ -69,16 +68,19 @@ static double site_bytes(const Profile *p, Phase phase, int layer, Site site, co
     case SITE_ATTN_NORM:
     case SITE_MLP_NORM:
     case SITE_FINAL_NORM: return (2 * n + calls) * dim;
-    case SITE_QKV_ROPE: return calls * (weights(&l->wq) + weights(&l->wk) + weights(&l->wv)) + n * (dim + q + cached);
+    case SITE_QKV: return calls * (weights(&l->wq) + weights(&l->wk) + weights(&l->wv)) + n * (dim + q + 2 * k);
+    case SITE_ROPE: return n * (2 * q + 2 * k + cached);
     case SITE_Q_NORM: return 2 * n * q + calls * 4.0 * c->head_size;
     case SITE_K_NORM: return 2 * n * k + calls * 4.0 * c->head_size;
-    case SITE_ATTENTION: return 2 * n * q + p->passes[phase].attended * cached;
+    case SITE_ATTENTION: return 2 * n * q + attended * cached;
     case SITE_ATTN_OUT: return calls * weights(&l->wo) + n * (q + 2 * dim);
     case SITE_ROUTER: return calls * weights(&l->router) + n * (dim + 4.0 * c->n_experts);
+    case SITE_TOP_K: return n * 4.0 * c->n_experts;
     case SITE_GATE_UP_SILU: return mlp_bytes(c, l, false, calls, n);
     case SITE_DOWN: return mlp_bytes(c, l, true, calls, n);
     case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * c->vocab_size);
     case SITE_START:
+    case SITE_END:
     case SITE_WAIT:
     case SITE_PROFILE:
     case N_SITES: break;
@@ -88,9 +90,14 @@ static double site_bytes(const Profile *p, Phase phase, int layer, Site site, co
 
 /* ---- the hooks --------------------------------------------------------------------------- */
 
+/* How many tokens of the chunk a site works on. */
+static int tokens_of(const Profile *p, int layer, Site site) {
+    return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->n_logits : p->n;
+}
+
 static int bucket_of(uint64_t n, int buckets) {
     if (n < 8) return (int)n;
-    const int exponent = 63 - __builtin_clzll(n), bucket = 8 * (exponent - 2) + (int)(n >> (exponent - 3) & 7);
+    const int exponent = ilogb((double)n), bucket = 8 * (exponent - 2) + (int)(n >> (exponent - 3) & 7);
     return bucket < buckets ? bucket : buckets - 1;
 }
 
@@ -98,48 +105,57 @@ uint64_t bucket_start(int bucket) {
     return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
-/* The ticks of a thread since its last mark, without what a mark takes, which is SITE_PROFILE's. */
-static double lap(Profile *p, int thread, int layer, Site site, uint64_t *ticks) {
+/* Keeps what a thread did since its last mark. */
+static void keep_event(Profile *p, int thread, int layer, Site site, uint64_t at) {
     Track *track = &p->tracks[thread];
-    const uint64_t at = p->clock.read(), all = at - track->last, cost = all < p->cost ? all : p->cost;
-    if (p->events && all && track->n_events < MOST_EVENTS)
-        p->events[(size_t)thread * MOST_EVENTS + track->n_events++] = (Event){track->last, at, layer, site};
-    track->last = at;
-    *ticks = all - cost;
-    profile_of_thread(p, thread, p->phase, layer, SITE_PROFILE)->seconds += (double)cost * p->clock.tick;
-    track->spent += (double)(site == SITE_PROFILE ? all : cost) * p->clock.tick;
-    return (double)*ticks * p->clock.tick;
+    if (at == track->last || track->n_events == MOST_EVENTS) return;
+    p->events[(size_t)thread * MOST_EVENTS + track->n_events++] =
+        (Event){track->last, at, layer, site, p->phase, tokens_of(p, layer, site), p->pos, 0, 0};
 }
 
-static void mark(Probe *probe, int layer, Site site, bool ended) {
+/* Books the time of a thread since its last mark to a site, but for what a mark takes, which is SITE_PROFILE's. */
+static Record *book(Profile *p, int thread, int layer, Site site, double *seconds) {
+    Track *track = &p->tracks[thread];
+    Record *r = profile_of_thread(p, thread, p->phase, layer, site);
+    const uint64_t at = p->clock.read(), all = at - track->last, cost = all < p->cost ? all : p->cost;
+    if (p->events) keep_event(p, thread, layer, site, at);
+    track->last = at;
+    *seconds = (double)(all - cost) * p->clock.tick;
+    profile_of_thread(p, thread, p->phase, layer, SITE_PROFILE)->seconds += (double)cost * p->clock.tick;
+    track->spent += (double)(site == SITE_PROFILE ? all : cost) * p->clock.tick;
+    r->seconds += *seconds;
+    r->calls++;
+    r->tokens += (uint64_t)tokens_of(p, layer, site);
+    ratio_add(&r->per_token, *seconds, p->n);
+    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of((all - cost) / (uint64_t)p->n, BUCKETS)]++;
+    return r;
+}
+
+static void mark(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
     const int thread = omp_get_thread_num();
-    if (site == SITE_START && thread > 0) p->tracks[thread].last = p->clock.read(); /* it was idle until now */
-    uint64_t ticks;
-    const double seconds = lap(p, thread, layer, site, &ticks);
-    Record *r = profile_of_thread(p, thread, p->phase, layer, site);
-    r->seconds += seconds;
-    if (SITES[site].is_norm) p->tracks[thread].norms += seconds;
-    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / (uint64_t)p->n, BUCKETS)]++;
-    if (!ended) return;
-    r->calls++;
-    r->tokens += (uint64_t)(layer == NO_LAYER && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
+    Track *track = &p->tracks[thread];
+    if (site == SITE_START && thread > 0) { /* it was idle until now */
+        track->last = p->clock.read();
+        return;
+    }
+    double seconds;
+    Record *r = book(p, thread, layer, site, &seconds);
+    if (SITES[site].is_norm) track->norms += seconds;
     const bool gate_up = site == SITE_GATE_UP_SILU, down = site == SITE_DOWN;
-    const Layer *l = &p->session->model->layers[layer == NO_LAYER ? 0 : layer];
-    if (thread == 0 && (gate_up || down) && l->experts) r->bytes += expert_bytes(p->session, l, down);
+    if (thread > 0 || (!gate_up && !down) || !p->session->model->layers[layer].experts) return;
+    const double experts = expert_bytes(p->session, &p->session->model->layers[layer], down);
+    r->bytes += experts;
+    if (p->events && track->n_events) p->events[track->n_events - 1].experts = (float)experts;
 }
 
 static void waited(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
     const int thread = omp_get_thread_num();
-    uint64_t ticks;
+    double seconds;
     if (omp_get_num_threads() == 1) return;
-    const double seconds = lap(p, thread, layer, SITE_WAIT, &ticks);
-    Record *r = profile_of_thread(p, thread, p->phase, layer, SITE_WAIT);
+    book(p, thread, layer, SITE_WAIT, &seconds);
     profile_of_thread(p, thread, p->phase, layer, site)->waited += seconds;
-    r->seconds += seconds;
-    r->calls++;
-    r->tokens += (uint64_t)p->n;
 }
 
 /* Observes a token that takes part in an account of which observing may take no more than the budget. (An odd distance:
@@ -153,35 +169,23 @@ static bool begin(Probe *probe, int n) {
     return p->phase == PREFILL || p->unobserved == 0;
 }
 
-/* Takes the first thread's last pass into account. */
-static void add_pass(Profile *p, Passes *sums, double seconds) {
-    const double own = seconds - p->tracks[0].spent, norms = p->tracks[0].norms;
-    sums->observed++;
-    sums->seconds_observed += seconds;
-    sums->own += own;
-    sums->norms += norms;
-    sums->own2 += own * own;
-    sums->own_norms += own * norms;
-    sums->norms2 += norms * norms;
-}
-
-/* What is left since the first thread's last mark is the end of the parallel region. */
 static void end(Probe *probe) {
     Profile *p = (Profile *)probe;
+    const Track *track = &p->tracks[0];
     Passes *sums = &p->passes[p->phase];
     const bool observed = p->session->probe;
-    if (observed) mark(probe, NO_LAYER, SITE_START, false);
-    const uint64_t at = observed ? p->tracks[0].last : p->clock.read();
-    const double seconds = (double)(at - p->began) * p->clock.tick;
+    if (observed) mark(probe, NO_LAYER, SITE_END);
+    const double seconds = (double)((observed ? track->last : p->clock.read()) - p->began) * p->clock.tick;
     sums->passes++;
     sums->seconds += seconds;
-    if (observed) add_pass(p, sums, seconds);
-    if (p->phase == PREFILL) return;
-    const double every = (sums->seconds_observed - sums->own) / (p->budget * sums->own);
-    if (observed)
-        p->unobserved = every < 1 ? 0 : every < 1e6 ? (int)every / 2 * 2 : 1000000;
-    else
-        p->unobserved--;
+    if (observed) {
+        sums->observed++;
+        sums->seconds_observed += seconds;
+        ratio_add(&sums->norms, track->norms, seconds - track->spent);
+    }
+    if (p->phase == PREFILL || p->unobserved-- > 0) return;
+    const double every = (sums->seconds_observed - sums->norms.x) / (p->budget * sums->norms.x);
+    p->unobserved = every < 1 ? 0 : every < 1e6 ? (int)every / 2 * 2 : 1000000;
 }
 
 static void chunk(Probe *probe, int n, int pos, int n_logits) {
@@ -243,7 +247,14 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
             else
                 add_input(r, head, dim, stride, first + h * dim, p->pos + t);
         }
-    mark(probe, layer, SITE_PROFILE, out);
+    mark(probe, layer, SITE_PROFILE);
+}
+
+/* What went into a norm whose event is the thread's last, or the one before the waiting behind it. */
+static void keep_rms(const Profile *p, int thread, Site site, double rms) {
+    Event *events = p->events + (size_t)thread * MOST_EVENTS, *e = events + p->tracks[thread].n_events;
+    for (int i = 0; i < 2 && e > events; i++)
+        if ((--e)->site == site) e->rms = (float)rms;
 }
 
 /* Each thread looks at its share of the tokens, the last of which are those of the final norm. */
@@ -252,16 +263,20 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
     const size_t width = (size_t)dim;
     const int thread = omp_get_thread_num(), first = p->pos + p->n - n;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
-    for (int t = thread; t < n; t += omp_get_num_threads()) {
+    double squares = 0;
+    int own = 0;
+    for (int t = thread; t < n; t += omp_get_num_threads(), own++) {
         const double square = add_input(r, x + (size_t)t * width, dim, width, 0, first + t);
         add_output(r, y + (size_t)t * width, dim, width);
+        squares += square;
         if (site != SITE_ATTN_NORM) continue;
         StreamSizes *stream = &p->streams[(size_t)thread * (size_t)p->n_layers + (size_t)layer];
         const int bucket = bucket_of((uint64_t)(first + t), POSITION_BUCKETS);
         (*stream)[bucket].squares += square;
         (*stream)[bucket].tokens++;
     }
-    mark(probe, layer, SITE_PROFILE, true);
+    if (p->events && own) keep_rms(p, thread, site, sqrt(squares / own));
+    mark(probe, layer, SITE_PROFILE);
 }
 
 /* ---- the account ------------------------------------------------------------------------- */
@@ -281,10 +296,10 @@ static uint64_t cost_of_mark(Profile *p) {
     p->tracks[0].last = p->clock.read();
     for (int i = 0; i < MARKS; i++) {
         const uint64_t before = p->tracks[0].last;
-        mark(&p->probe, NO_LAYER, SITE_START, true);
+        mark(&p->probe, NO_LAYER, SITE_START);
         ticks[i] = p->tracks[0].last - before;
     }
-    *r = (Record){0};
+    *r = *profile_of_thread(p, 0, PREFILL, NO_LAYER, SITE_PROFILE) = (Record){0};
     memset(histogram, 0, sizeof *p->histograms);
     p->tracks[0].n_events = 0;
     qsort(ticks, MARKS, sizeof *ticks, compare_ticks);
@@ -311,6 +326,7 @@ Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
         memset(p->tracks, 0, n_threads * sizeof *p->tracks);
         p->cost = cost_of_mark(p);
         p->opened = clock.read();
+        p->switches = lost_processors();
         return p;
     }
     fail("out of memory");
@@ -331,7 +347,7 @@ void profile_close(Profile *p) {
 
 Record profile_record(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *profile_of_thread(p, 0, phase, layer, site);
-    sum.bytes += site_bytes(p, phase, layer, site, &sum);
+    sum.bytes += site_bytes(p, layer, site, (double)sum.tokens, (double)sum.calls, p->passes[phase].attended);
     for (int t = 1; t < p->session->n_threads; t++) {
         const Record *r = profile_of_thread(p, t, phase, layer, site);
         sum.squares_in += r->squares_in;
@@ -377,12 +393,50 @@ double profile_seconds(const Profile *p, Phase phase, bool norms_only) {
     return seconds;
 }
 
-/* A ratio of sums over passes; its variance as in Cochran 1977, "Sampling Techniques", section 2.11. */
-NormShare profile_norm_share(const Profile *p, Phase phase) {
-    const Passes *s = &p->passes[phase];
-    const double n = (double)s->observed, share = s->own > 0 ? s->norms / s->own : 0;
-    if (n < 2) return (NormShare){share, 0, 1};
-    const double residuals = s->norms2 - 2 * share * s->own_norms + share * share * s->own2;
-    const double error = 1.96 * sqrt(fmax(residuals, 0) / (n - 1) * n) / s->own;
-    return (NormShare){share, share - error, share + error};
+Estimate profile_norm_share(const Profile *p, Phase phase) { return estimate_ratio(&p->passes[phase].norms); }
+
+double profile_waiting(const Profile *p) {
+    double waiting = 0, all = 0;
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        all += p->passes[phase].norms.x * p->session->n_threads;
+        for (int t = 0; t < p->session->n_threads; t++)
+            for (int layer = NO_LAYER; layer < p->n_layers; layer++)
+                waiting += profile_of_thread(p, t, phase, layer, SITE_WAIT)->seconds;
+    }
+    return all > 0 ? waiting / all : 0;
+}
+
+/* ---- as it is shown ---------------------------------------------------------------------- */
+
+static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
+    const Record *r = &row->record;
+    const double tokens = profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->per_token.x, of_phase = 1e6 / tokens;
+    const Estimate call = estimate_ratio(&r->per_token);
+    row->us.value = r->seconds * of_phase;
+    row->us.low = row->us.value + (call.low - call.value) * r->per_token.x * of_phase;
+    row->us.high = row->us.value + (call.high - call.value) * r->per_token.x * of_phase;
+    row->median = 1e6 * profile_quantile(p, phase, row->layer, row->site, 0.5);
+    row->p95 = 1e6 * profile_quantile(p, phase, row->layer, row->site, 0.95);
+    row->share = row->site == SITE_PROFILE ? 0 : r->seconds / p->passes[phase].norms.x;
+    row->gb_per_s = r->seconds > 0 ? 1e-9 * r->bytes / r->seconds : 0;
+    row->rms_in = sqrt(r->squares_in / (double)r->tokens);
+    row->rms_out = sqrt(r->squares_out / (double)r->tokens);
+    row->mean = r->vectors ? r->means / (double)r->vectors : 0;
+}
+
+bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
+    for (;;) {
+        if (++row->site == N_SITES) {
+            row->site = 0;
+            row->row++;
+        }
+        if (row->row > p->n_layers) return false;
+        const bool in_layer = row->row >= 0 && row->row < p->n_layers;
+        row->layer = in_layer ? row->row : NO_LAYER;
+        if (!in_layer && (row->site <= SITE_EMBED) != (row->row < 0)) continue; /* in front of the layers, or behind */
+        row->record = profile_record(p, phase, row->layer, row->site);
+        if (row->record.calls || row->record.seconds > 0) break;
+    }
+    fill_row(p, phase, row);
+    return true;
 }

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/probe.h"
+#include "lab/estimate.h"
+#include "lab/machine.h"
 #include "model.h"
 
 /* A forward pass of more than one token is prefill. */
@@ -11,17 +13,19 @@ typedef enum { PREFILL, DECODE, N_PHASES } Phase;
 
 /* The names of phases and sites; the records of norms say what goes in and what comes out. */
 extern const char *const PHASE_NAMES[N_PHASES];
-extern const struct SiteInfo {
+typedef struct {
     const char *name;
     bool is_norm;
-} SITES[N_SITES];
+} SiteInfo;
+extern const SiteInfo SITES[N_SITES];
 
 /* The account of one site in one layer and one phase. */
 typedef struct {
     uint64_t calls, tokens;
-    double seconds; /* without what the observer itself took */
-    double waited;  /* seconds behind the site, for threads that had not ended it */
-    double bytes;   /* the least that a site moves: its weights, what it reads and what it writes, once */
+    double seconds;  /* without what the observer itself took */
+    Ratio per_token; /* of calls: seconds, and tokens of the chunk */
+    double waited;   /* seconds behind the site, for threads that had not ended it */
+    double bytes;    /* the least that a site moves: its weights, what it reads and what it writes, once */
     double squares_in, squares_out; /* norms: sums over the tokens of mean(x^2), of mean(y^2) */
     uint64_t vectors;               /* norms: what was normalized: tokens, or their heads */
     double means;                   /* norms: sum over the vectors of |mean(x)| / RMS(x) */
@@ -47,6 +51,10 @@ typedef struct {
     uint64_t start, end;
     int layer; /* or NO_LAYER */
     Site site;
+    Phase phase;
+    int tokens, position; /* of the chunk */
+    float experts;        /* bytes of weights */
+    float rms;            /* norms of tokens: what went into the thread's; 0: of none */
 } Event;
 
 enum { MOST_EVENTS = 1 << 20 }; /* of one thread; later ones are not kept */
@@ -66,14 +74,8 @@ typedef struct {
     double seconds;            /* of all, as their caller sees them */
     double seconds_observed;   /* of those that were observed */
     double attended;           /* positions that were attended to, summed over the chunks */
-    double own, norms;         /* observed passes: sums over them of time without the observer's, of that of norms, */
-    double own2, own_norms, norms2; /* and of squares and products */
+    Ratio norms;               /* observed passes: seconds of norms, and all but the observer's */
 } Passes;
-
-/* What is observed, for whoever reads the files: a model and, or NULL, what --norm says. */
-typedef struct {
-    const char *model, *norms;
-} About;
 
 typedef struct {
     Probe probe; /* first: the hooks cast their Probe to its Profile */
@@ -82,6 +84,7 @@ typedef struct {
     int n_layers;
     Clock clock;
     uint64_t opened;
+    long switches;  /* how often the process had lost a processor by then */
     uint64_t cost;  /* ticks that a mark takes */
     double budget;  /* the share of decode that observing may take */
     uint64_t began; /* of the forward pass that runs */
@@ -109,8 +112,26 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, 
  * activations comes from all threads. */
 Record profile_record(const Profile *p, Phase phase, int layer, Site site);
 
-/* Seconds of a call, a token, that the q-th part of the calls did not exceed: q = 0.5 is the median. */
+/* Seconds of a call, a token of its chunk, that the q-th part of the calls did not exceed: q = 0.5 is the median. */
 double profile_quantile(const Profile *p, Phase phase, int layer, Site site, double q);
+
+/* A site that ran, as it is shown: microseconds and shares, without what observing took. */
+typedef struct {
+    int row;   /* the layer; -1: in front of the layers; n_layers: behind them */
+    int layer; /* or NO_LAYER */
+    Site site;
+    Record record;
+    Estimate us;                  /* of a token of the phase, so that sites add up */
+    double median, p95;           /* of a call, a token of its chunk */
+    double share;                 /* of the time of forward passes; 0: of observing */
+    double gb_per_s;              /* 0: not known */
+    double rms_in, rms_out, mean; /* norms: RMS of what goes in and comes out, mean of |mean(x)| / RMS(x) */
+} SiteRow;
+
+/* The next site that ran in a phase, in the order of the forward pass; the first after FIRST_ROW. */
+#define FIRST_ROW                                                                                                      \
+    { .row = -1, .site = (Site)-1 }
+bool profile_next(const Profile *p, Phase phase, SiteRow *row);
 
 /* RMS of the residual stream in front of a layer's attention, over the positions of a bucket; 0: no token was there. */
 double profile_rms_at(const Profile *p, int layer, int bucket);
@@ -118,12 +139,15 @@ double profile_rms_at(const Profile *p, int layer, int bucket);
 /* Seconds of the first thread in all sites, or in the norms alone. */
 double profile_seconds(const Profile *p, Phase phase, bool norms_only);
 
-/* The norms' share of the time of the forward passes, without what observing took, in [low, high] with 95 %
- * confidence (of one pass alone: in [0, 1]). */
-typedef struct {
-    double share, low, high;
-} NormShare;
-NormShare profile_norm_share(const Profile *p, Phase phase);
+/* The norms' share of the time of the forward passes, without what observing took. */
+Estimate profile_norm_share(const Profile *p, Phase phase);
+
+/* The part of the time of observed forward passes, of all threads, that went into waiting; 0: nothing was observed. */
+double profile_waiting(const Profile *p);
+
+/* What one call of a site moves of one chunk, or what many do (bytes): in `attended` positions that were attended to.
+ * Without the weights of experts. */
+double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls, double attended);
 
 /* The path of a profile that goes to no file. It is known by its address, so no user can type it. */
 extern const char TABLE_ALONE[];
@@ -135,7 +159,8 @@ ProfileFormat profile_format(const char *path);
 /* Writes the table to stderr and, where path is not TABLE_ALONE, the file. */
 int profile_report(const Profile *p, const char *path);
 
-/* Writes the page of NAME.html (page.c). */
+/* Write NAME.html (page.c) and NAME.json (trace.c). */
 void write_page(const Profile *p, FILE *out);
+void write_trace(const Profile *p, FILE *out);
 
 #endif

@@ -12,15 +12,9 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* The interval of the median by order statistics, which knows nothing of how values are distributed (David and
- * Nagaraja 2003, "Order Statistics", section 7.1): ranks from the binomial distribution, as the normal one has them. */
-static Estimate estimate(const double *sorted, int n) {
-    const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0; /* ranks count from 1 */
-    return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low], sorted[n - 1 - low]};
-}
-
-static bool is_narrow(Estimate e) { return e.high - e.low <= 0.02 * fabs(e.median); }
+static bool is_narrow(Estimate e) { return e.high - e.low <= 0.02 * fabs(e.value); }
 
 /* Sorts the n-th round's values into those of the rounds before, sorted[MOST_VALUES][MOST_ROUNDS]. Whether all
  * intervals are narrow. */
@@ -30,7 +24,7 @@ static bool add_round(double *sorted, int n, const double *values, int n_values,
         int at = n - 1;
         for (; at > 0 && sorted[at - 1] > values[v]; at--) sorted[at] = sorted[at - 1];
         sorted[at] = values[v];
-        estimates[v] = estimate(sorted, n);
+        estimates[v] = estimate_median(sorted, n);
         narrow = narrow && is_narrow(estimates[v]);
     }
     return narrow;
@@ -63,6 +57,19 @@ int time_text(const Text *t, double *seconds) {
     }
     free(tokens);
     return status;
+}
+
+double copy_seconds(int dim) {
+    enum { TIMES = 1000 };
+    const size_t bytes = (size_t)dim * sizeof(float);
+    float *x = allocate((size_t)dim, 2 * sizeof *x), *volatile y = x ? x + dim : NULL;
+    if (!x) return 0;
+    memset(x, 0, bytes);
+    const double start = now();
+    for (int i = 0; i < TIMES; i++) memcpy(y, x, bytes);
+    const double seconds = now() - start;
+    free(x);
+    return seconds / TIMES;
 }
 
 /* Results depend on the sums (which are positive), or the compiler would leave out what is summed. */

@@ -6,6 +6,8 @@
 #include "base/file.h"
 #include "formats/parts.h"
 #include "lab/machine.h"
+#include "lab/profile.h"
+#include "lab/stopwatch.h"
 #include "modes/common.h"
 
 /* What is measured: tokens/s of both, bytes/s, operations/s. */
@@ -36,9 +38,9 @@ static double layer_operations(const Model *m) {
 
 /* What is known of a rate in the unit of its limit, and of the part of the limit that it reaches. */
 static void show_rate(const char *name, Estimate tokens, double unit, const char *of, Estimate limit) {
-    const double rate = tokens.median * unit;
-    printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.median, tokens.low,
-           tokens.high, rate, of, 1e-9 * limit.median, 100 * rate / (1e-9 * limit.median));
+    const double rate = tokens.value * unit;
+    printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value, tokens.low,
+           tokens.high, rate, of, 1e-9 * limit.value, 100 * rate / (1e-9 * limit.value));
 }
 
 static void report(const Options *o, const Text *t, const Estimate *rates, int rounds) {
@@ -46,18 +48,16 @@ static void report(const Options *o, const Text *t, const Estimate *rates, int r
     const int threads = t->session->n_threads;
     const double gb = 1e-9 * (double)m->decode_bytes, gflop = 1e-9 * layer_operations(m);
     if (o->json) {
-        print_machine(threads);
-        printf(" \"model\": \"");
-        for (const char *c = o->model; *c; c++)
-            printf(*c == '"' || *c == '\\' || (unsigned char)*c < ' ' ? "\\u%04x" : "%c", *c);
-        printf("\", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d",
-               type_name(m->embedding.type), t->prompt, t->steps, rounds);
-        print_estimate("prefill_tps", rates[PREFILL_RATE]);
-        print_estimate("decode_tps", rates[DECODE_RATE]);
+        putchar('{');
+        write_about(stdout, &(About){o->model, o->norm, threads});
+        printf(", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d", type_name(m->embedding.type),
+               t->prompt, t->steps, rounds);
+        write_estimate(stdout, "prefill_tps", rates[PREFILL_RATE]);
+        write_estimate(stdout, "decode_tps", rates[DECODE_RATE]);
         printf(", \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, \"prefill_gflops\": %.3f, "
                "\"peak_gflops\": %.3f}\n",
-               m->decode_bytes, rates[DECODE_RATE].median * gb, 1e-9 * rates[READ_RATE].median,
-               rates[PREFILL_RATE].median * gflop, 1e-9 * rates[FMA_RATE].median);
+               m->decode_bytes, rates[DECODE_RATE].value * gb, 1e-9 * rates[READ_RATE].value,
+               rates[PREFILL_RATE].value * gflop, 1e-9 * rates[FMA_RATE].value);
         return;
     }
     show_rate("prefill", rates[PREFILL_RATE], gflop, "GFLOP/s", rates[FMA_RATE]);

@@ -4,9 +4,9 @@
  * same threads in the same run; and, for a model, what share of its time the norms take, and would take
  * if they were of another kind.
  */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/clock.h"
 #include "base/process.h"
 #include "formats/parts.h"
 #include "lab/machine.h"
@@ -198,22 +198,22 @@ static int time_kernels(void *context, double *ns) {
 /* A ratio, and how far its interval reaches; "?": not known whether it is above 1 or below. */
 static void print_ratio(Estimate e) {
     char text[32];
-    const double reach = e.high - e.median > e.median - e.low ? e.high - e.median : e.median - e.low;
+    const double reach = e.high - e.value > e.value - e.low ? e.high - e.value : e.value - e.low;
     if (e.low < 1 && e.high > 1)
-        snprintf(text, sizeof text, "%.2f ?", e.median);
+        snprintf(text, sizeof text, "%.2f ?", e.value);
     else
-        snprintf(text, sizeof text, "%.2f +-%.2f", e.median, reach);
+        snprintf(text, sizeof text, "%.2f +-%.2f", e.value, reach);
     printf(" %11s", text);
 }
 
 static void show_case(const Case *c, const Estimate *e, bool json, bool first) {
     if (!json) {
-        printf("%5d %6d %7d %8.1f %8.1f", c->dim, c->tokens, c->threads, e[RMS].median, e[LAYER].median);
+        printf("%5d %6d %7d %8.1f %8.1f", c->dim, c->tokens, c->threads, e[RMS].value, e[LAYER].value);
         print_ratio(e[LAYER_TO_RMS]);
         print_ratio(e[RMS_TO_COPY]);
         print_ratio(e[FUSED_TO_SEPARATE]);
-        printf(" %8.1f %8.1f %8.1f", e[HALF_RMS].median, e[RMS_BACKWARD].median, e[LAYER_BACKWARD].median);
-        printf(" | %8.1f %8.1f", e[PLACE_RMS].median, e[PLACE_LAYER].median);
+        printf(" %8.1f %8.1f %8.1f", e[HALF_RMS].value, e[RMS_BACKWARD].value, e[LAYER_BACKWARD].value);
+        printf(" | %8.1f %8.1f", e[PLACE_RMS].value, e[PLACE_LAYER].value);
         print_ratio(e[PLACE_LAYER_TO_RMS]);
         putchar('\n');
         return;
@@ -222,7 +222,7 @@ static void show_case(const Case *c, const Estimate *e, bool json, bool first) {
     for (int v = 0; v < N_MEASURED; v++) {
         char name[40];
         snprintf(name, sizeof name, v < N_TIMED ? "%s_ns" : "%s", v < N_TIMED ? TIMED[v].name : MEASURED[v - N_TIMED]);
-        print_estimate(name, e[v]);
+        write_estimate(stdout, name, e[v]);
     }
     putchar('}');
 }
@@ -325,8 +325,8 @@ static int time_way(Trial *t, int way, double *values) {
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
-        const double own = sums->seconds - (sums->seconds_observed - sums->own);
-        values[cost(way, phase, SHARE)] = profile_norm_share(p, phase).share;
+        const double own = sums->seconds - (sums->seconds_observed - sums->norms.x);
+        values[cost(way, phase, SHARE)] = profile_norm_share(p, phase).value;
         values[cost(way, phase, TOKEN_US)] = 1e6 * own / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
     }
     profile_close(p);
@@ -352,12 +352,12 @@ static void show_way(int way, const Estimate *e, bool json) {
         for (Cost c = 0; c < N_COSTS && json; c++) {
             char key[32];
             snprintf(key, sizeof key, "%s_%s", PHASE_NAMES[phase], COSTS[c]);
-            print_estimate(key, e[cost(way, phase, c)]);
+            write_estimate(stdout, key, e[cost(way, phase, c)]);
         }
         if (json) continue;
         const Estimate share = e[cost(way, phase, SHARE)];
-        printf("  %6.2f %% (%.2f to %.2f) %9.1f", 100 * share.median, 100 * share.low, 100 * share.high,
-               e[cost(way, phase, TOKEN_US)].median);
+        printf("  %6.2f %% (%.2f to %.2f) %9.1f", 100 * share.value, 100 * share.low, 100 * share.high,
+               e[cost(way, phase, TOKEN_US)].value);
         print_ratio(e[cost(way, phase, OVER_NONE)]);
     }
     fputs(json ? "}" : "\n", stdout);
@@ -391,7 +391,11 @@ static int measure_model(Run *run, double seconds) {
 
 int mode_norms(Run *run) {
     const Options *o = run->options;
-    if (o->json) print_machine(o->threads);
+    if (o->json) {
+        putchar('{');
+        write_about(stdout, &(About){o->model, o->norm, o->threads});
+        putchar(',');
+    }
     const double kernels = o->model ? 0.4 * o->seconds : o->seconds;
     int status = measure_kernels(run, kernels);
     if (!status && o->model) status = measure_model(run, o->seconds - kernels);

@@ -365,7 +365,7 @@ static int play_steady_round(void *context, double *values) {
 }
 
 static void check_estimate(Estimate e, double median, double low, double high) {
-    CHECK(e.median == median && e.low == low && e.high == high, "%g in [%g, %g], expected %g in [%g, %g]", e.median,
+    CHECK(e.value == median && e.low == low && e.high == high, "%g in [%g, %g], expected %g in [%g, %g]", e.value,
           e.low, e.high, median, low, high);
 }
 
@@ -434,7 +434,7 @@ static double number_of(const char *s, const char *key, const char *suffix) {
 static int read_cases(double cases[][N_KEYS], int most) {
     int n = 0;
     const char *s = strstr(out, "\"cases\": [");
-    if (!json_valid(out) || strncmp(out, "{\"machine\": ", 12) || !s) return -1;
+    if (!json_valid(out) || strncmp(out, "{\"model\": ", 10) || !s) return -1;
     for (s += 10; n < most && *(s += strspn(s, "[, \n")) == '{'; n++, s = strchr(s, '}') + 1)
         for (int k = 0; k < N_KEYS; k++) {
             cases[n][k] = number_of(s, KEYS[k], "");

@@ -32,21 +32,21 @@ enum { TOKENS = 40, BATCH = 16, DECODED = 6, CHUNKS = 3 /* of 16, 16 and 8 token
 static const HashModel MODEL = {64, 172, 3, 8, 4, 97, 64, true, 41};
 static const HashModel LARGE = {288, 768, 2, 6, 2, 97, 64, true, 42}; /* work enough for the clock */
 
-/* The sites of a layer; how many norms are looked at; how often threads wait for each other, for one token and for
- * many. */
+/* The sites of a layer; how often a token's norms are looked at; how often threads wait for each other, for one token
+ * and for many. */
 typedef struct {
     const char *names[16]; /* NULL: the end */
     int norms, waits[N_PHASES];
 } Sites;
 
-static const Sites PLAIN = {
-    {"attn_norm", "qkv+rope", "attention", "attn_out", "mlp_norm", "gate_up+silu", "down", "(wait)", "(profile)", NULL},
-    2,
-    {[PREFILL] = 7, [DECODE] = 5}};
-static const Sites SPARSE = {{"attn_norm", "qkv+rope", "q_norm", "k_norm", "attention", "attn_out", "mlp_norm",
-                              "router", "gate_up+silu", "down", "(wait)", "(profile)", NULL},
-                             4,
-                             {[PREFILL] = 8, [DECODE] = 6}};
+static const Sites PLAIN = {{"attn_norm", "qkv", "rope", "attention", "attn_out", "mlp_norm", "gate_up+silu", "down",
+                             "(wait)", "(profile)", NULL},
+                            2,
+                            {[PREFILL] = 7, [DECODE] = 5}};
+static const Sites SPARSE = {{"attn_norm", "qkv", "q_norm", "k_norm", "rope", "attention", "attn_out", "mlp_norm",
+                              "router", "top_k", "gate_up+silu", "down", "(wait)", "(profile)", NULL},
+                             6,
+                             {[PREFILL] = 9, [DECODE] = 7}};
 
 static const GoldenRelative *const MOE = &GOLDEN_RELATIVES[2];
 
@@ -61,7 +61,7 @@ static int open_path(const HashModel *m, const char *path, int threads, bool pro
     if (threads > 1) model.decode_bytes = 1 << 30;
     for (int i = 0; i < TOKENS + DECODED; i++) tokens[i] = hash_token(m, i);
     if (session_open(&session, &model, threads, BATCH, 0, KV_F32)) return -1;
-    profile = profiled ? profile_open(&session, (About){"model", NULL}, traces, clock_cheapest()) : NULL;
+    profile = profiled ? profile_open(&session, (About){"a \"model\"", NULL, threads}, traces, clock_cheapest()) : NULL;
     if (profile) profile->budget = 1e9; /* every forward pass is observed */
     return profiled && !profile ? -1 : 0;
 }
@@ -171,13 +171,13 @@ static struct {
 
 static uint64_t virtual_read(void) { return virtual.at[omp_get_thread_num()] += virtual.reading; }
 
-static void virtual_mark(Probe *p, int layer, Site site, bool ended) {
+static void virtual_mark(Probe *p, int layer, Site site) {
     (void)p;
-    if (ended && site == virtual.site && layer == virtual.layer && omp_get_thread_num() == virtual.thread) {
+    if (site == virtual.site && layer == virtual.layer && omp_get_thread_num() == virtual.thread) {
         virtual.at[virtual.thread] += virtual.ticks;
         virtual.ticks += virtual.more;
     }
-    virtual.profile->mark(virtual.profile, layer, site, ended);
+    virtual.profile->mark(virtual.profile, layer, site);
 }
 
 /* Behind a barrier it is as late for all threads as it was for the last. */
@@ -215,7 +215,7 @@ static int open_virtual(int threads, uint64_t reading) {
     virtual.reading = reading;
     virtual.layer = -2; /* none */
     if (open_session(&MODEL, threads, false, false)) return -1;
-    profile = profile_open(&session, (About){"model", NULL}, false, (Clock){virtual_read, 1e-9});
+    profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, false, (Clock){virtual_read, 1e-9});
     if (!profile) return -1;
     profile->budget = 1e9;
     virtual.profile = session.observer;
@@ -264,8 +264,9 @@ static void delays_are_found_where_they_are(void) {
         CHECK(fabs(behind - 1e-6) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g", SITES[delays[i].site].name,
               behind, own);
         const bool norm = slow == 0 && SITES[delays[i].site].is_norm;
-        const NormShare share = profile_norm_share(profile, PREFILL);
-        CHECK(share.share == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name, share.share);
+        const Estimate share = profile_norm_share(profile, PREFILL);
+        CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name, share.value);
+        CHECK(fabs(profile_waiting(profile) - 0.5) < 1e-9, "waiting is %g", profile_waiting(profile));
         close_session();
     }
 }
@@ -282,9 +283,9 @@ static void marks_are_taken_off(void) {
             const double expected = l == 1 && s == SITE_MLP_NORM ? 5000 : s == SITE_PROFILE ? found : 0;
             CHECK(fabs(found - expected) < 1e-3, "layer %d, %s: %g ticks", l, SITES[s].name, found);
         }
-    /* Marks of a layer: seven sites, one of which in two parts, and two looks at activations; of a forward pass: start,
-     * embed, final norm, a look, logits, end. */
-    const double observing = 1e9 * (profile->passes[DECODE].seconds - profile->passes[DECODE].own);
+    /* Marks of a layer: eight sites and two looks at activations; of a forward pass: start, embed, final norm, a look,
+     * logits, end. */
+    const double observing = 1e9 * (profile->passes[DECODE].seconds - profile->passes[DECODE].norms.x);
     CHECK(fabs(observing - 70 * (10 * 3 + 6)) < 1e-3, "observing took %g ticks", observing);
     CHECK(fabs(profile_seconds(profile, DECODE, false) - profile->passes[DECODE].seconds) < 1e-12,
           "parts are not the whole");
@@ -325,7 +326,7 @@ typedef struct {
     char phase[16], site[24];
     int layer; /* -1: outside */
     long long calls, tokens;
-    double seconds, us_per_token, us_median, us_95, share, waited, bytes, gb_per_s;
+    double seconds, us_per_token, us_low, us_high, us_median, us_95, share, waited, bytes, gb_per_s;
     double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position; /* -1: not there */
 } Row;
 
@@ -344,27 +345,29 @@ static double number(const char *field) { return *field ? atof(field) : -1; }
 
 static int read_rows(const char *path) {
     static const char header[] =
-        "phase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,waited,bytes,gb_per_s,"
-        "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
+        "phase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,bytes,"
+        "gb_per_s,rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
     char line[512];
     FILE *in = fopen(path, "r");
     if (!in) return -1;
-    const bool right_header = fgets(line, sizeof line, in) && !strcmp(line, header);
+    const bool about = fgets(line, sizeof line, in) && !strncmp(line, "# {\"model\": ", 12) && json_valid(line + 2);
+    const bool right_header = about && fgets(line, sizeof line, in) && !strcmp(line, header);
     for (n_rows = 0; n_rows < 128 && fgets(line, sizeof line, in); n_rows++) {
         Row *r = &rows[n_rows];
         char *at = line;
         int commas = 0;
         for (const char *c = line; *c; c++) commas += *c == ',';
-        if (commas != 18) break;
+        if (commas != 20) break;
         snprintf(r->phase, sizeof r->phase, "%.15s", next_field(&at));
         r->layer = (int)number(next_field(&at));
         snprintf(r->site, sizeof r->site, "%.23s", next_field(&at));
         r->calls = atoll(next_field(&at));
         r->tokens = atoll(next_field(&at));
-        double *const numbers[] = {&r->seconds,       &r->us_per_token, &r->us_median,   &r->us_95,       &r->share,
-                                   &r->waited,        &r->bytes,        &r->gb_per_s,    &r->rms_in,      &r->rms_out,
+        double *const numbers[] = {&r->seconds,       &r->us_per_token, &r->us_low,      &r->us_high,
+                                   &r->us_median,     &r->us_95,        &r->share,       &r->waited,
+                                   &r->bytes,         &r->gb_per_s,     &r->rms_in,      &r->rms_out,
                                    &r->mean_over_rms, &r->max_abs,      &r->max_channel, &r->max_position};
-        for (int i = 0; i < 14; i++) *numbers[i] = number(next_field(&at));
+        for (int i = 0; i < 16; i++) *numbers[i] = number(next_field(&at));
     }
     const bool whole = feof(in);
     fclose(in);
@@ -402,8 +405,10 @@ static void check_row(const Row *r, const char *phase, int layer, const char *si
     CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm && (r->max_abs >= 0) == norm &&
               (r->mean_over_rms >= 0) == norm && (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm,
           "%s: RMS of what is no norm, or none", r->site);
-    CHECK(fabs(r->us_per_token - 1e6 * r->seconds / (double)r->tokens) <= 1e-3 && r->seconds >= 0, "%s: %g us a token",
-          r->site, r->us_per_token);
+    const double us = 1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS); /* so that sites add up */
+    CHECK(fabs(r->us_per_token - us) <= 1e-3 && r->seconds >= 0, "%s: %g us a token", r->site, r->us_per_token);
+    CHECK(calls == 1 || (r->us_low <= r->us_per_token && r->us_high >= r->us_per_token), "%s: %g in [%g, %g]", r->site,
+          r->us_per_token, r->us_low, r->us_high);
     CHECK(r->us_median <= r->us_95 && r->us_median >= 0, "%s: median %g, 95 %% %g", r->site, r->us_median, r->us_95);
 }
 
@@ -411,7 +416,7 @@ static void check_row(const Row *r, const char *phase, int layer, const char *si
 static void check_sites(const Sites *sites_of_layer, const char *phase_name, int threads, int *at, long long calls,
                         long long n_tokens, long long logits_calls) {
     static const char *const before[] = {"(start)", "embed", NULL};
-    static const char *const after[] = {"final_norm", "logits", "(wait)", "(profile)", NULL};
+    static const char *const after[] = {"final_norm", "logits", "(end)", "(wait)", "(profile)", NULL};
     const Phase phase = strcmp(phase_name, "prefill") ? DECODE : PREFILL;
     for (int l = -1; l <= model.config.n_layers; l++) {
         const bool in_layer = l >= 0 && l < model.config.n_layers;
@@ -422,9 +427,11 @@ static void check_sites(const Sites *sites_of_layer, const char *phase_name, int
             const long long of_site = calls_of(sites[i], sites_of_layer, in_layer, phase, last ? logits_calls : calls);
             const long long per_token = of_site / (last ? logits_calls : calls);
             if (*at >= n_rows) break;
+            const long long last_chunk = phase == PREFILL ? n_tokens % BATCH : n_tokens;
             if (outside_wait) /* embed's and the logits' */
-                check_row(&rows[*at], phase_name, -1, "(wait)", calls + logits_calls,
-                          n_tokens + (phase == PREFILL ? n_tokens % BATCH : n_tokens));
+                check_row(&rows[*at], phase_name, -1, "(wait)", calls + logits_calls, n_tokens + last_chunk);
+            else if (last && *sites[i] == '(')
+                check_row(&rows[*at], phase_name, -1, sites[i], logits_calls, last_chunk);
             else
                 check_row(&rows[*at], phase_name, in_layer ? l : -1, sites[i], of_site,
                           per_token * (last ? logits_calls : n_tokens));
@@ -484,7 +491,8 @@ static void bytes_are_what_a_site_moves(void) {
     static const Moved expected[] = {
         {0, "attn_norm", 64, 2 * 64},
         {2, "mlp_norm", 64, 2 * 64},
-        {1, "qkv+rope", 64 * (64 + 32 + 32), 64 + 64 + 2 * 32},
+        {1, "qkv", 64 * (64 + 32 + 32), 64 + 64 + 2 * 32},
+        {1, "rope", 0, 2 * 64 + 4 * 32},
         {1, "attn_out", 64 * 64, 64 + 2 * 64},
         {0, "gate_up+silu", 2 * 64 * 172, 64 + 2 * 172},
         {2, "down", 64 * 172, 172 + 2 * 64},
@@ -617,9 +625,10 @@ static void sizes_of_heads(void) {
 /* ---- the trace ------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    char name[24];
-    int thread;
-    double start, end; /* microseconds */
+    char name[24], category[24], phase[16];
+    int thread, position, tokens; /* position and tokens: of sites */
+    double start, end;            /* microseconds */
+    double bytes, rms;            /* of sites; 0: not there */
 } Span;
 
 static Span spans[8192];
@@ -630,10 +639,17 @@ static int read_spans(const char *text) {
     for (const char *s = text; (s = strstr(s, "{\"name\": ")) && n_spans < 8192; s++) {
         Span *span = &spans[n_spans];
         double duration;
-        if (strncmp(s + strcspn(s, ","), ", \"ph\": \"X\"", 11)) continue; /* a name of a thread */
-        if (sscanf(s, "{\"name\": \"%23[^\"]\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"ts\": %lf, \"dur\": %lf}",
-                   span->name, &span->thread, &span->start, &duration) != 4)
-            return -1;
+        *span = (Span){0};
+        const int fields =
+            sscanf(s,
+                   "{\"name\": \"%23[^\"]\", \"cat\": \"%23[^\"]\", \"ph\": \"X\", \"pid\": 1, \"tid\": "
+                   "%d, \"ts\": %lf, \"dur\": %lf, \"args\": {\"phase\": \"%15[^\"]\", \"position\": %d, "
+                   "\"tokens\": %d, \"bytes\": %lf, \"rms\": %lf}",
+                   span->name, span->category, &span->thread, &span->start, &duration, span->phase, &span->position,
+                   &span->tokens, &span->bytes, &span->rms);
+        if (fields == 1) continue; /* a counter, or a name of a thread */
+        const bool site = strcmp(span->category, "pass") && strcmp(span->category, "layer");
+        if (fields < (site ? 8 : 5)) return -1;
         span->end = span->start + duration;
         n_spans++;
     }
@@ -669,14 +685,60 @@ static int count_spans(int thread, const char *name) {
     return n;
 }
 
+static int times_in(const char *text, const char *what) {
+    int n = 0;
+    for (; (text = strstr(text, what)); text++) n++;
+    return n;
+}
+
+/* What the first thread's spans of a site add up to is what the account says; what they say of it, too. */
+static void check_arguments(const char *phase, int layer, const char *site, bool is_norm) {
+    const Row *r = find_row(phase, layer, site);
+    double seconds = 0, bytes = 0, squares = 0, n_tokens = 0;
+    char layer_name[24];
+    int inside = -1, n = 0;
+    snprintf(layer_name, sizeof layer_name, "layer %d", layer);
+    for (int i = 0; i < n_spans; i++) {
+        const Span *s = &spans[i];
+        if (s->thread != 0) continue;
+        if (!strncmp(s->name, "layer ", 6)) inside = strcmp(s->name, layer_name) ? -1 : i;
+        if (inside < 0 || strcmp(s->name, site) || strcmp(s->phase, phase)) continue;
+        CHECK(!strcmp(s->category, is_norm ? "norm" : "product"), "%s is a %s", site, s->category);
+        CHECK(s->tokens == (strcmp(phase, "decode") ? n < CHUNKS - 1 ? BATCH : TOKENS % BATCH : 1), "%s: %d tokens",
+              site, s->tokens);
+        CHECK(s->position == (strcmp(phase, "decode") ? n * BATCH : TOKENS + n), "%s: position %d", site, s->position);
+        seconds += 1e-6 * (s->end - s->start);
+        bytes += s->bytes;
+        squares += s->rms * s->rms * s->tokens;
+        n_tokens += s->tokens;
+        n++;
+    }
+    CHECK(r && n == r->calls && bytes == r->bytes, "%s: %d spans, %g bytes", site, n, bytes);
+    CHECK(seconds >= r->seconds - 1e-6 && seconds <= 1.2 * r->seconds + 1e-5 * n, "%s: %g s, %g in the account", site,
+          seconds, r->seconds);
+    if (is_norm) /* of one thread all tokens are its own */
+        CHECK(session.n_threads > 1 || fabs(sqrt(squares / n_tokens) / r->rms_in - 1) < 1e-4, "%s: RMS %g, %g", site,
+              sqrt(squares / n_tokens), r->rms_in);
+}
+
 static void check_trace(int threads) {
     double seconds[N_PHASES] = {0};
     size_t size;
     run_session(seconds, NULL);
+    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
     CHECK(!report("x.json"), "no trace");
     char *text = file_read(temporary("x.json"), &size);
     CHECK(text && json_valid(text), "no JSON: %.200s", text);
+    CHECK(!strncmp(text, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"model\": \"a ", 51), "%.200s", text);
     CHECK(!read_spans(text), "a span with other fields");
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        check_arguments(PHASE_NAMES[phase], 1, "attn_norm", true);
+        check_arguments(PHASE_NAMES[phase], 0, "mlp_norm", true);
+        check_arguments(PHASE_NAMES[phase], 1, "down", false);
+        check_arguments(PHASE_NAMES[phase], 1, "attention", false);
+    }
+    CHECK(times_in(text, "\"name\": \"RMS by layer\", \"ph\": \"C\"") == CHUNKS + DECODED, "no counters of RMS");
+    CHECK(times_in(text, "\"name\": \"norms, %\", \"ph\": \"C\"") == CHUNKS + DECODED, "no counters of norms");
     const int chunks = CHUNKS + DECODED, layers = model.config.n_layers;
     for (int t = 0; t < threads; t++) {
         int depths[3] = {0};
@@ -709,6 +771,79 @@ static void traces_are_json_and_nest(void) {
     }
 }
 
+/* ---- the page -------------------------------------------------------------------------------------------- */
+
+/* How many bars stand between two places of a page, and how many microseconds a token their titles add up to. */
+static int bars_between(const char *from, const char *to, double *us) {
+    int n = 0;
+    *us = 0;
+    for (; (from = strstr(from, "<rect class=")) && from < to; from++, n++) {
+        const char *number_ = strstr(from, ": ");
+        *us += number_ ? atof(number_ + 2) : NAN;
+    }
+    return n;
+}
+
+/* A bar for each row of the CSV file, as long as its time; a second one for each norm. */
+static void check_page_of(const char *page, const char *phase) {
+    char section[48];
+    double us, norms_us, expected = 0, expected_norms = 0;
+    int n = 0, n_norms = 0;
+    snprintf(section, sizeof section, "<section id=\"%s\">", phase);
+    const char *begin = strstr(page, section), *norms = begin ? strstr(begin, "<div class=\"norms\">") : NULL;
+    const char *end = norms ? strstr(norms, "</h2>") : NULL;
+    CHECK(begin && norms && end, "no section of %s", phase);
+    for (int i = 0; i < n_rows; i++) {
+        if (strcmp(rows[i].phase, phase)) continue;
+        const bool norm = rows[i].rms_in >= 0;
+        n++;
+        n_norms += norm;
+        expected += rows[i].us_per_token;
+        expected_norms += norm ? rows[i].us_per_token : 0;
+    }
+    const int bars = bars_between(begin, norms, &us), norm_bars = bars_between(norms, end, &norms_us);
+    CHECK(bars == n && norm_bars == n_norms, "%d bars of %s, %d of norms; expected %d, %d", bars, phase, norm_bars, n,
+          n_norms);
+    CHECK(fabs(us - expected) < 1e-3 * n && fabs(norms_us - expected_norms) < 1e-3 * n,
+          "bars of %s: %g us, norms %g; expected %g, %g", phase, us, norms_us, expected, expected_norms);
+}
+
+static void pages_show_what_the_table_says(void) {
+    for (int threads = 1; threads <= 2; threads++) {
+        double seconds[N_PHASES] = {0};
+        size_t size;
+        CHECK(!open_moe(threads, true, false), "no session");
+        run_session(seconds, NULL);
+        CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
+        CHECK(!report("x.html"), "no page");
+        char *page = file_read(temporary("x.html"), &size);
+        CHECK(page && strstr(page, "a &#34;model&#34;") && !strstr(page, "<script") && !strstr(page, "http"),
+              "a page with more in it, or without its model");
+        check_page_of(page, "prefill");
+        check_page_of(page, "decode");
+        free(page);
+        close_session();
+    }
+}
+
+/* A thread that always waits for the other, or a processor that is lost again and again, is what the account sees of a
+ * busy machine. */
+static void a_busy_machine_is_named(void) {
+    static const struct {
+        int threads, switches;
+        bool busy;
+    } cases[] = {{1, 0, false}, {1, 5, false}, {1, 1000, true}, {THREADS, 0, true}};
+    for (int i = 0; i < 4; i++) {
+        CHECK(!open_virtual(cases[i].threads, 0), "no session");
+        take_longer(cases[i].threads - 1, 1, SITE_DOWN, 1000000);
+        profile->switches = lost_processors() + (cases[i].switches ? -cases[i].switches : 1000);
+        CHECK(model_forward(&session, tokens, TOKENS, 0, 1), "does not run");
+        CHECK(!report("x.csv"), "no CSV");
+        CHECK(!!strstr(stderr_text(), "\nbusy: ") == cases[i].busy, "case %d: %s", i, stderr_text());
+        close_session();
+    }
+}
+
 static void json_checker_checks(void) {
     static const char *const good[] = {"[]", " {\"a\": [1, -2.5e-3, \"x\\n\\u00e9\", true, null], \"b\": {}} \n", "0",
                                        "\"\""};
@@ -733,12 +868,6 @@ static void make_models(void) {
     fseek(f, 256 + 4L * 64 * 4, SEEK_SET);
     fwrite(&nan, sizeof nan, 1, f);
     fclose(f);
-}
-
-static int times_in(const char *text, const char *what) {
-    int n = 0;
-    for (; (text = strstr(text, what)); text++) n++;
-    return n;
 }
 
 static void every_mode_that_runs_the_model_takes_it(void) {
@@ -828,6 +957,8 @@ void suite_profile(void) {
     TEST(bytes_of_heads_and_experts);
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);
+    TEST(pages_show_what_the_table_says);
+    TEST(a_busy_machine_is_named);
     TEST(json_checker_checks);
     TEST(traces_are_json_and_nest);
     make_models();

@@ -63,7 +63,7 @@ const char *real_checkpoint(const char *name) {
 
 /* Into a file, where a sanitizer's last words can still be found. */
 static int true_stderr = -1, hidden_stderr = -1;
-static char hidden_text[1024];
+static char hidden_text[1 << 14];
 
 void stderr_hide(void) {
     char path[sizeof folder + 8]; /* no temporary(): the strings of the tests stay */
