@@ -25,7 +25,7 @@ static void write_held(Stream *s) {
     const uint32_t code = utf8_read(s->held, n, &length);
     if (s->terminal && is_control(code)) n = 0;
     if (s->terminal && code >= UTF8_END) bytes = "\xef\xbf\xbd", n = 3;
-    if (fwrite(bytes, 1, n, s->out) != n) s->error = errno;
+    if (!s->error && fwrite(bytes, 1, n, s->out) != n) s->error = errno;
     s->n_held = 0;
 }
 
@@ -38,13 +38,13 @@ void stream_write(Stream *s, const char *bytes, int n) {
         if (s->n_held >= utf8_length((uint8_t)s->held[0])) write_held(s);
     }
     const double t = now();
-    if (t - s->flushed < patience) return;
+    if (s->error || t - s->flushed < patience) return;
     if (fflush(s->out)) s->error = errno;
     s->flushed = t;
 }
 
 int stream_close(Stream *s) {
     if (s->n_held) write_held(s);
-    if (fflush(s->out)) s->error = errno;
+    if (!s->error && fflush(s->out)) s->error = errno; /* where Ctrl-C has ended a write the next would wait again */
     return s->error && !interrupted ? fail("cannot write the output: %s", strerror(s->error)) : 0;
 }

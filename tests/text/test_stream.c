@@ -269,6 +269,33 @@ static void an_early_error_is_not_forgotten(void) {
     check_early_error(false);
 }
 
+static int writes;
+
+static ssize_t fail_to_write(void *cookie, const char *bytes, size_t n) {
+    (void)cookie, (void)bytes, (void)n;
+    writes++;
+    return 0;
+}
+
+/* Behind a write that failed, or that Ctrl-C ended, comes no other, which would wait for the same reader. */
+static void an_error_is_the_last_write(void) {
+    for (int length = 1; length <= 32; length++) {
+        static const char text[] = "0123456789abcdef\xc3\xa4"
+                                   "0123456789\xc3";
+        static char buffer[16];
+        FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = fail_to_write});
+        Stream s;
+        CHECK(out && !setvbuf(out, buffer, _IOFBF, sizeof buffer), "no stream");
+        stream_open(&s, out);
+        s.flushed = 0; /* long ago */
+        writes = 0;
+        stream_write(&s, text, length < 29 ? length : 29);
+        stderr_hide();
+        CHECK(stream_close(&s) == -1 && stderr_show() == 1 && writes == 1, "%d bytes: %d writes", length, writes);
+        fclose(out);
+    }
+}
+
 void suite_stream(void) {
     TEST(characters_come_out_whole);
     TEST(a_pipe_gets_every_byte);
@@ -278,4 +305,5 @@ void suite_stream(void) {
     TEST(a_full_disk_is_an_error);
     TEST(a_closed_pipe_is_an_error);
     TEST(an_early_error_is_not_forgotten);
+    TEST(an_error_is_the_last_write);
 }
