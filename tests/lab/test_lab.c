@@ -198,6 +198,16 @@ static void layernorms_become_rmsnorms(void) {
     model_close(&model);
 }
 
+/* Without a norm what comes in goes on, read where it is. */
+static void none_is_the_identity(void) {
+    const Norm none = {.kind = NORM_NONE};
+    float y[8] = {0};
+    const float x[8] = {3, -1, 0.5f, 7, 1e30f, -0.0f, NAN, 2};
+    norm_token(y, x, &none, 8);
+    CHECK(!memcmp(y, x, sizeof x), "a token is changed");
+    CHECK(norm_forward(y, x, &none, 1, 8) == x && norm_forward(y, x, &none, 2, 4) == x, "not read where it is");
+}
+
 /* ---- norms of heads ---------------------------------------------------------------------------- */
 
 static const GoldenRelative *const QWEN3 = &GOLDEN_RELATIVES[1];
@@ -319,6 +329,16 @@ static void conversion_keeps_a_swap(void) {
     }
     free(plain);
     unlink(inside("out/a.gguf"));
+}
+
+static void none_is_said_to_be_for_timing(void) {
+    static const char note_[] = "note: --norm none is for timing: without its norms the model's text means nothing\n";
+    CHECK_RUN("model.bin -t 0 -i aa -n 8");
+    CHECK(!strstr(err, "timing"), "%s", err);
+    for (int i = 0; i < 2; i++) {
+        CHECK_RUN("model.bin -t 0 -i aa -n 8 --norm %s", i ? "1.attn=none,final=rms" : "none");
+        CHECK(!strncmp(err, note_, sizeof note_ - 1), "%s", err);
+    }
 }
 
 static void info_shows_a_swap(void) {
@@ -527,10 +547,12 @@ void suite_lab(void) {
     TEST(mistakes_are_named);
     TEST(a_swap_is_a_checkpoint_with_these_norms);
     TEST(layernorms_become_rmsnorms);
+    TEST(none_is_the_identity);
     TEST(norms_of_heads_are_swapped);
     make_models();
     TEST(bad_specifications_are_refused);
     TEST(conversion_keeps_a_swap);
+    TEST(none_is_said_to_be_for_timing);
     TEST(info_shows_a_swap);
     TEST(what_gguf_cannot_say_is_refused);
     TEST(measuring_estimates_medians);
