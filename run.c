@@ -1,4 +1,5 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/open.h"

@@ -1,9 +1,9 @@
 /* profile.c: where a token's time goes, by layer and site.
  *
  * Owns the hooks that the forward pass calls (base/probe.h): they read the clock and look at what goes into norms and
- * comes out. The time between two marks of a thread belongs to the site of the second one, but for what the mark
- * itself takes, so the sites always add up to the whole. Where even this would cost percents, whole forward passes of
- * one token go by unobserved. Owns, too, how many bytes a site must move at least.
+ * comes out. The time between two marks of a thread belongs to the site of the second one; what the marks
+ * themselves take is a site of its own, so the sites always add up to the whole. Where even this would cost percents,
+ * whole forward passes of one token go by unobserved. Owns, too, how many bytes a site must move at least.
  */
 #include "lab/profile.h"
 #include "base/error.h"
@@ -113,49 +113,60 @@ static void keep_event(Profile *p, int thread, int layer, Site site, uint64_t at
         (Event){track->last, at, layer, site, p->phase, tokens_of(p, layer, site), p->pos, 0, 0};
 }
 
-/* Books the time of a thread since its last mark to a site, but for what a mark takes, which is SITE_PROFILE's. */
-static Record *book(Profile *p, int thread, int layer, Site site, double *seconds) {
+/* Books what the last mark of a thread took, and a reading of the clock behind it, to SITE_PROFILE. */
+static void book_mark(Profile *p, int thread, int layer, uint64_t reading) {
     Track *track = &p->tracks[thread];
+    const double seconds = (double)(track->last - track->began + reading) * p->clock.tick;
+    profile_of_thread(p, thread, p->phase, layer, SITE_PROFILE)->seconds += seconds;
+    track->spent += seconds;
+    track->began = track->last;
+}
+
+/* Books the time between a thread's last mark and the one that begins now, `at`, to a site. Returns the seconds. */
+static double book(Profile *p, int thread, int layer, Site site, uint64_t at) {
+    Track *track = &p->tracks[thread];
+    const uint64_t all = at - track->last, reading = all < p->reading ? all : p->reading, ticks = all - reading;
+    const double seconds = (double)ticks * p->clock.tick;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
-    const uint64_t at = p->clock.read(), all = at - track->last, cost = all < p->cost ? all : p->cost;
-    if (p->events) keep_event(p, thread, layer, site, at);
-    track->last = at;
-    *seconds = (double)(all - cost) * p->clock.tick;
-    profile_of_thread(p, thread, p->phase, layer, SITE_PROFILE)->seconds += (double)cost * p->clock.tick;
-    track->spent += (double)(site == SITE_PROFILE ? all : cost) * p->clock.tick;
-    r->seconds += *seconds;
+    book_mark(p, thread, layer, reading);
+    r->seconds += seconds;
     r->calls++;
     r->tokens += (uint64_t)tokens_of(p, layer, site);
-    ratio_add(&r->per_token, *seconds, p->n);
-    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of((all - cost) / (uint64_t)p->n, BUCKETS)]++;
-    return r;
+    ratio_add(&r->per_token, seconds, p->n);
+    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / (uint64_t)p->n, BUCKETS)]++;
+    if (p->events) keep_event(p, thread, layer, site, at);
+    track->began = at;
+    return seconds;
 }
 
 static void mark(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
+    const uint64_t at = p->clock.read();
     const int thread = omp_get_thread_num();
     Track *track = &p->tracks[thread];
     if (site == SITE_START && thread > 0) { /* it was idle until now */
-        track->last = p->clock.read();
+        track->began = track->last = at;
         return;
     }
-    double seconds;
-    Record *r = book(p, thread, layer, site, &seconds);
+    const double seconds = book(p, thread, layer, site, at);
     if (SITES[site].is_norm) track->norms += seconds;
+    if (site == SITE_PROFILE) track->spent += seconds;
     const bool gate_up = site == SITE_GATE_UP_SILU, down = site == SITE_DOWN;
-    if (thread > 0 || (!gate_up && !down) || !p->session->model->layers[layer].experts) return;
-    const double experts = expert_bytes(p->session, &p->session->model->layers[layer], down);
-    r->bytes += experts;
-    if (p->events && track->n_events) p->events[track->n_events - 1].experts = (float)experts;
+    if (thread == 0 && (gate_up || down) && p->session->model->layers[layer].experts) {
+        const double experts = expert_bytes(p->session, &p->session->model->layers[layer], down);
+        profile_of_thread(p, thread, p->phase, layer, site)->bytes += experts;
+        if (p->events && track->n_events) p->events[track->n_events - 1].experts = (float)experts;
+    }
+    track->last = p->clock.read();
 }
 
 static void waited(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
-    const int thread = omp_get_thread_num();
-    double seconds;
     if (omp_get_num_threads() == 1) return;
-    book(p, thread, layer, SITE_WAIT, &seconds);
-    profile_of_thread(p, thread, p->phase, layer, site)->waited += seconds;
+    const uint64_t at = p->clock.read();
+    const int thread = omp_get_thread_num();
+    profile_of_thread(p, thread, p->phase, layer, site)->waited += book(p, thread, layer, SITE_WAIT, at);
+    p->tracks[thread].last = p->clock.read();
 }
 
 /* Observes a token that takes part in an account of which observing may take no more than the budget. (An odd distance:
@@ -165,7 +176,7 @@ static bool begin(Probe *probe, int n) {
     p->phase = n > 1 ? PREFILL : DECODE;
     p->tracks[0].spent = p->tracks[0].norms = 0;
     p->n = n;
-    p->began = p->tracks[0].last = p->clock.read();
+    p->began = p->tracks[0].began = p->tracks[0].last = p->clock.read();
     return p->phase == PREFILL || p->unobserved == 0;
 }
 
@@ -174,7 +185,10 @@ static void end(Probe *probe) {
     const Track *track = &p->tracks[0];
     Passes *sums = &p->passes[p->phase];
     const bool observed = p->session->probe;
-    if (observed) mark(probe, NO_LAYER, SITE_END);
+    if (observed) {
+        mark(probe, NO_LAYER, SITE_END);
+        book_mark(p, 0, NO_LAYER, 0);
+    }
     const double seconds = (double)((observed ? track->last : p->clock.read()) - p->began) * p->clock.tick;
     sums->passes++;
     sums->seconds += seconds;
@@ -185,7 +199,7 @@ static void end(Probe *probe) {
     }
     if (p->phase == PREFILL || p->unobserved-- > 0) return;
     const double every = (sums->seconds_observed - sums->norms.x) / (p->budget * sums->norms.x);
-    p->unobserved = every < 1 ? 0 : every < 1e6 ? (int)every / 2 * 2 : 1000000;
+    p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
 static void chunk(Probe *probe, int n, int pos, int n_logits) {
@@ -281,29 +295,14 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
 
 /* ---- the account ------------------------------------------------------------------------- */
 
-static int compare_ticks(const void *a, const void *b) {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The ticks that a mark takes: the median of many, one after the other, which are then forgotten. */
-static uint64_t cost_of_mark(Profile *p) {
-    enum { MARKS = 255 };
-    uint64_t ticks[MARKS];
-    Record *r = profile_of_thread(p, 0, PREFILL, NO_LAYER, SITE_START);
-    uint32_t *histogram = histogram_of(p, PREFILL, NO_LAYER, SITE_START);
-    p->n = 1;
-    p->tracks[0].last = p->clock.read();
-    for (int i = 0; i < MARKS; i++) {
-        const uint64_t before = p->tracks[0].last;
-        mark(&p->probe, NO_LAYER, SITE_START);
-        ticks[i] = p->tracks[0].last - before;
+/* The ticks that pass between two readings with nothing in between. */
+static uint64_t ticks_of_reading(const Clock *clock) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 100; i++) {
+        const uint64_t before = clock->read(), ticks = clock->read() - before;
+        if (ticks < least) least = ticks;
     }
-    *r = *profile_of_thread(p, 0, PREFILL, NO_LAYER, SITE_PROFILE) = (Record){0};
-    memset(histogram, 0, sizeof *p->histograms);
-    p->tracks[0].n_events = 0;
-    qsort(ticks, MARKS, sizeof *ticks, compare_ticks);
-    return ticks[MARKS / 2];
+    return least;
 }
 
 Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
@@ -315,7 +314,8 @@ Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
                    .about = about,
                    .n_layers = session->model->config.n_layers,
                    .clock = clock,
-                   .budget = traces ? 0.03 : 0.01,
+                   .reading = ticks_of_reading(&clock),
+                   .budget = traces ? 0.015 : 0.01,
                    .records = calloc(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records),
                    .streams = calloc(n_threads * rows, sizeof *p->streams),
                    .histograms = calloc(N_PHASES * rows * N_SITES, sizeof *p->histograms),
@@ -324,7 +324,6 @@ Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
     session->observer = &p->probe;
     if (p->records && p->streams && p->histograms && p->tracks && (p->events || !traces)) {
         memset(p->tracks, 0, n_threads * sizeof *p->tracks);
-        p->cost = cost_of_mark(p);
         p->opened = clock.read();
         p->switches = lost_processors();
         return p;

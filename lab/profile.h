@@ -61,10 +61,10 @@ enum { MOST_EVENTS = 1 << 20 }; /* of one thread; later ones are not kept */
 
 /* The time of one thread; in a cache line of its own. */
 typedef struct {
-    uint64_t last;       /* when it made its last mark */
-    double spent, norms; /* of the forward pass that runs: seconds of observing, of norms */
+    uint64_t began, last; /* when its last mark began, and when it ended */
+    double spent, norms;  /* of the forward pass that runs: seconds of observing, of norms */
     size_t n_events;
-    char line[32];
+    char line[24];
 } Track;
 _Static_assert(sizeof(Track) == 64, "a cache line");
 
@@ -84,11 +84,11 @@ typedef struct {
     int n_layers;
     Clock clock;
     uint64_t opened;
-    long switches;  /* how often the process had lost a processor by then */
-    uint64_t cost;  /* ticks that a mark takes */
-    double budget;  /* the share of decode that observing may take */
-    uint64_t began; /* of the forward pass that runs */
-    int unobserved; /* how many forward passes go by until the next is observed */
+    long switches;    /* how often the process had lost a processor by then */
+    uint64_t reading; /* ticks that the clock takes */
+    double budget;    /* the share of decode that observing may take */
+    uint64_t began;   /* of the forward pass that runs */
+    int unobserved;   /* how many forward passes go by until the next is observed */
     Phase phase;
     int n, pos, n_logits; /* of its chunk: tokens, first position, logits of the last tokens */
     Passes passes[N_PHASES];
@@ -101,7 +101,7 @@ typedef struct {
 
 /* Observes a session until profile_close, which the caller calls before session_close. `traces`: events are kept. The
  * clock is clock_cheapest(), or a virtual one of a test. Forward passes of one token are observed so seldom that it
- * takes about 1 % of their time, or 3 % with events. NULL and a message: no memory. */
+ * takes about 1 % of their time, or, where new pages for events come on top, 1.5 %. NULL and a message: no memory. */
 Profile *profile_open(Session *session, About about, bool traces, Clock clock);
 void profile_close(Profile *p);
 

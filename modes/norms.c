@@ -333,14 +333,18 @@ static int time_way(Trial *t, int way, double *values) {
     return status;
 }
 
-static int time_ways(void *context, double *values) {
-    Trial *t = context;
-    for (int way = 0; way < N_WAYS; way++)
-        if (time_way(t, way, values)) return -1;
+static void divide_by_none(double *values) {
     for (int way = 0; way < N_WAYS; way++)
         for (Phase phase = 0; phase < N_PHASES; phase++)
             values[cost(way, phase, OVER_NONE)] =
                 values[cost(way, phase, TOKEN_US)] / values[cost(NORM_NONE, phase, TOKEN_US)];
+}
+
+static int time_ways(void *context, double *values) {
+    Trial *t = context;
+    for (int way = 0; way < N_WAYS; way++)
+        if (time_way(t, way, values)) return -1;
+    divide_by_none(values);
     return 0;
 }
 

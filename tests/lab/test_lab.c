@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "formats/open.h"
 #include "kv_cache.h"
+#include "lab/estimate.h"
 #include "lab/norm_spec.h"
 #include "lab/stopwatch.h"
 #include "model.h"
@@ -389,6 +390,20 @@ static void check_estimate(Estimate e, double median, double low, double high) {
           e.low, e.high, median, low, high);
 }
 
+/* y = 2 x but for -1, 0, -1 and 2, whose squares sum to 6; x sums to 6. */
+static void a_ratio_has_an_interval(void) {
+    const double x[] = {1, 1, 2, 2}, y[] = {1, 2, 3, 6}, error = 1.959964 * sqrt(6 * 4 / 3.0) / 6;
+    Ratio r = {0};
+    CHECK(estimate_ratio(&r).value == 0, "a ratio of nothing");
+    ratio_add(&r, 3, 2);
+    CHECK(estimate_ratio(&r).value == 1.5 && !isfinite(estimate_ratio(&r).low), "one pair alone has an interval");
+    r = (Ratio){0};
+    for (int i = 0; i < 4; i++) ratio_add(&r, y[i], x[i]);
+    const Estimate e = estimate_ratio(&r);
+    CHECK(e.value == 2 && fabs(e.high - 2 - error) < 1e-4 && fabs(2 - e.low - error) < 1e-4, "%g in [%g, %g]", e.value,
+          e.low, e.high);
+}
+
 /* Of n values the median's interval lies between the ranks that the binomial distribution of n tosses gives: of 7 the
  * first and the last, of 501 the 228th and the 274th (n / 2 -+ 0.98 sqrt(n)). */
 static void measuring_estimates_medians(void) {
@@ -556,6 +571,7 @@ void suite_lab(void) {
     TEST(info_shows_a_swap);
     TEST(what_gguf_cannot_say_is_refused);
     TEST(measuring_estimates_medians);
+    TEST(a_ratio_has_an_interval);
     TEST(measuring_ends_when_it_is_sure);
     TEST(the_bench_of_a_model_s_sites);
     TEST(the_bench_of_a_model_with_norms_of_heads);

@@ -274,7 +274,7 @@ static void delays_are_found_where_they_are(void) {
 /* What a mark takes is the profile's, all of it, and no site's. */
 static void marks_are_taken_off(void) {
     CHECK(!open_virtual(1, 70), "no session");
-    CHECK(profile->cost == 70, "a mark takes %llu ticks", (unsigned long long)profile->cost);
+    CHECK(profile->reading == 70, "a reading takes %llu ticks", (unsigned long long)profile->reading);
     take_longer(0, 1, SITE_MLP_NORM, 5000);
     CHECK(model_forward(&session, tokens, 1, 0, 1), "does not run");
     for (int l = NO_LAYER; l < model.config.n_layers; l++)
@@ -284,22 +284,22 @@ static void marks_are_taken_off(void) {
             CHECK(fabs(found - expected) < 1e-3, "layer %d, %s: %g ticks", l, SITES[s].name, found);
         }
     /* Marks of a layer: eight sites and two looks at activations; of a forward pass: start, embed, final norm, a look,
-     * logits, end. */
+     * logits, end; each reads the clock as it begins and as it ends. */
     const double observing = 1e9 * (profile->passes[DECODE].seconds - profile->passes[DECODE].norms.x);
-    CHECK(fabs(observing - 70 * (10 * 3 + 6)) < 1e-3, "observing took %g ticks", observing);
+    CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3, "observing took %g ticks", observing);
     CHECK(fabs(profile_seconds(profile, DECODE, false) - profile->passes[DECODE].seconds) < 1e-12,
           "parts are not the whole");
     close_session();
 }
 
-/* Tokens that take 900 ticks, and 252 more for 36 marks where they are observed: one in 29 is. */
+/* Tokens that take 1,800 ticks, and 504 more for 36 marks where they are observed: one in 29 is. */
 static void observing_stays_within_its_budget(void) {
     CHECK(!open_virtual(1, 7), "no session");
     profile->budget = 0.01;
-    take_longer(0, 1, SITE_DOWN, 900);
+    take_longer(0, 1, SITE_DOWN, 1800);
     for (int i = 0; i < 60; i++) CHECK(model_forward(&session, tokens, 1, i, 1), "does not run");
     const Passes *p = &profile->passes[DECODE];
-    /* 252 / (0.01 * 900) is 28, the next odd distance 29: tokens 0, 29 and 58 */
+    /* 504 / (0.01 * 1800) is 28, the next odd distance 29: tokens 0, 29 and 58 */
     CHECK(p->passes == 60 && p->observed == 3, "%llu of %llu observed", (unsigned long long)p->observed,
           (unsigned long long)p->passes);
     close_session();
@@ -522,6 +522,7 @@ static void bytes_of_heads_and_experts(void) {
         {0, "q_norm", 16, 2 * 64},
         {1, "k_norm", 16, 2 * 16},
         {1, "router", 8 * 64, 64 + 8},
+        {1, "top_k", 0, 8},
     };
     static const Moved decode[] = {
         {0, "gate_up+silu", 2 * 2 * 64 * 32, 2 * (64 + 2 * 32)},
@@ -531,7 +532,7 @@ static void bytes_of_heads_and_experts(void) {
     CHECK(!open_moe(1, true, false), "no session");
     run_session(seconds, NULL);
     CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         check_bytes(&both[i], "prefill");
         check_bytes(&both[i], "decode");
     }
@@ -737,6 +738,11 @@ static void check_trace(int threads) {
         check_arguments(PHASE_NAMES[phase], 1, "down", false);
         check_arguments(PHASE_NAMES[phase], 1, "attention", false);
     }
+    double forward = 0;
+    for (int i = 0; i < n_spans; i++)
+        if (!spans[i].thread && !strcmp(spans[i].name, "forward")) forward += 1e-6 * (spans[i].end - spans[i].start);
+    const double all = profile->passes[PREFILL].seconds_observed + profile->passes[DECODE].seconds_observed;
+    CHECK(forward <= all + 1e-6 && forward > 0.6 * all, "forward passes of %g s, %g in the account", forward, all);
     CHECK(times_in(text, "\"name\": \"RMS by layer\", \"ph\": \"C\"") == CHUNKS + DECODED, "no counters of RMS");
     CHECK(times_in(text, "\"name\": \"norms, %\", \"ph\": \"C\"") == CHUNKS + DECODED, "no counters of norms");
     const int chunks = CHUNKS + DECODED, layers = model.config.n_layers;
@@ -773,15 +779,23 @@ static void traces_are_json_and_nest(void) {
 
 /* ---- the page -------------------------------------------------------------------------------------------- */
 
-/* How many bars stand between two places of a page, and how many microseconds a token their titles add up to. */
+/* How many bars stand between two places of a page, and how many microseconds a token their titles add up to. The
+ * longest line is 1000 wide. */
 static int bars_between(const char *from, const char *to, double *us) {
+    const char *line = from;
     int n = 0;
+    double width = 0, widest = 0;
     *us = 0;
     for (; (from = strstr(from, "<rect class=")) && from < to; from++, n++) {
-        const char *number_ = strstr(from, ": ");
+        const char *number_ = strstr(from, ": "), *width_ = strstr(from, " width=\"");
+        const char *next_line = strstr(line, "<div class=\"row\">");
+        if (next_line && next_line < from) width = 0;
+        while (next_line && next_line < from) next_line = strstr(line = next_line + 1, "<div class=\"row\">");
         *us += number_ ? atof(number_ + 2) : NAN;
+        width += width_ ? atof(width_ + 8) : NAN;
+        widest = fmax(widest, width);
     }
-    return n;
+    return fabs(widest - 1000) < 0.1 ? n : -1;
 }
 
 /* A bar for each row of the CSV file, as long as its time; a second one for each norm. */
@@ -884,8 +898,9 @@ static void every_mode_that_runs_the_model_takes_it(void) {
     };
     static char without[1 << 14];
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        static const char *const ways[] = {"", "--profile", "--profile=out/x.csv", "--profile=out/x.json"};
-        for (int way = modes[i].timed ? 1 : 0; way < 4; way++) { /* times are not compared */
+        static const char *const ways[] = {"", "--profile", "--profile=out/x.csv", "--profile=out/x.json",
+                                           "--profile=out/x.html"};
+        for (int way = modes[i].timed ? 1 : 0; way < (test_fast() ? 4 : 5); way++) { /* times are not compared */
             if (test_fast() && way == 1) continue;
             if (strstr(modes[i].arguments, "chat")) setup.input = "hello\nand now?\n";
             CHECK_RUN("model.bin %s %s", ways[way], modes[i].arguments);
@@ -906,6 +921,7 @@ static void every_mode_that_runs_the_model_takes_it(void) {
         CHECK(!read_rows(inside("out/x.csv")) && n_rows > 20, "%s: no CSV", modes[i].arguments);
         unlink(inside("out/x.json"));
         unlink(inside("out/x.csv"));
+        CHECK(test_fast() || !unlink(inside("out/x.html")), "no page");
         unlink(inside("out/logits"));
         CHECK(files_in("out") == 0, "%s: files left behind", modes[i].arguments);
     }
