@@ -305,6 +305,12 @@ static uint64_t ticks_of_reading(const Clock *clock) {
     return least;
 }
 
+/* In pages that are there: the first touch of a new one takes longer than a site of a small model. */
+static void *zeroed(size_t count, size_t size) {
+    void *p = allocate(count, size);
+    return p ? memset(p, 0, count * size) : NULL;
+}
+
 Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
     const size_t n_threads = (size_t)session->n_threads, rows = (size_t)session->model->config.n_layers + 1;
     Profile *p = allocate(1, sizeof *p);
@@ -315,20 +321,17 @@ Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
                    .n_layers = session->model->config.n_layers,
                    .clock = clock,
                    .reading = ticks_of_reading(&clock),
-                   .budget = traces ? 0.015 : 0.01,
-                   .records = calloc(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records),
-                   .streams = calloc(n_threads * rows, sizeof *p->streams),
-                   .histograms = calloc(N_PHASES * rows * N_SITES, sizeof *p->histograms),
-                   .tracks = allocate(n_threads, sizeof *p->tracks),
-                   .events = traces ? calloc(n_threads * MOST_EVENTS, sizeof *p->events) : NULL};
+                   .budget = traces ? 0.015 : 0.01};
     session->observer = &p->probe;
-    if (p->records && p->streams && p->histograms && p->tracks && (p->events || !traces)) {
-        memset(p->tracks, 0, n_threads * sizeof *p->tracks);
+    if ((p->records = zeroed(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records)) &&
+        (p->streams = zeroed(n_threads * rows, sizeof *p->streams)) &&
+        (p->histograms = zeroed(N_PHASES * rows * N_SITES, sizeof *p->histograms)) &&
+        (p->tracks = zeroed(n_threads, sizeof *p->tracks))) {
+        if (traces && !(p->events = calloc(n_threads * MOST_EVENTS, sizeof *p->events))) fail("out of memory");
         p->opened = clock.read();
         p->switches = lost_processors();
-        return p;
+        if (p->events || !traces) return p;
     }
-    fail("out of memory");
     profile_close(p);
     return NULL;
 }

@@ -216,7 +216,7 @@ static int open_virtual(int threads, uint64_t reading) {
     virtual.layer = -2; /* none */
     if (open_session(&MODEL, threads, false, false)) return -1;
     profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, false, (Clock){virtual_read, 1e-9});
-    if (!profile) return -1;
+    if (!profile || profile->budget != 0.01) return -1;
     profile->budget = 1e9;
     virtual.profile = session.observer;
     virtual.probe = (Probe){virtual_begin,  virtual_end,  virtual_chunk, virtual_mark,
