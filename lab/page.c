@@ -18,9 +18,9 @@ static const char STYLE[] =
     ".map rect{fill:var(--norm);stroke:none}.floor{stroke:var(--text);stroke-width:2;vector-effect:non-scaling-stroke}"
     "circle{stroke:none}.attn_norm{stroke:var(--norm);fill:var(--norm)}.mlp_norm{stroke:var(--site);fill:var(--site)}"
     ".q_norm{stroke:var(--wait);fill:var(--wait)}.k_norm{stroke:var(--faint);fill:var(--faint)}svg text{fill:var("
-    "--faint);font-size:9px}.key{padding:0 .5rem;border-radius:3px;color:var(--text)}.scroll{overflow-x:auto}table{border-collapse:"
-    "collapse;font-size:.8rem;font-variant-numeric:tabular-nums}td,th{padding:.1rem .5rem;text-align:right;"
-    "border-bottom:1px solid var(--line);white-space:nowrap}";
+    "--faint);font-size:9px}.key{padding:0 .5rem;border-radius:3px;color:var(--text)}.scroll{overflow-x:auto}table{"
+    "border-collapse:collapse;font-size:.8rem;font-variant-numeric:tabular-nums}td,th{padding:.1rem .5rem;text-align:"
+    "right;border-bottom:1px solid var(--line);white-space:nowrap}";
 
 static const char END_OF_LINE[] = "</svg></div>\n";
 

@@ -55,7 +55,8 @@ static void run_layer(const Case *c, size_t at) { layernorm(c->y + at, c->x + at
 static void run_fused(const Case *c, size_t at) { add_rmsnorm(c->y + at, c->x + at, c->r + at, c->gamma, c->dim, EPS); }
 
 static void run_half(const Case *c, size_t at, RoundingOrder order) {
-    rmsnorm_half((uint16_t *)c->y + at, c->half_x + at, c->half_gamma, c->dim, EPS, TYPE_BF16, order);
+    uint16_t *y = (void *)c->y;
+    rmsnorm_half(y + at, c->half_x + at, c->half_gamma, c->dim, EPS, TYPE_BF16, order);
 }
 static void run_half_rms(const Case *c, size_t at) { run_half(c, at, ROUND_THEN_SCALE); }
 static void run_half_after(const Case *c, size_t at) { run_half(c, at, SCALE_THEN_ROUND); }
@@ -243,7 +244,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds, boo
     float *x = allocate(8 * n + n_weights, sizeof *x);
     if (!x) return -1;
     float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n, *dgamma = beta + n, *dbeta = dgamma + n;
-    uint16_t *half_x = (uint16_t *)(dbeta + n), *half_gamma = half_x + n;
+    uint16_t *half_x = (void *)(dbeta + n), *half_gamma = half_x + n;
     float *weights = dbeta + 2 * n;
     const int used = tokens < threads ? tokens : threads;
     Case c = {dim,  tokens, used,  {0},    x,          y,       r,         gamma,
