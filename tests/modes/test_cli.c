@@ -713,6 +713,8 @@ static const char *json_value(const char *key) {
         s += n;
         if (*s == '"') {
             if (sscanf(s, "\"%255[^\"]\"%n", to, &n) != 1) return NULL;
+        } else if (!strncmp(s, "null", 4)) {
+            n = snprintf(to, 256, "null");
         } else {
             char *end;
             if (!isfinite(strtod(s, &end)) || end == s || strspn(s, "-+.eE0123456789") != (size_t)(end - s))
@@ -728,9 +730,10 @@ static const char *json_value(const char *key) {
 static void bench_speaks_json(void) {
     static const struct {
         const char *key, *value; /* NULL: some positive number */
-    } keys[] = {{"model", "m/model.bin"}, {"type", "f32"},       {"threads", "1"},         {"prompt_tokens", "20"},
-                {"rounds", "7"},          {"prefill_tps", NULL}, {"decode_tps", NULL},     {"weight_bytes", NULL},
-                {"decode_gbps", NULL},    {"read_gbps", NULL},   {"prefill_gflops", NULL}, {"peak_gflops", NULL}};
+    } keys[] = {{"model", "m/model.bin"}, {"norm", "null"},      {"type", "f32"},       {"threads", "1"},
+                {"prompt_tokens", "20"},  {"rounds", "7"},       {"prefill_tps", NULL}, {"decode_tps", NULL},
+                {"weight_bytes", NULL},   {"decode_gbps", NULL}, {"read_gbps", NULL},   {"prefill_gflops", NULL},
+                {"peak_gflops", NULL}};
     CHECK_RUN("m/model.bin -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
     CHECK(one_line(out), "%s", out);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
