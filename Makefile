@@ -61,6 +61,7 @@ $(BUILD)/kernels/quant.o: private FLAGS += -ffp-contract=off
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
 	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/lab/machine.o: private FLAGS += -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
 $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 	@echo '  CC $< (counted)'
 	$(Q)$(CC) $(FLAGS) -fsanitize-coverage=trace-pc -MMD -MP -c -o $@ $<

@@ -251,7 +251,7 @@ static void attend(Session *s, int layer, int head, int first, int n, int pos) {
 static void attend_all(Session *s, int layer, int n, int pos) {
     const Config *c = &s->model->config;
     const int n_queries = n * (c->n_heads / c->n_kv_heads); /* of each KV head */
-#pragma omp for schedule(static, 1) collapse(2)
+#pragma omp for schedule(static, 1) collapse(2) nowait
     for (int first = 0; first < n_queries; first += KV_QUERIES)
         for (int head = 0; head < c->n_kv_heads; head++) {
             const int end = first + KV_QUERIES < n_queries ? first + KV_QUERIES : n_queries;
@@ -273,19 +273,18 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n,
     project(&k, &layer->wk, &in, n);
     project(&q, &layer->wq, &in, n);
     project(&v, &layer->wv, &in, n);
-    probe_part(s->probe, l, SITE_QKV_ROPE);
+    probe_mark(s->probe, l, SITE_QKV);
     norm_heads(s, l, SITE_Q_NORM, &layer->q_norm, &q, n);
     norm_heads(s, l, SITE_K_NORM, &layer->k_norm, &k, n);
     rotate_heads(s, &k, n);
     rotate_heads(s, &q, n);
     write_heads(s, l, &k, &v, n, pos);
-#pragma omp barrier /* every query attends to the keys of every thread */
-    probe_mark(s->probe, l, SITE_QKV_ROPE);
+    site_end(s->probe, l, SITE_ROPE); /* every query attends to the keys of every thread */
 
     attend_all(s, l, n, pos);
-    probe_mark(s->probe, l, SITE_ATTENTION);
+    site_end(s->probe, l, SITE_ATTENTION);
 
     in = input_prepare(&s->input, &layer->wo, s->att, n);
     matmul_add(x, &layer->wo, &in, n); /* the residual: x += Wo out */
-    probe_mark(s->probe, l, SITE_ATTN_OUT);
+    site_end(s->probe, l, SITE_ATTN_OUT);
 }

@@ -60,9 +60,10 @@ static void fill_slots(Session *s, int n) {
 static void route(Session *s, const Layer *layer, const float *xn, int n) {
     const Input in = input_prepare(&s->input, &layer->router, xn, n);
     matmul(s->router, &layer->router, &in, n);
-#pragma omp single
+    site_end(s->probe, layer->index, SITE_ROUTER);
+#pragma omp single nowait
     fill_slots(s, n);
-    probe_mark(s->probe, layer->index, SITE_ROUTER);
+    site_end(s->probe, layer->index, SITE_TOP_K);
 }
 
 /* A row of the input for each slot; a token that is alone is every slot's row. */
@@ -110,18 +111,18 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     route(s, layer, xn, n);
     Input in = gather(s, mlp_input_weight(m), xn, n);
     int step = matmul_task_rows(c->expert_dim, n);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (int first = 0; first < c->expert_dim; first += step) {
         const int count = c->expert_dim - first < step ? c->expert_dim - first : step;
         for (int e = 0; e < c->n_experts; e++) gate_up(s, &m[e], e, first, count, &in, n == 1);
     }
-    probe_mark(s->probe, layer->index, SITE_GATE_UP_SILU);
+    site_end(s->probe, layer->index, SITE_GATE_UP_SILU);
     in = input_prepare(&s->input, &m->down, s->gate, n * c->n_experts_used);
     step = matmul_task_rows(c->dim, n);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (int first = 0; first < c->dim; first += step) {
         const int count = c->dim - first < step ? c->dim - first : step;
         for (int e = 0; e < c->n_experts; e++) down(s, x, &m[e], e, first, count, &in);
     }
-    probe_mark(s->probe, layer->index, SITE_DOWN);
+    site_end(s->probe, layer->index, SITE_DOWN);
 }

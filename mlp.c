@@ -38,13 +38,13 @@ void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
     const int hidden_dim = m->gate.rows, step = matmul_task_rows(hidden_dim, n);
     Input in = input_prepare(&s->input, mlp_input_weight(m), xn, n);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (int first = 0; first < hidden_dim; first += step) {
         const int count = hidden_dim - first < step ? hidden_dim - first : step;
         mlp_gate_up(m, s->gate, s->up, first, count, &in, n);
     }
-    probe_mark(s->probe, layer->index, SITE_GATE_UP_SILU);
+    site_end(s->probe, layer->index, SITE_GATE_UP_SILU);
     in = input_prepare(&s->input, &m->down, s->gate, n);
     matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */
-    probe_mark(s->probe, layer->index, SITE_DOWN);
+    site_end(s->probe, layer->index, SITE_DOWN);
 }

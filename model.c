@@ -16,7 +16,7 @@
 /* Writes x[t], the embedding of token t, and the angles of position pos + t. */
 static void embed(Session *s, const int *tokens, int n, int pos) {
     const Config *c = &s->model->config;
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) {
         dequantize_row(s->x + (size_t)t * (size_t)c->dim, &s->model->embedding, tokens[t]);
         rope_angles(s->angles + (size_t)(t * c->rope.dims), &c->rope, s->frequencies, pos + t);
@@ -27,6 +27,10 @@ static void embed(Session *s, const int *tokens, int n, int pos) {
 static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
     const int dim = s->model->config.dim;
     const float *xn = norm_forward(s->xn, x, norm, n, dim);
+    if (n == 1)
+        probe_mark(s->probe, layer, site); /* every thread has a result of its own */
+    else
+        site_end(s->probe, layer, site);
     probe_norm(s->probe, layer, site, x, xn, n, dim);
     return xn;
 }
@@ -38,7 +42,7 @@ static void compute_logits(Session *s, int n, int n_logits) {
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, last, n_logits);
     const Input in = input_prepare(&s->input, &m->output, xn, n_logits);
     matmul(s->logits, &m->output, &in, n_logits);
-    probe_mark(s->probe, NO_LAYER, SITE_LOGITS);
+    site_end(s->probe, NO_LAYER, SITE_LOGITS);
 }
 
 /* The forward pass of a chunk, run by each thread of a region. */
@@ -47,7 +51,7 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
     float *x = s->x;
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, tokens, n, pos);
-    probe_mark(s->probe, NO_LAYER, SITE_EMBED);
+    site_end(s->probe, NO_LAYER, SITE_EMBED);
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
         const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
@@ -79,7 +83,7 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
         fail("%lld positions do not fit in a context of %d", (long long)pos + n, s->context);
         return NULL;
     }
-    probe_begin(s->probe, n);
+    s->probe = s->observer && s->observer->begin(s->observer, n) ? s->observer : NULL;
     if (reserve(s, n < s->batch ? n : s->batch, pos + n, n_logits)) return NULL;
     while (n > 0) {
         int chunk = n < s->batch ? n : s->batch;
@@ -90,7 +94,7 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
         pos += chunk;
         n -= chunk;
     }
-    probe_end(s->probe);
+    if (s->observer) s->observer->end(s->observer);
     return s->logits;
 }
 

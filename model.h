@@ -108,7 +108,8 @@ typedef struct {
     InputBuffer input;   /* for quantized activations */
     float *logits;       /* [n_logits][vocab_size] */
     int n_logits;        /* rows that logits has room for */
-    Probe *probe;        /* not owned; NULL: nobody observes */
+    Probe *observer;     /* not owned; NULL: nobody observes */
+    Probe *probe;        /* the observer, in a forward pass that it observes, else NULL */
 } Session;
 
 /* context 0: the model's. Allocates next to nothing: the cache and the

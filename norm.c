@@ -9,6 +9,7 @@
 #include "kernels/simd.h"
 #include <math.h>
 #include <omp.h>
+#include <string.h>
 
 /* ---- the formulas ----------------------------------------------------------------- */
 
@@ -125,7 +126,7 @@ void layernorm(float *y, const float *x, const float *gamma, const float *beta, 
 
 static const struct {
     const char *name, *spec;
-} KINDS[] = {[NORM_RMS] = {"RMSNorm", "rms"}, [NORM_LAYER] = {"LayerNorm", "layer"}};
+} KINDS[] = {[NORM_RMS] = {"RMSNorm", "rms"}, [NORM_LAYER] = {"LayerNorm", "layer"}, [NORM_NONE] = {"none", "none"}};
 _Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS, "a kind of norm has no names");
 
 const char *norm_name(NormKind kind) { return KINDS[kind].name; }
@@ -135,16 +136,18 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim) {
     switch (norm->kind) {
     case NORM_RMS: rmsnorm(y, x, norm->gamma, dim, norm->eps); break;
     case NORM_LAYER: layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps); break;
+    case NORM_NONE: memmove(y, x, (size_t)dim * sizeof *y); break;
     }
 }
 
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim) {
+    if (norm->kind == NORM_NONE) return x;
     if (n == 1) { /* every thread computes the token itself: cheaper than a barrier */
         y += (size_t)omp_get_thread_num() * (size_t)dim;
         norm_token(y, x, norm, dim);
         return y;
     }
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) norm_token(y + (size_t)t * (size_t)dim, x + (size_t)t * (size_t)dim, norm, dim);
     return y;
 }

@@ -8,11 +8,11 @@
 
 #include "kernels/tensor.h"
 
-typedef enum { NORM_RMS, NORM_LAYER } NormKind;
-enum { N_NORM_KINDS = NORM_LAYER + 1 };
+typedef enum { NORM_RMS, NORM_LAYER, NORM_NONE /* y = x, to time what is left without norms */ } NormKind;
+enum { N_NORM_KINDS = NORM_NONE + 1 };
 
 /* The kinds as --norm and its messages list them. */
-#define NORM_KIND_LIST(conjunction) "rms " conjunction " layer"
+#define NORM_KIND_LIST(conjunction) "rms, layer " conjunction " none"
 
 /* One norm site. The kind belongs to the site, so a model may mix both. */
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
     const float *beta;  /* [dim], of LayerNorms alone; NULL: zeros */
 } Norm;
 
-/* "RMSNorm" and "LayerNorm"; and as --norm calls them, "rms" and "layer". */
+/* "RMSNorm", "LayerNorm" and "none"; and as --norm calls them, "rms", "layer" and "none". */
 const char *norm_name(NormKind kind);
 const char *norm_spec_name(NormKind kind);
 
@@ -45,9 +45,10 @@ void layernorm_plain(float *y, const float *x, const float *gamma, const float *
 void norm_token(float *y, const float *x, const Norm *norm, int dim);
 
 /* The site's norm of n tokens: y[n][dim] from x[n][dim]. The threads of the
- * enclosing region share the tokens and meet at a barrier, except for n = 1:
- * then each writes a row of its own, y[thread]. Returns the row to read from,
- * which is y for n > 1. y has room for max(n, threads) rows. */
+ * enclosing region share the tokens, and the caller lets them meet at a barrier,
+ * except for n = 1: then each writes a row of its own, y[thread]. Returns the rows
+ * to read from: y for n > 1, and x where the site has no norm. y has room for max(n,
+ * threads) rows. */
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
 
 /* x += r, then y = rmsnorm(x), in one pass over memory; the same bits as one

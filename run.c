@@ -1,4 +1,5 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/open.h"
@@ -61,7 +62,8 @@ static int open_session(Run *run) {
         note("-c %d is beyond the model's context; it is %d", o->context, run->model.config.context);
     model_pack(&run->model, o->threads, 0); /* before the first token */
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
-    if (o->profile && !(run->profile = profile_open(&run->session, profile_format(o->profile) == PROFILE_TRACE)))
+    if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm, run->session.n_threads},
+                                                    profile_format(o->profile) == PROFILE_TRACE, clock_cheapest())))
         return -1;
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
 }

@@ -8,21 +8,25 @@
 /* The places of the forward pass, in its order, as SITE(name, text, whether it is a norm). What is computed in one go
  * is one site. */
 #define SITE_LIST(SITE)                                                                                                \
-    SITE(START, "(start)", false) /* memory and threads are made ready, and at the end threads let go */               \
+    SITE(START, "(start)", false) /* memory and threads are made ready */                                              \
     SITE(EMBED, "embed", false)                                                                                        \
     SITE(ATTN_NORM, "attn_norm", true)                                                                                 \
-    SITE(QKV_ROPE, "qkv+rope", false)                                                                                  \
-    SITE(Q_NORM, "q_norm", true) /* between the products and RoPE; not in all models */                                \
+    SITE(QKV, "qkv", false)                                                                                            \
+    SITE(Q_NORM, "q_norm", true) /* not in all models */                                                               \
     SITE(K_NORM, "k_norm", true)                                                                                       \
+    SITE(ROPE, "rope", false) /* and keys and values go into the cache */                                              \
     SITE(ATTENTION, "attention", false)                                                                                \
     SITE(ATTN_OUT, "attn_out", false)                                                                                  \
     SITE(MLP_NORM, "mlp_norm", true)                                                                                   \
-    SITE(ROUTER, "router", false) /* of sparse layers */                                                               \
+    SITE(ROUTER, "router", false) /* of sparse layers, */                                                              \
+    SITE(TOP_K, "top_k", false)   /* as the choice of experts */                                                       \
     SITE(GATE_UP_SILU, "gate_up+silu", false)                                                                          \
     SITE(DOWN, "down", false)                                                                                          \
     SITE(FINAL_NORM, "final_norm", true)                                                                               \
     SITE(LOGITS, "logits", false)                                                                                      \
-    SITE(PROFILE, "(profile)", false) /* the observer looks at activations */
+    SITE(END, "(end)", false)         /* threads are let go */                                                         \
+    SITE(WAIT, "(wait)", false)       /* a thread waits for the others */                                              \
+    SITE(PROFILE, "(profile)", false) /* the observer reads the clock, and looks at activations */
 
 #define SITE_ID(name, text, is_norm) SITE_##name,
 typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
@@ -30,19 +34,23 @@ typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
 
 enum { NO_LAYER = -1 }; /* of sites outside the layers */
 
-/* An observer. Every thread of the region calls `mark`, `norm` and `heads`. */
+/* An observer of forward passes. Every thread of the region calls `mark`, `waited`, `norm` and `heads`. */
 typedef struct Probe Probe;
 struct Probe {
-    /* A forward pass of n tokens begins; it ends. */
-    void (*begin)(Probe *p, int n);
+    /* A forward pass of n tokens begins; whether to observe it: the hooks below are called in such passes alone. */
+    bool (*begin)(Probe *p, int n);
+
+    /* The forward pass has ended, observed or not. */
     void (*end)(Probe *p);
 
     /* The next chunk of it: n tokens from position pos on, with the logits of the last n_logits. */
     void (*chunk)(Probe *p, int n, int pos, int n_logits);
 
-    /* The time since the last mark of this thread belongs to the site, which has `ended`; or a part of it has,
-     * and it goes on, perhaps after another site. */
-    void (*mark)(Probe *p, int layer, Site site, bool ended);
+    /* The time since the last mark of this thread belongs to the site, of which the thread has done its share. */
+    void (*mark)(Probe *p, int layer, Site site);
+
+    /* The time since the last mark of this thread is waiting for the threads that had not ended the site. */
+    void (*waited)(Probe *p, int layer, Site site);
 
     /* A norm has ended that made y[n][dim] of x[n][dim]. */
     void (*norm)(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim);
@@ -54,12 +62,16 @@ struct Probe {
 
 /* The calls; without an observer (NULL) each is one comparison. */
 #define PROBE_CALL(p, hook, ...)         ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
-#define probe_begin(p, n)                PROBE_CALL(p, begin, n)
-#define probe_end(p)                     PROBE_CALL(p, end)
 #define probe_chunk(p, n, pos, n_logits) PROBE_CALL(p, chunk, n, pos, n_logits)
-#define probe_mark(p, layer, site)       PROBE_CALL(p, mark, layer, site, true)
-#define probe_part(p, layer, site)       PROBE_CALL(p, mark, layer, site, false)
+#define probe_mark(p, layer, site)       PROBE_CALL(p, mark, layer, site)
 #define probe_norm(p, ...)               PROBE_CALL(p, norm, __VA_ARGS__)
 #define probe_heads(p, ...)              PROBE_CALL(p, heads, __VA_ARGS__)
+
+/* Ends a site whose result is every thread's: the calling thread has done its share and waits for the others. */
+static inline void site_end(Probe *p, int layer, Site site) {
+    probe_mark(p, layer, site);
+#pragma omp barrier
+    PROBE_CALL(p, waited, layer, site);
+}
 
 #endif

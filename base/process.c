@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,6 +80,20 @@ ssize_t read_some(int fd, char *bytes, size_t n) {
 }
 
 bool on_terminal(FILE *stream) { return isatty(fileno(stream)) == 1; }
+
+long lost_processors(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_nivcsw;
+}
+
+const char *processor_name(void) {
+    static char line[256], name[128];
+    FILE *in = fopen("/proc/cpuinfo", "r");
+    *name = '\0';
+    while (in && !*name && fgets(line, sizeof line, in)) sscanf(line, "model name : %127[^\n\"\\]", name);
+    if (in) fclose(in);
+    return name;
+}
 
 const char *program_file(const char *name) {
     static char path[PATH_MAX];

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* Set by Ctrl-C; loops that generate, measure or write look at it. The program's only global
@@ -37,6 +38,12 @@ ssize_t read_some(int fd, char *bytes, size_t n);
 
 /* Whether the stream is a terminal. */
 bool on_terminal(FILE *stream);
+
+/* How often a thread of the process had to leave a processor to another program, or to another thread. */
+long lost_processors(void);
+
+/* What the processor calls itself; "": that is not known. The string stays until the next call. */
+const char *processor_name(void);
 
 /* The path of a file whose name is relative to the folder of the program's own file; NULL: it is
  * not there. The string stays until the next call. */

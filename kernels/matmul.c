@@ -386,7 +386,7 @@ int matmul_task_rows(int rows, int n) { return n == 1 ? share_of(rows) : TILE_PA
 
 static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add) {
     const int step = share_of(w->rows);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (int row = 0; row < w->rows; row += step)
         matmul_rows(y, (size_t)w->rows, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
 }

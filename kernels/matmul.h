@@ -42,7 +42,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
 int matmul_task_rows(int rows, int n);
 
 /* y[n][rows] = x w^T, and y += x w^T: all rows. The threads of the enclosing parallel
- * region share the rows and meet at a barrier. */
+ * region share the rows; the caller lets them meet at a barrier. */
 void matmul(float *y, const Tensor *w, const Input *in, int n);
 void matmul_add(float *y, const Tensor *w, const Input *in, int n);
 

@@ -1,8 +1,9 @@
 /* profile.c: where a token's time goes, by layer and site.
  *
- * Owns the hooks that the forward pass calls (base/probe.h): they read the clock, look at what goes into norms
- * and comes out, and know how many bytes a site must move at least. The time between two marks of a thread
- * belongs to the site of the second one, so the sites always add up to the whole.
+ * Owns the hooks that the forward pass calls (base/probe.h): they read the clock and look at what goes into norms and
+ * comes out. The time between two marks of a thread belongs to the site of the second one; what the marks
+ * themselves take is a site of its own, so the sites always add up to the whole. Where even this would cost percents,
+ * whole forward passes of one token go by unobserved. Owns, too, how many bytes a site must move at least.
  */
 #include "lab/profile.h"
 #include "base/error.h"
@@ -11,62 +12,76 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "decode"};
 
 #define SITE_INFO(name, text, is_norm) {text, is_norm},
-const struct SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
+const SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
-static Record *record_of(const Profile *p, int thread, Phase phase, int layer, Site site) {
+Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
     const size_t rows = (size_t)p->n_layers + 1, row = (size_t)(layer == NO_LAYER ? p->n_layers : layer);
     return &p->records[(((size_t)thread * N_PHASES + phase) * rows + row) * N_SITES + site];
+}
+
+static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site site) {
+    return p->histograms[profile_of_thread(p, 0, phase, layer, site) - p->records];
 }
 
 /* ---- the bytes that a site moves --------------------------------------------------------- */
 
 static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
 
-/* One half of an MLP, gate and up or `down`. In a sparse layer: the weights of the experts that have
- * tokens, and a row of activations for each of the experts that a token uses. */
-static double mlp_bytes(const Session *s, const Layer *layer, bool down, int n) {
-    const Config *c = &s->model->config;
-    const bool sparse = layer->experts;
-    const Mlp *mlps = sparse ? layer->experts : &layer->mlp;
-    const double dim = 4.0 * c->dim, hidden = 4.0 * (sparse ? c->expert_dim : c->hidden_dim);
-    double sum = (double)n * (sparse ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
-    for (int e = 0; e < (sparse ? c->n_experts : 1); e++)
-        if (!sparse || s->expert_start[e] < s->expert_start[e + 1])
-            sum += down ? weights(&mlps[e].down) : weights(&mlps[e].gate) + weights(&mlps[e].up);
+/* One half of an MLP, gate and up or `down`, but for the weights of experts: a row of activations for each of the
+ * experts that a token uses. */
+static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls, double tokens) {
+    const double dim = 4.0 * c->dim, hidden = 4.0 * (l->experts ? c->expert_dim : c->hidden_dim);
+    const double rows = tokens * (l->experts ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
+    if (l->experts) return rows;
+    return rows + calls * (down ? weights(&l->mlp.down) : weights(&l->mlp.gate) + weights(&l->mlp.up));
+}
+
+/* The weights of the experts that have tokens in the chunk that runs. */
+static double expert_bytes(const Session *s, const Layer *layer, bool down) {
+    double sum = 0;
+    for (int e = 0; e < s->model->config.n_experts; e++)
+        if (s->expert_start[e] < s->expert_start[e + 1]) {
+            const Mlp *m = &layer->experts[e];
+            sum += down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
+        }
     return sum;
 }
 
-/* Of the chunk that runs. */
-static double site_bytes(const Profile *p, int layer, Site site) {
+double site_bytes(const Profile *p, int layer, Site site, double n, double calls, double attended) {
     const Session *s = p->session;
     const Model *m = s->model;
     const Config *c = &m->config;
     const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* sites outside the layers do not read it */
-    const double n = p->n, n_logits = p->n_logits;
     const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
     const double q = 4.0 * c->n_heads * c->head_size, k = 4.0 * c->n_kv_heads * c->head_size;
     const double cached = 2 * k * (s->kv.type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
     case SITE_ATTN_NORM:
-    case SITE_MLP_NORM: return (2 * n + 1) * dim;
-    case SITE_QKV_ROPE: return weights(&l->wq) + weights(&l->wk) + weights(&l->wv) + n * (dim + q + cached);
-    case SITE_Q_NORM: return 2 * n * q + 4.0 * c->head_size;
-    case SITE_K_NORM: return 2 * n * k + 4.0 * c->head_size;
-    case SITE_ATTENTION: return 2 * n * q + (p->pos + n) * cached;
-    case SITE_ATTN_OUT: return weights(&l->wo) + n * (q + 2 * dim);
-    case SITE_ROUTER: return weights(&l->router) + n * (dim + 4.0 * c->n_experts);
-    case SITE_GATE_UP_SILU: return mlp_bytes(s, l, false, p->n);
-    case SITE_DOWN: return mlp_bytes(s, l, true, p->n);
-    case SITE_FINAL_NORM: return (2 * n_logits + 1) * dim;
-    case SITE_LOGITS: return weights(&m->output) + n_logits * (dim + 4.0 * c->vocab_size);
+    case SITE_MLP_NORM:
+    case SITE_FINAL_NORM: return (2 * n + calls) * dim;
+    case SITE_QKV: return calls * (weights(&l->wq) + weights(&l->wk) + weights(&l->wv)) + n * (dim + q + 2 * k);
+    case SITE_ROPE: return n * (2 * q + 2 * k + cached);
+    case SITE_Q_NORM: return 2 * n * q + calls * 4.0 * c->head_size;
+    case SITE_K_NORM: return 2 * n * k + calls * 4.0 * c->head_size;
+    case SITE_ATTENTION: return 2 * n * q + attended * cached;
+    case SITE_ATTN_OUT: return calls * weights(&l->wo) + n * (q + 2 * dim);
+    case SITE_ROUTER: return calls * weights(&l->router) + n * (dim + 4.0 * c->n_experts);
+    case SITE_TOP_K: return n * 4.0 * c->n_experts;
+    case SITE_GATE_UP_SILU: return mlp_bytes(c, l, false, calls, n);
+    case SITE_DOWN: return mlp_bytes(c, l, true, calls, n);
+    case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * c->vocab_size);
     case SITE_START:
+    case SITE_END:
+    case SITE_WAIT:
     case SITE_PROFILE:
     case N_SITES: break;
     }
@@ -75,18 +90,116 @@ static double site_bytes(const Profile *p, int layer, Site site) {
 
 /* ---- the hooks --------------------------------------------------------------------------- */
 
-static void begin(Probe *probe, int n) {
-    Profile *p = (Profile *)probe;
-    p->phase = n > 1 ? PREFILL : DECODE;
-    p->began = p->tracks[0].last = now();
+/* How many tokens of the chunk a site works on. */
+static int tokens_of(const Profile *p, int layer, Site site) {
+    return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->n_logits : p->n;
 }
 
-/* What is left since the first thread's last mark is the end of the parallel region. */
+static int bucket_of(uint64_t n, int buckets) {
+    if (n < 8) return (int)n;
+    const int exponent = ilogb((double)n), bucket = 8 * (exponent - 2) + (int)(n >> (exponent - 3) & 7);
+    return bucket < buckets ? bucket : buckets - 1;
+}
+
+uint64_t bucket_start(int bucket) {
+    return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
+}
+
+/* Keeps what a thread did since its last mark. */
+static void keep_event(Profile *p, int thread, int layer, Site site, uint64_t at) {
+    Track *track = &p->tracks[thread];
+    if (at == track->last || track->n_events == MOST_EVENTS) return;
+    p->events[(size_t)thread * MOST_EVENTS + track->n_events++] =
+        (Event){track->last, at, layer, site, p->phase, tokens_of(p, layer, site), p->pos, 0, 0};
+}
+
+/* Books what the last mark of a thread took, and a reading of the clock behind it, to SITE_PROFILE. */
+static void book_mark(Profile *p, int thread, int layer, uint64_t reading) {
+    Track *track = &p->tracks[thread];
+    const double seconds = (double)(track->last - track->began + reading) * p->clock.tick;
+    profile_of_thread(p, thread, p->phase, layer, SITE_PROFILE)->seconds += seconds;
+    track->spent += seconds;
+    track->began = track->last;
+}
+
+/* Books the time between a thread's last mark and the one that begins now, `at`, to a site. Returns the seconds. */
+static double book(Profile *p, int thread, int layer, Site site, uint64_t at) {
+    Track *track = &p->tracks[thread];
+    const uint64_t all = at - track->last, reading = all < p->reading ? all : p->reading, ticks = all - reading;
+    const double seconds = (double)ticks * p->clock.tick;
+    Record *r = profile_of_thread(p, thread, p->phase, layer, site);
+    book_mark(p, thread, layer, reading);
+    r->seconds += seconds;
+    r->calls++;
+    r->tokens += (uint64_t)tokens_of(p, layer, site);
+    ratio_add(&r->per_token, seconds, p->n);
+    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / (uint64_t)p->n, BUCKETS)]++;
+    if (p->events) keep_event(p, thread, layer, site, at);
+    track->began = at;
+    return seconds;
+}
+
+static void mark(Probe *probe, int layer, Site site) {
+    Profile *p = (Profile *)probe;
+    const uint64_t at = p->clock.read();
+    const int thread = omp_get_thread_num();
+    Track *track = &p->tracks[thread];
+    if (site == SITE_START && thread > 0) { /* it was idle until now */
+        track->began = track->last = at;
+        return;
+    }
+    const double seconds = book(p, thread, layer, site, at);
+    if (SITES[site].is_norm) track->norms += seconds;
+    if (site == SITE_PROFILE) track->spent += seconds;
+    const bool gate_up = site == SITE_GATE_UP_SILU, down = site == SITE_DOWN;
+    if (thread == 0 && (gate_up || down) && p->session->model->layers[layer].experts) {
+        const double experts = expert_bytes(p->session, &p->session->model->layers[layer], down);
+        profile_of_thread(p, thread, p->phase, layer, site)->bytes += experts;
+        if (p->events && track->n_events) p->events[track->n_events - 1].experts = (float)experts;
+    }
+    track->last = p->clock.read();
+}
+
+static void waited(Probe *probe, int layer, Site site) {
+    Profile *p = (Profile *)probe;
+    if (omp_get_num_threads() == 1) return;
+    const uint64_t at = p->clock.read();
+    const int thread = omp_get_thread_num();
+    profile_of_thread(p, thread, p->phase, layer, site)->waited += book(p, thread, layer, SITE_WAIT, at);
+    p->tracks[thread].last = p->clock.read();
+}
+
+/* Observes a token that takes part in an account of which observing may take no more than the budget. (An odd distance:
+ * what a token costs depends on its place in a block of positions.) */
+static bool begin(Probe *probe, int n) {
+    Profile *p = (Profile *)probe;
+    p->phase = n > 1 ? PREFILL : DECODE;
+    p->tracks[0].spent = p->tracks[0].norms = 0;
+    p->n = n;
+    p->began = p->tracks[0].began = p->tracks[0].last = p->clock.read();
+    return p->phase == PREFILL || p->unobserved == 0;
+}
+
 static void end(Probe *probe) {
     Profile *p = (Profile *)probe;
-    const double at = now();
-    record_of(p, 0, p->phase, NO_LAYER, SITE_START)->seconds += at - p->tracks[0].last;
-    p->total[p->phase] += at - p->began;
+    const Track *track = &p->tracks[0];
+    Passes *sums = &p->passes[p->phase];
+    const bool observed = p->session->probe;
+    if (observed) {
+        mark(probe, NO_LAYER, SITE_END);
+        book_mark(p, 0, NO_LAYER, 0);
+    }
+    const double seconds = (double)((observed ? track->last : p->clock.read()) - p->began) * p->clock.tick;
+    sums->passes++;
+    sums->seconds += seconds;
+    if (observed) {
+        sums->observed++;
+        sums->seconds_observed += seconds;
+        ratio_add(&sums->norms, track->norms, seconds - track->spent);
+    }
+    if (p->phase == PREFILL || p->unobserved-- > 0) return;
+    const double every = (sums->seconds_observed - sums->norms.x) / (p->budget * sums->norms.x);
+    p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
 static void chunk(Probe *probe, int n, int pos, int n_logits) {
@@ -94,104 +207,238 @@ static void chunk(Probe *probe, int n, int pos, int n_logits) {
     p->n = n;
     p->pos = pos;
     p->n_logits = n_logits;
+    p->passes[p->phase].attended += pos + n;
 }
 
-static void mark(Probe *probe, int layer, Site site, bool ended) {
-    Profile *p = (Profile *)probe;
-    const int thread = omp_get_thread_num();
-    Track *track = &p->tracks[thread];
-    const double at = now();
-    if (site == SITE_START && thread > 0) track->last = at; /* between forward passes the thread was idle */
-    Record *r = record_of(p, thread, p->phase, layer, site);
-    r->seconds += at - track->last;
-    if (p->events && at > track->last && track->n_events < MOST_EVENTS)
-        p->events[(size_t)thread * MOST_EVENTS + track->n_events++] =
-            (Event){track->last - p->opened, at - p->opened, layer, site};
-    track->last = at;
-    if (!ended) return;
-    r->calls++;
-    r->tokens += (uint64_t)(layer == NO_LAYER && site >= SITE_FINAL_NORM ? p->n_logits : p->n);
-    if (thread == 0) r->bytes += site_bytes(p, layer, site);
+/* Where in x[dim] the largest |x| is. */
+static int channel_of(const float *x, int dim, float max) {
+    for (int i = 0; i < dim; i++)
+        if (fabsf(x[i]) == max) return i;
+    return 0;
 }
 
-/* Adds the mean square of x[dim], a part of a token's `width` elements, to what a norm reads, or writes (`out`). */
-static void add_vector(Record *r, bool out, const float *x, int dim, size_t width) {
-    vf squares = {0}, max = {0};
+/* Adds x[dim], from `channel` on a part of a token's `width` elements, to what a norm reads. Returns its mean(x^2). */
+static double add_input(Record *r, const float *x, int dim, size_t width, int channel, int position) {
+    vf squares = {0}, sums = {0}, max = {0};
     for (int i = 0; i < dim; i += LANES) {
         const vf v = dim - i < LANES ? vload_n(x + i, dim - i) : vload(x + i);
         squares = vfma(v, v, squares);
+        sums += v;
         max = vmax(vmax(v, -v), max);
     }
-    *(out ? &r->squares_out : &r->squares_in) += (double)vsum(squares) / (double)width;
-    if (!out && vmax_lane(max) > r->max_abs) r->max_abs = vmax_lane(max);
+    const double sum = (double)vsum(squares);
+    r->squares_in += sum / (double)width;
+    r->vectors++;
+    if (sum > 0) r->means += fabs((double)vsum(sums)) / sqrt(sum * dim);
+    if (vmax_lane(max) > r->max_abs) {
+        r->max_abs = vmax_lane(max);
+        r->max_channel = channel + channel_of(x, dim, r->max_abs);
+        r->max_position = position;
+    }
+    return sum / dim;
+}
+
+/* Adds y[dim], a part of a token's `width` elements, to what a norm writes. */
+static void add_output(Record *r, const float *y, int dim, size_t width) {
+    vf squares = {0};
+    for (int i = 0; i < dim; i += LANES) {
+        const vf v = dim - i < LANES ? vload_n(y + i, dim - i) : vload(y + i);
+        squares = vfma(v, v, squares);
+    }
+    r->squares_out += (double)vsum(squares) / (double)width;
 }
 
 static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
                   int dim) {
     const Profile *p = (Profile *)probe;
-    Record *r = record_of(p, omp_get_thread_num(), p->phase, layer, site);
+    const int first = (int)((size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k)) % stride);
+    Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
     for (int h = 0; h < n_heads; h++)
-        for (int t = 0; t < n; t++) add_vector(r, out, x + (size_t)t * stride + (size_t)(h * dim), dim, stride);
-    mark(probe, layer, SITE_PROFILE, out);
+        for (int t = 0; t < n; t++) {
+            const float *head = x + (size_t)t * stride + (size_t)(h * dim);
+            if (out)
+                add_output(r, head, dim, stride);
+            else
+                add_input(r, head, dim, stride, first + h * dim, p->pos + t);
+        }
+    mark(probe, layer, SITE_PROFILE);
 }
 
-/* Each thread looks at its share of the tokens. */
+/* What went into a norm whose event is the thread's last, or the one before the waiting behind it. */
+static void keep_rms(const Profile *p, int thread, Site site, double rms) {
+    Event *events = p->events + (size_t)thread * MOST_EVENTS, *e = events + p->tracks[thread].n_events;
+    for (int i = 0; i < 2 && e > events; i++)
+        if ((--e)->site == site) e->rms = (float)rms;
+}
+
+/* Each thread looks at its share of the tokens, the last of which are those of the final norm. */
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     const Profile *p = (Profile *)probe;
     const size_t width = (size_t)dim;
-    mark(probe, layer, site, true);
-    Record *r = record_of(p, omp_get_thread_num(), p->phase, layer, site);
-    for (int t = omp_get_thread_num(); t < n; t += omp_get_num_threads()) {
-        add_vector(r, false, x + (size_t)t * width, dim, width);
-        add_vector(r, true, y + (size_t)t * width, dim, width);
+    const int thread = omp_get_thread_num(), first = p->pos + p->n - n;
+    Record *r = profile_of_thread(p, thread, p->phase, layer, site);
+    double squares = 0;
+    int own = 0;
+    for (int t = thread; t < n; t += omp_get_num_threads(), own++) {
+        const double square = add_input(r, x + (size_t)t * width, dim, width, 0, first + t);
+        add_output(r, y + (size_t)t * width, dim, width);
+        squares += square;
+        if (site != SITE_ATTN_NORM) continue;
+        StreamSizes *stream = &p->streams[(size_t)thread * (size_t)p->n_layers + (size_t)layer];
+        const int bucket = bucket_of((uint64_t)(first + t), POSITION_BUCKETS);
+        (*stream)[bucket].squares += square;
+        (*stream)[bucket].tokens++;
     }
-    mark(probe, layer, SITE_PROFILE, true);
+    if (p->events && own) keep_rms(p, thread, site, sqrt(squares / own));
+    mark(probe, layer, SITE_PROFILE);
 }
 
 /* ---- the account ------------------------------------------------------------------------- */
 
-Profile *profile_open(Session *session, bool traces) {
+/* The ticks that pass between two readings with nothing in between. */
+static uint64_t ticks_of_reading(const Clock *clock) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 100; i++) {
+        const uint64_t before = clock->read(), ticks = clock->read() - before;
+        if (ticks < least) least = ticks;
+    }
+    return least;
+}
+
+/* In pages that are there: the first touch of a new one takes longer than a site of a small model. */
+static void *zeroed(size_t count, size_t size) {
+    void *p = allocate(count, size);
+    return p ? memset(p, 0, count * size) : NULL;
+}
+
+Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
     const size_t n_threads = (size_t)session->n_threads, rows = (size_t)session->model->config.n_layers + 1;
     Profile *p = allocate(1, sizeof *p);
     if (!p) return NULL;
-    *p = (Profile){.probe = {begin, end, chunk, mark, norm, heads},
+    *p = (Profile){.probe = {begin, end, chunk, mark, waited, norm, heads},
                    .session = session,
+                   .about = about,
                    .n_layers = session->model->config.n_layers,
-                   .opened = now(),
-                   .records = calloc(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records),
-                   .tracks = calloc(n_threads, sizeof *p->tracks),
-                   .events = traces ? calloc(n_threads * MOST_EVENTS, sizeof *p->events) : NULL};
-    session->probe = &p->probe;
-    if (p->records && p->tracks && (p->events || !traces)) return p;
-    fail("out of memory");
+                   .clock = clock,
+                   .reading = ticks_of_reading(&clock),
+                   .budget = traces ? 0.015 : 0.01};
+    session->observer = &p->probe;
+    if ((p->records = zeroed(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records)) &&
+        (p->streams = zeroed(n_threads * rows, sizeof *p->streams)) &&
+        (p->histograms = zeroed(N_PHASES * rows * N_SITES, sizeof *p->histograms)) &&
+        (p->tracks = zeroed(n_threads, sizeof *p->tracks))) {
+        if (traces && !(p->events = calloc(n_threads * MOST_EVENTS, sizeof *p->events))) fail("out of memory");
+        p->opened = clock.read();
+        p->switches = lost_processors();
+        if (p->events || !traces) return p;
+    }
     profile_close(p);
     return NULL;
 }
 
 void profile_close(Profile *p) {
     if (!p) return;
-    p->session->probe = NULL;
+    p->session->observer = NULL;
     free(p->records);
+    free(p->streams);
+    free(p->histograms);
     free(p->tracks);
     free(p->events);
     free(p);
 }
 
 Record profile_record(const Profile *p, Phase phase, int layer, Site site) {
-    Record sum = *record_of(p, 0, phase, layer, site);
+    Record sum = *profile_of_thread(p, 0, phase, layer, site);
+    sum.bytes += site_bytes(p, layer, site, (double)sum.tokens, (double)sum.calls, p->passes[phase].attended);
     for (int t = 1; t < p->session->n_threads; t++) {
-        const Record *r = record_of(p, t, phase, layer, site);
+        const Record *r = profile_of_thread(p, t, phase, layer, site);
         sum.squares_in += r->squares_in;
         sum.squares_out += r->squares_out;
-        if (r->max_abs > sum.max_abs) sum.max_abs = r->max_abs;
+        sum.vectors += r->vectors;
+        sum.means += r->means;
+        if (r->max_abs <= sum.max_abs) continue;
+        sum.max_abs = r->max_abs;
+        sum.max_channel = r->max_channel;
+        sum.max_position = r->max_position;
     }
     return sum;
+}
+
+/* Within a bucket calls lie evenly. */
+double profile_quantile(const Profile *p, Phase phase, int layer, Site site, double q) {
+    const uint32_t *histogram = histogram_of(p, phase, layer, site);
+    double n = 0, below = 0;
+    for (int b = 0; b < BUCKETS; b++) n += histogram[b];
+    for (int b = 0; b < BUCKETS; below += histogram[b++])
+        if (histogram[b] && below + histogram[b] >= q * n) {
+            const double start = (double)bucket_start(b), width = (double)bucket_start(b + 1) - start;
+            return (start + width * (q * n - below) / histogram[b]) * p->clock.tick;
+        }
+    return 0;
+}
+
+double profile_rms_at(const Profile *p, int layer, int bucket) {
+    double squares = 0, tokens = 0;
+    for (int t = 0; t < p->session->n_threads; t++) {
+        const StreamSizes *stream = &p->streams[(size_t)t * (size_t)p->n_layers + (size_t)layer];
+        squares += (*stream)[bucket].squares;
+        tokens += (double)(*stream)[bucket].tokens;
+    }
+    return tokens > 0 ? sqrt(squares / tokens) : 0;
 }
 
 double profile_seconds(const Profile *p, Phase phase, bool norms_only) {
     double seconds = 0;
     for (int layer = NO_LAYER; layer < p->n_layers; layer++)
         for (Site site = 0; site < N_SITES; site++)
-            if (SITES[site].is_norm || !norms_only) seconds += record_of(p, 0, phase, layer, site)->seconds;
+            if (SITES[site].is_norm || !norms_only) seconds += profile_of_thread(p, 0, phase, layer, site)->seconds;
     return seconds;
+}
+
+Estimate profile_norm_share(const Profile *p, Phase phase) { return estimate_ratio(&p->passes[phase].norms); }
+
+double profile_waiting(const Profile *p) {
+    double waiting = 0, all = 0;
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        all += p->passes[phase].norms.x * p->session->n_threads;
+        for (int t = 0; t < p->session->n_threads; t++)
+            for (int layer = NO_LAYER; layer < p->n_layers; layer++)
+                waiting += profile_of_thread(p, t, phase, layer, SITE_WAIT)->seconds;
+    }
+    return all > 0 ? waiting / all : 0;
+}
+
+/* ---- as it is shown ---------------------------------------------------------------------- */
+
+static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
+    const Record *r = &row->record;
+    const double tokens = profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->per_token.x, of_phase = 1e6 / tokens;
+    const Estimate call = estimate_ratio(&r->per_token);
+    row->us.value = r->seconds * of_phase;
+    row->us.low = row->us.value + (call.low - call.value) * r->per_token.x * of_phase;
+    row->us.high = row->us.value + (call.high - call.value) * r->per_token.x * of_phase;
+    row->median = 1e6 * profile_quantile(p, phase, row->layer, row->site, 0.5);
+    row->p95 = 1e6 * profile_quantile(p, phase, row->layer, row->site, 0.95);
+    row->share = row->site == SITE_PROFILE ? 0 : r->seconds / p->passes[phase].norms.x;
+    row->gb_per_s = r->seconds > 0 ? 1e-9 * r->bytes / r->seconds : 0;
+    row->rms_in = sqrt(r->squares_in / (double)r->tokens);
+    row->rms_out = sqrt(r->squares_out / (double)r->tokens);
+    row->mean = r->vectors ? r->means / (double)r->vectors : 0;
+}
+
+bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
+    for (;;) {
+        if (++row->site == N_SITES) {
+            row->site = 0;
+            row->row++;
+        }
+        if (row->row > p->n_layers) return false;
+        const bool in_layer = row->row >= 0 && row->row < p->n_layers;
+        row->layer = in_layer ? row->row : NO_LAYER;
+        if (!in_layer && (row->site <= SITE_EMBED) != (row->row < 0)) continue; /* in front of the layers, or behind */
+        row->record = profile_record(p, phase, row->layer, row->site);
+        if (row->record.calls || row->record.seconds > 0) break;
+    }
+    fill_row(p, phase, row);
+    return true;
 }

@@ -2,7 +2,10 @@
 #ifndef NORMA_PROFILE_H
 #define NORMA_PROFILE_H
 
+#include "base/clock.h"
 #include "base/probe.h"
+#include "lab/estimate.h"
+#include "lab/machine.h"
 #include "model.h"
 
 /* A forward pass of more than one token is prefill. */
@@ -10,69 +13,154 @@ typedef enum { PREFILL, DECODE, N_PHASES } Phase;
 
 /* The names of phases and sites; the records of norms say what goes in and what comes out. */
 extern const char *const PHASE_NAMES[N_PHASES];
-extern const struct SiteInfo {
+typedef struct {
     const char *name;
     bool is_norm;
-} SITES[N_SITES];
+} SiteInfo;
+extern const SiteInfo SITES[N_SITES];
 
 /* The account of one site in one layer and one phase. */
 typedef struct {
     uint64_t calls, tokens;
-    double seconds;
-    double bytes; /* the least that a site moves: its weights, what it reads and what it writes, each once */
+    double seconds;  /* without what the observer itself took */
+    Ratio per_token; /* of calls: seconds, and tokens of the chunk */
+    double waited;   /* seconds behind the site, for threads that had not ended it */
+    double bytes;    /* the least that a site moves: its weights, what it reads and what it writes, once */
     double squares_in, squares_out; /* norms: sums over the tokens of mean(x^2), of mean(y^2) */
-    float max_abs;                  /* norms: the largest |x| */
+    uint64_t vectors;               /* norms: what was normalized: tokens, or their heads */
+    double means;                   /* norms: sum over the vectors of |mean(x)| / RMS(x) */
+    float max_abs;                  /* norms: the largest |x|, */
+    int max_channel, max_position;  /* and where it was */
 } Record;
 
-/* One stretch of one thread's time; seconds since the profile was opened. */
+/* Buckets for whole numbers: each of 0 to 7 has its own, later ones are an eighth of their power of two wide. */
+enum { BUCKETS = 8 * 39, POSITION_BUCKETS = 8 * 29 };
+uint64_t bucket_start(int bucket);
+
+/* How long calls of a site took, in ticks a token. */
+typedef uint32_t Histogram[BUCKETS];
+
+/* The residual stream at positions: the sum over tokens of mean(x^2), and of how many. */
 typedef struct {
-    double start, end;
+    double squares;
+    uint64_t tokens;
+} StreamSizes[POSITION_BUCKETS];
+
+/* One stretch of one thread's time; in ticks of the profile's clock. */
+typedef struct {
+    uint64_t start, end;
     int layer; /* or NO_LAYER */
     Site site;
+    Phase phase;
+    int tokens, position; /* of the chunk */
+    float experts;        /* bytes of weights */
+    float rms;            /* norms of tokens: what went into the thread's; 0: of none */
 } Event;
 
 enum { MOST_EVENTS = 1 << 20 }; /* of one thread; later ones are not kept */
 
-/* The clock of one thread. */
+/* The time of one thread; in a cache line of its own. */
 typedef struct {
-    double last; /* when it made its last mark */
+    uint64_t began, last; /* when its last mark began, and when it ended */
+    double spent, norms;  /* of the forward pass that runs: seconds of observing, of norms */
     size_t n_events;
+    char line[24];
 } Track;
+_Static_assert(sizeof(Track) == 64, "a cache line");
+
+/* Forward passes of a phase. */
+typedef struct {
+    uint64_t passes, observed; /* how many; how many of them were observed */
+    double seconds;            /* of all, as their caller sees them */
+    double seconds_observed;   /* of those that were observed */
+    double attended;           /* positions that were attended to, summed over the chunks */
+    Ratio norms;               /* observed passes: seconds of norms, and all but the observer's */
+} Passes;
 
 typedef struct {
     Probe probe; /* first: the hooks cast their Probe to its Profile */
     Session *session;
+    About about;
     int n_layers;
-    double opened;
-    double began; /* of the forward pass that runs */
+    Clock clock;
+    uint64_t opened;
+    long switches;    /* how often the process had lost a processor by then */
+    uint64_t reading; /* ticks that the clock takes */
+    double budget;    /* the share of decode that observing may take */
+    uint64_t began;   /* of the forward pass that runs */
+    int unobserved;   /* how many forward passes go by until the next is observed */
     Phase phase;
-    int n, pos, n_logits;   /* of its chunk: tokens, first position, logits of the last tokens */
-    double total[N_PHASES]; /* seconds of the forward passes as their caller sees them */
-    Record *records;        /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
-    Track *tracks;          /* [n_threads] */
-    Event *events;          /* [n_threads][MOST_EVENTS]; NULL: none are kept */
+    int n, pos, n_logits; /* of its chunk: tokens, first position, logits of the last tokens */
+    Passes passes[N_PHASES];
+    Record *records;       /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
+    StreamSizes *streams;  /* [n_threads][n_layers], in front of attention */
+    Histogram *histograms; /* [N_PHASES][n_layers + 1][N_SITES], of the first thread */
+    Track *tracks;         /* [n_threads] */
+    Event *events;         /* [n_threads][MOST_EVENTS]; NULL: none are kept */
 } Profile;
 
-/* Observes a session until profile_close, which the caller calls before session_close. `traces`: events
- * are kept. NULL and a message: no memory. */
-Profile *profile_open(Session *session, bool traces);
+/* Observes a session until profile_close, which the caller calls before session_close. `traces`: events are kept. The
+ * clock is clock_cheapest(), or a virtual one of a test. Forward passes of one token are observed so seldom that it
+ * takes about 1 % of their time, or, where new pages for events come on top, 1.5 %. NULL and a message: no memory. */
+Profile *profile_open(Session *session, About about, bool traces, Clock clock);
 void profile_close(Profile *p);
+
+/* A thread's own record of a site in a layer, or NO_LAYER; without the bytes. */
+Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
 
 /* The record of a site in a layer, or NO_LAYER: its times are those of the first thread, what is known of
  * activations comes from all threads. */
 Record profile_record(const Profile *p, Phase phase, int layer, Site site);
 
+/* Seconds of a call, a token of its chunk, that the q-th part of the calls did not exceed: q = 0.5 is the median. */
+double profile_quantile(const Profile *p, Phase phase, int layer, Site site, double q);
+
+/* A site that ran, as it is shown: microseconds and shares, without what observing took. */
+typedef struct {
+    int row;   /* the layer; -1: in front of the layers; n_layers: behind them */
+    int layer; /* or NO_LAYER */
+    Site site;
+    Record record;
+    Estimate us;                  /* of a token of the phase, so that sites add up */
+    double median, p95;           /* of a call, a token of its chunk */
+    double share;                 /* of the time of forward passes; 0: of observing */
+    double gb_per_s;              /* 0: not known */
+    double rms_in, rms_out, mean; /* norms: RMS of what goes in and comes out, mean of |mean(x)| / RMS(x) */
+} SiteRow;
+
+/* The next site that ran in a phase, in the order of the forward pass; the first after FIRST_ROW. */
+#define FIRST_ROW                                                                                                      \
+    { .row = -1, .site = (Site)-1 }
+bool profile_next(const Profile *p, Phase phase, SiteRow *row);
+
+/* RMS of the residual stream in front of a layer's attention, over the positions of a bucket; 0: no token was there. */
+double profile_rms_at(const Profile *p, int layer, int bucket);
+
 /* Seconds of the first thread in all sites, or in the norms alone. */
 double profile_seconds(const Profile *p, Phase phase, bool norms_only);
+
+/* The norms' share of the time of the forward passes, without what observing took. */
+Estimate profile_norm_share(const Profile *p, Phase phase);
+
+/* The part of the time of observed forward passes, of all threads, that went into waiting; 0: nothing was observed. */
+double profile_waiting(const Profile *p);
+
+/* What one call of a site moves of one chunk, or what many do (bytes): in `attended` positions that were attended to.
+ * Without the weights of experts. */
+double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls, double attended);
 
 /* The path of a profile that goes to no file. It is known by its address, so no user can type it. */
 extern const char TABLE_ALONE[];
 
-/* What a profile goes to: TABLE_ALONE, NAME.csv or NAME.json; PROFILE_NONE: no such file is written. */
-typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_TRACE } ProfileFormat;
+/* What a profile goes to: TABLE_ALONE, NAME.csv, NAME.html or NAME.json; PROFILE_NONE: no such file is written. */
+typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
 /* Writes the table to stderr and, where path is not TABLE_ALONE, the file. */
 int profile_report(const Profile *p, const char *path);
+
+/* Write NAME.html (page.c) and NAME.json (trace.c). */
+void write_page(const Profile *p, FILE *out);
+void write_trace(const Profile *p, FILE *out);
 
 #endif

@@ -1,112 +1,109 @@
-/* report.c: the table on stderr, the CSV file and the trace file of --profile. */
+/* report.c: the table of --profile on stderr, and the CSV file. */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "lab/profile.h"
 #include <math.h>
 #include <string.h>
 
 const char TABLE_ALONE[] = "";
 
-static void write_row(FILE *out, bool csv, const Profile *p, Phase phase, int layer, Site site, const Record *r) {
-    const double tokens = (double)r->tokens, us = 1e6 * r->seconds / tokens, share = r->seconds / p->total[phase];
-    const double rate = 1e-9 * r->bytes / (r->seconds > 0 ? r->seconds : 1);
-    const double norm_in = sqrt(r->squares_in / tokens), norm_out = sqrt(r->squares_out / tokens), max = r->max_abs;
-    const unsigned long long calls = r->calls;
-    const char *name = SITES[site].name;
-    char number[16] = "";
-    if (layer != NO_LAYER) snprintf(number, sizeof number, "%d", layer);
-    if (csv) {
-        fprintf(out, "%s,%s,%s,%llu,%.0f,%.9f,%.4f,%.6f,%.0f,%.4f,", PHASE_NAMES[phase], number, name, calls, tokens,
-                r->seconds, us, share, r->bytes, rate);
-        if (SITES[site].is_norm) fprintf(out, "%.6g,%.6g,%.6g\n", norm_in, norm_out, max);
-        if (!SITES[site].is_norm) fputs(",,\n", out);
-        return;
-    }
-    fprintf(out, "%5s  %-12s %7llu %10.3f %10.2f %6.2f", number, name, calls, 1e3 * r->seconds, us, 100 * share);
-    if (r->bytes > 0) fprintf(out, " %11.3f %7.1f", 1e-6 * r->bytes, rate);
-    if (SITES[site].is_norm) fprintf(out, " %9.4g %9.4g %9.4g", norm_in, norm_out, max);
-    fputc('\n', out);
+/* A number, or nothing where it is not known. */
+static void write_number(FILE *out, const char *format, double number) {
+    if (isfinite(number)) fprintf(out, format, number);
+    fputc(',', out);
 }
 
-/* The sites that ran, in the order of the forward pass. */
-static void write_rows(FILE *out, bool csv, const Profile *p, Phase phase) {
-    for (int l = -1; l <= p->n_layers; l++)
-        for (Site site = 0; site < N_SITES; site++) {
-            const int layer = l < p->n_layers ? l : NO_LAYER;
-            if (layer == NO_LAYER && (site <= SITE_EMBED) != (l < 0)) continue; /* in front of the layers, behind */
-            const Record r = profile_record(p, phase, layer, site);
-            if (r.calls) write_row(out, csv, p, phase, layer, site, &r);
-        }
-}
-
-static void write_table(const Profile *p, FILE *out) {
-    for (Phase phase = 0; phase < N_PHASES; phase++) {
-        const double total = p->total[phase], parts = profile_seconds(p, phase, false);
-        if (!(total > 0)) continue;
-        fprintf(out, "\n%s\n%5s  %-12s %7s %10s %10s %6s %11s %7s %9s %9s %9s\n", PHASE_NAMES[phase], "layer", "site",
-                "calls", "ms", "us/token", "%", "MB", "GB/s", "RMS in", "RMS out", "max |x|");
-        write_rows(out, false, p, phase);
-        fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms that the forward passes took\n", 1e3 * parts,
-                100 * parts / total, 1e3 * total);
-    }
-    const char *separator = "norms: ";
-    for (Phase phase = 0; phase < N_PHASES; phase++)
-        if (p->total[phase] > 0) {
-            const double share = profile_seconds(p, phase, true) / p->total[phase];
-            fprintf(out, "%s%.2f %% of %s", separator, 100 * share, PHASE_NAMES[phase]);
-            separator = ", ";
-        }
-    fputc('\n', out);
+static void write_csv_row(FILE *out, Phase phase, const SiteRow *row) {
+    const Record *r = &row->record;
+    fprintf(out, "%s,", PHASE_NAMES[phase]);
+    if (row->layer != NO_LAYER) fprintf(out, "%d", row->layer);
+    fprintf(out, ",%s,%llu,%llu,%.9f,%.4f,", SITES[row->site].name, (unsigned long long)r->calls,
+            (unsigned long long)r->tokens, r->seconds, row->us.value);
+    write_number(out, "%.4f", row->us.low);
+    write_number(out, "%.4f", row->us.high);
+    fprintf(out, "%.4f,%.4f,%.6f,%.9f,%.0f,%.4f,", row->median, row->p95, row->share, r->waited, r->bytes,
+            row->gb_per_s);
+    if (SITES[row->site].is_norm)
+        fprintf(out, "%.6g,%.6g,%.6g,%.6g,%d,%d\n", row->rms_in, row->rms_out, row->mean, (double)r->max_abs,
+                r->max_channel, r->max_position);
+    else
+        fputs(",,,,,\n", out);
 }
 
 static void write_csv(const Profile *p, FILE *out) {
-    fputs("phase,layer,site,calls,tokens,seconds,us_per_token,share,bytes,gb_per_s,rms_in,rms_out,max_abs\n", out);
-    for (Phase phase = 0; phase < N_PHASES; phase++) write_rows(out, true, p, phase);
-}
-
-static void write_span(FILE *out, int thread, const char *name, double start, double end) {
-    fprintf(out, ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}", name,
-            thread, 1e6 * start, 1e6 * (end - start));
-}
-
-/* Whether an event that is not the track's first begins a forward pass. Only the first thread has a SITE_START. */
-static bool begins_pass(const Event *e) {
-    return e->site == SITE_START || (e->site == SITE_EMBED && e[-1].site != SITE_START);
-}
-
-static void write_track(FILE *out, const Profile *p, int thread) {
-    char name[32];
-    fprintf(out, ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": %d, ", thread);
-    fprintf(out, "\"args\": {\"name\": \"thread %d\"}}", thread);
-    const Event *e = p->events + (size_t)thread * MOST_EVENTS, *end = e + p->tracks[thread].n_events;
-    for (const Event *pass_end = e, *layer_end = e; e < end; e++) {
-        if (e == pass_end) {
-            for (pass_end++; pass_end < end && !begins_pass(pass_end);) pass_end++;
-            write_span(out, thread, "forward", e->start, pass_end[-1].end);
-        }
-        if (e == layer_end) {
-            while (layer_end < pass_end && layer_end->layer == e->layer) layer_end++;
-            snprintf(name, sizeof name, "layer %d", e->layer);
-            if (e->layer != NO_LAYER) write_span(out, thread, name, e->start, layer_end[-1].end);
-        }
-        write_span(out, thread, SITES[e->site].name, e->start, e->end);
-    }
-}
-
-static void write_trace(const Profile *p, FILE *out) {
-    fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n"
-          "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 1, \"args\": {\"name\": \"norma\"}}",
+    fputs("# {", out);
+    write_about(out, &p->about);
+    fputs("}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,bytes,"
+          "gb_per_s,rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n",
           out);
-    for (int t = 0; t < p->session->n_threads; t++) write_track(out, p, t);
-    fputs("\n]}\n", out);
-    if (p->tracks[0].n_events == MOST_EVENTS) note("the trace holds the first %d events of each thread", MOST_EVENTS);
+    for (Phase phase = 0; phase < N_PHASES; phase++)
+        for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row);) write_csv_row(out, phase, &row);
+}
+
+static void write_table_row(FILE *out, const SiteRow *row) {
+    const Record *r = &row->record;
+    char layer[16] = "";
+    if (row->layer != NO_LAYER) snprintf(layer, sizeof layer, "%d", row->layer);
+    fprintf(out, "%5s  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", layer, SITES[row->site].name, (unsigned long long)r->calls,
+            row->us.value, row->median, row->p95, 100 * row->share);
+    if (r->bytes > 0) fprintf(out, " %7.1f", row->gb_per_s);
+    if (SITES[row->site].is_norm)
+        fprintf(out, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row->rms_in, row->rms_out, row->mean, (double)r->max_abs,
+                r->max_position, r->max_channel);
+    fputc('\n', out);
+}
+
+static void write_sums(const Profile *p, Phase phase, FILE *out) {
+    const Passes *s = &p->passes[phase];
+    const double parts = profile_seconds(p, phase, false);
+    fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms of %llu forward passes", 1e3 * parts,
+            100 * parts / s->seconds_observed, 1e3 * s->seconds_observed, (unsigned long long)s->observed);
+    if (s->observed < s->passes) fprintf(out, ", one in %.0f observed", (double)s->passes / (double)s->observed);
+    fprintf(out, "; observing took %.2f %% of %s\n", 100 * (s->seconds_observed - s->norms.x) / s->seconds,
+            PHASE_NAMES[phase]);
+}
+
+/* Says so where other programs, or too many threads, have had a part in the times. */
+static void write_disturbance(const Profile *p, FILE *out) {
+    const double seconds = (double)(p->clock.read() - p->opened) * p->clock.tick, waiting = profile_waiting(p);
+    const double switches = (double)(lost_processors() - p->switches);
+    if ((switches < 10 || switches < 20 * seconds) && waiting < 0.25) return;
+    fprintf(out,
+            "busy: threads lost their processor %.0f times in %.2f s and spent %.0f %% of their time waiting for each "
+            "other: shares are not those of a machine that does nothing else\n",
+            switches, seconds, 100 * waiting);
+}
+
+static void write_table(const Profile *p, FILE *out) {
+    const char *separator = "norms: ";
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        if (!p->passes[phase].observed) continue;
+        fprintf(out, "\n%s\n%5s  %-12s %7s %9s %9s %9s %6s %7s %9s %9s %8s %9s\n", PHASE_NAMES[phase], "layer", "site",
+                "calls", "us/token", "median", "95 %", "%", "GB/s", "RMS in", "RMS out", "mean/RMS",
+                "max |x| at position, channel");
+        for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row);) write_table_row(out, &row);
+        write_sums(p, phase, out);
+    }
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        if (!p->passes[phase].observed) continue;
+        const Estimate norms = profile_norm_share(p, phase);
+        fprintf(out, "%s%.2f %% of %s", separator, 100 * norms.value, PHASE_NAMES[phase]);
+        if (isfinite(norms.low)) fprintf(out, " (%.2f to %.2f)", 100 * norms.low, 100 * norms.high);
+        separator = ", ";
+    }
+    fputc('\n', out);
+    write_disturbance(p, out);
 }
 
 ProfileFormat profile_format(const char *path) {
     if (path == TABLE_ALONE) return PROFILE_TABLE;
     const char *dot = strrchr(path, '.');
     if (!dot) return PROFILE_NONE;
-    return !strcmp(dot, ".csv") ? PROFILE_CSV : !strcmp(dot, ".json") ? PROFILE_TRACE : PROFILE_NONE;
+    return !strcmp(dot, ".csv")    ? PROFILE_CSV
+           : !strcmp(dot, ".html") ? PROFILE_PAGE
+           : !strcmp(dot, ".json") ? PROFILE_TRACE
+                                   : PROFILE_NONE;
 }
 
 int profile_report(const Profile *p, const char *path) {
@@ -114,6 +111,12 @@ int profile_report(const Profile *p, const char *path) {
     if (profile_format(path) == PROFILE_TABLE) return 0;
     OutputFile out;
     if (output_open(&out, path)) return -1;
-    (profile_format(path) == PROFILE_CSV ? write_csv : write_trace)(p, out.stream);
+    switch (profile_format(path)) {
+    case PROFILE_CSV: write_csv(p, out.stream); break;
+    case PROFILE_PAGE: write_page(p, out.stream); break;
+    case PROFILE_TRACE: write_trace(p, out.stream); break;
+    case PROFILE_NONE:
+    case PROFILE_TABLE: break;
+    }
     return output_close(&out, true);
 }

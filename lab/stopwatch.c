@@ -9,22 +9,38 @@
 #include "formats/pack.h"
 #include "kernels/simd.h"
 #include "lab/profile.h"
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
-int measure(Round *round, void *context, int n_values, double *medians) {
-    double measured[MOST_VALUES][ROUNDS], values[MOST_VALUES] = {0};
-    for (int i = 0; i < ROUNDS; i++) {
-        if (round(context, values)) return -1;
-        for (int v = 0; v < n_values; v++) {
-            double *sorted = measured[v];
-            int at = i;
-            for (; at > 0 && sorted[at - 1] > values[v]; at--) sorted[at] = sorted[at - 1];
-            sorted[at] = values[v];
-        }
+static bool is_narrow(Estimate e) { return e.high - e.low <= 0.02 * fabs(e.value); }
+
+/* Sorts the n-th round's values into those of the rounds before, sorted[MOST_VALUES][MOST_ROUNDS]. Whether all
+ * intervals are narrow. */
+static bool add_round(double *sorted, int n, const double *values, int n_values, Estimate *estimates) {
+    bool narrow = true;
+    for (int v = 0; v < n_values; v++, sorted += MOST_ROUNDS) {
+        int at = n - 1;
+        for (; at > 0 && sorted[at - 1] > values[v]; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = values[v];
+        estimates[v] = estimate_median(sorted, n);
+        narrow = narrow && is_narrow(estimates[v]);
     }
-    for (int v = 0; v < n_values; v++) medians[v] = measured[v][ROUNDS / 2]; /* ROUNDS is odd */
-    return 0;
+    return narrow;
+}
+
+int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates) {
+    double values[MOST_VALUES] = {0}, *sorted = allocate(MOST_VALUES, MOST_ROUNDS * sizeof *sorted);
+    const double start = now();
+    int n = 0, status = sorted ? 0 : -1;
+    bool narrow = false;
+    while (!status && !interrupted && n < MOST_ROUNDS && (n < LEAST_ROUNDS || (!narrow && now() - start < seconds))) {
+        status = round(context, values);
+        if (!status) narrow = add_round(sorted, ++n, values, n_values, estimates);
+    }
+    free(sorted);
+    return status ? -1 : n;
 }
 
 int time_text(const Text *t, double *seconds) {
@@ -41,6 +57,19 @@ int time_text(const Text *t, double *seconds) {
     }
     free(tokens);
     return status;
+}
+
+double copy_seconds(int dim) {
+    enum { TIMES = 1000 };
+    const size_t bytes = (size_t)dim * sizeof(float);
+    float *x = allocate((size_t)dim, 2 * sizeof *x), *volatile y = x ? x + dim : NULL;
+    if (!x) return 0;
+    memset(x, 0, bytes);
+    const double start = now();
+    for (int i = 0; i < TIMES; i++) memcpy(y, x, bytes);
+    const double seconds = now() - start;
+    free(x);
+    return seconds / TIMES;
 }
 
 /* Results depend on the sums (which are positive), or the compiler would leave out what is summed. */

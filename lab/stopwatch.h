@@ -2,16 +2,18 @@
 #ifndef NORMA_STOPWATCH_H
 #define NORMA_STOPWATCH_H
 
+#include "lab/estimate.h"
 #include "model.h"
 
-enum { ROUNDS = 5, MOST_VALUES = 32 };
+enum { LEAST_ROUNDS = 7, MOST_ROUNDS = 501, MOST_VALUES = 48 };
 
 /* Measures everything once, in turn, and writes the values. -1: it failed. */
 typedef int Round(void *context, double *values);
 
-/* Medians of the n_values (at most MOST_VALUES) of ROUNDS rounds. Rounds, so that what else the
- * machine does hits all values alike. -1: a round failed. */
-int measure(Round *round, void *context, int n_values, double *medians);
+/* Estimates the medians of the n_values (at most MOST_VALUES) of a round. Rounds, so that what else the machine does
+ * hits all values alike, until every interval is narrower than 2 % of its median, or the seconds are up, or Ctrl-C
+ * comes. Returns how many rounds that took; -1: a round failed, or there is no memory. */
+int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates);
 
 /* A made-up text: a prefill of `prompt` tokens, then `steps` tokens one by one. */
 typedef struct {
@@ -23,6 +25,9 @@ typedef struct {
 /* Runs a text, whose tokens are the same every time; seconds[N_PHASES] of its phases (lab/profile.h). Packs
  * the model as it goes. Ctrl-C ends it early. -1 and a message: it failed. */
 int time_text(const Text *text, double *seconds);
+
+/* Seconds that a copy of dim floats in the first-level cache takes; 0 and a message: there is no memory. */
+double copy_seconds(int dim);
 
 /* Bytes/s of reading at least `bytes` of memory with all threads; 0 and a message: there is no memory. */
 double read_rate(size_t bytes, int threads);

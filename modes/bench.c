@@ -5,6 +5,8 @@
  */
 #include "base/file.h"
 #include "formats/parts.h"
+#include "lab/machine.h"
+#include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include "modes/common.h"
 
@@ -34,34 +36,41 @@ static double layer_operations(const Model *m) {
     return 2 * weights;
 }
 
-static void report(const Options *o, const Text *t, const double *rates) {
+/* What is known of a rate in the unit of its limit, and of the part of the limit that it reaches. */
+static void show_rate(const char *name, Estimate tokens, double unit, const char *of, Estimate limit) {
+    const double rate = tokens.value * unit;
+    printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value, tokens.low,
+           tokens.high, rate, of, 1e-9 * limit.value, 100 * rate / (1e-9 * limit.value));
+}
+
+static void report(const Options *o, const Text *t, const Estimate *rates, int rounds) {
     const Model *m = t->model;
     const int threads = t->session->n_threads;
-    const double read = rates[READ_RATE] * 1e-9, read_by_decode = rates[DECODE_RATE] * (double)m->decode_bytes * 1e-9;
-    const double peak = rates[FMA_RATE] * 1e-9, gflops = rates[PREFILL_RATE] * layer_operations(m) * 1e-9;
+    const double gb = 1e-9 * (double)m->decode_bytes, gflop = 1e-9 * layer_operations(m);
     if (o->json) {
-        printf("{\"model\": \"");
-        for (const char *c = o->model; *c; c++)
-            printf(*c == '"' || *c == '\\' || (unsigned char)*c < ' ' ? "\\u%04x" : "%c", *c);
-        printf("\", \"type\": \"%s\", \"threads\": %d, \"prompt_tokens\": %d, \"prefill_tps\": %.2f, "
-               "\"decode_tps\": %.2f, \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, "
-               "\"prefill_gflops\": %.3f, \"peak_gflops\": %.3f}\n",
-               type_name(m->embedding.type), threads, t->prompt, rates[PREFILL_RATE], rates[DECODE_RATE],
-               m->decode_bytes, read_by_decode, read, gflops, peak);
+        putchar('{');
+        write_about(stdout, &(About){o->model, o->norm, threads});
+        printf(", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d", type_name(m->embedding.type),
+               t->prompt, t->steps, rounds);
+        write_estimate(stdout, "prefill_tps", rates[PREFILL_RATE]);
+        write_estimate(stdout, "decode_tps", rates[DECODE_RATE]);
+        printf(", \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, \"prefill_gflops\": %.3f, "
+               "\"peak_gflops\": %.3f}\n",
+               m->decode_bytes, rates[DECODE_RATE].value * gb, 1e-9 * rates[READ_RATE].value,
+               rates[PREFILL_RATE].value * gflop, 1e-9 * rates[FMA_RATE].value);
         return;
     }
-    printf("prefill  %10.0f tokens/s  %8.1f GFLOP/s of %.1f (%.0f %%)\n", rates[PREFILL_RATE], gflops, peak,
-           100 * gflops / peak);
-    printf("decode   %10.0f tokens/s  %8.1f GB/s of %.1f (%.0f %%)\n", rates[DECODE_RATE], read_by_decode, read,
-           100 * read_by_decode / read);
-    printf("%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights a token; medians of %d\n",
-           type_name(m->embedding.type), threads, t->prompt, t->steps, m->decode_bytes, ROUNDS);
+    show_rate("prefill", rates[PREFILL_RATE], gflop, "GFLOP/s", rates[FMA_RATE]);
+    show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
+    printf("%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights a token; medians of %d rounds\n",
+           type_name(m->embedding.type), threads, t->prompt, t->steps, m->decode_bytes, rounds);
 }
 
 int mode_bench(Run *run) {
     const Options *o = run->options;
     const int context = run->session.context;
-    double rates[N_RATES];
+    Estimate rates[N_RATES];
+    double warm_up[N_RATES];
     Text t = {&run->model, &run->session, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
     if (context < 2) return bad_input("bench needs a context of at least 2, it is %d", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
@@ -69,7 +78,8 @@ int mode_bench(Run *run) {
         if (t.prompt > context - t.steps) t.prompt = context - t.steps;
         note("cut to %d + %d tokens, the context is %d", t.prompt, t.steps, context);
     }
-    if (time_round(&t, rates) /* to warm up */ || measure(time_round, &t, N_RATES, rates)) return 1;
-    if (!interrupted) report(o, &t, rates);
+    const int rounds = time_round(&t, warm_up) ? -1 : measure(time_round, &t, N_RATES, o->seconds, rates);
+    if (rounds < 0) return 1;
+    if (!interrupted) report(o, &t, rates, rounds);
     return run_exit_status(stdout_finish());
 }

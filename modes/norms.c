@@ -4,10 +4,12 @@
  * same threads in the same run; and, for a model, what share of its time the norms take, and would take
  * if they were of another kind.
  */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "lab/norm_spec.h"
+#include "formats/parts.h"
+#include "lab/machine.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include "modes/common.h"
@@ -17,17 +19,32 @@
 
 /* ---- what is timed ------------------------------------------------------------------------------ */
 
-typedef enum { RMS, LAYER, ADD_RMS, ADD_THEN_RMS, RMS_BACKWARD, LAYER_BACKWARD, COPY, N_TIMED } Timed;
+typedef enum {
+    RMS,
+    LAYER,
+    HALF_RMS,       /* bfloat16, rounded before the product with gamma, as in Llama, */
+    HALF_RMS_AFTER, /* or after it, as in Gemma */
+    ADD_RMS,
+    ADD_THEN_RMS,
+    RMS_BACKWARD,
+    LAYER_BACKWARD,
+    COPY,
+    N_TIMED
+} Timed;
 
 /* The arrays that the kernels work on, and how often each kernel is run at a time. */
 typedef struct {
     int dim, tokens, threads, repeats[N_TIMED];
     float *x, *y, *r; /* [tokens][dim] */
     float *gamma, *beta;
-    float *dgamma, *dbeta; /* [threads][dim] */
+    float *dgamma, *dbeta;         /* [threads][dim] */
+    uint16_t *half_x, *half_gamma; /* x and gamma as bfloat16 */
+    float *weights;                /* [n_weights] what a product between two norms reads */
+    size_t n_weights;
+    Clock clock;
 } Case;
 
-static const double LEAST_SECONDS = 5e-4; /* of one measurement */
+static const double LEAST_SECONDS = 2e-4; /* of one measurement */
 static const float EPS = 1e-5f;
 
 /* What is timed: one token's part, whose first element has the index `at`. */
@@ -36,6 +53,13 @@ typedef void Kernel(const Case *c, size_t at);
 static void run_rms(const Case *c, size_t at) { rmsnorm(c->y + at, c->x + at, c->gamma, c->dim, EPS); }
 static void run_layer(const Case *c, size_t at) { layernorm(c->y + at, c->x + at, c->gamma, c->beta, c->dim, EPS); }
 static void run_fused(const Case *c, size_t at) { add_rmsnorm(c->y + at, c->x + at, c->r + at, c->gamma, c->dim, EPS); }
+
+static void run_half(const Case *c, size_t at, RoundingOrder order) {
+    uint16_t *y = (void *)c->y;
+    rmsnorm_half(y + at, c->half_x + at, c->half_gamma, c->dim, EPS, TYPE_BF16, order);
+}
+static void run_half_rms(const Case *c, size_t at) { run_half(c, at, ROUND_THEN_SCALE); }
+static void run_half_after(const Case *c, size_t at) { run_half(c, at, SCALE_THEN_ROUND); }
 
 static void run_add(const Case *c, size_t at) {
     float *x = c->x + at;
@@ -69,6 +93,8 @@ static const struct {
 } TIMED[N_TIMED] = {
     [RMS] = {"rmsnorm", run_rms, NULL},
     [LAYER] = {"layernorm", run_layer, NULL},
+    [HALF_RMS] = {"rmsnorm_bf16_llama", run_half_rms, NULL},
+    [HALF_RMS_AFTER] = {"rmsnorm_bf16_gemma", run_half_after, NULL},
     [ADD_RMS] = {"add_rmsnorm", run_fused, NULL},
     [ADD_THEN_RMS] = {"add_then_rmsnorm", run_add, run_rms},
     [RMS_BACKWARD] = {"rmsnorm_backward", run_rms_back, NULL},
@@ -87,7 +113,8 @@ static void run_on_tokens(const Case *c, Kernel *kernel) {
         for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
-static double seconds_of(const Case *c, Timed what, int repeats) {
+/* Warm: again and again, all of it in the caches. */
+static double warm_seconds(const Case *c, Timed what, int repeats) {
     double start = 0, end = 0;
 #pragma omp parallel num_threads(c->threads)
     {
@@ -104,47 +131,142 @@ static double seconds_of(const Case *c, Timed what, int repeats) {
     return end - start;
 }
 
-/* A round: nanoseconds per token of each kernel. */
+/* In place: once, behind what reads as much as the products between two norms of a layer and writes x, as in a
+ * decoder. The least of the readings on either side of nothing is what the clock takes. */
+static double seconds_in_place(const Case *c, Timed what) {
+    uint64_t ticks = 0, clock_ticks = UINT64_MAX;
+#pragma omp parallel num_threads(c->threads)
+    {
+        vf sum = {0};
+#pragma omp for schedule(static) nowait
+        for (size_t i = 0; i < c->n_weights; i += LANES) sum += vload(c->weights + i);
+        const float nothing = 1e-30f * vsum(sum);
+#pragma omp for schedule(static)
+        for (int i = 0; i < c->dim * c->tokens; i++) c->x[i] += nothing;
+#pragma omp master
+        for (int i = 0; i < 8; i++) {
+            const uint64_t start = c->clock.read(), end = c->clock.read();
+            if (end - start < clock_ticks) clock_ticks = end - start;
+        }
+#pragma omp barrier
+        const uint64_t start = c->clock.read();
+        run_on_tokens(c, TIMED[what].first);
+        const uint64_t end = c->clock.read();
+#pragma omp master
+        ticks = end - start;
+    }
+    return ticks > clock_ticks ? (double)(ticks - clock_ticks) * c->clock.tick : 0;
+}
+
+/* What a round measures: nanoseconds a token of each kernel, of three of them in place, and ratios. */
+enum {
+    PLACE_RMS = N_TIMED,
+    PLACE_LAYER,
+    PLACE_COPY,
+    LAYER_TO_RMS, /* ratios */
+    FUSED_TO_SEPARATE,
+    RMS_TO_COPY,
+    PLACE_LAYER_TO_RMS,
+    PLACE_TO_WARM,
+    N_MEASURED
+};
+static const char *const MEASURED[N_MEASURED - N_TIMED] = {
+    "rmsnorm_in_place_ns",           "layernorm_in_place_ns", "copy_in_place_ns",
+    "layernorm_to_rmsnorm",          "fused_to_separate",     "rmsnorm_to_copy",
+    "layernorm_to_rmsnorm_in_place", "in_place_to_warm"};
+
+/* The mean of a few times in place, one kernel after the other. */
+static void time_in_place(const Case *c, double *ns) {
+    enum { TIMES = 8 };
+    static const Timed kernels[] = {RMS, LAYER, COPY};
+    for (int i = 0; i < 3; i++) ns[i] = 0;
+    for (int time = 0; time < TIMES; time++)
+        for (int i = 0; i < 3; i++) ns[i] += 1e9 * seconds_in_place(c, kernels[i]) / TIMES / c->tokens;
+}
+
 static int time_kernels(void *context, double *ns) {
     const Case *c = context;
-    for (Timed k = 0; k < N_TIMED; k++) ns[k] = 1e9 * seconds_of(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
+    for (Timed k = 0; k < N_TIMED; k++) ns[k] = 1e9 * warm_seconds(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
+    time_in_place(c, ns + PLACE_RMS);
+    ns[LAYER_TO_RMS] = ns[LAYER] / ns[RMS];
+    ns[FUSED_TO_SEPARATE] = ns[ADD_RMS] / ns[ADD_THEN_RMS];
+    ns[RMS_TO_COPY] = ns[RMS] / ns[COPY];
+    ns[PLACE_LAYER_TO_RMS] = ns[PLACE_LAYER] / ns[PLACE_RMS];
+    ns[PLACE_TO_WARM] = ns[PLACE_RMS] / ns[RMS];
     return 0;
 }
 
-static void show_case(const Case *c, const double *ns, bool json, bool first) {
+/* A ratio, and how far its interval reaches; "?": not known whether it is above 1 or below. */
+static void print_ratio(Estimate e) {
+    char text[32];
+    const double reach = e.high - e.value > e.value - e.low ? e.high - e.value : e.value - e.low;
+    if (e.low < 1 && e.high > 1)
+        snprintf(text, sizeof text, "%.2f ?", e.value);
+    else
+        snprintf(text, sizeof text, "%.2f +-%.2f", e.value, reach);
+    printf(" %11s", text);
+}
+
+static void show_case(const Case *c, const Estimate *e, bool json, bool first) {
     if (!json) {
-        printf("%5d %6d %7d %9.1f %9.1f %5.2f %9.1f %9.1f %5.2f %9.1f %10.1f %9.1f %5.2f\n", c->dim, c->tokens,
-               c->threads, ns[RMS], ns[LAYER], ns[LAYER] / ns[RMS], ns[ADD_RMS], ns[ADD_THEN_RMS],
-               ns[ADD_RMS] / ns[ADD_THEN_RMS], ns[RMS_BACKWARD], ns[LAYER_BACKWARD], ns[COPY], ns[RMS] / ns[COPY]);
+        printf("%5d %6d %7d %8.1f %8.1f", c->dim, c->tokens, c->threads, e[RMS].value, e[LAYER].value);
+        print_ratio(e[LAYER_TO_RMS]);
+        print_ratio(e[RMS_TO_COPY]);
+        print_ratio(e[FUSED_TO_SEPARATE]);
+        printf(" %8.1f %8.1f %8.1f", e[HALF_RMS].value, e[RMS_BACKWARD].value, e[LAYER_BACKWARD].value);
+        printf(" | %8.1f %8.1f", e[PLACE_RMS].value, e[PLACE_LAYER].value);
+        print_ratio(e[PLACE_LAYER_TO_RMS]);
+        putchar('\n');
         return;
     }
-    printf("%s{\"dim\": %d, \"tokens\": %d, \"threads\": %d", first ? "" : ",\n ", c->dim, c->tokens, c->threads);
-    for (Timed k = 0; k < N_TIMED; k++) printf(", \"%s_ns\": %.2f", TIMED[k].name, ns[k]);
+    printf("%s{\"dim\": %d, \"tokens\": %d, \"threads\": %d", first ? "" : ",\n  ", c->dim, c->tokens, c->threads);
+    for (int v = 0; v < N_MEASURED; v++) {
+        char name[40];
+        snprintf(name, sizeof name, v < N_TIMED ? "%s_ns" : "%s", v < N_TIMED ? TIMED[v].name : MEASURED[v - N_TIMED]);
+        write_estimate(stdout, name, e[v]);
+    }
     putchar('}');
 }
 
-static int measure_case(const Run *run, int dim, int tokens, bool first) {
+static const char HEADER[] =
+    "ns a token. Warm: again and again on the same tokens; in place: once, behind a product, as in a decoder\n"
+    "                     warm                                                                              "
+    "             | in place\n"
+    "  dim tokens threads      RMS    Layer   Layer/RMS    RMS/copy  fused/apart    bf16 RMS back Layer back |"
+    "      RMS    Layer   Layer/RMS\n";
+
+/* The seconds of one case. */
+static int measure_case(const Run *run, int dim, int tokens, double seconds, bool first) {
+    enum { MOST_WEIGHTS = 4 << 20 /* 16 MB */ };
     const int threads = run->options->threads;
     const size_t n = ((size_t)tokens * (size_t)dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
-    float *x = allocate(7 * n, sizeof *x);
+    const size_t layer = (size_t)dim * (size_t)dim * 4, n_weights = layer < MOST_WEIGHTS ? layer : MOST_WEIGHTS;
+    float *x = allocate(8 * n + n_weights, sizeof *x);
     if (!x) return -1;
     float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n, *dgamma = beta + n, *dbeta = dgamma + n;
-    Case c = {dim, tokens, tokens < threads ? tokens : threads, {0}, x, y, r, gamma, beta, dgamma, dbeta};
+    uint16_t *half_x = (void *)(dbeta + n), *half_gamma = half_x + n;
+    float *weights = dbeta + 2 * n;
+    const int used = tokens < threads ? tokens : threads;
+    Case c = {dim,  tokens, used,  {0},    x,          y,       r,         gamma,
+              beta, dgamma, dbeta, half_x, half_gamma, weights, n_weights, clock_cheapest()};
     for (size_t i = 0; i < 7 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* x, to which it is added again and again, hardly changes */
+    for (size_t i = 0; i < n; i++) half_x[i] = f32_to_bf16(x[i]);
+    for (size_t i = 0; i < n; i++) half_gamma[i] = f32_to_bf16(gamma[i]);
+    for (size_t i = 0; i < n_weights; i++) weights[i] = 0.5f;
     for (Timed k = 0; k < N_TIMED; k++)
-        for (c.repeats[k] = 1; seconds_of(&c, k, c.repeats[k]) < LEAST_SECONDS;) c.repeats[k] *= 2;
-    double ns[N_TIMED];
-    const int status = measure(time_kernels, &c, N_TIMED, ns);
-    if (!status) show_case(&c, ns, run->options->json, first);
+        for (c.repeats[k] = 1; warm_seconds(&c, k, c.repeats[k]) < LEAST_SECONDS;) c.repeats[k] *= 2;
+    Estimate estimates[N_MEASURED];
+    const int rounds = measure(time_kernels, &c, N_MEASURED, seconds, estimates);
+    if (rounds > 0 && !interrupted) show_case(&c, estimates, run->options->json, first);
     fflush(stdout);
     free(x);
-    return status;
+    return rounds < 0 ? -1 : 0;
 }
 
 /* The dims are those of the model's norms (a "token" of q_norm or k_norm is one of a token's heads), or
  * without a model many. */
-static int measure_kernels(const Run *run) {
+static int measure_kernels(const Run *run, double seconds) {
     const bool json = run->options->json, model = run->options->model;
     int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192}, n_dims = sizeof dims / sizeof *dims;
     if (model) {
@@ -152,74 +274,136 @@ static int measure_kernels(const Run *run) {
         dims[1] = run->model.config.head_size;
         n_dims = run->model.layers[0].q_norm.gamma ? 2 : 1;
     }
-    fputs(json ? "["
-               : "ns a token: norms and, as their floor, a copy of x; ratios\n"
-                 "  dim tokens threads   RMSNorm LayerNorm   L/R   add+RMS  add, RMS fused  RMS back Layer back      "
-                 "copy R/copy\n",
-          stdout);
-    int status = model ? 0 : measure_case(run, 8, 10, true); /* what the study notes timed */
+    const double each = seconds / (4 * n_dims + !model);
+    fputs(json ? "\n \"cases\": [" : HEADER, stdout);
+    int status = model ? 0 : measure_case(run, 8, 10, each, true); /* what the study notes timed */
     for (int i = 0; i < n_dims; i++)
         for (int tokens = 1; tokens <= 512 && !status && !interrupted; tokens *= 8)
-            status = measure_case(run, dims[i], tokens, model && i == 0 && tokens == 1);
-    if (json) puts("]");
+            status = measure_case(run, dims[i], tokens, each, model && i == 0 && tokens == 1);
+    if (json) putchar(']');
     return status;
 }
 
 /* ---- what a model's norms cost ------------------------------------------------------------------ */
 
-/* For each phase the norms' share of the time, and the seconds of one token. */
-enum { SHARES, SECONDS = SHARES + N_PHASES, N_COSTS = SECONDS + N_PHASES };
-_Static_assert(MOST_VALUES / N_COSTS >= N_NORM_KINDS, "a round has too many values");
+/* The model's norms as they are (or as --norm makes them), then all of one kind. */
+enum { AS_THEY_ARE = N_NORM_KINDS, N_WAYS };
 
-static int time_as_it_is(void *context, double *costs) {
-    const Text *t = context;
+/* For each way and phase: the norms' share of the time, microseconds of a token, and those over what they are without
+ * norms. */
+typedef enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS } Cost;
+static const char *const COSTS[N_COSTS] = {"share", "us_per_token", "over_none"};
+_Static_assert(N_WAYS *N_PHASES *N_COSTS <= MOST_VALUES, "a round has too many values");
+
+static int cost(int way, Phase phase, Cost c) { return (way * N_PHASES + (int)phase) * N_COSTS + (int)c; }
+
+typedef struct {
+    Text text;
+    NormKind *kinds; /* of the model's norms as they are, in the order of the walk along its parts */
+    int n_kinds;
+} Trial;
+
+/* Sets the kinds of all norms, or keeps them. */
+static void set_norms(Trial *t, int way) {
+    int i = 0;
+    for (PartAt at = parts_of(t->text.model); next_part(&at);)
+        if (part_norm(&at)) part_norm(&at)->kind = way == AS_THEY_ARE ? t->kinds[i++] : (NormKind)way;
+}
+
+static int keep_norms(Trial *t) {
+    int n = 0;
+    for (PartAt at = parts_of(t->text.model); next_part(&at);) n += !!part_norm(&at);
+    if (!(t->kinds = allocate((size_t)n, sizeof *t->kinds))) return -1;
+    for (PartAt at = parts_of(t->text.model); next_part(&at);)
+        if (part_norm(&at)) t->kinds[t->n_kinds++] = part_norm(&at)->kind;
+    return 0;
+}
+
+static int time_way(Trial *t, int way, double *values) {
     double seconds[N_PHASES];
-    if (interrupted) return 0; /* nothing will be shown */
-    Profile *p = profile_open(t->session, false);
-    const int status = p ? time_text(t, seconds) : -1;
+    set_norms(t, way);
+    Profile *p = profile_open(t->text.session, (About){0}, false, clock_cheapest());
+    const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
-        costs[SHARES + phase] = profile_seconds(p, phase, true) / p->total[phase];
-        costs[SECONDS + phase] = p->total[phase] / (phase == PREFILL ? t->prompt : t->steps);
+        const Passes *sums = &p->passes[phase];
+        const double own = sums->seconds - (sums->seconds_observed - sums->norms.x);
+        values[cost(way, phase, SHARE)] = profile_norm_share(p, phase).value;
+        values[cost(way, phase, TOKEN_US)] = 1e6 * own / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
     }
     profile_close(p);
     return status;
 }
 
-/* With all norms of one kind, then of the next. */
-static int time_kinds(void *context, double *costs) {
-    const Text *t = context;
-    int status = 0;
-    for (int kind = 0; kind < N_NORM_KINDS && !status; kind++)
-        status = model_swap_norms(t->model, norm_spec_name(kind)) || time_as_it_is(context, costs + kind * N_COSTS);
-    return status;
+static void divide_by_none(double *values) {
+    for (int way = 0; way < N_WAYS; way++)
+        for (Phase phase = 0; phase < N_PHASES; phase++)
+            values[cost(way, phase, OVER_NONE)] =
+                values[cost(way, phase, TOKEN_US)] / values[cost(NORM_NONE, phase, TOKEN_US)];
 }
 
-static void show_costs(const char *norms, const double *costs) {
-    printf("%-9s:", norms);
-    for (Phase phase = 0; phase < N_PHASES; phase++)
-        printf("  norms %.2f %% of %s (%.1f us a token)", 100 * costs[SHARES + phase], PHASE_NAMES[phase],
-               1e6 * costs[SECONDS + phase]);
-    putchar('\n');
+static int time_ways(void *context, double *values) {
+    Trial *t = context;
+    for (int way = 0; way < N_WAYS; way++)
+        if (time_way(t, way, values)) return -1;
+    divide_by_none(values);
+    return 0;
 }
 
-/* The model as it is (or as --norm makes it), then with all norms of one kind. */
-static int measure_model(Run *run) {
+static void show_way(int way, const Estimate *e, bool json) {
+    const char *name = way == AS_THEY_ARE ? "as they are" : norm_name((NormKind)way);
+    if (json) printf("%s\n  {\"norms\": \"%s\"", way < N_WAYS - 1 ? "," : "", name);
+    if (!json) printf("%-11s", name);
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        for (Cost c = 0; c < N_COSTS && json; c++) {
+            char key[32];
+            snprintf(key, sizeof key, "%s_%s", PHASE_NAMES[phase], COSTS[c]);
+            write_estimate(stdout, key, e[cost(way, phase, c)]);
+        }
+        if (json) continue;
+        const Estimate share = e[cost(way, phase, SHARE)];
+        printf("  %6.2f %% (%.2f to %.2f) %9.1f", 100 * share.value, 100 * share.low, 100 * share.high,
+               e[cost(way, phase, TOKEN_US)].value);
+        print_ratio(e[cost(way, phase, OVER_NONE)]);
+    }
+    fputs(json ? "}" : "\n", stdout);
+}
+
+static int measure_model(Run *run, double seconds) {
     enum { PROMPT = 256, STEPS = 64 };
-    double as_it_is[N_COSTS], of_kinds[N_NORM_KINDS * N_COSTS];
+    const bool json = run->options->json;
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
-    Text t = {&run->model, &run->session, prompt, context - prompt < STEPS ? context - prompt : STEPS};
-    if (prompt < 2) return 0;
-    if (time_as_it_is(&t, as_it_is) /* to warm up */ || measure(time_as_it_is, &t, N_COSTS, as_it_is) ||
-        measure(time_kinds, &t, N_NORM_KINDS * N_COSTS, of_kinds))
-        return -1;
-    if (interrupted) return 0;
-    printf("\nthe whole model; prefill of %d tokens, decode of %d; medians of %d\n", prompt, t.steps, ROUNDS);
-    show_costs("as it is", as_it_is);
-    for (int kind = 0; kind < N_NORM_KINDS; kind++) show_costs(norm_name(kind), of_kinds + kind * N_COSTS);
+    const int steps = context - prompt < STEPS ? context - prompt : STEPS;
+    Trial t = {.text = {&run->model, &run->session, prompt, steps}};
+    Estimate estimates[N_WAYS * N_PHASES * N_COSTS];
+    double warm_up[N_WAYS * N_PHASES * N_COSTS];
+    if (prompt < 2 || interrupted) return 0;
+    const int rounds = keep_norms(&t) || time_ways(&t, warm_up)
+                           ? -1
+                           : measure(time_ways, &t, N_WAYS * N_PHASES * N_COSTS, seconds, estimates);
+    set_norms(&t, AS_THEY_ARE);
+    free(t.kinds);
+    if (rounds < 0 || interrupted) return rounds < 0 ? -1 : 0;
+    if (json)
+        printf(",\n \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"model\": [", prompt, steps, rounds);
+    else
+        printf("\nthe whole model, %d rounds: prefill of %d tokens, then decode of %d: the share of norms, us a token, "
+               "and over no norms\n",
+               rounds, prompt, steps);
+    for (int way = N_WAYS - 1; way >= 0; way--) show_way(way, estimates, json);
+    if (json) putchar(']');
     return 0;
 }
 
 int mode_norms(Run *run) {
-    const bool has_model = run->options->model, json = run->options->json;
-    return run_exit_status(measure_kernels(run) || (has_model && !json && measure_model(run)) || stdout_finish());
+    const Options *o = run->options;
+    if (o->json) {
+        putchar('{');
+        write_about(stdout, &(About){o->model, o->norm, o->threads});
+        putchar(',');
+    }
+    const double kernels = o->model ? 0.4 * o->seconds : o->seconds;
+    int status = measure_kernels(run, kernels);
+    if (!status && o->model) status = measure_model(run, o->seconds - kernels);
+    if (o->json) puts("}");
+    return run_exit_status(status || stdout_finish());
 }

@@ -61,12 +61,14 @@ static const Option OPTIONS[] = {
     {'c', INT, "context", "N", RANGE(context, 1, INT_MAX), "longest sequence [the model's]"},
     {0, STRING, "kv", "f32|f16", INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
     {0, INT, "prompt-tokens", "N", RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
+    {0, FLOAT, "seconds", "N", RANGE(seconds, 0, 1e6), "bench, norms: longest time to measure [10]"},
     {0, TRUE, "json", NULL, INTO(json), "bench, norms: machine-readable"},
     {0, STRING, "profile", "[=FILE]", INTO(profile),
-     "the time of every layer and site, on stderr; FILE.csv, or\nFILE.json for trace viewers, holds more"},
+     "the time of every layer and site, on stderr; FILE.html\ndraws it, FILE.csv and, for trace viewers, "
+     "FILE.json\nhold more"},
     {0, STRING, "norm", "SPEC", INTO(norm),
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\nKIND " NORM_KIND_LIST(
-         "or") ", SITE attn, mlp, q, k or final, LAYERS\nn or n-m: --norm layer, --norm 0-2.attn=layer,final=rms"},
+         "or") "; SITE attn, mlp, q, k or\nfinal; LAYERS n or n-m: --norm layer,\n--norm 0-2.attn=layer,final=rms"},
     {'v', TRUE, "verbose", NULL, INTO(verbose), "tokenize: ids with their pieces"},
     {'h', HELP, "help", NULL, 0, 0, 0, "this text"},
     {0, VERSION, "version", NULL, 0, 0, 0, "the version"},
@@ -193,7 +195,7 @@ static int set_options(Options *o, int argc, char **argv) {
 }
 
 int options_parse(Options *o, int argc, char **argv) {
-    *o = (Options){.steps = -1, .batch = 512, .prompt_tokens = 256, .threads = omp_get_max_threads()};
+    *o = (Options){.steps = -1, .batch = 512, .prompt_tokens = 256, .seconds = 10, .threads = omp_get_max_threads()};
     o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
     const int status = set_options(o, argc, argv);
     if (status >= 0) return status;
@@ -203,7 +205,7 @@ int options_parse(Options *o, int argc, char **argv) {
     if (o->kv && strcmp(o->kv, "f32") && strcmp(o->kv, "f16"))
         return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
     if (o->profile && !profile_format(o->profile))
-        return bad_usage("--profile is '%s', expected a name that ends in .csv or .json", o->profile);
+        return bad_usage("--profile is '%s', expected a name that ends in .csv, .html or .json", o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens > 1) return bad_usage("-i, -f and --tokens exclude each other");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
     return -1;

@@ -90,7 +90,7 @@ def time_torch(tokens, dim):
 def time_norma(binary, threads):
     """The same for every shape that `-m norms` has: {(tokens, dim): {column: nanoseconds}}."""
     command = [binary, "-m", "norms", "--json", "-j", str(threads)]
-    rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["cases"]
     return {(row["tokens"], row["dim"]): {name: row["tokens"] * row[key] for name, key in OURS.items()} for row in rows}
 
 

@@ -5,13 +5,13 @@ Owns the curves (closed forms, in float64) and how they look. The residual strea
 """
 
 import argparse
-import csv
 import sys
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 from matplotlib import pyplot
+from profiles import read
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EPS = 1e-5
@@ -43,10 +43,9 @@ def draw_gradient(axes):
 
 def read_profile(path):
     """(site with its layer, RMS going in, largest |x|) for every norm, in the order of the decode."""
-    with open(path) as file:
-        rows = [row for row in csv.DictReader(file) if row["phase"] == "decode" and row["site"] in NORM_SITES]
+    rows = [row for row in read(path)[1] if row["phase"] == "decode" and row["site"] in NORM_SITES]
     if not rows:
-        raise ValueError(f"{path}: no decode and no norms in it, expected a file that --profile=x.csv wrote")
+        raise ValueError(f"{path}: no decode and no norms in it")
     return [
         (f"{row['layer']} {row['site'].removesuffix('_norm')}".strip(), float(row["rms_in"]), float(row["max_abs"]))
         for row in rows

@@ -4,7 +4,6 @@ Writes NAME.png and NAME.svg. Prefill and decode stand side by side where the fi
 """
 
 import argparse
-import csv
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -14,8 +13,8 @@ import matplotlib as mpl
 mpl.use("Agg")
 mpl.rcParams["svg.hashsalt"] = "norma"  # the same file for the same numbers
 import matplotlib.pyplot as plt
+from profiles import read
 
-COLUMNS = "phase,layer,site,calls,tokens,seconds,us_per_token,share,bytes,gb_per_s,rms_in,rms_out,max_abs"
 BEFORE = "(start)", "embed"
 COLORS = {  # norms in reds, attention in blues, MLP in greens, what is not in a layer in greys
     "attn_norm": "#d62728",
@@ -23,28 +22,21 @@ COLORS = {  # norms in reds, attention in blues, MLP in greens, what is not in a
     "final_norm": "#8c1515",
     "q_norm": "#e377c2",
     "k_norm": "#f7b6d2",
-    "qkv+rope": "#1f4e9c",
+    "qkv": "#1f4e9c",
+    "rope": "#3470c4",
     "attention": "#4f8fd9",
     "attn_out": "#a6cbf0",
     "router": "#145a2a",
+    "top_k": "#1d7a3a",
     "gate_up+silu": "#2a7f3f",
     "down": "#86c98f",
     "embed": "#777777",
     "logits": "#aaaaaa",
     "(start)": "#cccccc",
+    "(end)": "#cccccc",
+    "(wait)": "#f0c36d",
     "(profile)": "#e6e6e6",
 }
-
-
-def read(path):
-    with open(path, newline="") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != COLUMNS.split(","):
-            raise ValueError(f"{path}: its first line is not '{COLUMNS}'")
-        rows = list(reader)
-    if not rows:
-        raise ValueError(f"{path}: no site was profiled")
-    return rows
 
 
 def places(rows):
@@ -57,20 +49,29 @@ def place(row):
     return row["layer"] or ("in" if row["site"] in BEFORE else "out")
 
 
-def draw_times(axes, rows, phase):
+def draw_bars(axes, rows):
+    """A bar for each place, of its sites on top of each other; each as long as its mean."""
     names = places(rows)
     times = defaultdict(lambda: [0.0] * len(names))
-    tokens = max(int(row["tokens"]) for row in rows if row["site"] == "embed")
     for row in rows:
-        times[row["site"]][names.index(place(row))] += 1e6 * float(row["seconds"]) / tokens
+        times[row["site"]][names.index(place(row))] += float(row["us_per_token"])
     bottom = [0.0] * len(names)
     for site in (site for site in COLORS if site in times):
         axes.bar(names, times[site], bottom=bottom, color=COLORS[site], label=site, width=0.8)
         bottom = [b + t for b, t in zip(bottom, times[site], strict=True)]
-    norms = sum(float(row["share"]) for row in rows if row["rms_in"])
-    axes.set_title(f"{phase}, {tokens} tokens: norms take {100 * norms:.1f} %")
     axes.set_ylabel("microseconds a token")
     axes.set_xlabel("layer")
+
+
+def draw_times(axes, rows, phase):
+    draw_bars(axes, rows)
+    norms = sum(float(row["share"]) for row in rows if row["rms_in"])
+    axes.set_title(f"{phase}: norms take {100 * norms:.1f} %")
+
+
+def draw_norms(axes, rows):
+    draw_bars(axes, [row for row in rows if row["rms_in"]])
+    axes.set_title("norms alone")
 
 
 def draw_residual(axes, rows):
@@ -92,10 +93,11 @@ def draw_residual(axes, rows):
 def draw(rows):
     phases = [phase for phase in ("prefill", "decode") if any(row["phase"] == phase for row in rows)]
     width = max(5.5, 0.35 * len(places(rows)))
-    figure, grid = plt.subplots(2, len(phases), figsize=(width * len(phases) + 1.8, 7.5), squeeze=False)
-    for phase, (above, below) in zip(phases, grid.T, strict=True):
+    figure, grid = plt.subplots(3, len(phases), figsize=(width * len(phases) + 1.8, 10.5), squeeze=False)
+    for phase, (above, middle, below) in zip(phases, grid.T, strict=True):
         own = [row for row in rows if row["phase"] == phase]
         draw_times(above, own, phase)
+        draw_norms(middle, own)
         draw_residual(below, own)
     handles, labels = grid[0][-1].get_legend_handles_labels()
     figure.tight_layout(rect=(0, 0, 1 - 1.7 / figure.get_figwidth(), 1))
@@ -109,7 +111,7 @@ def main():
     parser.add_argument("-o", "--output", metavar="NAME", help="[the CSV's name without its ending]")
     args = parser.parse_args()
     name = args.output or str(Path(args.csv).with_suffix(""))
-    figure = draw(read(args.csv))
+    figure = draw(read(args.csv)[1])
     figure.savefig(f"{name}.png", dpi=150)
     figure.savefig(f"{name}.svg", metadata={"Date": None})
 

@@ -193,6 +193,17 @@ static void worked_example(void) {
     check_values("LayerNorm, gamma and beta", y + 1, (const double[]){-0.4472135955, 1, -1.3416407865}, 3);
 }
 
+/* The mean, 2^24 + 0.5, is no float32: a variance about its rounded value would be 1, not 0.75. */
+static void a_mean_between_two_floats(void) {
+    const float x[4] = {16777216, 16777216, 16777216, 16777218}, ones[4] = {1, 1, 1, 1};
+    float y[4];
+    layernorm(y, x, ones, NULL, 4, 0);
+    for (int i = 0; i < 4; i++) {
+        const double expected = (i < 3 ? -1 : 3) / sqrt(3); /* -0.577, 1.732 */
+        CHECK(fabs(y[i] - expected) < 1e-6, "element %d is %g, expected %g", i, (double)y[i], expected);
+    }
+}
+
 /* Outside the root eps would change these by 0.1%, inside it by 30%. */
 static void eps_stands_inside_the_root(void) {
     const float x[] = {1e-3f, -1e-3f, 1e-3f, -1e-3f}, ones[] = {1, 1, 1, 1};
@@ -335,6 +346,7 @@ void suite_norm(void) {
     TEST(norms_are_no_worse_than_pytorch_s);
     TEST(adding_first_gives_the_same_bits);
     TEST(worked_example);
+    TEST(a_mean_between_two_floats);
     TEST(nothing_behind_a_token_counts);
     TEST(eps_stands_inside_the_root);
     TEST(scale_of_the_input_does_not_matter);

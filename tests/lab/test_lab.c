@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "formats/open.h"
 #include "kv_cache.h"
+#include "lab/estimate.h"
 #include "lab/norm_spec.h"
 #include "lab/stopwatch.h"
 #include "model.h"
@@ -100,7 +101,7 @@ static void every_form_of_a_specification(void) {
 static const struct {
     const char *spec, *mention;
 } MISTAKES[] = {
-    {"", "kind other than rms and layer"},
+    {"", "kind other than rms, layer and none"},
     {"batch", "'batch' has a kind"},
     {"Layer", "'Layer' has a kind"},
     {"layer ", "'layer ' has a kind"},
@@ -196,6 +197,16 @@ static void layernorms_become_rmsnorms(void) {
     CHECK(!open_file(&model, "lrlrlrl", 1) && !run_model(&model, "attn=rms,final=rms", logits[0]), "does not run");
     CHECK(!memcmp(logits[0], plain, sizeof plain), "some sites: not the logits of RMSNorms");
     model_close(&model);
+}
+
+/* Without a norm what comes in goes on, read where it is. */
+static void none_is_the_identity(void) {
+    const Norm none = {.kind = NORM_NONE};
+    float y[8] = {0};
+    const float x[8] = {3, -1, 0.5f, 7, 1e30f, -0.0f, NAN, 2};
+    norm_token(y, x, &none, 8);
+    CHECK(!memcmp(y, x, sizeof x), "a token is changed");
+    CHECK(norm_forward(y, x, &none, 1, 8) == x && norm_forward(y, x, &none, 2, 4) == x, "not read where it is");
 }
 
 /* ---- norms of heads ---------------------------------------------------------------------------- */
@@ -321,6 +332,16 @@ static void conversion_keeps_a_swap(void) {
     unlink(inside("out/a.gguf"));
 }
 
+static void none_is_said_to_be_for_timing(void) {
+    static const char note_[] = "note: --norm none is for timing: without its norms the model's text means nothing\n";
+    CHECK_RUN("model.bin -t 0 -i aa -n 8");
+    CHECK(!strstr(err, "timing"), "%s", err);
+    for (int i = 0; i < 2; i++) {
+        CHECK_RUN("model.bin -t 0 -i aa -n 8 --norm %s", i ? "1.attn=none,final=rms" : "none");
+        CHECK(!strncmp(err, note_, sizeof note_ - 1), "%s", err);
+    }
+}
+
 static void info_shows_a_swap(void) {
     CHECK_RUN("model.bin -m info --norm 1.mlp=layer,final=layer");
     CHECK(strstr(out, "  layers.1.mlp_norm        LayerNorm") && strstr(out, "  layers.1.attn_norm       RMSNorm") &&
@@ -342,31 +363,73 @@ static void what_gguf_cannot_say_is_refused(void) {
 
 /* ---- the stopwatch ---------------------------------------------------------------------------------- */
 
-/* One value goes up with the rounds, one jumps, one stays; the round after `last` fails. */
+/* One value goes up with the rounds, one stays, one falls; the round after `last` fails. */
 typedef struct {
     int round, last;
 } Script;
 
 static int play_round(void *context, double *values) {
-    static const double jumping[] = {9, -1, 100, 3, 0.5, 7, 8};
     Script *s = context;
     if (s->round == s->last) return -1;
     values[0] = s->round;
-    values[1] = jumping[s->round % 7];
-    values[2] = 4;
+    values[1] = 4;
+    values[2] = -s->round;
     s->round++;
     return 0;
 }
 
-static void measuring_gives_medians_of_rounds(void) {
-    double medians[4] = {-7, -7, -7, -7};
-    Script script = {0, 100};
-    CHECK(ROUNDS == 5 && !measure(play_round, &script, 3, medians), "refused");
-    CHECK(script.round == 5, "%d rounds", script.round);
-    CHECK(medians[0] == 2 && medians[1] == 3 && medians[2] == 4 && medians[3] == -7, "%g, %g, %g, %g", medians[0],
-          medians[1], medians[2], medians[3]);
+static int play_steady_round(void *context, double *values) {
+    Script *s = context;
+    values[0] = s->round < 9 ? s->round : 100 + 0.001 * s->round; /* settles in the course of time */
+    s->round++;
+    return 0;
+}
+
+static void check_estimate(Estimate e, double median, double low, double high) {
+    CHECK(e.value == median && e.low == low && e.high == high, "%g in [%g, %g], expected %g in [%g, %g]", e.value,
+          e.low, e.high, median, low, high);
+}
+
+/* y = 2 x but for -1, 0, -1 and 2, whose squares sum to 6; x sums to 6. */
+static void a_ratio_has_an_interval(void) {
+    const double x[] = {1, 1, 2, 2}, y[] = {1, 2, 3, 6}, error = 1.959964 * sqrt(6 * 4 / 3.0) / 6;
+    Ratio r = {0};
+    CHECK(estimate_ratio(&r).value == 0, "a ratio of nothing");
+    ratio_add(&r, 3, 2);
+    CHECK(estimate_ratio(&r).value == 1.5 && !isfinite(estimate_ratio(&r).low), "one pair alone has an interval");
+    r = (Ratio){0};
+    for (int i = 0; i < 4; i++) ratio_add(&r, y[i], x[i]);
+    const Estimate e = estimate_ratio(&r);
+    CHECK(e.value == 2 && fabs(e.high - 2 - error) < 1e-4 && fabs(2 - e.low - error) < 1e-4, "%g in [%g, %g]", e.value,
+          e.low, e.high);
+}
+
+/* Of n values the median's interval lies between the ranks that the binomial distribution of n tosses gives: of 7 the
+ * first and the last, of 501 the 228th and the 274th (n / 2 -+ 0.98 sqrt(n)). */
+static void measuring_estimates_medians(void) {
+    Estimate found[4] = {[3] = {-7, -7, -7}};
+    Script script = {0, 1000};
+    CHECK(measure(play_round, &script, 3, 0, found) == 7 && script.round == 7, "%d rounds", script.round);
+    check_estimate(found[0], 3, 0, 6);
+    check_estimate(found[1], 4, 4, 4);
+    check_estimate(found[2], -3, -6, 0);
+    check_estimate(found[3], -7, -7, -7);
+    script = (Script){0, 1000};
+    CHECK(measure(play_round, &script, 3, 1e6, found) == 501 && script.round == 501, "%d rounds", script.round);
+    check_estimate(found[0], 250, 227, 273);
     script = (Script){0, 3};
-    CHECK(measure(play_round, &script, 3, medians) == -1 && script.round == 3, "a failed round is ignored");
+    CHECK(measure(play_round, &script, 3, 0, found) == -1 && script.round == 3, "a failed round is ignored");
+}
+
+/* It ends as soon as the interval is within 2 % of the median: when the 9 odd rounds are below its lower rank. */
+static void measuring_ends_when_it_is_sure(void) {
+    Estimate found;
+    Script script = {0, 1000};
+    const int rounds = measure(play_steady_round, &script, 1, 1e6, &found);
+    const int rank = (int)(0.5 * (rounds - 1.96 * sqrt(rounds))),
+              before = (int)(0.5 * (rounds - 1 - 1.96 * sqrt(rounds - 1)));
+    CHECK(rank == 10 && before == 9, "%d rounds", rounds);
+    CHECK(found.low > 100 && found.high < 101, "[%g, %g]", found.low, found.high);
 }
 
 /* ---- -m norms --------------------------------------------------------------------------------------- */
@@ -376,59 +439,78 @@ static const char *const KEYS[] = {"dim",
                                    "threads",
                                    "rmsnorm_ns",
                                    "layernorm_ns",
+                                   "rmsnorm_bf16_llama_ns",
+                                   "rmsnorm_bf16_gemma_ns",
                                    "add_rmsnorm_ns",
                                    "add_then_rmsnorm_ns",
                                    "rmsnorm_backward_ns",
                                    "layernorm_backward_ns",
-                                   "copy_ns"};
-enum { N_KEYS = 10 };
+                                   "copy_ns",
+                                   "rmsnorm_in_place_ns",
+                                   "layernorm_in_place_ns",
+                                   "copy_in_place_ns",
+                                   "layernorm_to_rmsnorm",
+                                   "fused_to_separate",
+                                   "rmsnorm_to_copy",
+                                   "layernorm_to_rmsnorm_in_place",
+                                   "in_place_to_warm"};
+enum { N_KEYS = 20 };
 
-/* The objects of the array on stdout, each with these keys in this order and
- * nothing else; -1 if one is another. */
+/* The number behind a key of the object that begins at s; NAN: it is not there. */
+static double number_of(const char *s, const char *key, const char *suffix) {
+    char name[64];
+    const char *end = strchr(s, '}');
+    snprintf(name, sizeof name, "\"%s%s\": ", key, suffix);
+    const char *at = strstr(s, name);
+    return at && at < end ? strtod(at + strlen(name), NULL) : (double)NAN;
+}
+
+/* The objects of the list of cases on stdout, each with these keys and intervals; -1 if a number is missing. */
 static int read_cases(double cases[][N_KEYS], int most) {
     int n = 0;
-    const char *s = out + 1;
-    if (!json_valid(out) || *out != '[') return -1;
-    for (; n < most && *(s += strspn(s, ", \n")) == '{'; n++) {
-        s++;
+    const char *s = strstr(out, "\"cases\": [");
+    if (!json_valid(out) || strncmp(out, "{\"model\": ", 10) || !s) return -1;
+    for (s += 10; n < most && *(s += strspn(s, "[, \n")) == '{'; n++, s = strchr(s, '}') + 1)
         for (int k = 0; k < N_KEYS; k++) {
-            const size_t length = strlen(KEYS[k]);
-            char *end;
-            if (k > 0 && strncmp(s, ", ", 2)) return -1;
-            s += k > 0 ? 2 : 0;
-            if (*s != '"' || strncmp(s + 1, KEYS[k], length) || strncmp(s + 1 + length, "\": ", 3)) return -1;
-            cases[n][k] = strtod(s + length + 4, &end);
-            s = end;
+            cases[n][k] = number_of(s, KEYS[k], "");
+            const double low = number_of(s, KEYS[k], "_low"), high = number_of(s, KEYS[k], "_high");
+            if (isnan(cases[n][k]) || (k > 2 && !(low <= cases[n][k] && cases[n][k] <= high))) return -1;
         }
-        if (*s++ != '}') return -1;
-    }
-    return strcmp(s, "]\n") ? -1 : n;
+    return n;
 }
 
 static void check_case(const double *values, int dim, int tokens, int threads) {
     CHECK(values[0] == dim && values[1] == tokens && values[2] == (tokens < threads ? tokens : threads),
           "dim %g, %g tokens, %g threads; expected %d, %d", values[0], values[1], values[2], dim, tokens);
-    for (int k = 3; k < N_KEYS; k++)
-        CHECK(isfinite(values[k]) && values[k] > 0, "dim %d, %d tokens: %s is %g", dim, tokens, KEYS[k], values[k]);
+    for (int k = 3; k < N_KEYS; k++) /* a norm in place may take less than the clock shows */
+        CHECK(isfinite(values[k]) && (values[k] > 0 || k >= 12), "dim %d, %d tokens: %s is %g", dim, tokens, KEYS[k],
+              values[k]);
 }
 
 static const int COUNTS[] = {1, 8, 64, 512};
 static double cases[64][N_KEYS];
 
 static void the_bench_of_a_model_s_sites(void) {
-    CHECK_RUN("model.bin -m norms --json -j 2");
+    CHECK_RUN("model.bin -m norms --json -j 2 --seconds 0.1");
     CHECK(*err == '\0' && read_cases(cases, 64) == 4, "other objects: %s%s", out, err);
     for (int i = 0; i < 4; i++) check_case(cases[i], 64, COUNTS[i], 2);
-    CHECK_RUN("model.bin -m norms -j 1");
-    static const char *const words[] = {"RMSNorm",
-                                        "LayerNorm",
-                                        "copy",
-                                        "\n   64      1 ",
-                                        "\n   64    512 ",
-                                        "prefill of 32 tokens, decode of 32",
-                                        "\nas it is :  norms ",
-                                        "\nRMSNorm  :  norms ",
-                                        "\nLayerNorm:  norms "};
+    const char *ways = strstr(out, "\"model\": [");
+    static const char *const names[] = {"as they are", "none", "LayerNorm", "RMSNorm"};
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "{\"norms\": \"%s\"", names[i]);
+        const char *way = ways ? strstr(ways, name) : NULL;
+        CHECK(way, "no %s in %s", name, out);
+        const double share = number_of(way, "decode_share", ""), us = number_of(way, "decode_us_per_token", "");
+        const double over = number_of(way, "prefill_over_none", "");
+        CHECK(share >= 0 && share < 1 && us > 0 && (i == 1 ? over == 1 : over > 0), "%s: %g, %g, %g", name, share, us,
+              over);
+    }
+    CHECK_RUN("model.bin -m norms -j 1 --seconds 0.1");
+    static const char *const words[] = {"Layer/RMS",       "in place",        "RMS/copy",
+                                        "\n   64      1 ", "\n   64    512 ", "prefill of 32 tokens, then decode of 32",
+                                        "\nas they are  ", "\nnone         ", "\nRMSNorm      ",
+                                        "\nLayerNorm    "};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         CHECK(strstr(out, words[i]), "no '%s' in %s", words[i], out);
     CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
@@ -439,7 +521,7 @@ static void the_bench_of_a_model_with_norms_of_heads(void) {
     gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
     gguf_write(&file, inside("heads.gguf"));
     gguf_free(&file);
-    CHECK_RUN("heads.gguf -m norms --json -j 2");
+    CHECK_RUN("heads.gguf -m norms --json -j 2 --seconds 0.1");
     CHECK(*err == '\0' && read_cases(cases, 64) == 8, "other objects: %s%s", out, err);
     for (int i = 0; i < 8; i++) check_case(cases[i], i < 4 ? 64 : 24, COUNTS[i % 4], 2);
     CHECK_RUN("heads.gguf -m info --norm 1.k=layer");
@@ -453,7 +535,7 @@ static void the_bench_of_all_dims(void) {
         test_skip("NORMA_FAST: -m norms of all dims");
         return;
     }
-    CHECK_RUN("-m norms --json -j 2");
+    CHECK_RUN("-m norms --json -j 2 --seconds 0.1");
     CHECK(*err == '\0' && read_cases(cases, 64) == 37, "other objects: %s%s", out, err);
     check_case(cases[0], 8, 10, 2);
     for (int i = 0; i < 36; i++) check_case(cases[1 + i], i < 4 ? 8 : 32 << i / 4, COUNTS[i % 4], 2);
@@ -480,13 +562,17 @@ void suite_lab(void) {
     TEST(mistakes_are_named);
     TEST(a_swap_is_a_checkpoint_with_these_norms);
     TEST(layernorms_become_rmsnorms);
+    TEST(none_is_the_identity);
     TEST(norms_of_heads_are_swapped);
     make_models();
     TEST(bad_specifications_are_refused);
     TEST(conversion_keeps_a_swap);
+    TEST(none_is_said_to_be_for_timing);
     TEST(info_shows_a_swap);
     TEST(what_gguf_cannot_say_is_refused);
-    TEST(measuring_gives_medians_of_rounds);
+    TEST(measuring_estimates_medians);
+    TEST(a_ratio_has_an_interval);
+    TEST(measuring_ends_when_it_is_sure);
     TEST(the_bench_of_a_model_s_sites);
     TEST(the_bench_of_a_model_with_norms_of_heads);
     TEST(the_bench_of_all_dims);

@@ -18,6 +18,7 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -31,17 +32,21 @@ enum { TOKENS = 40, BATCH = 16, DECODED = 6, CHUNKS = 3 /* of 16, 16 and 8 token
 static const HashModel MODEL = {64, 172, 3, 8, 4, 97, 64, true, 41};
 static const HashModel LARGE = {288, 768, 2, 6, 2, 97, 64, true, 42}; /* work enough for the clock */
 
-/* The sites of a layer; how many norms are looked at. */
+/* The sites of a layer; how often a token's norms are looked at; how often threads wait for each other, for one token
+ * and for many. */
 typedef struct {
-    const char *names[12]; /* NULL: the end */
-    int norms;
+    const char *names[16]; /* NULL: the end */
+    int norms, waits[N_PHASES];
 } Sites;
 
-static const Sites PLAIN = {
-    {"attn_norm", "qkv+rope", "attention", "attn_out", "mlp_norm", "gate_up+silu", "down", "(profile)", NULL}, 2};
-static const Sites SPARSE = {{"attn_norm", "qkv+rope", "q_norm", "k_norm", "attention", "attn_out", "mlp_norm",
-                              "router", "gate_up+silu", "down", "(profile)", NULL},
-                             4};
+static const Sites PLAIN = {{"attn_norm", "qkv", "rope", "attention", "attn_out", "mlp_norm", "gate_up+silu", "down",
+                             "(wait)", "(profile)", NULL},
+                            2,
+                            {[PREFILL] = 7, [DECODE] = 5}};
+static const Sites SPARSE = {{"attn_norm", "qkv", "q_norm", "k_norm", "rope", "attention", "attn_out", "mlp_norm",
+                              "router", "top_k", "gate_up+silu", "down", "(wait)", "(profile)", NULL},
+                             6,
+                             {[PREFILL] = 9, [DECODE] = 7}};
 
 static const GoldenRelative *const MOE = &GOLDEN_RELATIVES[2];
 
@@ -56,7 +61,8 @@ static int open_path(const HashModel *m, const char *path, int threads, bool pro
     if (threads > 1) model.decode_bytes = 1 << 30;
     for (int i = 0; i < TOKENS + DECODED; i++) tokens[i] = hash_token(m, i);
     if (session_open(&session, &model, threads, BATCH, 0, KV_F32)) return -1;
-    profile = profiled ? profile_open(&session, traces) : NULL;
+    profile = profiled ? profile_open(&session, (About){"a \"model\"", NULL, threads}, traces, clock_cheapest()) : NULL;
+    if (profile) profile->budget = 1e9; /* every forward pass is observed */
     return profiled && !profile ? -1 : 0;
 }
 
@@ -131,7 +137,7 @@ static void check_parts(int threads) {
         CHECK(!open_session(&LARGE, threads, true, false), "no session");
         run_session(seconds, NULL);
         for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double parts = profile_seconds(profile, phase, false), total = profile->total[phase];
+            const double parts = profile_seconds(profile, phase, false), total = profile->passes[phase].seconds;
             const double norms = profile_seconds(profile, phase, true);
             CHECK(fabs(parts - total) < 1e-9 && total <= seconds[phase], "parts %g, total %g, timed outside %g", parts,
                   total, seconds[phase]);
@@ -150,6 +156,169 @@ static void parts_add_up_to_the_whole(void) {
     check_parts(2);
 }
 
+/* ---- a virtual clock ------------------------------------------------------------------------------- */
+
+enum { THREADS = 2 };
+
+/* The time of each thread. It passes when the clock is read, and where the test says that a thread takes longer. */
+static struct {
+    uint64_t at[THREADS], reading; /* ticks that a reading takes */
+    int thread, layer;             /* whose share of which site takes so many ticks more: */
+    Site site;
+    uint64_t ticks, more;  /* each time `more` longer */
+    Probe probe, *profile; /* what the session sees, and the hooks behind it */
+} virtual;
+
+static uint64_t virtual_read(void) { return virtual.at[omp_get_thread_num()] += virtual.reading; }
+
+static void virtual_mark(Probe *p, int layer, Site site) {
+    (void)p;
+    if (site == virtual.site && layer == virtual.layer && omp_get_thread_num() == virtual.thread) {
+        virtual.at[virtual.thread] += virtual.ticks;
+        virtual.ticks += virtual.more;
+    }
+    virtual.profile->mark(virtual.profile, layer, site);
+}
+
+/* Behind a barrier it is as late for all threads as it was for the last. */
+static void virtual_waited(Probe *p, int layer, Site site) {
+    (void)p;
+    const uint64_t latest = virtual.at[0] > virtual.at[1] ? virtual.at[0] : virtual.at[1];
+#pragma omp barrier
+    if (omp_get_num_threads() > 1) virtual.at[omp_get_thread_num()] = latest;
+    virtual.profile->waited(virtual.profile, layer, site);
+}
+
+static bool virtual_begin(Probe *p, int n) {
+    (void)p;
+    return virtual.profile->begin(virtual.profile, n);
+}
+
+static void virtual_end(Probe *p) {
+    (void)p;
+    virtual.profile->end(virtual.profile);
+}
+
+static void virtual_chunk(Probe *p, int n, int pos, int n_logits) {
+    (void)p;
+    virtual.profile->chunk(virtual.profile, n, pos, n_logits);
+}
+
+static void virtual_norm(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim) {
+    (void)p;
+    virtual.profile->norm(virtual.profile, layer, site, x, y, n, dim);
+}
+
+/* A session whose profile reads the virtual clock, a reading of which takes so many ticks. */
+static int open_virtual(int threads, uint64_t reading) {
+    memset(&virtual, 0, sizeof virtual);
+    virtual.reading = reading;
+    virtual.layer = -2; /* none */
+    if (open_session(&MODEL, threads, false, false)) return -1;
+    profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, false, (Clock){virtual_read, 1e-9});
+    if (!profile || profile->budget != 0.01) return -1;
+    profile->budget = 1e9;
+    virtual.profile = session.observer;
+    virtual.probe = (Probe){virtual_begin,  virtual_end,  virtual_chunk, virtual_mark,
+                            virtual_waited, virtual_norm, NULL};
+    session.observer = &virtual.probe;
+    return 0;
+}
+
+static void take_longer(int thread, int layer, Site site, uint64_t ticks) {
+    virtual.thread = thread;
+    virtual.layer = layer;
+    virtual.site = site;
+    virtual.ticks = ticks;
+}
+
+/* The account of a phase holds this many ticks of a thread in a site, so many of all sites, and nothing elsewhere. */
+static void check_account(Phase phase, int thread, int layer, Site site, double ticks) {
+    for (int l = NO_LAYER; l < model.config.n_layers; l++)
+        for (Site s = 0; s < N_SITES; s++) {
+            const double found = 1e9 * profile_of_thread(profile, thread, phase, l, s)->seconds;
+            const double expected = l == layer && s == site ? ticks : 0;
+            CHECK(fabs(found - expected) < 1e-3, "thread %d, layer %d, %s: %g ticks, expected %g", thread, l,
+                  SITES[s].name, found, expected);
+        }
+}
+
+/* What one thread's norm, or product, takes is that site's; what the other waits meanwhile is waiting, behind it. */
+static void delays_are_found_where_they_are(void) {
+    static const struct {
+        int thread, layer;
+        Site site;
+    } delays[] = {{0, 1, SITE_ATTN_NORM},     {1, 1, SITE_ATTN_NORM},   {1, 0, SITE_MLP_NORM},
+                  {0, 2, SITE_DOWN},          {1, 2, SITE_DOWN},        {1, 0, SITE_ATTENTION},
+                  {0, NO_LAYER, SITE_LOGITS}, {1, NO_LAYER, SITE_EMBED}};
+    for (size_t i = 0; i < sizeof delays / sizeof *delays; i++) {
+        const int slow = delays[i].thread, layer = delays[i].layer;
+        CHECK(!open_virtual(THREADS, 0), "no session");
+        session.batch = TOKENS;
+        take_longer(slow, layer, delays[i].site, 1000);
+        CHECK(model_forward(&session, tokens, TOKENS, 0, TOKENS), "does not run");
+        check_account(PREFILL, slow, layer, delays[i].site, 1000);
+        check_account(PREFILL, !slow, layer, SITE_WAIT, 1000);
+        const double behind = profile_of_thread(profile, !slow, PREFILL, layer, delays[i].site)->waited;
+        const double own = profile_of_thread(profile, slow, PREFILL, layer, delays[i].site)->waited;
+        CHECK(fabs(behind - 1e-6) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g", SITES[delays[i].site].name,
+              behind, own);
+        const bool norm = slow == 0 && SITES[delays[i].site].is_norm;
+        const Estimate share = profile_norm_share(profile, PREFILL);
+        CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name, share.value);
+        CHECK(fabs(profile_waiting(profile) - 0.5) < 1e-9, "waiting is %g", profile_waiting(profile));
+        close_session();
+    }
+}
+
+/* What a mark takes is the profile's, all of it, and no site's. */
+static void marks_are_taken_off(void) {
+    CHECK(!open_virtual(1, 70), "no session");
+    CHECK(profile->reading == 70, "a reading takes %llu ticks", (unsigned long long)profile->reading);
+    take_longer(0, 1, SITE_MLP_NORM, 5000);
+    CHECK(model_forward(&session, tokens, 1, 0, 1), "does not run");
+    for (int l = NO_LAYER; l < model.config.n_layers; l++)
+        for (Site s = 0; s < N_SITES; s++) {
+            const double found = 1e9 * profile_of_thread(profile, 0, DECODE, l, s)->seconds;
+            const double expected = l == 1 && s == SITE_MLP_NORM ? 5000 : s == SITE_PROFILE ? found : 0;
+            CHECK(fabs(found - expected) < 1e-3, "layer %d, %s: %g ticks", l, SITES[s].name, found);
+        }
+    /* Marks of a layer: eight sites and two looks at activations; of a forward pass: start, embed, final norm, a look,
+     * logits, end; each reads the clock as it begins and as it ends. */
+    const double observing = 1e9 * (profile->passes[DECODE].seconds - profile->passes[DECODE].norms.x);
+    CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3, "observing took %g ticks", observing);
+    CHECK(fabs(profile_seconds(profile, DECODE, false) - profile->passes[DECODE].seconds) < 1e-12,
+          "parts are not the whole");
+    close_session();
+}
+
+/* Tokens that take 1,800 ticks, and 504 more for 36 marks where they are observed: one in 29 is. */
+static void observing_stays_within_its_budget(void) {
+    CHECK(!open_virtual(1, 7), "no session");
+    profile->budget = 0.01;
+    take_longer(0, 1, SITE_DOWN, 1800);
+    for (int i = 0; i < 60; i++) CHECK(model_forward(&session, tokens, 1, i, 1), "does not run");
+    const Passes *p = &profile->passes[DECODE];
+    /* 504 / (0.01 * 1800) is 28, the next odd distance 29: tokens 0, 29 and 58 */
+    CHECK(p->passes == 60 && p->observed == 3, "%llu of %llu observed", (unsigned long long)p->observed,
+          (unsigned long long)p->passes);
+    close_session();
+}
+
+/* Calls that take 1,000, 2,000, ... 40,000 ticks. */
+static void quantiles_of_calls(void) {
+    CHECK(!open_virtual(1, 3), "no session");
+    take_longer(0, 2, SITE_ATTN_OUT, 1000);
+    virtual.more = 1000;
+    for (int i = 0; i < 40; i++) CHECK(model_forward(&session, tokens, 1, i, 1), "does not run");
+    const double median = 1e9 * profile_quantile(profile, DECODE, 2, SITE_ATTN_OUT, 0.5);
+    const double high = 1e9 * profile_quantile(profile, DECODE, 2, SITE_ATTN_OUT, 0.95);
+    CHECK(fabs(median / 20000 - 1) < 0.07 && fabs(high / 38000 - 1) < 0.07, "median %g, 95 %% %g", median, high);
+    const Record r = profile_record(profile, DECODE, 2, SITE_ATTN_OUT);
+    CHECK(fabs(1e9 * r.seconds - 820000) < 1e-3 && r.calls == 40, "%g ticks", 1e9 * r.seconds);
+    close_session();
+}
+
 /* ---- CSV ------------------------------------------------------------------------------------------ */
 
 /* One row. */
@@ -157,7 +326,8 @@ typedef struct {
     char phase[16], site[24];
     int layer; /* -1: outside */
     long long calls, tokens;
-    double seconds, us_per_token, share, bytes, gb_per_s, rms_in, rms_out, max_abs; /* -1: not there */
+    double seconds, us_per_token, us_low, us_high, us_median, us_95, share, waited, bytes, gb_per_s;
+    double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position; /* -1: not there */
 } Row;
 
 static Row rows[128];
@@ -175,26 +345,29 @@ static double number(const char *field) { return *field ? atof(field) : -1; }
 
 static int read_rows(const char *path) {
     static const char header[] =
-        "phase,layer,site,calls,tokens,seconds,us_per_token,share,bytes,gb_per_s,rms_in,rms_out,"
-        "max_abs\n";
+        "phase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,bytes,"
+        "gb_per_s,rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
     char line[512];
     FILE *in = fopen(path, "r");
     if (!in) return -1;
-    const bool right_header = fgets(line, sizeof line, in) && !strcmp(line, header);
+    const bool about = fgets(line, sizeof line, in) && !strncmp(line, "# {\"model\": ", 12) && json_valid(line + 2);
+    const bool right_header = about && fgets(line, sizeof line, in) && !strcmp(line, header);
     for (n_rows = 0; n_rows < 128 && fgets(line, sizeof line, in); n_rows++) {
         Row *r = &rows[n_rows];
         char *at = line;
         int commas = 0;
         for (const char *c = line; *c; c++) commas += *c == ',';
-        if (commas != 12) break;
+        if (commas != 20) break;
         snprintf(r->phase, sizeof r->phase, "%.15s", next_field(&at));
         r->layer = (int)number(next_field(&at));
         snprintf(r->site, sizeof r->site, "%.23s", next_field(&at));
         r->calls = atoll(next_field(&at));
         r->tokens = atoll(next_field(&at));
-        double *const numbers[] = {&r->seconds,  &r->us_per_token, &r->share,   &r->bytes,
-                                   &r->gb_per_s, &r->rms_in,       &r->rms_out, &r->max_abs};
-        for (int i = 0; i < 8; i++) *numbers[i] = number(next_field(&at));
+        double *const numbers[] = {&r->seconds,       &r->us_per_token, &r->us_low,      &r->us_high,
+                                   &r->us_median,     &r->us_95,        &r->share,       &r->waited,
+                                   &r->bytes,         &r->gb_per_s,     &r->rms_in,      &r->rms_out,
+                                   &r->mean_over_rms, &r->max_abs,      &r->max_channel, &r->max_position};
+        for (int i = 0; i < 16; i++) *numbers[i] = number(next_field(&at));
     }
     const bool whole = feof(in);
     fclose(in);
@@ -215,29 +388,54 @@ static int report(const char *name) {
     return status_;
 }
 
+/* How often a site of a layer, or of outside the layers, ended in `calls` chunks. */
+static long long calls_of(const char *site, const Sites *sites, bool in_layer, Phase phase, long long calls) {
+    if (!strcmp(site, "(profile)")) return in_layer ? sites->norms * calls : calls;     /* all norms are looked at */
+    if (!strcmp(site, "(wait)")) return in_layer ? sites->waits[phase] * calls : calls; /* outside: the logits */
+    return calls;
+}
+
+static void check_row(const Row *r, const char *phase, int layer, const char *site, long long calls,
+                      long long n_tokens) {
+    CHECK(!strcmp(r->phase, phase) && r->layer == layer && !strcmp(r->site, site),
+          "a row is %s, %d, %s; expected %s, %d, %s", r->phase, r->layer, r->site, phase, layer, site);
+    CHECK(r->calls == calls, "%s, %d, %s: %lld calls, expected %lld", phase, layer, site, r->calls, calls);
+    CHECK(r->tokens == n_tokens, "%s, %d, %s: %lld tokens, expected %lld", phase, layer, site, r->tokens, n_tokens);
+    const bool norm = strstr(r->site, "norm");
+    CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm && (r->max_abs >= 0) == norm &&
+              (r->mean_over_rms >= 0) == norm && (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm,
+          "%s: RMS of what is no norm, or none", r->site);
+    const double us = 1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS); /* so that sites add up */
+    CHECK(fabs(r->us_per_token - us) <= 1e-3 && r->seconds >= 0, "%s: %g us a token", r->site, r->us_per_token);
+    CHECK(calls == 1 || (r->us_low <= r->us_per_token && r->us_high >= r->us_per_token), "%s: %g in [%g, %g]", r->site,
+          r->us_per_token, r->us_low, r->us_high);
+    CHECK(r->us_median <= r->us_95 && r->us_median >= 0, "%s: median %g, 95 %% %g", r->site, r->us_median, r->us_95);
+}
+
 /* Rows come in the order of the forward pass; every site of every layer has one. */
-static void check_sites(const Sites *sites_of_layer, const char *phase, int *at, long long calls, long long n_tokens,
-                        long long logits_calls) {
-    static const char *const before[] = {"(start)", "embed"}, *const after[] = {"final_norm", "logits", "(profile)"};
+static void check_sites(const Sites *sites_of_layer, const char *phase_name, int threads, int *at, long long calls,
+                        long long n_tokens, long long logits_calls) {
+    static const char *const before[] = {"(start)", "embed", NULL};
+    static const char *const after[] = {"final_norm", "logits", "(end)", "(wait)", "(profile)", NULL};
+    const Phase phase = strcmp(phase_name, "prefill") ? DECODE : PREFILL;
     for (int l = -1; l <= model.config.n_layers; l++) {
-        const bool inside_layer = l >= 0 && l < model.config.n_layers;
-        const char *const *sites = l < 0 ? before : inside_layer ? sites_of_layer->names : after;
-        for (int i = 0; i < (l < 0 ? 2 : inside_layer ? 12 : 3) && sites[i]; i++, ++*at) {
-            const Row *r = &rows[*at];
-            const bool last = l == model.config.n_layers;
-            const int per_call = inside_layer && *sites[i] == '(' ? sites_of_layer->norms : 1; /* all are looked at */
-            CHECK(*at < n_rows && !strcmp(r->phase, phase) && r->layer == (inside_layer ? l : -1) &&
-                      !strcmp(r->site, sites[i]),
-                  "row %d is %s, %d, %s; expected %s, %d, %s", *at, r->phase, r->layer, r->site, phase, l, sites[i]);
-            CHECK(r->calls == per_call * (last ? logits_calls : calls), "%s, %d, %s: %lld calls", phase, l, r->site,
-                  r->calls);
-            CHECK(r->tokens == per_call * (last ? logits_calls : n_tokens), "%s, %d, %s: %lld tokens", phase, l,
-                  r->site, r->tokens);
-            const bool norm = strstr(r->site, "norm");
-            CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm && (r->max_abs >= 0) == norm,
-                  "%s: RMS of what is no norm, or none", r->site);
-            CHECK(fabs(r->us_per_token - 1e6 * r->seconds / (double)r->tokens) <= 1e-3 && r->seconds >= 0,
-                  "%s: %g us a token", r->site, r->us_per_token);
+        const bool in_layer = l >= 0 && l < model.config.n_layers;
+        const char *const *sites = l < 0 ? before : in_layer ? sites_of_layer->names : after;
+        for (int i = 0; sites[i]; i++) {
+            if (threads == 1 && !strcmp(sites[i], "(wait)")) continue;
+            const bool last = l == model.config.n_layers, outside_wait = last && !strcmp(sites[i], "(wait)");
+            const long long of_site = calls_of(sites[i], sites_of_layer, in_layer, phase, last ? logits_calls : calls);
+            const long long per_token = of_site / (last ? logits_calls : calls);
+            if (*at >= n_rows) break;
+            const long long last_chunk = phase == PREFILL ? n_tokens % BATCH : n_tokens;
+            if (outside_wait) /* embed's and the logits' */
+                check_row(&rows[*at], phase_name, -1, "(wait)", calls + logits_calls, n_tokens + last_chunk);
+            else if (last && *sites[i] == '(')
+                check_row(&rows[*at], phase_name, -1, sites[i], logits_calls, last_chunk);
+            else
+                check_row(&rows[*at], phase_name, in_layer ? l : -1, sites[i], of_site,
+                          per_token * (last ? logits_calls : n_tokens));
+            ++*at;
         }
     }
 }
@@ -248,30 +446,27 @@ static double sum_of_shares(const char *phase) {
     return sum;
 }
 
-static void check_csv(const Sites *sites) {
+static void check_csv(const Sites *sites, int threads) {
     double seconds[N_PHASES] = {0};
     int at = 0;
     run_session(seconds, NULL);
     CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV with the documented columns");
-    check_sites(sites, "prefill", &at, CHUNKS, TOKENS, 1);
-    check_sites(sites, "decode", &at, DECODED, DECODED, DECODED);
+    check_sites(sites, "prefill", threads, &at, CHUNKS, TOKENS, 1);
+    check_sites(sites, "decode", threads, &at, DECODED, DECODED, DECODED);
     CHECK(at == n_rows, "%d rows, expected %d", n_rows, at);
     const double shares[] = {sum_of_shares("prefill"), sum_of_shares("decode")};
-    for (Phase phase = 0; phase < N_PHASES; phase++) {
-        const double parts = profile_seconds(profile, phase, false) / profile->total[phase];
-        CHECK(fabs(shares[phase] - parts) < 1e-4 && parts > 0 && parts <= 1, "shares sum to %g, the parts to %g",
-              shares[phase], parts);
-    }
+    for (Phase phase = 0; phase < N_PHASES; phase++)
+        CHECK(fabs(shares[phase] - 1) < 1e-4, "shares of %s sum to %g", PHASE_NAMES[phase], shares[phase]);
 }
 
 static void csv_lists_every_site(void) {
     for (int threads = 1; threads <= 3; threads++) {
         CHECK(!open_session(&MODEL, threads, true, false), "no session");
-        check_csv(&PLAIN);
+        check_csv(&PLAIN, threads);
         close_session();
         if (test_fast() && threads != 2) continue;
         CHECK(!open_moe(threads, true, false), "no session");
-        check_csv(&SPARSE);
+        check_csv(&SPARSE, threads);
         close_session();
     }
 }
@@ -288,15 +483,16 @@ static void check_bytes(const Moved *m, const char *phase) {
     CHECK(r, "no %s", m->site);
     const double bytes = 4 * ((double)r->calls * m->per_call + (double)r->tokens * m->per_token);
     CHECK(r->bytes == bytes, "%s: %g bytes, expected %g", r->site, r->bytes, bytes);
-    CHECK(fabs(r->gb_per_s - 1e-9 * bytes / r->seconds) <= 1e-3 * r->gb_per_s + 1e-4, "%s: %g GB/s", r->site,
-          r->gb_per_s);
+    const double rounding = 1e-4 + 1e-9 / r->seconds * r->gb_per_s; /* seconds are written in nanoseconds */
+    CHECK(fabs(r->gb_per_s - 1e-9 * bytes / r->seconds) <= rounding, "%s: %g GB/s", r->site, r->gb_per_s);
 }
 
 static void bytes_are_what_a_site_moves(void) {
     static const Moved expected[] = {
         {0, "attn_norm", 64, 2 * 64},
         {2, "mlp_norm", 64, 2 * 64},
-        {1, "qkv+rope", 64 * (64 + 32 + 32), 64 + 64 + 2 * 32},
+        {1, "qkv", 64 * (64 + 32 + 32), 64 + 64 + 2 * 32},
+        {1, "rope", 0, 2 * 64 + 4 * 32},
         {1, "attn_out", 64 * 64, 64 + 2 * 64},
         {0, "gate_up+silu", 2 * 64 * 172, 64 + 2 * 172},
         {2, "down", 64 * 172, 172 + 2 * 64},
@@ -326,6 +522,7 @@ static void bytes_of_heads_and_experts(void) {
         {0, "q_norm", 16, 2 * 64},
         {1, "k_norm", 16, 2 * 16},
         {1, "router", 8 * 64, 64 + 8},
+        {1, "top_k", 0, 8},
     };
     static const Moved decode[] = {
         {0, "gate_up+silu", 2 * 2 * 64 * 32, 2 * (64 + 2 * 32)},
@@ -335,7 +532,7 @@ static void bytes_of_heads_and_experts(void) {
     CHECK(!open_moe(1, true, false), "no session");
     run_session(seconds, NULL);
     CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         check_bytes(&both[i], "prefill");
         check_bytes(&both[i], "decode");
     }
@@ -429,9 +626,10 @@ static void sizes_of_heads(void) {
 /* ---- the trace ------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    char name[24];
-    int thread;
-    double start, end; /* microseconds */
+    char name[24], category[24], phase[16];
+    int thread, position, tokens; /* position and tokens: of sites */
+    double start, end;            /* microseconds */
+    double bytes, rms;            /* of sites; 0: not there */
 } Span;
 
 static Span spans[8192];
@@ -442,10 +640,17 @@ static int read_spans(const char *text) {
     for (const char *s = text; (s = strstr(s, "{\"name\": ")) && n_spans < 8192; s++) {
         Span *span = &spans[n_spans];
         double duration;
-        if (strncmp(s + strcspn(s, ","), ", \"ph\": \"X\"", 11)) continue; /* a name of a thread */
-        if (sscanf(s, "{\"name\": \"%23[^\"]\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"ts\": %lf, \"dur\": %lf}",
-                   span->name, &span->thread, &span->start, &duration) != 4)
-            return -1;
+        *span = (Span){0};
+        const int fields =
+            sscanf(s,
+                   "{\"name\": \"%23[^\"]\", \"cat\": \"%23[^\"]\", \"ph\": \"X\", \"pid\": 1, \"tid\": "
+                   "%d, \"ts\": %lf, \"dur\": %lf, \"args\": {\"phase\": \"%15[^\"]\", \"position\": %d, "
+                   "\"tokens\": %d, \"bytes\": %lf, \"rms\": %lf}",
+                   span->name, span->category, &span->thread, &span->start, &duration, span->phase, &span->position,
+                   &span->tokens, &span->bytes, &span->rms);
+        if (fields == 1) continue; /* a counter, or a name of a thread */
+        const bool site = strcmp(span->category, "pass") && strcmp(span->category, "layer");
+        if (fields < (site ? 8 : 5)) return -1;
         span->end = span->start + duration;
         n_spans++;
     }
@@ -481,14 +686,65 @@ static int count_spans(int thread, const char *name) {
     return n;
 }
 
+static int times_in(const char *text, const char *what) {
+    int n = 0;
+    for (; (text = strstr(text, what)); text++) n++;
+    return n;
+}
+
+/* What the first thread's spans of a site add up to is what the account says; what they say of it, too. */
+static void check_arguments(const char *phase, int layer, const char *site, bool is_norm) {
+    const Row *r = find_row(phase, layer, site);
+    double seconds = 0, bytes = 0, squares = 0, n_tokens = 0;
+    char layer_name[24];
+    int inside = -1, n = 0;
+    snprintf(layer_name, sizeof layer_name, "layer %d", layer);
+    for (int i = 0; i < n_spans; i++) {
+        const Span *s = &spans[i];
+        if (s->thread != 0) continue;
+        if (!strncmp(s->name, "layer ", 6)) inside = strcmp(s->name, layer_name) ? -1 : i;
+        if (inside < 0 || strcmp(s->name, site) || strcmp(s->phase, phase)) continue;
+        CHECK(!strcmp(s->category, is_norm ? "norm" : "product"), "%s is a %s", site, s->category);
+        CHECK(s->tokens == (strcmp(phase, "decode") ? n < CHUNKS - 1 ? BATCH : TOKENS % BATCH : 1), "%s: %d tokens",
+              site, s->tokens);
+        CHECK(s->position == (strcmp(phase, "decode") ? n * BATCH : TOKENS + n), "%s: position %d", site, s->position);
+        seconds += 1e-6 * (s->end - s->start);
+        bytes += s->bytes;
+        squares += s->rms * s->rms * s->tokens;
+        n_tokens += s->tokens;
+        n++;
+    }
+    CHECK(r && n == r->calls && bytes == r->bytes, "%s: %d spans, %g bytes", site, n, bytes);
+    CHECK(seconds >= r->seconds - 1e-6 && seconds <= 1.2 * r->seconds + 1e-5 * n, "%s: %g s, %g in the account", site,
+          seconds, r->seconds);
+    if (is_norm) /* of one thread all tokens are its own */
+        CHECK(session.n_threads > 1 || fabs(sqrt(squares / n_tokens) / r->rms_in - 1) < 1e-4, "%s: RMS %g, %g", site,
+              sqrt(squares / n_tokens), r->rms_in);
+}
+
 static void check_trace(int threads) {
     double seconds[N_PHASES] = {0};
     size_t size;
     run_session(seconds, NULL);
+    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
     CHECK(!report("x.json"), "no trace");
     char *text = file_read(temporary("x.json"), &size);
     CHECK(text && json_valid(text), "no JSON: %.200s", text);
+    CHECK(!strncmp(text, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"model\": \"a ", 51), "%.200s", text);
     CHECK(!read_spans(text), "a span with other fields");
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        check_arguments(PHASE_NAMES[phase], 1, "attn_norm", true);
+        check_arguments(PHASE_NAMES[phase], 0, "mlp_norm", true);
+        check_arguments(PHASE_NAMES[phase], 1, "down", false);
+        check_arguments(PHASE_NAMES[phase], 1, "attention", false);
+    }
+    double forward = 0;
+    for (int i = 0; i < n_spans; i++)
+        if (!spans[i].thread && !strcmp(spans[i].name, "forward")) forward += 1e-6 * (spans[i].end - spans[i].start);
+    const double all = profile->passes[PREFILL].seconds_observed + profile->passes[DECODE].seconds_observed;
+    CHECK(forward <= all + 1e-6 && forward > 0.6 * all, "forward passes of %g s, %g in the account", forward, all);
+    CHECK(times_in(text, "\"name\": \"RMS by layer\", \"ph\": \"C\"") == CHUNKS + DECODED, "no counters of RMS");
+    CHECK(times_in(text, "\"name\": \"norms, %\", \"ph\": \"C\"") == CHUNKS + DECODED, "no counters of norms");
     const int chunks = CHUNKS + DECODED, layers = model.config.n_layers;
     for (int t = 0; t < threads; t++) {
         int depths[3] = {0};
@@ -521,6 +777,87 @@ static void traces_are_json_and_nest(void) {
     }
 }
 
+/* ---- the page -------------------------------------------------------------------------------------------- */
+
+/* How many bars stand between two places of a page, and how many microseconds a token their titles add up to. The
+ * longest line is 1000 wide. */
+static int bars_between(const char *from, const char *to, double *us) {
+    const char *line = from;
+    int n = 0;
+    double width = 0, widest = 0;
+    *us = 0;
+    for (; (from = strstr(from, "<rect class=")) && from < to; from++, n++) {
+        const char *number_ = strstr(from, ": "), *width_ = strstr(from, " width=\"");
+        const char *next_line = strstr(line, "<div class=\"row\">");
+        if (next_line && next_line < from) width = 0;
+        while (next_line && next_line < from) next_line = strstr(line = next_line + 1, "<div class=\"row\">");
+        *us += number_ ? atof(number_ + 2) : NAN;
+        width += width_ ? atof(width_ + 8) : NAN;
+        widest = fmax(widest, width);
+    }
+    return fabs(widest - 1000) < 0.1 ? n : -1;
+}
+
+/* A bar for each row of the CSV file, as long as its time; a second one for each norm. */
+static void check_page_of(const char *page, const char *phase) {
+    char section[48];
+    double us, norms_us, expected = 0, expected_norms = 0;
+    int n = 0, n_norms = 0;
+    snprintf(section, sizeof section, "<section id=\"%s\">", phase);
+    const char *begin = strstr(page, section), *norms = begin ? strstr(begin, "<div class=\"norms\">") : NULL;
+    const char *end = norms ? strstr(norms, "</h2>") : NULL;
+    CHECK(begin && norms && end, "no section of %s", phase);
+    for (int i = 0; i < n_rows; i++) {
+        if (strcmp(rows[i].phase, phase)) continue;
+        const bool norm = rows[i].rms_in >= 0;
+        n++;
+        n_norms += norm;
+        expected += rows[i].us_per_token;
+        expected_norms += norm ? rows[i].us_per_token : 0;
+    }
+    const int bars = bars_between(begin, norms, &us), norm_bars = bars_between(norms, end, &norms_us);
+    CHECK(bars == n && norm_bars == n_norms, "%d bars of %s, %d of norms; expected %d, %d", bars, phase, norm_bars, n,
+          n_norms);
+    CHECK(fabs(us - expected) < 1e-3 * n && fabs(norms_us - expected_norms) < 1e-3 * n,
+          "bars of %s: %g us, norms %g; expected %g, %g", phase, us, norms_us, expected, expected_norms);
+}
+
+static void pages_show_what_the_table_says(void) {
+    for (int threads = 1; threads <= 2; threads++) {
+        double seconds[N_PHASES] = {0};
+        size_t size;
+        CHECK(!open_moe(threads, true, false), "no session");
+        run_session(seconds, NULL);
+        CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
+        CHECK(!report("x.html"), "no page");
+        char *page = file_read(temporary("x.html"), &size);
+        CHECK(page && strstr(page, "a &#34;model&#34;") && !strstr(page, "<script") && !strstr(page, "http"),
+              "a page with more in it, or without its model");
+        check_page_of(page, "prefill");
+        check_page_of(page, "decode");
+        free(page);
+        close_session();
+    }
+}
+
+/* A thread that always waits for the other, or a processor that is lost again and again, is what the account sees of a
+ * busy machine. */
+static void a_busy_machine_is_named(void) {
+    static const struct {
+        int threads, switches;
+        bool busy;
+    } cases[] = {{1, 0, false}, {1, 5, false}, {1, 1000, true}, {THREADS, 0, true}};
+    for (int i = 0; i < 4; i++) {
+        CHECK(!open_virtual(cases[i].threads, 0), "no session");
+        take_longer(cases[i].threads - 1, 1, SITE_DOWN, 1000000);
+        profile->switches = lost_processors() + (cases[i].switches ? -cases[i].switches : 1000);
+        CHECK(model_forward(&session, tokens, TOKENS, 0, 1), "does not run");
+        CHECK(!report("x.csv"), "no CSV");
+        CHECK(!!strstr(stderr_text(), "\nbusy: ") == cases[i].busy, "case %d: %s", i, stderr_text());
+        close_session();
+    }
+}
+
 static void json_checker_checks(void) {
     static const char *const good[] = {"[]", " {\"a\": [1, -2.5e-3, \"x\\n\\u00e9\", true, null], \"b\": {}} \n", "0",
                                        "\"\""};
@@ -547,12 +884,6 @@ static void make_models(void) {
     fclose(f);
 }
 
-static int times_in(const char *text, const char *what) {
-    int n = 0;
-    for (; (text = strstr(text, what)); text++) n++;
-    return n;
-}
-
 static void every_mode_that_runs_the_model_takes_it(void) {
     static const struct {
         const char *arguments;
@@ -563,12 +894,13 @@ static void every_mode_that_runs_the_model_takes_it(void) {
         {"-m chat -t 5 -p 0 -s 12 -c 40", true, true, false},
         {"-m perplexity -i 'aa ba ca da'", true, false, false},
         {"-m logits -i 'aa ba ca' -o out/logits", true, false, false},
-        {"-m bench --prompt-tokens 20 -n 4", true, true, true},
+        {"-m bench --seconds 0 --prompt-tokens 20 -n 4", true, true, true},
     };
     static char without[1 << 14];
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        static const char *const ways[] = {"", "--profile", "--profile=out/x.csv", "--profile=out/x.json"};
-        for (int way = modes[i].timed ? 1 : 0; way < 4; way++) { /* times are not compared */
+        static const char *const ways[] = {"", "--profile", "--profile=out/x.csv", "--profile=out/x.json",
+                                           "--profile=out/x.html"};
+        for (int way = modes[i].timed ? 1 : 0; way < (test_fast() ? 4 : 5); way++) { /* times are not compared */
             if (test_fast() && way == 1) continue;
             if (strstr(modes[i].arguments, "chat")) setup.input = "hello\nand now?\n";
             CHECK_RUN("model.bin %s %s", ways[way], modes[i].arguments);
@@ -589,6 +921,7 @@ static void every_mode_that_runs_the_model_takes_it(void) {
         CHECK(!read_rows(inside("out/x.csv")) && n_rows > 20, "%s: no CSV", modes[i].arguments);
         unlink(inside("out/x.json"));
         unlink(inside("out/x.csv"));
+        CHECK(test_fast() || !unlink(inside("out/x.html")), "no page");
         unlink(inside("out/logits"));
         CHECK(files_in("out") == 0, "%s: files left behind", modes[i].arguments);
     }
@@ -631,11 +964,17 @@ static void a_failing_run_writes_no_profile(void) {
 void suite_profile(void) {
     TEST(profiles_change_no_bit);
     TEST(parts_add_up_to_the_whole);
+    TEST(delays_are_found_where_they_are);
+    TEST(marks_are_taken_off);
+    TEST(observing_stays_within_its_budget);
+    TEST(quantiles_of_calls);
     TEST(csv_lists_every_site);
     TEST(bytes_are_what_a_site_moves);
     TEST(bytes_of_heads_and_experts);
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);
+    TEST(pages_show_what_the_table_says);
+    TEST(a_busy_machine_is_named);
     TEST(json_checker_checks);
     TEST(traces_are_json_and_nest);
     make_models();

@@ -713,6 +713,8 @@ static const char *json_value(const char *key) {
         s += n;
         if (*s == '"') {
             if (sscanf(s, "\"%255[^\"]\"%n", to, &n) != 1) return NULL;
+        } else if (!strncmp(s, "null", 4)) {
+            n = snprintf(to, 256, "null");
         } else {
             char *end;
             if (!isfinite(strtod(s, &end)) || end == s || strspn(s, "-+.eE0123456789") != (size_t)(end - s))
@@ -728,10 +730,11 @@ static const char *json_value(const char *key) {
 static void bench_speaks_json(void) {
     static const struct {
         const char *key, *value; /* NULL: some positive number */
-    } keys[] = {{"model", "m/model.bin"}, {"type", "f32"},          {"threads", "1"},       {"prompt_tokens", "20"},
-                {"prefill_tps", NULL},    {"decode_tps", NULL},     {"weight_bytes", NULL}, {"decode_gbps", NULL},
-                {"read_gbps", NULL},      {"prefill_gflops", NULL}, {"peak_gflops", NULL}};
-    CHECK_RUN("m/model.bin -m bench --json -j 1 --prompt-tokens 20 -n 8");
+    } keys[] = {{"model", "m/model.bin"}, {"norm", "null"},      {"type", "f32"},       {"threads", "1"},
+                {"prompt_tokens", "20"},  {"rounds", "7"},       {"prefill_tps", NULL}, {"decode_tps", NULL},
+                {"weight_bytes", NULL},   {"decode_gbps", NULL}, {"read_gbps", NULL},   {"prefill_gflops", NULL},
+                {"peak_gflops", NULL}};
+    CHECK_RUN("m/model.bin -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
     CHECK(one_line(out), "%s", out);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *value = json_value(keys[i].key);
@@ -754,7 +757,7 @@ static void bench_counts_what_is_used(void) {
     gguf_make_relative(&file, &g->model, &g->relative);
     CHECK(!gguf_write(&file, inside("m/moe.gguf")), "cannot write");
     gguf_free(&file);
-    CHECK_RUN("m/moe.gguf -m bench --json -j 1 --prompt-tokens 20 -n 8");
+    CHECK_RUN("m/moe.gguf -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
     const double tps = atof(json_value("prefill_tps")), gflops = atof(json_value("prefill_gflops"));
     CHECK(fabs(1e9 * gflops / tps / operations - 1) < 0.02, "%g operations a token, expected %g", 1e9 * gflops / tps,
           operations);
@@ -767,15 +770,15 @@ static void bench_escapes_the_model_s_name(void) {
     char odd[2 * PATH_MAX];
     strcpy(odd, inside("m/\"odd\\\n.bin"));
     CHECK(link(inside("m/model.bin"), odd) == 0, "cannot link");
-    CHECK_RUN("'m/\"odd\\\n.bin' -m bench --json --prompt-tokens 2 -n 1");
+    CHECK_RUN("'m/\"odd\\\n.bin' -m bench --seconds 0 --json --prompt-tokens 2 -n 1");
     CHECK(one_line(out) && strstr(out, "\"m/\\u0022odd\\u005c\\u000a.bin\""), "%s", out);
 }
 
 static void bench_is_cut_to_the_context(void) {
-    CHECK_RUN("m/v2.bin -m bench --prompt-tokens 1000 -n 10 -c 30");
+    CHECK_RUN("m/v2.bin -m bench --seconds 0 --prompt-tokens 1000 -n 10 -c 30");
     CHECK(one_line(err) && strstr(err, "cut to 20 + 10 tokens"), "%s", err);
     CHECK(strstr(out, "prefill ") && strstr(out, "decode ") && strstr(out, "20 prompt tokens, 10 decoded"), "%s", out);
-    check_refused(1, "at least 2", "m/model.bin -m bench -c 1");
+    check_refused(1, "at least 2", "m/model.bin -m bench --seconds 0 -c 1");
 }
 
 /* ---- mistakes ---------------------------------------------------------------------------------------------- */
@@ -1128,7 +1131,7 @@ static const char *const WRITERS[] = {"m/model.bin -i aa -n 20",
                                       "m/model.bin -m tokenize -i aa",
                                       "m/model.bin -m perplexity -i aa",
                                       "m/model.bin -m info",
-                                      "m/model.bin -m bench -n 2 --json",
+                                      "m/model.bin -m bench --seconds 0 -n 2 --json",
                                       "m/model.bin -m chat -i hello",
                                       "--help",
                                       "--version"};

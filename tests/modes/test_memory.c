@@ -38,7 +38,7 @@ static const struct {
     {"-m convert bpe -o out/file -q bf16", NULL, false},
     {"-m convert v0.bin -z tokenizer.bin -q f32 -o out/file", NULL, false},
     {"spm.gguf -i a -n 6 -j 2 --profile=out/file.csv", NULL, true},
-    {"-m bench moe.gguf --prompt-tokens 2 -n 2", NULL, true},
+    {"-m bench --seconds 0 moe.gguf --prompt-tokens 2 -n 2", NULL, true},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
 

@@ -63,7 +63,7 @@ const char *real_checkpoint(const char *name) {
 
 /* Into a file, where a sanitizer's last words can still be found. */
 static int true_stderr = -1, hidden_stderr = -1;
-static char hidden_text[1024];
+static char hidden_text[1 << 14];
 
 void stderr_hide(void) {
     char path[sizeof folder + 8]; /* no temporary(): the strings of the tests stay */
@@ -135,6 +135,7 @@ int main(int argc, char **argv) {
         {"memory", suite_memory},
         {"convert", suite_convert},
         {"profile", suite_profile},
+        {"norms", suite_norms},
         {"lab", suite_lab},
         {"stories", suite_stories},
         {"textbook", suite_textbook},

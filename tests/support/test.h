@@ -312,6 +312,7 @@ void suite_cli(void);        /* the binary */
 void suite_convert(void);    /* convert.c, for the newer architectures */
 void suite_memory(void);     /* every mode without memory */
 void suite_profile(void);    /* profile.c, --profile */
+void suite_norms(void);      /* -m norms */
 void suite_lab(void);        /* swap.c and --norm, -m norms */
 void suite_stories(void);    /* the real checkpoint */
 void suite_textbook(void);   /* the statements of docs/norms.md */

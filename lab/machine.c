@@ -1,0 +1,31 @@
+/* machine.c: what a measurement was made on: model, processor, compiler, flags. */
+#include "lab/machine.h"
+#include "base/process.h"
+#include "kernels/simd.h"
+
+#ifndef NORMA_FLAGS
+#define NORMA_FLAGS ""
+#endif
+
+static void write_string(FILE *out, const char *before, const char *text) {
+    fprintf(out, "%s%s", before, text ? "\"" : "null");
+    for (; text && *text; text++)
+        if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ')
+            fprintf(out, "\\u%04x", *text);
+        else
+            fputc(*text, out);
+    if (text) fputc('"', out);
+}
+
+void write_about(FILE *out, const About *about) {
+    write_string(out, "\"model\": ", about->model);
+    write_string(out, ", \"norm\": ", about->norm);
+    fprintf(out, ", \"threads\": %d, \"lanes\": %d", about->threads, LANES);
+    write_string(out, ", \"machine\": ", processor_name());
+    write_string(out, ", \"compiler\": ", __VERSION__);
+    write_string(out, ", \"flags\": ", NORMA_FLAGS);
+}
+
+void write_estimate(FILE *out, const char *name, Estimate e) {
+    fprintf(out, ", \"%s\": %.6g, \"%s_low\": %.6g, \"%s_high\": %.6g", name, e.value, name, e.low, name, e.high);
+}

@@ -1,0 +1,22 @@
+"""Reads what `./run MODEL --profile=x.csv` wrote."""
+
+import csv
+import json
+
+COLUMNS = (
+    "phase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,bytes,gb_per_s,"
+    "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position"
+).split(",")
+
+
+def read(path):
+    """(what ran where, its rows); a row of a norm has an rms_in."""
+    with open(path, newline="") as file:
+        about = file.readline()
+        reader = csv.DictReader(file)
+        if not about.startswith("# {") or reader.fieldnames != COLUMNS:
+            raise ValueError(f"{path}: does not begin as a file that --profile=x.csv writes")
+        rows = list(reader)
+    if not rows:
+        raise ValueError(f"{path}: no site was profiled")
+    return json.loads(about[2:]), rows

@@ -1,0 +1,167 @@
+/* test_norms.c: what -m norms prints is what it timed.
+ *
+ * The mode is compiled once more here, with a clock that stands still but for the kernels: each takes a time of its
+ * own. What is read from the clock is then known to the nanosecond.
+ */
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include "formats/parts.h"
+#include "kernels/simd.h"
+#include "lab/machine.h"
+#include "lab/profile.h"
+#include "modes/common.h"
+#include "norm.h"
+
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double virtual_seconds; /* the virtual clock's */
+
+static double virtual_now(void) { return virtual_seconds; }
+
+/* The nanoseconds of a token. */
+enum {
+    RMS_NS = 100,
+    LAYER_NS = 160,
+    LLAMA_NS = 300,
+    GEMMA_NS = 290,
+    FUSED_NS = 120,
+    BACK_NS = 500,
+    LAYER_BACK_NS = 700
+};
+
+static void spend(int ns) {
+#pragma omp atomic
+    virtual_seconds += 1e-9 * ns;
+}
+
+static void fake_rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
+    spend(RMS_NS);
+    rmsnorm(y, x, gamma, dim, eps);
+}
+static void fake_layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
+    spend(LAYER_NS);
+    layernorm(y, x, gamma, beta, dim, eps);
+}
+static void fake_rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim, float eps, Type type,
+                              RoundingOrder order) {
+    spend(order == ROUND_THEN_SCALE ? LLAMA_NS : GEMMA_NS);
+    rmsnorm_half(y, x, gamma, dim, eps, type, order);
+}
+static void fake_add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim, float eps) {
+    spend(FUSED_NS);
+    add_rmsnorm(y, x, r, gamma, dim, eps);
+}
+static void fake_rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma,
+                                  int dim, float eps) {
+    spend(BACK_NS);
+    rmsnorm_backward(dx, dgamma, dy, x, gamma, dim, eps);
+}
+static void fake_layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
+                                    const float *gamma, int dim, float eps) {
+    spend(LAYER_BACK_NS);
+    layernorm_backward(dx, dgamma, dbeta, dy, x, gamma, dim, eps);
+}
+
+static uint64_t virtual_read(void) { return (uint64_t)llround(1e9 * virtual_seconds); }
+static Clock virtual_clock(void) { return (Clock){virtual_read, 1e-9}; }
+
+int mode_norms_again(Run *run);
+
+#define mode_norms         mode_norms_again
+#define now                virtual_now
+#define clock_cheapest     virtual_clock
+#define rmsnorm            fake_rmsnorm
+#define layernorm          fake_layernorm
+#define rmsnorm_half       fake_rmsnorm_half
+#define add_rmsnorm        fake_add_rmsnorm
+#define rmsnorm_backward   fake_rmsnorm_backward
+#define layernorm_backward fake_layernorm_backward
+#include "modes/norms.c" /* NOLINT(bugprone-suspicious-include) */
+#undef rmsnorm
+#undef layernorm
+
+enum { DIM = 24, TOKENS = 5 };
+static float x[TOKENS * DIM], y[TOKENS * DIM], r[TOKENS * DIM], ones[DIM], zeros[DIM], dgamma[DIM], dbeta[DIM];
+static uint16_t half_x[TOKENS * DIM], half_ones[DIM];
+
+static Case make_case(void) {
+    Case c = {DIM, TOKENS, 1, {0}, x, y, r, ones, zeros, dgamma, dbeta, half_x, half_ones, x, 16, virtual_clock()};
+    for (int k = 0; k < N_TIMED; k++) c.repeats[k] = 3;
+    for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(i * 37 % 101) * 0.01f - 0.5f;
+    for (int i = 0; i < TOKENS * DIM; i++) half_x[i] = f32_to_bf16(x[i]);
+    for (int i = 0; i < DIM; i++) half_ones[i] = f32_to_bf16(ones[i] = 1);
+    memset(r, 0, sizeof r);
+    return c;
+}
+
+/* Every number is that of the kernel that it is named after; ratios are the right way up. */
+static void numbers_are_those_of_their_kernels(void) {
+    static const double expected[N_MEASURED] = {
+        [RMS] = RMS_NS,
+        [LAYER] = LAYER_NS,
+        [HALF_RMS] = LLAMA_NS,
+        [HALF_RMS_AFTER] = GEMMA_NS,
+        [ADD_RMS] = FUSED_NS,
+        [ADD_THEN_RMS] = RMS_NS, /* the addition is the compiler's */
+        [RMS_BACKWARD] = BACK_NS,
+        [LAYER_BACKWARD] = LAYER_BACK_NS,
+        [PLACE_RMS] = RMS_NS,
+        [PLACE_LAYER] = LAYER_NS,
+        [LAYER_TO_RMS] = 1.6,
+        [FUSED_TO_SEPARATE] = 1.2,
+        [RMS_TO_COPY] = INFINITY, /* the copy, too */
+        [PLACE_LAYER_TO_RMS] = 1.6,
+        [PLACE_TO_WARM] = 1,
+    };
+    double found[N_MEASURED];
+    Case c = make_case();
+    CHECK(!time_kernels(&c, found), "refused");
+    for (int v = 0; v < N_MEASURED; v++)
+        CHECK(found[v] == expected[v] || fabs(found[v] - expected[v]) < 1e-6, "value %d is %g, expected %g", v,
+              found[v], expected[v]);
+}
+
+/* What is timed as a kernel is its work, on every token, whatever it computed before. */
+static void kernels_do_their_work(void) {
+    static float expected[TOKENS * DIM];
+    Case c = make_case();
+    for (int k = 0; k < N_TIMED; k++) {
+        if (k != RMS && k != LAYER && k != COPY && k != ADD_THEN_RMS) continue;
+        for (int t = 0; t < TOKENS; t++) {
+            if (k == COPY) memcpy(expected + t * DIM, x + t * DIM, sizeof ones);
+            if (k == LAYER) layernorm_plain(expected + t * DIM, x + t * DIM, ones, zeros, DIM, EPS);
+            if (k == RMS || k == ADD_THEN_RMS) rmsnorm_plain(expected + t * DIM, x + t * DIM, ones, DIM, EPS);
+        }
+        memset(y, 0xff, sizeof y);
+        warm_seconds(&c, (Timed)k, 1);
+        for (int i = 0; i < TOKENS * DIM; i++)
+            CHECK(fabsf(y[i] - expected[i]) < 1e-5f, "%s: element %d is %g, expected %g", TIMED[k].name, i,
+                  (double)y[i], (double)expected[i]);
+    }
+}
+
+static void costs_are_over_those_without_norms(void) {
+    double values[N_WAYS * N_PHASES * N_COSTS] = {0};
+    for (int way = 0; way < N_WAYS; way++)
+        for (Phase phase = 0; phase < N_PHASES; phase++)
+            values[cost(way, phase, TOKEN_US)] = (way == NORM_NONE ? 8 : 10 + way) * (1 + (int)phase);
+    divide_by_none(values);
+    for (int way = 0; way < N_WAYS; way++)
+        for (Phase phase = 0; phase < N_PHASES; phase++) {
+            const double expected = way == NORM_NONE ? 1 : (10 + way) / 8.0;
+            CHECK(values[cost(way, phase, OVER_NONE)] == expected, "way %d: %g", way,
+                  values[cost(way, phase, OVER_NONE)]);
+        }
+}
+
+void suite_norms(void) {
+    TEST(costs_are_over_those_without_norms);
+    TEST(numbers_are_those_of_their_kernels);
+    TEST(kernels_do_their_work);
+}
