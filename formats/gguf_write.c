@@ -211,7 +211,7 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
     const GgufArchitecture *a = architecture_of(model);
     const char *missing = missing_in_gguf(a, model);
     if (missing) return fail("%s: GGUF's %s has no place for %s", path, a->name, missing);
-    if (eps_of(model, NORM_NONE)) return fail("%s: GGUF has no place for a site without its norm", path);
+    if (eps_of(model, NORM_NONE) > 0) return fail("%s: GGUF has no place for a site without its norm", path);
     if (check_reals(model, a, path)) return -1;
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
         if (eps_of(model, kind) < 0) /* by --norm, which leaves a site its eps */

@@ -149,7 +149,7 @@ static void write_map(FILE *out, const Profile *p) {
     double low = INFINITY, high = 0;
     for (int l = 0; l < p->n_layers; l++)
         for (int b = 0; b < POSITION_BUCKETS; b++) {
-            const double rms = profile_rms_at(p, l, b);
+            const double rms = profile_rms_at(p, l, b, b + 1);
             if (rms > 0) low = fmin(low, rms);
             high = fmax(high, rms);
         }
@@ -161,7 +161,7 @@ static void write_map(FILE *out, const Profile *p) {
     for (int l = 0; l < p->n_layers; l++) {
         begin_line(out, "layer", l, POSITION_BUCKETS);
         for (int b = 0; b < POSITION_BUCKETS; b++) {
-            const double rms = profile_rms_at(p, l, b);
+            const double rms = profile_rms_at(p, l, b, b + 1);
             if (rms > 0)
                 fprintf(out,
                         "<rect x=\"%d\" width=\"1.02\" height=\"1\" fill-opacity=\"%.3f\"><title>position %d: %.4g"

@@ -377,13 +377,14 @@ double profile_quantile(const Profile *p, Phase phase, int layer, Site site, dou
     return 0;
 }
 
-double profile_rms_at(const Profile *p, int layer, int bucket) {
+double profile_rms_at(const Profile *p, int layer, int from, int to) {
     double squares = 0, tokens = 0;
-    for (int t = 0; t < p->session->n_threads; t++) {
-        const StreamSizes *stream = &p->streams[(size_t)t * (size_t)p->n_layers + (size_t)layer];
-        squares += (*stream)[bucket].squares;
-        tokens += (double)(*stream)[bucket].tokens;
-    }
+    for (int t = 0; t < p->session->n_threads; t++)
+        for (int bucket = from; bucket < to; bucket++) {
+            const StreamSizes *stream = &p->streams[(size_t)t * (size_t)p->n_layers + (size_t)layer];
+            squares += (*stream)[bucket].squares;
+            tokens += (double)(*stream)[bucket].tokens;
+        }
     return tokens > 0 ? sqrt(squares / tokens) : 0;
 }
 

@@ -133,8 +133,9 @@ typedef struct {
     { .row = -1, .site = (Site)-1 }
 bool profile_next(const Profile *p, Phase phase, SiteRow *row);
 
-/* RMS of the residual stream in front of a layer's attention, over the positions of a bucket; 0: no token was there. */
-double profile_rms_at(const Profile *p, int layer, int bucket);
+/* RMS of the residual stream in front of a layer's attention, over the positions of the buckets [from, to); 0: no token
+ * was there. */
+double profile_rms_at(const Profile *p, int layer, int from, int to);
 
 /* Seconds of the first thread in all sites, or in the norms alone. */
 double profile_seconds(const Profile *p, Phase phase, bool norms_only);

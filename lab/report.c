@@ -75,6 +75,21 @@ static void write_disturbance(const Profile *p, FILE *out) {
             switches, seconds, 100 * waiting);
 }
 
+/* The first token's residual, which in many models is far larger than that of any other. */
+static void write_first_token(const Profile *p, FILE *out) {
+    double most = 0, first = 0, others = 0;
+    int layer = 0;
+    for (int l = 0; l < p->n_layers; l++) {
+        const double a = profile_rms_at(p, l, 0, 1), b = profile_rms_at(p, l, 1, POSITION_BUCKETS);
+        if (!(b > 0) || !(a / b > most)) continue;
+        most = a / b, first = a, others = b;
+        layer = l;
+    }
+    if (most > 0)
+        fprintf(out, "residual in front of layer %d: RMS %.4g at position 0, %.4g at the others\n", layer, first,
+                others);
+}
+
 static void write_table(const Profile *p, FILE *out) {
     const char *separator = "norms: ";
     for (Phase phase = 0; phase < N_PHASES; phase++) {
@@ -93,6 +108,7 @@ static void write_table(const Profile *p, FILE *out) {
         separator = ", ";
     }
     fputc('\n', out);
+    write_first_token(p, out);
     write_disturbance(p, out);
 }
 

@@ -589,6 +589,11 @@ static void sizes_of_the_residual_stream(void) {
             rmsnorm(y + t * 64, x + t * 64, model.layers[0].attn_norm.gamma, 64, model.layers[0].attn_norm.eps);
         }
         check_size(find_row("prefill", 0, "attn_norm"), size_of(x, TOKENS), size_of(y, TOKENS));
+        const double first = profile_rms_at(profile, 0, 0, 1), rest = profile_rms_at(profile, 0, 1, POSITION_BUCKETS);
+        CHECK(fabs(first / size_of(x, 1).rms - 1) < 1e-5 && fabs(rest / size_of(x + 64, TOKENS - 1).rms - 1) < 1e-5,
+              "the first position has RMS %g, the others %g", first, rest);
+        const char *line = strstr(stderr_text(), "\nresidual in front of layer ");
+        CHECK(line && strstr(line, " at position 0, "), "no such line: %s", stderr_text());
         for (int t = 0; t < TOKENS; t++)
             rmsnorm(y + t * 64, session.x + t * 64, model.final_norm.gamma, 64, model.final_norm.eps);
         check_size(find_row("prefill", -1, "final_norm"), size_of(session.x, TOKENS), size_of(y, TOKENS));
@@ -850,8 +855,8 @@ static void a_busy_machine_is_named(void) {
     for (int i = 0; i < 4; i++) {
         CHECK(!open_virtual(cases[i].threads, 0), "no session");
         take_longer(cases[i].threads - 1, 1, SITE_DOWN, 1000000);
-        profile->switches = lost_processors() + (cases[i].switches ? -cases[i].switches : 1000);
         CHECK(model_forward(&session, tokens, TOKENS, 0, 1), "does not run");
+        profile->switches = lost_processors() + (cases[i].switches ? -cases[i].switches : 1000);
         CHECK(!report("x.csv"), "no CSV");
         CHECK(!!strstr(stderr_text(), "\nbusy: ") == cases[i].busy, "case %d: %s", i, stderr_text());
         close_session();
