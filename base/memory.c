@@ -29,6 +29,11 @@ void *allocate(size_t count, size_t size) {
     return p;
 }
 
+void *allocate_zeroed(size_t count, size_t size) {
+    void *p = allocate(count, size);
+    return p ? memset(p, 0, count * size) : NULL;
+}
+
 void memory_drop(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;

@@ -12,6 +12,9 @@ static inline bool multiply(size_t a, size_t b, size_t *product) { return !__bui
  * system has them and one is filled. NULL and a message: there is none. */
 void *allocate(size_t count, size_t size);
 
+/* allocate(), and every byte is 0 and in a page that is there. */
+void *allocate_zeroed(size_t count, size_t size);
+
 /* allocate() without the message, for memory that a caller can do without. */
 void *allocate_quietly(size_t count, size_t size);
 

@@ -4,7 +4,6 @@
 
 #include <signal.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
 /* Set by Ctrl-C; loops that generate, measure or write look at it. The program's only global

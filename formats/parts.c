@@ -123,19 +123,14 @@ int model_map(Model *m, const char *path) {
     return 0;
 }
 
-static void *allocate_zeroed(int count, size_t size) {
-    void *p = allocate((size_t)count, size);
-    return p ? memset(p, 0, (size_t)count * size) : NULL;
-}
-
 int model_allocate_layers(Model *m) {
     const int n = m->config.n_layers;
-    m->layers = allocate_zeroed(n, sizeof *m->layers);
+    m->layers = allocate_zeroed((size_t)n, sizeof *m->layers);
     for (int l = 0; m->layers && l < n; l++) m->layers[l].index = l;
     return m->layers ? 0 : -1;
 }
 
 int model_allocate_experts(Model *m, int layer) {
-    m->layers[layer].experts = allocate_zeroed(m->config.n_experts, sizeof(Mlp));
+    m->layers[layer].experts = allocate_zeroed((size_t)m->config.n_experts, sizeof(Mlp));
     return m->layers[layer].experts ? 0 : -1;
 }

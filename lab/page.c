@@ -184,7 +184,7 @@ static void write_share(FILE *out, const Profile *p, Phase phase) {
         fprintf(out, "<br><small>%.2f to %.2f with 95 %% confidence</small>", 100 * norms.low, 100 * norms.high);
     fprintf(out, "<br><small>%llu forward passes, %llu observed; observing took %.2f %% of the time</small></div>\n",
             (unsigned long long)s->passes, (unsigned long long)s->observed,
-            100 * (s->seconds_observed - s->norms.x) / s->seconds);
+            100 * profile_observing(p, phase) / s->seconds);
 }
 
 static void write_table(FILE *out, const Profile *p, Phase phase) {

@@ -169,6 +169,10 @@ static void waited(Probe *probe, int layer, Site site) {
     p->tracks[thread].last = p->clock.read();
 }
 
+double profile_observing(const Profile *p, Phase phase) {
+    return p->passes[phase].seconds_observed - p->passes[phase].norms.x;
+}
+
 /* Observes a token that takes part in an account of which observing may take no more than the budget. (An odd distance:
  * what a token costs depends on its place in a block of positions.) */
 static bool begin(Probe *probe, int n) {
@@ -198,7 +202,7 @@ static void end(Probe *probe) {
         ratio_add(&sums->norms, track->norms, seconds - track->spent);
     }
     if (p->phase == PREFILL || p->unobserved-- > 0) return;
-    const double every = (sums->seconds_observed - sums->norms.x) / (p->budget * sums->norms.x);
+    const double every = profile_observing(p, p->phase) / (p->budget * sums->norms.x);
     p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
@@ -305,12 +309,6 @@ static uint64_t ticks_of_reading(const Clock *clock) {
     return least;
 }
 
-/* In pages that are there: the first touch of a new one takes longer than a site of a small model. */
-static void *zeroed(size_t count, size_t size) {
-    void *p = allocate(count, size);
-    return p ? memset(p, 0, count * size) : NULL;
-}
-
 Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
     const size_t n_threads = (size_t)session->n_threads, rows = (size_t)session->model->config.n_layers + 1;
     Profile *p = allocate(1, sizeof *p);
@@ -323,10 +321,11 @@ Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
                    .reading = ticks_of_reading(&clock),
                    .budget = traces ? 0.015 : 0.01};
     session->observer = &p->probe;
-    if ((p->records = zeroed(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records)) &&
-        (p->streams = zeroed(n_threads * rows, sizeof *p->streams)) &&
-        (p->histograms = zeroed(N_PHASES * rows * N_SITES, sizeof *p->histograms)) &&
-        (p->tracks = zeroed(n_threads, sizeof *p->tracks))) {
+    /* the first touch of a new page takes longer than a site of a small model */
+    if ((p->records = allocate_zeroed(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records)) &&
+        (p->streams = allocate_zeroed(n_threads * rows, sizeof *p->streams)) &&
+        (p->histograms = allocate_zeroed(N_PHASES * rows * N_SITES, sizeof *p->histograms)) &&
+        (p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks))) {
         if (traces && !(p->events = calloc(n_threads * MOST_EVENTS, sizeof *p->events))) fail("out of memory");
         p->opened = clock.read();
         p->switches = lost_processors();

@@ -140,6 +140,9 @@ double profile_rms_at(const Profile *p, int layer, int from, int to);
 /* Seconds of the first thread in all sites, or in the norms alone. */
 double profile_seconds(const Profile *p, Phase phase, bool norms_only);
 
+/* Seconds that observing took of the first thread. */
+double profile_observing(const Profile *p, Phase phase);
+
 /* The norms' share of the time of the forward passes, without what observing took. */
 Estimate profile_norm_share(const Profile *p, Phase phase);
 

@@ -60,7 +60,7 @@ static void write_sums(const Profile *p, Phase phase, FILE *out) {
     fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms of %llu forward passes", 1e3 * parts,
             100 * parts / s->seconds_observed, 1e3 * s->seconds_observed, (unsigned long long)s->observed);
     if (s->observed < s->passes) fprintf(out, ", one in %.0f observed", (double)s->passes / (double)s->observed);
-    fprintf(out, "; observing took %.2f %% of %s\n", 100 * (s->seconds_observed - s->norms.x) / s->seconds,
+    fprintf(out, "; observing took %.2f %% of %s\n", 100 * profile_observing(p, phase) / s->seconds,
             PHASE_NAMES[phase]);
 }
 

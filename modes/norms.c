@@ -301,6 +301,7 @@ typedef struct {
     Text text;
     NormKind *kinds; /* of the model's norms as they are, in the order of the walk along its parts */
     int n_kinds;
+    Clock clock;
 } Trial;
 
 /* Sets the kinds of all norms, or keeps them. */
@@ -322,11 +323,11 @@ static int keep_norms(Trial *t) {
 static int time_way(Trial *t, int way, double *values) {
     double seconds[N_PHASES];
     set_norms(t, way);
-    Profile *p = profile_open(t->text.session, (About){0}, false, clock_cheapest());
+    Profile *p = profile_open(t->text.session, (About){0}, false, t->clock);
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
-        const double own = sums->seconds - (sums->seconds_observed - sums->norms.x);
+        const double own = sums->seconds - profile_observing(p, phase);
         values[cost(way, phase, SHARE)] = profile_norm_share(p, phase).value;
         values[cost(way, phase, TOKEN_US)] = 1e6 * own / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
     }
@@ -373,7 +374,7 @@ static int measure_model(Run *run, double seconds) {
     const bool json = run->options->json;
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
     const int steps = context - prompt < STEPS ? context - prompt : STEPS;
-    Trial t = {.text = {&run->model, &run->session, prompt, steps}};
+    Trial t = {.text = {&run->model, &run->session, prompt, steps}, .clock = clock_cheapest()};
     Estimate estimates[N_WAYS * N_PHASES * N_COSTS];
     double warm_up[N_WAYS * N_PHASES * N_COSTS];
     if (prompt < 2 || interrupted) return 0;
