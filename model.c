@@ -45,6 +45,26 @@ static void compute_logits(Session *s, int n, int n_logits) {
     site_end(s->probe, NO_LAYER, SITE_LOGITS);
 }
 
+/* What a sublayer adds to: x, or, where a norm stands between, zeros. */
+static float *branch(Session *s, const Norm *post, float *x, int n) {
+    if (!post->gamma) return x;
+    const size_t dim = (size_t)s->model->config.dim;
+#pragma omp for schedule(static) nowait
+    for (int t = 0; t < n; t++) memset(s->branch + (size_t)t * dim, 0, dim * sizeof *x);
+    return s->branch; /* threads meet before they add: the sublayer's products need each other */
+}
+
+/* x += post(what the sublayer made), where it has not been added yet. */
+static void add_branch(Session *s, int layer, Site site, const Norm *post, float *x, int n) {
+    const int dim = s->model->config.dim;
+    if (!post->gamma) return;
+    const float *y = norm_site(s, layer, site, post, s->branch, n);
+#pragma omp for schedule(static) collapse(2) nowait
+    for (int t = 0; t < n; t++)
+        for (int i = 0; i < dim; i++) x[(size_t)t * (size_t)dim + (size_t)i] += y[(size_t)t * (size_t)dim + (size_t)i];
+    site_end(s->probe, layer, SITE_RESIDUAL);
+}
+
 /* The forward pass of a chunk, run by each thread of a region. */
 static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const Model *m = s->model;
@@ -55,9 +75,11 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
         const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
-        attention(s, layer, x, xn, n, pos); /* x += attention(norm(x)) */
+        attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n, pos);
+        add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n); /* x += post(attention(pre(x))) */
         xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
-        (layer->experts ? mixture : mlp)(s, layer, x, xn, n); /* x += mlp(norm(x)) */
+        (layer->experts ? mixture : mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
+        add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }
     if (n_logits > 0) compute_logits(s, n, n_logits);
 }
@@ -109,7 +131,7 @@ int check_logits(const float *logits, size_t n) {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 enum {
-    N_BUFFERS = 13,                 /* of activations, the input buffer apart */
+    N_BUFFERS = 14,                 /* of activations, the input buffer apart */
     MOST_CHUNK_BYTES = 128 << 20,   /* of activations and logits, */
     MOST_CHUNK_WEIGHTS = 4,         /* or so many times those of the weights that a token reads */
     SECOND_LEVEL_CACHE = 1536 << 10 /* bytes, on a common machine */
@@ -133,6 +155,7 @@ static Plan plan_chunk(Session *s, int n) {
     const size_t own_rows = larger(tokens, (size_t)s->n_threads);
     return (Plan){.buffers = {{&s->x, tokens, dim * sizeof *s->x},
                               {&s->xn, own_rows, dim * sizeof *s->xn},
+                              {&s->branch, s->model->config.post_norms ? tokens : 0, dim * sizeof *s->branch},
                               {&s->angles, tokens, (size_t)c->rope.dims * sizeof *s->angles},
                               {&s->q, tokens, q_dim * sizeof *s->q},
                               {&s->k, tokens, kv_dim * sizeof *s->k},

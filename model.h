@@ -30,6 +30,7 @@ typedef struct {
     int n_experts;      /* of a sparse layer, up to MOST_EXPERTS; 0: all layers are dense */
     int n_experts_used; /* by each token */
     int expert_dim;     /* width inside an expert */
+    bool post_norms;    /* norms stand behind sublayers, too */
     bool norm_topk;     /* the weights of a token's experts are divided by their sum */
 } Config;
 
@@ -50,10 +51,12 @@ typedef struct {
     Tensor wv;           /* [n_kv_heads * head_size, dim] */
     Norm q_norm, k_norm; /* [head_size], of each head before it rotates; gamma NULL: there are none */
     Tensor wo;           /* [dim, n_heads * head_size] */
+    Norm attn_post_norm; /* of what is added to the residual; gamma NULL: there is none */
     Norm mlp_norm;
-    Mlp mlp;       /* of a dense layer */
+    Mlp mlp; /* of a dense layer */
     Tensor router; /* [n_experts, dim], of a sparse layer */
     Mlp *experts;  /* [n_experts], without biases, owned; NULL: the layer is dense */
+    Norm mlp_post_norm;
 } Layer;
 
 typedef struct {
@@ -95,6 +98,7 @@ typedef struct {
     int chunk;           /* tokens that the activations have room for: */
     float *x;            /* [chunk][dim] the residual stream */
     float *xn;           /* [max(chunk, n_threads)][dim] normalized */
+    float *branch;       /* [chunk][dim] what is added to x, where a norm stands between */
     float *angles;       /* [chunk][rope.dims / 2][cos, sin] */
     float *q;            /* [chunk][n_heads * head_size] */
     float *k, *v;        /* [chunk][n_kv_heads * head_size] on their way into the cache */

@@ -383,6 +383,7 @@ static bool is_to_be_read(const Folder *f, const PartAt *at, const char *name) {
     const Layer *layer = &f->model->layers[at->layer];
     if (part_weight(at) == &layer->router) return f->is_sparse[at->layer];
     if (at->part->owner == OF_EXPERT) return !part_weight(at)->data; /* fused experts have it */
+    if (at->part->post) return false;
     if (!at->part->of_heads || has(f, HEAD_NORMS)) return true;
     if (!has(f, HEAD_NORMS_IF_STORED)) return false;
     return part_norm(at) == &layer->q_norm ? find_tensor(f, name, ".weight") != NULL : layer->q_norm.gamma != NULL;

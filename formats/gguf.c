@@ -240,7 +240,7 @@ static int read_vector(Reader *r, const char *name, const char *suffix, int n, c
 static int read_norm(Reader *r, const char *name, const PartAt *at) {
     const int dim = part_size(&r->model->config, at->part->cols);
     Norm *norm = part_norm(at);
-    if (at->part->of_heads && !r->architecture->head_norms) return 0;
+    if ((at->part->of_heads && !r->architecture->head_norms) || at->part->post) return 0;
     if (read_vector(r, name, ".weight", dim, &norm->gamma) || read_vector(r, name, ".bias", dim, &norm->beta))
         return -1;
     if (norm->beta && read_keys(r, LAYER_EPS)) return -1;

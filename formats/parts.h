@@ -36,6 +36,7 @@ typedef struct {
     PartSize rows, cols;
     const char *site; /* of a norm in --norm; NULL: the part is a weight */
     bool of_heads;    /* q_norm, k_norm: the families that have them */
+    bool post;        /* a norm behind a sublayer: the families that have them */
     bool rotates;     /* rows are elements of heads that RoPE turns */
     PartBias bias;
 } Part;

@@ -67,6 +67,8 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
     case SITE_ATTN_NORM:
     case SITE_MLP_NORM:
+    case SITE_ATTN_POST_NORM:
+    case SITE_MLP_POST_NORM:
     case SITE_FINAL_NORM: return (2 * n + calls) * dim;
     case SITE_QKV: return calls * (weights(&l->wq) + weights(&l->wk) + weights(&l->wv)) + n * (dim + q + 2 * k);
     case SITE_ROPE: return n * (2 * q + 2 * k + cached);
@@ -78,6 +80,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     case SITE_TOP_K: return n * 4.0 * c->n_experts;
     case SITE_GATE_UP_SILU: return mlp_bytes(c, l, false, calls, n);
     case SITE_DOWN: return mlp_bytes(c, l, true, calls, n);
+    case SITE_RESIDUAL: return 3 * n * dim;
     case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * c->vocab_size);
     case SITE_START:
     case SITE_END:
