@@ -8,8 +8,8 @@
 
 #include "kernels/tensor.h"
 
-typedef enum { NORM_NONE /* y = x */, NORM_RMS, NORM_LAYER } NormKind;
-enum { N_NORM_KINDS = NORM_LAYER + 1 };
+typedef enum { NORM_RMS, NORM_LAYER, NORM_NONE /* y = x, to time what is left without norms */ } NormKind;
+enum { N_NORM_KINDS = NORM_NONE + 1 };
 
 /* The kinds as --norm and its messages list them. */
 #define NORM_KIND_LIST(conjunction) "rms, layer " conjunction " none"
