@@ -30,8 +30,19 @@ typedef struct {
     int n_experts;      /* of a sparse layer, up to MOST_EXPERTS; 0: all layers are dense */
     int n_experts_used; /* by each token */
     int expert_dim;     /* width inside an expert */
-    bool post_norms;    /* norms stand behind sublayers, too */
     bool norm_topk;     /* the weights of a token's experts are divided by their sum */
+
+    /* What only some families have; 0: this one has it not. */
+    double local_base;     /* RoPE's base in layers with ROPE_LOCAL, which nothing stretches */
+    bool wide_head_norms;  /* q_norm and k_norm are each of all heads of a token together */
+    bool post_norms;       /* norms stand behind sublayers */
+    bool gelu;             /* the gate of the MLP is GELU, in its tanh form; else SiLU */
+    float embedding_scale; /* factor of embeddings */
+    float residual_scale;  /* factor of what a sublayer adds */
+    float attention_scale; /* factor of scores; 0: 1 / sqrt(head_size) */
+    float attention_cap;   /* a score z becomes cap tanh(z / cap) */
+    float logit_scale;     /* factor of logits, */
+    float logit_cap;       /* before they are capped as scores are */
 } Config;
 
 enum { MOST_EXPERTS = 1024 };
@@ -43,20 +54,27 @@ typedef struct {
     Tensor down; /* [dim, hidden_dim]; w2 in llama2.c */
 } Mlp;
 
+/* How the heads of a layer rotate: as Config.rope says, with local_base and nothing else of it, or not at all. */
+typedef enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_NONE } RopeUse;
+
+/* x += post(attention(pre(x))), x += post(mlp(pre(x))): a pre-norm that a family has not is NORM_NONE. */
 typedef struct {
-    int index; /* among the layers */
+    int index;  /* among the layers */
+    int window; /* positions that a query sees, its own and those before it; 0: all */
+    RopeUse rope;
     Norm attn_norm;
-    Tensor wq;           /* [n_heads * head_size, dim] */
-    Tensor wk;           /* [n_kv_heads * head_size, dim] */
-    Tensor wv;           /* [n_kv_heads * head_size, dim] */
-    Norm q_norm, k_norm; /* [head_size], of each head before it rotates; gamma NULL: there are none */
-    Tensor wo;           /* [dim, n_heads * head_size] */
-    Norm attn_post_norm; /* of what is added to the residual; gamma NULL: there is none */
+    Tensor wq; /* [n_heads * head_size, dim] */
+    Tensor wk; /* [n_kv_heads * head_size, dim] */
+    Tensor wv; /* [n_kv_heads * head_size, dim] */
+    Norm q_norm,
+        k_norm; /* [head_size], of each head before it rotates (wide_head_norms: [all heads]); gamma NULL: none */
+    Tensor wo;  /* [dim, n_heads * head_size] */
+    Norm attn_post_norm; /* of what attention adds to the residual; gamma NULL: there is none */
     Norm mlp_norm;
-    Mlp mlp; /* of a dense layer */
-    Tensor router; /* [n_experts, dim], of a sparse layer */
-    Mlp *experts;  /* [n_experts], without biases, owned; NULL: the layer is dense */
-    Norm mlp_post_norm;
+    Mlp mlp;            /* of a dense layer */
+    Tensor router;      /* [n_experts, dim], of a sparse layer */
+    Mlp *experts;       /* [n_experts], without biases, owned; NULL: the layer is dense */
+    Norm mlp_post_norm; /* of what the MLP adds; gamma NULL: there is none */
 } Layer;
 
 typedef struct {

@@ -13,7 +13,7 @@ static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
 };
 
-/* In the order of the forward pass. */
+/* In the order of the forward pass, but for the norm behind the MLP. */
 static const Part PARTS[] = {
 #define MODEL(field)     OF_MODEL, offsetof(Model, field)
 #define LAYER(field)     OF_LAYER, offsetof(Layer, field)
@@ -25,14 +25,18 @@ static const Part PARTS[] = {
     {LAYER(wq), {"wq", "attn_q", "self_attn.q_proj"}, SIZE_QUERIES, SIZE_DIM, .bias = QKV_BIAS, .rotates = true},
     {LAYER(wk), {"wk", "attn_k", "self_attn.k_proj"}, SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS, .rotates = true},
     {LAYER(wv), {"wv", "attn_v", "self_attn.v_proj"}, SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS},
-    {LAYER(q_norm), {"q_norm", "attn_q_norm", "self_attn.q_norm"}, NORM("q", SIZE_HEAD), .of_heads = true},
-    {LAYER(k_norm), {"k_norm", "attn_k_norm", "self_attn.k_norm"}, NORM("k", SIZE_HEAD), .of_heads = true},
+    {LAYER(q_norm), {"q_norm", "attn_q_norm", "self_attn.q_norm"}, NORM("q", SIZE_Q_NORM), .of_heads = true},
+    {LAYER(k_norm), {"k_norm", "attn_k_norm", "self_attn.k_norm"}, NORM("k", SIZE_K_NORM), .of_heads = true},
     {LAYER(wo), {"wo", "attn_output", "self_attn.o_proj"}, SIZE_DIM, SIZE_QUERIES, .bias = OUT_BIAS},
-    {LAYER(attn_post_norm), {"attn_post_norm", "post_attention_norm", "post_attention_layernorm"},
-     NORM("attn_post", SIZE_DIM), .post = true},
+    {LAYER(attn_post_norm),
+     {"attn_post_norm", "post_attention_norm", "post_attention_layernorm"},
+     NORM("attn_post", SIZE_DIM),
+     .post = true},
     {LAYER(mlp_norm), {"mlp_norm", "ffn_norm", "post_attention_layernorm"}, NORM("mlp", SIZE_DIM)},
-    {LAYER(mlp_post_norm), {"mlp_post_norm", "post_ffw_norm", "post_feedforward_layernorm"},
-     NORM("mlp_post", SIZE_DIM), .post = true},
+    {LAYER(mlp_post_norm),
+     {"mlp_post_norm", "post_ffw_norm", "post_feedforward_layernorm"},
+     NORM("mlp_post", SIZE_DIM),
+     .post = true},
     {LAYER(router), {"router", "ffn_gate_inp", "mlp.gate"}, SIZE_EXPERTS, SIZE_DIM, .bias = NO_BIAS},
     {MLP(gate), {"gate", "ffn_gate", "gate_proj"}, SIZE_HIDDEN, SIZE_DIM, .bias = MLP_BIAS},
     {MLP(up), {"up", "ffn_up", "up_proj"}, SIZE_HIDDEN, SIZE_DIM, .bias = MLP_BIAS},
@@ -51,7 +55,8 @@ int part_size(const Config *c, PartSize size) {
                          [SIZE_HIDDEN] = c->hidden_dim,
                          [SIZE_QUERIES] = c->n_heads * c->head_size,
                          [SIZE_KEYS] = c->n_kv_heads * c->head_size,
-                         [SIZE_HEAD] = c->head_size,
+                         [SIZE_Q_NORM] = c->head_size * (c->wide_head_norms ? c->n_heads : 1),
+                         [SIZE_K_NORM] = c->head_size * (c->wide_head_norms ? c->n_kv_heads : 1),
                          [SIZE_VOCAB] = c->vocab_size,
                          [SIZE_EXPERTS] = c->n_experts,
                          [SIZE_EXPERT_HIDDEN] = c->expert_dim};

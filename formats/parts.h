@@ -18,7 +18,8 @@ typedef enum {
     SIZE_HIDDEN,
     SIZE_QUERIES,
     SIZE_KEYS,
-    SIZE_HEAD,
+    SIZE_Q_NORM, /* of a head, or of all */
+    SIZE_K_NORM,
     SIZE_VOCAB,
     SIZE_EXPERTS,
     SIZE_EXPERT_HIDDEN

@@ -236,8 +236,8 @@ static void other_models_keep_their_chunk(void) {
         model_close(&model);
     }
     /* the shapes of llama2.c's 15M and TinyLlama's 1.1B in Q4_0 */
-    static const Config shapes[] = {{288, 768, 6, 6, 6, 48, 32000, 256, {.dims = 48}, 0, 0, 0, false, false},
-                                    {2048, 5632, 22, 32, 4, 64, 32000, 2048, {.dims = 64}, 0, 0, 0, false, false}};
+    static const Config shapes[] = {{288, 768, 6, 6, 6, 48, 32000, 256, .rope.dims = 48},
+                                    {2048, 5632, 22, 32, 4, 64, 32000, 2048, .rope.dims = 64}};
     static const size_t bytes[] = {8500000, 620000000};
     for (int i = 0; i < 2; i++) {
         model = (Model){.config = shapes[i], .decode_bytes = bytes[i]};
