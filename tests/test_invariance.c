@@ -240,7 +240,8 @@ static void other_models_keep_their_chunk(void) {
                                     {2048, 5632, 22, 32, 4, 64, 32000, 2048, .rope.dims = 64}};
     static const size_t bytes[] = {8500000, 620000000};
     for (int i = 0; i < 2; i++) {
-        model = (Model){.config = shapes[i], .decode_bytes = bytes[i]};
+        Layer layers[22] = {0};
+        model = (Model){.config = shapes[i], .layers = layers, .decode_bytes = bytes[i]};
         CHECK(!session_open(&s, &model, 2, 512, 0, KV_F16) && s.batch == 512, "shape %d: chunks of %d", i, s.batch);
         session_close(&s);
     }
@@ -349,7 +350,7 @@ static void sessions_free_their_memory(void) {
         CHECK(model_forward(&s, tokens, 1, 0, 1) && model_forward(&s, tokens, 8, 1, 8), "no logits");
         CHECK(model_forward(&s, tokens, 20, 9, 1) && s.kv.blocks * KV_BLOCK == 32, "%d blocks", s.kv.blocks);
         session_close(&s);
-        CHECK(!s.x && !s.logits && !s.kv.layers && !s.frequencies, "not closed");
+        CHECK(!s.x && !s.logits && !s.kv.layers && !s.frequencies[0], "not closed");
         const struct mallinfo2 info = mallinfo2();
         const size_t used = info.uordblks + info.hblkhd, more = used > before ? used - before : 0;
         if (i && more < least) least = more;
