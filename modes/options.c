@@ -68,7 +68,8 @@ static const Option OPTIONS[] = {
      "FILE.json\nhold more"},
     {0, STRING, "norm", "SPEC", INTO(norm),
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\nKIND " NORM_KIND_LIST(
-         "or") "; SITE attn, mlp, q, k or\nfinal; LAYERS n or n-m: --norm layer,\n--norm 0-2.attn=layer,final=rms"},
+         "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
+               "0-2.attn=layer,final=rms"},
     {'v', TRUE, "verbose", NULL, INTO(verbose), "tokenize: ids with their pieces"},
     {'h', HELP, "help", NULL, 0, 0, 0, "this text"},
     {0, VERSION, "version", NULL, 0, 0, 0, "the version"},
