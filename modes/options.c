@@ -62,6 +62,7 @@ static const Option OPTIONS[] = {
     {0, STRING, "kv", "f32|f16", INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
     {0, INT, "prompt-tokens", "N", RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
     {0, FLOAT, "seconds", "N", RANGE(seconds, 0, 1e6), "bench, norms: longest time to measure [10]"},
+    {0, TRUE, "fold-norms", NULL, INTO(fold_norms), "convert: multiply gamma into the weights behind it"},
     {0, TRUE, "json", NULL, INTO(json), "bench, norms: machine-readable"},
     {0, STRING, "profile", "[=FILE]", INTO(profile),
      "the time of every layer and site, on stderr; FILE.html\ndraws it, FILE.csv and, for trace viewers, "

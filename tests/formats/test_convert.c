@@ -194,7 +194,7 @@ static void what_ctrl_c_interrupts_leaves_nothing(void) {
     CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
     for (int i = 0; i < 2; i++) {
         interrupted = i == 0;
-        const int result = gguf_write_model(&m, NULL, TYPE_F32, inside("out/a.gguf"));
+        const int result = gguf_write_model(&m, NULL, TYPE_F32, false, inside("out/a.gguf"));
         CHECK(result == 0 && files_in("out") == i, "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
     }
     model_close(&m);
@@ -248,7 +248,7 @@ static void a_file_has_one_more_end(void) {
         t.eot = cases[i].eot;
         t.n_ends = cases[i].n_ends;
         memcpy(t.ends, cases[i].ends, sizeof cases[i].ends);
-        CHECK(!gguf_write_model(&m, &t, TYPE_F32, inside("ends.gguf")), "case %zu: not written", i);
+        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, inside("ends.gguf")), "case %zu: not written", i);
         CHECK(!model_open(&again, inside("ends.gguf")), "case %zu does not open", i);
         CHECK(gguf_read_tokenizer(&t_again, again.files, "ends.gguf", 300, true) == 1, "case %zu: no tokenizer", i);
         CHECK(t_again.eos == 2 && t_again.eot == cases[i].expected, "case %zu: EOS %d and %d, expected %d", i,
