@@ -70,8 +70,9 @@ const char *gguf_pretokenizer_name(const Pretokenizer *p);
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path);
 
 /* Writes what gguf_check_model approves of, with weights of this type, which is one of those that norma writes
- * (type_from_name); those whose rows are no multiple of its blocks become float16. Shows progress on a terminal.
- * The file appears whole or not at all: not, and 0 is returned, if Ctrl-C comes. */
-int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, const char *path);
+ * (type_from_name); `fold`: gamma of norms goes into the columns of the weights behind them, where that is exact
+ * algebra, and is 1 (a note says which are left). Weights whose rows are no multiple of its blocks become float16.
+ * Shows progress on a terminal. The file appears whole or not at all: not, and 0 is returned, if Ctrl-C comes. */
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path);
 
 #endif

@@ -225,6 +225,7 @@ typedef struct {
     const Model *model;
     const GgufArchitecture *architecture;
     Type type; /* asked for */
+    bool fold; /* gamma into weights */
     FILE *out; /* NULL at first: what stands in front of the data is counted, then written */
     uint64_t n_keys, n_tensors;
     uint64_t offset;  /* of the next tensor in the data */
@@ -414,7 +415,10 @@ static void write_vector(Writer *w, const char *name, const char *suffix, const 
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols);
-    write_vector(w, name, ".weight", norm->gamma, dim);
+    const bool folded = w->fold && part_folded(&at);
+    if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0) note("%s keeps its gamma", name);
+    for (int i = 0; folded && i < dim; i++) w->row[i] = 1;
+    write_vector(w, name, ".weight", folded ? w->row : norm->gamma, dim);
     switch (norm->kind) {
     case NORM_RMS: return;
     case NORM_LAYER:
@@ -434,10 +438,13 @@ static int source_row(const Writer *w, const Part *part, int r) {
     return r - i + i / 2 + i % 2 * (c->rope.dims / 2);
 }
 
-static void write_rows(Writer *w, const Part *part, const Tensor *t, Type type) {
+static void write_rows(Writer *w, const PartAt *at, Type type) {
+    const Tensor *t = part_weight(at);
+    const float *gamma = w->fold ? part_folded(at) : NULL;
     const size_t bytes = tensor_bytes(&(Tensor){.type = type, .cols = t->cols}, 1);
     for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
-        dequantize_row(w->row, t, source_row(w, part, r));
+        dequantize_row(w->row, t, source_row(w, at->part, r));
+        for (int i = 0; gamma && i < t->cols; i++) w->row[i] *= gamma[i];
         quantize_row(w->packed, type, w->row, t->cols);
         write_bytes(w, w->packed, bytes);
         w->done += (size_t)t->cols;
@@ -453,7 +460,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const bool whole_blocks = t->cols % TYPES[w->type].weights == 0;
     const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
     if (begin_tensor(w, name, ".weight", depth, t->rows, t->cols, type))
-        for (; at.expert < depth; at.expert++) write_rows(w, at.part, part_weight(&at), type);
+        for (; at.expert < depth; at.expert++) write_rows(w, &at, type);
     else if (!w->out && !whole_blocks)
         note("%s.weight stays f16: its rows of %d are no multiple of %d", name, t->cols, TYPES[w->type].weights);
     if (!t->bias) return;
@@ -503,8 +510,12 @@ static int write_file(Writer *w, const Tokenizer *t, const char *path) {
     return output_close(&file, !status && !interrupted) ? -1 : status;
 }
 
-int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, const char *path) {
-    Writer w = {.model = model, .architecture = architecture_of(model), .type = type, .shows = on_terminal(stderr)};
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path) {
+    Writer w = {.model = model,
+                .architecture = architecture_of(model),
+                .type = type,
+                .fold = fold,
+                .shows = on_terminal(stderr)};
     size_t widest = 0;
     buffer_append(&w.text, "", 0); /* from here on there are bytes, if none */
     for (PartAt at = parts_of(model); next_part(&at);) {
