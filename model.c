@@ -244,6 +244,10 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
     return 0;
 }
 
+void session_keep_all(Session *s) {
+    for (int l = 0; l < s->model->config.n_layers; l++) s->kv.layers[l].kept = 0;
+}
+
 static void free_activations(Session *s) {
     const Plan plan = plan_chunk(s, 1);
     for (int i = 0; i < N_BUFFERS; i++) {

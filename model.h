@@ -147,6 +147,9 @@ typedef struct {
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
 void session_close(Session *s);
 
+/* Windows forget nothing: any position can run again. To be called before anything runs. */
+void session_keep_all(Session *s);
+
 /* Runs tokens[n] at positions pos, pos + 1, ... (pos is at most the number of
  * positions that have run; from there the cache is overwritten. In a model with
  * windows that is possible for MOST_BACK positions, and for pos = 0). Long inputs

@@ -506,8 +506,8 @@ static void write_vector(Writer *w, const char *name, const char *suffix, const 
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols), traits = w->architecture->traits;
-    if (!(traits & (HAS_RMS_NORMS | HAS_LAYER_NORMS))) return;
     const bool folded = w->fold && part_folded(&at);
+    if (!(traits & (HAS_RMS_NORMS | HAS_LAYER_NORMS))) return;
     if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0) note("%s keeps its gamma", name);
     for (int i = 0; folded && i < dim; i++) w->row[i] = 1;
     write_vector(w, name, ".weight", folded ? w->row : norm->gamma, dim);

@@ -326,7 +326,7 @@ static int open_windowed(Model *model, int *text, float *logits) {
     for (int i = 0; i < LONG; i++) text[i] = hash_token(&GQA_TIED, i);
     const float *found = NULL;
     if (!session_open(&s, model, 1, LONG, 0, KV_F32)) {
-        s.kv.layers[1].kept = 0;
+        session_keep_all(&s);
         found = model_forward(&s, text, LONG, 0, LONG);
     }
     if (found) memcpy(logits, found, sizeof *logits * LONG * ROW);
