@@ -13,63 +13,33 @@
 #include <math.h>
 #include <string.h>
 
-/* What most families are, what may differ in all of them, and what in llama's and its nearest relatives'. */
 enum {
-    ANY = HAS_DENSE | HAS_OWN_OUTPUT | HAS_NO_ATTENTION_CAP | HAS_NO_LOGIT_CAP,
-    PRE = HAS_PRE_NORMS | HAS_NO_POST_NORMS,
-    POST = HAS_NO_PRE_NORMS | HAS_POST_NORMS,
-    PLAIN = ANY | PRE | HAS_NO_HEAD_NORMS | HAS_SILU,
-    RELATIVE = PRE | HAS_SILU | HAS_ODD_HEADS | HAS_LAYER_NORMS | HAS_FIXED_LAYER_NORMS | HAS_RMS_NORMS,
-    GEMMA = HAS_DENSE | HAS_PRE_NORMS | HAS_POST_NORMS | HAS_RMS_NORMS | HAS_GELU | HAS_LOGIT_CAP | HAS_PARTIAL_ROPE |
-            HAS_ODD_HEADS
+    LLAMA = LAYER_NORMS | BARE_NORMS | ODD_HEADS | TIED, /* what it and its nearest relatives may have */
+    GEMMA = PRE_NORMS | POST_NORMS | GELU | LOGIT_CAP
 };
 
+/* clang-format off */
 const GgufArchitecture GGUF_ARCHITECTURES[] = {
-    {.name = "olmo", .traits = PLAIN | HAS_FIXED_LAYER_NORMS | HAS_NEIGHBOURS},
-    {.name = "stablelm",
-     .traits = PLAIN | HAS_LAYER_NORMS | HAS_FIXED_LAYER_NORMS | HAS_PARTIAL_ROPE,
-     .rope_halves = true,
-     .needs_output = true},
-    {.name = "llama",
-     .traits = PLAIN | RELATIVE | HAS_SPARSE | HAS_BIASES | HAS_ROPE_FACTORS | HAS_NEIGHBOURS,
-     .window = WINDOW_EVERYWHERE},
-    {.name = "qwen2", .traits = PLAIN | RELATIVE, .rope_halves = true},
-    {.name = "qwen3", .traits = ANY | RELATIVE | HAS_HEAD_NORMS, .rope_halves = true},
-    {.name = "qwen3moe", .traits = (ANY ^ HAS_DENSE) | RELATIVE | HAS_SPARSE | HAS_HEAD_NORMS, .rope_halves = true},
-    {.name = "smollm3", .traits = PLAIN | HAS_RMS_NORMS | HAS_ODD_HEADS | HAS_NEIGHBOURS, .period = 4},
-    {.name = "granite",
-     .traits = PLAIN | HAS_RMS_NORMS | HAS_SCALES | HAS_ODD_HEADS | HAS_ROPE_FACTORS | HAS_BIASES | HAS_NEIGHBOURS},
-    {.name = "phi3",
-     .traits = PLAIN | HAS_RMS_NORMS | HAS_PARTIAL_ROPE | HAS_ROPE_FACTORS,
-     .rope_halves = true,
-     .fused = true,
-     .window = WINDOW_EVERYWHERE},
-    {.name = "olmo2",
-     .traits = ANY | POST | HAS_WIDE_HEAD_NORMS | HAS_SILU | HAS_RMS_NORMS,
-     .rope_halves = true,
-     .needs_output = true,
-     .window = WINDOW_BY_PERIOD,
-     .period = 4,
-     .local_rope = true},
-    {.name = "gemma2",
-     .traits = GEMMA | HAS_NO_HEAD_NORMS | HAS_ATTENTION_CAP,
-     .rope_halves = true,
-     .window = WINDOW_BY_PERIOD,
-     .default_window = 4096,
-     .period = 2,
-     .special_layers = 46},
-    {.name = "gemma3",
-     .traits = GEMMA | HAS_HEAD_NORMS | HAS_NO_ATTENTION_CAP | HAS_NO_LOGIT_CAP | HAS_OWN_OUTPUT,
-     .rope_halves = true,
-     .window = WINDOW_BY_PERIOD,
-     .period = 6,
-     .local_rope = true,
-     .local_base = 10000,
-     .special_layers = 62},
+    {"olmo", .has = PRE_NORMS | LAYER_NORMS | BARE_NORMS, .may = NEIGHBOURS | TIED},
+    {"stablelm", .has = PRE_NORMS | LAYER_NORMS, .may = BARE_NORMS | PARTIAL_ROPE | TIED, .has_output = true},
+    {"llama", .has = PRE_NORMS, .may = LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES, .window = WINDOW_EVERYWHERE},
+    {"qwen2", .has = PRE_NORMS, .may = LLAMA},
+    {"qwen3", .has = PRE_NORMS | HEAD_NORMS, .may = LLAMA},
+    {"qwen3moe", .has = PRE_NORMS | HEAD_NORMS | SPARSE, .may = LLAMA},
+    {"smollm3", .has = PRE_NORMS, .may = NEIGHBOURS | ODD_HEADS | TIED, .period = 4},
+    {"granite", .has = PRE_NORMS, .may = SCALES | NEIGHBOURS | ROPE_FACTORS | BIASES | ODD_HEADS | TIED},
+    {"phi3", .has = PRE_NORMS, .may = PARTIAL_ROPE | ROPE_FACTORS | TIED, .window = WINDOW_EVERYWHERE, .fused = true},
+    {"olmo2", .has = POST_NORMS | WIDE_HEAD_NORMS, .may = TIED, .has_output = true,
+     .window = WINDOW_BY_PERIOD, .period = 4, .local_rope = true},
+    {"gemma2", .has = GEMMA | SCORE_CAP | TIED, .may = PARTIAL_ROPE | ODD_HEADS,
+     .window = WINDOW_BY_PERIOD, .default_window = 4096, .period = 2, .special_layers = 46},
+    {"gemma3", .has = (GEMMA ^ LOGIT_CAP) | HEAD_NORMS, .may = LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED,
+     .window = WINDOW_BY_PERIOD, .period = 6, .local_rope = true, .local_base = 10000, .special_layers = 62},
     {0},
 };
+/* clang-format on */
 
-bool gguf_is_usual(int64_t nth, int l) { return nth == 0 || l % nth < nth - 1; }
+bool gguf_is_usual(int nth, int l) { return nth == 0 || l % nth < nth - 1; }
 
 void gguf_set_scales(const GgufArchitecture *a, Config *c) {
     if (!a->special_layers) return;
@@ -80,14 +50,12 @@ void gguf_set_scales(const GgufArchitecture *a, Config *c) {
 bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, GgufRows *rows) {
     const Config *c = &at->model->config;
     const Part *part = at->part;
-    const int queries = part_size(c, SIZE_QUERIES), keys = part_size(c, SIZE_KEYS);
-    const bool is_key = part->offset == offsetof(Layer, wk), is_up = part->offset == offsetof(Mlp, up);
-    if (!a->fused || (part->bias != QKV_BIAS && part->rows != SIZE_HIDDEN)) return false;
-    snprintf(name, PART_NAME, "blk.%d.%s", at->layer, part->bias == QKV_BIAS ? "attn_qkv" : "ffn_up");
-    if (part->bias == QKV_BIAS)
-        *rows = (GgufRows){part->rows == SIZE_QUERIES ? 0 : is_key ? queries : queries + keys, queries + 2 * keys};
-    else
-        *rows = (GgufRows){is_up ? c->hidden_dim : 0, 2 * c->hidden_dim};
+    const bool qkv = part->bias == QKV_BIAS, is_up = part->offset == offsetof(Mlp, up);
+    const int queries = part_size(c, SIZE_QUERIES), keys = part_size(c, SIZE_KEYS), hidden = c->hidden_dim;
+    if (!a->fused || (!qkv && part->rows != SIZE_HIDDEN)) return false;
+    snprintf(name, PART_NAME, "blk.%d.%s", at->layer, qkv ? "attn_qkv" : "ffn_up");
+    *rows = (GgufRows){is_up ? hidden : 0, qkv ? queries + 2 * keys : 2 * hidden};
+    if (qkv && part->rows == SIZE_KEYS) rows->first = part->rotates ? queries : queries + keys;
     return true;
 }
 
@@ -120,35 +88,36 @@ const GgufHeaderKey GGUF_KEYS[] = {
     {"expert_weights_norm", EXPERTS, KEY_INTEGER, AT(norm_weights), 0},
     {"expert_weights_scale", EXPERTS, KEY_REAL, AT(weights_scale), 0},
     {"attention.sliding_window", OTHERS, KEY_INTEGER, AT(window), 0},
-    {"attention.sliding_window_pattern", WINDOWS, KEY_NO_FIELD, 0, 0},
-    {"rope.freq_base_swa", WINDOWS, KEY_REAL, AT(config.local_base), 0},
+    {"attention.sliding_window_pattern", WINDOW_KEYS, KEY_NO_FIELD, 0, 0},
+    {"rope.freq_base_swa", WINDOW_KEYS, KEY_REAL, AT(config.local_base), 0},
     {"rope.scaling.yarn_ext_factor", OTHERS, KEY_REAL, AT(extrapolation), 0},
     {"rope.scaling.yarn_attn_factor", OTHERS, KEY_REAL, AT(yarn_amplitude), 0},
-    {"embedding_scale", SCALES, KEY_FLOAT, AT(config.embedding_scale), 0},
-    {"residual_scale", SCALES, KEY_FLOAT, AT(config.residual_scale), 0},
-    {"attention.scale", SCALES, KEY_FLOAT, AT(config.attention_scale), 0},
-    {"logit_scale", SCALES, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
-    {"attn_logit_softcapping", CAPS, KEY_FLOAT, AT(config.attention_cap), 0},
-    {"final_logit_softcapping", LOGIT_CAPS, KEY_FLOAT, AT(config.logit_cap), 0},
+    {"embedding_scale", SCALE_KEYS, KEY_FLOAT, AT(config.embedding_scale), 0},
+    {"residual_scale", SCALE_KEYS, KEY_FLOAT, AT(config.residual_scale), 0},
+    {"attention.scale", SCALE_KEYS, KEY_FLOAT, AT(config.attention_scale), 0},
+    {"logit_scale", SCALE_KEYS, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
+    {"attn_logit_softcapping", SCORE_CAP_KEY, KEY_FLOAT, AT(config.attention_cap), 0},
+    {"final_logit_softcapping", LOGIT_CAP_KEY, KEY_FLOAT, AT(config.logit_cap), 0},
     {.name = "rope.scaling.finetuned"},
     {.name = "tensor_data_layout"},
     {0},
 };
 
 bool gguf_has_keys(const GgufArchitecture *a, KeyGroup group) {
-    static const int needs[] = {
-        [SCALES] = HAS_SCALES, [CAPS] = HAS_ATTENTION_CAP, [LOGIT_CAPS] = HAS_LOGIT_CAP, [WINDOWS] = 0};
-    return group < SCALES || (group == WINDOWS ? a->window == WINDOW_BY_PERIOD : (a->traits & needs[group]) != 0);
+    static const int needed[] = {
+        [SCALE_KEYS] = SCALES, [SCORE_CAP_KEY] = SCORE_CAP, [LOGIT_CAP_KEY] = LOGIT_CAP, [WINDOW_KEYS] = 0};
+    if (group == WINDOW_KEYS) return a->window == WINDOW_BY_PERIOD;
+    return group < SCALE_KEYS || (a->has | a->may) & needed[group];
 }
 
 /* Keys that ask for what norma (or the architecture) does not do. NEUTRAL_KEYS[v]: those that ask for nothing at the
  * value v. */
-static const char *const NEUTRAL_KEYS[2][16] = {
-    {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length",
-     "final_logit_softcapping", "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
-     "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
-    {"attention.causal", "embedding_scale", "expert_group_count", "expert_group_used_count", "logit_scale",
-     "residual_scale"}};
+static const char *const NEUTRAL_KEYS[2][16] = {{"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count",
+                                                 "expert_shared_feed_forward_length", "final_logit_softcapping",
+                                                 "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
+                                                 "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
+                                                {"attention.causal", "embedding_scale", "expert_group_count",
+                                                 "expert_group_used_count", "logit_scale", "residual_scale"}};
 
 enum { SOFTMAX = 1 }; /* of the gating functions */
 
@@ -259,18 +228,17 @@ static int check_sizes(Reader *r, Config *c) {
 static int read_own_keys(Reader *r, Config *c) {
     const GgufArchitecture *a = r->architecture;
     r->header.window = a->default_window;
-    c->wide_head_norms = a->traits & HAS_WIDE_HEAD_NORMS;
-    c->post_norms = a->traits & HAS_POST_NORMS;
-    c->gelu = a->traits & HAS_GELU;
-    if (!(a->traits & HAS_NO_ATTENTION_CAP)) c->attention_cap = 50;
-    if (!(a->traits & HAS_NO_LOGIT_CAP)) c->logit_cap = 30;
-    for (KeyGroup group = SCALES; group <= WINDOWS; group++)
+    c->wide_head_norms = a->has & WIDE_HEAD_NORMS;
+    c->post_norms = a->has & POST_NORMS;
+    c->gelu = a->has & GELU;
+    if (a->has & SCORE_CAP) c->attention_cap = 50;
+    if (a->has & LOGIT_CAP) c->logit_cap = 30;
+    for (KeyGroup group = SCALE_KEYS; group <= WINDOW_KEYS; group++)
         if (gguf_has_keys(a, group) && read_keys(r, group)) return -1;
-    if (!(a->traits & HAS_NO_ATTENTION_CAP) && (c->attention_cap == 0 || c->logit_cap == 0))
+    if ((a->has & SCORE_CAP && c->attention_cap == 0) || (a->has & LOGIT_CAP && c->logit_cap == 0))
         return fail("%s: a cap of %s is 0", r->file.path, a->name);
-    if (a->traits & HAS_SCALES) c->logit_scale = 1 / c->logit_scale;
-    if (!isfinite(c->logit_scale)) return fail("%s: %s.logit_scale is missing or 0", r->file.path, a->name);
-    return 0;
+    if (a->may & SCALES) c->logit_scale = 1 / c->logit_scale;
+    return isfinite(c->logit_scale) ? 0 : fail("%s: %s.logit_scale is missing or 0", r->file.path, a->name);
 }
 
 /* The windows of layers, and how their heads rotate. */
@@ -280,18 +248,17 @@ static int read_layers(Reader *r, Model *m) {
     char name[GGUF_KEY_NAME];
     const bool by_period = a->window == WINDOW_BY_PERIOD && r->header.window > 0;
     const int window = r->header.window < c->context ? (int)r->header.window : c->context;
-    int64_t period = a->window == WINDOW_BY_PERIOD && !by_period ? 1 : a->period, is_usual, ropes = 1;
+    const int period = a->window == WINDOW_BY_PERIOD && !by_period ? 1 : a->period;
+    int64_t is_usual, ropes = 1;
     snprintf(name, sizeof name, "%s.rope.scaling.finetuned", a->name);
-    if (a->traits & HAS_SCALES && gguf_get_integer(&r->file, name, &ropes)) return -1; /* so says Granite */
+    if (a->may & SCALES && gguf_get_integer(&r->file, name, &ropes)) return -1; /* so says Granite */
     snprintf(name, sizeof name, "%s.attention.sliding_window_pattern", a->name);
     const GgufValue *pattern = by_period ? gguf_find_value(&r->file, name) : NULL;
-    if (pattern && !pattern->is_array && gguf_get_integer(&r->file, name, &period)) return -1;
-    if (period < 0 || (pattern && pattern->is_array && pattern->count != (uint64_t)c->n_layers))
-        return bad_key(&r->file, name, "is negative, or an array that has not one element for each of %d layers",
-                       c->n_layers);
+    if (pattern && (!pattern->is_array || pattern->count != (uint64_t)c->n_layers))
+        return bad_key(&r->file, name, "is no array of %d elements, one for each layer", c->n_layers);
     for (Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
         is_usual = gguf_is_usual(period, layer->index);
-        if (pattern && pattern->is_array && gguf_get_element(&r->file, name, layer->index, &is_usual)) return -1;
+        if (pattern && gguf_get_element(&r->file, name, layer->index, &is_usual)) return -1;
         if (window > 0 && (by_period ? is_usual : a->window == WINDOW_EVERYWHERE)) layer->window = window;
         if (by_period && is_usual && a->local_rope) layer->rope = ROPE_LOCAL;
         if (!ropes || (a->window != WINDOW_BY_PERIOD && !is_usual)) layer->rope = ROPE_NONE;
@@ -325,7 +292,7 @@ static int read_rope(Reader *r, Config *c) {
     Yarn *yarn = &c->rope.yarn;
     const bool is_yarn = gguf_string_is(h->scaling, "yarn");
     const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
-    c->rope.halves = r->architecture->rope_halves;
+    c->rope.halves = !(r->architecture->may & NEIGHBOURS);
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope.dims,
                          c->head_size);
@@ -397,32 +364,24 @@ static int read_ones(Reader *r, int n, const float **ones) {
     return 0;
 }
 
-/* Whether models of the architecture have a norm there; where not, there is no pre-norm, instead. */
-static bool has_norm(int traits, const PartAt *at) {
-    const Part *part = at->part;
-    const int needed = part->of_heads            ? HAS_HEAD_NORMS | HAS_WIDE_HEAD_NORMS
-                       : part->post              ? HAS_POST_NORMS
-                       : part->owner == OF_LAYER ? HAS_PRE_NORMS
-                                                 : -1;
-    if (needed == HAS_PRE_NORMS && !(traits & needed)) part_norm(at)->kind = NORM_NONE;
-    return traits & needed;
-}
-
-/* A norm with a bias is a LayerNorm. */
+/* A norm with a bias is a LayerNorm; architectures that have no others say it with or without. */
 static int read_norm(Reader *r, const char *name, const PartAt *at) {
-    const int dim = part_size(&r->model->config, at->part->cols), traits = r->architecture->traits;
-    const bool may_be_layer = traits & HAS_LAYER_NORMS, may_be_rms = traits & HAS_RMS_NORMS;
+    const int dim = part_size(&r->model->config, at->part->cols), has = r->architecture->has;
+    const bool may_be_layer = (has | r->architecture->may) & LAYER_NORMS, bare = has & BARE_NORMS;
+    const bool pre = at->part->owner == OF_LAYER && !at->part->of_heads && !at->part->post;
     Norm *norm = part_norm(at);
-    if (!has_norm(traits, at)) return 0;
-    if ((may_be_layer || may_be_rms) && read_vector(r, name, ".weight", dim, &norm->gamma)) return -1;
-    if (may_be_layer && read_vector(r, name, ".bias", dim, &norm->beta)) return -1;
-    if (!may_be_layer && !may_be_rms && read_ones(r, dim, &norm->gamma)) return -1;
-    const bool is_layer = norm->beta || !may_be_rms;
+    if (at->part->of_heads && !(has & (HEAD_NORMS | WIDE_HEAD_NORMS))) return 0;
+    if (at->part->post && !(has & POST_NORMS)) return 0;
+    if (pre && !(has & PRE_NORMS)) norm->kind = NORM_NONE;
+    if (pre && !(has & PRE_NORMS)) return 0;
+    if (bare ? read_ones(r, dim, &norm->gamma) : read_vector(r, name, ".weight", dim, &norm->gamma)) return -1;
+    if (may_be_layer && !bare && read_vector(r, name, ".bias", dim, &norm->beta)) return -1;
+    const bool is_layer = norm->beta || has & LAYER_NORMS;
     if (is_layer && read_keys(r, LAYER_EPS)) return -1;
     norm->kind = is_layer ? NORM_LAYER : NORM_RMS;
     norm->eps = (float)(is_layer ? r->header.layer_eps : r->header.rms_eps);
     if (!norm->gamma) return fail("%s: tensor %s.weight is missing", r->file.path, name);
-    if (may_be_layer && !may_be_rms && !norm->beta) return fail("%s: tensor %s.bias is missing", r->file.path, name);
+    if (is_layer && !bare && !norm->beta) return fail("%s: tensor %s.bias is missing", r->file.path, name);
     return norm->eps > 0 ? 0 : fail("%s: the norms' epsilon is missing or not positive", r->file.path);
 }
 

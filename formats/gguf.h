@@ -7,68 +7,55 @@
 #include "model.h"
 #include "tokenizer.h"
 
-/* What models have or have not, as far as architectures differ in it, in the order in which it tells which of them a
- * model is closest to. */
+/* What models may have, as far as architectures differ in it; what tells most about the closest one is first. */
 #define GGUF_TRAITS(X)                                                                                                 \
     X(SPARSE, "experts")                                                                                               \
-    X(DENSE, "layers without experts")                                                                                 \
-    X(NO_PRE_NORMS, "layers without norms in front of sublayers")                                                      \
     X(PRE_NORMS, "norms in front of sublayers")                                                                        \
     X(POST_NORMS, "norms behind sublayers")                                                                            \
-    X(NO_POST_NORMS, "layers without norms behind sublayers")                                                          \
     X(WIDE_HEAD_NORMS, "norms of all heads together")                                                                  \
     X(HEAD_NORMS, "norms of heads")                                                                                    \
-    X(NO_HEAD_NORMS, "layers without norms of heads")                                                                  \
     X(GELU, "GELU")                                                                                                    \
-    X(SILU, "SiLU")                                                                                                    \
-    X(ATTENTION_CAP, "a cap of scores")                                                                                \
-    X(NO_ATTENTION_CAP, "scores without a cap")                                                                        \
+    X(SCORE_CAP, "a cap of scores")                                                                                    \
     X(LOGIT_CAP, "a cap of logits")                                                                                    \
-    X(NO_LOGIT_CAP, "logits without a cap")                                                                            \
     X(LAYER_NORMS, "LayerNorms")                                                                                       \
-    X(FIXED_LAYER_NORMS, "LayerNorms with gamma 1 and without beta")                                                   \
-    X(RMS_NORMS, "RMSNorms")                                                                                           \
-    X(SCALES, "this scale of embeddings, scores, residuals or logits")                                                 \
-    X(OTHER_LAYERS, "these layers with windows, with another RoPE, or without")                                        \
+    X(BARE_NORMS, "LayerNorms with gamma 1 and without beta")                                                          \
+    X(SCALES, "this factor of embeddings, scores, residuals or logits")                                                \
+    X(OTHER_LAYERS, "windows or RoPE of these layers")                                                                 \
     X(NEIGHBOURS, "RoPE of neighbours")                                                                                \
     X(PARTIAL_ROPE, "RoPE of a part of each head")                                                                     \
     X(ROPE_FACTORS, "this rope_scaling")                                                                               \
     X(BIASES, "biases behind attention or in the MLP")                                                                 \
     X(ODD_HEADS, "heads that are not dim / n_heads wide")                                                              \
-    X(OWN_OUTPUT, "an output that is not the embedding")                                                               \
+    X(TIED, "an embedding that is the output")                                                                         \
     X(MIXED_LAYERS, "experts in some layers")                                                                          \
     X(PLAIN_EXPERTS, "norm_topk_prob false")
-
 #define TRAIT_NUMBER(name, text) NUMBER_##name,
-#define TRAIT_BIT(name, text)    HAS_##name = 1 << NUMBER_##name,
+#define TRAIT_BIT(name, text)    name = 1 << NUMBER_##name,
 enum { GGUF_TRAITS(TRAIT_NUMBER) };
 enum { GGUF_TRAITS(TRAIT_BIT) };
-#undef TRAIT_NUMBER
-#undef TRAIT_BIT
 
-/* What a window in a file means: the context ends there (which layers have it is not known), or that of all layers, or
- * that of all but every nth. llama.cpp heeds the last alone. */
+/* What a window in a file means: that the context ends there (which layers have it is not known), or that of all
+ * layers, or that of all but every nth. llama.cpp heeds the last alone. */
 typedef enum { WINDOW_ENDS_CONTEXT, WINDOW_EVERYWHERE, WINDOW_BY_PERIOD } WindowUse;
 
 /* How the models of an architecture differ from those of others, in other programs, too. */
 typedef struct {
     const char *name;
-    int traits;        /* what they may have: of opposites one or both */
-    bool rope_halves;  /* as in Config */
-    bool fused;        /* q, k and v are one tensor, gate and up another */
-    bool needs_output; /* there is an output tensor even where it is the embedding */
-    WindowUse window;
-    int default_window;
+    int has, may;       /* traits of all of them, and of some; with none they are qwen2's without biases */
+    WindowUse window;   /* in the file, */
+    int default_window; /* or if there is none */
     int period;         /* every nth layer has no window, or (not WINDOW_BY_PERIOD) no RoPE; 0: all are alike */
     bool local_rope;    /* layers with windows are ROPE_LOCAL; */
     double local_base;  /* its base where the file does not say; 0: it is that of other layers, always */
     int special_layers; /* Gemma: with so many layers scores are divided by sqrt(dim / n_heads) */
+    bool fused;         /* q, k and v are one tensor, gate and up another */
+    bool has_output;    /* there is an output tensor also where it is the embedding */
 } GgufArchitecture;
 
 extern const GgufArchitecture GGUF_ARCHITECTURES[]; /* the writer takes the first that fits; the last has no name */
 
 /* Whether layer l is not one of every nth. */
-bool gguf_is_usual(int64_t nth, int l);
+bool gguf_is_usual(int nth, int l);
 
 /* Sets the scales of embeddings and scores that all models of these sizes have: no key says them. */
 void gguf_set_scales(const GgufArchitecture *a, Config *c);
@@ -96,7 +83,18 @@ typedef struct {
 
 /* Which keys are read together: in this order; from EXPERTS to LAYER_EPS where the model has them, from there on in
  * the architectures that have them. */
-typedef enum { NOT_READ, SIZES, OTHERS, EXPERTS, YARN, LAYER_EPS, SCALES, CAPS, LOGIT_CAPS, WINDOWS } KeyGroup;
+typedef enum {
+    NOT_READ,
+    SIZES,
+    OTHERS,
+    EXPERTS,
+    YARN,
+    LAYER_EPS,
+    SCALE_KEYS,
+    SCORE_CAP_KEY,
+    LOGIT_CAP_KEY,
+    WINDOW_KEYS
+} KeyGroup;
 
 /* The type of a key's field: none, int (from 1 on), int64_t, float, double, GgufString. */
 typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_FLOAT, KEY_REAL, KEY_STRING } KeyKind;

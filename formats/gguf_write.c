@@ -15,7 +15,6 @@
 #include "text/merges.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,72 +55,76 @@ static bool is_in_place(const GgufArchitecture *a, const Model *m, const Layer *
     return layer->rope == rope || (alike && layer->rope != ROPE_NONE && rope != ROPE_NONE);
 }
 
-/* Two norms of a layer; gamma NULL: there is none. */
-static int pair_traits(const Norm *a, const Norm *b, int has, int has_not) {
-    return (a->gamma || b->gamma ? has : 0) | (a->gamma && b->gamma ? 0 : has_not);
-}
-
-static int norm_traits(const Norm *norm, int dim) {
-    bool fixed = !norm->beta;
-    for (int i = 0; fixed && i < dim; i++) fixed = norm->gamma[i] == 1;
-    return norm->kind != NORM_LAYER ? HAS_RMS_NORMS : fixed ? HAS_FIXED_LAYER_NORMS : HAS_LAYER_NORMS;
-}
-
-static int layer_traits(const GgufArchitecture *a, const Model *m, const Layer *l) {
-    const Config *c = &m->config;
-    const int heads = c->wide_head_norms ? HAS_WIDE_HEAD_NORMS : HAS_HEAD_NORMS;
-    const bool biases = l->wo.bias || l->mlp.gate.bias || l->mlp.down.bias || (a->fused && l->wq.bias);
-    return pair_traits(&l->attn_norm, &l->mlp_norm, HAS_PRE_NORMS, HAS_NO_PRE_NORMS) |
-           pair_traits(&l->attn_post_norm, &l->mlp_post_norm, HAS_POST_NORMS, HAS_NO_POST_NORMS) |
-           pair_traits(&l->q_norm, &l->k_norm, heads, HAS_NO_HEAD_NORMS) | (biases ? HAS_BIASES : 0) |
-           (c->n_experts && !l->experts ? HAS_MIXED_LAYERS : 0) | (is_in_place(a, m, l) ? 0 : HAS_OTHER_LAYERS);
-}
-
-/* Whether two scales are one, but for rounding; 0: what is usual. */
-static bool same_scale(float x, float y, double usual) {
+/* Whether two factors are one, but for rounding; 0: what is usual. */
+static bool same_factor(float x, float y, double usual) {
     return fabs((x != 0 ? (double)x : usual) / (y != 0 ? (double)y : usual) - 1) < 1e-6;
 }
 
-static bool has_own_scales(const GgufArchitecture *a, const Config *c) {
+static bool has_own_factors(const GgufArchitecture *a, const Config *c) {
     Config usual = {.dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
     gguf_set_scales(a, &usual);
-    return !same_scale(c->embedding_scale, usual.embedding_scale, 1) || !same_scale(c->residual_scale, 0, 1) ||
-           !same_scale(c->attention_scale, usual.attention_scale, 1 / sqrt(c->head_size)) ||
-           !same_scale(c->logit_scale, 0, 1);
+    return !same_factor(c->embedding_scale, usual.embedding_scale, 1) || !same_factor(c->residual_scale, 0, 1) ||
+           !same_factor(c->attention_scale, usual.attention_scale, 1 / sqrt(c->head_size)) ||
+           !same_factor(c->logit_scale, 0, 1);
 }
 
-static int traits_of(const GgufArchitecture *a, const Model *m) {
+/* A norm in front of a sublayer, one behind it, one in it; gamma NULL: there is none. */
+static int site_traits(const Norm *pre, const Norm *post, const Norm *head, int heads) {
+    return (pre->gamma ? PRE_NORMS : 0) | (post->gamma ? POST_NORMS : 0) | (head->gamma ? heads : 0);
+}
+
+static int norm_traits(const Norm *norm, int dim) {
+    bool bare = !norm->beta;
+    for (int i = 0; bare && i < dim; i++) bare = norm->gamma[i] == 1;
+    return norm->kind != NORM_LAYER ? 0 : bare ? LAYER_NORMS | BARE_NORMS : LAYER_NORMS;
+}
+
+/* What the model or a part of it has; *all: and has everywhere. */
+static int traits_of(const GgufArchitecture *a, const Model *m, int *all) {
     const Config *c = &m->config;
-    int traits = (c->n_experts ? HAS_SPARSE : HAS_DENSE) | (c->gelu ? HAS_GELU : HAS_SILU) |
-                 (c->attention_cap != 0 ? HAS_ATTENTION_CAP : HAS_NO_ATTENTION_CAP) |
-                 (c->logit_cap != 0 ? HAS_LOGIT_CAP : HAS_NO_LOGIT_CAP) | (m->tied ? 0 : HAS_OWN_OUTPUT) |
-                 (c->n_experts && !c->norm_topk ? HAS_PLAIN_EXPERTS : 0) | (c->rope.halves ? 0 : HAS_NEIGHBOURS) |
-                 (c->rope.dims != c->head_size ? HAS_PARTIAL_ROPE : 0) |
-                 (c->head_size * c->n_heads != c->dim ? HAS_ODD_HEADS : 0) |
-                 (m->rope_factors && !is_plain_yarn(m) ? HAS_ROPE_FACTORS : 0) |
-                 (has_own_scales(a, c) ? HAS_SCALES : 0);
-    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) traits |= layer_traits(a, m, layer);
-    for (PartAt at = parts_of(m); next_part(&at);)
-        if (part_norm(&at)) traits |= norm_traits(part_norm(&at), part_size(c, at.part->cols));
-    return traits;
+    const int heads = c->wide_head_norms ? WIDE_HEAD_NORMS : HEAD_NORMS, sites = PRE_NORMS | POST_NORMS | heads;
+    int some = (c->n_experts ? SPARSE : 0) | (c->gelu ? GELU : 0) | (c->attention_cap != 0 ? SCORE_CAP : 0) |
+               (c->logit_cap != 0 ? LOGIT_CAP : 0) | (has_own_factors(a, c) ? SCALES : 0) | (m->tied ? TIED : 0) |
+               (c->rope.halves ? 0 : NEIGHBOURS) | (c->rope.dims != c->head_size ? PARTIAL_ROPE : 0) |
+               (m->rope_factors && !is_plain_yarn(m) ? ROPE_FACTORS : 0) |
+               (c->head_size * c->n_heads != c->dim ? ODD_HEADS : 0) |
+               (c->n_experts && !c->norm_topk ? PLAIN_EXPERTS : 0);
+    *all = some | sites | LAYER_NORMS | BARE_NORMS;
+    for (const Layer *l = m->layers; l < m->layers + c->n_layers; l++) {
+        const int attention = site_traits(&l->attn_norm, &l->attn_post_norm, &l->q_norm, heads);
+        const int mlp = site_traits(&l->mlp_norm, &l->mlp_post_norm, &l->k_norm, heads);
+        const bool biases = l->wo.bias || l->mlp.gate.bias || l->mlp.down.bias || (a->fused && l->wq.bias);
+        *all &= (attention & mlp) | ~sites;
+        some |= attention | mlp | (biases ? BIASES : 0) | (is_in_place(a, m, l) ? 0 : OTHER_LAYERS) |
+                (c->n_experts && !l->experts ? MIXED_LAYERS : 0);
+    }
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        const Norm *norm = part_norm(&at);
+        const int traits = norm ? norm_traits(norm, part_size(c, at.part->cols)) : 0;
+        some |= traits;
+        if (norm) *all &= traits | ~(LAYER_NORMS | BARE_NORMS);
+    }
+    return some;
 }
 
-/* The first architecture that has a place for the model, or, if none has, for most of it, and what it has no place for
- * (else NULL). */
-static const GgufArchitecture *architecture_of(const Model *model, const char **missing) {
+/* The first architecture that has a place for the model, or, if none has, for most of it. *missing: what it has no
+ * place for, or what the model has not everywhere; NULL: nothing. */
+static const GgufArchitecture *architecture_of(const Model *model, const char **missing, bool *everywhere) {
 #define TRAIT_TEXT(name, text) text,
-    static const char *const texts[] = {GGUF_TRAITS(TRAIT_TEXT)};
-#undef TRAIT_TEXT
+    static const char *const texts[] = {GGUF_TRAITS(TRAIT_TEXT) NULL};
+    enum { N_TRAITS = sizeof texts / sizeof *texts - 1 };
     const GgufArchitecture *closest = NULL;
-    int most = 0; /* traits in front of the first one that is missing */
-    *missing = NULL;
-    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
-        const int others = traits_of(a, model) & ~a->traits, n = others ? __builtin_ctz((unsigned)others) : INT_MAX;
-        if (closest && n <= most) continue;
+    int most = -1; /* traits in front of the first that does not fit */
+    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name && most < N_TRAITS; a++) {
+        int all, n = 0;
+        const int some = traits_of(a, model, &all) & ~(a->has | a->may), wrong = some | (a->has & ~all);
+        while (n < N_TRAITS && !(wrong >> n & 1)) n++;
+        if (n <= most) continue;
         closest = a;
         most = n;
+        *everywhere = !(some >> n & 1);
     }
-    if (most < INT_MAX) *missing = texts[most];
+    *missing = texts[most];
     return closest;
 }
 
@@ -145,7 +148,7 @@ static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
                     .layer_eps = eps_of(model, NORM_LAYER),
                     .rms_eps = eps_of(model, NORM_RMS)};
     Config *c = &h.config;
-    const bool yarn = model->rope_factors && !(a->traits & HAS_ROPE_FACTORS);
+    const bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
     const bool by_period = a->window == WINDOW_BY_PERIOD;
     const int window = longest_window(model);
     if (by_period) h.window = window || !a->default_window ? window : c->context;
@@ -184,7 +187,7 @@ static int check_reals(const Model *model, const GgufArchitecture *a, const char
             return fail("%s: %s.%s would be %g, which is no float32, and GGUF has no other", path, a->name, key->name,
                         real);
     }
-    for (int i = 0; a->traits & HAS_ROPE_FACTORS && model->rope_factors && i < model->config.rope.dims / 2; i++)
+    for (int i = 0; a->may & ROPE_FACTORS && model->rope_factors && i < model->config.rope.dims / 2; i++)
         if (!is_float(model->rope_factors[i]))
             return fail("%s: factor %d of rope_freqs would be %g, which is no float32, and GGUF has no other", path, i,
                         model->rope_factors[i]);
@@ -294,8 +297,11 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
 }
 
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path) {
+    bool everywhere;
     const char *missing;
-    const GgufArchitecture *a = architecture_of(model, &missing);
+    const GgufArchitecture *a = architecture_of(model, &missing, &everywhere);
+    if (missing && everywhere)
+        return fail("%s: GGUF's %s has %s everywhere, the model has not", path, a->name, missing);
     if (missing) return fail("%s: GGUF's %s has no place for %s", path, a->name, missing);
     if (eps_of(model, NORM_NONE) > 0) return fail("%s: GGUF has no place for a site without its norm", path);
     if (check_reals(model, a, path)) return -1;
@@ -505,9 +511,9 @@ static void write_vector(Writer *w, const char *name, const char *suffix, const 
 /* In a GGUF file a norm with a bias is a LayerNorm. */
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
-    const int dim = part_size(&w->model->config, at.part->cols), traits = w->architecture->traits;
+    const int dim = part_size(&w->model->config, at.part->cols);
     const bool folded = w->fold && part_folded(&at);
-    if (!(traits & (HAS_RMS_NORMS | HAS_LAYER_NORMS))) return;
+    if (w->architecture->has & BARE_NORMS) return;
     if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0) note("%s keeps its gamma", name);
     for (int i = 0; folded && i < dim; i++) w->row[i] = 1;
     write_vector(w, name, ".weight", folded ? w->row : norm->gamma, dim);
@@ -526,7 +532,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
     const int i = r % c->head_size;
-    if (!part->rotates || !c->rope.halves || w->architecture->rope_halves || i >= c->rope.dims) return r;
+    if (!part->rotates || !c->rope.halves || !(w->architecture->may & NEIGHBOURS) || i >= c->rope.dims) return r;
     return r - i + i / 2 + i % 2 * (c->rope.dims / 2);
 }
 
@@ -569,8 +575,8 @@ static void write_tensors(Writer *w) {
     for (PartAt at = parts_of(m); next_part(&at);)
         if (at.expert == 0) (part_norm(&at) ? write_norm : write_weight)(w, part_name(name, &at, NAME_GGUF), at);
     PartAt first = parts_of(m);
-    if (m->tied && w->architecture->needs_output && next_part(&first)) write_weight(w, "output", first);
-    if (!m->rope_factors || !(w->architecture->traits & HAS_ROPE_FACTORS)) return;
+    if (m->tied && w->architecture->has_output && next_part(&first)) write_weight(w, "output", first);
+    if (!m->rope_factors || !(w->architecture->may & ROPE_FACTORS)) return;
     for (int i = 0; i < m->config.rope.dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
     const bool longrope = w->architecture->fused; /* the longer context is the one that there is */
     write_vector(w, longrope ? "rope_factors_short" : "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
@@ -611,7 +617,7 @@ static int write_file(Writer *w, const Tokenizer *t, const char *path) {
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path) {
     Writer w = {.model = model, .type = type, .fold = fold, .shows = on_terminal(stderr)};
-    w.architecture = architecture_of(model, &(const char *){NULL});
+    w.architecture = architecture_of(model, &(const char *){NULL}, &(bool){false});
     size_t widest = 0;
     buffer_append(&w.text, "", 0); /* from here on there are bytes, if none */
     for (PartAt at = parts_of(model); next_part(&at);) {
