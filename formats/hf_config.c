@@ -228,9 +228,9 @@ int hf_config_layers(HfConfig *h) {
     const Model *m = h->model;
     const Json *type = json_first(h->layer_types), *rotates = json_first(h->rope_layers);
     for (Layer *layer = m->layers; layer < m->layers + m->config.n_layers; layer++) {
-        int64_t rope = (layer->index + 1) % h->rope_interval;
-        if (rotates) json_integer(rotates, &rope);
-        layer->rope = has(h, NO_ROPE_LAYERS) && rope == 0 ? ROPE_NONE : ROPE_GLOBAL;
+        int64_t rope = has(h, NO_ROPE_LAYERS) ? (layer->index + 1) % h->rope_interval : 1;
+        if (rotates && !json_integer(rotates, &rope)) refuse(h, "no_rope_layers", rotates, "whole numbers");
+        layer->rope = rope == 0 ? ROPE_NONE : ROPE_GLOBAL;
         if (type ? json_is(type, "sliding_attention") : slides(h, layer)) {
             layer->window = h->window;
             if (has(h, LOCAL_ROPE)) layer->rope = ROPE_LOCAL;
@@ -238,7 +238,7 @@ int hf_config_layers(HfConfig *h) {
         if (type) type = json_next(h->layer_types, type);
         if (rotates) rotates = json_next(h->rope_layers, rotates);
     }
-    return find_sparse_layers(h);
+    return h->status || find_sparse_layers(h) ? -1 : 0;
 }
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ------------------------- */
