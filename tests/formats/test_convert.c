@@ -93,11 +93,9 @@ static void halves_become_neighbours(void) {
         {.architecture = "qwen2", .head_size = 24, .biases = true, .rope_amplitude = 1.25f, .rope_factors = true},
         {.architecture = "qwen2", .head_size = 80, .biases = true},
         {.architecture = "qwen2", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32},
-        {.architecture = "qwen2", .head_size = 24, .biases = true}, /* and only some of it rotates */
     };
-    for (int i = test_fast() ? 3 : 0; i < 4; i++) {
+    for (int i = test_fast() ? 2 : 0; i < 3; i++) {
         gguf_make_relative(&file, &m, &relatives[i]);
-        if (i == 3) gguf_set_int(&file, "qwen2.rope.dimension_count", 10);
         CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
         gguf_free(&file);
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N_TOKENS = 12, MAX_LAYERS = 3, MAX_WIDTH = 192, MAX_VOCAB = 131 };
+enum { N_TOKENS = 12, MAX_LAYERS = 7, MAX_WIDTH = 192, MAX_VOCAB = 131 };
 
 /* Sizes that every weight type has blocks for. */
 static const HashModel SMALL = {64, 96, 2, 4, 2, 60, 40, true, 7};
@@ -44,6 +44,12 @@ typedef struct {
     const Relative *r; /* NULL: llama */
     double amplitude;
     bool plain_weights; /* of experts: not divided by their sum */
+    bool bare, gelu;    /* LayerNorms without parameters; GELU */
+    int window, period; /* all but every nth layer have the window, */
+    int pattern;        /* or those of these bits, if there are any */
+    double local_base;  /* of layers with windows; 0: they are as others */
+    int no_rope_every;
+    double embedding, residual, scores, logits, score_cap, logit_cap; /* 0: 1, or none */
 } Reference;
 
 static Reference reference_of(const HashModel *m) {
@@ -75,6 +81,12 @@ static const float *values_of(int layer, const char *name, const char *ending) {
     return t ? t->values : NULL;
 }
 
+static const char *full_name(int layer, const char *name) {
+    static char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s.weight", layer, name);
+    return full;
+}
+
 /* Matrix i of the tensor. */
 static void exact_matrix(double *y, const double *x, int layer, const char *name, int i, int rows, int cols) {
     const float *w = values_of(layer, name, "weight") + i * rows * cols, *bias = values_of(layer, name, "bias");
@@ -91,25 +103,47 @@ static void exact_linear(double *y, const double *x, int layer, const char *name
 static void exact_norm_of(const Reference *ref, double *y, const double *x, int layer, const char *name, int dim) {
     const float *gamma = values_of(layer, name, "weight"), *beta = values_of(layer, name, "bias");
     double mean = 0, squares = 0;
-    for (int i = 0; beta && i < dim; i++) mean += x[i] / dim;
+    const bool is_layer = beta || ref->bare;
+    for (int i = 0; is_layer && i < dim; i++) mean += x[i] / dim;
     for (int i = 0; i < dim; i++) squares += (x[i] - mean) * (x[i] - mean) / dim;
-    const double root = sqrt(squares + (beta ? ref->layer_eps : ref->rms_eps));
-    for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) / root * (double)gamma[i] + (beta ? (double)beta[i] : 0);
+    const double root = gamma || ref->bare ? sqrt(squares + (is_layer ? ref->layer_eps : ref->rms_eps)) : 1;
+    for (int i = 0; i < dim; i++)
+        y[i] = (x[i] - mean) / root * (gamma ? (double)gamma[i] : 1) + (beta ? (double)beta[i] : 0);
 }
 
 static void exact_norm(const Reference *ref, double *y, const double *x, int layer, const char *name) {
     exact_norm_of(ref, y, x, layer, name, ref->m->dim);
 }
 
+static void exact_post_norm(const Reference *ref, double *y, int layer, const char *name) {
+    if (values_of(layer, name, "weight")) exact_norm(ref, y, y, layer, name);
+}
+
 static void exact_head_norms(const Reference *ref, double *v, int heads, int layer, const char *name) {
-    if (!values_of(layer, name, "weight")) return;
-    for (int h = 0; h < heads; h++)
+    const GgufTensor *all = values_of(layer, name, "weight") ? gguf_tensor(&file, full_name(layer, name)) : NULL;
+    if (!all) return;
+    if ((int)all->count > ref->head_size) exact_norm_of(ref, v, v, layer, name, heads * ref->head_size);
+    for (int h = 0; h < heads && (int)all->count == ref->head_size; h++)
         exact_norm_of(ref, v + h * ref->head_size, v + h * ref->head_size, layer, name, ref->head_size);
 }
 
+static bool has_window(const Reference *ref, int l) {
+    if (ref->pattern) return ref->pattern >> l & 1;
+    return ref->window && (!ref->period || l % ref->period != ref->period - 1);
+}
+
 /* Rotates each head's leading pairs. */
-static void exact_rope(const Reference *ref, double *v, int heads, int pos) {
-    const bool halves = ref->r && strcmp(ref->r->architecture, "llama") != 0;
+static void exact_rope(const Reference *ref, double *v, int heads, int pos, int l) {
+    const char *neighbours = "llama olmo granite smollm3";
+    const bool halves = ref->r && !strstr(neighbours, ref->r->architecture);
+    Reference local = *ref;
+    if (ref->no_rope_every && (l + 1) % ref->no_rope_every == 0) return;
+    if (has_window(ref, l) && ref->local_base > 0) {
+        local.base = ref->local_base;
+        local.scale = local.amplitude = 1;
+        local.factors = NULL;
+        ref = &local;
+    }
     for (int h = 0; h < heads; h++)
         for (int i = 0; i < ref->rope_dims / 2; i++) {
             const double factor = ref->factors ? (double)ref->factors[i] : 1;
@@ -131,7 +165,9 @@ static void exact_attention(const Reference *ref, double *out, const double *q, 
         for (int t = 0; t <= pos; t++) {
             double score = 0;
             for (int i = 0; i < size; i++) score += q[h * size + i] * keys[l][t][at + i];
-            p[t] = exp(score / sqrt(size));
+            score *= ref->scores > 0 ? ref->scores : 1 / sqrt(size);
+            if (ref->score_cap > 0) score = ref->score_cap * tanh(score / ref->score_cap);
+            p[t] = has_window(ref, l) && pos - t >= ref->window ? 0 : exp(score);
             sum += p[t];
         }
         for (int i = 0; i < size; i++) {
@@ -142,14 +178,18 @@ static void exact_attention(const Reference *ref, double *out, const double *q, 
 }
 
 /* One SwiGLU: of a layer, or number i of its experts (ending "_exps"). */
-static void exact_mlp(double *y, const double *x, int l, const char *ending, int i, int hidden, int dim) {
+static void exact_mlp(const Reference *ref, double *y, const double *x, int l, const char *ending, int i, int hidden,
+                      int dim) {
     double gate[MAX_WIDTH], up[MAX_WIDTH];
     char name[16];
     snprintf(name, sizeof name, "ffn_gate%s", ending);
     exact_matrix(gate, x, l, name, i, hidden, dim);
     snprintf(name, sizeof name, "ffn_up%s", ending);
     exact_matrix(up, x, l, name, i, hidden, dim);
-    for (int k = 0; k < hidden; k++) gate[k] *= up[k] / (1 + exp(-gate[k]));
+    for (int k = 0; k < hidden; k++) {
+        const double g = gate[k], inner = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+        gate[k] = up[k] * (ref->gelu ? g * (1 + tanh(inner)) / 2 : g / (1 + exp(-g)));
+    }
     snprintf(name, sizeof name, "ffn_down%s", ending);
     exact_matrix(y, gate, l, name, i, dim, hidden);
 }
@@ -167,7 +207,7 @@ static void exact_experts(const Reference *ref, double *y, const double *x, int 
     }
     for (int i = 0; i < dim; i++) y[i] = 0;
     for (int e = 0; e < n; e++) {
-        exact_mlp(out, x, l, "_exps", e, ref->r->expert_dim, dim);
+        exact_mlp(ref, out, x, l, "_exps", e, ref->r->expert_dim, dim);
         for (int i = 0; i < dim; i++) y[i] += weights[e] / (ref->plain_weights ? 1 : used) * out[i];
     }
 }
@@ -177,7 +217,8 @@ static void exact_forward(const Reference *ref, double *logits, int token, int p
     const HashModel *m = ref->m;
     const int dim = m->dim, q_dim = m->n_heads * ref->head_size, kv_dim = m->n_kv_heads * ref->head_size;
     double x[MAX_WIDTH], xn[MAX_WIDTH], q[MAX_WIDTH], heads[MAX_WIDTH], y[MAX_WIDTH];
-    for (int i = 0; i < dim; i++) x[i] = (double)values_of(-1, "token_embd", "weight")[token * dim + i];
+    const double embedding = ref->embedding > 0 ? ref->embedding : 1, residual = ref->residual > 0 ? ref->residual : 1;
+    for (int i = 0; i < dim; i++) x[i] = embedding * (double)values_of(-1, "token_embd", "weight")[token * dim + i];
     for (int l = 0; l < m->n_layers; l++) {
         exact_norm(ref, xn, x, l, "attn_norm");
         exact_linear(q, xn, l, "attn_q", q_dim, dim);
@@ -185,20 +226,26 @@ static void exact_forward(const Reference *ref, double *logits, int token, int p
         exact_linear(values[l][pos], xn, l, "attn_v", kv_dim, dim);
         exact_head_norms(ref, q, m->n_heads, l, "attn_q_norm");
         exact_head_norms(ref, keys[l][pos], m->n_kv_heads, l, "attn_k_norm");
-        exact_rope(ref, q, m->n_heads, pos);
-        exact_rope(ref, keys[l][pos], m->n_kv_heads, pos);
+        exact_rope(ref, q, m->n_heads, pos, l);
+        exact_rope(ref, keys[l][pos], m->n_kv_heads, pos, l);
         exact_attention(ref, heads, q, l, pos);
         exact_linear(y, heads, l, "attn_output", dim, q_dim);
-        for (int i = 0; i < dim; i++) x[i] += y[i];
+        exact_post_norm(ref, y, l, "post_attention_norm");
+        for (int i = 0; i < dim; i++) x[i] += residual * y[i];
         exact_norm(ref, xn, x, l, "ffn_norm");
         if (values_of(l, "ffn_gate_inp", "weight"))
             exact_experts(ref, y, xn, l);
         else
-            exact_mlp(y, xn, l, "", 0, m->hidden_dim, dim);
-        for (int i = 0; i < dim; i++) x[i] += y[i];
+            exact_mlp(ref, y, xn, l, "", 0, m->hidden_dim, dim);
+        exact_post_norm(ref, y, l, "post_ffw_norm");
+        for (int i = 0; i < dim; i++) x[i] += residual * y[i];
     }
     exact_norm(ref, xn, x, -1, "output_norm");
     exact_linear(logits, xn, -1, values_of(-1, "output", "weight") ? "output" : "token_embd", m->vocab_size, dim);
+    for (int i = 0; i < m->vocab_size; i++) {
+        if (ref->logits > 0) logits[i] *= ref->logits;
+        if (ref->logit_cap > 0) logits[i] = ref->logit_cap * tanh(logits[i] / ref->logit_cap);
+    }
 }
 
 /* ---- what the program makes of it ----------------------------------------------------------- */
@@ -245,6 +292,8 @@ static void check_forward(const char *what, const Reference *ref, double toleran
 }
 
 static const double CLOSE = 5e-6;
+
+static void check_refused(int line, const char *expected);
 
 /* ---- the same model in two formats ---------------------------------------------------------------- */
 
@@ -462,6 +511,170 @@ static void architectures(void) {
         }
 }
 
+/* ---- families ---------------------------------------------------------------------------------------- */
+
+/* So many layers that every period of windows has begun again. */
+static const HashModel MANY_LAYERS = {64, 80, 7, 4, 2, 60, 40, true, 14};
+
+static Reference family_of(const Relative *r) {
+    static const struct {
+        const char *name;
+        Reference ref; /* what differs */
+    } families[] = {
+        {"olmo", {.bare = true}},
+        {"olmo2", {.window = FAMILY_WINDOW, .period = 4, .local_base = 10000}},
+        {"gemma2",
+         {.gelu = true, .window = FAMILY_WINDOW, .period = 2, .embedding = 8, .score_cap = 2, .logit_cap = 3}},
+        {"gemma3",
+         {.gelu = true, .window = FAMILY_WINDOW, .period = 6, .base = 1e6, .local_base = 10000, .embedding = 8}},
+        {"granite", {.embedding = 3, .residual = 0.5, .scores = 0.25, .logits = 0.25}},
+        {"smollm3", {.no_rope_every = 4}},
+        {"stablelm", {.rope_dims = 8}},
+    };
+    Reference ref = reference_of(&MANY_LAYERS);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (strcmp(families[i].name, r->architecture) != 0) continue;
+        Reference family = families[i].ref;
+        family.m = ref.m, family.head_size = ref.head_size, family.scale = family.amplitude = 1;
+        family.rms_eps = ref.rms_eps, family.layer_eps = ref.layer_eps;
+        if (family.base == 0) family.base = ref.base;
+        if (family.rope_dims == 0) family.rope_dims = ref.rope_dims;
+        ref = family;
+    }
+    ref.r = r;
+    return ref;
+}
+
+static void families(void) {
+    for (int i = 0; i < N_GGUF_FAMILIES; i++) {
+        const Relative r = {.architecture = GGUF_FAMILIES[i]};
+        const Reference ref = family_of(&r);
+        if (!strcmp(r.architecture, "phi3")) continue;
+        gguf_make_family(&file, ref.m, r.architecture);
+        check_forward(r.architecture, &ref, CLOSE);
+    }
+}
+
+/* Keys and tensors that may be missing, or say something else than usual. */
+static void families_with_other_keys(void) {
+    static const char pattern[] = {7, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0}; /* 7 bools */
+    const Relative olmo2 = {.architecture = "olmo2"}, gemma2 = {.architecture = "gemma2"},
+                   gemma3 = {.architecture = "gemma3"}, granite = {.architecture = "granite"};
+    for (int i = 0; i < 8; i++) {
+        Reference ref = family_of(i < 3 ? &olmo2 : i < 4 ? &gemma2 : i < 7 ? &gemma3 : &granite);
+        gguf_make_family(&file, ref.m, ref.r->architecture);
+        if (i == 0) gguf_remove(&file, "olmo2.attention.sliding_window"), ref.window = 0;
+        if (i == 1) { /* OLMo 3's longer context, in layers without windows alone */
+            gguf_set_text(&file, "olmo2.rope.scaling.type", "linear");
+            gguf_set_real(&file, "olmo2.rope.scaling.factor", 4), ref.scale = 4;
+            gguf_set_real(&file, "olmo2.rope.scaling.attn_factor", 1.25f), ref.amplitude = 1.25;
+            gguf_set_real(&file, "olmo2.rope.freq_base_swa", 10000);
+        }
+        if (i == 2) { /* layers 0, 3 and 5 have the window */
+            gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, pattern, sizeof pattern);
+            ref.pattern = 1 << 0 | 1 << 3 | 1 << 5;
+        }
+        if (i == 3) { /* the caps are 50 and 30, the window 4096 */
+            gguf_remove(&file, "gemma2.attn_logit_softcapping"), ref.score_cap = 50;
+            gguf_remove(&file, "gemma2.final_logit_softcapping"), ref.logit_cap = 30;
+            gguf_remove(&file, "gemma2.attention.sliding_window"), ref.window = 0;
+        }
+        if (i == 4) gguf_set_real(&file, "gemma3.rope.freq_base_swa", 500), ref.local_base = 500;
+        if (i == 5) gguf_remove(&file, "gemma3.attention.sliding_window"), ref.window = 0;
+        if (i == 6) gguf_set_real(&file, "gemma3.final_logit_softcapping", 2), ref.logit_cap = 2;
+        if (i == 6) gguf_set_real(&file, "gemma3.rope.scaling.factor", 8), ref.scale = 8;
+        if (i == 7) {
+            gguf_remove(&file, "granite.attention.scale"), ref.scores = 0;
+            gguf_set(&file, "granite.rope.scaling.finetuned", GGUF_BOOL, &(bool){false}, 1), ref.no_rope_every = 1;
+        }
+        check_forward(ref.r->architecture, &ref, CLOSE);
+    }
+}
+
+/* As the same weights, each a tensor of its own, in a file of qwen2's. */
+static void fused_tensors(void) {
+    static float expected[N_TOKENS * MAX_VOCAB];
+    const char *path = temporary("model.gguf");
+    Relative r = {.architecture = "qwen2"};
+    gguf_make_relative(&file, &MANY_LAYERS, &r);
+    gguf_set_int(&file, "qwen2.rope.dimension_count", 8);
+    gguf_set_real(&file, "qwen2.rope.scaling.attn_factor", 1.25f);
+    gguf_add(&file, "rope_freqs.weight", 1, 4, 2, 1, 8);
+    CHECK(!gguf_write(&file, path) && !run_file(&MANY_LAYERS, path, expected), "qwen2 does not run");
+    gguf_free(&file);
+    gguf_make_family(&file, &MANY_LAYERS, "phi3");
+    CHECK(!gguf_write(&file, path) && !run_file(&MANY_LAYERS, path, logits_found), "phi3 does not run");
+    CHECK(!memcmp(expected, logits_found, (size_t)(N_TOKENS * MANY_LAYERS.vocab_size) * sizeof *expected),
+          "phi3 has other logits");
+    Model model;
+    CHECK(!model_open(&model, path) && model.config.context == 32, "longrope: context %d", model.config.context);
+    model_close(&model);
+    gguf_free(&file);
+}
+
+static void bad_families(void) {
+    static const char short_pattern[] = {7, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0};
+    static const char float_pattern[12 + 28] = {6, 0, 0, 0, 7};
+#define REFUSED_OF(architecture, expected, change)                                                                     \
+    do {                                                                                                               \
+        gguf_make_family(&file, &MANY_LAYERS, architecture);                                                           \
+        change;                                                                                                        \
+        check_refused(__LINE__, expected);                                                                             \
+    } while (0)
+    REFUSED_OF("olmo", "attention.clamp_kqv is 8, expected 0", gguf_set_real(&file, "olmo.attention.clamp_kqv", 8));
+    REFUSED_OF("olmo", "epsilon is missing", gguf_remove(&file, "olmo.attention.layer_norm_epsilon"));
+    REFUSED_OF("olmo", "blk.0.attn_norm.weight is not supported",
+               gguf_add(&file, "blk.0.attn_norm.weight", 1, 64, 1, 1, 0));
+    REFUSED_OF("stablelm", "use_parallel_residual is 1, expected 0",
+               gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1));
+    REFUSED_OF("stablelm", "blk.3.ffn_norm.weight is missing", gguf_remove(&file, "blk.3.ffn_norm.weight"));
+    REFUSED_OF("stablelm", "blk.3.ffn_norm.bias is missing", gguf_remove(&file, "blk.3.ffn_norm.bias"));
+    REFUSED_OF("stablelm", "blk.0.attn_q_norm.weight is not supported",
+               gguf_add(&file, "blk.0.attn_q_norm.weight", 4, 16, 1, 1, 0));
+    REFUSED_OF("olmo2", "blk.0.attn_norm.weight is not supported",
+               gguf_add(&file, "blk.0.attn_norm.weight", 1, 64, 1, 1, 0));
+    REFUSED_OF("olmo2", "blk.6.post_ffw_norm.weight is missing", gguf_remove(&file, "blk.6.post_ffw_norm.weight"));
+    REFUSED_OF("olmo2", "attn_k_norm.weight is [1, 16], expected [1, 32]",
+               gguf_tensor(&file, "blk.0.attn_k_norm.weight")->dims[0] = 16);
+    REFUSED_OF("olmo2", "rope.freq_base_swa is 500, expected 10000",
+               gguf_set_real(&file, "olmo2.rope.freq_base_swa", 500));
+    REFUSED_OF("olmo2", "sliding_window_pattern is no array of 7 elements",
+               gguf_set_int(&file, "olmo2.attention.sliding_window_pattern", 4));
+    REFUSED_OF("olmo2", "sliding_window_pattern is no array of 7 elements",
+               gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, short_pattern, 14));
+    REFUSED_OF("olmo2", "sliding_window_pattern has another type than expected (an integer)",
+               gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, float_pattern, 12 + 28));
+    REFUSED_OF("gemma2", "a cap of gemma2 is 0", gguf_set_real(&file, "gemma2.attn_logit_softcapping", 0));
+    REFUSED_OF("gemma2", "a cap of gemma2 is 0", const double tiny = 1e-50;
+               gguf_set(&file, "gemma2.final_logit_softcapping", GGUF_F64, &tiny, 8));
+    REFUSED_OF("gemma2", "no finite number", gguf_set_real(&file, "gemma2.final_logit_softcapping", NAN));
+    REFUSED_OF("gemma2", "softcapping is 1e+300, which is no float32", const double large = 1e300;
+               gguf_set(&file, "gemma2.attn_logit_softcapping", GGUF_F64, &large, 8));
+    REFUSED_OF("gemma2", "rope.freq_base_swa is 500, expected 10000",
+               gguf_set_real(&file, "gemma2.rope.freq_base_swa", 500));
+    REFUSED_OF("gemma3", "attn_logit_softcapping is 50, expected 0",
+               gguf_set_real(&file, "gemma3.attn_logit_softcapping", 50));
+    REFUSED_OF("gemma3", "rope.freq_base_swa is -1, expected", gguf_set_real(&file, "gemma3.rope.freq_base_swa", -1));
+    REFUSED_OF("gemma3", "attn_factor is 1.25, expected 1",
+               gguf_set_real(&file, "gemma3.rope.scaling.attn_factor", 1.25f));
+    REFUSED_OF("granite", "granite.logit_scale is missing or 0", gguf_remove(&file, "granite.logit_scale"));
+    REFUSED_OF("granite", "metadata key granite.attention.sliding_window_pattern is not supported",
+               gguf_set_int(&file, "granite.attention.sliding_window_pattern", 1));
+    REFUSED_OF("phi3", "rope_factors_short.weight is missing", gguf_remove(&file, "rope_factors_short.weight"));
+    REFUSED_OF("phi3", "blk.0.attn_qkv.weight is [128, 64], expected [144, 64]",
+               gguf_set_int(&file, "phi3.attention.key_length", 18);
+               gguf_set_int(&file, "phi3.attention.value_length", 18));
+    REFUSED_OF("phi3", "blk.2.ffn_up.weight is [159, 64], expected [160, 64]",
+               gguf_tensor(&file, "blk.2.ffn_up.weight")->dims[1]--);
+    REFUSED_OF("phi3", "attn_qkv.weight is missing", gguf_remove(&file, "blk.1.attn_qkv.weight"));
+    REFUSED_OF("phi3", "fused tensors would have more than", gguf_set_int(&file, "phi3.feed_forward_length", 1 << 30));
+    REFUSED_OF("phi3", "fused tensors would have more than", gguf_set_int(&file, "phi3.attention.key_length", 1 << 28);
+               gguf_set_int(&file, "phi3.attention.value_length", 1 << 28));
+#undef REFUSED_OF
+}
+
+/* ---- experts ------------------------------------------------------------------------------------------ */
+
 /* What a file may say of experts, in several weight types. */
 static void experts(void) {
     static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0};
@@ -553,16 +766,22 @@ static void sizes_of_experts(void) {
     model_close(&model);
 }
 
-static void windows_cut_the_context(void) {
-    static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff}, contexts[] = {40, 1, 39, 40, 40, 40};
-    for (int i = 0; i < 6; i++) {
+/* All layers of a llama have the window; where it is not known which have it, the context ends with it. */
+static void windows_of_all_layers_or_none(void) {
+    static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff}, shortest[] = {40, 1, 39, 40, 40, 40};
+    for (int i = 0; i < 12; i++) {
         Model model;
         const char *path = temporary("model.gguf");
-        gguf_make(&file, &SMALL, 0);
-        gguf_set_int(&file, "llama.attention.sliding_window", windows[i]);
-        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "window %d does not open", windows[i]);
+        const Relative r = {.architecture = i < 6 ? "llama" : "qwen2"};
+        gguf_make_relative(&file, &SMALL, &r);
+        gguf_set_int(&file, gguf_key(&r, "attention.sliding_window"), windows[i % 6]);
+        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "window %d does not open", windows[i % 6]);
         gguf_free(&file);
-        CHECK(model.config.context == contexts[i], "window %d: context %d", windows[i], model.config.context);
+        const int window = i < 6 && i > 0 ? shortest[i] : 0, context = i < 6 ? 40 : shortest[i - 6];
+        CHECK(model.config.context == context, "window %d: context %d", windows[i % 6], model.config.context);
+        for (int l = 0; l < 2; l++)
+            CHECK(model.layers[l].window == window, "window %d: %d in layer %d", windows[i % 6], model.layers[l].window,
+                  l);
         model_close(&model);
     }
 }
@@ -739,16 +958,17 @@ static void bad_keys(void) {
                                      UINT64_MAX, 0x13b13b13b13b13b2, 0x0800000000000001};
     static const GgufType negative[] = {GGUF_I8, GGUF_I16, GGUF_I32, GGUF_I64};
     const int64_t below_zero = -1;
-    REFUSED("architecture is 'gptneox', expected llama", gguf_set_text(&file, "general.architecture", "gptneox"));
-    REFUSED("architecture is '', expected llama", gguf_remove(&file, "general.architecture"));
+    REFUSED("architecture is 'gptneox', expected olmo, stablelm, llama",
+            gguf_set_text(&file, "general.architecture", "gptneox"));
+    REFUSED("architecture is '', expected olmo, stablelm, llama", gguf_remove(&file, "general.architecture"));
     REFUSED("general.architecture has another type", gguf_set_int(&file, "general.architecture", 1));
     REFUSED("key llama.attention.scale is not supported", gguf_set_real(&file, "llama.attention.scale", 1));
     REFUSED("llama.block_count is 0", gguf_set_int(&file, "llama.block_count", 0));
     REFUSED("llama.block_count is 0", gguf_remove(&file, "llama.block_count"));
     REFUSED("llama.block_count is 1000000000, the file has", gguf_set_int(&file, "llama.block_count", 1000000000));
-    for (int more = 5; more <= 6; more++) /* 9 tensors a layer: of 21 + 5 three layers are too many */
-        REFUSED(more == 5 ? "llama.block_count is 3, the file has 26 tensors" : "blk.2.attn_norm.weight is missing",
-                gguf_set_int(&file, "llama.block_count", 3);
+    for (int more = 2; more <= 3; more++) /* 6 tensors a layer: of 21 + 2 four layers are too many */
+        REFUSED(more == 2 ? "llama.block_count is 4, the file has 23 tensors" : "blk.2.attn_norm.weight is missing",
+                gguf_set_int(&file, "llama.block_count", 4);
                 for (int i = 0; i < more; i++) gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
     REFUSED("tensor blk.1.attn_k.weight is not supported", gguf_set_int(&file, "llama.block_count", 1));
     REFUSED("llama.embedding_length is 0", gguf_set_int(&file, "llama.embedding_length", 0));
@@ -770,8 +990,8 @@ static void bad_keys(void) {
     REFUSED("dimension_count is 18, expected an even", gguf_set_int(&file, "llama.rope.dimension_count", 18));
     REFUSED("dimension_count is 7, expected an even", gguf_set_int(&file, "llama.rope.dimension_count", 7));
     REFUSED("dimension_count is 0", gguf_set_int(&file, "llama.rope.dimension_count", 0));
-    REFUSED("scaling.type is 'longrope', expected none, linear or yarn",
-            gguf_set_text(&file, "llama.rope.scaling.type", "longrope"));
+    REFUSED("scaling.type is 'dynamic', expected none, linear, yarn or longrope",
+            gguf_set_text(&file, "llama.rope.scaling.type", "dynamic"));
     REFUSED("a beta of YaRN is not positive", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
             gguf_set_real(&file, "llama.rope.scaling.yarn_beta_slow", 0));
     REFUSED("original_context_length is 0", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
@@ -824,7 +1044,8 @@ static void keys_that_change_nothing(void) {
         {"nextn_predict_layers", 0, 1},
         {"pooling_type", 0, 1},
         {"residual_scale", 1, 3},
-        {"rope.scaling.yarn_attn_factor", 1, 2},
+        {"attention.clamp_kqv", 0, 8},
+        {"use_parallel_residual", 0, 1},
         {"rope.scaling.yarn_log_multiplier", 0, 1},
     };
     enum { N = sizeof cases / sizeof *cases };
@@ -870,6 +1091,31 @@ static void yarn_extrapolates(void) {
         REFUSED(i ? "yarn_ext_factor is 0.5, expected 1" : "yarn_ext_factor is 0, expected 1",
                 gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
                 gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 0.5f * (float)i));
+}
+
+/* llama.cpp ignores it: it must be what it is without it. */
+static void yarn_says_its_amplitude_again(void) {
+    static const char *const key = "llama.rope.scaling.yarn_attn_factor";
+    Reference ref = reference_of(&SMALL);
+    gguf_make(&file, &SMALL, 0);
+    gguf_set_real(&file, key, 1);
+    check_forward("1", &ref, CLOSE);
+    for (int i = 0; i < 2; i++) {
+        const char *expected = i ? "yarn_attn_factor is 1.2, expected 1.20794" : "yarn_attn_factor is 2, expected 1";
+        REFUSED(expected, gguf_set_real(&file, key, i ? 1.2f : 2);
+                if (i) gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+                gguf_set_real(&file, "llama.rope.scaling.factor", i ? 8 : 1));
+    }
+    gguf_make(&file, &SMALL, 0);
+    gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+    gguf_set_real(&file, "llama.rope.scaling.factor", 8);
+    CHECK(!gguf_write(&file, temporary("model.gguf")) && !run_file(&SMALL, temporary("model.gguf"), logits_found), "-");
+    static float without[N_TOKENS * MAX_VOCAB];
+    memcpy(without, logits_found, sizeof without);
+    gguf_set_real(&file, key, 1.2079441f);
+    CHECK(!gguf_write(&file, temporary("model.gguf")) && !run_file(&SMALL, temporary("model.gguf"), logits_found), "-");
+    gguf_free(&file);
+    CHECK(!memcmp(without, logits_found, sizeof without), "the usual amplitude changes the logits");
 }
 
 /* What a file says of its name, its licence, its tokenizer, or of other programs' models. */
@@ -1320,15 +1566,20 @@ void suite_gguf(void) {
     TEST(biases);
     TEST(norms);
     TEST(architectures);
+    TEST(families);
+    TEST(families_with_other_keys);
+    TEST(fused_tensors);
+    TEST(bad_families);
     TEST(experts);
     TEST(a_router_that_cannot_decide);
     TEST(the_width_of_experts_may_be_left_out);
     TEST(a_width_that_nothing_vouches_for);
     TEST(sizes_of_experts);
-    TEST(windows_cut_the_context);
+    TEST(windows_of_all_layers_or_none);
     TEST(any_width_of_number);
     TEST(keys_that_change_nothing);
     TEST(yarn_extrapolates);
+    TEST(yarn_says_its_amplitude_again);
     TEST(keys_of_another_subject);
     TEST(same_tokens_as_tokenizer_bin);
     TEST(prefixes_are_optional);

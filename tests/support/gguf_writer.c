@@ -220,6 +220,103 @@ void gguf_make(GgufFile *f, const HashModel *m, int head_size) {
     gguf_make_relative(f, m, &(Relative){.architecture = "llama", .head_size = head_size});
 }
 
+/* ---- families ------------------------------------------------------------------------------ */
+
+const char *const GGUF_FAMILIES[N_GGUF_FAMILIES] = {"olmo",    "olmo2", "gemma2",  "gemma3",
+                                                    "granite", "phi3",  "smollm3", "stablelm"};
+
+static void rename_all(GgufFile *f, const char *from, const char *to) {
+    for (int i = 0; i < f->n_tensors; i++) {
+        char rest[64], *at = strstr(f->tensors[i].name, from);
+        if (!at) continue;
+        snprintf(rest, sizeof rest, "%s", at + strlen(from));
+        snprintf(at, sizeof f->tensors[i].name - (size_t)(at - f->tensors[i].name), "%s%s", to, rest);
+    }
+}
+
+/* One tensor of the rows of several, whose names are separated by spaces. */
+static void fuse(GgufFile *f, int layer, const char *names, const char *name) {
+    char full[64], list[64], *next = list;
+    float *values = malloc(1 << 22);
+    size_t n = 0;
+    snprintf(list, sizeof list, "%s", names);
+    int cols = 0;
+    for (char *part; (part = strsep(&next, " "));) {
+        snprintf(full, sizeof full, "blk.%d.%s.weight", layer, part);
+        const GgufTensor *t = gguf_tensor(f, full);
+        memcpy(values + n, t->values, t->count * sizeof *values);
+        n += t->count;
+        cols = (int)t->dims[0];
+        gguf_remove(f, full);
+    }
+    snprintf(full, sizeof full, "blk.%d.%s.weight", layer, name);
+    memcpy(gguf_add(f, full, (int)n / cols, cols, 0, 1, 0)->values, values, n * sizeof *values);
+    free(values);
+}
+
+static void add_family_layer(GgufFile *f, const HashModel *m, const char *a, int l) {
+    const int size = m->dim / m->n_heads, id = 1 << 20 | l << 4;
+    char name[64];
+#define NAME(part) (snprintf(name, sizeof name, "blk.%d.%s", l, part), name)
+    const bool gemma = !strncmp(a, "gemma", 5), wide = !strcmp(a, "olmo2");
+    if (gemma) add_norm(f, m, NAME("post_attention_norm.weight"), id, m->dim);
+    if (gemma) add_norm(f, m, NAME("post_ffw_norm.weight"), id + 1, m->dim);
+    if (wide || !strcmp(a, "gemma3")) {
+        add_norm(f, m, NAME("attn_q_norm.weight"), id + 2, size * (wide ? m->n_heads : 1));
+        add_norm(f, m, NAME("attn_k_norm.weight"), id + 3, size * (wide ? m->n_kv_heads : 1));
+    }
+    if (!strcmp(a, "stablelm")) {
+        gguf_add(f, NAME("attn_norm.bias"), 1, m->dim, 0, 1, (uint64_t)id + 4);
+        gguf_add(f, NAME("ffn_norm.bias"), 1, m->dim, 0, 1, (uint64_t)id + 5);
+    }
+#undef NAME
+    if (strcmp(a, "phi3") != 0) return;
+    fuse(f, l, "attn_q attn_k attn_v", "attn_qkv");
+    fuse(f, l, "ffn_gate ffn_up", "ffn_up");
+}
+
+static void add_family_keys(GgufFile *f, const HashModel *m, const Relative *r) {
+    const char *a = r->architecture;
+    const int size = m->dim / m->n_heads;
+    if (strchr("go", a[0]) && strcmp(a, "granite") && strcmp(a, "olmo"))
+        gguf_set_int(f, gguf_key(r, "attention.sliding_window"), FAMILY_WINDOW);
+    if (!strcmp(a, "olmo") || !strcmp(a, "stablelm")) {
+        gguf_remove(f, gguf_key(r, "attention.layer_norm_rms_epsilon"));
+        gguf_set_real(f, gguf_key(r, "attention.layer_norm_epsilon"), 1e-5f);
+    }
+    if (!strcmp(a, "stablelm")) {
+        gguf_set(f, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){false}, 1);
+        gguf_add(f, "output_norm.bias", 1, m->dim, 0, 1, 6);
+    }
+    if (!strcmp(a, "gemma2")) gguf_set_real(f, "gemma2.attn_logit_softcapping", 2);
+    if (!strcmp(a, "gemma2")) gguf_set_real(f, "gemma2.final_logit_softcapping", 3);
+    if (!strcmp(a, "gemma3")) gguf_set_real(f, "gemma3.rope.freq_base", 1e6f);
+    if (!strcmp(a, "stablelm") || !strcmp(a, "phi3"))
+        gguf_set_int(f, gguf_key(r, "rope.dimension_count"), size / 4 * 2);
+    if (!strcmp(a, "phi3")) {
+        gguf_add(f, "rope_factors_long.weight", 1, size / 4, 8, 4, 7);
+        gguf_add(f, "rope_factors_short.weight", 1, size / 4, 2, 1, 8);
+        gguf_set_real(f, "phi3.rope.scaling.attn_factor", 1.25f);
+        gguf_set_int(f, "phi3.rope.scaling.original_context_length", m->context - 8);
+    }
+    if (strcmp(a, "granite") != 0) return;
+    gguf_set_real(f, "granite.embedding_scale", 3);
+    gguf_set_real(f, "granite.residual_scale", 0.5f);
+    gguf_set_real(f, "granite.attention.scale", 0.25f);
+    gguf_set_real(f, "granite.logit_scale", 4);
+}
+
+void gguf_make_family(GgufFile *f, const HashModel *m, const char *architecture) {
+    const Relative r = {.architecture = architecture};
+    gguf_make_relative(f, m, &r);
+    for (int l = 0; l < m->n_layers; l++) add_family_layer(f, m, architecture, l);
+    add_family_keys(f, m, &r);
+    if (!strcmp(architecture, "olmo2")) rename_all(f, ".attn_norm.", ".post_attention_norm.");
+    if (!strcmp(architecture, "olmo2")) rename_all(f, ".ffn_norm.", ".post_ffw_norm.");
+    for (int i = f->n_tensors; !strcmp(architecture, "olmo") && i-- > 0;)
+        if (strstr(f->tensors[i].name, "_norm.")) gguf_remove(f, f->tensors[i].name);
+}
+
 void gguf_free(GgufFile *f) {
     for (int i = 0; i < f->n_keys; i++) free(f->keys[i].value);
     for (int i = 0; i < f->n_tensors; i++) free(f->tensors[i].values);

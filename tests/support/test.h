@@ -146,6 +146,11 @@ void gguf_make(GgufFile *f, const HashModel *m, int head_size);
 void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r);
 void gguf_free(GgufFile *f);
 
+/* The file of a random model of an architecture whose layers are others, with its usual keys. */
+extern const char *const GGUF_FAMILIES[];
+enum { N_GGUF_FAMILIES = 8, FAMILY_WINDOW = 5 };
+void gguf_make_family(GgufFile *f, const HashModel *m, const char *architecture);
+
 /* The name of a key of the architecture. The string stays until the next 4 calls. */
 const char *gguf_key(const Relative *r, const char *name);
 
