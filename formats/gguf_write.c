@@ -40,6 +40,8 @@ static int longest_window(const Model *m) {
     return longest;
 }
 
+static double usual_amplitude(const Config *c) { return yarn_amplitude(c->rope.yarn.factor, 1); }
+
 /* Whether the layer's window and RoPE are those that the architecture has in its place. */
 static bool is_in_place(const GgufArchitecture *a, const Model *m, const Layer *layer) {
     const Config *c = &m->config;
@@ -51,7 +53,7 @@ static bool is_in_place(const GgufArchitecture *a, const Model *m, const Layer *
                          : is_usual || by_period             ? ROPE_GLOBAL
                                                              : ROPE_NONE;
     if (by_period && layer->window != (is_usual ? window : 0)) return false;
-    if (rope == ROPE_LOCAL && a->local_base == 0 && own_base) return false;
+    if (rope == ROPE_LOCAL && (a->local_base > 0 ? c->rope.amplitude != usual_amplitude(c) : own_base)) return false;
     return layer->rope == rope || (alike && layer->rope != ROPE_NONE && rope != ROPE_NONE);
 }
 
@@ -162,7 +164,7 @@ static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
     if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
     h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
     if (yarn) h.yarn_context = (int)c->rope.yarn.context;
-    if (yarn) c->rope.amplitude /= yarn_amplitude(h.factor, 1);
+    if (yarn) c->rope.amplitude /= usual_amplitude(c);
     if (h.factor == 1) h.factor = 0;
     if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
     if (c->rope.amplitude == 1) c->rope.amplitude = 0;

@@ -224,6 +224,126 @@ static void a_norm_with_beta_is_not_folded(void) {
     unlink(inside("out/a.gguf"));
 }
 
+/* ---- families ------------------------------------------------------------------------------------------- */
+
+/* So many layers that every period of windows has begun again. */
+static const HashModel MANY_LAYERS = {64, 80, 7, 4, 2, 60, 40, true, 38};
+static const HashModel MANY_TIED = {64, 80, 7, 4, 2, 60, 40, false, 39};
+
+static void families_stay_what_they_are(void) {
+    for (int i = 0; i < 2 * N_GGUF_FAMILIES; i++) {
+        const char *architecture = GGUF_FAMILIES[i / 2];
+        const bool tied = i % 2 || !strcmp(architecture, "gemma2");
+        if (test_fast() && i % 3) continue;
+        gguf_make_family(&file, tied ? &MANY_TIED : &MANY_LAYERS, architecture);
+        if (!strcmp(architecture, "olmo2")) { /* OLMo 3, where they are in layers without windows */
+            gguf_set_text(&file, "olmo2.rope.scaling.type", "yarn");
+            gguf_set_real(&file, "olmo2.rope.scaling.factor", 8);
+            gguf_set_int(&file, "olmo2.rope.scaling.original_context_length", 20);
+        }
+        if (!strcmp(architecture, "gemma3")) gguf_set_real(&file, "gemma3.rope.scaling.factor", 8);
+        if (!strcmp(architecture, "gemma3")) gguf_set_real(&file, "gemma3.final_logit_softcapping", 4);
+        CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+        gguf_free(&file);
+        CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
+        CHECK(is_architecture("out/a.gguf", architecture), "%s becomes another", architecture);
+        CHECK(difference("m.gguf", "out/a.gguf") == 0, "%s: other logits", architecture);
+        CHECK_RUN("out/a.gguf -m convert -q q8_0 -o out/b.gguf");
+        const double found = difference("m.gguf", "out/b.gguf");
+        CHECK(found > 0 && found < 0.1, "%s: %g of the largest logit away", architecture, found);
+        unlink(inside("out/a.gguf"));
+        unlink(inside("out/b.gguf"));
+    }
+}
+
+/* Every bit of a head rotates in a llama. */
+static void what_rotates_in_part_becomes_phi3(void) {
+    const Relative r = {.architecture = "qwen2"};
+    gguf_make_relative(&file, &MANY_LAYERS, &r);
+    gguf_set_int(&file, "qwen2.rope.dimension_count", 10);
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
+    CHECK(is_architecture("out/a.gguf", "phi3"), "another");
+    CHECK(difference("m.gguf", "out/a.gguf") == 0, "other logits");
+    unlink(inside("out/a.gguf"));
+}
+
+/* No other program heeds a llama's window: up to its length it changes nothing. */
+static void the_context_ends_with_a_llamas_window(void) {
+    Model m;
+    gguf_make(&file, &MANY_LAYERS, 0);
+    gguf_set_int(&file, "llama.attention.sliding_window", 10);
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
+    CHECK(strstr(err, "note: GGUF's llama has no place for windows"), "%s", err);
+    CHECK(difference("m.gguf", "out/a.gguf") == 0, "other logits");
+    CHECK(!model_open(&m, inside("out/a.gguf")) && m.config.context == 10, "context %d", m.config.context);
+    CHECK(m.layers[0].window == 0, "a window of %d", m.layers[0].window);
+    model_close(&m);
+    unlink(inside("out/a.gguf"));
+}
+
+static void check_unsaid(const char *architecture, int change, const char *expected) {
+    Model m;
+    gguf_make_family(&file, &MANY_TIED, architecture);
+    CHECK(!gguf_write(&file, inside("m.gguf")) && !model_open(&m, inside("m.gguf")), "no model");
+    gguf_free(&file);
+    Layer *layers = m.layers;
+    switch (change) {
+    case 0: layers[1].window = 4; break;
+    case 1: layers[6].window = 0; break;
+    case 2: layers[5].rope = ROPE_LOCAL; break;
+    case 3: layers[2].rope = ROPE_NONE; break;
+    case 4: m.config.local_base = 500; break;
+    case 5: m.config.attention_scale = 0.5f; break;
+    case 6: m.config.embedding_scale = 1; break;
+    case 7: m.config.gelu = !m.config.gelu; break;
+    case 8: layers[6].mlp_post_norm.gamma = NULL; break;
+    case 9: layers[6].attn_norm = (Norm){.kind = NORM_NONE}; break;
+    case 10: m.config.attention_cap = 0; break;
+    case 11: m.config.attention_cap = 50; break;
+    case 12: layers[0].wo.bias = layers[0].attn_norm.gamma; break;
+    case 13: m.config.n_kv_heads = m.config.n_heads = 2; break;
+    case 14: m.tied = false; break;
+    case 15: m.config.rope.halves = false; break;
+    case 16: m.config.rope.amplitude = 1.25; break;
+    case 17: m.config.logit_scale = 0.5f; break;
+    }
+    stderr_hide();
+    const int status_ = gguf_check_model(&m, NULL, "m.gguf");
+    CHECK(stderr_show() == 1 && status_ == -1 && strstr(stderr_text(), expected), "%s, change %d: %d, %s", architecture,
+          change, status_, stderr_text());
+    model_close(&m);
+}
+
+static void what_families_cannot_say(void) {
+    const char *const layers = "windows or RoPE of these layers", *const factor = "no place for this factor of";
+    check_unsaid("gemma2", 0, layers);
+    check_unsaid("gemma2", 1, layers);
+    check_unsaid("gemma3", 1, layers);
+    check_unsaid("gemma3", 2, layers);
+    check_unsaid("smollm3", 3, layers);
+    check_unsaid("olmo2", 3, layers);
+    check_unsaid("olmo2", 4, layers);
+    check_unsaid("gemma2", 5, factor);
+    check_unsaid("gemma3", 6, factor);
+    check_unsaid("smollm3", 5, layers); /* a granite with layers without RoPE */
+    check_unsaid("olmo2", 17, factor);
+    check_unsaid("gemma3", 7, "gemma3 has GELU everywhere, the model has not");
+    check_unsaid("granite", 7, "has no place for GELU");
+    check_unsaid("olmo2", 8, "olmo2 has norms behind sublayers everywhere, the model has not");
+    check_unsaid("granite", 9, "norms in front of sublayers everywhere, the model has not");
+    check_unsaid("gemma2", 10, "gemma2 has a cap of scores everywhere, the model has not");
+    check_unsaid("gemma3", 11, "no place for a cap of scores");
+    check_unsaid("gemma3", 12, "no place for biases behind attention");
+    check_unsaid("phi3", 13, "no place for heads that are not dim / n_heads wide");
+    check_unsaid("gemma2", 14, "gemma2 has an embedding that is the output everywhere");
+    check_unsaid("gemma3", 15, "no place for RoPE of neighbours");
+    check_unsaid("gemma3", 16, layers);
+}
+
 static void what_no_file_can_say(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 32};
     Relative r = {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32};
@@ -398,6 +518,10 @@ void suite_convert(void) {
     TEST(experts_in_every_type);
     TEST(folding_changes_nothing_but_rounding);
     TEST(a_norm_with_beta_is_not_folded);
+    TEST(families_stay_what_they_are);
+    TEST(what_rotates_in_part_becomes_phi3);
+    TEST(the_context_ends_with_a_llamas_window);
+    TEST(what_families_cannot_say);
     TEST(what_no_file_can_say);
     TEST(what_ctrl_c_interrupts_leaves_nothing);
     TEST(numbers_beyond_float32_are_refused);
