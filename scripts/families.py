@@ -79,7 +79,7 @@ GEMMA2 = GEMMA | {
     "cache_implementation": "hybrid",
     "final_logit_softcapping": 30.0,
     "hidden_act": "gelu_pytorch_tanh",
-    "query_pre_attn_scalar": 24,
+    "query_pre_attn_scalar": 20,
     "rope_theta": 10000.0,
     "sliding_window": 8,
     "torch_dtype": "float32",
@@ -90,7 +90,7 @@ GEMMA3 = GEMMA | {
     "model_type": "gemma3_text",
     "attn_logit_softcapping": None,
     "final_logit_softcapping": None,
-    "query_pre_attn_scalar": 24,
+    "query_pre_attn_scalar": 20,
     "sliding_window": 8,
 }
 OLMO2 = {
@@ -140,7 +140,7 @@ FAMILIES = {
         sizes(48, 96, 3, 4, 2, 60, 64, 20) | GEMMA2,
         {
             "final_logit_softcapping": None,
-            "query_pre_attn_scalar": 20,
+            "query_pre_attn_scalar": 10,
             "sliding_window": 9,
             "hidden_activation": "silu",
         },
@@ -148,7 +148,7 @@ FAMILIES = {
     "gemma2_caps": Family(
         32,
         "Gemma-2-2B",
-        "small soft caps, one KV head, layer_types in another order",
+        "small soft caps, scores not scaled by the head size, one KV head, layer_types in another order",
         sizes(40, 72, 3, 4, 1, 61, 64, 10)
         | GEMMA2
         | {
@@ -196,7 +196,7 @@ FAMILIES = {
             "torch_dtype": "bfloat16",
             "transformers_version": "4.50.0.dev0",
         },
-        {"rope_local_base_freq": 1000000, "sliding_window_pattern": 3, "query_pre_attn_scalar": 20},
+        {"rope_local_base_freq": 1000000, "sliding_window_pattern": 3, "query_pre_attn_scalar": 10},
     ),
     "gemma3_nested": Family(
         35,
