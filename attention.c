@@ -1,14 +1,15 @@
 /* attention.c: the attention half of a decoder layer, x += attention(norm(x)).
  *
  *     q, k, v = Wq xn, Wk xn, Wv xn                project        (Vaswani et al. 2017, sec. 3.2)
- *     q, k = norm(q), norm(k), head by head        norm_heads     some models (Henry et al. 2020)
+ *     q, k = norm(q), norm(k), by head or whole    norm_heads     some models (Henry et al. 2020)
  *     q, k rotate by their positions               rotate_heads   (Su et al. 2021, sec. 3.4): rope.c
  *     the cache keeps k, v                         write_heads    kv_cache.c
- *     out = softmax(q k / sqrt(head_size)) v       attend         under the causal mask
+ *     out = softmax(scale q k) v                   attend         under the causal mask; scale = 1 / sqrt(head_size)
  *     x += Wo out                                  attention      the residual
  *
  * Grouped queries (Ainslie et al. 2023): n_heads / n_kv_heads query heads attend to one KV head.
- * Causal mask: a query sees the keys up to its own position, n_keys of them.
+ * Causal mask: a query sees the keys up to its own position, n_keys of them; where a layer has a window
+ * (Beltagy et al. 2020, sec. 3.1), only the last of these. Some models cap the scores (Gemma 2, sec. 2).
  *
  * Owns these steps. The products with weights are matmul.c's, norms norm.c's, rotation rope.c's,
  * the cache kv_cache.c's. Each score is computed by itself, and values are summed in vectors of LANES
@@ -51,7 +52,7 @@ static void project(const Heads *h, const Tensor *w, const Input *in, int n) {
     if (h->n > 0) matmul_rows(h->rows, h->stride, w, h->first * h->size, h->n * h->size, in, n, false);
 }
 
-/* Normalizes each head by itself, in place. */
+/* Normalizes each head of n tokens by itself, in place. */
 static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const Heads *h, int n) {
     if (!norm->gamma) return;
     probe_heads(s->probe, layer, site, false, head_of(h, 0, 0), h->stride, n, h->n, h->size);
@@ -61,10 +62,29 @@ static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const
     probe_heads(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
 }
 
-static void rotate_heads(const Session *s, const Heads *h, int n) {
-    const Rope *rope = &s->model->config.rope;
+/* The thread's share of n tokens, of which all heads together count as one. */
+static Heads whole_rows(float *rows, int dim, int first) {
+    return (Heads){rows + (size_t)first * (size_t)dim, (size_t)dim, dim, 0, 1};
+}
+
+/* Normalizes all heads of a token together, in place: the threads share the tokens, and need what others projected. */
+static void norm_rows(Session *s, const Layer *layer, int n) {
+    const Config *c = &s->model->config;
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads(), first = n * thread / threads;
+    const int count = n * (thread + 1) / threads - first;
+    const Heads q = whole_rows(s->q, c->n_heads * c->head_size, first);
+    const Heads k = whole_rows(s->k, c->n_kv_heads * c->head_size, first);
+#pragma omp barrier
+    if (count > 0) norm_heads(s, layer->index, SITE_Q_NORM, &layer->q_norm, &q, count);
+    if (count > 0) norm_heads(s, layer->index, SITE_K_NORM, &layer->k_norm, &k, count);
+#pragma omp barrier
+}
+
+static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
+    if (use == ROPE_NONE) return;
+    const Rope *rope = &s->ropes[use];
     for (int i = 0; i < h->n; i++)
-        for (int t = 0; t < n; t++) rope_rotate(rope, head_of(h, i, t), s->angles + (size_t)(t * rope->dims));
+        for (int t = 0; t < n; t++) rope_rotate(rope, head_of(h, i, t), s->angles[use] + (size_t)(t * rope->dims));
 }
 
 /* Writes the thread's keys and values of n tokens into the cache, from position pos on. */
@@ -86,37 +106,49 @@ enum { BLOCK_VECTORS = KV_BLOCK / LANES };
 /* Up to KV_QUERIES queries that visit one KV head together: those of neighbouring tokens and of the
  * query heads that share it. They see the same keys, but for the last few. */
 typedef struct {
-    int size;       /* of a head */
-    int blocks;     /* that the cache has room for */
-    size_t start;   /* of the KV head in the cache, in elements */
-    int seen_whole; /* vectors of keys that every query sees whole */
-    int seen;       /* vectors of keys that some query sees */
+    int size;     /* of a head */
+    int blocks;   /* that the cache has room for */
+    size_t start; /* of the KV head in the cache, in elements */
+    float scale;  /* of the scores, */
+    float cap;    /* which are capped then; 0: they are not */
+    int before;   /* blocks of positions in front of those that the cache holds: a multiple of `blocks` */
+    /* vectors of keys: some query sees those from `from` to `end`, every query all of those from whole to whole_end */
+    int from, whole, whole_end, end;
     const float *q[KV_QUERIES];
     float *out[KV_QUERIES], *scores[KV_QUERIES];
-    int n_keys[KV_QUERIES]; /* the causal mask: each query sees the first n_keys */
+    int first_key[KV_QUERIES], n_keys[KV_QUERIES]; /* a query sees the keys from first_key to n_keys - 1 */
 } Queries;
 
 INLINE vf load_cached(KvType type, const void *cache, size_t at) {
     return type == KV_F32 ? vload((const float *)cache + at) : vload_f16((const uint16_t *)cache + at, LANES);
 }
 
+/* Where the block of vector v is in the cache, which may be a ring. */
+INLINE int block_of(const Queries *a, int v) {
+    const int block = v / BLOCK_VECTORS - a->before;
+    return block < a->blocks ? block : block - a->blocks;
+}
+
 /* Element i of the keys of LANES neighbouring positions, vector v of the head. */
 INLINE vf load_keys(const Queries *a, KvType type, const void *keys, int v, int i) {
-    const size_t row = (size_t)(v / BLOCK_VECTORS) * (size_t)a->size + (size_t)i;
+    const size_t row = (size_t)block_of(a, v) * (size_t)a->size + (size_t)i;
     return load_cached(type, keys, a->start + row * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES));
 }
 
 /* Element i of the values of LANES positions, in a part of `width` elements that begins at `part`. */
-INLINE vf load_values(KvType type, const void *values, size_t part, int width, int v, int i) {
-    const size_t row = (size_t)(v / BLOCK_VECTORS) * (size_t)width + (size_t)i;
+INLINE vf load_values(const Queries *a, KvType type, const void *values, size_t part, int width, int v, int i) {
+    const size_t row = (size_t)block_of(a, v) * (size_t)width + (size_t)i;
     return load_cached(type, values, part + row * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES));
 }
 
-/* The causal mask: the lanes of vector v whose keys are among the first n_keys. */
-INLINE vi causal_mask(int v, int n_keys) { return vlane() < n_keys - v * LANES; }
+/* The causal mask, and the window's: the lanes of vector v whose keys query k sees. */
+INLINE vi visible(const Queries *a, int v, int k) {
+    const vi lane = vlane();
+    return (lane < a->n_keys[k] - v * LANES) & (lane >= a->first_key[k] - v * LANES);
+}
 
 /* scores = q . key for `count` vectors of keys, from vector v on in steps of `apart`; -infinity where
- * the causal mask hides a key. */
+ * the mask hides a key. */
 INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v, int apart, const int count,
                           const int n) {
     vf sums[KV_QUERIES][4];
@@ -135,16 +167,25 @@ INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v
     for (int k = 0; k < n; k++) UNROLL
     for (int j = 0; j < count; j++) {
         const int at = v + j * apart;
-        vstore(a->scores[k] + at * LANES, vselect(causal_mask(at, a->n_keys[k]), sums[k][j], vset(-INFINITY)));
+        vstore(a->scores[k] + at * LANES, vselect(visible(a, at, k), sums[k][j], vset(-INFINITY)));
+    }
+}
+
+/* scores = cap tanh(scores / cap), with tanh(z) = 2 / (1 + e^-2z) - 1; what a mask hides stays hidden. */
+static void cap_scores(float *scores, int from, int end, float scale, float cap) {
+    for (int v = from; v < end; v++) {
+        const vf z = vload(scores + v * LANES);
+        const vf capped = cap * (2.0f / (1.0f + vexp(z * (-2 * scale / cap))) - 1.0f);
+        vstore(scores + v * LANES, vselect(z == -INFINITY, z, capped));
     }
 }
 
 /* scores = e^(scale (scores - the largest of them)); returns 1 / their sum. */
-static float softmax(float *scores, int vectors, float scale) {
+static float softmax(float *scores, int from, int end, float scale) {
     vf max = vset(-INFINITY), sum = {0};
-    for (int v = 0; v < vectors; v++) max = vmax(vload(scores + v * LANES), max);
+    for (int v = from; v < end; v++) max = vmax(vload(scores + v * LANES), max);
     const float largest = vmax_lane(max);
-    for (int v = 0; v < vectors; v++) {
+    for (int v = from; v < end; v++) {
         const vf e = vexp((vload(scores + v * LANES) - largest) * scale);
         sum += e;
         vstore(scores + v * LANES, e);
@@ -161,11 +202,11 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvT
     UNROLL
     for (int k = 0; k < n; k++) {
         p[k] = vload(a->scores[k] + v * LANES);
-        if (masked) mask[k] = causal_mask(v, a->n_keys[k]);
+        if (masked) mask[k] = visible(a, v, k);
     }
     UNROLL
     for (int i = 0; i < count; i++) {
-        const vf value = load_values(type, values, part, width, v, first + i);
+        const vf value = load_values(a, type, values, part, width, v, first + i);
         UNROLL
         for (int k = 0; k < n; k++) sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value, sums[k][i]);
     }
@@ -182,9 +223,10 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
     for (int i = 0; i < count; i++) sums[k][i] = (vf){0};
-    int v = 0;
-    for (; v < a->seen_whole; v++) add_values(sums, a, type, values, part, width, v, in_part, false, count, n);
-    for (; v < a->seen; v++) add_values(sums, a, type, values, part, width, v, in_part, true, count, n);
+    int v = a->from;
+    for (; v < a->whole; v++) add_values(sums, a, type, values, part, width, v, in_part, true, count, n);
+    for (; v < a->whole_end; v++) add_values(sums, a, type, values, part, width, v, in_part, false, count, n);
+    for (; v < a->end; v++) add_values(sums, a, type, values, part, width, v, in_part, true, count, n);
     UNROLL
     for (int k = 0; k < n; k++) {
         UNROLL
@@ -197,15 +239,17 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
     }
 }
 
-/* out = softmax(q k / sqrt(head_size)) v for n queries. Each is computed alike, whoever else is in the group. */
+/* out = softmax(scale q k) v for n queries. Each is computed alike, whoever else is in the group. */
 INLINE void attend_group(const Queries *a, const KvLayer *kv, KvType type, const int n) {
     const int size = a->size, count = n == 1 ? 16 : n == 2 ? 8 : 4;
-    const int streams = n == 1 ? 4 : 2, apart = a->seen / streams; /* the cache is read at so many places at once */
+    const int streams = n == 1 ? 4 : 2,
+              apart = (a->end - a->from) / streams; /* the cache is read at so many places at once */
     float scales[KV_QUERIES];
-    int v = 0, i = 0;
-    for (; v < apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);
-    for (v = apart * streams; v < a->seen; v++) score_vectors(a, type, kv->keys, v, 0, 1, n);
-    for (int k = 0; k < n; k++) scales[k] = softmax(a->scores[k], a->seen, 1.0f / sqrtf((float)size));
+    int v = a->from, i = 0;
+    for (; v < a->from + apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);
+    for (v = a->from + apart * streams; v < a->end; v++) score_vectors(a, type, kv->keys, v, 0, 1, n);
+    for (int k = 0; k < n && a->cap != 0; k++) cap_scores(a->scores[k], a->from, a->end, a->scale, a->cap);
+    for (int k = 0; k < n; k++) scales[k] = softmax(a->scores[k], a->from, a->end, a->cap != 0 ? 1 : a->scale);
     for (; i + count <= size; i += count) sum_values(a, type, kv->values, scales, i, count, n);
     for (; i + 4 <= size; i += 4) sum_values(a, type, kv->values, scales, i, 4, n);
     for (; i < size; i += 2) sum_values(a, type, kv->values, scales, i, 2, n);
@@ -223,14 +267,17 @@ ATTEND(attend_4_f16, KV_F16, 4)
 
 /* Attends with queries first to first + n - 1 of KV head `head`. Query i of a KV head is that of token
  * i / queries_per_kv_head and of query head i % queries_per_kv_head of the group. */
-static void attend(Session *s, int layer, int head, int first, int n, int pos) {
+static void attend(Session *s, const Layer *layer, int head, int first, int n, int pos) {
     const Config *c = &s->model->config;
-    const KvLayer *kv = &s->kv.layers[layer];
+    const KvLayer *kv = &s->kv.layers[layer->index];
     const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
     const size_t room = (size_t)s->kv.blocks * KV_BLOCK;
     float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * room;
-    Queries a = {
-        .size = c->head_size, .blocks = kv->blocks, .start = (size_t)head * kv_head_elements(c->head_size, kv->blocks)};
+    Queries a = {.size = c->head_size,
+                 .blocks = kv->blocks,
+                 .start = (size_t)head * kv_head_elements(c->head_size, kv->blocks),
+                 .scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size),
+                 .cap = c->attention_cap};
     for (int k = 0; k < n; k++) {
         const int t = (first + k) / queries_per_kv_head;
         const int query_head = head * queries_per_kv_head + (first + k) % queries_per_kv_head;
@@ -239,16 +286,20 @@ static void attend(Session *s, int layer, int head, int first, int n, int pos) {
         a.out[k] = s->att + at;
         a.scores[k] = scores + (size_t)k * room;
         a.n_keys[k] = pos + t + 1;
+        a.first_key[k] = layer->window > 0 && a.n_keys[k] > layer->window ? a.n_keys[k] - layer->window : 0;
     }
-    a.seen_whole = a.n_keys[0] / LANES;
-    a.seen = (a.n_keys[n - 1] - 1) / LANES + 1;
+    a.from = a.first_key[0] / LANES;
+    a.end = (a.n_keys[n - 1] - 1) / LANES + 1;
+    a.whole = clamp((a.first_key[n - 1] + LANES - 1) / LANES, a.end);
+    a.whole_end = a.n_keys[0] / LANES;
+    a.before = a.from / BLOCK_VECTORS / a.blocks * a.blocks;
     static void (*const kinds[][3])(const Queries *, const KvLayer *) = {
         [KV_F32] = {attend_1, attend_2, attend_4}, [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
     kinds[s->kv.type][n / 2](&a, kv);
 }
 
 /* All queries of n tokens. Later ones see more keys, so groups are dealt to the threads in turn. */
-static void attend_all(Session *s, int layer, int n, int pos) {
+static void attend_all(Session *s, const Layer *layer, int n, int pos) {
     const Config *c = &s->model->config;
     const int n_queries = n * (c->n_heads / c->n_kv_heads); /* of each KV head */
 #pragma omp for schedule(static, 1) collapse(2) nowait
@@ -274,14 +325,18 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n,
     project(&q, &layer->wq, &in, n);
     project(&v, &layer->wv, &in, n);
     probe_mark(s->probe, l, SITE_QKV);
-    norm_heads(s, l, SITE_Q_NORM, &layer->q_norm, &q, n);
-    norm_heads(s, l, SITE_K_NORM, &layer->k_norm, &k, n);
-    rotate_heads(s, &k, n);
-    rotate_heads(s, &q, n);
+    if (c->wide_head_norms) {
+        norm_rows(s, layer, n);
+    } else {
+        norm_heads(s, l, SITE_Q_NORM, &layer->q_norm, &q, n);
+        norm_heads(s, l, SITE_K_NORM, &layer->k_norm, &k, n);
+    }
+    rotate_heads(s, layer->rope, &k, n);
+    rotate_heads(s, layer->rope, &q, n);
     write_heads(s, l, &k, &v, n, pos);
     site_end(s->probe, l, SITE_ROPE); /* every query attends to the keys of every thread */
 
-    attend_all(s, l, n, pos);
+    attend_all(s, layer, n, pos);
     site_end(s->probe, l, SITE_ATTENTION);
 
     in = input_prepare(&s->input, &layer->wo, s->att, n);

@@ -82,7 +82,7 @@ static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const
     const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
     const size_t at = (size_t)start * (size_t)m->gate.rows;
     const Input own = input_from(in, one_row ? 0 : start);
-    if (n > 0) mlp_gate_up(m, s->gate + at, s->up + at, first, count, &own, n);
+    if (n > 0) mlp_gate_up(m, s->model->config.gelu, s->gate + at, s->up + at, first, count, &own, n);
 }
 
 /* x[n] += weight * y[n] */

@@ -45,13 +45,17 @@ int kv_reserve(KvCache *kv, int n, int most) {
     int blocks = kv->blocks > most_blocks / 2 ? most_blocks : 2 * kv->blocks;
     if (blocks < needed) blocks = needed;
     for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers; layer++) {
-        void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, blocks);
-        void *values = keys ? grown(kv, layer->values, KV_VALUE_PART, layer->blocks, blocks) : NULL;
+        const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks; /* wherever in a block they begin */
+        const int room = ring < blocks ? ring : blocks;
+        if (room < blocks) kv->rolls = true;
+        if (room <= layer->blocks) continue;
+        void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, room);
+        void *values = keys ? grown(kv, layer->values, KV_VALUE_PART, layer->blocks, room) : NULL;
         const bool both = keys && values;
         free(both ? layer->keys : keys);
         free(both ? layer->values : values);
         if (!both) return -1;
-        *layer = (KvLayer){keys, values, blocks};
+        *layer = (KvLayer){keys, values, room, layer->kept};
     }
     kv->blocks = blocks;
     return 0;
@@ -76,7 +80,7 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *
     void *cache = kind == KV_KEYS ? kv->layers[layer].keys : kv->layers[layer].values;
     const size_t start = (size_t)head * kv_head_elements(size, blocks);
     for (int t = 0, count; t < n; t += count) {
-        const int block = (pos + t) / KV_BLOCK, in_block = (pos + t) % KV_BLOCK;
+        const int block = (pos + t) / KV_BLOCK % blocks, in_block = (pos + t) % KV_BLOCK;
         const uint8_t *tokens[LANES];
         int i = 0;
         count = in_block % LANES || n - t < LANES ? 1 : LANES;

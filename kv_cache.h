@@ -10,6 +10,7 @@
 #define NORMA_KV_CACHE_H
 
 #include "kernels/simd.h"
+#include <stdbool.h>
 
 typedef enum { KV_F32, KV_F16 } KvType;
 typedef enum { KV_KEYS, KV_VALUES } KvKind;
@@ -23,12 +24,14 @@ enum {
 typedef struct {
     void *keys, *values; /* float or float16 */
     int blocks;          /* blocks that there is room for */
+    int kept;            /* positions that are needed at most, set before any runs; 0: all */
 } KvLayer;
 
 typedef struct {
     KvType type;
     int n_layers, n_heads, head_size;
-    int blocks;      /* blocks that every layer has room for */
+    int blocks;      /* blocks that layers which need all positions have room for */
+    bool rolls;      /* some layer has forgotten positions: in place of the first blocks it has later ones */
     KvLayer *layers; /* [n_layers], owned */
 } KvCache;
 
@@ -37,7 +40,8 @@ int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size);
 void kv_close(KvCache *kv);
 
 /* Makes room for n positions, of `most` that there will ever be; what the cache holds stays. Room at least doubles, so
- * that growing costs little; pages that are never touched cost nothing. -1: no memory. */
+ * that growing costs little; pages that are never touched cost nothing. A layer that keeps fewer positions is a ring:
+ * block b of positions is at b % blocks. -1: no memory. */
 int kv_reserve(KvCache *kv, int n, int most);
 
 /* Writes the keys (or values) of one head of n tokens into the cache, from position pos on. That

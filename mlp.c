@@ -9,26 +9,30 @@
 #include "kernels/simd.h"
 #include "model.h"
 
-/* gate = silu(gate) * up, silu(a) = a / (1 + e^-a). */
-static void silu_times(float *gate, const float *up, int n) {
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        vf a = vload(gate + i);
-        vstore(gate + i, a / (1.0f + vexp(-a)) * vload(up + i));
-    }
-    if (i < n) {
-        vf a = vload_n(gate + i, n - i);
-        vstore_n(gate + i, a / (1.0f + vexp(-a)) * vload_n(up + i, n - i), n - i);
-    }
+/* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel 2016, sec. 2),
+ * a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi) (a + 0.044715 a^3). */
+INLINE vf activation(vf a, const bool gelu) {
+    const vf z = gelu ? 1.5957691216f * (a + 0.044715f * a * a * a) : a;
+    return a / (1.0f + vexp(-z));
 }
 
-void mlp_gate_up(const Mlp *m, float *gate, float *up, int first, int count, const Input *in, int n) {
+/* gate = activation(gate) * up */
+INLINE void activate(float *gate, const float *up, int n, const bool gelu) {
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) vstore(gate + i, activation(vload(gate + i), gelu) * vload(up + i));
+    if (i < n) vstore_n(gate + i, activation(vload_n(gate + i, n - i), gelu) * vload_n(up + i, n - i), n - i);
+}
+
+void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int count, const Input *in, int n) {
     const size_t hidden_dim = (size_t)m->gate.rows;
     matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
     matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
     for (int t = 0; t < n; t++) {
         const size_t at = (size_t)t * hidden_dim + (size_t)first;
-        silu_times(gate + at, up + at, count);
+        if (gelu)
+            activate(gate + at, up + at, count, true);
+        else
+            activate(gate + at, up + at, count, false);
     }
 }
 
@@ -41,7 +45,7 @@ void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < hidden_dim; first += step) {
         const int count = hidden_dim - first < step ? hidden_dim - first : step;
-        mlp_gate_up(m, s->gate, s->up, first, count, &in, n);
+        mlp_gate_up(m, s->model->config.gelu, s->gate, s->up, first, count, &in, n);
     }
     site_end(s->probe, layer->index, SITE_GATE_UP_SILU);
     in = input_prepare(&s->input, &m->down, s->gate, n);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "kernels/quant.h"
+#include "kernels/simd.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,14 +19,18 @@ static void embed(Session *s, const int *tokens, int n, int pos) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) {
-        dequantize_row(s->x + (size_t)t * (size_t)c->dim, &s->model->embedding, tokens[t]);
-        rope_angles(s->angles + (size_t)(t * c->rope.dims), &c->rope, s->frequencies, pos + t);
+        float *x = s->x + (size_t)t * (size_t)c->dim;
+        dequantize_row(x, &s->model->embedding, tokens[t]);
+        for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++) x[i] *= c->embedding_scale;
+        for (int r = 0; r < N_ROPES && s->frequencies[r]; r++)
+            rope_angles(s->angles[r] + (size_t)(t * c->rope.dims), &s->ropes[r], s->frequencies[r], pos + t);
     }
 }
 
-/* xn[n][dim] = norm(x), and tells the probe. */
+/* xn[n][dim] = norm(x), and tells the probe; x itself where the model has no norm. */
 static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
     const int dim = s->model->config.dim;
+    if (!norm->gamma) return x;
     const float *xn = norm_forward(s->xn, x, norm, n, dim);
     if (n == 1)
         probe_mark(s->probe, layer, site); /* every thread has a result of its own */
@@ -35,6 +40,20 @@ static const float *norm_site(Session *s, int layer, Site site, const Norm *norm
     return xn;
 }
 
+/* logits = cap tanh(scale logits / cap), in the models that have a scale or a cap. */
+static void cap_logits(Session *s, int n_logits) {
+    const Config *c = &s->model->config;
+    const float scale = c->logit_scale != 0 ? c->logit_scale : 1;
+    const int64_t n = (int64_t)n_logits * c->vocab_size;
+    if (scale == 1 && c->logit_cap == 0) return;
+#pragma omp barrier
+#pragma omp for schedule(static) nowait
+    for (int64_t i = 0; i < n; i++) {
+        const float z = scale * s->logits[i];
+        s->logits[i] = c->logit_cap != 0 ? c->logit_cap * tanhf(z / c->logit_cap) : z;
+    }
+}
+
 /* The final norm and the logits of the last n_logits of n tokens. */
 static void compute_logits(Session *s, int n, int n_logits) {
     const Model *m = s->model;
@@ -42,7 +61,28 @@ static void compute_logits(Session *s, int n, int n_logits) {
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, last, n_logits);
     const Input in = input_prepare(&s->input, &m->output, xn, n_logits);
     matmul(s->logits, &m->output, &in, n_logits);
+    cap_logits(s, n_logits);
     site_end(s->probe, NO_LAYER, SITE_LOGITS);
+}
+
+/* What a sublayer adds to: x, or, where a norm or a factor stands between, zeros. */
+static float *branch(Session *s, const Norm *post, float *x, int n) {
+    const size_t dim = (size_t)s->model->config.dim;
+    if (!post->gamma && s->model->config.residual_scale == 0) return x;
+#pragma omp for schedule(static) nowait
+    for (int t = 0; t < n; t++) memset(s->branch + (size_t)t * dim, 0, dim * sizeof *x);
+    return s->branch; /* threads meet before they add: the sublayer's products need each other */
+}
+
+/* x += scale post(what the sublayer made), where it has not been added yet. */
+static void add_branch(Session *s, int layer, Site site, const Norm *post, float *x, int n) {
+    const Config *c = &s->model->config;
+    const float scale = c->residual_scale != 0 ? c->residual_scale : 1;
+    if (!post->gamma && c->residual_scale == 0) return;
+    const float *y = norm_site(s, layer, site, post, s->branch, n);
+#pragma omp for schedule(static) nowait
+    for (int64_t i = 0; i < (int64_t)n * c->dim; i++) x[i] = fma_float(scale, y[i], x[i]);
+    site_end(s->probe, layer, SITE_RESIDUAL);
 }
 
 /* The forward pass of a chunk, run by each thread of a region. */
@@ -55,9 +95,11 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
         const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
-        attention(s, layer, x, xn, n, pos); /* x += attention(norm(x)) */
+        attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n, pos);
+        add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n); /* x += post(attention(pre(x))) */
         xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
-        (layer->experts ? mixture : mlp)(s, layer, x, xn, n); /* x += mlp(norm(x)) */
+        (layer->experts ? mixture : mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
+        add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }
     if (n_logits > 0) compute_logits(s, n, n_logits);
 }
@@ -83,6 +125,11 @@ const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_
         fail("%lld positions do not fit in a context of %d", (long long)pos + n, s->context);
         return NULL;
     }
+    if (pos > 0 && pos < s->n_ran - MOST_BACK && s->kv.rolls) {
+        fail("position %d cannot run again: windows keep the last %d alone", pos, MOST_BACK);
+        return NULL;
+    }
+    s->n_ran = pos == 0 || pos + n > s->n_ran ? pos + n : s->n_ran;
     s->probe = s->observer && s->observer->begin(s->observer, n) ? s->observer : NULL;
     if (reserve(s, n < s->batch ? n : s->batch, pos + n, n_logits)) return NULL;
     while (n > 0) {
@@ -109,7 +156,7 @@ int check_logits(const float *logits, size_t n) {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 enum {
-    N_BUFFERS = 13,                 /* of activations, the input buffer apart */
+    N_BUFFERS = 15,                 /* of activations, the input buffer apart */
     MOST_CHUNK_BYTES = 128 << 20,   /* of activations and logits, */
     MOST_CHUNK_WEIGHTS = 4,         /* or so many times those of the weights that a token reads */
     SECOND_LEVEL_CACHE = 1536 << 10 /* bytes, on a common machine */
@@ -130,22 +177,25 @@ static Plan plan_chunk(Session *s, int n) {
     const size_t q_dim = (size_t)(c->n_heads * c->head_size), kv_dim = (size_t)(c->n_kv_heads * c->head_size);
     const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
     const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
-    const size_t own_rows = larger(tokens, (size_t)s->n_threads);
-    return (Plan){.buffers = {{&s->x, tokens, dim * sizeof *s->x},
-                              {&s->xn, own_rows, dim * sizeof *s->xn},
-                              {&s->angles, tokens, (size_t)c->rope.dims * sizeof *s->angles},
-                              {&s->q, tokens, q_dim * sizeof *s->q},
-                              {&s->k, tokens, kv_dim * sizeof *s->k},
-                              {&s->v, tokens, kv_dim * sizeof *s->v},
-                              {&s->att, tokens, q_dim * sizeof *s->att},
-                              {&s->gate, hidden, sizeof *s->gate},
-                              {&s->up, hidden, sizeof *s->up},
-                              {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
-                              {&s->slots, slots, sizeof *s->slots},
-                              {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
-                              {&s->expert_rows, slots, dim * sizeof *s->expert_rows}},
-                  .input_rows = larger(own_rows, slots),
-                  .widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim))};
+    const size_t own_rows = larger(tokens, (size_t)s->n_threads), angles = (size_t)c->rope.dims * sizeof(float);
+    return (Plan){
+        .buffers = {{&s->x, tokens, dim * sizeof *s->x},
+                    {&s->xn, own_rows, dim * sizeof *s->xn},
+                    {&s->branch, c->post_norms || c->residual_scale != 0 ? tokens : 0, dim * sizeof *s->branch},
+                    {&s->angles[ROPE_GLOBAL], tokens, angles},
+                    {&s->angles[ROPE_LOCAL], c->local_base > 0 ? tokens : 0, angles},
+                    {&s->q, tokens, q_dim * sizeof *s->q},
+                    {&s->k, tokens, kv_dim * sizeof *s->k},
+                    {&s->v, tokens, kv_dim * sizeof *s->v},
+                    {&s->att, tokens, q_dim * sizeof *s->att},
+                    {&s->gate, hidden, sizeof *s->gate},
+                    {&s->up, hidden, sizeof *s->up},
+                    {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
+                    {&s->slots, slots, sizeof *s->slots},
+                    {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
+                    {&s->expert_rows, slots, dim * sizeof *s->expert_rows}},
+        .input_rows = larger(own_rows, slots),
+        .widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim))};
 }
 
 /* Bytes of a chunk of n tokens, with the logits of all of them. */
@@ -157,6 +207,27 @@ static double chunk_bytes(Session *s, int n) {
     return bytes;
 }
 
+/* The frequencies of the model's ways to rotate. */
+static int open_ropes(Session *s) {
+    const Config *c = &s->model->config;
+    const Rope *r = &c->rope;
+    s->ropes[ROPE_GLOBAL] = *r;
+    s->ropes[ROPE_LOCAL] =
+        (Rope){.base = c->local_base, .scale = 1, .amplitude = 1, .dims = r->dims, .halves = r->halves};
+    for (int i = 0; i < (c->local_base > 0 ? N_ROPES : ROPE_LOCAL); i++) {
+        s->frequencies[i] = allocate((size_t)r->dims / 2, sizeof *s->frequencies[i]);
+        if (!s->frequencies[i]) return -1;
+        rope_frequencies(s->frequencies[i], &s->ropes[i], i == ROPE_GLOBAL ? s->model->rope_factors : NULL);
+    }
+    return 0;
+}
+
+/* Positions that a layer's cache keeps at least; 0: all. The first query of a chunk sees a window of them. */
+static int kept_positions(const Session *s, const Layer *layer) {
+    const int64_t kept = (int64_t)layer->window + s->batch + MOST_BACK;
+    return layer->window > 0 && kept < s->context ? (int)kept : 0;
+}
+
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type) {
     const Config *c = &model->config;
     *s = (Session){.model = model,
@@ -165,13 +236,16 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
                    .context = context > 0 && context < c->context ? context : c->context};
     const double most = fmax(MOST_CHUNK_BYTES, MOST_CHUNK_WEIGHTS * (double)model->decode_bytes);
     while (s->batch > 1 && chunk_bytes(s, s->batch) > most) s->batch /= 2;
-    s->frequencies = allocate((size_t)c->rope.dims / 2, sizeof *s->frequencies);
-    if (!s->frequencies || kv_open(&s->kv, kv_type, c->n_layers, c->n_kv_heads, c->head_size)) {
+    if (open_ropes(s) || kv_open(&s->kv, kv_type, c->n_layers, c->n_kv_heads, c->head_size)) {
         session_close(s);
         return -1;
     }
-    rope_frequencies(s->frequencies, &c->rope, model->rope_factors);
+    for (int l = 0; l < c->n_layers; l++) s->kv.layers[l].kept = kept_positions(s, &model->layers[l]);
     return 0;
+}
+
+void session_keep_all(Session *s) {
+    for (int l = 0; l < s->model->config.n_layers; l++) s->kv.layers[l].kept = 0;
 }
 
 static void free_activations(Session *s) {
@@ -189,7 +263,7 @@ void session_close(Session *s) {
     free_activations(s);
     kv_close(&s->kv);
     free(s->scores);
-    free(s->frequencies);
+    for (int r = 0; r < N_ROPES; r++) free(s->frequencies[r]);
     free(s->logits);
     *s = (Session){0};
 }

@@ -31,6 +31,18 @@ typedef struct {
     int n_experts_used; /* by each token */
     int expert_dim;     /* width inside an expert */
     bool norm_topk;     /* the weights of a token's experts are divided by their sum */
+
+    /* What only some families have; 0: this one has it not. */
+    double local_base;     /* RoPE's base in layers with ROPE_LOCAL, which nothing stretches */
+    bool wide_head_norms;  /* q_norm and k_norm are each of all heads of a token together */
+    bool post_norms;       /* norms stand behind sublayers */
+    bool gelu;             /* the gate of the MLP is GELU, in its tanh form; else SiLU */
+    float embedding_scale; /* factor of embeddings */
+    float residual_scale;  /* factor of what a sublayer adds */
+    float attention_scale; /* factor of scores; 0: 1 / sqrt(head_size) */
+    float attention_cap;   /* a score z becomes cap tanh(z / cap) */
+    float logit_scale;     /* factor of logits, */
+    float logit_cap;       /* before they are capped as scores are */
 } Config;
 
 enum { MOST_EXPERTS = 1024 };
@@ -42,18 +54,28 @@ typedef struct {
     Tensor down; /* [dim, hidden_dim]; w2 in llama2.c */
 } Mlp;
 
+/* How the heads of a layer rotate: as Config.rope says, with local_base and nothing else of it, or not at all. */
+typedef enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_NONE } RopeUse;
+enum { N_ROPES = ROPE_NONE };
+
+/* x += post(attention(pre(x))), x += post(mlp(pre(x))): a pre-norm that a family has not is NORM_NONE. */
 typedef struct {
-    int index; /* among the layers */
+    int index;  /* among the layers */
+    int window; /* positions that a query sees, its own and those before it; 0: all */
+    RopeUse rope;
     Norm attn_norm;
-    Tensor wq;           /* [n_heads * head_size, dim] */
-    Tensor wk;           /* [n_kv_heads * head_size, dim] */
-    Tensor wv;           /* [n_kv_heads * head_size, dim] */
-    Norm q_norm, k_norm; /* [head_size], of each head before it rotates; gamma NULL: there are none */
-    Tensor wo;           /* [dim, n_heads * head_size] */
+    Tensor wq; /* [n_heads * head_size, dim] */
+    Tensor wk; /* [n_kv_heads * head_size, dim] */
+    Tensor wv; /* [n_kv_heads * head_size, dim] */
+    Norm q_norm,
+        k_norm; /* [head_size], of each head before it rotates (wide_head_norms: [all heads]); gamma NULL: none */
+    Tensor wo;  /* [dim, n_heads * head_size] */
+    Norm attn_post_norm; /* of what attention adds to the residual; gamma NULL: there is none */
     Norm mlp_norm;
-    Mlp mlp;       /* of a dense layer */
-    Tensor router; /* [n_experts, dim], of a sparse layer */
-    Mlp *experts;  /* [n_experts], without biases, owned; NULL: the layer is dense */
+    Mlp mlp;            /* of a dense layer */
+    Tensor router;      /* [n_experts, dim], of a sparse layer */
+    Mlp *experts;       /* [n_experts], without biases, owned; NULL: the layer is dense */
+    Norm mlp_post_norm; /* of what the MLP adds; gamma NULL: there is none */
 } Layer;
 
 typedef struct {
@@ -82,7 +104,10 @@ typedef struct {
     float weight; /* factor of the expert's output */
 } Slot;
 
-enum { KV_QUERIES = 4 }; /* queries that visit the KV cache together */
+enum {
+    KV_QUERIES = 4, /* queries that visit the KV cache together */
+    MOST_BACK = 64  /* positions that may be overwritten where a window's layer keeps no more than it needs */
+};
 
 /* One sequence in progress: its KV cache and the activations of one chunk of tokens. */
 typedef struct {
@@ -91,25 +116,28 @@ typedef struct {
     int batch;           /* most tokens in one chunk; less than session_open() got where that would be too large */
     int context;         /* most positions */
     KvCache kv;          /* keys and values of the positions that have run */
-    double *frequencies; /* [rope.dims / 2] of RoPE, radians a position */
-    int chunk;           /* tokens that the activations have room for: */
-    float *x;            /* [chunk][dim] the residual stream */
-    float *xn;           /* [max(chunk, n_threads)][dim] normalized */
-    float *angles;       /* [chunk][rope.dims / 2][cos, sin] */
-    float *q;            /* [chunk][n_heads * head_size] */
-    float *k, *v;        /* [chunk][n_kv_heads * head_size] on their way into the cache */
-    float *scores;       /* [n_threads][KV_QUERIES][positions that the cache has room for] */
-    float *att;          /* [chunk][n_heads * head_size] attention's output */
-    float *gate, *up;    /* [chunk][hidden_dim], or [slots][expert_dim] */
-    float *router;       /* [chunk][n_experts] logits, then weights */
-    Slot *slots;         /* [chunk * n_experts_used], by expert, then by token */
-    int *expert_start;   /* [n_experts + 1] an expert's first slot */
-    float *expert_rows;  /* [slots][dim] the experts' input, then their output */
-    InputBuffer input;   /* for quantized activations */
-    float *logits;       /* [n_logits][vocab_size] */
-    int n_logits;        /* rows that logits has room for */
-    Probe *observer;     /* not owned; NULL: nobody observes */
-    Probe *probe;        /* the observer, in a forward pass that it observes, else NULL */
+    int n_ran;           /* positions that have run since the last from 0 on */
+    Rope ropes[N_ROPES]; /* how heads rotate, by RopeUse */
+    double *frequencies[N_ROPES]; /* [rope.dims / 2], radians a position; NULL: no layer rotates so */
+    int chunk;                    /* tokens that the activations have room for: */
+    float *x;                     /* [chunk][dim] the residual stream */
+    float *xn;                    /* [max(chunk, n_threads)][dim] normalized */
+    float *branch;                /* [chunk][dim] what is added to x, where a norm stands between */
+    float *angles[N_ROPES];       /* [chunk][rope.dims / 2][cos, sin] */
+    float *q;                     /* [chunk][n_heads * head_size] */
+    float *k, *v;                 /* [chunk][n_kv_heads * head_size] on their way into the cache */
+    float *scores;                /* [n_threads][KV_QUERIES][positions that the cache has room for] */
+    float *att;                   /* [chunk][n_heads * head_size] attention's output */
+    float *gate, *up;             /* [chunk][hidden_dim], or [slots][expert_dim] */
+    float *router;                /* [chunk][n_experts] logits, then weights */
+    Slot *slots;                  /* [chunk * n_experts_used], by expert, then by token */
+    int *expert_start;            /* [n_experts + 1] an expert's first slot */
+    float *expert_rows;           /* [slots][dim] the experts' input, then their output */
+    InputBuffer input;            /* for quantized activations */
+    float *logits;                /* [n_logits][vocab_size] */
+    int n_logits;                 /* rows that logits has room for */
+    Probe *observer;              /* not owned; NULL: nobody observes */
+    Probe *probe;                 /* the observer, in a forward pass that it observes, else NULL */
 } Session;
 
 /* context 0: the model's. Allocates next to nothing: the cache and the
@@ -119,8 +147,12 @@ typedef struct {
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
 void session_close(Session *s);
 
+/* Windows forget nothing: any position can run again. To be called before anything runs. */
+void session_keep_all(Session *s);
+
 /* Runs tokens[n] at positions pos, pos + 1, ... (pos is at most the number of
- * positions that have run; from there the cache is overwritten). Long inputs
+ * positions that have run; from there the cache is overwritten. In a model with
+ * windows that is possible for MOST_BACK positions, and for pos = 0). Long inputs
  * go in chunks of s->batch. Returns the logits of the last n_logits tokens,
  * float [n_logits][vocab_size], owned by the session until the next call; NULL
  * on failure (no memory, or pos + n beyond the context). n_logits may be 0
@@ -147,9 +179,9 @@ void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n);
 /* x += mixture(xn) in a sparse layer, the weighted sum of the experts that the router chooses: experts.c. */
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
-/* Elements [first, first + count) of gate[n][hidden_dim] = silu(gate(in)) * up(in), by one thread: both
- * products in one task, so that no barrier is between them. up[n][hidden_dim] is scratch. */
-void mlp_gate_up(const Mlp *m, float *gate, float *up, int first, int count, const Input *in, int n);
+/* Elements [first, first + count) of gate[n][hidden_dim] = silu(gate(in)) * up(in), or gelu for silu, by one thread:
+ * both products in one task, so that no barrier is between them. up[n][hidden_dim] is scratch. */
+void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int count, const Input *in, int n);
 
 /* gate or up: one that multiplies int8 activations if there is one, so that the input is quantized. */
 const Tensor *mlp_input_weight(const Mlp *m);

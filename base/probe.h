@@ -17,11 +17,14 @@
     SITE(ROPE, "rope", false) /* and keys and values go into the cache */                                              \
     SITE(ATTENTION, "attention", false)                                                                                \
     SITE(ATTN_OUT, "attn_out", false)                                                                                  \
+    SITE(ATTN_POST_NORM, "attn_post_norm", true) /* not in all models */                                               \
     SITE(MLP_NORM, "mlp_norm", true)                                                                                   \
     SITE(ROUTER, "router", false) /* of sparse layers, */                                                              \
     SITE(TOP_K, "top_k", false)   /* as the choice of experts */                                                       \
     SITE(GATE_UP_SILU, "gate_up+silu", false)                                                                          \
     SITE(DOWN, "down", false)                                                                                          \
+    SITE(MLP_POST_NORM, "mlp_post_norm", true)                                                                         \
+    SITE(RESIDUAL, "residual", false) /* what a post-norm made is added */                                             \
     SITE(FINAL_NORM, "final_norm", true)                                                                               \
     SITE(LOGITS, "logits", false)                                                                                      \
     SITE(END, "(end)", false)         /* threads are let go */                                                         \

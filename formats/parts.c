@@ -13,31 +13,46 @@ static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
 };
 
-/* In the order of the forward pass. */
+/* In the order of the forward pass, but for the norm behind the MLP. */
 static const Part PARTS[] = {
-#define MODEL(field)     OF_MODEL, offsetof(Model, field)
-#define LAYER(field)     OF_LAYER, offsetof(Layer, field)
-#define MLP(field)       OF_MLP, offsetof(Mlp, field)
-#define EXPERT(field)    OF_EXPERT, offsetof(Mlp, field)
-#define NORM(spec, size) SIZE_ONE, size, .site = spec
-    {MODEL(embedding), {"embedding", "token_embd", "model.embed_tokens"}, SIZE_VOCAB, SIZE_DIM, .bias = NO_BIAS},
-    {LAYER(attn_norm), {"attn_norm", "attn_norm", "input_layernorm"}, NORM("attn", SIZE_DIM)},
-    {LAYER(wq), {"wq", "attn_q", "self_attn.q_proj"}, SIZE_QUERIES, SIZE_DIM, .bias = QKV_BIAS, .rotates = true},
-    {LAYER(wk), {"wk", "attn_k", "self_attn.k_proj"}, SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS, .rotates = true},
-    {LAYER(wv), {"wv", "attn_v", "self_attn.v_proj"}, SIZE_KEYS, SIZE_DIM, .bias = QKV_BIAS},
-    {LAYER(q_norm), {"q_norm", "attn_q_norm", "self_attn.q_norm"}, NORM("q", SIZE_HEAD), .of_heads = true},
-    {LAYER(k_norm), {"k_norm", "attn_k_norm", "self_attn.k_norm"}, NORM("k", SIZE_HEAD), .of_heads = true},
-    {LAYER(wo), {"wo", "attn_output", "self_attn.o_proj"}, SIZE_DIM, SIZE_QUERIES, .bias = OUT_BIAS},
-    {LAYER(mlp_norm), {"mlp_norm", "ffn_norm", "post_attention_layernorm"}, NORM("mlp", SIZE_DIM)},
-    {LAYER(router), {"router", "ffn_gate_inp", "mlp.gate"}, SIZE_EXPERTS, SIZE_DIM, .bias = NO_BIAS},
-    {MLP(gate), {"gate", "ffn_gate", "gate_proj"}, SIZE_HIDDEN, SIZE_DIM, .bias = MLP_BIAS},
-    {MLP(up), {"up", "ffn_up", "up_proj"}, SIZE_HIDDEN, SIZE_DIM, .bias = MLP_BIAS},
-    {MLP(down), {"down", "ffn_down", "down_proj"}, SIZE_DIM, SIZE_HIDDEN, .bias = MLP_BIAS},
-    {EXPERT(gate), {"gate", "ffn_gate_exps", "gate_proj"}, SIZE_EXPERT_HIDDEN, SIZE_DIM, .bias = NO_BIAS},
-    {EXPERT(up), {"up", "ffn_up_exps", "up_proj"}, SIZE_EXPERT_HIDDEN, SIZE_DIM, .bias = NO_BIAS},
-    {EXPERT(down), {"down", "ffn_down_exps", "down_proj"}, SIZE_DIM, SIZE_EXPERT_HIDDEN, .bias = NO_BIAS},
-    {MODEL(final_norm), {"final_norm", "output_norm", "model.norm"}, NORM("final", SIZE_DIM)},
-    {MODEL(output), {"output", "output", "lm_head"}, SIZE_VOCAB, SIZE_DIM, .bias = NO_BIAS},
+#define MODEL(field)              OF_MODEL, offsetof(Model, field)
+#define LAYER(field)              OF_LAYER, offsetof(Layer, field)
+#define MLP(field)                OF_MLP, offsetof(Mlp, field)
+#define EXPERT(field)             OF_EXPERT, offsetof(Mlp, field)
+#define NORM(spec, size, to)      SIZE_ONE, size, .site = spec, .feed = to
+#define WEIGHT(r, c, group, from) r, c, .bias = group, .feed = from
+#define POST_ATTENTION            "post_attention_layernorm" /* where Llama's MLP begins, and Gemma's attention ends */
+    {MODEL(embedding),
+     {"embedding", "token_embd", "model.embed_tokens"},
+     WEIGHT(SIZE_VOCAB, SIZE_DIM, NO_BIAS, NO_FEED)},
+    {LAYER(attn_norm), {"attn_norm", "attn_norm", "input_layernorm"}, NORM("attn", SIZE_DIM, QKV_FEED)},
+    {LAYER(wq),
+     {"wq", "attn_q", "self_attn.q_proj"},
+     WEIGHT(SIZE_QUERIES, SIZE_DIM, QKV_BIAS, QKV_FEED),
+     .rotates = true},
+    {LAYER(wk), {"wk", "attn_k", "self_attn.k_proj"}, WEIGHT(SIZE_KEYS, SIZE_DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+    {LAYER(wv), {"wv", "attn_v", "self_attn.v_proj"}, WEIGHT(SIZE_KEYS, SIZE_DIM, QKV_BIAS, QKV_FEED)},
+    {LAYER(q_norm), {"q_norm", "attn_q_norm", "self_attn.q_norm"}, NORM("q", SIZE_Q_NORM, NO_FEED), .of_heads = true},
+    {LAYER(k_norm), {"k_norm", "attn_k_norm", "self_attn.k_norm"}, NORM("k", SIZE_K_NORM, NO_FEED), .of_heads = true},
+    {LAYER(wo), {"wo", "attn_output", "self_attn.o_proj"}, WEIGHT(SIZE_DIM, SIZE_QUERIES, OUT_BIAS, NO_FEED)},
+    {LAYER(attn_post_norm),
+     {"attn_post_norm", "post_attention_norm", POST_ATTENTION},
+     NORM("attn_post", SIZE_DIM, NO_FEED),
+     .post = true},
+    {LAYER(mlp_norm), {"mlp_norm", "ffn_norm", POST_ATTENTION}, NORM("mlp", SIZE_DIM, MLP_FEED)},
+    {LAYER(mlp_post_norm),
+     {"mlp_post_norm", "post_ffw_norm", "post_feedforward_layernorm"},
+     NORM("mlp_post", SIZE_DIM, NO_FEED),
+     .post = true},
+    {LAYER(router), {"router", "ffn_gate_inp", "mlp.gate"}, WEIGHT(SIZE_EXPERTS, SIZE_DIM, NO_BIAS, MLP_FEED)},
+    {MLP(gate), {"gate", "ffn_gate", "gate_proj"}, WEIGHT(SIZE_HIDDEN, SIZE_DIM, MLP_BIAS, MLP_FEED)},
+    {MLP(up), {"up", "ffn_up", "up_proj"}, WEIGHT(SIZE_HIDDEN, SIZE_DIM, MLP_BIAS, MLP_FEED)},
+    {MLP(down), {"down", "ffn_down", "down_proj"}, WEIGHT(SIZE_DIM, SIZE_HIDDEN, MLP_BIAS, NO_FEED)},
+    {EXPERT(gate), {"gate", "ffn_gate_exps", "gate_proj"}, WEIGHT(SIZE_EXPERT_HIDDEN, SIZE_DIM, NO_BIAS, MLP_FEED)},
+    {EXPERT(up), {"up", "ffn_up_exps", "up_proj"}, WEIGHT(SIZE_EXPERT_HIDDEN, SIZE_DIM, NO_BIAS, MLP_FEED)},
+    {EXPERT(down), {"down", "ffn_down_exps", "down_proj"}, WEIGHT(SIZE_DIM, SIZE_EXPERT_HIDDEN, NO_BIAS, NO_FEED)},
+    {MODEL(final_norm), {"final_norm", "output_norm", "model.norm"}, NORM("final", SIZE_DIM, OUT_FEED)},
+    {MODEL(output), {"output", "output", "lm_head"}, WEIGHT(SIZE_VOCAB, SIZE_DIM, NO_BIAS, OUT_FEED)},
 };
 static const Part *const END = PARTS + sizeof PARTS / sizeof *PARTS;
 
@@ -47,7 +62,8 @@ int part_size(const Config *c, PartSize size) {
                          [SIZE_HIDDEN] = c->hidden_dim,
                          [SIZE_QUERIES] = c->n_heads * c->head_size,
                          [SIZE_KEYS] = c->n_kv_heads * c->head_size,
-                         [SIZE_HEAD] = c->head_size,
+                         [SIZE_Q_NORM] = c->head_size * (c->wide_head_norms ? c->n_heads : 1),
+                         [SIZE_K_NORM] = c->head_size * (c->wide_head_norms ? c->n_kv_heads : 1),
                          [SIZE_VOCAB] = c->vocab_size,
                          [SIZE_EXPERTS] = c->n_experts,
                          [SIZE_EXPERT_HIDDEN] = c->expert_dim};
@@ -71,6 +87,17 @@ static void *field_of(const PartAt *at) { return (char *)owner_of(at) + at->part
 
 Norm *part_norm(const PartAt *at) { return at->part->site ? field_of(at) : NULL; }
 Tensor *part_weight(const PartAt *at) { return at->part->site ? NULL : field_of(at); }
+
+const float *part_folded(const PartAt *at) {
+    const Model *m = at->model;
+    const Layer *layer = &m->layers[at->layer < m->config.n_layers ? at->layer : 0];
+    const Norm *norms[] = {[NO_FEED] = NULL,
+                           [QKV_FEED] = &layer->attn_norm,
+                           [MLP_FEED] = &layer->mlp_norm,
+                           [OUT_FEED] = m->tied ? NULL : &m->final_norm};
+    const Norm *norm = norms[at->part->feed];
+    return norm && !norm->beta ? norm->gamma : NULL;
+}
 
 /* The first part of this owner from `from` on. */
 static const Part *first_of(const Part *from, PartOwner owner) {

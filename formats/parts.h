@@ -18,7 +18,8 @@ typedef enum {
     SIZE_HIDDEN,
     SIZE_QUERIES,
     SIZE_KEYS,
-    SIZE_HEAD,
+    SIZE_Q_NORM, /* of a head, or of all */
+    SIZE_K_NORM,
     SIZE_VOCAB,
     SIZE_EXPERTS,
     SIZE_EXPERT_HIDDEN
@@ -27,6 +28,9 @@ typedef enum {
 /* Which biases a family may have beside its weights: each group comes as a whole. */
 typedef enum { NO_BIAS, QKV_BIAS, OUT_BIAS, MLP_BIAS } PartBias;
 
+/* Norms whose results only weights multiply, and these weights. */
+typedef enum { NO_FEED, QKV_FEED, MLP_FEED, OUT_FEED } PartFeed;
+
 typedef enum { NAME_NORMA, NAME_GGUF, NAME_HF, N_NAMINGS } Naming;
 
 typedef struct {
@@ -34,10 +38,12 @@ typedef struct {
     size_t offset;                /* of the Norm or the Tensor in its owner */
     const char *names[N_NAMINGS]; /* in its owner, without ".weight" */
     PartSize rows, cols;
+    PartBias bias;
+    PartFeed feed;    /* of the norm, or of a weight behind it */
     const char *site; /* of a norm in --norm; NULL: the part is a weight */
     bool of_heads;    /* q_norm, k_norm: the families that have them */
+    bool post;        /* a norm behind a sublayer: the families that have them */
     bool rotates;     /* rows are elements of heads that RoPE turns */
-    PartBias bias;
 } Part;
 
 /* A place in the walk. */
@@ -59,6 +65,10 @@ bool next_slot(PartAt *at);
 /* The part; NULL: it is a weight, or a norm. */
 Norm *part_norm(const PartAt *at);
 Tensor *part_weight(const PartAt *at);
+
+/* gamma [dim] of the part's norm, or of the norm in front of the weight, where W (gamma * n) = (W gamma) n can put it
+ * into the weights' columns; NULL: there is none, beta goes through the weights, too, or other parts share them. */
+const float *part_folded(const PartAt *at);
 
 int part_size(const Config *c, PartSize size);
 

@@ -53,7 +53,7 @@ static int parse_item(Item *item, const char *text, size_t size, const Model *mo
         const char *known = at.part->site;
         if (known && !strncmp(site, known, strlen(known)) && site + strlen(known) == equals) item->site = at.part;
     }
-    if (!item->site) return bad_item(item, "has a site other than attn, mlp, q, k and final");
+    if (!item->site) return bad_item(item, "has a site other than attn, mlp, q, k, attn_post, mlp_post and final");
     if (dot && item->site->owner == OF_MODEL) return bad_item(item, "gives the final norm a layer");
     if (dot && parse_layers(item, item->text, dot, model->config.n_layers)) return -1;
     return parse_kind(item, equals + 1);

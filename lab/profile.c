@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "formats/parts.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
@@ -67,17 +68,22 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
     case SITE_ATTN_NORM:
     case SITE_MLP_NORM:
+    case SITE_ATTN_POST_NORM:
+    case SITE_MLP_POST_NORM:
     case SITE_FINAL_NORM: return (2 * n + calls) * dim;
     case SITE_QKV: return calls * (weights(&l->wq) + weights(&l->wk) + weights(&l->wv)) + n * (dim + q + 2 * k);
     case SITE_ROPE: return n * (2 * q + 2 * k + cached);
-    case SITE_Q_NORM: return 2 * n * q + calls * 4.0 * c->head_size;
-    case SITE_K_NORM: return 2 * n * k + calls * 4.0 * c->head_size;
-    case SITE_ATTENTION: return 2 * n * q + attended * cached;
+    case SITE_Q_NORM: return 2 * n * q + calls * 4.0 * part_size(c, SIZE_Q_NORM);
+    case SITE_K_NORM: return 2 * n * k + calls * 4.0 * part_size(c, SIZE_K_NORM);
+    case SITE_ATTENTION: /* of each chunk, a window of keys and those of the chunk itself, or all */
+        if (l->window > 0) attended = fmin(attended, calls * (l->window - 1) + n);
+        return 2 * n * q + attended * cached;
     case SITE_ATTN_OUT: return calls * weights(&l->wo) + n * (q + 2 * dim);
     case SITE_ROUTER: return calls * weights(&l->router) + n * (dim + 4.0 * c->n_experts);
     case SITE_TOP_K: return n * 4.0 * c->n_experts;
     case SITE_GATE_UP_SILU: return mlp_bytes(c, l, false, calls, n);
     case SITE_DOWN: return mlp_bytes(c, l, true, calls, n);
+    case SITE_RESIDUAL: return 3 * n * dim;
     case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * c->vocab_size);
     case SITE_START:
     case SITE_END:

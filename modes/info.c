@@ -20,6 +20,32 @@ static void show_parts(const Model *m, bool norms) {
     }
 }
 
+/* What only some families have. */
+static void show_family(const Model *m) {
+    const Config *c = &m->config;
+    const struct {
+        const char *name;
+        double value;
+    } reals[] = {{"local base", c->local_base},
+                 {"embedding *", (double)c->embedding_scale},
+                 {"residual *", (double)c->residual_scale},
+                 {"score *", (double)c->attention_scale},
+                 {"score cap", (double)c->attention_cap},
+                 {"logit *", (double)c->logit_scale},
+                 {"logit cap", (double)c->logit_cap}};
+    int window = 0, in_window = 0, unrotated = 0;
+    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
+        if (layer->window > 0) window = layer->window;
+        in_window += layer->window > 0;
+        unrotated += layer->rope == ROPE_NONE;
+    }
+    if (in_window) printf("window       %d positions, in %d layers\n", window, in_window);
+    if (unrotated) printf("no rope      in %d layers\n", unrotated);
+    if (c->gelu) printf("gate         gelu\n");
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (reals[i].value != 0) printf("%-12s %g\n", reals[i].name, reals[i].value);
+}
+
 int mode_info(Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
@@ -33,6 +59,7 @@ int mode_info(Run *run) {
     printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "of its own");
     printf("context      %d\n", c->context);
     printf("rope base    %g\n", c->rope.base);
+    show_family(m);
     if (c->n_experts)
         printf("experts      %d of width %d, %d for a token\n", c->n_experts, c->expert_dim, c->n_experts_used);
     if (m->embedding.group) printf("group size   %d\n", m->embedding.group);

@@ -62,13 +62,15 @@ static const Option OPTIONS[] = {
     {0, STRING, "kv", "f32|f16", INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
     {0, INT, "prompt-tokens", "N", RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
     {0, FLOAT, "seconds", "N", RANGE(seconds, 0, 1e6), "bench, norms: longest time to measure [10]"},
+    {0, TRUE, "fold-norms", NULL, INTO(fold_norms), "convert: multiply gamma into the weights behind it"},
     {0, TRUE, "json", NULL, INTO(json), "bench, norms: machine-readable"},
     {0, STRING, "profile", "[=FILE]", INTO(profile),
      "the time of every layer and site, on stderr; FILE.html\ndraws it, FILE.csv and, for trace viewers, "
      "FILE.json\nhold more"},
     {0, STRING, "norm", "SPEC", INTO(norm),
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\nKIND " NORM_KIND_LIST(
-         "or") "; SITE attn, mlp, q, k or\nfinal; LAYERS n or n-m: --norm layer,\n--norm 0-2.attn=layer,final=rms"},
+         "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
+               "0-2.attn=layer,final=rms"},
     {'v', TRUE, "verbose", NULL, INTO(verbose), "tokenize: ids with their pieces"},
     {'h', HELP, "help", NULL, 0, 0, 0, "this text"},
     {0, VERSION, "version", NULL, 0, 0, 0, "the version"},

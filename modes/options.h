@@ -41,7 +41,7 @@ typedef struct {
     int threads, batch, prompt_tokens;
     int context; /* 0: the model's */
     float seconds;
-    bool json, verbose;
+    bool json, verbose, fold_norms;
     const char *profile; /* a file; TABLE_ALONE (lab/profile.h): no file */
     const char *kv;      /* "f32" or "f16"; NULL: as the model's format has it */
 } Options;

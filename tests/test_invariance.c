@@ -236,11 +236,12 @@ static void other_models_keep_their_chunk(void) {
         model_close(&model);
     }
     /* the shapes of llama2.c's 15M and TinyLlama's 1.1B in Q4_0 */
-    static const Config shapes[] = {{288, 768, 6, 6, 6, 48, 32000, 256, {.dims = 48}, 0, 0, 0, false},
-                                    {2048, 5632, 22, 32, 4, 64, 32000, 2048, {.dims = 64}, 0, 0, 0, false}};
+    static const Config shapes[] = {{288, 768, 6, 6, 6, 48, 32000, 256, .rope.dims = 48},
+                                    {2048, 5632, 22, 32, 4, 64, 32000, 2048, .rope.dims = 64}};
     static const size_t bytes[] = {8500000, 620000000};
     for (int i = 0; i < 2; i++) {
-        model = (Model){.config = shapes[i], .decode_bytes = bytes[i]};
+        Layer layers[22] = {0};
+        model = (Model){.config = shapes[i], .layers = layers, .decode_bytes = bytes[i]};
         CHECK(!session_open(&s, &model, 2, 512, 0, KV_F16) && s.batch == 512, "shape %d: chunks of %d", i, s.batch);
         session_close(&s);
     }
@@ -309,6 +310,74 @@ static void context_is_not_exceeded(void) {
     model_close(&model);
 }
 
+/* ---- windows -------------------------------------------------------------------------------------- */
+
+enum { LONG = 300, WINDOW = 21, ROW = 97 };
+
+static const int long_batches[] = {1, 7, 16, 64};
+
+/* A model whose first layer sees everything, and the second a window; 300 tokens; their logits where the cache
+ * keeps all positions. */
+static int open_windowed(Model *model, int *text, float *logits) {
+    Session s;
+    if (open_model(model, &GQA_TIED, 0, true)) return -1;
+    model->config.context = LONG;
+    model->layers[1].window = WINDOW;
+    for (int i = 0; i < LONG; i++) text[i] = hash_token(&GQA_TIED, i);
+    const float *found = NULL;
+    if (!session_open(&s, model, 1, LONG, 0, KV_F32)) {
+        session_keep_all(&s);
+        found = model_forward(&s, text, LONG, 0, LONG);
+    }
+    if (found) memcpy(logits, found, sizeof *logits * LONG * ROW);
+    session_close(&s);
+    return found ? 0 : -1;
+}
+
+/* A layer with a window keeps few positions, and nobody sees it in the bits. */
+static void a_ring_changes_no_bit(void) {
+    static float all[LONG * ROW];
+    static int text[LONG];
+    Model model;
+    Session s;
+    CHECK(!open_windowed(&model, text, all), "no model");
+    for (int b = 0; b < 4; b++)
+        for (int threads = 1; threads <= 2; threads++) {
+            const int batch = long_batches[b], ring = (WINDOW + batch + MOST_BACK - 2) / KV_BLOCK + 2;
+            CHECK(!session_open(&s, &model, threads, batch, 0, KV_F32), "no session");
+            for (int t = 0; t < LONG; t += batch) {
+                const int n = LONG - t < batch ? LONG - t : batch;
+                const float *logits = model_forward(&s, text + t, n, t, n);
+                CHECK(logits && !memcmp(logits, all + t * ROW, sizeof *all * (size_t)(n * ROW)),
+                      "chunks of %d, %d threads: logits from position %d on", batch, threads, t);
+            }
+            CHECK(s.kv.layers[0].blocks * KV_BLOCK >= LONG && s.kv.layers[1].blocks == ring, "%d and %d blocks",
+                  s.kv.layers[0].blocks, s.kv.layers[1].blocks);
+            session_close(&s);
+        }
+    model_close(&model);
+}
+
+/* A draft of MOST_BACK tokens is taken back; one token more is too many; from the start everything runs again. */
+static void a_ring_can_be_cut_back(void) {
+    static float all[LONG * ROW];
+    static int text[LONG], other[MOST_BACK];
+    Model model;
+    Session s;
+    CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 8, 0, KV_F32), "no model");
+    for (int i = 0; i < MOST_BACK; i++) other[i] = (text[200 + i] + 1) % ROW;
+    CHECK(model_forward(&s, text, 200, 0, 0) && model_forward(&s, other, MOST_BACK, 200, 0), "does not run");
+    const float *logits = model_forward(&s, text + 200, 60, 200, 1);
+    CHECK(logits && !memcmp(logits, all + 259 * ROW, sizeof *all * ROW), "the logits of position 259 differ");
+    stderr_hide();
+    const bool refused = !model_forward(&s, text + 199, 1, 199, 1);
+    CHECK(stderr_show() == 1 && refused, "65 positions are taken back");
+    logits = model_forward(&s, text, LONG, 0, 1);
+    CHECK(logits && !memcmp(logits, all + (LONG - 1) * ROW, sizeof *all * ROW), "the last logits differ");
+    session_close(&s);
+    model_close(&model);
+}
+
 /* The cache doubles up to what the context needs, and has what is asked for. */
 static void the_cache_has_room_for_the_context(void) {
     static const struct {
@@ -349,7 +418,7 @@ static void sessions_free_their_memory(void) {
         CHECK(model_forward(&s, tokens, 1, 0, 1) && model_forward(&s, tokens, 8, 1, 8), "no logits");
         CHECK(model_forward(&s, tokens, 20, 9, 1) && s.kv.blocks * KV_BLOCK == 32, "%d blocks", s.kv.blocks);
         session_close(&s);
-        CHECK(!s.x && !s.logits && !s.kv.layers && !s.frequencies, "not closed");
+        CHECK(!s.x && !s.logits && !s.kv.layers && !s.frequencies[0], "not closed");
         const struct mallinfo2 info = mallinfo2();
         const size_t used = info.uordblks + info.hblkhd, more = used > before ? used - before : 0;
         if (i && more < least) least = more;
@@ -371,6 +440,8 @@ void suite_invariance(void) {
     TEST(rewinding_changes_no_bit);
     TEST(growing_changes_no_bit);
     TEST(context_is_not_exceeded);
+    TEST(a_ring_changes_no_bit);
+    TEST(a_ring_can_be_cut_back);
     TEST(the_cache_has_room_for_the_context);
     TEST(every_logit_is_checked);
     TEST(sessions_free_their_memory);

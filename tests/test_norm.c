@@ -5,6 +5,7 @@
  * that tokens do not see each other. Half precision and gradients have files of
  * their own.
  */
+#include "kernels/matmul.h"
 #include "norm.h"
 
 #include "tests/support/test.h"
@@ -170,6 +171,43 @@ static void adding_first_gives_the_same_bits(void) {
             check_fused(x, RANDOM, dims[d], 1e-5f);
             check_fused(ZEROS, x, dims[d], 1e-6f);
         }
+}
+
+/* ---- folded, and put off -------------------------------------------------------------------------- */
+
+/* y[rows] = w x, w [rows, dim] */
+static void product(float *y, const float *w, const float *x, int rows, int dim) {
+    const Tensor t = {.type = TYPE_F32, .rows = rows, .cols = dim, .data = (const void *)w};
+    InputBuffer buffer;
+    if (input_buffer_open(&buffer, 1, dim, 1)) return;
+    const Input in = input_prepare(&buffer, &t, x, 1);
+    matmul_rows(y, (size_t)rows, &t, 0, rows, &in, 1, false);
+    input_buffer_close(&buffer);
+}
+
+/* W (gamma x / RMS(x)) = (W gamma) x / RMS(x): gamma can be multiplied into the weights once, and 1 / RMS behind the
+ * product (Graef et al. 2024, "FlashNorm", sec. 2). */
+static void one_over_rms_can_wait(void) {
+    enum { ROWS = 7, DIM = 96 };
+    static float x[MAX_DIM], w[ROWS * DIM], folded[ROWS * DIM], xn[DIM], ones[DIM], y[ROWS], late[ROWS];
+    for (Kind kind = RANDOM; kind < N_KINDS; kind++) {
+        fill(x, kind, DIM);
+        for (int i = 0; i < ROWS * DIM; i++) w[i] = (float)(hash64(5, 0, (uint64_t)i) >> 40) / 8388608.0f - 1;
+        for (int i = 0; i < ROWS * DIM; i++) folded[i] = w[i] * gamma_[i % DIM];
+        for (int i = 0; i < DIM; i++) ones[i] = 1;
+        rmsnorm(xn, x, gamma_, DIM, 1e-5f);
+        product(y, w, xn, ROWS, DIM);
+        rmsnorm(xn, x, ones, DIM, 1e-5f);
+        product(late, folded, x, ROWS, DIM);
+        int largest = 0;
+        double sizes = 0; /* of the summands: what rounding is relative to */
+        for (int i = 0; i < DIM; i++) largest = fabsf(x[i]) > fabsf(x[largest]) ? i : largest;
+        for (int i = 0; i < DIM; i++) sizes += fabs((double)xn[i] * (double)gamma_[i]);
+        const double inverse = x[largest] != 0 ? (double)xn[largest] / (double)x[largest] : 0;
+        for (int r = 0; r < ROWS; r++)
+            CHECK(fabs((double)late[r] * inverse - (double)y[r]) <= 1e-6 * sizes, "input %d, row %d: %g, not %g", kind,
+                  r, (double)late[r] * inverse, (double)y[r]);
+    }
 }
 
 /* ---- known numbers --------------------------------------------------------------------------- */
@@ -345,6 +383,7 @@ void suite_norm(void) {
     TEST(norms_match_double_precision);
     TEST(norms_are_no_worse_than_pytorch_s);
     TEST(adding_first_gives_the_same_bits);
+    TEST(one_over_rms_can_wait);
     TEST(worked_example);
     TEST(a_mean_between_two_floats);
     TEST(nothing_behind_a_token_counts);

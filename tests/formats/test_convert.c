@@ -9,6 +9,7 @@
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
+#include "formats/parts.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
@@ -164,6 +165,67 @@ static void experts_in_every_type(void) {
     }
 }
 
+/* ---- folded norms ----------------------------------------------------------------------------------- */
+
+static bool is_one(const float *v, int n) {
+    for (int i = 0; i < n; i++)
+        if (v[i] != 1) return false;
+    return true;
+}
+
+/* The gammas of a model that are not 1: their sites, separated by spaces. */
+static const char *sites_with_gamma(const char *name) {
+    static char sites[256];
+    Model m;
+    sites[0] = '\0';
+    if (model_open(&m, inside(name))) return "(does not open)";
+    for (PartAt at = parts_of(&m); next_part(&at);) {
+        const size_t n = strlen(sites);
+        const Norm *norm = part_norm(&at);
+        if (norm && !is_one(norm->gamma, part_size(&m.config, at.part->cols)))
+            snprintf(sites + n, sizeof sites - n, "%d.%s ", at.layer, at.part->site);
+    }
+    model_close(&m);
+    return sites;
+}
+
+/* W (gamma * n) = (W gamma) n: the text's logits stay, to rounding. */
+static void folding_changes_nothing_but_rounding(void) {
+    static const struct {
+        int relative;
+        const char *left;
+    } cases[] = {{0, ""}, {1, "0.q 0.k 1.q 1.k 2.final "}, {2, "0.q 0.k 1.q 1.k "}};
+    for (int i = test_fast() ? 1 : 0; i < 3; i++) {
+        const GoldenRelative *g = &GOLDEN_RELATIVES[cases[i].relative];
+        CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
+        CHECK_RUN("m.gguf -m convert --fold-norms -q f32 -o out/a.gguf");
+        CHECK(!strstr(err, "output_norm keeps") == g->model.untied, "%s: %s", g->name, err);
+        const double found = difference("m.gguf", "out/a.gguf");
+        CHECK(found > 0 && found <= 2e-6, "%s: %g of the largest logit away", g->name, found);
+        CHECK(!strcmp(sites_with_gamma("out/a.gguf"), cases[i].left), "%s: gamma is left in %s", g->name,
+              sites_with_gamma("out/a.gguf"));
+        unlink(inside("out/a.gguf"));
+    }
+}
+
+/* beta would go through the weights, too: such a norm stays as it is. */
+static void a_norm_with_beta_is_not_folded(void) {
+    static float beta[64];
+    Model m;
+    for (int i = 0; i < 64; i++) beta[i] = 0.01f * (float)i;
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
+    for (int l = 0; l < 2; l++) {
+        m.layers[l].mlp_norm.kind = NORM_LAYER;
+        m.layers[l].mlp_norm.beta = beta;
+    }
+    stderr_hide();
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, inside("out/a.gguf")), "not written");
+    CHECK(stderr_show() == 2, "not one note for the norm in the MLP and one for the last");
+    model_close(&m);
+    CHECK(!strcmp(sites_with_gamma("out/a.gguf"), "0.mlp 1.mlp 2.final "), "%s", sites_with_gamma("out/a.gguf"));
+    unlink(inside("out/a.gguf"));
+}
+
 static void what_no_file_can_say(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 32};
     Relative r = {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32};
@@ -194,7 +256,7 @@ static void what_ctrl_c_interrupts_leaves_nothing(void) {
     CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
     for (int i = 0; i < 2; i++) {
         interrupted = i == 0;
-        const int result = gguf_write_model(&m, NULL, TYPE_F32, inside("out/a.gguf"));
+        const int result = gguf_write_model(&m, NULL, TYPE_F32, false, inside("out/a.gguf"));
         CHECK(result == 0 && files_in("out") == i, "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
     }
     model_close(&m);
@@ -248,7 +310,7 @@ static void a_file_has_one_more_end(void) {
         t.eot = cases[i].eot;
         t.n_ends = cases[i].n_ends;
         memcpy(t.ends, cases[i].ends, sizeof cases[i].ends);
-        CHECK(!gguf_write_model(&m, &t, TYPE_F32, inside("ends.gguf")), "case %zu: not written", i);
+        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, inside("ends.gguf")), "case %zu: not written", i);
         CHECK(!model_open(&again, inside("ends.gguf")), "case %zu does not open", i);
         CHECK(gguf_read_tokenizer(&t_again, again.files, "ends.gguf", 300, true) == 1, "case %zu: no tokenizer", i);
         CHECK(t_again.eos == 2 && t_again.eot == cases[i].expected, "case %zu: EOS %d and %d, expected %d", i,
@@ -336,6 +398,8 @@ void suite_convert(void) {
     TEST(halves_become_neighbours);
     TEST(yarn_stays);
     TEST(experts_in_every_type);
+    TEST(folding_changes_nothing_but_rounding);
+    TEST(a_norm_with_beta_is_not_folded);
     TEST(what_no_file_can_say);
     TEST(what_ctrl_c_interrupts_leaves_nothing);
     TEST(numbers_beyond_float32_are_refused);

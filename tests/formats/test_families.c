@@ -210,7 +210,7 @@ static void check_gguf_of(const char *name, const char *architectures, bool limi
     CHECK(!run(&m, FAMILY_TOKENS, expected), "%s does not run", name);
     const bool halves = m.config.rope.halves;
     stderr_hide();
-    const int status = gguf_check_model(&m, NULL, folder()) ? -1 : gguf_write_model(&m, NULL, TYPE_F32, path);
+    const int status = gguf_check_model(&m, NULL, folder()) ? -1 : gguf_write_model(&m, NULL, TYPE_F32, false, path);
     const int lines = stderr_show();
     model_close(&m);
     CHECK(!status || limited, "%s is not written: %s", name, stderr_text());

@@ -267,8 +267,8 @@ static void rope_is_what_transformers_makes_of_it(void) {
         CHECK(fabs(m.config.rope.amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g", form.options,
               m.config.rope.amplitude);
         for (int k = 0; k < 8; k++)
-            CHECK(fabs(s.frequencies[k] / cases[i].frequencies[k] - 1) < 1e-6, "%s: frequency %d is %.9g", form.options,
-                  k, s.frequencies[k]);
+            CHECK(fabs(s.frequencies[ROPE_GLOBAL][k] / cases[i].frequencies[k] - 1) < 1e-6, "%s: frequency %d is %.9g",
+                  form.options, k, s.frequencies[ROPE_GLOBAL][k]);
         session_close(&s);
         model_close(&m);
         remove_folder();
@@ -282,7 +282,7 @@ static void options_are_honoured_or_refused_by_name(void) {
     } cases[] = {
         {0, "\"silu\"", "\"gelu\"", "hidden_act is gelu, expected silu"},
         {0, "\"silu\"", "\"swish\"", NULL},
-        {0, "\"qwen2\"", "\"gpt2\"", "model_type is gpt2, expected llama, mistral, qwen2"},
+        {0, "\"qwen2\"", "\"gpt2\"", "model_type is gpt2, expected llama, mistral, mixtral, qwen2"},
         {0, "\"model_type\"", "\"type\"", "model_type is missing"},
         {0, "\"vocab_size\": 60", "\"vocab_size\": \"60\"", "vocab_size is 60, expected a whole number"},
         {0, "\"vocab_size\": 60", "\"vocab_size\": 60.0", "vocab_size is 60.0, expected a whole number from 1"},
@@ -418,39 +418,38 @@ static void the_context_has_a_default(void) {
     }
 }
 
-/* Up to a window's length it makes no difference. The contexts are those up to which the configurations of
- * transformers 4.57 (MistralConfig and so on, two layers) make no layer look at less than everything. */
-static void windows_shorten_the_context(void) {
+/* The windows of two layers, as transformers' configurations make them; the context stays. */
+static void windows_are_of_layers(void) {
     enum { QWEN2 = 0, QWEN3 = 2, QWEN3_MOE = 5 };
+#define USED "\"use_sliding_window\": true, "
     static const struct {
         int model;
-        int context;
+        int windows[2];
         const char *options;
     } cases[] = {
-        {MISTRAL, 4096, ""},
-        {MISTRAL, 10000, "\"sliding_window\": null,"},
-        {MISTRAL, 16, "\"sliding_window\": 16,"},
-        {MISTRAL, 10000, "\"sliding_window\": 10001,"},
-        {MISTRAL, 10000, "\"sliding_window\": null, \"use_sliding_window\": true,"},
-        {QWEN2, 10000, ""},
-        {QWEN2, 10000, "\"use_sliding_window\": true,"},
-        {QWEN2, 4096, "\"use_sliding_window\": true, \"max_window_layers\": 1,"},
-        {QWEN2, 10000, "\"use_sliding_window\": true, \"max_window_layers\": 2,"},
-        {QWEN2, 10000, "\"use_sliding_window\": true, \"max_window_layers\": 0, \"sliding_window\": null,"},
-        {QWEN2, 16, "\"use_sliding_window\": true, \"max_window_layers\": 0, \"sliding_window\": 16,"},
-        {QWEN2, 10000, "\"use_sliding_window\": false, \"max_window_layers\": 0, \"sliding_window\": 16,"},
-        {QWEN2, 10000, "\"max_window_layers\": 0, \"sliding_window\": 16,"},
-        {QWEN2, 4096, "\"use_sliding_window\": true, \"layer_types\": [\"full_attention\", \"sliding_attention\"],"},
-        {QWEN2, 10000,
-         "\"use_sliding_window\": true, \"max_window_layers\": 0, \"layer_types\": [\"full_attention\", "
-         "\"full_attention\"],"},
-        {QWEN3, 4096, "\"use_sliding_window\": true, \"max_window_layers\": 1,"},
-        {QWEN3, 10000, "\"use_sliding_window\": true,"},
-        {QWEN3_MOE, 4096, "\"use_sliding_window\": true,"},
-        {QWEN3_MOE, 4096, "\"use_sliding_window\": true, \"max_window_layers\": 48,"},
-        {QWEN3_MOE, 10000, ""},
-        {QWEN3_MOE, 10000, "\"use_sliding_window\": true, \"sliding_window\": null,"},
-        {LLAMA, 10000, "\"use_sliding_window\": true, \"sliding_window\": 16,"},
+        {MISTRAL, {4096, 4096}, ""},
+        {MISTRAL, {0, 0}, "\"sliding_window\": null,"},
+        {MISTRAL, {16, 16}, "\"sliding_window\": 16,"},
+        {MISTRAL, {10001, 10001}, "\"sliding_window\": 10001,"},
+        {MISTRAL, {0, 0}, USED "\"sliding_window\": null,"},
+        {QWEN2, {0, 0}, ""},
+        {QWEN2, {0, 0}, USED},
+        {QWEN2, {0, 4096}, USED "\"max_window_layers\": 1,"},
+        {QWEN2, {0, 0}, USED "\"max_window_layers\": 2,"},
+        {QWEN2, {0, 0}, USED "\"max_window_layers\": 0, \"sliding_window\": null,"},
+        {QWEN2, {16, 16}, USED "\"max_window_layers\": 0, \"sliding_window\": 16,"},
+        {QWEN2, {0, 0}, "\"use_sliding_window\": false, \"max_window_layers\": 0, \"sliding_window\": 16,"},
+        {QWEN2, {0, 0}, "\"max_window_layers\": 0, \"sliding_window\": 16,"},
+        {QWEN2, {0, 4096}, USED "\"layer_types\": [\"full_attention\", \"sliding_attention\"],"},
+        {QWEN2, {4096, 0}, USED "\"layer_types\": [\"sliding_attention\", \"full_attention\"],"},
+        {QWEN2, {0, 0}, USED "\"max_window_layers\": 0, \"layer_types\": [\"full_attention\", \"full_attention\"],"},
+        {QWEN3, {0, 4096}, USED "\"max_window_layers\": 1,"},
+        {QWEN3, {0, 0}, USED},
+        {QWEN3_MOE, {4096, 4096}, USED},
+        {QWEN3_MOE, {4096, 4096}, USED "\"max_window_layers\": 48,"},
+        {QWEN3_MOE, {0, 0}, ""},
+        {QWEN3_MOE, {0, 0}, USED "\"sliding_window\": null,"},
+        {LLAMA, {0, 0}, USED "\"sliding_window\": 16,"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 5 : 1) {
         Model m;
@@ -458,28 +457,102 @@ static void windows_shorten_the_context(void) {
         snprintf(text, sizeof text, "\"max_position_embeddings\": 10000, %s", cases[i].options);
         CHECK(open_changed(&m, cases[i].model, "\"max_position_embeddings\": 40,", text), "%s: %s", cases[i].options,
               stderr_text());
-        CHECK(m.config.context == cases[i].context, "case %zu, %s: context %d", i, cases[i].options, m.config.context);
+        CHECK(m.config.context == 10000, "case %zu, %s: context %d", i, cases[i].options, m.config.context);
+        for (int l = 0; l < 2; l++)
+            CHECK(m.layers[l].window == cases[i].windows[l], "case %zu, %s: window %d in layer %d", i, cases[i].options,
+                  m.layers[l].window, l);
         model_close(&m);
     }
 }
 
 /* Of layers that are not named, those from 28 on slide in Qwen 2. */
 static void windows_begin_at_layer_28(void) {
-    for (int n = 28; n <= 29; n++) {
-        const HashModel form = {8, 8, n, 2, 1, 8, 10000, true, 6};
-        const FolderForm with = {.model_type = "qwen2", .options = "\"use_sliding_window\": true"};
-        const Relative r = {.architecture = "qwen2", .biases = true};
-        const int context = n == 28 ? 10000 : 4096;
+    const HashModel form = {8, 8, 29, 2, 1, 8, 10000, true, 6};
+    const FolderForm with = {.model_type = "qwen2", .options = "\"use_sliding_window\": true"};
+    const Relative r = {.architecture = "qwen2", .biases = true};
+    Model m;
+    gguf_make_relative(&file, &form, &r);
+    CHECK(!gguf_write(&file, temporary("many.gguf")) && !model_open(&m, temporary("many.gguf")), "no model");
+    gguf_free(&file);
+    CHECK(!folder_write(&m, folder(), &with), "no folder");
+    model_close(&m);
+    CHECK(!model_open(&m, folder()), "does not open");
+    for (int l = 0; l < 29; l++)
+        CHECK(m.layers[l].window == (l < 28 ? 0 : 4096), "layer %d: window %d", l, m.layers[l].window);
+    model_close(&m);
+    remove_folder();
+}
+
+/* Options of the families beside LLaMA, of which norma has most: a folder with tensors of LLaMA's names opens as
+ * granite's or smollm3's, and others are refused before their tensors are looked for. */
+static void options_of_families(void) {
+#define SLIDING        "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"
+#define LONGROPE(rest) "phi3\", \"rope_scaling\": {\"type\": \"longrope\"" rest "}, \"x\": \""
+    static const struct {
+        const char *type_and_options, *message; /* NULL: it opens */
+    } cases[] = {
+        {"granite\", \"logits_scaling\": 8, \"embedding_multiplier\": 1.0, \"x\": \"", NULL},
+        {"granite\", \"logits_scaling\": 0, \"x\": \"", "logits_scaling is 0, expected a positive number"},
+        {"granite\", \"residual_multiplier\": -1, \"x\": \"", "residual_multiplier is -1, expected a positive number"},
+        {"granite\", \"logits_scaling\": 1e-42, \"x\": \"", "logits_scaling is 1e-42, expected a positive number in"},
+        {"granite\", \"embedding_multiplier\": 1e39, \"x\": \"", "embedding_multiplier is 1e39, expected a positive"},
+        {"granite\", \"attention_bias\": true, \"x\": \"", "q_proj.bias is in none of its files"},
+        {"smollm3", NULL},
+        {"smollm3\", \"no_rope_layers\": [1, 0], \"use_sliding_window\": true, \"sliding_window\": 3, \"x\": \"", NULL},
+        {"smollm3\", \"no_rope_layers\": [1], \"x\": \"", "no_rope_layers is a list, expected a list of num_hidden_la"},
+        {"smollm3\", \"no_rope_layers\": [1, 0.5], \"x\": \"", "no_rope_layers is 0.5, expected whole numbers"},
+        {"smollm3\", \"no_rope_layer_interval\": 0, \"x\": \"", "no_rope_layer_interval is 0, expected a whole number"},
+        {"smollm3\", \"sliding_window\": 3, " SLIDING ", \"x\": \"",
+         "sliding_window is 3, and use_sliding_window false"},
+        {"smollm3\", \"use_sliding_window\": true, " SLIDING ", \"x\": \"", "sliding_window is missing"},
+        {"smollm3\", \"layer_types\": [\"full_attention\", \"chunked_attention\"], \"x\": \"",
+         "layer_types is chunked_attention, expected full_attention or sliding_attention"},
+        {"gemma2", "pre_feedforward_layernorm.weight is in none of its files"},
+        {"gemma2\", \"use_bidirectional_attention\": true, \"x\": \"", "use_bidirectional_attention is true"},
+        {"gemma2\", \"attn_logit_softcapping\": 0, \"x\": \"", "attn_logit_softcapping is 0, expected a positive"},
+        {"gemma2\", \"final_logit_softcapping\": \"30\", \"x\": \"",
+         "final_logit_softcapping is 30, expected a positi"},
+        {"gemma2\", \"query_pre_attn_scalar\": -256, \"x\": \"", "query_pre_attn_scalar is -256, expected a positive"},
+        {"gemma2\", \"hidden_activation\": \"gelu\", \"x\": \"",
+         "hidden_activation is gelu, expected gelu_pytorch_tanh"},
+        {"gemma2\", \"sliding_window\": null, \"x\": \"", "layers have sliding_attention, but sliding_window is null"},
+        {"gemma3_text\", \"attn_logit_softcapping\": 50.0, \"x\": \"", "attn_logit_softcapping is 50.0, expected null"},
+        {"gemma3_text\", \"sliding_window_pattern\": 0, \"x\": \"",
+         "sliding_window_pattern is 0, expected a whole numb"},
+        {"gemma3_text\", \"rope_parameters\": {\"rope_type\": \"linear\"}, \"x\": \"", "rope_type is linear, expected"},
+        {"gemma3_text\", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"yarn\"}}, \"x\": \"",
+         "rope_type in sliding_attention is yarn, expected default"},
+        {"gemma3_text\", \"rope_scaling\": {\"a\": 1}, \"rope_parameters\": {\"full_attention\": {}}, \"x\": \"",
+         "rope_scaling is an object, expected none beside full_attention"},
+        {"olmo\", \"clip_qkv\": 8.0, \"x\": \"", "clip_qkv is 8.0, expected null"},
+        {"olmo", "input_layernorm.weight belongs to no part of a olmo model"},
+        {"olmo3", "rope_theta is 10000, expected one in sliding_attention, too"},
+        {"stablelm\", \"use_parallel_residual\": true, \"x\": \"", "use_parallel_residual is true"},
+        {"stablelm\", \"qk_layernorm\": true, \"x\": \"", "qk_layernorm is true"},
+        {"stablelm\", \"partial_rotary_factor\": 0, \"x\": \"",
+         "partial_rotary_factor is 0, expected a number above 0"},
+        {"stablelm\", \"partial_rotary_factor\": 0.1, \"x\": \"", "partial_rotary_factor makes 1 of head_dim = 16"},
+        {"stablelm", "input_layernorm.bias is in none of its files"},
+        {"phi3", "model.layers.0.self_attn.qkv_proj.weight is in none of its files"},
+        {"phi3\", \"rope_scaling\": {\"type\": \"linear\"}, \"x\": \"",
+         "rope_type is linear, expected default or longrope"},
+        {LONGROPE(""), "short_factor is missing, expected a list of half as many as rotate"},
+        {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"),
+         "short_factor is a list, expected a list of half"},
+        {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 0]"), "short_factor is 0, expected positive numbers"},
+        {"mixtral", "num_local_experts is missing, expected a whole number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
         Model m;
-        gguf_make_relative(&file, &form, &r);
-        CHECK(!gguf_write(&file, temporary("many.gguf")) && !model_open(&m, temporary("many.gguf")), "no model");
-        gguf_free(&file);
-        CHECK(!folder_write(&m, folder(), &with), "no folder");
-        model_close(&m);
-        CHECK(!model_open(&m, folder()), "does not open");
-        CHECK(m.config.context == context, "%d layers: context %d, expected %d", n, m.config.context, context);
-        model_close(&m);
-        remove_folder();
+        const bool opened = open_changed(&m, LLAMA, "llama", cases[i].type_and_options);
+        CHECK(opened == !cases[i].message, "%s: %s", cases[i].type_and_options, opened ? "opens" : stderr_text());
+        if (opened) {
+            CHECK(!run(&m, 2, logits), "%s does not run", cases[i].type_and_options);
+            model_close(&m);
+            continue;
+        }
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].type_and_options,
+              cases[i].message, stderr_text());
     }
 }
 
@@ -840,8 +913,9 @@ void suite_folder(void) {
     TEST(options_are_honoured_or_refused_by_name);
     TEST(angles_may_be_stored);
     TEST(the_context_has_a_default);
-    TEST(windows_shorten_the_context);
+    TEST(windows_are_of_layers);
     TEST(windows_begin_at_layer_28);
+    TEST(options_of_families);
     TEST(headers_are_checked);
     TEST(an_index_names_files_beside_it);
     TEST(an_index_names_so_many_files);

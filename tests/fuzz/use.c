@@ -136,7 +136,7 @@ static void convert(const Model *m, const Tokenizer *t, Type type) {
     Model again;
     Tokenizer tokenizer;
     if (gguf_check_model(m, t, "fuzz")) return;
-    expect(!gguf_write_model(m, t, type, path) && !model_open(&again, path));
+    expect(!gguf_write_model(m, t, type, false, path) && !model_open(&again, path));
     if (t) {
         expect(gguf_read_tokenizer(&tokenizer, again.files, path, again.config.vocab_size, true) == 1);
         tokenizer_close(&tokenizer);

@@ -1331,7 +1331,7 @@ static void random_tokenizers_keep_their_tokens_or_are_refused(void) {
         stderr_hide();
         const bool opens = !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
         const bool says = opens && !gguf_check_model(&model, &t, "m.bin");
-        const bool writes = says && !gguf_write_model(&model, &t, TYPE_F16, inside("m.gguf"));
+        const bool writes = says && !gguf_write_model(&model, &t, TYPE_F16, false, inside("m.gguf"));
         const int lines = stderr_show();
         CHECK(says ? writes : lines == 1, "tokenizer %d: %d lines: %s", (int)seed, lines, stderr_text());
         (says ? written : refused)[byte_level]++;
