@@ -13,6 +13,7 @@ import gguf
 import numpy as np
 
 import checkpoint
+import families
 import relatives
 import stock
 from checkpoint import Config
@@ -61,6 +62,14 @@ Models of other architectures, whose weights `scripts/relatives.py` defines, all
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {relatives}
 
+Models of the families beside LLaMA, in `families/`: `NAME.json` is a config.json shaped as the published model's, the
+names and shapes of its tensors, and the prompt; `NAME.f32` the logits of transformers 5.23.0 in float64, with eager
+attention. `python scripts/families.py` writes them, and says what the weights are:
+
+| model | seed | model_type | like | notes |
+| --- | --- | --- | --- | --- |
+{families}
+
 Regenerate everything, from the top of the repository, with the folder that holds `stories260K.bin`:
 
     pip install -r scripts/requirements.txt
@@ -74,6 +83,19 @@ attention) is from these files, with the same weights and tokens. `stock.txt` ha
 | model | max abs error | max abs logit | ratio |
 | --- | --- | --- | --- |
 {stock}
+
+## Bits
+
+`bits.txt` holds a hash of the logits of each model of `tests/test_bits.c`, to the last bit (FNV-1a, 64 bits): lines of
+the kind of build (`avx512`, `avx2`, `sse2`: the vectors that `kernels/simd.h` finds), the model and its type, the hash.
+gcc and clang give the same bits, optimized or not, with and without VNNI. They were made with gcc 12 and glibc 2.36,
+whose `expf`, `pow`, `cos` and `sin` are part of the result: another C library may round one of them another way. A
+change of bits is a change of results: it is made on purpose, and its commit says so. Then, on a machine with AVX-512:
+
+    make -s test TEST_WRAPPER=true && make -s test TEST_WRAPPER=true ARCH=x86-64-v3 VARIANT=v3 &&
+        make -s test TEST_WRAPPER=true ARCH=x86-64 VARIANT=v1
+    for variant in release v3 v1; do NORMA_PRINT_BITS=1 build/$variant/tests/all bits; done |
+        grep -v passed > tests/golden/bits.txt
 
 ## Texts and tokens
 
@@ -90,6 +112,11 @@ sentencepiece 0.2.3 and the Llama 2 tokenizer model, with BOS put in front. llam
 formats. `scripts/golden_tokens.py` writes them, and says what is in them. After a change of models/stories.gguf:
 
     NORMA_CHECKPOINTS=FOLDER python scripts/golden_tokens.py
+
+`bpe_NAME.json` are byte-pair tokenizers as Hugging Face writes them, trained for the tests on this repository's own text;
+the other `tokens_NAME.bin` hold hashes of what the tokenizers library 0.23.3 makes of the same texts with them, with
+variants of them, and with MiniMind's; `chat_bpe.txt` what transformers makes of conversations with them.
+`scripts/golden_bpe.py` writes all of these, and says what they are.
 
 ## Blocks
 
@@ -250,6 +277,7 @@ def main():
         README.format(
             models="\n".join(map(model_row, MODELS)),
             relatives="\n".join(map(relative_row, relatives.RELATIVES)),
+            families="\n".join(map(families.row, families.FAMILIES)),
             stock=stock_table,
         )
     )

@@ -71,22 +71,6 @@ static int run_path(const char *path, int n, float *logits) {
     return status;
 }
 
-static double largest(const float *x, int n) {
-    double max = 0;
-    for (int i = 0; i < n; i++)
-        if (fabs((double)x[i]) > max) max = fabs((double)x[i]);
-    return max;
-}
-
-static double largest_difference(const float *x, const float *y, int n) {
-    double max = 0;
-    for (int i = 0; i < n; i++) {
-        const double difference = fabs((double)x[i] - (double)y[i]);
-        if (!(difference <= max)) max = difference; /* NaN, too */
-    }
-    return max;
-}
-
 /* ---- the same models elsewhere ----------------------------------------------------------------- */
 
 static GgufFile file;
@@ -208,13 +192,8 @@ static void folders_give_the_bits_of_gguf_files(void) {
 
 /* A small folder, with `old` in its config.json replaced. Returns whether it opens. */
 static bool open_changed(Model *m, int i, const char *old, const char *new) {
-    size_t size;
     if (make_folder(i)) abort();
-    char *text = load(in_folder("config.json"), &size), *at = strstr(text, old), *changed = NULL;
-    if (!at || asprintf(&changed, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old)) < 0) abort();
-    save(in_folder("config.json"), changed, strlen(changed));
-    free(text);
-    free(changed);
+    replace_in_file(in_folder("config.json"), old, new);
     stderr_hide();
     const bool opened = model_open(m, folder()) == 0;
     const int lines = stderr_show();
@@ -659,19 +638,13 @@ static void headers_are_checked(void) {
 
 /* A folder in shards with another index; returns whether it opens. */
 static bool open_with_index(const char *old, const char *new) {
-    const char *name = "model.safetensors.index.json";
-    size_t size;
     Model m;
     if (make_folder(1)) abort();
-    char *text = load(in_folder(name), &size), *at = strstr(text, old), *changed = NULL;
-    if (!at || asprintf(&changed, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old)) < 0) abort();
-    save(in_folder(name), changed, strlen(changed));
+    replace_in_file(in_folder("model.safetensors.index.json"), old, new);
     stderr_hide();
     const bool opened = model_open(&m, folder()) == 0;
     stderr_show();
     if (opened) model_close(&m);
-    free(text);
-    free(changed);
     remove_folder();
     return opened;
 }

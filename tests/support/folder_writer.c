@@ -23,30 +23,23 @@
 /* ---- tensors ------------------------------------------------------------------------------- */
 
 typedef struct {
-    char name[96];
-    int n_dims, dims[3];
-    size_t count;
-    float *values;
-} Part;
-
-typedef struct {
     const Model *model;
     const FolderForm *form;
-    Part *parts;
+    FolderPart *parts;
     int n_parts, room;
 } Folder;
 
-static Part *add(Folder *f, int n_dims, int a, int b, int c, const char *format, ...)
+static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-static Part *add(Folder *f, int n_dims, int a, int b, int c, const char *format, ...) {
+static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *format, ...) {
     if (f->n_parts == f->room) {
         f->room = 2 * f->room + 16;
         f->parts = realloc(f->parts, (size_t)f->room * sizeof *f->parts);
         if (!f->parts) abort();
     }
-    Part *p = &f->parts[f->n_parts++];
-    *p = (Part){.n_dims = n_dims, .dims = {a, b, c}, .count = (size_t)a * (size_t)b * (size_t)c};
+    FolderPart *p = &f->parts[f->n_parts++];
+    *p = (FolderPart){.n_dims = n_dims, .dims = {a, b, c}, .count = (size_t)a * (size_t)b * (size_t)c};
     p->values = calloc(p->count + 1, sizeof *p->values);
     va_list args;
     va_start(args, format);
@@ -68,7 +61,7 @@ static void copy_rows(float *to, const Tensor *w) {
 static void add_weight(Folder *f, const char *name, const Tensor *w, bool rotates) {
     const Config *c = &f->model->config;
     const bool moves = rotates && !c->rope.halves;
-    Part *p = add(f, 2, w->rows, w->cols, 1, "%s.weight", name);
+    FolderPart *p = add(f, 2, w->rows, w->cols, 1, "%s.weight", name);
     for (int r = 0; r < w->rows; r++)
         dequantize_row(p->values + (size_t)r * (size_t)w->cols, w, moves ? row_in_pairs(c, r) : r);
     if (!w->bias) return;
@@ -78,7 +71,7 @@ static void add_weight(Folder *f, const char *name, const Tensor *w, bool rotate
 
 static void add_norm(Folder *f, const char *name, const Norm *norm, int dim) {
     if (!norm->gamma) return;
-    Part *p = add(f, 1, dim, 1, 1, "%s.weight", name);
+    FolderPart *p = add(f, 1, dim, 1, 1, "%s.weight", name);
     memcpy(p->values, norm->gamma, (size_t)dim * sizeof(float));
 }
 
@@ -88,8 +81,8 @@ static void add_experts(Folder *f, const char *prefix, const Mlp *experts) {
     const size_t size = (size_t)rows * (size_t)c->dim;
     char name[96];
     if (f->form->fused) {
-        const Part in = *add(f, 3, n, 2 * rows, c->dim, "%sexperts.gate_up_proj", prefix);
-        const Part down = *add(f, 3, n, c->dim, rows, "%sexperts.down_proj", prefix);
+        const FolderPart in = *add(f, 3, n, 2 * rows, c->dim, "%sexperts.gate_up_proj", prefix);
+        const FolderPart down = *add(f, 3, n, c->dim, rows, "%sexperts.down_proj", prefix);
         for (size_t e = 0; e < (size_t)n; e++) {
             copy_rows(in.values + 2 * e * size, &experts[e].gate);
             copy_rows(in.values + (2 * e + 1) * size, &experts[e].up);
@@ -140,7 +133,7 @@ static int write_header(const Folder *f, int first, int step, FILE *out) {
     FILE *header = open_memstream(&text, &size);
     fputs("{\"__metadata__\": {\"format\": \"pt\"}", header);
     for (int i = first; i < f->n_parts; i += step) {
-        const Part *p = &f->parts[i];
+        const FolderPart *p = &f->parts[i];
         const size_t end = at + p->count * (f->form->type == TYPE_F32 ? 4 : 2);
         fprintf(header, ", \"%s\": {\"dtype\": \"%s\", \"shape\": [%d", p->name, dtype(f->form->type), p->dims[0]);
         for (int d = 1; d < p->n_dims; d++) fprintf(header, ", %d", p->dims[d]);
@@ -167,7 +160,7 @@ static int write_tensors(const Folder *f, int first, int step, const char *path)
     if (!out) return -1;
     write_header(f, first, step, out);
     for (int i = first; i < f->n_parts; i += step) {
-        const Part *p = &f->parts[i];
+        const FolderPart *p = &f->parts[i];
         uint8_t *bytes = malloc(4 * p->count + 1);
         if (!bytes) abort();
         quantize_row(bytes, f->form->type, p->values, (int)p->count);
@@ -209,6 +202,12 @@ static int write_weights(const Folder *f, const char *folder) {
     return status;
 }
 
+int folder_write_parts(FolderPart *parts, int n, const char *folder, const FolderForm *form) {
+    const Folder f = {.form = form, .parts = parts, .n_parts = n};
+    mkdir(folder, 0700);
+    return write_weights(&f, folder) ? -1 : 0;
+}
+
 /* ---- config.json ------------------------------------------------------------------------------- */
 
 static void write_experts_options(FILE *out, const Model *m, const char *type) {
@@ -246,12 +245,11 @@ static int write_config(const Model *m, const FolderForm *form, const char *fold
 
 int folder_write(const Model *m, const char *folder, const FolderForm *form) {
     Folder f = {.model = m, .form = form};
-    mkdir(folder, 0700);
     add_weight(&f, "model.embed_tokens", &m->embedding, false);
     for (int l = 0; l < m->config.n_layers; l++) add_layer(&f, &m->layers[l], l);
     add_norm(&f, "model.norm", &m->final_norm, m->config.dim);
     if (!m->tied) add_weight(&f, "lm_head", &m->output, false);
-    const int status = write_weights(&f, folder) | write_config(m, form, folder);
+    const int status = folder_write_parts(f.parts, f.n_parts, folder, form) | write_config(m, form, folder);
     for (int i = 0; i < f.n_parts; i++) free(f.parts[i].values);
     free(f.parts);
     return status ? -1 : 0;

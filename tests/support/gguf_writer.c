@@ -94,10 +94,7 @@ GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float me
     snprintf(t->name, sizeof t->name, "%s", name);
     t->count = (size_t)rows * (size_t)cols;
     t->values = malloc(t->count * sizeof *t->values);
-    for (size_t i = 0; i < t->count; i++) {
-        const float uniform = (float)(hash64(id >> 32, id & 0xffffffff, i) >> 40) / 16777216.0f - 0.5f;
-        t->values[i] = mean + uniform * width;
-    }
+    for (size_t i = 0; i < t->count; i++) t->values[i] = mean + hash_uniform(id >> 32, id & 0xffffffff, i) * width;
     gguf_place(f);
     return t;
 }
@@ -105,8 +102,8 @@ GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float me
 /* As the matrices and norms of hashmodel.c; n_matrices > 1: one behind the other. */
 static void add_matrices(GgufFile *f, const HashModel *m, const char *name, int id, int n_matrices, int rows,
                          int cols) {
-    const double exponent = id ? floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5) : 1;
-    GgufTensor *t = gguf_add(f, name, n_matrices * rows, cols, 0, (float)exp2(exponent), m->seed << 32 | (uint64_t)id);
+    GgufTensor *t =
+        gguf_add(f, name, n_matrices * rows, cols, 0, id ? hash_factor(cols) : 2, m->seed << 32 | (uint64_t)id);
     if (n_matrices == 1) return;
     t->n_dims = 3;
     t->dims[1] = (uint64_t)rows;

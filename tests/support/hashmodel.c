@@ -27,6 +27,12 @@ uint64_t hash64(uint64_t seed, uint64_t tensor, uint64_t i) {
     return z ^ (z >> 31);
 }
 
+float hash_uniform(uint64_t seed, uint64_t tensor, uint64_t i) {
+    return (float)(hash64(seed, tensor, i) >> 40) / 16777216.0f - 0.5f;
+}
+
+float hash_factor(int cols) { return (float)exp2(floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5)); }
+
 int hash_token(const HashModel *m, int i) {
     return (int)(hash64(m->seed, 0xffffff, (uint64_t)i) % (uint64_t)m->vocab_size);
 }
@@ -39,24 +45,19 @@ typedef struct {
     int group; /* 0: float32 */
 } Writer;
 
-static float uniform(const Writer *w, uint64_t tensor, uint64_t i) { /* [-0.5, 0.5) */
-    return (float)(hash64(w->seed, tensor, i) >> 40) / 16777216.0f - 0.5f;
-}
-
 static void write_norm(Writer *w, uint64_t id, int dim) {
     for (int i = 0; i < dim; i++) {
-        float gamma = (float)(1.0 + (double)uniform(w, id, (uint64_t)i) / 2);
+        float gamma = (float)(1.0 + (double)hash_uniform(w->seed, id, (uint64_t)i) / 2);
         fwrite(&gamma, sizeof gamma, 1, w->out);
     }
 }
 
 static void write_matrix(Writer *w, uint64_t id, int rows, int cols) {
     const size_t n = (size_t)rows * (size_t)cols;
-    const double exponent = id ? floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5) : 1;
-    const float factor = (float)exp2(exponent);
+    const float factor = id ? hash_factor(cols) : 2;
     float *values = malloc(n * sizeof *values), *scales = malloc(n * sizeof *scales);
     int8_t *q = malloc(n);
-    for (size_t i = 0; i < n; i++) values[i] = uniform(w, id, i) * factor;
+    for (size_t i = 0; i < n; i++) values[i] = hash_uniform(w->seed, id, i) * factor;
     if (!w->group) {
         fwrite(values, sizeof *values, n, w->out);
     } else {

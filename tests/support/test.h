@@ -38,6 +38,9 @@ void test_skip(const char *why);
  * The string stays until the next 8 calls. */
 const char *temporary(const char *name);
 
+/* In a file, the first `old` becomes `new`; the program ends if there is none. */
+void replace_in_file(const char *path, const char *old, const char *new);
+
 /* A file of the folder NORMA_CHECKPOINTS, or NULL where there is none. */
 const char *real_checkpoint(const char *name);
 
@@ -54,6 +57,10 @@ bool test_fast(void);
 
 /* wrap.c: what is called before memory is allocated; NULL: nothing. */
 extern void (*before_allocation)(void);
+
+/* The largest of n magnitudes |x|, and of n differences |x - y|: NaN, if one is. */
+double largest(const float *x, int n);
+double largest_difference(const float *x, const float *y, int n);
 
 /* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far. */
 extern uint64_t steps_taken;
@@ -78,6 +85,10 @@ typedef struct {
 extern const HashModel GQA_TIED, MHA_UNTIED, ODD_MQA, WIDE;
 
 uint64_t hash64(uint64_t seed, uint64_t tensor, uint64_t i);
+
+/* Element i of a tensor in [-0.5, 0.5), and the factor of a matrix of so many columns that is no embedding. */
+float hash_uniform(uint64_t seed, uint64_t tensor, uint64_t i);
+float hash_factor(int cols);
 
 /* Token i of the test sequence of a model. */
 int hash_token(const HashModel *m, int i);
@@ -201,6 +212,37 @@ typedef struct {
  * halves. -1 if that failed. */
 int folder_write(const Model *m, const char *folder, const FolderForm *form);
 
+typedef struct {
+    char name[96];
+    int n_dims, dims[3];
+    size_t count;
+    float *values; /* owned */
+} FolderPart;
+
+/* Writes the tensors of a folder. -1 if that failed. */
+int folder_write_parts(FolderPart *parts, int n, const char *folder, const FolderForm *form);
+
+/* ---- family_writer.c: models of families that tests/golden/families describes ------------- */
+
+enum { FAMILY_TOKENS = 40 };
+
+typedef struct {
+    char *config; /* config.json, owned */
+    int vocab_size, tokens[FAMILY_TOKENS];
+    FolderPart *parts; /* [n_parts], owned: what published files store, with the weights of scripts/families.py */
+    int n_parts;
+} Family;
+
+/* -1 if there is none; else the caller closes it. */
+int family_open(Family *f, const char *name);
+void family_close(Family *f);
+
+/* Writes the model as a folder; of the form, the type and the files count. -1 if that failed. */
+int family_write(const Family *f, const char *folder, const FolderForm *form);
+
+/* The weights become what is left of them in F16 or BF16. */
+void family_round(Family *f, Type type);
+
 /* ---- json_check.c ---------------------------------------------------------------------- */
 
 /* Whether text is one JSON value (RFC 8259), with white space around it. */
@@ -305,6 +347,7 @@ void suite_checkpoint(void); /* checkpoint.c */
 void suite_gguf(void);       /* gguf.c */
 void suite_pack(void);       /* pack.c */
 void suite_folder(void);     /* folder.c, safetensors.c */
+void suite_families(void);   /* folder.c, gguf_write.c: models of families beside LLaMA */
 void suite_growth(void);     /* the work of opening, by the size of the files */
 void suite_damage(void);     /* damaged files */
 void suite_mutants(void);    /* files that are almost right */

@@ -1,0 +1,605 @@
+"""Writes tests/golden/families: small random models of the families beside LLaMA, and their logits by transformers.
+
+Owns which families there are and their configurations: the keys are those of the published config.json files, those
+that change nothing among them; the sizes are small. NAME.json has for the C tests
+
+    config   config.json, from the line `"config": {` to the line `},`
+    seed     of the weights and the tokens
+    tensors  name and shape, as published files store them; tensor i of the hash is the i-th of the list
+    tokens   the prompt
+
+and NAME.f32 the logits [tokens, vocab_size] in float32, rounded from float64: every cast to float32 in transformers'
+code, of norms, softmax and RoPE, is made one to float64. The weights come from the hash of random_model.py:
+
+    biases (*.bias)      u
+    norms (one axis)     1 + u / 2; u / 2 in Gemma, whose code adds the 1; computed in double, rounded to float32
+    model.embed_tokens   u * 2
+    other matrices       u * 2^k with random_model.py's k for their columns
+
+A family also lists options that must matter: with another value, its logits must be others.
+"""
+
+import contextlib
+import json
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import save_file
+
+from random_model import hashes, uniform, weights
+from reference import compare
+
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / "families"
+N_TOKENS = 40
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+@dataclass(frozen=True)
+class Family:
+    seed: int
+    like: str  # the published model
+    notes: str
+    config: dict
+    matters: dict = field(default_factory=dict)  # option: a value that must change the logits
+
+
+def sizes(dim, hidden, layers, heads, kv_heads, vocab, context, head_dim=None):
+    options = {
+        "hidden_size": dim,
+        "intermediate_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocab,
+        "max_position_embeddings": context,
+    }
+    return options | ({"head_dim": head_dim} if head_dim else {})
+
+
+GEMMA = {
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 2,
+    "eos_token_id": 1,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "initializer_range": 0.02,
+    "pad_token_id": 0,
+    "rms_norm_eps": 1e-06,
+    "use_cache": True,
+}
+GEMMA2 = GEMMA | {
+    "architectures": ["Gemma2ForCausalLM"],
+    "model_type": "gemma2",
+    "attn_logit_softcapping": 50.0,
+    "cache_implementation": "hybrid",
+    "final_logit_softcapping": 30.0,
+    "hidden_act": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 20,
+    "rope_theta": 10000.0,
+    "sliding_window": 8,
+    "torch_dtype": "float32",
+    "transformers_version": "4.42.4",
+}
+GEMMA3 = GEMMA | {
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    "attn_logit_softcapping": None,
+    "final_logit_softcapping": None,
+    "query_pre_attn_scalar": 20,
+    "sliding_window": 8,
+}
+OLMO2 = {
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "eos_token_id": 3,
+    "hidden_act": "silu",
+    "initializer_range": 0.02,
+    "pad_token_id": 4,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 500000,
+    "tie_word_embeddings": False,
+}
+PHI3 = {
+    "architectures": ["Phi3ForCausalLM"],
+    "model_type": "phi3",
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 1,
+    "embd_pdrop": 0.0,
+    "eos_token_id": 5,
+    "hidden_act": "silu",
+    "initializer_range": 0.02,
+    "pad_token_id": 5,
+    "resid_pdrop": 0.0,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 10000.0,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+}
+MISTRAL = {
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "hidden_act": "silu",
+    "initializer_range": 0.02,
+    "rms_norm_eps": 1e-05,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+}
+
+FAMILIES = {
+    "gemma2": Family(
+        31,
+        "Gemma-2-2B",
+        "four norms a layer, soft caps as published, every other layer slides",
+        sizes(48, 96, 3, 4, 2, 60, 64, 20) | GEMMA2,
+        {
+            "final_logit_softcapping": None,
+            "query_pre_attn_scalar": 10,
+            "sliding_window": 9,
+            "hidden_activation": "silu",
+        },
+    ),
+    "gemma2_caps": Family(
+        32,
+        "Gemma-2-2B",
+        "small soft caps, scores not scaled by the head size, one KV head, layer_types in another order",
+        sizes(40, 72, 3, 4, 1, 61, 64, 10)
+        | GEMMA2
+        | {
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+            "layer_types": [FULL, SLIDING, FULL],
+            "query_pre_attn_scalar": 7,
+            "sliding_window": 5,
+            "tie_word_embeddings": True,
+        },
+        {"attn_logit_softcapping": None, "final_logit_softcapping": 4.0, "layer_types": [SLIDING, FULL, SLIDING]},
+    ),
+    "gemma3_270m": Family(
+        33,
+        "Gemma-3-270M",
+        "norms of heads, two RoPE bases, layer_types",
+        sizes(32, 80, 7, 4, 1, 64, 64, 16)
+        | GEMMA3
+        | {
+            "_sliding_window_pattern": 6,
+            "layer_types": [SLIDING] * 5 + [FULL, SLIDING],
+            "query_pre_attn_scalar": 16,
+            "rope_local_base_freq": 10000.0,
+            "rope_scaling": None,
+            "rope_theta": 1000000.0,
+            "torch_dtype": "bfloat16",
+            "transformers_version": "4.55.0.dev0",
+            "use_bidirectional_attention": False,
+        },
+        {"rope_local_base_freq": 1000000.0, "rope_theta": 10000.0, "layer_types": [FULL] + [SLIDING] * 6},
+    ),
+    "gemma3_1b": Family(
+        34,
+        "Gemma-3-1B",
+        "sliding_window_pattern, heads wider than dim",
+        sizes(48, 96, 7, 4, 2, 60, 64, 20)
+        | GEMMA3
+        | {
+            "cache_implementation": "hybrid",
+            "eos_token_id": [1, 7],
+            "rope_local_base_freq": 10000,
+            "rope_scaling": None,
+            "rope_theta": 1000000,
+            "sliding_window_pattern": 6,
+            "torch_dtype": "bfloat16",
+            "transformers_version": "4.50.0.dev0",
+        },
+        {"rope_local_base_freq": 1000000, "sliding_window_pattern": 3, "query_pre_attn_scalar": 10},
+    ),
+    "gemma3_nested": Family(
+        35,
+        "Gemma-3, as transformers 5 saves it",
+        "rope_parameters for each kind of layer, linear scaling in the full ones, logits capped",
+        sizes(40, 64, 4, 2, 2, 60, 64, 10)
+        | GEMMA3
+        | {
+            "dtype": "bfloat16",
+            "final_logit_softcapping": 12.0,
+            "layer_types": [SLIDING, SLIDING, FULL, SLIDING],
+            "rope_parameters": {
+                FULL: {"factor": 8.0, "rope_theta": 1000000.0, "rope_type": "linear"},
+                SLIDING: {"rope_theta": 20000.0, "rope_type": "default"},
+            },
+            "tie_word_embeddings": True,
+            "transformers_version": "5.0.0",
+            "use_bidirectional_attention": False,
+        },
+        {
+            "rope_parameters": {
+                FULL: {"rope_theta": 1000000.0, "rope_type": "default"},
+                SLIDING: {"rope_theta": 10000.0, "rope_type": "default"},
+            },
+            "final_logit_softcapping": None,
+        },
+    ),
+    "olmo2": Family(
+        36,
+        "OLMo-2-1B",
+        "norms behind the sublayers alone, q_norm and k_norm of all heads together",
+        sizes(48, 80, 2, 6, 3, 60, 64)
+        | OLMO2
+        | {
+            "architectures": ["Olmo2ForCausalLM"],
+            "model_type": "olmo2",
+            "rope_scaling": None,
+            "torch_dtype": "float32",
+            "transformers_version": "4.47.0.dev0",
+            "use_cache": False,
+        },
+        {"rope_theta": 10000},
+    ),
+    "olmo3": Family(
+        37,
+        "OLMo-3-7B",
+        "the same with layers that slide, and YaRN in the full ones",
+        sizes(60, 88, 5, 6, 2, 60, 512)
+        | OLMO2
+        | {
+            "architectures": ["Olmo3ForCausalLM"],
+            "model_type": "olmo3",
+            "dtype": "bfloat16",
+            "layer_types": [SLIDING, SLIDING, SLIDING, FULL, SLIDING],
+            "rope_scaling": {
+                "attention_factor": 1.2079441541679836,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "factor": 8.0,
+                "original_max_position_embeddings": 64,
+                "rope_type": "yarn",
+            },
+            "sliding_window": 8,
+            "transformers_version": "4.57.0",
+            "use_cache": True,
+        },
+        {"rope_scaling": None, "layer_types": [FULL] + [SLIDING] * 4, "sliding_window": 9},
+    ),
+    "phi3": Family(
+        38,
+        "Phi-3-mini-4k",
+        "qkv_proj and gate_up_proj fused, all layers slide",
+        sizes(40, 72, 2, 4, 4, 60, 64)
+        | PHI3
+        | {
+            "original_max_position_embeddings": 64,
+            "rope_scaling": None,
+            "sliding_window": 9,
+            "tie_word_embeddings": False,
+            "transformers_version": "4.40.2",
+        },
+        {"sliding_window": None},
+    ),
+    "phi4": Family(
+        39,
+        "Phi-4-mini",
+        "the same with grouped heads of which 3/4 rotate, longrope, tied",
+        sizes(64, 96, 2, 4, 2, 60, 384)
+        | PHI3
+        | {
+            "full_attn_mod": 1,
+            "interpolate_factor": 1,
+            "lm_head_bias": False,
+            "mlp_bias": False,
+            "original_max_position_embeddings": 48,
+            "partial_rotary_factor": 0.75,
+            "rope_scaling": {
+                "long_factor": [1, 1.118320672, 1.250641126, 1.974384, 8.5, 47.25],
+                "short_factor": [1.0, 1.05, 1.1, 1.25, 1.5, 2.0],
+                "type": "longrope",
+            },
+            "sliding_window": 262144,
+            "tie_word_embeddings": True,
+            "transformers_version": "4.45.0",
+        },
+        {"max_position_embeddings": 48, "rope_scaling": None},
+    ),
+    "granite": Family(
+        40,
+        "Granite-3-2B",
+        "four multipliers, tied",
+        sizes(60, 96, 3, 6, 2, 60, 64)
+        | {
+            "architectures": ["GraniteForCausalLM"],
+            "model_type": "granite",
+            "attention_bias": False,
+            "attention_dropout": 0.1,
+            "attention_multiplier": 0.1,
+            "bos_token_id": 0,
+            "embedding_multiplier": 12.0,
+            "eos_token_id": 0,
+            "hidden_act": "silu",
+            "initializer_range": 0.02,
+            "logits_scaling": 8.0,
+            "mlp_bias": False,
+            "pad_token_id": 0,
+            "residual_multiplier": 0.22,
+            "rms_norm_eps": 1e-05,
+            "rope_scaling": None,
+            "rope_theta": 10000.0,
+            "tie_word_embeddings": True,
+            "torch_dtype": "bfloat16",
+            "transformers_version": "4.46.0.dev0",
+            "use_cache": True,
+        },
+        {"attention_multiplier": 1.0, "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0},
+    ),
+    "smollm3": Family(
+        41,
+        "SmolLM3-3B",
+        "layers without positions, tied without the option",
+        sizes(64, 88, 5, 4, 2, 60, 64)
+        | {
+            "architectures": ["SmolLM3ForCausalLM"],
+            "model_type": "smollm3",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "hidden_act": "silu",
+            "initializer_range": 0.02,
+            "layer_types": [FULL] * 5,
+            "max_window_layers": 28,
+            "mlp_bias": False,
+            "no_rope_layer_interval": 4,
+            "no_rope_layers": [1, 1, 1, 0, 1],
+            "pad_token_id": 4,
+            "pretraining_tp": 2,
+            "rms_norm_eps": 1e-06,
+            "rope_scaling": None,
+            "rope_theta": 5000000.0,
+            "sliding_window": None,
+            "torch_dtype": "bfloat16",
+            "transformers_version": "4.54.0.dev0",
+            "use_cache": False,
+            "use_sliding_window": False,
+        },
+        {"no_rope_layers": [1, 1, 0, 1, 1], "rope_theta": 2000000.0},
+    ),
+    "stablelm": Family(
+        42,
+        "StableLM-2-1.6B",
+        "LayerNorm with beta, biases of q, k and v, a quarter of a head rotates",
+        sizes(48, 80, 2, 2, 1, 60, 64)
+        | {
+            "architectures": ["StableLmForCausalLM"],
+            "model_type": "stablelm",
+            "bos_token_id": 3,
+            "eos_token_id": 3,
+            "hidden_act": "silu",
+            "initializer_range": 0.02,
+            "layer_norm_eps": 1e-05,
+            "partial_rotary_factor": 0.25,
+            "rope_theta": 10000,
+            "tie_word_embeddings": False,
+            "torch_dtype": "float16",
+            "transformers_version": "4.38.0",
+            "use_cache": True,
+            "use_qkv_bias": True,
+        },
+        {"partial_rotary_factor": 0.5},
+    ),
+    "olmo": Family(
+        43,
+        "OLMo-1B",
+        "LayerNorm without parameters, tied",
+        sizes(48, 96, 2, 4, 2, 60, 64)
+        | {
+            "architectures": ["OlmoForCausalLM"],
+            "model_type": "olmo",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "clip_qkv": None,
+            "eos_token_id": 3,
+            "hidden_act": "silu",
+            "initializer_range": 0.02,
+            "pad_token_id": 1,
+            "pretraining_tp": 1,
+            "rope_scaling": None,
+            "rope_theta": 10000.0,
+            "tie_word_embeddings": True,
+            "torch_dtype": "float32",
+            "transformers_version": "4.40.0.dev0",
+            "use_cache": True,
+        },
+        {"clip_qkv": 0.5},
+    ),
+    "mixtral": Family(
+        44,
+        "Mixtral-8x7B",
+        "experts in the names of Mixtral's files",
+        sizes(40, 56, 2, 4, 2, 60, 64)
+        | MISTRAL
+        | {
+            "architectures": ["MixtralForCausalLM"],
+            "model_type": "mixtral",
+            "attention_dropout": 0.0,
+            "num_experts_per_tok": 2,
+            "num_local_experts": 5,
+            "output_router_logits": False,
+            "rope_theta": 1000000.0,
+            "router_aux_loss_coef": 0.02,
+            "sliding_window": None,
+            "transformers_version": "4.36.0.dev0",
+        },
+        {"num_experts_per_tok": 3, "sliding_window": 8},
+    ),
+    "mistral_v01": Family(
+        45,
+        "Mistral-7B v0.1",
+        "all layers slide",
+        sizes(64, 96, 3, 4, 2, 60, 64)
+        | MISTRAL
+        | {
+            "architectures": ["MistralForCausalLM"],
+            "model_type": "mistral",
+            "rope_theta": 10000.0,
+            "sliding_window": 8,
+            "transformers_version": "4.34.0.dev0",
+        },
+        {"sliding_window": 9},
+    ),
+    "mistral_v03": Family(
+        46,
+        "Mistral-7B v0.3",
+        "no window",
+        sizes(60, 96, 2, 6, 2, 64, 64)
+        | MISTRAL
+        | {
+            "architectures": ["MistralForCausalLM"],
+            "model_type": "mistral",
+            "attention_dropout": 0.0,
+            "rope_theta": 1000000.0,
+            "sliding_window": None,
+            "transformers_version": "4.42.0.dev0",
+        },
+        {"sliding_window": 39},
+    ),
+}
+
+
+def row(name):
+    """Of the table in tests/golden/README.md."""
+    family = FAMILIES[name]
+    return f"| `{name}` | {family.seed} | {family.config['model_type']} | {family.like} | {family.notes} |"
+
+
+# ---- weights ---------------------------------------------------------------------------------
+
+
+def as_stored(name, shape):
+    """Name and shape in published files of a tensor of the model in memory; several of Mixtral's experts."""
+    if "mlp.experts." not in name:
+        return [(name.replace("mlp.gate.", "block_sparse_moe.gate."), list(shape))]
+    n, rows, cols = shape
+    prefix, kind = name.replace("mlp.", "block_sparse_moe.").rsplit(".", 1)
+    split = {"gate_up_proj": [("w1", rows // 2), ("w3", rows // 2)], "down_proj": [("w2", rows)]}[kind]
+    return [(f"{prefix}.{e}.{w}.weight", [r, cols]) for e in range(n) for w, r in split]
+
+
+def stored_tensors(model):
+    tied = model.config.tie_word_embeddings
+    named = {name: tuple(w.shape) for name, w in model.state_dict().items()}
+    named = {name: shape for name, shape in named.items() if not (tied and name == "lm_head.weight")}
+    return [stored for name, shape in named.items() for stored in as_stored(name, shape)]
+
+
+def hash_weights(family, tensors):
+    adds_one = family.config["model_type"].startswith("gemma")
+    found = {}
+    for i, (name, shape) in enumerate(tensors):
+        u = uniform(family.seed, i, shape)
+        if name.endswith(".bias"):
+            found[name] = u
+        elif len(shape) == 1:
+            found[name] = (u.astype(np.float64) / 2).astype(np.float32) if adds_one else weights("norm", u)
+        else:
+            found[name] = weights("token_embedding" if name == "model.embed_tokens.weight" else name, u)
+    return found
+
+
+# ---- transformers ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def float64_for_float32():
+    """Code that asks PyTorch for float32 gets float64."""
+    saved = torch.float32, torch.float, torch.Tensor.float
+    torch.set_default_dtype(torch.float64)
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = saved
+        torch.set_default_dtype(torch.float32)
+
+
+def build(config):
+    """The model without its weights."""
+    options = {key: value for key, value in config.items() if key not in ("dtype", "torch_dtype", "model_type")}
+    options = json.loads(json.dumps(options))  # transformers changes the dictionaries in it
+    config = transformers.AutoConfig.for_model(config["model_type"], **options)
+    config._attn_implementation = config._experts_implementation = "eager"
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+
+
+def load(config, named):
+    """The weights as transformers reads them from a folder; every tensor must have its place."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(config))
+        save_file({name: torch.from_numpy(w) for name, w in named.items()}, f"{folder}/model.safetensors")
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True
+        )
+    wrong = {key: found for key, found in info.items() if found and key != "error_msgs"}
+    if wrong or info.get("error_msgs"):
+        raise ValueError(f"{config['model_type']}: transformers says {info}")
+    return model.state_dict()
+
+
+@torch.inference_mode()
+def logits(config, state, tokens, exact=True):
+    """In float64, or as stock transformers computes them in float32."""
+    with float64_for_float32() if exact else contextlib.nullcontext():
+        model = build(config)
+        model.load_state_dict(state)
+        model = model.double() if exact else model
+        return model(torch.from_numpy(tokens[None]), use_cache=False).logits[0].numpy()
+
+
+# ---- files -----------------------------------------------------------------------------------------
+
+
+def dump(family, tensors, tokens):
+    config = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(family.config.items()))
+    listed = ",\n".join(json.dumps(tensor) for tensor in tensors)
+    return (
+        f'{{\n"config": {{\n{config}\n}},\n"seed": {family.seed},\n'
+        f'"tensors": [\n{listed}\n],\n"tokens": {json.dumps(tokens.tolist())}\n}}\n'
+    )
+
+
+def check_options(name, family, state, tokens, golden):
+    for key, value in family.matters.items():
+        error, largest = compare(logits(family.config | {key: value}, state, tokens), golden)
+        if error < 1e-3 * largest:
+            raise ValueError(f"{name}: with {key} = {value} the logits differ by {error / largest:.1e} alone")
+
+
+def write(name, family):
+    """Returns how far stock float32 is away, as a part of the largest logit."""
+    tensors = stored_tensors(build(family.config))
+    tokens = (hashes(family.seed, 0xFFFFFF, 0, N_TOKENS) % np.uint64(family.config["vocab_size"])).astype(np.int64)
+    state = load(family.config, hash_weights(family, tensors))
+    golden = logits(family.config, state, tokens)
+    check_options(name, family, state, tokens, golden)
+    error, largest = compare(logits(family.config, state, tokens, exact=False), golden)
+    golden.astype("<f4").tofile(FOLDER / f"{name}.f32")
+    (FOLDER / f"{name}.json").write_text(dump(family, tensors, tokens))
+    return error / largest
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    for name, family in FAMILIES.items():
+        print(f"{name:14} {write(name, family):.2e}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"families.py: {error}")

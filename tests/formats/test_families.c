@@ -1,0 +1,515 @@
+/* test_families.c: models of the families beside LLaMA.
+ *
+ * Owns the comparison of their folders with transformers' logits, with themselves in chunks, in half precision and as
+ * GGUF files, and what their config.json may leave out or must not ask for. The models are family_writer.c's.
+ */
+#include "formats/gguf.h"
+#include "formats/open.h"
+#include "kernels/tensor.h"
+#include "kv_cache.h"
+#include "model.h"
+
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_VOCAB = 64, MAX_LOGITS = FAMILY_TOKENS * MAX_VOCAB };
+
+/* Of the golden logits, as a part of the largest. */
+static const double EXACT = 2e-5, HALF = 0.02;
+
+static const struct {
+    const char *name, *architectures; /* those that its GGUF file may have */
+    bool may_refuse;                  /* llama.cpp would not run all of it */
+} FAMILIES[] = {
+    {"gemma2", "gemma2", false},       {"gemma2_caps", "gemma2", true}, /* scale of scores, kinds of layers */
+    {"gemma3_270m", "gemma3", false},  {"gemma3_1b", "gemma3", false},
+    {"gemma3_nested", "gemma3", true},                           /* the same, and scaling in full layers alone */
+    {"olmo2", "olmo2", false},         {"olmo3", "olmo2", true}, /* YaRN in full layers alone */
+    {"phi3", "phi3 llama", true},                                /* window */
+    {"phi4", "phi3 llama", true},                                /* longrope */
+    {"granite", "granite", false},     {"smollm3", "smollm3", false},
+    {"stablelm", "stablelm", false},   {"olmo", "olmo", false},
+    {"mixtral", "llama", false},       {"mistral_v01", "llama", true}, /* window */
+    {"mistral_v03", "llama", false},
+};
+enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
+
+static Family family;
+static float logits[MAX_LOGITS], expected[MAX_LOGITS];
+
+static const char *folder(void) { return temporary("family"); }
+
+static size_t n_logits(void) { return (size_t)FAMILY_TOKENS * (size_t)family.vocab_size; }
+
+/* The logits of all tokens, one row after the other. */
+static int run(const Model *m, float *to) {
+    Session s;
+    if (session_open(&s, m, 2, FAMILY_TOKENS, 0, KV_F32)) return -1;
+    const float *l = model_forward(&s, family.tokens, FAMILY_TOKENS, 0, FAMILY_TOKENS);
+    if (l) memcpy(to, l, n_logits() * sizeof *l);
+    session_close(&s);
+    return l ? 0 : -1;
+}
+
+static int run_path(const char *path, float *to) {
+    Model m;
+    if (model_open(&m, path)) return -1;
+    const int status = run(&m, to);
+    model_close(&m);
+    return status;
+}
+
+/* Opens a family and its golden logits. */
+static int open_golden(const char *name) {
+    char path[96];
+    if (family_open(&family, name) || family.vocab_size > MAX_VOCAB) return -1;
+    snprintf(path, sizeof path, "tests/golden/families/%s.f32", name);
+    FILE *in = fopen(path, "rb");
+    return in && fread(expected, sizeof *expected, n_logits(), in) == n_logits() && !fclose(in) ? 0 : -1;
+}
+
+/* How far logits are from expected, as a part of the largest. */
+static double distance(void) {
+    const int n = (int)n_logits();
+    return largest_difference(logits, expected, n) / largest(expected, n);
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------ */
+
+static void check_logits_of(const char *name) {
+    CHECK(!open_golden(name), "no %s in tests/golden/families", name);
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", name);
+    CHECK(!run_path(folder(), logits), "%s does not run", name);
+    CHECK(distance() <= EXACT, "%s: error %.3g of the largest logit", name, distance());
+    family_close(&family);
+}
+
+/* A folder in half precision is near, and has the bits of one that holds what is left of its weights. */
+static void check_halves_of(const char *name) {
+    static const FolderForm halves[] = {{.type = TYPE_F16, .misaligned = 2}, {.type = TYPE_BF16, .misaligned = 1}};
+    for (int i = 0; i < 2; i++) {
+        CHECK(!open_golden(name), "no %s in tests/golden/families", name);
+        CHECK(!family_write(&family, folder(), &halves[i]), "cannot write %s", name);
+        CHECK(!run_path(folder(), logits), "%s in type %d does not run", name, halves[i].type);
+        CHECK(distance() <= HALF, "%s in type %d: error %.3g", name, halves[i].type, distance());
+        family_round(&family, halves[i].type);
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", name);
+        CHECK(!run_path(folder(), expected), "%s with rounded weights does not run", name);
+        CHECK(!memcmp(logits, expected, n_logits() * sizeof *logits), "%s in type %d: differs by %.3g from itself",
+              name, halves[i].type, distance());
+        family_close(&family);
+    }
+}
+
+/* The logits of n tokens from position `first` on, which have run in chunks, are those that are expected. */
+static bool same_bits(const float *found, int first, int n) {
+    const size_t row = (size_t)family.vocab_size;
+    return found && !memcmp(found, expected + (size_t)first * row, (size_t)n * row * sizeof *found);
+}
+
+/* In one call, in calls of a chunk each, and with a draft of which one token is accepted. */
+static void check_session(const char *name, const Model *m, KvType kv, int batch, int threads) {
+    const int end = threads == 1 || 10 * batch + 10 > FAMILY_TOKENS ? FAMILY_TOKENS : 10 * batch + 10;
+    Session s;
+    CHECK(!session_open(&s, m, threads, batch, 0, kv), "no session");
+    CHECK(same_bits(model_forward(&s, family.tokens, end, 0, 1), end - 1, 1), "%s, batch %d, %d threads: differs", name,
+          batch, threads);
+    for (int t = 0; t < end; t += batch) {
+        const int n = end - t < batch ? end - t : batch;
+        CHECK(same_bits(model_forward(&s, family.tokens + t, n, t, n), t, n),
+              "%s, batch %d, %d threads: differs in %d tokens from %d on", name, batch, threads, n, t);
+    }
+    const int drafted[] = {family.tokens[end - 6], 1, 2, 3};
+    CHECK(model_forward(&s, family.tokens, end - 6, 0, 0) && model_forward(&s, drafted, 4, end - 6, 0), "no draft");
+    CHECK(same_bits(model_forward(&s, family.tokens + end - 5, 5, end - 5, 1), end - 1, 1),
+          "%s, batch %d, %d threads: differs after a draft", name, batch, threads);
+    session_close(&s);
+}
+
+static void check_bits_of(const char *name, KvType kv) {
+    static const int batches[] = {1, 2, 7, 16, 40};
+    Model m;
+    Session s;
+    CHECK(!family_open(&family, name), "no %s in tests/golden/families", name);
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32, .n_files = 2}), "cannot write %s", name);
+    CHECK(!model_open(&m, folder()), "%s does not open", name);
+    m.decode_bytes = 1 << 30; /* worth any number of threads */
+    CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, 0, kv), "no session");
+    const float *l = model_forward(&s, family.tokens, FAMILY_TOKENS, 0, FAMILY_TOKENS);
+    CHECK(l, "%s does not run", name);
+    memcpy(expected, l, n_logits() * sizeof *l);
+    session_close(&s);
+    for (int i = 0; i < 15; i += test_fast() ? 4 : 1) check_session(name, &m, kv, batches[i / 3], 1 + i % 3);
+    model_close(&m);
+    family_close(&family);
+}
+
+/* ---- GGUF ------------------------------------------------------------------------------------------ */
+
+/* The value of general.architecture. */
+static const char *architecture_in(const char *path) {
+    static const char key[] = "general.architecture";
+    static char bytes[1 << 12], found[32];
+    FILE *in = fopen(path, "rb");
+    const size_t size = in ? fread(bytes, 1, sizeof bytes, in) : 0;
+    const char *at = size ? memmem(bytes, size, key, strlen(key)) : NULL;
+    if (in) fclose(in);
+    snprintf(found, sizeof found, "%s", "none");
+    uint64_t length = 0;
+    if (at) memcpy(&length, at + strlen(key) + 4, sizeof length);
+    if (length > 0 && length < sizeof found) snprintf(found, sizeof found, "%.*s", (int)length, at + strlen(key) + 12);
+    return found;
+}
+
+static bool has_word(const char *words, const char *word) {
+    const size_t n = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)); at += n)
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return true;
+    return false;
+}
+
+/* The same bits where rows of heads stay in their order; else sums have another order. */
+static void check_written(const char *name, const char *architectures, const char *path, bool halves) {
+    Model m;
+    CHECK(has_word(architectures, architecture_in(path)), "%s: is a file of %s", name, architecture_in(path));
+    CHECK(!model_open(&m, path), "%s: the GGUF file does not open", name);
+    const bool same_order = m.config.rope.halves == halves;
+    CHECK(!run(&m, logits), "%s: the GGUF file does not run", name);
+    model_close(&m);
+    CHECK(distance() <= (same_order ? 0 : 1e-6), "%s: the GGUF file differs by %.3g", name, distance());
+}
+
+static void check_gguf_of(const char *name, const char *architectures, bool may_refuse) {
+    char path[512];
+    Model m;
+    snprintf(path, sizeof path, "%s", temporary("family.gguf"));
+    unlink(path);
+    CHECK(!family_open(&family, name), "no %s in tests/golden/families", name);
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", name);
+    CHECK(!model_open(&m, folder()) && !run(&m, expected), "%s does not run", name);
+    const bool halves = m.config.rope.halves;
+    stderr_hide();
+    const int status = gguf_check_model(&m, NULL, folder()) ? -1 : gguf_write_model(&m, NULL, TYPE_F32, path);
+    const int lines = stderr_show();
+    model_close(&m);
+    CHECK(!status || may_refuse, "%s is not written: %s", name, stderr_text());
+    CHECK(!status || (lines == 1 && access(path, F_OK)), "%s is refused, with %d lines: %s", name, lines,
+          stderr_text());
+    if (!status) check_written(name, architectures, path, halves);
+    family_close(&family);
+}
+
+/* ---- config.json -------------------------------------------------------------------------------- */
+
+/* Opens the folder: NULL: it runs as ever; "": it opens; else it is refused with a line that says this. */
+static void check_opening(const char *name, const char *what, const char *message) {
+    Model m;
+    stderr_hide();
+    const bool opened = model_open(&m, folder()) == 0;
+    const int lines = stderr_show();
+    CHECK(lines == !opened, "%s: %s: %d lines on stderr: %s", name, what, lines, stderr_text());
+    if (message && message[0]) {
+        CHECK(!opened, "%s: %s: opens", name, what);
+        CHECK(strstr(stderr_text(), message), "%s: %s: no '%s' in: %s", name, what, message, stderr_text());
+        return;
+    }
+    CHECK(opened, "%s: %s: %s", name, what, stderr_text());
+    const int status = run(&m, logits);
+    model_close(&m);
+    CHECK(!status, "%s: %s: does not run", name, what);
+    CHECK(message || distance() <= EXACT, "%s: %s: error %.3g", name, what, distance());
+}
+
+typedef struct {
+    const char *family, *old, *new, *message; /* as check_opening takes it */
+} Change;
+
+static void check_changes(const Change *changes, int n) {
+    for (int i = 0; i < n; i += test_fast() ? 3 : 1) {
+        char path[512];
+        CHECK(!open_golden(changes[i].family), "no %s in tests/golden/families", changes[i].family);
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", changes[i].family);
+        snprintf(path, sizeof path, "%s/config.json", folder());
+        replace_in_file(path, changes[i].old, changes[i].new);
+        check_opening(changes[i].family, changes[i].new, changes[i].message);
+        family_close(&family);
+    }
+}
+
+#define CHECK_CHANGES(changes) check_changes(changes, sizeof changes / sizeof *changes)
+
+#define LAYER_TYPES "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\"]"
+
+static void gemma_options(void) {
+    static const char caps[] = "\"attn_logit_softcapping\": 50.0", logit_caps[] = "\"final_logit_softcapping\": 30.0";
+    static const char none[] = "\"attn_logit_softcapping\": null", bidirectional[] = "use_bidirectional_attention";
+    static const Change changes[] = {
+        {"gemma2", "\"hidden_activation\": \"gelu_pytorch_tanh\"", "\"hidden_activation\": \"gelu\"",
+         "hidden_activation is gelu"},
+        {"gemma2", "\"hidden_act\": \"gelu_pytorch_tanh\"", "\"hidden_act\": \"relu\"", NULL}, /* not read */
+        {"gemma2", caps, "\"attn_logit_softcapping\": 0", "attn_logit_softcapping is 0"},
+        {"gemma2", caps, "\"attn_logit_softcapping\": -50.0", "attn_logit_softcapping is -50.0"},
+        {"gemma2", caps, "\"attn_logit_softcapping\": \"50\"", "attn_logit_softcapping is 50"},
+        {"gemma2", caps, "\"attn_logit_softcapping\": 1e60", "attn_logit_softcapping is 1e60"},
+        {"gemma2", caps, none, ""},
+        {"gemma2", logit_caps, "\"final_logit_softcapping\": 0.0", "final_logit_softcapping is 0.0"},
+        {"gemma2", logit_caps, "\"final_logit_softcapping\": -1", "final_logit_softcapping is -1"},
+        {"gemma2", logit_caps, "\"final_logit_softcapping\": null", ""},
+        {"gemma2", "scalar\": 20", "scalar\": 0", "query_pre_attn_scalar is 0"},
+        {"gemma2", "scalar\": 20", "scalar\": -20", "query_pre_attn_scalar is -20"},
+        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": -8", "sliding_window is -8"},
+        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": 9.5", "sliding_window is 9.5"},
+        {"gemma2", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
+        {"gemma2", "\"head_dim\": 20", "\"head_dim\": 19", "head_dim is 19"},
+        {"gemma2_caps", LAYER_TYPES, "\"layer_types\": [\"sliding_attention\", \"full_attention\"]", "layer_types"},
+        {"gemma2_caps", LAYER_TYPES, "\"layer_types\": \"sliding_attention\"", "layer_types"},
+        {"gemma2_caps", "\"full_attention\", \"sl", "\"chunked_attention\", \"sl", "layer_types"},
+        {"gemma2_caps", "\"full_attention\", \"sl", "1, \"sl", "layer_types"},
+        {"gemma3_270m", "\"gemma3_text\"", "\"gemma3\"", "model_type is gemma3"},
+        {"gemma3_270m", "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true",
+         bidirectional},
+        {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": 0", "rope_local_base_freq is 0"},
+        {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": \"1\"", "rope_local_base_freq is 1"},
+        {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"spiral\"}", "rope_type"},
+        {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}", ""},
+        {"gemma3_270m", none, caps, NULL}, /* the code takes it and leaves it */
+        {"gemma3_1b", "_pattern\": 6", "_pattern\": 0", "sliding_window_pattern is 0"},
+        {"gemma3_1b", "_pattern\": 6", "_pattern\": \"LLG\"", "sliding_window_pattern is LLG"},
+        {"gemma3_nested", "\"factor\": 8.0", "\"factor\": 0", "factor is 0"},
+        {"gemma3_nested", "\"rope_theta\": 20000.0", "\"rope_theta\": -1", "rope_theta is -1"},
+        {"gemma3_nested", "\"rope_type\": \"default\"", "\"rope_type\": \"spiral\"", "rope_type"},
+    };
+    CHECK_CHANGES(changes);
+}
+
+static void olmo_options(void) {
+    static const Change changes[] = {
+        {"olmo", "\"clip_qkv\": null", "\"clip_qkv\": 8.0", "clip_qkv is 8.0"},
+        {"olmo", "\"clip_qkv\": null", "\"rms_norm_eps\": 0", NULL}, /* eps is always 1e-5 */
+        {"olmo", "\"clip_qkv\": null", "\"layer_norm_eps\": 1", NULL},
+        {"olmo", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"olmo2", "\"silu\"", "\"gelu_pytorch_tanh\"", "hidden_act is gelu_pytorch_tanh"},
+        {"olmo2", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0"},
+        {"olmo2", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
+        {"olmo2", "\"use_cache\": false", "\"sliding_window\": 8", NULL}, /* OLMo 2 has none */
+        {"olmo3", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"olmo3", "\"full_attention\", ", "", "layer_types"},
+        {"olmo3", "\"full_attention\"", "\"half_attention\"", "layer_types"},
+        {"olmo3", "\"factor\": 8.0", "\"factor\": -8.0", "factor is -8.0"},
+        {"olmo3", "\"rope_type\": \"yarn\"", "\"rope_type\": \"spiral\"", "rope_type"},
+        {"olmo3", "\"attention_factor\": 1.2079441541679836, ", "", NULL}, /* 0.1 log(8) + 1 */
+    };
+    CHECK_CHANGES(changes);
+}
+
+static void phi_options(void) {
+    static const char partial[] = "\"partial_rotary_factor\": 0.75";
+    static const Change changes[] = {
+        {"phi3", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"phi3", "\"sliding_window\": 9", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", "rope_type"},
+        {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"longrope\"}", "short_factor is missing"},
+        {"phi3", "\"attention_bias\": false", "\"attention_bias\": true", NULL}, /* not read */
+        {"phi4", "\"mlp_bias\": false", "\"mlp_bias\": true", NULL},
+        {"phi4", partial, "\"partial_rotary_factor\": 0", "partial_rotary_factor is 0"},
+        {"phi4", partial, "\"partial_rotary_factor\": 1.5", "partial_rotary_factor is 1.5"},
+        {"phi4", partial, "\"partial_rotary_factor\": \"half\"", "partial_rotary_factor is half"},
+        {"phi4", partial, "\"partial_rotary_factor\": 0.7", "partial_rotary_factor is 0.7"}, /* 11 elements */
+        {"phi4", partial, "\"partial_rotary_factor\": 0.5", "short_factor"},                 /* 4 pairs */
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [", "short_factor"},
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [0, ", "short_factor"},
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [-1.0, ", "short_factor"},
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [null, ", "short_factor"},
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factors\": [1.0, ", "short_factor is missing"},
+        {"phi4", "\"original_max_position_embeddings\": 48", "\"original_max_position_embeddings\": 0",
+         "original_max_position_embeddings is 0"},
+    };
+    CHECK_CHANGES(changes);
+}
+
+static void granite_options(void) {
+    static const Change changes[] = {
+        {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 0", "attention_multiplier is 0"},
+        {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 1e60", "attention_multiplier is 1e60"},
+        {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": 0.0", "embedding_multiplier is 0.0"},
+        {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": \"12\"", "embedding_multiplier is 12"},
+        {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0", "residual_multiplier is 0"},
+        {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": [0.22]",
+         "residual_multiplier is a list"},
+        {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 0", "logits_scaling is 0"},
+        {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 1e-60", "logits_scaling is 1e-60"},
+        {"granite", "\"mlp_bias\": false", "\"mlp_bias\": true", "bias"},
+        {"granite", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"granite", "\"use_cache\": true", "\"sliding_window\": 8", NULL},
+    };
+    CHECK_CHANGES(changes);
+}
+
+static void smollm3_options(void) {
+    static const char layers[] = "\"no_rope_layers\": [1, 1, 1, 0, 1]", window[] = "\"sliding_window\": null";
+    static const Change changes[] = {
+        {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, 0]", "no_rope_layers"},
+        {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, \"0\", 1]", "no_rope_layers"},
+        {"smollm3", layers, "\"no_rope_layers\": 4", "no_rope_layers is 4"},
+        {"smollm3", layers, "\"no_rope_layers\": null", NULL}, /* every fourth */
+        {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, 0, 1, 0]", NULL},
+        {"smollm3", "_interval\": 4", "_interval\": 0", NULL}, /* not read beside the list */
+        {"smollm3",
+         "_interval\": 4,\n  "
+         "\"no_rope_layers\": [1, 1, 1, 0, 1]",
+         "_interval\": 0", "no_rope_layer_interval is 0"},
+        {"smollm3", "\"full_attention\", ", "\"half_attention\", ", "layer_types"},
+        {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true", NULL}, /* all layers are full */
+        {"smollm3", window, "\"sliding_window\": 8", NULL},
+        {"smollm3", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"smollm3", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
+    };
+    CHECK_CHANGES(changes);
+}
+
+static void stablelm_options(void) {
+    static const char partial[] = "\"partial_rotary_factor\": 0.25", cache[] = "\"use_cache\": true";
+    static const Change changes[] = {
+        {"stablelm", cache, "\"use_parallel_residual\": true", "use_parallel_residual is true"},
+        {"stablelm", cache, "\"use_parallel_residual\": false, \"qk_layernorm\": false", NULL},
+        {"stablelm", cache, "\"qk_layernorm\": true", "qk_layernorm is true"},
+        {"stablelm", cache, "\"rms_norm_eps\": 0", NULL},
+        {"stablelm", partial, "\"partial_rotary_factor\": 0", "partial_rotary_factor is 0"},
+        {"stablelm", partial, "\"partial_rotary_factor\": 0.21", "partial_rotary_factor is 0.21"}, /* 5 elements */
+        {"stablelm", partial, "\"partial_rotary_factor\": 2", "partial_rotary_factor is 2"},
+        {"stablelm", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 0", "layer_norm_eps is 0"},
+        {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": false", "bias"},
+        {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": 1", "use_qkv_bias is 1"},
+        {"stablelm", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+    };
+    CHECK_CHANGES(changes);
+}
+
+static void mistral_options(void) {
+    static const char layers[] = "\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\"]";
+    static const Change changes[] = {
+        {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": \"8\"", "sliding_window is 8"},
+        {"mistral_v01", "\"use_cache\": true", layers, NULL}, /* not read */
+        {"mistral_v01", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"mistral_v03", "\"sliding_window\": null", "\"sliding_window\": 40", NULL},
+        {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 40", NULL},
+        {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"mixtral", "\"sliding_window\": null", "\"norm_topk_prob\": false", NULL}, /* always true */
+        {"mixtral", "_per_tok\": 2", "_per_tok\": 6", "num_experts_per_tok is 6"},
+        {"mixtral", "_per_tok\": 2", "_per_tok\": 0", "num_experts_per_tok is 0"},
+        {"mixtral", "_experts\": 5", "_experts\": 0", "num_local_experts is 0"},
+        {"mixtral", "_experts\": 5", "_experts\": 4", "block_sparse_moe.gate.weight is [5, 40], expected [4, 40]"},
+        {"mixtral", "_experts\": 5", "_experts\": 100000", "num_local_experts is 100000"},
+        {"mixtral", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+    };
+    CHECK_CHANGES(changes);
+}
+
+/* A key that is missing has the default of the family's configuration in transformers. */
+static void missing_keys_have_their_defaults(void) {
+    static const struct {
+        const char *family, *key;
+    } missing[] = {
+        {"gemma2", "hidden_activation"},
+        {"gemma2", "attn_logit_softcapping"},
+        {"gemma2", "final_logit_softcapping"},
+        {"gemma2", "rope_theta"},
+        {"gemma2", "rms_norm_eps"},
+        {"gemma2_caps", "tie_word_embeddings"},
+        {"gemma3_270m", "layer_types"},
+        {"gemma3_270m", "rope_theta"},
+        {"gemma3_270m", "rope_local_base_freq"},
+        {"gemma3_270m", "rms_norm_eps"},
+        {"gemma3_1b", "hidden_activation"},
+        {"gemma3_1b", "sliding_window_pattern"},
+        {"olmo2", "tie_word_embeddings"},
+        {"olmo3", "layer_types"},
+        {"olmo3", "rope_theta"},
+        {"phi3", "rms_norm_eps"},
+        {"phi3", "rope_theta"},
+        {"phi3", "tie_word_embeddings"},
+        {"phi3", "num_key_value_heads"},
+        {"granite", "rope_theta"},
+        {"smollm3", "no_rope_layers"},
+        {"smollm3", "layer_types"},
+        {"smollm3", "rms_norm_eps"},
+        {"stablelm", "partial_rotary_factor"},
+        {"stablelm", "layer_norm_eps"},
+        {"stablelm", "rope_theta"},
+        {"olmo", "rope_theta"},
+        {"mixtral", "rms_norm_eps"},
+        {"mixtral", "rope_theta"},
+        {"mixtral", "num_experts_per_tok"},
+        {"mistral_v01", "rope_theta"},
+        {"mistral_v03", "sliding_window"},
+        {"mistral_v03", "tie_word_embeddings"},
+    };
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i += test_fast() ? 3 : 1) {
+        char line[64];
+        CHECK(!open_golden(missing[i].family), "no %s in tests/golden/families", missing[i].family);
+        snprintf(line, sizeof line, "  \"%s\": ", missing[i].key);
+        char *at = strstr(family.config, line), *end = at ? strchr(at, '\n') : NULL;
+        CHECK(end, "%s has no %s", missing[i].family, missing[i].key);
+        memmove(at, end + 1, strlen(end));
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "no folder");
+        check_opening(missing[i].family, missing[i].key, NULL);
+        family_close(&family);
+    }
+}
+
+/* LongRoPE has other factors behind the original context, for all positions: there it ends. */
+static void longrope_ends_at_its_original_context(void) {
+    Model m;
+    Session s;
+    CHECK(!family_open(&family, "phi4"), "no phi4 in tests/golden/families");
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write phi4");
+    CHECK(!model_open(&m, folder()), "phi4 does not open");
+    CHECK(m.config.context == 48, "context %d", m.config.context);
+    CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, 0, KV_F32), "no session");
+    CHECK(model_forward(&s, family.tokens, 40, 0, 0) && model_forward(&s, family.tokens, 8, 40, 1), "does not run");
+    stderr_hide();
+    const float *l = model_forward(&s, family.tokens, 1, 48, 1);
+    CHECK(stderr_show() == 1 && !l, "runs at position 48: %s", stderr_text());
+    session_close(&s);
+    model_close(&m);
+    family_close(&family);
+}
+
+/* ---- the suite -------------------------------------------------------------------------------------- */
+
+static int current;
+
+static void logits_are_those_of_transformers(void) { check_logits_of(FAMILIES[current].name); }
+static void halves_are_near_and_exact(void) { check_halves_of(FAMILIES[current].name); }
+static void bits_depend_on_tokens_alone(void) { check_bits_of(FAMILIES[current].name, current % 2 ? KV_F16 : KV_F32); }
+static void gguf_files_say_the_same(void) {
+    check_gguf_of(FAMILIES[current].name, FAMILIES[current].architectures, FAMILIES[current].may_refuse);
+}
+
+void suite_families(void) {
+    for (current = 0; current < N_FAMILIES; current++) {
+        TEST(logits_are_those_of_transformers);
+        if (test_fast() && current % 3) continue;
+        TEST(halves_are_near_and_exact);
+        TEST(bits_depend_on_tokens_alone);
+        TEST(gguf_files_say_the_same);
+    }
+    TEST(gemma_options);
+    TEST(olmo_options);
+    TEST(phi_options);
+    TEST(granite_options);
+    TEST(smollm3_options);
+    TEST(stablelm_options);
+    TEST(mistral_options);
+    TEST(missing_keys_have_their_defaults);
+    TEST(longrope_ends_at_its_original_context);
+}
