@@ -10,15 +10,86 @@
 #include "rope.h"
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
+/* What most families are, what may differ in all of them, and what in llama's and its nearest relatives'. */
+enum {
+    ANY = HAS_DENSE | HAS_OWN_OUTPUT | HAS_NO_ATTENTION_CAP | HAS_NO_LOGIT_CAP,
+    PRE = HAS_PRE_NORMS | HAS_NO_POST_NORMS,
+    POST = HAS_NO_PRE_NORMS | HAS_POST_NORMS,
+    PLAIN = ANY | PRE | HAS_NO_HEAD_NORMS | HAS_SILU,
+    RELATIVE = PRE | HAS_SILU | HAS_ODD_HEADS | HAS_LAYER_NORMS | HAS_FIXED_LAYER_NORMS | HAS_RMS_NORMS,
+    GEMMA = HAS_DENSE | HAS_PRE_NORMS | HAS_POST_NORMS | HAS_RMS_NORMS | HAS_GELU | HAS_LOGIT_CAP | HAS_PARTIAL_ROPE |
+            HAS_ODD_HEADS
+};
+
 const GgufArchitecture GGUF_ARCHITECTURES[] = {
-    {.name = "llama", .dense = true, .sparse = true, .all_biases = true, .rope_factors = true},
-    {.name = "qwen2", .rope_halves = true, .dense = true},
-    {.name = "qwen3", .rope_halves = true, .head_norms = true, .dense = true},
-    {.name = "qwen3moe", .rope_halves = true, .head_norms = true, .sparse = true},
+    {.name = "olmo", .traits = PLAIN | HAS_FIXED_LAYER_NORMS | HAS_NEIGHBOURS},
+    {.name = "stablelm",
+     .traits = PLAIN | HAS_LAYER_NORMS | HAS_FIXED_LAYER_NORMS | HAS_PARTIAL_ROPE,
+     .rope_halves = true,
+     .needs_output = true},
+    {.name = "llama",
+     .traits = PLAIN | RELATIVE | HAS_SPARSE | HAS_BIASES | HAS_ROPE_FACTORS | HAS_NEIGHBOURS,
+     .window = WINDOW_EVERYWHERE},
+    {.name = "qwen2", .traits = PLAIN | RELATIVE, .rope_halves = true},
+    {.name = "qwen3", .traits = ANY | RELATIVE | HAS_HEAD_NORMS, .rope_halves = true},
+    {.name = "qwen3moe", .traits = (ANY ^ HAS_DENSE) | RELATIVE | HAS_SPARSE | HAS_HEAD_NORMS, .rope_halves = true},
+    {.name = "smollm3", .traits = PLAIN | HAS_RMS_NORMS | HAS_ODD_HEADS | HAS_NEIGHBOURS, .period = 4},
+    {.name = "granite",
+     .traits = PLAIN | HAS_RMS_NORMS | HAS_SCALES | HAS_ODD_HEADS | HAS_ROPE_FACTORS | HAS_BIASES | HAS_NEIGHBOURS},
+    {.name = "phi3",
+     .traits = PLAIN | HAS_RMS_NORMS | HAS_PARTIAL_ROPE | HAS_ROPE_FACTORS,
+     .rope_halves = true,
+     .fused = true,
+     .window = WINDOW_EVERYWHERE},
+    {.name = "olmo2",
+     .traits = ANY | POST | HAS_WIDE_HEAD_NORMS | HAS_SILU | HAS_RMS_NORMS,
+     .rope_halves = true,
+     .needs_output = true,
+     .window = WINDOW_BY_PERIOD,
+     .period = 4,
+     .local_rope = true},
+    {.name = "gemma2",
+     .traits = GEMMA | HAS_NO_HEAD_NORMS | HAS_ATTENTION_CAP,
+     .rope_halves = true,
+     .window = WINDOW_BY_PERIOD,
+     .default_window = 4096,
+     .period = 2,
+     .special_layers = 46},
+    {.name = "gemma3",
+     .traits = GEMMA | HAS_HEAD_NORMS | HAS_NO_ATTENTION_CAP | HAS_NO_LOGIT_CAP | HAS_OWN_OUTPUT,
+     .rope_halves = true,
+     .window = WINDOW_BY_PERIOD,
+     .period = 6,
+     .local_rope = true,
+     .local_base = 10000,
+     .special_layers = 62},
     {0},
 };
+
+bool gguf_is_usual(int64_t nth, int l) { return nth == 0 || l % nth < nth - 1; }
+
+void gguf_set_scales(const GgufArchitecture *a, Config *c) {
+    if (!a->special_layers) return;
+    c->embedding_scale = sqrtf((float)c->dim);
+    c->attention_scale = c->n_layers == a->special_layers ? 1 / sqrtf((float)(c->dim / c->n_heads)) : 0;
+}
+
+bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, GgufRows *rows) {
+    const Config *c = &at->model->config;
+    const Part *part = at->part;
+    const int queries = part_size(c, SIZE_QUERIES), keys = part_size(c, SIZE_KEYS);
+    const bool is_key = part->offset == offsetof(Layer, wk), is_up = part->offset == offsetof(Mlp, up);
+    if (!a->fused || (part->bias != QKV_BIAS && part->rows != SIZE_HIDDEN)) return false;
+    snprintf(name, PART_NAME, "blk.%d.%s", at->layer, part->bias == QKV_BIAS ? "attn_qkv" : "ffn_up");
+    if (part->bias == QKV_BIAS)
+        *rows = (GgufRows){part->rows == SIZE_QUERIES ? 0 : is_key ? queries : queries + keys, queries + 2 * keys};
+    else
+        *rows = (GgufRows){is_up ? c->hidden_dim : 0, 2 * c->hidden_dim};
+    return true;
+}
 
 #define AT(field) offsetof(GgufHeader, field)
 const GgufHeaderKey GGUF_KEYS[] = {
@@ -49,18 +120,35 @@ const GgufHeaderKey GGUF_KEYS[] = {
     {"expert_weights_norm", EXPERTS, KEY_INTEGER, AT(norm_weights), 0},
     {"expert_weights_scale", EXPERTS, KEY_REAL, AT(weights_scale), 0},
     {"attention.sliding_window", OTHERS, KEY_INTEGER, AT(window), 0},
+    {"attention.sliding_window_pattern", WINDOWS, KEY_NO_FIELD, 0, 0},
+    {"rope.freq_base_swa", WINDOWS, KEY_REAL, AT(config.local_base), 0},
     {"rope.scaling.yarn_ext_factor", OTHERS, KEY_REAL, AT(extrapolation), 0},
+    {"rope.scaling.yarn_attn_factor", OTHERS, KEY_REAL, AT(yarn_amplitude), 0},
+    {"embedding_scale", SCALES, KEY_FLOAT, AT(config.embedding_scale), 0},
+    {"residual_scale", SCALES, KEY_FLOAT, AT(config.residual_scale), 0},
+    {"attention.scale", SCALES, KEY_FLOAT, AT(config.attention_scale), 0},
+    {"logit_scale", SCALES, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
+    {"attn_logit_softcapping", CAPS, KEY_FLOAT, AT(config.attention_cap), 0},
+    {"final_logit_softcapping", LOGIT_CAPS, KEY_FLOAT, AT(config.logit_cap), 0},
     {.name = "rope.scaling.finetuned"},
     {.name = "tensor_data_layout"},
     {0},
 };
 
-/* Keys that ask for what norma does not do. NEUTRAL_KEYS[v]: those that ask for nothing at the value v. */
+bool gguf_has_keys(const GgufArchitecture *a, KeyGroup group) {
+    static const int needs[] = {
+        [SCALES] = HAS_SCALES, [CAPS] = HAS_ATTENTION_CAP, [LOGIT_CAPS] = HAS_LOGIT_CAP, [WINDOWS] = 0};
+    return group < SCALES || (group == WINDOWS ? a->window == WINDOW_BY_PERIOD : (a->traits & needs[group]) != 0);
+}
+
+/* Keys that ask for what norma (or the architecture) does not do. NEUTRAL_KEYS[v]: those that ask for nothing at the
+ * value v. */
 static const char *const NEUTRAL_KEYS[2][16] = {
-    {"attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length", "final_logit_softcapping",
-     "leading_dense_block_count", "nextn_predict_layers", "pooling_type", "rope.scaling.yarn_log_multiplier"},
+    {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length",
+     "final_logit_softcapping", "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
+     "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
     {"attention.causal", "embedding_scale", "expert_group_count", "expert_group_used_count", "logit_scale",
-     "residual_scale", "rope.scaling.yarn_attn_factor"}};
+     "residual_scale"}};
 
 enum { SOFTMAX = 1 }; /* of the gating functions */
 
@@ -69,6 +157,7 @@ static const GgufHeader DEFAULTS = {
     .scaling = {"linear", 6},
     .linear_factor = 1,
     .extrapolation = -1,
+    .yarn_amplitude = 1,
     .gating = SOFTMAX,
     .norm_weights = 1,
     .weights_scale = 1};
@@ -91,10 +180,11 @@ static int neutral_value(GgufString rest) {
 }
 
 /* Refuses a key, `rest` behind the architecture's name, that may change the result and that norma does not heed. */
-static int check_key(const Gguf *g, GgufString key, GgufString rest) {
+static int check_key(const Reader *r, GgufString key, GgufString rest) {
+    const Gguf *g = &r->file;
     char name[GGUF_KEY_NAME];
     for (const GgufHeaderKey *known = GGUF_KEYS; known->name; known++)
-        if (gguf_string_is(rest, known->name)) return 0;
+        if (gguf_string_is(rest, known->name) && gguf_has_keys(r->architecture, known->group)) return 0;
     const int expected = neutral_value(rest);
     double found = expected;
     if (expected < 0) return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(key));
@@ -118,7 +208,7 @@ static int read_architecture(Reader *r) {
     for (const GgufValue *v = r->file.values; v < r->file.values + r->file.n_values; v++) {
         if (v->key.n <= name.n || memcmp(v->key.text, name.text, name.n) || v->key.text[name.n] != '.') continue;
         const GgufString rest = {v->key.text + name.n + 1, v->key.n - name.n - 1};
-        if (check_key(&r->file, v->key, rest)) return -1;
+        if (check_key(r, v->key, rest)) return -1;
     }
     return 0;
 }
@@ -136,6 +226,7 @@ static int read_keys(Reader *r, KeyGroup group) {
         case KEY_NO_FIELD: break;
         case KEY_SIZE: status = gguf_get_size(&r->file, name, field); break;
         case KEY_INTEGER: status = gguf_get_integer(&r->file, name, field); break;
+        case KEY_FLOAT: status = gguf_get_float(&r->file, name, field); break;
         case KEY_REAL: status = gguf_get_real(&r->file, name, field); break;
         case KEY_STRING: status = gguf_get_string(&r->file, name, field); break;
         }
@@ -158,8 +249,53 @@ static int check_sizes(Reader *r, Config *c) {
     if (c->head_size != r->header.value_length || c->head_size % 2 || (int64_t)c->head_size * c->n_heads > INT_MAX)
         return fail("%s: keys of %d and values of %d to a head, expected one even number", r->file.path, c->head_size,
                     r->header.value_length);
-    if (r->header.window > 0 && r->header.window < c->context)
-        c->context = (int)r->header.window; /* up to there the result is the same */
+    if (r->architecture->fused && ((int64_t)c->head_size * (c->n_heads + 2 * (int64_t)c->n_kv_heads) > INT_MAX ||
+                                   2 * (int64_t)c->hidden_dim > INT_MAX))
+        return fail("%s: its fused tensors would have more than %d rows", r->file.path, INT_MAX);
+    return 0;
+}
+
+/* What some architectures have keys for; a cap that all models of one have is positive. */
+static int read_own_keys(Reader *r, Config *c) {
+    const GgufArchitecture *a = r->architecture;
+    r->header.window = a->default_window;
+    c->wide_head_norms = a->traits & HAS_WIDE_HEAD_NORMS;
+    c->post_norms = a->traits & HAS_POST_NORMS;
+    c->gelu = a->traits & HAS_GELU;
+    if (!(a->traits & HAS_NO_ATTENTION_CAP)) c->attention_cap = 50;
+    if (!(a->traits & HAS_NO_LOGIT_CAP)) c->logit_cap = 30;
+    for (KeyGroup group = SCALES; group <= WINDOWS; group++)
+        if (gguf_has_keys(a, group) && read_keys(r, group)) return -1;
+    if (!(a->traits & HAS_NO_ATTENTION_CAP) && (c->attention_cap == 0 || c->logit_cap == 0))
+        return fail("%s: a cap of %s is 0", r->file.path, a->name);
+    if (a->traits & HAS_SCALES) c->logit_scale = 1 / c->logit_scale;
+    if (!isfinite(c->logit_scale)) return fail("%s: %s.logit_scale is missing or 0", r->file.path, a->name);
+    return 0;
+}
+
+/* The windows of layers, and how their heads rotate. */
+static int read_layers(Reader *r, Model *m) {
+    const GgufArchitecture *a = r->architecture;
+    Config *c = &m->config;
+    char name[GGUF_KEY_NAME];
+    const bool by_period = a->window == WINDOW_BY_PERIOD && r->header.window > 0;
+    const int window = r->header.window < c->context ? (int)r->header.window : c->context;
+    int64_t period = a->window == WINDOW_BY_PERIOD && !by_period ? 1 : a->period, is_usual, ropes = 1;
+    snprintf(name, sizeof name, "%s.rope.scaling.finetuned", a->name);
+    if (a->traits & HAS_SCALES && gguf_get_integer(&r->file, name, &ropes)) return -1; /* so says Granite */
+    snprintf(name, sizeof name, "%s.attention.sliding_window_pattern", a->name);
+    const GgufValue *pattern = by_period ? gguf_find_value(&r->file, name) : NULL;
+    if (pattern && !pattern->is_array && gguf_get_integer(&r->file, name, &period)) return -1;
+    if (period < 0 || (pattern && pattern->is_array && pattern->count != (uint64_t)c->n_layers))
+        return bad_key(&r->file, name, "is negative, or an array that has not one element for each of %d layers",
+                       c->n_layers);
+    for (Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
+        is_usual = gguf_is_usual(period, layer->index);
+        if (pattern && pattern->is_array && gguf_get_element(&r->file, name, layer->index, &is_usual)) return -1;
+        if (window > 0 && (by_period ? is_usual : a->window == WINDOW_EVERYWHERE)) layer->window = window;
+        if (by_period && is_usual && a->local_rope) layer->rope = ROPE_LOCAL;
+        if (!ropes || (a->window != WINDOW_BY_PERIOD && !is_usual)) layer->rope = ROPE_NONE;
+    }
     return 0;
 }
 
@@ -188,6 +324,7 @@ static int read_rope(Reader *r, Config *c) {
     GgufHeader *h = &r->header;
     Yarn *yarn = &c->rope.yarn;
     const bool is_yarn = gguf_string_is(h->scaling, "yarn");
+    const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
     c->rope.halves = r->architecture->rope_halves;
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope.dims,
@@ -196,16 +333,31 @@ static int read_rope(Reader *r, Config *c) {
         return fail("%s: RoPE's base or scaling factor is not positive", r->file.path);
     if (h->extrapolation >= 0 && h->extrapolation != is_yarn)
         return bad_value(r, "rope.scaling.yarn_ext_factor", "%g, expected %d", h->extrapolation, is_yarn);
+    if (h->yarn_amplitude != 1 && !(fabs(h->yarn_amplitude / amplitude - 1) < 1e-5))
+        return bad_value(r, "rope.scaling.yarn_attn_factor", "%g, expected %g", h->yarn_amplitude, amplitude);
     if (is_yarn) {
         if (read_keys(r, YARN)) return -1;
         if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
         yarn->factor = h->factor;
         yarn->context = h->yarn_context;
-        c->rope.amplitude *= yarn_amplitude(yarn->factor, 1);
-    } else if (gguf_string_is(h->scaling, "linear"))
+        c->rope.amplitude *= amplitude;
+    } else if (gguf_string_is(h->scaling, "linear") || gguf_string_is(h->scaling, "longrope"))
         c->rope.scale = h->factor;
     else if (!gguf_string_is(h->scaling, "none"))
-        return bad_value(r, "rope.scaling.type", "'%.*s', expected none, linear or yarn", SHOWN(h->scaling));
+        return bad_value(r, "rope.scaling.type", "'%.*s', expected none, linear, yarn or longrope", SHOWN(h->scaling));
+    return 0;
+}
+
+/* The base in layers with windows. llama.cpp multiplies by an amplitude that the file says in all of Gemma's layers. */
+static int read_local_rope(Reader *r, Config *c) {
+    const GgufArchitecture *a = r->architecture;
+    const bool used = a->local_rope && r->header.window > 0;
+    if (c->local_base == 0) c->local_base = a->local_base > 0 ? a->local_base : c->rope.base;
+    if (!(c->local_base > 0) || (a->local_base == 0 && c->local_base != c->rope.base))
+        return bad_value(r, "rope.freq_base_swa", "%g, expected %g", c->local_base, c->rope.base);
+    if (used && a->local_base > 0 && c->rope.amplitude != 1)
+        return bad_value(r, "rope.scaling.attn_factor", "%g, expected 1", c->rope.amplitude);
+    if (!used) c->local_base = 0;
     return 0;
 }
 
@@ -236,17 +388,41 @@ static int read_vector(Reader *r, const char *name, const char *suffix, int n, c
     return 0;
 }
 
+/* A vector of ones, which LayerNorms without parameters share. */
+static int read_ones(Reader *r, int n, const float **ones) {
+    Model *m = r->model;
+    if (!m->vectors && !(m->vectors = allocate((size_t)n, sizeof *m->vectors))) return -1;
+    for (int i = 0; i < n; i++) m->vectors[i] = 1;
+    *ones = m->vectors;
+    return 0;
+}
+
+/* Whether models of the architecture have a norm there; where not, there is no pre-norm, instead. */
+static bool has_norm(int traits, const PartAt *at) {
+    const Part *part = at->part;
+    const int needed = part->of_heads            ? HAS_HEAD_NORMS | HAS_WIDE_HEAD_NORMS
+                       : part->post              ? HAS_POST_NORMS
+                       : part->owner == OF_LAYER ? HAS_PRE_NORMS
+                                                 : -1;
+    if (needed == HAS_PRE_NORMS && !(traits & needed)) part_norm(at)->kind = NORM_NONE;
+    return traits & needed;
+}
+
 /* A norm with a bias is a LayerNorm. */
 static int read_norm(Reader *r, const char *name, const PartAt *at) {
-    const int dim = part_size(&r->model->config, at->part->cols);
+    const int dim = part_size(&r->model->config, at->part->cols), traits = r->architecture->traits;
+    const bool may_be_layer = traits & HAS_LAYER_NORMS, may_be_rms = traits & HAS_RMS_NORMS;
     Norm *norm = part_norm(at);
-    if ((at->part->of_heads && !r->architecture->head_norms) || at->part->post) return 0;
-    if (read_vector(r, name, ".weight", dim, &norm->gamma) || read_vector(r, name, ".bias", dim, &norm->beta))
-        return -1;
-    if (norm->beta && read_keys(r, LAYER_EPS)) return -1;
-    norm->kind = norm->beta ? NORM_LAYER : NORM_RMS;
-    norm->eps = (float)(norm->beta ? r->header.layer_eps : r->header.rms_eps);
+    if (!has_norm(traits, at)) return 0;
+    if ((may_be_layer || may_be_rms) && read_vector(r, name, ".weight", dim, &norm->gamma)) return -1;
+    if (may_be_layer && read_vector(r, name, ".bias", dim, &norm->beta)) return -1;
+    if (!may_be_layer && !may_be_rms && read_ones(r, dim, &norm->gamma)) return -1;
+    const bool is_layer = norm->beta || !may_be_rms;
+    if (is_layer && read_keys(r, LAYER_EPS)) return -1;
+    norm->kind = is_layer ? NORM_LAYER : NORM_RMS;
+    norm->eps = (float)(is_layer ? r->header.layer_eps : r->header.rms_eps);
     if (!norm->gamma) return fail("%s: tensor %s.weight is missing", r->file.path, name);
+    if (may_be_layer && !may_be_rms && !norm->beta) return fail("%s: tensor %s.bias is missing", r->file.path, name);
     return norm->eps > 0 ? 0 : fail("%s: the norms' epsilon is missing or not positive", r->file.path);
 }
 
@@ -258,22 +434,32 @@ static int read_weight(Reader *r, const char *name, const PartAt *at) {
     const int depth = expert ? c->n_experts : 1;
     Tensor *w = part_weight(at);
     const GgufEntry *e;
+    char whole[PART_NAME];
+    GgufRows part = {0, rows};
     if (router && !c->n_experts) return 0;
-    if (find_tensor(r, name, ".weight", depth, rows, cols, &e)) return -1;
+    const bool fused = gguf_is_fused(r->architecture, at, whole, &part);
+    if (fused) name = whole;
+    if (find_tensor(r, name, ".weight", depth, part.all, cols, &e)) return -1;
     if (!e) return router ? 0 : fail("%s: tensor %s.weight is missing", r->file.path, name);
     *w = (Tensor){.type = e->type, .rows = rows, .cols = cols};
-    w->data = e->data + (size_t)at->expert * (e->bytes / (size_t)depth);
+    w->data = e->data + (size_t)at->expert * (e->bytes / (size_t)depth) + tensor_bytes(w, part.first);
     w->offset = (uint64_t)((const uint8_t *)w->data - r->file.data);
     if (router && model_allocate_experts(r->model, at->layer)) return -1;
-    return expert || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", rows, &w->bias);
+    return expert || fused || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", rows, &w->bias);
 }
 
+/* Longrope has factors of its own behind the original context, which is where norma's ends. */
 static int read_rope_factors(Reader *r, Model *m) {
-    const Config *c = &m->config;
+    Config *c = &m->config;
     const int n = c->rope.dims / 2;
-    const float *factors;
+    const float *factors, *longer;
     if (c->rope.yarn.factor > 0) return (m->rope_factors = yarn_factors(&c->rope, &c->rope.yarn)) ? 0 : -1;
-    if (read_vector(r, "rope_freqs", ".weight", n, &factors)) return -1;
+    if (read_vector(r, "rope_factors_long", ".weight", n, &longer) ||
+        read_vector(r, longer ? "rope_factors_short" : "rope_freqs", ".weight", n, &factors))
+        return -1;
+    if (longer && !factors) return fail("%s: tensor rope_factors_short.weight is missing", r->file.path);
+    if (longer && read_keys(r, YARN)) return -1;
+    if (longer && r->header.yarn_context < c->context) c->context = r->header.yarn_context;
     if (factors && !(m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors))) return -1;
     for (int i = 0; factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
     return 0;
@@ -282,17 +468,20 @@ static int read_rope_factors(Reader *r, Model *m) {
 static int read_model(Reader *r, Model *m) {
     Config *c = &r->header.config;
     char name[PART_NAME];
-    if (read_architecture(r) || read_keys(r, SIZES) || read_keys(r, OTHERS) || check_sizes(r, c) ||
-        read_experts(r, c) || read_rope(r, c))
+    if (read_architecture(r) || read_own_keys(r, c) || read_keys(r, SIZES) || read_keys(r, OTHERS) ||
+        check_sizes(r, c) || read_experts(r, c) || read_rope(r, c) || read_local_rope(r, c))
         return -1;
-    /* a layer has 9 tensors: no more memory for layers than the table justifies */
-    if ((size_t)c->n_layers > r->file.n_entries / 9)
+    if (r->architecture->window == WINDOW_ENDS_CONTEXT && r->header.window > 0 && r->header.window < c->context)
+        c->context = (int)r->header.window; /* up to there the result is the same */
+    gguf_set_scales(r->architecture, c);
+    /* a layer has 6 tensors: no more memory for layers than the table justifies */
+    if ((size_t)c->n_layers > r->file.n_entries / 6)
         return bad_value(r, "block_count", "%d, the file has %zu tensors", c->n_layers, r->file.n_entries);
     const GgufEntry *embedding = gguf_find_entry(&r->file, "token_embd.weight");
     if (embedding) c->vocab_size = embedding->rows;
     m->config = *c;
     m->tied = !gguf_find_entry(&r->file, "output.weight");
-    if (model_allocate_layers(m)) return -1;
+    if (model_allocate_layers(m) || read_layers(r, m)) return -1;
     for (PartAt at = parts_of(m); next_slot(&at);)
         if ((part_norm(&at) ? read_norm : read_weight)(r, part_name(name, &at, NAME_GGUF), &at)) return -1;
     if (m->tied) m->output = m->embedding;

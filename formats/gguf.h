@@ -3,21 +3,82 @@
 #define NORMA_GGUF_H
 
 #include "formats/gguf_file.h"
+#include "formats/parts.h"
 #include "model.h"
 #include "tokenizer.h"
 
-/* How the models of an architecture differ from those of others. */
+/* What models have or have not, as far as architectures differ in it, in the order in which it tells which of them a
+ * model is closest to. */
+#define GGUF_TRAITS(X)                                                                                                 \
+    X(SPARSE, "experts")                                                                                               \
+    X(DENSE, "layers without experts")                                                                                 \
+    X(NO_PRE_NORMS, "layers without norms in front of sublayers")                                                      \
+    X(PRE_NORMS, "norms in front of sublayers")                                                                        \
+    X(POST_NORMS, "norms behind sublayers")                                                                            \
+    X(NO_POST_NORMS, "layers without norms behind sublayers")                                                          \
+    X(WIDE_HEAD_NORMS, "norms of all heads together")                                                                  \
+    X(HEAD_NORMS, "norms of heads")                                                                                    \
+    X(NO_HEAD_NORMS, "layers without norms of heads")                                                                  \
+    X(GELU, "GELU")                                                                                                    \
+    X(SILU, "SiLU")                                                                                                    \
+    X(ATTENTION_CAP, "a cap of scores")                                                                                \
+    X(NO_ATTENTION_CAP, "scores without a cap")                                                                        \
+    X(LOGIT_CAP, "a cap of logits")                                                                                    \
+    X(NO_LOGIT_CAP, "logits without a cap")                                                                            \
+    X(LAYER_NORMS, "LayerNorms")                                                                                       \
+    X(FIXED_LAYER_NORMS, "LayerNorms with gamma 1 and without beta")                                                   \
+    X(RMS_NORMS, "RMSNorms")                                                                                           \
+    X(SCALES, "this scale of embeddings, scores, residuals or logits")                                                 \
+    X(OTHER_LAYERS, "these layers with windows, with another RoPE, or without")                                        \
+    X(NEIGHBOURS, "RoPE of neighbours")                                                                                \
+    X(PARTIAL_ROPE, "RoPE of a part of each head")                                                                     \
+    X(ROPE_FACTORS, "this rope_scaling")                                                                               \
+    X(BIASES, "biases behind attention or in the MLP")                                                                 \
+    X(ODD_HEADS, "heads that are not dim / n_heads wide")                                                              \
+    X(OWN_OUTPUT, "an output that is not the embedding")                                                               \
+    X(MIXED_LAYERS, "experts in some layers")                                                                          \
+    X(PLAIN_EXPERTS, "norm_topk_prob false")
+
+#define TRAIT_NUMBER(name, text) NUMBER_##name,
+#define TRAIT_BIT(name, text)    HAS_##name = 1 << NUMBER_##name,
+enum { GGUF_TRAITS(TRAIT_NUMBER) };
+enum { GGUF_TRAITS(TRAIT_BIT) };
+#undef TRAIT_NUMBER
+#undef TRAIT_BIT
+
+/* What a window in a file means: the context ends there (which layers have it is not known), or that of all layers, or
+ * that of all but every nth. llama.cpp heeds the last alone. */
+typedef enum { WINDOW_ENDS_CONTEXT, WINDOW_EVERYWHERE, WINDOW_BY_PERIOD } WindowUse;
+
+/* How the models of an architecture differ from those of others, in other programs, too. */
 typedef struct {
     const char *name;
-    bool rope_halves; /* as in Config */
-    bool head_norms;  /* layers have q_norm and k_norm */
-    /* What other programs run under this name: the writer heeds it, the reader takes whatever there is. */
-    bool dense, sparse; /* layers without experts, with them */
-    bool all_biases;    /* biases of wo and of the MLP, too */
-    bool rope_factors;  /* a tensor rope_freqs; else there are YaRN's keys alone */
+    int traits;        /* what they may have: of opposites one or both */
+    bool rope_halves;  /* as in Config */
+    bool fused;        /* q, k and v are one tensor, gate and up another */
+    bool needs_output; /* there is an output tensor even where it is the embedding */
+    WindowUse window;
+    int default_window;
+    int period;         /* every nth layer has no window, or (not WINDOW_BY_PERIOD) no RoPE; 0: all are alike */
+    bool local_rope;    /* layers with windows are ROPE_LOCAL; */
+    double local_base;  /* its base where the file does not say; 0: it is that of other layers, always */
+    int special_layers; /* Gemma: with so many layers scores are divided by sqrt(dim / n_heads) */
 } GgufArchitecture;
 
-extern const GgufArchitecture GGUF_ARCHITECTURES[]; /* the last has no name */
+extern const GgufArchitecture GGUF_ARCHITECTURES[]; /* the writer takes the first that fits; the last has no name */
+
+/* Whether layer l is not one of every nth. */
+bool gguf_is_usual(int64_t nth, int l);
+
+/* Sets the scales of embeddings and scores that all models of these sizes have: no key says them. */
+void gguf_set_scales(const GgufArchitecture *a, Config *c);
+
+/* Where the rows of a part are among those of a fused tensor, whose name is written to `name` (PART_NAME bytes); false:
+ * the part is a tensor of its own. */
+typedef struct {
+    int first, all;
+} GgufRows;
+bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, GgufRows *rows);
 
 /* What the metadata of a file says of its model. */
 typedef struct {
@@ -29,14 +90,16 @@ typedef struct {
     double rms_eps, layer_eps;      /* of norms */
     double linear_factor, factor;   /* of RoPE's scaling, under the older and the newer name */
     double extrapolation;           /* YaRN's share: 1 with YaRN, else 0; negative: what is usual */
+    double yarn_amplitude;          /* 1: what is usual */
     GgufString scaling;             /* of RoPE: none, linear or yarn */
 } GgufHeader;
 
-/* Which keys are read together: in this order, the last three where the model has experts, YaRN, a LayerNorm. */
-typedef enum { NOT_READ, SIZES, OTHERS, EXPERTS, YARN, LAYER_EPS } KeyGroup;
+/* Which keys are read together: in this order; from EXPERTS to LAYER_EPS where the model has them, from there on in
+ * the architectures that have them. */
+typedef enum { NOT_READ, SIZES, OTHERS, EXPERTS, YARN, LAYER_EPS, SCALES, CAPS, LOGIT_CAPS, WINDOWS } KeyGroup;
 
-/* The type of a key's field: none, int (from 1 on), int64_t, double, GgufString. */
-typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_REAL, KEY_STRING } KeyKind;
+/* The type of a key's field: none, int (from 1 on), int64_t, float, double, GgufString. */
+typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_FLOAT, KEY_REAL, KEY_STRING } KeyKind;
 
 typedef struct {
     const char *name; /* after the architecture's and a dot */
@@ -49,6 +112,7 @@ typedef struct {
 /* In the order in which they are written; the last has no name. A file with any other key of the
  * architecture is refused, unless its value changes nothing: the key may change the result. */
 extern const GgufHeaderKey GGUF_KEYS[];
+bool gguf_has_keys(const GgufArchitecture *a, KeyGroup group);
 
 enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_count" */
 

@@ -106,18 +106,24 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
     return bsearch(&(GgufString){key, strlen(key)}, g->values, g->n_values, sizeof *g->values, compare_names);
 }
 
-int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
+int gguf_get_element(const Gguf *g, const char *key, int i, int64_t *value) {
     const GgufValue *v = gguf_find_value(g, key);
     uint64_t bits = 0;
-    if (!v) return 0;
-    if (v->is_array || v->type == GGUF_STRING || v->type == GGUF_F32 || v->type == GGUF_F64)
+    if (v->type == GGUF_STRING || v->type == GGUF_F32 || v->type == GGUF_F64)
         return bad_key(g, key, "has another type than expected (an integer)");
-    copy_once(&bits, v->at, v->bytes);
+    const size_t bytes = v->bytes / v->count;
+    copy_once(&bits, v->at + (size_t)i * bytes, bytes);
     if (v->type == GGUF_I8) bits = (uint64_t)(int8_t)bits;
     if (v->type == GGUF_I16) bits = (uint64_t)(int16_t)bits;
     if (v->type == GGUF_I32) bits = (uint64_t)(int32_t)bits;
     *value = (int64_t)bits;
     return 0;
+}
+
+int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
+    const GgufValue *v = gguf_find_value(g, key);
+    if (v && v->is_array) return bad_key(g, key, "has another type than expected (an integer)");
+    return v ? gguf_get_element(g, key, 0, value) : 0;
 }
 
 int gguf_get_size(const Gguf *g, const char *key, int *value) {
@@ -137,6 +143,13 @@ int gguf_get_real(const Gguf *g, const char *key, double *value) {
     copy_once(v->type == GGUF_F64 ? (void *)value : &narrow, v->at, v->bytes);
     if (v->type == GGUF_F32) *value = narrow;
     return isfinite(*value) ? 0 : bad_key(g, key, "is no finite number");
+}
+
+int gguf_get_float(const Gguf *g, const char *key, float *value) {
+    double wide = (double)*value;
+    if (gguf_get_real(g, key, &wide)) return -1;
+    *value = (float)wide;
+    return isfinite(*value) ? 0 : bad_key(g, key, "is %g, which is no float32", wide);
 }
 
 int gguf_get_number(const Gguf *g, const char *key, double *value) {

@@ -65,8 +65,12 @@ GgufEntry *gguf_find_entry(const Gguf *g, const char *name);
 int gguf_get_integer(const Gguf *g, const char *key, int64_t *value);
 int gguf_get_size(const Gguf *g, const char *key, int *value);
 int gguf_get_real(const Gguf *g, const char *key, double *value);
+int gguf_get_float(const Gguf *g, const char *key, float *value);
 int gguf_get_number(const Gguf *g, const char *key, double *value); /* an integer, a real number, a bool */
 int gguf_get_string(const Gguf *g, const char *key, GgufString *value);
+
+/* An element of an array that is there and has it; -1: it is no integer. */
+int gguf_get_element(const Gguf *g, const char *key, int i, int64_t *value);
 
 /* The next string, at *at, of an array of strings that ends at `end`; *at moves behind it. It lies inside the array,
  * also where another process has changed its length since gguf_open walked along all. */

@@ -15,19 +15,12 @@
 #include "text/merges.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- what a file can say of the model and the tokenizer ------------------------------------ */
-
-/* The first architecture whose layers are of the model's kind; the last if none is. */
-static const GgufArchitecture *architecture_of(const Model *model) {
-    const bool head_norms = model->layers->q_norm.gamma, sparse = model->config.n_experts > 0;
-    const GgufArchitecture *a = GGUF_ARCHITECTURES;
-    while (a[1].name && (a->head_norms != head_norms || !(sparse ? a->sparse : a->dense))) a++;
-    return a;
-}
 
 /* Whether the model's factors are those of YaRN as llama.cpp computes them (there the numbers of turns are fixed). */
 static bool is_plain_yarn(const Model *model) {
@@ -40,19 +33,96 @@ static bool is_plain_yarn(const Model *model) {
     return same;
 }
 
-/* What the model has, and files of the architecture cannot say; NULL: nothing. */
-static const char *missing_in_gguf(const GgufArchitecture *a, const Model *model) {
-    const Config *c = &model->config;
-    if (c->n_experts && !c->norm_topk) return "norm_topk_prob false";
-    if (!a->rope_factors && model->rope_factors && !is_plain_yarn(model)) return "this rope_scaling";
-    if (a->rope_halves && !c->rope.halves) return "RoPE of neighbours";
-    for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
-        const bool biases = layer->wo.bias || layer->mlp.gate.bias || layer->mlp.down.bias;
-        if (a->head_norms != (layer->q_norm.gamma != NULL)) return "norms of heads in some layers";
-        if (c->n_experts && !layer->experts) return "experts in some layers";
-        if (biases && !a->all_biases) return "biases behind attention or in the MLP";
+/* The longest window; 0: there is none. */
+static int longest_window(const Model *m) {
+    int longest = 0;
+    for (int l = 0; l < m->config.n_layers; l++)
+        if (m->layers[l].window > longest) longest = m->layers[l].window;
+    return longest;
+}
+
+/* Whether the layer's window and RoPE are those that the architecture has in its place. */
+static bool is_in_place(const GgufArchitecture *a, const Model *m, const Layer *layer) {
+    const Config *c = &m->config;
+    const bool by_period = a->window == WINDOW_BY_PERIOD, is_usual = gguf_is_usual(a->period, layer->index);
+    const bool own_base = c->local_base > 0 && c->local_base != c->rope.base;
+    const bool alike = !own_base && !m->rope_factors && c->rope.scale == 1 && c->rope.amplitude == 1;
+    const int window = longest_window(m);
+    const RopeUse rope = is_usual && a->local_rope && window ? ROPE_LOCAL
+                         : is_usual || by_period             ? ROPE_GLOBAL
+                                                             : ROPE_NONE;
+    if (by_period && layer->window != (is_usual ? window : 0)) return false;
+    if (rope == ROPE_LOCAL && a->local_base == 0 && own_base) return false;
+    return layer->rope == rope || (alike && layer->rope != ROPE_NONE && rope != ROPE_NONE);
+}
+
+/* Two norms of a layer; gamma NULL: there is none. */
+static int pair_traits(const Norm *a, const Norm *b, int has, int has_not) {
+    return (a->gamma || b->gamma ? has : 0) | (a->gamma && b->gamma ? 0 : has_not);
+}
+
+static int norm_traits(const Norm *norm, int dim) {
+    bool fixed = !norm->beta;
+    for (int i = 0; fixed && i < dim; i++) fixed = norm->gamma[i] == 1;
+    return norm->kind != NORM_LAYER ? HAS_RMS_NORMS : fixed ? HAS_FIXED_LAYER_NORMS : HAS_LAYER_NORMS;
+}
+
+static int layer_traits(const GgufArchitecture *a, const Model *m, const Layer *l) {
+    const Config *c = &m->config;
+    const int heads = c->wide_head_norms ? HAS_WIDE_HEAD_NORMS : HAS_HEAD_NORMS;
+    const bool biases = l->wo.bias || l->mlp.gate.bias || l->mlp.down.bias || (a->fused && l->wq.bias);
+    return pair_traits(&l->attn_norm, &l->mlp_norm, HAS_PRE_NORMS, HAS_NO_PRE_NORMS) |
+           pair_traits(&l->attn_post_norm, &l->mlp_post_norm, HAS_POST_NORMS, HAS_NO_POST_NORMS) |
+           pair_traits(&l->q_norm, &l->k_norm, heads, HAS_NO_HEAD_NORMS) | (biases ? HAS_BIASES : 0) |
+           (c->n_experts && !l->experts ? HAS_MIXED_LAYERS : 0) | (is_in_place(a, m, l) ? 0 : HAS_OTHER_LAYERS);
+}
+
+/* Whether two scales are one, but for rounding; 0: what is usual. */
+static bool same_scale(float x, float y, double usual) {
+    return fabs((x != 0 ? (double)x : usual) / (y != 0 ? (double)y : usual) - 1) < 1e-6;
+}
+
+static bool has_own_scales(const GgufArchitecture *a, const Config *c) {
+    Config usual = {.dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
+    gguf_set_scales(a, &usual);
+    return !same_scale(c->embedding_scale, usual.embedding_scale, 1) || !same_scale(c->residual_scale, 0, 1) ||
+           !same_scale(c->attention_scale, usual.attention_scale, 1 / sqrt(c->head_size)) ||
+           !same_scale(c->logit_scale, 0, 1);
+}
+
+static int traits_of(const GgufArchitecture *a, const Model *m) {
+    const Config *c = &m->config;
+    int traits = (c->n_experts ? HAS_SPARSE : HAS_DENSE) | (c->gelu ? HAS_GELU : HAS_SILU) |
+                 (c->attention_cap != 0 ? HAS_ATTENTION_CAP : HAS_NO_ATTENTION_CAP) |
+                 (c->logit_cap != 0 ? HAS_LOGIT_CAP : HAS_NO_LOGIT_CAP) | (m->tied ? 0 : HAS_OWN_OUTPUT) |
+                 (c->n_experts && !c->norm_topk ? HAS_PLAIN_EXPERTS : 0) | (c->rope.halves ? 0 : HAS_NEIGHBOURS) |
+                 (c->rope.dims != c->head_size ? HAS_PARTIAL_ROPE : 0) |
+                 (c->head_size * c->n_heads != c->dim ? HAS_ODD_HEADS : 0) |
+                 (m->rope_factors && !is_plain_yarn(m) ? HAS_ROPE_FACTORS : 0) |
+                 (has_own_scales(a, c) ? HAS_SCALES : 0);
+    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) traits |= layer_traits(a, m, layer);
+    for (PartAt at = parts_of(m); next_part(&at);)
+        if (part_norm(&at)) traits |= norm_traits(part_norm(&at), part_size(c, at.part->cols));
+    return traits;
+}
+
+/* The first architecture that has a place for the model, or, if none has, for most of it, and what it has no place for
+ * (else NULL). */
+static const GgufArchitecture *architecture_of(const Model *model, const char **missing) {
+#define TRAIT_TEXT(name, text) text,
+    static const char *const texts[] = {GGUF_TRAITS(TRAIT_TEXT)};
+#undef TRAIT_TEXT
+    const GgufArchitecture *closest = NULL;
+    int most = 0; /* traits in front of the first one that is missing */
+    *missing = NULL;
+    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
+        const int others = traits_of(a, model) & ~a->traits, n = others ? __builtin_ctz((unsigned)others) : INT_MAX;
+        if (closest && n <= most) continue;
+        closest = a;
+        most = n;
     }
-    return NULL;
+    if (most < INT_MAX) *missing = texts[most];
+    return closest;
 }
 
 /* The eps of the norms of a kind; 0: there are none, -1: they differ. */
@@ -75,7 +145,17 @@ static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
                     .layer_eps = eps_of(model, NORM_LAYER),
                     .rms_eps = eps_of(model, NORM_RMS)};
     Config *c = &h.config;
-    const bool yarn = model->rope_factors && !a->rope_factors;
+    const bool yarn = model->rope_factors && !(a->traits & HAS_ROPE_FACTORS);
+    const bool by_period = a->window == WINDOW_BY_PERIOD;
+    const int window = longest_window(model);
+    if (by_period) h.window = window || !a->default_window ? window : c->context;
+    if (!by_period || !window || !a->local_rope)
+        c->local_base = 0;
+    else if (c->local_base == 0)
+        c->local_base = c->rope.base;
+    for (const Layer *layer = model->layers; !by_period && layer < model->layers + c->n_layers; layer++)
+        if (layer->window > 0 && layer->window < c->context) c->context = layer->window;
+    c->logit_scale = c->logit_scale != 0 ? 1 / c->logit_scale : 1;
     if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
     h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
     if (yarn) h.yarn_context = (int)c->rope.yarn.context;
@@ -90,15 +170,21 @@ static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
 /* Whether a float32 says it: a number that becomes 0 would not be written, an infinite one not be read. */
 static bool is_float(double x) { return x == 0 || ((float)x != 0 && isfinite((float)x)); }
 
+/* The value of a key that is a real number; else 0. */
+static double real_of(const GgufHeaderKey *key, const GgufHeader *h) {
+    const void *field = (const char *)h + key->field;
+    return key->kind == KEY_REAL ? *(const double *)field : key->kind == KEY_FLOAT ? (double)*(const float *)field : 0;
+}
+
 static int check_reals(const Model *model, const GgufArchitecture *a, const char *path) {
     const GgufHeader h = header_of(model, a);
     for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) {
-        const double *real = (const void *)((const char *)&h + key->field);
-        if (key->kind == KEY_REAL && !is_float(*real))
+        const double real = real_of(key, &h);
+        if (gguf_has_keys(a, key->group) && !is_float(real))
             return fail("%s: %s.%s would be %g, which is no float32, and GGUF has no other", path, a->name, key->name,
-                        *real);
+                        real);
     }
-    for (int i = 0; a->rope_factors && model->rope_factors && i < model->config.rope.dims / 2; i++)
+    for (int i = 0; a->traits & HAS_ROPE_FACTORS && model->rope_factors && i < model->config.rope.dims / 2; i++)
         if (!is_float(model->rope_factors[i]))
             return fail("%s: factor %d of rope_freqs would be %g, which is no float32, and GGUF has no other", path, i,
                         model->rope_factors[i]);
@@ -208,14 +294,18 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
 }
 
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path) {
-    const GgufArchitecture *a = architecture_of(model);
-    const char *missing = missing_in_gguf(a, model);
+    const char *missing;
+    const GgufArchitecture *a = architecture_of(model, &missing);
     if (missing) return fail("%s: GGUF's %s has no place for %s", path, a->name, missing);
     if (eps_of(model, NORM_NONE) > 0) return fail("%s: GGUF has no place for a site without its norm", path);
     if (check_reals(model, a, path)) return -1;
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
         if (eps_of(model, kind) < 0) /* by --norm, which leaves a site its eps */
             return fail("%s: its %ss would differ in eps, and GGUF has one for all", path, norm_name(kind));
+    const int context = header_of(model, a).config.context;
+    if (context < model->config.context)
+        note("GGUF's %s has no place for windows; where its shortest one ends, the file's context of %d does", a->name,
+             context);
     return tokenizer ? check_tokenizer(tokenizer, path) : 0;
 }
 
@@ -372,9 +462,10 @@ static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHead
     const void *field = (const char *)h + key->field;
     const int size = key->kind == KEY_SIZE ? *(const int *)field : 0;
     const int integer = key->kind == KEY_INTEGER ? (int)*(const int64_t *)field : size;
-    const float real = key->kind == KEY_REAL ? (float)*(const double *)field : 0;
+    const float real = (float)real_of(key, h);
     const GgufString text = key->kind == KEY_STRING ? *(const GgufString *)field : (GgufString){"", 0};
     snprintf(name, sizeof name, "%s.%s", w->architecture->name, key->name);
+    if (!gguf_has_keys(w->architecture, key->group)) return;
     if (integer) write_int(w, name, integer);
     if (real != 0) write_value(w, name, GGUF_F32, &real, sizeof real);
     if (text.n) write_name(w, name, text.text, text.n);
@@ -414,8 +505,9 @@ static void write_vector(Writer *w, const char *name, const char *suffix, const 
 /* In a GGUF file a norm with a bias is a LayerNorm. */
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
-    const int dim = part_size(&w->model->config, at.part->cols);
+    const int dim = part_size(&w->model->config, at.part->cols), traits = w->architecture->traits;
     const bool folded = w->fold && part_folded(&at);
+    if (!(traits & (HAS_RMS_NORMS | HAS_LAYER_NORMS))) return;
     if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0) note("%s keeps its gamma", name);
     for (int i = 0; folded && i < dim; i++) w->row[i] = 1;
     write_vector(w, name, ".weight", folded ? w->row : norm->gamma, dim);
@@ -457,11 +549,14 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
+    char whole[PART_NAME];
+    GgufRows part = {0, t->rows};
+    if (gguf_is_fused(w->architecture, &at, whole, &part)) name = whole;
     const bool whole_blocks = t->cols % TYPES[w->type].weights == 0;
     const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
-    if (begin_tensor(w, name, ".weight", depth, t->rows, t->cols, type))
+    if (part.first ? w->data : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
         for (; at.expert < depth; at.expert++) write_rows(w, &at, type);
-    else if (!w->out && !whole_blocks)
+    else if (!w->out && !whole_blocks && !part.first)
         note("%s.weight stays f16: its rows of %d are no multiple of %d", name, t->cols, TYPES[w->type].weights);
     if (!t->bias) return;
     for (int r = 0; at.part->rotates && r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
@@ -473,9 +568,13 @@ static void write_tensors(Writer *w) {
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);)
         if (at.expert == 0) (part_norm(&at) ? write_norm : write_weight)(w, part_name(name, &at, NAME_GGUF), at);
-    if (!m->rope_factors || !w->architecture->rope_factors) return;
+    PartAt first = parts_of(m);
+    if (m->tied && w->architecture->needs_output && next_part(&first)) write_weight(w, "output", first);
+    if (!m->rope_factors || !(w->architecture->traits & HAS_ROPE_FACTORS)) return;
     for (int i = 0; i < m->config.rope.dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
-    write_vector(w, "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
+    const bool longrope = w->architecture->fused; /* the longer context is the one that there is */
+    write_vector(w, longrope ? "rope_factors_short" : "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
+    if (longrope) write_vector(w, "rope_factors_long", ".weight", w->row, m->config.rope.dims / 2);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
@@ -511,11 +610,8 @@ static int write_file(Writer *w, const Tokenizer *t, const char *path) {
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path) {
-    Writer w = {.model = model,
-                .architecture = architecture_of(model),
-                .type = type,
-                .fold = fold,
-                .shows = on_terminal(stderr)};
+    Writer w = {.model = model, .type = type, .fold = fold, .shows = on_terminal(stderr)};
+    w.architecture = architecture_of(model, &(const char *){NULL});
     size_t widest = 0;
     buffer_append(&w.text, "", 0); /* from here on there are bytes, if none */
     for (PartAt at = parts_of(model); next_part(&at);) {
