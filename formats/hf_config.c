@@ -12,9 +12,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* What several have in common. */
 enum {
-    GEMMA_NORMS = GEMMA | POST_NORMS | TIED | ATTENTION_BIAS,
-    OLMO_NORMS = POST_NORMS | NO_PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | ATTENTION_BIAS,
+    GEMMAS = GEMMA | POST_NORMS | TIED | ATTENTION_BIAS,
+    OLMOS = POST_NORMS | NO_PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | ATTENTION_BIAS,
     QWEN_WINDOW = SLIDES_IF_USED | LAYER_TYPES | WINDOW_ABOVE,
 };
 
@@ -30,13 +31,13 @@ static const Architecture ARCHITECTURES[] = {
      .features = HEAD_NORMS | ATTENTION_BIAS | EXPERTS | SLIDES_IF_USED},
     {"minimind",       1e6,    32768,    0, 1e-6,    0, 0,
      .features = HEAD_NORMS_IF_STORED | TIED | SWITCHED_EXPERTS | NORM_TOPK | SWITCHED_YARN},
-    {"gemma2",       10000,     8192,  256, 1e-6, 4096, 2, .features = GEMMA_NORMS | SLIDES | LAYER_TYPES,
+    {"gemma2",       10000,     8192,  256, 1e-6, 4096, 2, .features = GEMMAS | SLIDES | LAYER_TYPES,
      .attention_cap = 50, .logit_cap = 30},
     {"gemma3_text",    1e6,   131072,  256, 1e-6, 4096, 6,
-     .features = GEMMA_NORMS | HEAD_NORMS | SLIDES | LAYER_TYPES | WINDOW_PATTERN | LOCAL_ROPE, .local_base = 10000},
+     .features = GEMMAS | HEAD_NORMS | SLIDES | LAYER_TYPES | GEMMA3 | LOCAL_ROPE, .local_base = 10000},
     {"olmo",         10000,     2048,    0, 1e-5,    0, 0, .features = BARE_NORMS | ATTENTION_BIAS},
-    {"olmo2",        10000,     2048,    0, 1e-5,    0, 0, .features = OLMO_NORMS},
-    {"olmo3",       500000,     2048,    0, 1e-5, 4096, 4, .features = OLMO_NORMS | SLIDES | LAYER_TYPES | LOCAL_ROPE,
+    {"olmo2",        10000,     2048,    0, 1e-5,    0, 0, .features = OLMOS},
+    {"olmo3",       500000,     2048,    0, 1e-5, 4096, 4, .features = OLMOS | SLIDES | LAYER_TYPES | LOCAL_ROPE,
      .local_base = 500000},
     {"phi3",         10000,     4096,    0, 1e-5,    0, 0, .features = FUSED | LONGROPE | SLIDES, .rotating = 1},
     {"granite",      10000,     2048,    0, 1e-6,    0, 0, .features = MULTIPLIERS | ATTENTION_BIAS | MLP_BIASES},
@@ -149,7 +150,7 @@ static void read_factors(HfConfig *h) {
         c->gelu = true;
         c->embedding_scale = sqrtf((float)c->dim);
         c->attention_scale = 1 / sqrtf(get_factor(h, "query_pre_attn_scalar", 256));
-        if (!has(h, WINDOW_PATTERN)) /* Gemma 3's code takes it, and does nothing with it */
+        if (!has(h, GEMMA3)) /* Gemma 3's code takes it, and does nothing with it */
             c->attention_cap = get_cap(h, "attn_logit_softcapping", h->architecture->attention_cap);
         c->logit_cap = get_cap(h, "final_logit_softcapping", h->architecture->logit_cap);
     }
@@ -175,8 +176,7 @@ static void read_windows(HfConfig *h) {
         if (!json_is(type, "sliding_attention") && !json_is(type, "full_attention"))
             refuse(h, "layer_types", type, "full_attention or sliding_attention");
     }
-    h->full_every =
-        has(h, WINDOW_PATTERN) ? get_int(h, h->options, "sliding_window_pattern", 1, a->full_every) : a->full_every;
+    h->full_every = has(h, GEMMA3) ? get_int(h, h->options, "sliding_window_pattern", 1, a->full_every) : a->full_every;
     h->first_sliding = has(h, WINDOW_ABOVE) ? get_int(h, h->options, "max_window_layers", 0, 28) : 0;
     const bool used =
         has(h, SLIDES) || (has(h, SLIDES_IF_USED) && get_bool(h, h->options, "use_sliding_window", false));
@@ -348,7 +348,7 @@ static void read_local_rope(HfConfig *h, const Json *rope) {
     const Json *theta = option(h->options, "rope_theta");
     double base = h->architecture->local_base;
     if (type && !json_is(type, "default")) refuse(h, "rope_type in sliding_attention", type, "default");
-    if (has(h, WINDOW_PATTERN))
+    if (has(h, GEMMA3))
         base = get_real(h, h->options, "rope_local_base_freq", base);
     else if (theta && !option(rope, "rope_theta") && get_real(h, h->options, "rope_theta", base) != base)
         refuse(h, "rope_theta", theta, "one in sliding_attention, too: versions of transformers disagree on it");
