@@ -1,8 +1,7 @@
 /* norms.c: the bench of the norms, -m norms.
  *
- * Owns the mode that times every norm of norm.h beside its floor, a plain copy of the same bytes by the
- * same threads in the same run; and, for a model, what share of its time the norms take, and would take
- * if they were of another kind.
+ * Owns the mode that times every norm of norm.h beside its floor, a plain copy of the same bytes by the same threads in
+ * the same run; and, for a model, what share of its time the norms take, and would take if they were of another kind.
  */
 #include "base/clock.h"
 #include "base/file.h"
