@@ -27,7 +27,7 @@
 #define WHITE_SPACE " \t\n\v\f\r"
 
 /* Around what the white space goes. A turn: the system prompt, if there is one, and what the user says, together. */
-enum { TRIM_SYSTEM = 1, TRIM_USER = 2, TRIM_ANSWER = 4, TRIM_TURN = 8 };
+enum { TRIM_SYSTEM_AND_USER = 1, TRIM_ANSWER = 2, TRIM_TURN = 4 };
 
 /* What later turns have of an answer with a thought: all, what is behind </think>, what is behind it and the
  * newlines there, or both in a format of their own. */
@@ -56,7 +56,7 @@ struct ChatFamily {
 #define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
 #define LLAMA_3                                                                                                        \
     .next = "<|eot_id|>", .turn = PROMPT HEADER("user") USER "<|eot_id|>" HEADER("assistant"),                         \
-    .trims = TRIM_SYSTEM | TRIM_USER | TRIM_ANSWER
+    .trims = TRIM_SYSTEM_AND_USER | TRIM_ANSWER
 
 /* A template is of the first that fits. */
 static const ChatFamily FAMILIES[] = {
@@ -202,11 +202,19 @@ static int find_marker(const Pieces *pieces, const char *marker, size_t n) {
     return -1;
 }
 
-static bool is_white(const Piece *p) {
-    for (int i = 0; i < p->length; i++)
-        if (!strchr(WHITE_SPACE, p->text[i])) return false;
-    return true;
+typedef struct {
+    const char *s;
+    size_t n;
+} Text;
+
+/* Text without the characters of `set` at its start, at its end. */
+static Text trim(Text text, const char *set, bool start, bool end) {
+    for (; start && text.n > 0 && *text.s && strchr(set, *text.s); text.n--) text.s++;
+    while (end && text.n > 0 && text.s[text.n - 1] && strchr(set, text.s[text.n - 1])) text.n--;
+    return text;
 }
+
+static bool is_white(const Piece *p) { return !trim((Text){p->text, (size_t)p->length}, WHITE_SPACE, true, false).n; }
 
 /* From now on only the template puts the family's markers, BOS, EOS or EOT, and no text matches a
  * special piece or, where merges have ranks, an added (user-defined) one, except pieces of white space
@@ -265,11 +273,6 @@ void chat_template_close(ChatTemplate *c) { free(c->prompt); }
 
 /* ---- rendering ------------------------------------------------------------------------- */
 
-typedef struct {
-    const char *s;
-    size_t n;
-} Text;
-
 /* Turns on their way to tokens. */
 typedef struct {
     const ChatTemplate *template;
@@ -290,13 +293,6 @@ static int encode_written(Renderer *r, int id) {
     r->space = id >= 0 || (r->space && !r->text.n);
     r->text.n = 0;
     return id < 0 ? 0 : tokens_add(r->out, id);
-}
-
-/* Text without the characters of `set` at its start, at its end. */
-static Text trim(Text text, const char *set, bool start, bool end) {
-    for (; start && text.n > 0 && *text.s && strchr(set, *text.s); text.n--) text.s++;
-    while (end && text.n > 0 && text.s[text.n - 1] && strchr(set, text.s[text.n - 1])) text.n--;
-    return text;
 }
 
 static void append(Buffer *to, Text text) { buffer_append(to, text.s, text.n); }
@@ -359,7 +355,7 @@ static int say_answer(Renderer *r) {
 
 static int render(Renderer *r, const char *format) {
     const ChatFamily *f = r->template->family;
-    const bool user = f->trims & TRIM_USER, system = f->trims & TRIM_SYSTEM, turn = f->trims & TRIM_TURN;
+    const bool each = f->trims & TRIM_SYSTEM_AND_USER, turn = f->trims & TRIM_TURN;
     int status = 0;
     for (const char *s = format; *s && !status;) {
         const size_t n = marker_length(s);
@@ -369,9 +365,9 @@ static int render(Renderer *r, const char *format) {
         else if (*s == *EOS)
             status = encode_written(r, r->t->eos);
         else if (*s == *USER)
-            say_trimmed(r, r->user, user || (turn && !r->system), user || turn);
+            say_trimmed(r, r->user, each || (turn && !r->system), each || turn);
         else if (*s == *SYSTEM)
-            say_trimmed(r, r->system ? r->system : "", system, system);
+            say_trimmed(r, r->system ? r->system : "", each, each);
         else if (*s == *DATE)
             say_trimmed(r, r->template->date, false, false);
         else if (*s == *PROMPT)
