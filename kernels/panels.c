@@ -97,10 +97,7 @@ static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int
 }
 
 /* Where column `col` is in a row of w, in bytes. */
-static size_t column_at(const Tensor *w, int col) {
-    const Tensor left = {.type = w->type, .cols = col};
-    return tensor_bytes(&left, 1);
-}
+static size_t column_at(const Tensor *w, int col) { return tensor_bytes(&(Tensor){.type = w->type, .cols = col}, 1); }
 
 void panel_prefetch(const Tensor *w, int panel, int col, int n) {
     if (w->type == TYPE_I8 || panel * LANES >= w->rows) return;

@@ -80,10 +80,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     case SITE_DOWN: return mlp_bytes(c, l, true, calls, n);
     case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * c->vocab_size);
     case SITE_START:
-    case SITE_END:
-    case SITE_WAIT:
-    case SITE_PROFILE:
-    case N_SITES: break;
+    case SITE_END ... N_SITES: break;
     }
     return 0;
 }

@@ -1,8 +1,5 @@
-/* stopwatch.c: measuring on a machine that does other things, too.
- *
- * Owns rounds and their medians, the time of a made-up text, and the machine's two limits, how fast it reads
- * and how fast it multiplies and adds.
- */
+/* stopwatch.c: measuring on a machine that does other things, too: rounds and their medians, the time of a made-up
+ * text, and the machine's two limits, how fast it reads and how fast it multiplies and adds. */
 #include "lab/stopwatch.h"
 #include "base/memory.h"
 #include "base/process.h"
