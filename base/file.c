@@ -104,8 +104,7 @@ char *file_read(const char *path, size_t *size) {
     return NULL;
 }
 
-/* The file that a path leads to by its links; without any the path. NULL and errno: there is none. The caller frees it.
- */
+/* The file that a path's links lead to; without any the path. NULL and errno: there is none. The caller frees it. */
 static char *resolve(const char *path) {
     struct stat st;
     char *real = realpath(path, NULL);

@@ -1,8 +1,6 @@
-/* safetensors.c: the files that hold the weights of a Hugging Face folder.
- *
- * Owns their format (the length of the header in 8 bytes, the header in JSON, the data) and the index that says
- * which tensor is in which of several files. What the names mean is folder.c's.
- */
+/* safetensors.c: the files that hold the weights of a Hugging Face folder: the length of the header in 8 bytes, the
+ * header in JSON, the data; and the index that says which tensor is in which of several files. What the names mean is
+ * folder.c's. */
 #include "formats/safetensors.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -234,8 +234,7 @@ static const struct {
 
 /* ---- products ------------------------------------------------------------------- */
 
-/* How many columns are packed at a time where panels are made on the way: they stay in the first-level cache, and
- * groups and blocks stay whole. */
+/* How many columns are packed at a time on the way: whole groups and blocks that stay in the first-level cache. */
 static int columns_at_once(const Tensor *w) {
     if (!type_wants_bytes(w->type)) return 128;
     const int whole = w->type == TYPE_I8 ? w->group : 256;

@@ -1,8 +1,5 @@
-/* panels.c: from rows in a file to packed panels.
- *
- * Owns the transposition, of whole weights or of some columns: products of weights that have no panels make them on
- * the way. What a panel looks like is panels.h's, when weights get panels formats/pack.c's.
- */
+/* panels.c: from rows in a file to packed panels: of whole weights or, on the way to a product, of some columns. What a
+ * panel looks like is panels.h's, when weights get panels formats/pack.c's. */
 #include "kernels/panels.h"
 #include "base/memory.h"
 

@@ -35,8 +35,7 @@ static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site sit
 
 static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
 
-/* One half of an MLP, gate and up or `down`, but for the weights of experts: a row of activations for each of the
- * experts that a token uses. */
+/* Gate and up, or `down`, without the weights of experts: a row of activations for each expert that a token uses. */
 static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls, double tokens) {
     const double dim = 4.0 * c->dim, hidden = 4.0 * (l->experts ? c->expert_dim : c->hidden_dim);
     const double rows = tokens * (l->experts ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
@@ -361,8 +360,7 @@ static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
     return sum;
 }
 
-/* Microseconds of a call, a token of its chunk, that the q-th part of the calls did not exceed; within a bucket calls
- * lie evenly. */
+/* Microseconds of a call, a token, that the q-th part of the calls did not exceed; in a bucket calls lie evenly. */
 static double quantile(const Profile *p, const uint32_t *histogram, double q) {
     double n = 0, below = 0;
     for (int b = 0; b < BUCKETS; b++) n += histogram[b];

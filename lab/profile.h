@@ -123,8 +123,7 @@ typedef struct {
 /* The next site that ran in a phase, in the order of the forward pass; the first after {0}. False: there is none. */
 bool profile_next(const Profile *p, Phase phase, SiteRow *row);
 
-/* RMS of the residual stream in front of a layer's attention, over the positions of the buckets [from, to); 0: no token
- * was there. */
+/* RMS of the residual stream in front of a layer's attention, at the positions of buckets [from, to); 0: no tokens. */
 double profile_rms_at(const Profile *p, int layer, int from, int to);
 
 /* Seconds of the first thread in all sites. */
@@ -139,8 +138,7 @@ Estimate profile_norm_share(const Profile *p, Phase phase);
 /* The part of the time of observed forward passes, of all threads, that went into waiting; 0: nothing was observed. */
 double profile_waiting(const Profile *p);
 
-/* What one call of a site moves of one chunk, or what many do (bytes): in `attended` positions that were attended to.
- * Without the weights of experts. */
+/* Bytes that calls of a site move of tokens that attend to `attended` positions; without the weights of experts. */
 double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls, double attended);
 
 /* The path of a profile that goes to no file. It is known by its address, so no user can type it. */
