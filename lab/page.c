@@ -162,11 +162,10 @@ static void write_map(FILE *out, const Profile *p) {
         begin_line(out, "layer", l, POSITION_BUCKETS);
         for (int b = 0; b < POSITION_BUCKETS; b++) {
             const double rms = profile_rms_at(p, l, b, b + 1);
-            if (rms > 0)
-                fprintf(out,
-                        "<rect x=\"%d\" width=\"1.02\" height=\"1\" fill-opacity=\"%.3f\"><title>position %d: %.4g"
-                        "</title></rect>",
-                        b, 0.05 + 0.95 * log(rms / low) / log(high / low), (int)bucket_start(b), rms);
+            if (!(rms > 0)) continue;
+            const double shade = 0.05 + 0.95 * log(rms / low) / log(high / low);
+            fprintf(out, "<rect x=\"%d\" width=\"1.02\" height=\"1\" fill-opacity=\"%.3f\">", b, shade);
+            fprintf(out, "<title>position %d: %.4g</title></rect>", (int)bucket_start(b), rms);
         }
         fputs(END_OF_LINE, out);
     }

@@ -148,7 +148,7 @@ extern const char TABLE_ALONE[];
 typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the table to stderr and, where path is not TABLE_ALONE, the file. */
+/* Writes the table to stderr and, where path is not TABLE_ALONE, the file, whose format is not PROFILE_NONE. */
 int profile_report(const Profile *p, const char *path);
 
 /* Write NAME.html (page.c) and NAME.json (trace.c). */

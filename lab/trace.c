@@ -7,10 +7,9 @@
 static void write_span(FILE *out, const Profile *p, int thread, const char *name, const char *category, uint64_t start,
                        uint64_t end) {
     const double us = 1e6 * p->clock.tick;
-    fprintf(
-        out,
-        ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f",
-        name, category, thread, us * (double)(start - p->opened), us * (double)(end - start));
+    fprintf(out, ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, ", name, category,
+            thread);
+    fprintf(out, "\"ts\": %.3f, \"dur\": %.3f", us * (double)(start - p->opened), us * (double)(end - start));
 }
 
 static void write_site(FILE *out, const Profile *p, int thread, const Event *e) {
