@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "model.h"
 #include "modes/common.h"
 #include "modes/template.h"
 #include "text/stream.h"
