@@ -150,8 +150,7 @@ static void read_factors(HfConfig *h) {
         c->gelu = true;
         c->embedding_scale = sqrtf((float)c->dim);
         c->attention_scale = 1 / sqrtf(get_factor(h, "query_pre_attn_scalar", 256));
-        if (!has(h, GEMMA3)) /* Gemma 3's code takes it, and does nothing with it */
-            c->attention_cap = get_cap(h, "attn_logit_softcapping", h->architecture->attention_cap);
+        c->attention_cap = get_cap(h, "attn_logit_softcapping", h->architecture->attention_cap);
         c->logit_cap = get_cap(h, "final_logit_softcapping", h->architecture->logit_cap);
     }
     if (has(h, MULTIPLIERS)) {
@@ -390,10 +389,9 @@ static const struct {
     int features;
     const char *key;
 } REFUSED[] = {
-    {BARE_NORMS, "clip_qkv"},
-    {LAYER_NORMS, "use_parallel_residual"},
-    {LAYER_NORMS, "qk_layernorm"},
-    {GEMMA, "use_bidirectional_attention"},
+    {BARE_NORMS, "clip_qkv"},           {LAYER_NORMS, "use_parallel_residual"},
+    {LAYER_NORMS, "qk_layernorm"},      {GEMMA, "use_bidirectional_attention"},
+    {GEMMA3, "attn_logit_softcapping"}, /* its code takes it, and caps nothing */
 };
 
 static int find_architecture(HfConfig *h) {

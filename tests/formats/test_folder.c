@@ -516,6 +516,7 @@ static void options_of_families(void) {
         {"gemma2\", \"hidden_activation\": \"gelu\", \"x\": \"",
          "hidden_activation is gelu, expected gelu_pytorch_tanh"},
         {"gemma2\", \"sliding_window\": null, \"x\": \"", "layers have sliding_attention, but sliding_window is null"},
+        {"gemma3_text\", \"attn_logit_softcapping\": 50.0, \"x\": \"", "attn_logit_softcapping is 50.0, expected null"},
         {"gemma3_text\", \"sliding_window_pattern\": 0, \"x\": \"",
          "sliding_window_pattern is 0, expected a whole numb"},
         {"gemma3_text\", \"rope_parameters\": {\"rope_type\": \"linear\"}, \"x\": \"", "rope_type is linear, expected"},
