@@ -1,6 +1,6 @@
 /* tokenizer.c: text to tokens, tokens to text.
  *
- * Owns the one way from text to tokens of all tokenizers:
+ * Owns the one way from text to tokens of all tokenizers, whose steps are in text/:
  *
  *     text -> pieces that match it as it came, and what is between them: cut_out(raw)
  *          -> normalized, with a space in front:                          encode_between
@@ -8,13 +8,9 @@
  *          -> words:                                                      encode_words
  *          -> tokens:                                                     encode_word
  *
- * Each step's work is in text/: pieces.c, pretokenize.c, merges.c.
- * Files are read by formats/; text is written by text/stream.c.
- *
- * Bytes that are no UTF-8: with a tokenizer.bin they become byte pieces and come
- * back as they were, as in llama2.c. With a SentencePiece model in a GGUF file
- * each becomes U+FFFD, as in the sentencepiece library, so in all that the model
- * was trained on. A byte-level tokenizer takes any bytes and gives them back.
+ * Bytes that are no UTF-8: with a tokenizer.bin they become byte pieces and come back as they were, as in llama2.c.
+ * With a SentencePiece model in a GGUF file each becomes U+FFFD, as in the sentencepiece library, so in all that the
+ * model was trained on. A byte-level tokenizer takes any bytes and gives them back.
  */
 #include "tokenizer.h"
 #include "base/error.h"

@@ -40,19 +40,16 @@ void tokenizer_close(Tokenizer *t);
 /* Gives the tokenizer a copy of its chat template. */
 int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
 
-/* Encodes text[size] (any bytes). User-defined and special pieces match first,
- * the longest from left to right. What is between them is normalized, gets a
- * space in front, where the tokenizer has it so, and is cut into words, which
- * become tokens by merging: see text/merges.h. O(n log n), with user-defined pieces of
- * up to m bytes O(n log n + n m). `bos` puts BOS in front, unless the tokenizer has
- * none there. The caller frees ids. */
+/* Encodes text[size] (any bytes). User-defined and special pieces match first, the longest from left to right. What
+ * is between them is normalized, gets a space in front, where the tokenizer has it so, and is cut into words, which
+ * become tokens by merging: see text/merges.h. O(n log n), with user-defined pieces of up to m bytes O(n log n + n
+ * m). `bos` puts BOS in front, unless the tokenizer has none there. The caller frees ids. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
 
 /* Encodes text behind what *out holds already; `space`: with the space in front. */
 int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool space, Tokens *out);
 
-/* The bytes of a token as text that follows token `previous` (after BOS the
- * leading space goes). Not zero-terminated. */
+/* The bytes of a token as text that follows `previous` (after BOS the leading space goes). Not zero-terminated. */
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length);
 
 #endif

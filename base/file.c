@@ -63,10 +63,7 @@ int file_map(File *file, const char *path) {
     const bool sparse = !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
     close(fd);
     if (error) return fail("%s: %s", path, error);
-    *file = (File){.data = data,
-                   .size = (size_t)st.st_size,
-                   .sparse = sparse,
-                   .watched = file_watch(path, data, (size_t)st.st_size)};
+    *file = (File){data, (size_t)st.st_size, sparse, file_watch(path, data, (size_t)st.st_size)};
     mark_read(&st);
     if (file->watched) return 0;
     file_unmap(file);
@@ -107,8 +104,7 @@ char *file_read(const char *path, size_t *size) {
     return NULL;
 }
 
-/* The file that a path leads to by its links; without any the path. NULL and errno: there is none. The caller frees it.
- */
+/* The file that a path's links lead to; without any the path. NULL and errno: there is none. The caller frees it. */
 static char *resolve(const char *path) {
     struct stat st;
     char *real = realpath(path, NULL);

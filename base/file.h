@@ -26,11 +26,9 @@ void file_unmap(File *file);
  * zero byte that *size does not count. The caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
-/* After Ctrl-C a file that cannot be read or written is no failure of its own: what follows returns -1 (NULL) without a
- * message. */
+/* After Ctrl-C a file that cannot be read or written is no failure: what follows returns -1 (NULL), and no message. */
 
-/* Says which files will be written (NULL: none), before any is read: output_open refuses one of them that was read,
- * under whatever name. */
+/* Says which files will be written (NULL: none), before any is read: output_open refuses one that was, by any name. */
 void outputs_announce(const char *first, const char *second);
 
 /* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file beside it,

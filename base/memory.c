@@ -12,8 +12,7 @@
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20 };
 
-/* Whole cache lines that begin at one, so that no vector straddles two. Hardware prefetching stops
- * at the end of a page: large memory gets huge pages. */
+/* Whole cache lines: no vector straddles two. Hardware prefetching ends with a page: large memory gets huge pages. */
 void *allocate_quietly(size_t count, size_t size) {
     size_t bytes;
     if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE) return NULL;

@@ -18,8 +18,7 @@ void *allocate_zeroed(size_t count, size_t size);
 /* allocate() without the message, for memory that a caller can do without. */
 void *allocate_quietly(size_t count, size_t size);
 
-/* Gives back the pages that lie wholly in data[bytes] of a mapped file: whoever reads them again
- * gets them from the file. */
+/* Gives back the pages wholly in data[bytes] of a mapped file: whoever reads them again gets them from the file. */
 void memory_drop(const void *data, size_t bytes);
 
 /* Bytes that this process can still get before the machine, a control group that it is in or `ulimit -v` stops it, as

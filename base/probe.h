@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The places of the forward pass, in its order, as SITE(name, text, whether it is a norm). What is computed in one go
- * is one site. */
+/* The places of the forward pass, in order: SITE(name, text, is it a norm). What is computed in one go is one site. */
 #define SITE_LIST(SITE)                                                                                                \
     SITE(START, "(start)", false) /* memory and threads are made ready */                                              \
     SITE(EMBED, "embed", false)                                                                                        \

@@ -6,8 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Set by Ctrl-C; loops that generate, measure or write look at it. The program's only global
- * variable: signal handlers have no argument for state. */
+/* Set by Ctrl-C; loops that generate, measure or write look at it. Global: signal handlers have no argument for it. */
 extern volatile sig_atomic_t interrupted;
 
 /* Exit status of a run that Ctrl-C ended. */
@@ -28,8 +27,7 @@ int start_threads(int n);
 /* Seconds on a monotonic clock. */
 double now(void);
 
-/* Today's date here as "26 Jul 2024", or what the environment variable NORMA_DATE says it is. The string stays until
- * the next call. */
+/* Today's date as "26 Jul 2024", or what NORMA_DATE in the environment says. The string stays until the next call. */
 const char *today(void);
 
 /* Reads at most n bytes when there are some; 0 at the end, -1 and errno on failure and after Ctrl-C. */
@@ -44,8 +42,7 @@ long lost_processors(void);
 /* What the processor calls itself; "": that is not known. The string stays until the next call. */
 const char *processor_name(void);
 
-/* The path of a file whose name is relative to the folder of the program's own file; NULL: it is
- * not there. The string stays until the next call. */
+/* A path relative to the program's own folder; NULL: no file is there. The string stays until the next call. */
 const char *program_file(const char *name);
 
 /* At a barrier libgomp's threads spin for milliseconds before they sleep. When another program has

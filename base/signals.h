@@ -8,8 +8,7 @@
  * a temporary one, which they remove. */
 typedef struct WatchedFile WatchedFile;
 
-/* Puts a file mapped at bytes[size], or, with NULL, a temporary one into the handlers' table, until file_unwatch. NULL:
- * there is no memory. */
+/* Puts a file mapped at bytes[size], or, with NULL, a temporary one into the handlers' table. NULL: no memory. */
 WatchedFile *file_watch(const char *path, const void *bytes, size_t size);
 void file_unwatch(WatchedFile *file); /* or NULL */
 

@@ -32,9 +32,11 @@ static int read_bytes(Gguf *g, void *to, size_t n) {
     return 0;
 }
 
+#define read_number(g, number) read_bytes(g, &(number), sizeof(number))
+
 static int read_string(Gguf *g, GgufString *s) {
     uint64_t n = 0;
-    if (read_bytes(g, &n, sizeof n) || skip(g, n, 1)) return -1;
+    if (read_number(g, n) || skip(g, n, 1)) return -1;
     *s = (GgufString){(const char *)g->data + g->at - n, (size_t)n};
     return 0;
 }
@@ -71,11 +73,10 @@ static int sort_by_name(const Gguf *g, void *items, size_t n, size_t size, const
 
 static int read_value(Gguf *g, GgufValue *v) {
     static const uint8_t value_bytes[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    if (read_string(g, &v->key) || read_bytes(g, &v->type, sizeof v->type)) return -1;
+    if (read_string(g, &v->key) || read_number(g, v->type)) return -1;
     v->is_array = v->type == GGUF_ARRAY;
     v->count = 1;
-    if (v->is_array && (read_bytes(g, &v->type, sizeof v->type) || read_bytes(g, &v->count, sizeof v->count)))
-        return -1;
+    if (v->is_array && (read_number(g, v->type) || read_number(g, v->count))) return -1;
     if (v->type >= GGUF_N_TYPES || v->type == GGUF_ARRAY)
         return fail("%s: %.*s has values of type %u, expected 0 to 12 and no arrays in arrays", g->path, SHOWN(v->key),
                     v->type);
@@ -192,12 +193,10 @@ static int read_entry(Gguf *g, GgufEntry *e) {
     uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
     uint32_t n_dims = 0, type = 0;
     *e = (GgufEntry){0};
-    if (read_string(g, &e->name) || read_bytes(g, &n_dims, sizeof n_dims)) return -1;
+    if (read_string(g, &e->name) || read_number(g, n_dims)) return -1;
     if (n_dims < 1 || n_dims > MAX_DIMS)
         return bad_tensor(g, e->name, "has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
-    if (read_bytes(g, dims, n_dims * sizeof *dims) || read_bytes(g, &type, sizeof type) ||
-        read_bytes(g, &e->offset, sizeof e->offset))
-        return -1;
+    if (read_bytes(g, dims, n_dims * sizeof *dims) || read_number(g, type) || read_number(g, e->offset)) return -1;
     for (int i = 0; i < MAX_DIMS; i++)
         if (dims[i] < 1 || dims[i] > most[i])
             return bad_tensor(g, e->name,
@@ -256,10 +255,10 @@ int gguf_open(Gguf *g, const char *path, const File *file) {
     uint32_t magic = 0, version = 0;
     uint64_t n_tensors = 0, n_values = 0;
     *g = (Gguf){.path = path, .data = file->data, .size = file->size};
-    if (read_bytes(g, &magic, sizeof magic) || read_bytes(g, &version, sizeof version)) return -1;
+    if (read_number(g, magic) || read_number(g, version)) return -1;
     if (version != 2 && version != 3)
         return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)", path, version);
-    if (read_bytes(g, &n_tensors, sizeof n_tensors) || read_bytes(g, &n_values, sizeof n_values)) return -1;
+    if (read_number(g, n_tensors) || read_number(g, n_values)) return -1;
     return read_values(g, n_values) || read_entries(g, n_tensors) ? -1 : 0;
 }
 

@@ -12,9 +12,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* What several have in common. */
 enum {
-    GEMMA_NORMS = GEMMA | POST_NORMS | TIED | ATTENTION_BIAS,
-    OLMO_NORMS = POST_NORMS | NO_PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | ATTENTION_BIAS,
+    GEMMAS = GEMMA | POST_NORMS | TIED | ATTENTION_BIAS,
+    OLMOS = POST_NORMS | NO_PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | ATTENTION_BIAS,
     QWEN_WINDOW = SLIDES_IF_USED | LAYER_TYPES | WINDOW_ABOVE,
 };
 
@@ -30,13 +31,13 @@ static const Architecture ARCHITECTURES[] = {
      .features = HEAD_NORMS | ATTENTION_BIAS | EXPERTS | SLIDES_IF_USED},
     {"minimind",       1e6,    32768,    0, 1e-6,    0, 0,
      .features = HEAD_NORMS_IF_STORED | TIED | SWITCHED_EXPERTS | NORM_TOPK | SWITCHED_YARN},
-    {"gemma2",       10000,     8192,  256, 1e-6, 4096, 2, .features = GEMMA_NORMS | SLIDES | LAYER_TYPES,
+    {"gemma2",       10000,     8192,  256, 1e-6, 4096, 2, .features = GEMMAS | SLIDES | LAYER_TYPES,
      .attention_cap = 50, .logit_cap = 30},
     {"gemma3_text",    1e6,   131072,  256, 1e-6, 4096, 6,
-     .features = GEMMA_NORMS | HEAD_NORMS | SLIDES | LAYER_TYPES | WINDOW_PATTERN | LOCAL_ROPE, .local_base = 10000},
+     .features = GEMMAS | HEAD_NORMS | SLIDES | LAYER_TYPES | GEMMA3 | LOCAL_ROPE, .local_base = 10000},
     {"olmo",         10000,     2048,    0, 1e-5,    0, 0, .features = BARE_NORMS | ATTENTION_BIAS},
-    {"olmo2",        10000,     2048,    0, 1e-5,    0, 0, .features = OLMO_NORMS},
-    {"olmo3",       500000,     2048,    0, 1e-5, 4096, 4, .features = OLMO_NORMS | SLIDES | LAYER_TYPES | LOCAL_ROPE,
+    {"olmo2",        10000,     2048,    0, 1e-5,    0, 0, .features = OLMOS},
+    {"olmo3",       500000,     2048,    0, 1e-5, 4096, 4, .features = OLMOS | SLIDES | LAYER_TYPES | LOCAL_ROPE,
      .local_base = 500000},
     {"phi3",         10000,     4096,    0, 1e-5,    0, 0, .features = FUSED | LONGROPE | SLIDES, .rotating = 1},
     {"granite",      10000,     2048,    0, 1e-6,    0, 0, .features = MULTIPLIERS | ATTENTION_BIAS | MLP_BIASES},
@@ -96,11 +97,11 @@ static float get_cap(HfConfig *h, const char *key, double missing) {
     return none ? 0 : get_factor(h, key, missing);
 }
 
-/* A list with an element for each layer; NULL if there is none. */
+/* A list with elements for all layers; NULL if there is none. */
 static const Json *get_list(HfConfig *h, const char *key) {
     const Json *list = option(h->options, key);
-    if (list && (list->kind != JSON_ARRAY || (int64_t)list->n_members != h->model->config.n_layers))
-        refuse(h, key, list, "a list of num_hidden_layers elements");
+    if (list && (list->kind != JSON_ARRAY || (int64_t)list->n_members < h->model->config.n_layers))
+        refuse(h, key, list, "a list of at least num_hidden_layers elements");
     return list;
 }
 
@@ -174,8 +175,7 @@ static void read_windows(HfConfig *h) {
         if (!json_is(type, "sliding_attention") && !json_is(type, "full_attention"))
             refuse(h, "layer_types", type, "full_attention or sliding_attention");
     }
-    h->full_every =
-        has(h, WINDOW_PATTERN) ? get_int(h, h->options, "sliding_window_pattern", 1, a->full_every) : a->full_every;
+    h->full_every = has(h, GEMMA3) ? get_int(h, h->options, "sliding_window_pattern", 1, a->full_every) : a->full_every;
     h->first_sliding = has(h, WINDOW_ABOVE) ? get_int(h, h->options, "max_window_layers", 0, 28) : 0;
     const bool used =
         has(h, SLIDES) || (has(h, SLIDES_IF_USED) && get_bool(h, h->options, "use_sliding_window", false));
@@ -190,9 +190,9 @@ static void read_experts(HfConfig *h) {
     const bool mixtral = has(h, MIXTRAL_EXPERTS), switched = has(h, SWITCHED_EXPERTS), all = mixtral || switched;
     if (switched ? !get_bool(h, h->options, "use_moe", false) : !mixtral && !has(h, EXPERTS)) return;
     const char *count = option(h->options, "num_experts") ? "num_experts" : "num_local_experts";
-    c->n_experts = get_int(h, h->options, count, all ? 1 : 0, REQUIRED);
+    c->n_experts = get_int(h, h->options, count, all ? 1 : 0, mixtral ? 8 : REQUIRED);
     if (c->n_experts == 0) return;
-    c->n_experts_used = get_int(h, h->options, "num_experts_per_tok", 1, REQUIRED);
+    c->n_experts_used = get_int(h, h->options, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
     c->expert_dim = mixtral ? c->hidden_dim
                             : get_int(h, h->options, "moe_intermediate_size", 1, switched ? c->hidden_dim : REQUIRED);
     c->norm_topk = mixtral || get_bool(h, h->options, "norm_topk_prob", has(h, NORM_TOPK));
@@ -228,9 +228,9 @@ int hf_config_layers(HfConfig *h) {
     const Model *m = h->model;
     const Json *type = json_first(h->layer_types), *rotates = json_first(h->rope_layers);
     for (Layer *layer = m->layers; layer < m->layers + m->config.n_layers; layer++) {
-        int64_t rope = has(h, NO_ROPE_LAYERS) ? (layer->index + 1) % h->rope_interval : 1;
+        int64_t rope = (layer->index + 1) % h->rope_interval;
         if (rotates && !json_integer(rotates, &rope)) refuse(h, "no_rope_layers", rotates, "whole numbers");
-        layer->rope = rope == 0 ? ROPE_NONE : ROPE_GLOBAL;
+        layer->rope = has(h, NO_ROPE_LAYERS) && rope == 0 ? ROPE_NONE : ROPE_GLOBAL;
         if (type ? json_is(type, "sliding_attention") : slides(h, layer)) {
             layer->window = h->window;
             if (has(h, LOCAL_ROPE)) layer->rope = ROPE_LOCAL;
@@ -299,9 +299,7 @@ static void read_longrope(HfConfig *h, const Json *rope) {
     if (!factors) h->status = -1;
     for (int i = 0; factors && i < n; i++, value = json_next(list, value))
         if (!json_real(value, &factors[i]) || !(factors[i] > 0)) refuse(h, "short_factor", value, "positive numbers");
-    if (c->context <= original) return;
-    note("%s: the context is %d, original_max_position_embeddings; norma has no long_factor", h->json.path, original);
-    c->context = original;
+    if (c->context > original) c->context = original;
 }
 
 static void read_scaling(HfConfig *h, const Json *rope) {
@@ -331,16 +329,14 @@ static void read_scaling(HfConfig *h, const Json *rope) {
 
 /* The part of a head that rotates. */
 static int rotating_dims(HfConfig *h, const Json *rope) {
-    const double missing = h->architecture->rotating;
+    const int head_size = h->model->config.head_size;
     const Json *part = option(rope, "partial_rotary_factor");
+    double partial = h->architecture->rotating > 0 ? h->architecture->rotating : 1;
     if (!part) part = option(h->options, "partial_rotary_factor");
-    double partial = missing > 0 ? missing : 1;
-    if (part && (!json_real(part, &partial) || !(partial > 0 && partial <= 1) || (missing == 0 && partial < 1)))
-        refuse(h, "partial_rotary_factor", part, missing > 0 ? "a number above 0, up to 1" : "1");
-    const int head_size = h->model->config.head_size, dims = (int)(head_size * fmin(partial, 1));
-    if ((dims < 2 || dims % 2) && !h->status)
-        h->status = fail("%s: partial_rotary_factor makes %d of head_dim = %d rotate, expected an even number",
-                         h->json.path, dims, head_size);
+    if (part && (!json_real(part, &partial) || !(partial > 0 && partial <= 1))) partial = 0;
+    const int dims = (int)(head_size * partial);
+    if (h->architecture->rotating == 0 && partial < 1) refuse(h, "partial_rotary_factor", part, "1");
+    if (dims < 2 || dims % 2) refuse(h, "partial_rotary_factor", part, "a part that is an even number of elements");
     return dims;
 }
 
@@ -348,14 +344,12 @@ static int rotating_dims(HfConfig *h, const Json *rope) {
  * rope_local_base_freq, or the architecture's. */
 static void read_local_rope(HfConfig *h, const Json *rope) {
     const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
-    const Json *part = option(rope, "partial_rotary_factor"), *theta = option(h->options, "rope_theta");
-    double partial = 1, base = h->architecture->local_base;
+    const Json *theta = option(h->options, "rope_theta");
+    double base = h->architecture->local_base;
     if (type && !json_is(type, "default")) refuse(h, "rope_type in sliding_attention", type, "default");
-    if (part && (!json_real(part, &partial) || partial != 1))
-        refuse(h, "partial_rotary_factor in sliding_attention", part, "1");
-    if (has(h, WINDOW_PATTERN))
+    if (has(h, GEMMA3))
         base = get_real(h, h->options, "rope_local_base_freq", base);
-    else if (!option(rope, "rope_theta") && theta && get_real(h, h->options, "rope_theta", base) != base)
+    else if (theta && !option(rope, "rope_theta") && get_real(h, h->options, "rope_theta", base) != base)
         refuse(h, "rope_theta", theta, "one in sliding_attention, too: versions of transformers disagree on it");
     h->model->config.local_base = get_real(h, rope, "rope_theta", base);
 }
@@ -383,43 +377,33 @@ static void read_rope(HfConfig *h) {
     r->base = get_real(h, rope, "rope_theta", r->base);
     if (local) read_local_rope(h, option(newer, "sliding_attention"));
     h->rope_layers = has(h, NO_ROPE_LAYERS) ? get_list(h, "no_rope_layers") : NULL;
-    h->rope_interval = has(h, NO_ROPE_LAYERS) ? get_int(h, h->options, "no_rope_layer_interval", 1, 4) : 1;
+    h->rope_interval =
+        has(h, NO_ROPE_LAYERS) && !h->rope_layers ? get_int(h, h->options, "no_rope_layer_interval", 1, 4) : 1;
     if (!h->status) read_scaling(h, rope);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* Options of what norma has not. (That gemma3_text caps scores its code says, and does not do.) */
+/* Options of what norma has not. */
 static const struct {
     int features;
     const char *key;
 } REFUSED[] = {
-    {BARE_NORMS, "clip_qkv"},
-    {LAYER_NORMS, "use_parallel_residual"},
-    {LAYER_NORMS, "qk_layernorm"},
-    {GEMMA, "use_bidirectional_attention"},
-    {WINDOW_PATTERN, "attn_logit_softcapping"},
+    {BARE_NORMS, "clip_qkv"},           {LAYER_NORMS, "use_parallel_residual"},
+    {LAYER_NORMS, "qk_layernorm"},      {GEMMA, "use_bidirectional_attention"},
+    {GEMMA3, "attn_logit_softcapping"}, /* its code takes it, and caps nothing */
 };
 
 static int find_architecture(HfConfig *h) {
     const Json *type = json_get(h->options, "model_type");
     char names[256] = "";
-    for (int i = 0, n = 0; i < N_ARCHITECTURES; i++) {
-        const char *name = ARCHITECTURES[i].model_type, *between = i == 0                    ? ""
-                                                                   : i < N_ARCHITECTURES - 1 ? ", "
-                                                                                             : " or ";
-        if (json_is(type, name)) h->architecture = &ARCHITECTURES[i];
-        n += snprintf(names + n, sizeof names - (size_t)n, "%s%s", between, name);
+    for (const Architecture *a = ARCHITECTURES; a < ARCHITECTURES + N_ARCHITECTURES; a++) {
+        if (json_is(type, a->model_type)) h->architecture = a;
+        if (a > ARCHITECTURES) strcat(names, a < ARCHITECTURES + N_ARCHITECTURES - 1 ? ", " : " or ");
+        strcat(names, a->model_type);
     }
     if (h->architecture) return 0;
     return fail("%s: model_type is %.64s, expected %s", h->json.path, json_shown(type), names);
-}
-
-static void read_activation(HfConfig *h) {
-    const char *key = has(h, GEMMA) ? "hidden_activation" : "hidden_act";
-    const Json *act = option(h->options, key);
-    const bool silu = json_is(act, "silu") || json_is(act, "swish"), gelu = json_is(act, "gelu_pytorch_tanh");
-    if (act && !(has(h, GEMMA) ? gelu : silu)) refuse(h, key, act, has(h, GEMMA) ? "gelu_pytorch_tanh" : "silu");
 }
 
 int hf_config_open(HfConfig *h, Model *m, const char *path) {
@@ -427,13 +411,15 @@ int hf_config_open(HfConfig *h, Model *m, const char *path) {
     if (json_open(&h->json, path)) return -1;
     h->options = h->json.values;
     if (find_architecture(h)) return -1;
-    const Json *quantization = option(h->options, "quantization_config");
+    const char *act_key = has(h, GEMMA) ? "hidden_activation" : "hidden_act";
+    const char *expected = has(h, GEMMA) ? "gelu_pytorch_tanh" : "silu";
+    const Json *act = option(h->options, act_key), *quantization = option(h->options, "quantization_config");
     h->biases[OUT_BIAS] = has(h, ATTENTION_BIAS) && get_bool(h, h->options, "attention_bias", false);
     h->biases[QKV_BIAS] = has(h, QKV_BIASES) || h->biases[OUT_BIAS] ||
                           (has(h, QKV_BIAS_OPTION) && get_bool(h, h->options, "use_qkv_bias", false));
     h->biases[MLP_BIAS] = has(h, MLP_BIASES) && get_bool(h, h->options, "mlp_bias", false);
     m->tied = get_bool(h, h->options, "tie_word_embeddings", has(h, TIED));
-    read_activation(h);
+    if (act && !json_is(act, expected) && (has(h, GEMMA) || !json_is(act, "swish"))) refuse(h, act_key, act, expected);
     for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) {
         const Json *value = has(h, REFUSED[i].features) ? option(h->options, REFUSED[i].key) : NULL;
         if (value && (value->kind != JSON_BOOL || json_true(value))) refuse(h, REFUSED[i].key, value, "null or false");

@@ -38,7 +38,7 @@ enum {
     SLIDES = 1 << 23,         /* sliding_window counts, */
     SLIDES_IF_USED = 1 << 24, /* if use_sliding_window is true, */
     LAYER_TYPES = 1 << 25,    /* in the layers that layer_types says, if it is there; */
-    WINDOW_PATTERN = 1 << 26, /* else in all but every sliding_window_pattern-th: Gemma 3 */
+    GEMMA3 = 1 << 26,         /* else in all but every sliding_window_pattern-th; rope_local_base_freq counts, too */
     WINDOW_ABOVE = 1 << 27,   /* else in those from max_window_layers on */
 };
 

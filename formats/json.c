@@ -1,8 +1,7 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
- * Owns the grammar: from a text that nobody trusts to a flat array of values, whose meaning is the callers'. No
- * function calls itself, so that no text decides how deep the stack gets; all memory is allocated at once, for as many
- * values as the text can have.
+ * Owns the grammar: from a text that nobody trusts to a flat array of values, whose meaning is the callers'. JSON_DEPTH
+ * bounds the stack; all memory is allocated at once, for as many values as the text can have.
  */
 #include "formats/json.h"
 #include "base/error.h"
@@ -20,8 +19,7 @@ typedef struct {
     const char *begin, *at, *end; /* the text */
     char *out;                    /* where the next string or number goes */
     size_t n_values, room;        /* of json->values */
-    size_t open[JSON_DEPTH];      /* the lists that are not closed yet, as indices of values */
-    int depth;
+    int depth;                    /* how many lists the next value is in */
 } Parser;
 
 static bool syntax_error(const Parser *p, const char *error) {
@@ -140,16 +138,6 @@ static bool read_number(Parser *p) {
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-static Json *innermost(const Parser *p) { return p->depth ? &p->json->values[p->open[p->depth - 1]] : NULL; }
-
-static bool open_list(Parser *p, JsonKind kind) {
-    if (p->depth == JSON_DEPTH) return syntax_error(p, "lists in lists, too many levels deep");
-    p->open[p->depth++] = p->n_values;
-    add_value(p, kind, kind == JSON_OBJECT ? "an object" : "a list");
-    p->at++;
-    return true;
-}
-
 static int compare_keys(const void *a, const void *b) {
     const Json *const *x = a, *const *y = b;
     if ((*x)->length != (*y)->length) return (*x)->length < (*y)->length ? -1 : 1;
@@ -169,30 +157,38 @@ static bool check_keys(const Parser *p, const Json *object) {
     return i == n;
 }
 
-static bool close_lists(Parser *p) {
-    for (Json *list; (list = innermost(p)) && peek(p) == (list->kind == JSON_OBJECT ? '}' : ']'); p->depth--) {
-        list->n_values = (uint32_t)(p->n_values - p->open[p->depth - 1]);
-        if (list->kind == JSON_OBJECT && list->n_members > 1 && !check_keys(p, list)) return false;
-        p->at++;
-    }
+/* Passes a byte, perhaps behind white space. */
+static bool expect(Parser *p, char byte, const char *error) {
+    if (peek(p) != byte) return syntax_error(p, error);
+    p->at++;
     return true;
 }
 
-/* One value, in an object with its key in front. A list is only opened. (Who writes to the file may have changed it
- * since its values were counted.) */
-static bool read_value(Parser *p) {
-    Json *list = innermost(p);
-    if (p->room - p->n_values < 2) return syntax_error(p, "the file changed while it was read");
-    if (list) list->n_members++;
-    if (list && list->kind == JSON_OBJECT) {
-        if (peek(p) != '"') return syntax_error(p, "expected a key in quotes");
-        if (!read_string(p)) return false;
-        if (peek(p) != ':') return syntax_error(p, "expected ':'");
-        p->at++;
+static bool read_value(Parser *p);
+
+/* (Who writes to the file may have changed it since its values were counted.) */
+static bool read_list(Parser *p, JsonKind kind) {
+    const bool object = kind == JSON_OBJECT;
+    if (p->depth == JSON_DEPTH) return syntax_error(p, "lists in lists, too many levels deep");
+    Json *list = add_value(p, kind, object ? "an object" : "a list");
+    p->depth++;
+    for (p->at++; peek(p) != (object ? '}' : ']'); list->n_members++) {
+        if (list->n_members > 0 && !expect(p, ',', "expected ',' or the end of the list")) return false;
+        if (p->room - p->n_values < 2) return syntax_error(p, "the file changed while it was read");
+        if (object && peek(p) != '"') return syntax_error(p, "expected a key in quotes");
+        if (object && (!read_string(p) || !expect(p, ':', "expected ':'"))) return false;
+        if (!read_value(p)) return false;
     }
+    p->at++;
+    p->depth--;
+    list->n_values = (uint32_t)(&p->json->values[p->n_values] - list);
+    return !object || list->n_members < 2 || check_keys(p, list);
+}
+
+static bool read_value(Parser *p) {
     switch (peek(p)) {
-    case '{': return open_list(p, JSON_OBJECT);
-    case '[': return open_list(p, JSON_ARRAY);
+    case '{': return read_list(p, JSON_OBJECT);
+    case '[': return read_list(p, JSON_ARRAY);
     case '"': return read_string(p);
     case 't': return read_word(p, "true", JSON_BOOL);
     case 'f': return read_word(p, "false", JSON_BOOL);
@@ -201,33 +197,19 @@ static bool read_value(Parser *p) {
     }
 }
 
-static bool read_text(Parser *p) {
-    do {
-        if (!read_value(p) || !close_lists(p)) return false;
-        const Json *list = innermost(p);
-        if (!list || list->n_members == 0) continue; /* the end, or the beginning of a list */
-        if (peek(p) != ',') return syntax_error(p, "expected ',' or the end of the list");
-        p->at++;
-    } while (p->depth);
-    return peek(p) < 0 || syntax_error(p, "something behind the end");
-}
-
-/* The most values that the text can have, and one: each but the first follows one of these bytes. */
-static size_t most_values(const char *text, size_t size) {
-    size_t n = 2;
-    for (size_t i = 0; i < size; i++) n += text[i] == ',' || text[i] == ':' || text[i] == '[' || text[i] == '{';
-    return n;
-}
-
+/* (Each value but the first follows a comma, a colon or an opening bracket; two are there whatever the text says.) */
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
-    const size_t n = most_values(text, size);
-    json->values = allocate_quietly(n, sizeof *json->values);
+    size_t room = 2;
+    for (size_t i = 0; i < size; i++) room += text[i] == ',' || text[i] == ':' || text[i] == '[' || text[i] == '{';
+    json->values = allocate_quietly(room, sizeof *json->values);
     json->text = json->values ? allocate_quietly(size + 1, 1) : NULL;
-    Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text, .room = n};
-    if (!json->text) fail("%s: out of memory for %zu values of JSON", path, n);
-    if (json->text && read_text(&p)) return 0;
+    Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text, .room = room};
+    if (!json->text)
+        fail("%s: out of memory for %zu values of JSON", path, room);
+    else if (read_value(&p) && (peek(&p) < 0 || syntax_error(&p, "something behind the end")))
+        return 0;
     json_close(json);
     return -1;
 }

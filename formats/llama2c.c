@@ -135,39 +135,29 @@ static int read_all(Reader *r, const char *const names[N_PARTS]) {
     return 0;
 }
 
-/* ---- versions -------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------- */
 
-static int read_v0(Reader *r) {
-    Model *m = r->model;
-    int32_t ints[N_INTS];
-    memcpy(ints, r->file->data, sizeof ints);
-    m->format = "llama2.c v0";
-    m->tied = ints[VOCAB_SIZE] > 0; /* a negative vocab_size: an output of its own */
-    if (!m->tied) ints[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)ints[VOCAB_SIZE]);
-    if (read_config(&m->config, r->doubt, ints)) return -1;
-    r->tables = (size_t)m->config.context * (size_t)m->config.head_size * sizeof(float);
-    return 0;
-}
-
-static int read_v1_v2(Reader *r) {
+/* The header of a version. v0 has the seven ints alone: a negative vocab_size says that the output is not tied. */
+static int read_header(Reader *r, int version) {
+    static const char *const formats[] = {"llama2.c v0", "llama2.c v1", "llama2.c v2"};
+    const uint8_t *data = r->file->data;
     Model *m = r->model;
     Config *c = &m->config;
-    const int version = int_at(r->file, 4);
-    if (version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", r->path, version);
     int32_t ints[N_INTS];
-    memcpy(ints, r->file->data + 8, sizeof ints);
-    if (read_config(c, r->path, ints)) return -1;
-    const int shared = r->file->data[36];
+    memcpy(ints, data + (version ? 8 : 0), sizeof ints);
+    const int shared = version ? data[36] : ints[VOCAB_SIZE] > 0;
+    if (!version && !shared) ints[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)ints[VOCAB_SIZE]);
+    if (read_config(c, r->doubt, ints)) return -1;
     if (shared > 1) return fail("%s: shared_classifier is %d, expected 0 or 1", r->path, shared);
-    m->format = version == 1 ? "llama2.c v1" : "llama2.c v2";
+    m->format = formats[version];
     m->tied = shared;
-    if (version == 2) {
-        r->group = int_at(r->file, 37);
-        if (r->group <= 0) return fail("%s: group_size is %d, expected a positive number", r->path, r->group);
-        if (c->dim % r->group || c->hidden_dim % r->group)
-            return fail("%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d", r->path, r->group,
-                        c->dim, c->hidden_dim);
-    }
+    if (version == 0) r->tables = (size_t)c->context * (size_t)c->head_size * sizeof(float);
+    if (version < 2) return 0;
+    r->group = int_at(r->file, 37);
+    if (r->group <= 0) return fail("%s: group_size is %d, expected a positive number", r->path, r->group);
+    if (c->dim % r->group || c->hidden_dim % r->group)
+        return fail("%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d", r->path, r->group,
+                    c->dim, c->hidden_dim);
     return 0;
 }
 
@@ -182,7 +172,9 @@ int llama2c_read_model(Model *m, const char *path) {
     m->eos_ends = false; /* its texts follow each other with BOS between them */
     if (file->size < r.at)
         return fail("%s: file is %zu bytes, too short for a header of %zu", r.doubt, file->size, r.at);
-    if ((has_magic ? read_v1_v2 : read_v0)(&r) || check_size(&r)) return -1;
+    const int version = has_magic ? int_at(file, 4) : 0;
+    if (has_magic && version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", path, version);
+    if (read_header(&r, version) || check_size(&r)) return -1;
     return read_all(&r, has_magic ? V1_PARTS : V0_PARTS);
 }
 

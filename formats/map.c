@@ -1,7 +1,5 @@
-/* map.c: maps the files of models and tokenizers.
- *
- * Owns what a failed download or another program leaves under the name of a model, told by its first bytes.
- */
+/* map.c: maps the files of models and tokenizers, and tells by its first bytes what a failed download or another
+ * program has left under the name of one. */
 #include "formats/map.h"
 #include "base/error.h"
 #include <string.h>

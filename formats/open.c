@@ -1,8 +1,5 @@
-/* open.c: opens a checkpoint of any format, and its tokenizer.
- *
- * Owns which format a path is in, what is counted once a model is whole, its end, and where its tokenizer is. What is
- * in a file is its loader's.
- */
+/* open.c: opens a checkpoint of any format, and its tokenizer: which format a path is in, what is counted once a model
+ * is whole, its end, and where its tokenizer is. What is in a file is its loader's. */
 #include "formats/open.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -89,8 +86,7 @@ void model_close(Model *m) {
     *m = (Model){0};
 }
 
-/* Writes into path[PATH_MAX] where the tokenizer of a model is that does not hold it. -1: nowhere;
- * with a message if it is `needed`. */
+/* Writes to path[PATH_MAX] where a tokenizer is that no model file holds. -1: nowhere; with a message if `needed`. */
 static int find_tokenizer(char *path, const char *model_path, bool needed) {
     const char *slash = strrchr(model_path, '/');
     if (is_folder(model_path)) {

@@ -10,8 +10,7 @@
 int model_open(Model *model, const char *path);
 void model_close(Model *model);
 
-/* As model_open, but also of a GGUF file that holds a vocabulary and no tensors: then the model has no layers and no
- * configuration but vocab_size. */
+/* As model_open, but also a GGUF file of a vocabulary and no tensors: no layers, no configuration but vocab_size. */
 int model_open_vocabulary(Model *model, const char *path);
 
 /* What a run does where it finds no tokenizer, or one that norma cannot read. */

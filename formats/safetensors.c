@@ -1,8 +1,6 @@
-/* safetensors.c: the files that hold the weights of a Hugging Face folder.
- *
- * Owns their format (the length of the header in 8 bytes, the header in JSON, the data) and the index that says
- * which tensor is in which of several files. What the names mean is folder.c's.
- */
+/* safetensors.c: the files that hold the weights of a Hugging Face folder: the length of the header in 8 bytes, the
+ * header in JSON, the data; and the index that says which tensor is in which of several files. What the names mean is
+ * folder.c's. */
 #include "formats/safetensors.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -20,18 +18,19 @@ typedef struct Shard {
     char path[];
 } Shard;
 
+/* A failure that names a tensor of a file; -1. */
+#define bad_tensor(t, format, ...) fail("%s: %s" format, (t)->path, (t)->name, ##__VA_ARGS__)
+
 static int read_dims(StoredTensor *t, const Json *shape) {
     if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > STORED_DIMS)
-        return fail("%s: %s: shape is %s, expected a list of at most %d sizes", t->path, t->name, json_shown(shape),
-                    STORED_DIMS);
+        return bad_tensor(t, ": shape is %s, expected a list of at most %d sizes", json_shown(shape), STORED_DIMS);
     t->count = 1;
     for (const Json *size = json_first(shape); size; size = json_next(shape, size)) {
         int64_t n;
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX)
-            return fail("%s: %s: shape has %s in it, expected 0 to %d", t->path, t->name, json_shown(size), INT_MAX);
+            return bad_tensor(t, ": shape has %s in it, expected 0 to %d", json_shown(size), INT_MAX);
         t->dims[t->n_dims++] = (int)n;
-        if (!multiply(t->count, (size_t)n, &t->count))
-            return fail("%s: %s: shape has more elements than any file", t->path, t->name);
+        if (!multiply(t->count, (size_t)n, &t->count)) return bad_tensor(t, ": shape has more elements than any file");
     }
     return 0;
 }
@@ -40,7 +39,7 @@ static int read_type(StoredTensor *t, const Json *dtype) {
     t->type = json_is(dtype, "BF16") ? TYPE_BF16 : json_is(dtype, "F16") ? TYPE_F16 : TYPE_F32;
     t->width = (size_t)TYPES[t->type].bytes;
     if (t->type != TYPE_F32 || json_is(dtype, "F32")) return 0;
-    return fail("%s: %s: dtype is %s, expected F32, F16 or BF16", t->path, t->name, json_shown(dtype));
+    return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16", json_shown(dtype));
 }
 
 /* The bytes of the tensor, [begin, end) of the data: inside the file, and as many as its shape asks for. */
@@ -49,15 +48,12 @@ static int read_offsets(StoredTensor *t, const Json *offsets, const File *file, 
     int64_t begin, end;
     if (!json_has_kind(offsets, JSON_ARRAY) || offsets->n_members != 2 || !json_integer(offsets + 1, &begin) ||
         !json_integer(offsets + 2, &end) || begin < 0 || end < begin)
-        return fail("%s: %s: data_offsets is %s, expected where it begins and ends", t->path, t->name,
-                    json_shown(offsets));
+        return bad_tensor(t, ": data_offsets is %s, expected where it begins and ends", json_shown(offsets));
     if ((uint64_t)end > room)
-        return fail("%s: %s ends at byte %lld of the data, the file has %zu (truncated?)", t->path, t->name,
-                    (long long)end, room);
+        return bad_tensor(t, " ends at byte %lld of the data, the file has %zu (truncated?)", (long long)end, room);
     const size_t bytes = (size_t)(end - begin);
     if (bytes / t->width != t->count || bytes % t->width)
-        return fail("%s: %s has %zu bytes, its shape asks for %zu elements of %zu", t->path, t->name, bytes, t->count,
-                    t->width);
+        return bad_tensor(t, " has %zu bytes, its shape asks for %zu elements of %zu", bytes, t->count, t->width);
     t->offset = start + (size_t)begin;
     t->data = file->data + t->offset;
     return 0;
@@ -76,8 +72,8 @@ static int check_places(StoredTensor *tensors, size_t n, const char *path, const
     for (size_t i = 0; i < n; i++) {
         const StoredTensor *t = &tensors[i];
         if (t->offset != end)
-            return fail("%s: %s begins at byte %zu of the data, the one before it ends at %zu", path, t->name,
-                        (size_t)t->offset - start, end - start);
+            return bad_tensor(t, " begins at byte %zu of the data, the one before it ends at %zu",
+                              (size_t)t->offset - start, end - start);
         end += t->count * t->width;
     }
     if (end == file->size) return 0;

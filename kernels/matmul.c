@@ -1,11 +1,10 @@
 /* matmul.c: linear layers, y = x w^T, for every weight type.
  *
- * Owns the tiles, the loops around them and the memory for the activations' side. The layouts of weights are
- * panels.h's. The threads are the callers': they are inside a parallel region, whose worksharing loops are here.
+ * Owns the tiles, the loops around them and the memory for the activations' side. What panels, blocks, groups and quads
+ * are, panels.h says. The threads are the callers', inside a parallel region whose worksharing loops are here.
  *
- * What panels, blocks, groups and quads are, panels.h says. A panel is multiplied packed, that is in the bits of the
- * file, for one token; for many tokens it is unpacked first, once for all of them. A tile computes the outputs of a few
- * panels by a few tokens side by side, in registers.
+ * A panel is multiplied packed, that is in the bits of the file, for one token; for many tokens it is unpacked first,
+ * once for all of them. A tile computes the outputs of a few panels by a few tokens side by side, in registers.
  *
  * The one rule: a lane is an output. Its sum goes along cols from 0 up; a group of int8 weights, or 16 columns of
  * floats, is summed by itself and then added. Tiles change which outputs are computed side by side, never how one
@@ -235,8 +234,7 @@ static const struct {
 
 /* ---- products ------------------------------------------------------------------- */
 
-/* How many columns are packed at a time where panels are made on the way: they stay in the first-level cache, and
- * groups and blocks stay whole. */
+/* How many columns are packed at a time on the way: whole groups and blocks that stay in the first-level cache. */
 static int columns_at_once(const Tensor *w) {
     if (!type_wants_bytes(w->type)) return 128;
     const int whole = w->type == TYPE_I8 ? w->group : 256;

@@ -37,12 +37,10 @@ Input input_from(const Input *in, int row);
  * fixed order, whatever n, row and n_rows are: the same bits. */
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add);
 
-/* How many rows make one task when the threads of the region share the rows of
- * a product for n tokens: a whole share for one token, cache-sized for many. */
+/* Rows of one task where threads share a product for n tokens: a whole share for one token, cache-sized for many. */
 int matmul_task_rows(int rows, int n);
 
-/* y[n][rows] = x w^T, and y += x w^T: all rows. The threads of the enclosing parallel
- * region share the rows; the caller lets them meet at a barrier. */
+/* y[n][rows] = x w^T, and y += x w^T. The region's threads share the rows; the caller lets them meet at a barrier. */
 void matmul(float *y, const Tensor *w, const Input *in, int n);
 void matmul_add(float *y, const Tensor *w, const Input *in, int n);
 

@@ -1,8 +1,5 @@
-/* panels.c: from rows in a file to packed panels.
- *
- * Owns the transposition, of whole weights or of some columns: products of weights that have no panels make them on
- * the way. What a panel looks like is panels.h's, when weights get panels formats/pack.c's.
- */
+/* panels.c: from rows in a file to packed panels: of whole weights or, on the way to a product, of some columns. What a
+ * panel looks like is panels.h's, when weights get panels formats/pack.c's. */
 #include "kernels/panels.h"
 #include "base/memory.h"
 
@@ -97,10 +94,7 @@ static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int
 }
 
 /* Where column `col` is in a row of w, in bytes. */
-static size_t column_at(const Tensor *w, int col) {
-    const Tensor left = {.type = w->type, .cols = col};
-    return tensor_bytes(&left, 1);
-}
+static size_t column_at(const Tensor *w, int col) { return tensor_bytes(&(Tensor){.type = w->type, .cols = col}, 1); }
 
 void panel_prefetch(const Tensor *w, int panel, int col, int n) {
     if (w->type == TYPE_I8 || panel * LANES >= w->rows) return;

@@ -22,8 +22,6 @@
 INLINE int block_halves(Type type) { return 1 + TYPES[type].min; }
 INLINE int block_words(Type type) { return (TYPES[type].bytes - 2 * block_halves(type)) / 4; }
 
-INLINE vf block_half(const uint8_t *block, int i) { return vload_f16(block + i * 2 * LANES, LANES); }
-
 INLINE vi block_word(Type type, const uint8_t *block, int i) {
     vi v;
     memcpy(&v, block + (block_halves(type) * 2 + i * 4) * LANES, sizeof v);
@@ -77,7 +75,7 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
 
 /* The scale of group i, or its min. */
 INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
-    const vf d = block_half(block, min);
+    const vf d = vload_f16(block + min * 2 * LANES, LANES);
     switch (type) {
     case TYPE_Q8_0 ... TYPE_Q5_1: break; /* have one group */
     case TYPE_Q4_K:

@@ -27,8 +27,7 @@
 #define INLINE   static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 
-/* Before a loop with a constant count: it is unrolled in full, so that arrays of vectors indexed by it are kept in
- * registers. */
+/* Before a loop with a constant count: unrolls it, so that arrays of vectors that it indexes stay in registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else

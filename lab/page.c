@@ -52,7 +52,7 @@ static void write_bar(FILE *out, const SiteRow *row, double start, double unit) 
 static double longest_line(const Profile *p, Phase phase, bool norms) {
     double longest = 0, sum = 0;
     int line = -1;
-    for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row); line = row.row) {
+    for (SiteRow row = {0}; profile_next(p, phase, &row); line = row.row) {
         if (row.row != line) sum = 0;
         if (SITES[row.site].is_norm || !norms) sum += row.us.value;
         longest = fmax(longest, sum);
@@ -68,7 +68,7 @@ static void write_bars(FILE *out, const Profile *p, Phase phase, bool norms, dou
     double start = 0;
     int line = -2;
     fprintf(out, "<div class=\"%s\">\n", norms ? "norms" : "sites");
-    for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row);) {
+    for (SiteRow row = {0}; profile_next(p, phase, &row);) {
         if (norms && !SITES[row.site].is_norm) continue;
         if (row.row != line) {
             if (line > -2) fputs(END_OF_LINE, out);
@@ -116,7 +116,7 @@ static double value_of(const SiteRow *row, int curve) {
 static void write_curves(FILE *out, const Profile *p, Phase phase, int curve) {
     enum { WIDTH = 300, HEIGHT = 120, LEFT = 34 };
     double low = INFINITY, high = 0, before[N_SITES] = {0};
-    for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row);)
+    for (SiteRow row = {0}; profile_next(p, phase, &row);)
         if (value_of(&row, curve) > 0) {
             low = fmin(low, value_of(&row, curve));
             high = fmax(high, value_of(&row, curve));
@@ -127,7 +127,7 @@ static void write_curves(FILE *out, const Profile *p, Phase phase, int curve) {
             "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\"><text x=\"0\" y=\"14\">%.3g</text>"
             "<text x=\"0\" y=\"%d\">%.3g</text>",
             CURVES[curve], WIDTH, HEIGHT, high, HEIGHT - 6, low);
-    for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row);) {
+    for (SiteRow row = {0}; profile_next(p, phase, &row);) {
         const double value = value_of(&row, curve), x = LEFT + step * (row.layer + 0.5);
         if (!(value > 0)) continue;
         const double y = 10 + tall * log(high / value);
@@ -162,11 +162,10 @@ static void write_map(FILE *out, const Profile *p) {
         begin_line(out, "layer", l, POSITION_BUCKETS);
         for (int b = 0; b < POSITION_BUCKETS; b++) {
             const double rms = profile_rms_at(p, l, b, b + 1);
-            if (rms > 0)
-                fprintf(out,
-                        "<rect x=\"%d\" width=\"1.02\" height=\"1\" fill-opacity=\"%.3f\"><title>position %d: %.4g"
-                        "</title></rect>",
-                        b, 0.05 + 0.95 * log(rms / low) / log(high / low), (int)bucket_start(b), rms);
+            if (!(rms > 0)) continue;
+            const double shade = 0.05 + 0.95 * log(rms / low) / log(high / low);
+            fprintf(out, "<rect x=\"%d\" width=\"1.02\" height=\"1\" fill-opacity=\"%.3f\">", b, shade);
+            fprintf(out, "<title>position %d: %.4g</title></rect>", (int)bucket_start(b), rms);
         }
         fputs(END_OF_LINE, out);
     }
@@ -192,7 +191,7 @@ static void write_table(FILE *out, const Profile *p, Phase phase) {
     fputs("<div class=\"scroll\"><table><tr><th>layer<th>site<th>calls<th>us/token<th>median<th>95 %<th>%<th>RMS in"
           "<th>RMS out<th>mean/RMS<th>max |x|<th>channel<th>position</tr>\n",
           out);
-    for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row); sum += row.us.value) {
+    for (SiteRow row = {0}; profile_next(p, phase, &row); sum += row.us.value) {
         const Record *r = &row.record;
         fputs("<tr><td>", out);
         if (row.layer != NO_LAYER) fprintf(out, "%d", row.layer);

@@ -36,8 +36,7 @@ static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site sit
 
 static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
 
-/* One half of an MLP, gate and up or `down`, but for the weights of experts: a row of activations for each of the
- * experts that a token uses. */
+/* Gate and up, or `down`, without the weights of experts: a row of activations for each expert that a token uses. */
 static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls, double tokens) {
     const double dim = 4.0 * c->dim, hidden = 4.0 * (l->experts ? c->expert_dim : c->hidden_dim);
     const double rows = tokens * (l->experts ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
@@ -86,10 +85,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     case SITE_RESIDUAL: return 3 * n * dim;
     case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * c->vocab_size);
     case SITE_START:
-    case SITE_END:
-    case SITE_WAIT:
-    case SITE_PROFILE:
-    case N_SITES: break;
+    case SITE_END ... N_SITES: break;
     }
     return 0;
 }
@@ -352,7 +348,8 @@ void profile_close(Profile *p) {
     free(p);
 }
 
-Record profile_record(const Profile *p, Phase phase, int layer, Site site) {
+/* The first thread's record of a site, with its bytes and with what the other threads saw of activations. */
+static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *profile_of_thread(p, 0, phase, layer, site);
     sum.bytes += site_bytes(p, layer, site, (double)sum.tokens, (double)sum.calls, p->passes[phase].attended);
     for (int t = 1; t < p->session->n_threads; t++) {
@@ -369,15 +366,14 @@ Record profile_record(const Profile *p, Phase phase, int layer, Site site) {
     return sum;
 }
 
-/* Within a bucket calls lie evenly. */
-double profile_quantile(const Profile *p, Phase phase, int layer, Site site, double q) {
-    const uint32_t *histogram = histogram_of(p, phase, layer, site);
+/* Microseconds of a call, a token, that the q-th part of the calls did not exceed; in a bucket calls lie evenly. */
+static double quantile(const Profile *p, const uint32_t *histogram, double q) {
     double n = 0, below = 0;
     for (int b = 0; b < BUCKETS; b++) n += histogram[b];
     for (int b = 0; b < BUCKETS; below += histogram[b++])
         if (histogram[b] && below + histogram[b] >= q * n) {
             const double start = (double)bucket_start(b), width = (double)bucket_start(b + 1) - start;
-            return (start + width * (q * n - below) / histogram[b]) * p->clock.tick;
+            return 1e6 * (start + width * (q * n - below) / histogram[b]) * p->clock.tick;
         }
     return 0;
 }
@@ -393,11 +389,10 @@ double profile_rms_at(const Profile *p, int layer, int from, int to) {
     return tokens > 0 ? sqrt(squares / tokens) : 0;
 }
 
-double profile_seconds(const Profile *p, Phase phase, bool norms_only) {
+double profile_seconds(const Profile *p, Phase phase) {
     double seconds = 0;
     for (int layer = NO_LAYER; layer < p->n_layers; layer++)
-        for (Site site = 0; site < N_SITES; site++)
-            if (SITES[site].is_norm || !norms_only) seconds += profile_of_thread(p, 0, phase, layer, site)->seconds;
+        for (Site site = 0; site < N_SITES; site++) seconds += profile_of_thread(p, 0, phase, layer, site)->seconds;
     return seconds;
 }
 
@@ -418,13 +413,14 @@ double profile_waiting(const Profile *p) {
 
 static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
     const Record *r = &row->record;
+    const uint32_t *calls = histogram_of(p, phase, row->layer, row->site);
     const double tokens = profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->per_token.x, of_phase = 1e6 / tokens;
     const Estimate call = estimate_ratio(&r->per_token);
     row->us.value = r->seconds * of_phase;
     row->us.low = row->us.value + (call.low - call.value) * r->per_token.x * of_phase;
     row->us.high = row->us.value + (call.high - call.value) * r->per_token.x * of_phase;
-    row->median = 1e6 * profile_quantile(p, phase, row->layer, row->site, 0.5);
-    row->p95 = 1e6 * profile_quantile(p, phase, row->layer, row->site, 0.95);
+    row->median = quantile(p, calls, 0.5);
+    row->p95 = quantile(p, calls, 0.95);
     row->share = row->site == SITE_PROFILE ? 0 : r->seconds / p->passes[phase].norms.x;
     row->gb_per_s = r->seconds > 0 ? 1e-9 * r->bytes / r->seconds : 0;
     row->rms_in = sqrt(r->squares_in / (double)r->tokens);
@@ -433,18 +429,16 @@ static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
 }
 
 bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
-    for (;;) {
-        if (++row->site == N_SITES) {
-            row->site = 0;
-            row->row++;
-        }
-        if (row->row > p->n_layers) return false;
+    while (row->next < (p->n_layers + 2) * N_SITES) {
+        row->row = row->next / N_SITES - 1;
+        row->site = (Site)(row->next++ % N_SITES);
         const bool in_layer = row->row >= 0 && row->row < p->n_layers;
         row->layer = in_layer ? row->row : NO_LAYER;
         if (!in_layer && (row->site <= SITE_EMBED) != (row->row < 0)) continue; /* in front of the layers, or behind */
-        row->record = profile_record(p, phase, row->layer, row->site);
-        if (row->record.calls || row->record.seconds > 0) break;
+        row->record = record_of(p, phase, row->layer, row->site);
+        if (!row->record.calls && !(row->record.seconds > 0)) continue;
+        fill_row(p, phase, row);
+        return true;
     }
-    fill_row(p, phase, row);
-    return true;
+    return false;
 }

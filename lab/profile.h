@@ -61,12 +61,10 @@ enum { MOST_EVENTS = 1 << 20 }; /* of one thread; later ones are not kept */
 
 /* The time of one thread; in a cache line of its own. */
 typedef struct {
-    uint64_t began, last; /* when its last mark began, and when it ended */
-    double spent, norms;  /* of the forward pass that runs: seconds of observing, of norms */
+    _Alignas(64) uint64_t began, last; /* when its last mark began, and when it ended */
+    double spent, norms;               /* of the forward pass that runs: seconds of observing, of norms */
     size_t n_events;
-    char line[24];
 } Track;
-_Static_assert(sizeof(Track) == 64, "a cache line");
 
 /* Forward passes of a phase. */
 typedef struct {
@@ -108,37 +106,28 @@ void profile_close(Profile *p);
 /* A thread's own record of a site in a layer, or NO_LAYER; without the bytes. */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
 
-/* The record of a site in a layer, or NO_LAYER: its times are those of the first thread, what is known of
- * activations comes from all threads. */
-Record profile_record(const Profile *p, Phase phase, int layer, Site site);
-
-/* Seconds of a call, a token of its chunk, that the q-th part of the calls did not exceed: q = 0.5 is the median. */
-double profile_quantile(const Profile *p, Phase phase, int layer, Site site, double q);
-
 /* A site that ran, as it is shown: microseconds and shares, without what observing took. */
 typedef struct {
+    int next;  /* how many sites profile_next has been at */
     int row;   /* the layer; -1: in front of the layers; n_layers: behind them */
     int layer; /* or NO_LAYER */
     Site site;
-    Record record;
-    Estimate us;                  /* of a token of the phase, so that sites add up */
+    Record record; /* its times are those of the first thread, what is known of activations comes from all threads */
+    Estimate us;   /* of a token of the phase, so that sites add up */
     double median, p95;           /* of a call, a token of its chunk */
     double share;                 /* of the time of forward passes; 0: of observing */
     double gb_per_s;              /* 0: not known */
     double rms_in, rms_out, mean; /* norms: RMS of what goes in and comes out, mean of |mean(x)| / RMS(x) */
 } SiteRow;
 
-/* The next site that ran in a phase, in the order of the forward pass; the first after FIRST_ROW. */
-#define FIRST_ROW                                                                                                      \
-    { .row = -1, .site = (Site)-1 }
+/* The next site that ran in a phase, in the order of the forward pass; the first after {0}. False: there is none. */
 bool profile_next(const Profile *p, Phase phase, SiteRow *row);
 
-/* RMS of the residual stream in front of a layer's attention, over the positions of the buckets [from, to); 0: no token
- * was there. */
+/* RMS of the residual stream in front of a layer's attention, at the positions of buckets [from, to); 0: no tokens. */
 double profile_rms_at(const Profile *p, int layer, int from, int to);
 
-/* Seconds of the first thread in all sites, or in the norms alone. */
-double profile_seconds(const Profile *p, Phase phase, bool norms_only);
+/* Seconds of the first thread in all sites. */
+double profile_seconds(const Profile *p, Phase phase);
 
 /* Seconds that observing took of the first thread. */
 double profile_observing(const Profile *p, Phase phase);
@@ -149,18 +138,17 @@ Estimate profile_norm_share(const Profile *p, Phase phase);
 /* The part of the time of observed forward passes, of all threads, that went into waiting; 0: nothing was observed. */
 double profile_waiting(const Profile *p);
 
-/* What one call of a site moves of one chunk, or what many do (bytes): in `attended` positions that were attended to.
- * Without the weights of experts. */
+/* Bytes that calls of a site move of tokens that attend to `attended` positions; without the weights of experts. */
 double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls, double attended);
 
 /* The path of a profile that goes to no file. It is known by its address, so no user can type it. */
 extern const char TABLE_ALONE[];
 
 /* What a profile goes to: TABLE_ALONE, NAME.csv, NAME.html or NAME.json; PROFILE_NONE: no such file is written. */
-typedef enum { PROFILE_NONE, PROFILE_TABLE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE } ProfileFormat;
+typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the table to stderr and, where path is not TABLE_ALONE, the file. */
+/* Writes the table to stderr and, where path is not TABLE_ALONE, the file, whose format is not PROFILE_NONE. */
 int profile_report(const Profile *p, const char *path);
 
 /* Write NAME.html (page.c) and NAME.json (trace.c). */

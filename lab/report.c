@@ -38,7 +38,7 @@ static void write_csv(const Profile *p, FILE *out) {
           "gb_per_s,rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n",
           out);
     for (Phase phase = 0; phase < N_PHASES; phase++)
-        for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row);) write_csv_row(out, phase, &row);
+        for (SiteRow row = {0}; profile_next(p, phase, &row);) write_csv_row(out, phase, &row);
 }
 
 static void write_table_row(FILE *out, const SiteRow *row) {
@@ -56,7 +56,7 @@ static void write_table_row(FILE *out, const SiteRow *row) {
 
 static void write_sums(const Profile *p, Phase phase, FILE *out) {
     const Passes *s = &p->passes[phase];
-    const double parts = profile_seconds(p, phase, false);
+    const double parts = profile_seconds(p, phase);
     fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms of %llu forward passes", 1e3 * parts,
             100 * parts / s->seconds_observed, 1e3 * s->seconds_observed, (unsigned long long)s->observed);
     if (s->observed < s->passes) fprintf(out, ", one in %.0f observed", (double)s->passes / (double)s->observed);
@@ -97,7 +97,7 @@ static void write_table(const Profile *p, FILE *out) {
         fprintf(out, "\n%s\n%5s  %-12s %7s %9s %9s %9s %6s %7s %9s %9s %8s %9s\n", PHASE_NAMES[phase], "layer", "site",
                 "calls", "us/token", "median", "95 %", "%", "GB/s", "RMS in", "RMS out", "mean/RMS",
                 "max |x| at position, channel");
-        for (SiteRow row = FIRST_ROW; profile_next(p, phase, &row);) write_table_row(out, &row);
+        for (SiteRow row = {0}; profile_next(p, phase, &row);) write_table_row(out, &row);
         write_sums(p, phase, out);
     }
     for (Phase phase = 0; phase < N_PHASES; phase++) {
@@ -112,27 +112,26 @@ static void write_table(const Profile *p, FILE *out) {
     write_disturbance(p, out);
 }
 
+static const struct {
+    const char *ending;
+    void (*write)(const Profile *p, FILE *out);
+} FILES[] = {[PROFILE_CSV] = {".csv", write_csv},
+             [PROFILE_PAGE] = {".html", write_page},
+             [PROFILE_TRACE] = {".json", write_trace}};
+
 ProfileFormat profile_format(const char *path) {
     if (path == TABLE_ALONE) return PROFILE_TABLE;
     const char *dot = strrchr(path, '.');
-    if (!dot) return PROFILE_NONE;
-    return !strcmp(dot, ".csv")    ? PROFILE_CSV
-           : !strcmp(dot, ".html") ? PROFILE_PAGE
-           : !strcmp(dot, ".json") ? PROFILE_TRACE
-                                   : PROFILE_NONE;
+    ProfileFormat format = PROFILE_TRACE;
+    while (format > PROFILE_NONE && (!dot || strcmp(dot, FILES[format].ending) != 0)) format--;
+    return format;
 }
 
 int profile_report(const Profile *p, const char *path) {
-    write_table(p, stderr);
-    if (profile_format(path) == PROFILE_TABLE) return 0;
     OutputFile out;
+    write_table(p, stderr);
+    if (path == TABLE_ALONE) return 0;
     if (output_open(&out, path)) return -1;
-    switch (profile_format(path)) {
-    case PROFILE_CSV: write_csv(p, out.stream); break;
-    case PROFILE_PAGE: write_page(p, out.stream); break;
-    case PROFILE_TRACE: write_trace(p, out.stream); break;
-    case PROFILE_NONE:
-    case PROFILE_TABLE: break;
-    }
+    FILES[profile_format(path)].write(p, out.stream);
     return output_close(&out, true);
 }

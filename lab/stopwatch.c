@@ -1,8 +1,5 @@
-/* stopwatch.c: measuring on a machine that does other things, too.
- *
- * Owns rounds and their medians, the time of a made-up text, and the machine's two limits, how fast it reads
- * and how fast it multiplies and adds.
- */
+/* stopwatch.c: measuring on a machine that does other things, too: rounds and their medians, the time of a made-up
+ * text, and the machine's two limits, how fast it reads and how fast it multiplies and adds. */
 #include "lab/stopwatch.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -16,8 +13,7 @@
 
 static bool is_narrow(Estimate e) { return e.high - e.low <= 0.02 * fabs(e.value); }
 
-/* Sorts the n-th round's values into those of the rounds before, sorted[MOST_VALUES][MOST_ROUNDS]. Whether all
- * intervals are narrow. */
+/* Sorts the n-th round's values into sorted[MOST_VALUES][MOST_ROUNDS]. Whether all intervals are narrow. */
 static bool add_round(double *sorted, int n, const double *values, int n_values, Estimate *estimates) {
     bool narrow = true;
     for (int v = 0; v < n_values; v++, sorted += MOST_ROUNDS) {

@@ -7,20 +7,16 @@
 static void write_span(FILE *out, const Profile *p, int thread, const char *name, const char *category, uint64_t start,
                        uint64_t end) {
     const double us = 1e6 * p->clock.tick;
-    fprintf(
-        out,
-        ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f",
-        name, category, thread, us * (double)(start - p->opened), us * (double)(end - start));
+    fprintf(out, ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, ", name, category,
+            thread);
+    fprintf(out, "\"ts\": %.3f, \"dur\": %.3f", us * (double)(start - p->opened), us * (double)(end - start));
 }
 
 static void write_site(FILE *out, const Profile *p, int thread, const Event *e) {
     const SiteInfo *site = &SITES[e->site];
     const double bytes = site_bytes(p, e->layer, e->site, e->tokens, 1, e->position + e->tokens) + (double)e->experts;
-    write_span(out, p, thread, site->name,
-               site->is_norm        ? "norm"
-               : *site->name == '(' ? "other"
-                                    : "product",
-               e->start, e->end);
+    const char *category = site->is_norm ? "norm" : *site->name == '(' ? "other" : "product";
+    write_span(out, p, thread, site->name, category, e->start, e->end);
     fprintf(out, ", \"args\": {\"phase\": \"%s\", \"position\": %d, \"tokens\": %d", PHASE_NAMES[e->phase], e->position,
             e->tokens);
     if (bytes > 0) fprintf(out, ", \"bytes\": %.0f", bytes);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "model.h"
 #include "modes/common.h"
 #include "modes/template.h"
 #include "text/stream.h"
@@ -97,7 +98,7 @@ int mode_chat(Run *run) {
     Continuation text = {.steps = o->steps > 0 && o->steps < context ? o->steps : context, .end = template.end};
     ChatTurn turn = {0};
     session_keep_all(&run->session); /* a thought that goes from the conversation may be long */
-    run->model.eos_ends = true; /* an answer, whatever the format says of other texts */
+    run->model.eos_ends = true;      /* an answer, whatever the format says of other texts */
     if (o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
     for (int more = 1; more > 0 && !status && !interrupted;) {
         Buffer line = {0};

@@ -1,8 +1,7 @@
 /* norms.c: the bench of the norms, -m norms.
  *
- * Owns the mode that times every norm of norm.h beside its floor, a plain copy of the same bytes by the
- * same threads in the same run; and, for a model, what share of its time the norms take, and would take
- * if they were of another kind.
+ * Owns the mode that times every norm of norm.h beside its floor, a plain copy of the same bytes by the same threads in
+ * the same run; and, for a model, what share of its time the norms take, and would take if they were of another kind.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -91,15 +90,15 @@ static const struct {
     const char *name;
     Kernel *first, *then; /* `then` (NULL: none) begins when `first` has gone over all tokens */
 } TIMED[N_TIMED] = {
-    [RMS] = {"rmsnorm", run_rms, NULL},
-    [LAYER] = {"layernorm", run_layer, NULL},
-    [HALF_RMS] = {"rmsnorm_bf16_llama", run_half_rms, NULL},
-    [HALF_RMS_AFTER] = {"rmsnorm_bf16_gemma", run_half_after, NULL},
-    [ADD_RMS] = {"add_rmsnorm", run_fused, NULL},
-    [ADD_THEN_RMS] = {"add_then_rmsnorm", run_add, run_rms},
-    [RMS_BACKWARD] = {"rmsnorm_backward", run_rms_back, NULL},
-    [LAYER_BACKWARD] = {"layernorm_backward", run_layer_back, NULL},
-    [COPY] = {"copy", run_copy, NULL},
+    [RMS] = {"rmsnorm_ns", run_rms, NULL},
+    [LAYER] = {"layernorm_ns", run_layer, NULL},
+    [HALF_RMS] = {"rmsnorm_bf16_llama_ns", run_half_rms, NULL},
+    [HALF_RMS_AFTER] = {"rmsnorm_bf16_gemma_ns", run_half_after, NULL},
+    [ADD_RMS] = {"add_rmsnorm_ns", run_fused, NULL},
+    [ADD_THEN_RMS] = {"add_then_rmsnorm_ns", run_add, run_rms},
+    [RMS_BACKWARD] = {"rmsnorm_backward_ns", run_rms_back, NULL},
+    [LAYER_BACKWARD] = {"layernorm_backward_ns", run_layer_back, NULL},
+    [COPY] = {"copy_ns", run_copy, NULL},
 };
 
 /* ---- timing ------------------------------------------------------------------------------------- */
@@ -175,19 +174,14 @@ static const char *const MEASURED[N_MEASURED - N_TIMED] = {
     "layernorm_to_rmsnorm",          "fused_to_separate",     "rmsnorm_to_copy",
     "layernorm_to_rmsnorm_in_place", "in_place_to_warm"};
 
-/* The mean of a few times in place, one kernel after the other. */
-static void time_in_place(const Case *c, double *ns) {
-    enum { TIMES = 8 };
-    static const Timed kernels[] = {RMS, LAYER, COPY};
-    for (int i = 0; i < 3; i++) ns[i] = 0;
-    for (int time = 0; time < TIMES; time++)
-        for (int i = 0; i < 3; i++) ns[i] += 1e9 * seconds_in_place(c, kernels[i]) / TIMES / c->tokens;
-}
-
 static int time_kernels(void *context, double *ns) {
+    enum { TIMES = 8 }; /* in place, one kernel after the other */
+    static const Timed in_place[] = {RMS, LAYER, COPY};
     const Case *c = context;
     for (Timed k = 0; k < N_TIMED; k++) ns[k] = 1e9 * warm_seconds(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
-    time_in_place(c, ns + PLACE_RMS);
+    for (int i = 0; i < 3; i++) ns[PLACE_RMS + i] = 0;
+    for (int time = 0; time < TIMES; time++)
+        for (int i = 0; i < 3; i++) ns[PLACE_RMS + i] += 1e9 * seconds_in_place(c, in_place[i]) / TIMES / c->tokens;
     ns[LAYER_TO_RMS] = ns[LAYER] / ns[RMS];
     ns[FUSED_TO_SEPARATE] = ns[ADD_RMS] / ns[ADD_THEN_RMS];
     ns[RMS_TO_COPY] = ns[RMS] / ns[COPY];
@@ -220,11 +214,8 @@ static void show_case(const Case *c, const Estimate *e, bool json, bool first) {
         return;
     }
     printf("%s{\"dim\": %d, \"tokens\": %d, \"threads\": %d", first ? "" : ",\n  ", c->dim, c->tokens, c->threads);
-    for (int v = 0; v < N_MEASURED; v++) {
-        char name[40];
-        snprintf(name, sizeof name, v < N_TIMED ? "%s_ns" : "%s", v < N_TIMED ? TIMED[v].name : MEASURED[v - N_TIMED]);
-        write_estimate(stdout, name, e[v]);
-    }
+    for (int v = 0; v < N_MEASURED; v++)
+        write_estimate(stdout, v < N_TIMED ? TIMED[v].name : MEASURED[v - N_TIMED], e[v]);
     putchar('}');
 }
 
@@ -293,14 +284,12 @@ enum { AS_THEY_ARE = N_NORM_KINDS, N_WAYS };
  * norms. */
 typedef enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS } Cost;
 static const char *const COSTS[N_COSTS] = {"share", "us_per_token", "over_none"};
-_Static_assert(N_WAYS *N_PHASES *N_COSTS <= MOST_VALUES, "a round has too many values");
-
-static int cost(int way, Phase phase, Cost c) { return (way * N_PHASES + (int)phase) * N_COSTS + (int)c; }
+enum { N_ALL_COSTS = N_WAYS * N_PHASES * N_COSTS };
+_Static_assert((int)N_ALL_COSTS <= MOST_VALUES, "a round has too many values");
 
 typedef struct {
     Text text;
     NormKind *kinds; /* of the model's norms as they are, in the order of the walk along its parts */
-    int n_kinds;
     Clock clock;
 } Trial;
 
@@ -312,15 +301,15 @@ static void set_norms(Trial *t, int way) {
 }
 
 static int keep_norms(Trial *t) {
-    int n = 0;
-    for (PartAt at = parts_of(t->text.model); next_part(&at);) n += !!part_norm(&at);
-    if (!(t->kinds = allocate((size_t)n, sizeof *t->kinds))) return -1;
+    size_t n = 0, i = 0;
+    for (PartAt at = parts_of(t->text.model); next_part(&at);) n += part_norm(&at) != NULL;
+    if (!(t->kinds = allocate(n, sizeof *t->kinds))) return -1;
     for (PartAt at = parts_of(t->text.model); next_part(&at);)
-        if (part_norm(&at)) t->kinds[t->n_kinds++] = part_norm(&at)->kind;
+        if (part_norm(&at)) t->kinds[i++] = part_norm(&at)->kind;
     return 0;
 }
 
-static int time_way(Trial *t, int way, double *values) {
+static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
     double seconds[N_PHASES];
     set_norms(t, way);
     Profile *p = profile_open(t->text.session, (About){0}, false, t->clock);
@@ -328,29 +317,28 @@ static int time_way(Trial *t, int way, double *values) {
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
         const double own = sums->seconds - profile_observing(p, phase);
-        values[cost(way, phase, SHARE)] = profile_norm_share(p, phase).value;
-        values[cost(way, phase, TOKEN_US)] = 1e6 * own / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
+        costs[phase][SHARE] = profile_norm_share(p, phase).value;
+        costs[phase][TOKEN_US] = 1e6 * own / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
     }
     profile_close(p);
     return status;
 }
 
-static void divide_by_none(double *values) {
+static void divide_by_none(double costs[N_WAYS][N_PHASES][N_COSTS]) {
     for (int way = 0; way < N_WAYS; way++)
         for (Phase phase = 0; phase < N_PHASES; phase++)
-            values[cost(way, phase, OVER_NONE)] =
-                values[cost(way, phase, TOKEN_US)] / values[cost(NORM_NONE, phase, TOKEN_US)];
+            costs[way][phase][OVER_NONE] = costs[way][phase][TOKEN_US] / costs[NORM_NONE][phase][TOKEN_US];
 }
 
-static int time_ways(void *context, double *values) {
-    Trial *t = context;
+static int time_ways(void *trial, double *values) {
+    double(*costs)[N_PHASES][N_COSTS] = (void *)values;
     for (int way = 0; way < N_WAYS; way++)
-        if (time_way(t, way, values)) return -1;
-    divide_by_none(values);
+        if (time_way(trial, way, costs[way])) return -1;
+    divide_by_none(costs);
     return 0;
 }
 
-static void show_way(int way, const Estimate *e, bool json) {
+static void show_way(int way, const Estimate e[N_PHASES][N_COSTS], bool json) {
     const char *name = way == AS_THEY_ARE ? "as they are" : norm_name((NormKind)way);
     if (json) printf("%s\n  {\"norms\": \"%s\"", way < N_WAYS - 1 ? "," : "", name);
     if (!json) printf("%-11s", name);
@@ -358,13 +346,13 @@ static void show_way(int way, const Estimate *e, bool json) {
         for (Cost c = 0; c < N_COSTS && json; c++) {
             char key[32];
             snprintf(key, sizeof key, "%s_%s", PHASE_NAMES[phase], COSTS[c]);
-            write_estimate(stdout, key, e[cost(way, phase, c)]);
+            write_estimate(stdout, key, e[phase][c]);
         }
         if (json) continue;
-        const Estimate share = e[cost(way, phase, SHARE)];
+        const Estimate share = e[phase][SHARE];
         printf("  %6.2f %% (%.2f to %.2f) %9.1f", 100 * share.value, 100 * share.low, 100 * share.high,
-               e[cost(way, phase, TOKEN_US)].value);
-        print_ratio(e[cost(way, phase, OVER_NONE)]);
+               e[phase][TOKEN_US].value);
+        print_ratio(e[phase][OVER_NONE]);
     }
     fputs(json ? "}" : "\n", stdout);
 }
@@ -375,12 +363,11 @@ static int measure_model(Run *run, double seconds) {
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
     const int steps = context - prompt < STEPS ? context - prompt : STEPS;
     Trial t = {.text = {&run->model, &run->session, prompt, steps}, .clock = clock_cheapest()};
-    Estimate estimates[N_WAYS * N_PHASES * N_COSTS];
-    double warm_up[N_WAYS * N_PHASES * N_COSTS];
+    Estimate estimates[N_WAYS][N_PHASES][N_COSTS];
+    double warm_up[N_ALL_COSTS];
     if (prompt < 2 || interrupted) return 0;
-    const int rounds = keep_norms(&t) || time_ways(&t, warm_up)
-                           ? -1
-                           : measure(time_ways, &t, N_WAYS * N_PHASES * N_COSTS, seconds, estimates);
+    if (keep_norms(&t)) return -1;
+    const int rounds = time_ways(&t, warm_up) ? -1 : measure(time_ways, &t, N_ALL_COSTS, seconds, **estimates);
     set_norms(&t, AS_THEY_ARE);
     free(t.kinds);
     if (rounds < 0 || interrupted) return rounds < 0 ? -1 : 0;
@@ -390,7 +377,7 @@ static int measure_model(Run *run, double seconds) {
         printf("\nthe whole model, %d rounds: prefill of %d tokens, then decode of %d: the share of norms, us a token, "
                "and over no norms\n",
                rounds, prompt, steps);
-    for (int way = N_WAYS - 1; way >= 0; way--) show_way(way, estimates, json);
+    for (int way = N_WAYS - 1; way >= 0; way--) show_way(way, estimates[way], json);
     if (json) putchar(']');
     return 0;
 }

@@ -1,8 +1,7 @@
 /* perplexity.c: how surprised the model is by a text.
  *
- * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not
- * overlap; each has the length of the context and begins with BOS, and every other token in it is
- * scored: perplexity = exp(mean NLL).
+ * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not overlap; each has the
+ * length of the context and begins with BOS, and every other token in it is scored: perplexity = exp(mean NLL).
  */
 #include "base/file.h"
 #include "base/memory.h"

@@ -1,10 +1,9 @@
 /* template.c: chat templates.
  *
- * Owns how a turn of each family of chat models looks, and how the template in a file (a Jinja
- * program, which is never run) is recognised as one of them: by what it mentions. The template's own
- * system prompt is read from it. A template's markers become tokens, where the vocabulary has them.
- * What the user or the system prompt says is text, whatever it looks like. Who says what, and when,
- * is chat.c's.
+ * Owns how a turn of each family of chat models looks, and how the template in a file (a Jinja program, which is never
+ * run) is recognised as one of them: by what it mentions. Its own system prompt is read from it. Markers become tokens,
+ * where the vocabulary has them; what the user or the system prompt says is text, whatever it looks like. Who says
+ * what, and when, is chat.c's.
  */
 #include "modes/template.h"
 #include "base/error.h"
@@ -28,7 +27,7 @@
 #define WHITE_SPACE " \t\n\v\f\r"
 
 /* Around what the white space goes. A turn: the system prompt, if there is one, and what the user says, together. */
-enum { TRIM_SYSTEM = 1, TRIM_USER = 2, TRIM_ANSWER = 4, TRIM_TURN = 8 };
+enum { TRIM_SYSTEM_AND_USER = 1, TRIM_ANSWER = 2, TRIM_TURN = 4 };
 
 /* What later turns have of an answer with a thought: all, what is behind </think>, what is behind it and the
  * newlines there, or both in a format of their own. */
@@ -57,7 +56,7 @@ struct ChatFamily {
 #define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
 #define LLAMA_3                                                                                                        \
     .next = "<|eot_id|>", .turn = PROMPT HEADER("user") USER "<|eot_id|>" HEADER("assistant"),                         \
-    .trims = TRIM_SYSTEM | TRIM_USER | TRIM_ANSWER
+    .trims = TRIM_SYSTEM_AND_USER | TRIM_ANSWER
 
 /* A template is of the first that fits. */
 static const ChatFamily FAMILIES[] = {
@@ -194,40 +193,43 @@ static size_t marker_length(const char *s) {
 /* Control, special or user-defined. */
 static bool is_special(const Piece *p) { return p->kind != PIECE_TEXT && p->kind != PIECE_BYTE; }
 
-/* Whether a piece is this marker: a special one with its text. */
-static bool is_marker(const Piece *p, const char *marker, size_t n) {
-    return is_special(p) && n > 0 && (size_t)p->length == n && !memcmp(p->text, marker, n);
-}
-
-/* The first piece that is this marker; -1: none. */
-static int find_marker(const Pieces *p, const char *marker, size_t n) {
-    for (int id = 0; id < p->n; id++)
-        if (is_marker(&p->list[id], marker, n)) return id;
+/* The first special piece with this text; -1: none. */
+static int find_marker(const Pieces *pieces, const char *marker, size_t n) {
+    for (int id = 0; id < pieces->n && n > 0; id++) {
+        const Piece *p = &pieces->list[id];
+        if (is_special(p) && (size_t)p->length == n && !memcmp(p->text, marker, n)) return id;
+    }
     return -1;
 }
 
-static bool is_marker_of(const ChatFamily *f, const Piece *p) {
-    const char *const formats[] = {f->next, f->prompt, f->turn, f->answer, f->opening};
-    for (int i = 0; i < 5; i++)
-        for (const char *s = formats[i]; s && *s; s++)
-            if (is_marker(p, s, marker_length(s))) return true;
-    return false;
+typedef struct {
+    const char *s;
+    size_t n;
+} Text;
+
+/* Text without the characters of `set` at its start, at its end. */
+static Text trim(Text text, const char *set, bool start, bool end) {
+    for (; start && text.n > 0 && *text.s && strchr(set, *text.s); text.n--) text.s++;
+    while (end && text.n > 0 && text.s[text.n - 1] && strchr(set, text.s[text.n - 1])) text.n--;
+    return text;
 }
 
-static bool is_white(const Piece *p) {
-    for (int i = 0; i < p->length; i++)
-        if (!strchr(WHITE_SPACE, p->text[i])) return false;
-    return true;
-}
+static bool is_white(const Piece *p) { return !trim((Text){p->text, (size_t)p->length}, WHITE_SPACE, true, false).n; }
 
 /* From now on only the template puts the family's markers, BOS, EOS or EOT, and no text matches a
  * special piece or, where merges have ranks, an added (user-defined) one, except pieces of white space
  * alone; an added piece that merges make still comes from merging. In SentencePiece vocabularies,
  * whose pieces merge by scores, user-defined pieces go on matching. */
 static void stop_matching(const ChatFamily *f, Tokenizer *t) {
+    const char *const formats[] = {f->next, f->prompt, f->turn, f->answer, f->opening};
+    for (int i = 0; i < 5; i++)
+        for (const char *s = formats[i]; s && *s; s++) {
+            const int id = find_marker(&t->pieces, s, marker_length(s));
+            if (id >= 0) t->pieces.list[id].kind = PIECE_CONTROL;
+        }
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
-        if (p->kind == PIECE_SPECIAL || id == t->bos || id == t->eos || id == t->eot || is_marker_of(f, p))
+        if (p->kind == PIECE_SPECIAL || id == t->bos || id == t->eos || id == t->eot)
             p->kind = PIECE_CONTROL;
         else if (p->kind == PIECE_USER && t->merges.rules && !is_white(p))
             p->kind = p->also_merged ? PIECE_TEXT : PIECE_CONTROL;
@@ -271,45 +273,32 @@ void chat_template_close(ChatTemplate *c) { free(c->prompt); }
 
 /* ---- rendering ------------------------------------------------------------------------- */
 
-typedef struct {
-    const char *s;
-    size_t n;
-} Text;
-
 /* Turns on their way to tokens. */
 typedef struct {
     const ChatTemplate *template;
     const Tokenizer *t;
     const char *system, *user; /* of the turn that is being rendered; no system prompt: NULL */
     const ChatTurn *last;      /* NULL: none */
-    Text answer;               /* the last one's, as it was written */
-    Buffer text;               /* what was written */
-    size_t done;               /* how many bytes of text are tokens already */
+    Buffer answer;             /* the last one's, as it was written */
+    Buffer text;               /* what was written, and is no tokens yet */
     bool space;                /* a space may go in front of what is written next: not if it continues an answer */
     Tokens *out;
 } Renderer;
 
-/* Encodes the text written since the last call; then adds a marker's token, if it is not -1. */
+/* Encodes the text that was written; then adds a marker's token, if it is not -1. */
 static int encode_written(Renderer *r, int id) {
-    const size_t n = r->text.n - r->done;
+    buffer_append(&r->text, "", 0);
     const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
-    if (r->text.failed || tokenizer_append(r->t, r->text.bytes + r->done, n, space, r->out)) return -1;
-    r->done = r->text.n;
-    r->space = id >= 0 || (r->space && !n);
+    if (r->text.failed || tokenizer_append(r->t, r->text.bytes, r->text.n, space, r->out)) return -1;
+    r->space = id >= 0 || (r->space && !r->text.n);
+    r->text.n = 0;
     return id < 0 ? 0 : tokens_add(r->out, id);
 }
 
-/* Text without the characters of `set` at its start, at its end. */
-static Text trim(Text text, const char *set, bool start, bool end) {
-    for (; start && text.n > 0 && *text.s && strchr(set, *text.s); text.n--) text.s++;
-    while (end && text.n > 0 && text.s[text.n - 1] && strchr(set, text.s[text.n - 1])) text.n--;
-    return text;
-}
-
-static void say(Renderer *r, Text text) { buffer_append(&r->text, text.s, text.n); }
+static void append(Buffer *to, Text text) { buffer_append(to, text.s, text.n); }
 
 static void say_trimmed(Renderer *r, const char *said, bool start, bool end) {
-    say(r, trim((Text){said, strlen(said)}, WHITE_SPACE, start, end));
+    append(&r->text, trim((Text){said, strlen(said)}, WHITE_SPACE, start, end));
 }
 
 /* What is behind the last place where the text has this word; if there is none, all of it. */
@@ -338,28 +327,35 @@ static Text kept_of(Text answer, const ChatFamily *f) {
     return trim(kept, WHITE_SPACE, trims, trims);
 }
 
+/* Token i of the last turn. */
+static Text token_text(const Renderer *r, int i) {
+    const int *ids = r->last->tokens.ids;
+    int n;
+    const char *s = tokenizer_decode(r->t, i ? ids[i - 1] : -1, ids[i], &n);
+    return (Text){s, (size_t)n};
+}
+
 /* Text of the answer is encoded again, with what is around it; a special piece that the model wrote stays one token. */
 static int say_answer(Renderer *r) {
     if (!r->last) return 0; /* a new turn has none */
-    const Tokens *tokens = &r->last->tokens;
-    const Text kept = kept_of(r->answer, r->template->family);
-    const char *at = r->answer.s, *end = kept.s + kept.n;
-    for (int i = r->last->answer; i < tokens->n; i++) {
-        int n;
-        tokenizer_decode(r->t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &n);
-        const char *from = at < kept.s ? kept.s : at, *to = at + n < end ? at + n : end;
-        if (from == at && to == at + n && is_special(&r->t->pieces.list[tokens->ids[i]])) {
-            if (encode_written(r, tokens->ids[i])) return -1;
+    const Text kept = kept_of((Text){r->answer.bytes, r->answer.n}, r->template->family);
+    const char *at = r->answer.bytes, *end = kept.s + kept.n;
+    for (int i = r->last->answer; i < r->last->tokens.n; i++) {
+        const int id = r->last->tokens.ids[i];
+        const char *behind = at + token_text(r, i).n;
+        const char *from = at < kept.s ? kept.s : at, *to = behind < end ? behind : end;
+        if (from == at && to == behind && is_special(&r->t->pieces.list[id])) {
+            if (encode_written(r, id)) return -1;
         } else if (from < to)
-            say(r, (Text){from, (size_t)(to - from)});
-        at += n;
+            append(&r->text, (Text){from, (size_t)(to - from)});
+        at = behind;
     }
     return 0;
 }
 
 static int render(Renderer *r, const char *format) {
     const ChatFamily *f = r->template->family;
-    const bool user = f->trims & TRIM_USER, system = f->trims & TRIM_SYSTEM, turn = f->trims & TRIM_TURN;
+    const bool each = f->trims & TRIM_SYSTEM_AND_USER, turn = f->trims & TRIM_TURN;
     int status = 0;
     for (const char *s = format; *s && !status;) {
         const size_t n = marker_length(s);
@@ -369,74 +365,58 @@ static int render(Renderer *r, const char *format) {
         else if (*s == *EOS)
             status = encode_written(r, r->t->eos);
         else if (*s == *USER)
-            say_trimmed(r, r->user, user || (turn && !r->system), user || turn);
+            say_trimmed(r, r->user, each || (turn && !r->system), each || turn);
         else if (*s == *SYSTEM)
-            say_trimmed(r, r->system ? r->system : "", system, system);
+            say_trimmed(r, r->system ? r->system : "", each, each);
         else if (*s == *DATE)
             say_trimmed(r, r->template->date, false, false);
         else if (*s == *PROMPT)
             status = r->system ? render(r, f->prompt) : 0;
         else if (*s == *THOUGHT)
-            say(r, thought_of(r->answer));
+            append(&r->text, thought_of((Text){r->answer.bytes, r->answer.n}));
         else if (*s == *ANSWER)
             status = say_answer(r);
         else if (id >= 0)
             status = encode_written(r, id);
         else
-            say(r, (Text){s, 1});
+            append(&r->text, (Text){s, 1});
         s += id >= 0 ? n : 1;
     }
     return status;
 }
 
-/* Renders the last turn as later ones have it, then the new one. */
-static int render_turns(Renderer *r, const char *user, int *begin) {
+/* A turn up to where its answer begins; no system prompt: NULL. */
+static int render_turn(Renderer *r, bool first, const char *system, const char *user) {
     const ChatFamily *f = r->template->family;
-    const char *const system = r->system;
-    bool first = true;
-    if (r->last) {
-        first = r->last->begin == 0;
-        r->system = first && !f->last_prompt ? system : NULL;
-        r->user = r->last->user;
-        if (render(r, first ? BOS : f->next) || render(r, f->turn)) return -1;
-        if (render(r, f->answer ? f->answer : ANSWER) || encode_written(r, -1)) return -1;
-        first = false;
-    }
-    *begin = r->out->n;
-    r->system = first || f->last_prompt ? system : NULL;
+    r->system = system;
     r->user = user;
-    return render(r, first ? BOS : f->next) || render(r, f->turn) || (r->template->opens && render(r, f->opening)) ||
-           encode_written(r, -1);
+    return render(r, first ? BOS : f->next) || render(r, f->turn);
 }
 
-/* The text of an answer; the caller frees it. NULL and a message without memory. */
-static char *text_of_answer(const Tokenizer *t, const ChatTurn *turn, size_t *size) {
-    Buffer text = {0};
-    const int *ids = turn->tokens.ids;
-    buffer_append(&text, "", 0);
-    for (int i = turn->answer, n; i < turn->tokens.n; i++) {
-        const char *piece = tokenizer_decode(t, i ? ids[i - 1] : -1, ids[i], &n);
-        buffer_append(&text, piece, (size_t)n);
+/* Renders the last turn as later ones have it, then the new one. */
+static int render_turns(Renderer *r, const char *system, const char *user, int *begin) {
+    const ChatFamily *f = r->template->family;
+    if (r->last) {
+        const bool first = r->last->begin == 0;
+        buffer_append(&r->answer, "", 0);
+        for (int i = r->last->answer; i < r->last->tokens.n; i++) append(&r->answer, token_text(r, i));
+        if (r->answer.failed || render_turn(r, first, first && !f->last_prompt ? system : NULL, r->last->user) ||
+            render(r, f->answer ? f->answer : ANSWER) || encode_written(r, -1))
+            return -1;
     }
-    *size = text.n;
-    if (!text.failed) return text.bytes;
-    free(text.bytes);
-    return NULL;
+    *begin = r->out->n;
+    return render_turn(r, !r->last, !r->last || f->last_prompt ? system : NULL, user) ||
+           (r->template->opens && render(r, f->opening)) || encode_written(r, -1);
 }
 
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const ChatTurn *last,
                          const char *user, Tokens *out, int *begin) {
-    Renderer r = {.template = c, .t = t, .system = system ? system : c->prompt, .last = last, .out = out};
-    if (!*r.system && !c->family->always_prompt) r.system = NULL;
-    r.space = !last || last->begin == 0;
+    Renderer r = {.template = c, .t = t, .last = last, .space = !last || last->begin == 0, .out = out};
+    if (!system) system = c->prompt;
     *out = (Tokens){0};
-    char *answer = last ? text_of_answer(t, last, &r.answer.n) : NULL;
-    if (last && !answer) return -1;
-    r.answer.s = answer ? answer : "";
-    buffer_append(&r.text, "", 0);
-    const bool failed = render_turns(&r, user, begin);
+    const bool failed = render_turns(&r, *system || c->family->always_prompt ? system : NULL, user, begin);
     free(r.text.bytes);
-    free(answer);
+    free(r.answer.bytes);
     if (!failed) return 0;
     free(out->ids);
     *out = (Tokens){0};

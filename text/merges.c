@@ -1,8 +1,7 @@
 /* merges.c: byte-pair encoding: how a word becomes tokens.
  *
- * Owns the rules (which two neighbours merge into what, in which order) and the
- * merging, by rules or by scores. Rules come from formats/gguf_tokenizer.c and
- * formats/tokenizer_json.c.
+ * Owns the rules (which two neighbours merge into what, in which order) and the merging, by rules or by scores. Rules
+ * come from formats/gguf_tokenizer.c and formats/tokenizer_json.c.
  */
 #include "text/merges.h"
 #include "base/error.h"

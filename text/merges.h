@@ -1,9 +1,8 @@
 /* merges.h: byte-pair encoding: how a word becomes tokens.
  *
- * A word is one token to a character or, in byte-level vocabularies, to a byte. Then, again and
- * again, the two neighbours merge whose rule has the lowest rank (Sennrich et al. 2016) or, where
- * there are no rules, whose joint text is the piece with the best score (SentencePiece: Kudo &
- * Richardson 2018); of equal ones the leftmost. What a word is, is pretokenize.h's.
+ * A word is one token to a character or, in byte-level vocabularies, to a byte. Then, again and again, the two
+ * neighbours merge whose rule has the lowest rank (Sennrich et al. 2016) or, where there are no rules, whose joint text
+ * is the piece with the best score (SentencePiece: Kudo & Richardson 2018); of equal ones the leftmost.
  */
 #ifndef NORMA_MERGES_H
 #define NORMA_MERGES_H
@@ -33,10 +32,9 @@ typedef struct {
     bool fuses_unknown; /* neighbouring unknown characters are one <unk> */
 } Merges;
 
-/* To read a file's rules: merges_begin, when the pieces are filled in under the names that the
- * file gives them; merges_add for each of at most n rules, in the order of their ranks, two names
- * with a space between them, or merges_add_pair; then merges_end, which turns names into the text
- * that they stand for and indexes rules and pieces. `path` is for messages. */
+/* To read a file's rules: merges_begin, when the pieces are filled in under the names that the file gives them;
+ * merges_add for each of at most n rules, in the order of their ranks, two names with a space between, or
+ * merges_add_pair; then merges_end, which puts text in the place of names and indexes both. `path` is for messages. */
 int merges_begin(Merges *m, Pieces *pieces, size_t n);
 int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pair, size_t n);
 int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const char *left, size_t n_left,

@@ -1,8 +1,7 @@
 /* pieces.c: the vocabulary: a table of pieces, one for each token.
  *
- * Owns its tables and what the names of pieces stand for: "<0x0A>" for a
- * byte, U+2581 for a space, in byte-level vocabularies a printable character for
- * each byte. Which pieces merge is merges.c's; from files they come by formats/.
+ * Owns its tables and what the names of pieces stand for: "<0x0A>" for a byte, U+2581 for a space, in byte-level
+ * vocabularies a printable character for each byte. Which pieces merge is merges.c's; from files they come by formats/.
  */
 #include "text/pieces.h"
 #include "base/memory.h"

@@ -63,9 +63,8 @@ int pieces_find(const Pieces *p, const char *s, int n);
  * those that match the text as it came, else of the others. O(MOST_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
-/* Puts in the place of names, in p->text, the text that they stand for: spaces for U+2581 or, if
- * byte_level, bytes for their names. A piece with no such name becomes a control piece. Out of
- * date then: the tables. */
+/* Puts in the place of names, in p->text, the text that they stand for: spaces for U+2581 or, if byte_level, bytes
+ * for their names. A piece with no such name becomes a control piece. Out of date then: the tables. */
 void pieces_decode_names(Pieces *p);
 
 /* Turns U+2581 into spaces in place; returns the bytes that are left. */

@@ -4,8 +4,7 @@
  * nfc.h): e and a combining acute accent become one e with an acute accent. Owns the patterns by which a text is cut
  * into words, too: regular expressions in Hugging Face's files, here matched by hand, in time linear in the text.
  * Letters, numbers and white space are Unicode's (unicode.h). A byte that is no UTF-8 is a character of its own that
- * is none of these, and composes with nothing. What files call the patterns is formats/gguf_tokenizer.c's and
- * formats/tokenizer_json.c's; how words become tokens is merges.c's.
+ * is none of these, and composes with nothing.
  */
 #include "text/pretokenize.h"
 #include "base/memory.h"

@@ -1,8 +1,7 @@
 /* stream.c: text on its way to the reader.
  *
- * Owns what the reader sees: whole UTF-8 characters only, put together across
- * tokens; no control characters on a terminal; and the report of a write that
- * failed (full disk, closed pipe). Which text is written is not its business.
+ * Owns what the reader sees: whole UTF-8 characters only, put together across tokens; no control characters on a
+ * terminal; and the report of a write that failed (full disk, closed pipe). Which text is written is not its business.
  */
 #include "text/stream.h"
 #include "base/error.h"

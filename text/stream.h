@@ -5,9 +5,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Writes text as it comes, whole UTF-8 characters only. On a terminal control
- * characters other than white space are left out and bytes that are no UTF-8
- * become U+FFFD; a pipe or a file gets every byte as it is. */
+/* Writes text as it comes, whole UTF-8 characters only. On a terminal control characters other than white space are
+ * left out and bytes that are no UTF-8 become U+FFFD; a pipe or a file gets every byte as it is. */
 typedef struct {
     FILE *out;
     bool terminal;

@@ -5,7 +5,6 @@
  * behind the last weight, and quantization to int8.
  */
 #include "kernels/matmul.h"
-#include "kernels/panels.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 
@@ -20,7 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_ROWS = 172, MAX_COLS = 384, MAX_TOKENS = 13, GAP = 3 };
+enum { MAX_ROWS = PRODUCT_ROWS, MAX_COLS = 384, MAX_TOKENS = PRODUCT_TOKENS };
 
 static float random_float(uint64_t stream, size_t i) { /* [-1, 1) */
     return (float)(hash64(13, stream, i) >> 40) / 8388608.0f - 1;
@@ -117,14 +116,12 @@ static double exact_product(const Problem *p, const Input *in, int t, int r, dou
     return sum;
 }
 
-static float before(int i) { return 0.5f + (float)(i % 5); } /* what y holds before a product is added */
-
 static void check_against_exact(const Problem *p, const Input *in, const float *y, bool add) {
     for (int t = 0; t < p->n; t++)
         for (int r = 0; r < p->w.rows; r++) {
             const int i = t * p->w.rows + r;
             double magnitude, sum = exact_product(p, in, t, r, &magnitude);
-            if (add) sum += before(i), magnitude += before(i);
+            if (add) sum += product_before(i), magnitude += product_before(i);
             /* a chain of cols / lanes sums and a tree; measured: at most 2.2 */
             CHECK(fabs(y[i] - sum) <= 4 * 0x1p-24 * magnitude,
                   "%d x %d, %d tokens, group %d, add %d: y[%d][%d] = %.9g, exact %.9g", p->w.rows, p->w.cols, p->n,
@@ -132,66 +129,16 @@ static void check_against_exact(const Problem *p, const Input *in, const float *
         }
 }
 
-/* ---- the same bits however it is divided ------------------------------------------------------- */
-
-/* The product by pieces of n_rows rows and n tokens into wider rows, of which
- * the rest must stay as it is. */
-static void check_pieces(const Problem *p, const float *y, int n_rows, int n, bool add) {
-    static float pieces[MAX_TOKENS * (MAX_ROWS + GAP)];
-    const int rows = p->w.rows, stride = rows + GAP;
-    for (int i = 0; i < p->n * stride; i++) pieces[i] = i % stride < rows ? before(i / stride * rows + i % stride) : -9;
-    for (int t = 0; t < p->n; t += n) {
-        const int tokens = p->n - t < n ? p->n - t : n;
-        const Input in = input_prepare(&p->buffer, &p->w, p->x + (size_t)(t * p->w.cols), tokens);
-        for (int r = 0; r < rows; r += n_rows)
-            matmul_rows(pieces + t * stride, (size_t)stride, &p->w, r, rows - r < n_rows ? rows - r : n_rows, &in,
-                        tokens, add);
-    }
-    for (int t = 0; t < p->n; t++) {
-        CHECK(!memcmp(pieces + t * stride, y + t * rows, (size_t)rows * sizeof *y),
-              "%d x %d, %d tokens, group %d: by %d rows and %d tokens other bits", rows, p->w.cols, p->n, p->w.group,
-              n_rows, n);
-        for (int i = rows; i < stride; i++) CHECK(pieces[t * stride + i] == -9, "wrote beyond the rows asked for");
-    }
-}
-
-/* The threads of a region share the preparation and the rows. */
-static void check_threads(const Problem *p, const float *y, bool add) {
-    static float shared[MAX_TOKENS * MAX_ROWS];
-    for (int i = 0; i < p->n * p->w.rows; i++) shared[i] = before(i);
-#pragma omp parallel num_threads(3)
-    {
-        const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
-        (add ? matmul_add : matmul)(shared, &p->w, &in, p->n);
-    }
-    CHECK(!memcmp(shared, y, (size_t)(p->n * p->w.rows) * sizeof *y),
-          "%d x %d, %d tokens, group %d: 3 threads give other bits", p->w.rows, p->w.cols, p->n, p->w.group);
-}
-
-/* The same weight in panels. */
-static void check_panels(Problem *p, const float *y, bool add) {
-    CHECK(!tensor_pack(&p->w, 2), "no memory");
-    check_pieces(p, y, p->w.rows, 1, add);
-    check_pieces(p, y, 5, p->n, add);
-    check_threads(p, y, add);
-    free(p->w.panels);
-    p->w.panels = NULL;
-}
-
 static void check_product(int rows, int cols, int n, int group, bool unaligned) {
     static float y[MAX_TOKENS * MAX_ROWS];
     Problem p;
     CHECK(!problem_open(&p, rows, cols, n, group, unaligned), "no memory");
     for (int add = 0; add < 2; add++) {
-        for (int i = 0; i < n * rows; i++) y[i] = before(i);
+        for (int i = 0; i < n * rows; i++) y[i] = product_before(i);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
         (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, &in, y, add);
-        check_pieces(&p, y, 1, 1, add);
-        check_pieces(&p, y, 5, n, add);
-        check_pieces(&p, y, 9, 2, add);
-        check_threads(&p, y, add);
-        check_panels(&p, y, add);
+        check_divisions(&(Product){&p.w, &p.buffer, p.x, y, n, add});
     }
     problem_close(&p);
 }

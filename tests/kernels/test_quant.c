@@ -38,7 +38,7 @@ static const Layout LAYOUTS[] = {
     {"q6_K", TYPE_Q6_K, 14, 256, 210, 208, -1},
 };
 
-enum { N_LAYOUTS = sizeof LAYOUTS / sizeof *LAYOUTS, MAX_ROWS = 33, MAX_COLS = 512, MAX_TOKENS = 7, GAP = 3 };
+enum { N_LAYOUTS = sizeof LAYOUTS / sizeof *LAYOUTS, MAX_ROWS = 33, MAX_COLS = 512, MAX_TOKENS = 7 };
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
@@ -161,8 +161,6 @@ static void problem_close(Problem *p) {
     input_buffer_close(&p->buffer);
 }
 
-static float before(int i) { return 0.5f + (float)(i % 5); } /* what y holds before a product is added */
-
 /* y against sums in double of what dequantize_row gives times the activations,
  * which the block types take as int8 in groups of 32. */
 static void check_against_exact(const Problem *p, const float *y, bool add) {
@@ -176,7 +174,7 @@ static void check_against_exact(const Problem *p, const float *y, bool add) {
         if (bytes) quantize_i8(q, scales, x, cols, 32);
         for (int r = 0; r < rows; r++) {
             const int i = t * rows + r;
-            double sum = add ? (double)before(i) : 0, largest = 0, magnitude = 16;
+            double sum = add ? (double)product_before(i) : 0, largest = 0, magnitude = 16;
             dequantize_row(w, &p->w, r);
             for (int c = 0; c < cols; c++) largest = fmax(largest, (double)fabsf(w[c]));
             for (int c = 0; c < cols; c++) {
@@ -192,64 +190,17 @@ static void check_against_exact(const Problem *p, const float *y, bool add) {
     }
 }
 
-/* The product by pieces of n_rows rows and n tokens into wider rows, of which
- * the rest must stay as it is. */
-static void check_pieces(const Problem *p, const float *y, int n_rows, int n, bool add) {
-    static float pieces[MAX_TOKENS * (MAX_ROWS + GAP)];
-    const int rows = p->w.rows, stride = rows + GAP;
-    for (int i = 0; i < p->n * stride; i++) pieces[i] = i % stride < rows ? before(i / stride * rows + i % stride) : -9;
-    for (int t = 0; t < p->n; t += n) {
-        const int tokens = p->n - t < n ? p->n - t : n;
-        const Input in = input_prepare(&p->buffer, &p->w, p->x + (size_t)(t * p->w.cols), tokens);
-        for (int r = 0; r < rows; r += n_rows)
-            matmul_rows(pieces + t * stride, (size_t)stride, &p->w, r, rows - r < n_rows ? rows - r : n_rows, &in,
-                        tokens, add);
-    }
-    for (int t = 0; t < p->n; t++) {
-        CHECK(!memcmp(pieces + t * stride, y + t * rows, (size_t)rows * sizeof *y),
-              "%s %d x %d, %d tokens: by %d rows and %d tokens other bits", type_name(p->w.type), rows, p->w.cols, p->n,
-              n_rows, n);
-        for (int i = rows; i < stride; i++) CHECK(pieces[t * stride + i] == -9, "wrote beyond the rows asked for");
-    }
-}
-
-static void check_threads(const Problem *p, const float *y, bool add) {
-    static float shared[MAX_TOKENS * MAX_ROWS];
-    for (int i = 0; i < p->n * p->w.rows; i++) shared[i] = before(i);
-#pragma omp parallel num_threads(3)
-    {
-        const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
-        (add ? matmul_add : matmul)(shared, &p->w, &in, p->n);
-    }
-    CHECK(!memcmp(shared, y, (size_t)(p->n * p->w.rows) * sizeof *y),
-          "%s %d x %d, %d tokens: 3 threads give other bits", type_name(p->w.type), p->w.rows, p->w.cols, p->n);
-}
-
-/* The same weight in panels. */
-static void check_panels(Problem *p, const float *y, bool add) {
-    CHECK(!tensor_pack(&p->w, 2), "no memory");
-    check_pieces(p, y, p->w.rows, 1, add);
-    check_pieces(p, y, 5, p->n, add);
-    check_threads(p, y, add);
-    free(p->w.panels);
-    p->w.panels = NULL;
-}
-
 static void check_product(const Layout *l, int rows, int cols, int n) {
     static float y[MAX_TOKENS * MAX_ROWS];
     for (int kind = 0; kind < 4; kind++) {
         const bool add = kind % 2, bias = kind / 2;
         Problem p;
         CHECK(!problem_open(&p, l, rows, cols, n, bias), "no memory");
-        for (int i = 0; i < n * rows; i++) y[i] = before(i);
+        for (int i = 0; i < n * rows; i++) y[i] = product_before(i);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
         (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, y, add);
-        check_pieces(&p, y, 1, 1, add);
-        check_pieces(&p, y, 5, n, add);
-        check_pieces(&p, y, 9, 2, add);
-        check_threads(&p, y, add);
-        check_panels(&p, y, add);
+        check_divisions(&(Product){&p.w, &p.buffer, p.x, y, n, add});
         problem_close(&p);
     }
 }

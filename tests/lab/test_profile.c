@@ -137,8 +137,8 @@ static void check_parts(int threads) {
         CHECK(!open_session(&LARGE, threads, true, false), "no session");
         run_session(seconds, NULL);
         for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double parts = profile_seconds(profile, phase, false), total = profile->passes[phase].seconds;
-            const double norms = profile_seconds(profile, phase, true);
+            const double parts = profile_seconds(profile, phase), total = profile->passes[phase].seconds;
+            const double norms = profile->passes[phase].norms.y;
             CHECK(fabs(parts - total) < 1e-9 && total <= seconds[phase], "parts %g, total %g, timed outside %g", parts,
                   total, seconds[phase]);
             CHECK(norms > 0 && norms < parts, "norms %g, parts %g", norms, parts);
@@ -287,8 +287,7 @@ static void marks_are_taken_off(void) {
      * logits, end; each reads the clock as it begins and as it ends. */
     const double observing = 1e9 * (profile->passes[DECODE].seconds - profile->passes[DECODE].norms.x);
     CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3, "observing took %g ticks", observing);
-    CHECK(fabs(profile_seconds(profile, DECODE, false) - profile->passes[DECODE].seconds) < 1e-12,
-          "parts are not the whole");
+    CHECK(fabs(profile_seconds(profile, DECODE) - profile->passes[DECODE].seconds) < 1e-12, "parts are not the whole");
     close_session();
 }
 
@@ -311,11 +310,13 @@ static void quantiles_of_calls(void) {
     take_longer(0, 2, SITE_ATTN_OUT, 1000);
     virtual.more = 1000;
     for (int i = 0; i < 40; i++) CHECK(model_forward(&session, tokens, 1, i, 1), "does not run");
-    const double median = 1e9 * profile_quantile(profile, DECODE, 2, SITE_ATTN_OUT, 0.5);
-    const double high = 1e9 * profile_quantile(profile, DECODE, 2, SITE_ATTN_OUT, 0.95);
-    CHECK(fabs(median / 20000 - 1) < 0.07 && fabs(high / 38000 - 1) < 0.07, "median %g, 95 %% %g", median, high);
-    const Record r = profile_record(profile, DECODE, 2, SITE_ATTN_OUT);
-    CHECK(fabs(1e9 * r.seconds - 820000) < 1e-3 && r.calls == 40, "%g ticks", 1e9 * r.seconds);
+    SiteRow row = {0};
+    while (profile_next(profile, DECODE, &row) && !(row.layer == 2 && row.site == SITE_ATTN_OUT)) {
+    }
+    CHECK(fabs(row.median / 20 - 1) < 0.07 && fabs(row.p95 / 38 - 1) < 0.07, "median %g, 95 %% %g", row.median,
+          row.p95);
+    CHECK(fabs(1e9 * row.record.seconds - 820000) < 1e-3 && row.record.calls == 40, "%g ticks",
+          1e9 * row.record.seconds);
     close_session();
 }
 

@@ -147,16 +147,15 @@ static void kernels_do_their_work(void) {
 }
 
 static void costs_are_over_those_without_norms(void) {
-    double values[N_WAYS * N_PHASES * N_COSTS] = {0};
+    double costs[N_WAYS][N_PHASES][N_COSTS] = {0};
     for (int way = 0; way < N_WAYS; way++)
         for (Phase phase = 0; phase < N_PHASES; phase++)
-            values[cost(way, phase, TOKEN_US)] = (way == NORM_NONE ? 8 : 10 + way) * (1 + (int)phase);
-    divide_by_none(values);
+            costs[way][phase][TOKEN_US] = (way == NORM_NONE ? 8 : 10 + way) * (1 + (int)phase);
+    divide_by_none(costs);
     for (int way = 0; way < N_WAYS; way++)
         for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double expected = way == NORM_NONE ? 1 : (10 + way) / 8.0;
-            CHECK(values[cost(way, phase, OVER_NONE)] == expected, "way %d: %g", way,
-                  values[cost(way, phase, OVER_NONE)]);
+            const double expected = way == NORM_NONE ? 1 : (10 + way) / 8.0, found = costs[way][phase][OVER_NONE];
+            CHECK(found == expected, "way %d: %g", way, found);
         }
 }
 

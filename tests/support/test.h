@@ -303,6 +303,24 @@ double error_in_ulp(const float *found, const double *exact, int n, bool each);
  * in ulp of each), "dx" or one token's "dgamma". -1: not listed. */
 double pytorch_error(NormKind kind, const char *quantity, NormSet set);
 
+/* ---- products.c: products however they are divided ----------------------------------- */
+
+enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 13 }; /* the most */
+
+/* A product y[n][w->rows] of x[n][w->cols], which was added, where `add` is set, to product_before(i) at y[i]. */
+typedef struct {
+    Tensor *w; /* without panels */
+    const InputBuffer *buffer;
+    const float *x, *y;
+    int n; /* tokens */
+    bool add;
+} Product;
+
+float product_before(int i);
+
+/* By pieces of rows and tokens, by three threads, and from panels the product has the same bits. */
+void check_divisions(const Product *p);
+
 /* ---- texts.c: the tokens that libraries make of texts -------------------------------- */
 
 /* What a library takes: any bytes; valid UTF-8 alone; that, and its tokens do not give the text back. */

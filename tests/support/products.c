@@ -1,0 +1,62 @@
+/* products.c: the promise that no subdivision of rows and tokens, no thread and no panel changes a bit of a product. */
+#include "kernels/matmul.h"
+#include "kernels/panels.h"
+
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GAP = 3 };
+
+float product_before(int i) { return 0.5f + (float)(i % 5); }
+
+/* By pieces of n_rows rows and `most` tokens into wider rows, of which the rest must stay as it is. */
+static void check_pieces(const Product *p, int n_rows, int most) {
+    static float pieces[PRODUCT_TOKENS * (PRODUCT_ROWS + GAP)];
+    const Tensor *w = p->w;
+    const int rows = w->rows, stride = rows + GAP;
+    for (int i = 0; i < p->n * stride; i++)
+        pieces[i] = i % stride < rows ? product_before(i / stride * rows + i % stride) : -9;
+    for (int t = 0; t < p->n; t += most) {
+        const int tokens = p->n - t < most ? p->n - t : most;
+        const Input in = input_prepare(p->buffer, w, p->x + (size_t)(t * w->cols), tokens);
+        for (int r = 0; r < rows; r += n_rows)
+            matmul_rows(pieces + t * stride, (size_t)stride, w, r, rows - r < n_rows ? rows - r : n_rows, &in, tokens,
+                        p->add);
+    }
+    for (int t = 0; t < p->n; t++) {
+        CHECK(!memcmp(pieces + t * stride, p->y + t * rows, (size_t)rows * sizeof *pieces),
+              "%s %d x %d, %d tokens, group %d: by %d rows and %d tokens other bits", type_name(w->type), rows, w->cols,
+              p->n, w->group, n_rows, most);
+        for (int i = rows; i < stride; i++) CHECK(pieces[t * stride + i] == -9, "wrote beyond the rows asked for");
+    }
+}
+
+/* The threads of a region share the preparation and the rows. */
+static void check_threads(const Product *p) {
+    static float shared[PRODUCT_TOKENS * PRODUCT_ROWS];
+    const Tensor *w = p->w;
+    for (int i = 0; i < p->n * w->rows; i++) shared[i] = product_before(i);
+#pragma omp parallel num_threads(3)
+    {
+        const Input in = input_prepare(p->buffer, w, p->x, p->n);
+        (p->add ? matmul_add : matmul)(shared, w, &in, p->n);
+    }
+    CHECK(!memcmp(shared, p->y, (size_t)(p->n * w->rows) * sizeof *shared),
+          "%s %d x %d, %d tokens, group %d: 3 threads give other bits", type_name(w->type), w->rows, w->cols, p->n,
+          w->group);
+}
+
+void check_divisions(const Product *p) {
+    check_pieces(p, 1, 1);
+    check_pieces(p, 5, p->n);
+    check_pieces(p, 9, 2);
+    check_threads(p);
+    CHECK(!tensor_pack(p->w, 2), "no memory");
+    check_pieces(p, p->w->rows, 1);
+    check_pieces(p, 5, p->n);
+    check_threads(p);
+    free(p->w->panels);
+    p->w->panels = NULL;
+}
