@@ -315,15 +315,16 @@ static int read_rope(Reader *r, Config *c) {
     return 0;
 }
 
-/* The base in layers with windows. llama.cpp multiplies by an amplitude that the file says in all of Gemma's layers. */
+/* The base in layers with windows. An amplitude beside YaRN's llama.cpp gives all of Gemma's layers. */
 static int read_local_rope(Reader *r, Config *c) {
     const GgufArchitecture *a = r->architecture;
     const bool used = a->local_rope && r->header.window > 0;
+    const double amplitude = c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
     if (c->local_base == 0) c->local_base = a->local_base > 0 ? a->local_base : c->rope.base;
     if (!(c->local_base > 0) || (a->local_base == 0 && c->local_base != c->rope.base))
         return bad_value(r, "rope.freq_base_swa", "%g, expected %g", c->local_base, c->rope.base);
-    if (used && a->local_base > 0 && c->rope.amplitude != 1)
-        return bad_value(r, "rope.scaling.attn_factor", "%g, expected 1", c->rope.amplitude);
+    if (used && a->local_base > 0 && amplitude != 1)
+        return bad_value(r, "rope.scaling.attn_factor", "%g, expected 1", amplitude);
     if (!used) c->local_base = 0;
     return 0;
 }

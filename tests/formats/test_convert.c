@@ -236,12 +236,13 @@ static void families_stay_what_they_are(void) {
         const bool tied = i % 2 || !strcmp(architecture, "gemma2");
         if (test_fast() && i % 3) continue;
         gguf_make_family(&file, tied ? &MANY_TIED : &MANY_LAYERS, architecture);
-        if (!strcmp(architecture, "olmo2")) { /* OLMo 3, where they are in layers without windows */
-            gguf_set_text(&file, "olmo2.rope.scaling.type", "yarn");
-            gguf_set_real(&file, "olmo2.rope.scaling.factor", 8);
-            gguf_set_int(&file, "olmo2.rope.scaling.original_context_length", 20);
+        const Relative r = {.architecture = architecture};
+        if (!strcmp(architecture, "olmo2") || (tied && !strcmp(architecture, "gemma3"))) {
+            gguf_set_text(&file, gguf_key(&r, "rope.scaling.type"), "yarn"); /* of layers without windows */
+            gguf_set_int(&file, gguf_key(&r, "rope.scaling.original_context_length"), 20);
         }
-        if (!strcmp(architecture, "gemma3")) gguf_set_real(&file, "gemma3.rope.scaling.factor", 8);
+        if (!strcmp(architecture, "olmo2") || !strcmp(architecture, "gemma3"))
+            gguf_set_real(&file, gguf_key(&r, "rope.scaling.factor"), 8);
         if (!strcmp(architecture, "gemma3")) gguf_set_real(&file, "gemma3.final_logit_softcapping", 4);
         CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
         gguf_free(&file);
