@@ -42,13 +42,12 @@ static int longest_window(const Model *m) {
 
 static double usual_amplitude(const Config *c) { return yarn_amplitude(c->rope.yarn.factor, 1); }
 
-/* Whether the layer's window and RoPE are those that the architecture has in its place. */
-static bool is_in_place(const GgufArchitecture *a, const Model *m, const Layer *layer) {
+/* Whether the layer's window (of the longest, `window`, or none) and RoPE are those that the architecture has there. */
+static bool is_in_place(const GgufArchitecture *a, const Model *m, const Layer *layer, int window) {
     const Config *c = &m->config;
     const bool by_period = a->window == WINDOW_BY_PERIOD, is_usual = gguf_is_usual(a->period, layer->index);
     const bool own_base = c->local_base > 0 && c->local_base != c->rope.base;
     const bool alike = !own_base && !m->rope_factors && c->rope.scale == 1 && c->rope.amplitude == 1;
-    const int window = longest_window(m);
     const RopeUse rope = is_usual && a->local_rope && window ? ROPE_LOCAL
                          : is_usual || by_period             ? ROPE_GLOBAL
                                                              : ROPE_NONE;
@@ -85,6 +84,7 @@ static int norm_traits(const Norm *norm, int dim) {
 static int traits_of(const GgufArchitecture *a, const Model *m, int *all) {
     const Config *c = &m->config;
     const int heads = c->wide_head_norms ? WIDE_HEAD_NORMS : HEAD_NORMS, sites = PRE_NORMS | POST_NORMS | heads;
+    const int window = longest_window(m);
     int some = (c->n_experts ? SPARSE : 0) | (c->gelu ? GELU : 0) | (c->attention_cap != 0 ? SCORE_CAP : 0) |
                (c->logit_cap != 0 ? LOGIT_CAP : 0) | (has_own_factors(a, c) ? SCALES : 0) | (m->tied ? TIED : 0) |
                (c->rope.halves ? 0 : NEIGHBOURS) | (c->rope.dims != c->head_size ? PARTIAL_ROPE : 0) |
@@ -97,7 +97,7 @@ static int traits_of(const GgufArchitecture *a, const Model *m, int *all) {
         const int mlp = site_traits(&l->mlp_norm, &l->mlp_post_norm, &l->k_norm, heads);
         const bool biases = l->wo.bias || l->mlp.gate.bias || l->mlp.down.bias || (a->fused && l->wq.bias);
         *all &= (attention & mlp) | ~sites;
-        some |= attention | mlp | (biases ? BIASES : 0) | (is_in_place(a, m, l) ? 0 : OTHER_LAYERS) |
+        some |= attention | mlp | (biases ? BIASES : 0) | (is_in_place(a, m, l, window) ? 0 : OTHER_LAYERS) |
                 (c->n_experts && !l->experts ? MIXED_LAYERS : 0);
     }
     for (PartAt at = parts_of(m); next_part(&at);) {
