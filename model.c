@@ -120,11 +120,15 @@ static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_log
 
 static int reserve(Session *s, int n, int positions, int n_logits);
 
+int check_context(const Session *s, int64_t n) {
+    const char *reason = s->context == s->model->config.context ? s->model->ended_by : NULL;
+    if (n <= s->context) return 0;
+    return fail("%lld positions do not fit in a context of %d%s%s", (long long)n, s->context, reason ? ": " : "",
+                reason ? reason : "");
+}
+
 const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_logits) {
-    if (pos > s->context - n) {
-        fail("%lld positions do not fit in a context of %d", (long long)pos + n, s->context);
-        return NULL;
-    }
+    if (check_context(s, (int64_t)pos + n)) return NULL;
     if (pos > 0 && pos < s->n_ran - MOST_BACK && s->kv.rolls) {
         fail("position %d cannot run again: windows keep the last %d alone", pos, MOST_BACK);
         return NULL;

@@ -90,6 +90,7 @@ typedef struct {
     const char *format;   /* "llama2.c v0" and the like */
     int bos, eos;         /* the ids that the format gives them where there is no tokenizer; -1: none */
     bool eos_ends;        /* EOS ends a text; BOS always does */
+    const char *ended_by; /* why the context is shorter than the model's own; NULL: it is not */
     KvType kv_type;       /* of a cache, unless the user says otherwise */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
@@ -161,6 +162,9 @@ void session_keep_all(Session *s);
  * The bits of the logits depend on the tokens alone: not on the chunks, not
  * on the threads. */
 const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_logits);
+
+/* -1 and a message if n positions do not fit in the context. */
+int check_context(const Session *s, int64_t n);
 
 /* -1 and a message if one of the n logits is NaN or infinite. */
 int check_logits(const float *logits, size_t n);

@@ -419,7 +419,10 @@ static int read_rope_factors(Reader *r, Model *m) {
         return -1;
     if (longer && !factors) return fail("%s: tensor rope_factors_short.weight is missing", r->file.path);
     if (longer && read_keys(r, YARN)) return -1;
-    if (longer && r->header.yarn_context < c->context) c->context = r->header.yarn_context;
+    if (longer && r->header.yarn_context < c->context) {
+        c->context = r->header.yarn_context;
+        m->ended_by = "beyond it LongRoPE has other factors";
+    }
     if (factors && !(m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors))) return -1;
     for (int i = 0; factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
     return 0;

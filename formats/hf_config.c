@@ -299,7 +299,9 @@ static void read_longrope(HfConfig *h, const Json *rope) {
     if (!factors) h->status = -1;
     for (int i = 0; factors && i < n; i++, value = json_next(list, value))
         if (!json_real(value, &factors[i]) || !(factors[i] > 0)) refuse(h, "short_factor", value, "positive numbers");
-    if (c->context > original) c->context = original;
+    if (c->context <= original) return;
+    c->context = original;
+    h->model->ended_by = "beyond it LongRoPE has other factors";
 }
 
 static void read_scaling(HfConfig *h, const Json *rope) {

@@ -1,15 +1,16 @@
 /* generate.c: the mode that writes what follows a prompt, and its statistics. */
 #include "base/process.h"
+#include "model.h"
 #include "modes/common.h"
 #include "text/stream.h"
 #include <stdlib.h>
 
 /* An empty prompt becomes BOS. */
 static int check_prompt(const Run *run, Tokens *prompt) {
-    const int first = run_first_token(run), context = run->session.context;
+    const int first = run_first_token(run);
     if (!prompt->n && first < 0) return fail("the prompt is empty, and the model has no BOS; give it a text with -i");
     if (!prompt->n) prompt->ids[prompt->n++] = first;
-    return prompt->n > context ? fail("the prompt has %d tokens, the context is %d", prompt->n, context) : 0;
+    return check_context(&run->session, prompt->n);
 }
 
 static void show_statistics(const Continuation *text, int n_prompt, double start, double end) {

@@ -57,7 +57,7 @@ int mode_info(Run *run) {
     printf("n_layers     %d\n", c->n_layers);
     printf("n_heads      %d (%d for keys and values) of size %d\n", c->n_heads, c->n_kv_heads, c->head_size);
     printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "of its own");
-    printf("context      %d\n", c->context);
+    printf("context      %d%s%s\n", c->context, m->ended_by ? ": " : "", m->ended_by ? m->ended_by : "");
     printf("rope base    %g\n", c->rope.base);
     show_family(m);
     if (c->n_experts)

@@ -986,7 +986,7 @@ static void a_context_beyond_the_model_s_is_said(void) {
 
 static void bad_prompts_are_refused(void) {
     static const char *const cases[][2] = {
-        {"7 tokens, the context is 6", "m/model.bin -c 6 -i ABCDE"},
+        {"7 positions do not fit in a context of 6", "m/model.bin -c 6 -i ABCDE"},
         {"outside the vocabulary of 512", "m/model.bin --tokens 1,512"},
         {"outside the vocabulary of 512", "m/model.bin --tokens 99999999999999999999"},
         {"expected ids", "m/model.bin --tokens 1,-2"},
