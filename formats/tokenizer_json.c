@@ -192,6 +192,7 @@ static int read_split(Loader *l, const Json *p) {
     const Json *regex = json_get(json_get(p, "pattern"), "Regex"), *behavior = json_get(p, "behavior");
     const Json *shown = regex ? regex : json_get(json_get(p, "pattern"), "String");
     int pattern = 0;
+    if (!regex && json_is(shown, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma's: no space is left */
     while (pattern < N_EXPRESSIONS && !(regex && !strcmp(regex->text, EXPRESSIONS[pattern]))) pattern++;
     if (pattern == N_EXPRESSIONS)
         return fail("%s: pre-tokenizer Split has the pattern %.100s, which norma does not know", l->path,

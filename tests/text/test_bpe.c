@@ -395,6 +395,10 @@ static void a_pipeline_is_what_the_file_says(void) {
          "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
          "\"},{\"type\":\"NFC\"}]},",
          SPACE_ALWAYS, 0, -1, true, true, false},
+        {"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+         "\"},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" "
+         "\"},\"behavior\":\"MergedWithPrevious\",\"invert\":false},",
+         SPACE_NEVER, 0, -1, true, false, false}, /* Gemma's */
         {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[]},", SPACE_NEVER, 0, -1, false, false, false},
         {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"},", SPACE_NEVER, 1, PATTERN_GPT2, false, false, true},
         {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":true,\"add_prefix_space\":true},", SPACE_IF_NONE, 1,
