@@ -70,14 +70,14 @@ static Heads whole_rows(float *rows, int dim, int first) {
 /* Normalizes all heads of a token together, in place: the threads share the tokens, and need what others projected. */
 static void norm_rows(Session *s, const Layer *layer, int n) {
     const Config *c = &s->model->config;
-    const int thread = omp_get_thread_num(), threads = omp_get_num_threads(), first = n * thread / threads;
-    const int count = n * (thread + 1) / threads - first;
+    const int share = (n - 1) / omp_get_num_threads() + 1, first = clamp(omp_get_thread_num() * share, n);
+    const int count = clamp(n - first, share); /* one token is the first thread's, whose time the profile shows */
     const Heads q = whole_rows(s->q, c->n_heads * c->head_size, first);
     const Heads k = whole_rows(s->k, c->n_kv_heads * c->head_size, first);
-#pragma omp barrier
+    site_wait(s->probe, layer->index, SITE_QKV);
     if (count > 0) norm_heads(s, layer->index, SITE_Q_NORM, &layer->q_norm, &q, count);
     if (count > 0) norm_heads(s, layer->index, SITE_K_NORM, &layer->k_norm, &k, count);
-#pragma omp barrier
+    site_wait(s->probe, layer->index, SITE_K_NORM);
 }
 
 static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
