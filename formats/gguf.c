@@ -98,8 +98,8 @@ const GgufHeaderKey GGUF_KEYS[] = {
     {"logit_scale", SCALE_KEYS, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
     {"attn_logit_softcapping", SCORE_CAP_KEY, KEY_FLOAT, AT(config.attention_cap), 0},
     {"final_logit_softcapping", LOGIT_CAP_KEY, KEY_FLOAT, AT(config.logit_cap), 0},
-    {.name = "rope.scaling.finetuned"},
-    {.name = "tensor_data_layout"},
+    {"rope.scaling.finetuned", NOT_READ, KEY_NO_FIELD, 0, 0},
+    {"tensor_data_layout", NOT_READ, KEY_NO_FIELD, 0, 0},
     {0},
 };
 
@@ -158,14 +158,14 @@ static int check_key(const Reader *r, GgufString key, GgufString rest) {
     double found = expected;
     if (expected < 0) return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(key));
     snprintf(name, sizeof name, "%.*s", SHOWN(key));
-    if (gguf_get_number(g, name, &found)) return -1;
+    if (gguf_get(g, name, KEY_NUMBER, &found)) return -1;
     return found == expected ? 0 : bad_key(g, name, "is %g, expected %d", found, expected);
 }
 
 static int read_architecture(Reader *r) {
     GgufString name = {"", 0};
     char architectures[128] = "";
-    if (gguf_get_string(&r->file, "general.architecture", &name)) return -1;
+    if (gguf_get(&r->file, "general.architecture", KEY_STRING, &name)) return -1;
     for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
         const char *between = a == GGUF_ARCHITECTURES ? "" : a[1].name ? ", " : " or ";
         snprintf(architectures + strlen(architectures), sizeof architectures - strlen(architectures), "%s%s", between,
@@ -185,23 +185,15 @@ static int read_architecture(Reader *r) {
 static int read_keys(Reader *r, KeyGroup group) {
     Config *c = &r->header.config;
     char name[GGUF_KEY_NAME], *header = (char *)&r->header;
-    int status = 0;
-    for (const GgufHeaderKey *key = GGUF_KEYS; key->name && !status; key++) {
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) {
         void *field = header + key->field;
         if (key->group != group) continue;
         snprintf(name, sizeof name, "%s.%s", r->architecture->name, key->name);
         if (key->fallback) memcpy(field, header + key->fallback, key->kind == KEY_SIZE ? sizeof(int) : sizeof(double));
-        switch (key->kind) {
-        case KEY_NO_FIELD: break;
-        case KEY_SIZE: status = gguf_get_size(&r->file, name, field); break;
-        case KEY_INTEGER: status = gguf_get_integer(&r->file, name, field); break;
-        case KEY_FLOAT: status = gguf_get_float(&r->file, name, field); break;
-        case KEY_REAL: status = gguf_get_real(&r->file, name, field); break;
-        case KEY_STRING: status = gguf_get_string(&r->file, name, field); break;
-        }
-        if (field == &c->n_heads && !status) c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
+        if (gguf_get(&r->file, name, key->kind, field)) return -1;
+        if (field == &c->n_heads) c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
     }
-    return status;
+    return 0;
 }
 
 /* A failure that names a key of the architecture. */
@@ -251,7 +243,7 @@ static int read_layers(Reader *r, Model *m) {
     const int period = a->window == WINDOW_BY_PERIOD && !by_period ? 1 : a->period;
     int64_t is_usual, ropes = 1;
     snprintf(name, sizeof name, "%s.rope.scaling.finetuned", a->name);
-    if (a->may & SCALES && gguf_get_integer(&r->file, name, &ropes)) return -1; /* so says Granite */
+    if (a->may & SCALES && gguf_get(&r->file, name, KEY_INTEGER, &ropes)) return -1; /* so says Granite */
     snprintf(name, sizeof name, "%s.attention.sliding_window_pattern", a->name);
     const GgufValue *pattern = by_period ? gguf_find_value(&r->file, name) : NULL;
     if (pattern && (!pattern->is_array || pattern->count != (uint64_t)c->n_layers))
@@ -462,7 +454,7 @@ static int read_vocabulary(const Gguf *g, Model *m) {
 /* Refuses one of several files, each with a part of the tensors. */
 static int check_whole(const Gguf *g) {
     int64_t count = 1, number = 0;
-    if (gguf_get_integer(g, "split.count", &count) || gguf_get_integer(g, "split.no", &number)) return -1;
+    if (gguf_get(g, "split.count", KEY_INTEGER, &count) || gguf_get(g, "split.no", KEY_INTEGER, &number)) return -1;
     if (count <= 1) return 0;
     return fail("%s: is part %" PRIu64 " of %" PRId64 " of a model; llama-gguf-split --merge makes one file of them",
                 g->path, (uint64_t)number + 1, count);

@@ -96,9 +96,6 @@ typedef enum {
     WINDOW_KEYS
 } KeyGroup;
 
-/* The type of a key's field: none, int (from 1 on), int64_t, float, double, GgufString. */
-typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_FLOAT, KEY_REAL, KEY_STRING } KeyKind;
-
 typedef struct {
     const char *name; /* after the architecture's and a dot */
     KeyGroup group;
