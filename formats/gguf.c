@@ -22,24 +22,36 @@ enum {
 const GgufArchitecture GGUF_ARCHITECTURES[] = {
     {"olmo", .has = PRE_NORMS | LAYER_NORMS | BARE_NORMS, .may = NEIGHBOURS | TIED},
     {"stablelm", .has = PRE_NORMS | LAYER_NORMS, .may = BARE_NORMS | PARTIAL_ROPE | TIED, .has_output = true},
-    {"llama", .has = PRE_NORMS, .may = LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES, .window = WINDOW_EVERYWHERE},
+    {"llama", .has = PRE_NORMS, .may = LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES | ALL_WINDOWS},
     {"qwen2", .has = PRE_NORMS, .may = LLAMA},
     {"qwen3", .has = PRE_NORMS | HEAD_NORMS, .may = LLAMA},
     {"qwen3moe", .has = PRE_NORMS | HEAD_NORMS | SPARSE, .may = LLAMA},
     {"smollm3", .has = PRE_NORMS, .may = NEIGHBOURS | ODD_HEADS | TIED, .period = 4},
     {"granite", .has = PRE_NORMS, .may = SCALES | NEIGHBOURS | ROPE_FACTORS | BIASES | ODD_HEADS | TIED},
-    {"phi3", .has = PRE_NORMS, .may = PARTIAL_ROPE | ROPE_FACTORS | TIED, .window = WINDOW_EVERYWHERE, .fused = true},
-    {"olmo2", .has = POST_NORMS | WIDE_HEAD_NORMS, .may = TIED, .has_output = true,
-     .window = WINDOW_BY_PERIOD, .period = 4, .local_rope = true},
-    {"gemma2", .has = GEMMA | SCORE_CAP | TIED, .may = PARTIAL_ROPE | ODD_HEADS,
-     .window = WINDOW_BY_PERIOD, .default_window = 4096, .period = 2, .special_layers = 46},
-    {"gemma3", .has = (GEMMA ^ LOGIT_CAP) | HEAD_NORMS, .may = LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED,
-     .window = WINDOW_BY_PERIOD, .period = 6, .local_rope = true, .local_base = 10000, .special_layers = 62},
+    {"phi3", .has = PRE_NORMS, .may = PARTIAL_ROPE | ROPE_FACTORS | TIED | ALL_WINDOWS, .fused = true},
+    {"olmo2", .has = POST_NORMS | WIDE_HEAD_NORMS, .may = TIED | PERIODIC_WINDOWS, .has_output = true,
+     .period = 4, .local_rope = true},
+    {"gemma2", .has = GEMMA | SCORE_CAP | TIED, .may = PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS,
+     .default_window = 4096, .period = 2, .special_layers = 46},
+    {"gemma3", .has = (GEMMA ^ LOGIT_CAP) | HEAD_NORMS, .may = LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED | PERIODIC_WINDOWS,
+     .period = 6, .local_rope = true, .local_base = 10000, .special_layers = 62},
     {0},
 };
 /* clang-format on */
 
 bool gguf_is_usual(int nth, int l) { return nth == 0 || l % nth < nth - 1; }
+
+void gguf_place_layer(const GgufArchitecture *a, int window, bool is_usual, Layer *layer) {
+    const bool by_period = a->may & PERIODIC_WINDOWS;
+    if (a->may & ALL_WINDOWS || (by_period && is_usual)) layer->window = window;
+    if (by_period && is_usual && window && a->local_rope) layer->rope = ROPE_LOCAL;
+    if (!by_period && !is_usual) layer->rope = ROPE_NONE;
+}
+
+bool gguf_has_norm(const GgufArchitecture *a, const Part *norm) {
+    const int traits = norm->of_heads ? HEAD_NORMS | WIDE_HEAD_NORMS : norm->post ? POST_NORMS : PRE_NORMS;
+    return norm->owner == OF_MODEL || a->has & traits;
+}
 
 void gguf_set_scales(const GgufArchitecture *a, Config *c) {
     if (!a->special_layers) return;
@@ -61,53 +73,50 @@ bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, Gguf
 
 #define AT(field) offsetof(GgufHeader, field)
 const GgufHeaderKey GGUF_KEYS[] = {
-    {"vocab_size", NOT_READ, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
-    {"context_length", OTHERS, KEY_SIZE, AT(config.context), 0},
-    {"embedding_length", SIZES, KEY_SIZE, AT(config.dim), 0},
-    {"feed_forward_length", SIZES, KEY_SIZE, AT(config.hidden_dim), 0},
-    {"block_count", SIZES, KEY_SIZE, AT(config.n_layers), 0},
-    {"attention.head_count", OTHERS, KEY_SIZE, AT(config.n_heads), 0},
-    {"attention.head_count_kv", OTHERS, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
-    {"attention.key_length", OTHERS, KEY_SIZE, AT(config.head_size), 0},
-    {"attention.value_length", OTHERS, KEY_SIZE, AT(value_length), AT(config.head_size)},
-    {"attention.layer_norm_rms_epsilon", OTHERS, KEY_REAL, AT(rms_eps), 0},
-    {"attention.layer_norm_epsilon", LAYER_EPS, KEY_REAL, AT(layer_eps), AT(rms_eps)},
-    {"rope.dimension_count", OTHERS, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
-    {"rope.freq_base", OTHERS, KEY_REAL, AT(config.rope.base), 0},
-    {"rope.scaling.type", OTHERS, KEY_STRING, AT(scaling), 0},
-    {"rope.scale_linear", OTHERS, KEY_REAL, AT(linear_factor), 0},
-    {"rope.scaling.factor", OTHERS, KEY_REAL, AT(factor), AT(linear_factor)},
-    {"rope.scaling.original_context_length", YARN, KEY_SIZE, AT(yarn_context), AT(config.context)},
-    {"rope.scaling.attn_factor", OTHERS, KEY_REAL, AT(config.rope.amplitude), 0},
-    {"rope.scaling.yarn_beta_fast", YARN, KEY_REAL, AT(config.rope.yarn.fast), 0},
-    {"rope.scaling.yarn_beta_slow", YARN, KEY_REAL, AT(config.rope.yarn.slow), 0},
-    {"expert_count", OTHERS, KEY_INTEGER, AT(n_experts), 0},
-    {"expert_used_count", EXPERTS, KEY_SIZE, AT(config.n_experts_used), 0},
-    {"expert_feed_forward_length", EXPERTS, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
-    {"expert_gating_func", EXPERTS, KEY_INTEGER, AT(gating), 0},
-    {"expert_weights_norm", EXPERTS, KEY_INTEGER, AT(norm_weights), 0},
-    {"expert_weights_scale", EXPERTS, KEY_REAL, AT(weights_scale), 0},
-    {"attention.sliding_window", OTHERS, KEY_INTEGER, AT(window), 0},
-    {"attention.sliding_window_pattern", WINDOW_KEYS, KEY_NO_FIELD, 0, 0},
-    {"rope.freq_base_swa", WINDOW_KEYS, KEY_REAL, AT(config.local_base), 0},
-    {"rope.scaling.yarn_ext_factor", OTHERS, KEY_REAL, AT(extrapolation), 0},
-    {"rope.scaling.yarn_attn_factor", OTHERS, KEY_REAL, AT(yarn_amplitude), 0},
-    {"embedding_scale", SCALE_KEYS, KEY_FLOAT, AT(config.embedding_scale), 0},
-    {"residual_scale", SCALE_KEYS, KEY_FLOAT, AT(config.residual_scale), 0},
-    {"attention.scale", SCALE_KEYS, KEY_FLOAT, AT(config.attention_scale), 0},
-    {"logit_scale", SCALE_KEYS, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
-    {"attn_logit_softcapping", SCORE_CAP_KEY, KEY_FLOAT, AT(config.attention_cap), 0},
-    {"final_logit_softcapping", LOGIT_CAP_KEY, KEY_FLOAT, AT(config.logit_cap), 0},
-    {"rope.scaling.finetuned", NOT_READ, KEY_NO_FIELD, 0, 0},
-    {"tensor_data_layout", NOT_READ, KEY_NO_FIELD, 0, 0},
+    {"vocab_size", 0, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
+    {"context_length", 0, KEY_SIZE, AT(config.context), 0},
+    {"embedding_length", 0, KEY_SIZE, AT(config.dim), 0},
+    {"feed_forward_length", 0, KEY_SIZE, AT(config.hidden_dim), 0},
+    {"block_count", 0, KEY_SIZE, AT(config.n_layers), 0},
+    {"attention.head_count", 0, KEY_SIZE, AT(config.n_heads), 0},
+    {"attention.head_count_kv", 0, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
+    {"attention.key_length", 0, KEY_SIZE, AT(config.head_size), 0},
+    {"attention.value_length", 0, KEY_SIZE, AT(value_length), AT(config.head_size)},
+    {"attention.layer_norm_rms_epsilon", 0, KEY_REAL, AT(rms_eps), 0},
+    {"attention.layer_norm_epsilon", 0, KEY_REAL, AT(layer_eps), AT(rms_eps)},
+    {"rope.dimension_count", 0, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
+    {"rope.freq_base", 0, KEY_REAL, AT(config.rope.base), 0},
+    {"rope.scaling.type", 0, KEY_STRING, AT(scaling), 0},
+    {"rope.scale_linear", 0, KEY_REAL, AT(linear_factor), 0},
+    {"rope.scaling.factor", 0, KEY_REAL, AT(factor), AT(linear_factor)},
+    {"rope.scaling.original_context_length", 0, KEY_SIZE, AT(yarn_context), AT(config.context)},
+    {"rope.scaling.attn_factor", 0, KEY_REAL, AT(config.rope.amplitude), 0},
+    {"rope.scaling.yarn_beta_fast", 0, KEY_REAL, AT(config.rope.yarn.fast), 0},
+    {"rope.scaling.yarn_beta_slow", 0, KEY_REAL, AT(config.rope.yarn.slow), 0},
+    {"expert_count", 0, KEY_INTEGER, AT(n_experts), 0},
+    {"expert_used_count", 0, KEY_INTEGER, AT(n_experts_used), 0},
+    {"expert_feed_forward_length", 0, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
+    {"expert_gating_func", 0, KEY_INTEGER, AT(gating), 0},
+    {"expert_weights_norm", 0, KEY_INTEGER, AT(norm_weights), 0},
+    {"expert_weights_scale", 0, KEY_REAL, AT(weights_scale), 0},
+    {"attention.sliding_window", 0, KEY_INTEGER, AT(window), 0},
+    {"attention.sliding_window_pattern", PERIODIC_WINDOWS, KEY_NO_FIELD, 0, 0},
+    {"rope.freq_base_swa", PERIODIC_WINDOWS, KEY_REAL, AT(config.local_base), 0},
+    {"rope.scaling.yarn_ext_factor", 0, KEY_REAL, AT(extrapolation), 0},
+    {"rope.scaling.yarn_attn_factor", 0, KEY_REAL, AT(yarn_amplitude), 0},
+    {"embedding_scale", SCALES, KEY_FLOAT, AT(config.embedding_scale), 0},
+    {"residual_scale", SCALES, KEY_FLOAT, AT(config.residual_scale), 0},
+    {"attention.scale", SCALES, KEY_FLOAT, AT(config.attention_scale), 0},
+    {"logit_scale", SCALES, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
+    {"attn_logit_softcapping", SCORE_CAP, KEY_FLOAT, AT(config.attention_cap), 0},
+    {"final_logit_softcapping", LOGIT_CAP, KEY_FLOAT, AT(config.logit_cap), 0},
+    {"rope.scaling.finetuned", 0, KEY_INTEGER, AT(finetuned), 0},
+    {"tensor_data_layout", 0, KEY_NO_FIELD, 0, 0},
     {0},
 };
 
-bool gguf_has_keys(const GgufArchitecture *a, KeyGroup group) {
-    static const int needed[] = {
-        [SCALE_KEYS] = SCALES, [SCORE_CAP_KEY] = SCORE_CAP, [LOGIT_CAP_KEY] = LOGIT_CAP, [WINDOW_KEYS] = 0};
-    if (group == WINDOW_KEYS) return a->window == WINDOW_BY_PERIOD;
-    return group < SCALE_KEYS || (a->has | a->may) & needed[group];
+bool gguf_has_key(const GgufArchitecture *a, const GgufHeaderKey *key) {
+    return !key->needs || (a->has | a->may) & key->needs;
 }
 
 /* Keys that ask for what norma (or the architecture) does not do. NEUTRAL_KEYS[v]: those that ask for nothing at the
@@ -124,6 +133,7 @@ enum { SOFTMAX = 1 }; /* of the gating functions */
 static const GgufHeader DEFAULTS = {
     .config = {.vocab_size = 1, .rope = {.base = 10000, .scale = 1, .amplitude = 1, .yarn = {.fast = 32, .slow = 1}}},
     .scaling = {"linear", 6},
+    .finetuned = 1,
     .linear_factor = 1,
     .extrapolation = -1,
     .yarn_amplitude = 1,
@@ -153,7 +163,7 @@ static int check_key(const Reader *r, GgufString key, GgufString rest) {
     const Gguf *g = &r->file;
     char name[GGUF_KEY_NAME];
     for (const GgufHeaderKey *known = GGUF_KEYS; known->name; known++)
-        if (gguf_string_is(rest, known->name) && gguf_has_keys(r->architecture, known->group)) return 0;
+        if (gguf_string_is(rest, known->name) && gguf_has_key(r->architecture, known)) return 0;
     const int expected = neutral_value(rest);
     double found = expected;
     if (expected < 0) return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(key));
@@ -182,13 +192,22 @@ static int read_architecture(Reader *r) {
     return 0;
 }
 
-static int read_keys(Reader *r, KeyGroup group) {
+/* Reads all keys that the architecture has, and the defaults of its models where the file says nothing. */
+static int read_keys(Reader *r) {
+    const GgufArchitecture *a = r->architecture;
     Config *c = &r->header.config;
     char name[GGUF_KEY_NAME], *header = (char *)&r->header;
+    r->header.window = a->default_window;
+    c->wide_head_norms = a->has & WIDE_HEAD_NORMS;
+    c->post_norms = a->has & POST_NORMS;
+    c->gelu = a->has & GELU;
+    c->rope.halves = !(a->may & NEIGHBOURS);
+    if (a->has & SCORE_CAP) c->attention_cap = 50;
+    if (a->has & LOGIT_CAP) c->logit_cap = 30;
     for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) {
         void *field = header + key->field;
-        if (key->group != group) continue;
-        snprintf(name, sizeof name, "%s.%s", r->architecture->name, key->name);
+        if (!gguf_has_key(a, key)) continue;
+        snprintf(name, sizeof name, "%s.%s", a->name, key->name);
         if (key->fallback) memcpy(field, header + key->fallback, key->kind == KEY_SIZE ? sizeof(int) : sizeof(double));
         if (gguf_get(&r->file, name, key->kind, field)) return -1;
         if (field == &c->n_heads) c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
@@ -216,44 +235,33 @@ static int check_sizes(Reader *r, Config *c) {
     return 0;
 }
 
-/* What some architectures have keys for; a cap that all models of one have is positive. */
-static int read_own_keys(Reader *r, Config *c) {
+/* A cap that all models of an architecture have is positive; logits are divided by their scale. */
+static int read_factors(Reader *r, Config *c) {
     const GgufArchitecture *a = r->architecture;
-    r->header.window = a->default_window;
-    c->wide_head_norms = a->has & WIDE_HEAD_NORMS;
-    c->post_norms = a->has & POST_NORMS;
-    c->gelu = a->has & GELU;
-    if (a->has & SCORE_CAP) c->attention_cap = 50;
-    if (a->has & LOGIT_CAP) c->logit_cap = 30;
-    for (KeyGroup group = SCALE_KEYS; group <= WINDOW_KEYS; group++)
-        if (gguf_has_keys(a, group) && read_keys(r, group)) return -1;
     if ((a->has & SCORE_CAP && c->attention_cap == 0) || (a->has & LOGIT_CAP && c->logit_cap == 0))
         return fail("%s: a cap of %s is 0", r->file.path, a->name);
     if (a->may & SCALES) c->logit_scale = 1 / c->logit_scale;
-    return isfinite(c->logit_scale) ? 0 : fail("%s: %s.logit_scale is missing or 0", r->file.path, a->name);
+    if (!isfinite(c->logit_scale)) return fail("%s: %s.logit_scale is missing or 0", r->file.path, a->name);
+    gguf_set_scales(a, c);
+    return 0;
 }
 
 /* The windows of layers, and how their heads rotate. */
 static int read_layers(Reader *r, Model *m) {
     const GgufArchitecture *a = r->architecture;
-    Config *c = &m->config;
+    const GgufHeader *h = &r->header;
+    const Config *c = &m->config;
+    const int window = h->window < 0 ? 0 : h->window < c->context ? (int)h->window : c->context;
     char name[GGUF_KEY_NAME];
-    const bool by_period = a->window == WINDOW_BY_PERIOD && r->header.window > 0;
-    const int window = r->header.window < c->context ? (int)r->header.window : c->context;
-    const int period = a->window == WINDOW_BY_PERIOD && !by_period ? 1 : a->period;
-    int64_t is_usual, ropes = 1;
-    snprintf(name, sizeof name, "%s.rope.scaling.finetuned", a->name);
-    if (a->may & SCALES && gguf_get(&r->file, name, KEY_INTEGER, &ropes)) return -1; /* so says Granite */
     snprintf(name, sizeof name, "%s.attention.sliding_window_pattern", a->name);
-    const GgufValue *pattern = by_period ? gguf_find_value(&r->file, name) : NULL;
+    const GgufValue *pattern = window ? gguf_find_value(&r->file, name) : NULL;
     if (pattern && (!pattern->is_array || pattern->count != (uint64_t)c->n_layers))
         return bad_key(&r->file, name, "is no array of %d elements, one for each layer", c->n_layers);
     for (Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
-        is_usual = gguf_is_usual(period, layer->index);
+        int64_t is_usual = gguf_is_usual(a->period, layer->index);
         if (pattern && gguf_get_element(&r->file, name, layer->index, &is_usual)) return -1;
-        if (window > 0 && (by_period ? is_usual : a->window == WINDOW_EVERYWHERE)) layer->window = window;
-        if (by_period && is_usual && a->local_rope) layer->rope = ROPE_LOCAL;
-        if (!ropes || (a->window != WINDOW_BY_PERIOD && !is_usual)) layer->rope = ROPE_NONE;
+        gguf_place_layer(a, window, is_usual, layer);
+        if (a->may & SCALES && !h->finetuned) layer->rope = ROPE_NONE;
     }
     return 0;
 }
@@ -265,15 +273,15 @@ static int read_experts(Reader *r, Config *c) {
     if (!h->n_experts) return 0;
     if (h->n_experts < 0 || h->n_experts > MOST_EXPERTS)
         return bad_value(r, "expert_count", "%" PRId64 ", expected up to %d", h->n_experts, MOST_EXPERTS);
-    c->n_experts = (int)h->n_experts;
-    if (read_keys(r, EXPERTS)) return -1;
-    if (c->n_experts_used > c->n_experts)
-        return bad_value(r, "expert_used_count", "%d, expected up to the %d that there are", c->n_experts_used,
-                         c->n_experts);
+    if (h->n_experts_used < 1 || h->n_experts_used > h->n_experts)
+        return bad_value(r, "expert_used_count", "%" PRId64 ", expected 1 to the %" PRId64 " that there are",
+                         h->n_experts_used, h->n_experts);
     if (h->gating != SOFTMAX || h->weights_scale != 1)
         return bad_value(r, "expert_gating_func",
                          "%" PRId64 " and %s.expert_weights_scale is %g, expected 1 (softmax) and 1", h->gating,
                          r->architecture->name, h->weights_scale);
+    c->n_experts = (int)h->n_experts;
+    c->n_experts_used = (int)h->n_experts_used;
     c->norm_topk = h->norm_weights;
     return 0;
 }
@@ -284,7 +292,6 @@ static int read_rope(Reader *r, Config *c) {
     Yarn *yarn = &c->rope.yarn;
     const bool is_yarn = gguf_string_is(h->scaling, "yarn");
     const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
-    c->rope.halves = !(r->architecture->may & NEIGHBOURS);
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope.dims,
                          c->head_size);
@@ -295,7 +302,6 @@ static int read_rope(Reader *r, Config *c) {
     if (h->yarn_amplitude != 1 && !(fabs(h->yarn_amplitude / amplitude - 1) < 1e-5))
         return bad_value(r, "rope.scaling.yarn_attn_factor", "%g, expected %g", h->yarn_amplitude, amplitude);
     if (is_yarn) {
-        if (read_keys(r, YARN)) return -1;
         if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
         yarn->factor = h->factor;
         yarn->context = h->yarn_context;
@@ -360,16 +366,12 @@ static int read_ones(Reader *r, int n, const float **ones) {
 static int read_norm(Reader *r, const char *name, const PartAt *at) {
     const int dim = part_size(&r->model->config, at->part->cols), has = r->architecture->has;
     const bool may_be_layer = (has | r->architecture->may) & LAYER_NORMS, bare = has & BARE_NORMS;
-    const bool pre = at->part->owner == OF_LAYER && !at->part->of_heads && !at->part->post;
     Norm *norm = part_norm(at);
-    if (at->part->of_heads && !(has & (HEAD_NORMS | WIDE_HEAD_NORMS))) return 0;
-    if (at->part->post && !(has & POST_NORMS)) return 0;
-    if (pre && !(has & PRE_NORMS)) norm->kind = NORM_NONE;
-    if (pre && !(has & PRE_NORMS)) return 0;
+    norm->kind = NORM_NONE;
+    if (!gguf_has_norm(r->architecture, at->part)) return 0;
     if (bare ? read_ones(r, dim, &norm->gamma) : read_vector(r, name, ".weight", dim, &norm->gamma)) return -1;
     if (may_be_layer && !bare && read_vector(r, name, ".bias", dim, &norm->beta)) return -1;
     const bool is_layer = norm->beta || has & LAYER_NORMS;
-    if (is_layer && read_keys(r, LAYER_EPS)) return -1;
     norm->kind = is_layer ? NORM_LAYER : NORM_RMS;
     norm->eps = (float)(is_layer ? r->header.layer_eps : r->header.rms_eps);
     if (!norm->gamma) return fail("%s: tensor %s.weight is missing", r->file.path, name);
@@ -409,7 +411,6 @@ static int read_rope_factors(Reader *r, Model *m) {
         read_vector(r, longer ? "rope_factors_short" : "rope_freqs", ".weight", n, &factors))
         return -1;
     if (longer && !factors) return fail("%s: tensor rope_factors_short.weight is missing", r->file.path);
-    if (longer && read_keys(r, YARN)) return -1;
     if (longer && r->header.yarn_context < c->context) c->context = r->header.yarn_context;
     if (factors && !(m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors))) return -1;
     for (int i = 0; factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
@@ -419,12 +420,12 @@ static int read_rope_factors(Reader *r, Model *m) {
 static int read_model(Reader *r, Model *m) {
     Config *c = &r->header.config;
     char name[PART_NAME];
-    if (read_architecture(r) || read_own_keys(r, c) || read_keys(r, SIZES) || read_keys(r, OTHERS) ||
-        check_sizes(r, c) || read_experts(r, c) || read_rope(r, c) || read_local_rope(r, c))
+    if (read_architecture(r) || read_keys(r) || check_sizes(r, c) || read_factors(r, c) || read_experts(r, c) ||
+        read_rope(r, c) || read_local_rope(r, c))
         return -1;
-    if (r->architecture->window == WINDOW_ENDS_CONTEXT && r->header.window > 0 && r->header.window < c->context)
-        c->context = (int)r->header.window; /* up to there the result is the same */
-    gguf_set_scales(r->architecture, c);
+    const bool ends = !(r->architecture->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && r->header.window > 0;
+    if (ends && r->header.window < c->context)
+        c->context = (int)r->header.window; /* which layers have it is not known; up to there the result is the same */
     /* a layer has 6 tensors: no more memory for layers than the table justifies */
     if ((size_t)c->n_layers > r->file.n_entries / 6)
         return bad_value(r, "block_count", "%d, the file has %zu tensors", c->n_layers, r->file.n_entries);

@@ -28,23 +28,20 @@
     X(ODD_HEADS, "heads that are not dim / n_heads wide")                                                              \
     X(TIED, "an embedding that is the output")                                                                         \
     X(MIXED_LAYERS, "experts in some layers")                                                                          \
-    X(PLAIN_EXPERTS, "norm_topk_prob false")
+    X(PLAIN_EXPERTS, "norm_topk_prob false")                                                                           \
+    X(ALL_WINDOWS, "")                                                                                                 \
+    X(PERIODIC_WINDOWS, "")
 #define TRAIT_NUMBER(name, text) NUMBER_##name,
 #define TRAIT_BIT(name, text)    name = 1 << NUMBER_##name,
 enum { GGUF_TRAITS(TRAIT_NUMBER) };
 enum { GGUF_TRAITS(TRAIT_BIT) };
 
-/* What a window in a file means: that the context ends there (which layers have it is not known), or that of all
- * layers, or that of all but every nth. llama.cpp heeds the last alone. */
-typedef enum { WINDOW_ENDS_CONTEXT, WINDOW_EVERYWHERE, WINDOW_BY_PERIOD } WindowUse;
-
 /* How the models of an architecture differ from those of others, in other programs, too. */
 typedef struct {
     const char *name;
     int has, may;       /* traits of all of them, and of some; with none they are qwen2's without biases */
-    WindowUse window;   /* in the file, */
-    int default_window; /* or if there is none */
-    int period;         /* every nth layer has no window, or (not WINDOW_BY_PERIOD) no RoPE; 0: all are alike */
+    int default_window; /* if the file has none */
+    int period;         /* every nth layer has no window, or (not PERIODIC_WINDOWS) no RoPE; 0: all are alike */
     bool local_rope;    /* layers with windows are ROPE_LOCAL; */
     double local_base;  /* its base where the file does not say; 0: it is that of other layers, always */
     int special_layers; /* Gemma: with so many layers scores are divided by sqrt(dim / n_heads) */
@@ -56,6 +53,12 @@ extern const GgufArchitecture GGUF_ARCHITECTURES[]; /* the writer takes the firs
 
 /* Whether layer l is not one of every nth. */
 bool gguf_is_usual(int nth, int l);
+
+/* Gives a layer, usual or one of every nth, its window (0: there is none) and RoPE. */
+void gguf_place_layer(const GgufArchitecture *a, int window, bool is_usual, Layer *layer);
+
+/* Whether all models have this norm; else none has. */
+bool gguf_has_norm(const GgufArchitecture *a, const Part *norm);
 
 /* Sets the scales of embeddings and scores that all models of these sizes have: no key says them. */
 void gguf_set_scales(const GgufArchitecture *a, Config *c);
@@ -71,43 +74,30 @@ bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, Gguf
 typedef struct {
     Config config;
     int value_length, yarn_context; /* size of a head's values; YaRN's original context */
-    int64_t n_experts, window;      /* window: most positions that attention looks back */
-    int64_t gating, norm_weights;   /* of experts: the function of the router's logits, norm_topk */
-    double weights_scale;           /* of experts */
-    double rms_eps, layer_eps;      /* of norms */
-    double linear_factor, factor;   /* of RoPE's scaling, under the older and the newer name */
-    double extrapolation;           /* YaRN's share: 1 with YaRN, else 0; negative: what is usual */
-    double yarn_amplitude;          /* 1: what is usual */
-    GgufString scaling;             /* of RoPE: none, linear or yarn */
+    int64_t n_experts, n_experts_used;
+    int64_t window;               /* most positions that attention looks back; up to 0: all */
+    int64_t finetuned;            /* Granite: 0: no layer has RoPE */
+    int64_t gating, norm_weights; /* of experts: the function of the router's logits, norm_topk */
+    double weights_scale;         /* of experts */
+    double rms_eps, layer_eps;    /* of norms */
+    double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
+    double extrapolation;         /* YaRN's share: 1 with YaRN, else 0; negative: what is usual */
+    double yarn_amplitude;        /* 1: what is usual */
+    GgufString scaling;           /* of RoPE: none, linear or yarn */
 } GgufHeader;
-
-/* Which keys are read together: in this order; from EXPERTS to LAYER_EPS where the model has them, from there on in
- * the architectures that have them. */
-typedef enum {
-    NOT_READ,
-    SIZES,
-    OTHERS,
-    EXPERTS,
-    YARN,
-    LAYER_EPS,
-    SCALE_KEYS,
-    SCORE_CAP_KEY,
-    LOGIT_CAP_KEY,
-    WINDOW_KEYS
-} KeyGroup;
 
 typedef struct {
     const char *name; /* after the architecture's and a dot */
-    KeyGroup group;
+    int needs;        /* an architecture that has one of these traits, or may; 0: all have the key */
     KeyKind kind;
     size_t field;    /* offset in GgufHeader */
     size_t fallback; /* offset of the field, read before, whose value is the default; 0: none */
 } GgufHeaderKey;
 
-/* In the order in which they are written; the last has no name. A file with any other key of the
+/* In the order in which they are read and written; the last has no name. A file with any other key of the
  * architecture is refused, unless its value changes nothing: the key may change the result. */
 extern const GgufHeaderKey GGUF_KEYS[];
-bool gguf_has_keys(const GgufArchitecture *a, KeyGroup group);
+bool gguf_has_key(const GgufArchitecture *a, const GgufHeaderKey *key);
 
 enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_count" */
 

@@ -45,16 +45,14 @@ static double usual_amplitude(const Config *c) { return yarn_amplitude(c->rope.y
 /* Whether the layer's window and RoPE are those that the architecture has in its place. */
 static bool is_in_place(const GgufArchitecture *a, const Model *m, const Layer *layer) {
     const Config *c = &m->config;
-    const bool by_period = a->window == WINDOW_BY_PERIOD, is_usual = gguf_is_usual(a->period, layer->index);
+    const bool by_period = a->may & PERIODIC_WINDOWS;
     const bool own_base = c->local_base > 0 && c->local_base != c->rope.base;
     const bool alike = !own_base && !m->rope_factors && c->rope.scale == 1 && c->rope.amplitude == 1;
-    const int window = longest_window(m);
-    const RopeUse rope = is_usual && a->local_rope && window ? ROPE_LOCAL
-                         : is_usual || by_period             ? ROPE_GLOBAL
-                                                             : ROPE_NONE;
-    if (by_period && layer->window != (is_usual ? window : 0)) return false;
-    if (rope == ROPE_LOCAL && (a->local_base > 0 ? c->rope.amplitude != usual_amplitude(c) : own_base)) return false;
-    return layer->rope == rope || (alike && layer->rope != ROPE_NONE && rope != ROPE_NONE);
+    Layer there = {0};
+    gguf_place_layer(a, longest_window(m), gguf_is_usual(a->period, layer->index), &there);
+    if (by_period && layer->window != there.window) return false;
+    if (there.rope == ROPE_LOCAL && (a->local_base > 0 ? c->rope.amplitude != 1 : own_base)) return false;
+    return layer->rope == there.rope || (alike && layer->rope != ROPE_NONE && there.rope != ROPE_NONE);
 }
 
 /* Whether two factors are one, but for rounding; 0: what is usual. */
@@ -147,11 +145,12 @@ static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
     GgufHeader h = {.config = model->config,
                     .value_length = model->config.head_size,
                     .n_experts = model->config.n_experts,
+                    .n_experts_used = model->config.n_experts_used,
                     .layer_eps = eps_of(model, NORM_LAYER),
                     .rms_eps = eps_of(model, NORM_RMS)};
     Config *c = &h.config;
     const bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
-    const bool by_period = a->window == WINDOW_BY_PERIOD;
+    const bool by_period = a->may & PERIODIC_WINDOWS;
     const int window = longest_window(model);
     if (by_period) h.window = window || !a->default_window ? window : c->context;
     if (!by_period || !window || !a->local_rope)
@@ -185,7 +184,7 @@ static int check_reals(const Model *model, const GgufArchitecture *a, const char
     const GgufHeader h = header_of(model, a);
     for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) {
         const double real = real_of(key, &h);
-        if (gguf_has_keys(a, key->group) && !is_float(real))
+        if (gguf_has_key(a, key) && !is_float(real))
             return fail("%s: %s.%s would be %g, which is no float32, and GGUF has no other", path, a->name, key->name,
                         real);
     }
@@ -473,7 +472,7 @@ static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHead
     const float real = (float)real_of(key, h);
     const GgufString text = key->kind == KEY_STRING ? *(const GgufString *)field : (GgufString){"", 0};
     snprintf(name, sizeof name, "%s.%s", w->architecture->name, key->name);
-    if (!gguf_has_keys(w->architecture, key->group)) return;
+    if (!gguf_has_key(w->architecture, key)) return;
     if (integer) write_int(w, name, integer);
     if (real != 0) write_value(w, name, GGUF_F32, &real, sizeof real);
     if (text.n) write_name(w, name, text.text, text.n);

@@ -1006,7 +1006,7 @@ static void bad_keys(void) {
     REFUSED("epsilon is no finite", gguf_set_real(&file, "llama.attention.layer_norm_rms_epsilon", NAN));
     REFUSED("epsilon", const double tiny = 1e-300;
             gguf_set(&file, "llama.attention.layer_norm_rms_epsilon", GGUF_F64, &tiny, 8));
-    REFUSED("llama.expert_used_count is missing", gguf_set_int(&file, "llama.expert_count", 8));
+    REFUSED("llama.expert_used_count is 0", gguf_set_int(&file, "llama.expert_count", 8));
     REFUSED("key llama.context_length is there twice", snprintf(file.keys[1].name, 64, "llama.context_length"));
     REFUSED("no arrays in arrays", set_array("x.y", GGUF_ARRAY, 1));
     REFUSED("values of type 13", set_array("x.y", 13, 1));
@@ -1159,9 +1159,9 @@ static void bad_experts(void) {
         change;                                                                                                        \
         check_refused(__LINE__, expected);                                                                             \
     } while (0)
-    REFUSED_OF("qwen3moe.expert_used_count is 9, expected up to the 8",
+    REFUSED_OF("qwen3moe.expert_used_count is 9, expected 1 to the 8",
                gguf_set_int(&file, "qwen3moe.expert_used_count", 9));
-    REFUSED_OF("qwen3moe.expert_used_count is missing", gguf_remove(&file, "qwen3moe.expert_used_count"));
+    REFUSED_OF("qwen3moe.expert_used_count is 0", gguf_remove(&file, "qwen3moe.expert_used_count"));
     REFUSED_OF("qwen3moe.expert_count is 1025", gguf_set_int(&file, "qwen3moe.expert_count", 1025));
     REFUSED_OF("ffn_gate_inp.weight is [8, 64], expected [1024, 64]",
                gguf_set_int(&file, "qwen3moe.expert_count", 1024));
