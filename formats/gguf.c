@@ -14,14 +14,14 @@
 #include <string.h>
 
 enum {
-    LLAMA = LAYER_NORMS | BARE_NORMS | ODD_HEADS | TIED, /* what it and its nearest relatives may have */
+    LLAMA = LAYER_NORMS | ODD_HEADS | TIED, /* what it and its nearest relatives may have */
     GEMMA = PRE_NORMS | POST_NORMS | GELU | LOGIT_CAP
 };
 
 /* clang-format off */
 const GgufArchitecture GGUF_ARCHITECTURES[] = {
     {"olmo", .has = PRE_NORMS | LAYER_NORMS | BARE_NORMS, .may = NEIGHBOURS | TIED},
-    {"stablelm", .has = PRE_NORMS | LAYER_NORMS, .may = BARE_NORMS | PARTIAL_ROPE | TIED, .has_output = true},
+    {"stablelm", .has = PRE_NORMS | LAYER_NORMS, .may = PARTIAL_ROPE | TIED, .has_output = true},
     {"llama", .has = PRE_NORMS, .may = LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES | ALL_WINDOWS},
     {"qwen2", .has = PRE_NORMS, .may = LLAMA},
     {"qwen3", .has = PRE_NORMS | HEAD_NORMS, .may = LLAMA},

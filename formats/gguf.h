@@ -7,34 +7,25 @@
 #include "model.h"
 #include "tokenizer.h"
 
-/* What models may have, as far as architectures differ in it; what tells most about the closest one is first. */
-#define GGUF_TRAITS(X)                                                                                                 \
-    X(SPARSE, "experts")                                                                                               \
-    X(PRE_NORMS, "norms in front of sublayers")                                                                        \
-    X(POST_NORMS, "norms behind sublayers")                                                                            \
-    X(WIDE_HEAD_NORMS, "norms of all heads together")                                                                  \
-    X(HEAD_NORMS, "norms of heads")                                                                                    \
-    X(GELU, "GELU")                                                                                                    \
-    X(SCORE_CAP, "a cap of scores")                                                                                    \
-    X(LOGIT_CAP, "a cap of logits")                                                                                    \
-    X(LAYER_NORMS, "LayerNorms")                                                                                       \
-    X(BARE_NORMS, "LayerNorms with gamma 1 and without beta")                                                          \
-    X(SCALES, "this factor of embeddings, scores, residuals or logits")                                                \
-    X(OTHER_LAYERS, "windows or RoPE of these layers")                                                                 \
-    X(NEIGHBOURS, "RoPE of neighbours")                                                                                \
-    X(PARTIAL_ROPE, "RoPE of a part of each head")                                                                     \
-    X(ROPE_FACTORS, "this rope_scaling")                                                                               \
-    X(BIASES, "biases behind attention or in the MLP")                                                                 \
-    X(ODD_HEADS, "heads that are not dim / n_heads wide")                                                              \
-    X(TIED, "an embedding that is the output")                                                                         \
-    X(MIXED_LAYERS, "experts in some layers")                                                                          \
-    X(PLAIN_EXPERTS, "norm_topk_prob false")                                                                           \
-    X(ALL_WINDOWS, "")                                                                                                 \
-    X(PERIODIC_WINDOWS, "")
-#define TRAIT_NUMBER(name, text) NUMBER_##name,
-#define TRAIT_BIT(name, text)    name = 1 << NUMBER_##name,
-enum { GGUF_TRAITS(TRAIT_NUMBER) };
-enum { GGUF_TRAITS(TRAIT_BIT) };
+/* Traits: what models may have, as far as architectures differ in it. */
+enum {
+    PRE_NORMS = 1 << 0,
+    POST_NORMS = 1 << 1,
+    HEAD_NORMS = 1 << 2,
+    WIDE_HEAD_NORMS = 1 << 3
+};                                                  /* wide: of all heads */
+enum { LAYER_NORMS = 1 << 4, BARE_NORMS = 1 << 5 }; /* bare: LayerNorms with gamma 1 and no beta, without tensors */
+enum { GELU = 1 << 6, BIASES = 1 << 7, SPARSE = 1 << 8 }; /* biases behind attention or in the MLP */
+enum { SCORE_CAP = 1 << 9, LOGIT_CAP = 1 << 10 };
+enum { SCALES = 1 << 11 }; /* of embeddings, scores, residuals and logits, in keys */
+enum { NEIGHBOURS = 1 << 12, PARTIAL_ROPE = 1 << 13, ROPE_FACTORS = 1 << 14 }; /* what rotates; factors in a tensor */
+enum {
+    ODD_HEADS = 1 << 15,
+    TIED = 1 << 16
+}; /* heads that are not dim / n_heads wide; an output that is the embedding */
+/* The window is that of all layers, or of all but every nth (llama.cpp heeds this alone); else the context ends there.
+ */
+enum { ALL_WINDOWS = 1 << 17, PERIODIC_WINDOWS = 1 << 18 };
 
 /* How the models of an architecture differ from those of others, in other programs, too. */
 typedef struct {
