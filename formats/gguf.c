@@ -96,9 +96,7 @@ const GgufHeaderKey GGUF_KEYS[] = {
     {"expert_count", 0, KEY_INTEGER, AT(n_experts), 0},
     {"expert_used_count", 0, KEY_INTEGER, AT(n_experts_used), 0},
     {"expert_feed_forward_length", 0, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
-    {"expert_gating_func", 0, KEY_INTEGER, AT(gating), 0},
     {"expert_weights_norm", 0, KEY_INTEGER, AT(norm_weights), 0},
-    {"expert_weights_scale", 0, KEY_REAL, AT(weights_scale), 0},
     {"attention.sliding_window", 0, KEY_INTEGER, AT(window), 0},
     {"attention.sliding_window_pattern", PERIODIC_WINDOWS, KEY_NO_FIELD, 0, 0},
     {"rope.freq_base_swa", PERIODIC_WINDOWS, KEY_REAL, AT(config.local_base), 0},
@@ -121,14 +119,12 @@ bool gguf_has_key(const GgufArchitecture *a, const GgufHeaderKey *key) {
 
 /* Keys that ask for what norma (or the architecture) does not do. NEUTRAL_KEYS[v]: those that ask for nothing at the
  * value v. */
-static const char *const NEUTRAL_KEYS[2][16] = {{"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count",
-                                                 "expert_shared_feed_forward_length", "final_logit_softcapping",
-                                                 "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
-                                                 "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
-                                                {"attention.causal", "embedding_scale", "expert_group_count",
-                                                 "expert_group_used_count", "logit_scale", "residual_scale"}};
-
-enum { SOFTMAX = 1 }; /* of the gating functions */
+static const char *const NEUTRAL_KEYS[2][16] = {
+    {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length",
+     "final_logit_softcapping", "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
+     "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
+    {"attention.causal", "embedding_scale", "expert_gating_func" /* softmax */, "expert_group_count",
+     "expert_group_used_count", "expert_weights_scale", "logit_scale", "residual_scale"}};
 
 static const GgufHeader DEFAULTS = {
     .config = {.vocab_size = 1, .rope = {.base = 10000, .scale = 1, .amplitude = 1, .yarn = {.fast = 32, .slow = 1}}},
@@ -137,9 +133,7 @@ static const GgufHeader DEFAULTS = {
     .linear_factor = 1,
     .extrapolation = -1,
     .yarn_amplitude = 1,
-    .gating = SOFTMAX,
-    .norm_weights = 1,
-    .weights_scale = 1};
+    .norm_weights = 1};
 
 typedef struct {
     Gguf file;
@@ -276,10 +270,6 @@ static int read_experts(Reader *r, Config *c) {
     if (h->n_experts_used < 1 || h->n_experts_used > h->n_experts)
         return bad_value(r, "expert_used_count", "%" PRId64 ", expected 1 to the %" PRId64 " that there are",
                          h->n_experts_used, h->n_experts);
-    if (h->gating != SOFTMAX || h->weights_scale != 1)
-        return bad_value(r, "expert_gating_func",
-                         "%" PRId64 " and %s.expert_weights_scale is %g, expected 1 (softmax) and 1", h->gating,
-                         r->architecture->name, h->weights_scale);
     c->n_experts = (int)h->n_experts;
     c->n_experts_used = (int)h->n_experts_used;
     c->norm_topk = h->norm_weights;

@@ -68,8 +68,7 @@ typedef struct {
     int64_t n_experts, n_experts_used;
     int64_t window;               /* most positions that attention looks back; up to 0: all */
     int64_t finetuned;            /* Granite: 0: no layer has RoPE */
-    int64_t gating, norm_weights; /* of experts: the function of the router's logits, norm_topk */
-    double weights_scale;         /* of experts */
+    int64_t norm_weights;         /* of experts: norm_topk */
     double rms_eps, layer_eps;    /* of norms */
     double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
     double extrapolation;         /* YaRN's share: 1 with YaRN, else 0; negative: what is usual */
