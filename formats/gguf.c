@@ -144,40 +144,33 @@ typedef struct {
 
 /* ---- configuration ----------------------------------------------------------------------- */
 
-/* The value at which a key of the architecture changes nothing; -1: there is none. */
-static int neutral_value(GgufString rest) {
-    for (int value = 0; value < 2; value++)
-        for (const char *const *name = NEUTRAL_KEYS[value]; *name; name++)
-            if (gguf_string_is(rest, *name)) return value;
-    return -1;
-}
-
 /* Refuses a key, `rest` behind the architecture's name, that may change the result and that norma does not heed. */
 static int check_key(const Reader *r, GgufString key, GgufString rest) {
-    const Gguf *g = &r->file;
     char name[GGUF_KEY_NAME];
     for (const GgufHeaderKey *known = GGUF_KEYS; known->name; known++)
         if (gguf_string_is(rest, known->name) && gguf_has_key(r->architecture, known)) return 0;
-    const int expected = neutral_value(rest);
-    double found = expected;
-    if (expected < 0) return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(key));
-    snprintf(name, sizeof name, "%.*s", SHOWN(key));
-    if (gguf_get(g, name, KEY_NUMBER, &found)) return -1;
-    return found == expected ? 0 : bad_key(g, name, "is %g, expected %d", found, expected);
+    for (int value = 0; value < 2; value++)
+        for (const char *const *neutral = NEUTRAL_KEYS[value]; *neutral; neutral++) {
+            double found = value;
+            if (!gguf_string_is(rest, *neutral)) continue;
+            snprintf(name, sizeof name, "%.*s", SHOWN(key));
+            if (gguf_get(&r->file, name, KEY_NUMBER, &found)) return -1;
+            return found == value ? 0 : bad_key(&r->file, name, "is %g, expected %d", found, value);
+        }
+    return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(key));
 }
 
 static int read_architecture(Reader *r) {
     GgufString name = {"", 0};
     char architectures[128] = "";
+    size_t n = 0;
     if (gguf_get(&r->file, "general.architecture", KEY_STRING, &name)) return -1;
     for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
-        const char *between = a == GGUF_ARCHITECTURES ? "" : a[1].name ? ", " : " or ";
-        snprintf(architectures + strlen(architectures), sizeof architectures - strlen(architectures), "%s%s", between,
-                 a->name);
+        n += (size_t)snprintf(architectures + n, sizeof architectures - n, " %s", a->name);
         if (gguf_string_is(name, a->name)) r->architecture = a;
     }
     if (!r->architecture)
-        return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), architectures);
+        return fail("%s: architecture is '%.*s', expected one of%s", r->file.path, SHOWN(name), architectures);
     for (const GgufValue *v = r->file.values; v < r->file.values + r->file.n_values; v++) {
         if (v->key.n <= name.n || memcmp(v->key.text, name.text, name.n) || v->key.text[name.n] != '.') continue;
         const GgufString rest = {v->key.text + name.n + 1, v->key.n - name.n - 1};
@@ -318,14 +311,14 @@ static int read_local_rope(Reader *r, Config *c) {
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
-/* Finds a tensor by its name with `suffix` and checks its shape; *found is NULL if there is none. */
-static int find_tensor(Reader *r, const char *name, const char *suffix, int depth, int rows, int cols,
+/* Finds a tensor by its name with `suffix` and checks its shape; *found is NULL if there is none, and none `needed`. */
+static int find_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth, int rows, int cols,
                        const GgufEntry **found) {
     char full[PART_NAME + 8];
     snprintf(full, sizeof full, "%s%s", name, suffix);
     GgufEntry *e = gguf_find_entry(&r->file, full);
     *found = e;
-    if (!e) return 0;
+    if (!e) return needed ? fail("%s: tensor %s is missing", r->file.path, full) : 0;
     e->used = true;
     if (e->depth == depth && e->rows == rows && e->cols == cols) return 0;
     if (e->depth == 1 && depth == 1)
@@ -335,9 +328,9 @@ static int find_tensor(Reader *r, const char *name, const char *suffix, int dept
 }
 
 /* A float32 vector; *vector is NULL if there is none. */
-static int read_vector(Reader *r, const char *name, const char *suffix, int n, const float **vector) {
+static int read_vector(Reader *r, const char *name, const char *suffix, bool needed, int n, const float **vector) {
     const GgufEntry *e;
-    if (find_tensor(r, name, suffix, 1, 1, n, &e)) return -1;
+    if (find_tensor(r, name, suffix, needed, 1, 1, n, &e)) return -1;
     if (e && e->type != TYPE_F32) return bad_tensor(&r->file, e->name, "is %s, expected f32", type_name(e->type));
     *vector = e ? (const float *)(const void *)e->data : NULL;
     return 0;
@@ -359,13 +352,11 @@ static int read_norm(Reader *r, const char *name, const PartAt *at) {
     Norm *norm = part_norm(at);
     norm->kind = NORM_NONE;
     if (!gguf_has_norm(r->architecture, at->part)) return 0;
-    if (bare ? read_ones(r, dim, &norm->gamma) : read_vector(r, name, ".weight", dim, &norm->gamma)) return -1;
-    if (may_be_layer && !bare && read_vector(r, name, ".bias", dim, &norm->beta)) return -1;
+    if (bare ? read_ones(r, dim, &norm->gamma) : read_vector(r, name, ".weight", true, dim, &norm->gamma)) return -1;
+    if (may_be_layer && !bare && read_vector(r, name, ".bias", has & LAYER_NORMS, dim, &norm->beta)) return -1;
     const bool is_layer = norm->beta || has & LAYER_NORMS;
     norm->kind = is_layer ? NORM_LAYER : NORM_RMS;
     norm->eps = (float)(is_layer ? r->header.layer_eps : r->header.rms_eps);
-    if (!norm->gamma) return fail("%s: tensor %s.weight is missing", r->file.path, name);
-    if (is_layer && !bare && !norm->beta) return fail("%s: tensor %s.bias is missing", r->file.path, name);
     return norm->eps > 0 ? 0 : fail("%s: the norms' epsilon is missing or not positive", r->file.path);
 }
 
@@ -382,13 +373,13 @@ static int read_weight(Reader *r, const char *name, const PartAt *at) {
     if (router && !c->n_experts) return 0;
     const bool fused = gguf_is_fused(r->architecture, at, whole, &part);
     if (fused) name = whole;
-    if (find_tensor(r, name, ".weight", depth, part.all, cols, &e)) return -1;
-    if (!e) return router ? 0 : fail("%s: tensor %s.weight is missing", r->file.path, name);
+    if (find_tensor(r, name, ".weight", !router, depth, part.all, cols, &e)) return -1;
+    if (!e) return 0;
     *w = (Tensor){.type = e->type, .rows = rows, .cols = cols};
     w->data = e->data + (size_t)at->expert * (e->bytes / (size_t)depth) + tensor_bytes(w, part.first);
     w->offset = (uint64_t)((const uint8_t *)w->data - r->file.data);
     if (router && model_allocate_experts(r->model, at->layer)) return -1;
-    return expert || fused || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", rows, &w->bias);
+    return expert || fused || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", false, rows, &w->bias);
 }
 
 /* Longrope has factors of its own behind the original context, which is where norma's ends. */
@@ -397,10 +388,9 @@ static int read_rope_factors(Reader *r, Model *m) {
     const int n = c->rope.dims / 2;
     const float *factors, *longer;
     if (c->rope.yarn.factor > 0) return (m->rope_factors = yarn_factors(&c->rope, &c->rope.yarn)) ? 0 : -1;
-    if (read_vector(r, "rope_factors_long", ".weight", n, &longer) ||
-        read_vector(r, longer ? "rope_factors_short" : "rope_freqs", ".weight", n, &factors))
+    if (read_vector(r, "rope_factors_long", ".weight", false, n, &longer) ||
+        read_vector(r, longer ? "rope_factors_short" : "rope_freqs", ".weight", longer, n, &factors))
         return -1;
-    if (longer && !factors) return fail("%s: tensor rope_factors_short.weight is missing", r->file.path);
     if (longer && r->header.yarn_context < c->context) c->context = r->header.yarn_context;
     if (factors && !(m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors))) return -1;
     for (int i = 0; factors && i < n; i++) m->rope_factors[i] = (double)factors[i];

@@ -279,11 +279,9 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
     if (!t->merges.rules) return 0;
     if (byte_level && t->space_prefix != SPACE_NEVER)
         return fail("%s: ByteLevel puts a space in front of a text, which GGUF has no word for", path);
-    if (byte_level && !gguf_pretokenizer_name(p))
-        return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)", path, pretokenizer_shown(p),
-                    p->whole_words ? ", ignore_merges" : "");
-    if (!byte_level && (p->n_steps || p->whole_words || t->normalizer.composes))
-        return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
+    if (byte_level ? !gguf_pretokenizer_name(p) : p->n_steps || p->whole_words || t->normalizer.composes)
+        return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)%s", path, pretokenizer_shown(p),
+                    p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(t);
     if (changed) return fail("%s: GGUF would have other tokens than its tokenizer: %s", path, changed);
     /* else scores say the same as rules, up to which of two rules for the same piece goes first */
@@ -325,7 +323,7 @@ typedef struct {
     bool shows;       /* progress; asked once, as asking changes errno, which tells why a write failed */
     size_t done;      /* weights written */
     float *row;       /* [widest row] */
-    uint8_t *packed;  /* a row in its new type */
+    uint8_t *packed;  /* behind it: a row in its new type */
 } Writer;
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
@@ -620,11 +618,10 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
         const size_t cols = (size_t)part_size(&model->config, at.part->cols);
         if (cols > widest) widest = cols;
     }
-    w.row = allocate(widest, sizeof *w.row);
-    w.packed = w.row ? allocate(widest, sizeof *w.row) : NULL;
-    const int status = w.packed ? write_file(&w, tokenizer, path) : -1;
+    w.row = allocate(2 * widest, sizeof *w.row);
+    w.packed = w.row ? (uint8_t *)(w.row + widest) : NULL;
+    const int status = w.row ? write_file(&w, tokenizer, path) : -1;
     free(w.head.bytes);
     free(w.row);
-    free(w.packed);
     return status;
 }

@@ -958,9 +958,9 @@ static void bad_keys(void) {
                                      UINT64_MAX, 0x13b13b13b13b13b2, 0x0800000000000001};
     static const GgufType negative[] = {GGUF_I8, GGUF_I16, GGUF_I32, GGUF_I64};
     const int64_t below_zero = -1;
-    REFUSED("architecture is 'gptneox', expected olmo, stablelm, llama",
+    REFUSED("architecture is 'gptneox', expected one of olmo stablelm llama",
             gguf_set_text(&file, "general.architecture", "gptneox"));
-    REFUSED("architecture is '', expected olmo, stablelm, llama", gguf_remove(&file, "general.architecture"));
+    REFUSED("architecture is '', expected one of olmo stablelm llama", gguf_remove(&file, "general.architecture"));
     REFUSED("general.architecture has another type", gguf_set_int(&file, "general.architecture", 1));
     REFUSED("key llama.attention.scale is not supported", gguf_set_real(&file, "llama.attention.scale", 1));
     REFUSED("llama.block_count is 0", gguf_set_int(&file, "llama.block_count", 0));
