@@ -55,8 +55,9 @@ bool gguf_has_norm(const GgufArchitecture *a, const Part *norm) {
 
 void gguf_set_scales(const GgufArchitecture *a, Config *c) {
     if (!a->special_layers) return;
+    const int head_size = c->dim / c->n_heads;
     c->embedding_scale = sqrtf((float)c->dim);
-    c->attention_scale = c->n_layers == a->special_layers ? 1 / sqrtf((float)(c->dim / c->n_heads)) : 0;
+    c->attention_scale = c->n_layers == a->special_layers ? 1 / sqrtf((float)head_size) : 0;
 }
 
 bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, GgufRows *rows) {

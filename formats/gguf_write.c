@@ -156,7 +156,7 @@ static int first_difference(const GgufArchitecture *a, const Model *m, char *pla
 
 /* The first architecture whose files can be the model, or that differs last; `place`: where, as above. */
 static const GgufArchitecture *architecture_of(const Model *model, char *place) {
-    const GgufArchitecture *closest = NULL;
+    const GgufArchitecture *closest = GGUF_ARCHITECTURES;
     int most = -1;
     for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
         const int n = first_difference(a, model, place);
@@ -263,6 +263,7 @@ static const char *changed_in_gguf(const Tokenizer *t) {
         if (p->byte_piece[byte] == p->unk && (p->byte_level ? p->unk >= 0 : in_utf8 && !has_piece))
             return "characters without a piece, as it has not all byte pieces";
     }
+    if (p->byte_level && t->space_prefix != SPACE_NEVER) return "ByteLevel puts a space in front of a text";
     if (!p->byte_level && !t->normalizer.replaces_mark) return "U+2581, which is a space there";
     for (int id = 0; id < p->n && !p->byte_level; id++)
         if (p->list[id].kind == PIECE_USER && (p->list[id].raw || t->space_prefix != SPACE_NEVER))
@@ -270,6 +271,9 @@ static const char *changed_in_gguf(const Tokenizer *t) {
     for (const MergeRule *r = t->merges.rules; r < t->merges.rules + t->merges.n; r++)
         if (!may_merge(p, r->left) || !may_merge(p, r->right) || !may_merge(p, r->result))
             return "merges of added tokens, of <unk>, or of two pieces with one text";
+    /* scores say the same as rules, up to which of two rules for the same piece goes first */
+    if (!p->byte_level && (!all_pieces_merge(t) || !ranks_are_by_piece(t)))
+        return "its merges are not those of a SentencePiece vocabulary";
     return NULL;
 }
 
@@ -277,17 +281,11 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
     const Pretokenizer *p = &t->pretokenizer;
     const bool byte_level = t->pieces.byte_level;
     if (!t->merges.rules) return 0;
-    if (byte_level && t->space_prefix != SPACE_NEVER)
-        return fail("%s: ByteLevel puts a space in front of a text, which GGUF has no word for", path);
     if (byte_level ? !gguf_pretokenizer_name(p) : p->n_steps || p->whole_words || t->normalizer.composes)
         return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)%s", path, pretokenizer_shown(p),
                     p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(t);
     if (changed) return fail("%s: GGUF would have other tokens than its tokenizer: %s", path, changed);
-    /* else scores say the same as rules, up to which of two rules for the same piece goes first */
-    if (!byte_level && (!all_pieces_merge(t) || !ranks_are_by_piece(t)))
-        return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
-                    path);
     bool eats = false;
     for (int id = 0; id < t->pieces.n; id++) eats |= t->pieces.list[id].eats_left || t->pieces.list[id].eats_right;
     if (eats) note("there are pieces that take white space beside them; GGUF has no word for that");
@@ -466,17 +464,14 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
 
 static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHeader *h) {
     char name[GGUF_KEY_NAME];
+    const GgufString *text = (const void *)((const char *)h + key->field);
     const float number = (float)number_of(key, h);
     const bool is_integer = key->kind == KEY_SIZE || key->kind == KEY_INTEGER;
     snprintf(name, sizeof name, "%s.%s", w->architecture->name, key->name);
     if (!gguf_has_key(w->architecture, key)) return;
-    if (key->kind == KEY_STRING) {
-        const GgufString *text = (const void *)((const char *)h + key->field);
-        if (text->n) write_name(w, name, text->text, text->n);
-    } else if (is_integer && number != 0)
-        write_int(w, name, (int)number_of(key, h));
-    else if (number != 0)
-        write_value(w, name, GGUF_F32, &number, sizeof number);
+    if (key->kind == KEY_STRING && text->n) write_name(w, name, text->text, text->n);
+    if (is_integer && number != 0) write_int(w, name, (int)number_of(key, h));
+    if (!is_integer && number != 0) write_value(w, name, GGUF_F32, &number, sizeof number);
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
