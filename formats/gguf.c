@@ -39,13 +39,12 @@ const GgufArchitecture GGUF_ARCHITECTURES[] = {
 };
 /* clang-format on */
 
-bool gguf_is_usual(int nth, int l) { return nth == 0 || l % nth < nth - 1; }
-
-void gguf_place_layer(const GgufArchitecture *a, int window, bool is_usual, Layer *layer) {
-    const bool by_period = a->may & PERIODIC_WINDOWS;
-    if (a->may & ALL_WINDOWS || (by_period && is_usual)) layer->window = window;
-    if (by_period && is_usual && window && a->local_rope) layer->rope = ROPE_LOCAL;
-    if (!by_period && !is_usual) layer->rope = ROPE_NONE;
+void gguf_place_layer(const GgufArchitecture *a, int window, const int64_t *is_usual, Layer *layer) {
+    const bool by_period = a->may & PERIODIC_WINDOWS, last = a->period && (layer->index + 1) % a->period == 0;
+    const bool usual = is_usual ? *is_usual : !last;
+    if (a->may & ALL_WINDOWS || (by_period && usual)) layer->window = window;
+    if (by_period && usual && window && a->local_rope) layer->rope = ROPE_LOCAL;
+    if (!by_period && !usual) layer->rope = ROPE_NONE;
 }
 
 bool gguf_has_norm(const GgufArchitecture *a, const Part *norm) {
@@ -246,9 +245,9 @@ static int read_layers(Reader *r, Model *m) {
     if (pattern && (!pattern->is_array || pattern->count != (uint64_t)c->n_layers))
         return bad_key(&r->file, name, "is no array of %d elements, one for each layer", c->n_layers);
     for (Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
-        int64_t is_usual = gguf_is_usual(a->period, layer->index);
+        int64_t is_usual;
         if (pattern && gguf_get_element(&r->file, name, layer->index, &is_usual)) return -1;
-        gguf_place_layer(a, window, is_usual, layer);
+        gguf_place_layer(a, window, pattern ? &is_usual : NULL, layer);
         if (a->may & SCALES && !h->finetuned) layer->rope = ROPE_NONE;
     }
     return 0;

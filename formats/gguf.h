@@ -42,11 +42,9 @@ typedef struct {
 
 extern const GgufArchitecture GGUF_ARCHITECTURES[]; /* the writer takes the first that fits; the last has no name */
 
-/* Whether layer l is not one of every nth. */
-bool gguf_is_usual(int nth, int l);
-
-/* Gives a layer, usual or one of every nth, its window (0: there is none) and RoPE. */
-void gguf_place_layer(const GgufArchitecture *a, int window, bool is_usual, Layer *layer);
+/* Gives a layer its window (0: there is none) and RoPE, which are the usual ones but in every nth layer.
+ * *is_usual: what the file says of that; NULL: nothing. */
+void gguf_place_layer(const GgufArchitecture *a, int window, const int64_t *is_usual, Layer *layer);
 
 /* Whether all models have this norm; else none has. */
 bool gguf_has_norm(const GgufArchitecture *a, const Part *norm);

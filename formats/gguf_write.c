@@ -72,8 +72,8 @@ static bool layers_are_alike(const GgufArchitecture *a, const Model *m) {
     const bool same_amplitude = a->local_base == 0 || c->rope.amplitude == 1;
     bool alike = h.config.local_base == 0 || (same_base && same_amplitude);
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
-        Layer there = {0};
-        gguf_place_layer(a, (int)h.window, gguf_is_usual(a->period, layer->index), &there);
+        Layer there = {.index = layer->index};
+        gguf_place_layer(a, (int)h.window, NULL, &there);
         const bool none = layer->window == 0 && there.window == c->context;
         const bool same_window = !(a->may & PERIODIC_WINDOWS) || layer->window == there.window || none;
         alike = alike && same_window && layer->rope == there.rope;
