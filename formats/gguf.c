@@ -14,37 +14,49 @@
 #include <string.h>
 
 enum {
-    LLAMA = LAYER_NORMS | BARE_NORMS | ODD_HEADS | TIED, /* what it and its nearest relatives may have */
+    LLAMA = LAYER_NORMS | ODD_HEADS | TIED, /* what it and its nearest relatives may have */
     GEMMA = PRE_NORMS | POST_NORMS | GELU | LOGIT_CAP
 };
 
 /* clang-format off */
 const GgufArchitecture GGUF_ARCHITECTURES[] = {
     {"olmo", .has = PRE_NORMS | LAYER_NORMS | BARE_NORMS, .may = NEIGHBOURS | TIED},
-    {"stablelm", .has = PRE_NORMS | LAYER_NORMS, .may = BARE_NORMS | PARTIAL_ROPE | TIED, .has_output = true},
-    {"llama", .has = PRE_NORMS, .may = LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES, .window = WINDOW_EVERYWHERE},
+    {"stablelm", .has = PRE_NORMS | LAYER_NORMS, .may = PARTIAL_ROPE | TIED, .has_output = true},
+    {"llama", .has = PRE_NORMS, .may = LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES | ALL_WINDOWS},
     {"qwen2", .has = PRE_NORMS, .may = LLAMA},
     {"qwen3", .has = PRE_NORMS | HEAD_NORMS, .may = LLAMA},
     {"qwen3moe", .has = PRE_NORMS | HEAD_NORMS | SPARSE, .may = LLAMA},
     {"smollm3", .has = PRE_NORMS, .may = NEIGHBOURS | ODD_HEADS | TIED, .period = 4},
     {"granite", .has = PRE_NORMS, .may = SCALES | NEIGHBOURS | ROPE_FACTORS | BIASES | ODD_HEADS | TIED},
-    {"phi3", .has = PRE_NORMS, .may = PARTIAL_ROPE | ROPE_FACTORS | TIED, .window = WINDOW_EVERYWHERE, .fused = true},
-    {"olmo2", .has = POST_NORMS | WIDE_HEAD_NORMS, .may = TIED, .has_output = true,
-     .window = WINDOW_BY_PERIOD, .period = 4, .local_rope = true},
-    {"gemma2", .has = GEMMA | SCORE_CAP | TIED, .may = PARTIAL_ROPE | ODD_HEADS,
-     .window = WINDOW_BY_PERIOD, .default_window = 4096, .period = 2, .special_layers = 46},
-    {"gemma3", .has = (GEMMA ^ LOGIT_CAP) | HEAD_NORMS, .may = LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED,
-     .window = WINDOW_BY_PERIOD, .period = 6, .local_rope = true, .local_base = 10000, .special_layers = 62},
+    {"phi3", .has = PRE_NORMS, .may = PARTIAL_ROPE | ROPE_FACTORS | TIED | ALL_WINDOWS, .fused = true},
+    {"olmo2", .has = POST_NORMS | WIDE_HEAD_NORMS, .may = TIED | PERIODIC_WINDOWS, .has_output = true,
+     .period = 4, .local_rope = true},
+    {"gemma2", .has = GEMMA | SCORE_CAP | TIED, .may = PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS,
+     .default_window = 4096, .period = 2, .special_layers = 46},
+    {"gemma3", .has = (GEMMA ^ LOGIT_CAP) | HEAD_NORMS, .may = LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED | PERIODIC_WINDOWS,
+     .period = 6, .local_rope = true, .local_base = 10000, .special_layers = 62},
     {0},
 };
 /* clang-format on */
 
-bool gguf_is_usual(int nth, int l) { return nth == 0 || l % nth < nth - 1; }
+void gguf_place_layer(const GgufArchitecture *a, int window, const int64_t *is_usual, Layer *layer) {
+    const bool by_period = a->may & PERIODIC_WINDOWS, last = a->period && (layer->index + 1) % a->period == 0;
+    const bool usual = is_usual ? *is_usual : !last;
+    if (a->may & ALL_WINDOWS || (by_period && usual)) layer->window = window;
+    if (by_period && usual && window && a->local_rope) layer->rope = ROPE_LOCAL;
+    if (!by_period && !usual) layer->rope = ROPE_NONE;
+}
+
+bool gguf_has_norm(const GgufArchitecture *a, const Part *norm) {
+    const int traits = norm->of_heads ? HEAD_NORMS | WIDE_HEAD_NORMS : norm->post ? POST_NORMS : PRE_NORMS;
+    return norm->owner == OF_MODEL || a->has & traits;
+}
 
 void gguf_set_scales(const GgufArchitecture *a, Config *c) {
     if (!a->special_layers) return;
+    const int head_size = c->dim / c->n_heads;
     c->embedding_scale = sqrtf((float)c->dim);
-    c->attention_scale = c->n_layers == a->special_layers ? 1 / sqrtf((float)(c->dim / c->n_heads)) : 0;
+    c->attention_scale = c->n_layers == a->special_layers ? 1 / sqrtf((float)head_size) : 0;
 }
 
 bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, GgufRows *rows) {
@@ -61,75 +73,67 @@ bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, Gguf
 
 #define AT(field) offsetof(GgufHeader, field)
 const GgufHeaderKey GGUF_KEYS[] = {
-    {"vocab_size", NOT_READ, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
-    {"context_length", OTHERS, KEY_SIZE, AT(config.context), 0},
-    {"embedding_length", SIZES, KEY_SIZE, AT(config.dim), 0},
-    {"feed_forward_length", SIZES, KEY_SIZE, AT(config.hidden_dim), 0},
-    {"block_count", SIZES, KEY_SIZE, AT(config.n_layers), 0},
-    {"attention.head_count", OTHERS, KEY_SIZE, AT(config.n_heads), 0},
-    {"attention.head_count_kv", OTHERS, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
-    {"attention.key_length", OTHERS, KEY_SIZE, AT(config.head_size), 0},
-    {"attention.value_length", OTHERS, KEY_SIZE, AT(value_length), AT(config.head_size)},
-    {"attention.layer_norm_rms_epsilon", OTHERS, KEY_REAL, AT(rms_eps), 0},
-    {"attention.layer_norm_epsilon", LAYER_EPS, KEY_REAL, AT(layer_eps), AT(rms_eps)},
-    {"rope.dimension_count", OTHERS, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
-    {"rope.freq_base", OTHERS, KEY_REAL, AT(config.rope.base), 0},
-    {"rope.scaling.type", OTHERS, KEY_STRING, AT(scaling), 0},
-    {"rope.scale_linear", OTHERS, KEY_REAL, AT(linear_factor), 0},
-    {"rope.scaling.factor", OTHERS, KEY_REAL, AT(factor), AT(linear_factor)},
-    {"rope.scaling.original_context_length", YARN, KEY_SIZE, AT(yarn_context), AT(config.context)},
-    {"rope.scaling.attn_factor", OTHERS, KEY_REAL, AT(config.rope.amplitude), 0},
-    {"rope.scaling.yarn_beta_fast", YARN, KEY_REAL, AT(config.rope.yarn.fast), 0},
-    {"rope.scaling.yarn_beta_slow", YARN, KEY_REAL, AT(config.rope.yarn.slow), 0},
-    {"expert_count", OTHERS, KEY_INTEGER, AT(n_experts), 0},
-    {"expert_used_count", EXPERTS, KEY_SIZE, AT(config.n_experts_used), 0},
-    {"expert_feed_forward_length", EXPERTS, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
-    {"expert_gating_func", EXPERTS, KEY_INTEGER, AT(gating), 0},
-    {"expert_weights_norm", EXPERTS, KEY_INTEGER, AT(norm_weights), 0},
-    {"expert_weights_scale", EXPERTS, KEY_REAL, AT(weights_scale), 0},
-    {"attention.sliding_window", OTHERS, KEY_INTEGER, AT(window), 0},
-    {"attention.sliding_window_pattern", WINDOW_KEYS, KEY_NO_FIELD, 0, 0},
-    {"rope.freq_base_swa", WINDOW_KEYS, KEY_REAL, AT(config.local_base), 0},
-    {"rope.scaling.yarn_ext_factor", OTHERS, KEY_REAL, AT(extrapolation), 0},
-    {"rope.scaling.yarn_attn_factor", OTHERS, KEY_REAL, AT(yarn_amplitude), 0},
-    {"embedding_scale", SCALE_KEYS, KEY_FLOAT, AT(config.embedding_scale), 0},
-    {"residual_scale", SCALE_KEYS, KEY_FLOAT, AT(config.residual_scale), 0},
-    {"attention.scale", SCALE_KEYS, KEY_FLOAT, AT(config.attention_scale), 0},
-    {"logit_scale", SCALE_KEYS, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
-    {"attn_logit_softcapping", SCORE_CAP_KEY, KEY_FLOAT, AT(config.attention_cap), 0},
-    {"final_logit_softcapping", LOGIT_CAP_KEY, KEY_FLOAT, AT(config.logit_cap), 0},
-    {.name = "rope.scaling.finetuned"},
-    {.name = "tensor_data_layout"},
+    {"vocab_size", 0, KEY_SIZE, AT(config.vocab_size), 0}, /* the embedding has as many rows */
+    {"context_length", 0, KEY_SIZE, AT(config.context), 0},
+    {"embedding_length", 0, KEY_SIZE, AT(config.dim), 0},
+    {"feed_forward_length", 0, KEY_SIZE, AT(config.hidden_dim), 0},
+    {"block_count", 0, KEY_SIZE, AT(config.n_layers), 0},
+    {"attention.head_count", 0, KEY_SIZE, AT(config.n_heads), 0},
+    {"attention.head_count_kv", 0, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
+    {"attention.key_length", 0, KEY_SIZE, AT(config.head_size), 0},
+    {"attention.value_length", 0, KEY_SIZE, AT(value_length), AT(config.head_size)},
+    {"attention.layer_norm_rms_epsilon", 0, KEY_REAL, AT(rms_eps), 0},
+    {"attention.layer_norm_epsilon", 0, KEY_REAL, AT(layer_eps), AT(rms_eps)},
+    {"rope.dimension_count", 0, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
+    {"rope.freq_base", 0, KEY_REAL, AT(config.rope.base), 0},
+    {"rope.scaling.type", 0, KEY_STRING, AT(scaling), 0},
+    {"rope.scale_linear", 0, KEY_REAL, AT(linear_factor), 0},
+    {"rope.scaling.factor", 0, KEY_REAL, AT(factor), AT(linear_factor)},
+    {"rope.scaling.original_context_length", 0, KEY_SIZE, AT(yarn_context), AT(config.context)},
+    {"rope.scaling.attn_factor", 0, KEY_REAL, AT(config.rope.amplitude), 0},
+    {"rope.scaling.yarn_beta_fast", 0, KEY_REAL, AT(config.rope.yarn.fast), 0},
+    {"rope.scaling.yarn_beta_slow", 0, KEY_REAL, AT(config.rope.yarn.slow), 0},
+    {"expert_count", 0, KEY_INTEGER, AT(n_experts), 0},
+    {"expert_used_count", 0, KEY_INTEGER, AT(n_experts_used), 0},
+    {"expert_feed_forward_length", 0, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
+    {"expert_weights_norm", 0, KEY_INTEGER, AT(norm_weights), 0},
+    {"attention.sliding_window", 0, KEY_INTEGER, AT(window), 0},
+    {"attention.sliding_window_pattern", PERIODIC_WINDOWS, KEY_NO_FIELD, 0, 0},
+    {"rope.freq_base_swa", PERIODIC_WINDOWS, KEY_REAL, AT(config.local_base), 0},
+    {"rope.scaling.yarn_ext_factor", 0, KEY_REAL, AT(extrapolation), 0},
+    {"rope.scaling.yarn_attn_factor", 0, KEY_REAL, AT(yarn_amplitude), 0},
+    {"embedding_scale", SCALES, KEY_FLOAT, AT(config.embedding_scale), 0},
+    {"residual_scale", SCALES, KEY_FLOAT, AT(config.residual_scale), 0},
+    {"attention.scale", SCALES, KEY_FLOAT, AT(config.attention_scale), 0},
+    {"logit_scale", SCALES, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
+    {"attn_logit_softcapping", SCORE_CAP, KEY_FLOAT, AT(config.attention_cap), 0},
+    {"final_logit_softcapping", LOGIT_CAP, KEY_FLOAT, AT(config.logit_cap), 0},
+    {"rope.scaling.finetuned", 0, KEY_INTEGER, AT(finetuned), 0},
+    {"tensor_data_layout", 0, KEY_NO_FIELD, 0, 0},
     {0},
 };
 
-bool gguf_has_keys(const GgufArchitecture *a, KeyGroup group) {
-    static const int needed[] = {
-        [SCALE_KEYS] = SCALES, [SCORE_CAP_KEY] = SCORE_CAP, [LOGIT_CAP_KEY] = LOGIT_CAP, [WINDOW_KEYS] = 0};
-    if (group == WINDOW_KEYS) return a->window == WINDOW_BY_PERIOD;
-    return group < SCALE_KEYS || (a->has | a->may) & needed[group];
+bool gguf_has_key(const GgufArchitecture *a, const GgufHeaderKey *key) {
+    return !key->needs || (a->has | a->may) & key->needs;
 }
 
 /* Keys that ask for what norma (or the architecture) does not do. NEUTRAL_KEYS[v]: those that ask for nothing at the
  * value v. */
-static const char *const NEUTRAL_KEYS[2][16] = {{"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count",
-                                                 "expert_shared_feed_forward_length", "final_logit_softcapping",
-                                                 "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
-                                                 "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
-                                                {"attention.causal", "embedding_scale", "expert_group_count",
-                                                 "expert_group_used_count", "logit_scale", "residual_scale"}};
-
-enum { SOFTMAX = 1 }; /* of the gating functions */
+static const char *const NEUTRAL_KEYS[2][16] = {
+    {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length",
+     "final_logit_softcapping", "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
+     "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
+    {"attention.causal", "embedding_scale", "expert_gating_func" /* softmax */, "expert_group_count",
+     "expert_group_used_count", "expert_weights_scale", "logit_scale", "residual_scale"}};
 
 static const GgufHeader DEFAULTS = {
     .config = {.vocab_size = 1, .rope = {.base = 10000, .scale = 1, .amplitude = 1, .yarn = {.fast = 32, .slow = 1}}},
     .scaling = {"linear", 6},
+    .finetuned = 1,
     .linear_factor = 1,
     .extrapolation = -1,
     .yarn_amplitude = 1,
-    .gating = SOFTMAX,
-    .norm_weights = 1,
-    .weights_scale = 1};
+    .norm_weights = 1};
 
 typedef struct {
     Gguf file;
@@ -140,40 +144,33 @@ typedef struct {
 
 /* ---- configuration ----------------------------------------------------------------------- */
 
-/* The value at which a key of the architecture changes nothing; -1: there is none. */
-static int neutral_value(GgufString rest) {
-    for (int value = 0; value < 2; value++)
-        for (const char *const *name = NEUTRAL_KEYS[value]; *name; name++)
-            if (gguf_string_is(rest, *name)) return value;
-    return -1;
-}
-
 /* Refuses a key, `rest` behind the architecture's name, that may change the result and that norma does not heed. */
 static int check_key(const Reader *r, GgufString key, GgufString rest) {
-    const Gguf *g = &r->file;
     char name[GGUF_KEY_NAME];
     for (const GgufHeaderKey *known = GGUF_KEYS; known->name; known++)
-        if (gguf_string_is(rest, known->name) && gguf_has_keys(r->architecture, known->group)) return 0;
-    const int expected = neutral_value(rest);
-    double found = expected;
-    if (expected < 0) return fail("%s: metadata key %.*s is not supported", g->path, SHOWN(key));
-    snprintf(name, sizeof name, "%.*s", SHOWN(key));
-    if (gguf_get_number(g, name, &found)) return -1;
-    return found == expected ? 0 : bad_key(g, name, "is %g, expected %d", found, expected);
+        if (gguf_string_is(rest, known->name) && gguf_has_key(r->architecture, known)) return 0;
+    for (int value = 0; value < 2; value++)
+        for (const char *const *neutral = NEUTRAL_KEYS[value]; *neutral; neutral++) {
+            double found = value;
+            if (!gguf_string_is(rest, *neutral)) continue;
+            snprintf(name, sizeof name, "%.*s", SHOWN(key));
+            if (gguf_get(&r->file, name, KEY_NUMBER, &found)) return -1;
+            return found == value ? 0 : bad_key(&r->file, name, "is %g, expected %d", found, value);
+        }
+    return fail("%s: metadata key %.*s is not supported", r->file.path, SHOWN(key));
 }
 
 static int read_architecture(Reader *r) {
     GgufString name = {"", 0};
     char architectures[128] = "";
-    if (gguf_get_string(&r->file, "general.architecture", &name)) return -1;
+    size_t n = 0;
+    if (gguf_get(&r->file, "general.architecture", KEY_STRING, &name)) return -1;
     for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
-        const char *between = a == GGUF_ARCHITECTURES ? "" : a[1].name ? ", " : " or ";
-        snprintf(architectures + strlen(architectures), sizeof architectures - strlen(architectures), "%s%s", between,
-                 a->name);
+        n += (size_t)snprintf(architectures + n, sizeof architectures - n, " %s", a->name);
         if (gguf_string_is(name, a->name)) r->architecture = a;
     }
     if (!r->architecture)
-        return fail("%s: architecture is '%.*s', expected %s", r->file.path, SHOWN(name), architectures);
+        return fail("%s: architecture is '%.*s', expected one of%s", r->file.path, SHOWN(name), architectures);
     for (const GgufValue *v = r->file.values; v < r->file.values + r->file.n_values; v++) {
         if (v->key.n <= name.n || memcmp(v->key.text, name.text, name.n) || v->key.text[name.n] != '.') continue;
         const GgufString rest = {v->key.text + name.n + 1, v->key.n - name.n - 1};
@@ -182,26 +179,27 @@ static int read_architecture(Reader *r) {
     return 0;
 }
 
-static int read_keys(Reader *r, KeyGroup group) {
+/* Reads all keys that the architecture has, and the defaults of its models where the file says nothing. */
+static int read_keys(Reader *r) {
+    const GgufArchitecture *a = r->architecture;
     Config *c = &r->header.config;
     char name[GGUF_KEY_NAME], *header = (char *)&r->header;
-    int status = 0;
-    for (const GgufHeaderKey *key = GGUF_KEYS; key->name && !status; key++) {
+    r->header.window = a->default_window;
+    c->wide_head_norms = a->has & WIDE_HEAD_NORMS;
+    c->post_norms = a->has & POST_NORMS;
+    c->gelu = a->has & GELU;
+    c->rope.halves = !(a->may & NEIGHBOURS);
+    if (a->has & SCORE_CAP) c->attention_cap = 50;
+    if (a->has & LOGIT_CAP) c->logit_cap = 30;
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) {
         void *field = header + key->field;
-        if (key->group != group) continue;
-        snprintf(name, sizeof name, "%s.%s", r->architecture->name, key->name);
+        if (!gguf_has_key(a, key)) continue;
+        snprintf(name, sizeof name, "%s.%s", a->name, key->name);
         if (key->fallback) memcpy(field, header + key->fallback, key->kind == KEY_SIZE ? sizeof(int) : sizeof(double));
-        switch (key->kind) {
-        case KEY_NO_FIELD: break;
-        case KEY_SIZE: status = gguf_get_size(&r->file, name, field); break;
-        case KEY_INTEGER: status = gguf_get_integer(&r->file, name, field); break;
-        case KEY_FLOAT: status = gguf_get_float(&r->file, name, field); break;
-        case KEY_REAL: status = gguf_get_real(&r->file, name, field); break;
-        case KEY_STRING: status = gguf_get_string(&r->file, name, field); break;
-        }
-        if (field == &c->n_heads && !status) c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
+        if (gguf_get(&r->file, name, key->kind, field)) return -1;
+        if (field == &c->n_heads) c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
     }
-    return status;
+    return 0;
 }
 
 /* A failure that names a key of the architecture. */
@@ -224,44 +222,33 @@ static int check_sizes(Reader *r, Config *c) {
     return 0;
 }
 
-/* What some architectures have keys for; a cap that all models of one have is positive. */
-static int read_own_keys(Reader *r, Config *c) {
+/* A cap that all models of an architecture have is positive; logits are divided by their scale. */
+static int read_factors(Reader *r, Config *c) {
     const GgufArchitecture *a = r->architecture;
-    r->header.window = a->default_window;
-    c->wide_head_norms = a->has & WIDE_HEAD_NORMS;
-    c->post_norms = a->has & POST_NORMS;
-    c->gelu = a->has & GELU;
-    if (a->has & SCORE_CAP) c->attention_cap = 50;
-    if (a->has & LOGIT_CAP) c->logit_cap = 30;
-    for (KeyGroup group = SCALE_KEYS; group <= WINDOW_KEYS; group++)
-        if (gguf_has_keys(a, group) && read_keys(r, group)) return -1;
     if ((a->has & SCORE_CAP && c->attention_cap == 0) || (a->has & LOGIT_CAP && c->logit_cap == 0))
         return fail("%s: a cap of %s is 0", r->file.path, a->name);
     if (a->may & SCALES) c->logit_scale = 1 / c->logit_scale;
-    return isfinite(c->logit_scale) ? 0 : fail("%s: %s.logit_scale is missing or 0", r->file.path, a->name);
+    if (!isfinite(c->logit_scale)) return fail("%s: %s.logit_scale is missing or 0", r->file.path, a->name);
+    gguf_set_scales(a, c);
+    return 0;
 }
 
 /* The windows of layers, and how their heads rotate. */
 static int read_layers(Reader *r, Model *m) {
     const GgufArchitecture *a = r->architecture;
-    Config *c = &m->config;
+    const GgufHeader *h = &r->header;
+    const Config *c = &m->config;
+    const int window = h->window < 0 ? 0 : h->window < c->context ? (int)h->window : c->context;
     char name[GGUF_KEY_NAME];
-    const bool by_period = a->window == WINDOW_BY_PERIOD && r->header.window > 0;
-    const int window = r->header.window < c->context ? (int)r->header.window : c->context;
-    const int period = a->window == WINDOW_BY_PERIOD && !by_period ? 1 : a->period;
-    int64_t is_usual, ropes = 1;
-    snprintf(name, sizeof name, "%s.rope.scaling.finetuned", a->name);
-    if (a->may & SCALES && gguf_get_integer(&r->file, name, &ropes)) return -1; /* so says Granite */
     snprintf(name, sizeof name, "%s.attention.sliding_window_pattern", a->name);
-    const GgufValue *pattern = by_period ? gguf_find_value(&r->file, name) : NULL;
+    const GgufValue *pattern = window ? gguf_find_value(&r->file, name) : NULL;
     if (pattern && (!pattern->is_array || pattern->count != (uint64_t)c->n_layers))
         return bad_key(&r->file, name, "is no array of %d elements, one for each layer", c->n_layers);
     for (Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
-        is_usual = gguf_is_usual(period, layer->index);
+        int64_t is_usual;
         if (pattern && gguf_get_element(&r->file, name, layer->index, &is_usual)) return -1;
-        if (window > 0 && (by_period ? is_usual : a->window == WINDOW_EVERYWHERE)) layer->window = window;
-        if (by_period && is_usual && a->local_rope) layer->rope = ROPE_LOCAL;
-        if (!ropes || (a->window != WINDOW_BY_PERIOD && !is_usual)) layer->rope = ROPE_NONE;
+        gguf_place_layer(a, window, pattern ? &is_usual : NULL, layer);
+        if (a->may & SCALES && !h->finetuned) layer->rope = ROPE_NONE;
     }
     return 0;
 }
@@ -273,15 +260,11 @@ static int read_experts(Reader *r, Config *c) {
     if (!h->n_experts) return 0;
     if (h->n_experts < 0 || h->n_experts > MOST_EXPERTS)
         return bad_value(r, "expert_count", "%" PRId64 ", expected up to %d", h->n_experts, MOST_EXPERTS);
+    if (h->n_experts_used < 1 || h->n_experts_used > h->n_experts)
+        return bad_value(r, "expert_used_count", "%" PRId64 ", expected 1 to the %" PRId64 " that there are",
+                         h->n_experts_used, h->n_experts);
     c->n_experts = (int)h->n_experts;
-    if (read_keys(r, EXPERTS)) return -1;
-    if (c->n_experts_used > c->n_experts)
-        return bad_value(r, "expert_used_count", "%d, expected up to the %d that there are", c->n_experts_used,
-                         c->n_experts);
-    if (h->gating != SOFTMAX || h->weights_scale != 1)
-        return bad_value(r, "expert_gating_func",
-                         "%" PRId64 " and %s.expert_weights_scale is %g, expected 1 (softmax) and 1", h->gating,
-                         r->architecture->name, h->weights_scale);
+    c->n_experts_used = (int)h->n_experts_used;
     c->norm_topk = h->norm_weights;
     return 0;
 }
@@ -292,7 +275,6 @@ static int read_rope(Reader *r, Config *c) {
     Yarn *yarn = &c->rope.yarn;
     const bool is_yarn = gguf_string_is(h->scaling, "yarn");
     const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
-    c->rope.halves = !(r->architecture->may & NEIGHBOURS);
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         return bad_value(r, "rope.dimension_count", "%d, expected an even number up to the head size %d", c->rope.dims,
                          c->head_size);
@@ -303,7 +285,6 @@ static int read_rope(Reader *r, Config *c) {
     if (h->yarn_amplitude != 1 && !(fabs(h->yarn_amplitude / amplitude - 1) < 1e-5))
         return bad_value(r, "rope.scaling.yarn_attn_factor", "%g, expected %g", h->yarn_amplitude, amplitude);
     if (is_yarn) {
-        if (read_keys(r, YARN)) return -1;
         if (!(yarn->fast > 0) || !(yarn->slow > 0)) return fail("%s: a beta of YaRN is not positive", r->file.path);
         yarn->factor = h->factor;
         yarn->context = h->yarn_context;
@@ -331,14 +312,14 @@ static int read_local_rope(Reader *r, Config *c) {
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
-/* Finds a tensor by its name with `suffix` and checks its shape; *found is NULL if there is none. */
-static int find_tensor(Reader *r, const char *name, const char *suffix, int depth, int rows, int cols,
+/* Finds a tensor by its name with `suffix` and checks its shape; *found is NULL if there is none, and none `needed`. */
+static int find_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth, int rows, int cols,
                        const GgufEntry **found) {
     char full[PART_NAME + 8];
     snprintf(full, sizeof full, "%s%s", name, suffix);
     GgufEntry *e = gguf_find_entry(&r->file, full);
     *found = e;
-    if (!e) return 0;
+    if (!e) return needed ? fail("%s: tensor %s is missing", r->file.path, full) : 0;
     e->used = true;
     if (e->depth == depth && e->rows == rows && e->cols == cols) return 0;
     if (e->depth == 1 && depth == 1)
@@ -348,9 +329,9 @@ static int find_tensor(Reader *r, const char *name, const char *suffix, int dept
 }
 
 /* A float32 vector; *vector is NULL if there is none. */
-static int read_vector(Reader *r, const char *name, const char *suffix, int n, const float **vector) {
+static int read_vector(Reader *r, const char *name, const char *suffix, bool needed, int n, const float **vector) {
     const GgufEntry *e;
-    if (find_tensor(r, name, suffix, 1, 1, n, &e)) return -1;
+    if (find_tensor(r, name, suffix, needed, 1, 1, n, &e)) return -1;
     if (e && e->type != TYPE_F32) return bad_tensor(&r->file, e->name, "is %s, expected f32", type_name(e->type));
     *vector = e ? (const float *)(const void *)e->data : NULL;
     return 0;
@@ -369,20 +350,14 @@ static int read_ones(Reader *r, int n, const float **ones) {
 static int read_norm(Reader *r, const char *name, const PartAt *at) {
     const int dim = part_size(&r->model->config, at->part->cols), has = r->architecture->has;
     const bool may_be_layer = (has | r->architecture->may) & LAYER_NORMS, bare = has & BARE_NORMS;
-    const bool pre = at->part->owner == OF_LAYER && !at->part->of_heads && !at->part->post;
     Norm *norm = part_norm(at);
-    if (at->part->of_heads && !(has & (HEAD_NORMS | WIDE_HEAD_NORMS))) return 0;
-    if (at->part->post && !(has & POST_NORMS)) return 0;
-    if (pre && !(has & PRE_NORMS)) norm->kind = NORM_NONE;
-    if (pre && !(has & PRE_NORMS)) return 0;
-    if (bare ? read_ones(r, dim, &norm->gamma) : read_vector(r, name, ".weight", dim, &norm->gamma)) return -1;
-    if (may_be_layer && !bare && read_vector(r, name, ".bias", dim, &norm->beta)) return -1;
+    norm->kind = NORM_NONE;
+    if (!gguf_has_norm(r->architecture, at->part)) return 0;
+    if (bare ? read_ones(r, dim, &norm->gamma) : read_vector(r, name, ".weight", true, dim, &norm->gamma)) return -1;
+    if (may_be_layer && !bare && read_vector(r, name, ".bias", has & LAYER_NORMS, dim, &norm->beta)) return -1;
     const bool is_layer = norm->beta || has & LAYER_NORMS;
-    if (is_layer && read_keys(r, LAYER_EPS)) return -1;
     norm->kind = is_layer ? NORM_LAYER : NORM_RMS;
     norm->eps = (float)(is_layer ? r->header.layer_eps : r->header.rms_eps);
-    if (!norm->gamma) return fail("%s: tensor %s.weight is missing", r->file.path, name);
-    if (is_layer && !bare && !norm->beta) return fail("%s: tensor %s.bias is missing", r->file.path, name);
     return norm->eps > 0 ? 0 : fail("%s: the norms' epsilon is missing or not positive", r->file.path);
 }
 
@@ -399,13 +374,13 @@ static int read_weight(Reader *r, const char *name, const PartAt *at) {
     if (router && !c->n_experts) return 0;
     const bool fused = gguf_is_fused(r->architecture, at, whole, &part);
     if (fused) name = whole;
-    if (find_tensor(r, name, ".weight", depth, part.all, cols, &e)) return -1;
-    if (!e) return router ? 0 : fail("%s: tensor %s.weight is missing", r->file.path, name);
+    if (find_tensor(r, name, ".weight", !router, depth, part.all, cols, &e)) return -1;
+    if (!e) return 0;
     *w = (Tensor){.type = e->type, .rows = rows, .cols = cols};
     w->data = e->data + (size_t)at->expert * (e->bytes / (size_t)depth) + tensor_bytes(w, part.first);
     w->offset = (uint64_t)((const uint8_t *)w->data - r->file.data);
     if (router && model_allocate_experts(r->model, at->layer)) return -1;
-    return expert || fused || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", rows, &w->bias);
+    return expert || fused || w == &r->model->embedding ? 0 : read_vector(r, name, ".bias", false, rows, &w->bias);
 }
 
 /* Longrope has factors of its own behind the original context, which is where norma's ends. */
@@ -414,11 +389,9 @@ static int read_rope_factors(Reader *r, Model *m) {
     const int n = c->rope.dims / 2;
     const float *factors, *longer;
     if (c->rope.yarn.factor > 0) return (m->rope_factors = yarn_factors(&c->rope, &c->rope.yarn)) ? 0 : -1;
-    if (read_vector(r, "rope_factors_long", ".weight", n, &longer) ||
-        read_vector(r, longer ? "rope_factors_short" : "rope_freqs", ".weight", n, &factors))
+    if (read_vector(r, "rope_factors_long", ".weight", false, n, &longer) ||
+        read_vector(r, longer ? "rope_factors_short" : "rope_freqs", ".weight", longer, n, &factors))
         return -1;
-    if (longer && !factors) return fail("%s: tensor rope_factors_short.weight is missing", r->file.path);
-    if (longer && read_keys(r, YARN)) return -1;
     if (longer && r->header.yarn_context < c->context) {
         c->context = r->header.yarn_context;
         m->ended_by = "beyond it LongRoPE has other factors";
@@ -431,12 +404,12 @@ static int read_rope_factors(Reader *r, Model *m) {
 static int read_model(Reader *r, Model *m) {
     Config *c = &r->header.config;
     char name[PART_NAME];
-    if (read_architecture(r) || read_own_keys(r, c) || read_keys(r, SIZES) || read_keys(r, OTHERS) ||
-        check_sizes(r, c) || read_experts(r, c) || read_rope(r, c) || read_local_rope(r, c))
+    if (read_architecture(r) || read_keys(r) || check_sizes(r, c) || read_factors(r, c) || read_experts(r, c) ||
+        read_rope(r, c) || read_local_rope(r, c))
         return -1;
-    if (r->architecture->window == WINDOW_ENDS_CONTEXT && r->header.window > 0 && r->header.window < c->context)
-        c->context = (int)r->header.window; /* up to there the result is the same */
-    gguf_set_scales(r->architecture, c);
+    const bool ends = !(r->architecture->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && r->header.window > 0;
+    if (ends && r->header.window < c->context)
+        c->context = (int)r->header.window; /* which layers have it is not known; up to there the result is the same */
     /* a layer has 6 tensors: no more memory for layers than the table justifies */
     if ((size_t)c->n_layers > r->file.n_entries / 6)
         return bad_value(r, "block_count", "%d, the file has %zu tensors", c->n_layers, r->file.n_entries);
@@ -466,7 +439,7 @@ static int read_vocabulary(const Gguf *g, Model *m) {
 /* Refuses one of several files, each with a part of the tensors. */
 static int check_whole(const Gguf *g) {
     int64_t count = 1, number = 0;
-    if (gguf_get_integer(g, "split.count", &count) || gguf_get_integer(g, "split.no", &number)) return -1;
+    if (gguf_get(g, "split.count", KEY_INTEGER, &count) || gguf_get(g, "split.no", KEY_INTEGER, &number)) return -1;
     if (count <= 1) return 0;
     return fail("%s: is part %" PRIu64 " of %" PRId64 " of a model; llama-gguf-split --merge makes one file of them",
                 g->path, (uint64_t)number + 1, count);

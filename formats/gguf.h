@@ -7,44 +7,32 @@
 #include "model.h"
 #include "tokenizer.h"
 
-/* What models may have, as far as architectures differ in it; what tells most about the closest one is first. */
-#define GGUF_TRAITS(X)                                                                                                 \
-    X(SPARSE, "experts")                                                                                               \
-    X(PRE_NORMS, "norms in front of sublayers")                                                                        \
-    X(POST_NORMS, "norms behind sublayers")                                                                            \
-    X(WIDE_HEAD_NORMS, "norms of all heads together")                                                                  \
-    X(HEAD_NORMS, "norms of heads")                                                                                    \
-    X(GELU, "GELU")                                                                                                    \
-    X(SCORE_CAP, "a cap of scores")                                                                                    \
-    X(LOGIT_CAP, "a cap of logits")                                                                                    \
-    X(LAYER_NORMS, "LayerNorms")                                                                                       \
-    X(BARE_NORMS, "LayerNorms with gamma 1 and without beta")                                                          \
-    X(SCALES, "this factor of embeddings, scores, residuals or logits")                                                \
-    X(OTHER_LAYERS, "windows or RoPE of these layers")                                                                 \
-    X(NEIGHBOURS, "RoPE of neighbours")                                                                                \
-    X(PARTIAL_ROPE, "RoPE of a part of each head")                                                                     \
-    X(ROPE_FACTORS, "this rope_scaling")                                                                               \
-    X(BIASES, "biases behind attention or in the MLP")                                                                 \
-    X(ODD_HEADS, "heads that are not dim / n_heads wide")                                                              \
-    X(TIED, "an embedding that is the output")                                                                         \
-    X(MIXED_LAYERS, "experts in some layers")                                                                          \
-    X(PLAIN_EXPERTS, "norm_topk_prob false")
-#define TRAIT_NUMBER(name, text) NUMBER_##name,
-#define TRAIT_BIT(name, text)    name = 1 << NUMBER_##name,
-enum { GGUF_TRAITS(TRAIT_NUMBER) };
-enum { GGUF_TRAITS(TRAIT_BIT) };
-
-/* What a window in a file means: that the context ends there (which layers have it is not known), or that of all
- * layers, or that of all but every nth. llama.cpp heeds the last alone. */
-typedef enum { WINDOW_ENDS_CONTEXT, WINDOW_EVERYWHERE, WINDOW_BY_PERIOD } WindowUse;
+/* Traits: what models may have, as far as architectures differ in it. */
+enum {
+    PRE_NORMS = 1 << 0,
+    POST_NORMS = 1 << 1,
+    HEAD_NORMS = 1 << 2,
+    WIDE_HEAD_NORMS = 1 << 3
+};                                                  /* wide: of all heads */
+enum { LAYER_NORMS = 1 << 4, BARE_NORMS = 1 << 5 }; /* bare: LayerNorms with gamma 1 and no beta, without tensors */
+enum { GELU = 1 << 6, BIASES = 1 << 7, SPARSE = 1 << 8 }; /* biases behind attention or in the MLP */
+enum { SCORE_CAP = 1 << 9, LOGIT_CAP = 1 << 10 };
+enum { SCALES = 1 << 11 }; /* of embeddings, scores, residuals and logits, in keys */
+enum { NEIGHBOURS = 1 << 12, PARTIAL_ROPE = 1 << 13, ROPE_FACTORS = 1 << 14 }; /* what rotates; factors in a tensor */
+enum {
+    ODD_HEADS = 1 << 15,
+    TIED = 1 << 16
+}; /* heads that are not dim / n_heads wide; an output that is the embedding */
+/* The window is that of all layers, or of all but every nth (llama.cpp heeds this alone); else the context ends there.
+ */
+enum { ALL_WINDOWS = 1 << 17, PERIODIC_WINDOWS = 1 << 18 };
 
 /* How the models of an architecture differ from those of others, in other programs, too. */
 typedef struct {
     const char *name;
     int has, may;       /* traits of all of them, and of some; with none they are qwen2's without biases */
-    WindowUse window;   /* in the file, */
-    int default_window; /* or if there is none */
-    int period;         /* every nth layer has no window, or (not WINDOW_BY_PERIOD) no RoPE; 0: all are alike */
+    int default_window; /* if the file has none */
+    int period;         /* every nth layer has no window, or (not PERIODIC_WINDOWS) no RoPE; 0: all are alike */
     bool local_rope;    /* layers with windows are ROPE_LOCAL; */
     double local_base;  /* its base where the file does not say; 0: it is that of other layers, always */
     int special_layers; /* Gemma: with so many layers scores are divided by sqrt(dim / n_heads) */
@@ -54,8 +42,12 @@ typedef struct {
 
 extern const GgufArchitecture GGUF_ARCHITECTURES[]; /* the writer takes the first that fits; the last has no name */
 
-/* Whether layer l is not one of every nth. */
-bool gguf_is_usual(int nth, int l);
+/* Gives a layer its window (0: there is none) and RoPE, which are the usual ones but in every nth layer.
+ * *is_usual: what the file says of that; NULL: nothing. */
+void gguf_place_layer(const GgufArchitecture *a, int window, const int64_t *is_usual, Layer *layer);
+
+/* Whether all models have this norm; else none has. */
+bool gguf_has_norm(const GgufArchitecture *a, const Part *norm);
 
 /* Sets the scales of embeddings and scores that all models of these sizes have: no key says them. */
 void gguf_set_scales(const GgufArchitecture *a, Config *c);
@@ -71,46 +63,29 @@ bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, Gguf
 typedef struct {
     Config config;
     int value_length, yarn_context; /* size of a head's values; YaRN's original context */
-    int64_t n_experts, window;      /* window: most positions that attention looks back */
-    int64_t gating, norm_weights;   /* of experts: the function of the router's logits, norm_topk */
-    double weights_scale;           /* of experts */
-    double rms_eps, layer_eps;      /* of norms */
-    double linear_factor, factor;   /* of RoPE's scaling, under the older and the newer name */
-    double extrapolation;           /* YaRN's share: 1 with YaRN, else 0; negative: what is usual */
-    double yarn_amplitude;          /* 1: what is usual */
-    GgufString scaling;             /* of RoPE: none, linear or yarn */
+    int64_t n_experts, n_experts_used;
+    int64_t window;               /* most positions that attention looks back; up to 0: all */
+    int64_t finetuned;            /* Granite: 0: no layer has RoPE */
+    int64_t norm_weights;         /* of experts: norm_topk */
+    double rms_eps, layer_eps;    /* of norms */
+    double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
+    double extrapolation;         /* YaRN's share: 1 with YaRN, else 0; negative: what is usual */
+    double yarn_amplitude;        /* 1: what is usual */
+    GgufString scaling;           /* of RoPE: none, linear or yarn */
 } GgufHeader;
-
-/* Which keys are read together: in this order; from EXPERTS to LAYER_EPS where the model has them, from there on in
- * the architectures that have them. */
-typedef enum {
-    NOT_READ,
-    SIZES,
-    OTHERS,
-    EXPERTS,
-    YARN,
-    LAYER_EPS,
-    SCALE_KEYS,
-    SCORE_CAP_KEY,
-    LOGIT_CAP_KEY,
-    WINDOW_KEYS
-} KeyGroup;
-
-/* The type of a key's field: none, int (from 1 on), int64_t, float, double, GgufString. */
-typedef enum { KEY_NO_FIELD, KEY_SIZE, KEY_INTEGER, KEY_FLOAT, KEY_REAL, KEY_STRING } KeyKind;
 
 typedef struct {
     const char *name; /* after the architecture's and a dot */
-    KeyGroup group;
+    int needs;        /* an architecture that has one of these traits, or may; 0: all have the key */
     KeyKind kind;
     size_t field;    /* offset in GgufHeader */
     size_t fallback; /* offset of the field, read before, whose value is the default; 0: none */
 } GgufHeaderKey;
 
-/* In the order in which they are written; the last has no name. A file with any other key of the
+/* In the order in which they are read and written; the last has no name. A file with any other key of the
  * architecture is refused, unless its value changes nothing: the key may change the result. */
 extern const GgufHeaderKey GGUF_KEYS[];
-bool gguf_has_keys(const GgufArchitecture *a, KeyGroup group);
+bool gguf_has_key(const GgufArchitecture *a, const GgufHeaderKey *key);
 
 enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_count" */
 

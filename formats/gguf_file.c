@@ -107,66 +107,56 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
     return bsearch(&(GgufString){key, strlen(key)}, g->values, g->n_values, sizeof *g->values, compare_names);
 }
 
+static bool is_real(const GgufValue *v) { return v->type == GGUF_F32 || v->type == GGUF_F64; }
+static bool is_integer(const GgufValue *v) { return v->type != GGUF_STRING && !is_real(v); }
+
+static int64_t integer_at(const GgufValue *v, int i) {
+    const size_t bytes = v->bytes / v->count;
+    uint64_t bits = 0;
+    copy_once(&bits, v->at + (size_t)i * bytes, bytes);
+    if (v->type == GGUF_I8) return (int8_t)bits;
+    if (v->type == GGUF_I16) return (int16_t)bits;
+    return v->type == GGUF_I32 ? (int32_t)bits : (int64_t)bits;
+}
+
+static double real_of(const GgufValue *v) {
+    double wide = 0;
+    float narrow = 0;
+    copy_once(v->type == GGUF_F64 ? (void *)&wide : &narrow, v->at, v->bytes);
+    return v->type == GGUF_F64 ? wide : (double)narrow;
+}
+
 int gguf_get_element(const Gguf *g, const char *key, int i, int64_t *value) {
     const GgufValue *v = gguf_find_value(g, key);
-    uint64_t bits = 0;
-    if (v->type == GGUF_STRING || v->type == GGUF_F32 || v->type == GGUF_F64)
-        return bad_key(g, key, "has another type than expected (an integer)");
-    const size_t bytes = v->bytes / v->count;
-    copy_once(&bits, v->at + (size_t)i * bytes, bytes);
-    if (v->type == GGUF_I8) bits = (uint64_t)(int8_t)bits;
-    if (v->type == GGUF_I16) bits = (uint64_t)(int16_t)bits;
-    if (v->type == GGUF_I32) bits = (uint64_t)(int32_t)bits;
-    *value = (int64_t)bits;
+    if (!is_integer(v)) return bad_key(g, key, "has another type than expected (an integer)");
+    *value = integer_at(v, i);
     return 0;
 }
 
-int gguf_get_integer(const Gguf *g, const char *key, int64_t *value) {
+int gguf_get(const Gguf *g, const char *key, KeyKind kind, void *value) {
+    static const char *const names[] = {"an integer",    "an integer", "a real number",
+                                        "a real number", "a number",   "a string"};
     const GgufValue *v = gguf_find_value(g, key);
-    if (v && v->is_array) return bad_key(g, key, "has another type than expected (an integer)");
-    return v ? gguf_get_element(g, key, 0, value) : 0;
-}
-
-int gguf_get_size(const Gguf *g, const char *key, int *value) {
-    int64_t wide = *value;
-    if (gguf_get_integer(g, key, &wide)) return -1;
-    if (wide < 1 || wide > INT_MAX) return bad_key(g, key, "is %" PRId64 ", expected 1 to %d", wide, INT_MAX);
-    *value = (int)wide;
-    return 0;
-}
-
-int gguf_get_real(const Gguf *g, const char *key, double *value) {
-    const GgufValue *v = gguf_find_value(g, key);
-    float narrow = 0;
-    if (!v) return 0;
-    if (v->is_array || (v->type != GGUF_F32 && v->type != GGUF_F64))
-        return bad_key(g, key, "has another type than expected (a real number)");
-    copy_once(v->type == GGUF_F64 ? (void *)value : &narrow, v->at, v->bytes);
-    if (v->type == GGUF_F32) *value = narrow;
-    return isfinite(*value) ? 0 : bad_key(g, key, "is no finite number");
-}
-
-int gguf_get_float(const Gguf *g, const char *key, float *value) {
-    double wide = (double)*value;
-    if (gguf_get_real(g, key, &wide)) return -1;
-    *value = (float)wide;
-    return isfinite(*value) ? 0 : bad_key(g, key, "is %g, which is no float32", wide);
-}
-
-int gguf_get_number(const Gguf *g, const char *key, double *value) {
-    const GgufValue *v = gguf_find_value(g, key);
-    int64_t integer = 0;
-    if (!v || v->type == GGUF_F32 || v->type == GGUF_F64) return gguf_get_real(g, key, value);
-    if (gguf_get_integer(g, key, &integer)) return -1;
-    *value = (double)integer;
-    return 0;
-}
-
-int gguf_get_string(const Gguf *g, const char *key, GgufString *value) {
-    const GgufValue *v = gguf_find_value(g, key);
-    if (!v) return 0;
-    if (v->is_array || v->type != GGUF_STRING) return bad_key(g, key, "has another type than expected (a string)");
-    *value = gguf_next_string(&(const uint8_t *){v->at}, v->at + v->bytes);
+    if (kind == KEY_NO_FIELD) return 0;
+    if (!v) return kind == KEY_SIZE && *(int *)value < 1 ? bad_key(g, key, "is missing") : 0;
+    const bool fits[] = {is_integer(v), is_integer(v),          is_real(v),
+                         is_real(v),    v->type != GGUF_STRING, v->type == GGUF_STRING};
+    if (v->is_array || !fits[kind]) return bad_key(g, key, "has another type than expected (%s)", names[kind]);
+    const int64_t integer = is_integer(v) ? integer_at(v, 0) : 0;
+    const double real = is_real(v) ? real_of(v) : (double)integer;
+    if (!isfinite(real)) return bad_key(g, key, "is no finite number");
+    if (kind == KEY_SIZE && (integer < 1 || integer > INT_MAX))
+        return bad_key(g, key, "is %" PRId64 ", expected 1 to %d", integer, INT_MAX);
+    if (kind == KEY_FLOAT && !isfinite((float)real)) return bad_key(g, key, "is %g, which is no float32", real);
+    switch (kind) {
+    case KEY_SIZE: *(int *)value = (int)integer; break;
+    case KEY_INTEGER: *(int64_t *)value = integer; break;
+    case KEY_FLOAT: *(float *)value = (float)real; break;
+    case KEY_REAL:
+    case KEY_NUMBER: *(double *)value = real; break;
+    case KEY_STRING: *(GgufString *)value = gguf_next_string(&(const uint8_t *){v->at}, v->at + v->bytes); break;
+    case KEY_NO_FIELD: break;
+    }
     return 0;
 }
 
@@ -228,7 +218,7 @@ static int read_entries(Gguf *g, uint64_t count) {
     if (!g->entries) return -1;
     for (; g->n_entries < count; g->n_entries++)
         if (read_entry(g, &g->entries[g->n_entries])) return -1;
-    if (gguf_get_integer(g, "general.alignment", &alignment)) return -1;
+    if (gguf_get(g, "general.alignment", KEY_INTEGER, &alignment)) return -1;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 on", g->path, alignment);
     const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a;

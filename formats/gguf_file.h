@@ -60,14 +60,20 @@ void gguf_close(Gguf *g);
 const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 GgufEntry *gguf_find_entry(const Gguf *g, const char *name);
 
-/* The getters leave *value unchanged where the key is missing. -1: it has a value of another type, or (for a
- * size) outside 1 to 2^31 - 1: also where the key is missing and *value is. */
-int gguf_get_integer(const Gguf *g, const char *key, int64_t *value);
-int gguf_get_size(const Gguf *g, const char *key, int *value);
-int gguf_get_real(const Gguf *g, const char *key, double *value);
-int gguf_get_float(const Gguf *g, const char *key, float *value);
-int gguf_get_number(const Gguf *g, const char *key, double *value); /* an integer, a real number, a bool */
-int gguf_get_string(const Gguf *g, const char *key, GgufString *value);
+/* What a key says, and the type that it is read into. */
+typedef enum {
+    KEY_SIZE,    /* int: an integer from 1 to 2^31 - 1 */
+    KEY_INTEGER, /* int64_t: an integer or a bool */
+    KEY_FLOAT,   /* float: a real number that is finite as such */
+    KEY_REAL,    /* double: a real number, finite */
+    KEY_NUMBER,  /* double: an integer, a bool or a real number */
+    KEY_STRING,  /* GgufString */
+    KEY_NO_FIELD /* nothing that is read */
+} KeyKind;
+
+/* Leaves *value unchanged where the key is missing. -1: it has a value of another kind, or is missing, and *value is no
+ * size where one is expected. */
+int gguf_get(const Gguf *g, const char *key, KeyKind kind, void *value);
 
 /* An element of an array that is there and has it; -1: it is no integer. */
 int gguf_get_element(const Gguf *g, const char *key, int i, int64_t *value);

@@ -102,7 +102,7 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
 static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
     int64_t wide = *id;
     if (!gguf_find_value(g, key)) return *id < vocab_size ? 0 : bad_key(g, key, "is missing");
-    if (gguf_get_integer(g, key, &wide)) return -1;
+    if (gguf_get(g, key, KEY_INTEGER, &wide)) return -1;
     if (wide < 0 || wide >= vocab_size)
         return bad_key(g, key, "is %lld, expected a token below %d", (long long)wide, vocab_size);
     *id = (int)wide;
@@ -117,8 +117,8 @@ static int fill_ends(Tokenizer *t, const Gguf *g, int vocab_size) {
         get_id(g, "tokenizer.ggml.eos_token_id", vocab_size, &t->eos) ||
         get_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &t->eot) ||
         get_id(g, "tokenizer.ggml.unknown_token_id", vocab_size, &t->pieces.unk) ||
-        gguf_get_integer(g, "tokenizer.ggml.add_bos_token", &add_bos) ||
-        gguf_get_string(g, "tokenizer.chat_template", &template))
+        gguf_get(g, "tokenizer.ggml.add_bos_token", KEY_INTEGER, &add_bos) ||
+        gguf_get(g, "tokenizer.chat_template", KEY_STRING, &template))
         return -1;
     t->no_bos = !add_bos || t->bos < 0;
     return template.text ? tokenizer_set_chat_template(t, template.text, template.n) : 0;
@@ -128,7 +128,7 @@ static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
     int64_t add_space = 1;
     *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true, .replaces_mark = true}};
     if (fill_pieces(&t->pieces, g, vocab_size) || fill_ends(t, g, vocab_size) ||
-        gguf_get_integer(g, "tokenizer.ggml.add_space_prefix", &add_space))
+        gguf_get(g, "tokenizer.ggml.add_space_prefix", KEY_INTEGER, &add_space))
         return -1;
     t->space_prefix = add_space ? SPACE_ALWAYS : SPACE_NEVER;
     return pieces_index(&t->pieces);
@@ -139,7 +139,7 @@ static int fill_byte_level(Tokenizer *t, const Gguf *g, const Pretokenizer *pret
     *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER, .pretokenizer = *pretokenizer};
     t->pieces = (Pieces){.unk = -1, .byte_level = true};
     GgufString normalizer = {"", 0}; /* norma's own key: GGUF has no word for it */
-    if (gguf_get_string(g, "norma.tokenizer.normalizer", &normalizer)) return -1;
+    if (gguf_get(g, "norma.tokenizer.normalizer", KEY_STRING, &normalizer)) return -1;
     if (normalizer.n && !gguf_string_is(normalizer, "nfc"))
         return fail("%s: norma.tokenizer.normalizer is '%.*s', expected nfc", g->path, SHOWN(normalizer));
     t->normalizer.composes = normalizer.n > 0;
@@ -150,7 +150,8 @@ static int fill_byte_level(Tokenizer *t, const Gguf *g, const Pretokenizer *pret
 
 static int read_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size, bool needed) {
     GgufString model = {"", 0}, pre = {"", 0};
-    if (gguf_get_string(g, "tokenizer.ggml.model", &model) || gguf_get_string(g, "tokenizer.ggml.pre", &pre)) return -1;
+    if (gguf_get(g, "tokenizer.ggml.model", KEY_STRING, &model) || gguf_get(g, "tokenizer.ggml.pre", KEY_STRING, &pre))
+        return -1;
     if (gguf_string_is(model, "llama")) return fill_sentencepiece(t, g, vocab_size) ? -1 : 1;
     const bool byte_level = gguf_string_is(model, "gpt2");
     if (byte_level && (!pre.n || gguf_string_is(pre, "default"))) {

@@ -32,28 +32,53 @@ static bool is_plain_yarn(const Model *model) {
     return same;
 }
 
-/* The longest window; 0: there is none. */
-static int longest_window(const Model *m) {
-    int longest = 0;
-    for (int l = 0; l < m->config.n_layers; l++)
-        if (m->layers[l].window > longest) longest = m->layers[l].window;
-    return longest;
+/* Fields that are zero are not written. Of the norms of a kind the last one's eps is. */
+static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
+    GgufHeader h = {.config = model->config,
+                    .value_length = model->config.head_size,
+                    .n_experts = model->config.n_experts,
+                    .n_experts_used = model->config.n_experts_used};
+    Config *c = &h.config;
+    const bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS), by_period = a->may & PERIODIC_WINDOWS;
+    for (PartAt at = parts_of(model); next_part(&at);)
+        if (part_norm(&at))
+            *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) = (double)part_norm(&at)->eps;
+    for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
+        if (by_period && layer->window > h.window) h.window = layer->window;
+        if (!by_period && layer->window > 0 && layer->window < c->context) c->context = layer->window;
+    }
+    if (!h.window || !a->local_rope)
+        c->local_base = 0;
+    else if (c->local_base == 0)
+        c->local_base = c->rope.base;
+    if (!h.window && a->default_window) h.window = c->context;
+    c->logit_scale = c->logit_scale != 0 ? 1 / c->logit_scale : 1;
+    if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
+    h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
+    if (yarn) h.yarn_context = (int)c->rope.yarn.context;
+    if (yarn) c->rope.amplitude /= yarn_amplitude(c->rope.yarn.factor, 1);
+    if (h.factor == 1) h.factor = 0;
+    if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
+    if (c->rope.amplitude == 1) c->rope.amplitude = 0;
+    c->rope.yarn = (Yarn){0}; /* its numbers of turns are the default */
+    return h;
 }
 
-static double usual_amplitude(const Config *c) { return yarn_amplitude(c->rope.yarn.factor, 1); }
-
-/* Whether the layer's window (of the longest, `window`, or none) and RoPE are those that the architecture has there. */
-static bool is_in_place(const GgufArchitecture *a, const Model *m, const Layer *layer, int window) {
+/* Whether the windows and RoPE of all layers are those that a file of the architecture gives them. */
+static bool layers_are_alike(const GgufArchitecture *a, const Model *m) {
+    const GgufHeader h = header_of(m, a);
     const Config *c = &m->config;
-    const bool by_period = a->window == WINDOW_BY_PERIOD, is_usual = gguf_is_usual(a->period, layer->index);
-    const bool own_base = c->local_base > 0 && c->local_base != c->rope.base;
-    const bool alike = !own_base && !m->rope_factors && c->rope.scale == 1 && c->rope.amplitude == 1;
-    const RopeUse rope = is_usual && a->local_rope && window ? ROPE_LOCAL
-                         : is_usual || by_period             ? ROPE_GLOBAL
-                                                             : ROPE_NONE;
-    if (by_period && layer->window != (is_usual ? window : 0)) return false;
-    if (rope == ROPE_LOCAL && (a->local_base > 0 ? c->rope.amplitude != usual_amplitude(c) : own_base)) return false;
-    return layer->rope == rope || (alike && layer->rope != ROPE_NONE && rope != ROPE_NONE);
+    const bool same_base = a->local_base > 0 || h.config.local_base == c->rope.base;
+    const bool same_amplitude = a->local_base == 0 || c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1);
+    bool alike = h.config.local_base == 0 || (same_base && same_amplitude);
+    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
+        Layer there = {.index = layer->index};
+        gguf_place_layer(a, (int)h.window, NULL, &there);
+        const bool none = layer->window == 0 && there.window == c->context;
+        const bool same_window = !(a->may & PERIODIC_WINDOWS) || layer->window == there.window || none;
+        alike = alike && same_window && layer->rope == there.rope;
+    }
+    return alike;
 }
 
 /* Whether two factors are one, but for rounding; 0: what is usual. */
@@ -69,130 +94,105 @@ static bool has_own_factors(const GgufArchitecture *a, const Config *c) {
            !same_factor(c->logit_scale, 0, 1);
 }
 
-/* A norm in front of a sublayer, one behind it, one in it; gamma NULL: there is none. */
-static int site_traits(const Norm *pre, const Norm *post, const Norm *head, int heads) {
-    return (pre->gamma ? PRE_NORMS : 0) | (post->gamma ? POST_NORMS : 0) | (head->gamma ? heads : 0);
+/* Whether the architecture has a place for models with this trait, or for those without it. */
+static bool has_place(const GgufArchitecture *a, int trait, bool with) {
+    return with ? (a->has | a->may) & trait : !(a->has & trait);
 }
 
-static int norm_traits(const Norm *norm, int dim) {
+/* What files of the architecture say otherwise of a part, or not at all: the end of a tensor's name; NULL: nothing. */
+static const char *difference_in(const PartAt *at, const GgufArchitecture *a) {
+    const Config *c = &at->model->config;
+    const Part *part = at->part;
+    const Tensor *w = part_weight(at);
+    const Norm *norm = part_norm(at);
+    const bool may_have_bias = part->bias == QKV_BIAS ? !a->fused : part->bias == NO_BIAS || a->may & BIASES;
+    if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data) return ".weight";
+    if (w) return w->bias && !may_have_bias ? ".bias" : NULL;
+    if (!norm->gamma != !gguf_has_norm(a, part)) return ".weight";
+    if (!norm->gamma) return NULL;
+    if (!has_place(a, LAYER_NORMS, norm->kind == NORM_LAYER)) return ".bias";
     bool bare = !norm->beta;
-    for (int i = 0; bare && i < dim; i++) bare = norm->gamma[i] == 1;
-    return norm->kind != NORM_LAYER ? 0 : bare ? LAYER_NORMS | BARE_NORMS : LAYER_NORMS;
+    for (int i = 0; bare && i < part_size(c, part->cols); i++) bare = norm->gamma[i] == 1;
+    return a->has & BARE_NORMS && !bare ? ".weight" : NULL;
 }
 
-/* What the model or a part of it has; *all: and has everywhere. */
-static int traits_of(const GgufArchitecture *a, const Model *m, int *all) {
+enum { PLACE_NAME = PART_NAME + 8 }; /* bytes that hold the name of what differs */
+
+/* The number of the first part or trait in which files of the architecture differ from the model, and its name, or how
+ * many there are, and "". */
+static int first_difference(const GgufArchitecture *a, const Model *m, char *place) {
     const Config *c = &m->config;
-    const int heads = c->wide_head_norms ? WIDE_HEAD_NORMS : HEAD_NORMS, sites = PRE_NORMS | POST_NORMS | heads;
-    const int window = longest_window(m);
-    int some = (c->n_experts ? SPARSE : 0) | (c->gelu ? GELU : 0) | (c->attention_cap != 0 ? SCORE_CAP : 0) |
-               (c->logit_cap != 0 ? LOGIT_CAP : 0) | (has_own_factors(a, c) ? SCALES : 0) | (m->tied ? TIED : 0) |
-               (c->rope.halves ? 0 : NEIGHBOURS) | (c->rope.dims != c->head_size ? PARTIAL_ROPE : 0) |
-               (m->rope_factors && !is_plain_yarn(m) ? ROPE_FACTORS : 0) |
-               (c->head_size * c->n_heads != c->dim ? ODD_HEADS : 0) |
-               (c->n_experts && !c->norm_topk ? PLAIN_EXPERTS : 0);
-    *all = some | sites | LAYER_NORMS | BARE_NORMS;
-    for (const Layer *l = m->layers; l < m->layers + c->n_layers; l++) {
-        const int attention = site_traits(&l->attn_norm, &l->attn_post_norm, &l->q_norm, heads);
-        const int mlp = site_traits(&l->mlp_norm, &l->mlp_post_norm, &l->k_norm, heads);
-        const bool biases = l->wo.bias || l->mlp.gate.bias || l->mlp.down.bias || (a->fused && l->wq.bias);
-        *all &= (attention & mlp) | ~sites;
-        some |= attention | mlp | (biases ? BIASES : 0) | (is_in_place(a, m, l, window) ? 0 : OTHER_LAYERS) |
-                (c->n_experts && !l->experts ? MIXED_LAYERS : 0);
+    const struct {
+        int trait; /* 0: no architecture has it */
+        bool is_there;
+        const char *name;
+    } traits[] = {{SPARSE, c->n_experts > 0, "expert_count"},
+                  {WIDE_HEAD_NORMS, c->wide_head_norms, "norms of all heads together"},
+                  {GELU, c->gelu, "GELU"},
+                  {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
+                  {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
+                  {SCALES, has_own_factors(a, c), "a scale of embeddings, scores, residuals or logits"},
+                  {0, !layers_are_alike(a, m), "windows or RoPE of layers"},
+                  {NEIGHBOURS, !c->rope.halves, "RoPE of neighbours"},
+                  {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
+                  {ROPE_FACTORS, m->rope_factors && !is_plain_yarn(m), "rope_scaling"},
+                  {ODD_HEADS, c->head_size * c->n_heads != c->dim, "heads that are not dim / n_heads wide"},
+                  {TIED, m->tied, "an output that is the embedding"},
+                  {0, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
+    char name[PART_NAME];
+    int n = 0;
+    for (PartAt at = parts_of(m); next_slot(&at); n++) {
+        const char *end = difference_in(&at, a);
+        if (end) snprintf(place, PLACE_NAME, "%s%s", part_name(name, &at, NAME_GGUF), end);
+        if (end) return n;
     }
-    for (PartAt at = parts_of(m); next_part(&at);) {
-        const Norm *norm = part_norm(&at);
-        const int traits = norm ? norm_traits(norm, part_size(c, at.part->cols)) : 0;
-        some |= traits;
-        if (norm) *all &= traits | ~(LAYER_NORMS | BARE_NORMS);
+    for (size_t i = 0; i < sizeof traits / sizeof *traits; i++, n++) {
+        snprintf(place, PLACE_NAME, "%s", traits[i].name);
+        if (!has_place(a, traits[i].trait, traits[i].is_there)) return n;
     }
-    return some;
+    *place = '\0';
+    return n;
 }
 
-/* The first architecture that has a place for the model, or, if none has, for most of it. *missing: what it has no
- * place for, or what the model has not everywhere; NULL: nothing. */
-static const GgufArchitecture *architecture_of(const Model *model, const char **missing, bool *everywhere) {
-#define TRAIT_TEXT(name, text) text,
-    static const char *const texts[] = {GGUF_TRAITS(TRAIT_TEXT) NULL};
-    enum { N_TRAITS = sizeof texts / sizeof *texts - 1 };
-    const GgufArchitecture *closest = NULL;
-    int most = -1; /* traits in front of the first that does not fit */
-    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name && most < N_TRAITS; a++) {
-        int all, n = 0;
-        const int some = traits_of(a, model, &all) & ~(a->has | a->may), wrong = some | (a->has & ~all);
-        while (n < N_TRAITS && !(wrong >> n & 1)) n++;
-        if (n <= most) continue;
-        closest = a;
-        most = n;
-        *everywhere = !(some >> n & 1);
+/* The first architecture whose files can be the model, or that differs last; `place`: where, as above. */
+static const GgufArchitecture *architecture_of(const Model *model, char *place) {
+    const GgufArchitecture *closest = GGUF_ARCHITECTURES;
+    int most = -1;
+    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
+        const int n = first_difference(a, model, place);
+        if (n > most) closest = a;
+        if (n > most) most = n;
     }
-    *missing = texts[most];
+    first_difference(closest, model, place);
     return closest;
-}
-
-/* The eps of the norms of a kind; 0: there are none, -1: they differ. */
-static double eps_of(const Model *model, NormKind kind) {
-    double eps = 0;
-    for (PartAt at = parts_of(model); next_part(&at);) {
-        const Norm *norm = part_norm(&at);
-        if (!norm || norm->kind != kind) continue;
-        if (eps != 0 && eps != (double)norm->eps) return -1;
-        eps = (double)norm->eps;
-    }
-    return eps;
-}
-
-/* Fields that are zero are not written. */
-static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
-    GgufHeader h = {.config = model->config,
-                    .value_length = model->config.head_size,
-                    .n_experts = model->config.n_experts,
-                    .layer_eps = eps_of(model, NORM_LAYER),
-                    .rms_eps = eps_of(model, NORM_RMS)};
-    Config *c = &h.config;
-    const bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
-    const bool by_period = a->window == WINDOW_BY_PERIOD;
-    const int window = longest_window(model);
-    if (by_period) h.window = window || !a->default_window ? window : c->context;
-    if (!by_period || !window || !a->local_rope)
-        c->local_base = 0;
-    else if (c->local_base == 0)
-        c->local_base = c->rope.base;
-    for (const Layer *layer = model->layers; !by_period && layer < model->layers + c->n_layers; layer++)
-        if (layer->window > 0 && layer->window < c->context) c->context = layer->window;
-    c->logit_scale = c->logit_scale != 0 ? 1 / c->logit_scale : 1;
-    if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
-    h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
-    if (yarn) h.yarn_context = (int)c->rope.yarn.context;
-    if (yarn) c->rope.amplitude /= usual_amplitude(c);
-    if (h.factor == 1) h.factor = 0;
-    if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
-    if (c->rope.amplitude == 1) c->rope.amplitude = 0;
-    c->rope.yarn = (Yarn){0}; /* its numbers of turns are the default */
-    return h;
 }
 
 /* Whether a float32 says it: a number that becomes 0 would not be written, an infinite one not be read. */
 static bool is_float(double x) { return x == 0 || ((float)x != 0 && isfinite((float)x)); }
 
-/* The value of a key that is a real number; else 0. */
-static double real_of(const GgufHeaderKey *key, const GgufHeader *h) {
+/* The value of a key that is a number; else 0. */
+static double number_of(const GgufHeaderKey *key, const GgufHeader *h) {
     const void *field = (const char *)h + key->field;
-    return key->kind == KEY_REAL ? *(const double *)field : key->kind == KEY_FLOAT ? (double)*(const float *)field : 0;
+    if (key->kind == KEY_SIZE) return *(const int *)field;
+    if (key->kind == KEY_INTEGER) return (double)*(const int64_t *)field;
+    if (key->kind == KEY_FLOAT) return (double)*(const float *)field;
+    return key->kind == KEY_REAL ? *(const double *)field : 0;
 }
 
-static int check_reals(const Model *model, const GgufArchitecture *a, const char *path) {
-    const GgufHeader h = header_of(model, a);
-    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) {
-        const double real = real_of(key, &h);
-        if (gguf_has_keys(a, key->group) && !is_float(real))
-            return fail("%s: %s.%s would be %g, which is no float32, and GGUF has no other", path, a->name, key->name,
-                        real);
-    }
+static int check_numbers(const Model *model, const GgufArchitecture *a, const GgufHeader *h, const char *path) {
+    static const char beyond[] = "which is no float32, and GGUF has no other";
+    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++)
+        if (gguf_has_key(a, key) && !is_float(number_of(key, h)))
+            return fail("%s: %s.%s would be %g, %s", path, a->name, key->name, number_of(key, h), beyond);
     for (int i = 0; a->may & ROPE_FACTORS && model->rope_factors && i < model->config.rope.dims / 2; i++)
         if (!is_float(model->rope_factors[i]))
-            return fail("%s: factor %d of rope_freqs would be %g, which is no float32, and GGUF has no other", path, i,
-                        model->rope_factors[i]);
+            return fail("%s: factor %d of rope_freqs would be %g, %s", path, i, model->rope_factors[i], beyond);
+    for (PartAt at = parts_of(model); next_part(&at);) {
+        const Norm *norm = part_norm(&at);
+        if (norm && norm->kind == NORM_NONE) return fail("%s: GGUF has no place for a site without its norm", path);
+        if (norm && (double)norm->eps != (norm->kind == NORM_LAYER ? h->layer_eps : h->rms_eps))
+            return fail("%s: its %ss would differ in eps, and GGUF has one for all", path, norm_name(norm->kind));
+    }
     return 0;
 }
 
@@ -263,6 +263,7 @@ static const char *changed_in_gguf(const Tokenizer *t) {
         if (p->byte_piece[byte] == p->unk && (p->byte_level ? p->unk >= 0 : in_utf8 && !has_piece))
             return "characters without a piece, as it has not all byte pieces";
     }
+    if (p->byte_level && t->space_prefix != SPACE_NEVER) return "ByteLevel puts a space in front of a text";
     if (!p->byte_level && !t->normalizer.replaces_mark) return "U+2581, which is a space there";
     for (int id = 0; id < p->n && !p->byte_level; id++)
         if (p->list[id].kind == PIECE_USER && (p->list[id].raw || t->space_prefix != SPACE_NEVER))
@@ -270,6 +271,9 @@ static const char *changed_in_gguf(const Tokenizer *t) {
     for (const MergeRule *r = t->merges.rules; r < t->merges.rules + t->merges.n; r++)
         if (!may_merge(p, r->left) || !may_merge(p, r->right) || !may_merge(p, r->result))
             return "merges of added tokens, of <unk>, or of two pieces with one text";
+    /* scores say the same as rules, up to which of two rules for the same piece goes first */
+    if (!p->byte_level && (!all_pieces_merge(t) || !ranks_are_by_piece(t)))
+        return "its merges are not those of a SentencePiece vocabulary";
     return NULL;
 }
 
@@ -277,19 +281,11 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
     const Pretokenizer *p = &t->pretokenizer;
     const bool byte_level = t->pieces.byte_level;
     if (!t->merges.rules) return 0;
-    if (byte_level && t->space_prefix != SPACE_NEVER)
-        return fail("%s: ByteLevel puts a space in front of a text, which GGUF has no word for", path);
-    if (byte_level && !gguf_pretokenizer_name(p))
-        return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)", path, pretokenizer_shown(p),
-                    p->whole_words ? ", ignore_merges" : "");
-    if (!byte_level && (p->n_steps || p->whole_words || t->normalizer.composes))
-        return fail("%s: GGUF has no name for its pre-tokenizer (%s) without ByteLevel", path, pretokenizer_shown(p));
+    if (byte_level ? !gguf_pretokenizer_name(p) : p->n_steps || p->whole_words || t->normalizer.composes)
+        return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)%s", path, pretokenizer_shown(p),
+                    p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(t);
     if (changed) return fail("%s: GGUF would have other tokens than its tokenizer: %s", path, changed);
-    /* else scores say the same as rules, up to which of two rules for the same piece goes first */
-    if (!byte_level && (!all_pieces_merge(t) || !ranks_are_by_piece(t)))
-        return fail("%s: its merges are not those of a SentencePiece vocabulary, and GGUF has nothing else for them",
-                    path);
     bool eats = false;
     for (int id = 0; id < t->pieces.n; id++) eats |= t->pieces.list[id].eats_left || t->pieces.list[id].eats_right;
     if (eats) note("there are pieces that take white space beside them; GGUF has no word for that");
@@ -299,21 +295,14 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
 }
 
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path) {
-    bool everywhere;
-    const char *missing;
-    const GgufArchitecture *a = architecture_of(model, &missing, &everywhere);
-    if (missing && everywhere)
-        return fail("%s: GGUF's %s has %s everywhere, the model has not", path, a->name, missing);
-    if (missing) return fail("%s: GGUF's %s has no place for %s", path, a->name, missing);
-    if (eps_of(model, NORM_NONE) > 0) return fail("%s: GGUF has no place for a site without its norm", path);
-    if (check_reals(model, a, path)) return -1;
-    for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
-        if (eps_of(model, kind) < 0) /* by --norm, which leaves a site its eps */
-            return fail("%s: its %ss would differ in eps, and GGUF has one for all", path, norm_name(kind));
-    const int context = header_of(model, a).config.context;
-    if (context < model->config.context)
+    char place[PLACE_NAME];
+    const GgufArchitecture *a = architecture_of(model, place);
+    const GgufHeader h = header_of(model, a);
+    if (*place) return fail("%s: GGUF has no architecture for it; %s differs in: %s", path, a->name, place);
+    if (check_numbers(model, a, &h, path)) return -1;
+    if (h.config.context < model->config.context)
         note("GGUF's %s has no place for windows; where its shortest one ends, the file's context of %d does", a->name,
-             context);
+             h.config.context);
     return tokenizer ? check_tokenizer(tokenizer, path) : 0;
 }
 
@@ -324,20 +313,22 @@ typedef struct {
     const GgufArchitecture *architecture;
     Type type; /* asked for */
     bool fold; /* gamma into weights */
-    FILE *out; /* NULL at first: what stands in front of the data is counted, then written */
+    FILE *out; /* NULL at first: what stands in front of the data goes to `head`, as its counts come first */
+    Buffer head;
     uint64_t n_keys, n_tensors;
     uint64_t offset;  /* of the next tensor in the data */
     uint64_t written; /* bytes of the file */
-    bool data;        /* w is at the tensors' data; else at the table */
     bool shows;       /* progress; asked once, as asking changes errno, which tells why a write failed */
     size_t done;      /* weights written */
     float *row;       /* [widest row] */
-    uint8_t *packed;  /* a row in its new type */
-    Buffer text;      /* the next string; owned */
+    uint8_t *packed;  /* behind it: a row in its new type */
 } Writer;
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
-    w->written += w->out ? fwrite(bytes, 1, n, w->out) : n;
+    if (w->out)
+        w->written += fwrite(bytes, 1, n, w->out);
+    else
+        buffer_append(&w->head, bytes, n);
 }
 static void write_u32(Writer *w, uint32_t value) { write_bytes(w, &value, sizeof value); }
 static void write_u64(Writer *w, uint64_t value) { write_bytes(w, &value, sizeof value); }
@@ -347,10 +338,14 @@ static void write_string(Writer *w, const char *s, size_t n) {
     write_bytes(w, s, n);
 }
 
-/* Writes what was appended to w->text since the last call. */
-static void write_text(Writer *w) {
-    write_string(w, w->text.bytes, w->text.n);
-    w->text.n = 0;
+/* A string in front of the data, put together between two calls: its length is known at the end. */
+static size_t begin_string(Writer *w) {
+    write_u64(w, 0);
+    return w->head.n;
+}
+static void end_string(Writer *w, size_t start) {
+    const uint64_t n = w->head.n - start;
+    if (!w->head.failed) memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
 }
 
 static void write_value(Writer *w, const char *key, GgufType type, const void *value, size_t bytes) {
@@ -402,18 +397,19 @@ static void write_pieces(Writer *w, const Tokenizer *t) {
     write_array(w, "tokenizer.ggml.tokens", GGUF_STRING, t->pieces.n);
     for (int id = 0; id < t->pieces.n; id++) {
         const Piece *p = &t->pieces.list[id];
+        const size_t start = begin_string(w);
         char name[32];
         if (p->kind == PIECE_BYTE)
-            buffer_append(&w->text, name, (size_t)sprintf(name, "<0x%02X>", (unsigned)(uint8_t)p->text[0]));
+            buffer_append(&w->head, name, (size_t)sprintf(name, "<0x%02X>", (unsigned)(uint8_t)p->text[0]));
         else if (!t->pieces.byte_level)
-            append_marked(&w->text, p);
+            append_marked(&w->head, p);
         else if (!p->length)
-            buffer_append(&w->text, name, (size_t)sprintf(name, "[PAD%d]", id)); /* no two pieces may be alike */
+            buffer_append(&w->head, name, (size_t)sprintf(name, "[PAD%d]", id)); /* no two pieces may be alike */
         else if (p->kind == PIECE_TEXT)
-            append_byte_names(&w->text, p);
+            append_byte_names(&w->head, p);
         else
-            buffer_append(&w->text, p->text, (size_t)p->length);
-        write_text(w);
+            buffer_append(&w->head, p->text, (size_t)p->length);
+        end_string(w, start);
     }
 }
 
@@ -443,10 +439,11 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
                 pre ? t->merges.n : t->pieces.n);
     if (scores) write_bytes(w, scores, (size_t)t->pieces.n * sizeof *scores);
     for (const MergeRule *rule = rules; rule && rule < rules + t->merges.n; rule++) {
-        append_byte_names(&w->text, &t->pieces.list[rule->left]);
-        buffer_append(&w->text, " ", 1);
-        append_byte_names(&w->text, &t->pieces.list[rule->right]);
-        write_text(w);
+        const size_t start = begin_string(w);
+        append_byte_names(&w->head, &t->pieces.list[rule->left]);
+        buffer_append(&w->head, " ", 1);
+        append_byte_names(&w->head, &t->pieces.list[rule->right]);
+        end_string(w, start);
     }
     free(rules);
     free(scores);
@@ -462,21 +459,19 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
     if (t->chat_template) write_name(w, "tokenizer.chat_template", t->chat_template, t->chat_template_size);
-    return w->text.failed ? -1 : 0;
+    return 0;
 }
 
 static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHeader *h) {
     char name[GGUF_KEY_NAME];
-    const void *field = (const char *)h + key->field;
-    const int size = key->kind == KEY_SIZE ? *(const int *)field : 0;
-    const int integer = key->kind == KEY_INTEGER ? (int)*(const int64_t *)field : size;
-    const float real = (float)real_of(key, h);
-    const GgufString text = key->kind == KEY_STRING ? *(const GgufString *)field : (GgufString){"", 0};
+    const GgufString *text = (const void *)((const char *)h + key->field);
+    const float number = (float)number_of(key, h);
+    const bool is_integer = key->kind == KEY_SIZE || key->kind == KEY_INTEGER;
     snprintf(name, sizeof name, "%s.%s", w->architecture->name, key->name);
-    if (!gguf_has_keys(w->architecture, key->group)) return;
-    if (integer) write_int(w, name, integer);
-    if (real != 0) write_value(w, name, GGUF_F32, &real, sizeof real);
-    if (text.n) write_name(w, name, text.text, text.n);
+    if (!gguf_has_key(w->architecture, key)) return;
+    if (key->kind == KEY_STRING && text->n) write_name(w, name, text->text, text->n);
+    if (is_integer && number != 0) write_int(w, name, (int)number_of(key, h));
+    if (!is_integer && number != 0) write_value(w, name, GGUF_F32, &number, sizeof number);
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
@@ -491,12 +486,11 @@ static void write_padding(Writer *w) {
 /* Writes a tensor's entry in the table; true: w is at the data, and the tensor's are to be written. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
     const uint64_t dims[] = {(uint64_t)cols, (uint64_t)rows, (uint64_t)depth};
+    char full[PART_NAME + 8];
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
-    if (w->data) write_padding(w);
-    if (w->data) return true;
-    buffer_append(&w->text, name, strlen(name));
-    buffer_append(&w->text, suffix, strlen(suffix));
-    write_text(w);
+    if (w->out) write_padding(w);
+    if (w->out) return true;
+    write_string(w, full, (size_t)snprintf(full, sizeof full, "%s%s", name, suffix));
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
     write_u32(w, (uint32_t)TYPES[type].gguf);
@@ -519,14 +513,9 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0) note("%s keeps its gamma", name);
     for (int i = 0; folded && i < dim; i++) w->row[i] = 1;
     write_vector(w, name, ".weight", folded ? w->row : norm->gamma, dim);
-    switch (norm->kind) {
-    case NORM_RMS: return;
-    case NORM_LAYER:
-        memset(w->row, 0, (size_t)dim * sizeof *w->row);
-        write_vector(w, name, ".bias", norm->beta ? norm->beta : w->row, dim);
-        return;
-    case NORM_NONE: return; /* gguf_check_model() refuses it */
-    }
+    if (norm->kind != NORM_LAYER) return;
+    memset(w->row, 0, (size_t)dim * sizeof *w->row);
+    write_vector(w, name, ".bias", norm->beta ? norm->beta : w->row, dim);
 }
 
 /* The row of the model's weight that is written as row r. Where RoPE pairs halves of a head in the model and
@@ -562,7 +551,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     if (gguf_is_fused(w->architecture, &at, whole, &part)) name = whole;
     const bool whole_blocks = t->cols % TYPES[w->type].weights == 0;
     const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
-    if (part.first ? w->data : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
+    if (part.first ? w->out != NULL : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
         for (; at.expert < depth; at.expert++) write_rows(w, &at, type);
     else if (!w->out && !whole_blocks && !part.first)
         note("%s.weight stays f16: its rows of %d are no multiple of %d", name, t->cols, TYPES[w->type].weights);
@@ -587,13 +576,12 @@ static void write_tensors(Writer *w) {
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* Writes what stands in front of the data. The counts, which come first, are those of the call before. */
+/* Writes what stands in front of the data. */
 static int write_header(Writer *w, const Tokenizer *t) {
     const GgufHeader h = header_of(w->model, w->architecture);
     write_u32(w, GGUF_MAGIC);
     write_u32(w, GGUF_VERSION);
-    write_u64(w, w->n_tensors);
-    write_u64(w, w->n_keys);
+    write_bytes(w, (uint64_t[2]){0}, sizeof(uint64_t[2])); /* the counts of tensors and keys */
     write_name(w, "general.architecture", w->architecture->name, strlen(w->architecture->name));
     write_int(w, "general.file_type", TYPES[w->type].file);
     write_int(w, "general.quantization_version", 2);
@@ -601,36 +589,34 @@ static int write_header(Writer *w, const Tokenizer *t) {
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
     if (t && write_tokenizer(w, t)) return -1;
     write_tensors(w);
-    return w->text.failed ? -1 : 0;
+    if (w->head.failed) return -1;
+    memcpy(w->head.bytes + 2 * sizeof(uint32_t), (uint64_t[]){w->n_tensors, w->n_keys}, sizeof(uint64_t[2]));
+    return 0;
 }
 
 static int write_file(Writer *w, const Tokenizer *t, const char *path) {
     OutputFile file;
     if (write_header(w, t) || output_open(&file, path)) return -1;
     w->out = file.stream;
-    w->written = w->offset = 0;
-    const int status = write_header(w, t);
-    w->data = true;
-    if (!status) write_tensors(w);
+    write_bytes(w, w->head.bytes, w->head.n);
+    write_tensors(w);
     write_padding(w);
     if (w->shows) fputc('\n', stderr);
-    return output_close(&file, !status && !interrupted) ? -1 : status;
+    return output_close(&file, !interrupted);
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path) {
     Writer w = {.model = model, .type = type, .fold = fold, .shows = on_terminal(stderr)};
-    w.architecture = architecture_of(model, &(const char *){NULL}, &(bool){false});
+    w.architecture = architecture_of(model, (char[PLACE_NAME]){0});
     size_t widest = 0;
-    buffer_append(&w.text, "", 0); /* from here on there are bytes, if none */
     for (PartAt at = parts_of(model); next_part(&at);) {
         const size_t cols = (size_t)part_size(&model->config, at.part->cols);
         if (cols > widest) widest = cols;
     }
-    w.row = w.text.failed ? NULL : allocate(widest, sizeof *w.row);
-    w.packed = w.row ? allocate(widest, sizeof *w.row) : NULL;
-    const int status = w.packed ? write_file(&w, tokenizer, path) : -1;
-    free(w.text.bytes);
+    w.row = allocate(2 * widest, sizeof *w.row);
+    w.packed = w.row ? (uint8_t *)(w.row + widest) : NULL;
+    const int status = w.row ? write_file(&w, tokenizer, path) : -1;
+    free(w.head.bytes);
     free(w.row);
-    free(w.packed);
     return status;
 }

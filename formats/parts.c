@@ -13,46 +13,37 @@ static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
 };
 
-/* In the order of the forward pass, but for the norm behind the MLP. */
+/* In the order of the forward pass, but for the norm behind the MLP. A part's name in norma is that of its field. */
 static const Part PARTS[] = {
-#define MODEL(field)              OF_MODEL, offsetof(Model, field)
-#define LAYER(field)              OF_LAYER, offsetof(Layer, field)
-#define MLP(field)                OF_MLP, offsetof(Mlp, field)
-#define EXPERT(field)             OF_EXPERT, offsetof(Mlp, field)
-#define NORM(spec, size, to)      SIZE_ONE, size, .site = spec, .feed = to
-#define WEIGHT(r, c, group, from) r, c, .bias = group, .feed = from
+#define PART(owner, type, field, ...)                                                                                  \
+    owner, offsetof(type, field), { #field, __VA_ARGS__ }
+#define MODEL(...)                PART(OF_MODEL, Model, __VA_ARGS__)
+#define LAYER(...)                PART(OF_LAYER, Layer, __VA_ARGS__)
+#define MLP(...)                  PART(OF_MLP, Mlp, __VA_ARGS__)
+#define EXPERT(...)               PART(OF_EXPERT, Mlp, __VA_ARGS__)
+#define NORM(spec, size, to)      SIZE_ONE, SIZE_##size, .site = spec, .feed = to
+#define WEIGHT(r, c, group, from) SIZE_##r, SIZE_##c, .bias = group, .feed = from
 #define POST_ATTENTION            "post_attention_layernorm" /* where Llama's MLP begins, and Gemma's attention ends */
-    {MODEL(embedding),
-     {"embedding", "token_embd", "model.embed_tokens"},
-     WEIGHT(SIZE_VOCAB, SIZE_DIM, NO_BIAS, NO_FEED)},
-    {LAYER(attn_norm), {"attn_norm", "attn_norm", "input_layernorm"}, NORM("attn", SIZE_DIM, QKV_FEED)},
-    {LAYER(wq),
-     {"wq", "attn_q", "self_attn.q_proj"},
-     WEIGHT(SIZE_QUERIES, SIZE_DIM, QKV_BIAS, QKV_FEED),
-     .rotates = true},
-    {LAYER(wk), {"wk", "attn_k", "self_attn.k_proj"}, WEIGHT(SIZE_KEYS, SIZE_DIM, QKV_BIAS, QKV_FEED), .rotates = true},
-    {LAYER(wv), {"wv", "attn_v", "self_attn.v_proj"}, WEIGHT(SIZE_KEYS, SIZE_DIM, QKV_BIAS, QKV_FEED)},
-    {LAYER(q_norm), {"q_norm", "attn_q_norm", "self_attn.q_norm"}, NORM("q", SIZE_Q_NORM, NO_FEED), .of_heads = true},
-    {LAYER(k_norm), {"k_norm", "attn_k_norm", "self_attn.k_norm"}, NORM("k", SIZE_K_NORM, NO_FEED), .of_heads = true},
-    {LAYER(wo), {"wo", "attn_output", "self_attn.o_proj"}, WEIGHT(SIZE_DIM, SIZE_QUERIES, OUT_BIAS, NO_FEED)},
-    {LAYER(attn_post_norm),
-     {"attn_post_norm", "post_attention_norm", POST_ATTENTION},
-     NORM("attn_post", SIZE_DIM, NO_FEED),
-     .post = true},
-    {LAYER(mlp_norm), {"mlp_norm", "ffn_norm", POST_ATTENTION}, NORM("mlp", SIZE_DIM, MLP_FEED)},
-    {LAYER(mlp_post_norm),
-     {"mlp_post_norm", "post_ffw_norm", "post_feedforward_layernorm"},
-     NORM("mlp_post", SIZE_DIM, NO_FEED),
-     .post = true},
-    {LAYER(router), {"router", "ffn_gate_inp", "mlp.gate"}, WEIGHT(SIZE_EXPERTS, SIZE_DIM, NO_BIAS, MLP_FEED)},
-    {MLP(gate), {"gate", "ffn_gate", "gate_proj"}, WEIGHT(SIZE_HIDDEN, SIZE_DIM, MLP_BIAS, MLP_FEED)},
-    {MLP(up), {"up", "ffn_up", "up_proj"}, WEIGHT(SIZE_HIDDEN, SIZE_DIM, MLP_BIAS, MLP_FEED)},
-    {MLP(down), {"down", "ffn_down", "down_proj"}, WEIGHT(SIZE_DIM, SIZE_HIDDEN, MLP_BIAS, NO_FEED)},
-    {EXPERT(gate), {"gate", "ffn_gate_exps", "gate_proj"}, WEIGHT(SIZE_EXPERT_HIDDEN, SIZE_DIM, NO_BIAS, MLP_FEED)},
-    {EXPERT(up), {"up", "ffn_up_exps", "up_proj"}, WEIGHT(SIZE_EXPERT_HIDDEN, SIZE_DIM, NO_BIAS, MLP_FEED)},
-    {EXPERT(down), {"down", "ffn_down_exps", "down_proj"}, WEIGHT(SIZE_DIM, SIZE_EXPERT_HIDDEN, NO_BIAS, NO_FEED)},
-    {MODEL(final_norm), {"final_norm", "output_norm", "model.norm"}, NORM("final", SIZE_DIM, OUT_FEED)},
-    {MODEL(output), {"output", "output", "lm_head"}, WEIGHT(SIZE_VOCAB, SIZE_DIM, NO_BIAS, OUT_FEED)},
+    {MODEL(embedding, "token_embd", "model.embed_tokens"), WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
+    {LAYER(attn_norm, "attn_norm", "input_layernorm"), NORM("attn", DIM, QKV_FEED)},
+    {LAYER(wq, "attn_q", "self_attn.q_proj"), WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+    {LAYER(wk, "attn_k", "self_attn.k_proj"), WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+    {LAYER(wv, "attn_v", "self_attn.v_proj"), WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED)},
+    {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"), NORM("q", Q_NORM, NO_FEED), .of_heads = true},
+    {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"), NORM("k", K_NORM, NO_FEED), .of_heads = true},
+    {LAYER(wo, "attn_output", "self_attn.o_proj"), WEIGHT(DIM, QUERIES, OUT_BIAS, NO_FEED)},
+    {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION), NORM("attn_post", DIM, NO_FEED), .post = true},
+    {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION), NORM("mlp", DIM, MLP_FEED)},
+    {LAYER(mlp_post_norm, "post_ffw_norm", "post_feedforward_layernorm"), NORM("mlp_post", DIM, NO_FEED), .post = true},
+    {LAYER(router, "ffn_gate_inp", "mlp.gate"), WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED)},
+    {MLP(gate, "ffn_gate", "gate_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
+    {MLP(up, "ffn_up", "up_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
+    {MLP(down, "ffn_down", "down_proj"), WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
+    {EXPERT(gate, "ffn_gate_exps", "gate_proj"), WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
+    {EXPERT(up, "ffn_up_exps", "up_proj"), WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
+    {EXPERT(down, "ffn_down_exps", "down_proj"), WEIGHT(DIM, EXPERT_HIDDEN, NO_BIAS, NO_FEED)},
+    {MODEL(final_norm, "output_norm", "model.norm"), NORM("final", DIM, OUT_FEED)},
+    {MODEL(output, "output", "lm_head"), WEIGHT(VOCAB, DIM, NO_BIAS, OUT_FEED)},
 };
 static const Part *const END = PARTS + sizeof PARTS / sizeof *PARTS;
 
