@@ -306,6 +306,9 @@ static void read_longrope(HfConfig *h, const Json *rope) {
 
 static void read_scaling(HfConfig *h, const Json *rope) {
     Config *c = &h->model->config;
+    size_t bytes = 0;
+    for (int i = 0; i < h->model->n_files; i++) bytes += h->model->files[i].size;
+    if ((size_t)c->rope.dims > bytes) return; /* the weights will refuse such heads: no memory for their factors */
     const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
     if (has(h, SWITCHED_YARN)) {
         if (get_bool(h, h->options, "inference_rope_scaling", false)) read_yarn(h, rope, true);

@@ -128,8 +128,9 @@ def gguf(keys, tensors, version=3):
     return file.ljust(-(-len(file) // 32) * 32, b"\0") + body
 
 
-def gguf_model(architecture, keys=None, types=("F32",), biases=(), head_norms=False, experts=0, tied=False, **sizes):
-    """Tensors take their types in turn, where their columns allow; else F32."""
+def gguf_model(architecture, keys=None, types=("F32",), biases=(), norms=("attn_norm", "ffn_norm"), head_norms=False,
+               experts=0, tied=False, fused=False, **sizes):
+    """Tensors take their types in turn, where their columns allow; else F32. Norms of heads may be "wide"."""
     s = DEFAULT | sizes
     dim, hidden, q_dim, kv_dim = s["dim"], s["hidden"], s["heads"] * s["head"], s["kv_heads"] * s["head"]
     tensors = {}
@@ -149,22 +150,27 @@ def gguf_model(architecture, keys=None, types=("F32",), biases=(), head_norms=Fa
     matrix("token_embd", dim, s["vocab"])
     for layer in range(s["layers"]):
         at = f"blk.{layer}."
-        norm(at + "attn_norm", dim)
-        for name, cols, rows in ("q", dim, q_dim), ("k", dim, kv_dim), ("v", dim, kv_dim), ("output", q_dim, dim):
+        for name in norms[:1]:
+            norm(at + name, dim)
+        qkv = [("qkv", dim, q_dim + 2 * kv_dim)] if fused else [("q", dim, q_dim), ("k", dim, kv_dim), ("v", dim, kv_dim)]
+        for name, cols, rows in (*qkv, ("output", q_dim, dim)):
             matrix(at + "attn_" + name, cols, rows)
-        for name in ("attn_q_norm", "attn_k_norm") if head_norms else ():
-            norm(at + name, s["head"])
-        norm(at + "ffn_norm", dim)
+        for name, heads in (("attn_q_norm", s["heads"]), ("attn_k_norm", s["kv_heads"])) if head_norms else ():
+            norm(at + name, s["head"] * (heads if head_norms == "wide" else 1))
+        for name in norms[1:]:
+            norm(at + name, dim)
         ends = ("_exps", experts) if experts else ("",)
         if experts:
             matrix(at + "ffn_gate_inp", dim, experts)
-        for name, cols, rows in ("gate", dim, hidden), ("up", dim, hidden), ("down", hidden, dim):
+        gate_up = [("up", dim, 2 * hidden)] if fused else [("gate", dim, hidden), ("up", dim, hidden)]
+        for name, cols, rows in (*gate_up, ("down", hidden, dim)):
             matrix(f"{at}ffn_{name}{ends[0]}", cols, rows, *ends[1:])
-    norm("output_norm", dim)
+    if norms:
+        norm("output_norm", dim)
     if not tied:
         matrix("output", dim, s["vocab"])
-    if keys and keys.pop("rope_freqs", False):
-        tensors["rope_freqs.weight"] = "F32", [s["head"] // 2], floats(s["head"] // 2, 3)
+    for name in (keys or {}).pop("rope_tensors", ()):
+        tensors[name + ".weight"] = "F32", [s["head"] // 2], floats(s["head"] // 2, 3)
     main = {
         "embedding_length": dim,
         "feed_forward_length": hidden,
@@ -221,7 +227,7 @@ def byte_level_keys(pre, template):
 
 def write_models():
     qkv = ("attn_q", "attn_k", "attn_v")
-    linear = {"rope.scaling.type": "linear", "rope.scaling.factor": 2.0, "rope.freq_base": 1e4, "rope_freqs": True}
+    linear = {"rope.scaling.type": "linear", "rope.scaling.factor": 2.0, "rope.freq_base": 1e4, "rope_tensors": ["rope_freqs"]}
     yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 4}
     yarn |= {"rope.scaling.yarn_beta_fast": 32.0, "rope.scaling.yarn_beta_slow": 1.0, "rope.scaling.attn_factor": 1.5}
     small = ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
@@ -245,6 +251,28 @@ def write_models():
     yield "qwen3moe.gguf", gguf_model("qwen3moe", expert_keys, head_norms=True, experts=4, types=("F16", "F32"))
     yield "small_blocks.gguf", gguf_model("llama", types=small, tied=True, **wide)
     yield "large_blocks.gguf", gguf_model("llama", types=("Q4_K", "Q5_K", "Q6_K"), tied=True, **widest)
+
+
+def write_model_families():
+    """Contexts are longer than what the caches of windows keep."""
+    post = ("post_attention_norm", "post_ffw_norm")
+    all_norms = ("attn_norm", "ffn_norm", *post)
+    caps = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "attention.sliding_window": 3}
+    pattern = {"attention.sliding_window_pattern": [True, False], "attention.sliding_window": 3, "rope.freq_base": 1e6}
+    yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 2.0, "attention.sliding_window": 5}
+    factors = {"rope_tensors": ["rope_factors_long", "rope_factors_short"], "rope.scaling.attn_factor": 1.25}
+    factors |= {"rope.scaling.original_context_length": 90, "attention.sliding_window": 4}
+    scales = {"embedding_scale": 3.0, "residual_scale": 0.5, "attention.scale": 0.25, "logit_scale": 4.0}
+    layer_norms = {"attention.layer_norm_epsilon": 1e-5, "use_parallel_residual": False, "rope.dimension_count": 2}
+    common = {"types": ("F16",), "layers": 2, "context": 100}
+    yield "gemma2.gguf", gguf_model("gemma2", caps, norms=all_norms, tied=True, **common)
+    yield "gemma3.gguf", gguf_model("gemma3", pattern, norms=all_norms, head_norms=True, **common)
+    yield "olmo.gguf", gguf_model("olmo", {"attention.layer_norm_epsilon": 1e-5}, norms=(), tied=True, **common)
+    yield "olmo2.gguf", gguf_model("olmo2", yarn, norms=post, head_norms="wide", **common)
+    yield "phi3.gguf", gguf_model("phi3", factors, fused=True, **common)
+    yield "granite.gguf", gguf_model("granite", scales, tied=True, **common)
+    yield "smollm3.gguf", gguf_model("smollm3", tied=True, **common | {"layers": 4})
+    yield "stablelm.gguf", gguf_model("stablelm", layer_norms, biases=("norm",), **common)
 
 
 # ---- tokenizer.json ------------------------------------------------------------------------------------------
@@ -337,32 +365,49 @@ def tokenizers():
 # ---- folders -------------------------------------------------------------------------------------------------
 
 
-def folder(config, tokenizer="", beside=("", "", ""), kind="F16", fused=False, shards=False, **sizes):
+PRE_NORMS = ("input_layernorm", "post_attention_layernorm")
+
+
+def folder(config, tokenizer="", beside=("", "", ""), kind="F16", fused=False, shards=False, norms=PRE_NORMS, **sizes):
     """What fuzz/folder.c reads. Of two shards, layers are in the first, the rest in the second."""
     s = DEFAULT | {"vocab": 20} | sizes
     dim, hidden, q_dim, kv_dim = s["dim"], s["hidden"], s["heads"] * s["head"], s["kv_heads"] * s["head"]
-    experts, head_norms, biases = config.get("num_experts", 0), "qwen3" in config["model_type"], []
+    architecture, biases = config["model_type"], []
+    mixtral, wide = architecture == "mixtral", architecture.startswith("olmo")
+    experts = config.get("num_local_experts" if mixtral else "num_experts", 0)
+    head_norms = re.match("qwen3|gemma3|olmo[23]", architecture)
     if config.get("attention_bias"):
         biases += ["q_proj", "k_proj", "v_proj", "o_proj"]
-    if config["model_type"] == "qwen2":
+    if architecture == "qwen2" or config.get("use_qkv_bias"):
         biases += ["q_proj", "k_proj", "v_proj"]
+    if architecture == "stablelm":
+        biases += ["norm", *norms]
     if config.get("mlp_bias"):
         biases += ["gate_proj", "up_proj", "down_proj"]
-    shapes = {"model.embed_tokens.weight": [s["vocab"], dim], "model.norm.weight": [dim]}
+    shapes = {"model.embed_tokens.weight": [s["vocab"], dim], "model.norm.weight": [dim], "model.norm.bias": [dim]}
+    for name in [] if "norm" in biases else ["model.norm.bias"] if norms else ["model.norm.weight", "model.norm.bias"]:
+        del shapes[name]
     if not config.get("tie_word_embeddings"):
         shapes["lm_head.weight"] = [s["vocab"], dim]
     for layer in range(s["layers"]):
         at = f"model.layers.{layer}."
         parts = {"self_attn.q_proj": [q_dim, dim], "self_attn.k_proj": [kv_dim, dim], "self_attn.v_proj": [kv_dim, dim]}
-        parts |= {"self_attn.o_proj": [dim, q_dim], "input_layernorm": [dim], "post_attention_layernorm": [dim]}
         mlp = {"gate_proj": [hidden, dim], "up_proj": [hidden, dim], "down_proj": [dim, hidden]}
+        if architecture == "phi3":
+            parts = {"self_attn.qkv_proj": [q_dim + 2 * kv_dim, dim]}
+            mlp = {"gate_up_proj": [2 * hidden, dim], "down_proj": [dim, hidden]}
+        if mixtral:
+            mlp = dict(zip(("w1", "w3", "w2"), mlp.values()))
+        parts |= {"self_attn.o_proj": [dim, q_dim]} | {name: [dim] for name in norms}
         if head_norms:
-            parts |= {"self_attn.q_norm": [s["head"]], "self_attn.k_norm": [s["head"]]}
+            parts["self_attn.q_norm"] = [q_dim if wide else s["head"]]
+            parts["self_attn.k_norm"] = [kv_dim if wide else s["head"]]
         if not experts:
             parts |= {f"mlp.{name}": shape for name, shape in mlp.items()}
         else:
-            parts["mlp.gate"] = [experts, dim]
-            parts |= {f"mlp.experts.{e}.{name}": x for e in range(0 if fused else experts) for name, x in mlp.items()}
+            block = "block_sparse_moe" if mixtral else "mlp"
+            parts[block + ".gate"] = [experts, dim]
+            parts |= {f"{block}.experts.{e}.{name}": x for e in range(0 if fused else experts) for name, x in mlp.items()}
         for name, shape in parts.items():
             shapes[f"{at}{name}.weight"] = shape
             if name.split(".")[-1] in biases:
@@ -415,6 +460,38 @@ def write_folders():
     yield "qwen3_moe", folder(moe, kind="BF16")
     yield "fused", folder(moe | {"rope_scaling": {"type": "dynamic"}}, fused=True)
     yield "minimind", folder(minimind | {"use_moe": True, "tie_word_embeddings": True} | experts, known["space"])
+
+
+def write_folder_families():
+    """Contexts are longer than what the caches of windows keep."""
+    post = ("post_attention_layernorm", "post_feedforward_layernorm")
+    four = (*PRE_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+    gemma = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 4, "sliding_window": 3}
+    gemma2 = {"model_type": "gemma2", "attn_logit_softcapping": 5.0, "tie_word_embeddings": True} | gemma
+    full = {"rope_theta": 1e6, "rope_type": "linear", "factor": 8.0}
+    ropes = {"full_attention": full, "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}
+    gemma3 = {"model_type": "gemma3_text", "layer_types": ["sliding_attention"] * 2} | gemma
+    gemma3 |= {"rope_parameters": ropes, "tie_word_embeddings": True}
+    yarn = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16, "attention_factor": 1.2}
+    olmo3 = {"model_type": "olmo3", "sliding_window": 4, "rope_scaling": yarn, "rope_theta": 500000}
+    longrope = {"type": "longrope", "short_factor": [1.5], "long_factor": [2.0]}
+    phi3 = {"model_type": "phi3", "rope_scaling": longrope, "partial_rotary_factor": 0.5, "sliding_window": 5}
+    phi3 |= {"original_max_position_embeddings": 90}
+    granite = {"model_type": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "logits_scaling": 8.0}
+    granite |= {"attention_multiplier": 0.1, "tie_word_embeddings": True}
+    smollm3 = {"model_type": "smollm3", "no_rope_layers": [1, 1, 1, 0], "use_sliding_window": False, "tie_word_embeddings": True}
+    stablelm = {"model_type": "stablelm", "use_qkv_bias": True, "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5}
+    mixtral = {"model_type": "mixtral", "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": 4}
+    common = {"layers": 2, "context": 100}
+    yield "gemma2", folder(gemma2, norms=four, **common)
+    yield "gemma3", folder(gemma3, norms=four, **common)
+    yield "olmo", folder({"model_type": "olmo", "clip_qkv": None, "tie_word_embeddings": True}, norms=(), **common)
+    yield "olmo3", folder(olmo3, norms=post, **common)
+    yield "phi3", folder(phi3, kind="BF16", **common)
+    yield "granite", folder(granite, **common)
+    yield "smollm3", folder(smollm3, **common | {"layers": 4})
+    yield "stablelm", folder(stablelm, kind="F32", **common)
+    yield "mixtral", folder(mixtral, **common)
 
 
 # ---- the other targets ---------------------------------------------------------------------------------------
@@ -476,11 +553,12 @@ def main(arguments):
     if arguments[:1] == ["--dictionary"]:
         Path(arguments[1]).write_text(dictionary())
         return
-    targets = {"model": write_models, "folder": write_folders, "bpe": write_bpe, "json": write_json}
-    for target, write in {**targets, "tokenizer": write_tokenizer}.items():
+    targets = [("model", write_models), ("folder", write_folders), ("bpe", write_bpe), ("json", write_json)]
+    targets += [("tokenizer", write_tokenizer), ("model", write_model_families), ("folder", write_folder_families)]
+    for old in SEEDS.glob("*/*"):
+        old.unlink()
+    for target, write in targets:
         (SEEDS / target).mkdir(parents=True, exist_ok=True)
-        for old in (SEEDS / target).iterdir():
-            old.unlink()
         for name, data in write():
             (SEEDS / target / name).write_bytes(data)
 

@@ -13,6 +13,7 @@
 
 #include "tests/support/test.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -342,6 +343,24 @@ static void options_are_honoured_or_refused_by_name(void) {
         CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new, cases[i].message,
               stderr_text());
     }
+}
+
+/* Of head_dim, which the weights refuse, no memory and no time. */
+static void factors_wait_for_the_weights(void) {
+    static const char *const heads[] = {"\"head_dim\": 18", "\"head_dim\": 4194304"};
+    static const char scaling[] = "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+                                  "\"high_freq_factor\": 4}";
+    uint64_t steps[2];
+    char options[256];
+    for (int i = 0; i < 2; i++) {
+        Model m;
+        snprintf(options, sizeof options, "%s, %s", heads[i], scaling);
+        const uint64_t before = steps_taken;
+        CHECK(!open_changed(&m, 0, "\"head_dim\": 16", options), "%s: opens", heads[i]);
+        steps[i] = steps_taken - before;
+        CHECK(strstr(stderr_text(), "q_proj.weight is [64, 64], expected ["), "%s: %s", heads[i], stderr_text());
+    }
+    CHECK(steps[1] < 2 * steps[0], "%s: %" PRIu64 " steps, %s: %" PRIu64, heads[0], steps[0], heads[1], steps[1]);
 }
 
 /* A small folder whose model.safetensors has one more tensor. Returns whether it opens. */
@@ -910,6 +929,7 @@ void suite_folder(void) {
     TEST(folders_give_the_bits_of_gguf_files);
     TEST(rope_is_what_transformers_makes_of_it);
     TEST(options_are_honoured_or_refused_by_name);
+    TEST(factors_wait_for_the_weights);
     TEST(angles_may_be_stored);
     TEST(the_context_has_a_default);
     TEST(windows_are_of_layers);

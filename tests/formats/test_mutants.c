@@ -251,21 +251,34 @@ static void find_gguf(void) {
     }
 }
 
-/* Gives an entry another name. */
+static const char *family; /* of the file, where it is one of several; else "" */
+
+/* Gives an entry another name. Those that begin with a dot have the architecture before it. */
 static void rename_key(const Field *entry) {
-    static const char *const names[] = {"llama.rope.scaling.type",
-                                        "llama.rope.scaling.factor",
-                                        "llama.rope.freq_base",
-                                        "llama.rope.scaling.original_context_length",
-                                        "llama.attention.key_length",
-                                        "llama.attention.value_length",
-                                        "llama.attention.sliding_window",
-                                        "llama.expert_count",
-                                        "llama.expert_used_count",
-                                        "llama.vocab_size",
-                                        "llama.leading_dense_block_count",
-                                        "llama.attention.causal",
-                                        "llama.logit_scale",
+    static const char *const names[] = {".rope.scaling.type",
+                                        ".rope.scaling.factor",
+                                        ".rope.freq_base",
+                                        ".rope.scaling.original_context_length",
+                                        ".attention.key_length",
+                                        ".attention.value_length",
+                                        ".attention.sliding_window",
+                                        ".expert_count",
+                                        ".expert_used_count",
+                                        ".vocab_size",
+                                        ".leading_dense_block_count",
+                                        ".attention.causal",
+                                        ".logit_scale",
+                                        ".attention.sliding_window_pattern",
+                                        ".attention.scale",
+                                        ".attention.layer_norm_epsilon",
+                                        ".attn_logit_softcapping",
+                                        ".final_logit_softcapping",
+                                        ".embedding_scale",
+                                        ".residual_scale",
+                                        ".rope.dimension_count",
+                                        ".rope.freq_base_swa",
+                                        ".rope.scaling.attn_factor",
+                                        ".use_parallel_residual",
                                         "qwen3moe.expert_feed_forward_length",
                                         "qwen3moe.decoder_sparse_step",
                                         "qwen3moe.attention.value_length",
@@ -284,13 +297,19 @@ static void rename_key(const Field *entry) {
                                         "tokenizer.ggml.bos_token_id",
                                         "tokenizer.ggml.precompiled_charsmap",
                                         "rope_freqs.weight",
+                                        "rope_factors_long.weight",
                                         "output.weight",
+                                        "output_norm.bias",
                                         "blk.0.attn_q.bias",
                                         "blk.1.attn_norm.bias",
                                         "blk.1.attn_q_norm.weight",
+                                        "blk.0.post_attention_norm.weight",
+                                        "blk.1.attn_qkv.weight",
                                         "blk.0.ffn_gate_inp.weight",
                                         "blk.2.attn_q.weight"};
-    const char *name = names[any(sizeof names / sizeof *names)];
+    const char *chosen = names[any(sizeof names / sizeof *names)];
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", chosen[0] != '.' ? "" : *family ? family : "llama", chosen);
     uint64_t old = 0, n = strlen(name);
     memcpy(&old, image.bytes + entry->from, 8);
     if (old > entry->to - entry->from) return;
@@ -528,12 +547,41 @@ static void add_option(size_t begin) {
                                         "fuse_unk",
                                         "ignore_merges",
                                         "dropout",
-                                        "__metadata__"};
+                                        "__metadata__",
+                                        "model_type",
+                                        "tie_word_embeddings",
+                                        "max_position_embeddings",
+                                        "original_max_position_embeddings",
+                                        "hidden_activation",
+                                        "query_pre_attn_scalar",
+                                        "attn_logit_softcapping",
+                                        "final_logit_softcapping",
+                                        "use_bidirectional_attention",
+                                        "sliding_window_pattern",
+                                        "rope_local_base_freq",
+                                        "no_rope_layers",
+                                        "no_rope_layer_interval",
+                                        "embedding_multiplier",
+                                        "residual_multiplier",
+                                        "attention_multiplier",
+                                        "logits_scaling",
+                                        "layer_norm_eps",
+                                        "use_qkv_bias",
+                                        "use_parallel_residual",
+                                        "clip_qkv"};
     static const char *const values[] = {
         "{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4}",
         "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":20}",
         "{\"type\":\"linear\",\"factor\":2}",
+        "{\"type\":\"longrope\",\"factor\":2,\"short_factor\":[1,2,3,4,5,6],\"long_factor\":[1]}",
+        "{\"full_attention\":{\"rope_theta\":100,\"type\":\"yarn\",\"factor\":2},\"sliding_attention\":null}",
         "[\"full_attention\",\"sliding_attention\"]",
+        "[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\"]",
+        "\"gemma2\"",
+        "\"olmo3\"",
+        "\"phi3\"",
+        "\"smollm3\"",
+        "0.25",
         "[0,1,2]",
         "[4294967296,-1]",
         "[{\"name\":\"default\",\"template\":\"<|im_start|>\"}]",
@@ -584,6 +632,31 @@ static void mutate_safetensors(void) {
 
 /* ---- what is mutated, and run ------------------------------------------------------------------------------ */
 
+/* With the model in front. Chat reads the file "said"; families have no tokenizer. */
+enum { N_COMMANDS = 9 };
+static const char *const COMMANDS[N_COMMANDS] = {
+    "-i abc -n 9 -s 1 -j 1",
+    "-i a -n 4 -t 0 -j 1 --kv f32 -b 2",
+    "-m chat -n 30 -s 1 -j 1",
+    "-m chat -n 30 -j 1 --system b",
+    "-m info",
+    "-m tokenize -i a\xc3\xa9",
+    "-m convert -q f16 -o converted",
+    "-m convert -q q8_0 -o converted",
+    "-m perplexity -i abcab -j 1",
+};
+static const char *const FAMILY_COMMANDS[N_COMMANDS] = {
+    "--tokens 7,8 -n 120 -s 1 -j 1 -b 2", /* where the context is longer, windows forget */
+    "--tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -n 40 -t 0 -j 1 -b 4 --kv f32",
+    "--tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -n 16 -s 1 -j 1 --norm layer",
+    "-m logits --tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -o converted -j 1 -b 5",
+    "-m info",
+    "-m convert -q f32 -o converted",
+    "-m convert -q q8_0 -o converted",
+    "-m convert -q f16 --fold-norms -o converted",
+    "-m convert -q f32 --fold-norms -o converted",
+};
+
 static const struct {
     const char *file, *model;
     void (*mutate)(void);
@@ -606,21 +679,20 @@ static const struct {
     {"v1.bin", "v1.bin -z tokenizer.bin", mutate_ints, 1},
     {"v2.bin", "v2.bin -z tokenizer.bin", mutate_ints, 1},
     {"tokenizer.bin", "v0.bin -z tokenizer.bin", mutate_tokenizer_bin, 2},
+    {"%s/config.json", "%s", mutate_json, 8},
+    {"%s/model.safetensors", "%s", mutate_safetensors, 2},
+    {"%s.gguf", "%s.gguf", mutate_gguf, 8},
 };
 enum { N_CASES = sizeof CASES / sizeof *CASES };
 
-/* With the model behind. Chat reads the file "said". */
-static const char *const COMMANDS[] = {
-    "-i abc -n 9 -s 1 -j 1",
-    "-i a -n 4 -t 0 -j 1 --kv f32 -b 2",
-    "-m chat -n 30 -s 1 -j 1",
-    "-m chat -n 30 -j 1 --system b",
-    "-m info",
-    "-m tokenize -i a\xc3\xa9",
-    "-m convert -q f16 -o converted",
-    "-m convert -q q8_0 -o converted",
-    "-m perplexity -i abcab -j 1",
-};
+/* How many families have the file of a case, with their name for %s; 0: it is one file. */
+static int n_families(int c) {
+    return CASES[c].file[0] != '%' ? 0 : CASES[c].mutate == mutate_gguf ? N_GGUF_FAMILIES : N_SAMPLE_FAMILIES;
+}
+
+static const char *family_of(int c, size_t i) {
+    return !n_families(c) ? "" : CASES[c].mutate == mutate_gguf ? GGUF_FAMILIES[i] : SAMPLE_FAMILIES[i];
+}
 
 static int any_case(void) {
     int weights = 0, c = 0;
@@ -682,33 +754,53 @@ static int run_line(const char *line) {
     return WIFEXITED(how) ? WEXITSTATUS(how) : KILLED + WTERMSIG(how);
 }
 
+static const char *line_of(int c, size_t command) {
+    static char line[256];
+    char model[64];
+    snprintf(model, sizeof model, CASES[c].model, family);
+    snprintf(line, sizeof line, "%s %s", model, (*family ? FAMILY_COMMANDS : COMMANDS)[command]);
+    return line;
+}
+
 /* Keeps the mutant, and tells of it. */
-static void keep(int i, int c, const char *line, const char *what) {
+static void keep(int i, const char *file, const char *line, const char *what) {
     char path[64];
     snprintf(path, sizeof path, "/tmp/norma-mutant-%d", i);
     save(&image, path);
-    test_fail(__FILE__, __LINE__, "mutant %d of %s, kept as %s: run %s: %s, status %d, stderr: %s", i, CASES[c].file,
-              path, line, what, status, err);
+    test_fail(__FILE__, __LINE__, "mutant %d of %s, kept as %s: run %s: %s, status %d, stderr: %s", i, file, path, line,
+              what, status, err);
 }
 
 static void try_mutant(int i, int *n_refused) {
-    char line[256];
+    char file[64];
     state = (uint64_t)i << 16;
     const int c = any_case();
-    if (load(&good, CASES[c].file)) abort();
+    family = family_of(c, any((size_t)n_families(c)));
+    snprintf(file, sizeof file, CASES[c].file, family);
+    if (load(&good, file)) abort();
     image = good;
     for (size_t k = 1 + any(3) / 2; k > 0 && image.n > 8; k--) CASES[c].mutate();
-    snprintf(line, sizeof line, "%s %s", CASES[c].model, COMMANDS[any(sizeof COMMANDS / sizeof *COMMANDS)]);
-    save(&image, inside(CASES[c].file));
+    const char *line = line_of(c, any(N_COMMANDS));
+    save(&image, inside(file));
     remove(inside("converted"));
     status = run_line(line);
     const int lines = lines_of_failure();
     *n_refused += status != 0;
     if (status < 0 || status > 2)
-        keep(i, c, line, "not its status");
+        keep(i, file, line, "not its status");
     else if (lines != (status != 0))
-        keep(i, c, line, "not one line");
-    save(&good, inside(CASES[c].file));
+        keep(i, file, line, "not one line");
+    save(&good, inside(file));
+}
+
+static void check_sample(int c) {
+    for (size_t k = 0; k < N_COMMANDS; k++) {
+        const char *line = line_of(c, k);
+        status = run_line(line);
+        CHECK(status == (lines_of_failure() > 0) &&
+                  (!status || strstr(line, "words -m convert") || strstr(line, "nested -m convert")),
+              "run %s: status %d, %s", line, status, err);
+    }
 }
 
 /* All commands run on the samples as they are; then on the mutants. */
@@ -718,17 +810,14 @@ static void mutants_are_refused_or_run(void) {
     if (range && sscanf(range, "%d-%d", &begin, &end) == 1) end = begin, begin = 0;
     binary_folder("mutants");
     stderr_hide();
-    const int written = samples_write(folder);
+    const int written = samples_write(folder) | samples_write_families(folder);
     stderr_show();
     CHECK(written == 0, "no samples");
     write_file("said", "a\nb\n");
     for (int c = 0; c < N_CASES; c++)
-        for (size_t k = 0; k < sizeof COMMANDS / sizeof *COMMANDS; k++) {
-            char line[256];
-            snprintf(line, sizeof line, "%s %s", CASES[c].model, COMMANDS[k]);
-            status = run_line(line);
-            CHECK(status == (lines_of_failure() > 0) && (!status || strstr(line, "words -m convert")),
-                  "run %s: status %d, %s", line, status, err);
+        for (int i = 0; i == 0 || i < n_families(c); i++) {
+            family = family_of(c, (size_t)i);
+            check_sample(c);
         }
     for (int i = begin; i < end; i++) try_mutant(i, &n_refused);
     const int n = end - begin, most = n - n / 10;

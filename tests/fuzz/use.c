@@ -1,8 +1,9 @@
 /* fuzz/use.c: what is done with a model or a tokenizer that has opened.
  *
  * Owns what must hold then, whatever was in the file: logits are the same bits before the weights are packed and
- * after; a sampler chooses tokens of the vocabulary; texts become tokens of the vocabulary; a chat renders; what
- * norma agrees to write as GGUF is written, opens, and has a tokenizer that norma reads.
+ * after, and when positions run again; a sampler chooses tokens of the vocabulary; texts become tokens of the
+ * vocabulary; a chat renders; what norma agrees to write as GGUF is written, opens, and has a tokenizer that norma
+ * reads.
  */
 #include "tests/fuzz/use.h"
 #include "formats/gguf.h"
@@ -113,6 +114,27 @@ static float *logits_of(const Model *m, KvType kv) {
     return copy;
 }
 
+/* Runs behind the windows of a model that has some, then the last tokens again: the logits have the same bits. */
+static void run_again(const Model *m, KvType kv) {
+    enum { MOST = 96, BACK = 31 };
+    static const int tokens[MOST];
+    const int n = m->config.context < MOST ? m->config.context : MOST;
+    const size_t bytes = (size_t)m->config.vocab_size * sizeof(float);
+    bool slides = false;
+    for (int l = 0; l < m->config.n_layers; l++) slides |= m->layers[l].window > 0;
+    Session s;
+    if (!slides || n <= BACK || session_open(&s, m, 1, 2, 0, kv)) return;
+    const float *logits = model_forward(&s, tokens, n, 0, 1);
+    float *first = logits && !check_logits(logits, (size_t)m->config.vocab_size) ? malloc(bytes) : NULL;
+    if (first) {
+        memcpy(first, logits, bytes);
+        logits = model_forward(&s, tokens, BACK, n - BACK, 1);
+        expect(logits && !memcmp(first, logits, bytes));
+    }
+    free(first);
+    session_close(&s);
+}
+
 static void sample(const Model *m, const float *logits) {
     static const Sampling options[] = {
         {.repeat_penalty = 1, .seed = 1}, /* greedy */
@@ -131,12 +153,12 @@ static void sample(const Model *m, const float *logits) {
     }
 }
 
-static void convert(const Model *m, const Tokenizer *t, Type type) {
+static void convert(const Model *m, const Tokenizer *t, Type type, bool fold) {
     const char *path = fuzz_path("written.gguf");
     Model again;
     Tokenizer tokenizer;
     if (gguf_check_model(m, t, "fuzz")) return;
-    expect(!gguf_write_model(m, t, type, false, path) && !model_open(&again, path));
+    expect(!gguf_write_model(m, t, type, fold, path) && !model_open(&again, path));
     if (t) {
         expect(gguf_read_tokenizer(&tokenizer, again.files, path, again.config.vocab_size, true) == 1);
         tokenizer_close(&tokenizer);
@@ -149,7 +171,8 @@ void use_model(Model *m, const Tokenizer *t, unsigned choice) {
     const KvType kv = choice / 5 % 2 ? KV_F16 : KV_F32;
     float *plain = logits_of(m, kv);
     if (plain) sample(m, plain);
-    convert(m, t, types[choice % 5]);
+    run_again(m, kv);
+    convert(m, t, types[choice % 5], choice / 10 % 2);
     model_pack(m, 1, 0);
     float *packed = plain ? logits_of(m, kv) : NULL;
     expect(!plain || (packed && !memcmp(packed, plain, (size_t)m->config.vocab_size * sizeof *plain)));

@@ -118,3 +118,36 @@ int samples_write(const char *folder) {
     status |= write_gguf(in(folder, "moe.gguf"), &mixture, TYPE_F16);
     return status || write_folders(folder) || convert_folder(folder) ? -1 : 0;
 }
+
+const char *const SAMPLE_FAMILIES[N_SAMPLE_FAMILIES] = {"gemma2",  "gemma3_1b", "gemma3_nested", "olmo",
+                                                        "olmo2",   "olmo3",     "phi3",          "phi4",
+                                                        "granite", "smollm3",   "stablelm",      "mixtral"};
+
+static int write_family(const char *folder, const char *name) {
+    Family f;
+    if (family_open(&f, name)) return -1;
+    const int status = family_write(&f, in(folder, name), &(FolderForm){.type = TYPE_F16});
+    family_close(&f);
+    return status;
+}
+
+/* Of seven layers: every sixth of Gemma 3 is another. The context is longer than what a window's cache keeps. Gemma 2
+ * is always tied. */
+static int write_gguf_family(const char *folder, const char *architecture) {
+    const HashModel model = {32, 32, 7, 4, 2, 40, 200, strcmp(architecture, "gemma2") != 0, 14};
+    static GgufFile f;
+    char name[32];
+    snprintf(name, sizeof name, "%s.gguf", architecture);
+    gguf_make_family(&f, &model, architecture);
+    gguf_convert(&f, TYPE_F16);
+    const int status = gguf_write(&f, in(folder, name));
+    gguf_free(&f);
+    return status;
+}
+
+int samples_write_families(const char *folder) {
+    int status = 0;
+    for (int i = 0; i < N_SAMPLE_FAMILIES; i++) status |= write_family(folder, SAMPLE_FAMILIES[i]);
+    for (int i = 0; i < N_GGUF_FAMILIES; i++) status |= write_gguf_family(folder, GGUF_FAMILIES[i]);
+    return status ? -1 : 0;
+}

@@ -16,4 +16,10 @@
  * -1 if that failed. */
 int samples_write(const char *folder);
 
+/* Writes a folder for each of these models of tests/golden/families, and gemma2.gguf and so on for each of
+ * GGUF_FAMILIES. They have no tokenizers. -1 if that failed. */
+enum { N_SAMPLE_FAMILIES = 12 };
+extern const char *const SAMPLE_FAMILIES[];
+int samples_write_families(const char *folder);
+
 #endif
