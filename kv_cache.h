@@ -1,13 +1,11 @@
 /* kv_cache.h: the keys and values of the positions that have run.
  *
- * The layout, of keys and of values alike, is
- * [heads][parts of a head][blocks of positions][elements of the part][KV_BLOCK positions].
- * Positions are innermost, so that one vector holds the same element of neighbouring positions. A key is one part,
- * since a score walks through all of its elements; a value has parts of KV_VALUE_PART elements, as many as are summed
- * at once. So both are read in the order in which they lie in memory.
+ * The layout, of keys and of values alike, is [heads][parts of a head][blocks of positions][elements of the
+ * part][KV_BLOCK positions]. Positions are innermost, so that one vector holds the same element of neighbouring
+ * positions. A key is one part, since a score walks through all of its elements; a value has parts of KV_VALUE_PART
+ * elements, as many as are summed at once. So both are read in the order in which they lie in memory.
  */
-#ifndef NORMA_KV_CACHE_H
-#define NORMA_KV_CACHE_H
+#pragma once
 
 #include "kernels/simd.h"
 #include <stdbool.h>
@@ -61,5 +59,3 @@ INLINE size_t kv_at(int head_size, int part, int blocks, int block, int i) {
 
 /* Elements of one head in all. */
 INLINE size_t kv_head_elements(int head_size, int blocks) { return (size_t)head_size * (size_t)blocks * KV_BLOCK; }
-
-#endif

@@ -4,8 +4,7 @@
  * decoder. It holds no code. Activations are row-major float x[n_tokens][dim], a weight is [rows = out][cols = in].
  * Functions that can fail say one line on stderr and return -1 or NULL; on success int functions return 0.
  */
-#ifndef NORMA_MODEL_H
-#define NORMA_MODEL_H
+#pragma once
 
 #include "base/file.h"
 #include "base/probe.h"
@@ -141,9 +140,8 @@ typedef struct {
     Probe *probe;                 /* the observer, in a forward pass that it observes, else NULL */
 } Session;
 
-/* context 0: the model's. Allocates next to nothing: the cache and the
- * activations grow with what is run. A chunk of `batch` tokens is halved until its
- * activations and logits have at most 128 MB, or 4 times the bytes of the weights
+/* context 0: the model's. Allocates next to nothing: the cache and the activations grow with what is run. A chunk of
+ * `batch` tokens is halved until its activations and logits have at most 128 MB, or 4 times the bytes of the weights
  * that a token reads, whichever is more. The model must outlive the session. */
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
 void session_close(Session *s);
@@ -151,16 +149,12 @@ void session_close(Session *s);
 /* Windows forget nothing: any position can run again. To be called before anything runs. */
 void session_keep_all(Session *s);
 
-/* Runs tokens[n] at positions pos, pos + 1, ... (pos is at most the number of
- * positions that have run; from there the cache is overwritten. In a model with
- * windows that is possible for MOST_BACK positions, and for pos = 0). Long inputs
- * go in chunks of s->batch. Returns the logits of the last n_logits tokens,
- * float [n_logits][vocab_size], owned by the session until the next call; NULL
- * on failure (no memory, or pos + n beyond the context). n_logits may be 0
- * (the result is then not NULL, but points at nothing), and is at most n and,
- * to bound memory, at most s->batch.
- * The bits of the logits depend on the tokens alone: not on the chunks, not
- * on the threads. */
+/* Runs tokens[n] at positions pos, pos + 1, ... (pos is at most the number of positions that have run; from there the
+ * cache is overwritten. In a model with windows that is possible for MOST_BACK positions, and for pos = 0). Long inputs
+ * go in chunks of s->batch. Returns the logits of the last n_logits tokens, float [n_logits][vocab_size], owned by the
+ * session until the next call; NULL on failure (no memory, or pos + n beyond the context). n_logits may be 0 (the
+ * result is then not NULL, but points at nothing), and is at most n and, to bound memory, at most s->batch. The bits of
+ * the logits depend on the tokens alone: not on the chunks, not on the threads. */
 const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_logits);
 
 /* -1 and a message if n positions do not fit in the context. */
@@ -189,5 +183,3 @@ void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int
 
 /* gate or up: one that multiplies int8 activations if there is one, so that the input is quantized. */
 const Tensor *mlp_input_weight(const Mlp *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* rope.h: rotary positions (Su et al. 2021, "RoFormer", sec. 3.4). */
-#ifndef NORMA_ROPE_H
-#define NORMA_ROPE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ void rope_angles(float *angles, const Rope *r, const double *frequencies, int po
 
 /* Rotates the leading elements of a head v by the angles of its token, in place. */
 void rope_rotate(const Rope *r, float *v, const float *angles);
-
-#endif

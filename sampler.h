@@ -1,6 +1,5 @@
 /* sampler.h: from logits to the next token. */
-#ifndef NORMA_SAMPLER_H
-#define NORMA_SAMPLER_H
+#pragma once
 
 #include "base/order.h"
 #include <stdint.h>
@@ -36,5 +35,3 @@ void sampler_accept(Sampler *s, int token);
 /* Picks the next token from logits[vocab_size]: repeat penalty, temperature,
  * top-k, top-p, min-p, draw. One number is drawn to a token unless greedy. */
 int sampler_next(Sampler *s, const float *logits);
-
-#endif

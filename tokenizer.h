@@ -1,6 +1,5 @@
 /* tokenizer.h: text to tokens, tokens to text. */
-#ifndef NORMA_TOKENIZER_H
-#define NORMA_TOKENIZER_H
+#pragma once
 
 #include "base/file.h"
 #include "text/merges.h"
@@ -51,5 +50,3 @@ int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool spa
 
 /* The bytes of a token as text that follows `previous` (after BOS the leading space goes). Not zero-terminated. */
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length);
-
-#endif

@@ -1,6 +1,5 @@
 /* clock.h: a clock for short times. */
-#ifndef NORMA_CLOCK_H
-#define NORMA_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ typedef struct {
  * changes its rate (Intel, Software Developer's Manual, volume 3, 18.17.1) and the monotonic clock agrees; else that
  * one. Takes two milliseconds. */
 Clock clock_cheapest(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* error.h: messages to the user. */
-#ifndef NORMA_ERROR_H
-#define NORMA_ERROR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ static inline int minus_one(void) { return -1; }
 #define bad_input(...) (print_message("run", __VA_ARGS__), EXIT_BAD_INPUT)
 #define bad_usage(...) (print_message("run", __VA_ARGS__), EXIT_BAD_USAGE)
 #define note(...)      print_message("note", __VA_ARGS__)
-
-#endif

@@ -1,6 +1,5 @@
 /* file.h: files that are mapped, read and written. */
-#ifndef NORMA_FILE_H
-#define NORMA_FILE_H
+#pragma once
 
 #include "base/signals.h"
 #include <stdbool.h>
@@ -49,5 +48,3 @@ int output_close(OutputFile *out, bool keep);
 
 /* Writes out what standard output still holds. -1 and a message if any write to it has failed. */
 int stdout_finish(void);
-
-#endif

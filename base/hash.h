@@ -1,6 +1,5 @@
 /* hash.h: a keyed hash, SipHash-1-3: whoever does not know the key cannot make strings that meet in one slot. */
-#ifndef NORMA_HASH_H
-#define NORMA_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@ typedef struct {
 int hash_key(HashKey *key);
 
 uint64_t hash_bytes(HashKey key, const char *bytes, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* memory.h: memory that reports its failure, and is freed with free(); sizes that may overflow. */
-#ifndef NORMA_MEMORY_H
-#define NORMA_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ typedef struct {
 } Buffer;
 
 void buffer_append(Buffer *b, const void *bytes, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* order.h: what finds by order: a binary heap of numbers, the greatest at its top, and binary search. */
-#ifndef NORMA_ORDER_H
-#define NORMA_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ static inline HeapItem heap_pop(HeapItem *heap, int n) {
         }                                                                                                              \
         (i) = low_;                                                                                                    \
     } while (0)
-
-#endif

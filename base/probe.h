@@ -1,6 +1,5 @@
 /* probe.h: how the forward pass tells an observer (lab/profile.c) that a site has ended. */
-#ifndef NORMA_PROBE_H
-#define NORMA_PROBE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ static inline void site_end(Probe *p, int layer, Site site) {
     probe_mark(p, layer, site);
     site_wait(p, layer, site);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* process.h: what the operating system knows of the running program: signals, clock, file, terminal, threads. */
-#ifndef NORMA_PROCESS_H
-#define NORMA_PROCESS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -50,5 +49,3 @@ const char *program_file(const char *name);
  * 790 (docs/performance.md). How long threads spin is read from the environment as the program is
  * loaded. Unless the user has set it, this sets it and loads the program once more. */
 void limit_spinning(char **argv);
-
-#endif

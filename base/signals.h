@@ -1,6 +1,5 @@
 /* signals.h: deadly signals, and the files that they concern. */
-#ifndef NORMA_SIGNALS_H
-#define NORMA_SIGNALS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ void handle_deadly_signals(void);
 
 /* Removes temporary files, and ends the program by this signal when its handler, which has called this, returns. */
 void die_by_signal(int signal);
-
-#endif

@@ -1,6 +1,5 @@
 /* utf8.h: which bytes are a character, and the way from a code point to its bytes and back. */
-#ifndef NORMA_UTF8_H
-#define NORMA_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ int utf8_encode(char *to, uint32_t code);
 int utf8_length(uint8_t lead);
 
 bool utf8_is_continuation(uint8_t byte);
-
-#endif

@@ -1,6 +1,5 @@
 /* folder.h: from a Hugging Face folder to a Model and its Tokenizer. */
-#ifndef NORMA_FOLDER_H
-#define NORMA_FOLDER_H
+#pragma once
 
 #include "model.h"
 #include "tokenizer.h"
@@ -12,5 +11,3 @@ int folder_read_model(Model *model, const char *folder);
 /* Opens a folder's tokenizer.json, of at most vocab_size pieces, with what the files beside it say of it. Its special
  * pieces match text, as in Hugging Face's tokenizers. */
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size);
-
-#endif

@@ -1,6 +1,5 @@
 /* gguf.h: models and tokenizers in GGUF files: the tables that reader and writer share, reading, writing. */
-#ifndef NORMA_GGUF_H
-#define NORMA_GGUF_H
+#pragma once
 
 #include "formats/gguf_file.h"
 #include "formats/parts.h"
@@ -111,5 +110,3 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
  * algebra, and is 1 (a note says which are left). Weights whose rows are no multiple of its blocks become float16.
  * Shows progress on a terminal. The file appears whole or not at all: not, and 0 is returned, if Ctrl-C comes. */
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path);
-
-#endif

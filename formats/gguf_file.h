@@ -1,6 +1,5 @@
 /* gguf_file.h: the container of a GGUF file: metadata and tensor table. */
-#ifndef NORMA_GGUF_FILE_H
-#define NORMA_GGUF_FILE_H
+#pragma once
 
 #include "base/error.h"
 #include "base/file.h"
@@ -83,5 +82,3 @@ int gguf_get_element(const Gguf *g, const char *key, int i, int64_t *value);
 GgufString gguf_next_string(const uint8_t **at, const uint8_t *end);
 
 bool gguf_string_is(GgufString s, const char *text);
-
-#endif

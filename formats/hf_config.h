@@ -1,6 +1,5 @@
 /* hf_config.h: what config.json says of the model in a Hugging Face folder. */
-#ifndef NORMA_HF_CONFIG_H
-#define NORMA_HF_CONFIG_H
+#pragma once
 
 #include "formats/json.h"
 #include "formats/parts.h"
@@ -84,5 +83,3 @@ void hf_config_close(HfConfig *h);
 
 /* What differs from layer to layer, when the model has its layers. */
 int hf_config_layers(HfConfig *h);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * "List" means an array or an object. Functions that look at a value take NULL, a value that is missing.
  */
-#ifndef NORMA_JSON_H
-#define NORMA_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ const Json *json_next(const Json *list, const Json *member);
 
 /* The value of a key, by comparing all keys; NULL if there is none, or it is no object. */
 const Json *json_get(const Json *object, const char *key);
-
-#endif

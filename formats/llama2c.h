@@ -1,6 +1,5 @@
 /* llama2c.h: the checkpoints and tokenizers of llama2.c. */
-#ifndef NORMA_LLAMA2C_H
-#define NORMA_LLAMA2C_H
+#pragma once
 
 #include "model.h"
 #include "tokenizer.h"
@@ -10,5 +9,3 @@ int llama2c_read_model(Model *model, const char *path);
 
 /* Opens a tokenizer.bin, which must hold vocab_size pieces. */
 int tokenizer_open_bin(Tokenizer *t, const char *path, int vocab_size);
-
-#endif

@@ -1,11 +1,8 @@
 /* map.h: maps the files of models and tokenizers. */
-#ifndef NORMA_MAP_H
-#define NORMA_MAP_H
+#pragma once
 
 #include "base/file.h"
 
 /* Maps a file of a model or of a tokenizer. -1 and a message also if its first bytes say that it is something that
  * people take for one: a pointer of Git LFS, a web page, an archive, a pickle. The caller unmaps it. */
 int map_model_file(File *file, const char *path);
-
-#endif

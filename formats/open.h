@@ -1,6 +1,5 @@
 /* open.h: opens a checkpoint of any format, and its tokenizer. */
-#ifndef NORMA_OPEN_H
-#define NORMA_OPEN_H
+#pragma once
 
 #include "model.h"
 #include "tokenizer.h"
@@ -25,5 +24,3 @@ typedef enum {
  * one is named; else the GGUF file's own, the folder's tokenizer.json, or the tokenizer.bin beside the model, else in
  * the current folder. 1: it is open; 0: the run does without, *t has no pieces; -1: failure. The caller closes it. */
 int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use);
-
-#endif

@@ -1,6 +1,5 @@
 /* pack.h: when weights become panels. */
-#ifndef NORMA_PACK_H
-#define NORMA_PACK_H
+#pragma once
 
 #include "model.h"
 
@@ -10,5 +9,3 @@
  * file is sparse. Called when a session opens, and by the modes that generate (generate, chat, bench, norms) between
  * forward passes; perplexity and logits run a larger model's weights as they are in the file. */
 void model_pack(Model *m, int n_threads, int n_tokens);
-
-#endif

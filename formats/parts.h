@@ -4,8 +4,7 @@
  * Mlp, its shape, and its names in norma, in GGUF files and in Hugging Face folders. Who reads,
  * writes, lists, counts or packs a model walks this table.
  */
-#ifndef NORMA_PARTS_H
-#define NORMA_PARTS_H
+#pragma once
 
 #include "model.h"
 
@@ -84,5 +83,3 @@ int model_map(Model *model, const char *path);
  * the layers' index. */
 int model_allocate_layers(Model *model);
 int model_allocate_experts(Model *model, int layer);
-
-#endif

@@ -1,6 +1,5 @@
 /* safetensors.h: the files that hold the weights of a Hugging Face folder. */
-#ifndef NORMA_SAFETENSORS_H
-#define NORMA_SAFETENSORS_H
+#pragma once
 
 #include "model.h"
 
@@ -34,5 +33,3 @@ void safetensors_close(Safetensors *s);
 
 /* NULL if there is none. */
 StoredTensor *safetensors_find(const Safetensors *s, const char *name);
-
-#endif

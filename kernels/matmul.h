@@ -1,6 +1,5 @@
 /* matmul.h: products of activations with weights, y = x w^T. */
-#ifndef NORMA_MATMUL_H
-#define NORMA_MATMUL_H
+#pragma once
 
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
@@ -43,5 +42,3 @@ int matmul_task_rows(int rows, int n);
 /* y[n][rows] = x w^T, and y += x w^T. The region's threads share the rows; the caller lets them meet at a barrier. */
 void matmul(float *y, const Tensor *w, const Input *in, int n);
 void matmul_add(float *y, const Tensor *w, const Input *in, int n);
-
-#endif

@@ -12,8 +12,7 @@
  * quant.c says in plain code what the bits of a block mean. panels.c makes panels from rows, matmul.c unpacks them
  * and multiplies.
  */
-#ifndef NORMA_PANELS_H
-#define NORMA_PANELS_H
+#pragma once
 
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
@@ -130,5 +129,3 @@ void panel_prefetch(const Tensor *w, int panel, int col, int n);
 /* Makes w->panels, all of w, in memory that the caller frees; no panels if w cannot have any. Products then read them
  * instead of w->data, and have the same bits. -1, without a message, if there is no memory. */
 int tensor_pack(Tensor *w, int n_threads);
-
-#endif

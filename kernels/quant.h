@@ -1,6 +1,5 @@
 /* quant.h: weights and activations between float32 and their types. */
-#ifndef NORMA_QUANT_H
-#define NORMA_QUANT_H
+#pragma once
 
 #include "kernels/tensor.h"
 
@@ -21,5 +20,3 @@ void dequantize_row(float *y, const Tensor *w, int row);
 
 /* x[n] in a type that is written, the same bytes as the gguf library's. */
 void quantize_row(void *out, Type type, const float *x, int n);
-
-#endif

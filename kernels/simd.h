@@ -1,7 +1,6 @@
 /* simd.h: vectors of LANES floats, and every intrinsic in the program. A function is a handful of instructions, and
  * serves matrix-vector and matrix-matrix products alike: that keeps their bits equal. */
-#ifndef NORMA_SIMD_H
-#define NORMA_SIMD_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -332,5 +331,3 @@ INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
     columns[2] = FIRST_PAIRS(ab2, cd2);
     columns[3] = LAST_PAIRS(ab2, cd2);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tensor.h: weight matrices, and the one table of weight types. */
-#ifndef NORMA_TENSOR_H
-#define NORMA_TENSOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -98,5 +97,3 @@ static inline float tensor_scale(const Tensor *w, size_t i) {
     memcpy(&scale, (const char *)w->scales + i * sizeof scale, sizeof scale);
     return scale;
 }
-
-#endif

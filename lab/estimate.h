@@ -1,6 +1,5 @@
 /* estimate.h: values that are known to within an interval. */
-#ifndef NORMA_ESTIMATE_H
-#define NORMA_ESTIMATE_H
+#pragma once
 
 /* A value as measured, and the interval in which it lies with a confidence of 95 %. */
 typedef struct {
@@ -26,5 +25,3 @@ static inline void ratio_add(Ratio *r, double y, double x) {
 
 /* Sum of y / sum of x; of one pair alone low and high are -INFINITY and INFINITY. */
 Estimate estimate_ratio(const Ratio *r);
-
-#endif

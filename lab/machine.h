@@ -1,6 +1,5 @@
 /* machine.h: what a measurement was made on, and how it is written as JSON. */
-#ifndef NORMA_MACHINE_H
-#define NORMA_MACHINE_H
+#pragma once
 
 #include "lab/estimate.h"
 #include <stdio.h>
@@ -16,5 +15,3 @@ void write_about(FILE *out, const About *about);
 
 /* Writes , "NAME": value, "NAME_low": low, "NAME_high": high */
 void write_estimate(FILE *out, const char *name, Estimate e);
-
-#endif

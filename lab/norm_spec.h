@@ -1,6 +1,5 @@
 /* norm_spec.h: other norms at other sites, while the program runs. */
-#ifndef NORMA_NORM_SPEC_H
-#define NORMA_NORM_SPEC_H
+#pragma once
 
 #include "model.h"
 
@@ -9,5 +8,3 @@
  * eps, gamma and beta stay: RMSNorm ignores beta, and a LayerNorm without beta (NULL) adds zeros. -1 and a message: the
  * specification is no such list, or names what the model does not have; items in front of the bad one are applied. */
 int model_swap_norms(Model *model, const char *spec);
-
-#endif

@@ -1,6 +1,5 @@
 /* profile.h: where a token's time goes, by layer and site. */
-#ifndef NORMA_PROFILE_H
-#define NORMA_PROFILE_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/probe.h"
@@ -154,5 +153,3 @@ int profile_report(const Profile *p, const char *path);
 /* Write NAME.html (page.c) and NAME.json (trace.c). */
 void write_page(const Profile *p, FILE *out);
 void write_trace(const Profile *p, FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* stopwatch.h: what -m bench and -m norms measure with. */
-#ifndef NORMA_STOPWATCH_H
-#define NORMA_STOPWATCH_H
+#pragma once
 
 #include "lab/estimate.h"
 #include "model.h"
@@ -34,5 +33,3 @@ double read_rate(size_t bytes, int threads);
 
 /* Multiply-adds of all threads, as float32 operations/s. */
 double fma_rate(int threads);
-
-#endif

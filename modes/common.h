@@ -1,6 +1,5 @@
 /* common.h: what modes share: Run, and the steps that several modes take with it. */
-#ifndef NORMA_COMMON_H
-#define NORMA_COMMON_H
+#pragma once
 
 #include "base/error.h"
 #include "base/process.h"
@@ -51,5 +50,3 @@ int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out);
 
 /* The exit status of a mode that succeeded (0), failed, or was interrupted. */
 int run_exit_status(int status);
-
-#endif

@@ -1,6 +1,5 @@
 /* options.h: the command line: the modes, of which each is a row here and a file of its own, and the options. */
-#ifndef NORMA_OPTIONS_H
-#define NORMA_OPTIONS_H
+#pragma once
 
 #include "sampler.h"
 
@@ -49,5 +48,3 @@ typedef struct {
 /* Reads the command line. Returns the exit status if the program ends here, after --help, --version
  * or a message about bad usage; else -1. */
 int options_parse(Options *o, int argc, char **argv);
-
-#endif

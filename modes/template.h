@@ -1,6 +1,5 @@
 /* template.h: what a turn of chat looks like. */
-#ifndef NORMA_TEMPLATE_H
-#define NORMA_TEMPLATE_H
+#pragma once
 
 #include "tokenizer.h"
 
@@ -41,5 +40,3 @@ void chat_template_close(ChatTemplate *c);
  * system prompt; "": none; NULL: the template's own. The caller frees ids. */
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const ChatTurn *last,
                          const char *user, Tokens *out, int *begin);
-
-#endif

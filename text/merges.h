@@ -4,8 +4,7 @@
  * neighbours merge whose rule has the lowest rank (Sennrich et al. 2016) or, where there are no rules, whose joint text
  * is the piece with the best score (SentencePiece: Kudo & Richardson 2018); of equal ones the leftmost.
  */
-#ifndef NORMA_MERGES_H
-#define NORMA_MERGES_H
+#pragma once
 
 #include "base/order.h"
 #include "text/pieces.h"
@@ -59,5 +58,3 @@ typedef struct {
 /* Appends the tokens of word[n] to *out. Characters without a piece become byte pieces or <unk>. O(n log n). */
 int merger_encode(Merger *m, const char *word, size_t n, Tokens *out);
 void merger_close(Merger *m);
-
-#endif

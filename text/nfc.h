@@ -3,8 +3,7 @@
  * Owns nothing but these tables, which scripts/make_unicode.py wrote; pretokenize.c
  * says what they are for.
  */
-#ifndef NORMA_NFC_H
-#define NORMA_NFC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -521,4 +520,3 @@ static const uint32_t COMBINING_RUNS[] = {
 };
 
 /* clang-format on */
-#endif

@@ -1,6 +1,5 @@
 /* pieces.h: the vocabulary: a table of pieces, one for each token. */
-#ifndef NORMA_PIECES_H
-#define NORMA_PIECES_H
+#pragma once
 
 #include "base/hash.h"
 #include <stdbool.h>
@@ -73,5 +72,3 @@ int unmark_spaces(char *s, int n);
 /* Byte-level vocabularies name every byte by a printable character (Radford et al. 2019): a space
  * is U+0120. Writes its UTF-8 to name[2]; returns its bytes. */
 int byte_name(char name[2], uint8_t byte);
-
-#endif

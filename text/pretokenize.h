@@ -1,6 +1,5 @@
 /* pretokenize.h: how a text is normalized, and where it is cut into words, within which alone neighbours merge. */
-#ifndef NORMA_PRETOKENIZE_H
-#define NORMA_PRETOKENIZE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ const char *pretokenizer_shown(const Pretokenizer *p);
 
 /* Whether the character of a code point, as utf8_read() returns it, is white space. */
 bool is_white_space(uint32_t code);
-
-#endif

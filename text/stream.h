@@ -1,6 +1,5 @@
 /* stream.h: text on its way to the reader. */
-#ifndef NORMA_STREAM_H
-#define NORMA_STREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,5 +20,3 @@ void stream_write(Stream *s, const char *bytes, int n);
 
 /* Writes what is held and flushes. -1 and a message if a write failed, other than by Ctrl-C. */
 int stream_close(Stream *s);
-
-#endif

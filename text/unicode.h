@@ -3,8 +3,7 @@
  * Owns nothing but this table, which scripts/make_unicode.py wrote; how it is
  * read is pretokenize.c's.
  */
-#ifndef NORMA_UNICODE_H
-#define NORMA_UNICODE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -135,5 +134,3 @@ static const uint32_t CLASS_RUNS[] = {
     0xbe878, 0xc0001, 0xc4d2c, 0xc4d41, 0xc8ec0,
 };
 /* clang-format on */
-
-#endif

@@ -1,6 +1,5 @@
 /* fuzz/use.h: what the targets share: files to open, and what is done with a model or a tokenizer that has opened. */
-#ifndef NORMA_FUZZ_USE_H
-#define NORMA_FUZZ_USE_H
+#pragma once
 
 #include "model.h"
 #include "tokenizer.h"
@@ -31,5 +30,3 @@ void use_tokenizer(Tokenizer *t, const char *text, size_t size);
 /* Runs a model, packs it, runs it again, and writes it as GGUF with its tokenizer (NULL: it has none). `choice`, any
  * number, is for what there is more than one of. */
 void use_model(Model *m, const Tokenizer *t, unsigned choice);
-
-#endif

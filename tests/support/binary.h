@@ -1,6 +1,5 @@
 /* binary.h: for suites that run the program itself. */
-#ifndef NORMA_BINARY_H
-#define NORMA_BINARY_H
+#pragma once
 
 #include "tests/support/test.h"
 
@@ -56,5 +55,3 @@ bool one_line(const char *text);
 /* A run that must end with this status, nothing on stdout, and one line on
  * stderr with `mention` in it. */
 void check_refused(int expected, const char *mention, const char *arguments);
-
-#endif

@@ -1,6 +1,5 @@
 /* samples.h: a small model of each format, with its tokenizer, as files in a folder. */
-#ifndef NORMA_SAMPLES_H
-#define NORMA_SAMPLES_H
+#pragma once
 
 /* Writes into a folder, which is there:
  *
@@ -21,5 +20,3 @@ int samples_write(const char *folder);
 enum { N_SAMPLE_FAMILIES = 12 };
 extern const char *const SAMPLE_FAMILIES[];
 int samples_write_families(const char *folder);
-
-#endif

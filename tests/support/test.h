@@ -3,8 +3,7 @@
  * A suite is a function that calls TEST(f) for each of its tests; a test fails
  * at its first CHECK that does not hold. main.c lists the suites.
  */
-#ifndef NORMA_TEST_H
-#define NORMA_TEST_H
+#pragma once
 
 #include "formats/gguf_file.h"
 #include "kernels/tensor.h"
@@ -382,5 +381,3 @@ void suite_norms(void);      /* -m norms */
 void suite_lab(void);        /* swap.c and --norm, -m norms */
 void suite_stories(void);    /* the real checkpoint */
 void suite_textbook(void);   /* the statements of docs/norms.md */
-
-#endif
