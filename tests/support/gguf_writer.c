@@ -237,17 +237,18 @@ static void fuse(GgufFile *f, int layer, const char *names, const char *name) {
     float *values = malloc(1 << 22);
     size_t n = 0;
     snprintf(list, sizeof list, "%s", names);
-    int cols = 0;
+    int rows = 0, cols = 0;
     for (char *part; (part = strsep(&next, " "));) {
         snprintf(full, sizeof full, "blk.%d.%s.weight", layer, part);
         const GgufTensor *t = gguf_tensor(f, full);
         memcpy(values + n, t->values, t->count * sizeof *values);
         n += t->count;
         cols = (int)t->dims[0];
+        rows += (int)t->dims[1];
         gguf_remove(f, full);
     }
     snprintf(full, sizeof full, "blk.%d.%s.weight", layer, name);
-    memcpy(gguf_add(f, full, (int)n / cols, cols, 0, 1, 0)->values, values, n * sizeof *values);
+    memcpy(gguf_add(f, full, rows, cols, 0, 1, 0)->values, values, n * sizeof *values);
     free(values);
 }
 
