@@ -587,7 +587,7 @@ static int write_header(Writer *w, const Tokenizer *t) {
     write_int(w, "general.quantization_version", 2);
     for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
-    if (t && write_tokenizer(w, t)) return -1;
+    if (w->head.failed || (t && write_tokenizer(w, t)) || w->head.failed) return -1; /* with one message */
     write_tensors(w);
     if (w->head.failed) return -1;
     memcpy(w->head.bytes + 2 * sizeof(uint32_t), (uint64_t[]){w->n_tensors, w->n_keys}, sizeof(uint64_t[2]));
