@@ -815,7 +815,7 @@ static void mutants_are_refused_or_run(void) {
     CHECK(written == 0, "no samples");
     write_file("said", "a\nb\n");
     for (int c = 0; c < N_CASES; c++)
-        for (int i = 0; i == 0 || i < n_families(c); i++) {
+        for (int i = 0; i == 0 || i < n_families(c); i += test_fast() ? 5 : 1) {
             family = family_of(c, (size_t)i);
             check_sample(c);
         }
