@@ -62,7 +62,7 @@ static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const
     probe_heads(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
 }
 
-/* The thread's share of n tokens, of which all heads together count as one. */
+/* All heads of a token as one, from token `first` on. */
 static Heads whole_rows(float *rows, int dim, int first) {
     return (Heads){rows + (size_t)first * (size_t)dim, (size_t)dim, dim, 0, 1};
 }
@@ -171,12 +171,11 @@ INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v
     }
 }
 
-/* scores = cap tanh(scores / cap), with tanh(z) = 2 / (1 + e^-2z) - 1; what a mask hides stays hidden. */
+/* scores = cap tanh(scale scores / cap); what a mask hides stays hidden. */
 static void cap_scores(float *scores, int from, int end, float scale, float cap) {
     for (int v = from; v < end; v++) {
         const vf z = vload(scores + v * LANES);
-        const vf capped = cap * (2.0f / (1.0f + vexp(z * (-2 * scale / cap))) - 1.0f);
-        vstore(scores + v * LANES, vselect(z == -INFINITY, z, capped));
+        vstore(scores + v * LANES, vselect(z == -INFINITY, z, vcap(scale * z, cap)));
     }
 }
 
@@ -242,8 +241,8 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
 /* out = softmax(scale q k) v for n queries. Each is computed alike, whoever else is in the group. */
 INLINE void attend_group(const Queries *a, const KvLayer *kv, KvType type, const int n) {
     const int size = a->size, count = n == 1 ? 16 : n == 2 ? 8 : 4;
-    const int streams = n == 1 ? 4 : 2,
-              apart = (a->end - a->from) / streams; /* the cache is read at so many places at once */
+    const int streams = n == 1 ? 4 : 2; /* the cache is read at so many places at once */
+    const int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
     for (; v < a->from + apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);

@@ -48,9 +48,10 @@ static void cap_logits(Session *s, int n_logits) {
     if (scale == 1 && c->logit_cap == 0) return;
 #pragma omp barrier
 #pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < n; i++) {
-        const float z = scale * s->logits[i];
-        s->logits[i] = c->logit_cap != 0 ? c->logit_cap * tanhf(z / c->logit_cap) : z;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const int count = n - i < LANES ? (int)(n - i) : LANES;
+        const vf z = scale * vload_n(s->logits + i, count);
+        vstore_n(s->logits + i, c->logit_cap != 0 ? vcap(z, c->logit_cap) : z, count);
     }
 }
 
@@ -65,10 +66,15 @@ static void compute_logits(Session *s, int n, int n_logits) {
     site_end(s->probe, NO_LAYER, SITE_LOGITS);
 }
 
-/* What a sublayer adds to: x, or, where a norm or a factor stands between, zeros. */
+/* Whether a norm or a factor stands between a sublayer and the residual stream: not in LLaMA. */
+static bool has_branch(const Session *s, const Norm *post) {
+    return post->gamma || s->model->config.residual_scale != 0;
+}
+
+/* What a sublayer adds to: x, or, where something stands between, zeros. */
 static float *branch(Session *s, const Norm *post, float *x, int n) {
     const size_t dim = (size_t)s->model->config.dim;
-    if (!post->gamma && s->model->config.residual_scale == 0) return x;
+    if (!has_branch(s, post)) return x;
 #pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) memset(s->branch + (size_t)t * dim, 0, dim * sizeof *x);
     return s->branch; /* threads meet before they add: the sublayer's products need each other */
@@ -78,7 +84,7 @@ static float *branch(Session *s, const Norm *post, float *x, int n) {
 static void add_branch(Session *s, int layer, Site site, const Norm *post, float *x, int n) {
     const Config *c = &s->model->config;
     const float scale = c->residual_scale != 0 ? c->residual_scale : 1;
-    if (!post->gamma && c->residual_scale == 0) return;
+    if (!has_branch(s, post)) return;
     const float *y = norm_site(s, layer, site, post, s->branch, n);
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < (int64_t)n * c->dim; i++) x[i] = fma_float(scale, y[i], x[i]);
@@ -182,24 +188,24 @@ static Plan plan_chunk(Session *s, int n) {
     const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
     const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
     const size_t own_rows = larger(tokens, (size_t)s->n_threads), angles = (size_t)c->rope.dims * sizeof(float);
-    return (Plan){
-        .buffers = {{&s->x, tokens, dim * sizeof *s->x},
-                    {&s->xn, own_rows, dim * sizeof *s->xn},
-                    {&s->branch, c->post_norms || c->residual_scale != 0 ? tokens : 0, dim * sizeof *s->branch},
-                    {&s->angles[ROPE_GLOBAL], tokens, angles},
-                    {&s->angles[ROPE_LOCAL], c->local_base > 0 ? tokens : 0, angles},
-                    {&s->q, tokens, q_dim * sizeof *s->q},
-                    {&s->k, tokens, kv_dim * sizeof *s->k},
-                    {&s->v, tokens, kv_dim * sizeof *s->v},
-                    {&s->att, tokens, q_dim * sizeof *s->att},
-                    {&s->gate, hidden, sizeof *s->gate},
-                    {&s->up, hidden, sizeof *s->up},
-                    {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
-                    {&s->slots, slots, sizeof *s->slots},
-                    {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
-                    {&s->expert_rows, slots, dim * sizeof *s->expert_rows}},
-        .input_rows = larger(own_rows, slots),
-        .widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim))};
+    return (Plan){.buffers = {{&s->x, tokens, dim * sizeof *s->x},
+                              {&s->xn, own_rows, dim * sizeof *s->xn},
+                              {&s->branch, has_branch(s, &s->model->layers->attn_post_norm) ? tokens : 0,
+                               dim * sizeof *s->branch},
+                              {&s->angles[ROPE_GLOBAL], tokens, angles},
+                              {&s->angles[ROPE_LOCAL], c->local_base > 0 ? tokens : 0, angles},
+                              {&s->q, tokens, q_dim * sizeof *s->q},
+                              {&s->k, tokens, kv_dim * sizeof *s->k},
+                              {&s->v, tokens, kv_dim * sizeof *s->v},
+                              {&s->att, tokens, q_dim * sizeof *s->att},
+                              {&s->gate, hidden, sizeof *s->gate},
+                              {&s->up, hidden, sizeof *s->up},
+                              {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
+                              {&s->slots, slots, sizeof *s->slots},
+                              {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
+                              {&s->expert_rows, slots, dim * sizeof *s->expert_rows}},
+                  .input_rows = larger(own_rows, slots),
+                  .widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim))};
 }
 
 /* Bytes of a chunk of n tokens, with the logits of all of them. */

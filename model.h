@@ -34,7 +34,6 @@ typedef struct {
     /* What only some families have; 0: this one has it not. */
     double local_base;     /* RoPE's base in layers with ROPE_LOCAL, which nothing stretches */
     bool wide_head_norms;  /* q_norm and k_norm are each of all heads of a token together */
-    bool post_norms;       /* norms stand behind sublayers */
     bool gelu;             /* the gate of the MLP is GELU, in its tanh form; else SiLU */
     float embedding_scale; /* factor of embeddings */
     float residual_scale;  /* factor of what a sublayer adds */

@@ -186,7 +186,6 @@ static int read_keys(Reader *r) {
     char name[GGUF_KEY_NAME], *header = (char *)&r->header;
     r->header.window = a->default_window;
     c->wide_head_norms = a->has & WIDE_HEAD_NORMS;
-    c->post_norms = a->has & POST_NORMS;
     c->gelu = a->has & GELU;
     c->rope.halves = !(a->may & NEIGHBOURS);
     if (a->has & SCORE_CAP) c->attention_cap = 50;

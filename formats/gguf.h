@@ -8,23 +8,26 @@
 
 /* Traits: what models may have, as far as architectures differ in it. */
 enum {
-    PRE_NORMS = 1 << 0,
-    POST_NORMS = 1 << 1,
+    PRE_NORMS = 1 << 0,  /* norms in front of sublayers, */
+    POST_NORMS = 1 << 1, /* and behind them */
     HEAD_NORMS = 1 << 2,
-    WIDE_HEAD_NORMS = 1 << 3
-};                                                  /* wide: of all heads */
-enum { LAYER_NORMS = 1 << 4, BARE_NORMS = 1 << 5 }; /* bare: LayerNorms with gamma 1 and no beta, without tensors */
-enum { GELU = 1 << 6, BIASES = 1 << 7, SPARSE = 1 << 8 }; /* biases behind attention or in the MLP */
-enum { SCORE_CAP = 1 << 9, LOGIT_CAP = 1 << 10 };
-enum { SCALES = 1 << 11 }; /* of embeddings, scores, residuals and logits, in keys */
-enum { NEIGHBOURS = 1 << 12, PARTIAL_ROPE = 1 << 13, ROPE_FACTORS = 1 << 14 }; /* what rotates; factors in a tensor */
-enum {
-    ODD_HEADS = 1 << 15,
-    TIED = 1 << 16
-}; /* heads that are not dim / n_heads wide; an output that is the embedding */
-/* The window is that of all layers, or of all but every nth (llama.cpp heeds this alone); else the context ends there.
- */
-enum { ALL_WINDOWS = 1 << 17, PERIODIC_WINDOWS = 1 << 18 };
+    WIDE_HEAD_NORMS = 1 << 3, /* of all heads together */
+    LAYER_NORMS = 1 << 4,
+    BARE_NORMS = 1 << 5, /* LayerNorms with gamma 1 and no beta, without tensors */
+    GELU = 1 << 6,
+    BIASES = 1 << 7, /* behind attention or in the MLP */
+    SPARSE = 1 << 8,
+    SCORE_CAP = 1 << 9,
+    LOGIT_CAP = 1 << 10,
+    SCALES = 1 << 11, /* of embeddings, scores, residuals and logits, in keys */
+    NEIGHBOURS = 1 << 12,
+    PARTIAL_ROPE = 1 << 13,
+    ROPE_FACTORS = 1 << 14,     /* in a tensor */
+    ODD_HEADS = 1 << 15,        /* that are not dim / n_heads wide */
+    TIED = 1 << 16,             /* an output that is the embedding */
+    ALL_WINDOWS = 1 << 17,      /* the window is that of all layers, */
+    PERIODIC_WINDOWS = 1 << 18, /* or of all but every nth (llama.cpp heeds this alone); else the context ends there */
+};
 
 /* How the models of an architecture differ from those of others, in other programs, too. */
 typedef struct {

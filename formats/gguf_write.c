@@ -587,8 +587,9 @@ static int write_header(Writer *w, const Tokenizer *t) {
     write_int(w, "general.quantization_version", 2);
     for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
-    if (w->head.failed || (t && write_tokenizer(w, t)) || w->head.failed) return -1; /* with one message */
-    write_tensors(w);
+    /* without memory for the head a message is out, and no other follows */
+    if (!w->head.failed && t && write_tokenizer(w, t)) return -1;
+    if (!w->head.failed) write_tensors(w);
     if (w->head.failed) return -1;
     memcpy(w->head.bytes + 2 * sizeof(uint32_t), (uint64_t[]){w->n_tensors, w->n_keys}, sizeof(uint64_t[2]));
     return 0;

@@ -127,7 +127,6 @@ static void read_sizes(HfConfig *h) {
     c->context = get_int(h, h->options, newer ? "max_position_embeddings" : "max_sequence_length", 1, a->context);
     c->head_size = get_int(h, h->options, "head_dim", 1, a->head_size ? a->head_size : c->dim / c->n_heads);
     c->wide_head_norms = has(h, WIDE_HEAD_NORMS);
-    c->post_norms = has(h, POST_NORMS);
     h->eps = (float)(has(h, BARE_NORMS) ? a->eps : get_real(h, h->options, eps, a->eps));
     if (h->status) return;
     if (!a->head_size && !option(h->options, "head_dim") && c->dim % c->n_heads)

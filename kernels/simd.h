@@ -167,6 +167,9 @@ INLINE vf vexp(vf x) {
     return (vf)(~underflow & (vi)p);
 }
 
+/* cap tanh(z / cap), with tanh(a) = 2 / (1 + e^-2a) - 1. */
+INLINE vf vcap(vf z, float cap) { return cap * (2.0f / (1.0f + vexp(z * (-2 / cap))) - 1.0f); }
+
 /* ---- float16, bfloat16 ---------------------------------------------------- */
 
 INLINE uint32_t float_bits(float f) {

@@ -193,9 +193,9 @@ static size_t marker_length(const char *s) {
 /* Control, special or user-defined. */
 static bool is_special(const Piece *p) { return p->kind != PIECE_TEXT && p->kind != PIECE_BYTE; }
 
-/* The first special piece with this text; -1: none. */
-static int find_marker(const Pieces *pieces, const char *marker, size_t n) {
-    for (int id = 0; id < pieces->n && n > 0; id++) {
+/* The first special piece with this text, from `id` on; -1: none. */
+static int find_marker(const Pieces *pieces, const char *marker, size_t n, int id) {
+    for (; id < pieces->n && n > 0; id++) {
         const Piece *p = &pieces->list[id];
         if (is_special(p) && (size_t)p->length == n && !memcmp(p->text, marker, n)) return id;
     }
@@ -224,8 +224,8 @@ static void stop_matching(const ChatFamily *f, Tokenizer *t) {
     const char *const formats[] = {f->next, f->prompt, f->turn, f->answer, f->opening};
     for (int i = 0; i < 5; i++)
         for (const char *s = formats[i]; s && *s; s++) {
-            const int id = find_marker(&t->pieces, s, marker_length(s));
-            if (id >= 0) t->pieces.list[id].kind = PIECE_CONTROL;
+            for (int id = 0; (id = find_marker(&t->pieces, s, marker_length(s), id)) >= 0; id++)
+                t->pieces.list[id].kind = PIECE_CONTROL; /* two pieces may have one text */
         }
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
@@ -257,7 +257,7 @@ static bool read_prompt(const Tokenizer *t, const ChatFamily *f, char *prompt) {
 }
 
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const ChatFamily *f) {
-    const int end = find_marker(&t->pieces, f->next, marker_length(f->next));
+    const int end = find_marker(&t->pieces, f->next, marker_length(f->next), 0);
     *c = (ChatTemplate){.family = f, .name = f->name, .end = *f->next == *EOS ? t->eos : end};
     c->prompt = allocate(t->chat_template_size + 1, 1);
     if (!c->prompt) return -1;
@@ -359,7 +359,7 @@ static int render(Renderer *r, const char *format) {
     int status = 0;
     for (const char *s = format; *s && !status;) {
         const size_t n = marker_length(s);
-        const int id = n ? find_marker(&r->t->pieces, s, n) : -1;
+        const int id = n ? find_marker(&r->t->pieces, s, n, 0) : -1;
         if (*s == *BOS)
             status = r->template->bos ? encode_written(r, r->t->bos) : 0;
         else if (*s == *EOS)
