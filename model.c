@@ -7,9 +7,11 @@
 #include "model.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 
 /* ---- the forward pass ---------------------------------------------------------- */
@@ -91,6 +93,11 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
     site_end(s->probe, layer, SITE_RESIDUAL);
 }
 
+/* Tells who asks when a token's layer begins. */
+static void clock_layer(const Session *s, int layer, int n) {
+    if (s->layer_clock && n == 1 && omp_get_thread_num() == 0) s->layer_clock[layer] = now();
+}
+
 /* The forward pass of a chunk, run by each thread of a region. */
 static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
     const Model *m = s->model;
@@ -100,6 +107,7 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
     site_end(s->probe, NO_LAYER, SITE_EMBED);
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
+        clock_layer(s, l, n);
         const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
         attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n, pos);
         add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n); /* x += post(attention(pre(x))) */
@@ -107,20 +115,29 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
         (layer->experts ? mixture : mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }
+    clock_layer(s, m->config.n_layers, n);
     if (n_logits > 0) compute_logits(s, n, n_logits);
+    clock_layer(s, m->config.n_layers + 1, n);
 }
 
-/* Runs a chunk with all threads if there is enough work to pay for their barriers, else with the calling thread outside
- * a parallel region: there barriers cost nothing, in a region of one thread each is a system call. */
-static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
+/* All threads if there is enough work to pay for their barriers. */
+static int chunk_threads(const Session *s, int n) {
     const size_t worth_sharing = 1 << 20; /* bytes of a layer's weights times tokens: docs/performance.md */
     const size_t steps = (size_t)s->model->config.n_layers + 1; /* and the output, the barriers of a layer each */
+    if (n == 1 && s->decode_threads) return s->decode_threads;
+    return s->model->decode_bytes / steps < worth_sharing / (size_t)n ? 1 : s->n_threads;
+}
+
+/* Runs a chunk, with one thread outside a parallel region: there barriers cost nothing, in a region of one thread each
+ * is a system call. */
+static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
+    const int threads = chunk_threads(s, n);
     probe_chunk(s->probe, n, pos, n_logits);
-    if (s->n_threads == 1 || s->model->decode_bytes / steps < worth_sharing / (size_t)n) {
+    if (threads == 1) {
         forward_chunk(s, tokens, n, pos, n_logits);
         return;
     }
-#pragma omp parallel num_threads(s->n_threads)
+#pragma omp parallel num_threads(threads)
     forward_chunk(s, tokens, n, pos, n_logits);
 }
 

@@ -92,7 +92,9 @@ typedef struct {
     KvType kv_type;       /* of a cache, unless the user says otherwise */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
-    bool packed; /* all weights that are to be in panels are (formats/pack.c) */
+    bool packed;     /* all weights that are to be in panels are (formats/pack.c) */
+    uint8_t *panels; /* those of all weights, owned; NULL: there are none yet */
+    size_t panels_used;
     File *files; /* [n_files], owned; the tensors point into them */
     int n_files;
 } Model;
@@ -135,6 +137,8 @@ typedef struct {
     InputBuffer input;            /* for quantized activations */
     float *logits;                /* [n_logits][vocab_size] */
     int n_logits;                 /* rows that logits has room for */
+    int decode_threads;           /* for one token; 0: by a rule of thumb. Who tries it out (lab/tune.c) asks for */
+    double *layer_clock;          /* [n_layers + 2] when a token's layers, output and end begin, not owned; or NULL */
     Probe *observer;              /* not owned; NULL: nobody observes */
     Probe *probe;                 /* the observer, in a forward pass that it observes, else NULL */
 } Session;

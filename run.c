@@ -6,6 +6,7 @@
 #include "formats/pack.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
+#include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
 #include "modes/options.h"
@@ -65,6 +66,7 @@ static int open_session(Run *run) {
     if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm, run->session.n_threads},
                                                     profile_format(o->profile) == PROFILE_TRACE, clock_cheapest())))
         return -1;
+    if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
 }
 
@@ -89,6 +91,7 @@ static int run_mode(const Mode *mode, const Options *options) {
         status = 1;
     profile_close(run.profile);
     sampler_close(&run.sampler);
+    tuning_close(&run.tuning);
     if (run.session.model) session_close(&run.session);
     tokenizer_close(&run.tokenizer);
     model_close(&run.model);

@@ -73,10 +73,7 @@ int model_open(Model *m, const char *path) {
 }
 
 void model_close(Model *m) {
-    PartAt at = parts_of(m);
-    while (m->layers && next_part(&at))
-        if (part_weight(&at)) free(part_weight(&at)->panels);
-    if (m->tied) free(m->output.panels);
+    free(m->panels);
     for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);
     free(m->rope_factors);

@@ -16,9 +16,11 @@ enum {
 };
 
 /* Packs a weight and takes its bytes off those that are left to pack now. */
-static void pack_weight(Tensor *w, int n_threads, size_t *left) {
-    const size_t bytes = tensor_bytes(w, w->rows);
-    if (w->panels || !*left || tensor_pack(w, n_threads)) return;
+static void pack_weight(Model *m, Tensor *w, int n_threads, size_t *left) {
+    const size_t bytes = tensor_bytes(w, w->rows), own = panels_bytes(w);
+    if (w->panels || !*left || !own) return;
+    tensor_pack(w, m->panels + m->panels_used, n_threads);
+    m->panels_used += own;
     memory_drop(w->data, bytes);
     *left -= bytes < *left ? bytes : *left;
 }
@@ -32,21 +34,32 @@ static bool may_pack(const Model *m, size_t bytes) {
     return !sparse && bytes <= available - available / 8;
 }
 
+/* The weight whose panels are to be made here; NULL: none is. */
+static Tensor *weight_to_pack(const PartAt *at) {
+    Tensor *w = part_weight(at);
+    return w != &at->model->embedding ? w : NULL;
+}
+
+/* One piece of memory for all panels, so that its pages are huge, whatever the size of a weight. */
+static int reserve_panels(Model *m) {
+    size_t bytes = m->tied ? panels_bytes(&m->output) : 0;
+    for (PartAt at = parts_of(m); next_part(&at);)
+        if (weight_to_pack(&at)) bytes += panels_bytes(weight_to_pack(&at));
+    m->panels = may_pack(m, bytes) ? allocate_quietly(bytes, 1) : NULL;
+    return m->panels ? 0 : -1;
+}
+
 void model_pack(Model *m, int n_threads, int n_tokens) {
     if (m->packed) return;
-    size_t bytes = 0, unpacked = m->tied && !m->output.panels ? tensor_bytes(&m->output, m->output.rows) : 0;
-    for (PartAt at = parts_of(m); next_part(&at);) {
-        const Tensor *w = part_weight(&at);
-        const size_t own = w ? tensor_bytes(w, w->rows) : 0;
-        bytes += own;
-        if (w && !w->panels && w != &m->embedding) unpacked += own;
-    }
-    m->packed = !may_pack(m, unpacked);
+    m->packed = !m->panels && reserve_panels(m);
     if (m->packed) return;
+    size_t bytes = 0;
+    for (PartAt at = parts_of(m); next_part(&at);)
+        if (part_weight(&at)) bytes += tensor_bytes(part_weight(&at), part_weight(&at)->rows);
     const int threads = bytes < WORTH_SHARING ? 1 : n_threads;
     size_t left = bytes <= SMALL_MODEL ? SIZE_MAX : bytes / TOKENS_TO_PACK * (size_t)n_tokens;
     for (PartAt at = parts_of(m); next_part(&at);)
-        if (part_weight(&at) && part_weight(&at) != &m->embedding) pack_weight(part_weight(&at), threads, &left);
-    if (m->tied) pack_weight(&m->output, threads, &left);
+        if (weight_to_pack(&at)) pack_weight(m, weight_to_pack(&at), threads, &left);
+    if (m->tied) pack_weight(m, &m->output, threads, &left);
     m->packed = left > 0;
 }

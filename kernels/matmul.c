@@ -29,8 +29,8 @@ enum {
 
 /* Adds the products of columns [col, col + n) of a tile's panels with its tokens, from t on, to sums[panels][tokens];
  * at column 0 it first sets them to 0. `panels` is at column col of the first panel, the others follow at distances of
- * `stride` bytes. */
-typedef void Tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n);
+ * `stride` bytes. A tile for one token, which reads panels from memory, asks for what comes. */
+typedef void Tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n, Request r);
 
 /* Sums n columns by themselves and adds that to the sums. */
 INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const float *const *x, Type type, const int n,
@@ -55,7 +55,7 @@ INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const fl
 }
 
 INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
-                       Type type, const int n_panels, const int tokens) {
+                       Request r, Type type, const int n_panels, const int tokens) {
     const float *x[TILE_TOKENS];
     const size_t step = columns_bytes(type, COLUMNS);
     vf totals[TILE_PANELS * TILE_TOKENS];
@@ -64,6 +64,7 @@ INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Inp
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
     for (; n >= COLUMNS; n -= COLUMNS, panels += step) {
+        for (int p = 0; p < n_panels && tokens == 1; p++) request_ahead(r, panels + (size_t)p * stride, step);
         add_columns(totals, panels, stride, x, type, COLUMNS, n_panels, tokens);
         UNROLL
         for (int i = 0; i < tokens; i++) x[i] += COLUMNS;
@@ -148,7 +149,7 @@ INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t st
 }
 
 INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
-                      const Layout l, const int n_panels, const int tokens) {
+                      Request r, const Layout l, const int n_panels, const int tokens) {
     const int first = col / (4 * l.quads), n_groups = n / (4 * l.quads);
     const int8_t *q = in->q + (size_t)t * (size_t)in->cols + (size_t)col;
     const InputGroup *x = in->groups + (size_t)t * (size_t)(in->cols / in->group);
@@ -156,6 +157,7 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
     for (int g = 0; g < n_groups; g += l.groups, panels += l.bytes) {
+        for (int p = 0; p < n_panels && tokens == 1; p++) request_ahead(r, panels + (size_t)p * stride, l.bytes);
         UNROLL
         for (int i = 0; i < l.groups; i++)
             add_group(totals, &l, panels, stride, i, q + (size_t)(g + i) * 4 * (size_t)l.quads,
@@ -169,8 +171,8 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
  * tiles at once. NAME_PxT is for P panels and T tokens; M stands for TILE_TOKENS. NAME[0, 1, 2] are for 1, 2 and 4
  * panels, and of these [0, 1, 2] for 1, 2 and M tokens. */
 #define TILE(name, tile, layout, panels, tokens)                                                                       \
-    NOINLINE void name(vf *sums, const uint8_t *p, size_t stride, const Input *in, int t, int col, int n) {            \
-        tile(sums, p, stride, in, t, col, n, layout, panels, tokens);                                                  \
+    NOINLINE void name(vf *sums, const uint8_t *p, size_t stride, const Input *in, int t, int col, int n, Request r) { \
+        tile(sums, p, stride, in, t, col, n, r, layout, panels, tokens);                                               \
     }
 #define TILES(name, tile, layout, ...)                                                                                 \
     TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
@@ -193,12 +195,14 @@ TILES(groups_16_0, byte_tile, unpacked_layout(4, 0, 2), )
 
 /* ---- what each type has -------------------------------------------------------------------- */
 
-INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
+INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n, Request r) {
+    request_ahead(r, panel, columns_bytes(type, n));
     for (int c = 0; c < n; c++) vstore((float *)(void *)unpacked + c * LANES, load_column(type, panel, c));
 }
 
-INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
+INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, Request r) {
     const Layout l = packed_layout(type);
+    request_ahead(r, panel, (size_t)(n / TYPES[type].weights) * l.bytes);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes)
         for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
@@ -214,7 +218,9 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
 /* For every type with two layouts: the tile of one packed panel by one token, and the unpacking of n columns. */
 #define PACKED(id, tile, layout, unpack)                                                                               \
     TILE(id##_1x1, tile, layout, 1, 1)                                                                                 \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n) { unpack(unpacked, TYPE_##id, panel, n); }
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, Request r) {                                \
+        unpack(unpacked, TYPE_##id, panel, n, r);                                                                      \
+    }
 #define FLOATS(id, ...) PACKED(id, float_tile, TYPE_##id, unpack_columns)
 #define BYTES(id, ...)  PACKED(id, byte_tile, packed_layout(TYPE_##id), unpack_blocks)
 FLOAT16_TYPES(FLOATS)
@@ -223,7 +229,7 @@ BLOCK_TYPES(BYTES)
 static const struct {
     Tile *const (*unpacked)[3];
     Tile *packed; /* NULL: the type has one layout, and its tiles are the unpacked ones */
-    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n);
+    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n, Request r);
 } KERNELS[] = {
 #define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_1x1, unpack_##id},
 #define BLOCK_KERNELS(id, name, gguf, file, weights, bytes, group, min, ...)                                           \
@@ -240,6 +246,9 @@ static int columns_at_once(const Tensor *w) {
     const int whole = w->type == TYPE_I8 ? w->group : 256;
     return whole < 256 ? 256 / whole * whole : whole;
 }
+
+/* None where panels are made on the way. */
+static Request requests_of(const Tensor *w) { return w->panels ? w->request : (Request){0}; }
 
 /* Columns [col, col + n) of n_panels packed panels: those that w has, or new ones in `room`. */
 static const uint8_t *packed_panels(const Tensor *w, int panel, int n_panels, int col, int n, uint8_t *room,
@@ -265,7 +274,8 @@ static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, 
             if (one_layout)
                 panel_pack(to, w, panel + p, col, n);
             else
-                KERNELS[w->type].unpack(to, packed_panels(w, panel + p, 1, col, n, in->scratch, &packed_stride), n);
+                KERNELS[w->type].unpack(to, packed_panels(w, panel + p, 1, col, n, in->scratch, &packed_stride), n,
+                                        requests_of(w));
         }
     }
     return unpacked;
@@ -317,7 +327,7 @@ static void one_token(const Output *out, const Tensor *w, const Input *in) {
         if (!w->panels && in->weights_exceed_l2) panel_prefetch(w, out->panel + last, last ? 0 : col + step, step);
         size_t stride;
         const uint8_t *panels = packed_panels(w, out->panel, out->n_panels, col, n, in->scratch, &stride);
-        tile(sums, panels, stride, in, 0, col, n);
+        tile(sums, panels, stride, in, 0, col, n, requests_of(w));
     }
     store_sums(out, sums, 0, 1);
 }
@@ -330,7 +340,7 @@ static void many_tokens(const Output *out, const Tensor *w, const Input *in, int
         while (t + sizes[k] > n) k++;
         vf sums[TILE_PANELS * TILE_TOKENS];
         prefetch_outputs(out, t, sizes[k]);
-        KERNELS[w->type].unpacked[out->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols);
+        KERNELS[w->type].unpacked[out->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols, (Request){0});
         store_sums(out, sums, t, sizes[k]);
     }
 }

@@ -1,7 +1,6 @@
 /* panels.c: from rows in a file to packed panels: of whole weights or, on the way to a product, of some columns. What a
  * panel looks like is panels.h's, when weights get panels formats/pack.c's. */
 #include "kernels/panels.h"
-#include "base/memory.h"
 
 bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
 
@@ -125,14 +124,17 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     }
 }
 
-int tensor_pack(Tensor *w, int n_threads) {
-    if (w->panels || !panels_fit(w)) return 0;
-    const int n = (w->rows - 1) / LANES + 1;
+static int n_panels(const Tensor *w) { return (w->rows - 1) / LANES + 1; }
+
+size_t panels_bytes(const Tensor *w) {
+    const size_t bytes = panels_fit(w) ? (size_t)n_panels(w) * packed_bytes(w, w->cols) : 0;
+    return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
+void tensor_pack(Tensor *w, uint8_t *panels, int n_threads) {
     const size_t bytes = packed_bytes(w, w->cols);
-    uint8_t *panels = allocate_quietly((size_t)n, bytes);
-    if (!panels) return -1;
 #pragma omp parallel for num_threads(n_threads)
-    for (int panel = 0; panel < n; panel++) panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
+    for (int panel = 0; panel < n_panels(w); panel++)
+        panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
     w->panels = panels;
-    return 0;
 }

@@ -27,6 +27,15 @@ INLINE vi block_word(Type type, const uint8_t *block, int i) {
     return v;
 }
 
+/* Asks for as many bytes of a panel as are read from p on, so far ahead. */
+INLINE void request_ahead(Request r, const uint8_t *p, size_t bytes) {
+    for (size_t i = 0; r.ahead && i < bytes; i += CACHE_LINE)
+        if (r.near)
+            prefetch_near(p + r.ahead + i);
+        else
+            prefetch_read(p + r.ahead + i);
+}
+
 /* v >> n, or v << -n. */
 INLINE vi vshift(vi v, int n) { return n < 0 ? v << -n : v >> n; }
 
@@ -126,6 +135,9 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
 /* Prefetches what panel_pack will read. */
 void panel_prefetch(const Tensor *w, int panel, int col, int n);
 
-/* Makes w->panels, all of w, in memory that the caller frees; no panels if w cannot have any. Products then read them
- * instead of w->data, and have the same bits. -1, without a message, if there is no memory. */
-int tensor_pack(Tensor *w, int n_threads);
+/* Bytes of all panels of w, whole cache lines; 0: it cannot have any. */
+size_t panels_bytes(const Tensor *w);
+
+/* Makes w->panels, all of w, in panels_bytes(w) of memory that stays the caller's. Products then read them instead of
+ * w->data, and have the same bits. */
+void tensor_pack(Tensor *w, uint8_t *panels, int n_threads);

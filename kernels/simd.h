@@ -45,8 +45,9 @@ typedef float f4 __attribute__((vector_size(16)));
 
 enum { CACHE_LINE = 64 };
 
-/* Asks for the cache line of p, to be read (into the second-level cache) or to be written. Any p will do. */
+/* Asks for the cache line of p, to be read (into the second-level cache, or the first) or written. Any p will do. */
 INLINE void prefetch_read(const void *p) { __builtin_prefetch(p, 0, 2); }
+INLINE void prefetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 INLINE void prefetch_write(const void *p) { __builtin_prefetch(p, 1); }
 
 /* ---- float32 ------------------------------------------------------------- */

@@ -72,13 +72,20 @@ static inline int type_from_name(const char *name, Type *type) {
     return -1;
 }
 
+/* What a product asks for ahead of where it reads panels. Machines differ in what helps: lab/tune.h. */
+typedef struct {
+    int ahead; /* bytes; 0: it asks for nothing */
+    bool near; /* into the first-level cache, not the second */
+} Request;
+
 /* A weight matrix, read in place from the mapped file. */
 typedef struct {
     Type type;
     int rows, cols;     /* out, in */
     const void *data;   /* [rows][cols] in the type's layout */
     const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
-    uint8_t *panels;    /* a copy of data in panels (panels.h), owned; NULL: none */
+    uint8_t *panels;    /* a copy of data in panels (panels.h), not owned; NULL: none */
+    Request request;    /* ahead of panels */
     int group;          /* TYPE_I8: weights to a scale; divides cols */
     const float *bias;  /* [rows], added to the product; NULL: none */
     uint64_t offset;    /* of data in the file, for `info` */

@@ -1,14 +1,13 @@
-/* stopwatch.c: measuring on a machine that does other things, too: rounds and their medians, the time of a made-up
- * text, and the machine's two limits, how fast it reads and how fast it multiplies and adds. */
+/* stopwatch.c: measuring on a machine that does other things, too: rounds and their medians, and the time of a made-up
+ * text. */
 #include "lab/stopwatch.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "formats/pack.h"
 #include "formats/parts.h"
-#include "kernels/simd.h"
 #include "lab/profile.h"
+#include "lab/tune.h"
+#include "model.h"
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,17 +47,18 @@ static bool leaves_out_norms(const Model *model) {
 }
 
 int time_text(const Text *t, double *seconds) {
-    const bool any_number = leaves_out_norms(t->model);
+    const Model *model = t->tuning->model;
+    const bool any_number = leaves_out_norms(model);
     int *tokens = allocate((size_t)t->prompt, sizeof *tokens), status = tokens ? 0 : -1;
-    for (int i = 0; i < t->prompt && !status; i++) tokens[i] = (int)((i * 7919LL + 3) % t->model->config.vocab_size);
+    for (int i = 0; i < t->prompt && !status; i++) tokens[i] = (int)((i * 7919LL + 3) % model->config.vocab_size);
     seconds[PREFILL] = seconds[DECODE] = 0;
     for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
         const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
         const double start = now();
-        model_pack(t->model, t->session->n_threads, n);
-        const float *logits = model_forward(t->session, &tokens[i % t->prompt], n, pos, 1);
+        tune(t->tuning, n);
+        const float *logits = model_forward(t->tuning->session, &tokens[i % t->prompt], n, pos, 1);
         status = logits ? 0 : -1;
-        if (logits && !any_number) status = check_logits(logits, (size_t)t->model->config.vocab_size);
+        if (logits && !any_number) status = check_logits(logits, (size_t)model->config.vocab_size);
         seconds[i ? DECODE : PREFILL] += now() - start;
     }
     free(tokens);
@@ -76,47 +76,4 @@ double copy_seconds(int dim) {
     const double seconds = now() - start;
     free(x);
     return seconds / TIMES;
-}
-
-/* Results depend on the sums (which are positive), or the compiler would leave out what is summed. */
-enum { SUMS = 8, CHAINS = 12, STEPS = 200000 };
-
-/* Each thread reads its share from one end to the other, in eight sums that do not wait for each other. */
-double read_rate(size_t bytes, int threads) {
-    const size_t unit = (size_t)threads * SUMS * LANES, n = (bytes / sizeof(float) / unit + 1) * unit;
-    const int passes = (int)(1 + (256u << 20) / (n * sizeof(float) + 1)); /* long enough for the clock */
-    float *buffer = allocate(n, sizeof *buffer);
-    if (!buffer) return 0;
-    for (size_t i = 0; i < n; i++) buffer[i] = 1;
-    float sum = 0;
-    const double start = now();
-#pragma omp parallel num_threads(threads) reduction(+ : sum)
-    {
-        const size_t share = n / (size_t)omp_get_num_threads(); /* a multiple of SUMS * LANES */
-        const float *mine = buffer + share * (size_t)omp_get_thread_num();
-        vf sums[SUMS] = {{0}};
-        for (int pass = 0; pass < passes; pass++)
-            for (size_t i = 0; i < share; i += SUMS * LANES)
-                for (int j = 0; j < SUMS; j++) sums[j] += vload(mine + i + (size_t)j * LANES);
-        for (int j = 0; j < SUMS; j++) sum += vsum(sums[j]);
-    }
-    const double seconds = now() - start;
-    free(buffer);
-    return sum > 0 ? (double)passes * (double)n * sizeof(float) / seconds : 0;
-}
-
-double fma_rate(int threads) {
-    float sum = 0;
-    const double start = now();
-#pragma omp parallel num_threads(threads) reduction(+ : sum)
-    {
-        vf sums[CHAINS];
-        const vf a = vset(0.999f), b = vset(0.001f); /* stays near 1 */
-        for (int j = 0; j < CHAINS; j++) sums[j] = vset((float)j);
-        for (int i = 0; i < STEPS; i++)
-            for (int j = 0; j < CHAINS; j++) sums[j] = vfma(sums[j], a, b);
-        for (int j = 0; j < CHAINS; j++) sum += vsum(sums[j]);
-    }
-    const double seconds = now() - start;
-    return sum > 0 ? 2.0 * CHAINS * STEPS * LANES * threads / seconds : 0;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lab/estimate.h"
-#include "model.h"
+#include "lab/tune.h"
 
 enum { LEAST_ROUNDS = 7, MOST_ROUNDS = 501, MOST_VALUES = 48 };
 
@@ -16,20 +16,13 @@ int measure(Round *round, void *context, int n_values, double seconds, Estimate 
 
 /* A made-up text: a prefill of `prompt` tokens, then `steps` tokens one by one. */
 typedef struct {
-    Model *model; /* the session's */
-    Session *session;
+    Tuning *tuning; /* of the model, which it packs, and the session */
     int prompt, steps;
 } Text;
 
-/* Runs a text, whose tokens are the same every time; seconds[N_PHASES] of its phases (lab/profile.h). Packs
- * the model as it goes. Ctrl-C ends it early. -1 and a message: it failed. */
+/* Runs a text, whose tokens are the same every time; seconds[N_PHASES] of its phases (lab/profile.h). Tunes
+ * as it goes. Ctrl-C ends it early. -1 and a message: it failed. */
 int time_text(const Text *text, double *seconds);
 
 /* Seconds that a copy of dim floats in the first-level cache takes; 0 and a message: there is no memory. */
 double copy_seconds(int dim);
-
-/* Bytes/s of reading at least `bytes` of memory with all threads; 0 and a message: there is no memory. */
-double read_rate(size_t bytes, int threads);
-
-/* Multiply-adds of all threads, as float32 operations/s. */
-double fma_rate(int threads);

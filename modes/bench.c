@@ -1,24 +1,27 @@
 /* bench.c: how fast, and how far from the machine's limits.
  *
- * Owns the mode that times prefill and decode beside two limits measured in the same run: reading memory
- * (decode reads every weight once a token) and multiply-adds (prefill).
+ * Owns the mode that times prefill and decode beside limits measured in the same run: reading memory (decode
+ * reads every weight once a token) and multiply-adds (prefill).
  */
 #include "base/file.h"
 #include "formats/parts.h"
+#include "lab/limits.h"
 #include "lab/machine.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
+#include "lab/tune.h"
 #include "modes/common.h"
 
-/* What is measured: tokens/s of both, bytes/s, operations/s. */
-enum { PREFILL_RATE, DECODE_RATE, READ_RATE, FMA_RATE, N_RATES };
+/* What is measured: tokens/s of both, bytes/s, operations/s on floats and bytes. */
+enum { PREFILL_RATE, DECODE_RATE, READ_RATE, FLOAT_RATE, BYTE_RATE, N_RATES };
 
 static int time_round(void *context, double *rates) {
     const Text *t = context;
     double seconds[N_PHASES];
     if (interrupted) return 0; /* nothing will be reported */
-    rates[READ_RATE] = read_rate(t->model->decode_bytes, t->session->n_threads);
-    rates[FMA_RATE] = fma_rate(t->session->n_threads);
+    rates[READ_RATE] = read_rate(t->tuning->model->decode_bytes, t->tuning->session->n_threads);
+    rates[FLOAT_RATE] = float_rate(t->tuning->session->n_threads);
+    rates[BYTE_RATE] = byte_rate(t->tuning->session->n_threads);
     if (!(rates[READ_RATE] > 0) || time_text(t, seconds)) return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
     rates[DECODE_RATE] = t->steps / seconds[DECODE];
@@ -44,8 +47,8 @@ static void show_rate(const char *name, Estimate tokens, double unit, const char
 }
 
 static void report(const Options *o, const Text *t, const Estimate *rates, int rounds) {
-    const Model *m = t->model;
-    const int threads = t->session->n_threads;
+    const Model *m = t->tuning->model;
+    const int threads = t->tuning->session->n_threads;
     const double gb = 1e-9 * (double)m->decode_bytes, gflop = 1e-9 * layer_operations(m);
     if (o->json) {
         putchar('{');
@@ -55,15 +58,19 @@ static void report(const Options *o, const Text *t, const Estimate *rates, int r
         write_estimate(stdout, "prefill_tps", rates[PREFILL_RATE]);
         write_estimate(stdout, "decode_tps", rates[DECODE_RATE]);
         printf(", \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, \"prefill_gflops\": %.3f, "
-               "\"peak_gflops\": %.3f}\n",
+               "\"peak_gflops\": %.3f, \"byte_peak_gflops\": %.3f, \"reads\": \"%s\"}\n",
                m->decode_bytes, rates[DECODE_RATE].value * gb, 1e-9 * rates[READ_RATE].value,
-               rates[PREFILL_RATE].value * gflop, 1e-9 * rates[FMA_RATE].value);
+               rates[PREFILL_RATE].value * gflop, 1e-9 * rates[FLOAT_RATE].value, 1e-9 * rates[BYTE_RATE].value,
+               tuning_text(t->tuning));
         return;
     }
-    show_rate("prefill", rates[PREFILL_RATE], gflop, "GFLOP/s", rates[FMA_RATE]);
+    const bool bytes = type_wants_bytes(m->layers->wq.type);
+    show_rate("prefill", rates[PREFILL_RATE], gflop, bytes ? "int8 GOP/s" : "GFLOP/s",
+              rates[bytes ? BYTE_RATE : FLOAT_RATE]);
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
     printf("%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights a token; medians of %d rounds\n",
            type_name(m->embedding.type), threads, t->prompt, t->steps, m->decode_bytes, rounds);
+    printf("decode: %s\n", tuning_text(t->tuning));
 }
 
 int mode_bench(Run *run) {
@@ -71,7 +78,7 @@ int mode_bench(Run *run) {
     const int context = run->session.context;
     Estimate rates[N_RATES];
     double warm_up[N_RATES];
-    Text t = {&run->model, &run->session, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
+    Text t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
     if (context < 2) return bad_input("bench needs a context of at least 2, it is %d", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
         if (t.steps > context / 2) t.steps = context / 2;

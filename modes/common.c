@@ -83,7 +83,7 @@ int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
         run_show_token(run, out, previous, token);
         if (c->answer && tokens_add(c->answer, token)) return -1;
         if (c->pos == c->steps) return 1;
-        model_pack(&run->model, run->session.n_threads, n_ran);
+        tune(&run->tuning, n_ran);
         logits = run_logits(run, &token, 1, c->pos++, 1);
         previous = token;
         n_ran = 1;

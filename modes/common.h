@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "lab/profile.h"
+#include "lab/tune.h"
 #include "model.h"
 #include "modes/options.h"
 #include "sampler.h"
@@ -17,6 +18,7 @@ struct Run {
     Tokenizer tokenizer;
     bool has_tokenizer;
     Session session;
+    Tuning tuning;
     Sampler sampler;
     Profile *profile; /* NULL: off */
 };
@@ -43,8 +45,8 @@ void run_show_token(const Run *run, Stream *out, int previous, int token);
  * finite; NULL on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos, int n_logits);
 
-/* Runs a prompt from position c->pos on, samples what follows and writes it. Weights are packed (pack.h)
- * after every forward pass, so that a large model's first token does not wait. 0: the text has ended, by
+/* Runs a prompt from position c->pos on, samples what follows and writes it, tuned (lab/tune.h)
+ * after every forward pass. 0: the text has ended, by
  * itself, by Ctrl-C or by a failed write; 1: all positions have run; -1: the model failed. */
 int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out);
 

@@ -1,5 +1,6 @@
 /* generate.c: the mode that writes what follows a prompt, and its statistics. */
 #include "base/process.h"
+#include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
 #include "text/stream.h"
@@ -13,12 +14,13 @@ static int check_prompt(const Run *run, Tokens *prompt) {
     return check_context(&run->session, prompt->n);
 }
 
-static void show_statistics(const Continuation *text, int n_prompt, double start, double end) {
+static void show_statistics(const Run *run, const Continuation *text, int n_prompt, double start, double end) {
     const int decoded = text->pos - n_prompt;
     fprintf(stderr, "prompt: %d tokens, %.0f tokens/s", n_prompt, n_prompt / (text->prefilled - start));
     if (decoded > 0)
         fprintf(stderr, "; generation: %d tokens, %.0f tokens/s", decoded, decoded / (end - text->prefilled));
     fputc('\n', stderr);
+    if (decoded > 0 && run->options->verbose) fprintf(stderr, "%s\n", tuning_text(&run->tuning));
 }
 
 /* `steps` positions are run, the prompt's included, so that steps - prompt.n + 1 tokens follow unless the text
@@ -46,7 +48,7 @@ int mode_generate(Run *run) {
     const double end = now();
     stream_write(&out, "\n", 1);
     if (stream_close(&out)) status = -1;
-    if (status >= 0 && text.pos > 0) show_statistics(&text, prompt.n, start, end);
+    if (status >= 0 && text.pos > 0) show_statistics(run, &text, prompt.n, start, end);
     free(prompt.ids);
     return run_exit_status(status < 0);
 }

@@ -296,15 +296,15 @@ typedef struct {
 /* Sets the kinds of all norms, or keeps them. */
 static void set_norms(Trial *t, int way) {
     int i = 0;
-    for (PartAt at = parts_of(t->text.model); next_part(&at);)
+    for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
         if (part_norm(&at)) part_norm(&at)->kind = way == AS_THEY_ARE ? t->kinds[i++] : (NormKind)way;
 }
 
 static int keep_norms(Trial *t) {
     size_t n = 0, i = 0;
-    for (PartAt at = parts_of(t->text.model); next_part(&at);) n += part_norm(&at) != NULL;
+    for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);) n += part_norm(&at) != NULL;
     if (!(t->kinds = allocate(n, sizeof *t->kinds))) return -1;
-    for (PartAt at = parts_of(t->text.model); next_part(&at);)
+    for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
         if (part_norm(&at)) t->kinds[i++] = part_norm(&at)->kind;
     return 0;
 }
@@ -312,7 +312,7 @@ static int keep_norms(Trial *t) {
 static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
     double seconds[N_PHASES];
     set_norms(t, way);
-    Profile *p = profile_open(t->text.session, (About){0}, false, t->clock);
+    Profile *p = profile_open(t->text.tuning->session, (About){0}, false, t->clock);
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
@@ -362,7 +362,7 @@ static int measure_model(Run *run, double seconds) {
     const bool json = run->options->json;
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
     const int steps = context - prompt < STEPS ? context - prompt : STEPS;
-    Trial t = {.text = {&run->model, &run->session, prompt, steps}, .clock = clock_cheapest()};
+    Trial t = {.text = {&run->tuning, prompt, steps}, .clock = clock_cheapest()};
     Estimate estimates[N_WAYS][N_PHASES][N_COSTS];
     double warm_up[N_ALL_COSTS];
     if (prompt < 2 || interrupted) return 0;

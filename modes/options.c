@@ -71,7 +71,7 @@ static const Option OPTIONS[] = {
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\nKIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
                "0-2.attn=layer,final=rms"},
-    {'v', TRUE, "verbose", NULL, INTO(verbose), "tokenize: ids with their pieces"},
+    {'v', TRUE, "verbose", NULL, INTO(verbose), "tokenize: ids with their pieces; generate:\nhow tokens ran"},
     {'h', HELP, "help", NULL, 0, 0, 0, "this text"},
     {0, VERSION, "version", NULL, 0, 0, 0, "the version"},
 };

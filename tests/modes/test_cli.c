@@ -1003,6 +1003,15 @@ static void bad_prompts_are_refused(void) {
     CHECK_RUN("m/model.bin -c 7 -i ABCDE -t 0"); /* it just fits: one token follows */
 }
 
+static void a_bad_environment_is_refused(void) {
+    static const char *const values[] = {"", "4096", "l3:64", "l2:0", "l2:1048577", "l1:64k", "l1:99999999999"};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i += (size_t)stride()) {
+        setenv("NORMA_AHEAD", values[i], 1);
+        check_refused(1, "NORMA_AHEAD is '", "m/model.bin -i aa");
+    }
+    unsetenv("NORMA_AHEAD");
+}
+
 /* A message is one line and shows no control characters, whatever the name. */
 static void messages_are_safe_to_read(void) {
     check_refused(1, "no?model?[31m.bin: ", "'no\nmodel\x1b[31m.bin'");
@@ -1255,6 +1264,7 @@ void suite_cli(void) {
     TEST(a_vocabulary_alone_tokenizes);
     TEST(a_context_beyond_the_model_s_is_said);
     TEST(bad_prompts_are_refused);
+    TEST(a_bad_environment_is_refused);
     TEST(messages_are_safe_to_read);
     TEST(a_model_gone_wrong_is_an_error);
     TEST(the_tokenizer_may_be_here);

@@ -146,6 +146,7 @@ int main(int argc, char **argv) {
         {"profile", suite_profile},
         {"norms", suite_norms},
         {"lab", suite_lab},
+        {"tune", suite_tune},
         {"stories", suite_stories},
         {"textbook", suite_textbook},
     };

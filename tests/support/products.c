@@ -1,4 +1,5 @@
 /* products.c: the promise that no subdivision of rows and tokens, no thread and no panel changes a bit of a product. */
+#include "base/memory.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
 
@@ -53,10 +54,16 @@ void check_divisions(const Product *p) {
     check_pieces(p, 5, p->n);
     check_pieces(p, 9, 2);
     check_threads(p);
-    CHECK(!tensor_pack(p->w, 2), "no memory");
-    check_pieces(p, p->w->rows, 1);
+    static const Request requests[] = {{0, false}, {64, true}, {1 << 20, false}};
+    uint8_t *panels = allocate(panels_bytes(p->w) + 1, 1);
+    CHECK(panels, "no memory");
+    if (panels_bytes(p->w)) tensor_pack(p->w, panels, 2);
+    for (int i = 0; i < 3; i++) { /* what is asked for ahead changes no bit */
+        p->w->request = requests[i];
+        check_pieces(p, i == 1 ? 5 : p->w->rows, i == 2 ? p->n : 1);
+    }
     check_pieces(p, 5, p->n);
     check_threads(p);
-    free(p->w->panels);
+    free(panels);
     p->w->panels = NULL;
 }

@@ -379,5 +379,6 @@ void suite_memory(void);     /* every mode without memory */
 void suite_profile(void);    /* profile.c, --profile */
 void suite_norms(void);      /* -m norms */
 void suite_lab(void);        /* swap.c and --norm, -m norms */
+void suite_tune(void);       /* tune.c */
 void suite_stories(void);    /* the real checkpoint */
 void suite_textbook(void);   /* the statements of docs/norms.md */

@@ -1,0 +1,108 @@
+/* test_tune.c: tune.c: which threads and which requests it settles for, by a clock that the test sets.
+ *
+ * That requests and threads change no bit is test_matmul.c's and test_invariance.c's.
+ */
+#include "formats/open.h"
+#include "formats/parts.h"
+#include "lab/tune.h"
+
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const HashModel MEDIUM = {256, 704, 3, 4, 2, 97, 64, true, 41};
+
+/* What the made-up machine likes. */
+typedef struct {
+    int threads;
+    Request request;
+    double gain; /* part of the time that the request takes off */
+} Likes;
+
+static bool same_request(Request a, Request b) { return a.ahead == b.ahead && a.near == b.near; }
+
+/* Sets the clock as if a token had run. Now and then something else takes the processor away. */
+static void run_token(Session *s, const Model *m, const Likes *likes, int token) {
+    const int n_layers = m->config.n_layers;
+    double at = 1;
+    for (int l = 0; l <= n_layers; l++) {
+        const Request r = l < n_layers ? m->layers[l].wq.request : m->output.request;
+        s->layer_clock[l] = at;
+        at += (l + 1.0) * (same_request(r, likes->request) ? 1 - likes->gain : 1) *
+                  (s->decode_threads == likes->threads ? 1 : 1.5) +
+              ((token * 7 + l * 3) % 11 == 0 ? 50 : 0);
+    }
+    s->layer_clock[n_layers + 1] = at;
+}
+
+/* Whether the threads and all weights' requests are so in the end. */
+static void check_choice(Likes likes, int threads, Request expected) {
+    const char *path = temporary("tune.bin");
+    Model m;
+    Session s;
+    Tuning t;
+    CHECK(!hashmodel_write(&MEDIUM, path, 0, 0) && !model_open(&m, path), "cannot make the model");
+    CHECK(!session_open(&s, &m, 2, 8, 0, KV_F32) && !tuning_open(&t, &m, &s), "cannot open");
+    int n = 0;
+    for (tune(&t, 0); s.layer_clock && n < 100; tune(&t, 1)) run_token(&s, &m, &likes, n++);
+    CHECK(n > 0 && n < 100 && s.decode_threads == threads, "after %d tokens %d threads", n, s.decode_threads);
+    for (PartAt at = parts_of(&m); next_part(&at);) {
+        const Tensor *w = part_weight(&at);
+        CHECK(!w || same_request(w->request, expected), "asks for %d bytes ahead, not %d", w->request.ahead,
+              expected.ahead);
+    }
+    CHECK(same_request(m.output.request, expected), "the output asks for %d bytes", m.output.request.ahead);
+    tuning_close(&t);
+    session_close(&s);
+    model_close(&m);
+}
+
+static void the_fastest_is_chosen(void) {
+    check_choice((Likes){2, {4096, false}, 0.3}, 2, (Request){4096, false});
+    check_choice((Likes){1, {2048, true}, 0.1}, 1, (Request){2048, true});
+}
+
+static void requests_need_a_gain(void) {
+    check_choice((Likes){2, {8192, false}, 0.01}, 2, (Request){0, false});
+    check_choice((Likes){2, {0, false}, 0.2}, 2, (Request){0, false});
+}
+
+static void the_environment_decides(void) {
+    setenv("NORMA_AHEAD", "l1:640", 1);
+    check_choice((Likes){1, {4096, false}, 0.5}, 1, (Request){640, true});
+    setenv("NORMA_AHEAD", "off", 1);
+    check_choice((Likes){2, {4096, false}, 0.5}, 2, (Request){0, false});
+    unsetenv("NORMA_AHEAD");
+}
+
+/* A chunk of a prompt between two tokens sets no clock. */
+static void prompts_are_not_timed(void) {
+    const char *path = temporary("tune.bin");
+    Model m;
+    Session s;
+    Tuning t;
+    CHECK(!hashmodel_write(&MEDIUM, path, 0, 0) && !model_open(&m, path), "cannot make the model");
+    CHECK(!session_open(&s, &m, 2, 8, 0, KV_F32) && !tuning_open(&t, &m, &s), "cannot open");
+    for (int i = 0; i < 5; i++) tune(&t, 8);
+    CHECK(t.tried == 0, "%d tokens were timed, none ran", t.tried);
+    const int tokens[] = {1, 2, 3};
+    CHECK(model_forward(&s, tokens, 3, 0, 1) != NULL, "cannot run");
+    tune(&t, 3);
+    CHECK(t.tried == 0, "%d tokens were timed, a prompt ran", t.tried);
+    CHECK(model_forward(&s, tokens, 1, 3, 1) != NULL, "cannot run");
+    tune(&t, 1);
+    CHECK(t.tried == 1, "%d tokens were timed, one ran", t.tried);
+    tuning_close(&t);
+    session_close(&s);
+    model_close(&m);
+}
+
+void suite_tune(void) {
+    TEST(the_fastest_is_chosen);
+    TEST(requests_need_a_gain);
+    TEST(the_environment_decides);
+    TEST(prompts_are_not_timed);
+}
