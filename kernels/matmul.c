@@ -29,7 +29,7 @@ enum {
 
 /* Adds the products of columns [col, col + n) of a tile's panels with its tokens, from t on, to sums[panels][tokens];
  * at column 0 it first sets them to 0. `panels` is at column col of the first panel, the others follow at distances of
- * `stride` bytes. A tile for one token, which reads panels from memory, asks for what comes. */
+ * `stride` bytes. A tile of one panel for one token, which reads from memory, asks for what comes. */
 typedef void Tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n, Request r);
 
 /* Sums n columns by themselves and adds that to the sums. */
@@ -64,7 +64,7 @@ INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Inp
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
     for (; n >= COLUMNS; n -= COLUMNS, panels += step) {
-        for (int p = 0; p < n_panels && tokens == 1; p++) request_ahead(r, panels + (size_t)p * stride, step);
+        if (n_panels * tokens == 1) request_ahead(r, panels, step);
         add_columns(totals, panels, stride, x, type, COLUMNS, n_panels, tokens);
         UNROLL
         for (int i = 0; i < tokens; i++) x[i] += COLUMNS;
@@ -157,7 +157,7 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
     for (int g = 0; g < n_groups; g += l.groups, panels += l.bytes) {
-        for (int p = 0; p < n_panels && tokens == 1; p++) request_ahead(r, panels + (size_t)p * stride, l.bytes);
+        if (n_panels * tokens == 1) request_ahead(r, panels, l.bytes);
         UNROLL
         for (int i = 0; i < l.groups; i++)
             add_group(totals, &l, panels, stride, i, q + (size_t)(g + i) * 4 * (size_t)l.quads,
