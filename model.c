@@ -113,7 +113,7 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
 /* Runs a chunk with all threads if there is enough work to pay for their barriers, else with the calling thread outside
  * a parallel region: there barriers cost nothing, in a region of one thread each is a system call. */
 static void share_chunk(Session *s, const int *tokens, int n, int pos, int n_logits) {
-    const size_t worth_sharing = 1 << 20; /* bytes of a layer's weights times tokens: docs/performance.md */
+    const size_t worth_sharing = 1 << 19; /* bytes of a layer's weights times tokens: docs/performance.md */
     const size_t steps = (size_t)s->model->config.n_layers + 1; /* and the output, the barriers of a layer each */
     probe_chunk(s->probe, n, pos, n_logits);
     if (s->n_threads == 1 || s->model->decode_bytes / steps < worth_sharing / (size_t)n) {
