@@ -129,16 +129,9 @@ INLINE int block_of(const Queries *a, int v) {
     return block < a->blocks ? block : block - a->blocks;
 }
 
-/* Element i of the keys of LANES neighbouring positions, vector v of the head. */
-INLINE vf load_keys(const Queries *a, KvType type, const void *keys, int v, int i) {
-    const size_t row = (size_t)block_of(a, v) * (size_t)a->size + (size_t)i;
-    return load_cached(type, keys, a->start + row * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES));
-}
-
-/* Element i of the values of LANES positions, in a part of `width` elements that begins at `part`. */
-INLINE vf load_values(const Queries *a, KvType type, const void *values, size_t part, int width, int v, int i) {
-    const size_t row = (size_t)block_of(a, v) * (size_t)width + (size_t)i;
-    return load_cached(type, values, part + row * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES));
+/* Where element 0 of vector v is, in a part of `width` elements; element i is i * KV_BLOCK behind it. */
+INLINE size_t vector_at(const Queries *a, int v, int width) {
+    return (size_t)block_of(a, v) * (size_t)width * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES);
 }
 
 /* The causal mask, and the window's: the lanes of vector v whose keys query k sees. */
@@ -147,27 +140,35 @@ INLINE vi visible(const Queries *a, int v, int k) {
     return (lane < a->n_keys[k] - v * LANES) & (lane >= a->first_key[k] - v * LANES);
 }
 
-/* scores = q . key for `count` vectors of keys, from vector v on in steps of `apart`; -infinity where
- * the mask hides a key. */
+/* scores = q . key for `count` vectors of keys, from vector v on in steps of `apart`. */
 INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v, int apart, const int count,
                           const int n) {
     vf sums[KV_QUERIES][4];
+    size_t at[4];
+    UNROLL
+    for (int j = 0; j < count; j++) at[j] = a->start + vector_at(a, v + j * apart, a->size);
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
     for (int j = 0; j < count; j++) sums[k][j] = (vf){0};
     for (int i = 0; i < a->size; i++) {
         vf key[4];
         UNROLL
-        for (int j = 0; j < count; j++) key[j] = load_keys(a, type, keys, v + j * apart, i);
+        for (int j = 0; j < count; j++) key[j] = load_cached(type, keys, at[j] + (size_t)i * KV_BLOCK);
         UNROLL
         for (int k = 0; k < n; k++) UNROLL
         for (int j = 0; j < count; j++) sums[k][j] = vfma(vset(a->q[k][i]), key[j], sums[k][j]);
     }
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
-    for (int j = 0; j < count; j++) {
-        const int at = v + j * apart;
-        vstore(a->scores[k] + at * LANES, vselect(visible(a, at, k), sums[k][j], vset(-INFINITY)));
+    for (int j = 0; j < count; j++) vstore(a->scores[k] + (v + j * apart) * LANES, sums[k][j]);
+}
+
+/* scores = -infinity where the mask hides a key: in vectors that query k does not see whole. */
+static void mask_scores(const Queries *a, int k) {
+    for (int v = a->from; v < a->end; v++) {
+        if (v >= a->whole && v < a->whole_end) continue;
+        const vf score = vload(a->scores[k] + v * LANES);
+        vstore(a->scores[k] + v * LANES, vselect(visible(a, v, k), score, vset(-INFINITY)));
     }
 }
 
@@ -192,10 +193,11 @@ static float softmax(float *scores, int from, int end, float scale) {
     return 1.0f / vsum(sum);
 }
 
-/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `masked`: some query does not see all of them.
- * What a query does not see counts as 0, whatever the cache holds there: NaN times 0 would be NaN. */
-INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvType type, const void *values,
-                       size_t part, int width, int v, int first, const bool masked, const int count, const int n) {
+/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v, values[0] being element 0 of the first of them.
+ * `masked`: some query does not see all of them. What a query does not see counts as 0, whatever the cache holds there:
+ * NaN times 0 would be NaN. */
+INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvType type, const void *values, size_t at,
+                       int v, const bool masked, const int count, const int n) {
     vf p[KV_QUERIES];
     vi mask[KV_QUERIES];
     UNROLL
@@ -205,7 +207,7 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvT
     }
     UNROLL
     for (int i = 0; i < count; i++) {
-        const vf value = load_values(a, type, values, part, width, v, first + i);
+        const vf value = load_cached(type, values, at + (size_t)i * KV_BLOCK);
         UNROLL
         for (int k = 0; k < n; k++) sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value, sums[k][i]);
     }
@@ -215,17 +217,19 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvT
  * `first` on, all in one part. */
 INLINE void sum_values(const Queries *a, KvType type, const void *values, const float *scales, int first,
                        const int count, const int n) {
-    const int begin = first / KV_VALUE_PART * KV_VALUE_PART, in_part = first - begin;
-    const int width = kv_part_width(a->size, KV_VALUE_PART, begin);
-    const size_t part = a->start + kv_at(a->size, KV_VALUE_PART, a->blocks, 0, begin);
+    const int width = kv_part_width(a->size, KV_VALUE_PART, first / KV_VALUE_PART * KV_VALUE_PART);
+    const size_t start = a->start + kv_at(a->size, KV_VALUE_PART, a->blocks, 0, first);
     vf sums[KV_QUERIES][KV_VALUE_PART];
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
     for (int i = 0; i < count; i++) sums[k][i] = (vf){0};
-    int v = a->from;
-    for (; v < a->whole; v++) add_values(sums, a, type, values, part, width, v, in_part, true, count, n);
-    for (; v < a->whole_end; v++) add_values(sums, a, type, values, part, width, v, in_part, false, count, n);
-    for (; v < a->end; v++) add_values(sums, a, type, values, part, width, v, in_part, true, count, n);
+    for (int v = a->from; v < a->end; v++) {
+        const size_t at = start + vector_at(a, v, width);
+        if (v < a->whole || v >= a->whole_end)
+            add_values(sums, a, type, values, at, v, true, count, n);
+        else
+            add_values(sums, a, type, values, at, v, false, count, n);
+    }
     UNROLL
     for (int k = 0; k < n; k++) {
         UNROLL
@@ -247,6 +251,7 @@ INLINE void attend_group(const Queries *a, const KvLayer *kv, KvType type, const
     int v = a->from, i = 0;
     for (; v < a->from + apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);
     for (v = a->from + apart * streams; v < a->end; v++) score_vectors(a, type, kv->keys, v, 0, 1, n);
+    for (int k = 0; k < n; k++) mask_scores(a, k);
     for (int k = 0; k < n && a->cap != 0; k++) cap_scores(a->scores[k], a->from, a->end, a->scale, a->cap);
     for (int k = 0; k < n; k++) scales[k] = softmax(a->scores[k], a->from, a->end, a->cap != 0 ? 1 : a->scale);
     for (; i + count <= size; i += count) sum_values(a, type, kv->values, scales, i, count, n);

@@ -72,8 +72,22 @@ static void store(KvType type, void *cache, size_t at, vf v, bool one) {
     }
 }
 
-/* Whole vectors of positions are transposed four elements at a time, positions that fill no vector are stored
- * one by one. */
+/* Writes a part of a head, `width` elements from `at` on, of `count` neighbouring positions. A whole vector of them is
+ * transposed, four elements at a time; fewer are stored one by one. */
+static void write_part(KvType type, void *cache, size_t at, const float *rows, size_t stride, int width, int count) {
+    const uint8_t *tokens[LANES];
+    int i = 0;
+    for (int k = 0; k < count; k++) tokens[k] = (const uint8_t *)(rows + (size_t)k * stride);
+    for (; count == LANES && i + 4 <= width; i += 4) {
+        vi elements[4];
+        vtranspose(elements, tokens, (size_t)i * sizeof(float));
+        for (int j = 0; j < 4; j++, at += KV_BLOCK) store(type, cache, at, (vf)elements[j], false);
+    }
+    for (; i < width; i++, at += KV_BLOCK)
+        for (int k = 0; k < count; k++)
+            store(type, cache, at + (size_t)k, vset(rows[(size_t)k * stride + (size_t)i]), true);
+}
+
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos) {
     const int size = kv->head_size, blocks = kv->layers[layer].blocks;
     const int part = kind == KV_KEYS ? size : KV_VALUE_PART;
@@ -81,20 +95,9 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *
     const size_t start = (size_t)head * kv_head_elements(size, blocks);
     for (int t = 0, count; t < n; t += count) {
         const int block = (pos + t) / KV_BLOCK % blocks, in_block = (pos + t) % KV_BLOCK;
-        const uint8_t *tokens[LANES];
-        int i = 0;
         count = in_block % LANES || n - t < LANES ? 1 : LANES;
-        for (int k = 0; k < count; k++) tokens[k] = (const uint8_t *)(rows + (size_t)(t + k) * stride);
-        for (; count > 1 && i + 4 <= size; i += 4) {
-            vi elements[4];
-            vtranspose(elements, tokens, (size_t)i * sizeof(float));
-            for (int j = 0; j < 4; j++)
-                store(kv->type, cache, start + kv_at(size, part, blocks, block, i + j) + (size_t)in_block,
-                      (vf)elements[j], false);
-        }
-        for (; i < size; i++)
-            for (int k = 0; k < count; k++)
-                store(kv->type, cache, start + kv_at(size, part, blocks, block, i) + (size_t)(in_block + k),
-                      vset(rows[(size_t)(t + k) * stride + (size_t)i]), true);
+        for (int i = 0; i < size; i += part)
+            write_part(kv->type, cache, start + kv_at(size, part, blocks, block, i) + (size_t)in_block,
+                       rows + (size_t)t * stride + i, stride, kv_part_width(size, part, i), count);
     }
 }

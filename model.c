@@ -122,7 +122,7 @@ static void forward_chunk(Session *s, const int *tokens, int n, int pos, int n_l
 
 /* All threads if there is enough work to pay for their barriers. */
 static int chunk_threads(const Session *s, int n) {
-    const size_t worth_sharing = 1 << 20; /* bytes of a layer's weights times tokens: docs/performance.md */
+    const size_t worth_sharing = 1 << 19; /* bytes of a layer's weights times tokens: docs/performance.md */
     const size_t steps = (size_t)s->model->config.n_layers + 1; /* and the output, the barriers of a layer each */
     if (n == 1 && s->decode_threads) return s->decode_threads;
     return s->model->decode_bytes / steps < worth_sharing / (size_t)n ? 1 : s->n_threads;

@@ -148,8 +148,8 @@ INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t st
     }
 }
 
-INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
-                      Request r, const Layout l, const int n_panels, const int tokens) {
+INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n, Request r,
+                      const Layout l, const int n_panels, const int tokens) {
     const int first = col / (4 * l.quads), n_groups = n / (4 * l.quads);
     const int8_t *q = in->q + (size_t)t * (size_t)in->cols + (size_t)col;
     const InputGroup *x = in->groups + (size_t)t * (size_t)(in->cols / in->group);
@@ -218,7 +218,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
 /* For every type with two layouts: the tile of one packed panel by one token, and the unpacking of n columns. */
 #define PACKED(id, tile, layout, unpack)                                                                               \
     TILE(id##_1x1, tile, layout, 1, 1)                                                                                 \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, Request r) {                                \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, Request r) {                               \
         unpack(unpacked, TYPE_##id, panel, n, r);                                                                      \
     }
 #define FLOATS(id, ...) PACKED(id, float_tile, TYPE_##id, unpack_columns)

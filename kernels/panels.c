@@ -134,7 +134,6 @@ size_t panels_bytes(const Tensor *w) {
 void tensor_pack(Tensor *w, uint8_t *panels, int n_threads) {
     const size_t bytes = packed_bytes(w, w->cols);
 #pragma omp parallel for num_threads(n_threads)
-    for (int panel = 0; panel < n_panels(w); panel++)
-        panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
+    for (int panel = 0; panel < n_panels(w); panel++) panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
     w->panels = panels;
 }

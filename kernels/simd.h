@@ -105,8 +105,14 @@ INLINE float fma_float(float a, float b, float c) {
 /* mask ? a : b, for masks that comparisons give (all ones or zeros). */
 INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
-/* The larger of each; b where either is NaN. */
+/* The larger of each, and the smaller; b where either is NaN. */
+#ifdef MM
+INLINE vf vmax(vf a, vf b) { return (vf)MM(max_ps)(a, b); }
+INLINE vf vmin(vf a, vf b) { return (vf)MM(min_ps)(a, b); }
+#else
 INLINE vf vmax(vf a, vf b) { return vselect(a > b, a, b); }
+INLINE vf vmin(vf a, vf b) { return vselect(a < b, a, b); }
+#endif
 
 /* 0, 1, 2, ... */
 INLINE vi vlane(void) {
@@ -146,11 +152,12 @@ INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
 
 /* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n. NaN for NaN, infinity beyond the range,
- * and 0 below 2.5e-38: subnormal numbers cost a hundred cycles each, and attention would have many. */
+ * and 0 below 1e-30: attention would have many such weights, and their products with values would be subnormal numbers,
+ * which cost a hundred cycles each. */
 INLINE vf vexp(vf x) {
     const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
-    const vi underflow = x < -86.6f; /* e^-86.6 = 2.5e-38 */
-    x = vselect(x > 89.0f, vset(89.0f), vselect(underflow, vset(0), x));
+    const vi underflow = x < -69.0f; /* e^-69 = 1e-30 */
+    x = vmin(vset(89.0f), vmax(vset(-69.0f), x));
     const vf shifted = vfma(x, vset(0x1.715476p+0f), vset(magic));
     const vf n = shifted - magic;
     const vi k = (vi)shifted - (vi)vset(magic);

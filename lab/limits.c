@@ -37,7 +37,7 @@ INLINE float multiply_floats(const float *p, size_t n, const int n_sums) {
     UNROLL
     for (int j = 0; j < n_sums; j++) sums[j] = vset((float)j);
     for (size_t i = 0; i < n; i += (size_t)n_sums * LANES) UNROLL
-        for (int j = 0; j < n_sums; j++) sums[j] = vfma(sums[j], a, b);
+    for (int j = 0; j < n_sums; j++) sums[j] = vfma(sums[j], a, b);
     for (int j = 1; j < n_sums; j++) sums[0] += sums[j];
     return vsum(sums[0]);
 }
@@ -48,7 +48,7 @@ INLINE float multiply_bytes(const float *p, size_t n, const int n_sums) {
     UNROLL
     for (int j = 0; j < n_sums; j++) sums[j] = vset_int(j);
     for (size_t i = 0; i < n; i += (size_t)n_sums * VBYTES) UNROLL
-        for (int j = 0; j < n_sums; j++) sums[j] = vdot(sums[j], a, a);
+    for (int j = 0; j < n_sums; j++) sums[j] = vdot(sums[j], a, a);
     for (int j = 1; j < n_sums; j++) sums[0] += sums[j];
     return vsum(vfloat(sums[0]));
 }

@@ -7,14 +7,15 @@
 typedef struct {
     Model *model;
     Session *session;
-    int tried, trials;     /* tokens that have been timed, and that are to be */
-    double *clock;         /* [n_layers + 2] when each layer of a token began, the output, and when it had ended */
-    double *layer_seconds; /* [ways to read][n_layers + 1] the least of each layer, and of the output */
+    int tried, trials;       /* tokens that have been timed, and that are to be */
+    double *clock;           /* [n_layers + 2] when each layer of a token began, the output, and when it had ended */
+    double *layer_seconds;   /* [ways to read][n_layers + 1] the least of each layer, and of the output */
     double token_seconds[2]; /* the least of a token, with one thread and with all */
 } Tuning;
 
-/* What the decoding of a session begins with. NORMA_AHEAD in the environment says what products ask for ahead: "off", or a level of cache and bytes, "l2:8192". -1
- * and a message: it says something else, or there is no memory. Model and session must outlive the tuning. */
+/* What the decoding of a session begins with. NORMA_AHEAD in the environment says what products ask for ahead: "off",
+ * or a level of cache and bytes, "l2:8192". -1 and a message: it says something else, or there is no memory. Model and
+ * session must outlive the tuning. */
 int tuning_open(Tuning *t, Model *model, Session *session);
 void tuning_close(Tuning *t);
 
