@@ -110,7 +110,7 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = layer->experts;
     route(s, layer, xn, n);
     Input in = gather(s, mlp_input_weight(m), xn, n);
-    int step = matmul_task_rows(c->expert_dim, n);
+    int step = matmul_task_rows(&m->gate, &in, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < c->expert_dim; first += step) {
         const int count = c->expert_dim - first < step ? c->expert_dim - first : step;
@@ -118,7 +118,7 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     }
     site_end(s->probe, layer->index, SITE_GATE_UP_SILU);
     in = input_prepare(&s->input, &m->down, s->gate, n * c->n_experts_used);
-    step = matmul_task_rows(c->dim, n);
+    step = matmul_task_rows(&m->down, &in, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < c->dim; first += step) {
         const int count = c->dim - first < step ? c->dim - first : step;

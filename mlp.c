@@ -40,8 +40,8 @@ const Tensor *mlp_input_weight(const Mlp *m) { return type_wants_bytes(m->gate.t
 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
-    const int hidden_dim = m->gate.rows, step = matmul_task_rows(hidden_dim, n);
     Input in = input_prepare(&s->input, mlp_input_weight(m), xn, n);
+    const int hidden_dim = m->gate.rows, step = matmul_task_rows(&m->gate, &in, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < hidden_dim; first += step) {
         const int count = hidden_dim - first < step ? hidden_dim - first : step;

@@ -306,7 +306,8 @@ static int reserve_chunk(Session *s, int n) {
         memcpy(plan.buffers[i].pointer, &p, sizeof p);
         if (!p) status = -1;
     }
-    if (status || input_buffer_open(&s->input, (int)plan.input_rows, (int)plan.widest, s->n_threads)) return -1;
+    if (status || input_buffer_open(&s->input, (int)plan.input_rows, (int)plan.widest, s->n_threads, s->model->bf16))
+        return -1;
     s->input.weights_exceed_l2 = s->model->decode_bytes > SECOND_LEVEL_CACHE;
     s->chunk = n;
     return 0;

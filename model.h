@@ -90,6 +90,7 @@ typedef struct {
     bool eos_ends;        /* EOS ends a text; BOS always does */
     const char *ended_by; /* why the context is shorter than the model's own; NULL: it is not */
     KvType kv_type;       /* of a cache, unless the user says otherwise */
+    bool bf16;            /* some weights are BF16 */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
     bool packed;     /* all weights that are to be in panels are (formats/pack.c) */
@@ -134,7 +135,7 @@ typedef struct {
     Slot *slots;                  /* [chunk * n_experts_used], by expert, then by token */
     int *expert_start;            /* [n_experts + 1] an expert's first slot */
     float *expert_rows;           /* [slots][dim] the experts' input, then their output */
-    InputBuffer input;            /* for quantized activations */
+    InputBuffer input;            /* for activations as int8 and in parts */
     float *logits;                /* [n_logits][vocab_size] */
     int n_logits;                 /* rows that logits has room for */
     int decode_threads;           /* for one token; 0: by a rule of thumb. Who tries it out (lab/tune.c) asks for */

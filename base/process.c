@@ -13,6 +13,10 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#endif
 
 static const char PROGRAM[] = "/proc/self/exe";
 volatile sig_atomic_t interrupted;
@@ -93,6 +97,18 @@ const char *processor_name(void) {
     while (in && !*name && fgets(line, sizeof line, in)) sscanf(line, "model name : %127[^\n\"\\]", name);
     if (in) fclose(in);
     return name;
+}
+
+bool processor_has_tiles(void) {
+    const char *said = getenv("NORMA_TILES");
+#if defined(__x86_64__) && defined(__linux__)
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d = 0;
+    if ((said && !strcmp(said, "0")) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    return d & AMX_BF16 && d & AMX_TILE && !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
+#else
+    return false;
+#endif
 }
 
 const char *program_file(const char *name) {

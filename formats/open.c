@@ -10,10 +10,10 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Fills in what follows from a model's parts: the number of parameters, the bytes that are read for one token (one
- * row of the embedding, or all if the output is tied to it; the experts that it uses), and sizes that no weight
- * confirms, though sessions allocate by them: where no layer is dense, hidden_dim becomes expert_dim; where none is
- * sparse, there are no experts. */
+/* Fills in what follows from a model's parts: the number of parameters, whether some are BF16, the bytes that are read
+ * for one token (one row of the embedding, or all if the output is tied to it; the experts that it uses), and sizes
+ * that no weight confirms, though sessions allocate by them: where no layer is dense, hidden_dim becomes expert_dim;
+ * where none is sparse, there are no experts. */
 static void complete(Model *m) {
     Config *c = &m->config;
     size_t expert_bytes = 0;
@@ -28,6 +28,7 @@ static void complete(Model *m) {
         if (!w) continue;
         const bool row_only = w == &m->embedding && !m->tied;
         *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
+        m->bf16 |= w->type == TYPE_BF16;
         dense |= at.part->owner == OF_MLP;
         sparse |= at.part->owner == OF_EXPERT;
     }

@@ -12,6 +12,8 @@
  */
 #include "kernels/matmul.h"
 #include "base/memory.h"
+#include "base/process.h"
+#include "kernels/amx.h"
 #include "kernels/panels.h"
 #include "kernels/simd.h"
 #include <omp.h>
@@ -364,10 +366,62 @@ static int panels_at_once(const Tensor *w, const Input *in, int left, int n) {
     return n == 1 && left >= MOST_PANELS ? MOST_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
 }
 
+/* ---- products in tiles ------------------------------------------------------------ */
+
+static bool in_tiles(const Tensor *w, const Input *in) { return w->type == TYPE_BF16 && in->parts; }
+
+/* How many panels of w stay in the second-level cache while many tokens pass by, and fit into the scratch. */
+static int amx_panels(const Tensor *w) {
+    const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)), most = 2 * MOST_PANELS * VBYTES / (2 * LANES);
+    return fit < AMX_PANELS ? AMX_PANELS : fit > most ? most : fit / AMX_PANELS * AMX_PANELS;
+}
+
+/* All columns of n_panels packed panels: those that w has, or new ones in the scratch. */
+static const uint8_t *whole_panels(const Tensor *w, int panel, int n_panels, const Input *in, size_t *stride) {
+    const int step = columns_at_once(w);
+    if (w->panels) return packed_panels(w, panel, n_panels, 0, w->cols, NULL, stride);
+    *stride = packed_bytes(w, w->cols);
+    for (int p = panel; p < panel + n_panels; p++)
+        for (int col = 0; col < w->cols; col += step) {
+            const bool last = col + step >= w->cols;
+            if (in->weights_exceed_l2) panel_prefetch(w, p + last, last ? 0 : col + step, step);
+            uint8_t *to = in->scratch + (size_t)(p - panel) * *stride + packed_bytes(w, col);
+            panel_pack(to, w, p, col, last ? w->cols - col : step);
+        }
+    return in->scratch;
+}
+
+/* The outputs of n tokens: 16 tokens by all panels of a block, then the next 16. */
+static void rows_in_tiles(Output *out, const Tensor *w, const Input *in, int n) {
+    const int end = (out->row + out->n_rows - 1) / LANES + 1, most = n == 1 ? 1 : amx_panels(w);
+    int opened = 0;
+    for (int block = out->panel; block < end; block += most) {
+        const int block_end = end - block < most ? end : block + most;
+        size_t stride;
+        const uint8_t *panels = whole_panels(w, block, block_end - block, in, &stride);
+        for (int t = 0; t < n; t += AMX_TOKENS) {
+            const Input own = input_from(in, t);
+            const int tokens = n - t < AMX_TOKENS ? n - t : AMX_TOKENS;
+            if (tokens != opened) amx_open(opened = tokens);
+            for (out->panel = block; out->panel < block_end; out->panel += out->n_panels) {
+                vf sums[AMX_PANELS * AMX_TOKENS];
+                out->n_panels = tokens > 1 && block_end - out->panel >= AMX_PANELS ? AMX_PANELS : 1;
+                const uint8_t *at = panels + (size_t)(out->panel - block) * stride;
+                amx_product(sums, at, stride, out->n_panels, own.parts, tokens, w->cols, requests_of(w));
+                store_sums(out, sums, t, tokens);
+            }
+        }
+    }
+    amx_close();
+}
+
+/* ---- products of any type --------------------------------------------------------- */
+
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
     const int end = row + n_rows;
     const bool fit = panels_fit(w);
     Output out = {.y = y + row, .stride = stride, .row = row, .n_rows = n_rows, .panel = row / LANES, .add = add};
+    if (in_tiles(w, in)) rows_in_tiles(&out, w, in, n); /* up to the last panel */
     for (; fit && out.panel * LANES < end; out.panel += out.n_panels) {
         out.n_panels = panels_at_once(w, in, (end - 1) / LANES - out.panel + 1, n);
         if (n == 1)
@@ -390,7 +444,13 @@ static int share_of(int rows) {
     return ((panels - 1) / threads + 1) * LANES;
 }
 
-int matmul_task_rows(int rows, int n) { return n == 1 ? share_of(rows) : TILE_PANELS * LANES; }
+int matmul_task_rows(const Tensor *w, const Input *in, int n) {
+    const int share = share_of(w->rows), panels = share / LANES;
+    if (n == 1) return share;
+    if (!in_tiles(w, in)) return TILE_PANELS * LANES;
+    const int tasks = (panels - 1) / amx_panels(w) + 1; /* of a thread */
+    return ((panels - 1) / tasks + 1) * LANES;
+}
 
 static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add) {
     const int step = share_of(w->rows);
@@ -404,12 +464,14 @@ void matmul_add(float *y, const Tensor *w, const Input *in, int n) { all_rows(y,
 
 /* ---- the activations' side ---------------------------------------------------- */
 
-int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads) {
+int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads, bool bf16) {
     const size_t n = (size_t)max_rows * (size_t)max_cols;
     /* one half for packed panels, the other for unpacked ones, MOST_PANELS each */
     const size_t scratch_bytes = 2 * (size_t)MOST_PANELS * (size_t)(max_cols + 32) * VBYTES;
     *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q), .scratch_bytes = scratch_bytes};
     if (!buffer->q || !(buffer->groups = allocate(n, sizeof *buffer->groups))) return -1;
+    const bool tiles = SIMD_TILES && bf16 && processor_has_tiles();
+    if (tiles && !(buffer->parts = allocate((size_t)max_rows, amx_parts_bytes(max_cols)))) return -1;
     buffer->scratch = allocate((size_t)n_threads, scratch_bytes);
     return buffer->scratch ? 0 : -1;
 }
@@ -417,6 +479,7 @@ int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_thr
 void input_buffer_close(InputBuffer *buffer) {
     free(buffer->q);
     free(buffer->groups);
+    free(buffer->parts);
     free(buffer->scratch);
     *buffer = (InputBuffer){0};
 }
@@ -426,28 +489,34 @@ Input input_from(const Input *in, int row) {
     rest.x += (size_t)row * (size_t)in->cols;
     rest.q += (size_t)row * (size_t)in->cols;
     rest.groups += (size_t)row * (size_t)(in->cols / in->group);
+    if (in->parts) rest.parts += (size_t)row * amx_parts_bytes(in->cols);
     return rest;
 }
 
+/* Writes the row of x that in begins with as int8, if w wants that, and in parts. */
+static void prepare_row(const Input *in, const Tensor *w) {
+    if (type_wants_bytes(w->type)) quantize_i8(in->q, in->groups, in->x, in->cols, in->group);
+    if (in->parts) amx_split(in->parts, in->x, in->cols);
+}
+
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n) {
-    const size_t thread = (size_t)omp_get_thread_num();
-    const int cols = w->cols;
+    const int thread = omp_get_thread_num();
     Input in = *buffer;
     in.x = x;
-    in.cols = cols;
+    in.cols = w->cols;
     in.group = w->type == TYPE_I8 ? w->group : INPUT_GROUP;
-    in.scratch += thread * in.scratch_bytes;
-    if (!type_wants_bytes(w->type)) return in;
+    in.scratch += (size_t)thread * in.scratch_bytes;
+    if (!type_wants_bytes(w->type) && !in.parts) return in;
     if (n == 1) {
-        in.q += thread * (size_t)cols;
-        in.groups += thread * (size_t)(cols / in.group);
-        quantize_i8(in.q, in.groups, x, cols, in.group);
+        in = input_from(&in, thread);
+        in.x = x;
+        prepare_row(&in, w);
         return in;
     }
 #pragma omp for schedule(static)
     for (int t = 0; t < n; t++) {
         const Input row = input_from(&in, t);
-        quantize_i8(row.q, row.groups, row.x, cols, in.group);
+        prepare_row(&row, w);
     }
     return in;
 }

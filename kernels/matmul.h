@@ -4,11 +4,13 @@
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 
-/* The left side of a product: n rows of activations, in the form that the weights want (float32, or int8 groups). */
+/* The left side of a product: n rows of activations, in the form that the weights want (float32, int8 groups, or the
+ * parts of amx.h). */
 typedef struct {
     const float *x;     /* [n][cols] */
     int8_t *q;          /* [n][cols] */
     InputGroup *groups; /* [n][cols / group] */
+    uint8_t *parts;     /* [n][amx_parts_bytes(cols)]: BF16 weights are multiplied in tiles; NULL: they are not */
     int cols, group;
     bool weights_exceed_l2; /* one token's weights are more than the second-level cache holds */
     uint8_t *scratch;       /* of this thread, for panels that are made on the way */
@@ -16,10 +18,11 @@ typedef struct {
 } Input;
 
 /* Memory for Inputs of up to max_rows x max_cols, and n_threads scratches: an Input without x, cols and group. The
- * caller sets weights_exceed_l2. */
+ * caller sets weights_exceed_l2. `bf16`: some weights are BF16, and are multiplied in tiles where the machine has
+ * them. */
 typedef Input InputBuffer;
 
-int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads);
+int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads, bool bf16);
 void input_buffer_close(InputBuffer *buffer);
 
 /* Prepares x[n][w->cols] for products with w, with any weight that takes float32 activations, and with any of the same
@@ -37,7 +40,7 @@ Input input_from(const Input *in, int row);
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add);
 
 /* Rows of one task where threads share a product for n tokens: a whole share for one token, cache-sized for many. */
-int matmul_task_rows(int rows, int n);
+int matmul_task_rows(const Tensor *w, const Input *in, int n);
 
 /* y[n][rows] = x w^T, and y += x w^T. The region's threads share the rows; the caller lets them meet at a barrier. */
 void matmul(float *y, const Tensor *w, const Input *in, int n);

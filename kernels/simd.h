@@ -246,6 +246,12 @@ INLINE void vstore_f16(void *p, vf v) {
 #endif
 }
 
+/* LANES floats cut off to bfloat16, not rounded. */
+INLINE void vstore_cut(void *p, vf v) {
+    const vh h = __builtin_convertvector((vi)v >> 16, vh);
+    memcpy(p, &h, sizeof h);
+}
+
 /* The half floats in the low 16 bits of the lanes, widened. */
 INLINE vf vfrom_f16(vi v) {
     const vh h = __builtin_convertvector(v, vh);
@@ -342,3 +348,41 @@ INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
     columns[2] = FIRST_PAIRS(ab2, cd2);
     columns[3] = LAST_PAIRS(ab2, cd2);
 }
+
+/* ---- tiles ------------------------------------------------------------------------ */
+
+/* AMX's registers, eight tiles of up to 16 rows of 64 bytes. Instructions name them: these are macros. */
+#if SIMD_AVX512 && defined(__linux__)
+#define SIMD_TILES 1
+
+/* Gives tiles 0 to 6 so many rows, and tile 7 all 16. */
+INLINE void tiles_open(int rows) {
+    const uint8_t r = (uint8_t)rows;
+    const struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } shape = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {r, r, r, r, r, r, r, 16}};
+    __asm__ volatile("ldtilecfg %0" ::"m"(shape));
+}
+
+INLINE void tiles_close(void) { __asm__ volatile("tilerelease"); }
+
+/* Rows are `stride` bytes apart in memory. */
+#define TILE_LOAD(tile, p, stride)                                                                                     \
+    __asm__ volatile("tileloadd (%0,%1), %%tmm" #tile ::"r"(p), "r"((size_t)(stride)) : "memory")
+#define TILE_STORE(tile, p, stride)                                                                                    \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p), "r"((size_t)(stride)) : "memory")
+#define TILE_CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
+
+/* sum[i][j] += x[i] . w[j] for rows x[i] of 32 bfloat16 numbers, and w[j] that are lanes of 16 rows of pairs. */
+#define TILE_MULTIPLY(sum, x, w) __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+#else
+#define SIMD_TILES                  0
+INLINE void tiles_open(int rows) { (void)rows; }
+INLINE void tiles_close(void) {}
+#define TILE_LOAD(tile, p, stride)  ((void)(p), (void)(stride))
+#define TILE_STORE(tile, p, stride) ((void)(p), (void)(stride))
+#define TILE_CLEAR(tile)            ((void)0)
+#define TILE_MULTIPLY(sum, x, w)    ((void)0)
+#endif

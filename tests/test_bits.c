@@ -4,6 +4,7 @@
  * llama2.c's models and the other architectures; a prompt, then single tokens. Another order of sums gives other
  * bits: whoever changes it learns so here, and says so in the commit. Whether logits are right is test_golden.c's.
  */
+#include "base/process.h"
 #include "formats/open.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
@@ -20,7 +21,8 @@
 
 enum { PROMPT = 13, TOKENS = PROMPT + 4 };
 
-/* The kinds of builds that differ, by the vectors of simd.h; compilers and their flags make no difference. */
+/* The kinds of builds that differ, by the vectors of simd.h; with tiles BF16 differs, too; compilers and their flags
+ * make no difference. */
 #if SIMD_AVX512
 static const char *const KIND = "avx512";
 #elif SIMD_AVX2
@@ -65,25 +67,25 @@ static uint64_t hash_logits(const HashModel *m, const char *path) {
 }
 
 /* The hash of a model in bits.txt, whose lines are "kind name hash"; 0: it has none. */
-static uint64_t pinned(const char *name) {
-    char kind[16], model[32];
+static uint64_t pinned(const char *kind, const char *name) {
+    char line_kind[16], model[32];
     uint64_t hash = 0, value;
     FILE *in = fopen("tests/golden/bits.txt", "r");
-    while (in && fscanf(in, "%15s %31s %" SCNx64, kind, model, &value) == 3)
-        if (!strcmp(kind, KIND) && !strcmp(model, name)) hash = value;
+    while (in && fscanf(in, "%15s %31s %" SCNx64, line_kind, model, &value) == 3)
+        if (!strcmp(line_kind, kind) && !strcmp(model, name)) hash = value;
     if (in) fclose(in);
     return hash;
 }
 
 /* Compares, or with NORMA_PRINT_BITS prints the line of bits.txt. */
-static void check_bits(const char *model, Type type, uint64_t hash) {
+static void check_bits(const char *kind, const char *model, Type type, uint64_t hash) {
     char name[32];
     snprintf(name, sizeof name, "%s-%s", model, type_name(type));
     if (getenv("NORMA_PRINT_BITS"))
-        printf("%s %s %016" PRIx64 "\n", KIND, name, hash);
+        printf("%s %s %016" PRIx64 "\n", kind, name, hash);
     else
-        CHECK(hash && hash == pinned(name), "%s %s: the bits are %016" PRIx64 ", pinned are %016" PRIx64, KIND, name,
-              hash, pinned(name));
+        CHECK(hash && hash == pinned(kind, name), "%s %s: the bits are %016" PRIx64 ", pinned are %016" PRIx64, kind,
+              name, hash, pinned(kind, name));
 }
 
 /* ---- the models ----------------------------------------------------------------------------- */
@@ -93,14 +95,19 @@ static void check_gguf(const char *name, const HashModel *m, const Relative *r, 
     const char *path = temporary("bits.gguf");
     gguf_make_relative(&file, m, r);
     gguf_convert(&file, type);
-    check_bits(name, type, gguf_write(&file, path) ? 0 : hash_logits(m, path));
+    const int failed = gguf_write(&file, path);
+    if (type == TYPE_BF16 && SIMD_TILES && processor_has_tiles())
+        check_bits("amx", name, type, failed ? 0 : hash_logits(m, path));
+    setenv("NORMA_TILES", "0", 1);
+    check_bits(KIND, name, type, failed ? 0 : hash_logits(m, path));
+    unsetenv("NORMA_TILES");
     gguf_free(&file);
 }
 
 /* group 0: float32 */
 static void check_llama2c(const char *name, const HashModel *m, int group) {
     const char *path = temporary("bits.bin");
-    check_bits(name, group ? TYPE_I8 : TYPE_F32,
+    check_bits(KIND, name, group ? TYPE_I8 : TYPE_F32,
                hashmodel_write(m, path, group ? 2 : 0, group) ? 0 : hash_logits(m, path));
 }
 

@@ -140,6 +140,21 @@ static void other_architectures(void) {
     }
 }
 
+/* In tiles, where there are some, and without; dense and with experts. */
+static void bf16_models(void) {
+    for (int tiles = 0; tiles < 2; tiles++)
+        for (int i = 0; i < 3; i += 2) {
+            Model model;
+            setenv("NORMA_TILES", tiles ? "1" : "0", 1);
+            CHECK(!open_relative(&model, &GOLDEN_RELATIVES[i], TYPE_BF16), "cannot make the model");
+            if (!test_fast()) check_sessions(&model, i ? KV_F16 : KV_F32);
+            CHECK(!measure(&model, KV_F32, 40), "cannot run");
+            for (int batch = 1; batch <= 40; batch += test_fast() ? 13 : 1) check_session(&model, KV_F32, 40, batch, 1);
+            model_close(&model);
+        }
+    unsetenv("NORMA_TILES");
+}
+
 /* ---- a model that is large by itself --------------------------------------------------------------- */
 
 /* Whether the program runs one token with all threads: each then writes a row
@@ -432,6 +447,7 @@ void suite_invariance(void) {
     TEST(float_models);
     TEST(int8_models);
     TEST(other_architectures);
+    TEST(bf16_models);
     TEST(large_models_use_threads);
     TEST(many_small_layers_use_one_thread);
     TEST(few_long_rows_get_short_chunks);

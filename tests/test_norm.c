@@ -179,7 +179,7 @@ static void adding_first_gives_the_same_bits(void) {
 static void product(float *y, const float *w, const float *x, int rows, int dim) {
     const Tensor t = {.type = TYPE_F32, .rows = rows, .cols = dim, .data = (const void *)w};
     InputBuffer buffer;
-    if (input_buffer_open(&buffer, 1, dim, 1)) return;
+    if (input_buffer_open(&buffer, 1, dim, 1, false)) return;
     const Input in = input_prepare(&buffer, &t, x, 1);
     matmul_rows(y, (size_t)rows, &t, 0, rows, &in, 1, false);
     input_buffer_close(&buffer);

@@ -151,7 +151,7 @@ static int problem_open(Problem *p, const Layout *l, int rows, int cols, int n, 
     for (int i = 0; i < rows; i++) p->bias[i] = 10 * random_float(5, i);
     p->w.data = p->data;
     p->w.bias = bias ? p->bias : NULL;
-    return input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3);
+    return input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3, true);
 }
 
 static void problem_close(Problem *p) {

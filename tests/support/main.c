@@ -120,6 +120,7 @@ int main(int argc, char **argv) {
         {"half", suite_half},
         {"backward", suite_backward},
         {"matmul", suite_matmul},
+        {"amx", suite_amx},
         {"quant", suite_quant},
         {"attention", suite_attention},
         {"golden", suite_golden},

@@ -304,7 +304,7 @@ double pytorch_error(NormKind kind, const char *quantity, NormSet set);
 
 /* ---- products.c: products however they are divided ----------------------------------- */
 
-enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 13 }; /* the most */
+enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 35 }; /* the most */
 
 /* A product y[n][w->rows] of x[n][w->cols], which was added, where `add` is set, to product_before(i) at y[i]. */
 typedef struct {
@@ -353,6 +353,7 @@ void suite_norm(void);       /* norm.c, forward */
 void suite_half(void);       /* norm.c, half precision */
 void suite_backward(void);   /* norm.c, backward */
 void suite_matmul(void);     /* matmul.c, quant.c */
+void suite_amx(void);        /* amx.c */
 void suite_quant(void);      /* quant.c, GGUF's weight types in matmul.c */
 void suite_attention(void);  /* attention.c, mlp.c */
 void suite_golden(void);     /* whole models against float64 */
