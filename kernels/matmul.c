@@ -113,6 +113,18 @@ INLINE vi first_sum(const Layout *l, const InputGroup *x, int group) {
     return vset_int(-l->zero * total);
 }
 
+/* Adds a group's sums of products with one panel to the totals, times the scales, and its min. */
+INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t *block, int i, const InputGroup *x,
+                       size_t next, const int tokens) {
+    const vf scale = load_scale(l, block, i, false);
+    UNROLL
+    for (int j = 0; j < tokens; j++) sums[j] = vfma(vfloat(dots[j]), scale * x[(size_t)j * next].scale, sums[j]);
+    if (!l->mins) return;
+    const vf min = load_scale(l, block, i, true);
+    UNROLL
+    for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(x[(size_t)j * next].sum), sums[j]);
+}
+
 /* Adds the products of group i of a block, which is group `group` of the row. */
 INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t stride, int i, const int8_t *q,
                       const InputGroup *x, const Input *in, int group, const int n_panels, const int tokens) {
@@ -134,17 +146,8 @@ INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t st
         }
     }
     UNROLL
-    for (int p = 0; p < n_panels; p++) {
-        const vf scale = load_scale(l, block + (size_t)p * stride, i, false);
-        UNROLL
-        for (int j = 0; j < tokens; j++)
-            sums[p * tokens + j] = vfma(vfloat(dots[p][j]), scale * x[(size_t)j * next].scale, sums[p * tokens + j]);
-        if (!l->mins) continue;
-        const vf min = load_scale(l, block + (size_t)p * stride, i, true);
-        UNROLL
-        for (int j = 0; j < tokens; j++)
-            sums[p * tokens + j] = vfma(min, vset(x[(size_t)j * next].sum), sums[p * tokens + j]);
-    }
+    for (int p = 0; p < n_panels; p++)
+        add_scaled(sums + p * tokens, dots[p], l, block + (size_t)p * stride, i, x, next, tokens);
 }
 
 INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
@@ -163,6 +166,28 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     }
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
+}
+
+/* The same for all columns of one panel, unpacked to signed bytes, and MATRIX_ROWS tokens: while the matrix unit
+ * multiplies a group, the one before is stored, and the one before that is scaled. */
+INLINE void matrix_tile(vf *sums, const uint8_t *panel, size_t stride, const Input *in, int t, int col, int n,
+                        const Layout l, const int n_panels, const int tokens) {
+    (void)stride, (void)col, (void)n_panels;
+    const size_t cols = (size_t)in->cols, next = cols / (size_t)in->group;
+    const int8_t *q = in->q + (size_t)t * cols;
+    const InputGroup *x = in->groups + (size_t)t * next;
+    const int n_groups = n / (4 * l.quads);
+    vi dots[2][MATRIX_ROWS];
+    vf totals[MATRIX_ROWS] = {0};
+    matrix_multiply(q, cols, panel);
+    for (int g = 0; g <= n_groups; g++, panel += l.bytes) {
+        if (g < n_groups) matrix_store(dots[g % 2]);
+        if (g + 1 < n_groups) matrix_multiply(q += 4 * l.quads, cols, panel + l.bytes);
+        if (g)
+            add_scaled(totals, dots[(g - 1) % 2], &l, panel - l.bytes, 0, x + (g - 1) / l.input_groups, next, tokens);
+    }
+    UNROLL
+    for (int k = 0; k < tokens; k++) sums[k] = totals[k];
 }
 
 /* Each tile is a function of its own, because the compiler keeps the sums in registers only if it does not see all
@@ -190,20 +215,24 @@ TILES(groups, byte_tile, unpacked_layout(in->group / 4, 0, 1), {groups_4x1})
 TILES(groups_32_0, byte_tile, unpacked_layout(8, 0, 1), )
 TILES(groups_32_1, byte_tile, unpacked_layout(8, 1, 1), )
 TILES(groups_16_0, byte_tile, unpacked_layout(4, 0, 2), )
+TILE(matrix_32_0, matrix_tile, unpacked_layout(8, 0, 1), 1, MATRIX_ROWS)
+TILE(matrix_32_1, matrix_tile, unpacked_layout(8, 1, 1), 1, MATRIX_ROWS)
+TILE(matrix_16_0, matrix_tile, unpacked_layout(4, 0, 2), 1, MATRIX_ROWS)
 
 /* ---- what each type has -------------------------------------------------------------------- */
 
-INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
+INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset) {
+    (void)offset;
     for (int c = 0; c < n; c++) vstore((float *)(void *)unpacked + c * LANES, load_column(type, panel, c));
 }
 
-INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n) {
+INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset) {
     const Layout l = packed_layout(type);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes)
         for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
-                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(BYTE_OFFSET - l.zero);
+                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(offset - l.zero);
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
             for (int min = 0; min <= l.mins; min++)
@@ -214,7 +243,9 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
 /* For every type with two layouts: the tile of one packed panel by one token, and the unpacking of n columns. */
 #define PACKED(id, tile, layout, unpack)                                                                               \
     TILE(id##_1x1, tile, layout, 1, 1)                                                                                 \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n) { unpack(unpacked, TYPE_##id, panel, n); }
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset) {                              \
+        unpack(unpacked, TYPE_##id, panel, n, offset);                                                                 \
+    }
 #define FLOATS(id, ...) PACKED(id, float_tile, TYPE_##id, unpack_columns)
 #define BYTES(id, ...)  PACKED(id, byte_tile, packed_layout(TYPE_##id), unpack_blocks)
 FLOAT16_TYPES(FLOATS)
@@ -223,13 +254,14 @@ BLOCK_TYPES(BYTES)
 static const struct {
     Tile *const (*unpacked)[3];
     Tile *packed; /* NULL: the type has one layout, and its tiles are the unpacked ones */
-    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n);
+    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n, int offset);
+    Tile *matrix; /* NULL: has none */
 } KERNELS[] = {
-#define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_1x1, unpack_##id},
+#define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_1x1, unpack_##id, NULL},
 #define BLOCK_KERNELS(id, name, gguf, file, weights, bytes, group, min, ...)                                           \
-    [TYPE_##id] = {groups_##group##_##min, id##_1x1, unpack_##id},
-    [TYPE_F32] = {floats, NULL, NULL},
-    [TYPE_I8] = {groups, NULL, NULL},
+    [TYPE_##id] = {groups_##group##_##min, id##_1x1, unpack_##id, matrix_##group##_##min},
+    [TYPE_F32] = {floats, NULL, NULL, NULL},
+    [TYPE_I8] = {groups, NULL, NULL, NULL},
     FLOAT16_TYPES(FLOAT16_KERNELS) BLOCK_TYPES(BLOCK_KERNELS)};
 
 /* ---- products ------------------------------------------------------------------- */
@@ -251,7 +283,8 @@ static const uint8_t *packed_panels(const Tensor *w, int panel, int n_panels, in
 }
 
 /* All columns of n_panels unpacked panels: those that w has, or new ones in the second half of the scratch. */
-static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, const Input *in, size_t *stride) {
+static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, const Input *in, int offset,
+                                      size_t *stride) {
     const bool one_layout = !KERNELS[w->type].packed;
     if (w->panels && one_layout) return packed_panels(w, panel, n_panels, 0, w->cols, NULL, stride);
     uint8_t *const unpacked = in->scratch + in->scratch_bytes / 2;
@@ -265,7 +298,8 @@ static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, 
             if (one_layout)
                 panel_pack(to, w, panel + p, col, n);
             else
-                KERNELS[w->type].unpack(to, packed_panels(w, panel + p, 1, col, n, in->scratch, &packed_stride), n);
+                KERNELS[w->type].unpack(to, packed_panels(w, panel + p, 1, col, n, in->scratch, &packed_stride), n,
+                                        offset);
         }
     }
     return unpacked;
@@ -325,7 +359,7 @@ static void one_token(const Output *out, const Tensor *w, const Input *in) {
 static void many_tokens(const Output *out, const Tensor *w, const Input *in, int n) {
     static const int sizes[] = {TILE_TOKENS, 2, 1};
     size_t stride;
-    const uint8_t *panels = unpacked_panels(w, out->panel, out->n_panels, in, &stride);
+    const uint8_t *panels = unpacked_panels(w, out->panel, out->n_panels, in, BYTE_OFFSET, &stride);
     for (int t = 0, k = 0; t < n; t += sizes[k]) {
         while (t + sizes[k] > n) k++;
         vf sums[TILE_PANELS * TILE_TOKENS];
@@ -333,6 +367,24 @@ static void many_tokens(const Output *out, const Tensor *w, const Input *in, int
         KERNELS[w->type].unpacked[out->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols);
         store_sums(out, sums, t, sizes[k]);
     }
+}
+
+/* The same for at least MATRIX_ROWS tokens. The last tile ends with the last token: it computes some tokens again. */
+static void matrix_tokens(const Output *out, const Tensor *w, const Input *in, int n) {
+    size_t stride;
+    const uint8_t *panels = unpacked_panels(w, out->panel, out->n_panels, in, 0, &stride);
+    matrix_open(TYPES[w->type].group / 4);
+    for (int t = 0; t < n; t += MATRIX_ROWS) {
+        const int tokens = n - t < MATRIX_ROWS ? n - t : MATRIX_ROWS, from = t + tokens - MATRIX_ROWS;
+        for (Output one = *out; one.panel < out->panel + out->n_panels; one.panel++) {
+            vf sums[MATRIX_ROWS];
+            one.n_panels = 1;
+            prefetch_outputs(&one, t, tokens);
+            KERNELS[w->type].matrix(sums, panels + (size_t)(one.panel - out->panel) * stride, 0, in, from, 0, w->cols);
+            store_sums(&one, sums + (t - from), t, tokens);
+        }
+    }
+    matrix_close();
 }
 
 /* One output of int8 groups that are no whole quads. */
@@ -362,6 +414,8 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
         out.n_panels = panels_at_once(w, in, (end - 1) / LANES - out.panel + 1, n);
         if (n == 1)
             one_token(&out, w, in);
+        else if (n >= MATRIX_ROWS && in->matrix_unit && KERNELS[w->type].matrix)
+            matrix_tokens(&out, w, in, n);
         else
             many_tokens(&out, w, in, n);
     }
@@ -399,6 +453,7 @@ int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_thr
     /* one half for packed panels, the other for unpacked ones, MOST_PANELS each */
     const size_t scratch_bytes = 2 * (size_t)MOST_PANELS * (size_t)(max_cols + 32) * VBYTES;
     *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q), .scratch_bytes = scratch_bytes};
+    buffer->matrix_unit = matrix_allowed();
     if (!buffer->q || !(buffer->groups = allocate(n, sizeof *buffer->groups))) return -1;
     buffer->scratch = allocate((size_t)n_threads, scratch_bytes);
     return buffer->scratch ? 0 : -1;

@@ -11,6 +11,7 @@ typedef struct {
     InputGroup *groups; /* [n][cols / group] */
     int cols, group;
     bool weights_exceed_l2; /* one token's weights are more than the second-level cache holds */
+    bool matrix_unit;       /* may be used */
     uint8_t *scratch;       /* of this thread, for panels that are made on the way */
     size_t scratch_bytes;   /* of one thread */
 } Input;

@@ -2,6 +2,7 @@
  * serves matrix-vector and matrix-matrix products alike: that keeps their bits equal. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -287,6 +288,55 @@ INLINE vi vdot(vi sum, vb w, vb x) {
 }
 
 INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
+
+/* ---- matrix unit (AMX) ----------------------------------------------------- */
+
+/* It multiplies the quads of a group of MATRIX_ROWS tokens and LANES rows of weights, both signed. Sums are exact, so
+ * they are those of vdot. */
+enum { MATRIX_ROWS = 16 };
+
+#if SIMD_AVX512 && defined(__AMX_INT8__) && defined(__linux__)
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Asks the system for the unit, for all threads. NORMA_AMX=0 in the environment: no. */
+INLINE bool matrix_allowed(void) {
+    const char *amx = getenv("NORMA_AMX");
+    return !(amx && *amx == '0') && !syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */);
+}
+
+/* Prepares this thread's tiles for groups of so many quads: 0 are sums, 1 activations, 2 weights. */
+INLINE void matrix_open(int quads) {
+    const struct {
+        uint8_t palette, start, zeros[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {1, 0, {0}, {64, (uint16_t)(4 * quads), 64}, {MATRIX_ROWS, MATRIX_ROWS, (uint8_t)quads}};
+    asm volatile("ldtilecfg %0" ::"m"(config));
+}
+
+INLINE void matrix_close(void) { asm volatile("tilerelease"); }
+
+/* Begins to multiply a group's quads w with MATRIX_ROWS rows of x. */
+INLINE void matrix_multiply(const int8_t *x, size_t x_stride, const uint8_t *w) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm1\n\ttileloadd (%2,%3,1), %%tmm2\n\ttilezero %%tmm0\n\t"
+                 "tdpbssd %%tmm2, %%tmm1, %%tmm0" ::"r"(x),
+                 "r"(x_stride), "r"(w), "r"((size_t)VBYTES)
+                 : "memory");
+}
+
+/* sums[i] = the sums of row i. */
+INLINE void matrix_store(vi sums[MATRIX_ROWS]) {
+    asm volatile("tilestored %%tmm0, (%0,%1,1)" ::"r"(sums), "r"((size_t)VBYTES) : "memory");
+}
+#else
+INLINE bool matrix_allowed(void) { return false; }
+INLINE void matrix_open(int quads) { (void)quads; }
+INLINE void matrix_close(void) {}
+INLINE void matrix_multiply(const int8_t *x, size_t x_stride, const uint8_t *w) { (void)x, (void)x_stride, (void)w; }
+INLINE void matrix_store(vi sums[MATRIX_ROWS]) { memset(sums, 0, MATRIX_ROWS * sizeof *sums); }
+#endif
 
 /* ---- transposition ----------------------------------------------------------- */
 

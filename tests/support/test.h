@@ -304,7 +304,7 @@ double pytorch_error(NormKind kind, const char *quantity, NormSet set);
 
 /* ---- products.c: products however they are divided ----------------------------------- */
 
-enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 13 }; /* the most */
+enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 19 }; /* the most */
 
 /* A product y[n][w->rows] of x[n][w->cols], which was added, where `add` is set, to product_before(i) at y[i]. */
 typedef struct {
