@@ -102,10 +102,10 @@ const char *processor_name(void) {
 bool processor_has_tiles(void) {
     const char *said = getenv("NORMA_TILES");
 #if defined(__x86_64__) && defined(__linux__)
-    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    enum { AMX = 1 << 22 | 1 << 24 | 1 << 25, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned a, b, c, d = 0;
     if ((said && !strcmp(said, "0")) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    return d & AMX_BF16 && d & AMX_TILE && !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
+    return (d & AMX) == AMX && !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
 #else
     return false;
 #endif

@@ -41,8 +41,8 @@ long lost_processors(void);
 /* What the processor calls itself; "": that is not known. The string stays until the next call. */
 const char *processor_name(void);
 
-/* Whether the processor has tile registers that multiply bfloat16 (Intel's AMX), and the system lets this process use
- * them. NORMA_TILES=0 in the environment: no. */
+/* Whether the processor has tile registers that multiply bfloat16 and int8 (Intel's AMX), and the system lets this
+ * process use them. NORMA_TILES=0 in the environment: no. */
 bool processor_has_tiles(void);
 
 /* A path relative to the program's own folder; NULL: no file is there. The string stays until the next call. */

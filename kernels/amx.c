@@ -36,7 +36,7 @@ void amx_split(uint8_t *parts, const float *x, int cols) {
 }
 
 /* One token has its parts as the rows of one tile: a product does for all three what it does for one. */
-void amx_open(int n) { tiles_open(n == 1 ? PARTS : n); }
+void amx_open(int n) { tiles_open(n == 1 ? PARTS : n, STEP / 2); }
 void amx_close(void) { tiles_close(); }
 
 /* Adds a step of a panel, or of two, by the parts of many tokens to the sums: tiles 0 to 2, a tile for each part, a row

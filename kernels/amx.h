@@ -18,6 +18,7 @@ void amx_open(int n);
 void amx_close(void);
 
 /* sums[n_panels][n] = the products of packed BF16 panels, `stride` bytes apart, with the parts of the n tokens that
- * amx_open was told. One token takes one panel, and asks for what comes. A token's sums have the same bits for any n. */
+ * amx_open was told. One token takes one panel, and asks for what comes. A token's sums have the same bits for any n.
+ */
 void amx_product(vf *sums, const uint8_t *panels, size_t stride, int n_panels, const uint8_t *parts, int n, int cols,
                  Request r);

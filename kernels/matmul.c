@@ -116,6 +116,18 @@ INLINE vi first_sum(const Layout *l, const InputGroup *x, int group) {
     return vset_int(-l->zero * total);
 }
 
+/* Adds a group's sums of products with one panel to the totals, times the scales, and its min. */
+INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t *block, int i, const InputGroup *x,
+                       size_t next, const int tokens) {
+    const vf scale = load_scale(l, block, i, false);
+    UNROLL
+    for (int j = 0; j < tokens; j++) sums[j] = vfma(vfloat(dots[j]), scale * x[(size_t)j * next].scale, sums[j]);
+    if (!l->mins) return;
+    const vf min = load_scale(l, block, i, true);
+    UNROLL
+    for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(x[(size_t)j * next].sum), sums[j]);
+}
+
 /* Adds the products of group i of a block, which is group `group` of the row. */
 INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t stride, int i, const int8_t *q,
                       const InputGroup *x, const Input *in, int group, const int n_panels, const int tokens) {
@@ -137,17 +149,8 @@ INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t st
         }
     }
     UNROLL
-    for (int p = 0; p < n_panels; p++) {
-        const vf scale = load_scale(l, block + (size_t)p * stride, i, false);
-        UNROLL
-        for (int j = 0; j < tokens; j++)
-            sums[p * tokens + j] = vfma(vfloat(dots[p][j]), scale * x[(size_t)j * next].scale, sums[p * tokens + j]);
-        if (!l->mins) continue;
-        const vf min = load_scale(l, block + (size_t)p * stride, i, true);
-        UNROLL
-        for (int j = 0; j < tokens; j++)
-            sums[p * tokens + j] = vfma(min, vset(x[(size_t)j * next].sum), sums[p * tokens + j]);
-    }
+    for (int p = 0; p < n_panels; p++)
+        add_scaled(sums + p * tokens, dots[p], l, block + (size_t)p * stride, i, x, next, tokens);
 }
 
 INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n, Request r,
@@ -167,6 +170,35 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     }
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
+}
+
+INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
+    TILE_CLEAR(0);
+    TILE_LOAD(6, q, cols);
+    TILE_LOAD(7, group, VBYTES);
+    TILE_MULTIPLY_BYTES(0, 6, 7);
+}
+
+/* The same in AMX's tiles, for all columns of one panel, unpacked to signed bytes: while a group is multiplied, the one
+ * before is stored, and the one before that is scaled. Its sums are exact, so they are those of vdot. */
+INLINE void amx_byte_tile(vf *sums, const uint8_t *panel, size_t stride, const Input *in, int t, int col, int n,
+                          Request r, const Layout l, const int n_panels, const int tokens) {
+    (void)stride, (void)col, (void)r, (void)n_panels;
+    const size_t cols = (size_t)in->cols, next = cols / (size_t)in->group;
+    const int8_t *q = in->q + (size_t)t * cols;
+    const InputGroup *x = in->groups + (size_t)t * next;
+    const int n_groups = n / (4 * l.quads);
+    vi dots[2][AMX_TOKENS];
+    vf totals[AMX_TOKENS] = {0};
+    multiply_group(q, cols, panel);
+    for (int g = 0; g <= n_groups; g++, panel += l.bytes) {
+        if (g < n_groups) TILE_STORE(0, dots[g % 2], VBYTES);
+        if (g + 1 < n_groups) multiply_group(q += 4 * l.quads, cols, panel + l.bytes);
+        if (g)
+            add_scaled(totals, dots[(g - 1) % 2], &l, panel - l.bytes, 0, x + (g - 1) / l.input_groups, next, tokens);
+    }
+    UNROLL
+    for (int k = 0; k < tokens; k++) sums[k] = totals[k];
 }
 
 /* Each tile is a function of its own, because the compiler keeps the sums in registers only if it does not see all
@@ -194,22 +226,27 @@ TILES(groups, byte_tile, unpacked_layout(in->group / 4, 0, 1), {groups_4x1})
 TILES(groups_32_0, byte_tile, unpacked_layout(8, 0, 1), )
 TILES(groups_32_1, byte_tile, unpacked_layout(8, 1, 1), )
 TILES(groups_16_0, byte_tile, unpacked_layout(4, 0, 2), )
+TILE(amx_32_0, amx_byte_tile, unpacked_layout(8, 0, 1), 1, AMX_TOKENS)
+TILE(amx_32_1, amx_byte_tile, unpacked_layout(8, 1, 1), 1, AMX_TOKENS)
+TILE(amx_16_0, amx_byte_tile, unpacked_layout(4, 0, 2), 1, AMX_TOKENS)
 
 /* ---- what each type has -------------------------------------------------------------------- */
 
-INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n, Request r) {
+INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset, Request r) {
+    (void)offset;
     request_ahead(r, panel, columns_bytes(type, n));
     for (int c = 0; c < n; c++) vstore((float *)(void *)unpacked + c * LANES, load_column(type, panel, c));
 }
 
-INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, Request r) {
+/* `offset` is added to the weights: BYTE_OFFSET, or, for tiles, 0. */
+INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset, Request r) {
     const Layout l = packed_layout(type);
     request_ahead(r, panel, (size_t)(n / TYPES[type].weights) * l.bytes);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes)
         for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
-                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(BYTE_OFFSET - l.zero);
+                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(offset - l.zero);
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
             for (int min = 0; min <= l.mins; min++)
@@ -220,8 +257,8 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
 /* For every type with two layouts: the tile of one packed panel by one token, and the unpacking of n columns. */
 #define PACKED(id, tile, layout, unpack)                                                                               \
     TILE(id##_1x1, tile, layout, 1, 1)                                                                                 \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, Request r) {                               \
-        unpack(unpacked, TYPE_##id, panel, n, r);                                                                      \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Request r) {                   \
+        unpack(unpacked, TYPE_##id, panel, n, offset, r);                                                              \
     }
 #define FLOATS(id, ...) PACKED(id, float_tile, TYPE_##id, unpack_columns)
 #define BYTES(id, ...)  PACKED(id, byte_tile, packed_layout(TYPE_##id), unpack_blocks)
@@ -231,13 +268,14 @@ BLOCK_TYPES(BYTES)
 static const struct {
     Tile *const (*unpacked)[3];
     Tile *packed; /* NULL: the type has one layout, and its tiles are the unpacked ones */
-    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n, Request r);
+    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Request r);
+    Tile *amx; /* NULL: has none */
 } KERNELS[] = {
-#define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_1x1, unpack_##id},
+#define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_1x1, unpack_##id, NULL},
 #define BLOCK_KERNELS(id, name, gguf, file, weights, bytes, group, min, ...)                                           \
-    [TYPE_##id] = {groups_##group##_##min, id##_1x1, unpack_##id},
-    [TYPE_F32] = {floats, NULL, NULL},
-    [TYPE_I8] = {groups, NULL, NULL},
+    [TYPE_##id] = {groups_##group##_##min, id##_1x1, unpack_##id, amx_##group##_##min},
+    [TYPE_F32] = {floats, NULL, NULL, NULL},
+    [TYPE_I8] = {groups, NULL, NULL, NULL},
     FLOAT16_TYPES(FLOAT16_KERNELS) BLOCK_TYPES(BLOCK_KERNELS)};
 
 /* ---- products ------------------------------------------------------------------- */
@@ -262,7 +300,8 @@ static const uint8_t *packed_panels(const Tensor *w, int panel, int n_panels, in
 }
 
 /* All columns of n_panels unpacked panels: those that w has, or new ones in the second half of the scratch. */
-static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, const Input *in, size_t *stride) {
+static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, const Input *in, int offset,
+                                      size_t *stride) {
     const bool one_layout = !KERNELS[w->type].packed;
     if (w->panels && one_layout) return packed_panels(w, panel, n_panels, 0, w->cols, NULL, stride);
     uint8_t *const unpacked = in->scratch + in->scratch_bytes / 2;
@@ -277,7 +316,7 @@ static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, 
                 panel_pack(to, w, panel + p, col, n);
             else
                 KERNELS[w->type].unpack(to, packed_panels(w, panel + p, 1, col, n, in->scratch, &packed_stride), n,
-                                        requests_of(w));
+                                        offset, requests_of(w));
         }
     }
     return unpacked;
@@ -337,7 +376,7 @@ static void one_token(const Output *out, const Tensor *w, const Input *in) {
 static void many_tokens(const Output *out, const Tensor *w, const Input *in, int n) {
     static const int sizes[] = {TILE_TOKENS, 2, 1};
     size_t stride;
-    const uint8_t *panels = unpacked_panels(w, out->panel, out->n_panels, in, &stride);
+    const uint8_t *panels = unpacked_panels(w, out->panel, out->n_panels, in, BYTE_OFFSET, &stride);
     for (int t = 0, k = 0; t < n; t += sizes[k]) {
         while (t + sizes[k] > n) k++;
         vf sums[TILE_PANELS * TILE_TOKENS];
@@ -345,6 +384,25 @@ static void many_tokens(const Output *out, const Tensor *w, const Input *in, int
         KERNELS[w->type].unpacked[out->n_panels / 2][2 - k](sums, panels, stride, in, t, 0, w->cols, (Request){0});
         store_sums(out, sums, t, sizes[k]);
     }
+}
+
+/* The same for at least AMX_TOKENS tokens. The last tile ends with the last token: it computes some tokens again. */
+static void amx_tokens(const Output *out, const Tensor *w, const Input *in, int n) {
+    size_t stride;
+    const uint8_t *panels = unpacked_panels(w, out->panel, out->n_panels, in, 0, &stride);
+    tiles_open(AMX_TOKENS, TYPES[w->type].group / 4);
+    for (int t = 0; t < n; t += AMX_TOKENS) {
+        const int tokens = n - t < AMX_TOKENS ? n - t : AMX_TOKENS, from = t + tokens - AMX_TOKENS;
+        for (Output one = *out; one.panel < out->panel + out->n_panels; one.panel++) {
+            vf sums[AMX_TOKENS];
+            one.n_panels = 1;
+            prefetch_outputs(&one, t, tokens);
+            KERNELS[w->type].amx(sums, panels + (size_t)(one.panel - out->panel) * stride, 0, in, from, 0, w->cols,
+                                 (Request){0, false});
+            store_sums(&one, sums + (t - from), t, tokens);
+        }
+    }
+    tiles_close();
 }
 
 /* One output of int8 groups that are no whole quads. */
@@ -426,6 +484,8 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
         out.n_panels = panels_at_once(w, in, (end - 1) / LANES - out.panel + 1, n);
         if (n == 1)
             one_token(&out, w, in);
+        else if (n >= AMX_TOKENS && in->tiles && KERNELS[w->type].amx)
+            amx_tokens(&out, w, in, n);
         else
             many_tokens(&out, w, in, n);
     }
@@ -470,8 +530,8 @@ int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_thr
     const size_t scratch_bytes = 2 * (size_t)MOST_PANELS * (size_t)(max_cols + 32) * VBYTES;
     *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q), .scratch_bytes = scratch_bytes};
     if (!buffer->q || !(buffer->groups = allocate(n, sizeof *buffer->groups))) return -1;
-    const bool tiles = SIMD_TILES && bf16 && processor_has_tiles();
-    if (tiles && !(buffer->parts = allocate((size_t)max_rows, amx_parts_bytes(max_cols)))) return -1;
+    buffer->tiles = SIMD_TILES && processor_has_tiles();
+    if (buffer->tiles && bf16 && !(buffer->parts = allocate((size_t)max_rows, amx_parts_bytes(max_cols)))) return -1;
     buffer->scratch = allocate((size_t)n_threads, scratch_bytes);
     return buffer->scratch ? 0 : -1;
 }

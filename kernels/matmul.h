@@ -13,6 +13,7 @@ typedef struct {
     uint8_t *parts;     /* [n][amx_parts_bytes(cols)]: BF16 weights are multiplied in tiles; NULL: they are not */
     int cols, group;
     bool weights_exceed_l2; /* one token's weights are more than the second-level cache holds */
+    bool tiles;             /* the machine has them (simd.h), and may use them */
     uint8_t *scratch;       /* of this thread, for panels that are made on the way */
     size_t scratch_bytes;   /* of one thread */
 } Input;

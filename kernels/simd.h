@@ -355,14 +355,14 @@ INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
 #if SIMD_AVX512 && defined(__linux__)
 #define SIMD_TILES 1
 
-/* Gives tiles 0 to 6 so many rows, and tile 7 all 16. */
-INLINE void tiles_open(int rows) {
-    const uint8_t r = (uint8_t)rows;
+/* Tiles 0 to 5 hold sums, tile 6 activations, one row for each token: so many; tile 7 quads of weights. */
+INLINE void tiles_open(int rows, int quads) {
+    const uint8_t r = (uint8_t)rows, q = (uint8_t)quads;
     const struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
-    } shape = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {r, r, r, r, r, r, r, 16}};
+    } shape = {1, 0, {0}, {64, 64, 64, 64, 64, 64, (uint16_t)(4 * quads), 64}, {r, r, r, r, r, r, r, q}};
     __asm__ volatile("ldtilecfg %0" ::"m"(shape));
 }
 
@@ -375,14 +375,17 @@ INLINE void tiles_close(void) { __asm__ volatile("tilerelease"); }
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p), "r"((size_t)(stride)) : "memory")
 #define TILE_CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 
-/* sum[i][j] += x[i] . w[j] for rows x[i] of 32 bfloat16 numbers, and w[j] that are lanes of 16 rows of pairs. */
-#define TILE_MULTIPLY(sum, x, w) __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+/* sum[i][j] += x[i] . w[j] for rows x[i], and lanes w[j], of quads: of two bfloat16 numbers, or of four signed bytes.
+ */
+#define TILE_MULTIPLY(sum, x, w)       __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+#define TILE_MULTIPLY_BYTES(sum, x, w) __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #else
-#define SIMD_TILES                  0
-INLINE void tiles_open(int rows) { (void)rows; }
+#define SIMD_TILES                     0
+INLINE void tiles_open(int rows, int quads) { (void)rows, (void)quads; }
 INLINE void tiles_close(void) {}
-#define TILE_LOAD(tile, p, stride)  ((void)(p), (void)(stride))
-#define TILE_STORE(tile, p, stride) ((void)(p), (void)(stride))
-#define TILE_CLEAR(tile)            ((void)0)
-#define TILE_MULTIPLY(sum, x, w)    ((void)0)
+#define TILE_LOAD(tile, p, stride)     ((void)(p), (void)(stride))
+#define TILE_STORE(tile, p, stride)    ((void)(p), (void)(stride))
+#define TILE_CLEAR(tile)               ((void)0)
+#define TILE_MULTIPLY(sum, x, w)       ((void)0)
+#define TILE_MULTIPLY_BYTES(sum, x, w) ((void)0)
 #endif

@@ -54,7 +54,8 @@ static void report(const Options *o, const Text *t, const Estimate *rates, int r
         putchar('{');
         write_about(stdout, &(About){o->model, o->norm, threads});
         printf(", \"type\": \"%s\", \"tiles\": %s, \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d",
-               type_name(m->embedding.type), t->tuning->session->input.parts ? "true" : "false", t->prompt, t->steps, rounds);
+               type_name(m->embedding.type), t->tuning->session->input.parts ? "true" : "false", t->prompt, t->steps,
+               rounds);
         write_estimate(stdout, "prefill_tps", rates[PREFILL_RATE]);
         write_estimate(stdout, "decode_tps", rates[DECODE_RATE]);
         printf(", \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, \"prefill_gflops\": %.3f, "
@@ -69,8 +70,8 @@ static void report(const Options *o, const Text *t, const Estimate *rates, int r
               rates[bytes ? BYTE_RATE : FLOAT_RATE]);
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
     printf("%s%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights a token; medians of %d rounds\n",
-           type_name(m->embedding.type), t->tuning->session->input.parts ? " in tiles" : "", threads, t->prompt, t->steps,
-           m->decode_bytes, rounds);
+           type_name(m->embedding.type), t->tuning->session->input.parts ? " in tiles" : "", threads, t->prompt,
+           t->steps, m->decode_bytes, rounds);
     printf("decode: %s\n", tuning_text(t->tuning));
 }
 

@@ -38,7 +38,7 @@ static const Layout LAYOUTS[] = {
     {"q6_K", TYPE_Q6_K, 14, 256, 210, 208, -1},
 };
 
-enum { N_LAYOUTS = sizeof LAYOUTS / sizeof *LAYOUTS, MAX_ROWS = 33, MAX_COLS = 512, MAX_TOKENS = 7 };
+enum { N_LAYOUTS = sizeof LAYOUTS / sizeof *LAYOUTS, MAX_ROWS = 33, MAX_COLS = 512, MAX_TOKENS = 19 };
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
@@ -207,11 +207,11 @@ static void check_product(const Layout *l, int rows, int cols, int n) {
 
 static void products_of_every_type(void) {
     static const int rows[] = {1, 7, 8, 9, 33}, cols[] = {1, 17, 32, 64, 96, 172, 173, 256, 512},
-                     tokens[] = {1, 2, 5, 7};
+                     tokens[] = {1, 2, 5, 7, 19};
     for (int type = 0; type < N_LAYOUTS; type++)
         for (int i = 0; i < 5; i++)
             for (int j = 0; j < 9; j++)
-                for (int k = 0; k < 4; k++) {
+                for (int k = 0; k < 5; k++) {
                     if (cols[j] % LAYOUTS[type].block || (test_fast() && (type + i + j + k) % 7)) continue;
                     check_product(&LAYOUTS[type], rows[i], cols[j], tokens[k]);
                 }
