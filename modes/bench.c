@@ -53,9 +53,8 @@ static void report(const Options *o, const Text *t, const Estimate *rates, int r
     if (o->json) {
         putchar('{');
         write_about(stdout, &(About){o->model, o->norm, threads});
-        printf(", \"type\": \"%s\", \"tiles\": %s, \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d",
-               type_name(m->embedding.type), t->tuning->session->input.parts ? "true" : "false", t->prompt, t->steps,
-               rounds);
+        printf(", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d", type_name(m->embedding.type),
+               t->prompt, t->steps, rounds);
         write_estimate(stdout, "prefill_tps", rates[PREFILL_RATE]);
         write_estimate(stdout, "decode_tps", rates[DECODE_RATE]);
         printf(", \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, \"prefill_gflops\": %.3f, "

@@ -109,6 +109,9 @@ static void check_halves_of(const char *name) {
         CHECK(!family_write(&family, folder(), &halves[i]), "cannot write %s", name);
         CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type, stderr_text());
         CHECK(distance() <= HALF, "%s in type %d: error %.3g", name, halves[i].type, distance());
+        setenv("NORMA_TILES", "0", 1); /* in tiles BF16 has an order of sums of its own */
+        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type, stderr_text());
+        unsetenv("NORMA_TILES");
         family_round(&family, halves[i].type);
         CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", name);
         CHECK(!run_folder(expected), "%s with rounded weights does not run: %s", name, stderr_text());
