@@ -384,7 +384,7 @@ INLINE void tiles_close(void) { __asm__ volatile("tilerelease"); }
 INLINE void tiles_open(int rows, int quads) { (void)rows, (void)quads; }
 INLINE void tiles_close(void) {}
 #define TILE_LOAD(tile, p, stride)     ((void)(p), (void)(stride))
-#define TILE_STORE(tile, p, stride)    ((void)(p), (void)(stride))
+#define TILE_STORE(tile, p, stride)    __asm__ volatile("" ::"r"(p) : "memory") /* as if it wrote */
 #define TILE_CLEAR(tile)               ((void)0)
 #define TILE_MULTIPLY(sum, x, w)       ((void)0)
 #define TILE_MULTIPLY_BYTES(sum, x, w) ((void)0)
