@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "kernels/amx.h"
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include <math.h>
@@ -230,6 +231,7 @@ static double chunk_bytes(Session *s, int n) {
     const Plan plan = plan_chunk(s, n);
     double bytes = (double)n * s->model->config.vocab_size * (double)sizeof *s->logits;
     bytes += (double)plan.input_rows * (double)plan.widest * (double)(sizeof *s->input.q + sizeof *s->input.groups);
+    if (s->model->bf16) bytes += (double)plan.input_rows * (double)amx_parts_bytes((int)plan.widest);
     for (int i = 0; i < N_BUFFERS; i++) bytes += (double)plan.buffers[i].rows * (double)plan.buffers[i].row_bytes;
     return bytes;
 }

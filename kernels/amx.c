@@ -94,8 +94,8 @@ void amx_product(vf *sums, const uint8_t *panels, size_t stride, int n_panels, c
     TILE_CLEAR(3);
     TILE_CLEAR(4);
     TILE_CLEAR(5);
-    for (int c = 0; c < cols; c += STEP, panels += STEP_BYTES, parts += PARTS * PART_BYTES) {
-        const uint8_t *first = panels, *second = n_panels == 2 ? panels + stride : NULL;
+    for (int c = 0; c < cols; c += STEP, parts += PARTS * PART_BYTES) {
+        const uint8_t *first = panels + (size_t)c / STEP * STEP_BYTES, *second = n_panels == 2 ? first + stride : NULL;
         if (cols - c < STEP) first = padded(last[0], first, cols - c);
         if (cols - c < STEP && second) second = padded(last[1], second, cols - c);
         add_step(first, second, parts, next_token);
