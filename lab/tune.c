@@ -26,22 +26,15 @@ enum {
     MOST_TRIALS = THREAD_TRIALS + 3 * N_WAYS
 };
 
-/* The weights that are read in layer l, or, for l = n_layers, behind the layers. */
-static void set_requests(Tuning *t, int l, Request r) {
+/* Layer l, and what is behind the layers, as if it were one more, asks in way l + first, counted around. */
+static void set_requests(Tuning *t, const Request *ways, int n_ways, int first) {
     const int n_layers = t->model->config.n_layers;
     for (PartAt at = parts_of(t->model); next_part(&at);) {
-        Tensor *w = part_weight(&at);
-        if (w && (at.part->owner == OF_MODEL ? n_layers : at.layer) == l) w->request = r;
+        const int l = at.part->owner == OF_MODEL ? n_layers : at.layer;
+        if (part_weight(&at)) part_weight(&at)->request = ways[(l + first) % n_ways];
     }
-    if (l == n_layers) t->model->output.request = r; /* a tied one is no part */
+    t->model->output.request = ways[(n_layers + first) % n_ways]; /* a tied one is no part */
 }
-
-static void set_all_requests(Tuning *t, Request r) {
-    for (int l = 0; l <= t->model->config.n_layers; l++) set_requests(t, l, r);
-}
-
-/* Which way layer l is read in, in trial i: in N_WAYS trials each in every way, in each trial every way in turn. */
-static int way_of(int i, int l) { return (i + l) % N_WAYS; }
 
 static double least(double a, double b) { return a == 0 || b < a ? b : a; } /* a is 0 where there is none yet */
 
@@ -50,14 +43,14 @@ static void record(Tuning *t) {
     const int n = t->model->config.n_layers + 1, i = t->tried++;
     if (i >= THREAD_TRIALS)
         for (int l = 0; l < n; l++) {
-            double *seconds = t->layer_seconds + way_of(i, l) * n + l;
+            double *seconds = t->layer_seconds + (l + i) % N_WAYS * n + l;
             *seconds = least(*seconds, t->clock[l + 1] - t->clock[l]);
         }
     else if (i % RUN >= RUN / 2)
         t->token_seconds[i / RUN % 2] = least(t->token_seconds[i / RUN % 2], t->clock[n] - t->clock[0]);
 }
 
-static Request fastest_way(const Tuning *t) {
+static int fastest_way(const Tuning *t) {
     const int n = t->model->config.n_layers + 1;
     double seconds[N_WAYS] = {0};
     int best = 0;
@@ -65,7 +58,7 @@ static Request fastest_way(const Tuning *t) {
         for (int l = 0; l < n; l++) seconds[way] += t->layer_seconds[way * n + l];
         if (seconds[way] < (best ? seconds[best] : 0.98 * *seconds)) best = way; /* no requests without a gain */
     }
-    return WAYS[best];
+    return best;
 }
 
 /* How the next token runs. */
@@ -79,9 +72,9 @@ static void prepare(Tuning *t) {
     if (i == THREAD_TRIALS && t->token_seconds[0] > 0)
         s->decode_threads = t->token_seconds[1] < t->token_seconds[0] ? s->n_threads : 1;
     if (i < t->trials)
-        for (int l = 0; l <= t->model->config.n_layers; l++) set_requests(t, l, WAYS[way_of(i, l)]);
+        set_requests(t, WAYS, N_WAYS, i);
     else if (i > THREAD_TRIALS)
-        set_all_requests(t, fastest_way(t));
+        set_requests(t, &WAYS[fastest_way(t)], 1, 0);
 }
 
 void tune(Tuning *t, int n_tokens) {
@@ -113,7 +106,7 @@ int tuning_open(Tuning *t, Model *model, Session *s) {
     const int is_given = given_request(&given);
     if (is_given < 0) return -1;
     *t = (Tuning){model, s, .tried = ask ? 0 : THREAD_TRIALS, .trials = is_given ? THREAD_TRIALS : MOST_TRIALS};
-    if (is_given) set_all_requests(t, given);
+    if (is_given) set_requests(t, &given, 1, 0);
     s->decode_threads = layer < LEAST_LAYER ? 1 : s->n_threads;
     t->clock = allocate_zeroed(n, (N_WAYS + 1) * sizeof *t->clock);
     t->layer_seconds = t->clock ? t->clock + n : NULL;
