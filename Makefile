@@ -95,7 +95,7 @@ mutate: ## do the tests see small changes? of FILE='a.c b.c', else of what the b
 # Corpora grow in build/fuzz/NAME, from tests/fuzz/seeds/NAME; SEEDS are more files to begin with.
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json
-FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -DUNROLL=
 REACH_FLAGS  := -O1 -g -fprofile-instr-generate -fcoverage-mapping
 fuzz: ## libFuzzer on everything that reads, FUZZ_SECONDS each (needs clang)
 	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=fuzz CC=clang CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'

@@ -26,10 +26,11 @@
 #define INLINE   static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 
-/* Before a loop with a constant count: unrolls it, so that arrays of vectors that it indexes stay in registers. */
-#if defined(__clang__)
+/* Before a loop with a constant count: unrolls it, so that arrays of vectors that it indexes stay in registers. Builds
+ * that are not for speed say -DUNROLL= and compile sooner. */
+#if !defined(UNROLL) && defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
-#else
+#elif !defined(UNROLL)
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
@@ -375,8 +376,7 @@ INLINE void tiles_close(void) { __asm__ volatile("tilerelease"); }
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p), "r"((size_t)(stride)) : "memory")
 #define TILE_CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 
-/* sum[i][j] += x[i] . w[j] for rows x[i], and lanes w[j], of quads: of two bfloat16 numbers, or of four signed bytes.
- */
+/* sum[i][j] += x[i] . w[j] for rows x[i], and lanes w[j], of quads: of two bfloat16 numbers, or of four bytes. */
 #define TILE_MULTIPLY(sum, x, w)       __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #define TILE_MULTIPLY_BYTES(sum, x, w) __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #else
