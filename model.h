@@ -138,8 +138,8 @@ typedef struct {
     InputBuffer input;            /* for activations as int8 and in parts */
     float *logits;                /* [n_logits][vocab_size] */
     int n_logits;                 /* rows that logits has room for */
-    int decode_threads;           /* for one token; 0: by a rule of thumb. Who tries it out (lab/tune.c) asks for */
-    double *layer_clock;          /* [n_layers + 2] when a token's layers, output and end begin, not owned; or NULL */
+    int decode_threads;           /* for one token; 0: a rule of thumb decides */
+    double *layer_clock;          /* [n_layers + 2] gets when a token's layers, its logits and its end begin; or NULL */
     Probe *observer;              /* not owned; NULL: nobody observes */
     Probe *probe;                 /* the observer, in a forward pass that it observes, else NULL */
 } Session;

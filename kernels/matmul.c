@@ -179,15 +179,16 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
     TILE_MULTIPLY_BYTES(0, 6, 7);
 }
 
-/* The same in AMX's tiles, for all columns of one panel, unpacked to signed bytes: while a group is multiplied, the one
- * before is stored, and the one before that is scaled. Its sums are exact, so they are those of vdot. */
-INLINE void amx_byte_tile(vf *sums, const uint8_t *panel, size_t stride, const Input *in, int t, int col, int n,
-                          Request r, const Layout l, const int n_panels, const int tokens) {
-    (void)stride, (void)col, (void)r, (void)n_panels;
+/* Writes the products of all columns of one panel, unpacked to signed bytes, with AMX_TOKENS tokens from t on. */
+typedef void AmxTile(vf *sums, const uint8_t *panel, const Input *in, int t);
+
+/* While a group is multiplied, the one before is stored, and the one before that is scaled. The sums of a group are
+ * exact, so they are those of vdot. */
+INLINE void amx_byte_tile(vf *sums, const uint8_t *panel, const Input *in, int t, const Layout l) {
     const size_t cols = (size_t)in->cols, next = cols / (size_t)in->group;
     const int8_t *q = in->q + (size_t)t * cols;
     const InputGroup *x = in->groups + (size_t)t * next;
-    const int n_groups = n / (4 * l.quads);
+    const int n_groups = in->cols / (4 * l.quads);
     vi dots[2][AMX_TOKENS];
     vf totals[AMX_TOKENS] = {0};
     multiply_group(q, cols, panel);
@@ -195,10 +196,11 @@ INLINE void amx_byte_tile(vf *sums, const uint8_t *panel, size_t stride, const I
         if (g < n_groups) TILE_STORE(0, dots[g % 2], VBYTES);
         if (g + 1 < n_groups) multiply_group(q += 4 * l.quads, cols, panel + l.bytes);
         if (g)
-            add_scaled(totals, dots[(g - 1) % 2], &l, panel - l.bytes, 0, x + (g - 1) / l.input_groups, next, tokens);
+            add_scaled(totals, dots[(g - 1) % 2], &l, panel - l.bytes, 0, x + (g - 1) / l.input_groups, next,
+                       AMX_TOKENS);
     }
     UNROLL
-    for (int k = 0; k < tokens; k++) sums[k] = totals[k];
+    for (int k = 0; k < AMX_TOKENS; k++) sums[k] = totals[k];
 }
 
 /* Each tile is a function of its own, because the compiler keeps the sums in registers only if it does not see all
@@ -226,9 +228,11 @@ TILES(groups, byte_tile, unpacked_layout(in->group / 4, 0, 1), {groups_4x1})
 TILES(groups_32_0, byte_tile, unpacked_layout(8, 0, 1), )
 TILES(groups_32_1, byte_tile, unpacked_layout(8, 1, 1), )
 TILES(groups_16_0, byte_tile, unpacked_layout(4, 0, 2), )
-TILE(amx_32_0, amx_byte_tile, unpacked_layout(8, 0, 1), 1, AMX_TOKENS)
-TILE(amx_32_1, amx_byte_tile, unpacked_layout(8, 1, 1), 1, AMX_TOKENS)
-TILE(amx_16_0, amx_byte_tile, unpacked_layout(4, 0, 2), 1, AMX_TOKENS)
+#define AMX_TILE(name, layout)                                                                                         \
+    NOINLINE void name(vf *sums, const uint8_t *p, const Input *in, int t) { amx_byte_tile(sums, p, in, t, layout); }
+AMX_TILE(amx_32_0, unpacked_layout(8, 0, 1))
+AMX_TILE(amx_32_1, unpacked_layout(8, 1, 1))
+AMX_TILE(amx_16_0, unpacked_layout(4, 0, 2))
 
 /* ---- what each type has -------------------------------------------------------------------- */
 
@@ -269,7 +273,7 @@ static const struct {
     Tile *const (*unpacked)[3];
     Tile *packed; /* NULL: the type has one layout, and its tiles are the unpacked ones */
     void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Request r);
-    Tile *amx; /* NULL: has none */
+    AmxTile *amx; /* NULL: has none */
 } KERNELS[] = {
 #define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_1x1, unpack_##id, NULL},
 #define BLOCK_KERNELS(id, name, gguf, file, weights, bytes, group, min, ...)                                           \
@@ -397,8 +401,7 @@ static void amx_tokens(const Output *out, const Tensor *w, const Input *in, int 
             vf sums[AMX_TOKENS];
             one.n_panels = 1;
             prefetch_outputs(&one, t, tokens);
-            KERNELS[w->type].amx(sums, panels + (size_t)(one.panel - out->panel) * stride, 0, in, from, 0, w->cols,
-                                 (Request){0, false});
+            KERNELS[w->type].amx(sums, panels + (size_t)(one.panel - out->panel) * stride, in, from);
             store_sums(&one, sums + (t - from), t, tokens);
         }
     }
@@ -424,7 +427,7 @@ static int panels_at_once(const Tensor *w, const Input *in, int left, int n) {
     return n == 1 && left >= MOST_PANELS ? MOST_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
 }
 
-/* ---- products in tiles ------------------------------------------------------------ */
+/* ---- products of BF16 in AMX's tiles ------------------------------------------------- */
 
 static bool in_tiles(const Tensor *w, const Input *in) { return w->type == TYPE_BF16 && in->parts; }
 
@@ -434,21 +437,6 @@ static int amx_panels(const Tensor *w) {
     return fit < AMX_PANELS ? AMX_PANELS : fit > most ? most : fit / AMX_PANELS * AMX_PANELS;
 }
 
-/* All columns of n_panels packed panels: those that w has, or new ones in the scratch. */
-static const uint8_t *whole_panels(const Tensor *w, int panel, int n_panels, const Input *in, size_t *stride) {
-    const int step = columns_at_once(w);
-    if (w->panels) return packed_panels(w, panel, n_panels, 0, w->cols, NULL, stride);
-    *stride = packed_bytes(w, w->cols);
-    for (int p = panel; p < panel + n_panels; p++)
-        for (int col = 0; col < w->cols; col += step) {
-            const bool last = col + step >= w->cols;
-            if (in->weights_exceed_l2) panel_prefetch(w, p + last, last ? 0 : col + step, step);
-            uint8_t *to = in->scratch + (size_t)(p - panel) * *stride + packed_bytes(w, col);
-            panel_pack(to, w, p, col, last ? w->cols - col : step);
-        }
-    return in->scratch;
-}
-
 /* The outputs of n tokens: 16 tokens by all panels of a block, then the next 16. */
 static void rows_in_tiles(Output *out, const Tensor *w, const Input *in, int n) {
     const int end = (out->row + out->n_rows - 1) / LANES + 1, most = n == 1 ? 1 : amx_panels(w);
@@ -456,7 +444,7 @@ static void rows_in_tiles(Output *out, const Tensor *w, const Input *in, int n) 
     for (int block = out->panel; block < end; block += most) {
         const int block_end = end - block < most ? end : block + most;
         size_t stride;
-        const uint8_t *panels = whole_panels(w, block, block_end - block, in, &stride);
+        const uint8_t *panels = packed_panels(w, block, block_end - block, 0, w->cols, in->scratch, &stride);
         for (int t = 0; t < n; t += AMX_TOKENS) {
             const Input own = input_from(in, t);
             const int tokens = n - t < AMX_TOKENS ? n - t : AMX_TOKENS;

@@ -1,4 +1,4 @@
-/* limits.h: how fast this machine reads memory and multiplies: what no program exceeds. */
+/* limits.h: how fast this machine reads memory, and multiplies. */
 #pragma once
 
 #include <stddef.h>

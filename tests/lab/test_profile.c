@@ -128,26 +128,28 @@ static void profiles_change_no_bit(void) {
 
 /* ---- times ------------------------------------------------------------------------------------- */
 
-/* Another program may take the processor between the last mark and our clock:
- * the best of many tries has to do. */
+/* Another program may take the processor between the last mark and our clock: the best of many tries has to do, and
+ * under valgrind, which runs one thread at a time, none may. The profile's clock is measured by ours, to about 0.1 %.
+ */
 static void check_parts(int threads) {
+    const double least = test_fast() ? 0 : 0.97;
     double best[N_PHASES] = {0};
-    for (int i = 0; i < 200 && (best[PREFILL] < 0.97 || best[DECODE] < 0.97); i++) {
+    for (int i = 0; i < 200 && (i == 0 || best[PREFILL] < least || best[DECODE] < least); i++) {
         double seconds[N_PHASES] = {0};
         CHECK(!open_session(&LARGE, threads, true, false), "no session");
         run_session(seconds, NULL);
         for (Phase phase = 0; phase < N_PHASES; phase++) {
             const double parts = profile_seconds(profile, phase), total = profile->passes[phase].seconds;
             const double norms = profile->passes[phase].norms.y;
-            CHECK(fabs(parts - total) < 1e-9 && total <= seconds[phase], "parts %g, total %g, timed outside %g", parts,
-                  total, seconds[phase]);
+            CHECK(fabs(parts - total) < 1e-9 && total <= 1.01 * seconds[phase], "parts %g, total %g, timed outside %g",
+                  parts, total, seconds[phase]);
             CHECK(norms > 0 && norms < parts, "norms %g, parts %g", norms, parts);
             best[phase] = fmax(best[phase], parts / seconds[phase]);
         }
         close_session();
     }
     for (Phase phase = 0; phase < N_PHASES; phase++)
-        CHECK(best[phase] >= 0.97, "%d threads, phase %d: the parts make %.1f %% of the whole", threads, phase,
+        CHECK(best[phase] >= least, "%d threads, phase %d: the parts make %.1f %% of the whole", threads, phase,
               100 * best[phase]);
 }
 

@@ -15,6 +15,22 @@
 
 static const HashModel MEDIUM = {256, 704, 3, 4, 2, 97, 64, true, 41};
 
+static Model m;
+static Session s;
+static Tuning t;
+
+static void open_all(void) {
+    const char *path = temporary("tune.bin");
+    CHECK(!hashmodel_write(&MEDIUM, path, 0, 0) && !model_open(&m, path), "cannot make the model");
+    CHECK(!session_open(&s, &m, 2, 8, 0, KV_F32) && !tuning_open(&t, &m, &s), "cannot open");
+}
+
+static void close_all(void) {
+    tuning_close(&t);
+    session_close(&s);
+    model_close(&m);
+}
+
 /* What the made-up machine likes. */
 typedef struct {
     int threads;
@@ -25,29 +41,24 @@ typedef struct {
 static bool same_request(Request a, Request b) { return a.ahead == b.ahead && a.near == b.near; }
 
 /* Sets the clock as if a token had run. Now and then something else takes the processor away. */
-static void run_token(Session *s, const Model *m, const Likes *likes, int token) {
-    const int n_layers = m->config.n_layers;
+static void run_token(const Likes *likes, int token) {
+    const int n_layers = m.config.n_layers;
     double at = 1;
     for (int l = 0; l <= n_layers; l++) {
-        const Request r = l < n_layers ? m->layers[l].wq.request : m->output.request;
-        s->layer_clock[l] = at;
+        const Request r = l < n_layers ? m.layers[l].wq.request : m.output.request;
+        s.layer_clock[l] = at;
         at += (l + 1.0) * (same_request(r, likes->request) ? 1 - likes->gain : 1) *
-                  (s->decode_threads == likes->threads ? 1 : 1.5) +
+                  (s.decode_threads == likes->threads ? 1 : 1.5) +
               ((token * 7 + l * 3) % 11 == 0 ? 50 : 0);
     }
-    s->layer_clock[n_layers + 1] = at;
+    s.layer_clock[n_layers + 1] = at;
 }
 
 /* Whether the threads and all weights' requests are so in the end. */
 static void check_choice(Likes likes, int threads, Request expected) {
-    const char *path = temporary("tune.bin");
-    Model m;
-    Session s;
-    Tuning t;
-    CHECK(!hashmodel_write(&MEDIUM, path, 0, 0) && !model_open(&m, path), "cannot make the model");
-    CHECK(!session_open(&s, &m, 2, 8, 0, KV_F32) && !tuning_open(&t, &m, &s), "cannot open");
+    open_all();
     int n = 0;
-    for (tune(&t, 0); s.layer_clock && n < 100; tune(&t, 1)) run_token(&s, &m, &likes, n++);
+    for (tune(&t, 0); s.layer_clock && n < 100; tune(&t, 1)) run_token(&likes, n++);
     CHECK(n > 0 && n < 100 && s.decode_threads == threads, "after %d tokens %d threads", n, s.decode_threads);
     for (PartAt at = parts_of(&m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
@@ -55,9 +66,7 @@ static void check_choice(Likes likes, int threads, Request expected) {
               expected.ahead);
     }
     CHECK(same_request(m.output.request, expected), "the output asks for %d bytes", m.output.request.ahead);
-    tuning_close(&t);
-    session_close(&s);
-    model_close(&m);
+    close_all();
 }
 
 static void the_fastest_is_chosen(void) {
@@ -80,12 +89,7 @@ static void the_environment_decides(void) {
 
 /* A chunk of a prompt between two tokens sets no clock. */
 static void prompts_are_not_timed(void) {
-    const char *path = temporary("tune.bin");
-    Model m;
-    Session s;
-    Tuning t;
-    CHECK(!hashmodel_write(&MEDIUM, path, 0, 0) && !model_open(&m, path), "cannot make the model");
-    CHECK(!session_open(&s, &m, 2, 8, 0, KV_F32) && !tuning_open(&t, &m, &s), "cannot open");
+    open_all();
     for (int i = 0; i < 5; i++) tune(&t, 8);
     CHECK(t.tried == 0, "%d tokens were timed, none ran", t.tried);
     const int tokens[] = {1, 2, 3};
@@ -95,9 +99,7 @@ static void prompts_are_not_timed(void) {
     CHECK(model_forward(&s, tokens, 1, 3, 1) != NULL, "cannot run");
     tune(&t, 1);
     CHECK(t.tried == 1, "%d tokens were timed, one ran", t.tried);
-    tuning_close(&t);
-    session_close(&s);
-    model_close(&m);
+    close_all();
 }
 
 void suite_tune(void) {
