@@ -114,6 +114,9 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } suites[] = {
+        {"memory", suite_memory},   /* what starts a process for each case comes first: */
+        {"mutants", suite_mutants}, /* the sanitizers make the tests large, and so a fork slow */
+        {"damage", suite_damage},
         {"base", suite_base},
         {"simd", suite_simd},
         {"norm", suite_norm},
@@ -139,10 +142,7 @@ int main(int argc, char **argv) {
         {"folder", suite_folder},
         {"families", suite_families},
         {"growth", suite_growth},
-        {"damage", suite_damage},
-        {"mutants", suite_mutants},
         {"cli", suite_cli},
-        {"memory", suite_memory},
         {"convert", suite_convert},
         {"profile", suite_profile},
         {"norms", suite_norms},
