@@ -87,11 +87,12 @@ static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
         for (int t = 0; t < n; t++) rope_rotate(rope, head_of(h, i, t), s->angles[use] + (size_t)(t * rope->dims));
 }
 
-/* Writes the thread's keys and values of n tokens into the cache, from position pos on. */
-static void write_heads(const Session *s, int layer, const Heads *k, const Heads *v, int n, int pos) {
-    for (int i = 0; i < k->n; i++) kv_write(&s->kv, layer, KV_KEYS, k->first + i, head_of(k, i, 0), k->stride, n, pos);
-    for (int i = 0; i < v->n; i++)
-        kv_write(&s->kv, layer, KV_VALUES, v->first + i, head_of(v, i, 0), v->stride, n, pos);
+/* Writes the thread's keys or values into the caches of their sequences. */
+static void write_heads(const Session *s, int layer, KvKind kind, const Heads *h) {
+    for (const Span *a = s->spans; a < s->spans + s->n_spans; a++)
+        for (int i = 0; i < h->n; i++)
+            kv_write(&s->sequences[a->sequence].kv, layer, kind, h->first + i, head_of(h, i, a->first), h->stride, a->n,
+                     a->pos);
 }
 
 /* Wq, Wk or Wv: one that multiplies int8 activations if there is one, so that the input is quantized. */
@@ -269,13 +270,13 @@ ATTEND(attend_1_f16, KV_F16, 1)
 ATTEND(attend_2_f16, KV_F16, 2)
 ATTEND(attend_4_f16, KV_F16, 4)
 
-/* Attends with queries first to first + n - 1 of KV head `head`. Query i of a KV head is that of token
- * i / queries_per_kv_head and of query head i % queries_per_kv_head of the group. */
-static void attend(Session *s, const Layer *layer, int head, int first, int n, int pos) {
+/* Attends with queries first to first + n - 1 that a span has of KV head `head`. Query i of a KV head is that of the
+ * span's step i / queries_per_kv_head and of query head i % queries_per_kv_head of the group. */
+static void attend(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
-    const KvLayer *kv = &s->kv.layers[layer->index];
+    const KvLayer *kv = &s->sequences[span->sequence].kv.layers[layer->index];
     const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
-    const size_t room = (size_t)s->kv.blocks * KV_BLOCK;
+    const size_t room = (size_t)s->room;
     float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * room;
     Queries a = {.size = c->head_size,
                  .blocks = kv->blocks,
@@ -285,11 +286,11 @@ static void attend(Session *s, const Layer *layer, int head, int first, int n, i
     for (int k = 0; k < n; k++) {
         const int t = (first + k) / queries_per_kv_head;
         const int query_head = head * queries_per_kv_head + (first + k) % queries_per_kv_head;
-        const size_t at = ((size_t)t * (size_t)c->n_heads + (size_t)query_head) * (size_t)c->head_size;
+        const size_t at = ((size_t)(span->first + t) * (size_t)c->n_heads + (size_t)query_head) * (size_t)c->head_size;
         a.q[k] = s->q + at;
         a.out[k] = s->att + at;
         a.scores[k] = scores + (size_t)k * room;
-        a.n_keys[k] = pos + t + 1;
+        a.n_keys[k] = span->pos + t + 1;
         a.first_key[k] = layer->window > 0 && a.n_keys[k] > layer->window ? a.n_keys[k] - layer->window : 0;
     }
     a.from = a.first_key[0] / LANES;
@@ -299,27 +300,36 @@ static void attend(Session *s, const Layer *layer, int head, int first, int n, i
     a.before = a.from / BLOCK_VECTORS / a.blocks * a.blocks;
     static void (*const kinds[][3])(const Queries *, const KvLayer *) = {
         [KV_F32] = {attend_1, attend_2, attend_4}, [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
-    kinds[s->kv.type][n / 2](&a, kv);
+    kinds[s->kv_type][n / 2](&a, kv);
 }
 
-/* All queries of n tokens. Later ones see more keys, so groups are dealt to the threads in turn. */
-static void attend_all(Session *s, const Layer *layer, int n, int pos) {
+/* Attends with up to KV_QUERIES queries from `first` on, of the n that a span has of a KV head. */
+static void attend_some(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
+    const int end = first + KV_QUERIES < n ? first + KV_QUERIES : n;
+    for (int i = first, count; i < end; i += count) {
+        count = end - i > 3 ? 4 : end - i > 1 ? 2 : 1;
+        attend(s, layer, span, head, i, count);
+    }
+}
+
+/* All queries of the chunk. Later ones of a span see more keys, so groups are dealt to the threads in turn. */
+static void attend_all(Session *s, const Layer *layer) {
     const Config *c = &s->model->config;
-    const int n_queries = n * (c->n_heads / c->n_kv_heads); /* of each KV head */
-#pragma omp for schedule(static, 1) collapse(2) nowait
-    for (int first = 0; first < n_queries; first += KV_QUERIES)
-        for (int head = 0; head < c->n_kv_heads; head++) {
-            const int end = first + KV_QUERIES < n_queries ? first + KV_QUERIES : n_queries;
-            for (int i = first, count; i < end; i += count) {
-                count = end - i > 3 ? 4 : end - i > 1 ? 2 : 1;
-                attend(s, layer, head, i, count, pos);
+    const int threads = omp_get_num_threads();
+    int turn = omp_get_thread_num(); /* groups until the thread's next one */
+    for (const Span *span = s->spans; span < s->spans + s->n_spans; span++) {
+        const int n = span->n * (c->n_heads / c->n_kv_heads); /* queries of each KV head */
+        for (int first = 0; first < n; first += KV_QUERIES)
+            for (int head = 0; head < c->n_kv_heads; head++) {
+                if (turn == 0) attend_some(s, layer, span, head, first, n);
+                turn = turn ? turn - 1 : threads - 1;
             }
-        }
+    }
 }
 
 /* ---- the sublayer ----------------------------------------------------------------- */
 
-void attention(Session *s, const Layer *layer, float *x, const float *xn, int n, int pos) {
+void attention(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
     const int l = layer->index;
     const Heads k = own_heads(c, s->k, c->n_kv_heads, 0), q = own_heads(c, s->q, c->n_heads, c->n_kv_heads);
@@ -337,10 +347,11 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n,
     }
     rotate_heads(s, layer->rope, &k, n);
     rotate_heads(s, layer->rope, &q, n);
-    write_heads(s, l, &k, &v, n, pos);
+    write_heads(s, l, KV_KEYS, &k);
+    write_heads(s, l, KV_VALUES, &v);
     site_end(s->probe, l, SITE_ROPE); /* every query attends to the keys of every thread */
 
-    attend_all(s, layer, n, pos);
+    attend_all(s, layer);
     site_end(s->probe, l, SITE_ATTENTION);
 
     in = input_prepare(&s->input, &layer->wo, s->att, n);

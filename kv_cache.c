@@ -61,6 +61,23 @@ int kv_reserve(KvCache *kv, int n, int most) {
     return 0;
 }
 
+int kv_copy(KvCache *to, const KvCache *from) {
+    for (int l = 0; l < from->n_layers; l++) {
+        const KvLayer *old = &from->layers[l];
+        KvLayer *layer = &to->layers[l];
+        free(layer->keys);
+        free(layer->values);
+        layer->blocks = 0;
+        layer->keys = grown(from, old->keys, from->head_size, old->blocks, old->blocks);
+        layer->values = grown(from, old->values, KV_VALUE_PART, old->blocks, old->blocks);
+        if (!layer->keys || !layer->values) return -1;
+        *layer = (KvLayer){layer->keys, layer->values, old->blocks, old->kept};
+    }
+    to->blocks = from->blocks;
+    to->rolls = from->rolls;
+    return 0;
+}
+
 /* Stores one element of LANES neighbouring positions, or of the first of them alone. */
 static void store(KvType type, void *cache, size_t at, vf v, bool one) {
     uint16_t halfs[LANES];

@@ -42,6 +42,9 @@ void kv_close(KvCache *kv);
  * block b of positions is at b % blocks. -1: no memory. */
 int kv_reserve(KvCache *kv, int n, int most);
 
+/* `to`, a cache of the same kind, gets what `from` holds. -1: no memory. */
+int kv_copy(KvCache *to, const KvCache *from);
+
 /* Writes the keys (or values) of one head of n tokens into the cache, from position pos on. That
  * of token t begins at rows + t * stride, head_size floats. */
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos);

@@ -106,29 +106,57 @@ typedef struct {
     float weight; /* factor of the expert's output */
 } Slot;
 
+/* One token that runs. */
+typedef struct {
+    int token;
+    int sequence; /* whose past it follows */
+    int pos;      /* in the sequence: at most the number of its positions that have run. From there its cache is
+                     overwritten; where windows forget, that is possible for MOST_BACK positions, and for 0 */
+    bool logits;  /* are wanted */
+} Step;
+
+/* Steps of a chunk, one behind the other, that one sequence takes at neighbouring positions. */
+typedef struct {
+    int first, n; /* of the chunk */
+    int sequence, pos;
+} Span;
+
+/* A text in progress: what it has said is in its KV cache. */
+typedef struct {
+    KvCache kv; /* keys and values of the positions that have run */
+    int n_ran;  /* positions that have run since the last from 0 on */
+} Sequence;
+
 enum {
     KV_QUERIES = 4, /* queries that visit the KV cache together */
     MOST_BACK = 64  /* positions that may be overwritten where a window's layer keeps no more than it needs */
 };
 
-/* One sequence in progress: its KV cache and the activations of one chunk of tokens. */
+/* Sequences in progress, and the activations of one chunk of their steps. */
 typedef struct {
     const Model *model;
     int n_threads;
-    int batch;           /* most tokens in one chunk; less than session_open() got where that would be too large */
-    int context;         /* most positions */
-    KvCache kv;          /* keys and values of the positions that have run */
-    int n_ran;           /* positions that have run since the last from 0 on */
-    Rope ropes[N_ROPES]; /* how heads rotate, by RopeUse */
+    int batch;           /* most steps in one chunk; less than session_open() got where that would be too large */
+    int context;         /* most positions of a sequence */
+    KvType kv_type;      /* of all caches */
+    bool keeps_all;      /* windows forget nothing */
+    Sequence *sequences; /* [n_sequences], owned */
+    int n_sequences;
+    Rope ropes[N_ROPES];          /* how heads rotate, by RopeUse */
     double *frequencies[N_ROPES]; /* [rope.dims / 2], radians a position; NULL: no layer rotates so */
-    int chunk;                    /* tokens that the activations have room for: */
+    const Step *steps;            /* [n] those of the chunk that runs, not owned */
+    int n_spans, n_wanted;        /* of that chunk: */
+    Span *spans;                  /* [n_spans] its steps by sequence */
+    int *wanted;                  /* [n_wanted] its steps whose logits are wanted */
+    int chunk;                    /* steps that the activations have room for: */
     float *x;                     /* [chunk][dim] the residual stream */
     float *xn;                    /* [max(chunk, n_threads)][dim] normalized */
     float *branch;                /* [chunk][dim] what is added to x, where a norm stands between */
     float *angles[N_ROPES];       /* [chunk][rope.dims / 2][cos, sin] */
     float *q;                     /* [chunk][n_heads * head_size] */
     float *k, *v;                 /* [chunk][n_kv_heads * head_size] on their way into the cache */
-    float *scores;                /* [n_threads][KV_QUERIES][positions that the cache has room for] */
+    int room;                     /* positions that the largest cache has room for */
+    float *scores;                /* [n_threads][KV_QUERIES][room] */
     float *att;                   /* [chunk][n_heads * head_size] attention's output */
     float *gate, *up;             /* [chunk][hidden_dim], or [slots][expert_dim] */
     float *router;                /* [chunk][n_experts] logits, then weights */
@@ -144,22 +172,30 @@ typedef struct {
     Probe *probe;                 /* the observer, in a forward pass that it observes, else NULL */
 } Session;
 
-/* context 0: the model's. Allocates next to nothing: the cache and the activations grow with what is run. A chunk of
- * `batch` tokens is halved until its activations and logits have at most 128 MB, or 4 times the bytes of the weights
- * that a token reads, whichever is more. The model must outlive the session. */
+/* A session of one sequence. context 0: the model's. Allocates next to nothing: caches and activations grow with what
+ * is run. A chunk of `batch` steps is halved until its activations and logits have at most 128 MB, or 4 times the bytes
+ * of the weights that a token reads, whichever is more. The model must outlive the session. */
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
 void session_close(Session *s);
 
 /* Windows forget nothing: any position can run again. To be called before anything runs. */
 void session_keep_all(Session *s);
 
-/* Runs tokens[n] at positions pos, pos + 1, ... (pos is at most the number of positions that have run; from there the
- * cache is overwritten. In a model with windows that is possible for MOST_BACK positions, and for pos = 0). Long inputs
- * go in chunks of s->batch. Returns the logits of the last n_logits tokens, float [n_logits][vocab_size], owned by the
- * session until the next call; NULL on failure (no memory, or pos + n beyond the context). n_logits may be 0 (the
- * result is then not NULL, but points at nothing), and is at most n and, to bound memory, at most s->batch. The bits of
- * the logits depend on the tokens alone: not on the chunks, not on the threads. */
-const float *model_forward(Session *s, const int *tokens, int n, int pos, int n_logits);
+/* Room for n sequences; those that there are stay as they are. -1: no memory. */
+int session_reserve(Session *s, int n);
+
+/* Sequence `to` becomes a copy of `from`: both go on from the same past. -1: no memory. */
+int session_fork(Session *s, int to, int from);
+
+/* Runs steps[n], of any sequences, in chunks of s->batch. Of one sequence, positions come in order. Returns the logits
+ * that the steps want, in their order, float [wanted][vocab_size], owned by the session until the next call; NULL on
+ * failure (no memory, or a position beyond the context). Where none are wanted the result is not NULL, but points at
+ * nothing; to bound memory, at most s->batch are. The bits of a step's logits depend on the tokens of its sequence up
+ * to it alone: not on the other sequences, not on the chunks, not on the threads. */
+const float *model_forward(Session *s, const Step *steps, int n);
+
+/* The same for tokens[n] of sequence 0, from position pos on; the logits of the last n_logits are wanted. */
+const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits);
 
 /* -1 and a message if n positions do not fit in the context. */
 int check_context(const Session *s, int64_t n);
@@ -169,11 +205,11 @@ int check_logits(const float *logits, size_t n);
 
 /* ---- the sublayers ------------------------------------------------------------------
  *
- * Each is called by every thread of an OpenMP parallel region, for n tokens: x[n][dim] is the residual
+ * Each is called by every thread of an OpenMP parallel region, for the n steps of the chunk: x[n][dim] is the residual
  * stream, xn[n][dim] is norm(x). */
 
-/* x += attention(xn), the tokens standing at positions pos, pos + 1, ...: attention.c. */
-void attention(Session *s, const Layer *layer, float *x, const float *xn, int n, int pos);
+/* x += attention(xn), each step looking back on its own sequence: attention.c. */
+void attention(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
 /* x += mlp(xn) in a dense layer: mlp.c. */
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n);

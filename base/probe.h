@@ -38,14 +38,15 @@ enum { NO_LAYER = -1 }; /* of sites outside the layers */
 /* An observer of forward passes. Every thread of the region calls `mark`, `waited`, `norm` and `heads`. */
 typedef struct Probe Probe;
 struct Probe {
-    /* A forward pass of n tokens begins; whether to observe it: the hooks below are called in such passes alone. */
-    bool (*begin)(Probe *p, int n);
+    /* A forward pass of n steps begins, a prompt's unless it is decoding, one step a sequence; whether to observe it:
+     * the hooks below are called in such passes alone. */
+    bool (*begin)(Probe *p, int n, bool decode);
 
     /* The forward pass has ended, observed or not. */
     void (*end)(Probe *p);
 
-    /* The next chunk of it: n tokens from position pos on, with the logits of the last n_logits. */
-    void (*chunk)(Probe *p, int n, int pos, int n_logits);
+    /* The next chunk of it: n steps, with the logits of n_logits of them. */
+    void (*chunk)(Probe *p, int n, int n_logits);
 
     /* The time since the last mark of this thread belongs to the site, of which the thread has done its share. */
     void (*mark)(Probe *p, int layer, Site site);
@@ -62,11 +63,11 @@ struct Probe {
 };
 
 /* The calls; without an observer (NULL) each is one comparison. */
-#define PROBE_CALL(p, hook, ...)         ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
-#define probe_chunk(p, n, pos, n_logits) PROBE_CALL(p, chunk, n, pos, n_logits)
-#define probe_mark(p, layer, site)       PROBE_CALL(p, mark, layer, site)
-#define probe_norm(p, ...)               PROBE_CALL(p, norm, __VA_ARGS__)
-#define probe_heads(p, ...)              PROBE_CALL(p, heads, __VA_ARGS__)
+#define PROBE_CALL(p, hook, ...)    ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
+#define probe_chunk(p, n, n_logits) PROBE_CALL(p, chunk, n, n_logits)
+#define probe_mark(p, layer, site)  PROBE_CALL(p, mark, layer, site)
+#define probe_norm(p, ...)          PROBE_CALL(p, norm, __VA_ARGS__)
+#define probe_heads(p, ...)         PROBE_CALL(p, heads, __VA_ARGS__)
 
 /* The calling thread has done its share of a site, and waits for the others. */
 static inline void site_wait(Probe *p, int layer, Site site) {

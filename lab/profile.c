@@ -62,7 +62,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* sites outside the layers do not read it */
     const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
     const double q = 4.0 * c->n_heads * c->head_size, k = 4.0 * c->n_kv_heads * c->head_size;
-    const double cached = 2 * k * (s->kv.type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
+    const double cached = 2 * k * (s->kv_type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
     case SITE_ATTN_NORM:
@@ -112,7 +112,7 @@ static void keep_event(Profile *p, int thread, int layer, Site site, uint64_t at
     Track *track = &p->tracks[thread];
     if (at == track->last || track->n_events == MOST_EVENTS) return;
     p->events[(size_t)thread * MOST_EVENTS + track->n_events++] =
-        (Event){track->last, at, layer, site, p->phase, tokens_of(p, layer, site), p->pos, 0, 0};
+        (Event){track->last, at, layer, site, p->phase, tokens_of(p, layer, site), p->session->steps->pos, 0, 0};
 }
 
 /* Books what the last mark of a thread took, and a reading of the clock behind it, to SITE_PROFILE. */
@@ -177,9 +177,9 @@ double profile_observing(const Profile *p, Phase phase) {
 
 /* Observes a token that takes part in an account of which observing may take no more than the budget. (An odd distance:
  * what a token costs depends on its place in a block of positions.) */
-static bool begin(Probe *probe, int n) {
+static bool begin(Probe *probe, int n, bool decode) {
     Profile *p = (Profile *)probe;
-    p->phase = n > 1 ? PREFILL : DECODE;
+    p->phase = decode ? DECODE : PREFILL;
     p->tracks[0].spent = p->tracks[0].norms = 0;
     p->n = n;
     p->began = p->tracks[0].began = p->tracks[0].last = p->clock.read();
@@ -208,12 +208,12 @@ static void end(Probe *probe) {
     p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
-static void chunk(Probe *probe, int n, int pos, int n_logits) {
+static void chunk(Probe *probe, int n, int n_logits) {
     Profile *p = (Profile *)probe;
+    const Session *s = p->session;
     p->n = n;
-    p->pos = pos;
     p->n_logits = n_logits;
-    p->passes[p->phase].attended += pos + n;
+    for (int i = 0; i < s->n_spans; i++) p->passes[p->phase].attended += s->spans[i].pos + s->spans[i].n;
 }
 
 /* Where in x[dim] the largest |x| is. */
@@ -257,7 +257,9 @@ static void add_output(Record *r, const float *y, int dim, size_t width) {
 static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
                   int dim) {
     const Profile *p = (Profile *)probe;
-    const int first = (int)((size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k)) % stride);
+    const size_t at = (size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k));
+    const int first = (int)(at % stride);
+    const Step *steps = p->session->steps + at / stride;
     Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
@@ -265,7 +267,7 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
             if (out)
                 add_output(r, head, dim, stride);
             else
-                add_input(r, head, dim, stride, first + h * dim, p->pos + t);
+                add_input(r, head, dim, stride, first + h * dim, steps[t].pos);
         }
     mark(probe, layer, SITE_PROFILE);
 }
@@ -277,21 +279,23 @@ static void keep_rms(const Profile *p, int thread, Site site, double rms) {
         if ((--e)->site == site) e->rms = (float)rms;
 }
 
-/* Each thread looks at its share of the tokens, the last of which are those of the final norm. */
+/* Each thread looks at its share of the tokens. */
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     const Profile *p = (Profile *)probe;
     const size_t width = (size_t)dim;
-    const int thread = omp_get_thread_num(), first = p->pos + p->n - n;
+    const Session *s = p->session;
+    const int thread = omp_get_thread_num();
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     double squares = 0;
     int own = 0;
     for (int t = thread; t < n; t += omp_get_num_threads(), own++) {
-        const double square = add_input(r, x + (size_t)t * width, dim, width, 0, first + t);
+        const int pos = s->steps[site == SITE_FINAL_NORM ? s->wanted[t] : t].pos;
+        const double square = add_input(r, x + (size_t)t * width, dim, width, 0, pos);
         add_output(r, y + (size_t)t * width, dim, width);
         squares += square;
         if (site != SITE_ATTN_NORM) continue;
         StreamSizes *stream = &p->streams[(size_t)thread * (size_t)p->n_layers + (size_t)layer];
-        const int bucket = bucket_of((uint64_t)(first + t), POSITION_BUCKETS);
+        const int bucket = bucket_of((uint64_t)pos, POSITION_BUCKETS);
         (*stream)[bucket].squares += square;
         (*stream)[bucket].tokens++;
     }

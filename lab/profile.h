@@ -87,7 +87,7 @@ typedef struct {
     uint64_t began;   /* of the forward pass that runs */
     int unobserved;   /* how many forward passes go by until the next is observed */
     Phase phase;
-    int n, pos, n_logits; /* of its chunk: tokens, first position, logits of the last tokens */
+    int n, n_logits; /* of its chunk: tokens, and logits */
     Passes passes[N_PHASES];
     Record *records;       /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
     StreamSizes *streams;  /* [n_threads][n_layers], in front of attention */

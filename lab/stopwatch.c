@@ -56,7 +56,7 @@ int time_text(const Text *t, double *seconds) {
         const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
         const double start = now();
         tune(t->tuning, n);
-        const float *logits = model_forward(t->tuning->session, &tokens[i % t->prompt], n, pos, 1);
+        const float *logits = model_forward_text(t->tuning->session, &tokens[i % t->prompt], n, pos, 1);
         status = logits ? 0 : -1;
         if (logits && !any_number) status = check_logits(logits, (size_t)model->config.vocab_size);
         seconds[i ? DECODE : PREFILL] += now() - start;

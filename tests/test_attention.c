@@ -140,7 +140,7 @@ static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
     static float in[TOKENS * MAX_DIM];
     static const int tokens[TOKENS];
     const size_t dim = (size_t)s->model->config.dim;
-    if (!model_forward(s, tokens, n, pos, 0)) return -1;
+    if (!model_forward_text(s, tokens, n, pos, 0)) return -1;
     for (int t = 0; t < n; t++) memcpy(in + (size_t)t * dim, xn[pos + t], dim * sizeof *in);
     memset(s->x, 0, (size_t)n * dim * sizeof *s->x);
 #pragma omp parallel num_threads(2)
@@ -148,7 +148,7 @@ static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
         if (is_mlp)
             mlp(s, &s->model->layers[0], s->x, in, n);
         else
-            attention(s, &s->model->layers[0], s->x, in, n, pos);
+            attention(s, &s->model->layers[0], s->x, in, n);
     }
     for (int t = 0; t < n; t++) memcpy(got[pos + t], s->x + (size_t)t * dim, dim * sizeof *in);
     return 0;
@@ -234,8 +234,8 @@ static void growing_keeps_the_cache(void) {
         int blocks = 0, grown = 0;
         for (int t = 0; t < TOKENS; t++) {
             CHECK(!run_chunk(&b.session, 1, t, false), "cannot run");
-            grown += b.session.kv.blocks > blocks;
-            blocks = b.session.kv.blocks;
+            grown += b.session.sequences->kv.blocks > blocks;
+            blocks = b.session.sequences->kv.blocks;
         }
         const double error = worst_error(b.model.config.dim, 0, TOKENS);
         CHECK(grown >= 3, "the cache grew %d times", grown);
@@ -297,7 +297,7 @@ static void far_positions_are_rotated_exactly(void) {
     for (int i = 0; i < n; i++) tokens[i] = hash_token(&shapes[2], i);
     for (int pos = 0; pos < n; pos += TOKENS) {
         const int chunk = n - pos < TOKENS ? n - pos : TOKENS;
-        CHECK(model_forward(&b.session, tokens + pos, chunk, pos, 0), "cannot run");
+        CHECK(model_forward_text(&b.session, tokens + pos, chunk, pos, 0), "cannot run");
         check_rotation(&b.session, tokens, chunk, pos);
     }
     bench_close(&b);
@@ -340,7 +340,7 @@ static void both_halves_add_to_the_stream(void) {
         if (is_mlp)
             mlp(&b.session, &b.model.layers[0], b.session.x, xn[0], 1);
         else
-            attention(&b.session, &b.model.layers[0], b.session.x, xn[0], 1, 0);
+            attention(&b.session, &b.model.layers[0], b.session.x, xn[0], 1);
         for (int i = 0; i < dim; i++)
             CHECK(fabsf(b.session.x[i] - 1000 - got[0][i]) <= 1e-4f, "x[%d] = %.9g, expected 1000 + %.9g", i,
                   b.session.x[i], got[0][i]);

@@ -57,7 +57,7 @@ static uint64_t hash_logits(const HashModel *m, const char *path) {
         for (int t = 0, n; hash && t < TOKENS; t += n) {
             n = t ? 1 : PROMPT;
             const size_t n_logits = (size_t)n * (size_t)m->vocab_size;
-            const float *logits = model_forward(&s, tokens + t, n, t, n);
+            const float *logits = model_forward_text(&s, tokens + t, n, t, n);
             hash = logits && !check_logits(logits, n_logits) ? fnv1a(hash, logits, n_logits * sizeof *logits) : 0;
         }
         session_close(&s);

@@ -78,7 +78,7 @@ static int run_model(const HashModel *m, const char *path, bool decode) {
     if (!session_open(&s, &model, 2, TOKENS, 0, KV_F32)) {
         int t = 0;
         for (; t < TOKENS; t += step) {
-            const float *l = model_forward(&s, tokens + t, step, t, step);
+            const float *l = model_forward_text(&s, tokens + t, step, t, step);
             if (!l) break;
             memcpy(logits + (size_t)t * row, l, (size_t)step * row * sizeof *l);
         }

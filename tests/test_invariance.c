@@ -62,7 +62,7 @@ static int open_relative(Model *model, const GoldenRelative *g, Type type) {
 static int measure(const Model *model, KvType kv, int n) {
     Session s;
     const float *logits = NULL;
-    if (!session_open(&s, model, 1, MAX_TOKENS, 0, kv)) logits = model_forward(&s, tokens, n, 0, n);
+    if (!session_open(&s, model, 1, MAX_TOKENS, 0, kv)) logits = model_forward_text(&s, tokens, n, 0, n);
     if (logits) memcpy(expected, logits, (size_t)(n * model->config.vocab_size) * sizeof *logits);
     session_close(&s);
     return logits ? 0 : -1;
@@ -80,10 +80,10 @@ static void check_session(const Model *model, KvType kv, int n, int batch, int t
     Session s;
     const int most = n < batch ? n : batch;
     CHECK(!session_open(&s, model, threads, batch, 0, kv), "no session");
-    const float *logits = model_forward(&s, tokens, n, 0, 1);
+    const float *logits = model_forward_text(&s, tokens, n, 0, 1);
     CHECK(same_bits(model, logits, n - 1, 1), "%d tokens, kv %d, batch %d, %d threads: the last logits differ", n, kv,
           batch, threads);
-    logits = model_forward(&s, tokens, n, 0, most); /* again, over what is in the cache, and for more of them */
+    logits = model_forward_text(&s, tokens, n, 0, most); /* again, over what is in the cache, and for more of them */
     CHECK(same_bits(model, logits, n - most, most), "%d tokens, kv %d, batch %d, %d threads: the last %d logits differ",
           n, kv, batch, threads, most);
     session_close(&s);
@@ -161,9 +161,9 @@ static void bf16_models(void) {
  * of its own for the normalized token. */
 static bool uses_all_threads(Session *s) {
     const size_t dim = (size_t)s->model->config.dim;
-    if (!model_forward(s, tokens, 1, 0, 0)) return false;
+    if (!model_forward_text(s, tokens, 1, 0, 0)) return false;
     for (size_t i = 0; i < (size_t)s->n_threads * dim; i++) s->xn[i] = NAN;
-    if (!model_forward(s, tokens, 1, 0, 0)) return false;
+    if (!model_forward_text(s, tokens, 1, 0, 0)) return false;
     for (size_t i = 0; i < (size_t)s->n_threads * dim; i++)
         if (isnan(s->xn[i])) return false;
     return true;
@@ -214,11 +214,11 @@ static void few_long_rows_get_short_chunks(void) {
     float in_fives[4 * 4];
     CHECK(!open_model(&model, &wide, 0, false), "cannot make the model");
     CHECK(!session_open(&s, &model, 2, 5, 0, KV_F32) && s.batch == 5, "no session");
-    memcpy(in_fives, model_forward(&s, tokens, 20, 0, 4), sizeof in_fives);
+    memcpy(in_fives, model_forward_text(&s, tokens, 20, 0, 4), sizeof in_fives);
     session_close(&s);
     CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32), "no session");
     CHECK(s.batch == 16, "chunks of %d tokens, expected 16", s.batch);
-    const float *logits = model_forward(&s, tokens, 20, 0, 4);
+    const float *logits = model_forward_text(&s, tokens, 20, 0, 4);
     CHECK(!memcmp(logits, in_fives, sizeof in_fives) && s.chunk == 16, "other bits in chunks of %d", s.chunk);
     session_close(&s);
     model.decode_bytes = 1 << 30; /* such a model may have them */
@@ -234,7 +234,7 @@ static void many_pieces_get_short_chunks(void) {
     Session s;
     CHECK(!open_model(&model, &many, 0, false), "cannot make the model");
     CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 32, "chunks of %d tokens, expected 32", s.batch);
-    CHECK(model_forward(&s, tokens, 32, 0, 32), "cannot run");
+    CHECK(model_forward_text(&s, tokens, 32, 0, 32), "cannot run");
     session_close(&s);
     model_close(&model);
 }
@@ -274,11 +274,11 @@ static void rewinding_changes_no_bit(void) {
         CHECK(!open_model(&model, &GQA_TIED, 0, true) && !measure(&model, kv, 40), "cannot make the model");
         CHECK(!session_open(&s, &model, 2, 16, 0, kv), "no session");
         for (int i = 0; i < MAX_TOKENS; i++) other[i] = i < 21 ? tokens[i] : (tokens[i] + 1) % 97;
-        CHECK(model_forward(&s, other, MAX_TOKENS, 0, 0), "cannot run");
-        const float *logits = model_forward(&s, tokens + 21, 19, 21, 16);
+        CHECK(model_forward_text(&s, other, MAX_TOKENS, 0, 0), "cannot run");
+        const float *logits = model_forward_text(&s, tokens + 21, 19, 21, 16);
         CHECK(same_bits(&model, logits, 24, 16), "kv %d: going back to position 21 changes bits", kv);
-        CHECK(model_forward(&s, other + 5, MAX_TOKENS - 5, 0, 0), "cannot run");
-        logits = model_forward(&s, tokens, 40, 0, 16);
+        CHECK(model_forward_text(&s, other + 5, MAX_TOKENS - 5, 0, 0), "cannot run");
+        logits = model_forward_text(&s, tokens, 40, 0, 16);
         CHECK(same_bits(&model, logits, 24, 16), "kv %d: going back to the start changes bits", kv);
         session_close(&s);
         model_close(&model);
@@ -295,10 +295,10 @@ static void growing_changes_no_bit(void) {
         int t = 0, blocks = 0, grown = 0;
         for (int n = 1; t < MAX_TOKENS; t += n, n = n % 4 + 1) {
             if (n > MAX_TOKENS - t) n = MAX_TOKENS - t;
-            const float *logits = model_forward(&s, tokens + t, n, t, n);
+            const float *logits = model_forward_text(&s, tokens + t, n, t, n);
             CHECK(same_bits(&model, logits, t, n), "kv %d: the %d logits from position %d on differ", kv, n, t);
-            grown += s.kv.blocks > blocks;
-            blocks = s.kv.blocks;
+            grown += s.sequences->kv.blocks > blocks;
+            blocks = s.sequences->kv.blocks;
         }
         CHECK(grown >= 3, "the cache grew %d times", grown);
         session_close(&s);
@@ -312,15 +312,17 @@ static void context_is_not_exceeded(void) {
     Session s;
     CHECK(!open_model(&model, &GQA_TIED, 0, false) && !measure(&model, KV_F32, 40), "cannot make the model");
     CHECK(!session_open(&s, &model, 1, 16, 40, KV_F32), "no session");
-    CHECK(same_bits(&model, model_forward(&s, tokens, 40, 0, 1), 39, 1), "a context of 40 does not hold 40 tokens");
+    CHECK(same_bits(&model, model_forward_text(&s, tokens, 40, 0, 1), 39, 1),
+          "a context of 40 does not hold 40 tokens");
     FILE *saved = stderr;
     stderr = fopen("/dev/null", "w"); /* the refusals are in the tests of the binary */
-    CHECK(!model_forward(&s, tokens, 1, 40, 1), "position 40 runs in a context of 40");
-    CHECK(!model_forward(&s, tokens, 41, 0, 1), "41 tokens run in a context of 40");
-    CHECK(!model_forward(&s, tokens, 2, 39, 1), "positions 39 and 40 run in a context of 40");
+    CHECK(!model_forward_text(&s, tokens, 1, 40, 1), "position 40 runs in a context of 40");
+    CHECK(!model_forward_text(&s, tokens, 41, 0, 1), "41 tokens run in a context of 40");
+    CHECK(!model_forward_text(&s, tokens, 2, 39, 1), "positions 39 and 40 run in a context of 40");
     fclose(stderr);
     stderr = saved;
-    CHECK(same_bits(&model, model_forward(&s, tokens + 39, 1, 39, 1), 39, 1), "a refusal changes what comes after");
+    CHECK(same_bits(&model, model_forward_text(&s, tokens + 39, 1, 39, 1), 39, 1),
+          "a refusal changes what comes after");
     session_close(&s);
     model_close(&model);
 }
@@ -342,7 +344,7 @@ static int open_windowed(Model *model, int *text, float *logits) {
     const float *found = NULL;
     if (!session_open(&s, model, 1, LONG, 0, KV_F32)) {
         session_keep_all(&s);
-        found = model_forward(&s, text, LONG, 0, LONG);
+        found = model_forward_text(&s, text, LONG, 0, LONG);
     }
     if (found) memcpy(logits, found, sizeof *logits * LONG * ROW);
     session_close(&s);
@@ -362,12 +364,12 @@ static void a_ring_changes_no_bit(void) {
             CHECK(!session_open(&s, &model, threads, batch, 0, KV_F32), "no session");
             for (int t = 0; t < LONG; t += batch) {
                 const int n = LONG - t < batch ? LONG - t : batch;
-                const float *logits = model_forward(&s, text + t, n, t, n);
+                const float *logits = model_forward_text(&s, text + t, n, t, n);
                 CHECK(logits && !memcmp(logits, all + t * ROW, sizeof *all * (size_t)(n * ROW)),
                       "chunks of %d, %d threads: logits from position %d on", batch, threads, t);
             }
-            CHECK(s.kv.layers[0].blocks * KV_BLOCK >= LONG && s.kv.layers[1].blocks == ring, "%d and %d blocks",
-                  s.kv.layers[0].blocks, s.kv.layers[1].blocks);
+            CHECK(s.sequences->kv.layers[0].blocks * KV_BLOCK >= LONG && s.sequences->kv.layers[1].blocks == ring,
+                  "%d and %d blocks", s.sequences->kv.layers[0].blocks, s.sequences->kv.layers[1].blocks);
             session_close(&s);
         }
     model_close(&model);
@@ -381,13 +383,13 @@ static void a_ring_can_be_cut_back(void) {
     Session s;
     CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 8, 0, KV_F32), "no model");
     for (int i = 0; i < MOST_BACK; i++) other[i] = (text[200 + i] + 1) % ROW;
-    CHECK(model_forward(&s, text, 200, 0, 0) && model_forward(&s, other, MOST_BACK, 200, 0), "does not run");
-    const float *logits = model_forward(&s, text + 200, 60, 200, 1);
+    CHECK(model_forward_text(&s, text, 200, 0, 0) && model_forward_text(&s, other, MOST_BACK, 200, 0), "does not run");
+    const float *logits = model_forward_text(&s, text + 200, 60, 200, 1);
     CHECK(logits && !memcmp(logits, all + 259 * ROW, sizeof *all * ROW), "the logits of position 259 differ");
     stderr_hide();
-    const bool refused = !model_forward(&s, text + 199, 1, 199, 1);
+    const bool refused = !model_forward_text(&s, text + 199, 1, 199, 1);
     CHECK(stderr_show() == 1 && refused, "65 positions are taken back");
-    logits = model_forward(&s, text, LONG, 0, 1);
+    logits = model_forward_text(&s, text, LONG, 0, 1);
     CHECK(logits && !memcmp(logits, all + (LONG - 1) * ROW, sizeof *all * ROW), "the last logits differ");
     session_close(&s);
     model_close(&model);
@@ -430,10 +432,11 @@ static void sessions_free_their_memory(void) {
     for (int i = 0; i < 6; i++) {
         Session s;
         CHECK(!session_open(&s, &model, 1, 8, 0, KV_F32), "no session");
-        CHECK(model_forward(&s, tokens, 1, 0, 1) && model_forward(&s, tokens, 8, 1, 8), "no logits");
-        CHECK(model_forward(&s, tokens, 20, 9, 1) && s.kv.blocks * KV_BLOCK == 32, "%d blocks", s.kv.blocks);
+        CHECK(model_forward_text(&s, tokens, 1, 0, 1) && model_forward_text(&s, tokens, 8, 1, 8), "no logits");
+        CHECK(model_forward_text(&s, tokens, 20, 9, 1) && s.sequences->kv.blocks * KV_BLOCK == 32, "%d blocks",
+              s.sequences->kv.blocks);
         session_close(&s);
-        CHECK(!s.x && !s.logits && !s.kv.layers && !s.frequencies[0], "not closed");
+        CHECK(!s.x && !s.logits && !s.sequences && !s.frequencies[0], "not closed");
         const struct mallinfo2 info = mallinfo2();
         const size_t used = info.uordblks + info.hblkhd, more = used > before ? used - before : 0;
         if (i && more < least) least = more;

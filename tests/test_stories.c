@@ -102,7 +102,7 @@ static void logits_are_as_good_as_float32_allows(void) {
     Session session;
     CHECK(model_open(&m, model) == 0, "does not open");
     CHECK(session_open(&session, &m, 2, n, 0, KV_F32) == 0, "no session");
-    const float *logits = model_forward(&session, tokens, n, 0, n);
+    const float *logits = model_forward_text(&session, tokens, n, 0, n);
     double error = 0, largest = 0;
     for (int i = 0; i < n * m.config.vocab_size; i++) {
         error = fmax(error, fabs((double)logits[i] - (double)golden[i]));

@@ -128,8 +128,8 @@ static void run_model(const Model *m, Counts *counts) {
     for (int i = 0; i < 6; i++) tokens[i] = any(vocab_size);
     CHECK(session_open(&session, m, 2, 4, tokens[0] % 2 ? 0 : 8, tokens[1] % 2 ? KV_F32 : KV_F16) == 0, "no session");
     const int n = session.context < 6 ? session.context : 6;
-    const float *logits = model_forward(&session, tokens, n, 0, 1);
-    if (n > 1) logits = model_forward(&session, tokens + n - 1, 1, n - 1, 1);
+    const float *logits = model_forward_text(&session, tokens, n, 0, 1);
+    if (n > 1) logits = model_forward_text(&session, tokens + n - 1, 1, n - 1, 1);
     CHECK(logits, "%d tokens in a context of %d do not run", n, session.context);
     if (check_logits(logits, (size_t)vocab_size)) {
         counts->not_a_number++;
@@ -442,7 +442,7 @@ static void weights_that_are_no_numbers(void) {
     CHECK(model_open(&model, path) == 0, "does not open");
     CHECK(session_open(&session, &model, 1, 8, 0, KV_F32) == 0, "no session");
     for (int token = 0; token < m->vocab_size; token++) {
-        const float *logits = model_forward(&session, &token, 1, 0, 1);
+        const float *logits = model_forward_text(&session, &token, 1, 0, 1);
         CHECK(logits, "token %d does not run", token);
         stderr_hide();
         const int status = check_logits(logits, (size_t)m->vocab_size), lines = stderr_show();

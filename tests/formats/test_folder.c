@@ -58,7 +58,7 @@ static int run(const Model *m, int n, float *logits) {
     Session s;
     for (int i = 0; i < n; i++) tokens[i] = (7 * i + i * i) % m->config.vocab_size;
     if (session_open(&s, m, 2, n, 0, KV_F32)) return -1;
-    const float *l = model_forward(&s, tokens, n, 0, n);
+    const float *l = model_forward_text(&s, tokens, n, 0, n);
     if (l) memcpy(logits, l, (size_t)n * (size_t)m->config.vocab_size * sizeof *l);
     session_close(&s);
     return l ? 0 : -1;
@@ -92,7 +92,7 @@ static void check_golden(const char *name, const HashModel *m, const FolderForm 
     CHECK(!model_open(&model, folder()), "%s does not open", name);
     for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(m, i);
     CHECK(!session_open(&s, &model, 2, TOKENS, 0, KV_F32), "no session");
-    const float *found = model_forward(&s, tokens, TOKENS, 0, TOKENS);
+    const float *found = model_forward_text(&s, tokens, TOKENS, 0, TOKENS);
     const double error = largest_difference(found, expected, n) / largest(expected, n);
     CHECK(error <= 1e-6, "%s in %d files, %d bytes off: error %.3g", name, form->n_files, form->misaligned, error);
     session_close(&s);
@@ -852,7 +852,7 @@ static void try_folder(Counts *counts) {
         for (int i = 0; i < 6; i++) tokens[i] = any(m.config.vocab_size);
         runs = !session_open(&s, &m, 2, 4, tokens[0] % 2 ? 0 : 8, KV_F32);
         const int n = !runs ? 0 : s.context < 6 ? s.context : 6;
-        const float *l = runs ? model_forward(&s, tokens, n, 0, 1) : NULL;
+        const float *l = runs ? model_forward_text(&s, tokens, n, 0, 1) : NULL;
         runs = l != NULL;
         finite = !l || !check_logits(l, (size_t)m.config.vocab_size);
         if (s.model) session_close(&s);

@@ -263,7 +263,7 @@ static int run_file(const HashModel *m, const char *path, float *logits) {
         status = 0;
         for (int at = 0; at < N_TOKENS && !status; at += 5) {
             const int n = N_TOKENS - at < 5 ? N_TOKENS - at : 5;
-            const float *found = model_forward(&s, tokens + at, n, at, n);
+            const float *found = model_forward_text(&s, tokens + at, n, at, n);
             if (found) memcpy(logits + at * m->vocab_size, found, (size_t)(n * m->vocab_size) * sizeof *found);
             status = found ? 0 : -1;
         }
@@ -1523,7 +1523,7 @@ static void experts_without_a_layer_are_none(void) {
     CHECK(!c->n_experts && !c->n_experts_used && !c->expert_dim && c->hidden_dim == 32, "%d experts of width %d",
           c->n_experts, c->expert_dim);
     CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens", s.batch);
-    CHECK(model_forward(&s, (int[]){1, 2, 3}, 3, 0, 1), "does not run");
+    CHECK(model_forward_text(&s, (int[]){1, 2, 3}, 3, 0, 1), "does not run");
     session_close(&s);
     model_close(&model);
 }

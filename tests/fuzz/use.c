@@ -107,7 +107,7 @@ static float *logits_of(const Model *m, KvType kv) {
     float *copy = NULL;
     Session s;
     if (session_open(&s, m, 1, 2, n, kv)) return NULL;
-    if (n == 1 || model_forward(&s, tokens, n - 1, 0, 0)) logits = model_forward(&s, tokens + n - 1, 1, n - 1, 1);
+    if (n == 1 || model_forward_text(&s, tokens, n - 1, 0, 0)) logits = model_forward_text(&s, tokens + n - 1, 1, n - 1, 1);
     if (logits && !check_logits(logits, size)) copy = malloc(size * sizeof *copy);
     if (copy) memcpy(copy, logits, size * sizeof *copy);
     session_close(&s);
@@ -124,11 +124,11 @@ static void run_again(const Model *m, KvType kv) {
     for (int l = 0; l < m->config.n_layers; l++) slides |= m->layers[l].window > 0;
     Session s;
     if (!slides || n <= BACK || session_open(&s, m, 1, 2, 0, kv)) return;
-    const float *logits = model_forward(&s, tokens, n, 0, 1);
+    const float *logits = model_forward_text(&s, tokens, n, 0, 1);
     float *first = logits && !check_logits(logits, (size_t)m->config.vocab_size) ? malloc(bytes) : NULL;
     if (first) {
         memcpy(first, logits, bytes);
-        logits = model_forward(&s, tokens, BACK, n - BACK, 1);
+        logits = model_forward_text(&s, tokens, BACK, n - BACK, 1);
         expect(logits && !memcmp(first, logits, bytes));
     }
     free(first);

@@ -161,7 +161,7 @@ static int run_model(Model *model, const char *spec, float *found) {
     for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(&MODEL, i);
     if (spec && model_swap_norms(model, spec)) return -1;
     if (session_open(&s, model, 1, TOKENS, 0, KV_F32)) return -1;
-    const float *l = model_forward(&s, tokens, TOKENS, 0, TOKENS);
+    const float *l = model_forward_text(&s, tokens, TOKENS, 0, TOKENS);
     if (l) memcpy(found, l, sizeof logits[0]);
     status_ = l ? 0 : -1;
     session_close(&s);

@@ -93,8 +93,8 @@ static void run_session(double *seconds, float *logits) {
     const size_t row = (size_t)model.config.vocab_size;
     for (int i = 0; i <= DECODED; i++) {
         const double start = now();
-        const float *l = i ? model_forward(&session, &tokens[TOKENS + i - 1], 1, TOKENS + i - 1, 1)
-                           : model_forward(&session, tokens, TOKENS, 0, 1);
+        const float *l = i ? model_forward_text(&session, &tokens[TOKENS + i - 1], 1, TOKENS + i - 1, 1)
+                           : model_forward_text(&session, tokens, TOKENS, 0, 1);
         seconds[i ? DECODE : PREFILL] += now() - start;
         if (logits) memcpy(logits + (size_t)i * row, l, row * sizeof *l);
     }
@@ -191,9 +191,9 @@ static void virtual_waited(Probe *p, int layer, Site site) {
     virtual.profile->waited(virtual.profile, layer, site);
 }
 
-static bool virtual_begin(Probe *p, int n) {
+static bool virtual_begin(Probe *p, int n, bool decode) {
     (void)p;
-    return virtual.profile->begin(virtual.profile, n);
+    return virtual.profile->begin(virtual.profile, n, decode);
 }
 
 static void virtual_end(Probe *p) {
@@ -201,9 +201,9 @@ static void virtual_end(Probe *p) {
     virtual.profile->end(virtual.profile);
 }
 
-static void virtual_chunk(Probe *p, int n, int pos, int n_logits) {
+static void virtual_chunk(Probe *p, int n, int n_logits) {
     (void)p;
-    virtual.profile->chunk(virtual.profile, n, pos, n_logits);
+    virtual.profile->chunk(virtual.profile, n, n_logits);
 }
 
 static void virtual_norm(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim) {
@@ -258,7 +258,7 @@ static void delays_are_found_where_they_are(void) {
         CHECK(!open_virtual(THREADS, 0), "no session");
         session.batch = TOKENS;
         take_longer(slow, layer, delays[i].site, 1000);
-        CHECK(model_forward(&session, tokens, TOKENS, 0, TOKENS), "does not run");
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS), "does not run");
         check_account(PREFILL, slow, layer, delays[i].site, 1000);
         check_account(PREFILL, !slow, layer, SITE_WAIT, 1000);
         const double behind = profile_of_thread(profile, !slow, PREFILL, layer, delays[i].site)->waited;
@@ -278,7 +278,7 @@ static void marks_are_taken_off(void) {
     CHECK(!open_virtual(1, 70), "no session");
     CHECK(profile->reading == 70, "a reading takes %llu ticks", (unsigned long long)profile->reading);
     take_longer(0, 1, SITE_MLP_NORM, 5000);
-    CHECK(model_forward(&session, tokens, 1, 0, 1), "does not run");
+    CHECK(model_forward_text(&session, tokens, 1, 0, 1), "does not run");
     for (int l = NO_LAYER; l < model.config.n_layers; l++)
         for (Site s = 0; s < N_SITES; s++) {
             const double found = 1e9 * profile_of_thread(profile, 0, DECODE, l, s)->seconds;
@@ -298,7 +298,7 @@ static void observing_stays_within_its_budget(void) {
     CHECK(!open_virtual(1, 7), "no session");
     profile->budget = 0.01;
     take_longer(0, 1, SITE_DOWN, 1800);
-    for (int i = 0; i < 60; i++) CHECK(model_forward(&session, tokens, 1, i, 1), "does not run");
+    for (int i = 0; i < 60; i++) CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
     const Passes *p = &profile->passes[DECODE];
     /* 504 / (0.01 * 1800) is 28, the next odd distance 29: tokens 0, 29 and 58 */
     CHECK(p->passes == 60 && p->observed == 3, "%llu of %llu observed", (unsigned long long)p->observed,
@@ -311,7 +311,7 @@ static void quantiles_of_calls(void) {
     CHECK(!open_virtual(1, 3), "no session");
     take_longer(0, 2, SITE_ATTN_OUT, 1000);
     virtual.more = 1000;
-    for (int i = 0; i < 40; i++) CHECK(model_forward(&session, tokens, 1, i, 1), "does not run");
+    for (int i = 0; i < 40; i++) CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
     SiteRow row = {0};
     while (profile_next(profile, DECODE, &row) && !(row.layer == 2 && row.site == SITE_ATTN_OUT)) {
     }
@@ -543,7 +543,7 @@ static void bytes_of_heads_and_experts(void) {
     close_session();
     CHECK(!open_moe(1, true, false), "no session");
     session.batch = TOKENS; /* a chunk moves each expert of its tokens once */
-    CHECK(model_forward(&session, tokens, TOKENS, 0, 1), "does not run");
+    CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
     int used = 0;
     for (int e = 0; e < 8; e++) used += session.expert_start[e] < session.expert_start[e + 1];
     CHECK(session.expert_start[8] == 2 * TOKENS && used > 2, "%d slots, %d experts", session.expert_start[8], used);
@@ -585,7 +585,7 @@ static void sizes_of_the_residual_stream(void) {
     for (int threads = 1; threads <= 3; threads++) {
         CHECK(!open_session(&MODEL, threads, true, false), "no session");
         session.batch = TOKENS;
-        CHECK(model_forward(&session, tokens, TOKENS, 0, TOKENS), "does not run");
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS), "does not run");
         CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
         for (int t = 0; t < TOKENS; t++) {
             dequantize_row(x + t * 64, &model.embedding, tokens[t]);
@@ -610,7 +610,7 @@ static void sizes_of_heads(void) {
     for (int threads = 1; threads <= (test_fast() ? 1 : 3); threads++) {
         CHECK(!open_moe(threads, true, false), "no session");
         session.batch = TOKENS;
-        CHECK(model_forward(&session, tokens, TOKENS, 0, 1), "does not run");
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
         CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
         const Layer *layer = &model.layers[0];
         for (int t = 0; t < TOKENS; t++) {
@@ -638,17 +638,17 @@ typedef struct {
     int thread, position, tokens; /* position and tokens: of sites */
     double start, end;            /* microseconds */
     double bytes, rms;            /* of sites; 0: not there */
-} Span;
+} Slice;
 
-static Span spans[8192];
+static Slice spans[8192];
 static int n_spans;
 
 static int read_spans(const char *text) {
     n_spans = 0;
     for (const char *s = text; (s = strstr(s, "{\"name\": ")) && n_spans < 8192; s++) {
-        Span *span = &spans[n_spans];
+        Slice *span = &spans[n_spans];
         double duration;
-        *span = (Span){0};
+        *span = (Slice){0};
         const int fields =
             sscanf(s,
                    "{\"name\": \"%23[^\"]\", \"cat\": \"%23[^\"]\", \"ph\": \"X\", \"pid\": 1, \"tid\": "
@@ -670,11 +670,11 @@ static const double ROUNDING = 0.0025; /* three digits each: start, duration, tw
 /* Spans of a thread come parents first: each lies within the last one that has
  * not ended, and begins where its elder sister ended, or later. */
 static void check_nesting(int thread, int *depths) {
-    const Span *open[8];
+    const Slice *open[8];
     int depth = 0;
     double last = 0;
     for (int i = 0; i < n_spans; i++) {
-        const Span *s = &spans[i];
+        const Slice *s = &spans[i];
         if (s->thread != thread) continue;
         CHECK(s->end >= s->start && s->start >= last - ROUNDING, "%s begins before the one before it ends", s->name);
         while (depth > 0 && s->start >= open[depth - 1]->end - ROUNDING) depth--;
@@ -708,7 +708,7 @@ static void check_arguments(const char *phase, int layer, const char *site, bool
     int inside = -1, n = 0;
     snprintf(layer_name, sizeof layer_name, "layer %d", layer);
     for (int i = 0; i < n_spans; i++) {
-        const Span *s = &spans[i];
+        const Slice *s = &spans[i];
         if (s->thread != 0) continue;
         if (!strncmp(s->name, "layer ", 6)) inside = strcmp(s->name, layer_name) ? -1 : i;
         if (inside < 0 || strcmp(s->name, site) || strcmp(s->phase, phase)) continue;
@@ -858,7 +858,7 @@ static void a_busy_machine_is_named(void) {
     for (int i = 0; i < 4; i++) {
         CHECK(!open_virtual(cases[i].threads, 0), "no session");
         take_longer(cases[i].threads - 1, 1, SITE_DOWN, 1000000);
-        CHECK(model_forward(&session, tokens, TOKENS, 0, 1), "does not run");
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
         profile->switches = lost_processors() + (cases[i].switches ? -cases[i].switches : 1000);
         CHECK(!report("x.csv"), "no CSV");
         CHECK(!!strstr(stderr_text(), "\nbusy: ") == cases[i].busy, "case %d: %s", i, stderr_text());

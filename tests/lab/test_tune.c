@@ -93,10 +93,10 @@ static void prompts_are_not_timed(void) {
     for (int i = 0; i < 5; i++) tune(&t, 8);
     CHECK(t.tried == 0, "%d tokens were timed, none ran", t.tried);
     const int tokens[] = {1, 2, 3};
-    CHECK(model_forward(&s, tokens, 3, 0, 1) != NULL, "cannot run");
+    CHECK(model_forward_text(&s, tokens, 3, 0, 1) != NULL, "cannot run");
     tune(&t, 3);
     CHECK(t.tried == 0, "%d tokens were timed, a prompt ran", t.tried);
-    CHECK(model_forward(&s, tokens, 1, 3, 1) != NULL, "cannot run");
+    CHECK(model_forward_text(&s, tokens, 1, 3, 1) != NULL, "cannot run");
     tune(&t, 1);
     CHECK(t.tried == 1, "%d tokens were timed, one ran", t.tried);
     close_all();

@@ -140,7 +140,7 @@ static void add_text(Expected *e, int previous, int id) {
 }
 
 static const float *forward(Expected *e) {
-    const float *logits = model_forward(&e->session, e->ids + e->n_run, e->n - e->n_run, e->n_run, 1);
+    const float *logits = model_forward_text(&e->session, e->ids + e->n_run, e->n - e->n_run, e->n_run, 1);
     e->n_run = e->n;
     return logits;
 }
@@ -531,7 +531,7 @@ static void logits_are_the_model_s_bits(void) {
         const size_t row = (size_t)MODEL.vocab_size * sizeof(float);
         CHECK(size == 40 * row, "%zu bytes", size);
         for (int i = 0; i < 40; i++) {
-            const float *logits = model_forward(&e->session, e->ids + i, 1, i, 1);
+            const float *logits = model_forward_text(&e->session, e->ids + i, 1, i, 1);
             CHECK(!memcmp(written + i * MODEL.vocab_size, logits, row), "%s: position %d", ways[way], i);
         }
         free(written);
@@ -620,7 +620,7 @@ static void convert_leaves_nothing_behind(void) {
 static double surprise(Expected *e, const int *ids, int n) {
     double sum = 0;
     for (int i = 0, previous = 1; i < n; previous = ids[i++]) {
-        const float *logits = model_forward(&e->session, &previous, 1, i, 1);
+        const float *logits = model_forward_text(&e->session, &previous, 1, i, 1);
         double all = exp((double)logits[0]);
         for (int k = 1; k < MODEL.vocab_size; k++) all += exp((double)logits[k]);
         sum += log(all) - (double)logits[ids[i]];

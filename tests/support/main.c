@@ -129,6 +129,7 @@ int main(int argc, char **argv) {
         {"golden", suite_golden},
         {"bits", suite_bits},
         {"invariance", suite_invariance},
+        {"sequences", suite_sequences},
         {"tokenizer", suite_tokenizer},
         {"pieces", suite_pieces},
         {"bpe", suite_bpe},

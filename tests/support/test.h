@@ -359,6 +359,7 @@ void suite_attention(void);  /* attention.c, mlp.c */
 void suite_golden(void);     /* whole models against float64 */
 void suite_bits(void);       /* whole models: the pinned bits */
 void suite_invariance(void); /* same bits for any chunks and threads */
+void suite_sequences(void);  /* same bits in any company */
 void suite_tokenizer(void);  /* tokenizer.c */
 void suite_pieces(void);     /* tokenizer.c against sentencepiece */
 void suite_bpe(void);        /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */

@@ -1,0 +1,184 @@
+/* test_sequences.c: the same bits in any company.
+ *
+ * Owns the promise that the logits of a step depend on the tokens of its own sequence alone. Random schedules run
+ * several texts side by side: prompts and single tokens in one forward pass, guesses that are taken back, forks, texts
+ * that begin again. The measure is each text alone, in one chunk, with one thread.
+ */
+#include "formats/open.h"
+#include "formats/pack.h"
+#include "model.h"
+
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXTS = 4, LENGTH = 48, PREFIX = 14, MAX_VOCAB = 131, MOST_STEPS = TEXTS * 9 };
+
+/* What a text says, and its logits when it runs alone. */
+static struct {
+    int tokens[LENGTH], n; /* n of them have run in the schedule */
+    float logits[LENGTH * MAX_VOCAB];
+} texts[TEXTS];
+
+static Model model;
+static uint64_t dice; /* xorshift64 */
+
+static int roll(int n) {
+    dice ^= dice << 13;
+    dice ^= dice >> 7;
+    dice ^= dice << 17;
+    return (int)(dice >> 33) % n;
+}
+
+/* The texts begin alike, and part after PREFIX tokens. */
+static int measure_texts(KvType kv) {
+    const int vocab_size = model.config.vocab_size;
+    for (int i = 0; i < TEXTS; i++) {
+        Session s;
+        const float *logits = NULL;
+        for (int t = 0; t < LENGTH; t++)
+            texts[i].tokens[t] = (t * 29 + (t < PREFIX ? 0 : 7 * i + 1) * (t + 3)) % vocab_size;
+        if (!session_open(&s, &model, 1, LENGTH, 0, kv))
+            logits = model_forward_text(&s, texts[i].tokens, LENGTH, 0, LENGTH);
+        if (logits) memcpy(texts[i].logits, logits, (size_t)(LENGTH * vocab_size) * sizeof *logits);
+        session_close(&s);
+        if (!logits) return -1;
+    }
+    return 0;
+}
+
+/* ---- schedules ------------------------------------------------------------------------------------- */
+
+static Step steps[MOST_STEPS];
+static int right[MOST_STEPS]; /* of the steps that want logits: whether all tokens up to it are the text's */
+
+/* Some steps of text i: a few of its tokens, and perhaps wrong guesses behind them. Returns how many. */
+static int add_steps(Step *to, int i) {
+    const int left = LENGTH - texts[i].n, most = left < 9 ? left : 9, n = most ? 1 + roll(most) : 0;
+    const int good = roll(3) ? n : roll(n + 1);
+    for (int k = 0; k < n; k++) {
+        const int pos = texts[i].n + k, token = texts[i].tokens[pos];
+        to[k] = (Step){k < good ? token : (token + 1 + roll(3)) % model.config.vocab_size, i, pos, roll(2)};
+        right[to + k - steps] = k < good;
+    }
+    texts[i].n += good;
+    return n;
+}
+
+/* A text begins again, or goes on from another one's past. */
+static int change_texts(Session *s) {
+    const int to = roll(TEXTS), from = roll(TEXTS);
+    if (roll(3) == 0) texts[to].n = 0;
+    if (to == from || !texts[from].n || roll(2)) return 0;
+    texts[to].n = texts[from].n < PREFIX ? texts[from].n : PREFIX;
+    return session_fork(s, to, from);
+}
+
+/* One forward pass of some texts, in any order. */
+static void run_steps(Session *s, const char *what) {
+    const int vocab_size = model.config.vocab_size, first = roll(TEXTS);
+    int n = 0;
+    for (int i = 0; i < TEXTS; i++)
+        if (roll(4)) n += add_steps(steps + n, (first + i) % TEXTS);
+    if (!n) return;
+    const float *logits = model_forward(s, steps, n);
+    CHECK(logits, "%s: does not run", what);
+    for (int t = 0; t < n; t++) {
+        if (!steps[t].logits) continue;
+        const float *expected = texts[steps[t].sequence].logits + (size_t)(steps[t].pos * vocab_size);
+        CHECK(!right[t] || !memcmp(logits, expected, (size_t)vocab_size * sizeof *logits),
+              "%s: text %d has other logits at position %d", what, steps[t].sequence, steps[t].pos);
+        logits += vocab_size;
+    }
+}
+
+static void check_schedule(KvType kv, uint64_t seed) {
+    Session s;
+    char what[80];
+    dice = seed * 0x9E3779B97F4A7C15 + 1;
+    const int threads = 1 + roll(3), batch = 1 + roll(3) * roll(12);
+    snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads", (unsigned long long)seed, kv, batch, threads);
+    CHECK(!session_open(&s, &model, threads, MOST_STEPS, 0, kv) && !session_reserve(&s, TEXTS), "no session");
+    s.batch = batch;
+    for (int i = 0; i < TEXTS; i++) texts[i].n = 0;
+    for (int round = 0; round < 16; round++) {
+        CHECK(!change_texts(&s), "%s: no fork", what);
+        run_steps(&s, what);
+    }
+    session_close(&s);
+}
+
+/* Of a model that says it were large, so that threads are used. */
+static void check_schedules(uint64_t first) {
+    model.decode_bytes = 1 << 30;
+    for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
+        CHECK(!measure_texts(kv), "cannot run");
+        for (uint64_t seed = first; seed < first + (test_fast() ? 2 : 8); seed++) check_schedule(kv, seed);
+    }
+    model_pack(&model, 2, 1000);
+    check_schedule(KV_F16, first);
+    model_close(&model);
+}
+
+/* ---- of which models ------------------------------------------------------------------------------- */
+
+static void of_float_models(void) {
+    static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA};
+    for (int i = 0; i < 3; i++) {
+        const char *path = temporary("sequences.bin");
+        CHECK(!hashmodel_write(models[i], path, 1, 0) && !model_open(&model, path), "cannot make the model");
+        check_schedules(100 * (uint64_t)i + 1);
+    }
+}
+
+static void of_int8_models(void) {
+    const char *path = temporary("sequences.bin");
+    CHECK(!hashmodel_write(&WIDE, path, 2, 32) && !model_open(&model, path), "cannot make the model");
+    check_schedules(400);
+}
+
+static void check_gguf(const HashModel *m, const Relative *r, Type type, uint64_t seed) {
+    static GgufFile file;
+    const char *path = temporary("sequences.gguf");
+    gguf_make_relative(&file, m, r);
+    gguf_convert(&file, type);
+    const int status = gguf_write(&file, path);
+    gguf_free(&file);
+    CHECK(!status && !model_open(&model, path), "cannot make the model of %s", type_name(type));
+    check_schedules(seed);
+}
+
+/* In columns as the K types need them. */
+static void of_every_type(void) {
+    static const HashModel blocks = {256, 512, 1, 4, 2, 64, 64, false, 5};
+    const Relative llama = {.architecture = "llama"};
+    for (Type type = 0; type < (Type)N_TYPES; type++)
+        if (TYPES[type].gguf >= 0) check_gguf(&blocks, &llama, type, 500 + 100 * (uint64_t)type);
+}
+
+/* Norms of heads, halves, experts. */
+static void of_other_architectures(void) {
+    static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16, TYPE_F32};
+    for (int i = 0; i < N_GOLDEN_RELATIVES; i++)
+        check_gguf(&GOLDEN_RELATIVES[i].model, &GOLDEN_RELATIVES[i].relative, types[i], 2000 + 100 * (uint64_t)i);
+}
+
+/* Windows whose caches are rings. */
+static void of_windowed_models(void) {
+    const char *path = temporary("sequences.bin");
+    CHECK(!hashmodel_write(&GQA_TIED, path, 1, 0) && !model_open(&model, path), "cannot make the model");
+    model.layers[1].window = 5;
+    check_schedules(3000);
+}
+
+void suite_sequences(void) {
+    TEST(of_float_models);
+    TEST(of_int8_models);
+    TEST(of_every_type);
+    TEST(of_other_architectures);
+    TEST(of_windowed_models);
+}
