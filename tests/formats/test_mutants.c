@@ -806,7 +806,7 @@ static void check_sample(int c) {
 /* All commands run on the samples as they are; then on the mutants. */
 static void mutants_are_refused_or_run(void) {
     const char *range = getenv("NORMA_MUTANTS");
-    int begin = 0, end = test_fast() ? 30 : 300, n_refused = 0;
+    int begin = 0, end = test_fast() ? 15 : 300, n_refused = 0;
     if (range && sscanf(range, "%d-%d", &begin, &end) == 1) end = begin, begin = 0;
     binary_folder("mutants");
     stderr_hide();
@@ -815,7 +815,7 @@ static void mutants_are_refused_or_run(void) {
     CHECK(written == 0, "no samples");
     write_file("said", "a\nb\n");
     for (int c = 0; c < N_CASES; c++)
-        for (int i = 0; i == 0 || i < n_families(c); i += test_fast() ? 5 : 1) {
+        for (int i = 0; i == 0 || i < n_families(c); i += test_fast() ? 9 : 1) {
             family = family_of(c, (size_t)i);
             check_sample(c);
         }

@@ -114,7 +114,7 @@ static int step(void) {
 #ifdef SANITIZED
     return 1;
 #else
-    return test_fast() ? 421 : 3;
+    return test_fast() ? 1201 : 3;
 #endif
 }
 

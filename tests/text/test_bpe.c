@@ -1076,7 +1076,7 @@ static void gguf_files_have_the_same_tokens(void) {
     } files[] = {{"tests/golden/bpe_llama3.json", N_LLAMA3},
                  {"tests/golden/bpe_qwen2.json", N_QWEN2},
                  {"tests/golden/bpe_llama2.json", N_LLAMA2}};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i += test_fast() ? 2 : 1) {
         Tokenizer t, t_gguf;
         Model model;
         CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n), "%s does not open", files[i].path);
