@@ -216,7 +216,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
 }
 
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits) {
-    Step one, *steps = n == 1 ? &one : allocate((size_t)n, sizeof *steps);
+    Step one = {0}, *steps = n == 1 ? &one : allocate((size_t)n, sizeof *steps);
     for (int t = 0; steps && t < n; t++) steps[t] = (Step){tokens[t], 0, pos + t, t >= n - n_logits};
     const float *logits = steps ? model_forward(s, steps, n) : NULL;
     if (n > 1) free(steps);

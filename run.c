@@ -9,6 +9,7 @@
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/guess.h"
 #include "modes/options.h"
 #include "sampler.h"
 #include "tokenizer.h"
@@ -66,6 +67,7 @@ static int open_session(Run *run) {
     if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm, run->session.n_threads},
                                                     profile_format(o->profile) == PROFILE_TRACE, clock_cheapest())))
         return -1;
+    guesser_open(&run->guesser, o->lookup);
     if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
 }
@@ -90,6 +92,7 @@ static int run_mode(const Mode *mode, const Options *options) {
     if ((!status || status == EXIT_INTERRUPTED) && run.profile && profile_report(run.profile, options->profile))
         status = 1;
     profile_close(run.profile);
+    guesser_close(&run.guesser);
     sampler_close(&run.sampler);
     tuning_close(&run.tuning);
     if (run.session.model) session_close(&run.session);

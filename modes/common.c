@@ -69,13 +69,30 @@ static bool is_end(const Run *run, int token) {
     return token == t->bos || token == t->eot || (token == t->eos && run->model.eos_ends);
 }
 
+/* Runs a token, and guesses of up to `room` more behind it. The logits of all of them. */
+static const float *run_guesses(Run *run, int token, int pos, int room) {
+    Guesser *g = &run->guesser;
+    int tokens[1 + MOST_GUESSES] = {token};
+    guesser_guess(g, room);
+    memcpy(tokens + 1, g->guesses, (size_t)g->n_run * sizeof *tokens);
+    const double start = now();
+    const float *logits = model_forward_text(&run->session, tokens, 1 + g->n_run, pos, 1 + g->n_run);
+    guesser_learn(g, now() - start);
+    return logits;
+}
+
 int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
-    for (int i = 0; i < prompt->n; i++) sampler_accept(&run->sampler, prompt->ids[i]);
-    const float *logits = run_logits(run, prompt->ids, prompt->n, c->pos, 1);
+    const size_t vocab_size = (size_t)run->model.config.vocab_size;
+    int status = 0;
+    for (int i = 0; i < prompt->n && status >= 0; i++) {
+        sampler_accept(&run->sampler, prompt->ids[i]);
+        status = guesser_say(&run->guesser, prompt->ids[i]);
+    }
+    const float *logits = status < 0 ? NULL : model_forward_text(&run->session, prompt->ids, prompt->n, c->pos, 1);
     int previous = prompt->ids[prompt->n - 1], n_ran = prompt->n;
     c->pos += prompt->n;
     c->prefilled = now();
-    while (logits) {
+    while (logits && !check_logits(logits, vocab_size)) {
         if (interrupted || out->error) return 0;
         const int token = sampler_next(&run->sampler, logits);
         sampler_accept(&run->sampler, token);
@@ -83,10 +100,16 @@ int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
         run_show_token(run, out, previous, token);
         if (c->answer && tokens_add(c->answer, token)) return -1;
         if (c->pos == c->steps) return 1;
-        tune(&run->tuning, n_ran);
-        logits = run_logits(run, &token, 1, c->pos++, 1);
+        if ((status = guesser_say(&run->guesser, token)) < 0) return -1;
+        if (status) { /* a guess that has run */
+            logits += vocab_size;
+        } else {
+            tune(&run->tuning, n_ran);
+            logits = run_guesses(run, token, c->pos, c->steps - c->pos - 1);
+            n_ran = 1 + run->guesser.n_run;
+        }
+        c->pos++;
         previous = token;
-        n_ran = 1;
     }
     return -1;
 }

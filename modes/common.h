@@ -6,6 +6,7 @@
 #include "lab/profile.h"
 #include "lab/tune.h"
 #include "model.h"
+#include "modes/guess.h"
 #include "modes/options.h"
 #include "sampler.h"
 #include "text/stream.h"
@@ -20,6 +21,7 @@ struct Run {
     Session session;
     Tuning tuning;
     Sampler sampler;
+    Guesser guesser;
     Profile *profile; /* NULL: off */
 };
 
@@ -46,8 +48,8 @@ void run_show_token(const Run *run, Stream *out, int previous, int token);
 const float *run_logits(Run *run, const int *tokens, int n, int pos, int n_logits);
 
 /* Runs a prompt from position c->pos on, samples what follows and writes it, tuned (lab/tune.h)
- * after every forward pass. 0: the text has ended, by itself, by Ctrl-C or by a failed write; 1: all positions have
- * run; -1: the model failed. */
+ * after every forward pass, and guessed (guess.h). 0: the text has ended, by itself, by Ctrl-C or by a failed write; 1:
+ * all positions have run; -1: the model failed. */
 int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out);
 
 /* The exit status of a mode that succeeded (0), failed, or was interrupted. */

@@ -19,6 +19,10 @@ static void show_statistics(const Run *run, const Continuation *text, int n_prom
     fprintf(stderr, "prompt: %d tokens, %.0f tokens/s", n_prompt, n_prompt / (text->prefilled - start));
     if (decoded > 0)
         fprintf(stderr, "; generation: %d tokens, %.0f tokens/s", decoded, decoded / (end - text->prefilled));
+    const Guesser *g = &run->guesser;
+    if (g->guessed)
+        fprintf(stderr, "; %ld of %ld guesses right, %.2f tokens a pass", g->accepted, g->guessed,
+                (double)decoded / (double)g->passes);
     fputc('\n', stderr);
     if (decoded > 0 && run->options->verbose) fprintf(stderr, "%s\n", tuning_text(&run->tuning));
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "lab/profile.h"
+#include "modes/guess.h"
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -44,6 +45,8 @@ static const Option OPTIONS[] = {
      "bench: tokens to generate [64]"},
     {'t', FLOAT, "temperature", "T", RANGE(sampling.temperature, 0, 1000), "[1.0; 0: always the likeliest token]"},
     {'p', FLOAT, "top-p", "P", RANGE(sampling.top_p, 0, 1), "the likeliest tokens that sum to P [0.9; 0 or 1: off]"},
+    {0, INT, "lookup", "N", RANGE(lookup, 0, MOST_GUESSES),
+     "generate, chat: guess up to N tokens from what was said\nbefore, and run them at once; the text stays [0]"},
     {'k', INT, "top-k", "K", RANGE(sampling.top_k, 0, INT_MAX), "the K likeliest tokens [off]"},
     {0, FLOAT, "min-p", "P", RANGE(sampling.min_p, 0, 1), "tokens at least P times as likely as the likeliest [off]"},
     {0, FLOAT, "repeat-penalty", "R", RANGE(sampling.repeat_penalty, 0.01, 100),

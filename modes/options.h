@@ -37,7 +37,7 @@ typedef struct {
     const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type, *norm, *template;
     Sampling sampling;
     int steps; /* -1: not given */
-    int threads, batch, prompt_tokens;
+    int threads, batch, prompt_tokens, lookup;
     int context; /* 0: the model's */
     float seconds;
     bool json, verbose, fold_norms;

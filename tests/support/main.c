@@ -143,6 +143,7 @@ int main(int argc, char **argv) {
         {"folder", suite_folder},
         {"families", suite_families},
         {"growth", suite_growth},
+        {"guess", suite_guess},
         {"cli", suite_cli},
         {"convert", suite_convert},
         {"profile", suite_profile},

@@ -375,6 +375,7 @@ void suite_families(void);   /* folder.c, gguf_write.c: models of families besid
 void suite_growth(void);     /* the work of opening, by the size of the files */
 void suite_damage(void);     /* damaged files */
 void suite_mutants(void);    /* files that are almost right */
+void suite_guess(void);      /* guess.c */
 void suite_cli(void);        /* the binary */
 void suite_convert(void);    /* convert.c, for the newer architectures */
 void suite_memory(void);     /* every mode without memory */
