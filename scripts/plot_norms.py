@@ -1,74 +1,170 @@
-"""Draws the pictures of docs/norms.md: eps inside and outside the root, the gradient by scale, the residual stream by depth.
+"""Draws the pictures of docs/norms.md and, with Chinese labels, of docs/norms.zh.md.
 
-Owns the curves (closed forms, in float64) and how they look. The residual stream is norma's own account of it, from
-`./run MODEL --profile=x.csv`; without that file its picture is left as it is.
+Owns how the pictures look, and their words in both languages. What is drawn are closed forms in float64, the tables that
+stand in docs/norms.md (the gradient's sizes, what `./run -m norms` printed), gradients by depth from textbook_today.py, and
+norma's own account of the residual stream, from `./run MODEL -m perplexity -f FILE --profile=x.csv`; without that file its
+picture is left as it is.
 """
 
 import argparse
+import re
 import sys
+import warnings
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 from matplotlib import pyplot
 from profiles import read
+from random_model import uniform
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EPS = 1e-5
-BLUE, ORANGE, GRAY = "#1f6fb4", "#d9720b", "#888888"
+BLUE, ORANGE, GREEN, GRAY = "#1f6fb4", "#d9720b", "#3a8f3a", "#888888"
 NORM_SITES = "attn_norm", "mlp_norm", "final_norm"
+CHINESE = {
+    "RMS of the token going in": "输入 token 的 RMS",
+    "RMS coming out": "输出的 RMS",
+    "eps = 1e-5, inside the root and outside": "eps = 1e-5，在根号里与根号外",
+    "inside:  x / sqrt(mean(x²) + eps)": "根号里：x / sqrt(mean(x²) + eps)",
+    "outside:  x / (RMS(x) + eps)": "根号外：x / (RMS(x) + eps)",
+    "The larger the input, the smaller its gradient": "输入越大，梯度越小",
+    "statement 21, 10 tokens of dim 8": "第 21 条，10 个 dim 为 8 的 token",
+    "layer and norm": "层与归一化",
+    "residual stream going in": "输入的残差流",
+    "The residual stream grows with depth": "残差流随深度增长",
+    "largest |x|": "最大的 |x|",
+    "RMS, over all tokens": "RMS，所有 token 合计",
+    "tokens of dim 2, and what norms make of them": "dim 为 2 的 token，以及归一化的结果",
+    "RMSNorm: the same direction, length sqrt(2)": "RMSNorm：方向不变，长度为 sqrt(2)",
+    "LayerNorm: the part along [1, 1] is gone": "LayerNorm：沿 [1, 1] 的部分没有了",
+    "first element": "第一个元素",
+    "second element": "第二个元素",
+    "depth": "深度",
+    "|dL/dx| / |dL/dy| of the final norm": "|dL/dx| / final norm 的 |dL/dy|",
+    "12 sublayers with random matrices": "12 个子层，矩阵随机",
+    "pre-norm": "pre-norm",
+    "post-norm": "post-norm",
+    "inside the residual, sandwich": "残差内侧、三明治",
+    "dim (one token, one thread)": "dim（1 个 token，1 个线程）",
+    "ns an element": "每个元素的纳秒数",
+    "The cost of one norm": "一次归一化的开销",
+    "LayerNorm, in place": "LayerNorm，现场",
+    "RMSNorm, in place": "RMSNorm，现场",
+    "LayerNorm, warm": "LayerNorm，热缓存",
+    "RMSNorm, warm": "RMSNorm，热缓存",
+}
+language = "en"
+
+
+def say(text):
+    return CHINESE[text] if language == "zh" else text
+
+
+def label(axes, x, y, title):
+    axes.set(xlabel=say(x), ylabel=say(y), title=say(title))
+
+
+def draw_arrows(axes):
+    points = np.array([[0.5, 0.9], [1.9, 0.7], [2.2, 2.0], [0.4, -0.5], [1.8, -1.0]])
+    circle = np.linspace(0, 2 * np.pi, 200)
+    axes.plot(np.sqrt(2) * np.cos(circle), np.sqrt(2) * np.sin(circle), color=GRAY, linewidth=0.8, linestyle=":")
+    axes.plot([-1.6, 1.6], [1.6, -1.6], color=GRAY, linewidth=0.8, linestyle=":")
+    for x in points:
+        axes.annotate("", x, (0, 0), arrowprops={"arrowstyle": "->", "color": GRAY, "linewidth": 1.2})
+    after = points / np.sqrt((points**2).mean(1, keepdims=True))
+    axes.plot(*after.T, "o", color=BLUE, label=say("RMSNorm: the same direction, length sqrt(2)"))
+    centered = points - points.mean(1, keepdims=True)
+    after = centered / np.sqrt((centered**2).mean(1, keepdims=True))
+    axes.plot(*after.T, "s", color=ORANGE, label=say("LayerNorm: the part along [1, 1] is gone"))
+    axes.set(aspect="equal", xlim=(-1.9, 6.2), ylim=(-1.7, 2.2))
+    label(axes, "first element", "second element", "tokens of dim 2, and what norms make of them")
 
 
 def draw_eps(axes):
     r = np.logspace(-7, 1, 200)
-    axes.semilogx(r, r / np.sqrt(r**2 + EPS), color=BLUE, label="inside:  x / sqrt(mean(x²) + eps)")
-    axes.semilogx(r, r / (r + EPS), color=ORANGE, linestyle="--", label="outside:  x / (RMS(x) + eps)")
+    axes.semilogx(r, r / np.sqrt(r**2 + EPS), color=BLUE, label=say("inside:  x / sqrt(mean(x²) + eps)"))
+    axes.semilogx(r, r / (r + EPS), color=ORANGE, linestyle="--", label=say("outside:  x / (RMS(x) + eps)"))
     for at, text in (EPS**0.5, "sqrt(eps)"), (EPS, "eps"):
         axes.axvline(at, color=GRAY, linewidth=0.8, linestyle=":")
         axes.text(at * 0.85, 0.03, text, color=GRAY, rotation=90, ha="right")
-    axes.set(
-        xlabel="RMS of the token going in", ylabel="RMS coming out", title="eps = 1e-5, inside the root and outside"
-    )
+    label(axes, "RMS of the token going in", "RMS coming out", "eps = 1e-5, inside the root and outside")
 
 
 def draw_gradient(axes):
-    """|dx| of a gradient that is orthogonal to x: 1 / sqrt(mean(x^2) + eps), the scale itself."""
+    """|dx| of a gradient that is orthogonal to x: 1 / sqrt(mean(x^2) + eps), the scale itself; and the chapter's table."""
     r = np.logspace(-5, 3, 200)
     for eps, color, style in (1e-5, BLUE, "-"), (1e-6, ORANGE, "--"), (0.0, GRAY, ":"):
         axes.loglog(r, 1 / np.sqrt(r**2 + eps), color=color, linestyle=style, label=f"eps = {eps:g}")
-    axes.set(
-        xlabel="RMS of the token going in", ylabel="|dx| / |dy|", title="The larger the input, the smaller its gradient"
+    chapter = (DOCS / "norms.md").read_text()
+    scales, sizes = (
+        np.array([float(cell) for cell in re.search(rf"^\| {name} \|(.*)\|$", chapter, re.MULTILINE)[1].split("|")])
+        for name in ("x times", "RMS of dx")
     )
+    x, dy = (np.sqrt((uniform(7, tensor, (10, 8)).astype(float) ** 2).mean()) for tensor in (3, 4))
+    axes.loglog(4 * x * scales, sizes / dy, "o", color=BLUE, label=say("statement 21, 10 tokens of dim 8"))
+    axes.set(xlabel=say("RMS of the token going in"), ylabel="|dx| / |dy|")
+    axes.set_title(say("The larger the input, the smaller its gradient"))
+
+
+def draw_depth(axes):
+    from textbook_today import gradients_by_depth  # needs PyTorch
+
+    places = {"pre": "pre-norm", "post": "post-norm", "inside": "inside the residual, sandwich"}
+    for (place, name), color, marker in zip(places.items(), (BLUE, ORANGE, GREEN), "osD", strict=True):
+        axes.plot(gradients_by_depth(place), color=color, marker=marker, markersize=4, label=say(name))
+    axes.set_ylim(0, 1.1)
+    label(axes, "depth", "|dL/dx| / |dL/dy| of the final norm", "12 sublayers with random matrices")
+
+
+def draw_cost(axes):
+    """What `./run -m norms` printed into the chapter, of one token."""
+    rows = re.findall(r"^ +(\d+) +1 +1 +([\d.]+) +([\d.]+) .*\| +([\d.]+) +([\d.]+) ", (DOCS / "norms.md").read_text(), re.M)
+    dim, *columns = np.array(rows, dtype=float).T
+    names = "RMSNorm, warm", "LayerNorm, warm", "RMSNorm, in place", "LayerNorm, in place"
+    looks = (BLUE, "-", "o"), (ORANGE, "-", "s"), (BLUE, "--", "o"), (ORANGE, "--", "s")
+    for i in 3, 2, 1, 0:
+        color, style, marker = looks[i]
+        axes.loglog(dim, columns[i] / dim, color=color, linestyle=style, marker=marker, markersize=4, label=say(names[i]))
+    axes.set_xticks(dim, [f"{d:g}" for d in dim])
+    axes.minorticks_off()
+    label(axes, "dim (one token, one thread)", "ns an element", "The cost of one norm")
 
 
 def read_profile(path):
-    """(site with its layer, RMS going in, largest |x|) for every norm, in the order of the decode."""
-    rows = [row for row in read(path)[1] if row["phase"] == "decode" and row["site"] in NORM_SITES]
+    """(site with its layer, RMS going in, largest |x|) for every norm of the phase with most tokens, in its order."""
+    rows = [row for row in read(path)[1] if row["site"] in NORM_SITES]
     if not rows:
-        raise ValueError(f"{path}: no decode and no norms in it")
+        raise ValueError(f"{path}: no norms in it")
+    phase = max(rows, key=lambda row: int(row["tokens"]))["phase"]
     return [
         (f"{row['layer']} {row['site'].removesuffix('_norm')}".strip(), float(row["rms_in"]), float(row["max_abs"]))
         for row in rows
+        if row["phase"] == phase
     ]
 
 
 def draw_residual(axes, profile):
     names, rms, largest = zip(*profile, strict=True)
-    axes.semilogy(names, largest, color=ORANGE, marker="s", markersize=4, linestyle="--", label="largest |x|")
-    axes.semilogy(names, rms, color=BLUE, marker="o", markersize=4, label="RMS, over all tokens")
-    axes.set(xlabel="layer and norm", ylabel="residual stream going in", title="The residual stream grows with depth")
+    axes.semilogy(names, largest, color=ORANGE, marker="s", markersize=4, linestyle="--", label=say("largest |x|"))
+    axes.semilogy(names, rms, color=BLUE, marker="o", markersize=4, label=say("RMS, over all tokens"))
+    label(axes, "layer and norm", "residual stream going in", "The residual stream grows with depth")
     axes.tick_params(axis="x", rotation=45)
 
 
 def save(name, png, draw, *args):
-    figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
-    draw(axes, *args)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    figure.savefig(DOCS / f"norms_{name}.svg", metadata={"Date": None})
-    if png:
-        figure.savefig(png / f"norms_{name}.png", dpi=100)
+    global language
+    for language in "en", "zh":
+        file = f"norms_{name}" + ("" if language == "en" else ".zh")
+        figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
+        draw(axes, *args)
+        axes.legend(frameon=False, loc="lower right" if name == "arrows" else "best")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+        figure.savefig(DOCS / f"{file}.svg", metadata={"Date": None})
+        if png:
+            figure.savefig(png / f"{file}.png", dpi=100)
+        pyplot.close(figure)
 
 
 def main():
@@ -77,10 +173,14 @@ def main():
     parser.add_argument("--png", metavar="FOLDER", type=Path, help="PNGs as well, into this folder")
     args = parser.parse_args()
     matplotlib.use("svg")
-    # text as text, and the same file each time
+    # text as text, which the reader's own fonts show, and the same file each time
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "norma"})
+    warnings.filterwarnings("ignore", "Glyph .* missing from font")
+    save("arrows", args.png, draw_arrows)
     save("eps", args.png, draw_eps)
     save("gradient", args.png, draw_gradient)
+    save("depth", args.png, draw_depth)
+    save("cost", args.png, draw_cost)
     if args.profile:
         save("residual", args.png, draw_residual, read_profile(args.profile))
 

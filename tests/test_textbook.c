@@ -1,7 +1,8 @@
 /* test_textbook.c: the numbered statements of docs/norms.md.
  *
- * Owns a test for every statement that can be one, in the chapter's order, and
- * with it the chapter's numbers: what stands here in digits stands there. They
+ * Owns a test for every statement that can be one, in the chapter's order (from 39
+ * on in test_textbook_today.c), and what holds the chapter's numbers: they are read
+ * from it and from its Chinese twin, and compared with what the tests compute, which
  * are closed forms, double precision done here, or PyTorch's, printed by
  * `python scripts/textbook.py`. How exact norm.c is belongs to test_norm.c.
  */
@@ -13,55 +14,17 @@
 #include "model.h"
 #include "norm.h"
 
+#include "tests/support/chapter.h"
 #include "tests/support/test.h"
+#include "tests/textbook.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_DIM = 256, TOKENS = 10, DIM = 8 };
-
-static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1}, ONE_TO_FOUR[] = {1, 2, 3, 4};
-
-/* The random numbers of scripts/textbook.py, in [-0.5, 0.5). */
-static float random_float(uint64_t tensor, int i) {
-    return (float)(hash64(7, tensor, (uint64_t)i) >> 40) / 16777216.0f - 0.5f;
-}
-
-static void fill_random(float *x, uint64_t tensor, int n, float size) {
-    for (int i = 0; i < n; i++) x[i] = size * random_float(tensor, i);
-}
-
-static double mean_of(const float *x, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += x[i];
-    return sum / n;
-}
-
-static double dot(const float *a, const float *b, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += (double)a[i] * b[i];
-    return sum;
-}
-
-static double rms_of(const float *x, int n) { return sqrt(dot(x, x, n) / n); }
-
-/* The first value that is off by more than `error`; -1: none. */
-static int first_wrong(const float *y, const double *expected, int n, double error) {
-    for (int i = 0; i < n; i++)
-        if (!(fabs(y[i] - expected[i]) <= error)) return i;
-    return -1;
-}
-
-#define CHECK_VALUES(y, n, error, ...)                                                                                 \
-    do {                                                                                                               \
-        const double expected_[] = {__VA_ARGS__};                                                                      \
-        const int wrong_ = first_wrong(y, expected_, n, error);                                                        \
-        CHECK(wrong_ < 0, "value %d: %.9g, expected %.9g", wrong_, (y)[wrong_], expected_[wrong_]);                    \
-    } while (0)
 
 /* ---- 1 to 3: the two formulas -------------------------------------------------------------- */
 
@@ -70,6 +33,7 @@ static void rmsnorm_of_one_to_four(void) {
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
     CHECK_VALUES(y, 4, 1e-7, 1 / sqrt(7.5), 2 / sqrt(7.5), 3 / sqrt(7.5), 4 / sqrt(7.5));
     CHECK_VALUES(y, 4, 1e-7, 0.3651484, 0.7302967, 1.0954451, 1.4605935);
+    HOLDS(1, 4, 9, 16, 7.5, sqrt(7.5), 1 / sqrt(7.5), 2 / sqrt(7.5), 3 / sqrt(7.5), 4 / sqrt(7.5));
 }
 
 static void layernorm_of_one_to_four(void) {
@@ -80,6 +44,8 @@ static void layernorm_of_one_to_four(void) {
     CHECK_VALUES(y, 4, 1e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
     layernorm(y, ONE_TO_FOUR, gamma, beta, 4, 0);
     CHECK_VALUES(y, 4, 1e-6, 10 - 3 / sqrt(1.25), -0.5 / sqrt(1.25), 1, -1.5 / sqrt(1.25));
+    HOLDS(2.5, -1.5, -0.5, 0.5, 1.5, 1.25, sqrt(1.25), -1.5 / sqrt(1.25), -0.5 / sqrt(1.25), 0.5 / sqrt(1.25),
+          1.5 / sqrt(1.25));
 }
 
 static void every_token_gets_the_same_length(void) {
@@ -94,6 +60,7 @@ static void every_token_gets_the_same_length(void) {
         CHECK(fabs(sqrt(dot(y, y, N)) - 8) < 1e-6, "LayerNorm, length %.9g", sqrt(dot(y, y, N)));
         CHECK(fabs(mean_of(y, N)) < 1e-6, "LayerNorm, mean %.9g", mean_of(y, N));
     }
+    HOLDS(1, 2); /* the picture is of dim 2 */
 }
 
 /* ---- 4 to 7: when they coincide ------------------------------------------------------------- */
@@ -111,6 +78,7 @@ static void layernorm_is_rmsnorm_of_the_centered_token(void) {
     for (int i = 0; i < N; i++) x[i] -= mean;
     rmsnorm(z, x, ONES, N, 1e-5f);
     for (int i = 0; i < N; i++) CHECK(fabsf(y[i] - z[i]) < 1e-6f, "element %d: %.9g and %.9g", i, y[i], z[i]);
+    HOLDS(0, -3, -1, 1, 3, 2, 4, 7.5, 6.25, 1.25);
 }
 
 /* The cosine between the two results is sqrt(variance / mean(x^2)). */
@@ -133,6 +101,7 @@ static void the_angle_between_the_two(void) {
         const double cosine = dot(y, z, N) / N, expected = sqrt((square - mean * mean) / square);
         CHECK(fabs(cosine - expected) < 1e-6, "shift %d: cosine %.9g, expected %.9g", shift, cosine, expected);
     }
+    HOLDS(1, 2, 3, 4, 1.25, 7.5, sqrt(1.25 / 7.5), sqrt(0.99));
 }
 
 static void only_layernorm_ignores_a_shift(void) {
@@ -143,6 +112,8 @@ static void only_layernorm_ignores_a_shift(void) {
     CHECK(!memcmp(y, z, sizeof y), "LayerNorm: %.9g and %.9g", y[0], z[0]);
     rmsnorm(z, shifted, ONES, 4, 0);
     CHECK_VALUES(z, 4, 1e-7, 0.9985031, 0.9995006, 1.0004981, 1.0014956);
+    for (int i = 0; i < 4; i++) HOLDS(shifted[i], shifted[i] / sqrt(dot(shifted, shifted, 4) / 4));
+    HOLDS(2);
 }
 
 /* Without beta LayerNorm centers as before; with one, RMSNorm still does not. */
@@ -154,6 +125,7 @@ static void beta_is_not_the_centering(void) {
     CHECK(fabs(mean_of(y, 4) - 0.9128709) < 1e-7, "RMSNorm: mean %.9g", mean_of(y, 4));
     for (int i = 0; i < 4; i++) y[i] += 0.5f; /* an RMSNorm with beta */
     CHECK(fabs(mean_of(y, 4) - 1.4128709) < 1e-6, "RMSNorm with beta: mean %.9g", mean_of(y, 4));
+    HOLDS(0, 1, 2, 3, 4, 2.5 / sqrt(7.5), 0.5, 2.5 / sqrt(7.5) + 0.5);
 }
 
 /* ---- 8 to 10: eps --------------------------------------------------------------------------- */
@@ -162,7 +134,7 @@ static void beta_is_not_the_centering(void) {
 static const struct {
     double rms, inside, outside;
 } EPS_TABLE[] = {{1, 0.99999500, 0.99999000},    {0.1, 0.99950037, 0.99990001},
-                 {1e-2, 0.95346259, 0.99900100}, {3.1622777e-3, 0.70710678, 0.99684770},
+                 {1e-2, 0.95346259, 0.99900100}, {3.16227766017e-3, 0.70710678, 0.99684769},
                  {1e-3, 0.30151134, 0.99009901}, {1e-4, 0.03160698, 0.90909091},
                  {1e-5, 0.00316226, 0.50000000}};
 
@@ -177,6 +149,7 @@ static void eps_inside_and_outside_the_root(void) {
         layernorm(y, x, ONES, NULL, 4, (float)eps); /* the mean is 0 */
         CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "LayerNorm, RMS %g: %.9g", r, rms_of(y, 4));
         CHECK(fabs(outside - EPS_TABLE[i].outside) < 1e-8, "outside, RMS %g: %.9g", r, outside);
+        HOLDS(r, EPS_TABLE[i].inside, outside);
     }
 }
 
@@ -190,6 +163,7 @@ static void a_token_of_zeros_stays_zero(void) {
     CHECK_VALUES(y, 4, 0, 0, 0, 0, 0);
     rmsnorm_backward(dx, dgamma, dy, x, ONES, 4, 1e-5f);
     CHECK_VALUES(dx, 4, 1e-3, 316.22777, 632.45553, 948.68330, 1264.91106);
+    HOLDS(0, 1 / sqrt(1e-5), 1e-5);
 }
 
 /* ---- 11 to 14: float32 inside --------------------------------------------------------------- */
@@ -211,6 +185,7 @@ static void sums_in_half_precision_fail(void) {
     for (int i = 0; i < N; i++) x[i] = gamma[i] = f32_to_bf16(1);
     rmsnorm_half(y, x, gamma, N, 1e-5f, TYPE_BF16, ROUND_THEN_SCALE);
     for (int i = 0; i < N; i++) CHECK(y[i] == f32_to_bf16(1), "y[%d] = %g", i, bf16_to_f32(y[i]));
+    HOLDS(65504, 256, 65536, 8, 1, 300, 4096, sqrt(4096.0 / 256));
 }
 
 static void squares_beyond_float32(void) {
@@ -221,6 +196,7 @@ static void squares_beyond_float32(void) {
     CHECK_VALUES(y, 4, 0, 1, 1, 1, 1);
     layernorm(y, rising, ONES, NULL, 4, 1e-5f);
     CHECK_VALUES(y, 4, 2e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
+    HOLDS(1e20, 2e20, 3e20, 4e20, 1, 0);
 }
 
 static void a_variance_takes_two_passes(void) {
@@ -235,6 +211,7 @@ static void a_variance_takes_two_passes(void) {
     CHECK(square - mean_squared != 1.25f, "one pass got it right: %g", square - mean_squared);
     layernorm(y, x, ONES, NULL, 4, 0);
     CHECK_VALUES(y, 4, 1e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
+    HOLDS(4097, 4098, 4099, 4100, 1, 2, 1.25);
 }
 
 /* LlamaRMSNorm's bits, then those of torch.nn.functional.rms_norm; how many of
@@ -277,6 +254,7 @@ static void two_orders_of_rounding(void) {
             CHECK(abs(y[0][i] - y[1][i]) <= 1, "%s: y[%d] is %04x and %04x", type_name(type), i, y[0][i], y[1][i]);
         }
         CHECK(abs(differing - ROUNDED[k].differing) <= 4, "%s: %d differ", type_name(type), differing);
+        HOLDS(N, ROUNDED[k].differing);
     }
 }
 
@@ -292,6 +270,8 @@ static void the_variance_is_biased(void) {
         CHECK(fabs(y[i] - expected) < 1e-7, "y[%d] = %.9g, expected %.9g", i, y[i], expected);
     }
     CHECK(fabs(sqrt(7.0 / 8) - 0.9354) < 5e-5 && fabs(sqrt(4095.0 / 4096) - 0.99988) < 5e-6, "factors");
+    HOLDS(1, 2, 3, 4, 5.0 / 3, 1.25, unbiased[0], unbiased[1], unbiased[2], unbiased[3], sqrt(3.0 / 4), sqrt(7.0 / 8),
+          8, sqrt(4095.0 / 4096), 4096);
 }
 
 /* ---- 16, 17: scale ----------------------------------------------------------------------------- */
@@ -315,17 +295,19 @@ static void both_norms_ignore_the_scale(void) {
         CHECK(fabsf(y[0][i] + z[0][i]) < 1e-6f, "RMSNorm: %.9g and %.9g", y[0][i], z[0][i]);
         CHECK(fabsf(y[1][i] + z[1][i]) < 1e-6f, "LayerNorm: %.9g and %.9g", y[1][i], z[1][i]);
     }
+    HOLDS(0, 6, 2);
 }
 
 /* norm(s x) with eps is norm(x) with eps / s^2. */
 static void eps_sets_a_smallest_scale(void) {
-    static const double scales[] = {1, 0.1, 0.01, 0.001}, first[] = {0.3651481, 0.3651241, 0.3627381, 0.2390457};
+    static const double scales[] = {1, 0.1, 0.01, 0.001}, first[] = {0.3651481, 0.3651240, 0.3627381, 0.2390457};
     for (int k = 0; k < 4; k++) {
         float x[4], y[4], z[4];
         for (int i = 0; i < 4; i++) x[i] = (float)(scales[k] * ONE_TO_FOUR[i]);
         rmsnorm(y, x, ONES, 4, 1e-5f);
         rmsnorm(z, ONE_TO_FOUR, ONES, 4, (float)(1e-5 / (scales[k] * scales[k])));
         CHECK(fabs(y[0] - first[k]) < 1e-7, "scale %g: %.9g, expected %.9g", scales[k], y[0], first[k]);
+        HOLDS(scales[k], scales[k] / sqrt(7.5 * scales[k] * scales[k] + 1e-5), 1e-5, k + 1);
         for (int i = 0; i < 4; i++) CHECK(fabsf(y[i] - z[i]) < 3e-7f, "scale %g: %.9g, %.9g", scales[k], y[i], z[i]);
     }
 }
@@ -346,6 +328,8 @@ static void gradient_of_one_to_four(void) {
     CHECK_VALUES(dx, 4, 1e-7, 0.2683282, -0.3577709, -0.0894427, 0.1788854);
     CHECK_VALUES(dgamma, 4, 1e-6, -1.5 * t, 0, 0, 0);
     CHECK_VALUES(dbeta, 4, 0, 1, 0, 0, 0);
+    HOLDS(1, 2, 3, 4, 0, 29, -2, -3, -4, 30, 7.5, s * 29 / 30, s * -2 / 30, s * -3 / 30, s * -4 / 30, 0.3, -0.4, -0.1,
+          0.2, 1.25, t * 0.3, t * -0.4, t * -0.1, t * 0.2);
 }
 
 enum { FEW = 12 };
@@ -420,6 +404,7 @@ static void no_gradient_along_what_is_ignored(void) {
         CHECK(fabs(dot(dx, x, N)) < 1e-6 * layer_size * length, "LayerNorm: dx is not orthogonal to x");
         CHECK(fabs(dot(dx, ONES, N)) < 1e-5 * layer_size, "LayerNorm: dx sums to %g", dot(dx, ONES, N));
     }
+    HOLDS(0);
 }
 
 /* dx[TOKENS][DIM] of the norm of x for dL/dy = dy, gamma 1. */
@@ -444,6 +429,7 @@ static void the_gradient_shrinks_as_the_input_grows(void) {
         backward(dx, NORM_RMS, dy, x);
         const double size = rms_of(dx, TOKENS * DIM);
         CHECK(fabs(size - sizes[k]) < 1e-5 * sizes[k], "x times %g: %.9g, expected %.9g", scales[k], size, sizes[k]);
+        HOLDS(scales[k], sizes[k], 1 / sqrt(1e-5), TOKENS, DIM);
     }
     fill_random(x, 3, DIM, 4); /* without eps, and by 2: to the bit */
     rmsnorm_backward(dx, unused, dy, x, ONES, DIM, 0);
@@ -487,6 +473,9 @@ static void layernorms_gradient_has_mean_zero(void) {
                   norm_name(kind), loss, mean, e[0]);
             CHECK(fabs(size - e[1]) < rounding, "%s, loss %d: RMS %.9g, expected %.9g", norm_name(kind), loss, size,
                   e[1]);
+            HOLDS(TOKENS, DIM);
+            if (loss == WEIGHTED_SUM || (loss == MEAN_OF_Y && kind == NORM_RMS)) HOLDS(e[1]);
+            if (loss != SUM_OF_SQUARES && kind == NORM_RMS) HOLDS(e[0]);
         }
 }
 
@@ -524,6 +513,7 @@ static void batch_norm_sees_the_padding(void) {
     CHECK_VALUES(y, 4, 2e-7, -0.169030465, 0.507091394, 1.18321325, 1.85933511);
     batch_norm(y, ONE_TO_FOUR, 1, 1e-5);
     CHECK(y[0] == 0, "one token: %g", y[0]);
+    HOLDS(1, 2, 3, 4, -1.34163542, 1.34163542, -0.169030465, 1.85933511, 0);
 }
 
 /* Without keepdim the scales lie along the columns: token 1's first element gets token 0's. */
@@ -538,6 +528,7 @@ static void keepdim_is_one_number_for_each_token(void) {
             wrong[t * 2 + i] = (float)(ONE_TO_FOUR[t * 2 + i] / sqrt(square));
         }
     CHECK_VALUES(wrong, 4, 2e-7, 0.632455532, 0.565685425, 1.8973666, 1.13137085);
+    HOLDS(1, 2, 3, 4, 0, 0.632455532, 1.26491106, 0.848528137, 1.13137085, 0.565685425, 1.8973666);
 }
 
 /* ---- 26 to 28: where norms stand ---------------------------------------------------------------------- */
@@ -607,6 +598,7 @@ static void a_pre_norm_layer_with_relu(void) {
                  -0.310442325, 0.377527749, -0.0140095405, 1.9739592, -1.08573829, -1.57688451, 0.527898125,
                  -0.331616794, -0.626830208, 0.737133936, 1.67522911, 2.47991422, 0.319845393, 0.978552723, -1.09217681,
                  -0.280698154, 0.741724542, -1.66155138);
+    HOLDS(3 * DIM, DIM);
 }
 
 /* The layer whose branches give nothing leaves x alone; the norm does not. */
@@ -622,6 +614,7 @@ static void the_layer_is_the_identity_not_the_norm(void) {
     CHECK(fabs(rms_of(y, DIM) - 1) < 1e-5, "RMS of the norm of x: %.9g", rms_of(y, DIM));
     norm_forward(again, y, &norm, 3, DIM); /* it is a projection: once is as good as twice */
     for (int i = 0; i < 3 * DIM; i++) CHECK(fabsf(again[i] - y[i]) < 3e-5f, "twice: %.9g, %.9g", again[i], y[i]);
+    HOLDS(1, 0, 1.02970);
 }
 
 enum { SUBLAYERS = 12 };
@@ -649,6 +642,89 @@ static void twelve_sublayers_before_and_after(void) {
         rmsnorm_backward(gradient[k ^ 1], unused, gradient[k], x[l], ONES, MAX_DIM, 1e-5f);
     const double left = rms_of(gradient[SUBLAYERS % 2], MAX_DIM) / size;
     CHECK(fabs(left - 0.0159023039) < 1e-6, "post-norm leaves %.9g of the gradient", left);
+    HOLDS(SUBLAYERS, 1, MAX_DIM, 3.56660432, SUBLAYERS + 1, 2, -SUBLAYERS, 0.0159023039);
+}
+
+/* ---- what stories260K shows ------------------------------------------------------------------- */
+
+/* The binary on the story of tests/golden, with these options, its result in `out`; -1: no checkpoint, or it failed. */
+static int run_story(const char *options, const char *out) {
+    char command[8192], model[4096];
+    const char *binary = getenv("NORMA_RUN"), *path = real_checkpoint("stories260K.bin");
+    if (!path) return -1;
+    strcpy(model, path);
+    path = real_checkpoint("tok512.bin");
+    if (!path) return -1;
+    snprintf(command, sizeof command,
+             "'%s' '%s' -z '%s' -m perplexity -f tests/golden/stories260K_greedy.txt %s >'%s' 2>/dev/null",
+             binary ? binary : "./run", model, path, options, out);
+    return system(command) ? -1 : 0;
+}
+
+void story_missing(void) {
+    holds_unknown();
+    test_skip("NORMA_CHECKPOINTS names no folder with stories260K.bin and tok512.bin");
+}
+
+int profile_of_story(StorySite *sites, int most) {
+    char line[512], options[4096];
+    const char *csv = temporary("norms.csv");
+    snprintf(options, sizeof options, "--profile='%s'", csv);
+    FILE *in = run_story(options, "/dev/null") ? NULL : fopen(csv, "r");
+    int n = 0;
+    while (in && n < most && fgets(line, sizeof line, in)) {
+        char *column[19], *at = line;
+        for (int i = 0; i < 19; i++) column[i] = at ? strsep(&at, ",") : line;
+        if (strcmp(column[0], "prefill") || !strstr(column[2], "_norm")) continue;
+        sites[n++] = (StorySite){atof(column[15]), atof(column[17]), atof(column[18])};
+    }
+    if (in) fclose(in);
+    return n;
+}
+
+/* nats a token with these norms. */
+static double story_loss(const char *norms) {
+    char options[64];
+    size_t size;
+    const char *out = temporary("loss.txt");
+    snprintf(options, sizeof options, "--norm %s", norms);
+    char *text = run_story(options, out) ? NULL : file_read(out, &size);
+    const char *at = text ? strstr(text, "NLL per token") : NULL;
+    const double nats = at ? atof(at + strlen("NLL per token")) : 0;
+    free(text);
+    return nats;
+}
+
+enum { STORY_SITES = 11 };
+
+static void eps_beside_embeddings(void) {
+    StorySite sites[STORY_SITES];
+    if (profile_of_story(sites, STORY_SITES) != STORY_SITES) return story_missing();
+    const double rms = sites[0].rms_in, taken = 1e-5 / (2 * rms * rms);
+    CHECK(fabs(1 - rms / sqrt(rms * rms + 1e-5) - taken) < 1e-3 * taken, "eps takes %.9g", taken);
+    HOLDS(rms, 1e-5, 2, 100 * taken, 29, 1.1920929e-7);
+}
+
+static void the_residual_stream_grows(void) {
+    StorySite sites[STORY_SITES];
+    if (profile_of_story(sites, STORY_SITES) != STORY_SITES) return story_missing();
+    for (int i = 1; i < STORY_SITES; i++)
+        CHECK(sites[i].rms_in > sites[i - 1].rms_in, "norm %d: RMS %g after %g", i, sites[i].rms_in,
+              sites[i - 1].rms_in);
+    HOLDS(sites[0].rms_in, sites[STORY_SITES - 1].rms_in, sites[0].max, sites[STORY_SITES - 1].max);
+}
+
+static void norms_exchanged(void) {
+    static const char *const norms[] = {"rms", "0.attn=layer", "attn=layer", "final=layer", "mlp=layer", "layer"};
+    double last = 0;
+    for (int i = 0; i < 6; i++) {
+        const double nats = story_loss(norms[i]);
+        if (!(nats > 0)) return story_missing();
+        CHECK(nats > last - 0.001, "%s: %g nats after %g", norms[i], nats, last);
+        last = nats;
+        HOLDS(nats, exp(nats));
+    }
+    HOLDS(0, 5);
 }
 
 /* ---- 31 to 33: the kernel; what is counted ------------------------------------------------------------- */
@@ -696,6 +772,7 @@ static void operations_counted(void) {
     layernorm(y, x, gamma, beta, MAX_DIM, 1e-5f);
     wrong = first_wrong(y, exact, MAX_DIM, 2e-6);
     CHECK(wrong < 0, "LayerNorm: y[%d] = %.9g", wrong, y[wrong]);
+    HOLDS(4, 7, 100 * 4 / 7.0, 8, 8 * 372 / 34.0);
 }
 
 static void fused_gives_the_same_bits(void) {
@@ -711,6 +788,7 @@ static void fused_gives_the_same_bits(void) {
         add_rmsnorm(y, x, r, ONES, dim, 1e-5f);
         CHECK(!memcmp(x, twin, size) && !memcmp(y, z, size), "dim %d: other bits", dim);
     }
+    HOLDS(5 * 4, 4 * 4);
 }
 
 /* Of the bundled model, and of Llama 2 7B by its published shape. */
@@ -726,16 +804,13 @@ static void parameters_counted(void) {
     const long long dim = 4096, hidden = 11008, layers = 32, vocab = 32000, gammas = (2 * layers + 1) * dim;
     const long long all = 2 * vocab * dim + layers * (4 * dim * dim + 3 * dim * hidden) + gammas;
     CHECK(gammas == 266240 && all == 6738415616, "%lld of %lld", gammas, all);
+    HOLDS(2, norms, (double)parameters, 100.0 * norms / (double)parameters, (double)gammas, (double)all,
+          100 * (double)gammas / (double)all);
 }
 
 /* ---- the chapter itself --------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    void (*test)(void);
-} STATEMENTS[] = {
-#define STATEMENT(f)                                                                                                   \
-    { #f, f }
+static const Statement STATEMENTS[] = {
     STATEMENT(rmsnorm_of_one_to_four),
     STATEMENT(layernorm_of_one_to_four),
     STATEMENT(every_token_gets_the_same_length),
@@ -745,6 +820,7 @@ static const struct {
     STATEMENT(beta_is_not_the_centering),
     STATEMENT(eps_inside_and_outside_the_root),
     STATEMENT(a_token_of_zeros_stays_zero),
+    STATEMENT(eps_beside_embeddings),
     STATEMENT(sums_in_half_precision_fail),
     STATEMENT(squares_beyond_float32),
     STATEMENT(a_variance_takes_two_passes),
@@ -763,63 +839,196 @@ static const struct {
     STATEMENT(a_pre_norm_layer_with_relu),
     STATEMENT(the_layer_is_the_identity_not_the_norm),
     STATEMENT(twelve_sublayers_before_and_after),
+    STATEMENT(the_residual_stream_grows),
+    STATEMENT(norms_exchanged),
     STATEMENT(operations_counted),
     STATEMENT(fused_gives_the_same_bits),
     STATEMENT(parameters_counted),
-#undef STATEMENT
 };
-enum { N_STATEMENTS = sizeof STATEMENTS / sizeof *STATEMENTS, LAST_STATEMENT = 38 };
+enum {
+    N_FIRST = sizeof STATEMENTS / sizeof *STATEMENTS,
+    N_STATEMENTS = N_FIRST + N_STATEMENTS_TODAY,
+    LAST_STATEMENT = 61
+};
 static const char *const CHAPTERS[] = {"docs/norms.md", "docs/norms.zh.md"};
 
-enum { MOST = 99 };
+static const Statement *statement(int i) { return i < N_FIRST ? &STATEMENTS[i] : &STATEMENTS_TODAY[i - N_FIRST]; }
+
+/* What the tests have said that their statements hold, and the statement of each test. */
+static struct {
+    double values[MOST_NUMBERS];
+    size_t n;
+    bool unknown;
+    int number; /* 0: of none that we know */
+} said[N_STATEMENTS], *saying;
+
+void holds(const double *values, size_t n) {
+    for (size_t i = 0; i < n && saying->n < MOST_NUMBERS; i++) saying->values[saying->n++] = values[i];
+}
+
+void holds_unknown(void) { saying->unknown = true; }
 
 /* The test that a statement names behind its arrow; N_STATEMENTS: a command; -1: nothing. */
-static int shown_by(const char *statement, const char *end) {
-    const char *arrow = memmem(statement, (size_t)(end - statement), "→ `", strlen("→ `"));
+static int shown_by(const char *text, const char *end) {
+    const char *arrow = memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
     if (!arrow) return -1;
     const char *name = arrow + strlen("→ `");
     for (int i = 0; i < N_STATEMENTS; i++) {
-        const size_t n = strlen(STATEMENTS[i].name);
-        if (!strncmp(name, STATEMENTS[i].name, n) && name[n] == '`') return i;
+        const size_t n = strlen(statement(i)->name);
+        if (!strncmp(name, statement(i)->name, n) && name[n] == '`') return i;
     }
     return !strncmp(name, "./run ", 6) || !strncmp(name, "python scripts/", 15) ? N_STATEMENTS : -1;
-}
-
-static const char *find_statement(const char *text, int number) {
-    char mark[32];
-    snprintf(mark, sizeof mark, "\n**%d.** ", number);
-    return strstr(text, mark);
-}
-
-/* Fills shown[1 .. n] for the statements **1.** to **n.** of a chapter; returns n. Stops at a wrong number. */
-static int read_chapter(const char *path, int *shown) {
-    size_t size;
-    char *text = file_read(path, &size);
-    int n = 0;
-    for (const char *at = text ? find_statement(text, 1) : NULL, *next; at && n < MOST; at = next) {
-        next = find_statement(at, n + 2);
-        shown[++n] = shown_by(at, next ? next : text + size);
-    }
-    free(text);
-    return n;
 }
 
 /* Every test stands in the chapter, in this order; every statement names what shows it. */
 static void every_statement_is_shown(void) {
     for (size_t c = 0; c < sizeof CHAPTERS / sizeof *CHAPTERS; c++) {
-        int shown[MOST + 1], next = 0;
-        const int n = read_chapter(CHAPTERS[c], shown);
-        CHECK(n == LAST_STATEMENT, "%s: %d statements", CHAPTERS[c], n);
-        for (int i = 1; i <= n; i++) {
-            CHECK(shown[i] == next || shown[i] == N_STATEMENTS, "%s: statement %d is not shown by %s or a command",
-                  CHAPTERS[c], i, next < N_STATEMENTS ? STATEMENTS[next].name : "a test");
-            if (shown[i] < N_STATEMENTS) next++;
+        Chapter chapter;
+        int next = 0;
+        CHECK(!chapter_open(&chapter, CHAPTERS[c]), "%s does not open", CHAPTERS[c]);
+        CHECK(chapter.n_statements == LAST_STATEMENT, "%s: %d statements", CHAPTERS[c], chapter.n_statements);
+        for (int i = 1; i <= chapter.n_statements; i++) {
+            const int shown = shown_by(chapter.start[i], chapter.end[i]);
+            CHECK(shown == next || shown == N_STATEMENTS, "%s: statement %d is not shown by %s or a command",
+                  CHAPTERS[c], i, next < N_STATEMENTS ? statement(next)->name : "a test");
+            if (shown < 0 || shown == N_STATEMENTS) continue;
+            said[shown].number = i;
+            next++;
         }
-        CHECK(next == N_STATEMENTS, "%s: no statement is shown by %s", CHAPTERS[c], STATEMENTS[next].name);
+        CHECK(next == N_STATEMENTS, "%s: no statement is shown by %s", CHAPTERS[c], statement(next)->name);
+        chapter_close(&chapter);
     }
 }
 
+/* tests/golden/textbook.txt: lines "NUMBER: ..." of what no test computes: what is given, and what was measured. */
+typedef struct {
+    Number numbers[LAST_STATEMENT + 1][MOST_NUMBERS];
+    int n[LAST_STATEMENT + 1];
+} Given;
+
+static Given *read_given(const char *path) {
+    size_t size;
+    Given *given = calloc(1, sizeof *given);
+    char *text = file_read(path, &size), *rest = text, *line;
+    if (!text || !given) abort();
+    while ((line = strsep(&rest, "\n"))) {
+        char *at;
+        const long i = strtol(line, &at, 10);
+        if (*at != ':' || i < 0 || i > LAST_STATEMENT) continue; /* a comment */
+        for (at++; *at; at++) {
+            Number n;
+            const size_t length = number_read(&n, at);
+            if (!length) continue;
+            given->numbers[i][given->n[i]++] = n;
+            at += length - 1;
+        }
+    }
+    free(text);
+    return given;
+}
+
+/* Whether a statement's number is given, computed by its test, or, in prose, by any. */
+static bool is_held(const Number *n, int number, const Given *given) {
+    for (int i = 0; i < given->n[number]; i++)
+        if (!strcmp(n->text, given->numbers[number][i].text)) return true;
+    for (int t = 0; t < N_STATEMENTS; t++) {
+        if (said[t].number != number && number != PROSE) continue;
+        if (said[t].unknown) return true;
+        for (size_t i = 0; i < said[t].n; i++)
+            if (number_shows(n, said[t].values[i])) return true;
+    }
+    for (int i = 1; number == PROSE && i <= LAST_STATEMENT; i++)
+        if (is_held(n, i, given)) return true;
+    return false;
+}
+
+/* Whether one of the statement's numbers shows the value. */
+static bool is_shown(double value, const Chapter *c, int number) {
+    for (int i = 0; i < c->n_numbers[number]; i++)
+        if (number_shows(&c->numbers[number][i], value)) return true;
+    return false;
+}
+
+/* Numbers of the chapters are those that the tests compute, or given; all that the tests compute stand there. */
+static void every_number_is_held(void) {
+    Given *given = read_given("tests/golden/textbook.txt");
+    for (size_t c = 0; c < sizeof CHAPTERS / sizeof *CHAPTERS; c++) {
+        Chapter chapter;
+        CHECK(!chapter_open(&chapter, CHAPTERS[c]), "%s does not open", CHAPTERS[c]);
+        for (int i = 0; i <= LAST_STATEMENT; i++)
+            for (int k = 0; k < chapter.n_numbers[i]; k++)
+                if (!is_held(&chapter.numbers[i][k], i, given))
+                    test_fail(__FILE__, __LINE__, "%s, statement %d: nothing holds %s", CHAPTERS[c], i,
+                              chapter.numbers[i][k].text);
+        for (int t = 0; t < N_STATEMENTS; t++)
+            for (size_t i = 0; i < said[t].n; i++)
+                if (!is_shown(said[t].values[i], &chapter, said[t].number))
+                    test_fail(__FILE__, __LINE__, "%s, statement %d: %.9g is not in it", CHAPTERS[c], said[t].number,
+                              said[t].values[i]);
+        chapter_close(&chapter);
+    }
+    free(given);
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(((const Number *)a)->text, ((const Number *)b)->text);
+}
+
+/* Each statement has the same numbers in both languages, as often, to the digit. */
+static void same_numbers(const char *english, const char *chinese) {
+    Chapter twins[2];
+    CHECK(!chapter_open(&twins[0], english), "%s does not open", english);
+    CHECK(!chapter_open(&twins[1], chinese), "%s does not open", chinese);
+    for (int i = 0; i <= LAST_STATEMENT; i++) {
+        for (int c = 0; c < 2; c++) qsort(twins[c].numbers[i], (size_t)twins[c].n_numbers[i], sizeof(Number), by_text);
+        for (int k = 0; k < twins[0].n_numbers[i] || k < twins[1].n_numbers[i]; k++) {
+            const char *a = twins[0].numbers[i][k].text, *b = twins[1].numbers[i][k].text;
+            if (!strcmp(a, b)) continue;
+            test_fail(__FILE__, __LINE__, "%s, statement %d: %s in English, %s in Chinese", chinese, i, a, b);
+            break;
+        }
+    }
+    for (int c = 0; c < 2; c++) chapter_close(&twins[c]);
+}
+
+static void twins_have_the_same_numbers(void) {
+    same_numbers("docs/norms.md", "docs/norms.zh.md");
+    same_numbers("docs/experiment.md", "docs/experiment.zh.md");
+}
+
+/* Means and spreads of docs/experiment.md are those of the losses in its table. */
+static void the_experiment_adds_up(void) {
+    size_t size;
+    char *text = file_read("docs/experiment.md", &size), *at = text;
+    double means[4] = {0}, spreads[4] = {0};
+    int n = 0;
+    while (at && n < 4 && (at = strstr(at, " | 0.002 | "))) {
+        double loss[3], mean;
+        at += strlen(" | 0.002 | ");
+        if (sscanf(at, "%lf, %lf, %lf | %lf", &loss[0], &loss[1], &loss[2], &mean) != 4) break;
+        means[n] = (loss[0] + loss[1] + loss[2]) / 3;
+        spreads[n] = fmax(fmax(loss[0], loss[1]), loss[2]) - fmin(fmin(loss[0], loss[1]), loss[2]);
+        if (fabs(means[n] - mean) > 0.0005001) test_fail(__FILE__, __LINE__, "row %d: mean %.5f", n, means[n]);
+        n++;
+    }
+    CHECK(n == 4, "%d rows of three seeds", n);
+    char told[128];
+    const double higher = means[3] - means[0];
+    snprintf(told, sizeof told, "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)", higher,
+             higher / spreads[3], spreads[3]);
+    CHECK(strstr(text, told), "it does not say: %s", told);
+    snprintf(told, sizeof told, "lie up to %.3f", fmax(fmax(spreads[0], spreads[1]), spreads[2]));
+    CHECK(strstr(text, told), "it does not say: %s", told);
+    free(text);
+}
+
 void suite_textbook(void) {
-    for (int i = 0; i < N_STATEMENTS; i++) test_run(STATEMENTS[i].name, STATEMENTS[i].test);
+    for (int i = 0; i < N_STATEMENTS; i++) {
+        saying = &said[i];
+        test_run(statement(i)->name, statement(i)->test);
+    }
     TEST(every_statement_is_shown);
+    TEST(every_number_is_held);
+    TEST(twins_have_the_same_numbers);
+    TEST(the_experiment_adds_up);
 }

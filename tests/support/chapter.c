@@ -1,0 +1,134 @@
+/* chapter.c: reads docs/norms.md and its twins: statements, and the numbers in them.
+ *
+ * Owns what counts as a number of the text. What the numbers have to be is tests/test_textbook.c's.
+ */
+#include "base/file.h"
+
+#include "tests/support/chapter.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char MINUS[] = "\xe2\x88\x92"; /* U+2212 */
+
+static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+/* The length of a sign, plain or U+2212; 0: none. */
+static size_t sign_length(const char *at) { return *at == '-' ? 1 : begins(at, MINUS) ? strlen(MINUS) : 0; }
+
+size_t number_read(Number *n, const char *text) {
+    const char *at = text + sign_length(text);
+    size_t length = 0;
+    int decimals = 0, exponent = 0;
+    bool point = false;
+    if (!isdigit((unsigned char)*at)) return 0;
+    if (at > text) n->text[length++] = '-';
+    for (; length < sizeof n->text - 8; at++) {
+        const bool comma =
+            !point && *at == ',' && isdigit(at[1]) && isdigit(at[2]) && isdigit(at[3]) && !isdigit(at[4]);
+        if (comma) continue;
+        if (*at == '.' && !point && isdigit((unsigned char)at[1]))
+            point = true;
+        else if (!isdigit((unsigned char)*at))
+            break;
+        else
+            decimals += point;
+        n->text[length++] = *at;
+    }
+    if (*at == 'e' && isdigit((unsigned char)at[1 + sign_length(at + 1)])) {
+        const bool down = sign_length(at + 1) > 0;
+        char *after;
+        exponent = (int)strtol(at + 1 + sign_length(at + 1), &after, 10) * (down ? -1 : 1);
+        length += (size_t)snprintf(n->text + length, sizeof n->text - length, "e%d", exponent);
+        at = after;
+    }
+    n->text[length] = '\0';
+    n->value = strtod(n->text, NULL);
+    n->half = 0.5 * pow(10, exponent - decimals);
+    return (size_t)(at - text);
+}
+
+bool number_shows(const Number *n, double value) {
+    return fabs(value - n->value) <= n->half * (1 + 1e-6) + 1e-12 * fabs(value);
+}
+
+/* Behind what is code, an address or a picture's file, if that begins here; else `at` itself. */
+static const char *skip_code(const char *at, const char *line) {
+    if (at == line && begins(at, "```")) {
+        const bool code = begins(at, "```c\n") || begins(at, "```sh\n"); /* what a program printed has numbers */
+        const char *end = code ? strstr(at + 3, "\n```") : NULL;
+        return end ? end + 4 : at + 3;
+    }
+    const char *end = *at == '`' && at[1] != '`' ? strchr(at + 1, '`') : begins(at, "](") ? strchr(at, ')') : NULL;
+    if (end) return end + 1;
+    if (begins(at, "arXiv:")) return at + strlen("arXiv:") + strspn(at + strlen("arXiv:"), "0123456789.");
+    return at;
+}
+
+/* The statement that has the character at `at`. */
+static int statement_of(const Chapter *c, const char *at) {
+    for (int i = 1; i <= c->n_statements; i++)
+        if (at >= c->start[i] && at < c->end[i]) return i;
+    return PROSE;
+}
+
+static void add_number(Chapter *c, int statement, const Number *n) {
+    if (c->n_numbers[statement] == MOST_NUMBERS) abort();
+    c->numbers[statement][c->n_numbers[statement]++] = *n;
+}
+
+static void read_numbers(Chapter *c) {
+    const char *line = c->text;
+    for (const char *at = c->text; *at;) {
+        const char *after = skip_code(at, line);
+        if (at == line && begins(at, "**") && isdigit((unsigned char)at[2])) after = at + strcspn(at + 2, "*") + 4;
+        if (after > at) {
+            at = after;
+            continue;
+        }
+        Number n;
+        const size_t word = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+        if (word) {
+            at += strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+        } else if ((after = at + number_read(&n, at)) > at) {
+            if (!isalpha((unsigned char)*after)) add_number(c, statement_of(c, at), &n);
+            at = after + (isalpha((unsigned char)*after) ? strcspn(after, " \n") : 0);
+        } else {
+            if (*at++ == '\n') line = at;
+        }
+    }
+}
+
+static void find_statements(Chapter *c) {
+    const char *at = c->text;
+    for (int i = 1; at && i <= MOST_STATEMENTS; i++) {
+        char mark[16];
+        snprintf(mark, sizeof mark, "\n**%d.** ", i);
+        if (!(at = strstr(at, mark))) break;
+        c->start[c->n_statements = i] = ++at;
+    }
+    for (int i = 1; i <= c->n_statements; i++) {
+        const char *heading = strstr(c->start[i], "\n## "), *end = c->text + strlen(c->text);
+        c->end[i] = i < c->n_statements ? c->start[i + 1] : end;
+        if (heading && heading < c->end[i]) c->end[i] = heading + 1;
+    }
+}
+
+int chapter_open(Chapter *c, const char *path) {
+    size_t size;
+    *c = (Chapter){.path = path, .text = file_read(path, &size)};
+    if (!c->text) return -1;
+    find_statements(c);
+    for (int i = 0; i <= MOST_STATEMENTS; i++)
+        if (!(c->numbers[i] = calloc(MOST_NUMBERS, sizeof **c->numbers))) abort();
+    read_numbers(c);
+    return 0;
+}
+
+void chapter_close(Chapter *c) {
+    for (int i = 0; i <= MOST_STATEMENTS; i++) free(c->numbers[i]);
+    free(c->text);
+}

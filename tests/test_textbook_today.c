@@ -1,0 +1,604 @@
+/* test_textbook_today.c: the numbered statements of docs/norms.md from 39 on: shapes, places, weights in front of a
+ * norm, norms of today's models, and the answers to the exercises.
+ *
+ * Owns a test for each, as test_textbook.c does for those before; PyTorch's numbers are those that
+ * `python scripts/textbook_today.py` prints.
+ */
+#include "norm.h"
+
+#include "tests/support/test.h"
+#include "tests/textbook.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- 39 to 45: what the notes say in words ---------------------------------------------------- */
+
+/* x[2][2][2]; the scales [2][2] that are left without keepdim lie along the last two axes. */
+static void three_axes(void) {
+    const Norm norm = {NORM_RMS, 0, ONES, NULL};
+    float x[8], y[8], wrong[8];
+    double scales[4];
+    for (int i = 0; i < 8; i++) x[i] = (float)(i + 1);
+    norm_forward(y, x, &norm, 4, 2);
+    for (int t = 0; t < 4; t++) scales[t] = 1 / rms_of(x + 2 * t, 2);
+    for (int i = 0; i < 8; i++) wrong[i] = (float)(x[i] * scales[i % 4]);
+    CHECK_VALUES(y, 8, 1e-6, 0.632455532, 1.26491106, 0.848528137, 1.13137085, 0.90535746, 1.08642895, 0.931266147,
+                 1.06430417);
+    CHECK_VALUES(wrong, 8, 1e-6, 0.632455532, 0.565685425, 0.543214476, 0.532152084, 3.16227766, 1.69705627, 1.26750044,
+                 1.06430417);
+    HOLDS(2, 5, 8, 1, 0, 3, 4, 3 / sqrt(12.5), 4 / sqrt(12.5), 3 / sqrt(30.5), 4 / sqrt((49 + 64) / 2.0));
+}
+
+/* One mean of two tokens: 25.5, where theirs are 7.5 and 43.5. */
+static void one_mean_of_everything(void) {
+    float x[8], y[8];
+    for (int i = 0; i < 8; i++) x[i] = (float)(i + 1);
+    const double both = dot(x, x, 8) / 8, first = dot(x, x, 4) / 4, second = dot(x + 4, x + 4, 4) / 4;
+    for (int i = 0; i < 8; i++) y[i] = (float)(x[i] / sqrt(both));
+    CHECK(fabs(rms_of(y, 4) - 0.542326145) < 1e-7, "token 0: %.9g", rms_of(y, 4));
+    CHECK(fabs(rms_of(y + 4, 4) - 1.30609431) < 1e-7, "token 1: %.9g", rms_of(y + 4, 4));
+    HOLDS(1, 2, 3, 4, 5, 6, 7, 8, both, first, second, sqrt(first / both), sqrt(second / both));
+}
+
+enum { SAMPLES = 2, LENGTH = 3, HEADS = 2, HEAD = DIM / HEADS };
+
+static void project_double(double *out, const double *x, uint64_t w, int first_row, int rows) {
+    for (int r = 0; r < rows; r++) {
+        out[r] = 0;
+        for (int c = 0; c < DIM; c++) out[r] += random_float(w, (first_row + r) * DIM + c) * x[c];
+    }
+}
+
+/* All tokens of x[n][DIM] see each other. */
+static void two_heads(double *out, const double *x, int n) {
+    double q[LENGTH][DIM], k[LENGTH][DIM], v[LENGTH][DIM];
+    for (int t = 0; t < n; t++) {
+        project_double(q[t], x + t * DIM, 91, 0, DIM);
+        project_double(k[t], x + t * DIM, 91, DIM, DIM);
+        project_double(v[t], x + t * DIM, 91, 2 * DIM, DIM);
+    }
+    for (int t = 0; t < n; t++) {
+        double mixed[DIM] = {0};
+        for (int h = 0; h < HEADS; h++) {
+            double weights[LENGTH], sum = 0;
+            for (int s = 0; s < n; s++) {
+                double score = 0;
+                for (int i = 0; i < HEAD; i++) score += q[t][h * HEAD + i] * k[s][h * HEAD + i];
+                sum += weights[s] = exp(score / sqrt(HEAD));
+            }
+            for (int s = 0; s < n; s++)
+                for (int i = 0; i < HEAD; i++) mixed[h * HEAD + i] += weights[s] / sum * v[s][h * HEAD + i];
+        }
+        project_double(out + t * DIM, mixed, 92, 0, DIM);
+    }
+}
+
+/* How far sample 0 of x[SAMPLES][LENGTH][DIM] moves when sample 1 moves by 1: attention along the first axis or the
+ * second. */
+static double moved(bool batch_first) {
+    double y[2][LENGTH][DIM], most = 0;
+    for (int move = 0; move < 2; move++)
+        for (int t = 0; t < LENGTH; t++) {
+            double x[LENGTH * DIM], out[LENGTH * DIM];
+            const int n = batch_first ? LENGTH : SAMPLES;
+            for (int s = 0; s < n; s++)
+                for (int i = 0; i < DIM; i++) {
+                    const int sample = batch_first ? 0 : s, at = batch_first ? s : t;
+                    x[s * DIM + i] =
+                        4 * random_float(90, (sample * LENGTH + at) * DIM + i) + (float)(sample ? move : 0);
+                }
+            two_heads(out, x, n);
+            memcpy(y[move][t], out + (batch_first ? t * DIM : 0), sizeof y[move][t]);
+        }
+    for (int t = 0; t < LENGTH; t++)
+        for (int i = 0; i < DIM; i++) most = fmax(most, fabs(y[1][t][i] - y[0][t][i]));
+    return most;
+}
+
+static void attention_across_the_batch(void) {
+    CHECK(fabs(moved(false) - 0.751340123) < 1e-6, "along the batch: %.9g", moved(false));
+    CHECK(moved(true) == 0, "along the sequence: %.9g", moved(true));
+    HOLDS(2, 3, 8, 1, 0, moved(false), moved(true));
+}
+
+/* mean(z^4) / mean(z^2)^2, for z = y less its mean. */
+static double kurtosis(const float *y, int n) {
+    double mean = mean_of(y, n), fourth = 0, second = 0;
+    for (int i = 0; i < n; i++) {
+        const double square = (y[i] - mean) * (y[i] - mean);
+        second += square / n;
+        fourth += square * square / n;
+    }
+    return fourth / (second * second);
+}
+
+static void a_norm_keeps_the_shape(void) {
+    enum { N = 64 };
+    float even[N], two[N], one[N] = {[5] = 1}, y[N];
+    for (int i = 0; i < N; i++) {
+        even[i] = (float)i;
+        two[i] = (float)(i % 2);
+    }
+    layernorm(y, even, ONES, NULL, N, 0);
+    CHECK(fabs(kurtosis(even, N) - 1.79941392) < 1e-6, "evenly spaced: %.9g", kurtosis(even, N));
+    CHECK(fabs(kurtosis(y, N) - 1.79941392) < 1e-6, "its norm: %.9g", kurtosis(y, N));
+    layernorm(y, two, ONES, NULL, N, 0);
+    CHECK(fabs(kurtosis(y, N) - 1) < 1e-6, "two values: %.9g", kurtosis(y, N));
+    rmsnorm(y, one, ONES, N, 0);
+    CHECK(y[5] == 8, "one of %d: %.9g", N, y[5]);
+    HOLDS(0, 1, 3, N, 3 * (3.0 * N * N - 7) / (5 * (N * N - 1.0)), sqrt(N));
+}
+
+/* 2 is added to feature 0 of every token; what the mean over the tokens is afterwards. */
+static void a_feature_may_shift(void) {
+    enum { N = 256, WIDTH = 64 };
+    static float x[N * WIDTH], y[N * WIDTH];
+    double means[2][2] = {{0}};
+    fill_random(x, 93, N * WIDTH, 4);
+    for (int t = 0; t < N; t++) x[t * WIDTH] += 2;
+    for (int k = 0; k < 2; k++) {
+        const Norm norm = {k ? NORM_LAYER : NORM_RMS, 1e-5f, ONES, NULL};
+        norm_forward(y, x, &norm, N, WIDTH);
+        for (int t = 0; t < N; t++)
+            for (int i = 0; i < 2; i++) means[k][i] += (double)y[t * WIDTH + i] / N;
+    }
+    CHECK(fabs(means[0][0] - 1.72063354) < 1e-5 && fabs(means[0][1] - 0.0726658444) < 1e-5, "RMSNorm: %.9g, %.9g",
+          means[0][0], means[0][1]);
+    CHECK(fabs(means[1][0] - 1.70416124) < 1e-5 && fabs(means[1][1] - 0.0437354242) < 1e-5, "LayerNorm: %.9g, %.9g",
+          means[1][0], means[1][1]);
+    HOLDS(N, WIDTH, 2, 0, means[0][0], means[1][0]);
+}
+
+static void two_defaults_of_eps(void) {
+    static const double sizes[] = {1, 0.1, 0.01, 0.001};
+    for (int i = 0; i < 4; i++) {
+        const double r = sizes[i], five = r / sqrt(r * r + 1e-5), six = r / sqrt(r * r + 1e-6);
+        const float x[] = {(float)r, (float)-r, (float)r, (float)-r};
+        float y[4];
+        rmsnorm(y, x, ONES, 4, 1e-5f);
+        CHECK(fabs(rms_of(y, 4) - five) < 2e-7, "1e-5, RMS %g: %.9g", r, rms_of(y, 4));
+        rmsnorm(y, x, ONES, 4, 1e-6f);
+        CHECK(fabs(rms_of(y, 4) - six) < 2e-7, "1e-6, RMS %g: %.9g", r, rms_of(y, 4));
+        HOLDS(r, five, six);
+    }
+    HOLDS(1e-5, 1e-6);
+}
+
+/* mean(norm(10 x) / norm(x)), in double from its closed form; norm.c in float32 is near, and without eps it is at 1. */
+static void the_ratio_is_eps(void) {
+    const double ulp_of_one = ldexp(1, -23);
+    float x[DIM], scaled[DIM], y[DIM], z[DIM];
+    double exact = 0, with = 0, without = 0;
+    for (int t = 0; t < TOKENS; t++) {
+        for (int i = 0; i < DIM; i++) scaled[i] = 10 * (x[i] = 4 * random_float(3, t * DIM + i));
+        const double square = dot(x, x, DIM) / DIM;
+        exact += sqrt((square + 1e-6) / (square + 1e-8)) / TOKENS;
+        for (int k = 0; k < 2; k++) {
+            rmsnorm(y, x, ONES, DIM, k ? 0 : 1e-6f);
+            rmsnorm(z, scaled, ONES, DIM, k ? 0 : 1e-6f);
+            for (int i = 0; i < DIM; i++) *(k ? &without : &with) += (double)z[i] / y[i] / (TOKENS * DIM);
+        }
+    }
+    CHECK(fabs(exact - 1 - 3.30802116e-07) < 1e-14, "float64: 1 + %.9g", exact - 1);
+    CHECK(fabs(with - exact) < 5e-8, "norm.c: 1 + %.9g", with - 1);
+    CHECK(fabs(without - 1) < 5e-8, "norm.c without eps: 1 + %.9g", without - 1);
+    HOLDS(1, 10, 1e-6, 100, 8, 5, -23, 2, 0, 1.2e-7, 1 + 5 * ulp_of_one, exact - 1, ulp_of_one);
+}
+
+/* ---- 46: the notes' own loss --------------------------------------------------------------------- */
+
+static double normal(uint64_t tensor, int i) {
+    const double u = random_float(tensor, 2 * i) + 0.5 + 0x1p-25, v = random_float(tensor, 2 * i + 1);
+    return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
+}
+
+/* Mean and variance (of n - 1, as torch.var has it) of dL/dx, for L = mean((norm(x) - target)^2). */
+static void notes_gradient(double *mean, double *variance, NormKind kind, const float *x, const float *target) {
+    enum { N = TOKENS * DIM };
+    const Norm norm = {kind, 1e-6f, ONES, NULL};
+    float y[N], dy[N], dx[N], unused[2][DIM];
+    norm_forward(y, x, &norm, TOKENS, DIM);
+    for (int i = 0; i < N; i++) dy[i] = 2 * (y[i] - target[i]) / N;
+    for (int t = 0; t < N; t += DIM)
+        if (kind == NORM_RMS)
+            rmsnorm_backward(dx + t, unused[0], dy + t, x + t, ONES, DIM, 1e-6f);
+        else
+            layernorm_backward(dx + t, unused[0], unused[1], dy + t, x + t, ONES, DIM, 1e-6f);
+    *mean = mean_of(dx, N);
+    *variance = (dot(dx, dx, N) - N * *mean * *mean) / (N - 1);
+}
+
+static void the_loss_of_the_notes(void) {
+    enum { N = TOKENS * DIM, DRAWS = 4000 };
+    const double factor = 4.0 / (N * N), rms = factor * N * 7 / 8 * 8 / 6 / N, layer = factor * 6 / 8 * 8 / 5;
+    double variances[2] = {0}, squares = 0;
+    for (int draw = 0; draw < DRAWS; draw++) {
+        float x[N], target[N];
+        double mean, variance;
+        for (int i = 0; i < N; i++) {
+            x[i] = (float)normal(94, draw * N + i);
+            target[i] = (float)normal(95, draw * N + i);
+        }
+        notes_gradient(&mean, &variance, NORM_LAYER, x, target);
+        CHECK(fabs(mean) < 1e-8, "LayerNorm, draw %d: mean %g", draw, mean);
+        variances[1] += variance / DRAWS;
+        notes_gradient(&mean, &variance, NORM_RMS, x, target);
+        variances[0] += variance / DRAWS;
+        squares += mean * mean / DRAWS;
+    }
+    CHECK(fabs(variances[0] / rms - 1) < 0.02, "RMSNorm: variance %g, expected %g", variances[0], rms);
+    CHECK(fabs(variances[1] / layer - 1) < 0.03, "LayerNorm: variance %g, expected %g", variances[1], layer);
+    CHECK(fabs(sqrt(squares / (rms / N)) - 1) < 0.05, "RMSNorm: the means spread by %g", sqrt(squares));
+    HOLDS(TOKENS, DIM, N, 1, 2, 4, N * N, rms, layer, sqrt(rms / N), DIM - 1, DIM - 2, DIM - 3, 8.0 / 6, 8.0 / 5);
+}
+
+/* ---- 47, 48: where norms stand ------------------------------------------------------------------- */
+
+enum { BREADTH = 64, DEEP = 12 };
+typedef enum { PRE, POST, INSIDE, SANDWICH, N_PLACES } Place;
+typedef struct {
+    float w[DEEP][BREADTH * BREADTH];
+    float x[DEEP + 1][BREADTH], in[DEEP][BREADTH],
+        out[DEEP][BREADTH]; /* what goes into the matrix, and what comes out */
+} Depth;
+
+static void multiply(float *out, const float *w, const float *x, bool transposed) {
+    for (int r = 0; r < BREADTH; r++) {
+        double sum = 0;
+        for (int c = 0; c < BREADTH; c++) sum += (double)w[transposed ? c * BREADTH + r : r * BREADTH + c] * x[c];
+        out[r] = (float)sum;
+    }
+}
+
+/* The sublayers of linear maps, from d->x[0] on. */
+static void go_deep(Depth *d, Place place) {
+    for (int l = 0; l < DEEP; l++) {
+        float *x = d->x[l], *y = d->x[l + 1], branch[BREADTH];
+        if (place == PRE || place == SANDWICH)
+            rmsnorm(d->in[l], x, ONES, BREADTH, 0);
+        else
+            memcpy(d->in[l], x, sizeof d->in[l]);
+        multiply(d->out[l], d->w[l], d->in[l], false);
+        memcpy(branch, d->out[l], sizeof branch);
+        if (place == INSIDE || place == SANDWICH) rmsnorm(branch, branch, ONES, BREADTH, 0);
+        for (int i = 0; i < BREADTH; i++) y[i] = x[i] + branch[i];
+        if (place == POST) {
+            memcpy(d->out[l], y, sizeof d->out[l]); /* what the norm got */
+            rmsnorm(y, y, ONES, BREADTH, 0);
+        }
+    }
+}
+
+/* |dL/dx| at every depth, for L = sum(loss norm(x)) at the end, as a part of |loss|. */
+static void come_back(double *sizes, const Depth *d, Place place, const float *loss) {
+    float g[BREADTH], dx[BREADTH], branch[BREADTH], unused[BREADTH] = {0};
+    rmsnorm_backward(g, unused, loss, d->x[DEEP], ONES, BREADTH, 0);
+    for (int l = DEEP; l >= 0; l--) {
+        sizes[l] = sqrt(dot(g, g, BREADTH) / dot(loss, loss, BREADTH));
+        if (!l) break;
+        if (place == POST) {
+            rmsnorm_backward(dx, unused, g, d->out[l - 1], ONES, BREADTH, 0);
+            memcpy(g, dx, sizeof g);
+        }
+        memcpy(branch, g, sizeof branch);
+        if (place == INSIDE || place == SANDWICH) rmsnorm_backward(branch, unused, g, d->out[l - 1], ONES, BREADTH, 0);
+        multiply(dx, d->w[l - 1], branch, true);
+        memcpy(branch, dx, sizeof branch);
+        if (place == PRE || place == SANDWICH) rmsnorm_backward(branch, unused, dx, d->x[l - 1], ONES, BREADTH, 0);
+        for (int i = 0; i < BREADTH; i++) g[i] += branch[i];
+    }
+}
+
+static void set_weights(Depth *d, double factor, double move) {
+    const double size = sqrt(12.0 / BREADTH);
+    for (int l = 0; l < DEEP; l++)
+        for (int i = 0; i < BREADTH * BREADTH; i++) {
+            const int at = l * BREADTH * BREADTH + i;
+            d->w[l][i] = (float)(size * (factor * random_float(100, at) + move * random_float(101, at)));
+        }
+    fill_random(d->x[0], 103, BREADTH, 1);
+    rmsnorm(d->x[0], d->x[0], ONES, BREADTH, 0);
+}
+
+/* PyTorch's: RMS of the end; the gradient at depth 0, 4, 8, 12; by what part the result moves with 1 % of the weights.
+ */
+static const struct {
+    double rms, gradients[4], moves;
+} PLACES[N_PLACES] = {
+    [PRE] = {3.67042079, {0.564856642, 0.344680754, 0.274973945, 0.269925865}, 1.16535042},
+    [POST] = {1, {0.405303323, 0.497623845, 0.86645557, 0.98508007}, 1.57253632},
+    [INSIDE] = {3.51924081, {0.551782332, 0.364084413, 0.286254824, 0.281288878}, 1.2056311},
+    [SANDWICH] = {3.51924081, {0.551782332, 0.364084413, 0.286254824, 0.281288878}, 1.2056311},
+};
+
+static void four_places_by_depth(void) {
+    Depth *d = malloc(sizeof *d);
+    float loss[BREADTH], end[BREADTH], other[BREADTH];
+    fill_random(loss, 102, BREADTH, 1);
+    for (Place place = 0; place < N_PLACES; place++) {
+        double sizes[DEEP + 1];
+        set_weights(d, 1, 0);
+        go_deep(d, place);
+        come_back(sizes, d, place, loss);
+        const double rms = rms_of(d->x[DEEP], BREADTH);
+        CHECK(fabs(rms - PLACES[place].rms) < 1e-5, "place %d: RMS %.9g", place, rms);
+        for (int i = 0; i < 4; i++) {
+            const double expected = PLACES[place].gradients[i];
+            CHECK(fabs(sizes[4 * i] - expected) < 1e-5, "place %d, depth %d: %.9g", place, 4 * i, sizes[4 * i]);
+            HOLDS(expected);
+        }
+        rmsnorm(end, d->x[DEEP], ONES, BREADTH, 0);
+        set_weights(d, 1, 0.01);
+        go_deep(d, place);
+        rmsnorm(other, d->x[DEEP], ONES, BREADTH, 0);
+        for (int i = 0; i < BREADTH; i++) other[i] -= end[i];
+        const double moves = 100 * rms_of(other, BREADTH);
+        CHECK(fabs(moves - PLACES[place].moves) < 1e-3, "place %d: moves by %.9g %%", place, moves);
+        HOLDS(PLACES[place].rms, PLACES[place].moves);
+    }
+    free(d);
+    HOLDS(DEEP, BREADTH, 0, 4, 8, 1);
+}
+
+/* Weights times 4: what a norm behind the branch gives is the same to the bit. */
+static void a_norm_behind_bounds_the_branch(void) {
+    Depth *d = malloc(sizeof *d);
+    float end[BREADTH];
+    double sizes[2];
+    for (int k = 0; k < 2; k++) {
+        set_weights(d, k ? 4 : 1, 0);
+        go_deep(d, SANDWICH);
+        if (k) CHECK(!memcmp(end, d->x[DEEP], sizeof end), "sandwich: %.9g and %.9g", end[0], d->x[DEEP][0]);
+        memcpy(end, d->x[DEEP], sizeof end);
+        set_weights(d, k ? 4 : 1, 0);
+        go_deep(d, PRE);
+        sizes[k] = rms_of(d->x[DEEP], BREADTH);
+    }
+    CHECK(fabs(sizes[1] - 14.8452172) < 1e-4, "pre: %.9g", sizes[1]);
+    free(d);
+    HOLDS(4, sizes[0], sizes[1], rms_of(end, BREADTH), DEEP);
+}
+
+/* ---- 49: QK-norm ------------------------------------------------------------------------------------ */
+
+static void qk_norm_bounds_the_scores(void) {
+    static const int heads[] = {64, 128};
+    for (int k = 0; k < 2; k++) {
+        const int n = heads[k];
+        float q[MAX_DIM], key[MAX_DIM];
+        double most = 0;
+        for (int t = 0; t < 200; t++) { /* random ones; the last is the query itself, which is the worst */
+            fill_random(q, 120, n, 1e3f);
+            fill_random(key, t == 199 ? 120 : 121 + (uint64_t)t, n, 1e5f);
+            rmsnorm(q, q, ONES, n, 0);
+            rmsnorm(key, key, ONES, n, 0);
+            most = fmax(most, fabs(dot(q, key, n)) / sqrt(n));
+        }
+        CHECK(fabs(most - sqrt(n)) < 1e-5, "head of %d: %.9g", n, most);
+        HOLDS(n, sqrt(n));
+    }
+    const double dim = 4096, extra = (32 + 8) * 128; /* Qwen3 8B */
+    HOLDS(1, 10, 100, 3, 8, 2, dim, 32, 40, extra, 2 * dim, 100 * extra / (2 * dim), 2 * 128);
+}
+
+/* ---- 50 to 53: why the mean does not matter; large elements; folding -------------------------------- */
+
+static void a_mean_is_one_over_the_root_of_dim(void) {
+    static const int dims[] = {64, 256, 1024, 4096};
+    static float x[4096];
+    for (int k = 0; k < 4; k++) {
+        const int n = dims[k], tokens = 400;
+        double sum = 0, squares = 0;
+        for (int t = 0; t < tokens; t++) {
+            fill_random(x, 400 + (uint64_t)t, n, 1);
+            const double part = fabs(mean_of(x, n)) / rms_of(x, n);
+            sum += part / tokens;
+            squares += part * part / tokens;
+        }
+        const double expected = sqrt(2 / (3.14159265358979 * n));
+        CHECK(fabs(sum / expected - 1) < 0.08, "dim %d: mean / RMS is %.9g, expected %.9g", n, sum, expected);
+        CHECK(fabs(squares * n - 1) < 0.15, "dim %d: its square is %.9g / dim", n, squares * n);
+        HOLDS(n, expected, sqrt(1 - 1.0 / n));
+    }
+    HOLDS(1, 2);
+}
+
+static void a_real_models_mean_is_chance(void) {
+    enum { SITES = 11 };
+    StorySite sites[SITES];
+    double least = 1, most = 0;
+    if (profile_of_story(sites, SITES) != SITES) {
+        story_missing();
+        return;
+    }
+    for (int i = 0; i < SITES; i++) {
+        least = fmin(least, sites[i].mean);
+        most = fmax(most, sites[i].mean);
+    }
+    CHECK(least > 0.5 * 0.0997 && most < 0.0997, "mean / RMS from %.9g to %.9g", least, most);
+    HOLDS(SITES, 64, 0, least, most, sqrt(2 / (3.14159265358979 * 64)));
+}
+
+static void one_large_element_silences_the_others(void) {
+    enum { N = 4096 };
+    static float x[N], y[N], ones[N];
+    for (int i = 0; i < N; i++) x[i] = ones[i] = 1;
+    x[7] = 1000;
+    rmsnorm(y, x, ones, N, 0);
+    const double scale = 1 / sqrt((1e6 + N - 1) / N);
+    CHECK(fabs(y[0] - scale) < 1e-7 && fabs(y[7] - 1000 * scale) < 1e-4, "%.9g beside %.9g", y[0], y[7]);
+    HOLDS(N, 1, 1000, 1 / scale, scale, 1000 * scale, sqrt(N));
+}
+
+/* Weights of a block of 32, all of size 1, as 8 bits with one step: the mean square error of the product's input side,
+ * in squared steps of 1/127, if one gamma is 16. */
+static void folding_widens_a_block(void) {
+    enum { BLOCK = 32, BLOCKS = 500 };
+    double errors[2] = {0};
+    for (int b = 0; b < BLOCKS; b++)
+        for (int fold = 0; fold < 2; fold++) {
+            double w[BLOCK], most = 0;
+            for (int i = 0; i < BLOCK; i++) {
+                w[i] = 2 * random_float(130, b * BLOCK + i) * (fold && !i ? 16 : 1);
+                most = fmax(most, fabs(w[i]));
+            }
+            for (int i = 0; i < BLOCK; i++) {
+                const double step = most / 127, error = w[i] - step * round(w[i] / step);
+                const double gamma = !fold && !i ? 16 : 1;
+                errors[fold] += error * error * gamma * gamma;
+            }
+        }
+    /* unfolded: 31 steps squared and 16^2; folded: 32 times the square of a step that is |w_0| 16, on the average */
+    const double ratio = sqrt(errors[1] / errors[0]);
+    CHECK(fabs(ratio - 3.0) < 0.3, "the error is %.9g times as large", ratio);
+    HOLDS(BLOCK, 16, 3);
+}
+
+/* ---- 54, 55: weights in front of a norm ------------------------------------------------------------------- */
+
+/* dw[DIM][DIM] = dL/dW for y = rmsnorm(W x), L = sum(v y). */
+static void weight_gradient(float *dw, const float *w, const float *x, const float *v) {
+    float z[DIM], dz[DIM], unused[DIM] = {0};
+    for (int r = 0; r < DIM; r++) z[r] = (float)dot(w + r * DIM, x, DIM);
+    rmsnorm_backward(dz, unused, v, z, ONES, DIM, 0);
+    for (int i = 0; i < DIM * DIM; i++) dw[i] = dz[i / DIM] * x[i % DIM];
+}
+
+static void the_gradient_of_weights_before_a_norm(void) {
+    enum { N = DIM * DIM };
+    float x[DIM], twice_x[DIM], v[DIM], w[N], twice_w[N], g[3][N], stepped[N];
+    fill_random(x, 110, DIM, 4);
+    fill_random(v, 111, DIM, 1);
+    fill_random(w, 112, N, 1);
+    for (int i = 0; i < N; i++) twice_w[i] = 2 * w[i];
+    for (int i = 0; i < DIM; i++) twice_x[i] = 2 * x[i];
+    weight_gradient(g[0], w, x, v);
+    weight_gradient(g[1], twice_w, x, v);
+    weight_gradient(g[2], w, twice_x, v);
+    const double size = sqrt(dot(g[0], g[0], N)), length = sqrt(dot(w, w, N));
+    CHECK(fabs(dot(g[0], w, N)) < 1e-6 * size * length, "<dL/dW, W> is %g", dot(g[0], w, N));
+    for (int i = 0; i < N; i++) CHECK(g[1][i] == g[0][i] / 2 && g[2][i] == g[0][i], "element %d", i);
+    CHECK(fabs(size - 2.20048353) < 1e-6 && fabs(length - 2.55611814) < 1e-6, "|dL/dW| %.9g, |W| %.9g", size, length);
+    for (int i = 0; i < N; i++) stepped[i] = w[i] - 0.1f * g[0][i];
+    const double grown = sqrt(dot(stepped, stepped, N)), expected = sqrt(length * length + 0.01 * size * size);
+    CHECK(fabs(grown - expected) < 1e-6, "a step: |W| %.9g, expected %.9g", grown, expected);
+    HOLDS(size, sqrt(dot(g[1], g[1], N)), length, expected, 0.1, 2, DIM, 0, 1);
+}
+
+/* The change of the gradient along a direction, that is the curvature, falls with the square of |W|. */
+static void curvature_falls_with_the_square(void) {
+    enum { N = DIM * DIM };
+    float x[DIM], v[DIM], w[N], moved_w[N], g[N], before[N], after[N];
+    double changes[2];
+    fill_random(x, 110, DIM, 4);
+    fill_random(v, 111, DIM, 1);
+    fill_random(w, 112, N, 1);
+    weight_gradient(g, w, x, v);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < N; i++) {
+            w[i] *= k ? 2 : 1;
+            moved_w[i] = w[i] + 0.01f * g[i];
+        }
+        weight_gradient(before, w, x, v);
+        weight_gradient(after, moved_w, x, v);
+        for (int i = 0; i < N; i++) after[i] -= before[i];
+        changes[k] = sqrt(dot(after, after, N));
+    }
+    CHECK(fabs(changes[0] / changes[1] - 4) < 0.05, "%.9g times", changes[0] / changes[1]);
+    HOLDS(2, 4, 0);
+}
+
+/* ---- 56, 57: no norm; names ------------------------------------------------------------------------------ */
+
+static void a_tanh_for_a_norm(void) {
+    static const double scales[] = {0.1, 1, 10};
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < 4; i++) HOLDS(tanh(0.5 * scales[k] * ONE_TO_FOUR[i]));
+        HOLDS(scales[k]);
+    }
+    const double step = 1e-4, slope = (tanh(0.5 * step) - tanh(-0.5 * step)) / (2 * step);
+    CHECK(fabs(slope - 0.5) < 1e-8, "the slope at 0 is %.9g", slope);
+    HOLDS(1, 2, 3, 4, 0.5, 0);
+}
+
+static void names_that_mislead(void) {
+    const float shifted[] = {1001, 1002, 1003, 1004};
+    float y[4];
+    rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
+    CHECK_VALUES(y, 4, 1e-7, 0.365148372, 0.730296743, 1.09544512, 1.46059349);
+    rmsnorm(y, shifted, ONES, 4, 0); /* T5LayerNorm's, too: it sees the shift */
+    CHECK_VALUES(y, 4, 2e-7, 0.998503122, 0.999500628, 1.00049813, 1.00149564);
+    HOLDS(1, 2, 3, 4, 7.5, 1.25, 4, 1001, 1002, 1003, 1004, 1001 / sqrt(dot(shifted, shifted, 4) / 4));
+}
+
+/* ---- 58 to 61: the answers to the exercises ---------------------------------------------------------------------- */
+
+static void answer_by_hand(void) {
+    const float x[] = {3, 4}, dy[] = {1, 0};
+    const double s = 1 / sqrt(12.5);
+    float y[2], dx[2], unused[2] = {0};
+    rmsnorm(y, x, ONES, 2, 0);
+    CHECK_VALUES(y, 2, 1e-7, 3 * s, 4 * s);
+    rmsnorm_backward(dx, unused, dy, x, ONES, 2, 0);
+    CHECK_VALUES(dx, 2, 1e-7, s * 0.64, s * -0.48);
+    HOLDS(12.5, 3 * s, 4 * s, s * 0.64, s * -0.48, 3, 4, 0.64, -0.48);
+}
+
+static void answer_of_two_elements(void) {
+    for (int t = 0; t < 50; t++) {
+        float x[2], y[2];
+        fill_random(x, 140 + (uint64_t)t, 2, 100);
+        layernorm(y, x, ONES, NULL, 2, 0);
+        CHECK(fabsf(fabsf(y[0]) - 1) < 1e-5f && fabsf(y[0] + y[1]) < 1e-5f, "[%g, %g]", y[0], y[1]);
+    }
+    HOLDS(1, -1, 2);
+}
+
+static void answer_of_eps(void) {
+    const double r = sqrt(0.81 * 1e-6 / 0.19); /* r / sqrt(r^2 + eps) = 0.9 */
+    const float x[] = {(float)r, (float)-r};
+    float y[2];
+    rmsnorm(y, x, ONES, 2, 1e-6f);
+    CHECK(fabs(y[0] - 0.9) < 1e-6, "%.9g", y[0]);
+    HOLDS(r, 0.9, 0.81, 0.19, 1e-6);
+}
+
+static void answer_of_the_spike(void) {
+    float x[100] = {[3] = -5}, y[100];
+    rmsnorm(y, x, ONES, 100, 0);
+    CHECK(fabsf(y[3] + 10) < 1e-5f, "%.9g", y[3]);
+    layernorm(y, x, ONES, NULL, 100, 0);
+    CHECK(fabs(y[3] + 9.9498744) < 1e-5, "%.9g", y[3]);
+    HOLDS(0, -10, 99, -sqrt(99));
+}
+
+const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY] = {
+    STATEMENT(three_axes),
+    STATEMENT(one_mean_of_everything),
+    STATEMENT(attention_across_the_batch),
+    STATEMENT(a_norm_keeps_the_shape),
+    STATEMENT(a_feature_may_shift),
+    STATEMENT(two_defaults_of_eps),
+    STATEMENT(the_ratio_is_eps),
+    STATEMENT(the_loss_of_the_notes),
+    STATEMENT(four_places_by_depth),
+    STATEMENT(a_norm_behind_bounds_the_branch),
+    STATEMENT(qk_norm_bounds_the_scores),
+    STATEMENT(a_mean_is_one_over_the_root_of_dim),
+    STATEMENT(a_real_models_mean_is_chance),
+    STATEMENT(one_large_element_silences_the_others),
+    STATEMENT(folding_widens_a_block),
+    STATEMENT(the_gradient_of_weights_before_a_norm),
+    STATEMENT(curvature_falls_with_the_square),
+    STATEMENT(a_tanh_for_a_norm),
+    STATEMENT(names_that_mislead),
+    STATEMENT(answer_by_hand),
+    STATEMENT(answer_of_two_elements),
+    STATEMENT(answer_of_eps),
+    STATEMENT(answer_of_the_spike),
+};

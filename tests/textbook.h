@@ -1,0 +1,79 @@
+/* textbook.h: what the tests of the chapter's statements share: inputs, sums, and the numbers that a statement may
+ * have. */
+#pragma once
+
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdint.h>
+
+enum { MAX_DIM = 256, TOKENS = 10, DIM = 8 };
+
+static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1}, ONE_TO_FOUR[] = {1, 2, 3, 4};
+
+/* A test that is the proof of a statement, by the name that stands behind the statement's arrow. */
+typedef struct {
+    const char *name;
+    void (*test)(void);
+} Statement;
+
+#define STATEMENT(f)                                                                                                   \
+    { #f, f }
+
+/* Of tests/test_textbook_today.c, which follow those of tests/test_textbook.c. */
+enum { N_STATEMENTS_TODAY = 23 };
+extern const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY];
+
+/* The numbers that the statement of the running test has: each stands in it, and no other number does but those of
+ * tests/golden/textbook.txt. Double precision, closed forms or computed here. */
+#define HOLDS(...) holds((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
+void holds(const double *values, size_t n);
+
+/* The numbers of the running test's statement are not known here: what it needs is missing. */
+void holds_unknown(void);
+
+/* A norm of stories260K as `--profile` has it, over the story of tests/golden. */
+typedef struct {
+    double rms_in, mean, max;
+} StorySite;
+
+/* The norms in order, at most `most`; 0 if there is no checkpoint, which story_missing() then says. */
+int profile_of_story(StorySite *sites, int most);
+void story_missing(void);
+
+/* The random numbers of scripts/textbook.py, in [-0.5, 0.5). */
+static inline float random_float(uint64_t tensor, int i) {
+    return (float)(hash64(7, tensor, (uint64_t)i) >> 40) / 16777216.0f - 0.5f;
+}
+
+static inline void fill_random(float *x, uint64_t tensor, int n, float size) {
+    for (int i = 0; i < n; i++) x[i] = size * random_float(tensor, i);
+}
+
+static inline double mean_of(const float *x, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    return sum / n;
+}
+
+static inline double dot(const float *a, const float *b, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)a[i] * b[i];
+    return sum;
+}
+
+static inline double rms_of(const float *x, int n) { return sqrt(dot(x, x, n) / n); }
+
+/* The first value that is off by more than `error`; -1: none. */
+static inline int first_wrong(const float *y, const double *expected, int n, double error) {
+    for (int i = 0; i < n; i++)
+        if (!(fabs(y[i] - expected[i]) <= error)) return i;
+    return -1;
+}
+
+#define CHECK_VALUES(y, n, error, ...)                                                                                 \
+    do {                                                                                                               \
+        const double expected_[] = {__VA_ARGS__};                                                                      \
+        const int wrong_ = first_wrong(y, expected_, n, error);                                                        \
+        CHECK(wrong_ < 0, "value %d: %.9g, expected %.9g", wrong_, (y)[wrong_], expected_[wrong_]);                    \
+    } while (0)
