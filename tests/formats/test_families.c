@@ -132,15 +132,16 @@ static void check_session(const char *name, const Model *m, KvType kv, int batch
     const int end = threads == 1 || 10 * batch + 10 > FAMILY_TOKENS ? FAMILY_TOKENS : 10 * batch + 10;
     Session s;
     CHECK(!session_open(&s, m, threads, batch, 0, kv), "no session");
-    CHECK(same_bits(model_forward_text(&s, family.tokens, end, 0, 1), end - 1, 1), "%s, batch %d, %d threads: differs", name,
-          batch, threads);
+    CHECK(same_bits(model_forward_text(&s, family.tokens, end, 0, 1), end - 1, 1), "%s, batch %d, %d threads: differs",
+          name, batch, threads);
     for (int t = 0; t < end; t += batch) {
         const int n = end - t < batch ? end - t : batch;
         CHECK(same_bits(model_forward_text(&s, family.tokens + t, n, t, n), t, n),
               "%s, batch %d, %d threads: differs in %d tokens from %d on", name, batch, threads, n, t);
     }
     const int drafted[] = {family.tokens[end - 6], 1, 2, 3};
-    CHECK(model_forward_text(&s, family.tokens, end - 6, 0, 0) && model_forward_text(&s, drafted, 4, end - 6, 0), "no draft");
+    CHECK(model_forward_text(&s, family.tokens, end - 6, 0, 0) && model_forward_text(&s, drafted, 4, end - 6, 0),
+          "no draft");
     CHECK(same_bits(model_forward_text(&s, family.tokens + end - 5, 5, end - 5, 1), end - 1, 1),
           "%s, batch %d, %d threads: differs after a draft", name, batch, threads);
     session_close(&s);
@@ -492,7 +493,8 @@ static void longrope_ends_at_its_original_context(void) {
     CHECK(!open_folder(&m), "phi4 does not open: %s", stderr_text());
     CHECK(m.config.context == 48, "context %d", m.config.context);
     CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, 0, KV_F32), "no session");
-    CHECK(model_forward_text(&s, family.tokens, 40, 0, 0) && model_forward_text(&s, family.tokens, 8, 40, 1), "does not run");
+    CHECK(model_forward_text(&s, family.tokens, 40, 0, 0) && model_forward_text(&s, family.tokens, 8, 40, 1),
+          "does not run");
     stderr_hide();
     const float *l = model_forward_text(&s, family.tokens, 1, 48, 1);
     CHECK(stderr_show() == 1 && !l && strstr(stderr_text(), "LongRoPE"), "position 48: %s", stderr_text());

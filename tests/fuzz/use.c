@@ -107,7 +107,8 @@ static float *logits_of(const Model *m, KvType kv) {
     float *copy = NULL;
     Session s;
     if (session_open(&s, m, 1, 2, n, kv)) return NULL;
-    if (n == 1 || model_forward_text(&s, tokens, n - 1, 0, 0)) logits = model_forward_text(&s, tokens + n - 1, 1, n - 1, 1);
+    if (n == 1 || model_forward_text(&s, tokens, n - 1, 0, 0))
+        logits = model_forward_text(&s, tokens + n - 1, 1, n - 1, 1);
     if (logits && !check_logits(logits, size)) copy = malloc(size * sizeof *copy);
     if (copy) memcpy(copy, logits, size * sizeof *copy);
     session_close(&s);
