@@ -772,7 +772,7 @@ static void operations_counted(void) {
     layernorm(y, x, gamma, beta, MAX_DIM, 1e-5f);
     wrong = first_wrong(y, exact, MAX_DIM, 2e-6);
     CHECK(wrong < 0, "LayerNorm: y[%d] = %.9g", wrong, y[wrong]);
-    HOLDS(4, 7, 100 * 4 / 7.0, 8, 8 * 372 / 34.0);
+    HOLDS(2, 4, 7, 100 * 4 / 7.0, 8, 8 * 372 / 34.0);
 }
 
 static void fused_gives_the_same_bits(void) {
@@ -804,7 +804,7 @@ static void parameters_counted(void) {
     const long long dim = 4096, hidden = 11008, layers = 32, vocab = 32000, gammas = (2 * layers + 1) * dim;
     const long long all = 2 * vocab * dim + layers * (4 * dim * dim + 3 * dim * hidden) + gammas;
     CHECK(gammas == 266240 && all == 6738415616, "%lld of %lld", gammas, all);
-    HOLDS(2, norms, (double)parameters, 100.0 * norms / (double)parameters, (double)gammas, (double)all,
+    HOLDS(2, 7, norms, (double)parameters, 100.0 * norms / (double)parameters, (double)gammas, (double)all,
           100 * (double)gammas / (double)all);
 }
 
@@ -954,7 +954,10 @@ static void every_number_is_held(void) {
     Given *given = read_given("tests/golden/textbook.txt");
     for (size_t c = 0; c < sizeof CHAPTERS / sizeof *CHAPTERS; c++) {
         Chapter chapter;
-        CHECK(!chapter_open(&chapter, CHAPTERS[c]), "%s does not open", CHAPTERS[c]);
+        if (chapter_open(&chapter, CHAPTERS[c])) {
+            test_fail(__FILE__, __LINE__, "%s does not open", CHAPTERS[c]);
+            continue;
+        }
         for (int i = 0; i <= LAST_STATEMENT; i++)
             for (int k = 0; k < chapter.n_numbers[i]; k++)
                 if (!is_held(&chapter.numbers[i][k], i, given))

@@ -52,7 +52,7 @@ size_t number_read(Number *n, const char *text) {
 }
 
 bool number_shows(const Number *n, double value) {
-    return fabs(value - n->value) <= n->half * (1 + 1e-6) + 1e-12 * fabs(value);
+    return fabs(value - n->value) <= n->half * (1 + 1e-6) + 4e-16 * fabs(value);
 }
 
 /* Behind what is code, an address or a picture's file, if that begins here; else `at` itself. */
@@ -94,8 +94,8 @@ static void read_numbers(Chapter *c) {
         if (word) {
             at += strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
         } else if ((after = at + number_read(&n, at)) > at) {
-            if (!isalpha((unsigned char)*after)) add_number(c, statement_of(c, at), &n);
-            at = after + (isalpha((unsigned char)*after) ? strcspn(after, " \n") : 0);
+            add_number(c, statement_of(c, at), &n);
+            at = after;
         } else {
             if (*at++ == '\n') line = at;
         }
