@@ -105,7 +105,7 @@ static void read_numbers(Chapter *c) {
 static void find_statements(Chapter *c) {
     const char *at = c->text;
     for (int i = 1; at && i <= MOST_STATEMENTS; i++) {
-        char mark[16];
+        char mark[32];
         snprintf(mark, sizeof mark, "\n**%d.** ", i);
         if (!(at = strstr(at, mark))) break;
         c->start[c->n_statements = i] = ++at;
