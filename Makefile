@@ -1,5 +1,6 @@
 # norma: `make` builds ./run, `make test` checks it, `make help` says the rest.
 #
+# For several machines:              make MPI=1
 # Other compilers, machines, flags:  make CC=clang ARCH=x86-64-v3 CFLAGS=-g
 # The commands in full:              make V=1
 
@@ -18,6 +19,21 @@ MACHINE  := $(if $(filter aarch64%,$(shell $(CC) -dumpmachine)),-mcpu=$(ARCH),-m
 FLAGS     = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CFLAGS)
 LIBS     := -lm
 
+# MPI=1: ranks share a run (docs/distributed.md). The compiler is then MPI's, around the one that CC names.
+ifdef MPI
+MPICC ?= mpicc
+override CC := env OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
+FLAGS += -DNORMA_MPI
+VARIANT ?= mpi
+# How ranks are started for the tests: more than there are cores, in a container, by root.
+MPIRUN ?= mpirun --bind-to none --oversubscribe
+TEST_RANKS ?= 2 3 4 5 7
+export MPIRUN
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+export OMPI_MCA_btl_vader_single_copy_mechanism := none
+endif
+
 # One folder for each set of flags (VARIANT), so that they do not mix.
 VARIANT ?= release
 BUILD   := build/$(VARIANT)
@@ -25,8 +41,8 @@ BINARY  := $(BUILD)/run
 
 # The transformer is on the top level, what it takes to run one in folders (docs/architecture.md).
 FOLDERS := base kernels text formats lab modes
-SOURCES := $(wildcard *.c $(FOLDERS:%=%/*.c))
-TESTS   := $(filter-out tests/fuzz/%,$(wildcard tests/*.c tests/*/*.c))
+SOURCES := $(filter-out $(if $(MPI),,base/ranks.c),$(wildcard *.c $(FOLDERS:%=%/*.c)))
+TESTS   := $(filter-out tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
 # What reads files and texts; for the tests it is built again, to count its steps (tests/support/steps.c).
@@ -35,7 +51,7 @@ COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
 .PHONY: all run test coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
 all: $(BINARY)
-	$(if $(filter release,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
+	$(if $(filter release mpi,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
 
 run: all ## build ./run and start it (on models/stories.gguf, where that is)
 	@./run
@@ -44,10 +60,12 @@ $(BINARY): $(OBJECTS)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# Of the tests, and of the program that they run, tests/support/wrap.c replaces these functions of the system.
-WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf
+# Of the tests, and of the program that they run, tests/support/wrap.c replaces these functions of the system (and
+# lost_processors), and oracle.c those that make guesses.
+WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf lost_processors \
+    guesser_open guesser_close guesser_learn $(if $(MPI),MPI_Waitall MPI_Recv)
 $(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))
-$(BUILD)/tests/run: $(OBJECTS) $(BUILD)/tests/support/wrap.o
+$(BUILD)/tests/run: $(OBJECTS) $(patsubst %,$(BUILD)/tests/support/%.o,wrap oracle hashmodel)
 $(BUILD)/tests/all $(BUILD)/tests/run:
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
@@ -73,6 +91,8 @@ $(BUILD)/tests/%.o: private FLAGS := $(filter-out --coverage,$(FLAGS)) -fno-tree
 # Passive threads: with more of them than free cores, spinning takes minutes.
 test: tests ## build and run every test that needs only C (SUITES='json bpe': these)
 	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BUILD)/tests/run $(TEST_WRAPPER) $(BUILD)/tests/all $(SUITES)
+	$(if $(MPI),@export OMP_WAIT_POLICY=passive; for n in $(TEST_RANKS); do \
+	    echo "$$n ranks:"; $(MPIRUN) -n $$n $(BUILD)/tests/all sequences || exit 1; done)
 .PHONY: tests
 tests: $(BUILD)/tests/run $(BUILD)/tests/all
 
@@ -117,11 +137,12 @@ $(FUZZ_TARGETS): fuzz-%: $(LIBRARY) tests/fuzz/%.c tests/fuzz/use.c $(BUILD)/dic
 	    -rss_limit_mb=2048 -timeout=10 -close_fd_mask=2 -verbosity=0 -print_final_stats=1 -dict=$(BUILD)/dictionary \
 	    -artifact_prefix=$(BUILD)/ $(BUILD)/$* tests/fuzz/seeds/$* $(SEEDS)
 
-ALL := $(SOURCES) $(TESTS) $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
+ALL := $(SOURCES) $(TESTS) base/ranks.c tests/modes/test_ranks.c $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
 lint: ## the lint of the house (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
 	@python3 scripts/house_test.py
 	@python3 scripts/house.py
 	@python3 scripts/draw_architecture.py --check
+	@python3 scripts/remeasure.py --check
 	@clang-format --dry-run --Werror $(ALL)
 	@clang-tidy --quiet $(SOURCES) $(TESTS) -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1 | { ! grep -E 'warning:|error:'; }
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \

@@ -23,24 +23,37 @@
 
 /* ---- queries, keys, values ------------------------------------------------------ */
 
-/* The heads of one projection (queries, keys or values), and which of them the calling thread
+/* The heads of one projection (queries, keys or values) that this rank has, and which of them the calling thread
  * works on: from the product to the cache, so that no barrier is needed in between. */
 typedef struct {
-    float *rows;   /* [n][stride]: all heads of the projection */
-    size_t stride; /* floats to a token */
+    float *rows;   /* of token 0, the first of them */
+    size_t stride; /* floats to a token, with the heads of other ranks */
     int size;      /* floats to a head */
     int first, n;  /* the thread's heads */
 } Heads;
 
 static int clamp(int i, int most) { return i < 0 ? 0 : i > most ? most : i; }
 
-/* All heads, keys before queries before values, are divided evenly among the threads. `before`:
- * how many heads the projections in front of this one have. */
-static Heads own_heads(const Config *c, float *rows, int n_heads, int before) {
-    const int all = c->n_heads + 2 * c->n_kv_heads, thread = omp_get_thread_num(), threads = omp_get_num_threads();
+/* How many heads of a projection this rank has. */
+static int heads_of(const Session *s, const Tensor *w) { return w->rows / s->model->config.head_size; }
+
+/* Whether each thread has KV heads of its own, with all that belongs to them: it then needs nothing of the others until
+ * its outputs meet theirs, and of many caches reads what it wrote. One text alone prefers longer streams of weights. */
+static bool has_own_groups(const Session *s, const Layer *layer) {
+    return s->n_spans > 1 && heads_of(s, &layer->wk) % omp_get_num_threads() == 0 && !s->model->config.wide_head_norms;
+}
+
+/* Without groups of their own all heads, keys before queries before values, are divided evenly among the threads.
+ * `before`: how many heads the projections in front of this one have. */
+static Heads own_heads(const Session *s, const Layer *layer, float *rows, const Tensor *w, int before) {
+    const bool groups = has_own_groups(s, layer);
+    const int n_heads = heads_of(s, w);
+    const int all = groups ? n_heads : heads_of(s, &layer->wq) + 2 * heads_of(s, &layer->wk);
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    if (groups) before = 0;
     const int first = clamp(all * thread / threads - before, n_heads);
     const int end = clamp(all * (thread + 1) / threads - before, n_heads);
-    return (Heads){rows, (size_t)n_heads * (size_t)c->head_size, c->head_size, first, end - first};
+    return (Heads){rows + tensor_before(w), (size_t)tensor_all_rows(w), s->model->config.head_size, first, end - first};
 }
 
 /* The thread's head number i of token t. */
@@ -75,6 +88,8 @@ static void norm_rows(Session *s, const Layer *layer, int n) {
     const Heads q = whole_rows(s->q, c->n_heads * c->head_size, first);
     const Heads k = whole_rows(s->k, c->n_kv_heads * c->head_size, first);
     site_wait(s->probe, layer->index, SITE_QKV);
+    gather_outputs(s->probe, layer->index, s->q, &layer->wq, n, true);
+    gather_outputs(s->probe, layer->index, s->k, &layer->wk, n, true);
     if (count > 0) norm_heads(s, layer->index, SITE_Q_NORM, &layer->q_norm, &q, count);
     if (count > 0) norm_heads(s, layer->index, SITE_K_NORM, &layer->k_norm, &k, count);
     site_wait(s->probe, layer->index, SITE_K_NORM);
@@ -112,6 +127,8 @@ typedef struct {
     size_t start; /* of the KV head in the cache, in elements */
     float scale;  /* of the scores, */
     float cap;    /* which are capped then; 0: they are not */
+    bool asks;    /* for what it reads next, as products do here (lab/tune.c), */
+    size_t next;  /* and for the keys that begin there, if they are others: those of the thread's next head */
     int before;   /* blocks of positions in front of those that the cache holds: a multiple of `blocks` */
     /* vectors of keys: some query sees those from `from` to `end`, every query all of those from whole to whole_end */
     int from, whole, whole_end, end;
@@ -133,6 +150,24 @@ INLINE int block_of(const Queries *a, int v) {
 /* Where element 0 of vector v is, in a part of `width` elements; element i is i * KV_BLOCK behind it. */
 INLINE size_t vector_at(const Queries *a, int v, int width) {
     return (size_t)block_of(a, v) * (size_t)width * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES);
+}
+
+/* Asks for n elements of a block, from element `at` of the cache on. The runs of a head are too short for a processor
+ * to notice by itself that they are read from one end to the other. */
+INLINE void request_block(KvType type, const void *cache, size_t at, int n) {
+    const size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+    const char *block = (const char *)cache + at * element;
+    for (size_t i = 0; i < (size_t)n * KV_BLOCK * element; i += CACHE_LINE) prefetch_read(block + i);
+}
+
+/* Asks for the values of all positions that the query sees. */
+INLINE void request_values(const Queries *a, KvType type, const void *values) {
+    for (int i = 0; i < a->size; i += KV_VALUE_PART) {
+        const int width = kv_part_width(a->size, KV_VALUE_PART, i);
+        const size_t start = a->start + kv_at(a->size, KV_VALUE_PART, a->blocks, 0, i);
+        for (int v = a->from; v < a->end; v += BLOCK_VECTORS)
+            request_block(type, values, start + vector_at(a, v, width), width);
+    }
 }
 
 /* The causal mask, and the window's: the lanes of vector v whose keys query k sees. */
@@ -216,7 +251,7 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvT
 
 /* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n queries k and `count` elements i from
  * `first` on, all in one part. */
-INLINE void sum_values(const Queries *a, KvType type, const void *values, const float *scales, int first,
+INLINE void sum_values(const Queries *a, KvType type, const KvLayer *kv, const float *scales, int first,
                        const int count, const int n) {
     const int width = kv_part_width(a->size, KV_VALUE_PART, first / KV_VALUE_PART * KV_VALUE_PART);
     const size_t start = a->start + kv_at(a->size, KV_VALUE_PART, a->blocks, 0, first);
@@ -226,10 +261,12 @@ INLINE void sum_values(const Queries *a, KvType type, const void *values, const 
     for (int i = 0; i < count; i++) sums[k][i] = (vf){0};
     for (int v = a->from; v < a->end; v++) {
         const size_t at = start + vector_at(a, v, width);
+        if (n == 1 && a->asks && a->next != a->start)
+            request_block(type, kv->keys, a->next + vector_at(a, v, a->size) + (size_t)first * KV_BLOCK, count);
         if (v < a->whole || v >= a->whole_end)
-            add_values(sums, a, type, values, at, v, true, count, n);
+            add_values(sums, a, type, kv->values, at, v, true, count, n);
         else
-            add_values(sums, a, type, values, at, v, false, count, n);
+            add_values(sums, a, type, kv->values, at, v, false, count, n);
     }
     UNROLL
     for (int k = 0; k < n; k++) {
@@ -250,14 +287,15 @@ INLINE void attend_group(const Queries *a, const KvLayer *kv, KvType type, const
     const int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
+    if (n == 1 && a->asks) request_values(a, type, kv->values);
     for (; v < a->from + apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);
     for (v = a->from + apart * streams; v < a->end; v++) score_vectors(a, type, kv->keys, v, 0, 1, n);
     for (int k = 0; k < n; k++) mask_scores(a, k);
     for (int k = 0; k < n && a->cap != 0; k++) cap_scores(a->scores[k], a->from, a->end, a->scale, a->cap);
     for (int k = 0; k < n; k++) scales[k] = softmax(a->scores[k], a->from, a->end, a->cap != 0 ? 1 : a->scale);
-    for (; i + count <= size; i += count) sum_values(a, type, kv->values, scales, i, count, n);
-    for (; i + 4 <= size; i += 4) sum_values(a, type, kv->values, scales, i, 4, n);
-    for (; i < size; i += 2) sum_values(a, type, kv->values, scales, i, 2, n);
+    for (; i + count <= size; i += count) sum_values(a, type, kv, scales, i, count, n);
+    for (; i + 4 <= size; i += 4) sum_values(a, type, kv, scales, i, 4, n);
+    for (; i < size; i += 2) sum_values(a, type, kv, scales, i, 2, n);
 }
 
 /* One function for each type of cache and number of queries, so that sums stay in registers. */
@@ -276,19 +314,23 @@ static void attend(Session *s, const Layer *layer, const Span *span, int head, i
     const Config *c = &s->model->config;
     const KvLayer *kv = &s->sequences[span->sequence].kv.layers[layer->index];
     const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
-    const size_t room = (size_t)s->room;
+    const int next = head + (has_own_groups(s, layer) ? 1 : omp_get_num_threads());
+    const size_t room = (size_t)s->room, elements = kv_head_elements(c->head_size, kv->blocks);
+    const int before = tensor_before(&layer->wq); /* KV heads and their queries are counted from this rank's first on */
     float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * room;
     Queries a = {.size = c->head_size,
                  .blocks = kv->blocks,
-                 .start = (size_t)head * kv_head_elements(c->head_size, kv->blocks),
+                 .start = (size_t)head * elements,
+                 .asks = layer->wo.request.ahead > 0,
+                 .next = (size_t)(next < heads_of(s, &layer->wk) ? next : head) * elements,
                  .scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};
     for (int k = 0; k < n; k++) {
         const int t = (first + k) / queries_per_kv_head;
         const int query_head = head * queries_per_kv_head + (first + k) % queries_per_kv_head;
         const size_t at = ((size_t)(span->first + t) * (size_t)c->n_heads + (size_t)query_head) * (size_t)c->head_size;
-        a.q[k] = s->q + at;
-        a.out[k] = s->att + at;
+        a.q[k] = s->q + before + at;
+        a.out[k] = s->att + before + at;
         a.scores[k] = scores + (size_t)k * room;
         a.n_keys[k] = span->pos + t + 1;
         a.first_key[k] = layer->window > 0 && a.n_keys[k] > layer->window ? a.n_keys[k] - layer->window : 0;
@@ -312,15 +354,19 @@ static void attend_some(Session *s, const Layer *layer, const Span *span, int he
     }
 }
 
-/* All queries of the chunk. Later ones of a span see more keys, so groups are dealt to the threads in turn. */
+/* All queries of the chunk, those of its own KV heads by each thread. Without them queries are dealt to the threads in
+ * turn, some at a time, because later ones of a span see more keys. */
 static void attend_all(Session *s, const Layer *layer) {
     const Config *c = &s->model->config;
-    const int threads = omp_get_num_threads();
-    int turn = omp_get_thread_num(); /* groups until the thread's next one */
+    const bool groups = has_own_groups(s, layer);
+    const int kv_heads = heads_of(s, &layer->wk), share = kv_heads / omp_get_num_threads();
+    const int threads = groups ? 1 : omp_get_num_threads();
+    const int own = groups ? omp_get_thread_num() * share : 0, end = groups ? own + share : kv_heads;
+    int turn = groups ? 0 : omp_get_thread_num(); /* until the thread's next ones */
     for (const Span *span = s->spans; span < s->spans + s->n_spans; span++) {
         const int n = span->n * (c->n_heads / c->n_kv_heads); /* queries of each KV head */
         for (int first = 0; first < n; first += KV_QUERIES)
-            for (int head = 0; head < c->n_kv_heads; head++) {
+            for (int head = own; head < end; head++) {
                 if (turn == 0) attend_some(s, layer, span, head, first, n);
                 turn = turn ? turn - 1 : threads - 1;
             }
@@ -331,9 +377,9 @@ static void attend_all(Session *s, const Layer *layer) {
 
 void attention(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
-    const int l = layer->index;
-    const Heads k = own_heads(c, s->k, c->n_kv_heads, 0), q = own_heads(c, s->q, c->n_heads, c->n_kv_heads);
-    const Heads v = own_heads(c, s->v, c->n_kv_heads, c->n_kv_heads + c->n_heads);
+    const int l = layer->index, n_keys = heads_of(s, &layer->wk), n_queries = heads_of(s, &layer->wq);
+    const Heads k = own_heads(s, layer, s->k, &layer->wk, 0), q = own_heads(s, layer, s->q, &layer->wq, n_keys);
+    const Heads v = own_heads(s, layer, s->v, &layer->wv, n_keys + n_queries);
     Input in = input_prepare(&s->input, input_weight(layer), xn, n);
     project(&k, &layer->wk, &in, n);
     project(&q, &layer->wq, &in, n);
@@ -349,12 +395,15 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     rotate_heads(s, layer->rope, &q, n);
     write_heads(s, l, KV_KEYS, &k);
     write_heads(s, l, KV_VALUES, &v);
-    site_end(s->probe, l, SITE_ROPE); /* every query attends to the keys of every thread */
+    probe_mark(s->probe, l, SITE_ROPE);
+    if (!has_own_groups(s, layer)) site_wait(s->probe, l, SITE_ROPE); /* queries attend to keys of other threads */
 
     attend_all(s, layer);
     site_end(s->probe, l, SITE_ATTENTION);
+    gather_outputs(s->probe, l, s->att, &layer->wq, n, true);
 
     in = input_prepare(&s->input, &layer->wo, s->att, n);
     matmul_add(x, &layer->wo, &in, n); /* the residual: x += Wo out */
     site_end(s->probe, l, SITE_ATTN_OUT);
+    gather_outputs(s->probe, l, x, &layer->wo, n, true);
 }

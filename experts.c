@@ -67,7 +67,7 @@ static void route(Session *s, const Layer *layer, const float *xn, int n) {
 }
 
 /* A row of the input for each slot; a token that is alone is every slot's row. */
-static Input gather(Session *s, const Tensor *w, const float *xn, int n) {
+static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const size_t dim = (size_t)w->cols;
     const int n_slots = n * s->model->config.n_experts_used;
     if (n == 1) return input_prepare(&s->input, w, xn, 1);
@@ -80,7 +80,7 @@ static Input gather(Session *s, const Tensor *w, const float *xn, int n) {
 /* Elements [first, first + count) of silu(gate) * up in expert e's slots. `one_row`: they share one input row. */
 static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const Input *in, bool one_row) {
     const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
-    const size_t at = (size_t)start * (size_t)m->gate.rows;
+    const size_t at = (size_t)start * (size_t)tensor_all_rows(&m->gate);
     const Input own = input_from(in, one_row ? 0 : start);
     if (n > 0) mlp_gate_up(m, s->model->config.gelu, s->gate + at, s->up + at, first, count, &own, n);
 }
@@ -94,13 +94,14 @@ static void add_weighted(float *x, const float *y, float weight, int n) {
 
 /* Elements [first, first + count) of x += p_e y_e for the tokens of expert e. */
 static void down(Session *s, float *x, const Mlp *m, int e, int first, int count, const Input *in) {
-    const size_t dim = (size_t)m->down.rows;
+    const size_t dim = (size_t)tensor_all_rows(&m->down), before = (size_t)tensor_before(&m->down);
     const int start = s->expert_start[e], end = s->expert_start[e + 1];
     if (start == end) return;
     const Input own = input_from(in, start);
-    matmul_rows(s->expert_rows + (size_t)start * dim, dim, &m->down, first, count, &own, end - start, false);
+    x += before;
+    matmul_rows(s->expert_rows + (size_t)start * dim + before, dim, &m->down, first, count, &own, end - start, false);
     for (int i = start; i < end; i++) {
-        const float *y = s->expert_rows + (size_t)i * dim + (size_t)first;
+        const float *y = s->expert_rows + (size_t)i * dim + before + (size_t)first;
         add_weighted(x + (size_t)s->slots[i].token * dim + (size_t)first, y, s->slots[i].weight, count);
     }
 }
@@ -109,20 +110,22 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
     const Mlp *m = layer->experts;
     route(s, layer, xn, n);
-    Input in = gather(s, mlp_input_weight(m), xn, n);
+    Input in = slot_rows(s, mlp_input_weight(m), xn, n);
     int step = matmul_task_rows(&m->gate, &in, n);
 #pragma omp for schedule(static) nowait
-    for (int first = 0; first < c->expert_dim; first += step) {
-        const int count = c->expert_dim - first < step ? c->expert_dim - first : step;
+    for (int first = 0; first < m->gate.rows; first += step) {
+        const int count = m->gate.rows - first < step ? m->gate.rows - first : step;
         for (int e = 0; e < c->n_experts; e++) gate_up(s, &m[e], e, first, count, &in, n == 1);
     }
     site_end(s->probe, layer->index, SITE_GATE_UP_SILU);
+    gather_outputs(s->probe, layer->index, s->gate, &m->gate, n * c->n_experts_used, true);
     in = input_prepare(&s->input, &m->down, s->gate, n * c->n_experts_used);
     step = matmul_task_rows(&m->down, &in, n);
 #pragma omp for schedule(static) nowait
-    for (int first = 0; first < c->dim; first += step) {
-        const int count = c->dim - first < step ? c->dim - first : step;
+    for (int first = 0; first < m->down.rows; first += step) {
+        const int count = m->down.rows - first < step ? m->down.rows - first : step;
         for (int e = 0; e < c->n_experts; e++) down(s, x, &m[e], e, first, count, &in);
     }
     site_end(s->probe, layer->index, SITE_DOWN);
+    gather_outputs(s->probe, layer->index, x, &m->down, n, true);
 }

@@ -39,40 +39,53 @@ static void *grown(const KvCache *kv, const void *old, int part, int old_blocks,
     return moved;
 }
 
+/* `to`, which may be `from`, a layer of kv, gets what `from` holds, with room for so many blocks. -1: no memory. */
+static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from, int room) {
+    void *keys = grown(kv, from->keys, kv->head_size, from->blocks, room);
+    void *values = keys ? grown(kv, from->values, KV_VALUE_PART, from->blocks, room) : NULL;
+    const bool both = keys && values;
+    free(both ? to->keys : keys);
+    free(both ? to->values : values);
+    if (!both) return -1;
+    *to = (KvLayer){keys, values, room, from->kept};
+    return 0;
+}
+
+/* Blocks of a layer in a cache of so many: a ring has as many as it needs wherever in a block its positions begin. */
+static int layer_room(const KvLayer *layer, int blocks) {
+    const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks;
+    return ring < blocks ? ring : blocks;
+}
+
 int kv_reserve(KvCache *kv, int n, int most) {
     const int needed = (n - 1) / KV_BLOCK + 1, most_blocks = (most - 1) / KV_BLOCK + 1;
     if (needed <= kv->blocks) return 0;
     int blocks = kv->blocks > most_blocks / 2 ? most_blocks : 2 * kv->blocks;
     if (blocks < needed) blocks = needed;
     for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers; layer++) {
-        const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks; /* wherever in a block they begin */
-        const int room = ring < blocks ? ring : blocks;
+        const int room = layer_room(layer, blocks);
         if (room < blocks) kv->rolls = true;
         if (room <= layer->blocks) continue;
-        void *keys = grown(kv, layer->keys, kv->head_size, layer->blocks, room);
-        void *values = keys ? grown(kv, layer->values, KV_VALUE_PART, layer->blocks, room) : NULL;
-        const bool both = keys && values;
-        free(both ? layer->keys : keys);
-        free(both ? layer->values : values);
-        if (!both) return -1;
-        *layer = (KvLayer){keys, values, room, layer->kept};
+        if (copy_layer(layer, kv, layer, room)) return -1;
     }
     kv->blocks = blocks;
     return 0;
 }
 
+double kv_bytes(const KvCache *kv, int n, int most) {
+    const size_t block =
+        2 * kv_head_elements(kv->head_size, 1) * (kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+    const int grown_blocks = 2 * ((n - 1) / KV_BLOCK + 1), most_blocks = (most - 1) / KV_BLOCK + 1;
+    double blocks = 0;
+    for (int l = 0; l < kv->n_layers; l++)
+        blocks += layer_room(&kv->layers[l], grown_blocks < most_blocks ? grown_blocks : most_blocks);
+    return blocks * kv->n_heads * (double)block;
+}
+
 int kv_copy(KvCache *to, const KvCache *from) {
-    for (int l = 0; l < from->n_layers; l++) {
-        const KvLayer *old = &from->layers[l];
-        KvLayer *layer = &to->layers[l];
-        free(layer->keys);
-        free(layer->values);
-        layer->blocks = 0;
-        layer->keys = grown(from, old->keys, from->head_size, old->blocks, old->blocks);
-        layer->values = grown(from, old->values, KV_VALUE_PART, old->blocks, old->blocks);
-        if (!layer->keys || !layer->values) return -1;
-        *layer = (KvLayer){layer->keys, layer->values, old->blocks, old->kept};
-    }
+    if (!from->blocks) return 0;
+    for (int l = 0; l < from->n_layers; l++)
+        if (copy_layer(&to->layers[l], from, &from->layers[l], from->layers[l].blocks)) return -1;
     to->blocks = from->blocks;
     to->rolls = from->rolls;
     return 0;

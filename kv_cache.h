@@ -42,6 +42,9 @@ void kv_close(KvCache *kv);
  * block b of positions is at b % blocks. -1: no memory. */
 int kv_reserve(KvCache *kv, int n, int most);
 
+/* The most bytes that it takes when n positions have run, of `most`. */
+double kv_bytes(const KvCache *kv, int n, int most);
+
 /* `to`, a cache of the same kind, gets what `from` holds. -1: no memory. */
 int kv_copy(KvCache *to, const KvCache *from);
 

@@ -24,7 +24,9 @@ INLINE void activate(float *gate, const float *up, int n, const bool gelu) {
 }
 
 void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int count, const Input *in, int n) {
-    const size_t hidden_dim = (size_t)m->gate.rows;
+    const size_t hidden_dim = (size_t)tensor_all_rows(&m->gate);
+    gate += tensor_before(&m->gate);
+    up += tensor_before(&m->up);
     matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
     matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
     for (int t = 0; t < n; t++) {
@@ -41,14 +43,16 @@ const Tensor *mlp_input_weight(const Mlp *m) { return type_wants_bytes(m->gate.t
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
     Input in = input_prepare(&s->input, mlp_input_weight(m), xn, n);
-    const int hidden_dim = m->gate.rows, step = matmul_task_rows(&m->gate, &in, n);
+    const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, &in, n);
 #pragma omp for schedule(static) nowait
-    for (int first = 0; first < hidden_dim; first += step) {
-        const int count = hidden_dim - first < step ? hidden_dim - first : step;
+    for (int first = 0; first < rows; first += step) {
+        const int count = rows - first < step ? rows - first : step;
         mlp_gate_up(m, s->model->config.gelu, s->gate, s->up, first, count, &in, n);
     }
     site_end(s->probe, layer->index, SITE_GATE_UP_SILU);
+    gather_outputs(s->probe, layer->index, s->gate, &m->gate, n, true);
     in = input_prepare(&s->input, &m->down, s->gate, n);
     matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */
     site_end(s->probe, layer->index, SITE_DOWN);
+    gather_outputs(s->probe, layer->index, x, &m->down, n, true);
 }

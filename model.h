@@ -94,6 +94,7 @@ typedef struct {
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
     bool packed;     /* all weights that are to be in panels are (formats/pack.c) */
+    int *starts;     /* where ranks share rows (formats/share.c), owned; NULL: they do not */
     uint8_t *panels; /* those of all weights, owned; NULL: there are none yet */
     size_t panels_used;
     File *files; /* [n_files], owned; the tensors point into them */
@@ -106,13 +107,15 @@ typedef struct {
     float weight; /* factor of the expert's output */
 } Slot;
 
+/* Whether the logits of a step are wanted; those of a guess are, and it is decoded, like the token in front of it. */
+typedef enum { NO_LOGITS, LOGITS, GUESS_LOGITS } StepLogits;
+
 /* One token that runs. */
 typedef struct {
     int token;
     int sequence; /* whose past it follows */
-    int pos;      /* in the sequence: at most the number of its positions that have run. From there its cache is
-                     overwritten; where windows forget, that is possible for MOST_BACK positions, and for 0 */
-    bool logits;  /* are wanted */
+    int pos;      /* in the sequence: at most the number of its positions that have run; see model_forward() */
+    StepLogits logits;
 } Step;
 
 /* Steps of a chunk, one behind the other, that one sequence takes at neighbouring positions. */
@@ -168,6 +171,7 @@ typedef struct {
     int n_logits;                 /* rows that logits has room for */
     int decode_threads;           /* for one token; 0: a rule of thumb decides */
     double *layer_clock;          /* [n_layers + 2] gets when a token's layers, its logits and its end begin; or NULL */
+    bool leads;                   /* the other ranks' sessions do what this one does */
     Probe *observer;              /* not owned; NULL: nobody observes */
     Probe *probe;                 /* the observer, in a forward pass that it observes, else NULL */
 } Session;
@@ -191,11 +195,29 @@ int session_fork(Session *s, int to, int from);
  * that the steps want, in their order, float [wanted][vocab_size], owned by the session until the next call; NULL on
  * failure (no memory, or a position beyond the context). Where none are wanted the result is not NULL, but points at
  * nothing; to bound memory, at most s->batch are. The bits of a step's logits depend on the tokens of its sequence up
- * to it alone: not on the other sequences, not on the chunks, not on the threads. */
+ * to it alone: not on the other sequences, not on the chunks, not on the threads. A step at a position that has run
+ * already overwrites the cache from there; where windows forget, so can the last MOST_BACK positions, and 0. */
 const float *model_forward(Session *s, const Step *steps, int n);
 
 /* The same for tokens[n] of sequence 0, from position pos on; the logits of the last n_logits are wanted. */
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits);
+
+/* Whether a norm or a factor stands between a sublayer and the residual stream: not in LLaMA. */
+bool has_branch(const Session *s, const Norm *post);
+
+/* Room for what these steps need: activations, caches, logits. -1: no memory. */
+int session_make_room(Session *s, const Step *steps, int n);
+
+/* Where s leads: has the other ranks run the same steps. */
+void session_tell(const Session *s, const Step *steps, int n);
+
+/* On the other ranks, whose session begins like rank 0's: does the next thing that rank 0's session does. Returns how
+ * many steps have run; -1: rank 0 has ended, with this exit status. (What this rank fails at ends all ranks.) */
+typedef const float *Forward(Session *s, const Step *steps, int n); /* model_forward() */
+int session_follow(Session *s, Forward *forward, int *status);
+
+/* Where s leads: rank 0 ends, and so do those that follow. */
+void session_dismiss(const Session *s, int status);
 
 /* -1 and a message if n positions do not fit in the context. */
 int check_context(const Session *s, int64_t n);

@@ -2,13 +2,16 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/ranks.h"
 #include "formats/open.h"
 #include "formats/pack.h"
+#include "formats/share.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/draft.h"
 #include "modes/guess.h"
 #include "modes/options.h"
 #include "sampler.h"
@@ -64,11 +67,14 @@ static int open_session(Run *run) {
         note("-c %d is beyond the model's context; it is %d", o->context, run->model.config.context);
     model_pack(&run->model, o->threads, 0); /* before the first token */
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
+    if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
+    if (ranks_own()) return 0; /* the rest is rank 0's */
     if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm, run->session.n_threads},
                                                     profile_format(o->profile) == PROFILE_TRACE, clock_cheapest())))
         return -1;
-    guesser_open(&run->guesser, o->lookup);
-    if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
+    if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer, &run->sampler)) return -1;
+    const int usual_lookup = o->profile ? 0 : MOST_GUESSES; /* a profile is of tokens one by one, unless asked */
+    guesser_open(&run->guesser, o->lookup < 0 ? usual_lookup : o->lookup, o->draft ? &run->draft.source : NULL);
     return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
 }
 
@@ -77,9 +83,12 @@ static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
     const bool text_only = mode->needs & TAKES_VOCABULARY;
     if ((text_only ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
+    run->model_hash = ranks_number() > 1 && mode->needs & TAKES_RANKS ? model_hash(&run->model) : 0;
     if (o->norm && !run->model.layers) return bad_usage("--norm: %s has no norms", o->model);
+    if (mode->needs & TAKES_RANKS && model_share(&run->model)) return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
     const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
+    if (mode->needs & TAKES_RANKS && ranks_own()) return open_session(run) ? 1 : 0;
     const int found = model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use);
     run->has_tokenizer = found > 0;
     return found < 0 || (mode->needs & RUNS_MODEL && open_session(run)) ? 1 : 0;
@@ -87,12 +96,19 @@ static int open_model(Run *run, const Mode *mode) {
 
 static int run_mode(const Mode *mode, const Options *options) {
     Run run = {.options = options};
+    const bool takes_ranks = mode->needs & TAKES_RANKS;
+    if (!takes_ranks && ranks_own()) return 0;
     int status = options->model ? open_model(&run, mode) : 0;
-    if (!status) status = mode->run(&run);
+    if (takes_ranks) status = run_agree(&run, status);
+    run.session.leads = !status && takes_ranks && ranks_number() > 1 && ranks_own() == 0;
+    if (!status) status = ranks_own() ? run_follow(&run) : mode->run(&run);
+    session_dismiss(&run.session, status);
+    if (run.profile) profile_guesses(run.profile, run.guesser.guessed, run.guesser.accepted);
     if ((!status || status == EXIT_INTERRUPTED) && run.profile && profile_report(run.profile, options->profile))
         status = 1;
     profile_close(run.profile);
     guesser_close(&run.guesser);
+    draft_close(&run.draft);
     sampler_close(&run.sampler);
     tuning_close(&run.tuning);
     if (run.session.model) session_close(&run.session);
@@ -101,9 +117,9 @@ static int run_mode(const Mode *mode, const Options *options) {
     return interrupted ? EXIT_INTERRUPTED : status;
 }
 
-int main(int argc, char **argv) {
+/* The exit status of the program. */
+static int run(int argc, char **argv) {
     Options options;
-    if (open_standard_streams()) return EXIT_BAD_INPUT;
     const int status = options_parse(&options, argc, argv);
     if (status >= 0) return status;
     const Mode *mode = find_mode(options.mode);
@@ -117,4 +133,11 @@ int main(int argc, char **argv) {
     if (mode->needs & RUNS_MODEL && (options.threads = start_threads(options.threads)) < 1) return EXIT_BAD_INPUT;
     outputs_announce(options.output, options.profile);
     return run_mode(mode, &options);
+}
+
+int main(int argc, char **argv) {
+    if (open_standard_streams()) return EXIT_BAD_INPUT;
+    if (ranks_launched()) limit_spinning(argv); /* it loads the program once more: before MPI begins */
+    ranks_open();
+    return ranks_close(run(argc, argv));
 }

@@ -23,16 +23,24 @@ void make_printable(char *text) {
     *to = '\0';
 }
 
-static bool failures_are_notes;
+enum { LINE = 1024 };
+static bool failures_are_notes, holds;
+static char held[LINE] = "failed";
+
+void hold_messages(void) { holds = true; }
+void print_held_message(const char *whose, int number) { fprintf(stderr, "run: %s %d: %s\n", whose, number, held); }
 
 void print_failures_as_notes(bool as_notes) { failures_are_notes = as_notes; }
 
 void print_message(const char *kind, const char *format, ...) {
-    char line[1024];
+    char line[LINE];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     make_printable(line);
-    fprintf(stderr, "%s: %s\n", failures_are_notes ? "note" : kind, line);
+    if (!holds)
+        fprintf(stderr, "%s: %s\n", failures_are_notes ? "note" : kind, line);
+    else if (!failures_are_notes && *kind == 'r')
+        strcpy(held, line);
 }

@@ -16,6 +16,12 @@ void make_printable(char *text);
 /* From here on failures are printed as notes, for what the run can do without; false: as failures again. */
 void print_failures_as_notes(bool as_notes);
 
+/* From here on messages are not printed, but the last failure is kept: of processes of which one alone may speak. */
+void hold_messages(void);
+
+/* Prints it, and whose it is: "run: rank 2: ...". */
+void print_held_message(const char *whose, int number);
+
 /* (A function, because compilers warn of a -1 that nobody uses.) */
 static inline int minus_one(void) { return -1; }
 

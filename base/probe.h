@@ -25,6 +25,7 @@
     SITE(RESIDUAL, "residual", false) /* what a post-norm made is added */                                             \
     SITE(FINAL_NORM, "final_norm", true)                                                                               \
     SITE(LOGITS, "logits", false)                                                                                      \
+    SITE(GATHER, "gather", false)     /* ranks send each other what they computed */                                   \
     SITE(END, "(end)", false)         /* threads are let go */                                                         \
     SITE(WAIT, "(wait)", false)       /* a thread waits for the others */                                              \
     SITE(PROFILE, "(profile)", false) /* the observer reads the clock, and looks at activations */
@@ -38,15 +39,15 @@ enum { NO_LAYER = -1 }; /* of sites outside the layers */
 /* An observer of forward passes. Every thread of the region calls `mark`, `waited`, `norm` and `heads`. */
 typedef struct Probe Probe;
 struct Probe {
-    /* A forward pass of n steps begins, a prompt's unless it is decoding, one step a sequence; whether to observe it:
-     * the hooks below are called in such passes alone. */
+    /* A forward pass of n steps begins, a prompt's unless it is decoding, one step a sequence and guesses; whether to
+     * observe it: the hooks below are called in such passes alone. */
     bool (*begin)(Probe *p, int n, bool decode);
 
     /* The forward pass has ended, observed or not. */
     void (*end)(Probe *p);
 
-    /* The next chunk of it: n steps, with the logits of n_logits of them. */
-    void (*chunk)(Probe *p, int n, int n_logits);
+    /* The next chunk of it: n steps. */
+    void (*chunk)(Probe *p, int n);
 
     /* The time since the last mark of this thread belongs to the site, of which the thread has done its share. */
     void (*mark)(Probe *p, int layer, Site site);
@@ -63,11 +64,11 @@ struct Probe {
 };
 
 /* The calls; without an observer (NULL) each is one comparison. */
-#define PROBE_CALL(p, hook, ...)    ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
-#define probe_chunk(p, n, n_logits) PROBE_CALL(p, chunk, n, n_logits)
-#define probe_mark(p, layer, site)  PROBE_CALL(p, mark, layer, site)
-#define probe_norm(p, ...)          PROBE_CALL(p, norm, __VA_ARGS__)
-#define probe_heads(p, ...)         PROBE_CALL(p, heads, __VA_ARGS__)
+#define PROBE_CALL(p, hook, ...)   ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
+#define probe_chunk(p, n)          PROBE_CALL(p, chunk, n)
+#define probe_mark(p, layer, site) PROBE_CALL(p, mark, layer, site)
+#define probe_norm(p, ...)         PROBE_CALL(p, norm, __VA_ARGS__)
+#define probe_heads(p, ...)        PROBE_CALL(p, heads, __VA_ARGS__)
 
 /* The calling thread has done its share of a site, and waits for the others. */
 static inline void site_wait(Probe *p, int layer, Site site) {

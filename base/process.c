@@ -1,6 +1,7 @@
 /* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe; threads; the clock. */
 #include "base/process.h"
 #include "base/error.h"
+#include "base/ranks.h"
 #include "base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,8 @@ int open_standard_streams(void) {
 }
 
 static void on_interrupt(int signal_number) {
-    if (interrupted) die_by_signal(signal_number);
+    if (interrupted && ranks_number() == 1) die_by_signal(signal_number);
+    if (interrupted) remove_temporaries(); /* mpirun sends more than one signal, the last of them KILL */
     interrupted = 1;
     if (write(pipe_ends[1], "", 1) < 0) return; /* the flag alone still ends every loop */
 }
@@ -38,16 +40,26 @@ int handle_signals(void) {
     if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK)) return fail("cannot make a pipe: %s", strerror(errno));
     signal(SIGPIPE, SIG_IGN);
     handle_deadly_signals();
-    return sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
+    const struct sigaction ends = {.sa_handler = on_interrupt}, nothing = {.sa_handler = SIG_IGN};
+    /* What mpirun makes of Ctrl-C: TERM, or (Open MPI) CONT, and a second later TERM and KILL in one go. */
+    if (ranks_number() > 1) sigaction(SIGTERM, ranks_own() ? &nothing : &ends, NULL);
+    if (ranks_number() > 1) sigaction(SIGCONT, ranks_own() ? &nothing : &ends, NULL);
+    return sigaction(SIGINT, ranks_own() ? &nothing : &ends, NULL);
+}
+
+int usual_threads(void) {
+    const int n = omp_get_max_threads(), share = n / ranks_here();
+    const bool given = getenv("OMP_NUM_THREADS") || omp_get_num_procs() < sysconf(_SC_NPROCESSORS_ONLN);
+    return given ? n : share > 1 ? share : 1;
 }
 
 /* libgomp ends a program whose threads it cannot make: a child process tries first. */
 int start_threads(int n) {
     int status = 0, n_threads = 1;
     if (n == 1) return 1;
-    omp_set_dynamic(false);   /* every region has as many */
-    signal(SIGCHLD, SIG_DFL); /* a child that is ignored has no status */
-    const pid_t child = fork();
+    omp_set_dynamic(false);                                     /* every region has as many */
+    signal(SIGCHLD, SIG_DFL);                                   /* a child that is ignored has no status */
+    const pid_t child = ranks_number() > 1 ? getpid() : fork(); /* among ranks none: networks may not bear it */
     if (child == 0) close(STDERR_FILENO);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
@@ -83,7 +95,17 @@ ssize_t read_some(int fd, char *bytes, size_t n) {
     return -1;
 }
 
-bool on_terminal(FILE *stream) { return isatty(fileno(stream)) == 1; }
+int write_whole(int fd, const char *bytes, size_t n) {
+    for (size_t at = 0; at < n;) {
+        const ssize_t written = write(fd, bytes + at, n - at);
+        if (written < 0 && (errno != EINTR || !at)) return -1;
+        if (written > 0) at += (size_t)written;
+    }
+    return 0;
+}
+
+/* (Open MPI's mpirun gives its ranks a terminal of its own, which nobody sees.) */
+bool on_terminal(FILE *stream) { return ranks_number() == 1 && isatty(fileno(stream)) == 1; }
 
 long lost_processors(void) {
     struct rusage usage;

@@ -16,8 +16,13 @@ enum { EXIT_INTERRUPTED = 130 };
 int open_standard_streams(void);
 
 /* From here on the first Ctrl-C asks to stop, the second one and other deadly signals stop and leave no temporary
- * file (signals.h); a closed pipe is an error that write reports. */
+ * file (signals.h); a closed pipe is an error that write reports. Rank 0 takes TERM and CONT for Ctrl-C,
+ * however often they come (mpirun kills who does not end), and other ranks ignore all three: rank 0 ends them. */
 int handle_signals(void);
+
+/* How many threads a run has where nobody says: OMP_NUM_THREADS, else the processors, which ranks on one machine divide
+ * (unless each was given some). */
+int usual_threads(void);
 
 /* Starts n threads, which parallel regions then use. Returns how many they have: fewer than n where OMP_THREAD_LIMIT
  * says so; -1 and a message: the system does not let the program have so many. */
@@ -31,6 +36,9 @@ const char *today(void);
 
 /* Reads at most n bytes when there are some; 0 at the end, -1 and errno on failure and after Ctrl-C. */
 ssize_t read_some(int fd, char *bytes, size_t n);
+
+/* Writes all n bytes. Ctrl-C ends it before the first of them alone: what has begun is finished. -1 and errno. */
+int write_whole(int fd, const char *bytes, size_t n);
 
 /* Whether the stream is a terminal. */
 bool on_terminal(FILE *stream);

@@ -42,7 +42,7 @@ void file_unwatch(WatchedFile *file) {
     free(file);
 }
 
-static void remove_temporaries(void) {
+void remove_temporaries(void) {
     for (const WatchedFile *file = table; file; file = file->next)
         if (!file->bytes) unlink(file->path);
 }

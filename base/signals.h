@@ -16,5 +16,8 @@ void file_unwatch(WatchedFile *file); /* or NULL */
  * error that write reports. */
 void handle_deadly_signals(void);
 
+/* Removes temporary files: async-signal-safe. */
+void remove_temporaries(void);
+
 /* Removes temporary files, and ends the program by this signal when its handler, which has called this, returns. */
 void die_by_signal(int signal);

@@ -11,6 +11,7 @@
 #include "formats/map.h"
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,9 @@ static bool syntax_error(const Parser *p, const char *error) {
     size_t line = 1;
     const char *start = p->begin; /* of the line */
     for (const char *end; (end = memchr(start, '\n', (size_t)(p->at - start))); line++) start = end + 1;
-    fail("%s: line %zu, byte %zu: %s", p->json->path, line, (size_t)(p->at - start) + 1, error);
+    char where[32] = ""; /* nothing where there is but one line */
+    if (memchr(p->begin, '\n', (size_t)(p->end - p->begin))) snprintf(where, sizeof where, "line %zu, ", line);
+    fail("%s: %sbyte %zu: %s", p->json->path, where, (size_t)(p->at - start) + 1, error);
     return false;
 }
 
@@ -239,6 +242,20 @@ const Json *json_first(const Json *list) { return list && list->n_members > 0 ? 
 bool json_is(const Json *value, const char *text) {
     return json_has_kind(value, JSON_STRING) && value->length == strlen(text) &&
            !memcmp(value->text, text, value->length);
+}
+
+const char *json_escape(const char *s, size_t left, size_t *length) {
+    static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+    static char text[16];
+    const uint32_t code = utf8_read(s, left, length);
+    const char *place = *s ? strchr(escaped, *s) : NULL;
+    if (place)
+        snprintf(text, sizeof text, "\\%c", letters[place - escaped]);
+    else if (code < ' ' || (code >= 0x7f && code < 0xa0) || code >= UTF8_END) /* a terminal may obey C1, too */
+        snprintf(text, sizeof text, "\\u%04x", (unsigned)(code < UTF8_END ? code : 0xfffd));
+    else
+        snprintf(text, sizeof text, "%.*s", (int)*length, s);
+    return text;
 }
 
 bool json_integer(const Json *value, int64_t *integer) {

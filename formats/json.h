@@ -1,4 +1,4 @@
-/* json.h: JSON texts as flat arrays of values.
+/* json.h: JSON texts as flat arrays of values; strings as JSON writes them.
  *
  * "List" means an array or an object. Functions that look at a value take NULL, a value that is missing.
  */
@@ -56,6 +56,11 @@ const Json *json_members(const Json *value, JsonKind kind);
 
 /* The member behind this one; NULL: it is the last. */
 const Json *json_next(const Json *list, const Json *member);
+
+/* How the UTF-8 character at s, of which `left` > 0 bytes are there, is written in a string: itself, or an escape;
+ * bytes that are none as U+FFFD. Its bytes go to *length; what is returned ends with a zero byte and stays until the
+ * next. */
+const char *json_escape(const char *s, size_t left, size_t *length);
 
 /* The value of a key, by comparing all keys; NULL if there is none, or it is no object. */
 const Json *json_get(const Json *object, const char *key);

@@ -6,6 +6,7 @@
  */
 #include "formats/pack.h"
 #include "base/memory.h"
+#include "base/ranks.h"
 #include "formats/parts.h"
 #include "kernels/panels.h"
 
@@ -28,7 +29,7 @@ static void pack_weight(Model *m, Tensor *w, int n_threads, size_t *left) {
 /* Whether there is memory for panels of so many bytes: an eighth of what is available stays for the cache and all else.
  * Panels have no holes: those of a sparse file, of whatever size, could cost anything. */
 static bool may_pack(const Model *m, size_t bytes) {
-    const size_t available = memory_available("");
+    const size_t available = memory_available("") / (size_t)ranks_here(); /* others pack here at the same time */
     bool sparse = false;
     for (int i = 0; i < m->n_files; i++) sparse |= m->files[i].sparse;
     return !sparse && bytes <= available - available / 8;

@@ -21,7 +21,8 @@ typedef enum {
     SIZE_K_NORM,
     SIZE_VOCAB,
     SIZE_EXPERTS,
-    SIZE_EXPERT_HIDDEN
+    SIZE_EXPERT_HIDDEN,
+    N_PART_SIZES
 } PartSize;
 
 /* Which biases a family may have beside its weights: each group comes as a whole. */

@@ -96,6 +96,8 @@ void amx_product(vf *sums, const uint8_t *panels, size_t stride, int n_panels, c
     TILE_CLEAR(5);
     for (int c = 0; c < cols; c += STEP, parts += PARTS * PART_BYTES) {
         const uint8_t *first = panels + (size_t)c / STEP * STEP_BYTES, *second = n_panels == 2 ? first + stride : NULL;
+        request_ahead(r, first, STEP_BYTES);
+        if (n_panels == 2) request_ahead(r, first + stride, STEP_BYTES);
         if (cols - c < STEP) first = padded(last[0], first, cols - c);
         if (cols - c < STEP && second) second = padded(last[1], second, cols - c);
         add_step(first, second, parts, next_token);

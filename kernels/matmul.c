@@ -3,8 +3,8 @@
  * Owns the tiles, the loops around them and the memory for the activations' side. What panels, blocks, groups and quads
  * are, panels.h says. The threads are the callers', inside a parallel region whose worksharing loops are here.
  *
- * A panel is multiplied packed, that is in the bits of the file, for one token; for many tokens it is unpacked first,
- * once for all of them. A tile computes the outputs of a few panels by a few tokens side by side, in registers.
+ * A panel is multiplied packed, that is in the bits of the file, for a few tokens; for many tokens it is unpacked
+ * first, once for all of them. A tile computes the outputs of a few panels by a few tokens side by side, in registers.
  *
  * The one rule: a lane is an output. Its sum goes along cols from 0 up; a group of int8 weights, or 16 columns of
  * floats, is summed by itself and then added. Tiles change which outputs are computed side by side, never how one
@@ -13,6 +13,7 @@
 #include "kernels/matmul.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/ranks.h"
 #include "kernels/amx.h"
 #include "kernels/panels.h"
 #include "kernels/simd.h"
@@ -20,24 +21,27 @@
 #include <stdlib.h>
 
 enum {
-    INPUT_GROUP = 32,                 /* activations to a scale, unless the weights are TYPE_I8 */
-    COLUMNS = 16,                     /* of floats that are summed by themselves */
-    MOST_PANELS = 4,                  /* of a tile for one token */
-    TILE_PANELS = 2,                  /* of a tile for more tokens */
-    TILE_TOKENS = LANES == 16 ? 6 : 3 /* the registers hold the sums of 2 panels by so many */
+    INPUT_GROUP = 32,                  /* activations to a scale, unless the weights are TYPE_I8 */
+    COLUMNS = 16,                      /* of floats that are summed by themselves */
+    MOST_PANELS = 4,                   /* of a tile for one token */
+    TILE_PANELS = 2,                   /* of a tile for more tokens */
+    TILE_TOKENS = LANES == 16 ? 6 : 3, /* the registers hold the sums of 2 panels by so many, */
+    MOST_TOKENS = LANES == 16 ? 8 : 4, /* and of 1 panel by so many */
+    MOST_SUMS = 2 * TILE_TOKENS,       /* of a tile */
+    FEW_TOKENS = AMX_TOKENS            /* so many are worth multiplying a panel packed */
 };
 
 /* ---- tiles ------------------------------------------------------------------ */
 
 /* Adds the products of columns [col, col + n) of a tile's panels with its tokens, from t on, to sums[panels][tokens];
  * at column 0 it first sets them to 0. `panels` is at column col of the first panel, the others follow at distances of
- * `stride` bytes. A tile of one panel for one token, which reads from memory, asks for what comes. */
+ * `stride` bytes. A tile of one panel, which reads from memory, asks for what comes. */
 typedef void Tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n, Request r);
 
 /* Sums n columns by themselves and adds that to the sums. */
 INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const float *const *x, Type type, const int n,
                         const int n_panels, const int tokens) {
-    vf parts[TILE_PANELS * TILE_TOKENS];
+    vf parts[MOST_SUMS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) parts[k] = (vf){0};
     UNROLL
@@ -58,15 +62,15 @@ INLINE void add_columns(vf *sums, const uint8_t *panels, size_t stride, const fl
 
 INLINE void float_tile(vf *sums, const uint8_t *panels, size_t stride, const Input *in, int t, int col, int n,
                        Request r, Type type, const int n_panels, const int tokens) {
-    const float *x[TILE_TOKENS];
+    const float *x[MOST_TOKENS];
     const size_t step = columns_bytes(type, COLUMNS);
-    vf totals[TILE_PANELS * TILE_TOKENS];
+    vf totals[MOST_SUMS];
     UNROLL
     for (int i = 0; i < tokens; i++) x[i] = in->x + (size_t)(t + i) * (size_t)in->cols + (size_t)col;
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
     for (; n >= COLUMNS; n -= COLUMNS, panels += step) {
-        if (n_panels * tokens == 1) request_ahead(r, panels, step);
+        if (n_panels == 1) request_ahead(r, panels, step);
         add_columns(totals, panels, stride, x, type, COLUMNS, n_panels, tokens);
         UNROLL
         for (int i = 0; i < tokens; i++) x[i] += COLUMNS;
@@ -132,7 +136,7 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t 
 INLINE void add_group(vf *sums, const Layout *l, const uint8_t *block, size_t stride, int i, const int8_t *q,
                       const InputGroup *x, const Input *in, int group, const int n_panels, const int tokens) {
     const size_t next = (size_t)(in->cols / in->group); /* from a token's groups to the next's */
-    vi dots[MOST_PANELS][TILE_TOKENS];
+    vi dots[MOST_PANELS][MOST_TOKENS];
     UNROLL
     for (int j = 0; j < tokens; j++) UNROLL
     for (int p = 0; p < n_panels; p++) dots[p][j] = first_sum(l, x + (size_t)j * next, group);
@@ -158,11 +162,11 @@ INLINE void byte_tile(vf *sums, const uint8_t *panels, size_t stride, const Inpu
     const int first = col / (4 * l.quads), n_groups = n / (4 * l.quads);
     const int8_t *q = in->q + (size_t)t * (size_t)in->cols + (size_t)col;
     const InputGroup *x = in->groups + (size_t)t * (size_t)(in->cols / in->group);
-    vf totals[TILE_PANELS * TILE_TOKENS];
+    vf totals[MOST_SUMS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = col ? sums[k] : (vf){0};
     for (int g = 0; g < n_groups; g += l.groups, panels += l.bytes) {
-        if (n_panels * tokens == 1) request_ahead(r, panels, l.bytes);
+        if (n_panels == 1) request_ahead(r, panels, l.bytes);
         UNROLL
         for (int i = 0; i < l.groups; i++)
             add_group(totals, &l, panels, stride, i, q + (size_t)(g + i) * 4 * (size_t)l.quads,
@@ -179,22 +183,33 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
     TILE_MULTIPLY_BYTES(0, 6, 7);
 }
 
-/* Writes the products of all columns of one panel, unpacked to signed bytes, with AMX_TOKENS tokens from t on. */
-typedef void AmxTile(vf *sums, const uint8_t *panel, const Input *in, int t);
+/* What a tile asks for that computes from an unpacked copy of a stream. */
+typedef struct {
+    Request request;
+    const uint8_t *packed; /* the columns that the tile computes */
+    size_t bytes;          /* of a group of them */
+} Stream;
+
+/* The same as Tile for columns of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. */
+typedef void AmxTile(vf *sums, const uint8_t *panel, const Input *in, int t, int col, int n, Stream s);
 
 /* While a group is multiplied, the one before is stored, and the one before that is scaled. The sums of a group are
  * exact, so they are those of vdot. */
-INLINE void amx_byte_tile(vf *sums, const uint8_t *panel, const Input *in, int t, const Layout l) {
+INLINE void amx_byte_tile(vf *sums, const uint8_t *panel, const Input *in, int t, int col, int n, Stream s,
+                          const Layout l) {
     const size_t cols = (size_t)in->cols, next = cols / (size_t)in->group;
-    const int8_t *q = in->q + (size_t)t * cols;
-    const InputGroup *x = in->groups + (size_t)t * next;
-    const int n_groups = in->cols / (4 * l.quads);
+    const int8_t *q = in->q + (size_t)t * cols + (size_t)col;
+    const InputGroup *x = in->groups + (size_t)t * next + col / in->group;
+    const int n_groups = n / (4 * l.quads);
     vi dots[2][AMX_TOKENS];
-    vf totals[AMX_TOKENS] = {0};
+    vf totals[AMX_TOKENS];
+    UNROLL
+    for (int k = 0; k < AMX_TOKENS; k++) totals[k] = col ? sums[k] : (vf){0};
     multiply_group(q, cols, panel);
     for (int g = 0; g <= n_groups; g++, panel += l.bytes) {
         if (g < n_groups) TILE_STORE(0, dots[g % 2], VBYTES);
         if (g + 1 < n_groups) multiply_group(q += 4 * l.quads, cols, panel + l.bytes);
+        if (g < n_groups) request_ahead(s.request, s.packed + (size_t)g * s.bytes, s.bytes);
         if (g)
             add_scaled(totals, dots[(g - 1) % 2], &l, panel - l.bytes, 0, x + (g - 1) / l.input_groups, next,
                        AMX_TOKENS);
@@ -204,7 +219,7 @@ INLINE void amx_byte_tile(vf *sums, const uint8_t *panel, const Input *in, int t
 }
 
 /* Each tile is a function of its own, because the compiler keeps the sums in registers only if it does not see all
- * tiles at once. NAME_PxT is for P panels and T tokens; M stands for TILE_TOKENS. NAME[0, 1, 2] are for 1, 2 and 4
+ * tiles at once. NAME_PxT is for P panels and T tokens; M stands for the most. NAME[0, 1, 2] are for 1, 2 and 4
  * panels, and of these [0, 1, 2] for 1, 2 and M tokens. */
 #define TILE(name, tile, layout, panels, tokens)                                                                       \
     NOINLINE void name(vf *sums, const uint8_t *p, size_t stride, const Input *in, int t, int col, int n, Request r) { \
@@ -219,6 +234,14 @@ INLINE void amx_byte_tile(vf *sums, const uint8_t *panel, const Input *in, int t
     TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                                                                     \
     static Tile *const name[][3] = {                                                                                   \
         {name##_1x1, name##_1x2, name##_1xM}, {name##_2x1, name##_2x2, name##_2xM}, __VA_ARGS__};
+/* Tiles of one packed panel, for PACKED_SIZES tokens. */
+#define PACKED_TILES(name, tile, layout)                                                                               \
+    TILE(name##_1xM, tile, layout, 1, MOST_TOKENS)                                                                     \
+    TILE(name##_1x4, tile, layout, 1, 4)                                                                               \
+    TILE(name##_1x2, tile, layout, 1, 2)                                                                               \
+    TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
+    static Tile *const name##_packed[] = {name##_1xM, name##_1x4, name##_1x2, name##_1x1};
+static const int PACKED_SIZES[] = {MOST_TOKENS, 4, 2, 1};
 
 /* Tiles of unpacked panels: float32; groups of TYPE_I8; groups of 32 weights without and with a min, of 16 without. */
 TILE(floats_4x1, float_tile, TYPE_F32, 4, 1)
@@ -229,7 +252,9 @@ TILES(groups_32_0, byte_tile, unpacked_layout(8, 0, 1), )
 TILES(groups_32_1, byte_tile, unpacked_layout(8, 1, 1), )
 TILES(groups_16_0, byte_tile, unpacked_layout(4, 0, 2), )
 #define AMX_TILE(name, layout)                                                                                         \
-    NOINLINE void name(vf *sums, const uint8_t *p, const Input *in, int t) { amx_byte_tile(sums, p, in, t, layout); }
+    NOINLINE void name(vf *sums, const uint8_t *p, const Input *in, int t, int col, int n, Stream s) {                 \
+        amx_byte_tile(sums, p, in, t, col, n, s, layout);                                                              \
+    }
 AMX_TILE(amx_32_0, unpacked_layout(8, 0, 1))
 AMX_TILE(amx_32_1, unpacked_layout(8, 1, 1))
 AMX_TILE(amx_16_0, unpacked_layout(4, 0, 2))
@@ -258,9 +283,9 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
         }
 }
 
-/* For every type with two layouts: the tile of one packed panel by one token, and the unpacking of n columns. */
+/* For every type with two layouts: the tiles of one packed panel, and the unpacking of n columns. */
 #define PACKED(id, tile, layout, unpack)                                                                               \
-    TILE(id##_1x1, tile, layout, 1, 1)                                                                                 \
+    PACKED_TILES(id, tile, layout)                                                                                     \
     static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Request r) {                   \
         unpack(unpacked, TYPE_##id, panel, n, offset, r);                                                              \
     }
@@ -268,18 +293,20 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
 #define BYTES(id, ...)  PACKED(id, byte_tile, packed_layout(TYPE_##id), unpack_blocks)
 FLOAT16_TYPES(FLOATS)
 BLOCK_TYPES(BYTES)
+PACKED_TILES(F32, float_tile, TYPE_F32)
+PACKED_TILES(I8, byte_tile, unpacked_layout(in->group / 4, 0, 1))
 
 static const struct {
     Tile *const (*unpacked)[3];
-    Tile *packed; /* NULL: the type has one layout, and its tiles are the unpacked ones */
-    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Request r);
-    AmxTile *amx; /* NULL: has none */
+    Tile *const *packed;
+    void (*unpack)(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Request r); /* NULL: one layout */
+    AmxTile *amx;                                                                          /* NULL: has none */
 } KERNELS[] = {
-#define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_1x1, unpack_##id, NULL},
+#define FLOAT16_KERNELS(id, ...) [TYPE_##id] = {floats, id##_packed, unpack_##id, NULL},
 #define BLOCK_KERNELS(id, name, gguf, file, weights, bytes, group, min, ...)                                           \
-    [TYPE_##id] = {groups_##group##_##min, id##_1x1, unpack_##id, amx_##group##_##min},
-    [TYPE_F32] = {floats, NULL, NULL, NULL},
-    [TYPE_I8] = {groups, NULL, NULL, NULL},
+    [TYPE_##id] = {groups_##group##_##min, id##_packed, unpack_##id, amx_##group##_##min},
+    [TYPE_F32] = {floats, F32_packed, NULL, NULL},
+    [TYPE_I8] = {groups, I8_packed, NULL, NULL},
     FLOAT16_TYPES(FLOAT16_KERNELS) BLOCK_TYPES(BLOCK_KERNELS)};
 
 /* ---- products ------------------------------------------------------------------- */
@@ -291,8 +318,11 @@ static int columns_at_once(const Tensor *w) {
     return whole < 256 ? 256 / whole * whole : whole;
 }
 
-/* None where panels are made on the way. */
-static Request requests_of(const Tensor *w) { return w->panels ? w->request : (Request){0}; }
+/* What the tile of the tokens from t on asks for: the first for what comes, unless panels are made on the way. */
+static Request requests_of(const Tensor *w, int t) {
+    const Request none = {0};
+    return w->panels && t == 0 ? w->request : none;
+}
 
 /* Columns [col, col + n) of n_panels packed panels: those that w has, or new ones in `room`. */
 static const uint8_t *packed_panels(const Tensor *w, int panel, int n_panels, int col, int n, uint8_t *room,
@@ -306,7 +336,7 @@ static const uint8_t *packed_panels(const Tensor *w, int panel, int n_panels, in
 /* All columns of n_panels unpacked panels: those that w has, or new ones in the second half of the scratch. */
 static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, const Input *in, int offset,
                                       size_t *stride) {
-    const bool one_layout = !KERNELS[w->type].packed;
+    const bool one_layout = !KERNELS[w->type].unpack;
     if (w->panels && one_layout) return packed_panels(w, panel, n_panels, 0, w->cols, NULL, stride);
     uint8_t *const unpacked = in->scratch + in->scratch_bytes / 2;
     const int step = columns_at_once(w);
@@ -320,7 +350,7 @@ static const uint8_t *unpacked_panels(const Tensor *w, int panel, int n_panels, 
                 panel_pack(to, w, panel + p, col, n);
             else
                 KERNELS[w->type].unpack(to, packed_panels(w, panel + p, 1, col, n, in->scratch, &packed_stride), n,
-                                        offset, requests_of(w));
+                                        offset, requests_of(w, 0));
         }
     }
     return unpacked;
@@ -362,19 +392,48 @@ static void prefetch_outputs(const Output *out, int t, int tokens) {
             prefetch_write(out->y + (size_t)i * out->stride + (out->panel + p) * LANES - out->row);
 }
 
-static void one_token(const Output *out, const Tensor *w, const Input *in) {
-    vf sums[MOST_PANELS];
-    const int step = w->panels ? w->cols : columns_at_once(w);
-    Tile *const tile = KERNELS[w->type].packed ?: KERNELS[w->type].unpacked[out->n_panels / 2][0];
+/* Whether n tokens by w are a tile of AMX. */
+static bool is_amx(const Tensor *w, const Input *in, int n) {
+    return n >= AMX_TOKENS && in->tiles && KERNELS[w->type].amx;
+}
+
+/* Columns from col on of one packed panel by AMX_TOKENS tokens. */
+static void amx_columns(vf *sums, const Tensor *w, const uint8_t *panel, const Input *in, int col, int n) {
+    uint8_t *const unpacked = in->scratch + in->scratch_bytes / 2;
+    const Stream s = {requests_of(w, 0), panel, packed_bytes(w, n) / (size_t)(n / TYPES[w->type].group)};
+    KERNELS[w->type].unpack(unpacked, panel, n, 0, (Request){0});
+    KERNELS[w->type].amx(sums, unpacked, in, 0, col, n, s);
+}
+
+/* Columns from col on of one packed panel by n tokens. The first tile asks for what comes, so that it is on its way
+ * while the others compute. */
+static void few_columns(vf *sums, const Tensor *w, const uint8_t *panel, const Input *in, int n, int col, int columns) {
+    for (int t = 0, k = 0; t < n; t += PACKED_SIZES[k]) {
+        while (t + PACKED_SIZES[k] > n) k++;
+        KERNELS[w->type].packed[k](sums + t, panel, 0, in, t, col, columns, requests_of(w, t));
+    }
+}
+
+/* A panel as it streams by: a few columns for all tokens, then the next. For one token it may be several panels. */
+static void few_tokens(const Output *out, const Tensor *w, const Input *in, int n) {
+    vf sums[FEW_TOKENS];
+    const int step = n == 1 && w->panels ? w->cols : columns_at_once(w);
+    if (is_amx(w, in, n)) tiles_open(n, TYPES[w->type].group / 4);
     for (int col = 0; col < w->cols; col += step) {
-        const int n = w->cols - col < step ? w->cols - col : step;
+        const int columns = w->cols - col < step ? w->cols - col : step;
         const bool last = col + step >= w->cols;
         if (!w->panels && in->weights_exceed_l2) panel_prefetch(w, out->panel + last, last ? 0 : col + step, step);
         size_t stride;
-        const uint8_t *panels = packed_panels(w, out->panel, out->n_panels, col, n, in->scratch, &stride);
-        tile(sums, panels, stride, in, 0, col, n, requests_of(w));
+        const uint8_t *panels = packed_panels(w, out->panel, out->n_panels, col, columns, in->scratch, &stride);
+        if (is_amx(w, in, n))
+            amx_columns(sums, w, panels, in, col, columns);
+        else if (out->n_panels == 1)
+            few_columns(sums, w, panels, in, n, col, columns);
+        else
+            KERNELS[w->type].unpacked[out->n_panels / 2][0](sums, panels, stride, in, 0, col, columns, (Request){0});
     }
-    store_sums(out, sums, 0, 1);
+    if (is_amx(w, in, n)) tiles_close();
+    for (int t = 0; t < n; t++) store_sums(out, sums + t, t, 1);
 }
 
 static void many_tokens(const Output *out, const Tensor *w, const Input *in, int n) {
@@ -401,7 +460,8 @@ static void amx_tokens(const Output *out, const Tensor *w, const Input *in, int 
             vf sums[AMX_TOKENS];
             one.n_panels = 1;
             prefetch_outputs(&one, t, tokens);
-            KERNELS[w->type].amx(sums, panels + (size_t)(one.panel - out->panel) * stride, in, from);
+            KERNELS[w->type].amx(sums, panels + (size_t)(one.panel - out->panel) * stride, in, from, 0, w->cols,
+                                 (Stream){0});
             store_sums(&one, sums + (t - from), t, tokens);
         }
     }
@@ -423,7 +483,8 @@ static float plain_product(const Tensor *w, int row, const Input *in, int t) {
 
 /* How many of `left` panels the next tile takes, for n tokens. */
 static int panels_at_once(const Tensor *w, const Input *in, int left, int n) {
-    if (n == 1 && (in->weights_exceed_l2 || KERNELS[w->type].packed)) return 1; /* one stream of memory to a thread */
+    if (n <= FEW_TOKENS && (n > 1 || in->weights_exceed_l2 || KERNELS[w->type].unpack))
+        return 1; /* one stream of memory to a thread */
     return n == 1 && left >= MOST_PANELS ? MOST_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
 }
 
@@ -453,7 +514,7 @@ static void rows_in_tiles(Output *out, const Tensor *w, const Input *in, int n) 
                 vf sums[AMX_PANELS * AMX_TOKENS];
                 out->n_panels = tokens > 1 && block_end - out->panel >= AMX_PANELS ? AMX_PANELS : 1;
                 const uint8_t *at = panels + (size_t)(out->panel - block) * stride;
-                amx_product(sums, at, stride, out->n_panels, own.parts, tokens, w->cols, requests_of(w));
+                amx_product(sums, at, stride, out->n_panels, own.parts, tokens, w->cols, requests_of(w, t));
                 store_sums(out, sums, t, tokens);
             }
         }
@@ -470,9 +531,9 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
     if (in_tiles(w, in)) rows_in_tiles(&out, w, in, n); /* up to the last panel */
     for (; fit && out.panel * LANES < end; out.panel += out.n_panels) {
         out.n_panels = panels_at_once(w, in, (end - 1) / LANES - out.panel + 1, n);
-        if (n == 1)
-            one_token(&out, w, in);
-        else if (n >= AMX_TOKENS && in->tiles && KERNELS[w->type].amx)
+        if (n <= FEW_TOKENS)
+            few_tokens(&out, w, in, n);
+        else if (is_amx(w, in, n))
             amx_tokens(&out, w, in, n);
         else
             many_tokens(&out, w, in, n);
@@ -494,7 +555,7 @@ static int share_of(int rows) {
 
 int matmul_task_rows(const Tensor *w, const Input *in, int n) {
     const int share = share_of(w->rows), panels = share / LANES;
-    if (n == 1) return share;
+    if (n <= FEW_TOKENS) return share;
     if (!in_tiles(w, in)) return TILE_PANELS * LANES;
     const int tasks = (panels - 1) / amx_panels(w) + 1; /* of a thread */
     return ((panels - 1) / tasks + 1) * LANES;
@@ -502,13 +563,22 @@ int matmul_task_rows(const Tensor *w, const Input *in, int n) {
 
 static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add) {
     const int step = share_of(w->rows);
+    const size_t stride = (size_t)tensor_all_rows(w);
+    y += tensor_before(w);
 #pragma omp for schedule(static) nowait
     for (int row = 0; row < w->rows; row += step)
-        matmul_rows(y, (size_t)w->rows, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
+        matmul_rows(y, stride, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
 }
 
 void matmul(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, false); }
 void matmul_add(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, true); }
+
+void gather_outputs(Probe *probe, int layer, float *y, const Tensor *w, int n, bool all) {
+    if (!w->starts) return;
+#pragma omp master
+    ranks_gather(y, n, w->starts, all);
+    site_end(probe, layer, SITE_GATHER);
+}
 
 /* ---- the activations' side ---------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* matmul.h: products of activations with weights, y = x w^T. */
 #pragma once
 
+#include "base/probe.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 
@@ -43,6 +44,11 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
 /* Rows of one task where threads share a product for n tokens: a whole share for one token, cache-sized for many. */
 int matmul_task_rows(const Tensor *w, const Input *in, int n);
 
-/* y[n][rows] = x w^T, and y += x w^T. The region's threads share the rows; the caller lets them meet at a barrier. */
+/* y[n][rows] = x w^T, and y += x w^T. The region's threads share the rows; the caller lets them meet at a barrier.
+ * Where ranks share the rows, y[n][all rows] gets the outputs of this rank's. */
 void matmul(float *y, const Tensor *w, const Input *in, int n);
 void matmul_add(float *y, const Tensor *w, const Input *in, int n);
+
+/* Where ranks share the rows of w, and each has computed its outputs of y[n][all rows]: rank 0, or all, get the
+ * others'. Every thread calls it when all have ended the product, and after it all see y. */
+void gather_outputs(Probe *probe, int layer, float *y, const Tensor *w, int n, bool all);

@@ -124,7 +124,7 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     }
 }
 
-static int n_panels(const Tensor *w) { return (w->rows - 1) / LANES + 1; }
+static int n_panels(const Tensor *w) { return (w->rows + LANES - 1) / LANES; }
 
 size_t panels_bytes(const Tensor *w) {
     const size_t bytes = panels_fit(w) ? (size_t)n_panels(w) * packed_bytes(w, w->cols) : 0;

@@ -1,6 +1,7 @@
 /* tensor.h: weight matrices, and the one table of weight types. */
 #pragma once
 
+#include "base/ranks.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -89,7 +90,13 @@ typedef struct {
     int group;          /* TYPE_I8: weights to a scale; divides cols */
     const float *bias;  /* [rows], added to the product; NULL: none */
     uint64_t offset;    /* of data in the file, for `info` */
+    const int *starts;  /* [ranks + 1], not owned: where ranks share the rows (base/ranks.h), the first of each and the
+                           number of all; `rows` are then this rank's. NULL: they do not */
 } Tensor;
+
+/* Rows of the ranks in front of this one, and of all ranks. */
+static inline int tensor_before(const Tensor *w) { return w->starts ? w->starts[ranks_own()] : 0; }
+static inline int tensor_all_rows(const Tensor *w) { return w->starts ? w->starts[ranks_number()] : w->rows; }
 
 /* Bytes of the tensor's first `rows` rows in the file, scales included. */
 static inline size_t tensor_bytes(const Tensor *w, int rows) {

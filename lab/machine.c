@@ -1,7 +1,9 @@
 /* machine.c: what a measurement was made on: model, processor, compiler, flags. */
 #include "lab/machine.h"
 #include "base/process.h"
+#include "formats/json.h"
 #include "kernels/simd.h"
+#include <string.h>
 
 #ifndef NORMA_FLAGS
 #define NORMA_FLAGS ""
@@ -9,11 +11,8 @@
 
 static void write_string(FILE *out, const char *before, const char *text) {
     fprintf(out, "%s%s", before, text ? "\"" : "null");
-    for (; text && *text; text++)
-        if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ')
-            fprintf(out, "\\u%04x", *text);
-        else
-            fputc(*text, out);
+    for (size_t left = text ? strlen(text) : 0, n; left > 0; text += n, left -= n)
+        fputs(json_escape(text, left, &n), out);
     if (text) fputc('"', out);
 }
 

@@ -61,7 +61,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     const Config *c = &m->config;
     const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* sites outside the layers do not read it */
     const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
-    const double q = 4.0 * c->n_heads * c->head_size, k = 4.0 * c->n_kv_heads * c->head_size;
+    const double q = 4.0 * l->wq.rows, k = 4.0 * l->wk.rows;        /* of this rank's heads */
     const double cached = 2 * k * (s->kv_type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
@@ -83,7 +83,8 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     case SITE_GATE_UP_SILU: return mlp_bytes(c, l, false, calls, n);
     case SITE_DOWN: return mlp_bytes(c, l, true, calls, n);
     case SITE_RESIDUAL: return 3 * n * dim;
-    case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * c->vocab_size);
+    case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * m->output.rows);
+    case SITE_GATHER:
     case SITE_START:
     case SITE_END ... N_SITES: break;
     }
@@ -94,7 +95,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
 
 /* How many tokens of the chunk a site works on. */
 static int tokens_of(const Profile *p, int layer, Site site) {
-    return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->n_logits : p->n;
+    return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->session->n_wanted : p->n;
 }
 
 static int bucket_of(uint64_t n, int buckets) {
@@ -208,11 +209,10 @@ static void end(Probe *probe) {
     p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
-static void chunk(Probe *probe, int n, int n_logits) {
+static void chunk(Probe *probe, int n) {
     Profile *p = (Profile *)probe;
     const Session *s = p->session;
     p->n = n;
-    p->n_logits = n_logits;
     for (int i = 0; i < s->n_spans; i++) p->passes[p->phase].attended += s->spans[i].pos + s->spans[i].n;
 }
 
@@ -258,6 +258,10 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
                   int dim) {
     const Profile *p = (Profile *)probe;
     const size_t at = (size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k));
+    const Layer *l = &p->session->model->layers[layer];
+    const size_t own =
+        (size_t)(site == SITE_Q_NORM ? l->wq.rows : l->wk.rows); /* floats of a token, of this rank's heads */
+    const size_t width = (size_t)dim == stride ? stride : own;
     const int first = (int)(at % stride);
     const Step *steps = p->session->steps + at / stride;
     Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
@@ -265,9 +269,9 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
         for (int t = 0; t < n; t++) {
             const float *head = x + (size_t)t * stride + (size_t)(h * dim);
             if (out)
-                add_output(r, head, dim, stride);
+                add_output(r, head, dim, width);
             else
-                add_input(r, head, dim, stride, first + h * dim, steps[t].pos);
+                add_input(r, head, dim, width, first + h * dim, steps[t].pos);
         }
     mark(probe, layer, SITE_PROFILE);
 }
@@ -350,6 +354,11 @@ void profile_close(Profile *p) {
     free(p->tracks);
     free(p->events);
     free(p);
+}
+
+void profile_guesses(Profile *p, long guessed, long accepted) {
+    p->guessed = guessed;
+    p->accepted = accepted;
 }
 
 /* The first thread's record of a site, with its bytes and with what the other threads saw of activations. */

@@ -7,7 +7,7 @@
 #include "lab/machine.h"
 #include "model.h"
 
-/* A forward pass of more than one token is prefill. */
+/* A forward pass in which a sequence takes more than one step is prefill, unless those behind the first are guesses. */
 typedef enum { PREFILL, DECODE, N_PHASES } Phase;
 
 /* The names of phases and sites; the records of norms say what goes in and what comes out. */
@@ -87,13 +87,14 @@ typedef struct {
     uint64_t began;   /* of the forward pass that runs */
     int unobserved;   /* how many forward passes go by until the next is observed */
     Phase phase;
-    int n, n_logits; /* of its chunk: tokens, and logits */
+    int n; /* steps of its chunk */
     Passes passes[N_PHASES];
-    Record *records;       /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
-    StreamSizes *streams;  /* [n_threads][n_layers], in front of attention */
-    Histogram *histograms; /* [N_PHASES][n_layers + 1][N_SITES], of the first thread */
-    Track *tracks;         /* [n_threads] */
-    Event *events;         /* [n_threads][MOST_EVENTS]; NULL: none are kept */
+    long guessed, accepted; /* guesses that ran, and those of them that were right */
+    Record *records;        /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
+    StreamSizes *streams;   /* [n_threads][n_layers], in front of attention */
+    Histogram *histograms;  /* [N_PHASES][n_layers + 1][N_SITES], of the first thread */
+    Track *tracks;          /* [n_threads] */
+    Event *events;          /* [n_threads][MOST_EVENTS]; NULL: none are kept */
 } Profile;
 
 /* Observes a session until profile_close, which the caller calls before session_close. `traces`: events are kept. The
@@ -101,6 +102,9 @@ typedef struct {
  * takes about 1 % of their time, or, where new pages for events come on top, 1.5 %. NULL and a message: no memory. */
 Profile *profile_open(Session *session, About about, bool traces, Clock clock);
 void profile_close(Profile *p);
+
+/* So many of the steps of decoding were guesses, and so many of these were right. */
+void profile_guesses(Profile *p, long guessed, long accepted);
 
 /* A thread's own record of a site in a layer, or NO_LAYER; without the bytes. */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);

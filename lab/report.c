@@ -108,6 +108,8 @@ static void write_table(const Profile *p, FILE *out) {
         separator = ", ";
     }
     fputc('\n', out);
+    if (p->guessed)
+        fprintf(out, "guesses: decode verified %ld, and rejected %ld of them\n", p->guessed, p->guessed - p->accepted);
     write_first_token(p, out);
     write_disturbance(p, out);
 }

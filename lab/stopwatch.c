@@ -46,11 +46,14 @@ static bool leaves_out_norms(const Model *model) {
     return false;
 }
 
+/* Token i of a made-up text. */
+static int made_up(int i, int vocab_size) { return (int)((i * 7919LL + 3) % vocab_size); }
+
 int time_text(const Text *t, double *seconds) {
     const Model *model = t->tuning->model;
     const bool any_number = leaves_out_norms(model);
     int *tokens = allocate((size_t)t->prompt, sizeof *tokens), status = tokens ? 0 : -1;
-    for (int i = 0; i < t->prompt && !status; i++) tokens[i] = (int)((i * 7919LL + 3) % model->config.vocab_size);
+    for (int i = 0; i < t->prompt && !status; i++) tokens[i] = made_up(i, model->config.vocab_size);
     seconds[PREFILL] = seconds[DECODE] = 0;
     for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
         const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
@@ -63,6 +66,60 @@ int time_text(const Text *t, double *seconds) {
     }
     free(tokens);
     return status;
+}
+
+/* The mean of a few passes, behind one that brings threads and caches in order. */
+static double time_passes(Session *s, const Step *steps, int n) {
+    enum { TIMES = 3 };
+    double start = 0;
+    for (int i = 0; i <= TIMES; i++) {
+        if (i == 1) start = now();
+        if (!model_forward(s, steps, n)) return -1;
+    }
+    return (now() - start) / TIMES;
+}
+
+/* The first n steps of a made-up text. */
+static void say(Step *steps, int sequence, int n, int vocab_size, bool logits) {
+    for (int i = 0; i < n; i++) steps[i] = (Step){made_up(i, vocab_size), sequence, i, logits};
+}
+
+/* The first n sequences behind sequence 0, which is the text's own, say half of the prompt. */
+static int begin_sequences(const Text *t, Step *steps, int n) {
+    Session *s = t->tuning->session;
+    const int had = s->n_sequences, half = t->prompt / 2;
+    if (session_reserve(s, 1 + n)) return -1;
+    if (had == 1 && half) {
+        say(steps, 1, half, s->model->config.vocab_size, false);
+        if (!model_forward(s, steps, half)) return -1;
+    }
+    for (int i = had > 1 ? had : 2; i <= n; i++)
+        if (session_fork(s, i, 1)) return -1;
+    return 0;
+}
+
+double time_steps(const Text *t, int n, bool sequences) {
+    Session *s = t->tuning->session;
+    const int half = t->prompt / 2;
+    Step *steps = allocate((size_t)(half + n), sizeof *steps);
+    const int status = steps ? begin_sequences(t, steps, sequences ? n : 1) : -1;
+    for (int i = 0; i < n && !status; i++)
+        steps[i] =
+            (Step){made_up(i, s->model->config.vocab_size), sequences ? 1 + i : 1, sequences ? half : half + i, true};
+    const double seconds = status ? -1 : time_passes(s, steps, n);
+    free(steps);
+    return seconds;
+}
+
+double time_prompt(const Text *t) {
+    Session *s = t->tuning->session;
+    const int n = t->prompt < s->batch ? t->prompt : s->batch;
+    Step *steps = allocate((size_t)n, sizeof *steps);
+    if (!steps) return -1;
+    say(steps, 0, n, s->model->config.vocab_size, true);
+    const double seconds = time_passes(s, steps, n);
+    free(steps);
+    return seconds / n;
 }
 
 double copy_seconds(int dim) {

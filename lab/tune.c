@@ -86,6 +86,8 @@ void tune(Tuning *t, int n_tokens) {
     t->session->layer_clock = t->tried < t->trials ? t->clock : NULL;
 }
 
+bool tuning_ended(const Tuning *t) { return t->tried == t->trials && t->model->packed; }
+
 /* What NORMA_AHEAD says. 0: nothing. */
 static int given_request(Request *r) {
     const char *text = getenv("NORMA_AHEAD");

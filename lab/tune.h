@@ -24,5 +24,8 @@ void tuning_close(Tuning *t);
  * has the same bits in all. */
 void tune(Tuning *t, int n_tokens);
 
+/* Whether all is known: tokens run from here on as they run now. */
+bool tuning_ended(const Tuning *t);
+
 /* What tokens run with now, as "2 threads, panels asked for 8192 bytes ahead (l2)"; the string stays until the next. */
 const char *tuning_text(const Tuning *t);

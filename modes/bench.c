@@ -1,31 +1,67 @@
 /* bench.c: how fast, and how far from the machine's limits.
  *
  * Owns the mode that times prefill and decode beside limits measured in the same run: reading memory (decode
- * reads every weight once a token) and multiply-adds (prefill).
+ * reads every weight once a token) and multiply-adds (prefill); and passes of a few steps, which share a reading.
  */
 #include "base/file.h"
+#include "base/ranks.h"
 #include "formats/parts.h"
 #include "lab/limits.h"
 #include "lab/machine.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include "lab/tune.h"
+#include "model.h"
 #include "modes/common.h"
 
-/* What is measured: tokens/s of both, bytes/s, operations/s on floats and bytes. */
-enum { PREFILL_RATE, DECODE_RATE, READ_RATE, FLOAT_RATE, BYTE_RATE, N_RATES };
+static const int FEW[] = {1, 2, 4, 8, 16};
+enum { N_FEW = sizeof FEW / sizeof *FEW };
+
+/* What is measured: tokens/s of both, bytes/s, operations/s on floats and bytes; seconds of passes of FEW steps, of one
+ * sequence and of as many, and of a step of a prompt with all its logits. */
+enum {
+    PREFILL_RATE,
+    DECODE_RATE,
+    READ_RATE,
+    FLOAT_RATE,
+    BYTE_RATE,
+    STEPS_OF_ONE,
+    STEPS_OF_MANY = STEPS_OF_ONE + N_FEW,
+    STEP_OF_PROMPT = STEPS_OF_MANY + N_FEW,
+    N_VALUES
+};
+
+/* How many of FEW fit behind half of the prompt, and into a chunk. */
+static int few_that_fit(const Text *t) {
+    const int batch = t->tuning->session->batch, room = t->prompt + t->steps - t->prompt / 2;
+    int n = N_FEW;
+    while (FEW[n - 1] > room || FEW[n - 1] > batch) n--;
+    return n;
+}
+
+static int time_few(const Text *t, double *values) {
+    const int n = few_that_fit(t);
+    for (int i = 0; i < 2 * n && !interrupted; i++) {
+        double *value = &values[(i < n ? STEPS_OF_ONE : STEPS_OF_MANY - n) + i];
+        *value = time_steps(t, FEW[i % n], i >= n);
+        if (*value < 0) return -1;
+    }
+    if (!interrupted) values[STEP_OF_PROMPT] = time_prompt(t);
+    return values[STEP_OF_PROMPT] < 0 ? -1 : 0;
+}
 
 static int time_round(void *context, double *rates) {
     const Text *t = context;
     double seconds[N_PHASES];
     if (interrupted) return 0; /* nothing will be reported */
-    rates[READ_RATE] = read_rate(t->tuning->model->decode_bytes, t->tuning->session->n_threads);
+    rates[READ_RATE] =
+        read_rate(t->tuning->model->decode_bytes / (size_t)ranks_number(), t->tuning->session->n_threads);
     rates[FLOAT_RATE] = float_rate(t->tuning->session->n_threads);
     rates[BYTE_RATE] = byte_rate(t->tuning->session->n_threads);
     if (!(rates[READ_RATE] > 0) || time_text(t, seconds)) return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
     rates[DECODE_RATE] = t->steps / seconds[DECODE];
-    return 0;
+    return time_few(t, rates);
 }
 
 /* Floating-point operations of the layers' products for one token: two for each weight that it uses. */
@@ -46,10 +82,40 @@ static void show_rate(const char *name, Estimate tokens, double unit, const char
            tokens.high, rate, of, 1e-9 * limit.value, 100 * rate / (1e-9 * limit.value));
 }
 
+/* T(k), the time of k steps, which share one reading of the weights. */
+static void show_few(const Text *t, const Estimate *values) {
+    const int n = few_that_fit(t);
+    printf("steps in a pass");
+    for (int i = 0; i < n; i++) printf("%10d", FEW[i]);
+    for (int of = STEPS_OF_ONE; of <= STEPS_OF_MANY; of += STEPS_OF_MANY - STEPS_OF_ONE) {
+        printf(of == STEPS_OF_ONE ? "\n  of one text  " : "\n  of as many   ");
+        for (int i = 0; i < n; i++) printf("%7.3f ms", 1e3 * values[of + i].value);
+    }
+    printf("   a prompt's step, with its logits, %.3f ms\n", 1e3 * values[STEP_OF_PROMPT].value);
+}
+
+static void write_few(const Text *t, const Estimate *values) {
+    for (int i = 0; i < few_that_fit(t); i++)
+        printf(", \"steps_%d_ms\": %.5f, \"sequences_%d_ms\": %.5f", FEW[i], 1e3 * values[STEPS_OF_ONE + i].value,
+               FEW[i], 1e3 * values[STEPS_OF_MANY + i].value);
+    printf(", \"prompt_step_ms\": %.5f", 1e3 * values[STEP_OF_PROMPT].value);
+}
+
+/* What rank 0 sends and gets for one more token; nothing where there is one rank. */
+static Traffic token_traffic(const Text *t) {
+    const Traffic before = ranks_traffic();
+    const int token = 0;
+    if (ranks_number() == 1 || !model_forward_text(t->tuning->session, &token, 1, t->prompt, 1)) return before;
+    const Traffic after = ranks_traffic();
+    return (Traffic){after.messages - before.messages, after.bytes - before.bytes};
+}
+
 static void report(const Options *o, const Text *t, const Estimate *rates, int rounds) {
     const Model *m = t->tuning->model;
     const int threads = t->tuning->session->n_threads;
-    const double gb = 1e-9 * (double)m->decode_bytes, gflop = 1e-9 * layer_operations(m);
+    const Traffic traffic = token_traffic(t);
+    const long long messages = traffic.messages, bytes = traffic.bytes;
+    const double gb = 1e-9 * (double)m->decode_bytes / ranks_number(), gflop = 1e-9 * layer_operations(m);
     if (o->json) {
         putchar('{');
         write_about(stdout, &(About){o->model, o->norm, threads});
@@ -58,27 +124,35 @@ static void report(const Options *o, const Text *t, const Estimate *rates, int r
         write_estimate(stdout, "prefill_tps", rates[PREFILL_RATE]);
         write_estimate(stdout, "decode_tps", rates[DECODE_RATE]);
         printf(", \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, \"prefill_gflops\": %.3f, "
-               "\"peak_gflops\": %.3f, \"byte_peak_gflops\": %.3f, \"reads\": \"%s\"}\n",
+               "\"peak_gflops\": %.3f, \"byte_peak_gflops\": %.3f, \"reads\": \"%s\"",
                m->decode_bytes, rates[DECODE_RATE].value * gb, 1e-9 * rates[READ_RATE].value,
                rates[PREFILL_RATE].value * gflop, 1e-9 * rates[FLOAT_RATE].value, 1e-9 * rates[BYTE_RATE].value,
                tuning_text(t->tuning));
+        write_few(t, rates);
+        if (messages)
+            printf(", \"ranks\": %d, \"messages\": %lld, \"message_bytes\": %lld", ranks_number(), messages, bytes);
+        printf("}\n");
         return;
     }
-    const bool bytes = type_wants_bytes(m->layers->wq.type);
-    show_rate("prefill", rates[PREFILL_RATE], gflop, bytes ? "int8 GOP/s" : "GFLOP/s",
-              rates[bytes ? BYTE_RATE : FLOAT_RATE]);
+    const bool int8 = type_wants_bytes(m->layers->wq.type);
+    show_rate("prefill", rates[PREFILL_RATE], gflop, int8 ? "int8 GOP/s" : "GFLOP/s",
+              rates[int8 ? BYTE_RATE : FLOAT_RATE]);
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
+    show_few(t, rates);
     printf("%s%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights a token; medians of %d rounds\n",
            type_name(m->embedding.type), t->tuning->session->input.parts ? " in tiles" : "", threads, t->prompt,
            t->steps, m->decode_bytes, rounds);
     printf("decode: %s\n", tuning_text(t->tuning));
+    if (messages)
+        printf("%d ranks: for a token rank 0 sends and gets %lld messages, %lld bytes\n", ranks_number(), messages,
+               bytes);
 }
 
 int mode_bench(Run *run) {
     const Options *o = run->options;
     const int context = run->session.context;
-    Estimate rates[N_RATES];
-    double warm_up[N_RATES];
+    Estimate rates[N_VALUES];
+    double warm_up[N_VALUES] = {0};
     Text t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
     if (context < 2) return bad_input("bench needs a context of at least 2, it is %d", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
@@ -86,7 +160,7 @@ int mode_bench(Run *run) {
         if (t.prompt > context - t.steps) t.prompt = context - t.steps;
         note("cut to %d + %d tokens, the context is %d", t.prompt, t.steps, context);
     }
-    const int rounds = time_round(&t, warm_up) ? -1 : measure(time_round, &t, N_RATES, o->seconds, rates);
+    const int rounds = time_round(&t, warm_up) ? -1 : measure(time_round, &t, N_VALUES, o->seconds, rates);
     if (rounds < 0) return 1;
     if (!interrupted) report(o, &t, rates, rounds);
     return run_exit_status(stdout_finish());

@@ -2,7 +2,8 @@
 #include "modes/common.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/pack.h"
+#include "base/ranks.h"
+#include "formats/share.h"
 #include "text/merges.h"
 #include <stdlib.h>
 #include <string.h>
@@ -44,14 +45,25 @@ int run_first_token(const Run *run) {
     return token < run->model.config.vocab_size ? token : -1;
 }
 
+int run_steps(const Run *run) {
+    const int context = run->session.context, steps = run->options->steps < 0 ? 256 : run->options->steps;
+    return steps == 0 || steps > context ? context : steps;
+}
+
+int run_first_shown(const Run *run, const Tokens *prompt) {
+    return run->has_tokenizer && prompt->ids[0] == run_first_token(run);
+}
+
+const char *run_token_text(const Run *run, int previous, int token, int *n) {
+    static char number[16];
+    if (run->has_tokenizer) return tokenizer_decode(&run->tokenizer, previous, token, n);
+    *n = snprintf(number, sizeof number, previous < 0 ? "%d" : ",%d", token);
+    return number;
+}
+
 void run_show_token(const Run *run, Stream *out, int previous, int token) {
     int n;
-    char number[16];
-    const char *text = number;
-    if (run->has_tokenizer)
-        text = tokenizer_decode(&run->tokenizer, previous, token, &n);
-    else
-        n = snprintf(number, sizeof number, previous < 0 ? "%d" : ",%d", token);
+    const char *text = run_token_text(run, previous, token, &n);
     stream_write(out, text, n);
 }
 
@@ -61,8 +73,7 @@ const float *run_logits(Run *run, const int *tokens, int n, int pos, int n_logit
     return logits;
 }
 
-/* Whether a text ends before this token. */
-static bool is_end(const Run *run, int token) {
+bool run_is_end(const Run *run, int token) {
     const Tokenizer *t = &run->tokenizer;
     for (int i = 0; i < t->n_ends; i++)
         if (token == t->ends[i]) return true;
@@ -71,19 +82,19 @@ static bool is_end(const Run *run, int token) {
 
 /* Runs a token, and guesses of up to `room` more behind it. The logits of all of them. */
 static const float *run_guesses(Run *run, int token, int pos, int room) {
-    Guesser *g = &run->guesser;
-    int tokens[1 + MOST_GUESSES] = {token};
-    guesser_guess(g, room);
-    memcpy(tokens + 1, g->guesses, (size_t)g->n_run * sizeof *tokens);
+    Step steps[1 + MOST_GUESSES] = {{token, 0, pos, LOGITS}};
+    const int *guesses, n = guesser_guess(&run->guesser, room, &guesses);
+    for (int i = 0; i < n; i++) steps[1 + i] = (Step){guesses[i], 0, pos + 1 + i, GUESS_LOGITS};
     const double start = now();
-    const float *logits = model_forward_text(&run->session, tokens, 1 + g->n_run, pos, 1 + g->n_run);
-    guesser_learn(g, now() - start);
+    const float *logits = n < 0 ? NULL : model_forward(&run->session, steps, 1 + n);
+    guesser_learn(&run->guesser, now() - start, tuning_ended(&run->tuning));
     return logits;
 }
 
 int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
     const size_t vocab_size = (size_t)run->model.config.vocab_size;
     int status = 0;
+    guesser_cut(&run->guesser, c->pos);
     for (int i = 0; i < prompt->n && status >= 0; i++) {
         sampler_accept(&run->sampler, prompt->ids[i]);
         status = guesser_say(&run->guesser, prompt->ids[i]);
@@ -96,7 +107,7 @@ int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
         if (interrupted || out->error) return 0;
         const int token = sampler_next(&run->sampler, logits);
         sampler_accept(&run->sampler, token);
-        if (token == c->end || is_end(run, token)) return 0;
+        if (token == c->end || run_is_end(run, token)) return 0;
         run_show_token(run, out, previous, token);
         if (c->answer && tokens_add(c->answer, token)) return -1;
         if (c->pos == c->steps) return 1;
@@ -115,3 +126,20 @@ int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
 }
 
 int run_exit_status(int status) { return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0; }
+
+int run_agree(const Run *run, int status) {
+    const Same same[] = {{"program", ranks_number() > 1 ? program_hash() : 0},
+                         {"set of instructions (tiles)", processor_has_tiles()},
+                         {run->options->model, run->model_hash},
+                         {"number of steps in a chunk (-b)", (uint64_t)run->session.batch},
+                         {"context (-c)", (uint64_t)run->session.context},
+                         {"type of cache (--kv)", run->session.kv_type},
+                         {"set of norms (--norm)", run->options->norm ? text_hash(run->options->norm) : 0}};
+    return ranks_agree(status, same, sizeof same / sizeof *same);
+}
+
+int run_follow(Run *run) {
+    int n, status = 0;
+    while ((n = session_follow(&run->session, model_forward, &status)) >= 0) tune(&run->tuning, n);
+    return status;
+}

@@ -6,6 +6,7 @@
 #include "lab/profile.h"
 #include "lab/tune.h"
 #include "model.h"
+#include "modes/draft.h"
 #include "modes/guess.h"
 #include "modes/options.h"
 #include "sampler.h"
@@ -16,11 +17,13 @@
 struct Run {
     const Options *options;
     Model model;
+    uint64_t model_hash; /* where ranks share the model */
     Tokenizer tokenizer;
     bool has_tokenizer;
     Session session;
     Tuning tuning;
     Sampler sampler;
+    Draft draft;
     Guesser guesser;
     Profile *profile; /* NULL: off */
 };
@@ -40,7 +43,20 @@ int run_tokens(const Run *run, bool bos, Tokens *out);
 /* The token that an empty text begins with: BOS, or EOS where there is no BOS; -1: neither. */
 int run_first_token(const Run *run);
 
-/* Writes a token's text, or its id where there is no tokenizer. `previous` is the token before; -1: none. */
+/* Positions that a text of `generate` may have: -n, up to the context. */
+int run_steps(const Run *run);
+
+/* Of a prompt, the first token that is shown: BOS is not. */
+int run_first_shown(const Run *run, const Tokens *prompt);
+
+/* Whether a text ends before this token. */
+bool run_is_end(const Run *run, int token);
+
+/* A token's bytes, or its id where there is no tokenizer; they stay until the next call. `previous` is the token
+ * before; -1: none. */
+const char *run_token_text(const Run *run, int previous, int token, int *n);
+
+/* Writes them. */
 void run_show_token(const Run *run, Stream *out, int previous, int token);
 
 /* Runs tokens[n] from position pos on. The logits of the last n_logits, float [n_logits][vocab_size], all
@@ -51,6 +67,12 @@ const float *run_logits(Run *run, const int *tokens, int n, int pos, int n_logit
  * after every forward pass, and guessed (guess.h). 0: the text has ended, by itself, by Ctrl-C or by a failed write; 1:
  * all positions have run; -1: the model failed. */
 int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out);
+
+/* Whether all ranks have made ready (`status` 0), and will compute the same bits: the exit status if not. */
+int run_agree(const Run *run, int status);
+
+/* What ranks other than 0 do until rank 0 ends: the same passes, and nothing else. Returns its exit status. */
+int run_follow(Run *run);
 
 /* The exit status of a mode that succeeded (0), failed, or was interrupted. */
 int run_exit_status(int status);

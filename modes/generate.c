@@ -1,8 +1,9 @@
-/* generate.c: the mode that writes what follows a prompt, and its statistics. */
+/* generate.c: the mode that writes what follows a prompt, and its statistics. Many texts are texts.c's. */
 #include "base/process.h"
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/texts.h"
 #include "text/stream.h"
 #include <stdlib.h>
 
@@ -24,15 +25,19 @@ static void show_statistics(const Run *run, const Continuation *text, int n_prom
         fprintf(stderr, "; %ld of %ld guesses right, %.2f tokens a pass", g->accepted, g->guessed,
                 (double)decoded / (double)g->passes);
     fputc('\n', stderr);
-    if (decoded > 0 && run->options->verbose) fprintf(stderr, "%s\n", tuning_text(&run->tuning));
+    if (decoded <= 0 || !run->options->verbose) return;
+    fprintf(stderr, "%s\n", tuning_text(&run->tuning));
+    if (g->guessed)
+        fprintf(stderr, "a pass: %.0f us, %.0f us for each guess that runs; the draft's guesses: %.0f us each\n",
+                1e6 * g->alone.median, 1e6 * g->more.median, g->source ? 1e6 * g->source->each.median : 0);
 }
 
 /* `steps` positions are run, the prompt's included, so that steps - prompt.n + 1 tokens follow unless the text
  * ends before. */
 int mode_generate(Run *run) {
-    const int context = run->session.context;
-    int steps = run->options->steps < 0 ? 256 : run->options->steps;
-    if (steps == 0 || steps > context) steps = context;
+    const Options *o = run->options;
+    if (o->samples || o->prompts || o->json) return texts_generate(run);
+    const int steps = run_steps(run);
     Tokens prompt;
     if (run_tokens(run, true, &prompt)) return 1;
     if (check_prompt(run, &prompt)) {
@@ -44,8 +49,7 @@ int mode_generate(Run *run) {
     Stream out;
     Continuation text = {.steps = steps, .end = -1};
     stream_open(&out, stdout);
-    const bool hide_bos = run->has_tokenizer && prompt.ids[0] == run_first_token(run);
-    for (int i = hide_bos; i < prompt.n && i <= steps; i++)
+    for (int i = run_first_shown(run, &prompt); i < prompt.n && i <= steps; i++)
         run_show_token(run, &out, i ? prompt.ids[i - 1] : -1, prompt.ids[i]);
     const double start = now();
     int status = steps < prompt.n ? 0 : run_continue(run, &text, &prompt, &out);

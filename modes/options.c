@@ -1,17 +1,17 @@
 /* options.c: the command line.
  *
- * Owns the table of options, from which getopt's tables and --help (and by a test the README's list) come: an
+ * Owns the table of options, from which getopt's tables and --help (and by a test the list of docs/options.md) come: an
  * option is a row there and a field of Options.
  */
 #include "modes/options.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "lab/profile.h"
 #include "modes/guess.h"
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -40,18 +40,27 @@ static const Option OPTIONS[] = {
     {'f', STRING, "file", "FILE", INTO(prompt_file),
      "read the prompt (perplexity: the text) from a file\n(\"-\": standard input)"},
     {0, STRING, "tokens", "LIST", INTO(tokens), "token ids instead of text, exactly as given: 1,403,407"},
+    {0, STRING, "prompts", "FILE", INTO(prompts),
+     "generate: a text for each line (\"-\": standard input); in\na .jsonl file a line is {\"prompt\": TEXT} and may "
+     "have\n"
+     "\"seed\": N and \"n\": N, its samples"},
+    {0, INT, "samples", "N", RANGE(samples, 1, INT_MAX), "generate: texts for a prompt, with seeds s, s+1, ..."},
+    {0, INT, "parallel", "N", RANGE(parallel, 1, 4096), "texts that run at once [16, fewer if memory is short]"},
     {'n', INT, "steps", "N", RANGE(steps, 0, INT_MAX),
      "generate: positions to run, prompt included [256;\n0: the whole context]; chat: [the whole context];\n"
      "bench: tokens to generate [64]"},
     {'t', FLOAT, "temperature", "T", RANGE(sampling.temperature, 0, 1000), "[1.0; 0: always the likeliest token]"},
     {'p', FLOAT, "top-p", "P", RANGE(sampling.top_p, 0, 1), "the likeliest tokens that sum to P [0.9; 0 or 1: off]"},
-    {0, INT, "lookup", "N", RANGE(lookup, 0, MOST_GUESSES),
-     "generate, chat: guess up to N tokens from what was said\nbefore, and run them at once; the text stays [0]"},
     {'k', INT, "top-k", "K", RANGE(sampling.top_k, 0, INT_MAX), "the K likeliest tokens [off]"},
     {0, FLOAT, "min-p", "P", RANGE(sampling.min_p, 0, 1), "tokens at least P times as likely as the likeliest [off]"},
     {0, FLOAT, "repeat-penalty", "R", RANGE(sampling.repeat_penalty, 0.01, 100),
      "divides the logits of the last 64 tokens [1: off]"},
     {'s', UINT64, "seed", "N", INTO(sampling.seed), "[0: from the clock]"},
+    {0, INT, "lookup", "N", RANGE(lookup, 0, MOST_GUESSES),
+     "generate, chat: guess up to N tokens from what was said\nbefore, and run them at once; the text stays [15; with\n"
+     "--profile: 0]"},
+    {0, STRING, "draft", "MODEL", INTO(draft),
+     "generate, chat: a smaller model with the same tokens\nguesses them, too (not for --samples, --prompts, --json)"},
     {'z', STRING, "tokenizer", "FILE", INTO(tokenizer),
      "[a GGUF file's own, a folder's tokenizer.json; else\ntokenizer.bin beside the model, else here]"},
     {'y', STRING, "system", "TEXT", INTO(system), "system prompt for chat [the chat template's own, if any]"},
@@ -66,7 +75,8 @@ static const Option OPTIONS[] = {
     {0, INT, "prompt-tokens", "N", RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
     {0, FLOAT, "seconds", "N", RANGE(seconds, 0, 1e6), "bench, norms: longest time to measure [10]"},
     {0, TRUE, "fold-norms", NULL, INTO(fold_norms), "convert: multiply gamma into the weights behind it"},
-    {0, TRUE, "json", NULL, INTO(json), "bench, norms: machine-readable"},
+    {0, TRUE, "json", NULL, INTO(json),
+     "bench, norms: machine-readable; generate: an\nobject for each text, on a line of its own"},
     {0, STRING, "profile", "[=FILE]", INTO(profile),
      "the time of every layer and site, on stderr; FILE.html\ndraws it, FILE.csv and, for trace viewers, "
      "FILE.json\nhold more"},
@@ -200,7 +210,8 @@ static int set_options(Options *o, int argc, char **argv) {
 }
 
 int options_parse(Options *o, int argc, char **argv) {
-    *o = (Options){.steps = -1, .batch = 512, .prompt_tokens = 256, .seconds = 10, .threads = omp_get_max_threads()};
+    *o = (Options){
+        .steps = -1, .lookup = -1, .batch = 512, .prompt_tokens = 256, .seconds = 10, .threads = usual_threads()};
     o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
     const int status = set_options(o, argc, argv);
     if (status >= 0) return status;
@@ -211,7 +222,14 @@ int options_parse(Options *o, int argc, char **argv) {
         return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
     if (o->profile && !profile_format(o->profile))
         return bad_usage("--profile is '%s', expected a name that ends in .csv, .html or .json", o->profile);
-    if (!!o->prompt + !!o->prompt_file + !!o->tokens > 1) return bad_usage("-i, -f and --tokens exclude each other");
+    if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
+        return bad_usage("-i, -f, --tokens and --prompts exclude each other");
+    if ((o->samples || o->prompts || o->parallel) && o->mode && strcmp(o->mode, "generate"))
+        return bad_usage("--samples, --prompts and --parallel are for mode generate, not %s", o->mode);
+    if (o->draft && o->mode && strcmp(o->mode, "generate") && strcmp(o->mode, "chat"))
+        return bad_usage("--draft is for modes generate and chat, not %s", o->mode);
+    if (o->parallel && !o->samples && !o->prompts)
+        return bad_usage("--parallel needs several texts: --samples N or --prompts FILE");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
     return -1;
 }

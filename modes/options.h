@@ -7,23 +7,24 @@ typedef struct Run Run; /* common.h */
 
 /* What a mode needs and takes. */
 enum {
-    RUNS_MODEL = 1,       /* a session and a sampler */
-    TAKES_TOKENS = 2,     /* given token ids (--tokens), it needs no tokenizer */
-    TAKES_PROFILE = 4,    /* --profile */
-    MODEL_OPTIONAL = 8,   /* works without a model, too */
-    TAKES_VOCABULARY = 16 /* works with a file that holds a vocabulary and no weights, too */
+    RUNS_MODEL = 1,        /* a session and a sampler */
+    TAKES_TOKENS = 2,      /* given token ids (--tokens), it needs no tokenizer */
+    TAKES_PROFILE = 4,     /* --profile */
+    MODEL_OPTIONAL = 8,    /* works without a model, too */
+    TAKES_VOCABULARY = 16, /* works with a file that holds a vocabulary and no weights, too */
+    TAKES_RANKS = 32       /* ranks share its model (base/ranks.h); other modes are rank 0's alone */
 };
 
 /* DEFAULT(name, tokenizer, needs) for the mode of a run that names none, then MODE(name, tokenizer,
  * needs) for each of the others. `tokenizer` is a TokenizerUse of formats/open.h. */
 #define MODES(DEFAULT, MODE)                                                                                           \
-    DEFAULT(generate, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE)                                     \
-    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_PROFILE)                                                           \
-    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE)                                      \
-    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | TAKES_PROFILE)                                                          \
+    DEFAULT(generate, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)                       \
+    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_PROFILE | TAKES_RANKS)                                             \
+    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)                        \
+    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | TAKES_PROFILE | TAKES_RANKS)                                            \
     MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | MODEL_OPTIONAL) /* it makes profiles of its own */                      \
     MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY)                                                                 \
-    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE)                                          \
+    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)                            \
     MODE(info, TOKENIZER_UNUSED, 0)                                                                                    \
     MODE(convert, TOKENIZER_IF_THERE, 0)
 
@@ -34,10 +35,13 @@ MODES(DECLARE, DECLARE)
 
 /* Texts are parts of argv; NULL: not given. */
 typedef struct {
-    const char *model, *mode, *prompt, *prompt_file, *tokenizer, *system, *output, *tokens, *type, *norm, *template;
+    const char *model, *mode, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
+        *template, *draft;
     Sampling sampling;
-    int steps; /* -1: not given */
-    int threads, batch, prompt_tokens, lookup;
+    int steps;             /* -1: not given */
+    int samples, parallel; /* 0: not given */
+    int threads, batch, prompt_tokens;
+    int lookup;  /* -1: not given */
     int context; /* 0: the model's */
     float seconds;
     bool json, verbose, fold_norms;

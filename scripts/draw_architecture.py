@@ -30,7 +30,7 @@ STYLE = """
     .ground { fill: #ffffff } .floor { fill: #f5f5f2 } .number { fill: #8a8a84; font-size: 13px }
     .file { fill: #fff3df; stroke: #d09a3c } .folder { fill: #e9f0f8; stroke: #7d9cc0 }
     text { font-family: ui-sans-serif, system-ui, "Segoe UI", "DejaVu Sans", sans-serif; text-anchor: middle }
-    .name { fill: #23231f; font-size: 15px; font-weight: 600 } .small { fill: #55554f; font-size: 12px }
+    .name { fill: #23231f; font-size: 14px; font-weight: 600 } .small { fill: #55554f; font-size: 12px }
     .arrow { fill: none; stroke: #77776f; stroke-width: 1.3 } .head { fill: #77776f }
     @media (prefers-color-scheme: dark) {
       .ground { fill: #16181b } .floor { fill: #1f2226 } .number { fill: #85888c }

@@ -54,6 +54,7 @@ CHINESE = {
     "LayerNorm, warm": "LayerNorm，热缓存",
     "RMSNorm, warm": "RMSNorm，热缓存",
 }
+LEGENDS = {"arrows": "center right", "eps": "lower right"}  # where "best" is beside points, or on a line
 language = "en"
 
 
@@ -77,7 +78,7 @@ def draw_arrows(axes):
     centered = points - points.mean(1, keepdims=True)
     after = centered / np.sqrt((centered**2).mean(1, keepdims=True))
     axes.plot(*after.T, "s", color=ORANGE, label=say("LayerNorm: the part along [1, 1] is gone"))
-    axes.set(aspect="equal", xlim=(-1.9, 6.2), ylim=(-1.7, 2.2))
+    axes.set(aspect="equal", xlim=(-1.9, 7.4), ylim=(-1.7, 2.2))
     label(axes, "first element", "second element", "tokens of dim 2, and what norms make of them")
 
 
@@ -119,13 +120,17 @@ def draw_depth(axes):
 
 def draw_cost(axes):
     """What `./run -m norms` printed into the chapter, of one token."""
-    rows = re.findall(r"^ +(\d+) +1 +1 +([\d.]+) +([\d.]+) .*\| +([\d.]+) +([\d.]+) ", (DOCS / "norms.md").read_text(), re.M)
+    rows = re.findall(
+        r"^ +(\d+) +1 +1 +([\d.]+) +([\d.]+) .*\| +([\d.]+) +([\d.]+) ", (DOCS / "norms.md").read_text(), re.M
+    )
     dim, *columns = np.array(rows, dtype=float).T
     names = "RMSNorm, warm", "LayerNorm, warm", "RMSNorm, in place", "LayerNorm, in place"
     looks = (BLUE, "-", "o"), (ORANGE, "-", "s"), (BLUE, "--", "o"), (ORANGE, "--", "s")
     for i in 3, 2, 1, 0:
         color, style, marker = looks[i]
-        axes.loglog(dim, columns[i] / dim, color=color, linestyle=style, marker=marker, markersize=4, label=say(names[i]))
+        axes.loglog(
+            dim, columns[i] / dim, color=color, linestyle=style, marker=marker, markersize=4, label=say(names[i])
+        )
     axes.set_xticks(dim, [f"{d:g}" for d in dim])
     axes.minorticks_off()
     label(axes, "dim (one token, one thread)", "ns an element", "The cost of one norm")
@@ -158,7 +163,7 @@ def save(name, png, draw, *args):
         file = f"norms_{name}" + ("" if language == "en" else ".zh")
         figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
         draw(axes, *args)
-        axes.legend(frameon=False, loc="lower right" if name == "arrows" else "best")
+        axes.legend(frameon=False, loc=LEGENDS.get(name, "best"))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
         figure.savefig(DOCS / f"{file}.svg", metadata={"Date": None})

@@ -12,7 +12,7 @@ import io
 import os
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from checkpoint import Config
 from llama import NORMS, Llama
 
 CONFIG = Config(192, 512, 4, 6, 2, 2000, 256, True)
+SHAPE = ",".join(map(str, astuple(CONFIG)[:5]))
 SEED = 1
 N_STORIES = 160_000  # to learn from
 N_HELD_OUT = 1000
@@ -84,6 +85,15 @@ def held_out_loss(model, tokens, batch):
     return total / count
 
 
+def shaped(text):
+    """CONFIG with the five numbers of --shape."""
+    try:
+        dim, hidden_dim, n_layers, n_heads, n_kv_heads = map(int, text.split(","))
+    except ValueError:
+        raise ValueError(f"--shape is '{text}', expected five whole numbers: {SHAPE}") from None
+    return Config(dim, hidden_dim, n_layers, n_heads, n_kv_heads, *astuple(CONFIG)[5:])
+
+
 def save(path, value):
     partial = path.with_suffix(".part")
     torch.save(value, partial)
@@ -97,6 +107,7 @@ def main():
         "--norm", choices=NORMS, default="rms", help="the kind of every norm; mixed: layer, rms, rms [rms]"
     )
     parser.add_argument("--placement", choices=["pre", "post"], default="pre", help="norms before or after [pre]")
+    parser.add_argument("--shape", default=SHAPE, help=f"dim, hidden, layers, heads, key and value heads [{SHAPE}]")
     parser.add_argument("--steps", type=int, default=3000, help="[3000]")
     parser.add_argument("--batch", type=int, default=40, help="stories in a step [40]")
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate [0.002]")
@@ -107,6 +118,7 @@ def main():
     if min(args.steps, args.batch, args.threads) < 1 or not args.lr > 0:
         raise ValueError("--steps, --batch, --threads and --lr must be positive")
 
+    config = shaped(args.shape)
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     folder = args.folder
@@ -117,7 +129,7 @@ def main():
     train = tokenize(folder, tokenizer, N_STORIES, held_out=False)
     held_out = tokenize(folder, tokenizer, N_HELD_OUT, held_out=True)
 
-    model = Llama(CONFIG, args.norm, args.placement)
+    model = Llama(config, args.norm, args.placement)
     matrices = [w for w in model.parameters() if w.dim() == 2]
     vectors = [w for w in model.parameters() if w.dim() == 1]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
@@ -129,8 +141,8 @@ def main():
     }
     if (folder / "checkpoint.pt").exists():
         state = torch.load(folder / "checkpoint.pt", weights_only=True)
-        if state["options"] != options:
-            raise ValueError(f"{folder}/checkpoint.pt was trained with {state['options']}, not {options}")
+        if (found := state["config"] | state["options"]) != (expected := asdict(config) | options):
+            raise ValueError(f"{folder}/checkpoint.pt was trained with {found}, not {expected}")
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         first, seconds = state["step"], state["seconds"]
@@ -170,7 +182,7 @@ def main():
             save(
                 folder / "checkpoint.pt",
                 {
-                    "config": asdict(CONFIG),
+                    "config": asdict(config),
                     "options": options,
                     "step": done,
                     "seconds": seconds,

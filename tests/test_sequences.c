@@ -1,11 +1,14 @@
-/* test_sequences.c: the same bits in any company.
+/* test_sequences.c: the same bits in any company, and on any number of ranks.
  *
  * Owns the promise that the logits of a step depend on the tokens of its own sequence alone. Random schedules run
  * several texts side by side: prompts and single tokens in one forward pass, guesses that are taken back, forks, texts
- * that begin again. The measure is each text alone, in one chunk, with one thread.
+ * that begin again. The measure is each text alone, in one chunk, with one thread. Under mpirun (`make test MPI=1`)
+ * rank 0 leads the schedules, the other ranks follow; each has threads as it likes.
  */
+#include "base/ranks.h"
 #include "formats/open.h"
 #include "formats/pack.h"
+#include "formats/share.h"
 #include "model.h"
 
 #include "tests/support/test.h"
@@ -24,14 +27,18 @@ static struct {
     float logits[LENGTH * MAX_VOCAB];
 } texts[TEXTS];
 
-static Model model;
-static uint64_t dice; /* xorshift64 */
+static Model model, own; /* the whole, and what this rank has of it */
+static uint64_t dice;    /* xorshift64 */
 
 static int roll(int n) {
     dice ^= dice << 13;
     dice ^= dice >> 7;
     dice ^= dice << 17;
     return (int)(dice >> 33) % n;
+}
+
+static int open_both(const char *path) {
+    return model_open(&model, path) || model_open(&own, path) || model_share(&own) ? -1 : 0;
 }
 
 /* The texts begin alike, and part after PREFIX tokens. */
@@ -54,7 +61,7 @@ static int measure_texts(KvType kv) {
 /* ---- schedules ------------------------------------------------------------------------------------- */
 
 static Step steps[MOST_STEPS];
-static int right[MOST_STEPS]; /* of the steps that want logits: whether all tokens up to it are the text's */
+static bool right[MOST_STEPS]; /* of the steps that want logits: whether all tokens up to it are the text's */
 
 /* Some steps of text i: a few of its tokens, and perhaps wrong guesses behind them. Returns how many. */
 static int add_steps(Step *to, int i) {
@@ -96,32 +103,47 @@ static void run_steps(Session *s, const char *what) {
     }
 }
 
+/* Rank 0's part of a schedule. */
+static void lead_schedule(Session *s, const char *what) {
+    s->leads = ranks_number() > 1;
+    CHECK(!session_reserve(s, TEXTS), "%s: no sequences", what);
+    for (int i = 0; i < TEXTS; i++) texts[i].n = 0;
+    for (int round = 0; round < 16; round++) {
+        CHECK(!change_texts(s), "%s: no fork", what);
+        run_steps(s, what);
+    }
+}
+
 static void check_schedule(KvType kv, uint64_t seed) {
     Session s;
     char what[80];
+    int status = 1;
     dice = seed * 0x9E3779B97F4A7C15 + 1;
-    const int threads = 1 + roll(3), batch = 1 + roll(3) * roll(12);
+    const int threads = 1 + (roll(3) + ranks_own()) % (ranks_number() > 1 ? 2 : 3), batch = 1 + roll(3) * roll(12);
     snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads", (unsigned long long)seed, kv, batch, threads);
-    CHECK(!session_open(&s, &model, threads, MOST_STEPS, 0, kv) && !session_reserve(&s, TEXTS), "no session");
+    CHECK(!session_open(&s, &own, threads, MOST_STEPS, 0, kv), "no session");
     s.batch = batch;
-    for (int i = 0; i < TEXTS; i++) texts[i].n = 0;
-    for (int round = 0; round < 16; round++) {
-        CHECK(!change_texts(&s), "%s: no fork", what);
-        run_steps(&s, what);
+    if (ranks_own() == 0) {
+        lead_schedule(&s, what);
+        session_dismiss(&s, 0);
+    } else {
+        while (session_follow(&s, model_forward, &status) >= 0) continue;
     }
     session_close(&s);
 }
 
 /* Of a model that says it were large, so that threads are used. */
-static void check_schedules(uint64_t first) {
-    model.decode_bytes = 1 << 30;
+static void check_schedules(uint64_t first, int seeds) {
+    own.decode_bytes = 1 << 30;
+    const uint64_t end = first + (uint64_t)((ranks_number() > 1 || test_fast()) && seeds > 2 ? 2 : seeds);
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
         CHECK(!measure_texts(kv), "cannot run");
-        for (uint64_t seed = first; seed < first + (test_fast() ? 2 : 8); seed++) check_schedule(kv, seed);
+        for (uint64_t seed = first; seed < end; seed++) check_schedule(kv, seed);
     }
-    model_pack(&model, 2, 1000);
+    model_pack(&own, 2, 1000);
     check_schedule(KV_F16, first);
     model_close(&model);
+    model_close(&own);
 }
 
 /* ---- of which models ------------------------------------------------------------------------------- */
@@ -130,15 +152,23 @@ static void of_float_models(void) {
     static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA};
     for (int i = 0; i < 3; i++) {
         const char *path = temporary("sequences.bin");
-        CHECK(!hashmodel_write(models[i], path, 1, 0) && !model_open(&model, path), "cannot make the model");
-        check_schedules(100 * (uint64_t)i + 1);
+        CHECK(!hashmodel_write(models[i], path, 1, 0) && !open_both(path), "cannot make the model");
+        check_schedules(100 * (uint64_t)i + 1, 8);
     }
 }
 
 static void of_int8_models(void) {
     const char *path = temporary("sequences.bin");
-    CHECK(!hashmodel_write(&WIDE, path, 2, 32) && !model_open(&model, path), "cannot make the model");
-    check_schedules(400);
+    CHECK(!hashmodel_write(&WIDE, path, 2, 32) && !open_both(path), "cannot make the model");
+    check_schedules(400, 8);
+}
+
+/* Groups that are no multiple of four bytes are multiplied without panels. */
+static void of_odd_int8_models(void) {
+    static const HashModel odd = {60, 36, 2, 6, 2, 97, 64, true, 6};
+    const char *path = temporary("sequences.bin");
+    CHECK(!hashmodel_write(&odd, path, 2, 6) && !open_both(path), "cannot make the model");
+    check_schedules(450, 8);
 }
 
 static void check_gguf(const HashModel *m, const Relative *r, Type type, uint64_t seed) {
@@ -148,15 +178,15 @@ static void check_gguf(const HashModel *m, const Relative *r, Type type, uint64_
     gguf_convert(&file, type);
     const int status = gguf_write(&file, path);
     gguf_free(&file);
-    CHECK(!status && !model_open(&model, path), "cannot make the model of %s", type_name(type));
-    check_schedules(seed);
+    CHECK(!status && !open_both(path), "cannot make the model of %s", type_name(type));
+    check_schedules(seed, 8);
 }
 
 /* In columns as the K types need them. */
 static void of_every_type(void) {
     static const HashModel blocks = {256, 512, 1, 4, 2, 64, 64, false, 5};
     const Relative llama = {.architecture = "llama"};
-    for (Type type = 0; type < (Type)N_TYPES; type++)
+    for (Type type = 0; type < (Type)N_TYPES; type += test_fast() ? 4 : 1)
         if (TYPES[type].gguf >= 0) check_gguf(&blocks, &llama, type, 500 + 100 * (uint64_t)type);
 }
 
@@ -167,18 +197,34 @@ static void of_other_architectures(void) {
         check_gguf(&GOLDEN_RELATIVES[i].model, &GOLDEN_RELATIVES[i].relative, types[i], 2000 + 100 * (uint64_t)i);
 }
 
+/* Norms behind sublayers and of all heads, factors, caps, GELU, two ways to rotate, windows, biases. */
+static void of_families(void) {
+    static const HashModel layers = {64, 80, 7, 4, 2, 60, 64, true, 15};
+    static GgufFile file;
+    for (int i = 0; i < N_GGUF_FAMILIES; i++) {
+        const char *path = temporary("sequences.gguf");
+        gguf_make_family(&file, &layers, GGUF_FAMILIES[i]);
+        const int status = gguf_write(&file, path);
+        gguf_free(&file);
+        CHECK(!status && !open_both(path), "cannot make the model of %s", GGUF_FAMILIES[i]);
+        check_schedules(4000 + 100 * (uint64_t)i, 1);
+    }
+}
+
 /* Windows whose caches are rings. */
 static void of_windowed_models(void) {
     const char *path = temporary("sequences.bin");
-    CHECK(!hashmodel_write(&GQA_TIED, path, 1, 0) && !model_open(&model, path), "cannot make the model");
-    model.layers[1].window = 5;
-    check_schedules(3000);
+    CHECK(!hashmodel_write(&GQA_TIED, path, 1, 0) && !open_both(path), "cannot make the model");
+    model.layers[1].window = own.layers[1].window = 5;
+    check_schedules(3000, 8);
 }
 
 void suite_sequences(void) {
     TEST(of_float_models);
     TEST(of_int8_models);
+    TEST(of_odd_int8_models);
     TEST(of_every_type);
     TEST(of_other_architectures);
+    TEST(of_families);
     TEST(of_windowed_models);
 }

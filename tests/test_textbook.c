@@ -14,7 +14,6 @@
 #include "model.h"
 #include "norm.h"
 
-#include "tests/support/chapter.h"
 #include "tests/support/test.h"
 #include "tests/textbook.h"
 
@@ -295,7 +294,11 @@ static void both_norms_ignore_the_scale(void) {
         CHECK(fabsf(y[0][i] + z[0][i]) < 1e-6f, "RMSNorm: %.9g and %.9g", y[0][i], z[0][i]);
         CHECK(fabsf(y[1][i] + z[1][i]) < 1e-6f, "LayerNorm: %.9g and %.9g", y[1][i], z[1][i]);
     }
-    HOLDS(0, 6, 2);
+    const float doubled[] = {2, 4, 6, 8};
+    rmsnorm(y[0], ONE_TO_FOUR, ONES, 4, 0);
+    rmsnorm(z[0], doubled, ONES, 4, 0);
+    CHECK(!memcmp(y[0], z[0], sizeof doubled), "[2, 4, 6, 8]: %.9g, not %.9g", z[0][0], y[0][0]);
+    HOLDS(0, 6, 1, 2, 3, 4, 8);
 }
 
 /* norm(s x) with eps is norm(x) with eps / s^2. */
@@ -476,6 +479,7 @@ static void layernorms_gradient_has_mean_zero(void) {
             HOLDS(TOKENS, DIM);
             if (loss == WEIGHTED_SUM || (loss == MEAN_OF_Y && kind == NORM_RMS)) HOLDS(e[1]);
             if (loss != SUM_OF_SQUARES && kind == NORM_RMS) HOLDS(e[0]);
+            if (loss == MEAN_OF_Y && kind == NORM_LAYER) HOLDS(e[0]);
         }
 }
 
@@ -647,19 +651,29 @@ static void twelve_sublayers_before_and_after(void) {
 
 /* ---- what stories260K shows ------------------------------------------------------------------- */
 
-/* The binary on the story of tests/golden, with these options, its result in `out`; -1: no checkpoint, or it failed. */
-static int run_story(const char *options, const char *out) {
-    char command[8192], model[4096];
-    const char *binary = getenv("NORMA_RUN"), *path = real_checkpoint("stories260K.bin");
-    if (!path) return -1;
-    strcpy(model, path);
+/* stories260K and its tokenizer, as a command line has them; NULL: no checkpoint. */
+static const char *story_model(void) {
+    static char words[2 * 4096 + 16];
+    const char *path = real_checkpoint("stories260K.bin");
+    if (!path) return NULL;
+    const int n = snprintf(words, sizeof words, "'%s' -z ", path);
     path = real_checkpoint("tok512.bin");
-    if (!path) return -1;
-    snprintf(command, sizeof command,
-             "'%s' '%s' -z '%s' -m perplexity -f tests/golden/stories260K_greedy.txt %s >'%s' 2>/dev/null",
-             binary ? binary : "./run", model, path, options, out);
+    if (!path) return NULL;
+    snprintf(words + n, sizeof words - (size_t)n, "'%s'", path);
+    return words;
+}
+
+/* The binary on a model, its result in `out`, its messages in `errors`; -1: no checkpoint, or it failed. */
+static int run_model(const char *model, const char *options, const char *out, const char *errors) {
+    char command[3 * 8192];
+    const char *binary = getenv("NORMA_RUN");
+    if (!model) return -1;
+    snprintf(command, sizeof command, "'%s' %s %s >'%s' 2>'%s'", binary ? binary : "./run", model, options, out,
+             errors);
     return system(command) ? -1 : 0;
 }
+
+#define ON_STORY "-m perplexity -f tests/golden/stories260K_greedy.txt "
 
 void story_missing(void) {
     holds_unknown();
@@ -669,8 +683,8 @@ void story_missing(void) {
 int profile_of_story(StorySite *sites, int most) {
     char line[512], options[4096];
     const char *csv = temporary("norms.csv");
-    snprintf(options, sizeof options, "--profile='%s'", csv);
-    FILE *in = run_story(options, "/dev/null") ? NULL : fopen(csv, "r");
+    snprintf(options, sizeof options, ON_STORY "--profile='%s'", csv);
+    FILE *in = run_model(story_model(), options, "/dev/null", "/dev/null") ? NULL : fopen(csv, "r");
     int n = 0;
     while (in && n < most && fgets(line, sizeof line, in)) {
         char *column[19], *at = line;
@@ -682,16 +696,41 @@ int profile_of_story(StorySite *sites, int most) {
     return n;
 }
 
-/* nats a token with these norms. */
-static double story_loss(const char *norms) {
-    char options[64];
+int first_token_of_story(double *first, double *others) {
+    size_t size;
+    const char *table = temporary("profile.txt");
+    char *text = run_model(story_model(), ON_STORY "--profile", "/dev/null", table) ? NULL : file_read(table, &size);
+    const char *at = text ? strstr(text, "\nresidual in front of layer 1: RMS ") : NULL;
+    const int n = at ? sscanf(at, " residual in front of layer 1: RMS %lf at position 0, %lf", first, others) : 0;
+    free(text);
+    return n == 2 ? 0 : -1;
+}
+
+/* nats a token; -1: none. */
+static double loss_of(const char *model, const char *options) {
     size_t size;
     const char *out = temporary("loss.txt");
-    snprintf(options, sizeof options, "--norm %s", norms);
-    char *text = run_story(options, out) ? NULL : file_read(out, &size);
+    char *text = run_model(model, options, out, "/dev/null") ? NULL : file_read(out, &size);
     const char *at = text ? strstr(text, "NLL per token") : NULL;
-    const double nats = at ? atof(at + strlen("NLL per token")) : 0;
+    const double nats = at ? atof(at + strlen("NLL per token")) : -1;
     free(text);
+    return nats;
+}
+
+static double story_loss(const char *norms) {
+    char options[128];
+    snprintf(options, sizeof options, ON_STORY "--norm %s", norms);
+    return loss_of(story_model(), options);
+}
+
+double story_loss_converted(const char *type, bool fold) {
+    const char *converted = temporary("story.gguf");
+    char options[8192];
+    snprintf(options, sizeof options, "-m convert -q %s%s -o '%s'", type, fold ? " --fold-norms" : "", converted);
+    if (run_model(story_model(), options, "/dev/null", "/dev/null")) return -1;
+    snprintf(options, sizeof options, "'%s'", converted);
+    const double nats = loss_of(options, ON_STORY);
+    remove(converted);
     return nats;
 }
 
@@ -845,159 +884,13 @@ static const Statement STATEMENTS[] = {
     STATEMENT(fused_gives_the_same_bits),
     STATEMENT(parameters_counted),
 };
-enum {
-    N_FIRST = sizeof STATEMENTS / sizeof *STATEMENTS,
-    N_STATEMENTS = N_FIRST + N_STATEMENTS_TODAY,
-    LAST_STATEMENT = 61
-};
-static const char *const CHAPTERS[] = {"docs/norms.md", "docs/norms.zh.md"};
+static const Book BOOK = {.chapters = {"docs/norms.md", "docs/norms.zh.md"},
+                          .given = "tests/golden/textbook.txt",
+                          .n_statements = 61,
+                          .tables = {STATEMENTS, STATEMENTS_TODAY},
+                          .n = {sizeof STATEMENTS / sizeof *STATEMENTS, N_STATEMENTS_TODAY}};
 
-static const Statement *statement(int i) { return i < N_FIRST ? &STATEMENTS[i] : &STATEMENTS_TODAY[i - N_FIRST]; }
-
-/* What the tests have said that their statements hold, and the statement of each test. */
-static struct {
-    double values[MOST_NUMBERS];
-    size_t n;
-    bool unknown;
-    int number; /* 0: of none that we know */
-} said[N_STATEMENTS], *saying;
-
-void holds(const double *values, size_t n) {
-    for (size_t i = 0; i < n && saying->n < MOST_NUMBERS; i++) saying->values[saying->n++] = values[i];
-}
-
-void holds_unknown(void) { saying->unknown = true; }
-
-/* The test that a statement names behind its arrow; N_STATEMENTS: a command; -1: nothing. */
-static int shown_by(const char *text, const char *end) {
-    const char *arrow = memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
-    if (!arrow) return -1;
-    const char *name = arrow + strlen("→ `");
-    for (int i = 0; i < N_STATEMENTS; i++) {
-        const size_t n = strlen(statement(i)->name);
-        if (!strncmp(name, statement(i)->name, n) && name[n] == '`') return i;
-    }
-    return !strncmp(name, "./run ", 6) || !strncmp(name, "python scripts/", 15) ? N_STATEMENTS : -1;
-}
-
-/* Every test stands in the chapter, in this order; every statement names what shows it. */
-static void every_statement_is_shown(void) {
-    for (size_t c = 0; c < sizeof CHAPTERS / sizeof *CHAPTERS; c++) {
-        Chapter chapter;
-        int next = 0;
-        CHECK(!chapter_open(&chapter, CHAPTERS[c]), "%s does not open", CHAPTERS[c]);
-        CHECK(chapter.n_statements == LAST_STATEMENT, "%s: %d statements", CHAPTERS[c], chapter.n_statements);
-        for (int i = 1; i <= chapter.n_statements; i++) {
-            const int shown = shown_by(chapter.start[i], chapter.end[i]);
-            CHECK(shown == next || shown == N_STATEMENTS, "%s: statement %d is not shown by %s or a command",
-                  CHAPTERS[c], i, next < N_STATEMENTS ? statement(next)->name : "a test");
-            if (shown < 0 || shown == N_STATEMENTS) continue;
-            said[shown].number = i;
-            next++;
-        }
-        CHECK(next == N_STATEMENTS, "%s: no statement is shown by %s", CHAPTERS[c], statement(next)->name);
-        chapter_close(&chapter);
-    }
-}
-
-/* tests/golden/textbook.txt: lines "NUMBER: ..." of what no test computes: what is given, and what was measured. */
-typedef struct {
-    Number numbers[LAST_STATEMENT + 1][MOST_NUMBERS];
-    int n[LAST_STATEMENT + 1];
-} Given;
-
-static Given *read_given(const char *path) {
-    size_t size;
-    Given *given = calloc(1, sizeof *given);
-    char *text = file_read(path, &size), *rest = text, *line;
-    if (!text || !given) abort();
-    while ((line = strsep(&rest, "\n"))) {
-        char *at;
-        const long i = strtol(line, &at, 10);
-        if (*at != ':' || i < 0 || i > LAST_STATEMENT) continue; /* a comment */
-        for (at++; *at; at++) {
-            Number n;
-            const size_t length = number_read(&n, at);
-            if (!length) continue;
-            given->numbers[i][given->n[i]++] = n;
-            at += length - 1;
-        }
-    }
-    free(text);
-    return given;
-}
-
-/* Whether a statement's number is given, computed by its test, or, in prose, by any. */
-static bool is_held(const Number *n, int number, const Given *given) {
-    for (int i = 0; i < given->n[number]; i++)
-        if (!strcmp(n->text, given->numbers[number][i].text)) return true;
-    for (int t = 0; t < N_STATEMENTS; t++) {
-        if (said[t].number != number && number != PROSE) continue;
-        if (said[t].unknown) return true;
-        for (size_t i = 0; i < said[t].n; i++)
-            if (number_shows(n, said[t].values[i])) return true;
-    }
-    for (int i = 1; number == PROSE && i <= LAST_STATEMENT; i++)
-        if (is_held(n, i, given)) return true;
-    return false;
-}
-
-/* Whether one of the statement's numbers shows the value. */
-static bool is_shown(double value, const Chapter *c, int number) {
-    for (int i = 0; i < c->n_numbers[number]; i++)
-        if (number_shows(&c->numbers[number][i], value)) return true;
-    return false;
-}
-
-/* Numbers of the chapters are those that the tests compute, or given; all that the tests compute stand there. */
-static void every_number_is_held(void) {
-    Given *given = read_given("tests/golden/textbook.txt");
-    for (size_t c = 0; c < sizeof CHAPTERS / sizeof *CHAPTERS; c++) {
-        Chapter chapter;
-        if (chapter_open(&chapter, CHAPTERS[c])) {
-            test_fail(__FILE__, __LINE__, "%s does not open", CHAPTERS[c]);
-            continue;
-        }
-        for (int i = 0; i <= LAST_STATEMENT; i++)
-            for (int k = 0; k < chapter.n_numbers[i]; k++)
-                if (!is_held(&chapter.numbers[i][k], i, given))
-                    test_fail(__FILE__, __LINE__, "%s, statement %d: nothing holds %s", CHAPTERS[c], i,
-                              chapter.numbers[i][k].text);
-        for (int t = 0; t < N_STATEMENTS; t++)
-            for (size_t i = 0; i < said[t].n; i++)
-                if (!is_shown(said[t].values[i], &chapter, said[t].number))
-                    test_fail(__FILE__, __LINE__, "%s, statement %d: %.9g is not in it", CHAPTERS[c], said[t].number,
-                              said[t].values[i]);
-        chapter_close(&chapter);
-    }
-    free(given);
-}
-
-static int by_text(const void *a, const void *b) {
-    return strcmp(((const Number *)a)->text, ((const Number *)b)->text);
-}
-
-/* Each statement has the same numbers in both languages, as often, to the digit. */
-static void same_numbers(const char *english, const char *chinese) {
-    Chapter twins[2];
-    CHECK(!chapter_open(&twins[0], english), "%s does not open", english);
-    CHECK(!chapter_open(&twins[1], chinese), "%s does not open", chinese);
-    for (int i = 0; i <= LAST_STATEMENT; i++) {
-        for (int c = 0; c < 2; c++) qsort(twins[c].numbers[i], (size_t)twins[c].n_numbers[i], sizeof(Number), by_text);
-        for (int k = 0; k < twins[0].n_numbers[i] || k < twins[1].n_numbers[i]; k++) {
-            const char *a = twins[0].numbers[i][k].text, *b = twins[1].numbers[i][k].text;
-            if (!strcmp(a, b)) continue;
-            test_fail(__FILE__, __LINE__, "%s, statement %d: %s in English, %s in Chinese", chinese, i, a, b);
-            break;
-        }
-    }
-    for (int c = 0; c < 2; c++) chapter_close(&twins[c]);
-}
-
-static void twins_have_the_same_numbers(void) {
-    same_numbers("docs/norms.md", "docs/norms.zh.md");
-    same_numbers("docs/experiment.md", "docs/experiment.zh.md");
-}
+static void twins_of_the_experiment(void) { same_numbers("docs/experiment.md", "docs/experiment.zh.md"); }
 
 /* Means and spreads of docs/experiment.md are those of the losses in its table. */
 static void the_experiment_adds_up(void) {
@@ -1025,13 +918,91 @@ static void the_experiment_adds_up(void) {
     free(text);
 }
 
-void suite_textbook(void) {
-    for (int i = 0; i < N_STATEMENTS; i++) {
-        saying = &said[i];
-        test_run(statement(i)->name, statement(i)->test);
+/* Names with digits in them that the chapters have. */
+static const char *const NAMES[] = {"Float32",
+                                    "float16",
+                                    "float32",
+                                    "float64",
+                                    "bf16",
+                                    "bfloat16",
+                                    "q8_0",
+                                    "q4_0",
+                                    "stories260K",
+                                    "tok512",
+                                    "Qwen3",
+                                    "T5LayerNorm",
+                                    "e20",
+                                    "squares_beyond_float32",
+                                    "stories260K_greedy"};
+
+static bool is_known(const char *name, size_t n) {
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strlen(NAMES[i]) == n && !strncmp(name, NAMES[i], n)) return true;
+    return false;
+}
+
+/* An address is the number in front of it, a name is spelled as it is, and the files of this repository are there. */
+static void addresses_and_names_are_right(void) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", digits[] = "0123456789";
+    static const char *const folders[] = {"tests/", "scripts/", "models/"};
+    for (size_t c = 0; c < 2; c++) {
+        size_t size;
+        char *text = file_read(BOOK.chapters[c], &size), first[64], second[64];
+        int papers = 0, files = 0, names = 0;
+        CHECK(text, "%s does not open", BOOK.chapters[c]);
+        for (const char *at = text; (at = strstr(at, "[arXiv:")); at++, papers++)
+            CHECK(sscanf(at, "[arXiv:%63[0-9.]](https://arxiv.org/abs/%63[0-9.])", first, second) == 2 &&
+                      !strcmp(first, second),
+                  "%s: %.60s", BOOK.chapters[c], at);
+        for (const char *at = text, *end; (at = strpbrk(at, letters)); at = end) {
+            for (end = at + strspn(at, letters); strspn(end, digits) + strspn(end, letters);)
+                end += strspn(end, digits) + strspn(end, letters);
+            const bool digit = strcspn(at, digits) < (size_t)(end - at);
+            CHECK(!digit || is_known(at, (size_t)(end - at)), "%s: %.*s is not known", BOOK.chapters[c],
+                  (int)(end - at), at);
+            names += digit;
+        }
+        for (int i = 0; i < 3; i++)
+            for (const char *at = text; (at = strstr(at, folders[i])); at++) {
+                FILE *in = sscanf(at, "%63[a-zA-Z0-9_./]", first) == 1 && strchr(first, '.') ? fopen(first, "r") : NULL;
+                CHECK(in || !strchr(first, '.'), "%s: %s is no file", BOOK.chapters[c], first);
+                if (in) fclose(in);
+                files += in != NULL;
+            }
+        CHECK(papers > 8 && names > 40 && files > 14, "%s: %d, %d, %d", BOOK.chapters[c], papers, names, files);
+        free(text);
     }
-    TEST(every_statement_is_shown);
-    TEST(every_number_is_held);
-    TEST(twins_have_the_same_numbers);
+}
+
+/* README's rows of measurements are rows of the pages that have them, to the digit. */
+static void the_readmes_measurements_are_the_pages(void) {
+    static const char *const pages[] = {"docs/norms.md", "docs/performance.md"};
+    static const char *const sections[] = {"\n## What do norms cost?\n", "\n## How fast?\n"};
+    size_t size;
+    char *readme = file_read("README.md", &size);
+    CHECK(readme, "README.md does not open");
+    for (int i = 0; i < 2; i++) {
+        char *page = file_read(pages[i], &size), row[1024];
+        const char *at = strstr(readme, sections[i]), *end = at ? strstr(at + 1, "\n## ") : NULL;
+        int rows = 0;
+        CHECK(page && end, "README.md has no section%s", sections[i]);
+        while ((at = strstr(at, "\n| ")) && at < end) {
+            const char *after = strchr(at + 1, '\n');
+            snprintf(row, sizeof row, "%.*s\n", (int)(after - at), at);
+            at = after;
+            if (!strstr(page, row)) test_fail(__FILE__, __LINE__, "%s does not have README.md's row%s", pages[i], row);
+            rows++;
+        }
+        CHECK(rows > 4, "README.md has %d rows in its section%s", rows, sections[i]);
+        free(page);
+    }
+    free(readme);
+}
+
+void suite_textbook(void) {
+    book_test(&BOOK);
+    TEST(twins_of_the_experiment);
     TEST(the_experiment_adds_up);
+    TEST(addresses_and_names_are_right);
+    TEST(the_readmes_measurements_are_the_pages);
 }

@@ -2,35 +2,20 @@
  * have. */
 #pragma once
 
+#include "tests/support/book.h"
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { MAX_DIM = 256, TOKENS = 10, DIM = 8 };
 
 static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1}, ONE_TO_FOUR[] = {1, 2, 3, 4};
 
-/* A test that is the proof of a statement, by the name that stands behind the statement's arrow. */
-typedef struct {
-    const char *name;
-    void (*test)(void);
-} Statement;
-
-#define STATEMENT(f)                                                                                                   \
-    { #f, f }
-
 /* Of tests/test_textbook_today.c, which follow those of tests/test_textbook.c. */
 enum { N_STATEMENTS_TODAY = 23 };
 extern const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY];
-
-/* The numbers that the statement of the running test has: each stands in it, and no other number does but those of
- * tests/golden/textbook.txt. Double precision, closed forms or computed here. */
-#define HOLDS(...) holds((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
-void holds(const double *values, size_t n);
-
-/* The numbers of the running test's statement are not known here: what it needs is missing. */
-void holds_unknown(void);
 
 /* A norm of stories260K as `--profile` has it, over the story of tests/golden. */
 typedef struct {
@@ -40,6 +25,12 @@ typedef struct {
 /* The norms in order, at most `most`; 0 if there is no checkpoint, which story_missing() then says. */
 int profile_of_story(StorySite *sites, int most);
 void story_missing(void);
+
+/* The RMS of the residual in front of layer 1, at position 0 and at the others; -1: no checkpoint. */
+int first_token_of_story(double *first, double *others);
+
+/* nats a token of the story, with stories260K as a GGUF file of this type, gamma folded or not; -1: no checkpoint. */
+double story_loss_converted(const char *type, bool fold);
 
 /* The random numbers of scripts/textbook.py, in [-0.5, 0.5). */
 static inline float random_float(uint64_t tensor, int i) {

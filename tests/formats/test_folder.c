@@ -596,7 +596,7 @@ static void headers_are_checked(void) {
         const char *header, *message;
     } cases[] = {
         {"[]", "the header is a list, expected an object"},
-        {"{", "model.safetensors: line 1, byte 2"},
+        {"{", "model.safetensors: byte 2"},
         {"{\"a\": 1}", "a: dtype is missing, expected F32, F16 or BF16"},
         {"{\"a\": {\"dtype\": \"I64\"}}", "a: dtype is I64, expected F32, F16 or BF16"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": 4}}", "a: shape is 4, expected a list"},

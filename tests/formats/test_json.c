@@ -190,13 +190,31 @@ static void what_is_not_json_is_refused(void) {
     }
 }
 
+/* Any bytes become a string of printable characters, which says what they were wherever they are UTF-8. */
+static void strings_are_written(void) {
+    static const char text[] = "a\"\\/\b\f\n\r\t\0\x1f\x7f\xc2\x9b\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xff.\xc3";
+    static const char written[] = "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\\u007f\\u009b\xc3\xa9\xe2\x82\xac"
+                                  "\xf0\x9f\x99\x82\\ufffd.\\ufffd\"";
+    static const char replaced[] = "\xef\xbf\xbd.\xef\xbf\xbd";
+    char line[256] = "\"";
+    JsonFile json;
+    for (size_t i = 0, n; i < sizeof text - 1; i += n) strcat(line, json_escape(text + i, sizeof text - 1 - i, &n));
+    strcat(line, "\"");
+    CHECK(!strcmp(line, written), "%s", line);
+    CHECK(!json_parse(&json, "x.json", line, strlen(line)), "is no JSON");
+    const size_t same = sizeof text - 1 - 3;
+    CHECK(json.values->length == same + strlen(replaced) && !memcmp(json.values->text, text, same) &&
+              !strcmp(json.values->text + same, replaced),
+          "another text");
+    json_close(&json);
+}
+
 static void a_zero_byte_ends_nothing(void) {
     JsonFile json;
     stderr_hide();
     const int status = json_parse(&json, "x.json", "1\0", 2);
     stderr_show();
-    CHECK(status == -1 && strstr(stderr_text(), "line 1, byte 2: something behind the end"), "%d: %s", status,
-          stderr_text());
+    CHECK(status == -1 && strstr(stderr_text(), "byte 2: something behind the end"), "%d: %s", status, stderr_text());
 }
 
 static void errors_say_where(void) {
@@ -205,11 +223,11 @@ static void errors_say_where(void) {
     } cases[] = {
         {"{\n  \"a\": 1,\n  \"b\": tru\n}", "run: x.json: line 3, byte 8: expected a value\n"},
         {"[1,\n2 3]", "run: x.json: line 2, byte 3: expected ',' or the end of the list\n"},
-        {"", "run: x.json: line 1, byte 1: expected a value\n"},
-        {"\"\\u004", "run: x.json: line 1, byte 4: \\u without four hexadecimal digits\n"},
-        {"\"\\u0041", "run: x.json: line 1, byte 8: a string without an end\n"},
-        {"\"\\ud83d\\u", "run: x.json: line 1, byte 8: half of a surrogate pair\n"},
-        {"\"\\ud83d\\u\"", "run: x.json: line 1, byte 10: half of a surrogate pair\n"},
+        {"", "run: x.json: byte 1: expected a value\n"},
+        {"\"\\u004", "run: x.json: byte 4: \\u without four hexadecimal digits\n"},
+        {"\"\\u0041", "run: x.json: byte 8: a string without an end\n"},
+        {"\"\\ud83d\\u", "run: x.json: byte 8: half of a surrogate pair\n"},
+        {"\"\\ud83d\\u\"", "run: x.json: byte 10: half of a surrogate pair\n"},
         {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -225,7 +243,7 @@ static void escapes_at_the_end(void) {
     for (size_t size = 1; size < 9; size++) {
         JsonFile json;
         char message[96];
-        snprintf(message, sizeof message, "run: x.json: line 1, byte %zu: %s\n",
+        snprintf(message, sizeof message, "run: x.json: byte %zu: %s\n",
                  size < 3   ? size + 1
                  : size < 7 ? 4
                             : size + 1,
@@ -432,9 +450,9 @@ static void texts_end_where_they_end(void) {
         size_t size;
         const char *message;
     } cases[] = {
-        {"\"\\u1234\"", 6, "line 1, byte 4: \\u without four hexadecimal digits"},
-        {"\"\\u1234\"", 7, "line 1, byte 8: a string without an end"},
-        {"\"\\ud83d\\ude42\"", 8, "line 1, byte 8: half of a surrogate pair"},
+        {"\"\\u1234\"", 6, "byte 4: \\u without four hexadecimal digits"},
+        {"\"\\u1234\"", 7, "byte 8: a string without an end"},
+        {"\"\\ud83d\\ude42\"", 8, "byte 8: half of a surrogate pair"},
         {"\"\\ud83d\\ude42\"", 9, "half of a surrogate pair"},
         {"\"\\ud83d\\ude42\"", 12, "half of a surrogate pair"},
         {"\"\\n\"", 2, "an escape that JSON has not"},
@@ -498,6 +516,7 @@ static void what_changes_while_it_is_read_is_refused(void) {
 void suite_json(void) {
     TEST(what_is_json_is_read);
     TEST(what_is_not_json_is_refused);
+    TEST(strings_are_written);
     TEST(a_zero_byte_ends_nothing);
     TEST(errors_say_where);
     TEST(escapes_at_the_end);

@@ -298,15 +298,17 @@ static void standard_input_is_left_alone(void) {
 
 static void steps_are_cut_to_the_context(void) {
     Expected *e = expect_open("m/model.bin", &GREEDY);
-    expect_text(e, "aa", 64);
-    CHECK(e->n > 60, "the text ends too early to tell");
+    const int known = test_fast() ? 20 : 64; /* the reference computes everything again for every token */
+    expect_text(e, "aa", known);
+    CHECK(e->n > known - 4, "the text ends too early to tell");
     static const char *const steps[] = {"-n 64", "-n 0", "-n 65", "-n 2147483647", ""};
     for (int i = 0; i < 5; i++) {
         CHECK_RUN("m/model.bin -t 0 -i aa %s", steps[i]);
-        CHECK(is_output(e->text, e->n_text), "%s: %s", steps[i], out);
+        CHECK(known < 64 ? !memcmp(out, e->text, e->n_text - 1) : is_output(e->text, e->n_text), "%s: %s", steps[i],
+              out);
     }
-    CHECK_RUN("m/model.bin -t 0 -i aa -c 20");
-    CHECK(n_out < e->n_text && !memcmp(out, e->text, n_out - 1), "-c 20: %s", out);
+    CHECK_RUN("m/model.bin -t 0 -i aa -c 15");
+    CHECK(n_out < e->n_text && !memcmp(out, e->text, n_out - 1), "-c 15: %s", out);
     expect_close(e);
 }
 
@@ -629,7 +631,7 @@ static double surprise(Expected *e, const int *ids, int n) {
 }
 
 static void perplexity_is_what_the_logits_say(void) {
-    for (int context = 64; context > 1; context = context == 64 ? 17 : context == 17 ? 2 : 0) {
+    for (int context = test_fast() ? 17 : 64; context > 1; context = context == 64 ? 17 : context == 17 ? 2 : 0) {
         Expected *e = expect_open("m/model.bin", &GREEDY);
         double total = 0, nll = 0, mean = 0, perplexity = 0;
         char list[512] = "";
@@ -706,7 +708,7 @@ static const char *json_value(const char *key) {
     for (int more = 1; more;) {
         char name[64], *to = value, scratch[256];
         int n = 0;
-        if (sscanf(s, " \"%63[a-z_]\": %n", name, &n) != 1 || n == 0) return NULL;
+        if (sscanf(s, " \"%63[a-z_0-9]\": %n", name, &n) != 1 || n == 0) return NULL;
         const bool wanted = !strcmp(name, key);
         if (!wanted) to = scratch;
         found |= wanted;
@@ -730,10 +732,11 @@ static const char *json_value(const char *key) {
 static void bench_speaks_json(void) {
     static const struct {
         const char *key, *value; /* NULL: some positive number */
-    } keys[] = {{"model", "m/model.bin"}, {"norm", "null"},      {"type", "f32"},       {"threads", "1"},
-                {"prompt_tokens", "20"},  {"rounds", "7"},       {"prefill_tps", NULL}, {"decode_tps", NULL},
-                {"weight_bytes", NULL},   {"decode_gbps", NULL}, {"read_gbps", NULL},   {"prefill_gflops", NULL},
-                {"peak_gflops", NULL}};
+    } keys[] = {{"model", "m/model.bin"},  {"norm", "null"},        {"type", "f32"},       {"threads", "1"},
+                {"prompt_tokens", "20"},   {"rounds", "7"},         {"prefill_tps", NULL}, {"decode_tps", NULL},
+                {"weight_bytes", NULL},    {"decode_gbps", NULL},   {"read_gbps", NULL},   {"prefill_gflops", NULL},
+                {"peak_gflops", NULL},     {"steps_1_ms", NULL},    {"steps_16_ms", NULL}, {"sequences_1_ms", NULL},
+                {"sequences_16_ms", NULL}, {"prompt_step_ms", NULL}};
     CHECK_RUN("m/model.bin -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
     CHECK(one_line(out), "%s", out);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -771,7 +774,7 @@ static void bench_escapes_the_model_s_name(void) {
     strcpy(odd, inside("m/\"odd\\\n.bin"));
     CHECK(link(inside("m/model.bin"), odd) == 0, "cannot link");
     CHECK_RUN("'m/\"odd\\\n.bin' -m bench --seconds 0 --json --prompt-tokens 2 -n 1");
-    CHECK(one_line(out) && strstr(out, "\"m/\\u0022odd\\u005c\\u000a.bin\""), "%s", out);
+    CHECK(one_line(out) && strstr(out, "\"m/\\\"odd\\\\\\n.bin\""), "%s", out);
 }
 
 static void bench_is_cut_to_the_context(void) {
@@ -1034,17 +1037,17 @@ static void the_tokenizer_may_be_here(void) {
 }
 
 /* Its list of options is what --help says. */
-static void the_readme_has_the_help(void) {
-    static const char heading[] = "\n## Options\n\n```\n";
+static void the_page_of_options_has_the_help(void) {
+    static const char fence[] = "\n```\n";
     size_t size;
-    char *readme = file_read("README.md", &size);
-    const char *list = readme ? strstr(readme, heading) : NULL;
+    char *page = file_read("docs/options.md", &size);
+    const char *list = page ? strstr(page, fence) : NULL;
     CHECK_RUN("--help");
-    CHECK(list, "no options in README.md");
-    list += strlen(heading);
+    CHECK(list, "no options in docs/options.md");
+    list += strlen(fence);
     const char *end = strstr(list, "```\n");
-    CHECK(end && is_output(list, (size_t)(end - list)), "README.md's list of options is not --help:\n%s", out);
-    free(readme);
+    CHECK(end && is_output(list, (size_t)(end - list)), "docs/options.md's list of options is not --help:\n%s", out);
+    free(page);
 }
 
 static void help_and_version(void) {
@@ -1078,7 +1081,7 @@ static void no_output_is_an_input(void) {
     CHECK(!symlink("../m/model.bin", inside("out/link")), "no link");
     for (int i = 0; i < 3; i++) before[i] = file_read(inside(inputs[i]), &sizes[i]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(1, "name another file", cases[i]);
-    run("hf -m bench -n 2 --profile=hf/config.json");
+    run("hf -m bench --seconds 0 -n 2 --profile=hf/config.json");
     CHECK(status == 1 && strstr(err, "run: hf/config.json: was read"), "status %d: %s", status, err);
     CHECK_RUN("hf -m info");
     for (int i = 0; i < 3; i++) {
@@ -1126,7 +1129,7 @@ static void closed_streams_are_no_files(void) {
 /* OMP_THREAD_LIMIT; stacks that no address space holds. */
 static void there_are_as_many_threads_as_the_system_gives(void) {
     setup.environment = "OMP_THREAD_LIMIT=3";
-    CHECK_RUN("m/model.bin -m bench -n 2 --prompt-tokens 2 -j 4 --json");
+    CHECK_RUN("m/model.bin -m bench --seconds 0 -n 2 --prompt-tokens 2 -j 4 --json");
     CHECK(strstr(out, "\"threads\": 3,"), "%s", out);
     setup.environment = "OMP_STACKSIZE=65536G";
     check_refused(1, "cannot start 4 threads", "m/model.bin -i aa -n 4 -j 4");
@@ -1269,7 +1272,7 @@ void suite_cli(void) {
     TEST(a_model_gone_wrong_is_an_error);
     TEST(the_tokenizer_may_be_here);
     TEST(help_and_version);
-    TEST(the_readme_has_the_help);
+    TEST(the_page_of_options_has_the_help);
     TEST(no_output_is_an_input);
     TEST(a_tokenizer_that_is_refused_is_a_note);
     TEST(an_output_may_be_a_link_to_standard_output);

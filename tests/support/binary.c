@@ -129,7 +129,7 @@ static bool is_time(pid_t pid, int output) {
 
 static void interrupt(pid_t pid, int output, int terminal) {
     /* its output may be full for a while before the program waits for it */
-    const int times = setup.interrupt == WHEN_BLOCKED ? 50 : 1;
+    const int times = setup.interrupt == WHEN_BLOCKED ? 8 : 1; /* each looks for 0.2 s */
     for (int i = 0, n = 0; i < 100 * TIME_LIMIT && n < times; i++) {
         n = is_time(pid, output) ? n + 1 : 0;
         if (n < times) usleep(10000);

@@ -1,6 +1,6 @@
-/* chapter.c: reads docs/norms.md and its twins: statements, and the numbers in them.
+/* chapter.c: reads a chapter of docs/: statements, and the numbers in them.
  *
- * Owns what counts as a number of the text. What the numbers have to be is tests/test_textbook.c's.
+ * Owns what counts as a number of the text. What the numbers have to be is book.c's.
  */
 #include "base/file.h"
 
@@ -52,6 +52,9 @@ size_t number_read(Number *n, const char *text) {
 }
 
 bool number_shows(const Number *n, double value) {
+    const char *digits = n->text + (*n->text == '-');
+    if (digits[0] == '0' && isdigit((unsigned char)digits[1])) return false; /* 016 is not how 16 is written */
+    if (n->half > 0.2 * fabs(value) && n->value != value) return false;      /* 0 does not show 0.27 */
     return fabs(value - n->value) <= n->half * (1 + 1e-6) + 4e-16 * fabs(value);
 }
 

@@ -3,6 +3,7 @@
  * Owns the counting, the temporary folder, changes of files in it, and the way to the real checkpoints.
  */
 #include "base/file.h"
+#include "base/ranks.h"
 
 #include "tests/support/test.h"
 
@@ -110,6 +111,7 @@ static void remove_folder(void) {
 }
 
 int main(int argc, char **argv) {
+    ranks_open();
     static const struct {
         const char *name;
         void (*run)(void);
@@ -145,6 +147,7 @@ int main(int argc, char **argv) {
         {"growth", suite_growth},
         {"guess", suite_guess},
         {"cli", suite_cli},
+        {"texts", suite_texts},
         {"convert", suite_convert},
         {"profile", suite_profile},
         {"norms", suite_norms},
@@ -152,6 +155,10 @@ int main(int argc, char **argv) {
         {"tune", suite_tune},
         {"stories", suite_stories},
         {"textbook", suite_textbook},
+        {"batching", suite_batching},
+#ifdef NORMA_MPI
+        {"ranks", suite_ranks},
+#endif
     };
     snprintf(folder, sizeof folder, "%s/norma-tests-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(folder)) {
@@ -165,5 +172,5 @@ int main(int argc, char **argv) {
     }
     remove_folder();
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
-    return n_failed > 0;
+    return ranks_close(n_failed > 0);
 }

@@ -57,6 +57,9 @@ bool test_fast(void);
 /* wrap.c: what is called before memory is allocated; NULL: nothing. */
 extern void (*before_allocation)(void);
 
+/* How often the process has lost a processor; -1: as often as the system says. */
+extern long processors_lost;
+
 /* The largest of n magnitudes |x|, and of n differences |x - y|: NaN, if one is. */
 double largest(const float *x, int n);
 double largest_difference(const float *x, const float *y, int n);
@@ -377,6 +380,7 @@ void suite_damage(void);     /* damaged files */
 void suite_mutants(void);    /* files that are almost right */
 void suite_guess(void);      /* guess.c */
 void suite_cli(void);        /* the binary */
+void suite_texts(void);      /* texts.c, prompts.c */
 void suite_convert(void);    /* convert.c, for the newer architectures */
 void suite_memory(void);     /* every mode without memory */
 void suite_profile(void);    /* profile.c, --profile */
@@ -385,3 +389,5 @@ void suite_lab(void);        /* swap.c and --norm, -m norms */
 void suite_tune(void);       /* tune.c */
 void suite_stories(void);    /* the real checkpoint */
 void suite_textbook(void);   /* the statements of docs/norms.md */
+void suite_ranks(void);      /* where there is MPI: the program under mpirun */
+void suite_batching(void);   /* the statements of docs/batching.md */

@@ -3,10 +3,12 @@
  * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for the functions of
  * WRAPPED in the Makefile: the sources call malloc, and get __wrap_malloc. No source knows of it.
  *
- * Owns two things:
+ * Owns four things:
  *
  * - Guard pages. A file that is mapped is a copy that ends where a page without access begins: who reads a byte behind
  *   the file dies there. NORMA_REAL_MAPS in the environment leaves maps as they are.
+ * - Slow messages. Where there is MPI, ranks wait NORMA_MESSAGE_DELAY microseconds longer for every exchange.
+ * - Processors that are lost. Where a test has set `processors_lost`, the process has lost so many.
  * - Memory that fails. NORMA_FAIL_ALLOCATION=K in the environment lets the K-th allocation fail, and "K+" all from the
  *   K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes to a file how many there were. What the C library allocates for
  *   itself is left alone.
@@ -46,6 +48,12 @@
     type __real_##name(__VA_ARGS__);                                                                                   \
     type __wrap_##name(__VA_ARGS__);                                                                                   \
     type __wrap_##name(__VA_ARGS__)
+
+/* ---- processors that are lost -------------------------------------------------------------------- */
+
+long processors_lost = -1;
+
+WRAP(long, lost_processors, void) { return processors_lost >= 0 ? processors_lost : __real_lost_processors(); }
 
 /* ---- which allocation fails ---------------------------------------------------------------------- */
 
@@ -176,3 +184,37 @@ WRAP(int, munmap, void *data, size_t size) {
     ASAN_UNPOISON_MEMORY_REGION(old.start, old.bytes);
     return __real_munmap(old.start, old.bytes);
 }
+
+#ifdef NORMA_MPI
+#include <mpi.h>
+#include <time.h>
+
+/* Does not sleep, because the system may wake a sleeper much later, and lets MPI go on with other ranks' messages. */
+static void wait_longer(void) {
+    int there;
+    const char *delay = getenv("NORMA_MESSAGE_DELAY");
+    const double seconds = delay ? 1e-6 * atof(delay) : 0;
+    struct timespec start, t;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        if (delay) MPI_Iprobe(MPI_ANY_SOURCE, 1000, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+        clock_gettime(CLOCK_MONOTONIC, &t);
+    } while ((double)(t.tv_sec - start.tv_sec) + 1e-9 * (double)(t.tv_nsec - start.tv_nsec) < seconds);
+}
+
+int __real_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses);
+int __wrap_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses);
+int __wrap_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses) {
+    const int result = __real_MPI_Waitall(n, requests, statuses);
+    if (n > 0) wait_longer();
+    return result;
+}
+
+int __real_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status);
+int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status);
+int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status) {
+    const int result = __real_MPI_Recv(to, n, type, from, tag, comm, status);
+    wait_longer();
+    return result;
+}
+#endif

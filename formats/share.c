@@ -1,0 +1,94 @@
+/* share.c: which rows of a model's weights each rank has.
+ *
+ * Owns the division alone. A rank maps the whole file, as every other rank does, and then reads, packs and multiplies
+ * its rows only; who computes what from them is written in the forward pass, which gathers (model.h).
+ */
+#include "formats/share.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/ranks.h"
+#include "formats/parts.h"
+#include "kernels/simd.h"
+#include <string.h>
+
+/* Rows that stay together: a KV head's keys, the queries that attend to it, a panel. */
+static int unit_rows(const Config *c, PartSize rows) {
+    if (rows == SIZE_KEYS) return c->head_size;
+    if (rows == SIZE_QUERIES) return c->n_heads / c->n_kv_heads * c->head_size;
+    return part_size(c, rows) / LANES < ranks_number() ? 1 : LANES;
+}
+
+static void divide(int *starts, int rows, int unit) {
+    const int ranks = ranks_number(), units = (rows - 1) / unit + 1;
+    for (int r = 0; r < ranks; r++) starts[r] = (int)((int64_t)units * r / ranks) * unit;
+    starts[ranks] = rows;
+}
+
+static void keep_own_rows(Tensor *w, const int *starts) {
+    const int first = starts[ranks_own()];
+    const size_t weights = (size_t)first * (size_t)w->cols;
+    if (w->type == TYPE_I8) {
+        w->data = (const char *)w->data + weights;
+        w->scales = (const char *)w->scales + weights / (size_t)w->group * sizeof(float); /* NOLINT: group is not 0 */
+    } else {
+        w->data = (const char *)w->data + tensor_bytes(w, first);
+    }
+    if (w->bias) w->bias += first;
+    w->rows = starts[ranks_own() + 1] - first;
+    w->starts = starts;
+}
+
+int model_share(Model *m) {
+    const Config *c = &m->config;
+    const size_t ranks = (size_t)ranks_number();
+    const int least = c->dim < c->vocab_size ? c->dim : c->vocab_size;
+    if (ranks == 1) return 0;
+    if (ranks > (size_t)least) return fail("%zu ranks cannot share a model whose weights have %d rows", ranks, least);
+    m->starts = allocate(N_PART_SIZES, (ranks + 1) * sizeof *m->starts);
+    if (!m->starts) return -1;
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        Tensor *w = part_weight(&at);
+        int *starts = m->starts + at.part->rows * (ranks + 1);
+        if (!w || at.part->rows == SIZE_EXPERTS || w == &m->embedding) continue;
+        divide(starts, part_size(c, at.part->rows), unit_rows(c, at.part->rows));
+        keep_own_rows(w, starts);
+    }
+    if (!m->tied) return 0; /* a tied output is no part */
+    divide(m->starts + SIZE_VOCAB * (ranks + 1), c->vocab_size, unit_rows(c, SIZE_VOCAB));
+    keep_own_rows(&m->output, m->starts + SIZE_VOCAB * (ranks + 1));
+    return 0;
+}
+
+static const HashKey NO_KEY = {0, 0};
+
+uint64_t text_hash(const char *text) { return hash_bytes(NO_KEY, text, strlen(text)); }
+
+uint64_t program_hash(void) {
+    File file;
+    if (file_map(&file, "/proc/self/exe")) return 0;
+    const uint64_t hash = hash_bytes(NO_KEY, (const char *)file.data, file.size);
+    file_unmap(&file);
+    return hash;
+}
+
+uint64_t model_hash(const Model *m) {
+    const Config *c = &m->config;
+    const double numbers[] = {c->dim,        c->hidden_dim,     c->n_layers,   c->n_heads,
+                              c->n_kv_heads, c->head_size,      c->vocab_size, c->context,
+                              c->n_experts,  c->n_experts_used, c->rope.base,  m->layers->attn_norm.eps};
+    uint64_t hash = hash_bytes(NO_KEY, (const char *)numbers, sizeof numbers);
+    for (int i = 0; i < m->n_files; i++) {
+        const File *file = &m->files[i];
+        size_t header = file->size;
+        for (PartAt at = parts_of(m); next_part(&at);) {
+            const Tensor *w = part_weight(&at);
+            const size_t begins = w ? (size_t)((const uint8_t *)w->data - file->data) : header;
+            if (begins < header) header = begins;
+        }
+        const uint64_t words[] = {hash, file->size, hash_bytes(NO_KEY, (const char *)file->data, header)};
+        hash = hash_bytes(NO_KEY, (const char *)words, sizeof words);
+    }
+    return hash;
+}

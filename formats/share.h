@@ -1,0 +1,17 @@
+/* share.h: how ranks share a model (base/ranks.h). */
+#pragma once
+
+#include "model.h"
+
+/* Leaves this rank its rows of every weight: whole KV heads with their queries, elsewhere whole panels where there are
+ * enough. The embedding, of which a token reads one row, and the routers stay whole. -1 and a message: there are more
+ * ranks than rows. Does nothing where there is one rank. */
+int model_share(Model *m);
+
+/* A hash of the model's numbers, of its files' sizes, and of what they hold in front of the first weight: headers,
+ * tables of tensors. */
+uint64_t model_hash(const Model *m);
+
+/* Hashes of the program itself, and of a text: the same on all machines. */
+uint64_t program_hash(void);
+uint64_t text_hash(const char *text);

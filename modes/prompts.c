@@ -1,0 +1,101 @@
+/* prompts.c: the prompts of many texts, one by one.
+ *
+ * Owns where they come from (-i, -f, --tokens, the lines of --prompts) and what a line may ask for. What follows them
+ * is texts.c's.
+ */
+#include "modes/prompts.h"
+#include "base/file.h"
+#include "formats/json.h"
+#include "tokenizer.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+int prompts_open(Prompts *p, const Run *run) {
+    const Options *o = run->options;
+    const char *path = o->prompts ? o->prompts : o->prompt_file, *ending = path ? strrchr(path, '.') : NULL;
+    *p = (Prompts){.run = run, .name = !o->prompts ? "the prompt" : strcmp(o->prompts, "-") ? path : "standard input"};
+    p->json = o->prompts && ending && !strcmp(ending, ".jsonl");
+    if (path && !(p->text = file_read(path, &p->size))) return -1;
+    return o->prompts && !p->size ? fail("%s: holds no prompt", p->name) : 0;
+}
+
+void prompts_close(Prompts *p) {
+    free(p->text);
+    *p = (Prompts){0};
+}
+
+/* Takes what a line of JSON asks for. The prompt's text goes where the line was: it is never longer. */
+static int read_object(Prompt *to, const char *where, char *line) {
+    JsonFile json;
+    int64_t seed = 0, samples = to->samples;
+    int status = 0;
+    if (json_parse(&json, where, line, to->size)) return -1;
+    const Json *text = json_get(json.values, "prompt"), *s = json_get(json.values, "seed");
+    const Json *n = json_get(json.values, "n");
+    if (!json_has_kind(text, JSON_STRING))
+        status = fail("%s: \"prompt\" is %.40s, expected a text", where, json_shown(text));
+    else if (!json_null(s) && (!json_integer(s, &seed) || seed < 0))
+        status = fail("%s: \"seed\" is %.40s, expected a whole number from 0 to 2^63 - 1", where, json_shown(s));
+    else if (!json_null(n) && (!json_integer(n, &samples) || samples < 1 || samples > INT_MAX))
+        status = fail("%s: \"n\" is %.40s, expected a whole number from 1 to %d", where, json_shown(n), INT_MAX);
+    else
+        memmove(line, text->text, to->size = text->length);
+    to->samples = (int)samples;
+    if (seed > 0) to->seed = (uint64_t)seed;
+    json_close(&json);
+    return status;
+}
+
+static int read_line(Prompts *p, Prompt *to, const char *where) {
+    char *line = p->text + p->at, *end = memchr(line, '\n', p->size - p->at);
+    to->text = line;
+    to->size = end ? (size_t)(end - line) : p->size - p->at;
+    p->at += to->size + (end != NULL);
+    if (to->size && line[to->size - 1] == '\r') to->size--;
+    return p->json ? read_object(to, where, line) : 0;
+}
+
+static void take_only_prompt(Prompts *p, Prompt *to) {
+    const Options *o = p->run->options;
+    to->text = p->text ? p->text : o->tokens ? o->tokens : o->prompt ? o->prompt : "";
+    to->size = p->text ? p->size : strlen(to->text);
+    p->at = p->size;
+}
+
+static int encode(const Run *run, Prompt *p) {
+    const int status = run->options->tokens ? run_tokens(run, true, &p->ids)
+                                            : tokenizer_encode(&run->tokenizer, p->text, p->size, true, &p->ids);
+    if (status) p->ids = (Tokens){0};
+    return status;
+}
+
+/* An empty prompt becomes BOS. */
+static int check_tokens(const Run *run, const char *where, Tokens *ids) {
+    const int first = run_first_token(run), context = run->session.context, steps = run_steps(run);
+    if (!ids->n && first < 0) return fail("%s: the prompt is empty, and the model has no BOS", where);
+    if (!ids->n) ids->ids[ids->n++] = first;
+    if (ids->n > context) return fail("%s: %d positions do not fit in a context of %d", where, ids->n, context);
+    if (steps <= ids->n) note("%s: -n %d counts the prompt, which has %d tokens", where, steps, ids->n);
+    return 0;
+}
+
+int prompts_next(Prompts *p, Prompt *next) {
+    const Options *o = p->run->options;
+    char where[256];
+    while (o->prompts ? p->at < p->size : !p->line) {
+        *next = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
+        snprintf(where, sizeof where, o->prompts ? "%.200s: line %d" : "%.200s", p->name, p->line);
+        if (!o->prompts) take_only_prompt(p, next);
+        if (o->prompts && read_line(p, next, where)) {
+            p->failed = true;
+            continue;
+        }
+        if (encode(p->run, next)) return -1;
+        if (!check_tokens(p->run, where, &next->ids)) return 1;
+        free(next->ids.ids);
+        p->failed = true;
+    }
+    *next = (Prompt){0};
+    return 0;
+}

@@ -1,0 +1,176 @@
+"""Measures again what the documents say was measured, and prints old and new side by side.
+
+    python scripts/remeasure.py --checkpoints FOLDER        everything; takes some minutes
+    python scripts/remeasure.py --only norms                what one command measures
+    python scripts/remeasure.py --check                     measures nothing: silent if every number is found
+
+Owns the table of (document, the words around a number, command, how to read its result). Only what one command can
+measure on any machine is in it: what needs another program beside norma, or minutes of a quiet machine, is not. Machines
+differ: a ratio may come out the same, a time will not. The documents' machine and date stand at the end of each table.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+STORY = "{checkpoints}/stories260K.bin", "-z", "{checkpoints}/tok512.bin"
+TIMING = sys.executable, "scripts/notes_timing.py", "--run", "{run}"
+COMMANDS = {
+    "norms": ("{run}", "-m", "norms", "--json"),
+    "model": ("{run}", *STORY, "-m", "norms", "--json"),
+    "bench": ("{run}", "-m", "bench", "--json"),
+    "bench-260K": ("{run}", *STORY, "-m", "bench", "--json"),
+    "calls": (*TIMING, "--calls"),
+    "timing": (*TIMING, "--threads", "1"),
+}
+# words: as they stand in the document, {} for the number, ... for anything in the line
+Measured = namedtuple("Measured", "document words command read")
+
+
+def first(numbers):
+    for n in numbers:
+        return n
+    raise ValueError("the command no longer prints what is looked for")
+
+
+def case(tokens, dim, key):
+    """Of -m norms --json."""
+    return lambda out: first(c[key] for c in json.loads(out)["cases"] if (c["tokens"], c["dim"]) == (tokens, dim))
+
+
+def share(norms, key):
+    """Of a model's -m norms --json, in percent."""
+    return lambda out: 100 * first(row[key] for row in json.loads(out)["model"] if row["norms"] == norms)
+
+
+def value(key):
+    return lambda out: json.loads(out)[key]
+
+
+def found(words):
+    """The number in a line of text."""
+    return lambda out: first(number(match[1]) for match in pattern(words).finditer(out))
+
+
+def column(shape, name):
+    """Of notes_timing.py's table, whose names have single spaces."""
+
+    def read(out):
+        table = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
+        return first(
+            number(row[head.index(name)]) for head in table for row in table if name in head and row[0] == shape
+        )
+
+    return read
+
+
+NORMS, PERFORMANCE = "docs/norms.md", "docs/performance.md"
+TABLE = [
+    Measured(NORMS, "RMSNorm takes {} times as long as the copy", "norms", case(512, 4096, "rmsnorm_to_copy")),
+    Measured(NORMS, "and LayerNorm {} times as long as RMSNorm", "norms", case(512, 4096, "layernorm_to_rmsnorm")),
+    Measured(NORMS, "LayerNorm takes {} times as long. →", "norms", case(1, 4096, "layernorm_to_rmsnorm")),
+    Measured(NORMS, "fast as it can be: {} ns", "norms", case(1, 4096, "rmsnorm_ns")),
+    Measured(NORMS, "nothing overlaps: {} ns", "norms", case(1, 4096, "rmsnorm_in_place_ns")),
+    Measured(NORMS, "and LayerNorm is {} times that", "norms", case(1, 4096, "layernorm_to_rmsnorm_in_place")),
+    Measured(NORMS, "warm): {} at dim 8 and 64", "norms", case(1, 8, "layernorm_to_rmsnorm")),
+    Measured(NORMS, "{} at 1024, where", "norms", case(1, 1024, "layernorm_to_rmsnorm")),
+    Measured(NORMS, "and takes {} of the time at 512 x 4096", "norms", case(512, 4096, "fused_to_separate")),
+    Measured(NORMS, "there is nothing to save ({})", "norms", case(1, 4096, "fused_to_separate")),
+    Measured(NORMS, "of a token of dim 8, root and division included, takes {} ns", "norms", case(1, 8, "rmsnorm_ns")),
+    Measured(NORMS, "The machine below does {} GFLOP/s", "bench", value("peak_gflops")),
+    Measured(NORMS, "the norms take {} % of prefill", "model", share("as they are", "prefill_share")),
+    Measured(NORMS, "of prefill and {} % of decode", "model", share("as they are", "decode_share")),
+    Measured(NORMS, "site it would be {} % of either", "model", share("LayerNorm", "decode_share")),
+    Measured(NORMS, "| inference mode | ... | {} % |", "calls", found("inference mode: RMSNorm saves {} %")),
+    Measured(NORMS, "| autograd | ... | {} % |", "calls", found("autograd: RMSNorm saves {} %")),
+    Measured(NORMS, "one call, takes {} of the time", "timing", column("10 x 8", "nn.L / notes R")),
+    Measured(NORMS, "RMSNorm takes {} times as long as norma's", "timing", column("512 x 4096", "best RMS / norma")),
+    Measured(NORMS, "there, and {} times at 1 x 4096", "timing", column("1 x 4096", "best RMS / norma")),
+    Measured(NORMS, "one call instead of two, {} µs against", "timing", found("PyTorch: rsqrt {} us")),
+    Measured(NORMS, "against {} µs for 512 tokens", "timing", found("root and division {} us")),
+    Measured(PERFORMANCE, "| bundled | {} |", "bench", value("prefill_tps")),
+    Measured(PERFORMANCE, "| bundled | ... | {} | 1.75", "bench", value("decode_tps")),
+    Measured(PERFORMANCE, "| 260K | {} |", "bench-260K", value("prefill_tps")),
+    Measured(PERFORMANCE, "| 260K | ... | {} | 1.12", "bench-260K", value("decode_tps")),
+]
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def pattern(words):
+    parts = {r"\{\}": r"([\d,]+(?:\.\d+)?)", r"\.\.\.": ".*", r"\ ": r"\s+"}
+    return re.compile(re.sub(r"\\\{\\\}|\\\.\\\.\\\.|\\ ", lambda m: parts[m[0]], re.escape(words)))
+
+
+def find(measured):
+    """(line, number) in the document, where the words stand once."""
+    text = (TOP / measured.document).read_text()
+    matches = list(pattern(measured.words).finditer(text))
+    if len(matches) != 1:
+        raise ValueError(f"{measured.document}: {len(matches)} times {measured.words!r}, not once")
+    return text[: matches[0].start(1)].count("\n") + 1, number(matches[0][1])
+
+
+def machines(document):
+    """The paragraphs that name machine and date."""
+    return re.findall(r"^\((?:One of )?2 virtual cores[^;]*;", (TOP / document).read_text(), re.MULTILINE)
+
+
+def processor():
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*: (.*)$", info.read_text(), re.MULTILINE) if info.exists() else []
+    return names[0] if names else platform.machine()
+
+
+def measure(command, args):
+    words = [word.format(run=args.run, checkpoints=args.checkpoints) for word in COMMANDS[command]]
+    print(f"$ {' '.join(words)}", flush=True)
+    return subprocess.run(words, check=True, capture_output=True, text=True, cwd=TOP).stdout
+
+
+def show(command, args):
+    rows = [(m, *find(m)) for m in TABLE if m.command == command]
+    output = measure(command, args)
+    print(f"{'old':>10} {'new':>10} {'new/old':>8}")
+    for m, line, old in rows:
+        new = m.read(output)
+        print(f"{old:>10,.5g} {new:>10,.5g} {new / old:>8.2f}  {m.document}:{line}: {m.words}")
+    for document in sorted({m.document for m, _, _ in rows}):
+        for machine in machines(document):
+            print(f"{'':>30}  {document}: {' '.join(machine.split()).strip('(;')}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Old and new of what the documents say was measured.")
+    parser.add_argument("--run", default="./run", metavar="FILE", help="norma's binary [./run]")
+    parser.add_argument("--checkpoints", default=os.environ.get("NORMA_CHECKPOINTS"), metavar="FOLDER",
+                        help="with stories260K.bin and tok512.bin [NORMA_CHECKPOINTS; without: what needs none]")  # fmt: skip
+    parser.add_argument("--only", choices=COMMANDS, help="what this command measures")
+    parser.add_argument("--check", action="store_true", help="only look for the numbers")
+    args = parser.parse_args()
+    if args.check:
+        for measured in TABLE:
+            find(measured)
+        return
+    print(f"here: {os.cpu_count()} processors, {processor()}, {datetime.date.today()}")
+    for command, words in COMMANDS.items():
+        needs = any("{checkpoints}" in word for word in words)
+        if args.only in (None, command) and (args.checkpoints or not needs):
+            show(command, args)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"remeasure.py: {error}")

@@ -1,0 +1,260 @@
+/* session.c: the memory of a session: caches and activations, which grow with what is run; and, where ranks share a
+ * model, how the sessions of the other ranks do what rank 0's does.
+ *
+ * The forward pass itself is model.c's, the layout of a cache kv_cache.c's.
+ */
+#include "base/memory.h"
+#include "base/ranks.h"
+#include "kernels/amx.h"
+#include "model.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what ranks tell each other -------------------------------------------------------- */
+
+/* What the leading session has done, or is about to. */
+typedef struct {
+    enum { RESERVE, FORK, KEEP_ALL, RUN, END } what;
+    int a, b; /* sequences; steps; an exit status */
+    Step steps[];
+} Told;
+
+static void tell(const Session *s, int what, int a, int b, const Step *steps) {
+    if (!s->leads) return;
+    const size_t n = steps ? (size_t)a : 0, bytes = sizeof(Told) + n * sizeof *steps;
+    Told *told = allocate(bytes, 1);
+    if (!told) {
+        ranks_abort();
+        return;
+    }
+    told->what = what, told->a = a, told->b = b;
+    if (n) memcpy(told->steps, steps, n * sizeof *steps);
+    ranks_tell(told, bytes);
+    free(told);
+}
+
+void session_tell(const Session *s, const Step *steps, int n) { tell(s, RUN, n, 0, steps); }
+void session_dismiss(const Session *s, int status) { tell(s, END, status, 0, NULL); }
+
+static int follow(Session *s, Forward *forward, const Told *told) {
+    switch (told->what) {
+    case RESERVE: return session_reserve(s, told->a);
+    case FORK: return session_fork(s, told->a, told->b);
+    case KEEP_ALL: session_keep_all(s); return 0;
+    case RUN: return forward(s, told->steps, told->a) ? told->a : -1;
+    case END: break;
+    }
+    return 0;
+}
+
+int session_follow(Session *s, Forward *forward, int *status) {
+    Told *told = ranks_hear();
+    const bool ends = !told || told->what == END;
+    const int n = ends ? 0 : follow(s, forward, told);
+    if (n < 0) ranks_abort();
+    if (told && ends) *status = told->a;
+    free(told);
+    return ends ? -1 : n;
+}
+
+/* ---- memory ----------------------------------------------------------------------------- */
+
+bool has_branch(const Session *s, const Norm *post) { return post->gamma || s->model->config.residual_scale != 0; }
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+enum {
+    N_BUFFERS = 17,                  /* of activations, the input buffer apart */
+    MOST_CHUNK_BYTES = 128 << 20,    /* of activations and logits, */
+    MOST_CHUNK_WEIGHTS = 4,          /* or so many times those of the weights that a token reads */
+    SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a common machine */
+    FEW_STEPS = 16
+};
+
+/* The memory of a chunk. */
+typedef struct {
+    struct {
+        void *pointer; /* its place in the session */
+        size_t rows, row_bytes;
+    } buffers[N_BUFFERS];
+    size_t input_rows, widest; /* of the input buffer */
+} Plan;
+
+static Plan plan_chunk(Session *s, int n) {
+    const Config *c = &s->model->config;
+    const size_t tokens = (size_t)n, dim = (size_t)c->dim, slots = tokens * (size_t)c->n_experts_used;
+    const size_t q_dim = (size_t)(c->n_heads * c->head_size), kv_dim = (size_t)(c->n_kv_heads * c->head_size);
+    const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
+    const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
+    const size_t own_rows = larger(tokens, (size_t)s->n_threads), angles = (size_t)c->rope.dims * sizeof(float);
+    return (Plan){.buffers = {{&s->spans, tokens, sizeof *s->spans},
+                              {&s->wanted, tokens, sizeof *s->wanted},
+                              {&s->x, tokens, dim * sizeof *s->x},
+                              {&s->xn, own_rows, dim * sizeof *s->xn},
+                              {&s->branch, has_branch(s, &s->model->layers->attn_post_norm) ? tokens : 0,
+                               dim * sizeof *s->branch},
+                              {&s->angles[ROPE_GLOBAL], tokens, angles},
+                              {&s->angles[ROPE_LOCAL], c->local_base > 0 ? tokens : 0, angles},
+                              {&s->q, tokens, q_dim * sizeof *s->q},
+                              {&s->k, tokens, kv_dim * sizeof *s->k},
+                              {&s->v, tokens, kv_dim * sizeof *s->v},
+                              {&s->att, tokens, q_dim * sizeof *s->att},
+                              {&s->gate, hidden, sizeof *s->gate},
+                              {&s->up, hidden, sizeof *s->up},
+                              {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
+                              {&s->slots, slots, sizeof *s->slots},
+                              {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
+                              {&s->expert_rows, slots, dim * sizeof *s->expert_rows}},
+                  .input_rows = larger(own_rows, slots),
+                  .widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim))};
+}
+
+/* Bytes of a chunk of n steps, with the logits of all of them. */
+static double chunk_bytes(Session *s, int n) {
+    const Plan plan = plan_chunk(s, n);
+    double bytes = (double)n * s->model->config.vocab_size * (double)sizeof *s->logits;
+    bytes += (double)plan.input_rows * (double)plan.widest * (double)(sizeof *s->input.q + sizeof *s->input.groups);
+    if (s->model->bf16) bytes += (double)plan.input_rows * (double)amx_parts_bytes((int)plan.widest);
+    for (int i = 0; i < N_BUFFERS; i++) bytes += (double)plan.buffers[i].rows * (double)plan.buffers[i].row_bytes;
+    return bytes;
+}
+
+/* The frequencies of the model's ways to rotate. */
+static int open_ropes(Session *s) {
+    const Config *c = &s->model->config;
+    const Rope *r = &c->rope;
+    s->ropes[ROPE_GLOBAL] = *r;
+    s->ropes[ROPE_LOCAL] =
+        (Rope){.base = c->local_base, .scale = 1, .amplitude = 1, .dims = r->dims, .halves = r->halves};
+    for (int i = 0; i < (c->local_base > 0 ? N_ROPES : ROPE_LOCAL); i++) {
+        s->frequencies[i] = allocate((size_t)r->dims / 2, sizeof *s->frequencies[i]);
+        if (!s->frequencies[i]) return -1;
+        rope_frequencies(s->frequencies[i], &s->ropes[i], i == ROPE_GLOBAL ? s->model->rope_factors : NULL);
+    }
+    return 0;
+}
+
+/* Positions that a layer's cache keeps at least; 0: all. The first query of a chunk sees a window of them. */
+static int kept_positions(const Session *s, const Layer *layer) {
+    const int64_t kept = (int64_t)layer->window + s->batch + MOST_BACK;
+    return layer->window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
+}
+
+static int open_sequence(const Session *s, Sequence *q) {
+    const Config *c = &s->model->config;
+    if (kv_open(&q->kv, s->kv_type, c->n_layers, s->model->layers->wk.rows / c->head_size, c->head_size)) return -1;
+    for (int l = 0; l < c->n_layers; l++) q->kv.layers[l].kept = kept_positions(s, &s->model->layers[l]);
+    q->n_ran = 0;
+    return 0;
+}
+
+int session_reserve(Session *s, int n) {
+    if (n <= s->n_sequences) return 0;
+    Sequence *sequences = allocate((size_t)n, sizeof *sequences);
+    if (!sequences) return -1;
+    for (int i = 0; i < s->n_sequences; i++) sequences[i] = s->sequences[i];
+    free(s->sequences);
+    s->sequences = sequences;
+    while (s->n_sequences < n)
+        if (open_sequence(s, &s->sequences[s->n_sequences++])) return -1;
+    tell(s, RESERVE, n, 0, NULL);
+    return 0;
+}
+
+int session_fork(Session *s, int to, int from) {
+    s->sequences[to].n_ran = s->sequences[from].n_ran;
+    if (kv_copy(&s->sequences[to].kv, &s->sequences[from].kv)) return -1;
+    tell(s, FORK, to, from, NULL);
+    return 0;
+}
+
+int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type) {
+    const Config *c = &model->config;
+    *s = (Session){.model = model,
+                   .n_threads = n_threads,
+                   .batch = batch,
+                   .kv_type = kv_type,
+                   .context = context > 0 && context < c->context ? context : c->context};
+    const double most = fmax(MOST_CHUNK_BYTES, MOST_CHUNK_WEIGHTS * (double)model->decode_bytes);
+    while (s->batch > 1 && chunk_bytes(s, s->batch) > most) s->batch /= 2;
+    if (!open_ropes(s) && !session_reserve(s, 1)) return 0;
+    session_close(s);
+    return -1;
+}
+
+void session_keep_all(Session *s) {
+    s->keeps_all = true;
+    tell(s, KEEP_ALL, 0, 0, NULL);
+    for (int i = 0; i < s->n_sequences; i++)
+        for (int l = 0; l < s->model->config.n_layers; l++) s->sequences[i].kv.layers[l].kept = 0;
+}
+
+static void free_activations(Session *s) {
+    const Plan plan = plan_chunk(s, 1);
+    for (int i = 0; i < N_BUFFERS; i++) {
+        void *p;
+        memcpy(&p, plan.buffers[i].pointer, sizeof p);
+        free(p);
+    }
+    input_buffer_close(&s->input);
+    s->chunk = 0;
+}
+
+void session_close(Session *s) {
+    free_activations(s);
+    for (int i = 0; i < s->n_sequences; i++) kv_close(&s->sequences[i].kv);
+    free(s->sequences);
+    free(s->scores);
+    for (int r = 0; r < N_ROPES; r++) free(s->frequencies[r]);
+    free(s->logits);
+    *s = (Session){0};
+}
+
+/* At least FEW_STEPS, as far as a chunk may have so many. */
+static int few(const Session *s, int n) {
+    const int least = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
+    return n > least ? n : least;
+}
+
+/* Room for the activations of n steps, or of a few: how many are guessed changes from pass to pass. */
+static int reserve_chunk(Session *s, int n) {
+    if (n <= s->chunk) return 0;
+    n = few(s, n);
+    free_activations(s);
+    const Plan plan = plan_chunk(s, n);
+    int status = 0;
+    for (int i = 0; i < N_BUFFERS; i++) {
+        void *p = status ? NULL : allocate(plan.buffers[i].rows, plan.buffers[i].row_bytes);
+        memcpy(plan.buffers[i].pointer, &p, sizeof p);
+        if (!p) status = -1;
+    }
+    if (status || input_buffer_open(&s->input, (int)plan.input_rows, (int)plan.widest, s->n_threads, s->model->bf16))
+        return -1;
+    s->input.weights_exceed_l2 = s->model->decode_bytes > SECOND_LEVEL_CACHE;
+    s->chunk = n;
+    return 0;
+}
+
+int session_make_room(Session *s, const Step *steps, int n) {
+    int n_logits = 0, room = s->room;
+    if (reserve_chunk(s, n < s->batch ? n : s->batch)) return -1;
+    for (int t = 0; t < n; t++) {
+        KvCache *kv = &s->sequences[steps[t].sequence].kv;
+        n_logits += steps[t].logits != NO_LOGITS;
+        if (t + 1 < n && steps[t + 1].sequence == steps[t].sequence && steps[t + 1].pos > steps[t].pos) continue;
+        if (kv_reserve(kv, steps[t].pos + 1, s->context)) return -1;
+        if (kv->blocks * KV_BLOCK > room) room = kv->blocks * KV_BLOCK;
+    }
+    if (!s->scores || room > s->room) {
+        free(s->scores);
+        s->room = room;
+        s->scores = allocate((size_t)room * KV_QUERIES, (size_t)s->n_threads * sizeof(float));
+    }
+    if (s->scores && (!s->logits || n_logits > s->n_logits)) {
+        free(s->logits);
+        s->n_logits = few(s, n_logits);
+        s->logits = allocate((size_t)s->n_logits, (size_t)s->model->config.vocab_size * sizeof(float));
+    }
+    return s->scores && s->logits ? 0 : -1;
+}

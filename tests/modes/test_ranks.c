@@ -1,0 +1,252 @@
+/* test_ranks.c: the program under mpirun: the same text on any number of ranks, and how ranks fail (make test MPI=1).
+ *
+ * Owns what only whole processes show. That no bit differs for any type and any architecture is test_sequences.c's,
+ * which `make test MPI=1` runs under mpirun.
+ */
+#include "kernels/simd.h"
+
+#include "tests/support/binary.h"
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char program[PATH_MAX], models[PATH_MAX];
+
+/* Runs a shell's command, in which $RUN is mpirun and its options, $P the program, and $M the folder of models. */
+static void launch(const char *command) {
+    setenv("NORMA_RUN", "/bin/sh", 1);
+    run("-c '%s'", command);
+    setenv("NORMA_RUN", program, 1);
+}
+
+/* What norma itself says of a failure: the lines of stderr that begin with "run: ". */
+static int failures(void) {
+    int n = !strncmp(err, "run: ", 5);
+    for (const char *at = err; (at = strstr(at, "\nrun: ")); at++) n++;
+    return n;
+}
+
+static bool has_file(const char *name, char *bytes, size_t *n) {
+    FILE *in = fopen(inside(name), "rb");
+    *n = in ? fread(bytes, 1, 1 << 20, in) : 0;
+    return in && !fclose(in);
+}
+
+/* ---- the same text --------------------------------------------------------------------------------- */
+
+static const char *const COMMANDS[] = {
+    "$P $M/stories.gguf -s 3 -n 90",
+    "$P $M/stories.gguf -t 0 -n 120 --lookup 15 -i \"A B C A B C A B\"",
+    "$P $M/stories.gguf -s 5 -n 40 --samples 5 --parallel 3",
+    "$P $M/stories.gguf -s 5 -n 60 --prompts prompts --json",
+    "$P $M/stories.gguf -s 7 -n 80 --draft $M/draft.gguf",
+    "$P $M/stories.gguf -s 7 -n 40 --norm none",
+    "$P $M/stories.gguf -s 7 -n 40 -b 3 -j 2 --kv f32",
+    "$P $M/stories.gguf -m perplexity -f prompts",
+    "$P $M/stories.gguf -m chat --template zephyr -s 1 -i Hello -n 40",
+    "$P $M/stories.gguf -m tokenize -i \"Once upon a time\"",
+    "$P $M/stories.gguf -m info",
+    "$P $M/stories.gguf -m logits -i Once -o logits",
+};
+enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
+
+static void the_same_text_on_any_number_of_ranks(void) {
+    static char expected[1 << 20], file[1 << 20], found[1 << 20];
+    write_file("prompts", "Once upon a time\nThere was a hedgehog\nThe end\n");
+    for (int c = 0; c < N_COMMANDS; c++) {
+        char command[PATH_MAX];
+        size_t size, n;
+        launch(COMMANDS[c]);
+        CHECK(status == 0, "%s: status %d, %s", COMMANDS[c], status, err);
+        memcpy(expected, out, n_out + 1);
+        const bool writes = has_file("logits", file, &size);
+        for (int ranks = 2; ranks <= 5; ranks++) {
+            snprintf(command, sizeof command, "$RUN -n %d %s", ranks, COMMANDS[c]);
+            unlink(inside("logits"));
+            launch(command);
+            CHECK(status == 0 && !strcmp(out, expected), "%s: status %d, %s, %s", command, status, out, err);
+            CHECK(writes == has_file("logits", found, &n), "%s: no file", command);
+            CHECK(!writes || (n == size && !memcmp(file, found, n)), "%s: other logits", command);
+        }
+        unlink(inside("logits"));
+    }
+}
+
+static void what_was_measured_names_the_gathers(void) {
+    launch("$RUN -n 2 $P $M/stories.gguf -n 20 --profile=profile.json");
+    static char json[1 << 20];
+    size_t n;
+    CHECK(status == 0 && has_file("profile.json", json, &n), "status %d, %s", status, err);
+    json[n] = '\0';
+    CHECK(strstr(json, "\"gather\""), "no site for communication: %.300s", json);
+}
+
+/* Rank 0's of a gather: it sends its part to every other rank, where it has one, and gets theirs; docs/distributed.md.
+ */
+typedef struct {
+    int64_t messages, bytes;
+} Count;
+
+/* The first unit of rank r, of `units` that `ranks` share. */
+static int first_unit(int units, int ranks, int r) { return (int)((int64_t)units * r / ranks); }
+
+static Count gather_count(int width, int unit, int ranks, bool all) {
+    const int units = (width - 1) / unit + 1;
+    Count c = {0, 0};
+    for (int r = 0; r < ranks; r++) {
+        const int end = r + 1 < ranks ? unit * first_unit(units, ranks, r + 1) : width;
+        const int own = end - unit * first_unit(units, ranks, r), times = r ? 1 : all ? ranks - 1 : 0;
+        c.messages += own ? times : 0;
+        c.bytes += (int64_t)own * times * (int64_t)sizeof(float);
+    }
+    return c;
+}
+
+/* Four gathers a layer, the logits for rank 0, and a message of 28 bytes to each other rank. */
+static void messages_are_those_of_the_formula(void) {
+    const HashModel m = {64, 172, 2, 8, 4, 97, 64, false, 5};
+    hashmodel_write(&m, inside("count.bin"), 1, 0);
+    for (int ranks = 2; ranks <= 7; ranks++) {
+        char command[PATH_MAX], expected[128];
+        const int lanes = LANES, unit = m.dim / lanes < ranks ? 1 : lanes;
+        const Count att = gather_count(m.dim, m.dim / m.n_kv_heads, ranks, true),
+                    x = gather_count(m.dim, unit, ranks, true);
+        const Count hidden = gather_count(m.hidden_dim, m.hidden_dim / lanes < ranks ? 1 : lanes, ranks, true);
+        const Count logits = gather_count(m.vocab_size, m.vocab_size / lanes < ranks ? 1 : lanes, ranks, false);
+        snprintf(expected, sizeof expected, "\"ranks\": %d, \"messages\": %d, \"message_bytes\": %d}", ranks,
+                 (int)(m.n_layers * (att.messages + 2 * x.messages + hidden.messages) + logits.messages + ranks - 1),
+                 (int)(m.n_layers * (att.bytes + 2 * x.bytes + hidden.bytes) + logits.bytes + 28 * (ranks - 1)));
+        snprintf(command, sizeof command, "$RUN -n %d $P count.bin -m bench --seconds 0 -n 2 --prompt-tokens 2 --json",
+                 ranks);
+        launch(command);
+        CHECK(status == 0 && strstr(out, expected), "%d ranks: expected %s, %s, %s", ranks, expected, out, err);
+    }
+}
+
+/* ---- failures -------------------------------------------------------------------------------------- */
+
+static void one_line_says_what_failed(void) {
+    static const struct {
+        const char *mention, *command;
+    } cases[] = {
+        {"run: missing.gguf: No such file", "$RUN -n 3 $P missing.gguf"},
+        {"run: rank 1: missing.gguf: No such file", "$RUN -n 1 $P $M/stories.gguf : -n 2 $P missing.gguf"},
+        {"run: rank 1 has another ", "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/draft.gguf"},
+        {"run: rank 2 has another number of steps", "$RUN -n 2 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -b 3"},
+        {"run: rank 1 has another type of cache", "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf --kv f32"},
+        {"run: rank 1 has another set of norms", "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf --norm layer"},
+        {"run: rank 1 has another program than rank 0", "$RUN -n 1 $P $M/stories.gguf : -n 1 ./other $M/stories.gguf"},
+        {"run: -n is 'abc'", "$RUN -n 3 $P $M/stories.gguf -n abc"},
+        {"run: rank 1: -n is 'abc'", "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -n abc"},
+        {"run: 5 ranks cannot share a model whose weights have 2 rows", "$RUN -n 5 $P tiny.bin --tokens 0"},
+        {"run: missing.gguf: No such file", "$RUN -n 2 $P $M/stories.gguf --draft missing.gguf"},
+    };
+    const HashModel tiny = {2, 4, 1, 1, 1, 5, 16, true, 3};
+    hashmodel_write(&tiny, inside("tiny.bin"), 0, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        launch(cases[i].command);
+        const bool usage = strstr(cases[i].command, "abc");
+        CHECK(status == (usage ? 2 : 1) || (usage && status == 1), "%s: status %d, %s", cases[i].command, status, err);
+        CHECK(failures() == 1 && strstr(err, cases[i].mention), "%s: %s", cases[i].command, err);
+    }
+}
+
+/* Whatever allocation fails on rank 1 (all from the k-th on), all ranks end, and say so once. */
+static void too_little_memory_on_one_rank_ends_all(void) {
+    int ended = 0;
+    for (int k = 1; k < 120; k += test_fast() ? 40 : 8) {
+        char command[PATH_MAX];
+        snprintf(command, sizeof command,
+                 "$RUN -n 1 $P $M/stories.gguf -n 40 : -n 1 env NORMA_FAIL_ALLOCATION=%d+ $P $M/stories.gguf", k);
+        launch(command);
+        CHECK(status == 0 || (status == 1 && failures() == 1), "allocation %d: status %d, %s", k, status, err);
+        ended += status == 1;
+    }
+    CHECK(ended > 2, "%d of them failed", ended);
+}
+
+/* How many processes have the word in their command line; they get a signal, if there is one. */
+static int processes(const char *word, int signal_number, int most) {
+    DIR *dir = opendir("/proc");
+    int n = 0;
+    for (const struct dirent *entry; dir && n < most && (entry = readdir(dir));) {
+        char path[PATH_MAX], line[PATH_MAX] = "";
+        snprintf(path, sizeof path, "/proc/%.20s/cmdline", entry->d_name);
+        FILE *in = fopen(path, "rb");
+        const size_t size = in ? fread(line, 1, sizeof line - 1, in) : 0;
+        if (in) fclose(in);
+        for (size_t i = 0; i < size; i++) line[i] = line[i] ? line[i] : ' ';
+        if (strncmp(line, program, strlen(program)) != 0 || !strstr(line, word)) continue;
+        if (signal_number) kill(atoi(entry->d_name), signal_number);
+        n++;
+    }
+    if (dir) closedir(dir);
+    return n;
+}
+
+/* The child starts three ranks that would run for minutes; the parent kills one of them once all are there, and, if
+ * `file` is named, have written to it. */
+static void check_killed(const char *arguments, const char *file) {
+    static char said[1 << 20];
+    char command[PATH_MAX];
+    size_t n = 0;
+    int state, waited = 0;
+    snprintf(command, sizeof command, "exec $RUN -n 3 $P $M/stories.gguf -s 123457 %s >killed 2>/dev/null", arguments);
+    unlink(inside("killed"));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if (!chdir(folder)) execl("/bin/sh", "sh", "-c", command, NULL);
+        _exit(1);
+    }
+    for (int i = 0; i < 3000 && processes("123457", 0, 9) < 3; i++) usleep(1000);
+    for (int i = 0; i < 3000 && file && (!has_file(file, said, &n) || !n); i++) usleep(10000);
+    CHECK(processes("123457", SIGKILL, 1) == 1, "%s: nobody was killed", command);
+    while (waitpid(pid, &state, WNOHANG) == 0 && waited++ < 3000) usleep(10000);
+    CHECK(waited < 3000 && (WIFSIGNALED(state) || WEXITSTATUS(state)), "%s: still running, or status 0", command);
+    for (int i = 0; i < 500 && processes("123457", 0, 9); i++) usleep(10000);
+    CHECK(processes("123457", 0, 9) == 0, "%s: %d processes are left", command, processes("123457", SIGKILL, 9));
+    if (waited >= 3000) kill(pid, SIGKILL);
+}
+
+static void a_rank_that_is_killed_ends_all(void) {
+    check_killed("--samples 123457", NULL); /* at the start */
+    check_killed("--samples 123457", "killed");
+    FILE *many = fopen(inside("many"), "wb"); /* little but prompts */
+    for (int i = 0; i < 200000; i++)
+        fprintf(many, "Once upon a time there was a little hedgehog named Mimi who lived here\n");
+    fclose(many);
+    check_killed("-n 20 --prompts many", "killed");
+}
+
+static void ctrl_c_ends_the_text_with_its_statistics(void) {
+    setup.interrupt = AT_OUTPUT;
+    launch("exec $RUN -n 3 $P $M/stories.gguf -n 60 --samples 1000000");
+    CHECK(status != 0 && strstr(err, " tokens/s\n") && !failures(), "status %d, %s", status, err);
+    CHECK(n_out > 0, "no text");
+}
+
+void suite_ranks(void) {
+    char path[PATH_MAX];
+    if (!realpath(getenv("NORMA_RUN"), program) || !realpath("models", models)) abort();
+    binary_folder("ranks");
+    snprintf(path, sizeof path, "%s", inside("other")); /* another program: one byte more */
+    setenv("RUN", getenv("MPIRUN") ? getenv("MPIRUN") : "mpirun", 1);
+    setenv("P", program, 1);
+    setenv("M", models, 1);
+    launch("cp $P other && echo >>other");
+    TEST(the_same_text_on_any_number_of_ranks);
+    TEST(what_was_measured_names_the_gathers);
+    TEST(messages_are_those_of_the_formula);
+    TEST(one_line_says_what_failed);
+    TEST(too_little_memory_on_one_rank_ends_all);
+    TEST(a_rank_that_is_killed_ends_all);
+    TEST(ctrl_c_ends_the_text_with_its_statistics);
+}

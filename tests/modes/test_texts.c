@@ -1,0 +1,350 @@
+/* test_texts.c: many texts in one run, from the outside.
+ *
+ * Owns the promise that each of them is, to the last byte, the text that a run of its own writes, however many run
+ * beside it; and what is said of prompts that cannot run.
+ */
+#include "base/utf8.h"
+#include "formats/json.h"
+#include "kv_cache.h"
+
+#include "tests/support/binary.h"
+#include "tests/support/samples.h"
+#include "tests/support/test.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The model and its options, as arguments. */
+static char model[2 * PATH_MAX + 8];
+
+static bool bundled_model(void) {
+    char path[PATH_MAX];
+    if (!realpath("models/stories.gguf", path)) return false;
+    snprintf(model, sizeof model, "%s", path);
+    return true;
+}
+
+static bool real_model(void) {
+    char path[PATH_MAX] = "", tokenizer[PATH_MAX] = "";
+    const char *found = real_checkpoint("stories260K.bin");
+    if (found && !realpath(found, path)) return false;
+    found = found ? real_checkpoint("tok512.bin") : NULL;
+    if (!found || !realpath(found, tokenizer)) return false;
+    snprintf(model, sizeof model, "%s -z %s", path, tokenizer);
+    return true;
+}
+
+/* ---- what should come out ------------------------------------------------------------------------- */
+
+typedef struct {
+    int line, seed;
+    const char *prompt;
+} Wanted;
+
+static char expected[1 << 18];
+static char texts[16][1 << 14]; /* each as plain generate writes it */
+
+/* -1: a plain run fails. */
+static int expect_texts(const Wanted *wanted, int n, const char *options) {
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        if (run("%s %s -s %d -i '%s'", model, options, wanted[i].seed, wanted[i].prompt)) return -1;
+        snprintf(texts[i], sizeof texts[i], "%.16000s", out);
+        at += (size_t)snprintf(expected + at, sizeof expected - at, "=== prompt %d, seed %d\n%s", wanted[i].line,
+                               wanted[i].seed, texts[i]);
+    }
+    return 0;
+}
+
+/* Bytes that are no UTF-8, which a model may write, are U+FFFD in JSON. */
+static const char *as_json_has_it(const char *text) {
+    static char changed[3 << 14];
+    char *to = changed;
+    for (int n; *text; text += n ? n : 1) {
+        n = utf8_character(text, strlen(text));
+        to += sprintf(to, "%.*s", n ? n : 3, n ? text : "\xef\xbf\xbd");
+    }
+    *to = '\0';
+    return changed;
+}
+
+/* An output of --json is these texts. */
+static void check_objects(const Wanted *wanted, int n, const char *reason) {
+    const char *line = out;
+    for (int i = 0; i < n; i++) {
+        JsonFile json;
+        int64_t number = 0;
+        const size_t size = strcspn(line, "\n");
+        char text[1 << 14];
+        CHECK(line[size] == '\n' && !json_parse(&json, "line", line, size), "object %d: %s", i, line);
+        const Json *o = json.values;
+        CHECK(json_integer(json_get(o, "index"), &number) && number == wanted[i].line, "object %d: %s", i, line);
+        CHECK(json_integer(json_get(o, "seed"), &number) && number == wanted[i].seed, "object %d: %s", i, line);
+        CHECK(json_is(json_get(o, "prompt"), wanted[i].prompt), "object %d: %s", i, line);
+        snprintf(text, sizeof text, "%s\n", json_shown(json_get(o, "text")));
+        CHECK(!strcmp(text, as_json_has_it(texts[i])), "object %d: '%s', expected '%s'", i, text, texts[i]);
+        CHECK(json_integer(json_get(o, "tokens"), &number) && number > 0, "object %d: %s", i, line);
+        CHECK(!reason || json_is(json_get(o, "finish_reason"), reason), "object %d: %s", i, line);
+        json_close(&json);
+        line += size + 1;
+    }
+    CHECK(!*line, "more: %s", line);
+}
+
+static const char *const WAYS[] = {
+    "--parallel 1 -j 1", "--parallel 3 -j 2", "--parallel 8 -j 3", "-j 1", "--parallel 2 -j 2 -b 3", "-b 1"};
+static const char *const CHOICES[] = {"-t 0", "-t 1", "-t 0.8 -k 40 --min-p 0.02 --repeat-penalty 1.2"};
+
+/* The arguments give these texts, in all ways. */
+static void check_ways(const Wanted *wanted, int n, const char *arguments, const char *options) {
+    CHECK(!expect_texts(wanted, n, options), "no plain texts: %s", err);
+    for (int way = 0; way < (test_fast() ? 2 : 6); way++) {
+        CHECK_RUN("%s %s %s %s", model, options, arguments, WAYS[way]);
+        CHECK(!strcmp(out, expected), "%s %s %s: '%s', expected '%s'", options, arguments, WAYS[way], out, expected);
+        CHECK(strstr(err, " tokens/s\n"), "no statistics: %s", err);
+    }
+    CHECK_RUN("%s %s %s --json", model, options, arguments);
+    check_objects(wanted, n, NULL);
+}
+
+/* ---- the same texts ---------------------------------------------------------------------------------- */
+
+static const Wanted SAMPLES[] = {{1, 7, "One day, Tim"},
+                                 {1, 8, "One day, Tim"},
+                                 {1, 9, "One day, Tim"},
+                                 {1, 10, "One day, Tim"},
+                                 {1, 11, "One day, Tim"}};
+static const Wanted PROMPTS[] = {{1, 3, "Once upon a time"},
+                                 {2, 3, ""},
+                                 {3, 3, "The \"big\" dog\tran, \xc3\xa9"},
+                                 {4, 3, "A"},
+                                 {5, 3, "Lily and her cat"}};
+static const Wanted OBJECTS[] = {{1, 5, "Tom \"the\n cat\""},
+                                 {1, 6, "Tom \"the\n cat\""},
+                                 {1, 7, "Tom \"the\n cat\""},
+                                 {2, 2, "One day"},
+                                 {3, 1, ""},
+                                 {3, 2, ""},
+                                 {4, 12, "\xe2\x82\xac"}};
+
+static void check_texts(void) {
+    for (int i = 0; i < (test_fast() ? 1 : 3); i++) {
+        char options[128];
+        snprintf(options, sizeof options, "%s -n 70", CHOICES[i]);
+        check_ways(SAMPLES, 5, "-s 7 --samples 5 -i 'One day, Tim'", options);
+        write_file("prompts.txt", "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\nLily and her cat");
+        check_ways(PROMPTS, 5, "-s 3 --prompts prompts.txt", options);
+        write_file("prompts.jsonl", "{\"prompt\": \"Tom \\\"the\\n cat\\\"\", \"seed\": 5, \"n\": 3}\n"
+                                    "{\"n\": 1, \"seed\": null, \"prompt\": \"One day\", \"id\": [7]}\r\n"
+                                    "{\"prompt\": \"\", \"seed\": 1, \"n\": 2}\n"
+                                    "{\"seed\": 12, \"prompt\": \"\\u20ac\"}\n");
+        check_ways(OBJECTS, 7, "-s 2 --prompts prompts.jsonl", options);
+    }
+}
+
+static void texts_are_those_of_runs_of_their_own(void) {
+    binary_folder("texts");
+    CHECK(bundled_model(), "models/stories.gguf is missing");
+    check_texts();
+}
+
+static void texts_of_a_real_checkpoint(void) {
+    if (real_model())
+        check_texts();
+    else
+        test_skip("NORMA_CHECKPOINTS names no folder with stories260K.bin and tok512.bin");
+}
+
+/* Some end long before others; sequences are used again; --samples counts for each prompt. */
+static void texts_end_where_they_end(void) {
+    static const Wanted wanted[] = {{1, 4, "Once"}, {1, 5, "Once"}, {1, 6, "Once"},
+                                    {2, 4, "Two"},  {2, 5, "Two"},  {2, 6, "Two"}};
+    CHECK(bundled_model(), "models/stories.gguf is missing");
+    write_file("two.txt", "Once\nTwo\n");
+    check_ways(wanted, 6, "-s 4 --samples 3 --prompts two.txt", "-n 0");
+    check_objects(wanted, 6, "stop");
+    CHECK_RUN("%s --prompts two.txt -n 20 --json", model);
+    CHECK(strstr(out, "\"tokens\": 1") && strstr(out, "\"finish_reason\": \"length\""), "%s", out);
+}
+
+static void standard_input_has_prompts(void) {
+    CHECK(bundled_model() && !expect_texts(PROMPTS, 1, "-t 0 -n 30"), "no plain text: %s", err);
+    setup.input = "Once upon a time\n";
+    CHECK_RUN("%s -t 0 -n 30 -s 3 --prompts -", model);
+    CHECK(!strcmp(out, expected), "%s", out);
+    setup.input = "Once upon a time";
+    CHECK_RUN("%s -t 0 -n 30 -s 3 -f - --json", model);
+    check_objects(PROMPTS, 1, "length");
+}
+
+/* The last of a prompt's tokens is run by each sample. */
+static void windows_forget_nothing_that_samples_need(void) {
+    static const char tokens[] = "1,5,9,14,3,20,8,31,2,17,39,6";
+    CHECK(!samples_write(folder) && !samples_write_families(folder), "no samples");
+    static const char *const models[] = {"gemma2.gguf", "gemma3.gguf", "v1.bin", "moe.gguf"};
+    for (int i = 0; i < 4; i += test_fast() ? 3 : 1) {
+        char *at = expected;
+        for (int seed = 1; seed < 5; seed++) {
+            CHECK_RUN("%s --tokens %s -n 0 -b 4 -s %d", models[i], tokens, seed);
+            at += sprintf(at, "=== prompt 1, seed %d\n", seed);
+            memcpy(at, out, n_out);
+            at += n_out;
+        }
+        CHECK_RUN("%s --tokens %s -n 0 -b 4 -s 1 --samples 4 --parallel 3", models[i], tokens);
+        CHECK(n_out == (size_t)(at - expected) && !memcmp(out, expected, n_out), "%s: %s, expected %s", models[i], out,
+              expected);
+    }
+    CHECK_RUN("gemma2.gguf --tokens 3 -n 4 -t 0 --json");
+    CHECK(!strncmp(out, "{\"index\": 1, \"prompt\": \"3\", \"text\": \"3,", 39), "%s", out);
+}
+
+static void few_positions_end_in_the_prompt(void) {
+    CHECK(bundled_model(), "models/stories.gguf is missing");
+    for (int steps = 1; steps < 8; steps += test_fast() ? 5 : 1) {
+        char options[32];
+        snprintf(options, sizeof options, "-t 0 -n %d", steps);
+        CHECK(!expect_texts(PROMPTS, 4, options), "no plain texts: %s", err);
+        write_file("prompts.txt", "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\n");
+        CHECK_RUN("%s %s -s 3 --prompts prompts.txt --parallel 2", model, options);
+        CHECK(!strcmp(out, expected), "%s: '%s', expected '%s'", options, out, expected);
+        CHECK(steps > 2 || strstr(err, "note: prompts.txt: line 3: -n "), "no note: %s", err);
+    }
+}
+
+/* ---- prompts that cannot run, and other mistakes ------------------------------------------------------------ */
+
+static void bad_lines_are_reported_and_passed_over(void) {
+    static const char *const messages[] = {
+        "run: bad.jsonl: line 2: byte 13: a string without an end\n",
+        "run: bad.jsonl: line 3: byte 1: expected a value\n",
+        "run: bad.jsonl: line 4: \"prompt\" is missing, expected a text\n",
+        "run: bad.jsonl: line 5: \"seed\" is -1, expected a whole number from 0 to 2^63 - 1\n",
+        "run: bad.jsonl: line 6: \"n\" is 0, expected a whole number from 1 to 2147483647\n",
+        "run: bad.jsonl: line 7: \"prompt\" is 3, expected a text\n",
+        "run: bad.jsonl: line 8: 22 positions do not fit in a context of 20\n",
+        "run: bad.jsonl: line 9: byte 17: something behind the end\n",
+        "run: bad.jsonl: line 10: an object has the key \"n\" twice\n",
+        "run: bad.jsonl: line 11: \"n\" is 2147483648, expected a whole number from 1 to 2147483647\n",
+        "run: bad.jsonl: line 12: \"seed\" is 1.5, expected a whole number from 0 to 2^63 - 1\n",
+    };
+    static const Wanted wanted[] = {{1, 9, "A"}, {13, 9, "B"}};
+    CHECK(bundled_model() && !expect_texts(wanted, 2, "-t 1 -c 20"), "no plain texts: %s", err);
+    write_file("bad.jsonl", "{\"prompt\": \"A\"}\n{\"prompt: 3}\n\n[1]\n{\"prompt\": \"Tom\", \"seed\": -1}\n"
+                            "{\"prompt\": \"B\", \"n\": 0}\n{\"prompt\": 3}\n"
+                            "{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}\n{\"prompt\": \"A\"} B\n"
+                            "{\"n\": 1, \"n\": 2}\n{\"prompt\": \"\", \"n\": 2147483648}\n"
+                            "{\"prompt\": \"\", \"seed\": 1.5}\n{\"prompt\": \"B\"}\n");
+    for (int parallel = 1; parallel < 4; parallel++) {
+        run("%s --prompts bad.jsonl -c 20 -s 9 --parallel %d", model, parallel);
+        CHECK(status == 1 && !strcmp(out, expected), "status %d: '%s', expected '%s'", status, out, expected);
+        for (size_t i = 0; i < sizeof messages / sizeof *messages; i++)
+            CHECK(strstr(err, messages[i]), "no '%s' in %s", messages[i], err);
+        CHECK(strstr(err, "prompts: 2, "), "%s", err);
+    }
+    write_file("bad.jsonl", "{]\n");
+    check_refused(1, "bad.jsonl: line 1: byte 2: expected a key", "spm.gguf --prompts bad.jsonl");
+    check_refused(1, "the prompt: 7 positions do not fit in a context of 6", "spm.gguf -c 6 -i ABCDE --samples 2");
+}
+
+static void bad_usage_is_refused(void) {
+    static const struct {
+        int status;
+        const char *mention, *arguments;
+    } cases[] = {
+        {2, "-i, -f, --tokens and --prompts exclude each other", "spm.gguf -i a --prompts b"},
+        {2, "exclude each other", "spm.gguf -f a --prompts b"},
+        {2, "exclude each other", "spm.gguf --tokens 1 --prompts b"},
+        {2, "--samples, --prompts and --parallel are for mode generate, not chat", "spm.gguf -m chat --samples 2"},
+        {2, "not perplexity", "spm.gguf -m perplexity --prompts b"},
+        {2, "not bench", "spm.gguf -m bench --parallel 2"},
+        {2, "--parallel needs several texts", "spm.gguf -i a --parallel 2"},
+        {2, "--samples is '0', expected a whole number from 1", "spm.gguf --samples 0"},
+        {2, "--parallel is '0', expected a whole number from 1", "spm.gguf --samples 2 --parallel 0"},
+        {1, "missing.txt: No such file", "spm.gguf --prompts missing.txt"},
+        {1, "empty.txt: holds no prompt", "spm.gguf --prompts empty.txt"},
+        {1, "standard input: holds no prompt", "spm.gguf --prompts -"},
+        {1, "outside the vocabulary", "spm.gguf --tokens 1,99999 --samples 2"},
+        {1, "cannot write the output: No space", "spm.gguf --samples 2 -n 4 --json"},
+    };
+    write_file("empty.txt", "");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (strstr(cases[i].mention, "No space")) setup.output = "/dev/full";
+        check_refused(cases[i].status, cases[i].mention, cases[i].arguments);
+    }
+}
+
+static void fewer_run_where_memory_or_the_batch_is_small(void) {
+    CHECK_RUN("spm.gguf -i a -n 8 --samples 3 --parallel 3 -b 2");
+    CHECK(strstr(err, "note: --parallel 3: 2 at once, as -b allows\n"), "%s", err);
+    CHECK_RUN("spm.gguf -i a -n 8 --samples 3 -b 2");
+    CHECK(!strstr(err, "note"), "%s", err);
+    const HashModel longer = {64, 172, 2, 8, 4, 300, 1 << 30, false, 11};
+    mkdir(inside("long"), 0700);
+    hashmodel_write(&longer, inside("long/model.bin"), 1, 0);
+    setup.closed_output = true;
+    run("long/model.bin --tokens 3 -n 0 --samples 2 --parallel 2 --kv f32");
+    CHECK(status == 1 && strstr(err, "note: --parallel 2: 1 at once, as memory allows\n"), "status %d, %s", status,
+          err);
+}
+
+/* What is said of a cache before it is filled is enough, and not twice too much. */
+static void caches_take_what_is_said(void) {
+    for (int n = 1; n < 300; n += 7) {
+        KvCache kv;
+        double blocks = 0;
+        CHECK(!kv_open(&kv, KV_F16, 3, 2, 24), "no cache");
+        kv.layers[1].kept = 40;
+        const double said = kv_bytes(&kv, n, 200 + n);
+        for (int i = 1; i <= n; i++) CHECK(!kv_reserve(&kv, i, 200 + n), "no memory");
+        for (int l = 0; l < 3; l++) blocks += kv.layers[l].blocks;
+        const double taken = blocks * KV_BLOCK * 2 * 2 * 24 * 2;
+        CHECK(taken <= said && said <= 2 * taken, "%d positions: %g bytes, said %g", n, taken, said);
+        kv_close(&kv);
+    }
+}
+
+/* ---- Ctrl-C -------------------------------------------------------------------------------------------- */
+
+static void ctrl_c_ends_a_line_cleanly(void) {
+    CHECK(bundled_model(), "models/stories.gguf is missing");
+    for (int json = 0; json < 2; json++) {
+        setup.interrupt = AT_OUTPUT;
+        run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
+        CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"), "status %d, %s", status, err);
+        CHECK(n_out > 0 && n_out < sizeof out && out[n_out - 1] == '\n', "no newline at the end of: %s", out);
+        for (char *line = out, *end; json && (end = strchr(line, '\n')); line = end + 1) {
+            *end = '\0';
+            CHECK(json_valid(line), "half an object: %s", line);
+        }
+        setup.interrupt = WHEN_BLOCKED;
+        setup.blocked_output = true;
+        run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
+        CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"), "blocked: status %d, %s", status, err);
+        setup.closed_output = true;
+        run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
+        CHECK(status == 1 && strstr(err, "cannot write the output"), "nobody reads: status %d, %s", status, err);
+    }
+    setup.interrupt = WHEN_HANDLED;
+    setup.endless_input = true;
+    run("%s --prompts -", model);
+    CHECK(status == 130 && !*err && !n_out, "status %d, %s", status, err);
+}
+
+void suite_texts(void) {
+    TEST(texts_are_those_of_runs_of_their_own);
+    TEST(texts_of_a_real_checkpoint);
+    TEST(texts_end_where_they_end);
+    TEST(standard_input_has_prompts);
+    TEST(windows_forget_nothing_that_samples_need);
+    TEST(few_positions_end_in_the_prompt);
+    TEST(bad_lines_are_reported_and_passed_over);
+    TEST(bad_usage_is_refused);
+    TEST(fewer_run_where_memory_or_the_batch_is_small);
+    TEST(caches_take_what_is_said);
+    TEST(ctrl_c_ends_a_line_cleanly);
+}

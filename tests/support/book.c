@@ -1,0 +1,190 @@
+/* book.c: holds a chapter and its twin to the tests of their statements.
+ *
+ * Owns what the tests have said that their statements hold, and the comparison of that with the numbers of the
+ * chapters. Which numbers are right is the business of the tests.
+ */
+#include "base/file.h"
+
+#include "tests/support/book.h"
+#include "tests/support/chapter.h"
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const Book *book;
+
+/* What each test has said that its statement holds, and the number of that statement. */
+static struct {
+    double values[MOST_NUMBERS];
+    size_t n;
+    bool unknown;
+    int number; /* 0: of none that we know */
+} said[MOST_STATEMENTS], *saying;
+
+void holds(const double *values, size_t n) {
+    for (size_t i = 0; i < n && saying->n < MOST_NUMBERS; i++) saying->values[saying->n++] = values[i];
+}
+
+void holds_unknown(void) { saying->unknown = true; }
+
+static int tests_of(const Book *b) { return b->n[0] + b->n[1]; }
+
+static const Statement *statement(int i) {
+    return i < book->n[0] ? &book->tables[0][i] : &book->tables[1][i - book->n[0]];
+}
+
+/* The test that a statement names behind its arrow; tests_of(book): none, but something else; -1: nothing. */
+static int shown_by(const char *text, const char *end) {
+    const char *arrow = memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
+    if (!arrow) return -1;
+    const char *name = arrow + strlen("→ `");
+    for (int i = 0; i < tests_of(book); i++) {
+        const size_t n = strlen(statement(i)->name);
+        if (!strncmp(name, statement(i)->name, n) && name[n] == '`') return i;
+    }
+    const bool command = !strncmp(name, "./run ", 6) || !strncmp(name, "python scripts/", 15);
+    return command || !strncmp(name, book->given, strlen(book->given)) ? tests_of(book) : -1;
+}
+
+/* Every test stands in the chapter, in this order; every statement names what shows it. */
+static void every_statement_is_shown(void) {
+    const int tests = tests_of(book);
+    for (int c = 0; c < 2; c++) {
+        Chapter chapter;
+        int next = 0;
+        CHECK(!chapter_open(&chapter, book->chapters[c]), "%s does not open", book->chapters[c]);
+        CHECK(chapter.n_statements == book->n_statements, "%s: %d statements", chapter.path, chapter.n_statements);
+        for (int i = 1; i <= chapter.n_statements; i++) {
+            const int shown = shown_by(chapter.start[i], chapter.end[i]);
+            CHECK(shown == next || shown == tests, "%s: statement %d is not shown by %s or a command", chapter.path, i,
+                  next < tests ? statement(next)->name : "a test");
+            if (shown < 0 || shown == tests) continue;
+            said[shown].number = i;
+            next++;
+        }
+        CHECK(next == tests, "%s: no statement is shown by %s", chapter.path, statement(next)->name);
+        chapter_close(&chapter);
+    }
+}
+
+/* Lines "NUMBER: ..." of what no test computes: what is given, and what was measured. A number is listed as often as
+ * the statement has it. */
+typedef struct {
+    Number numbers[MOST_STATEMENTS + 1][MOST_NUMBERS];
+    int n[MOST_STATEMENTS + 1];
+} Given;
+
+static Given *read_given(const char *path) {
+    size_t size;
+    Given *given = calloc(1, sizeof *given);
+    char *text = file_read(path, &size), *rest = text, *line;
+    if (!text || !given) abort();
+    while ((line = strsep(&rest, "\n"))) {
+        char *at;
+        const long i = strtol(line, &at, 10);
+        if (*at != ':' || i < 0 || i > book->n_statements) continue; /* a comment */
+        for (at++; *at; at++) {
+            Number n;
+            const size_t length = number_read(&n, at);
+            if (!length) continue;
+            given->numbers[i][given->n[i]++] = n;
+            at += length - 1;
+        }
+    }
+    free(text);
+    return given;
+}
+
+/* Takes the number from those that are given for a statement: one is there as often as it is listed. */
+static bool take_given(Given *given, int number, const char *text) {
+    for (int i = 0; i < given->n[number]; i++) {
+        if (strcmp(text, given->numbers[number][i].text) != 0) continue;
+        given->numbers[number][i] = given->numbers[number][--given->n[number]];
+        return true;
+    }
+    return false;
+}
+
+/* Whether a statement's number is given, or computed by its test or, in prose and of three digits or more, by any. */
+static bool is_held(const Number *n, int number, Given *given) {
+    const bool prose = number == PROSE;
+    if (take_given(given, number, n->text)) return true;
+    for (int t = 0; t < tests_of(book) && !(prose && strlen(n->text) < 4); t++) {
+        if (said[t].number != number && !prose) continue;
+        if (said[t].unknown) return true;
+        for (size_t i = 0; i < said[t].n; i++)
+            if (number_shows(n, said[t].values[i])) return true;
+    }
+    return false;
+}
+
+/* Whether one of the statement's numbers shows the value. */
+static bool is_shown(double value, const Chapter *c, int number) {
+    for (int i = 0; i < c->n_numbers[number]; i++)
+        if (number_shows(&c->numbers[number][i], value)) return true;
+    return false;
+}
+
+/* Numbers of the chapters are those that the tests compute, or given; all that the tests compute stand there. */
+static void every_number_is_held(void) {
+    for (int c = 0; c < 2; c++) {
+        Chapter chapter;
+        if (chapter_open(&chapter, book->chapters[c])) {
+            test_fail(__FILE__, __LINE__, "%s does not open", book->chapters[c]);
+            continue;
+        }
+        Given *given = read_given(book->given);
+        for (int i = 0; i <= book->n_statements; i++)
+            for (int k = 0; k < chapter.n_numbers[i]; k++)
+                if (!is_held(&chapter.numbers[i][k], i, given))
+                    test_fail(__FILE__, __LINE__, "%s, statement %d: nothing holds %s", chapter.path, i,
+                              chapter.numbers[i][k].text);
+        for (int t = 0; t < tests_of(book); t++)
+            for (size_t i = 0; i < said[t].n; i++)
+                if (!is_shown(said[t].values[i], &chapter, said[t].number))
+                    test_fail(__FILE__, __LINE__, "%s, statement %d: %.9g is not in it", chapter.path, said[t].number,
+                              said[t].values[i]);
+        for (int i = 0; i <= book->n_statements; i++)
+            for (int k = 0; k < given->n[i]; k++)
+                test_fail(__FILE__, __LINE__, "%s, statement %d: %s is given, but not in it", chapter.path, i,
+                          given->numbers[i][k].text);
+        chapter_close(&chapter);
+        free(given);
+    }
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(((const Number *)a)->text, ((const Number *)b)->text);
+}
+
+void same_numbers(const char *english, const char *chinese) {
+    Chapter twins[2];
+    CHECK(!chapter_open(&twins[0], english), "%s does not open", english);
+    CHECK(!chapter_open(&twins[1], chinese), "%s does not open", chinese);
+    for (int i = 0; i <= MOST_STATEMENTS; i++) {
+        for (int c = 0; c < 2; c++) qsort(twins[c].numbers[i], (size_t)twins[c].n_numbers[i], sizeof(Number), by_text);
+        for (int k = 0; k < twins[0].n_numbers[i] || k < twins[1].n_numbers[i]; k++) {
+            const char *a = twins[0].numbers[i][k].text, *b = twins[1].numbers[i][k].text;
+            if (!strcmp(a, b)) continue;
+            test_fail(__FILE__, __LINE__, "%s, statement %d: %s in English, %s in Chinese", chinese, i, a, b);
+            break;
+        }
+    }
+    for (int c = 0; c < 2; c++) chapter_close(&twins[c]);
+}
+
+static void twins_have_the_same_numbers(void) { same_numbers(book->chapters[0], book->chapters[1]); }
+
+void book_test(const Book *b) {
+    book = b;
+    memset(said, 0, sizeof said);
+    for (int i = 0; i < tests_of(b); i++) {
+        saying = &said[i];
+        test_run(statement(i)->name, statement(i)->test);
+    }
+    TEST(every_statement_is_shown);
+    TEST(every_number_is_held);
+    TEST(twins_have_the_same_numbers);
+}
