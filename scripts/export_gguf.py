@@ -1,8 +1,9 @@
 """Writes what train.py trained as a GGUF file that norma, and any other runner, opens.
 
-Owns the names and types of GGUF's tensors and keys. Matrices are float16, norms float32. The rows of wq and wk stay as
-they are: train.py rotates neighbours, which is the order that GGUF expects of a llama. A LayerNorm is a norm with a bias,
-which norma runs and other runners reject.
+Owns the names and types of GGUF's tensors and keys, and which architecture has a model's norms. Matrices are float16, norms
+float32. train.py rotates neighbours, which is the order that GGUF expects of a llama; in the other architectures an element
+rotates with the one half a head behind, so rows move. A LayerNorm is a norm with a bias, which norma runs and other runners
+reject.
 """
 
 import argparse
@@ -28,7 +29,12 @@ NAMES = {
     "gate": "ffn_gate",
     "down": "ffn_down",
     "up": "ffn_up",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "attn_post_norm": "post_attention_norm",
+    "mlp_post_norm": "post_ffw_norm",
 }
+ARCHITECTURES = {("pre", "none"): "llama", ("pre", "head"): "qwen3", ("inside", "vector"): "olmo2"}
 TOP_NAMES = {"token_embedding": "token_embd", "final_norm": "output_norm"}
 
 
@@ -50,6 +56,8 @@ def add_config(writer, config):
     writer.add_head_count(config.n_heads)
     writer.add_head_count_kv(config.n_kv_heads)
     writer.add_layer_norm_rms_eps(EPS)
+    writer.add_key_length(config.head_size)
+    writer.add_value_length(config.head_size)
     writer.add_rope_dimension_count(config.head_size)
     writer.add_rope_freq_base(10000.0)
 
@@ -77,14 +85,21 @@ def add_tokenizer(writer, tokenizer):
     writer.add_add_space_prefix(True)
 
 
-def write(path, config, tensors, tokenizer):
+def halves(w, head_size):
+    """The rows of a head, or its part of a vector, from the order of neighbours to that of halves."""
+    return w.unflatten(0, (-1, head_size // 2, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def write(path, architecture, config, tensors, tokenizer):
     """The file appears whole or not at all."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        writer = gguf.GGUFWriter(partial, "llama")
+        writer = gguf.GGUFWriter(partial, architecture)
         add_config(writer, config)
         add_tokenizer(writer, tokenizer)
         for name, w in tensors.items():
+            if architecture != "llama" and name.split(".")[-2] in ("wq", "wk", "q_norm", "k_norm"):
+                w = halves(w, config.head_size)
             writer.add_tensor(tensor_name(name), w.numpy().astype(np.float16 if w.dim() == 2 else np.float32))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -101,10 +116,12 @@ def main():
     parser.add_argument("out", metavar="OUT", type=Path)
     args = parser.parse_args()
     state = torch.load(args.folder / "checkpoint.pt", weights_only=True)
-    if (placement := state["options"]["placement"]) != "pre":
-        raise ValueError(f"{args.folder}/checkpoint.pt has {placement}-norms, expected pre: a llama")
+    options = state["options"]
+    architecture = ARCHITECTURES.get((options["placement"], options["qk_norm"]))
+    if options["norm"] in ("dyt", "none") or not architecture:
+        raise ValueError(f"{args.folder}/checkpoint.pt: no architecture of GGUF has such norms: {options}")
     tokenizer = sentencepiece.SentencePieceProcessor(str(args.folder / "tokenizer.model"))
-    write(args.out, Config(**state["config"]), state["model"], tokenizer)
+    write(args.out, architecture, Config(**state["config"]), state["model"], tokenizer)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,27 @@ from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
 EPS = 1e-5
-NORMS = {  # the norm before (or after) attention, the one of the MLP, the final one
-    "rms": ("rms", "rms", "rms"),
-    "layer": ("layer", "layer", "layer"),
-    "mixed": ("layer", "rms", "rms"),
-}
+NORMS = "rms", "layer", "mixed", "dyt", "none"  # mixed: LayerNorm in the first and the last layer, RMSNorm elsewhere
+PLACEMENTS = "pre", "post", "inside", "sandwich"
+QK_NORMS = "none", "head", "vector"  # of each head, as in Qwen 3; of all heads together, as in OLMo 2
+
+
+class DyT(nn.Module):
+    """gamma * tanh(alpha * x) + beta in a norm's place; alpha is one number (Zhu et al. 2025, section 4)."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(()))
+        self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x):
+        return self.weight * torch.tanh(self.alpha * x) + self.bias
 
 
 def norm(kind, dim):
-    return {"rms": nn.RMSNorm, "layer": nn.LayerNorm}[kind](dim, eps=EPS)
+    if kind == "none":
+        return nn.Identity()
+    return DyT(dim) if kind == "dyt" else {"rms": nn.RMSNorm, "layer": nn.LayerNorm}[kind](dim, eps=EPS)
 
 
 def rope_angles(n, head_size):
@@ -35,19 +47,39 @@ def rope(x, cos, sin):
 
 
 class Layer(nn.Module):
-    """Attention and MLP, each with its norm: x + f(norm(x)) with placement "pre", norm(x + f(x)) with "post"."""
+    """Attention and MLP, each with its norm:
 
-    def __init__(self, config, attn_norm, mlp_norm, placement):
+    placement   pre         x + f(norm(x))
+                post        norm(x + f(x))
+                inside      x + norm(f(x)), as in OLMo 2
+                sandwich    x + norm(f(norm(x))), as in Gemma 2
+    """
+
+    def __init__(self, config, kind, placement, qk_norm):
         super().__init__()
-        self.head_size, self.placement = config.head_size, placement
-        self.attn_norm, self.mlp_norm = norm(attn_norm, config.dim), norm(mlp_norm, config.dim)
+        self.head_size, self.placement, self.qk_norm = config.head_size, placement, qk_norm
+        ends = {"pre": ("",), "sandwich": ("", "_post")}.get(placement, ("_post",))
+        for name in ("attn", "mlp"):
+            for end in ("", "_post"):
+                setattr(self, f"{name}{end}_norm", norm(kind if end in ends else "none", config.dim))
         for name in ("wq", "wk", "wv", "wo", "gate", "down", "up"):
             rows, cols = config.shape(name)
             setattr(self, name, nn.Linear(cols, rows, bias=False))
+        for name, w in ("q_norm", self.wq), ("k_norm", self.wk):
+            dim = config.head_size if qk_norm == "head" else w.out_features
+            setattr(self, name, norm("none" if qk_norm == "none" else kind, dim))
+
+    def heads_of(self, x, qk_norm):
+        """[batch, n, heads * head_size] -> [batch, heads, n, head_size]"""
+        if self.qk_norm == "vector":
+            x = qk_norm(x)
+        x = x.unflatten(-1, (-1, self.head_size)).transpose(1, 2)
+        return qk_norm(x) if self.qk_norm == "head" else x
 
     def attention(self, h, angles):
-        q, k, v = (w(h).unflatten(-1, (-1, self.head_size)).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
-        q, k = rope(q, *angles), rope(k, *angles)
+        q, k = self.heads_of(self.wq(h), self.q_norm), self.heads_of(self.wk(h), self.k_norm)
+        v = self.wv(h).unflatten(-1, (-1, self.head_size)).transpose(1, 2)
+        q, k = rope(q, *angles).type_as(v), rope(k, *angles).type_as(v)
         heads = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return self.wo(heads.transpose(1, 2).flatten(-2))
 
@@ -55,23 +87,27 @@ class Layer(nn.Module):
         return self.down(silu(self.gate(h)) * self.up(h))
 
     def forward(self, x, angles):
-        if self.placement == "pre":
-            x = x + self.attention(self.attn_norm(x), angles)
-            return x + self.mlp(self.mlp_norm(x))
-        x = self.attn_norm(x + self.attention(x, angles))
-        return self.mlp_norm(x + self.mlp(x))
+        if self.placement == "post":
+            x = self.attn_post_norm(x + self.attention(x, angles))
+            return self.mlp_post_norm(x + self.mlp(x))
+        x = x + self.attn_post_norm(self.attention(self.attn_norm(x), angles))
+        return x + self.mlp_post_norm(self.mlp(self.mlp_norm(x)))
 
 
 class Llama(nn.Module):
     """config is a checkpoint.Config; the output classifier is the token embedding."""
 
-    def __init__(self, config, norms="rms", placement="pre"):
+    def __init__(self, config, norms="rms", placement="pre", qk_norm="none"):
         super().__init__()
-        attn_norm, mlp_norm, final_norm = NORMS[norms]
+        kinds = ["rms" if norms == "mixed" else norms] * (config.n_layers + 1)
+        if norms == "mixed":
+            kinds[0] = kinds[-2] = "layer"
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.dim)
-        self.layers = nn.ModuleList(Layer(config, attn_norm, mlp_norm, placement) for _ in range(config.n_layers))
-        self.final_norm = norm(final_norm, config.dim)
+        # without norms the embedding's size would stay as it begins; sqrt(dim): Zhu et al. 2025, section 7
+        self.scale = nn.Parameter(torch.tensor(math.sqrt(config.dim))) if norms in ("dyt", "none") else 1
+        self.layers = nn.ModuleList(Layer(config, kind, placement, qk_norm) for kind in kinds[:-1])
+        self.final_norm = norm(kinds[-1], config.dim)
         for name, w in self.named_parameters():
             if w.dim() == 2:
                 residual = name.endswith(("wo.weight", "down.weight"))  # their sums grow with the layers
@@ -82,7 +118,7 @@ class Llama(nn.Module):
     def forward(self, tokens):
         """tokens [batch, n] -> logits [batch, n, vocab_size]"""
         n = tokens.shape[1]
-        x = self.token_embedding(tokens)
+        x = self.token_embedding(tokens) * self.scale
         for layer in self.layers:
             x = layer(x, (self.cos[:n], self.sin[:n]))
         return self.final_norm(x) @ self.token_embedding.weight.T

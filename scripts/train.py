@@ -21,7 +21,7 @@ import torch
 
 import corpus
 from checkpoint import Config
-from llama import NORMS, Llama
+from llama import NORMS, PLACEMENTS, QK_NORMS, Llama
 
 CONFIG = Config(192, 512, 4, 6, 2, 2000, 256, True)
 SHAPE = ",".join(map(str, astuple(CONFIG)[:5]))
@@ -103,10 +103,9 @@ def save(path, value):
 def main():
     parser = argparse.ArgumentParser(usage="%(prog)s [FOLDER] [options]", description="Train the bundled model.")
     parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, default=Path("build/stories"))
-    parser.add_argument(
-        "--norm", choices=NORMS, default="rms", help="the kind of every norm; mixed: layer, rms, rms [rms]"
-    )
-    parser.add_argument("--placement", choices=["pre", "post"], default="pre", help="norms before or after [pre]")
+    parser.add_argument("--norm", choices=NORMS, default="rms", help="the kind of every norm [rms]")
+    parser.add_argument("--placement", choices=PLACEMENTS, default="pre", help="where norms stand (llama.py) [pre]")
+    parser.add_argument("--qk-norm", choices=QK_NORMS, default="none", help="norms of queries and keys [none]")
     parser.add_argument("--shape", default=SHAPE, help=f"dim, hidden, layers, heads, key and value heads [{SHAPE}]")
     parser.add_argument("--steps", type=int, default=3000, help="[3000]")
     parser.add_argument("--batch", type=int, default=40, help="stories in a step [40]")
@@ -129,23 +128,22 @@ def main():
     train = tokenize(folder, tokenizer, N_STORIES, held_out=False)
     held_out = tokenize(folder, tokenizer, N_HELD_OUT, held_out=True)
 
-    model = Llama(config, args.norm, args.placement)
+    model = Llama(config, args.norm, args.placement, args.qk_norm)
     matrices = [w for w in model.parameters() if w.dim() == 2]
-    vectors = [w for w in model.parameters() if w.dim() == 1]
+    vectors = [w for w in model.parameters() if w.dim() < 2]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, args.lr, BETAS, fused=True)
-    first, seconds = 0, 0.0
+    first, seconds, history = 0, 0.0, []
     log = folder / "log.csv"
-    options = {
-        name: value for name, value in vars(args).items() if name in ("norm", "placement", "batch", "lr", "seed")
-    }
+    named = "norm", "placement", "qk_norm", "batch", "lr", "seed"
+    options = {name: value for name, value in vars(args).items() if name in named}
     if (folder / "checkpoint.pt").exists():
         state = torch.load(folder / "checkpoint.pt", weights_only=True)
         if (found := state["config"] | state["options"]) != (expected := asdict(config) | options):
             raise ValueError(f"{folder}/checkpoint.pt was trained with {found}, not {expected}")
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        first, seconds = state["step"], state["seconds"]
+        first, seconds, history = state["step"], state["seconds"], state["losses"]
         lines = log.read_text().splitlines(keepends=True)
         log.write_text("".join([lines[0], *(line for line in lines[1:] if int(line.split(",")[0]) <= first)]))
     else:
@@ -186,11 +184,12 @@ def main():
                     "options": options,
                     "step": done,
                     "seconds": seconds,
+                    "losses": history + losses,
                     "model": model.state_dict(),
                     "optimizer": optimizer.state_dict(),
                 },
             )
-            interval, losses = (done, time.perf_counter() - start), []
+            interval, history, losses = (done, time.perf_counter() - start), history + losses, []
 
 
 if __name__ == "__main__":
