@@ -1,8 +1,9 @@
 """The experiment of docs/experiment.md: the bundled model's architecture under other norms, same data, seeds and budget.
 
 Owns which norms, where, which learning rates and seeds, and what is reported; training itself is train.py's, the file
-export_gguf.py's, and norma's own speed bench's. Everything goes into one folder, a run of training to a folder in it; what
-is there already is not done again, and a run that was stopped goes on. The data come from a folder that train.py has filled.
+export_gguf.py's, and norma's own speed bench's. Everything goes into one folder, a run of training to a folder in it, and
+its losses to a line of results.csv; what is there is not done again, and a run that was stopped goes on. docs/experiment.csv
+is such a file: copied to FOLDER/results.csv it spares its runs. The data come from a folder that train.py has filled.
 
     python scripts/experiment.py build/experiment --data build/stories
 """
@@ -42,7 +43,7 @@ MEAN_OVER = 10  # steps, for a curve's points
 
 
 def train_one(run, args):
-    """The last held-out loss of a run (case, rate, seed), and the loss of each of its steps."""
+    """The last held-out loss of a run (case, rate, seed), and a curve: the loss of training, a mean over so many steps."""
     case, rate, seed = run
     folder = args.folder / f"{case}-{rate:g}-{seed}"
     log = folder / "log.csv"
@@ -54,26 +55,34 @@ def train_one(run, args):
         norm, placement, qk_norm = CASES[case]
         options = {"norm": norm, "placement": placement, "qk-norm": qk_norm, "lr": rate, "seed": seed}
         options |= {"steps": args.steps, "batch": args.batch, "threads": 1}
-        command = [
-            sys.executable,
-            SCRIPTS / "train.py",
-            folder,
-            *(str(x) for k, v in options.items() for x in (f"--{k}", v)),
-        ]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        print(f"{folder.name}: {log.read_text().splitlines()[-1]}", file=sys.stderr, flush=True)
+        named = (str(x) for name, value in options.items() for x in (f"--{name}", value))
+        subprocess.run([sys.executable, SCRIPTS / "train.py", folder, *named], check=True, stdout=subprocess.DEVNULL)
     losses = torch.load(folder / "checkpoint.pt", weights_only=True)["losses"]
-    return float(log.read_text().splitlines()[-1].split(",")[3]), losses
+    return float(log.read_text().splitlines()[-1].split(",")[3]), *np.mean(np.reshape(losses, (-1, MEAN_OVER)), axis=1)
 
 
-def write_curves(path, found, rate):
-    """Means over steps, of the first seed at one rate: a column for each case."""
-    curves = [np.mean(np.reshape(found[case, rate, 1][1], (-1, MEAN_OVER)), axis=1) for case in CASES]
-    rows = [
-        f"{MEAN_OVER * (i + 1)}," + ",".join(f"{loss:.3f}" for loss in row)
-        for i, row in enumerate(zip(*curves, strict=True))
-    ]
-    path.write_text("\n".join([f"step,{','.join(CASES)}", *rows]) + "\n")
+def read_results(path):
+    """{(case, rate, seed): (held-out loss, curve...)}"""
+    rows = [line.split(",") for line in path.read_text().splitlines()[1:]] if path.exists() else []
+    return {(row[0], float(row[1]), int(row[2])): tuple(map(float, row[3:])) for row in rows}
+
+
+def train_all(runs, path, args):
+    """What read_results gives, after every run is there; a line for each as it ends."""
+    found = read_results(path)
+    missing = [run for run in runs if run not in found]
+    with ThreadPoolExecutor(args.jobs) as pool, path.open("a") as out:
+        if not out.tell():
+            steps = range(MEAN_OVER, args.steps + 1, MEAN_OVER)
+            out.write(f"norms,learning_rate,seed,held_out_loss,{','.join(map(str, steps))}\n")
+        for (case, rate, seed), values in zip(
+            missing, pool.map(lambda run: train_one(run, args), missing), strict=True
+        ):
+            line = f"{case},{rate:g},{seed},{','.join(f'{x:.4f}' for x in values)}\n"
+            out.write(line)
+            out.flush()
+            print(line[:40], file=sys.stderr, flush=True)
+    return read_results(path)
 
 
 def steps_per_second(args):
@@ -121,9 +130,8 @@ def main():
 
     runs = [(case, rate, seed) for rate in RATES for seed in SEEDS.get(rate, (1,)) for case in CASES]
     runs.sort(key=lambda run: run[2])  # the first seed of everything first
-    with ThreadPoolExecutor(args.jobs) as pool:
-        found = dict(zip(runs, pool.map(lambda run: train_one(run, args), runs), strict=True))
-    write_curves(args.folder / "curves.csv", found, 2e-3)
+    args.folder.mkdir(parents=True, exist_ok=True)
+    found = train_all(runs, args.folder / "results.csv", args)
     print(f"| norms | {' | '.join(f'{rate:g}' for rate in RATES)} |")
     print(f"| --- |{' --- |' * len(RATES)}")
     for case in CASES:
