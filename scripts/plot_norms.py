@@ -2,11 +2,12 @@
 
 Owns how the pictures look, and their words in both languages. What is drawn are closed forms in float64, the tables that
 stand in docs/norms.md (the gradient's sizes, what `./run -m norms` printed), gradients by depth from textbook_today.py, and
-norma's own account of the residual stream, from `./run MODEL -m perplexity -f FILE --profile=x.csv`; without that file its
-picture is left as it is.
+the losses of docs/experiment.csv (experiment.py), and norma's own account of the residual stream, from `./run MODEL -m
+perplexity -f FILE --profile=x.csv`; without that file its picture is left as it is.
 """
 
 import argparse
+import csv
 import re
 import sys
 import warnings
@@ -15,6 +16,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib import pyplot
+
 from profiles import read
 from random_model import uniform
 
@@ -53,8 +55,18 @@ CHINESE = {
     "RMSNorm, in place": "RMSNorm，现场",
     "LayerNorm, warm": "LayerNorm，热缓存",
     "RMSNorm, warm": "RMSNorm，热缓存",
+    "peak learning rate": "学习率峰值",
+    "held-out loss, nats a token": "留出集损失，nat / token",
+    "Who bears which learning rate": "谁受得了多大的学习率",
+    "step": "步",
+    "loss of training, nats a token": "训练损失，nat / token",
+    "Training, peak learning rate 0.002": "训练过程，学习率峰值 0.002",
 }
-LEGENDS = {"arrows": "center right", "eps": "lower right"}  # where "best" is beside points, or on a line
+LEGENDS = {
+    "arrows": "center right",
+    "eps": "lower right",
+    "rates": "upper right",
+}  # where "best" is beside points, or on a line
 language = "en"
 
 
@@ -121,7 +133,7 @@ def draw_depth(axes):
 def draw_cost(axes):
     """What `./run -m norms` printed into the chapter, of one token."""
     rows = re.findall(
-        r"^ +(\d+) +1 +1 +([\d.]+) +([\d.]+) .*\| +([\d.]+) +([\d.]+) ", (DOCS / "norms.md").read_text(), re.M
+        r"^ +(\d+) +1 +1 +([\d.]+) +([\d.]+) .*\| +([\d.]+) +([\d.]+) ", (DOCS / "norms.md").read_text(), re.MULTILINE
     )
     dim, *columns = np.array(rows, dtype=float).T
     names = "RMSNorm, warm", "LayerNorm, warm", "RMSNorm, in place", "LayerNorm, in place"
@@ -134,6 +146,64 @@ def draw_cost(axes):
     axes.set_xticks(dim, [f"{d:g}" for d in dim])
     axes.minorticks_off()
     label(axes, "dim (one token, one thread)", "ns an element", "The cost of one norm")
+
+
+def read_experiment():
+    """{case: rows}, in the order of the file"""
+    cases = {}
+    with (DOCS / "experiment.csv").open() as file:
+        for row in csv.DictReader(file):
+            cases.setdefault(row["norms"], []).append(row)
+    return cases
+
+
+def draw_cases(axes, lines):
+    """lines: {case: (x, y)}; a look of its own for each, and a little room for those that differ little."""
+    for i, (case, (x, y)) in enumerate(lines.items()):
+        color = pyplot.get_cmap("tab10")(i)
+        axes.plot(
+            x,
+            y,
+            color=color,
+            marker="osD^vP*Xh"[i],
+            markersize=4,
+            linewidth=1,
+            markevery=1 if len(x) < 10 else 5,
+            label=case,
+        )
+    axes.set_yscale("log")
+
+
+def draw_rates(axes):
+    lines = {}
+    for case, rows in read_experiment().items():
+        rates = sorted({float(row["learning_rate"]) for row in rows})
+        lines[case] = (
+            rates,
+            [
+                np.mean([float(row["held_out_loss"]) for row in rows if float(row["learning_rate"]) == rate])
+                for rate in rates
+            ],
+        )
+    draw_cases(axes, lines)
+    axes.set_xscale("log")
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.minorticks_off()
+    axes.set_ylim(0.55, 9)
+    axes.set_yticks([0.6, 1, 2, 5], ["0.6", "1", "2", "5"])
+    label(axes, "peak learning rate", "held-out loss, nats a token", "Who bears which learning rate")
+
+
+def draw_training(axes):
+    lines = {}
+    for case, rows in read_experiment().items():
+        row = next(row for row in rows if row["learning_rate"] == "0.002" and row["seed"] == "1")
+        steps = [name for name in row if name.isdigit()]
+        lines[case] = list(map(int, steps)), [float(row[step]) for step in steps]
+    draw_cases(axes, lines)
+    axes.minorticks_off()
+    axes.set_yticks([0.7, 1, 2, 4, 8], ["0.7", "1", "2", "4", "8"])
+    label(axes, "step", "loss of training, nats a token", "Training, peak learning rate 0.002")
 
 
 def read_profile(path):
@@ -163,7 +233,7 @@ def save(name, png, draw, *args):
         file = f"norms_{name}" + ("" if language == "en" else ".zh")
         figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
         draw(axes, *args)
-        axes.legend(frameon=False, loc=LEGENDS.get(name, "best"))
+        axes.legend(frameon=False, loc=LEGENDS.get(name, "best"), ncols=3 if name == "rates" else 1)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
         figure.savefig(DOCS / f"{file}.svg", metadata={"Date": None})
@@ -186,6 +256,8 @@ def main():
     save("gradient", args.png, draw_gradient)
     save("depth", args.png, draw_depth)
     save("cost", args.png, draw_cost)
+    save("rates", args.png, draw_rates)
+    save("training", args.png, draw_training)
     if args.profile:
         save("residual", args.png, draw_residual, read_profile(args.profile))
 

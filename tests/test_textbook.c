@@ -892,6 +892,44 @@ static const Book BOOK = {.chapters = {"docs/norms.md", "docs/norms.zh.md"},
 
 static void twins_of_the_experiment(void) { same_numbers("docs/experiment.md", "docs/experiment.zh.md"); }
 
+/* A line of docs/experiment.csv: a run, and its loss. 0 at the end. */
+static int next_run(char **at, char *norms, char *rate, double *loss) {
+    char *line = *at ? strchr(*at, '\n') : NULL;
+    *at = line ? line + 1 : NULL;
+    return *at && sscanf(*at, "%15[^,],%15[^,],%*d,%lf", norms, rate, loss) == 3;
+}
+
+/* The row of a table that has the losses of some norms: a cell for each learning rate, a number for each seed. */
+static void write_row(char row[256], char *csv, const char *norms) {
+    static const char *const rates[] = {"0.001", "0.002", "0.008"};
+    char found[16], rate[16];
+    double loss;
+    int n = snprintf(row, 256, "\n| %s |", norms);
+    for (int i = 0; i < 3; i++) {
+        const char *separator = " ";
+        for (char *at = csv; next_run(&at, found, rate, &loss) && n < 200;) {
+            if (strcmp(found, norms) || strcmp(rate, rates[i])) continue;
+            n += snprintf(row + n, 256 - (size_t)n, "%s%.3f", separator, loss);
+            separator = ", ";
+        }
+        n += snprintf(row + n, 256 - (size_t)n, " |");
+    }
+}
+
+/* The second table of docs/experiment.md has the losses of docs/experiment.csv. */
+static void the_experiment_is_its_files(void) {
+    static const char *const cases[] = {"none", "rms", "layer", "mixed", "post", "sandwich", "olmo2", "qk", "dyt"};
+    size_t size;
+    char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/experiment.md", &size), row[256];
+    CHECK(csv && text, "no files");
+    for (int i = 0; i < 9; i++) {
+        write_row(row, csv, cases[i]);
+        CHECK(strstr(text, row), "no row%s", row);
+    }
+    free(csv);
+    free(text);
+}
+
 /* Means and spreads of docs/experiment.md are those of the losses in its table. */
 static void the_experiment_adds_up(void) {
     size_t size;
@@ -1003,6 +1041,7 @@ void suite_textbook(void) {
     book_test(&BOOK);
     TEST(twins_of_the_experiment);
     TEST(the_experiment_adds_up);
+    TEST(the_experiment_is_its_files);
     TEST(addresses_and_names_are_right);
     TEST(the_readmes_measurements_are_the_pages);
 }
