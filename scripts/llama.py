@@ -104,7 +104,7 @@ class Llama(nn.Module):
             kinds[0] = kinds[-2] = "layer"
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.dim)
-        # without norms the embedding's size would stay as it begins; sqrt(dim): Zhu et al. 2025, section 7
+        # nothing else lifts the embeddings from the size that they begin with
         self.scale = nn.Parameter(torch.tensor(math.sqrt(config.dim))) if norms in ("dyt", "none") else 1
         self.layers = nn.ModuleList(Layer(config, kind, placement, qk_norm) for kind in kinds[:-1])
         self.final_norm = norm(kinds[-1], config.dim)

@@ -62,11 +62,11 @@ CHINESE = {
     "loss of training, nats a token": "训练损失，nat / token",
     "Training, peak learning rate 0.002": "训练过程，学习率峰值 0.002",
 }
-LEGENDS = {
-    "arrows": "center right",
-    "eps": "lower right",
-    "rates": "upper right",
-}  # where "best" is beside points, or on a line
+LEGENDS = {  # where "best" is beside points, or on a line
+    "arrows": {"loc": "center right"},
+    "eps": {"loc": "lower right"},
+    "rates": {"loc": "upper right", "ncols": 3},
+}
 language = "en"
 
 
@@ -233,7 +233,7 @@ def save(name, png, draw, *args):
         file = f"norms_{name}" + ("" if language == "en" else ".zh")
         figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
         draw(axes, *args)
-        axes.legend(frameon=False, loc=LEGENDS.get(name, "best"), ncols=3 if name == "rates" else 1)
+        axes.legend(frameon=False, **LEGENDS.get(name, {}))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
         figure.savefig(DOCS / f"{file}.svg", metadata={"Date": None})

@@ -18,6 +18,7 @@ def three_axes():
     x = torch.arange(1.0, 9.0, dtype=torch.float64).view(2, 2, 2)
     row("keepdim", x * x.pow(2).mean(-1, keepdim=True).rsqrt())
     row("no keepdim", x * x.pow(2).mean(-1).rsqrt())
+    row("no keepdim, the shape of [5, 1, 8]", (torch.ones(5, 1, 8) * torch.ones(5, 1, 8).mean(-1)).shape)
     x = x.view(2, 4)
     row("RMS of each token, one mean", (x * x.pow(2).mean().rsqrt()).pow(2).mean(-1).sqrt())
 

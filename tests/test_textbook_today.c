@@ -31,11 +31,6 @@ static void three_axes(void) {
                  1.06430417);
     CHECK_VALUES(wrong, 8, 1e-6, 0.632455532, 0.565685425, 0.543214476, 0.532152084, 3.16227766, 1.69705627, 1.26750044,
                  1.06430417);
-    for (int i = 0; i < 48; i++) { /* which [B, L] meet [B, L, D], aligned at the right, without an error */
-        const int b = 1 + i % 4, l = 1 + i / 4 % 4, d = 2 + i / 16;
-        const bool silent = (b == l || b == 1 || l == 1) && (l == d || l == 1);
-        CHECK(silent == (l == 1 || ((b == 1 || b == l) && l == d)), "[%d, %d, %d]", b, l, d);
-    }
     HOLDS(2, 5, 8, 1, 0, 3, 4, 3 / sqrt(12.5), 4 / sqrt(12.5), 3 / sqrt(30.5), 4 / sqrt((49 + 64) / 2.0));
 }
 
