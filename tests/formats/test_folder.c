@@ -694,6 +694,35 @@ static void an_index_names_files_beside_it(void) {
     CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s", stderr_text());
 }
 
+/* The second file once more as the first: its tensors are in both, and the message names both. */
+static void no_tensor_is_in_two_files(void) {
+    Model m;
+    size_t size;
+    CHECK(!make_folder(1), "no folder");
+    char *second = file_read(in_folder("model-00002-of-00003.safetensors"), &size);
+    save(in_folder("model-00001-of-00003.safetensors"), second, size);
+    free(second);
+    stderr_hide();
+    const int status = model_open(&m, folder());
+    CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
+    const char *first = strstr(stderr_text(), "model-00001-of-"), *other = strstr(stderr_text(), "model-00002-of-");
+    CHECK(first && other && strstr(stderr_text(), " is in ") && strstr(stderr_text(), " as well"), "%s", stderr_text());
+    remove_folder();
+}
+
+/* A file that is nothing but the length of a header, and a header of no bytes. */
+static void the_smallest_header(void) {
+    static const uint8_t bytes[8];
+    Model m;
+    CHECK(!make_folder(0), "no folder");
+    save(in_folder("model.safetensors"), bytes, sizeof bytes);
+    stderr_hide();
+    const int status = model_open(&m, folder());
+    CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
+    CHECK(!strstr(stderr_text(), "expected the length of a header"), "%s", stderr_text());
+    remove_folder();
+}
+
 /* So many files that none is opened; one less, and the first is missing. */
 static void an_index_names_so_many_files(void) {
     for (int n = 4096; n <= 4097; n++) {
@@ -937,6 +966,8 @@ void suite_folder(void) {
     TEST(options_of_families);
     TEST(headers_are_checked);
     TEST(an_index_names_files_beside_it);
+    TEST(no_tensor_is_in_two_files);
+    TEST(the_smallest_header);
     TEST(an_index_names_so_many_files);
     TEST(what_is_no_file_is_refused);
     TEST(what_is_missing_is_named);

@@ -671,6 +671,26 @@ static void unknown_characters_without_unk(void) {
     tokenizer_close(&t);
 }
 
+/* Where there is one: each is an <unk>, or those in a row are. (The ids are those of the library tokenizers.) */
+static void unknown_characters_with_unk(void) {
+    static const int ids[][6] = {{0, 0, 0, 1, 2, 0}, {0, 1, 2, 0}};
+    for (int fuse = 0; fuse < 2; fuse++) {
+        char json[256];
+        Tokenizer t;
+        Tokens tokens;
+        const int n = fuse ? 4 : 6;
+        snprintf(json, sizeof json,
+                 "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":%s,"
+                 "\"vocab\":{\"<unk>\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
+                 fuse ? "true" : "false");
+        CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+        CHECK(!tokenizer_encode(&t, "x\xc3\xa9zabx", 7, false, &tokens), "does not encode");
+        CHECK(tokens.n == n && !memcmp(tokens.ids, ids[fuse], (size_t)n * sizeof **ids), "%d tokens", tokens.n);
+        free(tokens.ids);
+        tokenizer_close(&t);
+    }
+}
+
 /* Every place of a text is held against added tokens, which have at most 512 bytes. */
 static void added_tokens_have_a_longest_size(void) {
     for (int n = 512; n <= 513; n++) {
@@ -1374,6 +1394,7 @@ void suite_bpe(void) {
     TEST(a_text_has_at_most_16_ends);
     TEST(a_rule_that_is_there_twice);
     TEST(unknown_characters_without_unk);
+    TEST(unknown_characters_with_unk);
     TEST(added_tokens_have_a_longest_size);
     TEST(tokens_behind_a_text_are_one_note);
     TEST(the_files_beside_it_are_files);
