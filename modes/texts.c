@@ -47,8 +47,7 @@ typedef struct {
     Run *run;
     int steps; /* most positions of a text */
     Prompts prompts;
-    Prompt prompt;                                   /* whose samples begin */
-    int left;                                        /* samples of it that have not begun */
+    Prompt prompt;                                   /* whose samples begin; .samples: how many have not */
     enum { NO_ROOT, ROOT_WAITS, ROOT_HAS_RUN } root; /* of it */
     int parallel;
     Text **running;      /* [parallel], by sequence; NULL: the next text may have it; owned */
@@ -68,9 +67,8 @@ typedef struct {
 /* The next prompt. 1: there is one; 0: there is none; -1: no memory. */
 static int next_prompt(Texts *m) {
     free(m->prompt.ids.ids);
-    const int found = prompts_next(&m->prompts, &m->prompt), n = found > 0 ? m->prompt.ids.n : 0;
-    m->left = found > 0 ? m->prompt.samples : 0;
-    m->root = m->left > 1 && n > 1 && n <= m->steps ? ROOT_WAITS : NO_ROOT;
+    const int found = prompts_next(&m->prompts, &m->prompt), n = m->prompt.ids.n;
+    m->root = m->prompt.samples > 1 && n > 1 && n <= m->steps ? ROOT_WAITS : NO_ROOT;
     m->n_prompts += found > 0;
     m->n_read += n;
     return found;
@@ -84,7 +82,7 @@ static Text *add_text(Texts *m) {
     if (!t) return NULL;
     *m->last = t;
     m->last = &t->next;
-    m->left--;
+    p->samples--;
     if (!p->seed) p->seed = 1; /* behind the last */
     t->seed = sampling.seed = p->seed++;
     t->prompt = p->text;
@@ -105,7 +103,7 @@ static Text *add_text(Texts *m) {
 static int begin_texts(Texts *m) {
     for (int i = 0; i < m->parallel; i++)
         while (!m->running[i]) {
-            const int more = m->left ? 1 : next_prompt(m);
+            const int more = m->prompt.samples ? 1 : next_prompt(m);
             if (more <= 0) return more;
             if (m->root == ROOT_WAITS) return 0;
             Text *t = add_text(m);
@@ -141,7 +139,7 @@ static int go_on(Texts *m, Text *t) {
     return 0;
 }
 
-/* One forward pass of all that run. -1: it failed. */
+/* One forward pass of all that run. 1: it has run; 0: there is nothing to run; -1: it failed. */
 static int run_pass(Texts *m) {
     Run *run = m->run;
     const int vocab_size = run->model.config.vocab_size;
@@ -153,6 +151,7 @@ static int run_pass(Texts *m) {
         t->row = rows++;
         n = add_steps(m, n, &t->ids, t->n_ran, t->ids.n, i, true);
     }
+    if (!n) return 0;
     const float *logits = n < 0 ? NULL : model_forward(&run->session, m->batch, n);
     if (!logits || check_logits(logits, (size_t)rows * (size_t)vocab_size)) return -1;
     if (root) m->root = ROOT_HAS_RUN;
@@ -166,7 +165,7 @@ static int run_pass(Texts *m) {
         if (m->running[i] && m->running[i]->ended) m->running[i] = NULL;
     }
     tune(&run->tuning, n);
-    return 0;
+    return 1;
 }
 
 /* ---- texts that come out ------------------------------------------------------------------------- */
@@ -291,29 +290,21 @@ static void show_statistics(const Texts *m, double seconds) {
     if (m->run->options->verbose) fprintf(stderr, "%s\n", tuning_text(&m->run->tuning));
 }
 
-/* Whether something is left to run. */
-static bool is_running(const Texts *m) {
-    bool any = m->root == ROOT_WAITS;
-    for (int i = 0; i < m->parallel; i++) any |= m->running[i] != NULL;
-    return any;
-}
-
 int texts_generate(Run *run) {
     Texts m = {.run = run};
     stream_open(&m.out, stdout);
-    int status = open_texts(&m);
+    int more = open_texts(&m) ? -1 : 1;
     const double start = now();
-    while (!status && !interrupted && !m.out.error && !(status = begin_texts(&m)) && is_running(&m)) {
-        status = run_pass(&m);
-        if (!status) status = write_texts(&m);
+    while (more > 0 && !interrupted && !m.out.error) {
+        more = begin_texts(&m) ? -1 : run_pass(&m);
+        if (more >= 0 && write_texts(&m)) more = -1;
         show_progress(&m, false);
     }
-    if (!status) status = write_texts(&m); /* those that had nothing to run */
     if (m.first && m.first->begun) stream_write(&m.out, "\n", 1);
-    if (stream_close(&m.out)) status = -1;
+    if (stream_close(&m.out)) more = -1;
     show_progress(&m, true);
-    if (!status && m.n_prompts) show_statistics(&m, now() - start);
-    status |= m.prompts.failed;
+    if (more >= 0 && m.n_prompts) show_statistics(&m, now() - start);
+    const bool failed = more < 0 || m.prompts.failed;
     close_texts(&m);
-    return run_exit_status(status);
+    return run_exit_status(failed);
 }
