@@ -41,9 +41,8 @@ static const Option OPTIONS[] = {
      "read the prompt (perplexity: the text) from a file\n(\"-\": standard input)"},
     {0, STRING, "tokens", "LIST", INTO(tokens), "token ids instead of text, exactly as given: 1,403,407"},
     {0, STRING, "prompts", "FILE", INTO(prompts),
-     "generate: a text for each line (\"-\": standard input); in\na .jsonl file a line is {\"prompt\": TEXT} and may "
-     "have\n"
-     "\"seed\": N and \"n\": N, its samples"},
+     "generate: a text for each line (\"-\": standard input); in a .jsonl file a line is {\"prompt\": TEXT} and may "
+     "have \"seed\": N and \"n\": N, its samples"},
     {0, INT, "samples", "N", RANGE(samples, 1, INT_MAX), "generate: texts for a prompt, with seeds s, s+1, ..."},
     {0, INT, "parallel", "N", RANGE(parallel, 1, 4096), "texts that run at once [16, fewer if memory is short]"},
     {'n', INT, "steps", "N", RANGE(steps, 0, INT_MAX),
@@ -57,12 +56,12 @@ static const Option OPTIONS[] = {
      "divides the logits of the last 64 tokens [1: off]"},
     {'s', UINT64, "seed", "N", INTO(sampling.seed), "[0: from the clock]"},
     {0, INT, "lookup", "N", RANGE(lookup, 0, MOST_GUESSES),
-     "generate, chat: guess up to N tokens from what was said\nbefore, and run them at once; the text stays [15; with\n"
+     "generate, chat: guess up to N tokens from what was said before, and run them at once; the text stays [15; with "
      "--profile: 0]"},
     {0, STRING, "draft", "MODEL", INTO(draft),
-     "generate, chat: a smaller model with the same tokens\nguesses them, too (not for --samples, --prompts, --json)"},
+     "generate, chat: a smaller model with the same tokens guesses them, too (not for --samples, --prompts, --json)"},
     {'z', STRING, "tokenizer", "FILE", INTO(tokenizer),
-     "[a GGUF file's own, a folder's tokenizer.json; else\ntokenizer.bin beside the model, else here]"},
+     "[a GGUF file's own, a folder's tokenizer.json; else tokenizer.bin beside the model, else here]"},
     {'y', STRING, "system", "TEXT", INTO(system), "system prompt for chat [the chat template's own, if any]"},
     {0, STRING, "template", "FAMILY", INTO(template), "the format of chat [the model's chat template's]"},
     {'o', STRING, "output", "FILE", INTO(output),
@@ -78,10 +77,10 @@ static const Option OPTIONS[] = {
     {0, TRUE, "json", NULL, INTO(json),
      "bench, norms: machine-readable; generate: an\nobject for each text, on a line of its own"},
     {0, STRING, "profile", "[=FILE]", INTO(profile),
-     "the time of every layer and site, on stderr; FILE.html\ndraws it, FILE.csv and, for trace viewers, "
+     "the time of every layer and site, on stderr; FILE.html draws it, FILE.csv and, for trace viewers, "
      "FILE.json\nhold more"},
     {0, STRING, "norm", "SPEC", INTO(norm),
-     "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\nKIND " NORM_KIND_LIST(
+     "run with other norms: KIND or [LAYERS.]SITE=KIND, ...; KIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
                "0-2.attn=layer,final=rms"},
     {'v', TRUE, "verbose", NULL, INTO(verbose), "tokenize: ids with their pieces; generate:\nhow tokens ran"},
