@@ -49,7 +49,7 @@ LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
 READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$(LIBRARY))
 COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
-.PHONY: all run test coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
+.PHONY: all run test tests coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
 all: $(BINARY)
 	$(if $(filter release mpi,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
 
@@ -93,12 +93,11 @@ test: tests ## build and run every test that needs only C (SUITES='json bpe': th
 	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BUILD)/tests/run $(TEST_WRAPPER) $(BUILD)/tests/all $(SUITES)
 	$(if $(MPI),@export OMP_WAIT_POLICY=passive; for n in $(TEST_RANKS); do \
 	    echo "$$n ranks:"; $(MPIRUN) -n $$n $(BUILD)/tests/all sequences || exit 1; done)
-.PHONY: tests
 tests: $(BUILD)/tests/run $(BUILD)/tests/all
 
+SANITIZERS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 sanitize: ## the same tests under AddressSanitizer and UBSan
-	@$(MAKE) --no-print-directory test VARIANT=sanitize \
-	    CFLAGS='-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all'
+	@$(MAKE) --no-print-directory test VARIANT=sanitize CFLAGS='$(SANITIZERS)'
 
 valgrind: ## the same tests under valgrind, which knows no AVX-512
 	@$(MAKE) --no-print-directory test VARIANT=valgrind ARCH=x86-64-v3 CFLAGS='-O2 -g' \
@@ -115,15 +114,14 @@ mutate: ## do the tests see small changes? of FILE='a.c b.c', else of what the b
 # Corpora grow in build/fuzz/NAME, from tests/fuzz/seeds/NAME; SEEDS are more files to begin with.
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json
-FUZZ_FLAGS   := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -DUNROLL=
-REACH_FLAGS  := -O1 -g -fprofile-instr-generate -fcoverage-mapping
 fuzz: ## libFuzzer on everything that reads, FUZZ_SECONDS each (needs clang)
-	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=fuzz CC=clang CFLAGS='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link'
+	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=fuzz CC=clang \
+	    CFLAGS='$(SANITIZERS) -DUNROLL= -fsanitize=fuzzer-no-link'
 
 fuzz-coverage: ## the lines that the fuzzers reach from their seeds in 10 s each; fails below 75 %
 	@rm -rf $(FUZZ_TARGETS:fuzz-%=build/reach/%)
 	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=reach CC=clang FUZZ_SECONDS=10 \
-	    CFLAGS='$(REACH_FLAGS) -fsanitize=fuzzer-no-link'
+	    CFLAGS='-O1 -g -fprofile-instr-generate -fcoverage-mapping -fsanitize=fuzzer-no-link'
 	@llvm-profdata merge -o build/reach/all.profdata $(FUZZ_TARGETS:%=build/reach/%.profraw)
 	@llvm-cov export --summary-only --instr-profile build/reach/all.profdata $(FUZZ_TARGETS:%=--object build/reach/%) | \
 	    python3 scripts/coverage.py --llvm 75
