@@ -41,7 +41,6 @@ static int answer(Run *run, Continuation *text, const ChatTurn *last, Tokens *to
     Stream out;
     stream_open(&out, stdout);
     const int status = run_continue(run, text, &prompt, &out);
-    text->answer = NULL;
     stream_write(&out, "\n", 1);
     return stream_close(&out) ? -1 : status;
 }
@@ -79,10 +78,10 @@ static int open_template(ChatTemplate *template, Run *run) {
         return bad_input("%s: its chat template ('%.40s') is of no family that norma knows; --template takes one of %s",
                          o->model, t->chat_template, chat_families());
     const size_t n = strlen(o->model), n_bundled = strlen(bundled);
-    if (o->template || t->chat_template) return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
-    if (n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
+    const bool has_template = o->template || t->chat_template;
+    if (!has_template && n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
         note("%s tells stories, it was not trained to chat: run -i \"Once upon a time\"", o->model);
-    else
+    else if (!has_template)
         note("%s has no chat template, so it may not be trained to chat; using llama-2's", o->model);
     return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
 }

@@ -67,10 +67,9 @@ void run_show_token(const Run *run, Stream *out, int previous, int token) {
     stream_write(out, text, n);
 }
 
-const float *run_logits(Run *run, const int *tokens, int n, int pos, int n_logits) {
-    const float *logits = model_forward_text(&run->session, tokens, n, pos, n_logits);
-    if (logits && check_logits(logits, (size_t)n_logits * (size_t)run->model.config.vocab_size)) return NULL;
-    return logits;
+const float *run_logits(Run *run, const int *tokens, int n, int pos) {
+    const float *logits = model_forward_text(&run->session, tokens, n, pos, n);
+    return logits && check_logits(logits, (size_t)n * (size_t)run->model.config.vocab_size) ? NULL : logits;
 }
 
 bool run_is_end(const Run *run, int token) {

@@ -59,9 +59,8 @@ const char *run_token_text(const Run *run, int previous, int token, int *n);
 /* Writes them. */
 void run_show_token(const Run *run, Stream *out, int previous, int token);
 
-/* Runs tokens[n] from position pos on. The logits of the last n_logits, float [n_logits][vocab_size], all
- * finite; NULL on failure. */
-const float *run_logits(Run *run, const int *tokens, int n, int pos, int n_logits);
+/* Runs tokens[n] from position pos on. The logits of all, float [n][vocab_size], which are finite; NULL on failure. */
+const float *run_logits(Run *run, const int *tokens, int n, int pos);
 
 /* Runs a prompt from position c->pos on, samples what follows and writes it, tuned (lab/tune.h)
  * after every forward pass, and guessed (guess.h). 0: the text has ended, by itself, by Ctrl-C or by a failed write; 1:

@@ -9,7 +9,7 @@ static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
     const int batch = run->session.batch;
     for (int pos = 0; pos < tokens->n && !interrupted; pos += batch) {
         const int n = tokens->n - pos < batch ? tokens->n - pos : batch;
-        const float *logits = run_logits(run, tokens->ids + pos, n, pos, n);
+        const float *logits = run_logits(run, tokens->ids + pos, n, pos);
         if (!logits) return -1;
         if (fwrite(logits, row, (size_t)n, out->stream) != (size_t)n) break;
     }

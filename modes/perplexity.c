@@ -27,7 +27,7 @@ static int score(Run *run, const Tokens *text, int *inputs, double *nll) {
     for (int at = 0, n; at < text->n && !interrupted; at += n) {
         const int pos = at % scored, left = text->n - at < scored - pos ? text->n - at : scored - pos;
         n = left < run->session.batch ? left : run->session.batch;
-        const float *logits = run_logits(run, inputs + at, n, pos, n);
+        const float *logits = run_logits(run, inputs + at, n, pos);
         if (!logits) return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)
         for (int i = 0; i < n; i++)
