@@ -18,6 +18,7 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
         const bool is_number = *s >= '0' && *s <= '9' && (*end == ',' || !*end);
         if (!is_number || id >= vocab_size) {
             free(out->ids);
+            *out = (Tokens){0};
             return is_number
                        ? fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size)
                        : fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
@@ -29,6 +30,7 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
 
 int run_tokens(const Run *run, bool bos, Tokens *out) {
     const Options *o = run->options;
+    *out = (Tokens){0};
     if (o->tokens) return parse_tokens(o->tokens, run->model.config.vocab_size, out);
     const char *prompt = o->prompt ? o->prompt : "";
     size_t size = strlen(prompt);

@@ -37,7 +37,8 @@ typedef struct {
     double prefilled; /* when the last prompt had run, in seconds of now() */
 } Continuation;
 
-/* The tokens of --tokens, -f or -i; with `bos`, BOS in front of those of a text. The caller frees ids. */
+/* The tokens of --tokens, -f or -i; with `bos`, BOS in front of those of a text. The caller frees ids;
+ * after a failure (-1 and a message) there are none. */
 int run_tokens(const Run *run, bool bos, Tokens *out);
 
 /* The token that an empty text begins with: BOS, or EOS where there is no BOS; -1: neither. */

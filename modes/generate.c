@@ -39,8 +39,7 @@ int mode_generate(Run *run) {
     if (o->samples || o->prompts || o->json) return texts_generate(run);
     const int steps = run_steps(run);
     Tokens prompt;
-    if (run_tokens(run, true, &prompt)) return 1;
-    if (check_prompt(run, &prompt)) {
+    if (run_tokens(run, true, &prompt) || check_prompt(run, &prompt)) {
         free(prompt.ids);
         return 1;
     }

@@ -63,13 +63,6 @@ static void take_only_prompt(Prompts *p, Prompt *to) {
     p->at = p->size;
 }
 
-static int encode(const Run *run, Prompt *p) {
-    const int status = run->options->tokens ? run_tokens(run, true, &p->ids)
-                                            : tokenizer_encode(&run->tokenizer, p->text, p->size, true, &p->ids);
-    if (status) p->ids = (Tokens){0};
-    return status;
-}
-
 /* An empty prompt becomes BOS. */
 static int check_tokens(const Run *run, const char *where, Tokens *ids) {
     const int first = run_first_token(run), context = run->session.context, steps = run_steps(run);
@@ -81,7 +74,8 @@ static int check_tokens(const Run *run, const char *where, Tokens *ids) {
 }
 
 int prompts_next(Prompts *p, Prompt *next) {
-    const Options *o = p->run->options;
+    const Run *run = p->run;
+    const Options *o = run->options;
     char where[256];
     while (o->prompts ? p->at < p->size : !p->line) {
         *next = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
@@ -91,8 +85,10 @@ int prompts_next(Prompts *p, Prompt *next) {
             p->failed = true;
             continue;
         }
-        if (encode(p->run, next)) return -1;
-        if (!check_tokens(p->run, where, &next->ids)) return 1;
+        if (o->tokens ? run_tokens(run, true, &next->ids)
+                      : tokenizer_encode(&run->tokenizer, next->text, next->size, true, &next->ids))
+            return -1;
+        if (!check_tokens(run, where, &next->ids)) return 1;
         free(next->ids.ids);
         p->failed = true;
     }
