@@ -90,7 +90,6 @@ static int open_model(Run *run, const Mode *mode) {
     const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
     if (mode->needs & TAKES_RANKS && ranks_own()) return open_session(run) ? 1 : 0;
     const int found = model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use);
-    run->has_tokenizer = found > 0;
     return found < 0 || (mode->needs & RUNS_MODEL && open_session(run)) ? 1 : 0;
 }
 

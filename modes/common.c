@@ -53,12 +53,12 @@ int run_steps(const Run *run) {
 }
 
 int run_first_shown(const Run *run, const Tokens *prompt) {
-    return run->has_tokenizer && prompt->ids[0] == run_first_token(run);
+    return run->tokenizer.pieces.n && prompt->ids[0] == run_first_token(run);
 }
 
 const char *run_token_text(const Run *run, int previous, int token, int *n) {
     static char number[16];
-    if (run->has_tokenizer) return tokenizer_decode(&run->tokenizer, previous, token, n);
+    if (run->tokenizer.pieces.n) return tokenizer_decode(&run->tokenizer, previous, token, n);
     *n = snprintf(number, sizeof number, previous < 0 ? "%d" : ",%d", token);
     return number;
 }

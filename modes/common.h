@@ -18,8 +18,7 @@ struct Run {
     const Options *options;
     Model model;
     uint64_t model_hash; /* where ranks share the model */
-    Tokenizer tokenizer;
-    bool has_tokenizer;
+    Tokenizer tokenizer; /* without pieces: there is none */
     Session session;
     Tuning tuning;
     Sampler sampler;

@@ -5,7 +5,7 @@
 int mode_convert(Run *run) {
     const Options *o = run->options;
     const Model *model = &run->model;
-    const Tokenizer *tokenizer = run->has_tokenizer ? &run->tokenizer : NULL;
+    const Tokenizer *tokenizer = run->tokenizer.pieces.n ? &run->tokenizer : NULL;
     Type type;
     if (!o->output || !o->type)
         return bad_usage("convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf");
