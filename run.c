@@ -101,6 +101,8 @@ static int run_mode(const Mode *mode, const Options *options) {
     if (takes_ranks) status = run_agree(&run, status);
     run.session.leads = !status && takes_ranks && ranks_number() > 1 && ranks_own() == 0;
     if (!status) status = ranks_own() ? run_follow(&run) : mode->run(&run);
+    if (status < 0) status = EXIT_BAD_INPUT;
+    if (!status && interrupted) status = EXIT_INTERRUPTED;
     session_dismiss(&run.session, status);
     if (run.profile) profile_guesses(run.profile, run.guesser.guessed, run.guesser.accepted);
     if ((!status || status == EXIT_INTERRUPTED) && run.profile && profile_report(run.profile, options->profile))

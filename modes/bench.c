@@ -161,7 +161,7 @@ int mode_bench(Run *run) {
         note("cut to %d + %d tokens, the context is %d", t.prompt, t.steps, context);
     }
     const int rounds = time_round(&t, warm_up) ? -1 : measure(time_round, &t, N_VALUES, o->seconds, rates);
-    if (rounds < 0) return 1;
+    if (rounds < 0) return -1;
     if (!interrupted) report(o, &t, rates, rounds);
-    return run_exit_status(stdout_finish());
+    return stdout_finish();
 }

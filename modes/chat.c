@@ -110,5 +110,5 @@ int mode_chat(Run *run) {
     free(turn.tokens.ids);
     chat_template_close(&template);
     if (status > 0) note("the context of %d positions is full", text.steps);
-    return run_exit_status(status < 0);
+    return status < 0 ? -1 : 0;
 }

@@ -1,4 +1,4 @@
-/* common.c: the tokens that a run begins with, how a text is continued and when it ends, and exit statuses. */
+/* common.c: the tokens that a run begins with, how a text is continued and when it ends, and what ranks do. */
 #include "modes/common.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -125,8 +125,6 @@ int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
     }
     return -1;
 }
-
-int run_exit_status(int status) { return status ? 1 : interrupted ? EXIT_INTERRUPTED : 0; }
 
 int run_agree(const Run *run, int status) {
     const Same same[] = {{"program", ranks_number() > 1 ? program_hash() : 0},

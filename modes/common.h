@@ -72,6 +72,3 @@ int run_agree(const Run *run, int status);
 
 /* What ranks other than 0 do until rank 0 ends: the same passes, and nothing else. Returns its exit status. */
 int run_follow(Run *run);
-
-/* The exit status of a mode that succeeded (0), failed, or was interrupted. */
-int run_exit_status(int status);

@@ -41,7 +41,7 @@ int mode_generate(Run *run) {
     Tokens prompt;
     if (run_tokens(run, true, &prompt) || check_prompt(run, &prompt)) {
         free(prompt.ids);
-        return 1;
+        return -1;
     }
     if (steps <= prompt.n) note("-n %d counts the prompt, which has %d tokens", steps, prompt.n);
 
@@ -57,5 +57,5 @@ int mode_generate(Run *run) {
     if (stream_close(&out)) status = -1;
     if (status >= 0 && text.pos > 0) show_statistics(run, &text, prompt.n, start, end);
     free(prompt.ids);
-    return run_exit_status(status < 0);
+    return status < 0 ? -1 : 0;
 }

@@ -73,5 +73,5 @@ int mode_info(Run *run) {
     show_parts(m, true);
     printf("\ntensors (rows = out, columns = in)\n");
     show_parts(m, false);
-    return stdout_finish() ? 1 : 0;
+    return stdout_finish();
 }

@@ -20,12 +20,12 @@ int mode_logits(Run *run) {
     Tokens tokens;
     OutputFile out;
     if (!run->options->output) return bad_usage("logits need a file to go to: -o FILE");
-    if (run_tokens(run, true, &tokens)) return 1;
+    if (run_tokens(run, true, &tokens)) return -1;
     int status = output_open(&out, run->options->output);
     if (!status) {
         status = write_logits(run, &tokens, &out);
         status |= output_close(&out, !status && !interrupted);
     }
     free(tokens.ids);
-    return run_exit_status(status);
+    return status;
 }

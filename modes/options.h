@@ -28,7 +28,7 @@ enum {
     MODE(info, TOKENIZER_UNUSED, 0)                                                                                    \
     MODE(convert, TOKENIZER_IF_THERE, 0)
 
-/* mode_generate() and so on, each in its file, return the exit status. */
+/* mode_generate() and so on, each in its file, return 0, -1 (a failure) or the exit status of one. */
 #define DECLARE(name, ...) int mode_##name(Run *run);
 MODES(DECLARE, DECLARE)
 #undef DECLARE

@@ -64,7 +64,7 @@ int mode_perplexity(Run *run) {
         return bad_input("perplexity needs BOS or EOS, tokens %d and %d, the vocabulary is %d", run->tokenizer.bos,
                          run->tokenizer.eos, run->model.config.vocab_size);
     Tokens text;
-    if (run_tokens(run, false, &text)) return 1;
+    if (run_tokens(run, false, &text)) return -1;
     double *nll = allocate((size_t)text.n, sizeof *nll);
     int *inputs = nll ? allocate((size_t)text.n, sizeof *inputs) : NULL;
     int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll) : -1;
@@ -72,5 +72,5 @@ int mode_perplexity(Run *run) {
     free(inputs);
     free(nll);
     free(text.ids);
-    return run_exit_status(status);
+    return status;
 }

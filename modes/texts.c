@@ -304,7 +304,7 @@ int texts_generate(Run *run) {
     if (stream_close(&m.out)) more = -1;
     show_progress(&m, true);
     if (more >= 0 && m.n_prompts) show_statistics(&m, now() - start);
-    const bool failed = more < 0 || m.prompts.failed;
+    const int status = more < 0 || m.prompts.failed ? -1 : 0;
     close_texts(&m);
-    return run_exit_status(failed);
+    return status;
 }

@@ -3,5 +3,5 @@
 
 #include "modes/options.h"
 
-/* generate with --samples, --prompts or --json. Returns the exit status. */
+/* generate with --samples, --prompts or --json. 0, or -1: a failure. */
 int texts_generate(Run *run);

@@ -20,7 +20,7 @@ static void show_piece(const Run *run, Stream *out, int token) {
 
 int mode_tokenize(Run *run) {
     Tokens tokens;
-    if (run_tokens(run, true, &tokens)) return 1;
+    if (run_tokens(run, true, &tokens)) return -1;
     Stream out;
     stream_open(&out, stdout);
     for (int i = 0; i < tokens.n; i++) {
@@ -32,5 +32,5 @@ int mode_tokenize(Run *run) {
     }
     if (!run->options->verbose) stream_write(&out, "\n", 1);
     free(tokens.ids);
-    return stream_close(&out) ? 1 : 0;
+    return stream_close(&out);
 }
