@@ -104,8 +104,8 @@ static int run_mode(const Mode *mode, const Options *options) {
     if (status < 0) status = EXIT_BAD_INPUT;
     if (!status && interrupted) status = EXIT_INTERRUPTED;
     session_dismiss(&run.session, status);
-    if (run.profile) profile_guesses(run.profile, run.guesser.guessed, run.guesser.accepted);
-    if ((!status || status == EXIT_INTERRUPTED) && run.profile && profile_report(run.profile, options->profile))
+    if ((!status || status == EXIT_INTERRUPTED) && run.profile &&
+        profile_report(run.profile, options->profile, run.guesser.guessed, run.guesser.accepted))
         status = 1;
     profile_close(run.profile);
     guesser_close(&run.guesser);

@@ -175,8 +175,8 @@ static void write_map(FILE *out, const Profile *p) {
 /* ---- the page ---------------------------------------------------------------------------------- */
 
 static void write_share(FILE *out, const Profile *p, Phase phase) {
-    const Estimate norms = profile_norm_share(p, phase);
     const Passes *s = &p->passes[phase];
+    const Estimate norms = estimate_ratio(&s->norms);
     if (!s->observed) return;
     fprintf(out, "<div><b>%.2f %%</b><br>of %s is norms", 100 * norms.value, PHASE_NAMES[phase]);
     if (isfinite(norms.low))

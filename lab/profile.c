@@ -356,11 +356,6 @@ void profile_close(Profile *p) {
     free(p);
 }
 
-void profile_guesses(Profile *p, long guessed, long accepted) {
-    p->guessed = guessed;
-    p->accepted = accepted;
-}
-
 /* The first thread's record of a site, with its bytes and with what the other threads saw of activations. */
 static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *profile_of_thread(p, 0, phase, layer, site);
@@ -408,8 +403,6 @@ double profile_seconds(const Profile *p, Phase phase) {
         for (Site site = 0; site < N_SITES; site++) seconds += profile_of_thread(p, 0, phase, layer, site)->seconds;
     return seconds;
 }
-
-Estimate profile_norm_share(const Profile *p, Phase phase) { return estimate_ratio(&p->passes[phase].norms); }
 
 double profile_waiting(const Profile *p) {
     double waiting = 0, all = 0;

@@ -71,7 +71,7 @@ typedef struct {
     double seconds;            /* of all, as their caller sees them */
     double seconds_observed;   /* of those that were observed */
     double attended;           /* positions that were attended to, summed over the chunks */
-    Ratio norms;               /* observed passes: seconds of norms, and all but the observer's */
+    Ratio norms;               /* of observed passes: the norms' share of all seconds but the observer's */
 } Passes;
 
 typedef struct {
@@ -89,12 +89,11 @@ typedef struct {
     Phase phase;
     int n; /* steps of its chunk */
     Passes passes[N_PHASES];
-    long guessed, accepted; /* guesses that ran, and those of them that were right */
-    Record *records;        /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
-    StreamSizes *streams;   /* [n_threads][n_layers], in front of attention */
-    Histogram *histograms;  /* [N_PHASES][n_layers + 1][N_SITES], of the first thread */
-    Track *tracks;          /* [n_threads] */
-    Event *events;          /* [n_threads][MOST_EVENTS]; NULL: none are kept */
+    Record *records;       /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
+    StreamSizes *streams;  /* [n_threads][n_layers], in front of attention */
+    Histogram *histograms; /* [N_PHASES][n_layers + 1][N_SITES], of the first thread */
+    Track *tracks;         /* [n_threads] */
+    Event *events;         /* [n_threads][MOST_EVENTS]; NULL: none are kept */
 } Profile;
 
 /* Observes a session until profile_close, which the caller calls before session_close. `traces`: events are kept. The
@@ -102,9 +101,6 @@ typedef struct {
  * takes about 1 % of their time, or, where new pages for events come on top, 1.5 %. NULL and a message: no memory. */
 Profile *profile_open(Session *session, About about, bool traces, Clock clock);
 void profile_close(Profile *p);
-
-/* So many of the steps of decoding were guesses, and so many of these were right. */
-void profile_guesses(Profile *p, long guessed, long accepted);
 
 /* A thread's own record of a site in a layer, or NO_LAYER; without the bytes. */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
@@ -135,9 +131,6 @@ double profile_seconds(const Profile *p, Phase phase);
 /* Seconds that observing took of the first thread. */
 double profile_observing(const Profile *p, Phase phase);
 
-/* The norms' share of the time of the forward passes, without what observing took. */
-Estimate profile_norm_share(const Profile *p, Phase phase);
-
 /* The part of the time of observed forward passes, of all threads, that went into waiting; 0: nothing was observed. */
 double profile_waiting(const Profile *p);
 
@@ -151,8 +144,9 @@ extern const char TABLE_ALONE[];
 typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the table to stderr and, where path is not TABLE_ALONE, the file, whose format is not PROFILE_NONE. */
-int profile_report(const Profile *p, const char *path);
+/* Writes the table to stderr and, where path is not TABLE_ALONE, the file, whose format is not PROFILE_NONE. `guessed`:
+ * how many steps of decoding were guesses, of which so many were right. */
+int profile_report(const Profile *p, const char *path, long guessed, long accepted);
 
 /* Write NAME.html (page.c) and NAME.json (trace.c). */
 void write_page(const Profile *p, FILE *out);

@@ -90,7 +90,7 @@ static void write_first_token(const Profile *p, FILE *out) {
                 others);
 }
 
-static void write_table(const Profile *p, FILE *out) {
+static void write_table(const Profile *p, FILE *out, long guessed, long accepted) {
     const char *separator = "norms: ";
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         if (!p->passes[phase].observed) continue;
@@ -102,14 +102,13 @@ static void write_table(const Profile *p, FILE *out) {
     }
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         if (!p->passes[phase].observed) continue;
-        const Estimate norms = profile_norm_share(p, phase);
+        const Estimate norms = estimate_ratio(&p->passes[phase].norms);
         fprintf(out, "%s%.2f %% of %s", separator, 100 * norms.value, PHASE_NAMES[phase]);
         if (isfinite(norms.low)) fprintf(out, " (%.2f to %.2f)", 100 * norms.low, 100 * norms.high);
         separator = ", ";
     }
     fputc('\n', out);
-    if (p->guessed)
-        fprintf(out, "guesses: decode verified %ld, and rejected %ld of them\n", p->guessed, p->guessed - p->accepted);
+    if (guessed) fprintf(out, "guesses: decode verified %ld, and rejected %ld of them\n", guessed, guessed - accepted);
     write_first_token(p, out);
     write_disturbance(p, out);
 }
@@ -129,9 +128,9 @@ ProfileFormat profile_format(const char *path) {
     return format;
 }
 
-int profile_report(const Profile *p, const char *path) {
+int profile_report(const Profile *p, const char *path, long guessed, long accepted) {
     OutputFile out;
-    write_table(p, stderr);
+    write_table(p, stderr, guessed, accepted);
     if (path == TABLE_ALONE) return 0;
     if (output_open(&out, path)) return -1;
     FILES[profile_format(path)].write(p, out.stream);

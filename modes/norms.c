@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/parts.h"
+#include "lab/estimate.h"
 #include "lab/machine.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
@@ -317,7 +318,7 @@ static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
         const double own = sums->seconds - profile_observing(p, phase);
-        costs[phase][SHARE] = profile_norm_share(p, phase).value;
+        costs[phase][SHARE] = estimate_ratio(&sums->norms).value;
         costs[phase][TOKEN_US] = 1e6 * own / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
     }
     profile_close(p);

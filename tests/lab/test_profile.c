@@ -266,7 +266,7 @@ static void delays_are_found_where_they_are(void) {
         CHECK(fabs(behind - 1e-6) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g", SITES[delays[i].site].name,
               behind, own);
         const bool norm = slow == 0 && SITES[delays[i].site].is_norm;
-        const Estimate share = profile_norm_share(profile, PREFILL);
+        const Estimate share = estimate_ratio(&profile->passes[PREFILL].norms);
         CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name, share.value);
         CHECK(fabs(profile_waiting(profile) - 0.5) < 1e-9, "waiting is %g", profile_waiting(profile));
         close_session();
@@ -386,7 +386,7 @@ static const Row *find_row(const char *phase, int layer, const char *site) {
 /* The report's file; the table is kept in stderr_text. */
 static int report(const char *name) {
     stderr_hide();
-    const int status_ = profile_report(profile, temporary(name));
+    const int status_ = profile_report(profile, temporary(name), 0, 0);
     stderr_show();
     return status_;
 }
