@@ -9,10 +9,8 @@
 
 int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size) {
     *kv = (KvCache){.type = type, .n_layers = n_layers, .n_heads = n_heads, .head_size = head_size};
-    kv->layers = allocate((size_t)n_layers, sizeof *kv->layers);
-    if (!kv->layers) return -1;
-    memset(kv->layers, 0, (size_t)n_layers * sizeof *kv->layers);
-    return 0;
+    kv->layers = allocate_zeroed((size_t)n_layers, sizeof *kv->layers);
+    return kv->layers ? 0 : -1;
 }
 
 void kv_close(KvCache *kv) {

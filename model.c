@@ -194,7 +194,7 @@ static bool is_decode(const Step *steps, int n) {
 
 const float *model_forward(Session *s, const Step *steps, int n) {
     if (admit(s, steps, n)) return NULL;
-    s->probe = s->observer && s->observer->begin(s->observer, n, is_decode(steps, n)) ? s->observer : NULL;
+    s->probe = s->observer && s->observer->begin(s->observer, is_decode(steps, n)) ? s->observer : NULL;
     if (session_make_room(s, steps, n)) return NULL;
     session_tell(s, steps, n);
     float *logits = s->logits;

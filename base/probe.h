@@ -39,9 +39,9 @@ enum { NO_LAYER = -1 }; /* of sites outside the layers */
 /* An observer of forward passes. Every thread of the region calls `mark`, `waited`, `norm` and `heads`. */
 typedef struct Probe Probe;
 struct Probe {
-    /* A forward pass of n steps begins, a prompt's unless it is decoding, one step a sequence and guesses; whether to
-     * observe it: the hooks below are called in such passes alone. */
-    bool (*begin)(Probe *p, int n, bool decode);
+    /* A forward pass begins, a prompt's unless it is decoding, one step a sequence and guesses; whether to observe it:
+     * the hooks below are called in such passes alone. */
+    bool (*begin)(Probe *p, bool decode);
 
     /* The forward pass has ended, observed or not. */
     void (*end)(Probe *p);

@@ -36,22 +36,23 @@ static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site sit
 
 static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
 
+/* Those of gate and up, or of `down`. */
+static double mlp_weights(const Mlp *m, bool down) {
+    return down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
+}
+
 /* Gate and up, or `down`, without the weights of experts: a row of activations for each expert that a token uses. */
 static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls, double tokens) {
     const double dim = 4.0 * c->dim, hidden = 4.0 * (l->experts ? c->expert_dim : c->hidden_dim);
     const double rows = tokens * (l->experts ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
-    if (l->experts) return rows;
-    return rows + calls * (down ? weights(&l->mlp.down) : weights(&l->mlp.gate) + weights(&l->mlp.up));
+    return rows + (l->experts ? 0 : calls * mlp_weights(&l->mlp, down));
 }
 
 /* The weights of the experts that have tokens in the chunk that runs. */
 static double expert_bytes(const Session *s, const Layer *layer, bool down) {
     double sum = 0;
     for (int e = 0; e < s->model->config.n_experts; e++)
-        if (s->expert_start[e] < s->expert_start[e + 1]) {
-            const Mlp *m = &layer->experts[e];
-            sum += down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
-        }
+        if (s->expert_start[e] < s->expert_start[e + 1]) sum += mlp_weights(&layer->experts[e], down);
     return sum;
 }
 
@@ -178,11 +179,10 @@ double profile_observing(const Profile *p, Phase phase) {
 
 /* Observes a token that takes part in an account of which observing may take no more than the budget. (An odd distance:
  * what a token costs depends on its place in a block of positions.) */
-static bool begin(Probe *probe, int n, bool decode) {
+static bool begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
     p->tracks[0].spent = p->tracks[0].norms = 0;
-    p->n = n;
     p->began = p->tracks[0].began = p->tracks[0].last = p->clock.read();
     return p->phase == PREFILL || p->unobserved == 0;
 }

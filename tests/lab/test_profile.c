@@ -191,9 +191,9 @@ static void virtual_waited(Probe *p, int layer, Site site) {
     virtual.profile->waited(virtual.profile, layer, site);
 }
 
-static bool virtual_begin(Probe *p, int n, bool decode) {
+static bool virtual_begin(Probe *p, bool decode) {
     (void)p;
-    return virtual.profile->begin(virtual.profile, n, decode);
+    return virtual.profile->begin(virtual.profile, decode);
 }
 
 static void virtual_end(Probe *p) {
