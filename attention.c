@@ -141,15 +141,12 @@ INLINE vf load_cached(KvType type, const void *cache, size_t at) {
     return type == KV_F32 ? vload((const float *)cache + at) : vload_f16((const uint16_t *)cache + at, LANES);
 }
 
-/* Where the block of vector v is in the cache, which may be a ring. */
-INLINE int block_of(const Queries *a, int v) {
-    const int block = v / BLOCK_VECTORS - a->before;
-    return block < a->blocks ? block : block - a->blocks;
-}
-
-/* Where element 0 of vector v is, in a part of `width` elements; element i is i * KV_BLOCK behind it. */
+/* Where element 0 of vector v is, in a part of `width` elements of the cache, whose blocks may be a ring; element i is
+ * i * KV_BLOCK behind it. */
 INLINE size_t vector_at(const Queries *a, int v, int width) {
-    return (size_t)block_of(a, v) * (size_t)width * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES);
+    int block = v / BLOCK_VECTORS - a->before;
+    if (block >= a->blocks) block -= a->blocks;
+    return (size_t)block * (size_t)width * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES);
 }
 
 /* Asks for n elements of a block, from element `at` of the cache on. The runs of a head are too short for a processor
