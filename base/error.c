@@ -28,7 +28,7 @@ static bool failures_are_notes, holds;
 static char held[LINE] = "failed";
 
 void hold_messages(void) { holds = true; }
-void print_held_message(const char *whose, int number) { fprintf(stderr, "run: %s %d: %s\n", whose, number, held); }
+void print_held_message(int rank) { fprintf(stderr, "run: rank %d: %s\n", rank, held); }
 
 void print_failures_as_notes(bool as_notes) { failures_are_notes = as_notes; }
 

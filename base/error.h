@@ -19,8 +19,8 @@ void print_failures_as_notes(bool as_notes);
 /* From here on messages are not printed, but the last failure is kept: of processes of which one alone may speak. */
 void hold_messages(void);
 
-/* Prints it, and whose it is: "run: rank 2: ...". */
-void print_held_message(const char *whose, int number);
+/* Prints it, and which rank's it is: "run: rank 2: ...". */
+void print_held_message(int rank);
 
 /* (A function, because compilers warn of a -1 that nobody uses.) */
 static inline int minus_one(void) { return -1; }

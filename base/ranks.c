@@ -67,7 +67,7 @@ int ranks_close(int status) {
 
 /* Prints the failure of this rank, which its messages do not name. */
 static void print_own_failure(void) {
-    if (own) print_held_message("rank", own);
+    if (own) print_held_message(own);
 }
 
 void ranks_abort(void) {

@@ -16,7 +16,6 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "decode"};
 
@@ -259,9 +258,8 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     const Profile *p = (Profile *)probe;
     const size_t at = (size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k));
     const Layer *l = &p->session->model->layers[layer];
-    const size_t own =
-        (size_t)(site == SITE_Q_NORM ? l->wq.rows : l->wk.rows); /* floats of a token, of this rank's heads */
-    const size_t width = (size_t)dim == stride ? stride : own;
+    const int own = site == SITE_Q_NORM ? l->wq.rows : l->wk.rows; /* floats of a token, of this rank's heads */
+    const size_t width = (size_t)dim == stride ? stride : (size_t)own;
     const int first = (int)(at % stride);
     const Step *steps = p->session->steps + at / stride;
     Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);

@@ -1,5 +1,4 @@
 /* report.c: the table of --profile on stderr, and the CSV file. */
-#include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "lab/profile.h"
@@ -9,8 +8,8 @@
 const char TABLE_ALONE[] = "";
 
 /* A number, or nothing where it is not known. */
-static void write_number(FILE *out, const char *format, double number) {
-    if (isfinite(number)) fprintf(out, format, number);
+static void write_number(FILE *out, double number) {
+    if (isfinite(number)) fprintf(out, "%.4f", number);
     fputc(',', out);
 }
 
@@ -20,8 +19,8 @@ static void write_csv_row(FILE *out, Phase phase, const SiteRow *row) {
     if (row->layer != NO_LAYER) fprintf(out, "%d", row->layer);
     fprintf(out, ",%s,%llu,%llu,%.9f,%.4f,", SITES[row->site].name, (unsigned long long)r->calls,
             (unsigned long long)r->tokens, r->seconds, row->us.value);
-    write_number(out, "%.4f", row->us.low);
-    write_number(out, "%.4f", row->us.high);
+    write_number(out, row->us.low);
+    write_number(out, row->us.high);
     fprintf(out, "%.4f,%.4f,%.6f,%.9f,%.0f,%.4f,", row->median, row->p95, row->share, r->waited, r->bytes,
             row->gb_per_s);
     if (SITES[row->site].is_norm)
