@@ -278,7 +278,7 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
 static void keep_rms(const Profile *p, int thread, Site site, double rms) {
     Event *events = p->events + (size_t)thread * MOST_EVENTS, *e = events + p->tracks[thread].n_events;
     for (int i = 0; i < 2 && e > events; i++)
-        if ((--e)->site == site) e->rms = (float)rms;
+        if ((--e)->site == site && isfinite(rms)) e->rms = (float)rms;
 }
 
 /* Each thread looks at its share of the tokens. */

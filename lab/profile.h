@@ -53,7 +53,7 @@ typedef struct {
     Phase phase;
     int tokens, position; /* of the chunk */
     float experts;        /* bytes of weights */
-    float rms;            /* norms of tokens: what went into the thread's; 0: of none */
+    float rms;            /* norms of tokens: what went into the thread's; 0: of none, or no finite number */
 } Event;
 
 enum { MOST_EVENTS = 1 << 20 }; /* of one thread; later ones are not kept */

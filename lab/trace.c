@@ -1,7 +1,6 @@
 /* trace.c: a profile as a trace for viewers such as Perfetto (the JSON format of Chrome's trace events). */
 #include "base/error.h"
 #include "lab/profile.h"
-#include <math.h>
 
 /* Begins a span, whose arguments may follow. */
 static void write_span(FILE *out, const Profile *p, int thread, const char *name, const char *category, uint64_t start,
@@ -20,7 +19,7 @@ static void write_site(FILE *out, const Profile *p, int thread, const Event *e) 
     fprintf(out, ", \"args\": {\"phase\": \"%s\", \"position\": %d, \"tokens\": %d", PHASE_NAMES[e->phase], e->position,
             e->tokens);
     if (bytes > 0) fprintf(out, ", \"bytes\": %.0f", bytes);
-    if (e->rms > 0 && isfinite(e->rms)) fprintf(out, ", \"rms\": %.6g", (double)e->rms);
+    if (e->rms > 0) fprintf(out, ", \"rms\": %.6g", (double)e->rms);
     fputs("}}", out);
 }
 
@@ -38,7 +37,7 @@ static void write_counters(FILE *out, const Profile *p, const Event *begin, cons
             us, all > 0 ? 100 * norms / all : 0);
     fprintf(out, ",\n{\"name\": \"RMS by layer\", \"ph\": \"C\", \"pid\": 1, \"ts\": %.3f, \"args\": {", us);
     for (const Event *e = begin; e < end; e++) {
-        if (e->site != SITE_ATTN_NORM || !(e->rms > 0) || !isfinite(e->rms)) continue;
+        if (e->site != SITE_ATTN_NORM || !(e->rms > 0)) continue;
         fprintf(out, "%s\"%d\": %.6g", separator, e->layer, (double)e->rms);
         separator = ", ";
     }
