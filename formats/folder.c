@@ -28,6 +28,11 @@ static const struct {
     const char *part, *name; /* a format of the numbers of layer and expert */
 } OTHER_NAMES[] = {
     {POST_NORMS, "mlp_norm", "model.layers.%d.pre_feedforward_layernorm"},
+    {FUSED, "wq", "model.layers.%d.self_attn.qkv_proj"},
+    {FUSED, "wk", "model.layers.%d.self_attn.qkv_proj"},
+    {FUSED, "wv", "model.layers.%d.self_attn.qkv_proj"},
+    {FUSED, "gate", "model.layers.%d.mlp.gate_up_proj"},
+    {FUSED, "up", "model.layers.%d.mlp.gate_up_proj"},
     {MIXTRAL_EXPERTS, "router", "model.layers.%d.block_sparse_moe.gate"},
     {MIXTRAL_EXPERTS, "gate", "model.layers.%d.block_sparse_moe.experts.%d.w1"},
     {MIXTRAL_EXPERTS, "up", "model.layers.%d.block_sparse_moe.experts.%d.w3"},
@@ -83,7 +88,9 @@ static float *read_vector(Folder *f, const char *part, const char *suffix, int n
     return values;
 }
 
-static int read_norm(Folder *f, Norm *norm, const char *name, int n) {
+static int read_norm(Folder *f, const PartAt *at, const char *name) {
+    const int n = part_size(&f->model->config, at->part->cols);
+    Norm *norm = part_norm(at);
     const bool bare = has(&f->config, BARE_NORMS), layer = has(&f->config, LAYER_NORMS);
     *norm = (Norm){.kind = bare || layer ? NORM_LAYER : NORM_RMS, .eps = f->config.eps};
     if (bare && !f->ones) {
@@ -97,59 +104,27 @@ static int read_norm(Folder *f, Norm *norm, const char *name, int n) {
     return norm->gamma && (norm->beta || !layer) ? 0 : -1;
 }
 
-static int read_part(Folder *f, const PartAt *at, const char *name) {
+/* A weight: a tensor of its own, or rows of one. Phi-3 has one for q, k and v and one for gate and up; newer files have
+ * gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj [n_experts, dim, expert_dim] for all experts of a layer.
+ */
+static int read_weight(Folder *f, const PartAt *at, const char *name) {
     const Config *c = &f->model->config;
     const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
     Tensor *w = part_weight(at);
-    if (!w) return read_norm(f, part_norm(at), name, cols);
-    const StoredTensor *t = require_tensor(f, name, ".weight", (int[]){rows, cols}, 2);
+    char experts[PART_NAME];
+    snprintf(experts, sizeof experts, "model.layers.%d.mlp.experts.", at->layer);
+    const bool stacked = at->part->owner == OF_EXPERT && find_tensor(f, experts, "gate_up_proj");
+    const PartRows part = stacked || has(&f->config, FUSED) ? part_fused(at) : (PartRows){0, rows};
+    const int dims[] = {c->n_experts, part.all, cols};
+    const StoredTensor *t =
+        stacked ? require_tensor(f, experts, at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj", dims, 3)
+                : require_tensor(f, name, ".weight", dims + 1, 2);
     if (!t) return -1;
-    *w = matrix_at(t, 0, rows, cols);
+    const size_t first = (size_t)(stacked ? at->expert : 0) * (size_t)part.all + (size_t)part.first;
+    *w = matrix_at(t, first * (size_t)cols, rows, cols);
     if (!f->config.biases[at->part->bias]) return 0;
     w->bias = read_vector(f, name, ".bias", rows);
     return w->bias ? 0 : -1;
-}
-
-/* The matrices parts[n], with rows[n] each, of one tensor that has them one below the other. */
-static int read_fused(const Folder *f, int layer, const char *tensor, Tensor *const *parts, const int *rows, int n) {
-    const int dim = f->model->config.dim;
-    char name[PART_NAME];
-    int64_t all = 0;
-    for (int i = 0; i < n; i++) all += rows[i];
-    snprintf(name, sizeof name, "model.layers.%d.%s", layer, tensor);
-    const StoredTensor *t = require_tensor(f, name, ".weight", (int[]){all > INT_MAX ? -1 : (int)all, dim}, 2);
-    for (size_t i = 0, first = 0; t && i < (size_t)n; first += (size_t)rows[i++] * (size_t)dim)
-        *parts[i] = matrix_at(t, first, rows[i], dim);
-    return t ? 0 : -1;
-}
-
-static int read_fused_parts(const Folder *f, Layer *l) {
-    const Config *c = &f->model->config;
-    const int queries = part_size(c, SIZE_QUERIES), keys = part_size(c, SIZE_KEYS), hidden = c->hidden_dim;
-    if (read_fused(f, l->index, "self_attn.qkv_proj", (Tensor *[]){&l->wq, &l->wk, &l->wv},
-                   (int[]){queries, keys, keys}, 3))
-        return -1;
-    return read_fused(f, l->index, "mlp.gate_up_proj", (Tensor *[]){&l->mlp.gate, &l->mlp.up}, (int[]){hidden, hidden},
-                      2);
-}
-
-/* Memory for a layer's experts, which the walk then visits, and the experts themselves where they are fused in two
- * tensors: gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj [n_experts, dim, expert_dim]. */
-static int begin_experts(const Folder *f, int layer) {
-    const Config *c = &f->model->config;
-    const int n = c->n_experts, rows = c->expert_dim, dim = c->dim;
-    const size_t size = (size_t)rows * (size_t)dim;
-    char name[PART_NAME];
-    if (model_allocate_experts(f->model, layer)) return -1;
-    snprintf(name, sizeof name, "model.layers.%d.mlp.experts.", layer);
-    if (!find_tensor(f, name, "gate_up_proj")) return 0;
-    const StoredTensor *in = require_tensor(f, name, "gate_up_proj", (int[]){n, (int)(2u * (unsigned)rows), dim}, 3);
-    const StoredTensor *out = in ? require_tensor(f, name, "down_proj", (int[]){n, dim, rows}, 3) : NULL;
-    for (size_t e = 0; out && e < (size_t)n; e++)
-        f->model->layers[layer].experts[e] = (Mlp){.gate = matrix_at(in, 2 * e * size, rows, dim),
-                                                   .up = matrix_at(in, (2 * e + 1) * size, rows, dim),
-                                                   .down = matrix_at(out, e * size, dim, rows)};
-    return out ? 0 : -1;
 }
 
 /* The name of a part in the files. */
@@ -162,12 +137,12 @@ static void stored_name(const Folder *f, char *name, const PartAt *at) {
         snprintf(name, PART_NAME, "lm_head"); /* a tied model may store its table as the output */
 }
 
-/* Whether the model has this part and it is not read yet. */
-static bool is_to_be_read(const Folder *f, const PartAt *at, const char *name) {
+/* Whether the model has this part. */
+static bool is_there(const Folder *f, const PartAt *at, const char *name) {
     const HfConfig *h = &f->config;
     const Layer *layer = &f->model->layers[at->layer];
     if (part_weight(at) == &layer->router) return h->is_sparse[at->layer];
-    if (part_weight(at)) return !part_weight(at)->data; /* fused tensors had it */
+    if (part_weight(at)) return true;
     if (at->part->post) return has(h, POST_NORMS);
     if (!at->part->of_heads) return at->part->owner == OF_MODEL || !has(h, NO_PRE_NORMS);
     if (!has(h, HEAD_NORMS_IF_STORED)) return has(h, HEAD_NORMS);
@@ -178,12 +153,11 @@ static int read_parts(Folder *f) {
     Model *m = f->model;
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_slot(&at);) {
-        Layer *layer = &m->layers[at.layer];
+        const Layer *layer = &m->layers[at.layer];
         stored_name(f, name, &at);
-        if (part_weight(&at) == &layer->wq && has(&f->config, FUSED) && read_fused_parts(f, layer)) return -1;
-        if (is_to_be_read(f, &at, name)) {
-            if (read_part(f, &at, name)) return -1;
-            if (part_weight(&at) == &layer->router && begin_experts(f, at.layer)) return -1;
+        if (is_there(f, &at, name)) {
+            if ((part_norm(&at) ? read_norm : read_weight)(f, &at, name)) return -1;
+            if (part_weight(&at) == &layer->router && model_allocate_experts(m, at.layer)) return -1;
         } else if (part_norm(&at) == &layer->attn_norm || part_norm(&at) == &layer->mlp_norm) {
             part_norm(&at)->kind = NORM_NONE;
         }

@@ -59,15 +59,10 @@ void gguf_set_scales(const GgufArchitecture *a, Config *c) {
     c->attention_scale = c->n_layers == a->special_layers ? 1 / sqrtf((float)head_size) : 0;
 }
 
-bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, GgufRows *rows) {
-    const Config *c = &at->model->config;
-    const Part *part = at->part;
-    const bool qkv = part->bias == QKV_BIAS, is_up = part->offset == offsetof(Mlp, up);
-    const int queries = part_size(c, SIZE_QUERIES), keys = part_size(c, SIZE_KEYS), hidden = c->hidden_dim;
-    if (!a->fused || (!qkv && part->rows != SIZE_HIDDEN)) return false;
+bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name) {
+    const bool qkv = at->part->feed == QKV_FEED, gate_up = at->part->owner == OF_MLP && at->part->feed == MLP_FEED;
+    if (!a->fused || !(qkv || gate_up)) return false;
     snprintf(name, PART_NAME, "blk.%d.%s", at->layer, qkv ? "attn_qkv" : "ffn_up");
-    *rows = (GgufRows){is_up ? hidden : 0, qkv ? queries + 2 * keys : 2 * hidden};
-    if (qkv && part->rows == SIZE_KEYS) rows->first = part->rotates ? queries : queries + keys;
     return true;
 }
 
@@ -369,9 +364,9 @@ static int read_weight(Reader *r, const char *name, const PartAt *at) {
     Tensor *w = part_weight(at);
     const GgufEntry *e;
     char whole[PART_NAME];
-    GgufRows part = {0, rows};
     if (router && !c->n_experts) return 0;
-    const bool fused = gguf_is_fused(r->architecture, at, whole, &part);
+    const bool fused = gguf_is_fused(r->architecture, at, whole);
+    const PartRows part = fused ? part_fused(at) : (PartRows){0, rows};
     if (fused) name = whole;
     if (find_tensor(r, name, ".weight", !router, depth, part.all, cols, &e)) return -1;
     if (!e) return 0;

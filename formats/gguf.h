@@ -54,12 +54,8 @@ bool gguf_has_norm(const GgufArchitecture *a, const Part *norm);
 /* Sets the scales of embeddings and scores that all models of these sizes have: no key says them. */
 void gguf_set_scales(const GgufArchitecture *a, Config *c);
 
-/* Where the rows of a part are among those of a fused tensor, whose name is written to `name` (PART_NAME bytes); false:
- * the part is a tensor of its own. */
-typedef struct {
-    int first, all;
-} GgufRows;
-bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name, GgufRows *rows);
+/* Whether a weight is rows of a fused tensor (part_fused), whose name is then written to name[PART_NAME]. */
+bool gguf_is_fused(const GgufArchitecture *a, const PartAt *at, char *name);
 
 /* What the metadata of a file says of its model. */
 typedef struct {

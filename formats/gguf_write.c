@@ -547,8 +547,9 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
     char whole[PART_NAME];
-    GgufRows part = {0, t->rows};
-    if (gguf_is_fused(w->architecture, &at, whole, &part)) name = whole;
+    const bool fused = gguf_is_fused(w->architecture, &at, whole);
+    const PartRows part = fused ? part_fused(&at) : (PartRows){0, t->rows};
+    if (fused) name = whole;
     const bool whole_blocks = t->cols % TYPES[w->type].weights == 0;
     const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
     if (part.first ? w->out != NULL : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))

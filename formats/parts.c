@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/map.h"
+#include <limits.h>
 #include <stdlib.h>
 
 /* The beginnings of names: formats of the layer's number, in each naming. */
@@ -88,6 +89,17 @@ const float *part_folded(const PartAt *at) {
                            [OUT_FEED] = m->tied ? NULL : &m->final_norm};
     const Norm *norm = norms[at->part->feed];
     return norm && !norm->beta ? norm->gamma : NULL;
+}
+
+PartRows part_fused(const PartAt *at) {
+    int64_t first = 0, all = 0;
+    for (const Part *p = PARTS; p < END; p++) {
+        if (p->site || p->owner != at->part->owner || p->feed != at->part->feed) continue;
+        const int rows = part_size(&at->model->config, p->rows);
+        if (p < at->part) first += rows;
+        all += rows;
+    }
+    return (PartRows){(int)first, all > INT_MAX ? -1 : (int)all};
 }
 
 /* The first part of this owner from `from` on. */

@@ -72,6 +72,13 @@ const float *part_folded(const PartAt *at);
 
 int part_size(const Config *c, PartSize size);
 
+/* Where the rows of a weight are among those of all weights of its layer with the same input (q, k and v, or gate and
+ * up), which some files have as one tensor, one below the other. */
+typedef struct {
+    int first, all; /* all -1: more than a tensor has */
+} PartRows;
+PartRows part_fused(const PartAt *at);
+
 enum { PART_NAME = 96 }; /* bytes that hold every name */
 
 /* The name, "layers.3.wq" or "blk.3.attn_q"; returns `name`, which has PART_NAME bytes. */
