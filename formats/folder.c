@@ -141,7 +141,7 @@ static void stored_name(const Folder *f, char *name, const PartAt *at) {
 static bool is_there(const Folder *f, const PartAt *at, const char *name) {
     const HfConfig *h = &f->config;
     const Layer *layer = &f->model->layers[at->layer];
-    if (part_weight(at) == &layer->router) return h->is_sparse[at->layer];
+    if (part_weight(at) == &layer->router) return h->is_sparse && h->is_sparse[at->layer];
     if (part_weight(at)) return true;
     if (at->part->post) return has(h, POST_NORMS);
     if (!at->part->of_heads) return at->part->owner == OF_MODEL || !has(h, NO_PRE_NORMS);
@@ -183,18 +183,13 @@ static int read_weights(Folder *f) {
     const Safetensors *w = &f->weights;
     Model *m = f->model;
     size_t n = 0, all = 0; /* elements of all vectors, and of all tensors */
-    /* a layer has 6 tensors at least, in Phi-3: no more memory for layers than the files justify */
-    if ((size_t)m->config.n_layers > w->n_tensors / 6)
-        return fail("%s: num_hidden_layers is %d, the files have %zu tensors", f->config.json.path, m->config.n_layers,
-                    w->n_tensors);
     for (size_t i = 0; i < w->n_tensors; i++) {
         all += w->tensors[i].count;
         if (w->tensors[i].n_dims == 1) n += w->tensors[i].count;
     }
     if (has(&f->config, BARE_NORMS)) n += all < (size_t)m->config.dim ? all : (size_t)m->config.dim; /* ones */
     f->vectors = m->vectors = allocate(n, sizeof *f->vectors);
-    if (!f->vectors || model_allocate_layers(m) || hf_config_layers(&f->config)) return -1;
-    return read_parts(f) || check_all_used(f) ? -1 : 0;
+    return !f->vectors || read_parts(f) || check_all_used(f) ? -1 : 0;
 }
 
 int folder_read_model(Model *m, const char *folder) {
@@ -202,7 +197,7 @@ int folder_read_model(Model *m, const char *folder) {
     Folder f = {.folder = folder, .model = m};
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX) return fail("%s: name too long", folder);
     if (safetensors_open(&f.weights, m, folder)) return -1;
-    const int status = hf_config_open(&f.config, m, path) || read_weights(&f) ? -1 : 0;
+    const int status = hf_config_open(&f.config, m, path, f.weights.n_tensors) || read_weights(&f) ? -1 : 0;
     m->format = "Hugging Face folder";
     hf_config_close(&f.config);
     safetensors_close(&f.weights);

@@ -113,7 +113,8 @@ static bool get_bool(HfConfig *h, const Json *object, const char *key, bool miss
 
 /* ---- the model ------------------------------------------------------------------------------ */
 
-static void read_sizes(HfConfig *h) {
+/* A layer has 6 tensors at least, in Phi-3: no more memory for layers than the files' n_tensors justify. */
+static void read_sizes(HfConfig *h, size_t n_tensors) {
     Config *c = &h->model->config;
     const Architecture *a = h->architecture;
     const char *eps = has(h, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
@@ -140,6 +141,11 @@ static void read_sizes(HfConfig *h) {
                          c->n_kv_heads, c->n_heads);
     else if (!(h->eps > 0))
         refuse(h, eps, option(h->options, eps), "a number that is not 0 in float32");
+    else if ((size_t)c->n_layers > n_tensors / 6)
+        h->status =
+            fail("%s: num_hidden_layers is %d, the files have %zu tensors", h->json.path, c->n_layers, n_tensors);
+    else
+        h->status = model_allocate_layers(h->model);
 }
 
 /* Factors and caps; a factor of 1 is none. */
@@ -162,28 +168,7 @@ static void read_factors(HfConfig *h) {
     }
 }
 
-/* Attention to the last sliding_window positions alone, in some layers or all. A null is no window; a missing one has
- * a default. */
-static void read_windows(HfConfig *h) {
-    const Architecture *a = h->architecture;
-    const Json *window = json_get(h->options, "sliding_window");
-    bool slides = a->full_every > 0;
-    h->layer_types = has(h, LAYER_TYPES) ? get_list(h, "layer_types") : NULL;
-    for (const Json *type = json_first(h->layer_types); type; type = json_next(h->layer_types, type)) {
-        slides |= json_is(type, "sliding_attention");
-        if (!json_is(type, "sliding_attention") && !json_is(type, "full_attention"))
-            refuse(h, "layer_types", type, "full_attention or sliding_attention");
-    }
-    h->full_every = has(h, GEMMA3) ? get_int(h, h->options, "sliding_window_pattern", 1, a->full_every) : a->full_every;
-    h->first_sliding = has(h, WINDOW_ABOVE) ? get_int(h, h->options, "max_window_layers", 0, 28) : 0;
-    const bool used =
-        has(h, SLIDES) || (has(h, SLIDES_IF_USED) && get_bool(h, h->options, "use_sliding_window", false));
-    if (used && !(window && json_null(window))) h->window = get_int(h, h->options, "sliding_window", 1, a->window);
-    if (slides && !h->window && !h->status)
-        h->status = fail("%s: layers have sliding_attention, but sliding_window is %.64s%s", h->json.path,
-                         json_shown(window), used ? "" : ", and use_sliding_window false");
-}
-
+/* Every decoder_sparse_step-th layer has experts, but those that mlp_only_layers names. */
 static void read_experts(HfConfig *h) {
     Config *c = &h->model->config;
     const bool mixtral = has(h, MIXTRAL_EXPERTS), switched = has(h, SWITCHED_EXPERTS), all = mixtral || switched;
@@ -195,49 +180,67 @@ static void read_experts(HfConfig *h) {
     c->expert_dim = mixtral ? c->hidden_dim
                             : get_int(h, h->options, "moe_intermediate_size", 1, switched ? c->hidden_dim : REQUIRED);
     c->norm_topk = mixtral || get_bool(h, h->options, "norm_topk_prob", has(h, NORM_TOPK));
-    h->sparse_step = all ? 1 : get_int(h, h->options, "decoder_sparse_step", 1, 1);
-    h->dense_layers = all ? NULL : option(h->options, "mlp_only_layers");
-    if (h->dense_layers && h->dense_layers->kind != JSON_ARRAY) refuse(h, "mlp_only_layers", h->dense_layers, "a list");
+    const int step = all ? 1 : get_int(h, h->options, "decoder_sparse_step", 1, 1);
+    const Json *dense = all ? NULL : option(h->options, "mlp_only_layers");
+    if (dense && dense->kind != JSON_ARRAY) refuse(h, "mlp_only_layers", dense, "a list");
     if (h->status) return;
     if (c->n_experts > MOST_EXPERTS)
         h->status = fail("%s: %s is %d, expected at most %d", h->json.path, count, c->n_experts, MOST_EXPERTS);
     else if (c->n_experts_used > c->n_experts)
         h->status = fail("%s: num_experts_per_tok is %d, expected at most %s = %d", h->json.path, c->n_experts_used,
                          count, c->n_experts);
-}
-
-static int find_sparse_layers(HfConfig *h) {
-    const Config *c = &h->model->config;
-    int64_t dense;
-    h->is_sparse = allocate((size_t)c->n_layers, sizeof *h->is_sparse);
-    if (!h->is_sparse) return -1;
-    for (int l = 0; l < c->n_layers; l++) h->is_sparse[l] = c->n_experts > 0 && (l + 1) % h->sparse_step == 0;
-    for (const Json *v = json_first(h->dense_layers); v; v = json_next(h->dense_layers, v))
-        if (json_integer(v, &dense) && dense >= 0 && dense < c->n_layers) h->is_sparse[dense] = false;
-    return 0;
-}
-
-/* Whether a layer slides that layer_types does not name. */
-static bool slides(const HfConfig *h, const Layer *layer) {
-    if (has(h, NO_ROPE_LAYERS)) return layer->rope == ROPE_NONE;
-    return layer->index >= h->first_sliding && (h->full_every == 0 || (layer->index + 1) % h->full_every);
-}
-
-int hf_config_layers(HfConfig *h) {
-    const Model *m = h->model;
-    const Json *type = json_first(h->layer_types), *rotates = json_first(h->rope_layers);
-    for (Layer *layer = m->layers; layer < m->layers + m->config.n_layers; layer++) {
-        int64_t rope = (layer->index + 1) % h->rope_interval;
-        if (rotates && !json_integer(rotates, &rope)) refuse(h, "no_rope_layers", rotates, "whole numbers");
-        layer->rope = has(h, NO_ROPE_LAYERS) && rope == 0 ? ROPE_NONE : ROPE_GLOBAL;
-        if (type ? json_is(type, "sliding_attention") : slides(h, layer)) {
-            layer->window = h->window;
-            if (has(h, LOCAL_ROPE)) layer->rope = ROPE_LOCAL;
-        }
-        if (type) type = json_next(h->layer_types, type);
-        if (rotates) rotates = json_next(h->rope_layers, rotates);
+    if (h->status || !(h->is_sparse = allocate((size_t)c->n_layers, sizeof *h->is_sparse))) {
+        h->status = -1;
+        return;
     }
-    return h->status || find_sparse_layers(h) ? -1 : 0;
+    for (int i = 0; i < c->n_layers; i++) h->is_sparse[i] = (i + 1) % step == 0;
+    int64_t layer = -1;
+    for (const Json *v = json_first(dense); v; v = json_next(dense, v))
+        if (json_integer(v, &layer) && layer >= 0 && layer < c->n_layers) h->is_sparse[layer] = false;
+}
+
+/* Attention to the last sliding_window positions alone, of layers that slide; 0: to all. A null is no window; a missing
+ * one has a default. */
+static int read_window(HfConfig *h, const Json *layer_types) {
+    const Json *value = json_get(h->options, "sliding_window");
+    bool slides = h->architecture->full_every > 0;
+    for (const Json *type = json_first(layer_types); type; type = json_next(layer_types, type)) {
+        slides |= json_is(type, "sliding_attention");
+        if (!json_is(type, "sliding_attention") && !json_is(type, "full_attention"))
+            refuse(h, "layer_types", type, "full_attention or sliding_attention");
+    }
+    const bool used =
+        has(h, SLIDES) || (has(h, SLIDES_IF_USED) && get_bool(h, h->options, "use_sliding_window", false));
+    const bool none = !used || (value && json_null(value));
+    const int window = none ? 0 : get_int(h, h->options, "sliding_window", 1, h->architecture->window);
+    if (slides && !window && !h->status)
+        h->status = fail("%s: layers have sliding_attention, but sliding_window is %.64s%s", h->json.path,
+                         json_shown(value), used ? "" : ", and use_sliding_window false");
+    return window;
+}
+
+/* Which layers slide, and in which heads rotate. */
+static void read_layers(HfConfig *h) {
+    const Model *m = h->model;
+    const bool some_rotate = has(h, NO_ROPE_LAYERS);
+    const Json *types = has(h, LAYER_TYPES) ? get_list(h, "layer_types") : NULL, *type = json_first(types);
+    const Json *ropes = some_rotate ? get_list(h, "no_rope_layers") : NULL, *rotates = json_first(ropes);
+    const int interval = some_rotate && !ropes ? get_int(h, h->options, "no_rope_layer_interval", 1, 4) : 1;
+    const int usual = h->architecture->full_every;
+    const int full_every = has(h, GEMMA3) ? get_int(h, h->options, "sliding_window_pattern", 1, usual) : usual;
+    const int first = has(h, WINDOW_ABOVE) ? get_int(h, h->options, "max_window_layers", 0, 28) : 0;
+    const int window = read_window(h, types);
+    for (Layer *layer = m->layers; layer < m->layers + m->config.n_layers; layer++) {
+        int64_t rope = (layer->index + 1) % interval;
+        if (rotates && !json_integer(rotates, &rope)) refuse(h, "no_rope_layers", rotates, "whole numbers");
+        const bool still = some_rotate && rope == 0;
+        const bool usually = layer->index >= first && (full_every == 0 || (layer->index + 1) % full_every);
+        const bool slides = type ? json_is(type, "sliding_attention") : some_rotate ? still : usually;
+        if (slides) layer->window = window;
+        layer->rope = slides && has(h, LOCAL_ROPE) ? ROPE_LOCAL : still ? ROPE_NONE : ROPE_GLOBAL;
+        if (type) type = json_next(types, type);
+        if (rotates) rotates = json_next(ropes, rotates);
+    }
 }
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ------------------------- */
@@ -380,9 +383,6 @@ static void read_rope(HfConfig *h) {
     r->base = get_real(h, h->options, "rope_theta", h->architecture->rope_base);
     r->base = get_real(h, rope, "rope_theta", r->base);
     if (local) read_local_rope(h, option(newer, "sliding_attention"));
-    h->rope_layers = has(h, NO_ROPE_LAYERS) ? get_list(h, "no_rope_layers") : NULL;
-    h->rope_interval =
-        has(h, NO_ROPE_LAYERS) && !h->rope_layers ? get_int(h, h->options, "no_rope_layer_interval", 1, 4) : 1;
     if (!h->status) read_scaling(h, rope);
 }
 
@@ -410,7 +410,7 @@ static int find_architecture(HfConfig *h) {
     return fail("%s: model_type is %.64s, expected %s", h->json.path, json_shown(type), names);
 }
 
-int hf_config_open(HfConfig *h, Model *m, const char *path) {
+int hf_config_open(HfConfig *h, Model *m, const char *path, size_t n_tensors) {
     *h = (HfConfig){.model = m};
     if (json_open(&h->json, path)) return -1;
     h->options = h->json.values;
@@ -430,10 +430,10 @@ int hf_config_open(HfConfig *h, Model *m, const char *path) {
     }
     if (quantization)
         refuse(h, "quantization_config", json_get(quantization, "quant_method"), "none: norma reads F32, F16 and BF16");
-    read_sizes(h);
+    read_sizes(h, n_tensors);
     if (!h->status) read_experts(h);
     if (!h->status) read_factors(h);
-    if (!h->status) read_windows(h);
+    if (!h->status) read_layers(h);
     if (!h->status) read_rope(h);
     return h->status;
 }

@@ -64,22 +64,13 @@ typedef struct {
     const Architecture *architecture;
     float eps;                 /* of every norm */
     bool biases[MLP_BIAS + 1]; /* by PartBias: whether the weights of this group have biases */
-    int sparse_step;           /* in a model with experts every sparse_step-th layer has them, */
-    const Json *dense_layers;  /* but those that this list names; */
-    bool *is_sparse;           /* [n_layers], owned: so these have them */
-    int window;                /* of layers that slide; 0: none does */
-    const Json *layer_types;   /* [n_layers], whether they slide; NULL: */
-    int full_every;            /* one in so many does not, if this is not 0, */
-    int first_sliding;         /* and those before this one do not */
-    const Json *rope_layers;   /* [n_layers], 0: heads do not rotate; NULL: */
-    int rope_interval;         /* in one layer of so many they do not */
+    bool *is_sparse;           /* [n_layers], owned: these have experts; NULL: none has */
 } HfConfig;
 
 static inline bool has(const HfConfig *h, int feature) { return h->architecture->features & feature; }
 
-/* Reads the file `path` into the model's config. -1 and a message on failure; the caller closes it in any case. */
-int hf_config_open(HfConfig *h, Model *m, const char *path);
+/* Reads the file `path` into the model's config, and what differs from layer to layer into its layers, for which there
+ * is memory then; n_tensors: those that the folder has. -1 and a message on failure; the caller closes it in any case.
+ */
+int hf_config_open(HfConfig *h, Model *m, const char *path, size_t n_tensors);
 void hf_config_close(HfConfig *h);
-
-/* What differs from layer to layer, when the model has its layers. */
-int hf_config_layers(HfConfig *h);
