@@ -158,7 +158,7 @@ static int read_parts(Folder *f) {
         if (is_there(f, &at, name)) {
             if ((part_norm(&at) ? read_norm : read_weight)(f, &at, name)) return -1;
             if (part_weight(&at) == &layer->router && model_allocate_experts(m, at.layer)) return -1;
-        } else if (part_norm(&at) == &layer->attn_norm || part_norm(&at) == &layer->mlp_norm) {
+        } else if (part_norm(&at)) {
             part_norm(&at)->kind = NORM_NONE;
         }
     }
