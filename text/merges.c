@@ -55,9 +55,9 @@ int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const cha
                     const char *right, size_t n_right) {
     const size_t n = n_left + n_right;
     MergeRule rule = {-1, -1, -1, m->n};
-    char *name = n <= (size_t)pieces->merged.max_length ? allocate(n + 1, 1) : NULL;
-    if (n <= (size_t)pieces->merged.max_length && !name) return -1;
-    if (name) {
+    if (n <= (size_t)pieces->merged.max_length) {
+        char *name = allocate(n + 1, 1);
+        if (!name) return -1;
         memcpy(name, left, n_left);
         memcpy(name + n_left, right, n_right);
         rule.left = pieces_find(pieces, name, (int)n_left);
@@ -149,7 +149,7 @@ static void split(Merger *m, int size) {
         const int id = p->byte_level ? p->byte_piece[(uint8_t)*s] : pieces_find(p, s, length);
         m->symbols[i] = (Symbol){.start = at, .length = length, .previous = i - 1, .next = i + 1, .id = id};
     }
-    if (size) m->symbols[m->n_symbols - 1].next = -1;
+    m->symbols[m->n_symbols - 1].next = -1;
 }
 
 static void merge(Merger *m) {
@@ -200,7 +200,7 @@ int merger_encode(Merger *m, const char *word, size_t n, Tokens *out) {
     m->word = word;
     split(m, (int)n);
     merge(m);
-    for (int i = n ? 0 : -1; i >= 0; i = m->symbols[i].next)
+    for (int i = 0; i >= 0; i = m->symbols[i].next)
         if (m->symbols[i].id >= 0)
             out->ids[out->n++] = m->symbols[i].id;
         else

@@ -55,6 +55,6 @@ typedef struct {
     size_t room;
 } Merger;
 
-/* Appends the tokens of word[n] to *out. Characters without a piece become byte pieces or <unk>. O(n log n). */
+/* Appends the tokens of word[n], n > 0, to *out. Characters without a piece become byte pieces or <unk>. O(n log n). */
 int merger_encode(Merger *m, const char *word, size_t n, Tokens *out);
 void merger_close(Merger *m);
