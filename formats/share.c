@@ -20,13 +20,13 @@ static int unit_rows(const Config *c, PartSize rows) {
     return part_size(c, rows) / LANES < ranks_number() ? 1 : LANES;
 }
 
-static void divide(int *starts, int rows, int unit) {
-    const int ranks = ranks_number(), units = (rows - 1) / unit + 1;
+/* Divides the rows of a weight, of which there are `size`, and leaves this rank its own. */
+static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
+    const int ranks = ranks_number(), rows = part_size(&m->config, size), unit = unit_rows(&m->config, size);
+    const int units = (rows - 1) / unit + 1;
+    int *starts = m->starts + (size_t)size * ((size_t)ranks + 1);
     for (int r = 0; r < ranks; r++) starts[r] = (int)((int64_t)units * r / ranks) * unit;
     starts[ranks] = rows;
-}
-
-static void keep_own_rows(Tensor *w, const int *starts) {
     const int first = starts[ranks_own()];
     const size_t weights = (size_t)first * (size_t)w->cols;
     if (w->type == TYPE_I8) {
@@ -50,14 +50,9 @@ int model_share(Model *m) {
     if (!m->starts) return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
         Tensor *w = part_weight(&at);
-        int *starts = m->starts + at.part->rows * (ranks + 1);
-        if (!w || at.part->rows == SIZE_EXPERTS || w == &m->embedding) continue;
-        divide(starts, part_size(c, at.part->rows), unit_rows(c, at.part->rows));
-        keep_own_rows(w, starts);
+        if (w && w != &m->embedding && at.part->rows != SIZE_EXPERTS) keep_own_rows(m, w, at.part->rows);
     }
-    if (!m->tied) return 0; /* a tied output is no part */
-    divide(m->starts + SIZE_VOCAB * (ranks + 1), c->vocab_size, unit_rows(c, SIZE_VOCAB));
-    keep_own_rows(&m->output, m->starts + SIZE_VOCAB * (ranks + 1));
+    if (m->tied) keep_own_rows(m, &m->output, SIZE_VOCAB); /* which is no part then */
     return 0;
 }
 
