@@ -47,15 +47,23 @@ static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls
     return rows + (l->experts ? 0 : calls * mlp_weights(&l->mlp, down));
 }
 
-/* The weights of the experts that have tokens in the chunk that runs. */
-static double expert_bytes(const Session *s, const Layer *layer, bool down) {
+/* Bytes that depend on the tokens of the chunk that runs: the weights of the experts that have some, the keys and values
+ * that each sequence attends to, all or a window in front of its first token and those from there on. */
+static double chunk_bytes(const Session *s, const Layer *layer, Site site) {
+    const double cached = 8.0 * layer->wk.rows * (s->kv_type == KV_F32 ? 1 : 0.5); /* of one position, of this rank */
     double sum = 0;
-    for (int e = 0; e < s->model->config.n_experts; e++)
-        if (s->expert_start[e] < s->expert_start[e + 1]) sum += mlp_weights(&layer->experts[e], down);
+    for (int i = 0; site == SITE_ATTENTION && i < s->n_spans; i++) {
+        const Span *span = &s->spans[i];
+        const int seen = layer->window > 0 && layer->window <= span->pos ? layer->window - 1 : span->pos;
+        sum += (seen + span->n) * cached;
+    }
+    const bool mlp = site == SITE_GATE_UP_SILU || site == SITE_DOWN;
+    for (int e = 0; mlp && layer->experts && e < s->model->config.n_experts; e++)
+        if (s->expert_start[e] < s->expert_start[e + 1]) sum += mlp_weights(&layer->experts[e], site == SITE_DOWN);
     return sum;
 }
 
-double site_bytes(const Profile *p, int layer, Site site, double n, double calls, double attended) {
+double site_bytes(const Profile *p, int layer, Site site, double n, double calls) {
     const Session *s = p->session;
     const Model *m = s->model;
     const Config *c = &m->config;
@@ -74,9 +82,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     case SITE_ROPE: return n * (2 * q + 2 * k + cached);
     case SITE_Q_NORM: return 2 * n * q + calls * 4.0 * part_size(c, SIZE_Q_NORM);
     case SITE_K_NORM: return 2 * n * k + calls * 4.0 * part_size(c, SIZE_K_NORM);
-    case SITE_ATTENTION: /* of each chunk, a window of keys and those of the chunk itself, or all */
-        if (l->window > 0) attended = fmin(attended, calls * (l->window - 1) + n);
-        return 2 * n * q + attended * cached;
+    case SITE_ATTENTION: return 2 * n * q;
     case SITE_ATTN_OUT: return calls * weights(&l->wo) + n * (q + 2 * dim);
     case SITE_ROUTER: return calls * weights(&l->router) + n * (dim + 4.0 * c->n_experts);
     case SITE_TOP_K: return n * 4.0 * c->n_experts;
@@ -154,11 +160,10 @@ static void mark(Probe *probe, int layer, Site site) {
     const double seconds = book(p, thread, layer, site, at);
     if (SITES[site].is_norm) track->norms += seconds;
     if (site == SITE_PROFILE) track->spent += seconds;
-    const bool gate_up = site == SITE_GATE_UP_SILU, down = site == SITE_DOWN;
-    if (thread == 0 && (gate_up || down) && p->session->model->layers[layer].experts) {
-        const double experts = expert_bytes(p->session, &p->session->model->layers[layer], down);
-        profile_of_thread(p, thread, p->phase, layer, site)->bytes += experts;
-        if (p->events && track->n_events) p->events[track->n_events - 1].experts = (float)experts;
+    if (thread == 0 && (site == SITE_ATTENTION || site == SITE_GATE_UP_SILU || site == SITE_DOWN)) {
+        const double bytes = chunk_bytes(p->session, &p->session->model->layers[layer], site);
+        profile_of_thread(p, thread, p->phase, layer, site)->bytes += bytes;
+        if (p->events && track->n_events) p->events[track->n_events - 1].chunk_bytes = (float)bytes;
     }
     track->last = p->clock.read();
 }
@@ -208,12 +213,7 @@ static void end(Probe *probe) {
     p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
-static void chunk(Probe *probe, int n) {
-    Profile *p = (Profile *)probe;
-    const Session *s = p->session;
-    p->n = n;
-    for (int i = 0; i < s->n_spans; i++) p->passes[p->phase].attended += s->spans[i].pos + s->spans[i].n;
-}
+static void chunk(Probe *probe, int n) { ((Profile *)probe)->n = n; }
 
 /* Where in x[dim] the largest |x| is. */
 static int channel_of(const float *x, int dim, float max) {
@@ -357,7 +357,7 @@ void profile_close(Profile *p) {
 /* The first thread's record of a site, with its bytes and with what the other threads saw of activations. */
 static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *profile_of_thread(p, 0, phase, layer, site);
-    sum.bytes += site_bytes(p, layer, site, (double)sum.tokens, (double)sum.calls, p->passes[phase].attended);
+    sum.bytes += site_bytes(p, layer, site, (double)sum.tokens, (double)sum.calls);
     for (int t = 1; t < p->session->n_threads; t++) {
         const Record *r = profile_of_thread(p, t, phase, layer, site);
         sum.squares_in += r->squares_in;

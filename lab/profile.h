@@ -52,7 +52,7 @@ typedef struct {
     Site site;
     Phase phase;
     int tokens, position; /* of the chunk */
-    float experts;        /* bytes of weights */
+    float chunk_bytes;    /* of the first thread: what site_bytes leaves out */
     float rms;            /* norms of tokens: what went into the thread's; 0: of none, or no finite number */
 } Event;
 
@@ -70,7 +70,6 @@ typedef struct {
     uint64_t passes, observed; /* how many; how many of them were observed */
     double seconds;            /* of all, as their caller sees them */
     double seconds_observed;   /* of those that were observed */
-    double attended;           /* positions that were attended to, summed over the chunks */
     Ratio norms;               /* of observed passes: the norms' share of all seconds but the observer's */
 } Passes;
 
@@ -134,8 +133,9 @@ double profile_observing(const Profile *p, Phase phase);
 /* The part of the time of observed forward passes, of all threads, that went into waiting; 0: nothing was observed. */
 double profile_waiting(const Profile *p);
 
-/* Bytes that calls of a site move of tokens that attend to `attended` positions; without the weights of experts. */
-double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls, double attended);
+/* Bytes that calls of a site move, without those that depend on which tokens there are: the weights of experts, and the
+ * keys and values that are attended to. */
+double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls);
 
 /* The path of a profile that goes to no file. It is known by its address, so no user can type it. */
 extern const char TABLE_ALONE[];

@@ -13,7 +13,7 @@ static void write_span(FILE *out, const Profile *p, int thread, const char *name
 
 static void write_site(FILE *out, const Profile *p, int thread, const Event *e) {
     const SiteInfo *site = &SITES[e->site];
-    const double bytes = site_bytes(p, e->layer, e->site, e->tokens, 1, e->position + e->tokens) + (double)e->experts;
+    const double bytes = site_bytes(p, e->layer, e->site, e->tokens, 1) + (double)e->chunk_bytes;
     const char *category = site->is_norm ? "norm" : *site->name == '(' ? "other" : "product";
     write_span(out, p, thread, site->name, category, e->start, e->end);
     fprintf(out, ", \"args\": {\"phase\": \"%s\", \"position\": %d, \"tokens\": %d", PHASE_NAMES[e->phase], e->position,
