@@ -119,6 +119,6 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
     const bool opened = !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);
     if (opened) return 1;
-    t->bos = t->eos = t->eot = -1;
+    *t = (Tokenizer){.bos = model->bos, .eos = model->eos, .eot = -1};
     return does_without ? 0 : -1;
 }

@@ -712,6 +712,20 @@ static void added_tokens_have_a_longest_size(void) {
     }
 }
 
+/* Token ids run without it, and the model says itself what ends them. */
+static void without_a_tokenizer_the_ends_are_the_models(void) {
+    const HashModel m = {16, 16, 1, 2, 1, 300, 16, true, 9};
+    Model model;
+    Tokenizer t;
+    write_file("broken.json", "{");
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")), "cannot make the model");
+    stderr_hide();
+    const int found = model_open_tokenizer(&t, &model, "m.bin", inside("broken.json"), TOKENIZER_IF_READABLE);
+    CHECK(stderr_show() == 1 && found == 0, "status %d: %s", found, stderr_text());
+    CHECK(t.bos == 1 && t.eos == 2 && t.eot == -1 && !t.pieces.n, "BOS %d, EOS %d", t.bos, t.eos);
+    model_close(&model);
+}
+
 /* However many there are: one note. */
 static void tokens_behind_a_text_are_one_note(void) {
     static const char start[] =
@@ -1396,6 +1410,7 @@ void suite_bpe(void) {
     TEST(unknown_characters_without_unk);
     TEST(unknown_characters_with_unk);
     TEST(added_tokens_have_a_longest_size);
+    TEST(without_a_tokenizer_the_ends_are_the_models);
     TEST(tokens_behind_a_text_are_one_note);
     TEST(the_files_beside_it_are_files);
     TEST(a_template_has_a_file_of_its_own);
