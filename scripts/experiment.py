@@ -35,7 +35,7 @@ CASES = {  # the norms, where they stand, the norms of queries and keys
     "qk": ("rms", "pre", "head"),
     "dyt": ("dyt", "pre", "none"),
 }
-RATES = 1e-3, 2e-3, 8e-3
+RATES = 1e-3, 2e-3, 4e-3, 8e-3, 16e-3
 EXPORTED = "rms", "layer", "mixed", "olmo2", "qk"
 TIMED_STEPS = 9
 MEAN_OVER = 10  # steps, for a curve's points
@@ -123,19 +123,22 @@ def main():
     parser.add_argument("--run", default="./run", help="norma [./run]")
     parser.add_argument("--steps", type=int, default=300, help="[300]")
     parser.add_argument("--batch", type=int, default=12, help="[12]")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES, metavar="CASE", help="[all]")
+    parser.add_argument("--rates", nargs="+", type=float, default=RATES, metavar="RATE", help="learning rates [all]")
     parser.add_argument("--seeds", type=int, default=1, help="[1]")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, a thread each [2]")
     parser.add_argument("--train-only", action="store_true", help="measure no speeds")
     args = parser.parse_args()
 
-    runs = [(case, rate, seed) for seed in range(1, args.seeds + 1) for rate in RATES for case in CASES]
+    runs = [(case, rate, seed) for seed in range(1, args.seeds + 1) for rate in args.rates for case in args.cases]
     args.folder.mkdir(parents=True, exist_ok=True)
     found = train_all(runs, args.folder / "results.csv", args)
-    print(f"| norms | {' | '.join(f'{rate:g}' for rate in RATES)} |")
-    print(f"| --- |{' --- |' * len(RATES)}")
+    rates = sorted({rate for _, rate, _ in found})
+    print(f"| norms | {' | '.join(f'{rate:g}' for rate in rates)} |")
+    print(f"| --- |{' --- |' * len(rates)}")
     for case in CASES:
-        cells = [", ".join(f"{found[case, rate, seed][0]:.3f}" for seed in range(1, args.seeds + 1)) for rate in RATES]
-        print(f"| {case} | {' | '.join(cells)} |")
+        cells = [[f"{found[run][0]:.3f}" for run in sorted(found) if run[:2] == (case, rate)] for rate in rates]
+        print(f"| {case} | {' | '.join(map(', '.join, cells))} |")
     if args.train_only:
         return
 

@@ -901,11 +901,11 @@ static int next_run(char **at, char *norms, char *rate, double *loss) {
 
 /* The row of a table that has the losses of some norms: a cell for each learning rate, a number for each seed. */
 static void write_row(char row[256], char *csv, const char *norms) {
-    static const char *const rates[] = {"0.001", "0.002", "0.008"};
+    static const char *const rates[] = {"0.001", "0.002", "0.004", "0.008", "0.016"};
     char found[16], rate[16];
     double loss;
     int n = snprintf(row, 256, "\n| %s |", norms);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         const char *separator = " ";
         for (char *at = csv; next_run(&at, found, rate, &loss) && n < 200;) {
             if (strcmp(found, norms) || strcmp(rate, rates[i])) continue;
@@ -914,6 +914,28 @@ static void write_row(char row[256], char *csv, const char *norms) {
         }
         n += snprintf(row + n, 256 - (size_t)n, " |");
     }
+}
+
+/* The mean over seeds. */
+static double mean_loss(char *csv, const char *norms, const char *rate) {
+    char found_norms[16], found_rate[16];
+    double loss, sum = 0;
+    int n = 0;
+    for (char *at = csv; next_run(&at, found_norms, found_rate, &loss);)
+        if (!strcmp(found_norms, norms) && !strcmp(found_rate, rate)) sum += loss, n++;
+    return sum / n;
+}
+
+/* What statement 49 says QK-norm buys. */
+static void qk_norm_bears_a_larger_rate(void) {
+    size_t size;
+    char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/norms.md", &size), told[64];
+    const double with = mean_loss(csv, "qk", "0.016") - mean_loss(csv, "qk", "0.004");
+    const double without = mean_loss(csv, "rms", "0.016") - mean_loss(csv, "rms", "0.004");
+    snprintf(told, sizeof told, "rises by %.3f with it, by %.3f without", with, without);
+    CHECK(strstr(text, told), "it does not say: %s", told);
+    free(csv);
+    free(text);
 }
 
 /* The second table of docs/experiment.md has the losses of docs/experiment.csv. */
@@ -1042,6 +1064,7 @@ void suite_textbook(void) {
     TEST(twins_of_the_experiment);
     TEST(the_experiment_adds_up);
     TEST(the_experiment_is_its_files);
+    TEST(qk_norm_bears_a_larger_rate);
     TEST(addresses_and_names_are_right);
     TEST(the_readmes_measurements_are_the_pages);
 }
