@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 FUNCTION_LINES = 50
-WHOLE_LINES = 15_500
+WHOLE_LINES = 15_400
 GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables, whose lines are not counted
 READ_FIRST = ["run.c", "model.h", "model.c", "norm.c", "attention.c", "mlp.c"]
 NAMED_IN = ["README.md", "docs/architecture.md"]  # documents whose files and functions are looked up

@@ -98,7 +98,7 @@ PLANTED = [
         "run.c:1: run.c + model.h + model.c + norm.c + attention.c + mlp.c: ",
     ),
     ("rope.c", "", "/* rope.c: positions. */" + 2490 * "\n", ".:1: the top level: 2510 lines, more than 2500"),
-    ("modes/chat.c", "", "/* chat.c: a mode. */" + 15500 * "\n", ".:1: all of norma: 15543 lines, more than 15500"),
+    ("modes/chat.c", "", "/* chat.c: a mode. */" + 15400 * "\n", ".:1: all of norma: 15443 lines, more than 15400"),
     ("model.c", "/* model.c", "/* modal.c", "model.c:1: does not begin with its head comment"),
     ("lab/lab.c", "", "/* lab.c: no floor. */\n", "lab/lab.c:1: is on no floor"),
     ("model.c", "\n\nint", "\n#include <unistd.h>\n\nint", "model.c:5: <unistd.h> is for base/"),
