@@ -47,8 +47,8 @@ static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls
     return rows + (l->experts ? 0 : calls * mlp_weights(&l->mlp, down));
 }
 
-/* Bytes that depend on the tokens of the chunk that runs: the weights of the experts that have some, the keys and values
- * that each sequence attends to, all or a window in front of its first token and those from there on. */
+/* Bytes that depend on the tokens of the chunk that runs: the weights of the experts that have some, the keys and
+ * values that each sequence attends to, all or a window in front of its first token and those from there on. */
 static double chunk_bytes(const Session *s, const Layer *layer, Site site) {
     const double cached = 8.0 * layer->wk.rows * (s->kv_type == KV_F32 ? 1 : 0.5); /* of one position, of this rank */
     double sum = 0;
