@@ -47,15 +47,17 @@ static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls
     return rows + (l->experts ? 0 : calls * mlp_weights(&l->mlp, down));
 }
 
+/* Keys and values of one position, of this rank's heads. */
+static double cached_bytes(const Session *s, const Layer *l) { return (s->kv_type == KV_F32 ? 8.0 : 4.0) * l->wk.rows; }
+
 /* Bytes that depend on the tokens of the chunk that runs: the weights of the experts that have some, the keys and
  * values that each sequence attends to, all or a window in front of its first token and those from there on. */
 static double chunk_bytes(const Session *s, const Layer *layer, Site site) {
-    const double cached = 8.0 * layer->wk.rows * (s->kv_type == KV_F32 ? 1 : 0.5); /* of one position, of this rank */
     double sum = 0;
     for (int i = 0; site == SITE_ATTENTION && i < s->n_spans; i++) {
         const Span *span = &s->spans[i];
         const int seen = layer->window > 0 && layer->window <= span->pos ? layer->window - 1 : span->pos;
-        sum += (seen + span->n) * cached;
+        sum += (seen + span->n) * cached_bytes(s, layer);
     }
     const bool mlp = site == SITE_GATE_UP_SILU || site == SITE_DOWN;
     for (int e = 0; mlp && layer->experts && e < s->model->config.n_experts; e++)
@@ -69,8 +71,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     const Config *c = &m->config;
     const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* sites outside the layers do not read it */
     const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
-    const double q = 4.0 * l->wq.rows, k = 4.0 * l->wk.rows;        /* of this rank's heads */
-    const double cached = 2 * k * (s->kv_type == KV_F32 ? 1 : 0.5); /* keys and values of one position */
+    const double q = 4.0 * l->wq.rows, k = 4.0 * l->wk.rows; /* of this rank's heads */
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
     case SITE_ATTN_NORM:
@@ -79,7 +80,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     case SITE_MLP_POST_NORM:
     case SITE_FINAL_NORM: return (2 * n + calls) * dim;
     case SITE_QKV: return calls * (weights(&l->wq) + weights(&l->wk) + weights(&l->wv)) + n * (dim + q + 2 * k);
-    case SITE_ROPE: return n * (2 * q + 2 * k + cached);
+    case SITE_ROPE: return n * (2 * q + 2 * k + cached_bytes(s, l));
     case SITE_Q_NORM: return 2 * n * q + calls * 4.0 * part_size(c, SIZE_Q_NORM);
     case SITE_K_NORM: return 2 * n * k + calls * 4.0 * part_size(c, SIZE_K_NORM);
     case SITE_ATTENTION: return 2 * n * q;

@@ -930,6 +930,7 @@ static double mean_loss(char *csv, const char *norms, const char *rate) {
 static void qk_norm_bears_a_larger_rate(void) {
     size_t size;
     char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/norms.md", &size), told[64];
+    CHECK(csv && text, "no files");
     const double with = mean_loss(csv, "qk", "0.016") - mean_loss(csv, "qk", "0.004");
     const double without = mean_loss(csv, "rms", "0.016") - mean_loss(csv, "rms", "0.004");
     snprintf(told, sizeof told, "rises by %.3f with it, by %.3f without", with, without);
