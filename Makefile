@@ -1,8 +1,12 @@
-# norma: `make` builds ./run, `make test` checks it, `make help` says the rest.
+# norma: `make` builds ./run, `make test` checks it, `make help` lists the rest.
 #
 # For several machines:              make MPI=1
 # Other compilers, machines, flags:  make CC=clang ARCH=x86-64-v3 CFLAGS=-g
+# Cross-compiling:                   make CC=aarch64-linux-gnu-gcc ARCH=cortex-a76
+# Warnings as errors:                make WERROR=1
 # The commands in full:              make V=1
+#
+# All processors compile unless -j is given.
 
 CC     ?= cc
 ARCH   ?= native
@@ -12,10 +16,11 @@ CFLAGS ?= -O3
 Q := $(if $(V),,@)
 # -Wno-psabi: vectors wider than the machine's are split, and only inlined functions take them.
 # -Wno-pass-failed: clang says so where it is asked to optimize too little to heed `omp simd`.
-# -Wswitch-enum: who adds a kind of norm or a type of weights is told by the compiler where it is missing.
+# -Wno-enum-float-conversion: constants are enumerators here, and a double holds every one of them exactly.
+# -Wswitch-enum: the compiler names every switch that lacks a new kind of norm or type of weights.
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-psabi -Wno-pass-failed -Wswitch-enum \
-    -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
-MACHINE  := $(if $(filter aarch64%,$(shell $(CC) -dumpmachine)),-mcpu=$(ARCH),-march=$(ARCH))
+    -Wno-enum-float-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(if $(WERROR),-Werror)
+MACHINE  := $(if $(filter aarch64% arm64%,$(shell $(CC) -dumpmachine)),-mcpu=$(ARCH),-march=$(ARCH))
 FLAGS     = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CFLAGS)
 LIBS     := -lm
 
@@ -45,12 +50,27 @@ SOURCES := $(filter-out $(if $(MPI),,base/ranks.c),$(wildcard *.c $(FOLDERS:%=%/
 TESTS   := $(filter-out tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
-# What reads files and texts; for the tests it is built again, to count its steps (tests/support/steps.c).
+# What reads files and texts; the suite `growth` has it built again, to count its steps (tests/support/steps.c).
 READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$(LIBRARY))
 COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
+# SUITES names the suites to build and run; suite X is in tests/.../test_X.c. Unset: all of them.
+CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c %/test_$(s)_today.c),$(TESTS)),$(TESTS))
+ifneq ($(filter growth,$(or $(SUITES),growth)),)
+GROWTH := $(BUILD)/tests/growth
+CHOSEN += tests/formats/test_folder.c
+endif
+TESTED := $(patsubst %.c,$(BUILD)/%.o,$(sort $(filter tests/support/%,$(TESTS)) $(CHOSEN)))
+RUNNER := $(BUILD)/tests/$(if $(SUITES),suites-$(firstword $(shell echo '$(SUITES)' | cksum)),all)
+
+# As many jobs as processors, unless the caller has said -j; the output of a job in one piece where make can do that.
+JOBS     := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+PARALLEL  = $(MAKE) --no-print-directory \
+    $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target))
+
 .PHONY: all run test tests coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
-all: $(BINARY)
+all:
+	@$(PARALLEL) $(BINARY)
 	$(if $(filter release mpi,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
 
 run: all ## build ./run and start it (on models/stories.gguf, where that is)
@@ -64,9 +84,11 @@ $(BINARY): $(OBJECTS)
 # lost_processors), and oracle.c those that make guesses.
 WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf lost_processors \
     guesser_open guesser_close guesser_learn $(if $(MPI),MPI_Waitall MPI_Recv)
-$(BUILD)/tests/all: $(TESTS:%.c=$(BUILD)/%.o) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))
-$(BUILD)/tests/run: $(OBJECTS) $(patsubst %,$(BUILD)/tests/support/%.o,wrap oracle hashmodel)
-$(BUILD)/tests/all $(BUILD)/tests/run:
+PROGRAM := $(BUILD)/tests/run
+$(RUNNER): $(TESTED) $(LIBRARY)
+$(BUILD)/tests/growth: $(TESTED) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))
+$(PROGRAM): $(OBJECTS) $(patsubst %,$(BUILD)/tests/support/%.o,wrap oracle hashmodel)
+$(RUNNER) $(GROWTH) $(PROGRAM):
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
 
@@ -83,17 +105,20 @@ $(BUILD)/lab/machine.o: private FLAGS += -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
 $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 	@echo '  CC $< (counted)'
 	$(Q)$(CC) $(FLAGS) -fsanitize-coverage=trace-pc -MMD -MP -c -o $@ $<
-# (gcc 12 for aarch64 fails to vectorize some loops over fmax; tests need no vectors of the compiler's.)
-# (The tests themselves are not counted: with --coverage, fork and exec write counts, where tests allow no files.)
-$(BUILD)/tests/%.o: private FLAGS := $(filter-out --coverage,$(FLAGS)) -fno-tree-vectorize
+# Tests are compiled once and run once: -O1. (They are not counted by --coverage: with it, fork and exec write counts,
+# where tests allow no files.)
+$(BUILD)/tests/%.o: private FLAGS := $(filter-out --coverage,$(FLAGS:-O3=-O1)) -fno-tree-vectorize
+$(BUILD)/counted/%.o: private FLAGS := $(FLAGS:-O3=-O1)
 -include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
-# Passive threads: with more of them than free cores, spinning takes minutes.
+# With more threads than free processors, spinning takes minutes: libgomp spins for a moment only, libomp not at all.
+WAITING := OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=300
 test: tests ## build and run every test that needs only C (SUITES='json bpe': these)
-	@OMP_WAIT_POLICY=passive NORMA_RUN=./$(BUILD)/tests/run $(TEST_WRAPPER) $(BUILD)/tests/all $(SUITES)
-	$(if $(MPI),@export OMP_WAIT_POLICY=passive; for n in $(TEST_RANKS); do \
-	    echo "$$n ranks:"; $(MPIRUN) -n $$n $(BUILD)/tests/all sequences || exit 1; done)
-tests: $(BUILD)/tests/run $(BUILD)/tests/all
+	@$(WAITING) NORMA_RUN=./$(PROGRAM) $(TEST_WRAPPER) $(RUNNER) $(if $(SUITES),$(SUITES))
+	$(if $(MPI),@export $(WAITING); for n in $(TEST_RANKS); do \
+	    echo "$$n ranks:"; $(MPIRUN) -n $$n $(RUNNER) sequences || exit 1; done)
+tests:
+	@$(PARALLEL) $(RUNNER) $(GROWTH) $(PROGRAM)
 
 SANITIZERS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 sanitize: ## the same tests under AddressSanitizer and UBSan
@@ -149,7 +174,7 @@ lint: ## the lint of the house (floors, sizes, names), clang-format (check), cla
 format: ## rewrite the sources in the house style
 	clang-format -i $(ALL)
 
-install: $(BINARY) ## to $(DESTDIR)$(PREFIX)/bin, as `norma`
+install: all ## to $(DESTDIR)$(PREFIX)/bin, as `norma`
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
 	$(if $(wildcard models/stories.gguf),install -D -m 644 models/stories.gguf $(DESTDIR)$(PREFIX)/share/norma/stories.gguf)
 

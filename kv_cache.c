@@ -5,6 +5,7 @@
  */
 #include "kv_cache.h"
 #include "base/memory.h"
+#include "kernels/simd.h"
 #include <stdlib.h>
 
 int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size) {

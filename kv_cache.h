@@ -7,8 +7,8 @@
  */
 #pragma once
 
-#include "kernels/simd.h"
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef enum { KV_F32, KV_F16 } KvType;
 typedef enum { KV_KEYS, KV_VALUES } KvKind;
@@ -53,15 +53,17 @@ int kv_copy(KvCache *to, const KvCache *from);
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos);
 
 /* Elements of the part that begins at element `start` of a head: the last one may be short. */
-INLINE int kv_part_width(int head_size, int part, int start) {
+static inline int kv_part_width(int head_size, int part, int start) {
     return start + part < head_size ? part : head_size - start;
 }
 
 /* Where element i of a block of positions is, counted from where the head begins. */
-INLINE size_t kv_at(int head_size, int part, int blocks, int block, int i) {
+static inline size_t kv_at(int head_size, int part, int blocks, int block, int i) {
     const int start = i / part * part, width = kv_part_width(head_size, part, start);
     return ((size_t)start * (size_t)blocks + (size_t)block * (size_t)width + (size_t)(i - start)) * KV_BLOCK;
 }
 
 /* Elements of one head in all. */
-INLINE size_t kv_head_elements(int head_size, int blocks) { return (size_t)head_size * (size_t)blocks * KV_BLOCK; }
+static inline size_t kv_head_elements(int head_size, int blocks) {
+    return (size_t)head_size * (size_t)blocks * KV_BLOCK;
+}

@@ -1,6 +1,7 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/platform.h"
 #include "base/process.h"
 #include "base/ranks.h"
 #include "formats/open.h"

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/platform.h"
 #include "base/process.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +115,7 @@ static char *resolve(const char *path) {
 /* Opens a new file beside out->real; `old` is the one that it will replace, or NULL. NULL and errno: it failed. */
 static FILE *open_temporary(OutputFile *out, const struct stat *old) {
     uint32_t id;
-    if (getentropy(&id, sizeof id) || asprintf(&out->temporary, "%s.%08x", out->real, id) < 0) return NULL;
+    if (random_bytes(&id, sizeof id) || asprintf(&out->temporary, "%s.%08x", out->real, id) < 0) return NULL;
     if (!(out->watched = file_watch(out->temporary, NULL, 0))) return NULL;
     const int fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, old ? old->st_mode & 0777 : 0666);
     if (fd < 0) return NULL;

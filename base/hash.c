@@ -1,12 +1,12 @@
 /* hash.c: SipHash-1-3 (Aumasson & Bernstein 2012): a round for every 8 bytes, three at the end. */
 #include "base/hash.h"
 #include "base/error.h"
+#include "base/platform.h"
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 int hash_key(HashKey *key) {
-    return getentropy(key, sizeof *key) ? fail("no random key from the system: %s", strerror(errno)) : 0;
+    return random_bytes(key, sizeof *key) ? fail("no random key from the system: %s", strerror(errno)) : 0;
 }
 
 static uint64_t rotate(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }

@@ -18,7 +18,9 @@ void *allocate_quietly(size_t count, size_t size) {
     if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE) return NULL;
     const size_t unit = bytes < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
     void *p = aligned_alloc(unit, (bytes + unit) / unit * unit);
+#ifdef MADV_HUGEPAGE
     if (p && unit == HUGE_PAGE) madvise(p, bytes, MADV_HUGEPAGE); /* if it fails, the pages are small */
+#endif
     return p;
 }
 

@@ -1,11 +1,11 @@
 /* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe; threads; the clock. */
 #include "base/process.h"
 #include "base/error.h"
+#include "base/platform.h"
 #include "base/ranks.h"
 #include "base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <omp.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -14,12 +14,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#endif
 
-static const char PROGRAM[] = "/proc/self/exe";
 volatile sig_atomic_t interrupted;
 static int pipe_ends[2] = {-1, -1}; /* read, write; it gets a byte when Ctrl-C comes */
 
@@ -36,8 +31,17 @@ static void on_interrupt(int signal_number) {
     if (write(pipe_ends[1], "", 1) < 0) return; /* the flag alone still ends every loop */
 }
 
+static int open_pipe(void) {
+    if (pipe(pipe_ends)) return fail("cannot make a pipe: %s", strerror(errno));
+    for (int i = 0; i < 2; i++) {
+        fcntl(pipe_ends[i], F_SETFD, FD_CLOEXEC);
+        fcntl(pipe_ends[i], F_SETFL, O_NONBLOCK);
+    }
+    return 0;
+}
+
 int handle_signals(void) {
-    if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK)) return fail("cannot make a pipe: %s", strerror(errno));
+    if (open_pipe()) return -1;
     signal(SIGPIPE, SIG_IGN);
     handle_deadly_signals();
     const struct sigaction ends = {.sa_handler = on_interrupt}, nothing = {.sa_handler = SIG_IGN};
@@ -112,38 +116,8 @@ long lost_processors(void) {
     return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_nivcsw;
 }
 
-const char *processor_name(void) {
-    static char line[256], name[128];
-    FILE *in = fopen("/proc/cpuinfo", "r");
-    *name = '\0';
-    while (in && !*name && fgets(line, sizeof line, in)) sscanf(line, "model name : %127[^\n\"\\]", name);
-    if (in) fclose(in);
-    return name;
-}
-
-bool processor_has_tiles(void) {
-    const char *said = getenv("NORMA_TILES");
-#if defined(__x86_64__) && defined(__linux__)
-    enum { AMX = 1 << 22 | 1 << 24 | 1 << 25, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    unsigned a, b, c, d = 0;
-    if ((said && !strcmp(said, "0")) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    return (d & AMX) == AMX && !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
-#else
-    return false;
-#endif
-}
-
-const char *program_file(const char *name) {
-    static char path[PATH_MAX];
-    const ssize_t n = readlink(PROGRAM, path, sizeof path);
-    const char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
-    if (!slash) return NULL;
-    const size_t folder = (size_t)(slash - path) + 1;
-    snprintf(path + folder, sizeof path - folder, "%s", name);
-    return access(path, F_OK) ? NULL : path;
-}
-
 void limit_spinning(char **argv) {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    if (!setenv("GOMP_SPINCOUNT", "1000", 1)) execv(PROGRAM, argv); /* if it fails, barriers are only slower */
+    const char *program = program_path();
+    if (program && !setenv("GOMP_SPINCOUNT", "1000", 1)) execv(program, argv); /* if it fails, barriers are slower */
 }

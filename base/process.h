@@ -46,16 +46,6 @@ bool on_terminal(FILE *stream);
 /* How often a thread of the process had to leave a processor to another program, or to another thread. */
 long lost_processors(void);
 
-/* What the processor calls itself; "": that is not known. The string stays until the next call. */
-const char *processor_name(void);
-
-/* Whether the processor has tile registers that multiply bfloat16 and int8 (Intel's AMX), and the system lets this
- * process use them. NORMA_TILES=0 in the environment: no. */
-bool processor_has_tiles(void);
-
-/* A path relative to the program's own folder; NULL: no file is there. The string stays until the next call. */
-const char *program_file(const char *name);
-
 /* At a barrier libgomp's threads spin for milliseconds before they sleep. When another program has
  * one of the cores, each barrier then waits for a thread that is not running: 9 tokens/s instead of
  * 790 (docs/performance.md). How long threads spin is read from the environment as the program is

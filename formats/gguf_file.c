@@ -104,7 +104,7 @@ static int read_values(Gguf *g, uint64_t count) {
 }
 
 const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
-    return bsearch(&(GgufString){key, strlen(key)}, g->values, g->n_values, sizeof *g->values, compare_names);
+    return bsearch((&(GgufString){key, strlen(key)}), g->values, g->n_values, sizeof *g->values, compare_names);
 }
 
 static bool is_real(const GgufValue *v) { return v->type == GGUF_F32 || v->type == GGUF_F64; }
@@ -238,7 +238,7 @@ static int read_entries(Gguf *g, uint64_t count) {
 }
 
 GgufEntry *gguf_find_entry(const Gguf *g, const char *name) {
-    return bsearch(&(GgufString){name, strlen(name)}, g->entries, g->n_entries, sizeof *g->entries, compare_names);
+    return bsearch((&(GgufString){name, strlen(name)}), g->entries, g->n_entries, sizeof *g->entries, compare_names);
 }
 
 int gguf_open(Gguf *g, const char *path, const File *file) {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/platform.h"
 #include "base/ranks.h"
 #include "formats/parts.h"
 #include "kernels/simd.h"
@@ -62,7 +63,8 @@ uint64_t text_hash(const char *text) { return hash_bytes(NO_KEY, text, strlen(te
 
 uint64_t program_hash(void) {
     File file;
-    if (file_map(&file, "/proc/self/exe")) return 0;
+    const char *path = program_path();
+    if (!path || file_map(&file, path)) return 0;
     const uint64_t hash = hash_bytes(NO_KEY, (const char *)file.data, file.size);
     file_unmap(&file);
     return hash;

@@ -12,7 +12,7 @@
  */
 #include "kernels/matmul.h"
 #include "base/memory.h"
-#include "base/process.h"
+#include "base/platform.h"
 #include "base/ranks.h"
 #include "kernels/amx.h"
 #include "kernels/panels.h"

@@ -1,5 +1,6 @@
 /* machine.c: what a measurement was made on: model, processor, compiler, flags. */
 #include "lab/machine.h"
+#include "base/platform.h"
 #include "base/process.h"
 #include "formats/json.h"
 #include "kernels/simd.h"

@@ -75,7 +75,7 @@ int model_swap_norms(Model *model, const char *spec) {
     const char *at = spec, *end;
     do {
         Item item;
-        end = strchrnul(at, ',');
+        end = at + strcspn(at, ",");
         if (parse_item(&item, at, (size_t)(end - at), model) || swap_item(model, &item)) return -1;
         none = none || item.kind == NORM_NONE;
         at = end + 1;

@@ -1,5 +1,5 @@
 /* page.c: a profile as a page for a browser: HTML with drawings in SVG, which loads nothing and runs nothing. */
-#include "base/process.h"
+#include "base/platform.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include <math.h>

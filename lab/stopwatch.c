@@ -30,10 +30,11 @@ int measure(Round *round, void *context, int n_values, double seconds, Estimate 
     double values[MOST_VALUES] = {0}, *sorted = allocate(MOST_VALUES, MOST_ROUNDS * sizeof *sorted);
     const double start = now();
     int n = 0, status = sorted ? 0 : -1;
-    bool narrow = false;
-    while (!status && !interrupted && n < MOST_ROUNDS && (n < LEAST_ROUNDS || (!narrow && now() - start < seconds))) {
+    bool narrow = false, in_time = true;
+    while (!status && !interrupted && n < MOST_ROUNDS && in_time && (n < MIN_ROUNDS || !narrow)) {
         status = round(context, values);
         if (!status) narrow = add_round(sorted, ++n, values, n_values, estimates);
+        in_time = now() - start < seconds;
     }
     free(sorted);
     return status ? -1 : n;

@@ -4,14 +4,15 @@
 #include "lab/estimate.h"
 #include "lab/tune.h"
 
-enum { LEAST_ROUNDS = 7, MOST_ROUNDS = 501, MOST_VALUES = 48 };
+enum { MIN_ROUNDS = 7, MOST_ROUNDS = 501, MOST_VALUES = 48 };
 
 /* Measures everything once, in turn, and writes the values. -1: it failed. */
 typedef int Round(void *context, double *values);
 
 /* Estimates the medians of the n_values (at most MOST_VALUES) of a round. Rounds, so that what else the machine does
- * hits all values alike, until every interval is narrower than 2 % of its median, or the seconds are up, or Ctrl-C
- * comes. Returns how many rounds that took; -1: a round failed, or there is no memory. */
+ * hits all values alike. Ends after MIN_ROUNDS rounds if every interval is narrower than 2 % of its median, earlier
+ * when the seconds are up (after one round at least) or after Ctrl-C. Returns the number of rounds; -1: a round failed,
+ * or out of memory. */
 int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates);
 
 /* A made-up text: a prefill of `prompt` tokens, then `steps` tokens one by one. */

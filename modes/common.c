@@ -2,6 +2,7 @@
 #include "modes/common.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/platform.h"
 #include "base/ranks.h"
 #include "formats/share.h"
 #include "text/merges.h"

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/parts.h"
+#include "kernels/simd.h"
 #include "lab/estimate.h"
 #include "lab/machine.h"
 #include "lab/profile.h"

@@ -4,6 +4,7 @@
  * llama2.c's models and the other architectures; a prompt, then single tokens. Another order of sums gives other
  * bits: whoever changes it learns so here, and says so in the commit. Whether logits are right is test_golden.c's.
  */
+#include "base/platform.h"
 #include "base/process.h"
 #include "formats/open.h"
 #include "kernels/simd.h"

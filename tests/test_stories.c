@@ -26,7 +26,7 @@ static bool have_checkpoint(void) {
     if (path) strcpy(model, path);
     const char *beside = path ? real_checkpoint("tok512.bin") : NULL;
     if (beside) strcpy(tokenizer, beside);
-    if (!beside) test_skip("NORMA_CHECKPOINTS names no folder with stories260K.bin and tok512.bin");
+    if (!beside) test_skip(NO_CHECKPOINTS);
     return beside != NULL;
 }
 

@@ -677,7 +677,7 @@ static int run_model(const char *model, const char *options, const char *out, co
 
 void story_missing(void) {
     holds_unknown();
-    test_skip("NORMA_CHECKPOINTS names no folder with stories260K.bin and tok512.bin");
+    test_skip(NO_CHECKPOINTS);
 }
 
 int profile_of_story(StorySite *sites, int most) {

@@ -499,7 +499,7 @@ static size_t unescape(char *s) {
 static void matches_fixture(const char *checkpoint, int vocab_size, const char *fixture, int least) {
     const char *path = real_checkpoint(checkpoint);
     if (!path) {
-        test_skip("NORMA_CHECKPOINTS names no folder with the tokenizer");
+        test_skip(NO_CHECKPOINTS);
         return;
     }
     Tokenizer t;

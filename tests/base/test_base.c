@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/platform.h"
 #include "base/process.h"
 
 #include "tests/support/test.h"

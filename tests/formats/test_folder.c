@@ -346,7 +346,7 @@ static void options_are_honoured_or_refused_by_name(void) {
 }
 
 /* Of head_dim, which the weights refuse, no memory and no time. */
-static void factors_wait_for_the_weights(void) {
+void factors_wait_for_the_weights(void) {
     static const char *const heads[] = {"\"head_dim\": 18", "\"head_dim\": 4194304"};
     static const char scaling[] = "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
                                   "\"high_freq_factor\": 4}";
@@ -958,7 +958,6 @@ void suite_folder(void) {
     TEST(folders_give_the_bits_of_gguf_files);
     TEST(rope_is_what_transformers_makes_of_it);
     TEST(options_are_honoured_or_refused_by_name);
-    TEST(factors_wait_for_the_weights);
     TEST(angles_may_be_stored);
     TEST(the_context_has_a_default);
     TEST(windows_are_of_layers);

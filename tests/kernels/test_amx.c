@@ -3,6 +3,7 @@
  * Owns the model, and the promise that the three parts of an activation are the activation. On a machine without
  * tiles the model is held against exact sums, and the kernel is not run.
  */
+#include "base/platform.h"
 #include "base/process.h"
 #include "kernels/amx.h"
 #include "kernels/matmul.h"

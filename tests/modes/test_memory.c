@@ -125,6 +125,7 @@ static int step(void) {
 
 static void any_allocation_may_fail(void) {
     int n_runs = 0;
+    setenv("OMP_NUM_THREADS", "1", 1); /* one thread, except where a command has -j */
     binary_folder("memory");
     mkdir(inside("out"), 0700);
     CHECK(samples_write(folder) == 0, "no samples");

@@ -157,7 +157,7 @@ static void texts_of_a_real_checkpoint(void) {
     if (real_model())
         check_texts();
     else
-        test_skip("NORMA_CHECKPOINTS names no folder with stories260K.bin and tok512.bin");
+        test_skip(NO_CHECKPOINTS);
 }
 
 /* Some end long before others; sequences are used again; --samples counts for each prompt. */

@@ -1,7 +1,7 @@
 /* test.h: what the tests share: counting, checking, and models made on the spot.
  *
  * A suite is a function that calls TEST(f) for each of its tests; a test fails
- * at its first CHECK that does not hold. main.c lists the suites.
+ * at its first CHECK that does not hold. Suite X is in a file test_X.c; SUITE_LIST has all of them.
  */
 #pragma once
 
@@ -33,6 +33,15 @@ void test_skip(const char *why);
         }                                                                                                              \
     } while (0)
 
+/* Around a suite: its temporary folder. The counts of its tests are printed; returns whether one failed. */
+void test_begin(void);
+void test_end(void);
+int test_counts(void);
+
+/* Makes a new folder with a name of its own and writes its path. Removes a folder with all that is in it. */
+void temporary_folder(char *path, size_t room);
+void folder_remove(const char *path);
+
 /* A file name in this run's own temporary folder, which goes at the end.
  * The string stays until the next 8 calls. */
 const char *temporary(const char *name);
@@ -40,8 +49,11 @@ const char *temporary(const char *name);
 /* In a file, the first `old` becomes `new`; the program ends if there is none. */
 void replace_in_file(const char *path, const char *old, const char *new);
 
-/* A file of the folder NORMA_CHECKPOINTS, or NULL where there is none. */
+/* A file of the folder NORMA_CHECKPOINTS; NULL if there is none: the test is then skipped with NO_CHECKPOINTS. */
 const char *real_checkpoint(const char *name);
+#define NO_CHECKPOINTS                                                                                                 \
+    "NORMA_CHECKPOINTS=FOLDER runs these on real files: stories260K.bin and tok512.bin (see README.md, Your own "      \
+    "models), llama32k.bin, minimind/tokenizer.json"
 
 /* Between the two nothing reaches stderr; the second says how many lines were
  * meant for it. */
@@ -51,8 +63,10 @@ int stderr_show(void);
 /* What stderr_show counted; the first 1023 bytes. */
 const char *stderr_text(void);
 
-/* Whether to do less (valgrind): NORMA_FAST is set. */
+/* Whether to do less (valgrind): NORMA_FAST is set. Whether to do all that `make test` thins out: NORMA_THOROUGH is
+ * set, as in .ci/run. */
 bool test_fast(void);
+bool test_thorough(void);
 
 /* wrap.c: what is called before memory is allocated; NULL: nothing. */
 extern void (*before_allocation)(void);
@@ -64,8 +78,10 @@ extern long processors_lost;
 double largest(const float *x, int n);
 double largest_difference(const float *x, const float *y, int n);
 
-/* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far. */
+/* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far; only in tests/growth. */
 extern uint64_t steps_taken;
+void factors_wait_for_the_weights(void); /* a test of growth, in test_folder.c */
+
 /* A sanitizer is at work: it maps terabytes, and sees more than one line of a failure. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED
@@ -348,46 +364,52 @@ typedef struct {
  * itself. The caller frees ids. */
 int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Said *said, int n, Tokens *all);
 
-/* ---- suites ------------------------------------------------------------------------- */
+/* ---- suites, the longest first -------------------------------------------------------- */
 
-void suite_base(void);       /* error.c, memory.c, file.c, process.c */
-void suite_simd(void);       /* simd.h */
-void suite_norm(void);       /* norm.c, forward */
-void suite_half(void);       /* norm.c, half precision */
-void suite_backward(void);   /* norm.c, backward */
-void suite_matmul(void);     /* matmul.c, quant.c */
-void suite_amx(void);        /* amx.c */
-void suite_quant(void);      /* quant.c, GGUF's weight types in matmul.c */
-void suite_attention(void);  /* attention.c, mlp.c */
-void suite_golden(void);     /* whole models against float64 */
-void suite_bits(void);       /* whole models: the pinned bits */
-void suite_invariance(void); /* same bits for any chunks and threads */
-void suite_sequences(void);  /* same bits in any company */
-void suite_tokenizer(void);  /* tokenizer.c */
-void suite_pieces(void);     /* tokenizer.c against sentencepiece */
-void suite_bpe(void);        /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */
-void suite_template(void);   /* template.c */
-void suite_sampler(void);    /* sampler.c */
-void suite_stream(void);     /* stream.c */
-void suite_json(void);       /* json.c */
-void suite_checkpoint(void); /* checkpoint.c */
-void suite_gguf(void);       /* gguf.c */
-void suite_pack(void);       /* pack.c */
-void suite_folder(void);     /* folder.c, safetensors.c */
-void suite_families(void);   /* folder.c, gguf_write.c: models of families beside LLaMA */
-void suite_growth(void);     /* the work of opening, by the size of the files */
-void suite_damage(void);     /* damaged files */
-void suite_mutants(void);    /* files that are almost right */
-void suite_guess(void);      /* guess.c */
-void suite_cli(void);        /* the binary */
-void suite_texts(void);      /* texts.c, prompts.c */
-void suite_convert(void);    /* convert.c, for the newer architectures */
-void suite_memory(void);     /* every mode without memory */
-void suite_profile(void);    /* profile.c, --profile */
-void suite_norms(void);      /* -m norms */
-void suite_lab(void);        /* swap.c and --norm, -m norms */
-void suite_tune(void);       /* tune.c */
-void suite_stories(void);    /* the real checkpoint */
-void suite_textbook(void);   /* the statements of docs/norms.md */
-void suite_ranks(void);      /* where there is MPI: the program under mpirun */
-void suite_batching(void);   /* the statements of docs/batching.md */
+#define SUITE_LIST(SUITE)                                                                                              \
+    SUITE(lab)        /* norm_spec.c and --norm; -m norms */                                                           \
+    SUITE(texts)      /* texts.c, prompts.c */                                                                         \
+    SUITE(memory)     /* every mode without memory */                                                                  \
+    SUITE(sequences)  /* the same bits in any company; with several ranks, too */                                      \
+    SUITE(convert)    /* convert.c, for the newer architectures */                                                     \
+    SUITE(cli)        /* the binary */                                                                                 \
+    SUITE(bpe)        /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */                \
+    SUITE(families)   /* folder.c, gguf_write.c: models of other families */                                           \
+    SUITE(gguf)       /* gguf.c */                                                                                     \
+    SUITE(tokenizer)  /* tokenizer.c */                                                                                \
+    SUITE(quant)      /* quant.c, GGUF's weight types in matmul.c */                                                   \
+    SUITE(folder)     /* folder.c, safetensors.c */                                                                    \
+    SUITE(profile)    /* profile.c, --profile */                                                                       \
+    SUITE(mutants)    /* files that are almost right */                                                                \
+    SUITE(invariance) /* the same bits for any chunks and threads */                                                   \
+    SUITE(growth)     /* the work of opening, by the size of the files */                                              \
+    SUITE(damage)     /* damaged files */                                                                              \
+    SUITE(batching)   /* the statements of docs/batching.md */                                                         \
+    SUITE(matmul)     /* matmul.c, quant.c */                                                                          \
+    SUITE(pieces)     /* tokenizer.c against sentencepiece */                                                          \
+    SUITE(template)   /* template.c */                                                                                 \
+    SUITE(guess)      /* guess.c */                                                                                    \
+    SUITE(json)       /* json.c */                                                                                     \
+    SUITE(base)       /* error.c, memory.c, file.c, process.c */                                                       \
+    SUITE(simd)       /* simd.h */                                                                                     \
+    SUITE(norm)       /* norm.c, forward */                                                                            \
+    SUITE(half)       /* norm.c, half precision */                                                                     \
+    SUITE(backward)   /* norm.c, backward */                                                                           \
+    SUITE(amx)        /* amx.c */                                                                                      \
+    SUITE(attention)  /* attention.c, mlp.c */                                                                         \
+    SUITE(golden)     /* whole models against float64 */                                                               \
+    SUITE(bits)       /* whole models: the pinned bits */                                                              \
+    SUITE(sampler)    /* sampler.c */                                                                                  \
+    SUITE(stream)     /* stream.c */                                                                                   \
+    SUITE(checkpoint) /* llama2c.c */                                                                                  \
+    SUITE(pack)       /* pack.c */                                                                                     \
+    SUITE(norms)      /* -m norms */                                                                                   \
+    SUITE(tune)       /* tune.c */                                                                                     \
+    SUITE(stories)    /* the real checkpoint */                                                                        \
+    SUITE(textbook)   /* the statements of docs/norms.md */                                                            \
+    SUITE(ranks)      /* with MPI: the program under mpirun */
+
+/* NULL where its file is not linked. */
+#define SUITE_FUNCTION(name) void suite_##name(void) __attribute__((weak));
+SUITE_LIST(SUITE_FUNCTION)
+#undef SUITE_FUNCTION

@@ -81,7 +81,7 @@ static void minimind_has_the_library_s_tokens(void) {
     const char *path = real_checkpoint("minimind/tokenizer.json");
     Tokenizer t;
     if (!path) {
-        test_skip("NORMA_CHECKPOINTS names no folder with minimind/tokenizer.json");
+        test_skip(NO_CHECKPOINTS);
         return;
     }
     CHECK(!tokenizer_open_json(&t, path, N_MINIMIND), "does not open");
@@ -146,7 +146,7 @@ static void turns_are_those_of_transformers(void) {
             check_turn(family, system, turn, ids);
     fclose(in);
     CHECK(n == 5 * 2 * 3, "%d turns", n);
-    if (!real_checkpoint("minimind/tokenizer.json")) test_skip("NORMA_CHECKPOINTS names no folder with minimind");
+    if (!real_checkpoint("minimind/tokenizer.json")) test_skip(NO_CHECKPOINTS);
 }
 
 /* Neither the user nor the system prompt can say an added token. */

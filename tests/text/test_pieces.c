@@ -34,7 +34,7 @@ static void llama_2_has_the_library_s_tokens(void) {
     const char *path = real_checkpoint("llama32k.bin");
     Tokenizer t;
     if (!path) {
-        test_skip("NORMA_CHECKPOINTS names no folder with llama32k.bin");
+        test_skip(NO_CHECKPOINTS);
         return;
     }
     CHECK(!tokenizer_open_bin(&t, path, 32000), "does not open");

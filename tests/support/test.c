@@ -1,9 +1,9 @@
-/* main.c: runs every suite, counts, and says so in the last line.
+/* test.c: what every test uses.
  *
- * Owns the counting, the temporary folder, changes of files in it, and the way to the real checkpoints.
+ * Owns the counts of one suite, its temporary folder, changes of files in it, hiding stderr, and the path to the real
+ * checkpoints. Which suites run, and when, is runner.c's.
  */
 #include "base/file.h"
-#include "base/ranks.h"
 
 #include "tests/support/test.h"
 
@@ -103,74 +103,28 @@ int stderr_show(void) {
 const char *stderr_text(void) { return hidden_text; }
 
 bool test_fast(void) { return getenv("NORMA_FAST") != NULL; }
+bool test_thorough(void) { return getenv("NORMA_THOROUGH") != NULL; }
 
-static void remove_folder(void) {
-    char command[PATH_MAX];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command)) fprintf(stderr, "cannot remove %s\n", folder);
+void temporary_folder(char *path, size_t room) {
+    const char *parent = getenv("TMPDIR");
+    snprintf(path, room, "%s/norma-tests-XXXXXX", parent ? parent : "/tmp");
+    if (mkdtemp(path)) return;
+    perror(path);
+    exit(1);
 }
 
-int main(int argc, char **argv) {
-    ranks_open();
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } suites[] = {
-        {"memory", suite_memory},   /* what starts a process for each case comes first: */
-        {"mutants", suite_mutants}, /* the sanitizers make the tests large, and so a fork slow */
-        {"damage", suite_damage},
-        {"base", suite_base},
-        {"simd", suite_simd},
-        {"norm", suite_norm},
-        {"half", suite_half},
-        {"backward", suite_backward},
-        {"matmul", suite_matmul},
-        {"amx", suite_amx},
-        {"quant", suite_quant},
-        {"attention", suite_attention},
-        {"golden", suite_golden},
-        {"bits", suite_bits},
-        {"invariance", suite_invariance},
-        {"sequences", suite_sequences},
-        {"tokenizer", suite_tokenizer},
-        {"pieces", suite_pieces},
-        {"bpe", suite_bpe},
-        {"template", suite_template},
-        {"sampler", suite_sampler},
-        {"stream", suite_stream},
-        {"json", suite_json},
-        {"checkpoint", suite_checkpoint},
-        {"gguf", suite_gguf},
-        {"pack", suite_pack},
-        {"folder", suite_folder},
-        {"families", suite_families},
-        {"growth", suite_growth},
-        {"guess", suite_guess},
-        {"cli", suite_cli},
-        {"texts", suite_texts},
-        {"convert", suite_convert},
-        {"profile", suite_profile},
-        {"norms", suite_norms},
-        {"lab", suite_lab},
-        {"tune", suite_tune},
-        {"stories", suite_stories},
-        {"textbook", suite_textbook},
-        {"batching", suite_batching},
-#ifdef NORMA_MPI
-        {"ranks", suite_ranks},
-#endif
-    };
-    snprintf(folder, sizeof folder, "%s/norma-tests-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(folder)) {
-        perror(folder);
-        return 1;
-    }
-    for (size_t i = 0; i < sizeof suites / sizeof *suites; i++) { /* all, or those named */
-        bool wanted = argc == 1;
-        for (int a = 1; a < argc; a++) wanted |= !strcmp(argv[a], suites[i].name);
-        if (wanted) suites[i].run();
-    }
-    remove_folder();
+void folder_remove(const char *path) {
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    if (system(command)) fprintf(stderr, "cannot remove %s\n", path);
+}
+
+void test_begin(void) { temporary_folder(folder, sizeof folder); }
+
+void test_end(void) { folder_remove(folder); }
+
+int test_counts(void) {
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
-    return ranks_close(n_failed > 0);
+    fflush(stdout);
+    return n_failed > 0;
 }

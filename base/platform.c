@@ -1,0 +1,74 @@
+/* platform.c: Linux and macOS, side by side.
+ *
+ * Owns every call that POSIX does not have, except madvise() in memory.c. Signals, threads and clocks are process.c's.
+ */
+#include "base/platform.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#endif
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+#include <sys/random.h>
+#include <sys/sysctl.h>
+#endif
+
+int random_bytes(void *bytes, size_t n) { return getentropy(bytes, n); }
+
+/* Writes the program's path to path[PATH_MAX]. Returns whether it is known. */
+static bool find_program(char *path) {
+#ifdef __APPLE__
+    uint32_t room = PATH_MAX;
+    return _NSGetExecutablePath(path, &room) == 0;
+#else
+    const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    path[n > 0 ? n : 0] = '\0';
+    return n > 0;
+#endif
+}
+
+const char *program_path(void) {
+    static char path[PATH_MAX];
+    return find_program(path) ? path : NULL;
+}
+
+const char *program_file(const char *name) {
+    static char path[PATH_MAX];
+    char *slash = find_program(path) ? strrchr(path, '/') : NULL;
+    if (!slash) return NULL;
+    const size_t folder = (size_t)(slash - path) + 1;
+    snprintf(path + folder, sizeof path - folder, "%s", name);
+    return access(path, F_OK) ? NULL : path;
+}
+
+const char *processor_name(void) {
+    static char name[128];
+    *name = '\0';
+#ifdef __APPLE__
+    size_t room = sizeof name;
+    if (sysctlbyname("machdep.cpu.brand_string", name, &room, NULL, 0)) *name = '\0';
+#else
+    char line[256];
+    FILE *in = fopen("/proc/cpuinfo", "r");
+    while (in && !*name && fgets(line, sizeof line, in)) sscanf(line, "model name : %127[^\n\"\\]", name);
+    if (in) fclose(in);
+#endif
+    return name;
+}
+
+bool processor_has_tiles(void) {
+#if defined(__x86_64__) && defined(__linux__)
+    enum { AMX = 1 << 22 | 1 << 24 | 1 << 25, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    const char *setting = getenv("NORMA_TILES");
+    unsigned a, b, c, d = 0;
+    if ((setting && !strcmp(setting, "0")) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    return (d & AMX) == AMX && !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
+#else
+    return false;
+#endif
+}

@@ -1,0 +1,22 @@
+/* platform.h: what each operating system does in its own way. Linux and macOS are covered; elsewhere a function
+ * returns its "unknown" value and the program runs without it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Fills n <= 256 bytes with random numbers from the system. Returns 0, or -1 and errno. */
+int random_bytes(void *bytes, size_t n);
+
+/* The path of the running program; NULL if unknown. The string is valid until the next call. */
+const char *program_path(void);
+
+/* A path relative to the program's folder; NULL if there is no such file. The string is valid until the next call. */
+const char *program_file(const char *name);
+
+/* The processor's model name; "" if unknown. The string is valid until the next call. */
+const char *processor_name(void);
+
+/* Whether the processor has tile registers that multiply bfloat16 and int8 (Intel AMX) and the system lets this
+ * process use them. NORMA_TILES=0 in the environment disables them. */
+bool processor_has_tiles(void);

@@ -1,0 +1,146 @@
+/* runner.c: runs the suites, each in a process of its own, as many at a time as there are processors.
+ *
+ *     tests/all           every suite that is linked
+ *     tests/all A B ...   these suites
+ *     tests/all A         this suite, in this process
+ *
+ * Owns the order, the processes, their output and the counts. NORMA_JOBS limits the number of processes. The suite
+ * `growth` is run by the program tests/growth, whose readers count their steps (steps.c).
+ */
+#include "base/process.h"
+#include "base/ranks.h"
+
+#include "tests/support/test.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct {
+    const char *name;
+    void (*run)(void); /* NULL: not linked */
+    bool chosen;
+    pid_t process;
+    double start;
+} Suite;
+
+#define SUITE_ROW(name) {#name, suite_##name, false, 0, 0},
+static Suite suites[] = {SUITE_LIST(SUITE_ROW)};
+enum { N_SUITES = sizeof suites / sizeof *suites, MAX_REASONS = 8 };
+
+static int n_passed, n_failed, n_skipped;
+static char reasons[MAX_REASONS][256]; /* of skipped tests */
+static char folder[PATH_MAX / 2];
+
+static Suite *find_suite(const char *name) {
+    for (Suite *s = suites; s < suites + N_SUITES; s++)
+        if (s->run && !strcmp(s->name, name)) return s;
+    fprintf(stderr, "no suite is called '%s'\n", name);
+    return NULL;
+}
+
+static const char *log_path(const Suite *s) {
+    static char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, s->name);
+    return path;
+}
+
+/* Runs this program, or the one that counts steps, with the suite's name. */
+static void start(Suite *s, const char *program) {
+    char path[PATH_MAX];
+    const char *slash = strrchr(program, '/');
+    if (slash && !strcmp(s->name, "growth"))
+        snprintf(path, sizeof path, "%.*s/growth", (int)(slash - program), program);
+    else
+        snprintf(path, sizeof path, "%s", program);
+    s->start = now();
+    if ((s->process = fork())) return;
+    const int log = open(log_path(s), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0) _exit(127);
+    execl(path, path, s->name, (char *)NULL);
+    perror(path);
+    _exit(127);
+}
+
+static void add_reason(const char *reason) {
+    for (int i = 0; i < MAX_REASONS; i++) {
+        if (!*reasons[i]) strncpy(reasons[i], reason, sizeof reasons[i] - 1);
+        if (!strncmp(reasons[i], reason, sizeof reasons[i] - 1)) return;
+    }
+}
+
+/* Prints what the suite has printed, except its counts, which it adds up, and the reasons why tests were skipped. */
+static void report(const Suite *s, int state) {
+    bool found = false;
+    int counts[3] = {0};
+    char line[4096];
+    FILE *log = fopen(log_path(s), "r");
+    while (log && fgets(line, sizeof line, log)) {
+        int n[3];
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "%d passed, %d failed, %d skipped", &n[0], &n[1], &n[2]) == 3)
+            memcpy(counts, n, sizeof counts), found = true;
+        else if (!strncmp(line, "skipped: ", 9))
+            add_reason(line + 9);
+        else
+            puts(line);
+    }
+    if (log) fclose(log);
+    const bool ended = found && WIFEXITED(state) && WEXITSTATUS(state) == (counts[1] > 0);
+    if (WIFSIGNALED(state)) printf("killed by signal %d\n", WTERMSIG(state));
+    n_passed += counts[0];
+    n_failed += counts[1] + !ended;
+    n_skipped += counts[2];
+    printf("%-6s  %-12s %4d tests %6.1f s\n", ended && !counts[1] ? "ok" : "FAILED", s->name, counts[0] + counts[1],
+           now() - s->start);
+    fflush(stdout);
+}
+
+static void wait_for_one(void) {
+    int state;
+    const pid_t process = wait(&state);
+    for (Suite *s = suites; s < suites + N_SUITES; s++)
+        if (s->process == process) report(s, state);
+}
+
+static void run_chosen(const char *program) {
+    const char *limit = getenv("NORMA_JOBS");
+    const long jobs = limit ? atol(limit) : sysconf(_SC_NPROCESSORS_ONLN);
+    long running = 0;
+    for (Suite *s = suites; s < suites + N_SUITES; s++) {
+        if (!s->chosen) continue;
+        if (running == (jobs > 0 ? jobs : 1)) wait_for_one(), running--;
+        start(s, program);
+        running++;
+    }
+    while (running--) wait_for_one();
+}
+
+static int run_here(Suite *s) {
+    ranks_open();
+    test_begin();
+    s->run();
+    test_end();
+    return ranks_close(test_counts());
+}
+
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        Suite *s = find_suite(argv[i]);
+        if (!s) return 2;
+        if (argc == 2) return run_here(s);
+        s->chosen = true;
+    }
+    for (int i = 0; i < N_SUITES && argc == 1; i++) suites[i].chosen = suites[i].run != NULL;
+    temporary_folder(folder, sizeof folder);
+    run_chosen(argv[0]);
+    folder_remove(folder);
+    for (int i = 0; i < MAX_REASONS && *reasons[i]; i++) printf("skipped: %s\n", reasons[i]);
+    printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
+    return n_failed > 0;
+}
