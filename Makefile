@@ -68,10 +68,12 @@ JOBS     := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 PARALLEL  = $(MAKE) --no-print-directory \
     $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target))
 
-.PHONY: all run test tests coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
+.PHONY: all objects run test tests coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
 all:
 	@$(PARALLEL) $(BINARY)
 	$(if $(filter release mpi,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
+
+objects: $(OBJECTS)
 
 run: all ## build ./run and start it (on models/stories.gguf, where that is)
 	@./run
@@ -140,8 +142,11 @@ mutate: ## do the tests see small changes? of FILE='a.c b.c', else of what the b
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json
 fuzz: ## libFuzzer on everything that reads, FUZZ_SECONDS each (needs clang)
-	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=fuzz CC=clang \
-	    CFLAGS='$(SANITIZERS) -DUNROLL= -fsanitize=fuzzer-no-link'
+	@$(MAKE) --no-print-directory fuzzers VARIANT=fuzz CC=clang CFLAGS='$(SANITIZERS) -DUNROLL= -fsanitize=fuzzer-no-link'
+
+.PHONY: fuzzers
+fuzzers:
+	@$(PARALLEL) $(FUZZ_TARGETS)
 
 fuzz-coverage: ## the lines that the fuzzers reach from their seeds in 10 s each; fails below 75 %
 	@rm -rf $(FUZZ_TARGETS:fuzz-%=build/reach/%)
@@ -167,16 +172,18 @@ lint: ## the lint of the house (floors, sizes, names), clang-format (check), cla
 	@python3 scripts/draw_architecture.py --check
 	@python3 scripts/remeasure.py --check
 	@clang-format --dry-run --Werror $(ALL)
-	@clang-tidy --quiet $(SOURCES) $(TESTS) -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1 | { ! grep -E 'warning:|error:'; }
-	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
+	@printf '%s\n' $(SOURCES) $(TESTS) | xargs -n 6 -P $(JOBS) sh -c \
+	    'clang-tidy --quiet "$$@" -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1' - | { ! grep -E 'warning:|error:'; }
+	@cppcheck -j $(JOBS) --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
 	    --error-exitcode=1 -D__x86_64__ -D__AVX512F__ -D__AVX512BW__ -I. $(SOURCES) $(TESTS)
 
 format: ## rewrite the sources in the house style
 	clang-format -i $(ALL)
 
 install: all ## to $(DESTDIR)$(PREFIX)/bin, as `norma`
-	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
-	$(if $(wildcard models/stories.gguf),install -D -m 644 models/stories.gguf $(DESTDIR)$(PREFIX)/share/norma/stories.gguf)
+	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/norma
+	install -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
+	$(if $(wildcard models/stories.gguf),install -m 644 models/stories.gguf $(DESTDIR)$(PREFIX)/share/norma)
 
 clean: ## remove what was built
 	rm -rf build run

@@ -88,6 +88,8 @@ INLINE vf vfma(vf a, vf b, vf c) {
     return (vf)MM(fmadd_ps)(a, b, c);
 #elif defined(__ARM_NEON)
     return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#elif defined(__FMA__)
+    return (vf)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
 #else
     return a * b + c;
 #endif
@@ -96,7 +98,7 @@ INLINE vf vfma(vf a, vf b, vf c) {
 /* a * b + c for one number. Where a sum has two products, the compiler may fuse either one, or none: this says which,
  * so that every compiler makes the same bits. */
 INLINE float fma_float(float a, float b, float c) {
-#if defined(MM) || defined(__ARM_NEON)
+#if defined(__FMA__) || defined(__ARM_NEON)
     return __builtin_fmaf(a, b, c);
 #else
     return a * b + c;
