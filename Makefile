@@ -99,18 +99,19 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(dir $(OBJECTS) $(COUNTED) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
-$(BUILD)/kernels/quant.o: private FLAGS += -ffp-contract=off
+# EXTRA: flags of some objects only. Tests are compiled once and run once: -O1. (They are not counted by --coverage:
+# with it, fork and exec write counts, where tests allow no files.)
+O1 := $(if $(filter -O3,$(CFLAGS)),-O1)
+$(BUILD)/kernels/quant.o: EXTRA = -ffp-contract=off
+$(BUILD)/lab/machine.o: EXTRA = -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
+$(BUILD)/tests/%.o: EXTRA = $(O1) -fno-tree-vectorize $(if $(filter --coverage,$(CFLAGS)),-fno-profile-arcs -fno-test-coverage)
+$(BUILD)/counted/%.o: EXTRA = $(O1) -fsanitize-coverage=trace-pc
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
-	$(Q)$(CC) $(FLAGS) -MMD -MP -c -o $@ $<
-$(BUILD)/lab/machine.o: private FLAGS += -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
+	$(Q)$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
 $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 	@echo '  CC $< (counted)'
-	$(Q)$(CC) $(FLAGS) -fsanitize-coverage=trace-pc -MMD -MP -c -o $@ $<
-# Tests are compiled once and run once: -O1. (They are not counted by --coverage: with it, fork and exec write counts,
-# where tests allow no files.)
-$(BUILD)/tests/%.o: private FLAGS := $(filter-out --coverage,$(FLAGS:-O3=-O1)) -fno-tree-vectorize
-$(BUILD)/counted/%.o: private FLAGS := $(FLAGS:-O3=-O1)
+	$(Q)$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
 -include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # With more threads than free processors, spinning takes minutes: libgomp spins for a moment only, libomp not at all.
