@@ -25,6 +25,16 @@ void sampler_close(Sampler *s) {
 
 void sampler_accept(Sampler *s, int token) { s->recent[s->n_recent++ % REPEAT_WINDOW] = token; }
 
+/* splitmix64 (Steele, Lea & Flood 2014): neighbouring seeds would draw similar first numbers. */
+uint64_t sample_seed(uint64_t seed, int i) {
+    if (i == 0) return seed;
+    uint64_t z = seed + (uint64_t)i * 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    z = (z ^ z >> 31) >> 11;
+    return z ? z : 1;
+}
+
 /* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1). */
 static float random_float(uint64_t *state) {
     *state ^= *state >> 12;

@@ -25,6 +25,10 @@ typedef struct {
     uint64_t n_recent; /* tokens seen so far */
 } Sampler;
 
+/* The seed of sample i of a prompt: `seed` for i = 0, else a mix of both, from 1 to 2^53 - 1, which JSON readers keep
+ * exact. */
+uint64_t sample_seed(uint64_t seed, int i);
+
 /* The caller closes it, also after a failure (-1 and a message: no memory). */
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size);
 void sampler_close(Sampler *s);

@@ -27,7 +27,7 @@ enum { LINE = 1024 };
 static bool failures_are_notes, holds;
 static char held[LINE] = "failed";
 
-void hold_messages(void) { holds = true; }
+void hold_messages(bool hold) { holds = hold; }
 void print_held_message(int rank) { fprintf(stderr, "run: rank %d: %s\n", rank, held); }
 
 void print_failures_as_notes(bool as_notes) { failures_are_notes = as_notes; }

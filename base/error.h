@@ -16,8 +16,9 @@ void make_printable(char *text);
 /* From here on failures are printed as notes, for what the run can do without; false: as failures again. */
 void print_failures_as_notes(bool as_notes);
 
-/* From here on messages are not printed, but the last failure is kept: of processes of which one alone may speak. */
-void hold_messages(void);
+/* While messages are held, none is printed, and the last failure is kept: for ranks other than 0, and for failures that
+ * repeat. */
+void hold_messages(bool hold);
 
 /* Prints it, and which rank's it is: "run: rank 2: ...". */
 void print_held_message(int rank);

@@ -52,7 +52,7 @@ void ranks_open(void) {
     MPI_Comm_size(here, &n_here);
     MPI_Comm_free(&here);
     if (make_ready()) MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
-    if (own) hold_messages();
+    if (own) hold_messages(true);
 }
 
 int ranks_close(int status) {

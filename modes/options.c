@@ -43,7 +43,7 @@ static const Option OPTIONS[] = {
     {0, STRING, "prompts", "FILE", INTO(prompts),
      "generate: a text for each line (\"-\": standard input); in a .jsonl file a line is {\"prompt\": TEXT} and may "
      "have \"seed\": N and \"n\": N, its samples"},
-    {0, INT, "samples", "N", RANGE(samples, 1, INT_MAX), "generate: texts for a prompt, with seeds s, s+1, ..."},
+    {0, INT, "samples", "N", RANGE(samples, 1, INT_MAX), "generate: texts for a prompt; the first has seed -s"},
     {0, INT, "parallel", "N", RANGE(parallel, 1, 4096), "texts that run at once [16, fewer if memory is short]"},
     {'n', INT, "steps", "N", RANGE(steps, 0, INT_MAX),
      "generate: positions to run, prompt included [256;\n0: the whole context]; chat: [the whole context];\n"

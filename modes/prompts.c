@@ -4,7 +4,9 @@
  * is texts.c's.
  */
 #include "modes/prompts.h"
+#include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "formats/json.h"
 #include "tokenizer.h"
 #include <limits.h>
@@ -64,34 +66,55 @@ static void take_only_prompt(Prompts *p, Prompt *to) {
 }
 
 /* An empty prompt becomes BOS. */
-static int check_tokens(const Run *run, const char *where, Tokens *ids) {
+static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
+    const Run *run = p->run;
     const int first = run_first_token(run), context = run->session.context, steps = run_steps(run);
     if (!ids->n && first < 0) return fail("%s: the prompt is empty, and the model has no BOS", where);
     if (!ids->n) ids->ids[ids->n++] = first;
     if (ids->n > context) return fail("%s: %d positions do not fit in a context of %d", where, ids->n, context);
-    if (steps <= ids->n) note("%s: -n %d counts the prompt, which has %d tokens", where, steps, ids->n);
+    if (steps <= ids->n && p->n_no_room++ < MAX_REPORTS)
+        note("%s: -n %d counts the prompt, which has %d tokens", where, steps, ids->n);
     return 0;
 }
 
-int prompts_next(Prompts *p, Prompt *next) {
+/* Reads the next prompt and its tokens. 1: it cannot run, which is reported; -1: no memory. */
+static int read_prompt(Prompts *p, Prompt *to) {
     const Run *run = p->run;
     const Options *o = run->options;
+    const bool silent = p->n_failed >= MAX_REPORTS;
     char where[256];
-    while (o->prompts ? p->at < p->size : !p->line) {
-        *next = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
-        snprintf(where, sizeof where, o->prompts ? "%.200s: line %d" : "%.200s", p->name, p->line);
-        if (!o->prompts) take_only_prompt(p, next);
-        if (o->prompts && read_line(p, next, where)) {
-            p->failed = true;
-            continue;
-        }
-        if (o->tokens ? run_tokens(run, true, &next->ids)
-                      : tokenizer_encode(&run->tokenizer, next->text, next->size, true, &next->ids))
-            return -1;
-        if (!check_tokens(run, where, &next->ids)) return 1;
-        free(next->ids.ids);
-        p->failed = true;
+    *to = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
+    snprintf(where, sizeof where, o->prompts ? "%.200s: line %d" : "%.200s", p->name, p->line);
+    if (!o->prompts) take_only_prompt(p, to);
+    hold_messages(silent);
+    const bool failed = o->prompts && read_line(p, to, where);
+    hold_messages(false);
+    if (failed) return 1;
+    if (o->tokens ? run_tokens(run, true, &to->ids)
+                  : tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids))
+        return -1;
+    hold_messages(silent);
+    const bool fits = !check_tokens(p, where, &to->ids);
+    hold_messages(false);
+    if (!fits) free(to->ids.ids);
+    return !fits;
+}
+
+int prompts_next(Prompts *p, Prompt *next) {
+    while (!interrupted && (p->run->options->prompts ? p->at < p->size : !p->line)) {
+        const int status = read_prompt(p, next);
+        if (status <= 0) return status ? -1 : 1;
+        p->n_failed++;
     }
     *next = (Prompt){0};
     return 0;
+}
+
+int prompts_report(const Prompts *p) {
+    if (p->n_no_room > MAX_REPORTS)
+        note("%s: -n %d counts the prompt, which has as many tokens or more in %d lines", p->name, run_steps(p->run),
+             p->n_no_room);
+    if (p->n_failed > MAX_REPORTS)
+        fail("%s: %d of %d lines could not run; the first %d are above", p->name, p->n_failed, p->line, MAX_REPORTS);
+    return p->n_failed ? -1 : 0;
 }

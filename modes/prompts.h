@@ -3,6 +3,8 @@
 
 #include "modes/common.h"
 
+enum { MAX_REPORTS = 5 }; /* messages of a kind */
+
 /* Where they come from: the lines of a file, or the command line, which has one. */
 typedef struct {
     const Run *run;
@@ -11,7 +13,8 @@ typedef struct {
     size_t size, at;  /* `at`: what has been read */
     int line;         /* the last that was read */
     bool json;
-    bool failed; /* a prompt could not run */
+    int n_failed;  /* prompts that could not run */
+    int n_no_room; /* prompts of at least -n tokens */
 } Prompts;
 
 typedef struct {
@@ -27,6 +30,9 @@ typedef struct {
 int prompts_open(Prompts *p, const Run *run);
 void prompts_close(Prompts *p);
 
-/* The next prompt; one that cannot run is reported by its line, and passed over. 1: there is one; 0: there is none; -1:
- * no memory. */
+/* Reads the next prompt. Reports a prompt that cannot run by its line (the first MAX_REPORTS of them) and skips it. 1:
+ * a prompt; 0: no prompt is left, or Ctrl-C; -1: no memory. */
 int prompts_next(Prompts *p, Prompt *next);
+
+/* Reports how many prompts could not run, or had no room, where not each was reported. -1: a prompt could not run. */
+int prompts_report(const Prompts *p);

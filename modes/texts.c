@@ -25,6 +25,7 @@
 
 enum {
     USUAL_PARALLEL = 16,    /* texts side by side, unless --parallel says otherwise */
+    MAX_WAITING = 1024,     /* texts that have not come out */
     WORTH_SHARING = 1 << 16 /* logits: one thread samples from fewer before a second one has started */
 };
 
@@ -47,11 +48,13 @@ typedef struct {
     Run *run;
     int steps; /* most positions of a text */
     Prompts prompts;
-    Prompt prompt;                                   /* whose samples begin; .samples: how many have not */
+    Prompt prompt;                                   /* whose samples begin, */
+    int n_begun;                                     /* and how many of them have */
     enum { NO_ROOT, ROOT_WAITS, ROOT_HAS_RUN } root; /* of it */
     int parallel;
     Text **running;      /* [parallel], by sequence; NULL: the next text may have it; owned */
     Text *first, **last; /* the texts that have not come out, and where the next one goes; owned */
+    int n_waiting;       /* of them */
     Step *batch;         /* owned */
     int room;            /* of batch */
     Stream out;
@@ -62,111 +65,7 @@ typedef struct {
     int64_t n_sampled; /* tokens of all */
 } Texts;
 
-/* ---- texts that begin, run and end --------------------------------------------------------------- */
-
-/* The next prompt. 1: there is one; 0: there is none; -1: no memory. */
-static int next_prompt(Texts *m) {
-    free(m->prompt.ids.ids);
-    const int found = prompts_next(&m->prompts, &m->prompt), n = m->prompt.ids.n;
-    m->root = m->prompt.samples > 1 && n > 1 && n <= m->steps ? ROOT_WAITS : NO_ROOT;
-    m->n_prompts += found > 0;
-    m->n_read += n;
-    return found;
-}
-
-/* The next sample of the prompt, behind the texts that there are; NULL: no memory. */
-static Text *add_text(Texts *m) {
-    Prompt *p = &m->prompt;
-    Text *t = allocate_zeroed(1, sizeof *t);
-    Sampling sampling = m->run->options->sampling;
-    if (!t) return NULL;
-    *m->last = t;
-    m->last = &t->next;
-    p->samples--;
-    if (!p->seed) p->seed = 1; /* behind the last */
-    t->seed = sampling.seed = p->seed++;
-    t->prompt = p->text;
-    t->prompt_size = p->size;
-    t->line = p->line;
-    t->n_prompt = p->ids.n;
-    t->n_shown = run_first_shown(m->run, &p->ids);
-    if (sampler_open(&t->sampler, &sampling, m->run->model.config.vocab_size)) return NULL;
-    for (int i = 0; i < p->ids.n && i <= m->steps; i++) {
-        if (tokens_add(&t->ids, p->ids.ids[i])) return NULL;
-        sampler_accept(&t->sampler, p->ids.ids[i]);
-    }
-    if (p->ids.n > m->steps) t->ended = "length";
-    return t;
-}
-
-/* Texts begin in all sequences that are free, unless a root has to run before. -1: no memory. */
-static int begin_texts(Texts *m) {
-    for (int i = 0; i < m->parallel; i++)
-        while (!m->running[i]) {
-            const int more = m->prompt.samples ? 1 : next_prompt(m);
-            if (more <= 0) return more;
-            if (m->root == ROOT_WAITS) return 0;
-            Text *t = add_text(m);
-            if (!t || (m->root && session_fork(&m->run->session, i, m->parallel))) return -1;
-            t->n_ran = m->root ? t->n_prompt - 1 : 0;
-            if (!t->ended) m->running[i] = t;
-        }
-    return 0;
-}
-
-/* Appends steps for the ids from `ran` on; the logits of the last are wanted, or none. */
-static int add_steps(Texts *m, int n, const Tokens *ids, int ran, int end, int sequence, bool logits) {
-    if (n + end - ran > m->room) {
-        const int room = 2 * (n + end - ran);
-        Step *grown = realloc(m->batch, (size_t)room * sizeof *grown);
-        if (!grown) return fail("out of memory: %d steps", room);
-        m->batch = grown;
-        m->room = room;
-    }
-    for (int t = ran; t < end; t++) m->batch[n++] = (Step){ids->ids[t], sequence, t, logits && t == end - 1};
-    return n;
-}
-
-/* A text goes on with its next token, or ends. */
-static int go_on(Texts *m, Text *t) {
-    sampler_accept(&t->sampler, t->token);
-    t->n_ran = t->ids.n;
-    const bool stops = run_is_end(m->run, t->token);
-    if (!stops && tokens_add(&t->ids, t->token)) return -1;
-    m->n_sampled += !stops;
-    if (stops || t->ids.n > m->steps) t->ended = stops ? "stop" : "length";
-    if (t->ended) sampler_close(&t->sampler);
-    return 0;
-}
-
-/* One forward pass of all that run. 1: it has run; 0: there is nothing to run; -1: it failed. */
-static int run_pass(Texts *m) {
-    Run *run = m->run;
-    const int vocab_size = run->model.config.vocab_size;
-    const bool root = m->root == ROOT_WAITS;
-    int n = root ? add_steps(m, 0, &m->prompt.ids, 0, m->prompt.ids.n - 1, m->parallel, false) : 0, rows = 0;
-    for (int i = 0; i < m->parallel && n >= 0; i++) {
-        Text *t = m->running[i];
-        if (!t) continue;
-        t->row = rows++;
-        n = add_steps(m, n, &t->ids, t->n_ran, t->ids.n, i, true);
-    }
-    if (!n) return 0;
-    const float *logits = n < 0 ? NULL : model_forward(&run->session, m->batch, n);
-    if (!logits || check_logits(logits, (size_t)rows * (size_t)vocab_size)) return -1;
-    if (root) m->root = ROOT_HAS_RUN;
-#pragma omp parallel for num_threads(run->session.n_threads) if (rows * vocab_size >= WORTH_SHARING)
-    for (int i = 0; i < m->parallel; i++) {
-        Text *t = m->running[i];
-        if (t) t->token = sampler_next(&t->sampler, logits + (size_t)t->row * (size_t)vocab_size);
-    }
-    for (int i = 0; i < m->parallel; i++) {
-        if (m->running[i] && go_on(m, m->running[i])) return -1;
-        if (m->running[i] && m->running[i]->ended) m->running[i] = NULL;
-    }
-    tune(&run->tuning, n);
-    return 1;
-}
+static bool is_stopped(const Texts *m) { return interrupted || m->out.error; }
 
 /* ---- texts that come out ------------------------------------------------------------------------- */
 
@@ -218,6 +117,7 @@ static int write_object(Texts *m, const Text *t) {
 static void drop_text(Texts *m) {
     Text *t = m->first;
     m->first = t->next;
+    m->n_waiting--;
     if (!m->first) m->last = &m->first;
     sampler_close(&t->sampler);
     free(t->ids.ids);
@@ -227,7 +127,7 @@ static void drop_text(Texts *m) {
 /* The texts that can come out do: in their order, the first that still runs as far as it is. */
 static int write_texts(Texts *m) {
     const bool json = m->run->options->json;
-    for (Text *t; (t = m->first) && !m->out.error && !interrupted;) {
+    for (Text *t; (t = m->first) && !is_stopped(m);) {
         if (!json) show_text(m, t);
         if (!t->ended) break;
         if (json && write_object(m, t)) return -1;
@@ -235,6 +135,116 @@ static int write_texts(Texts *m) {
         drop_text(m);
     }
     return 0;
+}
+
+/* ---- texts that begin, run and end --------------------------------------------------------------- */
+
+/* The next prompt. 1: there is one; 0: there is none; -1: no memory. */
+static int next_prompt(Texts *m) {
+    free(m->prompt.ids.ids);
+    const int found = prompts_next(&m->prompts, &m->prompt), n = m->prompt.ids.n;
+    m->root = m->prompt.samples > 1 && n > 1 && n <= m->steps ? ROOT_WAITS : NO_ROOT;
+    m->n_begun = 0;
+    m->n_prompts += found > 0;
+    m->n_read += n;
+    return found;
+}
+
+/* The next sample of the prompt, behind the texts that there are; NULL: no memory. */
+static Text *add_text(Texts *m) {
+    Prompt *p = &m->prompt;
+    Text *t = allocate_zeroed(1, sizeof *t);
+    Sampling sampling = m->run->options->sampling;
+    if (!t) return NULL;
+    *m->last = t;
+    m->last = &t->next;
+    m->n_waiting++;
+    t->seed = sampling.seed = sample_seed(p->seed, m->n_begun++);
+    t->prompt = p->text;
+    t->prompt_size = p->size;
+    t->line = p->line;
+    t->n_prompt = p->ids.n;
+    t->n_shown = run_first_shown(m->run, &p->ids);
+    for (int i = 0; i < p->ids.n && i <= m->steps; i++)
+        if (tokens_add(&t->ids, p->ids.ids[i])) return NULL;
+    if (p->ids.n > m->steps) t->ended = "length";
+    if (t->ended) return t;
+    if (sampler_open(&t->sampler, &sampling, m->run->model.config.vocab_size)) return NULL;
+    for (int i = 0; i < t->n_prompt; i++) sampler_accept(&t->sampler, t->ids.ids[i]);
+    return t;
+}
+
+/* Texts begin in all free sequences, unless a root has to run first. A text that ends at once is written and needs no
+ * sequence. -1: no memory. */
+static int begin_texts(Texts *m) {
+    for (int i = 0; i < m->parallel; i++)
+        while (!m->running[i] && m->n_waiting < MAX_WAITING && !is_stopped(m)) {
+            const int more = m->n_begun < m->prompt.samples ? 1 : next_prompt(m);
+            if (more <= 0) return more;
+            if (m->root == ROOT_WAITS) return 0;
+            Text *t = add_text(m);
+            if (!t || (m->root && session_fork(&m->run->session, i, m->parallel))) return -1;
+            t->n_ran = m->root ? t->n_prompt - 1 : 0;
+            if (!t->ended)
+                m->running[i] = t;
+            else if (write_texts(m))
+                return -1;
+        }
+    return 0;
+}
+
+/* Appends steps for the ids from `ran` on; the logits of the last are wanted, or none. */
+static int add_steps(Texts *m, int n, const Tokens *ids, int ran, int end, int sequence, bool logits) {
+    if (n + end - ran > m->room) {
+        const int room = 2 * (n + end - ran);
+        Step *grown = realloc(m->batch, (size_t)room * sizeof *grown);
+        if (!grown) return fail("out of memory: %d steps", room);
+        m->batch = grown;
+        m->room = room;
+    }
+    for (int t = ran; t < end; t++) m->batch[n++] = (Step){ids->ids[t], sequence, t, logits && t == end - 1};
+    return n;
+}
+
+/* A text goes on with its next token, or ends. */
+static int go_on(Texts *m, Text *t) {
+    sampler_accept(&t->sampler, t->token);
+    t->n_ran = t->ids.n;
+    const bool stops = run_is_end(m->run, t->token);
+    if (!stops && tokens_add(&t->ids, t->token)) return -1;
+    m->n_sampled += !stops;
+    if (stops || t->ids.n > m->steps) t->ended = stops ? "stop" : "length";
+    if (t->ended) sampler_close(&t->sampler);
+    return 0;
+}
+
+/* One forward pass of all that run. 1: it has run; 0: there is nothing to run; -1: it failed. */
+static int run_pass(Texts *m) {
+    Run *run = m->run;
+    const size_t vocab_size = (size_t)run->model.config.vocab_size;
+    const bool root = m->root == ROOT_WAITS;
+    int n = root ? add_steps(m, 0, &m->prompt.ids, 0, m->prompt.ids.n - 1, m->parallel, false) : 0, rows = 0;
+    for (int i = 0; i < m->parallel && n >= 0; i++) {
+        Text *t = m->running[i];
+        if (!t) continue;
+        t->row = rows++;
+        n = add_steps(m, n, &t->ids, t->n_ran, t->ids.n, i, true);
+    }
+    if (!n) return 0;
+    const float *logits = n < 0 ? NULL : model_forward(&run->session, m->batch, n);
+    if (!logits || check_logits(logits, (size_t)rows * vocab_size)) return -1;
+    if (root) m->root = ROOT_HAS_RUN;
+#pragma omp parallel for num_threads(run->session.n_threads) if ((size_t)rows * vocab_size >= WORTH_SHARING)
+    for (int i = 0; i < m->parallel; i++) {
+        Text *t = m->running[i];
+        if (t) t->token = sampler_next(&t->sampler, logits + (size_t)t->row * vocab_size);
+    }
+    for (int i = 0; i < m->parallel; i++) {
+        if (m->running[i] && go_on(m, m->running[i])) return -1;
+        if (m->running[i] && m->running[i]->ended) m->running[i] = NULL;
+    }
+    tune(&run->tuning, n);
+    return 1;
 }
 
 /* ---- the run --------------------------------------------------------------------------------------- */
@@ -295,7 +305,7 @@ int texts_generate(Run *run) {
     stream_open(&m.out, stdout);
     int more = open_texts(&m) ? -1 : 1;
     const double start = now();
-    while (more > 0 && !interrupted && !m.out.error) {
+    while (more > 0 && !is_stopped(&m)) {
         more = begin_texts(&m) ? -1 : run_pass(&m);
         if (more >= 0 && write_texts(&m)) more = -1;
         show_progress(&m, false);
@@ -304,7 +314,7 @@ int texts_generate(Run *run) {
     if (stream_close(&m.out)) more = -1;
     show_progress(&m, true);
     if (more >= 0 && m.n_prompts) show_statistics(&m, now() - start);
-    const int status = more < 0 || m.prompts.failed ? -1 : 0;
+    const int status = prompts_report(&m.prompts) || more < 0 ? -1 : 0;
     close_texts(&m);
     return status;
 }

@@ -389,6 +389,10 @@ static void a_ring_can_be_cut_back(void) {
     stderr_hide();
     const bool refused = !model_forward_text(&s, text + 199, 1, 199, 1);
     CHECK(stderr_show() == 1 && refused, "65 positions are taken back");
+    CHECK(!session_reserve(&s, 2) && !session_fork(&s, 1, 0), "no fork");
+    stderr_hide();
+    const bool fork_refused = !model_forward(&s, &(Step){text[100], 1, 100, LOGITS}, 1);
+    CHECK(stderr_show() == 1 && fork_refused, "a fork takes back what it has forgotten");
     logits = model_forward_text(&s, text, LONG, 0, 1);
     CHECK(logits && !memcmp(logits, all + (LONG - 1) * ROW, sizeof *all * ROW), "the last logits differ");
     session_close(&s);

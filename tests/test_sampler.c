@@ -215,6 +215,34 @@ static void random_numbers_are_xorshift64_star(void) {
 
 /* Pearson's chi-square of many draws; with 11 degrees of freedom it exceeds 50
  * once in a million. */
+/* splitmix64's first numbers for seed 1234567, as its reference implementation prints them, shifted by 11 bits. */
+static void seeds_of_samples_are_splitmix64(void) {
+    static const uint64_t published[] = {6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
+                                         4593380528125082431u, 16408922859458223821u};
+    CHECK(sample_seed(1234567, 0) == 1234567 && sample_seed(UINT64_MAX, 0) == UINT64_MAX, "sample 0");
+    for (int i = 1; i <= 5; i++)
+        CHECK(sample_seed(1234567, i) == published[i - 1] >> 11, "sample %d: %llu", i,
+              (unsigned long long)sample_seed(1234567, i));
+}
+
+/* The first draws of the samples of a seed are spread evenly: chi-squared of 10 classes, 0.1 % beyond 27.9. */
+static void first_draws_of_samples_spread(void) {
+    float logits[10] = {0};
+    for (uint64_t seed = 1; seed < 6; seed++) {
+        int found[10] = {0};
+        double squares = 0;
+        for (int i = 0; i < 1000; i++) {
+            Sampler s;
+            const Sampling o = {.temperature = 1, .repeat_penalty = 1, .seed = sample_seed(seed, i)};
+            CHECK(!sampler_open(&s, &o, 10), "no memory");
+            found[sampler_next(&s, logits)]++;
+            sampler_close(&s);
+        }
+        for (int k = 0; k < 10; k++) squares += (found[k] - 100) * (found[k] - 100) / 100.0;
+        CHECK(squares < 27.9, "seed %d: chi-squared %g", (int)seed, squares);
+    }
+}
+
 static void frequencies_match(Sampling o) {
     enum { N = 12, DRAWS = 50000 };
     static const float logits[N] = {0, 1, 2, -1, 0.5f, 0.25f, 3, -2, 1, 1.5f, 0, -0.5f};
@@ -393,6 +421,8 @@ static void infinite_logits_give_a_token(void) {
 void suite_sampler(void) {
     TEST(draws_like_the_sorting_sampler);
     TEST(random_numbers_are_xorshift64_star);
+    TEST(seeds_of_samples_are_splitmix64);
+    TEST(first_draws_of_samples_spread);
     TEST(frequencies_match_plain);
     TEST(frequencies_match_truncated);
     TEST(greedy_takes_the_likeliest);

@@ -3,9 +3,13 @@
  * Owns the promise that each of them is, to the last byte, the text that a run of its own writes, however many run
  * beside it; and what is said of prompts that cannot run.
  */
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "formats/json.h"
+#include "formats/open.h"
 #include "kv_cache.h"
+#include "modes/common.h"
+#include "modes/prompts.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/samples.h"
@@ -42,7 +46,8 @@ static bool real_model(void) {
 /* ---- what should come out ------------------------------------------------------------------------- */
 
 typedef struct {
-    int line, seed;
+    int line;
+    int64_t seed;
     const char *prompt;
 } Wanted;
 
@@ -53,10 +58,11 @@ static char texts[16][1 << 14]; /* each as plain generate writes it */
 static int expect_texts(const Wanted *wanted, int n, const char *options) {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
-        if (run("%s %s -s %d -i '%s'", model, options, wanted[i].seed, wanted[i].prompt)) return -1;
+        const long long seed = wanted[i].seed;
+        if (run("%s %s -s %lld -i '%s'", model, options, seed, wanted[i].prompt)) return -1;
         snprintf(texts[i], sizeof texts[i], "%.16000s", out);
-        at += (size_t)snprintf(expected + at, sizeof expected - at, "=== prompt %d, seed %d\n%s", wanted[i].line,
-                               wanted[i].seed, texts[i]);
+        at += (size_t)snprintf(expected + at, sizeof expected - at, "=== prompt %d, seed %lld\n%s", wanted[i].line,
+                               seed, texts[i]);
     }
     return 0;
 }
@@ -88,7 +94,9 @@ static void check_objects(const Wanted *wanted, int n, const char *reason) {
         CHECK(json_is(json_get(o, "prompt"), wanted[i].prompt), "object %d: %s", i, line);
         snprintf(text, sizeof text, "%s\n", json_shown(json_get(o, "text")));
         CHECK(!strcmp(text, as_json_has_it(texts[i])), "object %d: '%s', expected '%s'", i, text, texts[i]);
-        CHECK(json_integer(json_get(o, "tokens"), &number) && number > 0, "object %d: %s", i, line);
+        CHECK(json_integer(json_get(o, "tokens"), &number) &&
+                  (number > 0 || json_is(json_get(o, "finish_reason"), "stop")),
+              "object %d: %s", i, line);
         CHECK(!reason || json_is(json_get(o, "finish_reason"), reason), "object %d: %s", i, line);
         json_close(&json);
         line += size + 1;
@@ -114,22 +122,23 @@ static void check_ways(const Wanted *wanted, int n, const char *arguments, const
 
 /* ---- the same texts ---------------------------------------------------------------------------------- */
 
+/* The seed of sample i > 0 is the i-th number of splitmix64, as Python computes it, shifted by 11 bits. */
 static const Wanted SAMPLES[] = {{1, 7, "One day, Tim"},
-                                 {1, 8, "One day, Tim"},
-                                 {1, 9, "One day, Tim"},
-                                 {1, 10, "One day, Tim"},
-                                 {1, 11, "One day, Tim"}};
+                                 {1, 3511274219185729, "One day, Tim"},
+                                 {1, 151215513962380, "One day, Tim"},
+                                 {1, 8113330931062309, "One day, Tim"},
+                                 {1, 5250569300928453, "One day, Tim"}};
 static const Wanted PROMPTS[] = {{1, 3, "Once upon a time"},
                                  {2, 3, ""},
                                  {3, 3, "The \"big\" dog\tran, \xc3\xa9"},
                                  {4, 3, "A"},
                                  {5, 3, "Lily and her cat"}};
-static const Wanted OBJECTS[] = {{1, 5, "Tom \"the\n cat\""},
-                                 {1, 6, "Tom \"the\n cat\""},
-                                 {1, 7, "Tom \"the\n cat\""},
+static const Wanted OBJECTS[] = {{1, 9, "Tom \"the\n cat\""},
+                                 {1, 6146177117965836, "Tom \"the\n cat\""},
+                                 {1, 6761658480391677, "Tom \"the\n cat\""},
                                  {2, 2, "One day"},
                                  {3, 1, ""},
-                                 {3, 2, ""},
+                                 {3, 5103132997656651, ""},
                                  {4, 12, "\xe2\x82\xac"}};
 
 static void check_texts(void) {
@@ -139,7 +148,7 @@ static void check_texts(void) {
         check_ways(SAMPLES, 5, "-s 7 --samples 5 -i 'One day, Tim'", options);
         write_file("prompts.txt", "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\nLily and her cat");
         check_ways(PROMPTS, 5, "-s 3 --prompts prompts.txt", options);
-        write_file("prompts.jsonl", "{\"prompt\": \"Tom \\\"the\\n cat\\\"\", \"seed\": 5, \"n\": 3}\n"
+        write_file("prompts.jsonl", "{\"prompt\": \"Tom \\\"the\\n cat\\\"\", \"seed\": 9, \"n\": 3}\n"
                                     "{\"n\": 1, \"seed\": null, \"prompt\": \"One day\", \"id\": [7]}\r\n"
                                     "{\"prompt\": \"\", \"seed\": 1, \"n\": 2}\n"
                                     "{\"seed\": 12, \"prompt\": \"\\u20ac\"}\n");
@@ -162,8 +171,8 @@ static void texts_of_a_real_checkpoint(void) {
 
 /* Some end long before others; sequences are used again; --samples counts for each prompt. */
 static void texts_end_where_they_end(void) {
-    static const Wanted wanted[] = {{1, 4, "Once"}, {1, 5, "Once"}, {1, 6, "Once"},
-                                    {2, 4, "Two"},  {2, 5, "Two"},  {2, 6, "Two"}};
+    static const Wanted wanted[] = {{1, 4, "Once"}, {1, 3886208520046193, "Once"}, {1, 8038086278214422, "Once"},
+                                    {2, 4, "Two"},  {2, 3886208520046193, "Two"},  {2, 8038086278214422, "Two"}};
     CHECK(bundled_model(), "models/stories.gguf is missing");
     write_file("two.txt", "Once\nTwo\n");
     check_ways(wanted, 6, "-s 4 --samples 3 --prompts two.txt", "-n 0");
@@ -189,9 +198,10 @@ static void windows_forget_nothing_that_samples_need(void) {
     static const char *const models[] = {"gemma2.gguf", "gemma3.gguf", "v1.bin", "moe.gguf"};
     for (int i = 0; i < 4; i += test_fast() ? 3 : 1) {
         char *at = expected;
-        for (int seed = 1; seed < 5; seed++) {
-            CHECK_RUN("%s --tokens %s -n 0 -b 4 -s %d", models[i], tokens, seed);
-            at += sprintf(at, "=== prompt 1, seed %d\n", seed);
+        for (int n = 0; n < 4; n++) {
+            static const long long seeds[] = {1, 5103132997656651, 6717404888216029, 8746015278458442};
+            CHECK_RUN("%s --tokens %s -n 0 -b 4 -s %lld", models[i], tokens, seeds[n]);
+            at += sprintf(at, "=== prompt 1, seed %lld\n", seeds[n]);
             memcpy(at, out, n_out);
             at += n_out;
         }
@@ -218,37 +228,193 @@ static void few_positions_end_in_the_prompt(void) {
 
 /* ---- prompts that cannot run, and other mistakes ------------------------------------------------------------ */
 
+/* Bad lines between two good ones. */
 static void bad_lines_are_reported_and_passed_over(void) {
-    static const char *const messages[] = {
-        "run: bad.jsonl: line 2: byte 13: a string without an end\n",
-        "run: bad.jsonl: line 3: byte 1: expected a value\n",
-        "run: bad.jsonl: line 4: \"prompt\" is missing, expected a text\n",
-        "run: bad.jsonl: line 5: \"seed\" is -1, expected a whole number from 0 to 2^63 - 1\n",
-        "run: bad.jsonl: line 6: \"n\" is 0, expected a whole number from 1 to 2147483647\n",
-        "run: bad.jsonl: line 7: \"prompt\" is 3, expected a text\n",
-        "run: bad.jsonl: line 8: 22 positions do not fit in a context of 20\n",
-        "run: bad.jsonl: line 9: byte 17: something behind the end\n",
-        "run: bad.jsonl: line 10: an object has the key \"n\" twice\n",
-        "run: bad.jsonl: line 11: \"n\" is 2147483648, expected a whole number from 1 to 2147483647\n",
-        "run: bad.jsonl: line 12: \"seed\" is 1.5, expected a whole number from 0 to 2^63 - 1\n",
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        {"{\"prompt: 3}", "byte 13: a string without an end"},
+        {"", "byte 1: expected a value"},
+        {"[1]", "\"prompt\" is missing, expected a text"},
+        {"{\"prompt\": \"Tom\", \"seed\": -1}", "\"seed\" is -1, expected a whole number from 0 to 2^63 - 1"},
+        {"{\"prompt\": \"B\", \"n\": 0}", "\"n\" is 0, expected a whole number from 1 to 2147483647"},
+        {"{\"prompt\": 3}", "\"prompt\" is 3, expected a text"},
+        {"{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}", "22 positions do not fit in a context of 20"},
+        {"{\"prompt\": \"A\"} B", "byte 17: something behind the end"},
+        {"{\"n\": 1, \"n\": 2}", "an object has the key \"n\" twice"},
+        {"{\"prompt\": \"\", \"n\": 2147483648}", "\"n\" is 2147483648, expected a whole number from 1 to 2147483647"},
+        {"{\"prompt\": \"\", \"seed\": 1.5}", "\"seed\" is 1.5, expected a whole number from 0 to 2^63 - 1"},
     };
-    static const Wanted wanted[] = {{1, 9, "A"}, {13, 9, "B"}};
-    CHECK(bundled_model() && !expect_texts(wanted, 2, "-t 1 -c 20"), "no plain texts: %s", err);
-    write_file("bad.jsonl", "{\"prompt\": \"A\"}\n{\"prompt: 3}\n\n[1]\n{\"prompt\": \"Tom\", \"seed\": -1}\n"
-                            "{\"prompt\": \"B\", \"n\": 0}\n{\"prompt\": 3}\n"
-                            "{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}\n{\"prompt\": \"A\"} B\n"
-                            "{\"n\": 1, \"n\": 2}\n{\"prompt\": \"\", \"n\": 2147483648}\n"
-                            "{\"prompt\": \"\", \"seed\": 1.5}\n{\"prompt\": \"B\"}\n");
-    for (int parallel = 1; parallel < 4; parallel++) {
-        run("%s --prompts bad.jsonl -c 20 -s 9 --parallel %d", model, parallel);
-        CHECK(status == 1 && !strcmp(out, expected), "status %d: '%s', expected '%s'", status, out, expected);
-        for (size_t i = 0; i < sizeof messages / sizeof *messages; i++)
-            CHECK(strstr(err, messages[i]), "no '%s' in %s", messages[i], err);
-        CHECK(strstr(err, "prompts: 2, "), "%s", err);
+    enum { N_CASES = sizeof cases / sizeof *cases, A_FILE = 4 };
+    for (int first = 0; first < N_CASES; first += A_FILE) {
+        const int n = N_CASES - first < A_FILE ? N_CASES - first : A_FILE;
+        const Wanted wanted[] = {{1, 9, "A"}, {n + 2, 9, "B"}};
+        char lines[1 << 10] = "{\"prompt\": \"A\"}\n", *at = lines + strlen(lines);
+        CHECK(bundled_model() && !expect_texts(wanted, 2, "-t 1 -c 20"), "no plain texts: %s", err);
+        for (int i = first; i < first + n; i++) at += sprintf(at, "%s\n", cases[i].line);
+        strcpy(at, "{\"prompt\": \"B\"}\n");
+        write_file("bad.jsonl", lines);
+        for (int parallel = 1; parallel < 4; parallel += test_fast() ? 2 : 1) {
+            run("%s --prompts bad.jsonl -c 20 -s 9 --parallel %d", model, parallel);
+            CHECK(status == 1 && !strcmp(out, expected), "status %d: '%s', expected '%s'", status, out, expected);
+            CHECK(strstr(err, "prompts: 2, ") && !strstr(err, "could not run"), "%s", err);
+            for (int i = first; i < first + n; i++) {
+                char message[128];
+                snprintf(message, sizeof message, "run: bad.jsonl: line %d: %s\n", i - first + 2, cases[i].message);
+                CHECK(strstr(err, message), "no '%s' in %s", message, err);
+            }
+        }
     }
     write_file("bad.jsonl", "{]\n");
     check_refused(1, "bad.jsonl: line 1: byte 2: expected a key", "spm.gguf --prompts bad.jsonl");
     check_refused(1, "the prompt: 7 positions do not fit in a context of 6", "spm.gguf -c 6 -i ABCDE --samples 2");
+}
+
+static int lines_of(const char *text) {
+    int n = 0;
+    for (; *text; text++) n += *text == '\n';
+    return n;
+}
+
+static int write_lines(const char *name, const char *first, const char *line, int n) {
+    FILE *f = fopen(inside(name), "wb");
+    fputs(first, f);
+    for (int i = 0; i < n; i++) fputs(line, f);
+    return fclose(f);
+}
+
+/* Five messages of each kind, then one with their number. */
+static void many_bad_lines_are_counted(void) {
+    write_lines("many.txt", "", "aa ba ca aa ba ca\n", 7);
+    CHECK_RUN("spm.gguf -n 3 --prompts many.txt");
+    CHECK(lines_of(err) == 7 && strstr(err, "line 5: -n 3 counts") && !strstr(err, "line 6:"), "%s", err);
+    CHECK(strstr(err, "note: many.txt: -n 3 counts the prompt, which has as many tokens or more in 7 lines\n"), "%s",
+          err);
+    write_lines("many.jsonl", "{\"prompt\": \"a\"}\n", "{}\n", 6);
+    run("spm.gguf -n 8 --prompts many.jsonl");
+    CHECK(status == 1 && lines_of(err) == 7 && strstr(err, "line 6: ") && !strstr(err, "line 7: "), "%s", err);
+    CHECK(strstr(err, "run: many.jsonl: 6 of 7 lines could not run; the first 5 are above\n"), "%s", err);
+    write_lines("many.jsonl", "", "{\"prompt\": \"aa ba ca aa\"}\n", 6);
+    run("spm.gguf -c 3 --prompts many.jsonl");
+    CHECK(status == 1 && lines_of(err) == 6 && strstr(err, "6 of 6 lines could not run"), "%s", err);
+}
+
+/* Texts that end at once come out as they end, and nothing of them stays: 20,000 samplers would be 980 MB. */
+static void texts_that_end_at_once_take_no_memory(void) {
+#ifndef SANITIZED
+    CHECK(bundled_model(), "models/stories.gguf is missing");
+    write_lines("long.txt", "A\n", "One day, Tim went to the park and saw a big dog\n", 20000);
+    setup.memory = 400 << 20;
+    CHECK_RUN("%s -j 1 -n 6 --prompts long.txt --parallel 3", model);
+    CHECK(strstr(err, "generation: 20001 texts, 5 tokens"), "%s", err);
+#endif
+}
+
+/* ---- files of prompts that are almost right ---------------------------------------------------------- */
+
+static uint64_t mutant, choice;
+
+static size_t any(size_t n) { return n ? (size_t)(hash64(mutant, 5, choice++) % n) : 0; }
+
+/* Changes one place of bytes[n], which has room for 4 KB more. Returns the new size. */
+static size_t mutate(char *bytes, size_t n) {
+    static const char *const inserted[] = {"\"",
+                                           "\\",
+                                           "\\u",
+                                           "\\ud800",
+                                           "{",
+                                           "}",
+                                           "[",
+                                           ",",
+                                           ":",
+                                           "\n",
+                                           "\r\n",
+                                           "\n\n",
+                                           "1e999",
+                                           "-0",
+                                           "0.5",
+                                           "9223372036854775808",
+                                           "null",
+                                           "true",
+                                           "\"seed\":",
+                                           "\"n\":",
+                                           "\xff",
+                                           "\xe2\x82",
+                                           "\xed\xa0\x80",
+                                           "{\"prompt\":",
+                                           "[[[[[[[[[[[[[[[[",
+                                           "2147483647",
+                                           "\x7f",
+                                           " "};
+    const size_t at = any(n + 1), count = any(n - at < 40 ? n - at + 1 : 40);
+    const char *new = inserted[any(sizeof inserted / sizeof *inserted)];
+    const size_t size = strlen(new);
+    switch (any(5)) {
+    case 0: /* one byte, NUL among them */
+        if (at < n) bytes[at] = (char)any(256);
+        return n;
+    case 1: /* bytes are missing */ memmove(bytes + at, bytes + at + count, n - at - count); return n - count;
+    case 2: /* bytes occur twice */ memmove(bytes + at + count, bytes + at, n - at); return n + count;
+    case 3: return at; /* the end is missing */
+    default: break;
+    }
+    memmove(bytes + at + size, bytes + at, n - at);
+    memcpy(bytes + at, new, size);
+    return n + size;
+}
+
+/* Reads a file of prompts as texts.c does. Whether it holds what prompts.h promises. */
+static bool check_prompts(const Run *run, const char *bytes, size_t n) {
+    Prompts prompts;
+    Prompt prompt;
+    int lines = n && bytes[n - 1] != '\n', last = 0, found = 0, more;
+    for (size_t i = 0; i < n; i++) lines += bytes[i] == '\n';
+    if (prompts_open(&prompts, run)) return n == 0;
+    bool good = n > 0;
+    while ((more = prompts_next(&prompts, &prompt)) > 0) {
+        good = good && prompt.line > last && prompt.line <= lines && prompt.samples > 0 && prompt.seed > 0;
+        good = good && prompt.ids.n > 0 && prompt.ids.n <= run->session.context && prompt.size <= n;
+        for (int i = 0; i < prompt.ids.n; i++)
+            good = good && prompt.ids.ids[i] >= 0 && prompt.ids.ids[i] < run->model.config.vocab_size;
+        last = prompt.line;
+        found++;
+        free(prompt.ids.ids);
+    }
+    good = good && more == 0 && found + prompts.n_failed == lines && (prompts_report(&prompts) < 0) == (found < lines);
+    prompts_close(&prompts);
+    return good;
+}
+
+static void mutated_prompts_are_read_or_refused(void) {
+    static const char *const seeds[] = {
+        "Once upon a time\n\nA \"dog\"\tran, \xc3\xa9\r\nLily\n",
+        "{\"prompt\": \"aa ba\", \"seed\": 5, \"n\": 3}\n{\"n\": null, \"prompt\": \"\\u20ac \\ud83d\\ude00\\n\"}\n"
+        "{\"prompt\": \"\", \"id\": [1, {\"a\": 2.5e3}]}\r\n{\"seed\": 12, \"prompt\": \"ca\"}"};
+    static char bytes[1 << 13], name[PATH_MAX];
+    const Options options[] = {{.prompts = inside("mutant.txt"), .sampling.seed = 7, .steps = 6},
+                               {.prompts = inside("mutant.jsonl"), .sampling.seed = 7, .steps = 6}};
+    Run run = {0};
+    int bad = 0;
+    snprintf(name, sizeof name, "%s", inside("spm.gguf"));
+    CHECK(!model_open(&run.model, name) &&
+              model_open_tokenizer(&run.tokenizer, &run.model, name, NULL, TOKENIZER_NEEDED) > 0,
+          "no tokenizer");
+    run.session.context = 20;
+    const int n_mutants = test_thorough() ? 10000 : test_fast() ? 40 : 400;
+    stderr_hide();
+    for (mutant = 0; mutant < (uint64_t)n_mutants && !bad; mutant++) {
+        size_t n = strlen(seeds[mutant % 2]);
+        memcpy(bytes, seeds[mutant % 2], n);
+        choice = 0;
+        for (size_t i = any(4); i < 4; i++) n = mutate(bytes, n);
+        run.options = &options[mutant % 2];
+        FILE *f = fopen(run.options->prompts, "wb");
+        bad = !f || fwrite(bytes, 1, n, f) != n || fclose(f) || !check_prompts(&run, bytes, n);
+    }
+    stderr_show();
+    CHECK(!bad, "mutant %d", (int)mutant - 1);
+    tokenizer_close(&run.tokenizer);
+    model_close(&run.model);
 }
 
 static void bad_usage_is_refused(void) {
@@ -292,6 +458,17 @@ static void fewer_run_where_memory_or_the_batch_is_small(void) {
           err);
 }
 
+/* Two texts and the root need three caches: where each takes 45 % of the available memory, one text runs. */
+static void a_root_takes_memory_too(void) {
+    const int position = 2 * 2 * 4 * 8 * 4; /* bytes: layers, keys and values, heads, head size, float32 */
+    const double positions = 0.45 * (double)memory_available("") / position;
+    const int context = positions < INT_MAX ? (int)positions : INT_MAX;
+    setup.closed_output = true;
+    run("long/model.bin --tokens 3 -n 0 -c %d --samples 2 --parallel 2 --kv f32 -j 1", context);
+    CHECK(status == 1 && strstr(err, "note: --parallel 2: 1 at once, as memory allows\n"), "status %d, %s", status,
+          err);
+}
+
 /* What is said of a cache before it is filled is enough, and not twice too much. */
 static void caches_take_what_is_said(void) {
     for (int n = 1; n < 300; n += 7) {
@@ -309,6 +486,34 @@ static void caches_take_what_is_said(void) {
 }
 
 /* ---- Ctrl-C -------------------------------------------------------------------------------------------- */
+
+/* The number after these words on standard error; -1: they are missing. */
+static int number_after(const char *words) {
+    const char *at = strstr(err, words);
+    return at ? atoi(at + strlen(words)) : -1;
+}
+
+/* Prompts that cannot run, and texts that end at once, run nothing: no forward pass ends these loops. */
+static void ctrl_c_ends_prompts_that_run_nothing(void) {
+    enum { LINES = 1000000 };
+    write_lines("bad.jsonl", "", "{}\n", LINES);
+    setup.interrupt = WHEN_HANDLED;
+    run("spm.gguf --prompts bad.jsonl");
+    CHECK(status == 130 && number_after("bad.jsonl: ") < LINES, "bad lines: status %d, %s", status, err);
+    write_lines("long.txt", "", "aa ba ca\n", LINES);
+    for (int json = 0; json < 2; json++) {
+        setup.interrupt = AT_OUTPUT;
+        run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
+        CHECK(status == 130 && number_after("or more in ") < LINES, "long prompts: status %d, %s", status, err);
+        setup.closed_output = true;
+        run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
+        CHECK(status == 1 && strstr(err, "cannot write the output") && number_after("or more in ") < LINES,
+              "nobody reads: status %d, %s", status, err);
+    }
+    setup.interrupt = AT_OUTPUT;
+    run("spm.gguf -n 1 -i 'aa ba' --samples 2000000000");
+    CHECK(status == 130 && strstr(err, "prompts: 1, "), "samples: status %d, %s", status, err);
+}
 
 static void ctrl_c_ends_a_line_cleanly(void) {
     CHECK(bundled_model(), "models/stories.gguf is missing");
@@ -343,8 +548,13 @@ void suite_texts(void) {
     TEST(windows_forget_nothing_that_samples_need);
     TEST(few_positions_end_in_the_prompt);
     TEST(bad_lines_are_reported_and_passed_over);
+    TEST(many_bad_lines_are_counted);
+    TEST(texts_that_end_at_once_take_no_memory);
+    TEST(mutated_prompts_are_read_or_refused);
     TEST(bad_usage_is_refused);
     TEST(fewer_run_where_memory_or_the_batch_is_small);
+    TEST(a_root_takes_memory_too);
     TEST(caches_take_what_is_said);
+    TEST(ctrl_c_ends_prompts_that_run_nothing);
     TEST(ctrl_c_ends_a_line_cleanly);
 }
