@@ -45,7 +45,7 @@ BUILD   := build/$(VARIANT)
 BINARY  := $(BUILD)/run
 
 # The transformer is on the top level, what it takes to run one in folders (docs/architecture.md).
-FOLDERS := base kernels text formats lab modes
+FOLDERS := base kernels text formats lab cluster modes
 SOURCES := $(filter-out $(if $(MPI),,base/ranks.c),$(wildcard *.c $(FOLDERS:%=%/*.c)))
 TESTS   := $(filter-out tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
@@ -59,6 +59,9 @@ CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c %/test_$(s
 ifneq ($(filter growth,$(or $(SUITES),growth)),)
 GROWTH := $(BUILD)/tests/growth
 CHOSEN += tests/formats/test_folder.c
+endif
+ifdef MPI
+CHOSEN += tests/test_sequences.c
 endif
 TESTED := $(patsubst %.c,$(BUILD)/%.o,$(sort $(filter tests/support/%,$(TESTS)) $(CHOSEN)))
 RUNNER := $(BUILD)/tests/$(if $(SUITES),suites-$(firstword $(shell echo '$(SUITES)' | cksum)),all)

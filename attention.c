@@ -17,6 +17,7 @@
  * tokens before it alone, and not on how they were divided into chunks.
  */
 #include "kernels/simd.h"
+#include "kernels/team.h"
 #include "model.h"
 #include <math.h>
 #include <omp.h>
@@ -53,7 +54,8 @@ static Heads own_heads(const Session *s, const Layer *layer, float *rows, const 
     if (groups) before = 0;
     const int first = clamp(all * thread / threads - before, n_heads);
     const int end = clamp(all * (thread + 1) / threads - before, n_heads);
-    return (Heads){rows + tensor_before(w), (size_t)tensor_all_rows(w), s->model->config.head_size, first, end - first};
+    return (Heads){rows + tensor_first_row(w), (size_t)tensor_all_rows(w), s->model->config.head_size, first,
+                   end - first};
 }
 
 /* The thread's head number i of token t. */
@@ -87,12 +89,12 @@ static void norm_rows(Session *s, const Layer *layer, int n) {
     const int count = clamp(n - first, share); /* one token is the first thread's, whose time the profile shows */
     const Heads q = whole_rows(s->q, c->n_heads * c->head_size, first);
     const Heads k = whole_rows(s->k, c->n_kv_heads * c->head_size, first);
-    site_wait(s->probe, layer->index, SITE_QKV);
-    gather_outputs(s->probe, layer->index, s->q, &layer->wq, n, true);
-    gather_outputs(s->probe, layer->index, s->k, &layer->wk, n, true);
+    team_wait(s->probe, layer->index, SITE_QKV);
+    team_gather(s->probe, layer->index, s->q, &layer->wq, n, true);
+    team_gather(s->probe, layer->index, s->k, &layer->wk, n, true);
     if (count > 0) norm_heads(s, layer->index, SITE_Q_NORM, &layer->q_norm, &q, count);
     if (count > 0) norm_heads(s, layer->index, SITE_K_NORM, &layer->k_norm, &k, count);
-    site_wait(s->probe, layer->index, SITE_K_NORM);
+    team_wait(s->probe, layer->index, SITE_K_NORM);
 }
 
 static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
@@ -313,7 +315,8 @@ static void attend(Session *s, const Layer *layer, const Span *span, int head, i
     const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
     const int next = head + (has_own_groups(s, layer) ? 1 : omp_get_num_threads());
     const size_t room = (size_t)s->room, elements = kv_head_elements(c->head_size, kv->blocks);
-    const int before = tensor_before(&layer->wq); /* KV heads and their queries are counted from this rank's first on */
+    const int before =
+        tensor_first_row(&layer->wq); /* KV heads and their queries are counted from this rank's first on */
     float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * room;
     Queries a = {.size = c->head_size,
                  .blocks = kv->blocks,
@@ -393,14 +396,12 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     write_heads(s, l, KV_KEYS, &k);
     write_heads(s, l, KV_VALUES, &v);
     probe_mark(s->probe, l, SITE_ROPE);
-    if (!has_own_groups(s, layer)) site_wait(s->probe, l, SITE_ROPE); /* queries attend to keys of other threads */
+    if (!has_own_groups(s, layer)) team_wait(s->probe, l, SITE_ROPE); /* queries attend to keys of other threads */
 
     attend_all(s, layer);
-    site_end(s->probe, l, SITE_ATTENTION);
-    gather_outputs(s->probe, l, s->att, &layer->wq, n, true);
+    team_end_product(s->probe, l, SITE_ATTENTION, s->att, &layer->wq, n);
 
     in = input_prepare(&s->input, &layer->wo, s->att, n);
     matmul_add(x, &layer->wo, &in, n); /* the residual: x += Wo out */
-    site_end(s->probe, l, SITE_ATTN_OUT);
-    gather_outputs(s->probe, l, x, &layer->wo, n, true);
+    team_end_product(s->probe, l, SITE_ATTN_OUT, x, &layer->wo, n);
 }

@@ -9,6 +9,7 @@
  * its experts from the first to the last, whoever else is in the chunk. An expert itself is mlp.c's SwiGLU.
  */
 #include "kernels/simd.h"
+#include "kernels/team.h"
 #include "model.h"
 #include <math.h>
 
@@ -60,20 +61,21 @@ static void fill_slots(Session *s, int n) {
 static void route(Session *s, const Layer *layer, const float *xn, int n) {
     const Input in = input_prepare(&s->input, &layer->router, xn, n);
     matmul(s->router, &layer->router, &in, n);
-    site_end(s->probe, layer->index, SITE_ROUTER);
+    team_end(s->probe, layer->index, SITE_ROUTER);
 #pragma omp single nowait
     fill_slots(s, n);
-    site_end(s->probe, layer->index, SITE_TOP_K);
+    team_end(s->probe, layer->index, SITE_TOP_K);
 }
 
 /* A row of the input for each slot; a token that is alone is every slot's row. */
 static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const size_t dim = (size_t)w->cols;
     const int n_slots = n * s->model->config.n_experts_used;
-    if (n == 1) return input_prepare(&s->input, w, xn, 1);
-#pragma omp for schedule(static)
+    if (each_thread_computes(n)) return input_prepare(&s->input, w, xn, 1);
+#pragma omp for schedule(static) nowait
     for (int i = 0; i < n_slots; i++)
         memcpy(s->expert_rows + (size_t)i * dim, xn + (size_t)s->slots[i].token * dim, dim * sizeof *xn);
+    team_barrier();
     return input_prepare(&s->input, w, s->expert_rows, n_slots);
 }
 
@@ -94,7 +96,7 @@ static void add_weighted(float *x, const float *y, float weight, int n) {
 
 /* Elements [first, first + count) of x += p_e y_e for the tokens of expert e. */
 static void down(Session *s, float *x, const Mlp *m, int e, int first, int count, const Input *in) {
-    const size_t dim = (size_t)tensor_all_rows(&m->down), before = (size_t)tensor_before(&m->down);
+    const size_t dim = (size_t)tensor_all_rows(&m->down), before = (size_t)tensor_first_row(&m->down);
     const int start = s->expert_start[e], end = s->expert_start[e + 1];
     if (start == end) return;
     const Input own = input_from(in, start);
@@ -115,10 +117,9 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < m->gate.rows; first += step) {
         const int count = m->gate.rows - first < step ? m->gate.rows - first : step;
-        for (int e = 0; e < c->n_experts; e++) gate_up(s, &m[e], e, first, count, &in, n == 1);
+        for (int e = 0; e < c->n_experts; e++) gate_up(s, &m[e], e, first, count, &in, each_thread_computes(n));
     }
-    site_end(s->probe, layer->index, SITE_GATE_UP_SILU);
-    gather_outputs(s->probe, layer->index, s->gate, &m->gate, n * c->n_experts_used, true);
+    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->gate, &m->gate, n * c->n_experts_used);
     in = input_prepare(&s->input, &m->down, s->gate, n * c->n_experts_used);
     step = matmul_task_rows(&m->down, &in, n);
 #pragma omp for schedule(static) nowait
@@ -126,6 +127,5 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
         const int count = m->down.rows - first < step ? m->down.rows - first : step;
         for (int e = 0; e < c->n_experts; e++) down(s, x, &m[e], e, first, count, &in);
     }
-    site_end(s->probe, layer->index, SITE_DOWN);
-    gather_outputs(s->probe, layer->index, x, &m->down, n, true);
+    team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
 }

@@ -7,6 +7,7 @@
  * Owns SwiGLU. The products with weights are matmul.c's, mixtures of experts experts.c's.
  */
 #include "kernels/simd.h"
+#include "kernels/team.h"
 #include "model.h"
 
 /* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel 2016, sec. 2),
@@ -25,8 +26,8 @@ INLINE void activate(float *gate, const float *up, int n, const bool gelu) {
 
 void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int count, const Input *in, int n) {
     const size_t hidden_dim = (size_t)tensor_all_rows(&m->gate);
-    gate += tensor_before(&m->gate);
-    up += tensor_before(&m->up);
+    gate += tensor_first_row(&m->gate);
+    up += tensor_first_row(&m->up);
     matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
     matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
     for (int t = 0; t < n; t++) {
@@ -49,10 +50,8 @@ void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
         const int count = rows - first < step ? rows - first : step;
         mlp_gate_up(m, s->model->config.gelu, s->gate, s->up, first, count, &in, n);
     }
-    site_end(s->probe, layer->index, SITE_GATE_UP_SILU);
-    gather_outputs(s->probe, layer->index, s->gate, &m->gate, n, true);
+    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->gate, &m->gate, n);
     in = input_prepare(&s->input, &m->down, s->gate, n);
     matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */
-    site_end(s->probe, layer->index, SITE_DOWN);
-    gather_outputs(s->probe, layer->index, x, &m->down, n, true);
+    team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
 }

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "kernels/quant.h"
 #include "kernels/simd.h"
+#include "kernels/team.h"
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -34,10 +35,8 @@ static const float *norm_site(Session *s, int layer, Site site, const Norm *norm
     const int dim = s->model->config.dim;
     if (!norm->gamma) return x;
     const float *xn = norm_forward(s->xn, x, norm, n, dim);
-    if (n == 1)
-        probe_mark(s->probe, layer, site); /* every thread has a result of its own */
-    else
-        site_end(s->probe, layer, site);
+    probe_mark(s->probe, layer, site);
+    if (!each_thread_computes(n)) team_wait(s->probe, layer, site);
     probe_norm(s->probe, layer, site, x, xn, n, dim);
     return xn;
 }
@@ -48,7 +47,7 @@ static void cap_logits(const Session *s, float *logits) {
     const float scale = c->logit_scale != 0 ? c->logit_scale : 1;
     const int64_t n = (int64_t)s->n_wanted * c->vocab_size;
     if (scale == 1 && c->logit_cap == 0) return;
-#pragma omp barrier
+    team_barrier();
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < n; i += LANES) {
         const int count = n - i < LANES ? (int)(n - i) : LANES;
@@ -62,9 +61,10 @@ static const float *wanted_rows(Session *s) {
     const size_t dim = (size_t)s->model->config.dim;
     const int n = s->n_wanted, first = s->wanted[0];
     if (s->wanted[n - 1] - first == n - 1) return s->x + (size_t)first * dim;
-#pragma omp single
+#pragma omp single nowait
     for (int i = 0; i < n; i++)
         if (s->wanted[i] > i) memcpy(s->x + (size_t)i * dim, s->x + (size_t)s->wanted[i] * dim, dim * sizeof *s->x);
+    team_barrier();
     return s->x;
 }
 
@@ -76,8 +76,8 @@ static void compute_logits(Session *s, float *logits) {
     const Input in = input_prepare(&s->input, &m->output, xn, n);
     matmul(logits, &m->output, &in, n);
     cap_logits(s, logits);
-    site_end(s->probe, NO_LAYER, SITE_LOGITS);
-    gather_outputs(s->probe, NO_LAYER, logits, &m->output, n, false); /* rank 0 alone samples */
+    team_end(s->probe, NO_LAYER, SITE_LOGITS);
+    team_gather(s->probe, NO_LAYER, logits, &m->output, n, false); /* only rank 0 samples */
 }
 
 /* What a sublayer adds to: x, or, where something stands between, zeros. */
@@ -97,7 +97,7 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
     const float *y = norm_site(s, layer, site, post, s->branch, n);
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < (int64_t)n * c->dim; i++) x[i] = fma_float(scale, y[i], x[i]);
-    site_end(s->probe, layer, SITE_RESIDUAL);
+    team_end(s->probe, layer, SITE_RESIDUAL);
 }
 
 /* Tells who asks when a token's layer begins. */
@@ -111,7 +111,7 @@ static void forward_chunk(Session *s, int n, float *logits) {
     float *x = s->x;
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
-    site_end(s->probe, NO_LAYER, SITE_EMBED);
+    team_end(s->probe, NO_LAYER, SITE_EMBED);
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
         clock_layer(s, l, n);
@@ -196,7 +196,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     if (admit(s, steps, n)) return NULL;
     s->probe = s->observer && s->observer->begin(s->observer, is_decode(steps, n)) ? s->observer : NULL;
     if (session_make_room(s, steps, n)) return NULL;
-    session_tell(s, steps, n);
+    if (s->mirror) s->mirror(SESSION_RUN, n, 0, steps);
     float *logits = s->logits;
     for (int chunk; n > 0; n -= chunk, steps += chunk) {
         chunk = n < s->batch ? n : s->batch;

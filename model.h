@@ -94,7 +94,7 @@ typedef struct {
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
     bool packed;     /* all weights that are to be in panels are (formats/pack.c) */
-    int *starts;     /* where ranks share rows (formats/share.c), owned; NULL: they do not */
+    void *shares;    /* what the tensors' `share` points to (cluster/share.c), owned; NULL: one process has all rows */
     uint8_t *panels; /* those of all weights, owned; NULL: there are none yet */
     size_t panels_used;
     File *files; /* [n_files], owned; the tensors point into them */
@@ -129,6 +129,10 @@ typedef struct {
     KvCache kv; /* keys and values of the positions that have run */
     int n_ran;  /* positions that have run since the last from 0 on */
 } Sequence;
+
+/* A change of a session: reserve `a` sequences, fork sequence `b` to `a`, keep all positions, or run steps[a]. */
+typedef enum { SESSION_RESERVE, SESSION_FORK, SESSION_KEEP_ALL, SESSION_RUN } SessionChange;
+typedef void Mirror(SessionChange change, int a, int b, const Step *steps);
 
 enum {
     KV_QUERIES = 4, /* queries that visit the KV cache together */
@@ -171,7 +175,7 @@ typedef struct {
     int n_logits;                 /* rows that logits has room for */
     int decode_threads;           /* for one token; 0: a rule of thumb decides */
     double *layer_clock;          /* [n_layers + 2] gets when a token's layers, its logits and its end begin; or NULL */
-    bool leads;                   /* the other ranks' sessions do what this one does */
+    Mirror *mirror;               /* repeats this session's changes in other processes; NULL: there are none */
     Probe *observer;              /* not owned; NULL: nobody observes */
     Probe *probe;                 /* the observer, in a forward pass that it observes, else NULL */
 } Session;
@@ -207,17 +211,6 @@ bool has_branch(const Session *s, const Norm *post);
 
 /* Room for what these steps need: activations, caches, logits. -1: no memory. */
 int session_make_room(Session *s, const Step *steps, int n);
-
-/* Where s leads: has the other ranks run the same steps. */
-void session_tell(const Session *s, const Step *steps, int n);
-
-/* On the other ranks, whose session begins like rank 0's: does the next thing that rank 0's session does. Returns how
- * many steps have run; -1: rank 0 has ended, with this exit status. (What this rank fails at ends all ranks.) */
-typedef const float *Forward(Session *s, const Step *steps, int n); /* model_forward() */
-int session_follow(Session *s, Forward *forward, int *status);
-
-/* Where s leads: rank 0 ends, and so do those that follow. */
-void session_dismiss(const Session *s, int status);
 
 /* -1 and a message if n positions do not fit in the context. */
 int check_context(const Session *s, int64_t n);

@@ -7,6 +7,7 @@
  */
 #include "norm.h"
 #include "kernels/simd.h"
+#include "kernels/team.h"
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -142,7 +143,7 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim) {
 
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim) {
     if (norm->kind == NORM_NONE) return x;
-    if (n == 1) { /* every thread computes the token itself: cheaper than a barrier */
+    if (each_thread_computes(n)) {
         y += (size_t)omp_get_thread_num() * (size_t)dim;
         norm_token(y, x, norm, dim);
         return y;

@@ -4,9 +4,10 @@
 #include "base/platform.h"
 #include "base/process.h"
 #include "base/ranks.h"
+#include "cluster/follow.h"
+#include "cluster/share.h"
 #include "formats/open.h"
 #include "formats/pack.h"
-#include "formats/share.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/tune.h"
@@ -100,11 +101,11 @@ static int run_mode(const Mode *mode, const Options *options) {
     if (!takes_ranks && ranks_own()) return 0;
     int status = options->model ? open_model(&run, mode) : 0;
     if (takes_ranks) status = run_agree(&run, status);
-    run.session.leads = !status && takes_ranks && ranks_number() > 1 && ranks_own() == 0;
+    run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
     if (!status) status = ranks_own() ? run_follow(&run) : mode->run(&run);
     if (status < 0) status = EXIT_BAD_INPUT;
     if (!status && interrupted) status = EXIT_INTERRUPTED;
-    session_dismiss(&run.session, status);
+    if (run.session.mirror) follow_end(status);
     if ((!status || status == EXIT_INTERRUPTED) && run.profile &&
         profile_report(run.profile, options->profile, run.guesser.guessed, run.guesser.accepted))
         status = 1;

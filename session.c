@@ -1,64 +1,18 @@
-/* session.c: the memory of a session: caches and activations, which grow with what is run; and, where ranks share a
- * model, how the sessions of the other ranks do what rank 0's does.
+/* session.c: the memory of a session: caches and activations, which grow with what is run.
  *
  * The forward pass itself is model.c's, the layout of a cache kv_cache.c's.
  */
 #include "base/memory.h"
-#include "base/ranks.h"
 #include "kernels/amx.h"
 #include "model.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what ranks tell each other -------------------------------------------------------- */
-
-/* What the leading session has done, or is about to. */
-typedef struct {
-    enum { RESERVE, FORK, KEEP_ALL, RUN, END } what;
-    int a, b; /* sequences; steps; an exit status */
-    Step steps[];
-} Told;
-
-static void tell(const Session *s, int what, int a, int b, const Step *steps) {
-    if (!s->leads) return;
-    const size_t n = steps ? (size_t)a : 0, bytes = sizeof(Told) + n * sizeof *steps;
-    Told *told = allocate(bytes, 1);
-    if (!told) {
-        ranks_abort();
-        return;
-    }
-    told->what = what, told->a = a, told->b = b;
-    if (n) memcpy(told->steps, steps, n * sizeof *steps);
-    ranks_tell(told, bytes);
-    free(told);
+/* Repeats a change in other processes. */
+static void mirror(const Session *s, SessionChange change, int a, int b) {
+    if (s->mirror) s->mirror(change, a, b, NULL);
 }
-
-void session_tell(const Session *s, const Step *steps, int n) { tell(s, RUN, n, 0, steps); }
-void session_dismiss(const Session *s, int status) { tell(s, END, status, 0, NULL); }
-
-static int follow(Session *s, Forward *forward, const Told *told) {
-    switch (told->what) {
-    case RESERVE: return session_reserve(s, told->a);
-    case FORK: return session_fork(s, told->a, told->b);
-    case KEEP_ALL: session_keep_all(s); return 0;
-    case RUN: return forward(s, told->steps, told->a) ? told->a : -1;
-    case END: break;
-    }
-    return 0;
-}
-
-int session_follow(Session *s, Forward *forward, int *status) {
-    Told *told = ranks_hear();
-    const bool ends = !told || told->what == END;
-    const int n = ends ? 0 : follow(s, forward, told);
-    if (n < 0) ranks_abort();
-    if (told && ends) *status = told->a;
-    free(told);
-    return ends ? -1 : n;
-}
-
-/* ---- memory ----------------------------------------------------------------------------- */
 
 bool has_branch(const Session *s, const Norm *post) { return post->gamma || s->model->config.residual_scale != 0; }
 
@@ -158,14 +112,14 @@ int session_reserve(Session *s, int n) {
     s->sequences = sequences;
     while (s->n_sequences < n)
         if (open_sequence(s, &s->sequences[s->n_sequences++])) return -1;
-    tell(s, RESERVE, n, 0, NULL);
+    mirror(s, SESSION_RESERVE, n, 0);
     return 0;
 }
 
 int session_fork(Session *s, int to, int from) {
     s->sequences[to].n_ran = s->sequences[from].n_ran;
     if (kv_copy(&s->sequences[to].kv, &s->sequences[from].kv)) return -1;
-    tell(s, FORK, to, from, NULL);
+    mirror(s, SESSION_FORK, to, from);
     return 0;
 }
 
@@ -185,7 +139,7 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
 
 void session_keep_all(Session *s) {
     s->keeps_all = true;
-    tell(s, KEEP_ALL, 0, 0, NULL);
+    mirror(s, SESSION_KEEP_ALL, 0, 0);
     for (int i = 0; i < s->n_sequences; i++)
         for (int l = 0; l < s->model->config.n_layers; l++) s->sequences[i].kv.layers[l].kept = 0;
 }

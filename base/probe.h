@@ -69,15 +69,3 @@ struct Probe {
 #define probe_mark(p, layer, site) PROBE_CALL(p, mark, layer, site)
 #define probe_norm(p, ...)         PROBE_CALL(p, norm, __VA_ARGS__)
 #define probe_heads(p, ...)        PROBE_CALL(p, heads, __VA_ARGS__)
-
-/* The calling thread has done its share of a site, and waits for the others. */
-static inline void site_wait(Probe *p, int layer, Site site) {
-#pragma omp barrier
-    PROBE_CALL(p, waited, layer, site);
-}
-
-/* Ends a site whose result is every thread's. */
-static inline void site_end(Probe *p, int layer, Site site) {
-    probe_mark(p, layer, site);
-    site_wait(p, layer, site);
-}

@@ -3,7 +3,7 @@
  * Owns how ranks begin, agree, are told and end, and the exchange of outputs: each rank sends its own to each other
  * one, all at once, so that a gather takes as long as one message however many ranks there are. (MPI's own
  * MPI_Allgatherv goes round in a ring, or in steps; and it wants every rank's part in one piece, which those of many
- * tokens are not.) Who has which rows is formats/share.c's business. Global: one process is one rank.
+ * tokens are not.) Who has which rows is cluster/share.c's business. Global: one process is one rank.
  */
 #include "base/ranks.h"
 #include "base/error.h"

@@ -74,7 +74,7 @@ int model_open(Model *m, const char *path) {
 }
 
 void model_close(Model *m) {
-    free(m->starts);
+    free(m->shares);
     free(m->panels);
     for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);

@@ -13,10 +13,10 @@
 #include "kernels/matmul.h"
 #include "base/memory.h"
 #include "base/platform.h"
-#include "base/ranks.h"
 #include "kernels/amx.h"
 #include "kernels/panels.h"
 #include "kernels/simd.h"
+#include "kernels/team.h"
 #include <omp.h>
 #include <stdlib.h>
 
@@ -564,7 +564,7 @@ int matmul_task_rows(const Tensor *w, const Input *in, int n) {
 static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add) {
     const int step = share_of(w->rows);
     const size_t stride = (size_t)tensor_all_rows(w);
-    y += tensor_before(w);
+    y += tensor_first_row(w);
 #pragma omp for schedule(static) nowait
     for (int row = 0; row < w->rows; row += step)
         matmul_rows(y, stride, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
@@ -572,13 +572,6 @@ static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add
 
 void matmul(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, false); }
 void matmul_add(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, true); }
-
-void gather_outputs(Probe *probe, int layer, float *y, const Tensor *w, int n, bool all) {
-    if (!w->starts) return;
-#pragma omp master
-    ranks_gather(y, n, w->starts, all);
-    site_end(probe, layer, SITE_GATHER);
-}
 
 /* ---- the activations' side ---------------------------------------------------- */
 
@@ -625,16 +618,17 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
     in.group = w->type == TYPE_I8 ? w->group : INPUT_GROUP;
     in.scratch += (size_t)thread * in.scratch_bytes;
     if (!type_wants_bytes(w->type) && !in.parts) return in;
-    if (n == 1) {
+    if (each_thread_computes(n)) {
         in = input_from(&in, thread);
         in.x = x;
         prepare_row(&in, w);
         return in;
     }
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) {
         const Input row = input_from(&in, t);
         prepare_row(&row, w);
     }
+    team_barrier(); /* each thread reads all rows */
     return in;
 }

@@ -1,7 +1,6 @@
 /* matmul.h: products of activations with weights, y = x w^T. */
 #pragma once
 
-#include "base/probe.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 
@@ -48,7 +47,3 @@ int matmul_task_rows(const Tensor *w, const Input *in, int n);
  * Where ranks share the rows, y[n][all rows] gets the outputs of this rank's. */
 void matmul(float *y, const Tensor *w, const Input *in, int n);
 void matmul_add(float *y, const Tensor *w, const Input *in, int n);
-
-/* Where ranks share the rows of w, and each has computed its outputs of y[n][all rows]: rank 0, or all, get the
- * others'. Every thread calls it when all have ended the product, and after it all see y. */
-void gather_outputs(Probe *probe, int layer, float *y, const Tensor *w, int n, bool all);

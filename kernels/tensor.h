@@ -1,7 +1,6 @@
 /* tensor.h: weight matrices, and the one table of weight types. */
 #pragma once
 
-#include "base/ranks.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -79,6 +78,16 @@ typedef struct {
     bool near; /* into the first-level cache, not the second */
 } Request;
 
+/* How processes share the rows of a weight, each computing its own part of the outputs. */
+typedef struct Share Share;
+struct Share {
+    int first; /* row at which this process's part begins */
+    int all;   /* rows of all parts */
+
+    /* Exchanges the parts of y[n][all]: every process receives the others', or only the first process does. */
+    void (*gather)(const Share *share, float *y, int n, bool everywhere);
+};
+
 /* A weight matrix, read in place from the mapped file. */
 typedef struct {
     Type type;
@@ -90,13 +99,12 @@ typedef struct {
     int group;          /* TYPE_I8: weights to a scale; divides cols */
     const float *bias;  /* [rows], added to the product; NULL: none */
     uint64_t offset;    /* of data in the file, for `info` */
-    const int *starts;  /* [ranks + 1], not owned: where ranks share the rows (base/ranks.h), the first of each and the
-                           number of all; `rows` are then this rank's. NULL: they do not */
+    const Share *share; /* not owned; NULL: all rows are here */
 } Tensor;
 
-/* Rows of the ranks in front of this one, and of all ranks. */
-static inline int tensor_before(const Tensor *w) { return w->starts ? w->starts[ranks_own()] : 0; }
-static inline int tensor_all_rows(const Tensor *w) { return w->starts ? w->starts[ranks_number()] : w->rows; }
+/* The row of the whole weight at which w begins, and the number of rows of the whole weight. */
+static inline int tensor_first_row(const Tensor *w) { return w->share ? w->share->first : 0; }
+static inline int tensor_all_rows(const Tensor *w) { return w->share ? w->share->all : w->rows; }
 
 /* Bytes of the tensor's first `rows` rows in the file, scales included. */
 static inline size_t tensor_bytes(const Tensor *w, int rows) {

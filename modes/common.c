@@ -4,7 +4,8 @@
 #include "base/memory.h"
 #include "base/platform.h"
 #include "base/ranks.h"
-#include "formats/share.h"
+#include "cluster/follow.h"
+#include "cluster/share.h"
 #include "text/merges.h"
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,6 @@ int run_agree(const Run *run, int status) {
 
 int run_follow(Run *run) {
     int n, status = 0;
-    while ((n = session_follow(&run->session, model_forward, &status)) >= 0) tune(&run->tuning, n);
+    while ((n = follow_next(&run->session, &status)) >= 0) tune(&run->tuning, n);
     return status;
 }

@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs/architecture.svg"
 WIDTH, MARGIN, GAP, LINE = 1080, 20, 44, 17  # pixels: of all; at its edges; between floors; of small text
 CENTERS = {  # x of each box that does not stand in the middle of its floor
-    "lab/": 190, "formats/": 820, "model.c": 365,
+    "lab/": 190, "cluster/": 500, "formats/": 820, "model.c": 365,
     "attention.c": 240, "mlp.c": 440, "experts.c": 560,
     "norm.c": 140, "rope.c": 265, "kv_cache.c": 390, "sampler.c": 690, "tokenizer.c": 810,
     "norm.h": 140, "rope.h": 265, "kv_cache.h": 390, "model.h": 530, "sampler.h": 690, "tokenizer.h": 810, "text/": 970,
     "kernels/": 400,
 }  # fmt: skip
-WIDTHS = {"modes/": 620, "lab/": 200, "formats/": 330, "text/": 150, "kernels/": 460, "base/": 620}  # of a folder
+WIDTHS = {"modes/": 620, "lab/": 200, "formats/": 330, "cluster/": 104, "text/": 150, "kernels/": 460, "base/": 620}  # of a folder
 FILE_WIDTH = 104
 STYLE = """
     .ground { fill: #ffffff } .floor { fill: #f5f5f2 } .number { fill: #8a8a84; font-size: 13px }

@@ -6,9 +6,10 @@
  * rank 0 leads the schedules, the other ranks follow; each has threads as it likes.
  */
 #include "base/ranks.h"
+#include "cluster/follow.h"
+#include "cluster/share.h"
 #include "formats/open.h"
 #include "formats/pack.h"
-#include "formats/share.h"
 #include "model.h"
 
 #include "tests/support/test.h"
@@ -105,7 +106,7 @@ static void run_steps(Session *s, const char *what) {
 
 /* Rank 0's part of a schedule. */
 static void lead_schedule(Session *s, const char *what) {
-    s->leads = ranks_number() > 1;
+    s->mirror = follow_mirror();
     CHECK(!session_reserve(s, TEXTS), "%s: no sequences", what);
     for (int i = 0; i < TEXTS; i++) texts[i].n = 0;
     for (int round = 0; round < 16; round++) {
@@ -125,9 +126,9 @@ static void check_schedule(KvType kv, uint64_t seed) {
     s.batch = batch;
     if (ranks_own() == 0) {
         lead_schedule(&s, what);
-        session_dismiss(&s, 0);
+        if (s.mirror) follow_end(0);
     } else {
-        while (session_follow(&s, model_forward, &status) >= 0) continue;
+        while (follow_next(&s, &status) >= 0) continue;
     }
     session_close(&s);
 }

@@ -1,0 +1,60 @@
+/* follow.c: the protocol between the sessions of several ranks.
+ *
+ * Owns the messages: every change of rank 0's session is broadcast before it happens, and repeated by all others. What
+ * a rank computes is divided by share.c; how results are exchanged, base/ranks.c knows.
+ */
+#include "cluster/follow.h"
+#include "base/memory.h"
+#include "base/ranks.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { END = -1 };
+
+typedef struct {
+    int change; /* a SessionChange, or END */
+    int a, b;   /* its arguments, or the exit status */
+    Step steps[];
+} Message;
+
+static void send(const Message *message, const Step *steps, int n) {
+    const size_t bytes = sizeof *message + (size_t)n * sizeof *steps;
+    Message *whole = allocate(bytes, 1);
+    if (!whole) {
+        ranks_abort();
+        return;
+    }
+    *whole = *message;
+    if (n) memcpy(whole->steps, steps, (size_t)n * sizeof *steps);
+    ranks_tell(whole, bytes);
+    free(whole);
+}
+
+static void mirror(SessionChange change, int a, int b, const Step *steps) {
+    send(&(Message){.change = change, .a = a, .b = b}, steps, steps ? a : 0);
+}
+
+Mirror *follow_mirror(void) { return ranks_number() > 1 && ranks_own() == 0 ? mirror : NULL; }
+
+void follow_end(int status) { send(&(Message){.change = END, .a = status}, NULL, 0); }
+
+/* Returns the number of steps; -1: it failed. */
+static int repeat(Session *s, const Message *m) {
+    switch ((SessionChange)m->change) {
+    case SESSION_RESERVE: return session_reserve(s, m->a);
+    case SESSION_FORK: return session_fork(s, m->a, m->b);
+    case SESSION_KEEP_ALL: session_keep_all(s); return 0;
+    case SESSION_RUN: return model_forward(s, m->steps, m->a) ? m->a : -1;
+    }
+    return 0;
+}
+
+int follow_next(Session *s, int *status) {
+    Message *m = ranks_hear();
+    const bool end = !m || m->change == END;
+    const int n = end ? 0 : repeat(s, m);
+    if (n < 0) ranks_abort();
+    if (m && end) *status = m->a;
+    free(m);
+    return end ? -1 : n;
+}

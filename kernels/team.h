@@ -1,0 +1,45 @@
+/* team.h: how the threads of a forward pass meet, and how processes that share a weight exchange their results.
+ *
+ * Owns the barrier. A site that other threads read ends with team_end(); docs/architecture.md lists every meeting of a
+ * layer. The observer only reads clocks: without it (probe NULL) the threads meet just the same.
+ */
+#pragma once
+
+#include "base/probe.h"
+#include "kernels/tensor.h"
+
+/* Whether every thread computes a chunk of n tokens' input by itself, into a row of its own: for one token that is
+ * cheaper than a barrier. True for norms and for the int8 form of a product's input. */
+static inline bool each_thread_computes(int n) { return n == 1; }
+
+/* Waits for all threads of the team; what each wrote before is then visible to all. */
+static inline void team_barrier(void) {
+#pragma omp barrier
+}
+
+/* The same, and tells the observer that the time since the last mark was spent waiting. */
+static inline void team_wait(Probe *probe, int layer, Site site) {
+    team_barrier();
+    PROBE_CALL(probe, waited, layer, site);
+}
+
+/* Ends a site whose result other threads read. */
+static inline void team_end(Probe *probe, int layer, Site site) {
+    probe_mark(probe, layer, site);
+    team_wait(probe, layer, site);
+}
+
+/* If processes share the rows of w: exchanges their parts of y[n][all rows of w], after which every thread may read y.
+ * `everywhere`: all processes receive y, else only the first. */
+static inline void team_gather(Probe *probe, int layer, float *y, const Tensor *w, int n, bool everywhere) {
+    if (!w->share) return;
+#pragma omp master
+    w->share->gather(w->share, y, n, everywhere);
+    team_end(probe, layer, SITE_GATHER);
+}
+
+/* Ends a site that computed y[n][all rows of w], for all processes. */
+static inline void team_end_product(Probe *probe, int layer, Site site, float *y, const Tensor *w, int n) {
+    team_end(probe, layer, site);
+    team_gather(probe, layer, y, w, n, true);
+}
