@@ -91,7 +91,7 @@ static void write_threads(FILE *out, const Profile *p, Phase phase) {
     const double all = 1e3 * (p->passes[phase].seconds_observed > 0 ? p->passes[phase].seconds_observed : 1);
     for (int t = 0; t < p->session->n_threads; t++) {
         double ms[3] = {0}, start = 0;
-        for (int l = NO_LAYER; l < p->n_layers; l++)
+        for (int l = NO_LAYER; l < p->n_rows; l++)
             for (Site s = 0; s < SITE_PROFILE; s++)
                 ms[SITES[s].is_norm + 2 * (s == SITE_WAIT)] += 1e3 * profile_of_thread(p, t, phase, l, s)->seconds;
         begin_line(out, "thread", t, 1000);
@@ -122,7 +122,7 @@ static void write_curves(FILE *out, const Profile *p, Phase phase, int curve) {
             high = fmax(high, value_of(&row, curve));
         }
     if (!(high > 0)) return;
-    const double tall = high > low ? (HEIGHT - 20) / log(high / low) : 0, step = (WIDTH - LEFT - 10.0) / p->n_layers;
+    const double tall = high > low ? (HEIGHT - 20) / log(high / low) : 0, step = (WIDTH - LEFT - 10.0) / p->n_rows;
     fprintf(out,
             "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\"><text x=\"0\" y=\"14\">%.3g</text>"
             "<text x=\"0\" y=\"%d\">%.3g</text>",
@@ -147,7 +147,7 @@ static void write_curves(FILE *out, const Profile *p, Phase phase, int curve) {
 /* The RMS of the residual stream by layer and position: as dark as it is large, on a logarithmic scale. */
 static void write_map(FILE *out, const Profile *p) {
     double low = INFINITY, high = 0;
-    for (int l = 0; l < p->n_layers; l++)
+    for (int l = 0; l < p->n_rows; l++)
         for (int b = 0; b < POSITION_BUCKETS; b++) {
             const double rms = profile_rms_at(p, l, b, b + 1);
             if (rms > 0) low = fmin(low, rms);
@@ -158,7 +158,7 @@ static void write_map(FILE *out, const Profile *p) {
             "<h2>RMS of the residual stream by layer and position</h2><p>From %.3g to %.3g, in front of attention; "
             "position 0 is at the left, and a mark further right holds more positions</p><div class=\"map\">",
             low, high);
-    for (int l = 0; l < p->n_layers; l++) {
+    for (int l = 0; l < p->n_rows; l++) {
         begin_line(out, "layer", l, POSITION_BUCKETS);
         for (int b = 0; b < POSITION_BUCKETS; b++) {
             const double rms = profile_rms_at(p, l, b, b + 1);
@@ -237,8 +237,8 @@ void write_page(const Profile *p, FILE *out) {
     write_text(out, p->about.model);
     fputs("</h1><p>", out);
     write_text(out, p->about.norm ? p->about.norm : "its own norms");
-    fprintf(out, "; %d layers of dim %d, %s; %d threads; ", p->n_layers, m->config.dim, type_name(m->embedding.type),
-            p->session->n_threads);
+    fprintf(out, "; %d layers of dim %d, %s; %d threads; ", m->config.n_layers, m->config.dim,
+            type_name(m->embedding.type), p->session->n_threads);
     write_text(out, processor_name());
     fputs("</p><div class=\"large\">\n", out);
     for (Phase phase = N_PHASES; phase-- > 0;) write_share(out, p, phase);

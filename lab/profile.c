@@ -1,9 +1,9 @@
-/* profile.c: where a token's time goes, by layer and site.
+/* profile.c: the time of each site in each layer, and the size of activations.
  *
- * Owns the hooks that the forward pass calls (base/probe.h): they read the clock and look at what goes into norms and
- * comes out. The time between two marks of a thread belongs to the site of the second one; what the marks
- * themselves take is a site of its own, so the sites always add up to the whole. Where even this would cost percents,
- * whole forward passes of one token go by unobserved. Owns, too, how many bytes a site must move at least.
+ * Owns the hooks that the forward pass calls (base/probe.h). They read the clock and measure the inputs and outputs of
+ * norms. The time between two marks of a thread belongs to the site of the second mark. The marks themselves are a site
+ * of their own (SITE_PROFILE), so the sites add up to the whole. Decode passes are sampled to bound the overhead. Also
+ * owns the min memory traffic of each site.
  */
 #include "lab/profile.h"
 #include "base/error.h"
@@ -22,8 +22,14 @@ const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "de
 #define SITE_INFO(name, text, is_norm) {text, is_norm},
 const SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
+/* The row of a layer, or of NO_LAYER. */
+static int row_of(const Profile *p, int layer) {
+    if (layer == NO_LAYER) return p->n_rows;
+    return layer < MAX_LAYERS ? layer : MAX_LAYERS;
+}
+
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
-    const size_t rows = (size_t)p->n_layers + 1, row = (size_t)(layer == NO_LAYER ? p->n_layers : layer);
+    const size_t rows = (size_t)p->n_rows + 1, row = (size_t)row_of(p, layer);
     return &p->records[(((size_t)thread * N_PHASES + phase) * rows + row) * N_SITES + site];
 }
 
@@ -31,27 +37,28 @@ static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site sit
     return p->histograms[profile_of_thread(p, 0, phase, layer, site) - p->records];
 }
 
-/* ---- the bytes that a site moves --------------------------------------------------------- */
+/* ---- memory traffic ---------------------------------------------------------------------- */
 
 static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
 
-/* Those of gate and up, or of `down`. */
+/* Bytes of `down`, or of gate and up. */
 static double mlp_weights(const Mlp *m, bool down) {
     return down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
 }
 
-/* Gate and up, or `down`, without the weights of experts: a row of activations for each expert that a token uses. */
+/* Traffic of `down`, or of gate and up, without the weights of experts. Each expert of a token reads and writes a row
+ * of activations. */
 static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls, double tokens) {
     const double dim = 4.0 * c->dim, hidden = 4.0 * (l->experts ? c->expert_dim : c->hidden_dim);
     const double rows = tokens * (l->experts ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
     return rows + (l->experts ? 0 : calls * mlp_weights(&l->mlp, down));
 }
 
-/* Keys and values of one position, of this rank's heads. */
+/* Bytes of the keys and values of one position, for this rank's heads. */
 static double cached_bytes(const Session *s, const Layer *l) { return (s->kv_type == KV_F32 ? 8.0 : 4.0) * l->wk.rows; }
 
-/* Bytes that depend on the tokens of the chunk that runs: the weights of the experts that have some, the keys and
- * values that each sequence attends to, all or a window in front of its first token and those from there on. */
+/* Bytes that depend on the tokens of the current chunk: the weights of the experts in use, and the keys and values that
+ * each sequence attends to, from the start of its window. */
 static double chunk_bytes(const Session *s, const Layer *layer, Site site) {
     double sum = 0;
     for (int i = 0; site == SITE_ATTENTION && i < s->n_spans; i++) {
@@ -69,9 +76,9 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
     const Session *s = p->session;
     const Model *m = s->model;
     const Config *c = &m->config;
-    const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* sites outside the layers do not read it */
-    const double dim = 4.0 * c->dim; /* of one token, float32: its row of x, its queries, its keys */
-    const double q = 4.0 * l->wq.rows, k = 4.0 * l->wk.rows; /* of this rank's heads */
+    const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* unused by sites outside the layers */
+    /* bytes per token of x, and of this rank's queries and keys */
+    const double dim = 4.0 * c->dim, q = 4.0 * l->wq.rows, k = 4.0 * l->wk.rows;
     switch (site) {
     case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
     case SITE_ATTN_NORM:
@@ -100,7 +107,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
 
 /* ---- the hooks --------------------------------------------------------------------------- */
 
-/* How many tokens of the chunk a site works on. */
+/* The number of tokens of the chunk that a site processes. */
 static int tokens_of(const Profile *p, int layer, Site site) {
     return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->session->n_wanted : p->n;
 }
@@ -115,16 +122,21 @@ uint64_t bucket_start(int bucket) {
     return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
-/* Keeps what a thread did since its last mark. */
-static void keep_event(Profile *p, int thread, int layer, Site site, uint64_t at) {
+/* Records the interval since a thread's last mark. */
+static void add_event(Profile *p, int thread, int layer, Site site, uint64_t at) {
     Track *track = &p->tracks[thread];
-    if (at == track->last || track->n_events == MOST_EVENTS) return;
-    p->events[(size_t)thread * MOST_EVENTS + track->n_events++] =
-        (Event){track->last, at, layer, site, p->phase, tokens_of(p, layer, site), p->session->steps->pos, 0, 0};
+    if (at == track->last || track->n_events == p->max_events) return;
+    p->events[(size_t)thread * p->max_events + track->n_events++] = (Event){.start = track->last,
+                                                                            .end = at,
+                                                                            .layer = layer,
+                                                                            .tokens = tokens_of(p, layer, site),
+                                                                            .position = p->session->steps->pos,
+                                                                            .site = (uint8_t)site,
+                                                                            .phase = (uint8_t)p->phase};
 }
 
-/* Books what the last mark of a thread took, and a reading of the clock behind it, to SITE_PROFILE. */
-static void book_mark(Profile *p, int thread, int layer, uint64_t reading) {
+/* Adds the duration of a thread's last mark, and of the clock reading after it, to SITE_PROFILE. */
+static void add_mark(Profile *p, int thread, int layer, uint64_t reading) {
     Track *track = &p->tracks[thread];
     const double seconds = (double)(track->last - track->began + reading) * p->clock.tick;
     profile_of_thread(p, thread, p->phase, layer, SITE_PROFILE)->seconds += seconds;
@@ -132,19 +144,19 @@ static void book_mark(Profile *p, int thread, int layer, uint64_t reading) {
     track->began = track->last;
 }
 
-/* Books the time between a thread's last mark and the one that begins now, `at`, to a site. Returns the seconds. */
-static double book(Profile *p, int thread, int layer, Site site, uint64_t at) {
+/* Adds the time from a thread's last mark to `at`, where a mark begins, to a site. Returns the seconds. */
+static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at) {
     Track *track = &p->tracks[thread];
     const uint64_t all = at - track->last, reading = all < p->reading ? all : p->reading, ticks = all - reading;
     const double seconds = (double)ticks * p->clock.tick;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
-    book_mark(p, thread, layer, reading);
+    add_mark(p, thread, layer, reading);
     r->seconds += seconds;
     r->calls++;
     r->tokens += (uint64_t)tokens_of(p, layer, site);
     ratio_add(&r->per_token, seconds, p->n);
     if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / (uint64_t)p->n, BUCKETS)]++;
-    if (p->events) keep_event(p, thread, layer, site, at);
+    if (p->events) add_event(p, thread, layer, site, at);
     track->began = at;
     return seconds;
 }
@@ -158,7 +170,7 @@ static void mark(Probe *probe, int layer, Site site) {
         track->began = track->last = at;
         return;
     }
-    const double seconds = book(p, thread, layer, site, at);
+    const double seconds = add_time(p, thread, layer, site, at);
     if (SITES[site].is_norm) track->norms += seconds;
     if (site == SITE_PROFILE) track->spent += seconds;
     if (thread == 0 && (site == SITE_ATTENTION || site == SITE_GATE_UP_SILU || site == SITE_DOWN)) {
@@ -174,7 +186,7 @@ static void waited(Probe *probe, int layer, Site site) {
     if (omp_get_num_threads() == 1) return;
     const uint64_t at = p->clock.read();
     const int thread = omp_get_thread_num();
-    profile_of_thread(p, thread, p->phase, layer, site)->waited += book(p, thread, layer, SITE_WAIT, at);
+    profile_of_thread(p, thread, p->phase, layer, site)->waited += add_time(p, thread, layer, SITE_WAIT, at);
     p->tracks[thread].last = p->clock.read();
 }
 
@@ -182,8 +194,7 @@ double profile_observing(const Profile *p, Phase phase) {
     return p->passes[phase].seconds_observed - p->passes[phase].norms.x;
 }
 
-/* Observes a token that takes part in an account of which observing may take no more than the budget. (An odd distance:
- * what a token costs depends on its place in a block of positions.) */
+/* Every prefill pass is observed, and a sample of the decode passes. */
 static bool begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
@@ -199,7 +210,7 @@ static void end(Probe *probe) {
     const bool observed = p->session->probe;
     if (observed) {
         mark(probe, NO_LAYER, SITE_END);
-        book_mark(p, 0, NO_LAYER, 0);
+        add_mark(p, 0, NO_LAYER, 0);
     }
     const double seconds = (double)((observed ? track->last : p->clock.read()) - p->began) * p->clock.tick;
     sums->passes++;
@@ -210,20 +221,22 @@ static void end(Probe *probe) {
         ratio_add(&sums->norms, track->norms, seconds - track->spent);
     }
     if (p->phase == PREFILL || p->unobserved-- > 0) return;
+    /* an odd distance, because the time of a token depends on its place in a block of positions */
     const double every = profile_observing(p, p->phase) / (p->budget * sums->norms.x);
     p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
 static void chunk(Probe *probe, int n) { ((Profile *)probe)->n = n; }
 
-/* Where in x[dim] the largest |x| is. */
+/* The index of the first |x[i]| == max; 0 if there is none. */
 static int channel_of(const float *x, int dim, float max) {
     for (int i = 0; i < dim; i++)
         if (fabsf(x[i]) == max) return i;
     return 0;
 }
 
-/* Adds x[dim], from `channel` on a part of a token's `width` elements, to what a norm reads. Returns its mean(x^2). */
+/* Adds x[dim] to a norm's input statistics: elements [channel, channel + dim) of a token's `width`. Returns mean(x^2).
+ */
 static double add_input(Record *r, const float *x, int dim, size_t width, int channel, int position) {
     vf squares = {0}, sums = {0}, max = {0};
     for (int i = 0; i < dim; i += LANES) {
@@ -244,7 +257,7 @@ static double add_input(Record *r, const float *x, int dim, size_t width, int ch
     return sum / dim;
 }
 
-/* Adds y[dim], a part of a token's `width` elements, to what a norm writes. */
+/* Adds y[dim], of a token's `width` elements, to a norm's output statistics. */
 static void add_output(Record *r, const float *y, int dim, size_t width) {
     vf squares = {0};
     for (int i = 0; i < dim; i += LANES) {
@@ -259,7 +272,7 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     const Profile *p = (Profile *)probe;
     const size_t at = (size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k));
     const Layer *l = &p->session->model->layers[layer];
-    const int own = site == SITE_Q_NORM ? l->wq.rows : l->wk.rows; /* floats of a token, of this rank's heads */
+    const int own = site == SITE_Q_NORM ? l->wq.rows : l->wk.rows; /* floats per token of this rank's heads */
     const size_t width = (size_t)dim == stride ? stride : (size_t)own;
     const int first = (int)(at % stride);
     const Step *steps = p->session->steps + at / stride;
@@ -275,14 +288,14 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     mark(probe, layer, SITE_PROFILE);
 }
 
-/* What went into a norm whose event is the thread's last, or the one before the waiting behind it. */
-static void keep_rms(const Profile *p, int thread, Site site, double rms) {
-    Event *events = p->events + (size_t)thread * MOST_EVENTS, *e = events + p->tracks[thread].n_events;
+/* Sets the RMS of a norm's event: the thread's last event, or the one before the barrier's. */
+static void set_rms(const Profile *p, int thread, Site site, double rms) {
+    Event *events = p->events + (size_t)thread * p->max_events, *e = events + p->tracks[thread].n_events;
     for (int i = 0; i < 2 && e > events; i++)
         if ((--e)->site == site && isfinite(rms)) e->rms = (float)rms;
 }
 
-/* Each thread looks at its share of the tokens. */
+/* Each thread measures a share of the tokens. */
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     const Profile *p = (Profile *)probe;
     const size_t width = (size_t)dim;
@@ -297,51 +310,53 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
         add_output(r, y + (size_t)t * width, dim, width);
         squares += square;
         if (site != SITE_ATTN_NORM) continue;
-        StreamSizes *stream = &p->streams[(size_t)thread * (size_t)p->n_layers + (size_t)layer];
+        StreamSizes *stream = &p->streams[thread * p->n_rows + row_of(p, layer)];
         const int bucket = bucket_of((uint64_t)pos, POSITION_BUCKETS);
         (*stream)[bucket].squares += square;
         (*stream)[bucket].tokens++;
     }
-    if (p->events && own) keep_rms(p, thread, site, sqrt(squares / own));
+    if (p->events && own) set_rms(p, thread, site, sqrt(squares / own));
     mark(probe, layer, SITE_PROFILE);
 }
 
-/* ---- the account ------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------- */
 
-/* The ticks that pass between two readings with nothing in between. */
+/* The min number of ticks between two consecutive readings. */
 static uint64_t ticks_of_reading(const Clock *clock) {
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     for (int i = 0; i < 100; i++) {
         const uint64_t before = clock->read(), ticks = clock->read() - before;
-        if (ticks < least) least = ticks;
+        if (ticks < min) min = ticks;
     }
-    return least;
+    return min;
 }
 
 Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
-    const size_t n_threads = (size_t)session->n_threads, rows = (size_t)session->model->config.n_layers + 1;
+    const int n_layers = session->model->config.n_layers, n_rows = n_layers <= MAX_LAYERS ? n_layers : MAX_LAYERS + 1;
+    const size_t n_threads = (size_t)session->n_threads, sites = N_PHASES * (size_t)(n_rows + 1) * N_SITES;
     Profile *p = allocate(1, sizeof *p);
     if (!p) return NULL;
     *p = (Profile){.probe = {begin, end, chunk, mark, waited, norm, heads},
                    .session = session,
                    .about = about,
-                   .n_layers = session->model->config.n_layers,
+                   .n_rows = n_rows,
+                   .max_events = MAX_EVENTS / n_threads,
                    .clock = clock,
                    .reading = ticks_of_reading(&clock),
                    .budget = traces ? 0.015 : 0.01};
     session->observer = &p->probe;
-    /* the first touch of a new page takes longer than a site of a small model */
-    if ((p->records = allocate_zeroed(n_threads * N_PHASES * rows * N_SITES, sizeof *p->records)) &&
-        (p->streams = allocate_zeroed(n_threads * rows, sizeof *p->streams)) &&
-        (p->histograms = allocate_zeroed(N_PHASES * rows * N_SITES, sizeof *p->histograms)) &&
-        (p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks))) {
-        if (traces && !(p->events = calloc(n_threads * MOST_EVENTS, sizeof *p->events))) fail("out of memory");
-        p->opened = clock.read();
-        p->switches = lost_processors();
-        if (p->events || !traces) return p;
+    /* zeroed now: the first access to a new page takes longer than a site of a small model */
+    if (!(p->records = allocate_zeroed(n_threads * sites, sizeof *p->records)) ||
+        !(p->streams = allocate_zeroed(n_threads * (size_t)n_rows, sizeof *p->streams)) ||
+        !(p->histograms = allocate_zeroed(sites, sizeof *p->histograms)) ||
+        !(p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks)) ||
+        (traces && !(p->events = allocate(n_threads * p->max_events, sizeof *p->events)))) {
+        profile_close(p);
+        return NULL;
     }
-    profile_close(p);
-    return NULL;
+    p->opened = clock.read();
+    p->switches = lost_processors();
+    return p;
 }
 
 void profile_close(Profile *p) {
@@ -355,10 +370,18 @@ void profile_close(Profile *p) {
     free(p);
 }
 
-/* The first thread's record of a site, with its bytes and with what the other threads saw of activations. */
+/* One past the last layer of the row that begins with `layer`. */
+static int row_end(const Profile *p, int layer) {
+    return layer == MAX_LAYERS ? p->session->model->config.n_layers : layer + 1;
+}
+
+/* The first thread's record of a site, with all of its bytes, and with the other threads' data on activations. */
 static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *profile_of_thread(p, 0, phase, layer, site);
-    sum.bytes += site_bytes(p, layer, site, (double)sum.tokens, (double)sum.calls);
+    const int end = row_end(p, layer);
+    const double n = end - layer; /* every layer of a row runs equally often */
+    for (int l = layer; l < end; l++)
+        sum.bytes += site_bytes(p, l, site, (double)sum.tokens / n, (double)sum.calls / n);
     for (int t = 1; t < p->session->n_threads; t++) {
         const Record *r = profile_of_thread(p, t, phase, layer, site);
         sum.squares_in += r->squares_in;
@@ -373,7 +396,7 @@ static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
     return sum;
 }
 
-/* Microseconds of a call, a token, that the q-th part of the calls did not exceed; in a bucket calls lie evenly. */
+/* The q-quantile of a call's microseconds per token, interpolated within a bucket. */
 static double quantile(const Profile *p, const uint32_t *histogram, double q) {
     double n = 0, below = 0;
     for (int b = 0; b < BUCKETS; b++) n += histogram[b];
@@ -385,11 +408,11 @@ static double quantile(const Profile *p, const uint32_t *histogram, double q) {
     return 0;
 }
 
-double profile_rms_at(const Profile *p, int layer, int from, int to) {
+double profile_rms_at(const Profile *p, int row, int from, int to) {
     double squares = 0, tokens = 0;
     for (int t = 0; t < p->session->n_threads; t++)
         for (int bucket = from; bucket < to; bucket++) {
-            const StreamSizes *stream = &p->streams[(size_t)t * (size_t)p->n_layers + (size_t)layer];
+            const StreamSizes *stream = &p->streams[t * p->n_rows + row];
             squares += (*stream)[bucket].squares;
             tokens += (double)(*stream)[bucket].tokens;
         }
@@ -398,7 +421,7 @@ double profile_rms_at(const Profile *p, int layer, int from, int to) {
 
 double profile_seconds(const Profile *p, Phase phase) {
     double seconds = 0;
-    for (int layer = NO_LAYER; layer < p->n_layers; layer++)
+    for (int layer = NO_LAYER; layer < p->n_rows; layer++)
         for (Site site = 0; site < N_SITES; site++) seconds += profile_of_thread(p, 0, phase, layer, site)->seconds;
     return seconds;
 }
@@ -408,15 +431,19 @@ double profile_waiting(const Profile *p) {
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         all += p->passes[phase].norms.x * p->session->n_threads;
         for (int t = 0; t < p->session->n_threads; t++)
-            for (int layer = NO_LAYER; layer < p->n_layers; layer++)
+            for (int layer = NO_LAYER; layer < p->n_rows; layer++)
                 waiting += profile_of_thread(p, t, phase, layer, SITE_WAIT)->seconds;
     }
     return all > 0 ? waiting / all : 0;
 }
 
-/* ---- as it is shown ---------------------------------------------------------------------- */
+/* ---- the report's rows ------------------------------------------------------------------- */
 
 static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
+    const int last = row_end(p, row->layer) - 1;
+    row->name[0] = '\0';
+    if (row->layer != NO_LAYER) snprintf(row->name, sizeof row->name, "%d", row->layer);
+    if (last > row->layer) snprintf(row->name, sizeof row->name, "%d-%d", row->layer, last);
     const Record *r = &row->record;
     const uint32_t *calls = histogram_of(p, phase, row->layer, row->site);
     const double tokens = profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->per_token.x, of_phase = 1e6 / tokens;
@@ -434,12 +461,12 @@ static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
 }
 
 bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
-    while (row->next < (p->n_layers + 2) * N_SITES) {
+    while (row->next < (p->n_rows + 2) * N_SITES) {
         row->row = row->next / N_SITES - 1;
         row->site = (Site)(row->next++ % N_SITES);
-        const bool in_layer = row->row >= 0 && row->row < p->n_layers;
+        const bool in_layer = row->row >= 0 && row->row < p->n_rows, before = row->site <= SITE_EMBED;
+        if (!in_layer && before != (row->row < 0)) continue;
         row->layer = in_layer ? row->row : NO_LAYER;
-        if (!in_layer && (row->site <= SITE_EMBED) != (row->row < 0)) continue; /* in front of the layers, or behind */
         row->record = record_of(p, phase, row->layer, row->site);
         if (!row->record.calls && !(row->record.seconds > 0)) continue;
         fill_row(p, phase, row);

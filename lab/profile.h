@@ -1,4 +1,4 @@
-/* profile.h: where a token's time goes, by layer and site. */
+/* profile.h: the time of each site in each layer, and the size of activations. */
 #pragma once
 
 #include "base/clock.h"
@@ -7,146 +7,147 @@
 #include "lab/machine.h"
 #include "model.h"
 
-/* A forward pass in which a sequence takes more than one step is prefill, unless those behind the first are guesses. */
+/* A forward pass is decode if each sequence runs one token and draft tokens after it; else it is prefill. */
 typedef enum { PREFILL, DECODE, N_PHASES } Phase;
-
-/* The names of phases and sites; the records of norms say what goes in and what comes out. */
 extern const char *const PHASE_NAMES[N_PHASES];
+
 typedef struct {
     const char *name;
     bool is_norm;
 } SiteInfo;
 extern const SiteInfo SITES[N_SITES];
 
-/* The account of one site in one layer and one phase. */
+/* Totals of one site in one row and one phase. */
 typedef struct {
     uint64_t calls, tokens;
-    double seconds;  /* without what the observer itself took */
-    Ratio per_token; /* of calls: seconds, and tokens of the chunk */
-    double waited;   /* seconds behind the site, for threads that had not ended it */
-    double bytes;    /* the least that a site moves: its weights, what it reads and what it writes, once */
-    double squares_in, squares_out; /* norms: sums over the tokens of mean(x^2), of mean(y^2) */
-    uint64_t vectors;               /* norms: what was normalized: tokens, or their heads */
-    double means;                   /* norms: sum over the vectors of |mean(x)| / RMS(x) */
-    float max_abs;                  /* norms: the largest |x|, */
-    int max_channel, max_position;  /* and where it was */
+    double seconds;                 /* without the time of the profiler */
+    Ratio per_token;                /* per call: seconds, and tokens of the chunk */
+    double waited;                  /* seconds at the barrier after the site */
+    double bytes;                   /* min memory traffic: weights, inputs and outputs, each once */
+    double squares_in, squares_out; /* norms: sums over tokens of mean(x^2) and of mean(y^2) */
+    uint64_t vectors;               /* norms: number of normalized vectors (tokens or heads) */
+    double means;                   /* norms: sum over vectors of |mean(x)| / RMS(x) */
+    float max_abs;                  /* norms: max |x| */
+    int max_channel, max_position;  /* norms: where max_abs occurred */
 } Record;
 
-/* Buckets for whole numbers: each of 0 to 7 has its own, later ones are an eighth of their power of two wide. */
+/* Logarithmic buckets: 0 to 7 have one each; above, 8 buckets per power of two. */
 enum { BUCKETS = 8 * 39, POSITION_BUCKETS = 8 * 29 };
 uint64_t bucket_start(int bucket);
 
-/* How long calls of a site took, in ticks a token. */
+/* Number of calls by duration, in ticks per token. */
 typedef uint32_t Histogram[BUCKETS];
 
-/* The residual stream at positions: the sum over tokens of mean(x^2), and of how many. */
+/* The residual stream by position: the sum over tokens of mean(x^2), and the number of tokens. */
 typedef struct {
     double squares;
     uint64_t tokens;
 } StreamSizes[POSITION_BUCKETS];
 
-/* One stretch of one thread's time; in ticks of the profile's clock. */
+/* One interval of one thread, in ticks of the profile's clock. */
 typedef struct {
     uint64_t start, end;
-    int layer; /* or NO_LAYER */
-    Site site;
-    Phase phase;
+    int layer;            /* or NO_LAYER */
     int tokens, position; /* of the chunk */
-    float chunk_bytes;    /* of the first thread: what site_bytes leaves out */
-    float rms;            /* norms of tokens: what went into the thread's; 0: of none, or no finite number */
+    float chunk_bytes;    /* first thread: see chunk_bytes() */
+    float rms;            /* norms: RMS of this thread's input; 0: no tokens, or not finite */
+    uint8_t site, phase;
 } Event;
 
-enum { MOST_EVENTS = 1 << 20 }; /* of one thread; later ones are not kept */
+/* Limits of memory: layers after the first MAX_LAYERS share a row; all threads together keep MAX_EVENTS events. */
+enum { MAX_LAYERS = 256, MAX_EVENTS = 1 << 20 };
 
-/* The time of one thread; in a cache line of its own. */
+/* State of one thread, in a cache line of its own. */
 typedef struct {
-    _Alignas(64) uint64_t began, last; /* when its last mark began, and when it ended */
-    double spent, norms;               /* of the forward pass that runs: seconds of observing, of norms */
+    _Alignas(64) uint64_t began, last; /* start and end of the last mark */
+    double spent, norms;               /* seconds of the profiler and of norms in this forward pass */
     size_t n_events;
 } Track;
 
-/* Forward passes of a phase. */
+/* Totals of the forward passes of a phase. */
 typedef struct {
-    uint64_t passes, observed; /* how many; how many of them were observed */
-    double seconds;            /* of all, as their caller sees them */
-    double seconds_observed;   /* of those that were observed */
-    Ratio norms;               /* of observed passes: the norms' share of all seconds but the observer's */
+    uint64_t passes, observed;
+    double seconds;          /* wall-clock time of all passes */
+    double seconds_observed; /* wall-clock time of observed passes */
+    Ratio norms;             /* observed passes: seconds of norms / seconds without the profiler */
 } Passes;
 
 typedef struct {
-    Probe probe; /* first: the hooks cast their Probe to its Profile */
+    Probe probe; /* first member: hooks cast Probe to Profile */
     Session *session;
     About about;
-    int n_layers;
+    int n_rows;        /* layers with a row of their own, and one for the others if there are more */
+    size_t max_events; /* per thread */
     Clock clock;
     uint64_t opened;
-    long switches;    /* how often the process had lost a processor by then */
-    uint64_t reading; /* ticks that the clock takes */
-    double budget;    /* the share of decode that observing may take */
-    uint64_t began;   /* of the forward pass that runs */
-    int unobserved;   /* how many forward passes go by until the next is observed */
+    long switches;    /* involuntary context switches before the profile was opened */
+    uint64_t reading; /* ticks of a clock reading */
+    double budget;    /* max share of decode time spent in the profiler */
+    uint64_t began;   /* start of the current forward pass */
+    int unobserved;   /* forward passes until the next observed one */
     Phase phase;
-    int n; /* steps of its chunk */
+    int n; /* tokens of the current chunk */
     Passes passes[N_PHASES];
-    Record *records;       /* [n_threads][N_PHASES][n_layers + 1][N_SITES] */
-    StreamSizes *streams;  /* [n_threads][n_layers], in front of attention */
-    Histogram *histograms; /* [N_PHASES][n_layers + 1][N_SITES], of the first thread */
+    Record *records;       /* [n_threads][N_PHASES][n_rows + 1][N_SITES]; the last row: outside the layers */
+    StreamSizes *streams;  /* [n_threads][n_rows], before attention */
+    Histogram *histograms; /* [N_PHASES][n_rows + 1][N_SITES], first thread */
     Track *tracks;         /* [n_threads] */
-    Event *events;         /* [n_threads][MOST_EVENTS]; NULL: none are kept */
+    Event *events;         /* [n_threads][max_events]; NULL: not recorded */
 } Profile;
 
-/* Observes a session until profile_close, which the caller calls before session_close. `traces`: events are kept. The
- * clock is clock_cheapest(), or a virtual one of a test. Forward passes of one token are observed so seldom that it
- * takes about 1 % of their time, or, where new pages for events come on top, 1.5 %. NULL and a message: no memory. */
+/* Starts to observe a session. The caller calls profile_close before session_close. `traces`: events are recorded.
+ * The clock is clock_cheapest(), or a virtual clock in tests. Decode passes are sampled so that the profiler takes
+ * about 1 % of decode time (1.5 % with events). Returns NULL and a message if memory runs out. */
 Profile *profile_open(Session *session, About about, bool traces, Clock clock);
 void profile_close(Profile *p);
 
-/* A thread's own record of a site in a layer, or NO_LAYER; without the bytes. */
+/* One thread's record of a site in a layer's row, or outside the layers (NO_LAYER); bytes are incomplete. */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
 
-/* A site that ran, as it is shown: microseconds and shares, without what observing took. */
+/* A row of the report. Times are the first thread's; data on activations is from all threads. */
 typedef struct {
-    int next;  /* how many sites profile_next has been at */
-    int row;   /* the layer; -1: in front of the layers; n_layers: behind them */
-    int layer; /* or NO_LAYER */
+    int next;      /* state of profile_next */
+    int row;       /* -1: before the layers; n_rows: after them */
+    int layer;     /* the first layer of the row, or NO_LAYER */
+    char name[24]; /* "3"; "256-299" for a row of several layers; "" outside the layers */
     Site site;
-    Record record; /* its times are those of the first thread, what is known of activations comes from all threads */
-    Estimate us;   /* of a token of the phase, so that sites add up */
-    double median, p95;           /* of a call, a token of its chunk */
-    double share;                 /* of the time of forward passes; 0: of observing */
-    double gb_per_s;              /* 0: not known */
-    double rms_in, rms_out, mean; /* norms: RMS of what goes in and comes out, mean of |mean(x)| / RMS(x) */
+    Record record;
+    Estimate us;                  /* microseconds per token of the phase; these add up over sites */
+    double median, p95;           /* microseconds of a call, per token of its chunk */
+    double share;                 /* of forward time; 0 for SITE_PROFILE */
+    double gb_per_s;              /* 0: unknown */
+    double rms_in, rms_out, mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
 } SiteRow;
 
-/* The next site that ran in a phase, in the order of the forward pass; the first after {0}. False: there is none. */
+/* Advances to the next site that ran in a phase, in the order of the forward pass; `row` begins as {0}. Returns false
+ * at the end. */
 bool profile_next(const Profile *p, Phase phase, SiteRow *row);
 
-/* RMS of the residual stream in front of a layer's attention, at the positions of buckets [from, to); 0: no tokens. */
-double profile_rms_at(const Profile *p, int layer, int from, int to);
+/* RMS of the residual stream before attention, in a row, at the positions of buckets [from, to); 0: no tokens. */
+double profile_rms_at(const Profile *p, int row, int from, int to);
 
-/* Seconds of the first thread in all sites. */
+/* Seconds of all sites, first thread. */
 double profile_seconds(const Profile *p, Phase phase);
 
-/* Seconds that observing took of the first thread. */
+/* Seconds of the profiler itself, first thread. */
 double profile_observing(const Profile *p, Phase phase);
 
-/* The part of the time of observed forward passes, of all threads, that went into waiting; 0: nothing was observed. */
+/* Share of the time of observed passes, over all threads, spent at barriers; 0: nothing was observed. */
 double profile_waiting(const Profile *p);
 
-/* Bytes that calls of a site move, without those that depend on which tokens there are: the weights of experts, and the
- * keys and values that are attended to. */
+/* Bytes that calls of a site move, without chunk_bytes() (profile.c). */
 double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls);
 
-/* The path of a profile that goes to no file. It is known by its address, so no user can type it. */
-extern const char TABLE_ALONE[];
+/* The path that stands for "no file, only the table". It is compared by address. */
+extern const char TABLE_ONLY[];
 
-/* What a profile goes to: TABLE_ALONE, NAME.csv, NAME.html or NAME.json; PROFILE_NONE: no such file is written. */
+/* The format of a path: TABLE_ONLY, NAME.csv, NAME.html or NAME.json; PROFILE_NONE: not a valid name. */
 typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the table to stderr and, where path is not TABLE_ALONE, the file, whose format is not PROFILE_NONE. `guessed`:
- * how many steps of decoding were guesses, of which so many were right. */
-int profile_report(const Profile *p, const char *path, long guessed, long accepted);
+/* Writes the table to stderr and, unless path is TABLE_ONLY, the file. `drafted`: number of draft tokens that were
+ * verified; `accepted`: number of these that were right. Returns -1 and a message if the file cannot be written. */
+int profile_report(const Profile *p, const char *path, long drafted, long accepted);
 
 /* Write NAME.html (page.c) and NAME.json (trace.c). */
 void write_page(const Profile *p, FILE *out);

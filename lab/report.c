@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-const char TABLE_ALONE[] = "";
+const char TABLE_ONLY[] = "";
 
 /* A number, or nothing where it is not known. */
 static void write_number(FILE *out, double number) {
@@ -15,10 +15,8 @@ static void write_number(FILE *out, double number) {
 
 static void write_csv_row(FILE *out, Phase phase, const SiteRow *row) {
     const Record *r = &row->record;
-    fprintf(out, "%s,", PHASE_NAMES[phase]);
-    if (row->layer != NO_LAYER) fprintf(out, "%d", row->layer);
-    fprintf(out, ",%s,%llu,%llu,%.9f,%.4f,", SITES[row->site].name, (unsigned long long)r->calls,
-            (unsigned long long)r->tokens, r->seconds, row->us.value);
+    fprintf(out, "%s,%s,%s,%llu,%llu,%.9f,%.4f,", PHASE_NAMES[phase], row->name, SITES[row->site].name,
+            (unsigned long long)r->calls, (unsigned long long)r->tokens, r->seconds, row->us.value);
     write_number(out, row->us.low);
     write_number(out, row->us.high);
     fprintf(out, "%.4f,%.4f,%.6f,%.9f,%.0f,%.4f,", row->median, row->p95, row->share, r->waited, r->bytes,
@@ -42,10 +40,8 @@ static void write_csv(const Profile *p, FILE *out) {
 
 static void write_table_row(FILE *out, const SiteRow *row) {
     const Record *r = &row->record;
-    char layer[16] = "";
-    if (row->layer != NO_LAYER) snprintf(layer, sizeof layer, "%d", row->layer);
-    fprintf(out, "%5s  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", layer, SITES[row->site].name, (unsigned long long)r->calls,
-            row->us.value, row->median, row->p95, 100 * row->share);
+    fprintf(out, "%5s  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", row->name, SITES[row->site].name,
+            (unsigned long long)r->calls, row->us.value, row->median, row->p95, 100 * row->share);
     if (r->bytes > 0) fprintf(out, " %7.1f", row->gb_per_s);
     if (SITES[row->site].is_norm)
         fprintf(out, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row->rms_in, row->rms_out, row->mean, (double)r->max_abs,
@@ -78,7 +74,7 @@ static void write_disturbance(const Profile *p, FILE *out) {
 static void write_first_token(const Profile *p, FILE *out) {
     double most = 0, first = 0, others = 0;
     int layer = 0;
-    for (int l = 0; l < p->n_layers; l++) {
+    for (int l = 0; l < p->n_rows; l++) {
         const double a = profile_rms_at(p, l, 0, 1), b = profile_rms_at(p, l, 1, POSITION_BUCKETS);
         if (!(b > 0) || !(a / b > most)) continue;
         most = a / b, first = a, others = b;
@@ -120,7 +116,7 @@ static const struct {
              [PROFILE_TRACE] = {".json", write_trace}};
 
 ProfileFormat profile_format(const char *path) {
-    if (path == TABLE_ALONE) return PROFILE_TABLE;
+    if (path == TABLE_ONLY) return PROFILE_TABLE;
     const char *dot = strrchr(path, '.');
     ProfileFormat format = PROFILE_TRACE;
     while (format > PROFILE_NONE && (!dot || strcmp(dot, FILES[format].ending) != 0)) format--;
@@ -130,7 +126,7 @@ ProfileFormat profile_format(const char *path) {
 int profile_report(const Profile *p, const char *path, long guessed, long accepted) {
     OutputFile out;
     write_table(p, stderr, guessed, accepted);
-    if (path == TABLE_ALONE) return 0;
+    if (path == TABLE_ONLY) return 0;
     if (output_open(&out, path)) return -1;
     FILES[profile_format(path)].write(p, out.stream);
     return output_close(&out, true);

@@ -53,7 +53,7 @@ static void write_track(FILE *out, const Profile *p, int thread) {
     char name[32];
     fprintf(out, ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": %d, ", thread);
     fprintf(out, "\"args\": {\"name\": \"thread %d\"}}", thread);
-    const Event *e = p->events + (size_t)thread * MOST_EVENTS, *end = e + p->tracks[thread].n_events;
+    const Event *e = p->events + (size_t)thread * p->max_events, *end = e + p->tracks[thread].n_events;
     for (const Event *chunk_end = e, *layer_end = e; e < end; e++) {
         if (e == chunk_end) {
             do chunk_end++;
@@ -82,5 +82,6 @@ void write_trace(const Profile *p, FILE *out) {
           out);
     for (int t = 0; t < p->session->n_threads; t++) write_track(out, p, t);
     fputs("\n]}\n", out);
-    if (p->tracks[0].n_events == MOST_EVENTS) note("the trace holds the first %d events of each thread", MOST_EVENTS);
+    if (p->tracks[0].n_events == p->max_events)
+        note("the trace holds the first %zu events of each thread", p->max_events);
 }

@@ -141,7 +141,7 @@ static int set_option(Options *o, const Option *option, const char *text) {
     char name[32] = {'-', option->letter};
     if (!option->letter) snprintf(name, sizeof name, "--%s", option->name);
     switch (option->kind) {
-    case STRING: *(const char **)field = text ? text : TABLE_ALONE; return -1;
+    case STRING: *(const char **)field = text ? text : TABLE_ONLY; return -1;
     case TRUE: *(bool *)field = true; return -1;
     case INT:
     case UINT64: return set_whole(field, option, name, text);

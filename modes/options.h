@@ -45,7 +45,7 @@ typedef struct {
     int context; /* 0: the model's */
     float seconds;
     bool json, verbose, fold_norms;
-    const char *profile; /* a file; TABLE_ALONE (lab/profile.h): no file */
+    const char *profile; /* a file; TABLE_ONLY (lab/profile.h): no file */
     const char *kv;      /* "f32" or "f16"; NULL: as the model's format has it */
 } Options;
 

@@ -40,9 +40,8 @@ COLORS = {  # norms in reds, attention in blues, MLP in greens, what is not in a
 
 
 def places(rows):
-    """Where a row is drawn: in front of the layers, in one of them, behind them."""
-    layers = [str(n) for n in sorted({int(row["layer"]) for row in rows if row["layer"]})]
-    return ["in", *layers, "out"]
+    """The positions on the axis: before the layers, each layer ("256-299": these layers together), after them."""
+    return ["in", *dict.fromkeys(row["layer"] for row in rows if row["layer"]), "out"]
 
 
 def place(row):

@@ -212,11 +212,11 @@ static void virtual_norm(Probe *p, int layer, Site site, const float *x, const f
 }
 
 /* A session whose profile reads the virtual clock, a reading of which takes so many ticks. */
-static int open_virtual(int threads, uint64_t reading) {
+static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
     memset(&virtual, 0, sizeof virtual);
     virtual.reading = reading;
     virtual.layer = -2; /* none */
-    if (open_session(&MODEL, threads, false, false)) return -1;
+    if (open_session(m, threads, false, false)) return -1;
     profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, false, (Clock){virtual_read, 1e-9});
     if (!profile || profile->budget != 0.01) return -1;
     profile->budget = 1e9;
@@ -255,7 +255,7 @@ static void delays_are_found_where_they_are(void) {
                   {0, NO_LAYER, SITE_LOGITS}, {1, NO_LAYER, SITE_EMBED}};
     for (size_t i = 0; i < sizeof delays / sizeof *delays; i++) {
         const int slow = delays[i].thread, layer = delays[i].layer;
-        CHECK(!open_virtual(THREADS, 0), "no session");
+        CHECK(!open_virtual(&MODEL, THREADS, 0), "no session");
         session.batch = TOKENS;
         take_longer(slow, layer, delays[i].site, 1000);
         CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS), "does not run");
@@ -275,7 +275,7 @@ static void delays_are_found_where_they_are(void) {
 
 /* What a mark takes is the profile's, all of it, and no site's. */
 static void marks_are_taken_off(void) {
-    CHECK(!open_virtual(1, 70), "no session");
+    CHECK(!open_virtual(&MODEL, 1, 70), "no session");
     CHECK(profile->reading == 70, "a reading takes %llu ticks", (unsigned long long)profile->reading);
     take_longer(0, 1, SITE_MLP_NORM, 5000);
     CHECK(model_forward_text(&session, tokens, 1, 0, 1), "does not run");
@@ -295,7 +295,7 @@ static void marks_are_taken_off(void) {
 
 /* Tokens that take 1,800 ticks, and 504 more for 36 marks where they are observed: one in 29 is. */
 static void observing_stays_within_its_budget(void) {
-    CHECK(!open_virtual(1, 7), "no session");
+    CHECK(!open_virtual(&MODEL, 1, 7), "no session");
     profile->budget = 0.01;
     take_longer(0, 1, SITE_DOWN, 1800);
     for (int i = 0; i < 60; i++) CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
@@ -308,7 +308,7 @@ static void observing_stays_within_its_budget(void) {
 
 /* Calls that take 1,000, 2,000, ... 40,000 ticks. */
 static void quantiles_of_calls(void) {
-    CHECK(!open_virtual(1, 3), "no session");
+    CHECK(!open_virtual(&MODEL, 1, 3), "no session");
     take_longer(0, 2, SITE_ATTN_OUT, 1000);
     virtual.more = 1000;
     for (int i = 0; i < 40; i++) CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
@@ -570,6 +570,43 @@ static void bytes_of_windows_and_sequences(void) {
     close_session();
 }
 
+/* A float16 cache has half the bytes of a float32 cache. */
+static void bytes_of_a_half_precision_cache(void) {
+    const int query = 2 * 4 * 64, position = 2 * 2 * 32; /* bytes: query and output; key and value */
+    CHECK(!open_session(&MODEL, 1, true, false), "no session");
+    session.kv_type = session.sequences->kv.type = KV_F16;
+    CHECK(model_forward_text(&session, tokens, 6, 0, 1), "does not run");
+    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
+    const Row *seen = find_row("prefill", 0, "attention"), *rotated = find_row("prefill", 0, "rope");
+    CHECK(seen && rotated, "no attention");
+    CHECK(seen->bytes == 6 * query + 6 * position, "attention: %g bytes", seen->bytes);
+    CHECK(rotated->bytes == 6 * (2 * 4 * (64 + 32) + position), "rope: %g bytes", rotated->bytes);
+    close_session();
+}
+
+/* Layers after the first 256 have one row; a delay in any of them is in it. */
+static void many_layers_share_a_row(void) {
+    const HashModel many = {8, 8, 300, 1, 1, 97, 64, true, 43};
+    SiteRow row = {0}, one = {0}, others = {0};
+    int n_layers = 0;
+    CHECK(!open_virtual(&many, 1, 0), "no session");
+    take_longer(0, 280, SITE_DOWN, 1000);
+    CHECK(model_forward_text(&session, tokens, 6, 0, 1), "does not run");
+    while (profile_next(profile, PREFILL, &row)) {
+        if (row.site != SITE_DOWN) continue;
+        n_layers++;
+        if (row.layer == 255) one = row;
+        if (row.layer == 256) others = row;
+    }
+    CHECK(n_layers == 257 && !strcmp(one.name, "255") && !strcmp(others.name, "256-299"), "%d rows, %s and %s",
+          n_layers, one.name, others.name);
+    CHECK(one.record.calls == 1 && others.record.calls == 44 && others.record.tokens == 44 * 6, "%llu calls",
+          (unsigned long long)others.record.calls);
+    CHECK(one.record.bytes > 0 && others.record.bytes == 44 * one.record.bytes, "%g bytes", others.record.bytes);
+    CHECK(one.record.seconds == 0 && fabs(others.record.seconds - 1e-6) < 1e-12, "%g s", others.record.seconds);
+    close_session();
+}
+
 /* ---- the size of the residual stream ----------------------------------------------------------------- */
 
 /* RMS over n rows, and the largest |x|. */
@@ -791,6 +828,20 @@ static void check_trace(int threads) {
     free(text);
 }
 
+/* Elements whose squares exceed float32: JSON has no infinity. */
+static void infinite_sizes_are_left_out(void) {
+    size_t size;
+    CHECK(!open_session(&MODEL, 1, true, true), "no session");
+    model.config.embedding_scale = 1e25f;
+    CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
+    CHECK(!report("x.json"), "no trace");
+    char *text = file_read(temporary("x.json"), &size);
+    CHECK(text && json_valid(text), "no JSON");
+    CHECK(strstr(text, "\"attn_norm\"") && !strstr(text, "\"rms\": inf"), "an infinite RMS");
+    free(text);
+    close_session();
+}
+
 static void traces_are_json_and_nest(void) {
     for (int threads = 1; threads <= 3; threads++) {
         CHECK(!open_session(&MODEL, threads, true, true), "no session");
@@ -875,7 +926,7 @@ static void a_busy_machine_is_named(void) {
     } cases[] = {{1, 0, false}, {1, 5, false}, {1, 1000, true}, {THREADS, 0, true}};
     for (int i = 0; i < 4; i++) {
         processors_lost = 1000;
-        CHECK(!open_virtual(cases[i].threads, 0), "no session");
+        CHECK(!open_virtual(&MODEL, cases[i].threads, 0), "no session");
         take_longer(cases[i].threads - 1, 1, SITE_DOWN, 1000000);
         CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
         processors_lost += cases[i].switches;
@@ -955,6 +1006,20 @@ static void every_mode_that_runs_the_model_takes_it(void) {
     }
 }
 
+/* A file of 5,000 tiny layers: the profile's memory, and its page. */
+static void a_profile_is_bounded(void) {
+    struct stat page;
+    hashmodel_write(&(HashModel){8, 8, 5000, 1, 1, 512, 64, false, 7}, inside("layers.bin"), 1, 0);
+#ifndef SANITIZED
+    setup.memory = 256 << 20; /* of address space, program and threads included */
+#endif
+    CHECK_RUN("layers.bin --tokens 3 -n 2 -j 2 --profile=out/x.html");
+    CHECK(!stat(inside("out/x.html"), &page) && page.st_size < 10 << 20, "a page of %lld bytes",
+          (long long)page.st_size);
+    unlink(inside("out/x.html"));
+    unlink(inside("layers.bin"));
+}
+
 static void other_modes_refuse_it(void) {
     static const char *const modes[] = {"tokenize -i aa", "info", "convert -q f32 -o out/a.gguf", "norms",
                                         "norms --json"};
@@ -1000,14 +1065,18 @@ void suite_profile(void) {
     TEST(bytes_are_what_a_site_moves);
     TEST(bytes_of_heads_and_experts);
     TEST(bytes_of_windows_and_sequences);
+    TEST(bytes_of_a_half_precision_cache);
+    TEST(many_layers_share_a_row);
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);
     TEST(pages_show_what_the_table_says);
     TEST(a_busy_machine_is_named);
     TEST(json_checker_checks);
     TEST(traces_are_json_and_nest);
+    TEST(infinite_sizes_are_left_out);
     make_models();
     TEST(every_mode_that_runs_the_model_takes_it);
+    TEST(a_profile_is_bounded);
     TEST(other_modes_refuse_it);
     TEST(bad_names_are_refused);
     TEST(a_failing_run_writes_no_profile);
