@@ -134,7 +134,7 @@ static int run(int argc, char **argv) {
     if (options.threads > 1) limit_spinning(argv);
     if (handle_signals()) return EXIT_BAD_INPUT;
     if (mode->needs & RUNS_MODEL && (options.threads = start_threads(options.threads)) < 1) return EXIT_BAD_INPUT;
-    outputs_announce(options.output, options.profile);
+    if (outputs_announce(options.output, options.profile)) return EXIT_BAD_INPUT;
     return run_mode(mode, &options);
 }
 

@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,28 +20,44 @@ bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A file that will be written and is there already. */
+/* A file that will be written. */
 typedef struct {
-    bool is_there, is_read;
+    bool known, is_read;
     dev_t device;
-    ino_t inode;
+    ino_t inode;      /* the file's; of a file that does not exist yet, its folder's */
+    const char *name; /* of a file that does not exist yet; "" otherwise */
 } Announced;
 static Announced outputs[2];
 
-void outputs_announce(const char *first, const char *second) {
-    const char *const paths[] = {first, second};
+/* Where a regular file is, or will be. A pipe, a terminal and a bad path are unknown. */
+static Announced place_of(const char *path) {
+    char folder[PATH_MAX];
     struct stat st;
-    for (int i = 0; i < 2; i++) {
-        const bool is_there = paths[i] && stat(paths[i], &st) == 0 && S_ISREG(st.st_mode);
-        outputs[i] = is_there ? (Announced){true, false, st.st_dev, st.st_ino} : (Announced){0};
-    }
+    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
+    if (!path) return (Announced){0};
+    if (stat(path, &st) == 0) return (Announced){S_ISREG(st.st_mode), false, st.st_dev, st.st_ino, ""};
+    snprintf(folder, sizeof folder, "%.*s.", (int)(name - path), path);
+    return (Announced){stat(folder, &st) == 0, false, st.st_dev, st.st_ino, name};
+}
+
+static bool same_place(const Announced *a, const Announced *b) {
+    return a->known && b->known && a->device == b->device && a->inode == b->inode && !strcmp(a->name, b->name);
+}
+
+int outputs_announce(const char *first, const char *second) {
+    struct stat st;
+    outputs[0] = place_of(first);
+    outputs[1] = place_of(second);
+    const bool redirected = fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode);
+    const Announced out = {redirected, false, redirected ? st.st_dev : 0, redirected ? st.st_ino : 0, ""};
+    if (!same_place(&outputs[0], &outputs[1]) && !same_place(&outputs[1], &out)) return 0;
+    return fail("%s: another output of this run is the same file; name another file", second);
 }
 
 /* NULL: the file will not be written. */
 static Announced *find_announced(const struct stat *st) {
     for (int i = 0; i < 2; i++)
-        if (outputs[i].is_there && outputs[i].device == st->st_dev && outputs[i].inode == st->st_ino)
-            return &outputs[i];
+        if (same_place(&outputs[i], &(Announced){true, false, st->st_dev, st->st_ino, ""})) return &outputs[i];
     return NULL;
 }
 

@@ -27,8 +27,9 @@ char *file_read(const char *path, size_t *size);
 
 /* After Ctrl-C a file that cannot be read or written is no failure: what follows returns -1 (NULL), and no message. */
 
-/* Says which files will be written (NULL: none), before any is read: output_open refuses one that was, by any name. */
-void outputs_announce(const char *first, const char *second);
+/* Announces the files that will be written (NULL: none), before any is read: output_open refuses a file that was read,
+ * by any name. -1 and a message: both are one file, or the second is the one that standard output is redirected to. */
+int outputs_announce(const char *first, const char *second);
 
 /* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file beside it,
  * which gets the name when they are on the disk. Where a symbolic link has the name, the file that it leads to is

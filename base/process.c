@@ -44,11 +44,12 @@ int handle_signals(void) {
     if (open_pipe()) return -1;
     signal(SIGPIPE, SIG_IGN);
     handle_deadly_signals();
-    const struct sigaction ends = {.sa_handler = on_interrupt}, nothing = {.sa_handler = SIG_IGN};
+    struct sigaction ends = {.sa_handler = on_interrupt}, nothing = {.sa_handler = SIG_IGN}, old;
     /* What mpirun makes of Ctrl-C: TERM, or (Open MPI) CONT, and a second later TERM and KILL in one go. */
     if (ranks_number() > 1) sigaction(SIGTERM, ranks_own() ? &nothing : &ends, NULL);
     if (ranks_number() > 1) sigaction(SIGCONT, ranks_own() ? &nothing : &ends, NULL);
-    return sigaction(SIGINT, ranks_own() ? &nothing : &ends, NULL);
+    const bool ignored = !sigaction(SIGINT, NULL, &old) && old.sa_handler == SIG_IGN; /* by nohup, or a shell's & */
+    return sigaction(SIGINT, ranks_own() || ignored ? &nothing : &ends, NULL);
 }
 
 int usual_threads(void) {

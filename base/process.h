@@ -16,8 +16,9 @@ enum { EXIT_INTERRUPTED = 130 };
 int open_standard_streams(void);
 
 /* From here on the first Ctrl-C asks to stop, the second one and other deadly signals stop and leave no temporary
- * file (signals.h); a closed pipe is an error that write reports. Rank 0 takes TERM and CONT for Ctrl-C,
- * however often they come (mpirun kills who does not end), and other ranks ignore all three: rank 0 ends them. */
+ * file (signals.h); signals that are ignored stay ignored. A closed pipe is an error that write reports. Rank 0 takes
+ * TERM and CONT for Ctrl-C, however often they come (mpirun kills who does not end), and other ranks ignore all three:
+ * rank 0 ends them. */
 int handle_signals(void);
 
 /* How many threads a run has where nobody says: OMP_NUM_THREADS, else the processors, which ranks on one machine divide

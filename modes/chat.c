@@ -13,16 +13,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the user's next line without its newline into *line, which is empty and whose bytes the caller frees. 1: there
- * is one; 0: the input has ended, or Ctrl-C; -1: no memory. */
-static int next_line(Buffer *line) {
+enum { MAX_LINE = 1 << 30 /* bytes */ };
+
+/* Standard input, read in blocks. */
+typedef struct {
+    Buffer bytes; /* read so far; its lines up to `at` are done */
+    size_t at;
+} Lines;
+
+/* Reads another block. Returns the number of bytes, 0 at the end of the input or after Ctrl-C; -1 and a message: out of
+ * memory, or the line is too long. */
+static ssize_t read_block(Lines *in) {
+    char block[1 << 14];
+    Buffer *b = &in->bytes;
+    b->n -= in->at;
+    memmove(b->bytes, b->bytes + in->at, b->n);
+    in->at = 0;
+    if (b->n > MAX_LINE) return fail("standard input: a line of more than %d bytes", MAX_LINE);
+    const ssize_t n = read_some(fileno(stdin), block, sizeof block);
+    if (n > 0) buffer_append(b, block, (size_t)n);
+    return b->failed ? -1 : n > 0 ? n : 0;
+}
+
+/* Finds the user's next line. It has `*size` bytes without its newline, then a zero byte, and is valid until the next
+ * call. Returns 1; 0 at the end of the input or after Ctrl-C; -1 and a message on failure. */
+static int next_line(Lines *in, char **line, size_t *size) {
+    char *end = NULL;
+    ssize_t n = 1;
     if (on_terminal(stdin)) fputs("User: ", stderr);
-    char byte = 0;
-    buffer_append(line, "", 0);
-    while (!line->failed && read_some(fileno(stdin), &byte, 1) == 1 && byte != '\n') buffer_append(line, &byte, 1);
-    if (line->failed) return -1;
-    if ((line->n || byte == '\n') && !interrupted) return 1;
-    if (on_terminal(stdin)) fputc('\n', stderr); /* the cursor is behind "User: " */
+    buffer_append(&in->bytes, "", 0);
+    for (size_t searched = 0; n > 0 && !interrupted; searched = *size) {
+        *line = in->bytes.bytes + in->at;
+        *size = in->bytes.n - in->at;
+        if ((end = memchr(*line + searched, '\n', *size - searched))) break;
+        n = read_block(in);
+    }
+    if (n < 0) return -1;
+    *line = in->bytes.bytes + in->at; /* without a newline: the last line */
+    *size = end ? (size_t)(end - *line) : in->bytes.n - in->at;
+    in->at += *size + (end != NULL);
+    (*line)[*size] = '\0';
+    if ((*size || end) && !interrupted) return 1;
+    if (on_terminal(stdin)) fputc('\n', stderr); /* after "User: " */
     return 0;
 }
 
@@ -96,16 +128,21 @@ int mode_chat(Run *run) {
     if (status) return status;
     Continuation text = {.steps = o->steps > 0 && o->steps < context ? o->steps : context, .end = template.end};
     ChatTurn turn = {0};
+    Lines in = {0};
     session_keep_all(&run->session); /* a thought that goes from the conversation may be long */
     run->model.eos_ends = true;      /* an answer, whatever the format says of other texts */
     if (o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
     for (int more = 1; more > 0 && !status && !interrupted;) {
-        Buffer line = {0};
-        more = next_line(&line);
+        char *line;
+        size_t size;
+        more = next_line(&in, &line, &size);
         if (more < 0) status = -1;
-        if (more > 0 && *line.bytes) status = take_turn(run, &template, &text, &turn, line.bytes);
-        free(line.bytes);
+        if (more > 0 && memchr(line, '\0', size))
+            note("ignored: a line with a zero byte");
+        else if (more > 0 && size)
+            status = take_turn(run, &template, &text, &turn, line);
     }
+    free(in.bytes.bytes);
     free(turn.user);
     free(turn.tokens.ids);
     chat_template_close(&template);

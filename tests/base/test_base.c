@@ -345,9 +345,37 @@ static void no_output_is_an_input(void) {
     char *text = file_read(path, &size);
     CHECK(text && are_the_bytes(text, size), "other bytes");
     free(text);
-    outputs_announce(NULL, path);
+    CHECK(outputs_announce(NULL, path) == 0, "one output is refused");
     CHECK(read_input(write_bytes("inputs/third"), true) && !write_output(path, "new"), "a file that was not read");
     CHECK(!strcmp(text_of(path), "new"), "%s", text_of(path));
+    outputs_announce(NULL, NULL);
+}
+
+/* Two outputs are not one file, whether it exists or not, nor the file of standard output. */
+static void two_outputs_are_two_files(void) {
+    make_folder("outputs");
+    char path[PATH_MAX], other[PATH_MAX], hard[PATH_MAX];
+    strcpy(path, write_bytes("outputs/file"));
+    strcpy(other, temporary("outputs/../outputs/new"));
+    strcpy(hard, temporary("outputs/hard"));
+    CHECK(!link(path, hard), "no link");
+    const char *const cases[][2] = {{path, path},  {path, hard},  {temporary("outputs/new"), other},
+                                    {path, other}, {NULL, other}, {other, temporary("outputs/new2")}};
+    for (int i = 0; i < 6; i++) {
+        stderr_hide();
+        const int result = outputs_announce(cases[i][0], cases[i][1]);
+        const int lines = stderr_show();
+        CHECK(result == (i < 3 ? -1 : 0) && lines == (i < 3), "case %d: %d, %s", i, result, stderr_text());
+    }
+    const int saved = dup(STDOUT_FILENO), file = open(path, O_WRONLY);
+    dup2(file, STDOUT_FILENO);
+    stderr_hide();
+    const int as_profile = outputs_announce(NULL, hard), as_output = outputs_announce(hard, NULL);
+    stderr_show();
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    close(file);
+    CHECK(as_profile == -1 && as_output == 0, "%d, %d", as_profile, as_output);
     outputs_announce(NULL, NULL);
 }
 
@@ -499,8 +527,11 @@ static void die_while_writing(void) {
 static void ignore_a_signal(void) {
     OutputFile output;
     signal(SIGHUP, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
     begin_output(&output);
     raise(SIGHUP);
+    raise(SIGINT);
+    if (interrupted) _exit(4);
     raise(SIGXFSZ);
     output_close(&output, true);
 }
@@ -603,6 +634,7 @@ void suite_base(void) {
     TEST(what_a_terminal_would_obey_is_not_printed);
     TEST(failures_may_be_notes);
     TEST(no_output_is_an_input);
+    TEST(two_outputs_are_two_files);
     TEST(an_output_follows_links_and_keeps_permissions);
     TEST(an_output_that_fails_leaves_nothing);
     TEST(deadly_signals_leave_no_temporary_file);

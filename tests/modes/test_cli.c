@@ -490,6 +490,31 @@ static void chat_ends_when_the_context_is_full(void) {
     converse(&CHATML, 5, 40, true, &(int){0});
 }
 
+/* Lines are found wherever blocks of input end; one with a zero byte is refused, and the chat goes on. */
+static void chat_reads_lines_of_any_bytes(void) {
+    static char expected_out[1 << 16], input[40000];
+    setup.input = "hi there";
+    CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
+    strcpy(expected_out, out);
+    CHECK(n_out > 0 && !strstr(err, "ignored"), "'%s', '%s'", out, err);
+    setup.input = "a\0b\n\0\n\nhi there\n";
+    setup.input_size = 16;
+    CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
+    CHECK(!strcmp(out, expected_out), "'%s', expected '%s'", out, expected_out);
+    CHECK(strstr(err, "note: ignored: a line with a zero byte\nnote: ignored: a line with a zero byte\n"), "%s", err);
+    for (size_t n = 16382; n <= 16386; n++) { /* empty lines up to the end of a block */
+        memset(input, '\n', n);
+        strcpy(input + n, "hi there\n");
+        setup.input = input;
+        CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
+        CHECK(!strcmp(out, expected_out), "%zu: '%s', expected '%s'", n, out, expected_out);
+    }
+    memset(input, 'a', sizeof input - 1);
+    setup.input = input;
+    CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
+    CHECK(n_out == 0 && strstr(err, "the context of 200 positions is full"), "'%s', '%s'", out, err);
+}
+
 static void chat_ends_with_its_input(void) {
     CHECK_RUN("m/chat.gguf -m chat");
     CHECK(n_out == 0 && *err == '\0', "no input: '%s', '%s'", out, err);
@@ -1247,6 +1272,7 @@ void suite_cli(void) {
     TEST(chat_refuses_a_template_that_it_does_not_know);
     TEST(chat_says_what_the_bundled_model_is_for);
     TEST(chat_ends_when_the_context_is_full);
+    TEST(chat_reads_lines_of_any_bytes);
     TEST(chat_ends_with_its_input);
     TEST(tokenize_writes_ids);
     TEST(logits_are_the_model_s_bits);

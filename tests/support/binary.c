@@ -171,7 +171,7 @@ int run(const char *format, ...) {
     unlink(inside("stderr"));
     if (setup.input) {
         FILE *text = fopen(inside("stdin"), "wb");
-        fputs(setup.input, text);
+        fwrite(setup.input, 1, setup.input_size ? setup.input_size : strlen(setup.input), text);
         fclose(text);
     }
     if (!setup.blocked_output) close(output[0]); /* nobody reads: before the program writes */

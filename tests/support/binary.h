@@ -16,6 +16,7 @@ typedef enum { NEVER, AT_OUTPUT, WHEN_HANDLED, WHEN_BLOCKED, AT_PROMPT } Interru
 typedef struct {
     const char *input;       /* standard input; NULL: /dev/null */
     bool endless_input;      /* a pipe that nobody writes to and nobody closes */
+    size_t input_size;       /* bytes of input, some of them zero; 0: up to the first zero byte */
     const char *output;      /* standard output goes there; NULL: it is captured */
     bool closed_output;      /* a pipe that nobody reads */
     bool blocked_output;     /* a pipe that is full: somebody has it, and does not read */
