@@ -220,5 +220,6 @@ const float *model_forward_text(Session *s, const int *tokens, int n, int pos, i
 int check_logits(const float *logits, size_t n) {
     int finite = 1;
     for (size_t i = 0; i < n; i++) finite &= isfinite(logits[i]) != 0;
-    return finite ? 0 : fail("the model computed a logit that is no finite number; its weights may be damaged");
+    return finite ? 0 : fail("the model computed a logit that is no finite number; its weights may be damaged, or too large for a float16 "
+                             "cache (use --kv f32)");
 }

@@ -181,8 +181,8 @@ typedef struct {
 } Session;
 
 /* A session of one sequence. context 0: the model's. Allocates next to nothing: caches and activations grow with what
- * is run. A chunk of `batch` steps is halved until its activations and logits have at most 128 MB, or 4 times the bytes
- * of the weights that a token reads, whichever is more. The model must outlive the session. */
+ * is run. The number of threads and the batch are halved until activations, logits and scratch memory take at most
+ * 128 MB or 4 times decode_bytes, whichever is more. The model must outlive the session. */
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
 void session_close(Session *s);
 

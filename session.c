@@ -68,8 +68,7 @@ static Plan plan_chunk(Session *s, int n) {
 static double chunk_bytes(Session *s, int n) {
     const Plan plan = plan_chunk(s, n);
     double bytes = (double)n * s->model->config.vocab_size * (double)sizeof *s->logits;
-    bytes += (double)plan.input_rows * (double)plan.widest * (double)(sizeof *s->input.q + sizeof *s->input.groups);
-    if (s->model->bf16) bytes += (double)plan.input_rows * (double)amx_parts_bytes((int)plan.widest);
+    bytes += input_buffer_bytes((double)plan.input_rows, (int)plan.widest, s->n_threads, s->model->bf16);
     for (int i = 0; i < N_BUFFERS; i++) bytes += (double)plan.buffers[i].rows * (double)plan.buffers[i].row_bytes;
     return bytes;
 }
@@ -131,6 +130,7 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
                    .kv_type = kv_type,
                    .context = context > 0 && context < c->context ? context : c->context};
     const double most = fmax(MOST_CHUNK_BYTES, MOST_CHUNK_WEIGHTS * (double)model->decode_bytes);
+    while (s->n_threads > 1 && chunk_bytes(s, 1) > most) s->n_threads /= 2;
     while (s->batch > 1 && chunk_bytes(s, s->batch) > most) s->batch /= 2;
     if (!open_ropes(s) && !session_reserve(s, 1)) return 0;
     session_close(s);

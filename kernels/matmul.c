@@ -575,15 +575,22 @@ void matmul_add(float *y, const Tensor *w, const Input *in, int n) { all_rows(y,
 
 /* ---- the activations' side ---------------------------------------------------- */
 
+/* One half is for packed panels, the other for unpacked ones, MOST_PANELS each. */
+static size_t scratch_bytes(int max_cols) { return 2 * (size_t)MOST_PANELS * ((size_t)max_cols + 32) * VBYTES; }
+
+double input_buffer_bytes(double rows, int cols, int n_threads, bool bf16) {
+    const InputBuffer *b;
+    const double row_bytes = (double)cols * (double)(sizeof *b->q + sizeof *b->groups);
+    return rows * (row_bytes + (bf16 ? (double)amx_parts_bytes(cols) : 0)) + n_threads * (double)scratch_bytes(cols);
+}
+
 int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads, bool bf16) {
     const size_t n = (size_t)max_rows * (size_t)max_cols;
-    /* one half for packed panels, the other for unpacked ones, MOST_PANELS each */
-    const size_t scratch_bytes = 2 * (size_t)MOST_PANELS * (size_t)(max_cols + 32) * VBYTES;
-    *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q), .scratch_bytes = scratch_bytes};
+    *buffer = (InputBuffer){.q = allocate(n, sizeof *buffer->q), .scratch_bytes = scratch_bytes(max_cols)};
     if (!buffer->q || !(buffer->groups = allocate(n, sizeof *buffer->groups))) return -1;
     buffer->tiles = SIMD_TILES && processor_has_tiles();
     if (buffer->tiles && bf16 && !(buffer->parts = allocate((size_t)max_rows, amx_parts_bytes(max_cols)))) return -1;
-    buffer->scratch = allocate((size_t)n_threads, scratch_bytes);
+    buffer->scratch = allocate((size_t)n_threads, buffer->scratch_bytes);
     return buffer->scratch ? 0 : -1;
 }
 

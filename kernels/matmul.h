@@ -24,6 +24,7 @@ typedef struct {
 typedef Input InputBuffer;
 
 int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads, bool bf16);
+double input_buffer_bytes(double rows, int cols, int n_threads, bool bf16); /* what it then allocates at most */
 void input_buffer_close(InputBuffer *buffer);
 
 /* Prepares x[n][w->cols] for products with w, with any weight that takes float32 activations, and with any of the same

@@ -11,7 +11,12 @@
 #include <omp.h>
 #include <stdlib.h>
 
-enum { SUMS = 8, MOST_SUMS = 16, UNIT = 4 * SUMS * LANES };
+enum {
+    SUMS = 8,
+    MAX_SUMS = 16,
+    UNIT = 4 * SUMS * LANES,
+    MAX_READ = 512 << 20 /* bytes: larger than caches */
+};
 
 /* Works on n numbers, a multiple of UNIT, of which p holds as many as the loop reads. */
 typedef float Loop(const float *p, size_t n);
@@ -32,7 +37,7 @@ INLINE float read_streams(const float *floats, size_t n, const size_t streams, R
 
 /* n multiply-adds, with so many sums that none waits for itself. */
 INLINE float multiply_floats(const float *p, size_t n, const int n_sums) {
-    vf sums[MOST_SUMS];
+    vf sums[MAX_SUMS];
     const vf a = vset(0.999f * *p), b = vset(0.001f * *p); /* stays near 1 */
     UNROLL
     for (int j = 0; j < n_sums; j++) sums[j] = vset((float)j);
@@ -43,7 +48,7 @@ INLINE float multiply_floats(const float *p, size_t n, const int n_sums) {
 }
 
 INLINE float multiply_bytes(const float *p, size_t n, const int n_sums) {
-    vi sums[MOST_SUMS];
+    vi sums[MAX_SUMS];
     const vb a = (vb)vset_int((int)*p);
     UNROLL
     for (int j = 0; j < n_sums; j++) sums[j] = vset_int(j);
@@ -101,6 +106,7 @@ static double best_rate(Loop *const *loops, const float *p, size_t share, bool r
 
 double read_rate(size_t bytes, int threads) {
     static Loop *const loops[] = {one_stream, four_streams, one_stream_near, one_stream_far, four_streams_far, NULL};
+    if (bytes > MAX_READ) bytes = MAX_READ;
     const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) * UNIT, n = share * (size_t)threads;
     float *floats = allocate(n, sizeof *floats);
     for (size_t i = 0; floats && i < n; i++) floats[i] = 1;

@@ -9,6 +9,7 @@
 #include "formats/open.h"
 #include "kv_cache.h"
 #include "lab/estimate.h"
+#include "lab/limits.h"
 #include "lab/norm_spec.h"
 #include "lab/stopwatch.h"
 #include "model.h"
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -530,6 +532,24 @@ static void the_bench_of_a_model_with_norms_of_heads(void) {
 }
 
 /* dim 8 with the notes' 10 tokens, then every dim. */
+/* A sparse file may claim gigabytes of weights: reading is measured on 512 MB of memory. */
+static void the_memory_that_is_read_is_bounded(void) {
+#ifndef SANITIZED
+    const struct rlimit little = {64 << 20, RLIM_INFINITY};
+    struct rlimit before;
+    size_t n = 0, size = 0;
+    if (test_fast()) return; /* valgrind needs the memory */
+    getrlimit(RLIMIT_AS, &before);
+    setrlimit(RLIMIT_AS, &little);
+    stderr_hide();
+    const double rate = read_rate((size_t)64 << 30, 1);
+    stderr_show();
+    setrlimit(RLIMIT_AS, &before);
+    CHECK(rate == 0 && sscanf(stderr_text(), "run: out of memory: %zu x %zu", &n, &size) == 2, "%s", stderr_text());
+    CHECK(n * size <= 513 << 20, "%zu bytes", n * size);
+#endif
+}
+
 static void the_bench_of_all_dims(void) {
     if (test_fast()) {
         test_skip("NORMA_FAST: -m norms of all dims");
@@ -575,6 +595,7 @@ void suite_lab(void) {
     TEST(measuring_ends_when_it_is_sure);
     TEST(the_bench_of_a_model_s_sites);
     TEST(the_bench_of_a_model_with_norms_of_heads);
+    TEST(the_memory_that_is_read_is_bounded);
     TEST(the_bench_of_all_dims);
     TEST(ctrl_c_ends_the_bench_cleanly);
     TEST(the_bench_reports_a_full_disk);

@@ -1052,6 +1052,20 @@ static void a_model_gone_wrong_is_an_error(void) {
     check_refused(1, "no finite number", "m/nan.bin -m perplexity --tokens 1,2,511,3");
 }
 
+/* Keys and values beyond 65504, as gammas of 1e6 make them, are infinite in a float16 cache. */
+static void values_beyond_float16_are_named(void) {
+    float gammas[512];
+    for (int i = 0; i < MODEL.n_layers * MODEL.dim; i++) gammas[i] = 1e6f;
+    hashmodel_write(&MODEL, inside("m/large.bin"), 1, 0);
+    FILE *f = fopen(inside("m/large.bin"), "r+b");
+    fseek(f, 256, SEEK_SET);
+    fwrite(gammas, sizeof *gammas, (size_t)(MODEL.n_layers * MODEL.dim), f);
+    fclose(f);
+    CHECK_RUN("m/large.bin --kv f32 --tokens 1,2,5 -n 8");
+    run("m/large.bin --kv f16 --tokens 1,2,5 -n 8");
+    CHECK(status == 1 && one_line(err) && strstr(err, "--kv f32"), "status %d, %s", status, err);
+}
+
 /* The tokenizer in the current folder serves where there is none beside. */
 static void the_tokenizer_may_be_here(void) {
     CHECK(link(inside("m/tokenizer.bin"), strcat(strcpy((char[2 *PATH_MAX]){0}, folder), "/tokenizer.bin")) == 0,
@@ -1299,6 +1313,7 @@ void suite_cli(void) {
     TEST(a_bad_environment_is_refused);
     TEST(messages_are_safe_to_read);
     TEST(a_model_gone_wrong_is_an_error);
+    TEST(values_beyond_float16_are_named);
     TEST(the_tokenizer_may_be_here);
     TEST(help_and_version);
     TEST(the_page_of_options_has_the_help);
