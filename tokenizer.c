@@ -122,7 +122,9 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos
 
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length) {
     const Piece *p = &t->pieces.list[token];
-    const bool drop = previous == t->bos && t->space_prefix != SPACE_NEVER && p->length > 0 && p->text[0] == ' ';
-    *length = p->length - drop;
-    return p->text + drop;
+    const char *text = p->decoded ? p->decoded : p->text;
+    const int n = p->decoded ? p->n_decoded : p->length;
+    const bool drop = previous == t->bos && t->space_prefix != SPACE_NEVER && n > 0 && text[0] == ' ';
+    *length = n - drop;
+    return text + drop;
 }

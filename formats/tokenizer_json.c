@@ -73,8 +73,10 @@ static int read_added(Loader *l, const Json *added) {
                     p->length < 40 ? p->length : 40, p->text);
     if (json_true(json_get(added, "single_word")))
         return fail("%s: added token '%.40s' has single_word set, which norma does not do", l->path, name->text);
-    *p = (Piece){.text = there ? p->text : name->text,
+    *p = (Piece){.text = name->text,
                  .length = (int)name->length,
+                 .decoded = there ? (char *)(uintptr_t)p->text : NULL, /* the vocabulary's copy of the name */
+                 .n_decoded = (int)name->length,
                  .kind = special ? PIECE_SPECIAL : PIECE_USER,
                  .also_merged = there,
                  .raw = !json_true(json_get(added, "normalized")),

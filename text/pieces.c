@@ -190,6 +190,7 @@ void pieces_decode_names(Pieces *p) {
     for (int byte = 0; byte < 256; byte++) bytes[name_code((uint8_t)byte)] = (int16_t)byte;
     for (int id = 0; id < p->n; id++) {
         Piece *piece = &p->list[id];
+        if (piece->decoded && !p->byte_level) piece->n_decoded = unmark_spaces(piece->decoded, piece->n_decoded);
         if (piece->kind != PIECE_TEXT) continue;
         char *name = p->text + (piece->text - p->text);
         const int n = p->byte_level ? decode_name(bytes, name, piece->length) : unmark_spaces(name, piece->length);

@@ -15,6 +15,8 @@ typedef enum {
 typedef struct {
     const char *text; /* [length]: in the mapped file, in Pieces.text or, a byte piece's, in Pieces.bytes */
     int length;       /* bytes */
+    int n_decoded;    /* bytes of what the piece is decoded to, where that is not its text: */
+    char *decoded;    /* [n_decoded]; NULL: it is */
     float score;
     PieceKind kind;
     bool also_merged;           /* text becomes it by merging, too, though it is no PIECE_TEXT */
@@ -62,8 +64,9 @@ int pieces_find(const Pieces *p, const char *s, int n);
  * those that match the text as it came, else of the others. O(MOST_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
-/* Puts in the place of names, in p->text, the text that they stand for: spaces for U+2581 or, if byte_level, bytes
- * for their names. A piece with no such name becomes a control piece. Out of date then: the tables. */
+/* Replaces names, in p->text, by the text that they stand for: spaces for U+2581 or, if byte_level, bytes for their
+ * names. A piece with no such name becomes a control piece. User-defined pieces match by their names, and only what
+ * they are decoded to is replaced. The tables are out of date then. */
 void pieces_decode_names(Pieces *p);
 
 /* Turns U+2581 into spaces in place; returns the bytes that are left. */

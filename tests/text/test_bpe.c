@@ -712,6 +712,31 @@ static void added_tokens_have_a_longest_size(void) {
     }
 }
 
+/* As in Gemma's: runs of spaces are user-defined by their names. They match these, and are decoded to spaces. */
+static void user_defined_names_are_decoded(void) {
+    static const char json[] =
+        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"},"
+        "\"added_tokens\":[{\"id\":1,\"content\":\"" SPACE_MARK SPACE_MARK
+        "\",\"special\":false,\"normalized\":false}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"" SPACE_MARK "\":0,"
+        "\"" SPACE_MARK SPACE_MARK "\":1,\"a\":2},\"merges\":[\"" SPACE_MARK " " SPACE_MARK "\"]}}";
+    static const char *const texts[] = {"a  a", "a" SPACE_MARK SPACE_MARK "a"};
+    Tokenizer t;
+    CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+    for (int i = 0; i < 2; i++) {
+        Tokens tokens;
+        char back[16] = "";
+        CHECK(!tokenizer_encode(&t, texts[i], strlen(texts[i]), false, &tokens), "text %d does not encode", i);
+        CHECK(tokens.n == 3 && tokens.ids[1] == 1, "text %d: %d tokens", i, tokens.n);
+        for (int k = 0, n; k < 3; k++) {
+            const char *piece = tokenizer_decode(&t, -1, tokens.ids[k], &n);
+            strncat(back, piece, (size_t)n);
+        }
+        CHECK(!strcmp(back, "a  a"), "text %d comes back as '%s'", i, back);
+        free(tokens.ids);
+    }
+    tokenizer_close(&t);
+}
+
 /* Token ids run without it, and the model says itself what ends them. */
 static void without_a_tokenizer_the_ends_are_the_models(void) {
     const HashModel m = {16, 16, 1, 2, 1, 300, 16, true, 9};
@@ -1410,6 +1435,7 @@ void suite_bpe(void) {
     TEST(unknown_characters_without_unk);
     TEST(unknown_characters_with_unk);
     TEST(added_tokens_have_a_longest_size);
+    TEST(user_defined_names_are_decoded);
     TEST(without_a_tokenizer_the_ends_are_the_models);
     TEST(tokens_behind_a_text_are_one_note);
     TEST(the_files_beside_it_are_files);
