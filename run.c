@@ -16,8 +16,8 @@
 #include "modes/draft.h"
 #include "modes/guess.h"
 #include "modes/options.h"
-#include "sampler.h"
 #include "tokenizer.h"
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -74,10 +74,10 @@ static int open_session(Run *run) {
     if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm, run->session.n_threads},
                                                     profile_format(o->profile) == PROFILE_TRACE, clock_cheapest())))
         return -1;
-    if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer, &run->sampler)) return -1;
-    const int usual_lookup = o->profile ? 0 : MOST_GUESSES; /* a profile is of tokens one by one, unless asked */
-    guesser_open(&run->guesser, o->lookup < 0 ? usual_lookup : o->lookup, o->draft ? &run->draft.source : NULL);
-    return sampler_open(&run->sampler, &o->sampling, run->model.config.vocab_size);
+    if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer)) return -1;
+    const int usual_lookup = o->profile ? 0 : MAX_LOOKUP; /* a profile is of single tokens, unless --lookup is given */
+    guesser_open(&run->guesser, o->lookup < 0 ? usual_lookup : o->lookup, o->draft ? &run->draft : NULL);
+    return 0;
 }
 
 /* Opens everything that the mode needs. Returns the exit status if that fails. */
@@ -110,9 +110,8 @@ static int run_mode(const Mode *mode, const Options *options) {
         profile_report(run.profile, options->profile, run.guesser.guessed, run.guesser.accepted))
         status = 1;
     profile_close(run.profile);
-    guesser_close(&run.guesser);
     draft_close(&run.draft);
-    sampler_close(&run.sampler);
+    free(run.steps);
     tuning_close(&run.tuning);
     if (run.session.model) session_close(&run.session);
     tokenizer_close(&run.tokenizer);

@@ -23,6 +23,11 @@ void sampler_close(Sampler *s) {
     *s = (Sampler){0};
 }
 
+void sampler_restart(Sampler *s, uint64_t seed) {
+    s->state = seed;
+    s->n_recent = 0;
+}
+
 void sampler_accept(Sampler *s, int token) { s->recent[s->n_recent++ % REPEAT_WINDOW] = token; }
 
 /* splitmix64 (Steele, Lea & Flood 2014): neighbouring seeds would draw similar first numbers. */

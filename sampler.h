@@ -33,6 +33,9 @@ uint64_t sample_seed(uint64_t seed, int i);
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size);
 void sampler_close(Sampler *s);
 
+/* Begins another text, with this seed. */
+void sampler_restart(Sampler *s, uint64_t seed);
+
 /* Remembers a token (of the prompt or sampled) for the repeat penalty. */
 void sampler_accept(Sampler *s, int token);
 

@@ -1,7 +1,7 @@
 /* chat.c: conversation.
  *
  * Owns the turns: the user's lines, and the positions of the KV cache that stay between them. The tokens of a turn are
- * template.c's, the loop that writes an answer is common.c's.
+ * template.c's, the loop that continues an answer is text.c's.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -9,6 +9,9 @@
 #include "model.h"
 #include "modes/common.h"
 #include "modes/template.h"
+#include "modes/text.h"
+#include "sampler.h"
+#include "text/merges.h"
 #include "text/stream.h"
 #include <stdlib.h>
 #include <string.h>
@@ -58,27 +61,30 @@ static int next_line(Lines *in, char **line, size_t *size) {
     return 0;
 }
 
-/* Runs a turn and writes the answer. `tokens` begin where the last turn begins; of those what has run as it is stays,
- * the rest of the cache goes. The tokens of the answer go behind `tokens`. 1: the context is full. The token that ended
- * an answer has not run. */
-static int answer(Run *run, Continuation *text, const ChatTurn *last, Tokens *tokens) {
-    int same = 0;
+/* Runs a turn and writes the answer. `tokens` begin at the position of the last turn. What has run of them stays in the
+ * cache. Appends the answer to `tokens`. 1: the context is full. */
+static int answer(Run *run, Text *text, const ChatTurn *last, Tokens *tokens) {
+    int same = 0, more, status = 0;
     while (same < last->tokens.n && same < tokens->n - 1 && tokens->ids[same] == last->tokens.ids[same]) same++;
     const Tokens prompt = {.ids = tokens->ids + same, .n = tokens->n - same};
     if (prompt.n <= 0) return fail("nothing that was said has a token");
-    text->pos = last->begin + same;
-    if (prompt.n > text->steps - text->pos) return 1;
-    text->answer = tokens;
+    text->ids.n = text->n_ran = last->begin + same;
+    text->ended = CONTINUES;
+    if (text_append(text, &prompt)) return -1;
+    if (text->ended) return 1;
     if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     Stream out;
     stream_open(&out, stdout);
-    const int status = run_continue(run, text, &prompt, &out);
+    const int first = text->n_shown = text->ids.n;
+    while ((more = texts_pass(run, &text, 1, &out)) > 0) text_show(run, text, &out);
     stream_write(&out, "\n", 1);
-    return stream_close(&out) ? -1 : status;
+    if (stream_close(&out) || more < 0) return -1;
+    for (int i = first; i < text->ids.n && !status; i++) status = tokens_add(tokens, text->ids.ids[i]);
+    return status ? -1 : text->ended == LENGTH;
 }
 
 /* Takes a turn, which becomes *turn. */
-static int take_turn(Run *run, const ChatTemplate *template, Continuation *text, ChatTurn *turn, const char *said) {
+static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTurn *turn, const char *said) {
     ChatTurn next = {.user = strdup(said)};
     Tokens *tokens = &next.tokens;
     int begin;
@@ -126,12 +132,17 @@ int mode_chat(Run *run) {
         return bad_usage("chat reads its lines from standard input; the first may be given with -i");
     int status = open_template(&template, run);
     if (status) return status;
-    Continuation text = {.steps = o->steps > 0 && o->steps < context ? o->steps : context, .end = template.end};
+    Sampler sampler;
+    Text text = {.max = o->steps > 0 && o->steps < context ? o->steps : context,
+                 .end = template.end,
+                 .sampler = &sampler,
+                 .guesser = &run->guesser};
     ChatTurn turn = {0};
     Lines in = {0};
     session_keep_all(&run->session); /* a thought that goes from the conversation may be long */
     run->model.eos_ends = true;      /* an answer, whatever the format says of other texts */
-    if (o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
+    if (sampler_open(&sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
+    if (!status && o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
     for (int more = 1; more > 0 && !status && !interrupted;) {
         char *line;
         size_t size;
@@ -145,7 +156,9 @@ int mode_chat(Run *run) {
     free(in.bytes.bytes);
     free(turn.user);
     free(turn.tokens.ids);
+    free(text.ids.ids);
+    sampler_close(&sampler);
     chat_template_close(&template);
-    if (status > 0) note("the context of %d positions is full", text.steps);
+    if (status > 0) note("the context of %d positions is full", text.max);
     return status < 0 ? -1 : 0;
 }

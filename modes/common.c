@@ -1,4 +1,4 @@
-/* common.c: the tokens that a run begins with, how a text is continued and when it ends, and what ranks do. */
+/* common.c: the tokens that a run begins with, the tokens that end a text, and what ranks do. */
 #include "modes/common.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -58,17 +58,11 @@ int run_first_shown(const Run *run, const Tokens *prompt) {
     return run->tokenizer.pieces.n && prompt->ids[0] == run_first_token(run);
 }
 
-const char *run_token_text(const Run *run, int previous, int token, int *n) {
+const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n) {
     static char number[16];
-    if (run->tokenizer.pieces.n) return tokenizer_decode(&run->tokenizer, previous, token, n);
-    *n = snprintf(number, sizeof number, previous < 0 ? "%d" : ",%d", token);
+    if (run->tokenizer.pieces.n) return tokenizer_decode(&run->tokenizer, i ? ids->ids[i - 1] : -1, ids->ids[i], n);
+    *n = snprintf(number, sizeof number, i ? ",%d" : "%d", ids->ids[i]);
     return number;
-}
-
-void run_show_token(const Run *run, Stream *out, int previous, int token) {
-    int n;
-    const char *text = run_token_text(run, previous, token, &n);
-    stream_write(out, text, n);
 }
 
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
@@ -81,51 +75,6 @@ bool run_is_end(const Run *run, int token) {
     for (int i = 0; i < t->n_ends; i++)
         if (token == t->ends[i]) return true;
     return token == t->bos || token == t->eot || (token == t->eos && run->model.eos_ends);
-}
-
-/* Runs a token, and guesses of up to `room` more behind it. The logits of all of them. */
-static const float *run_guesses(Run *run, int token, int pos, int room) {
-    Step steps[1 + MOST_GUESSES] = {{token, 0, pos, LOGITS}};
-    const int *guesses, n = guesser_guess(&run->guesser, room, &guesses);
-    for (int i = 0; i < n; i++) steps[1 + i] = (Step){guesses[i], 0, pos + 1 + i, GUESS_LOGITS};
-    const double start = now();
-    const float *logits = n < 0 ? NULL : model_forward(&run->session, steps, 1 + n);
-    guesser_learn(&run->guesser, now() - start, tuning_ended(&run->tuning));
-    return logits;
-}
-
-int run_continue(Run *run, Continuation *c, const Tokens *prompt, Stream *out) {
-    const size_t vocab_size = (size_t)run->model.config.vocab_size;
-    int status = 0;
-    guesser_cut(&run->guesser, c->pos);
-    for (int i = 0; i < prompt->n && status >= 0; i++) {
-        sampler_accept(&run->sampler, prompt->ids[i]);
-        status = guesser_say(&run->guesser, prompt->ids[i]);
-    }
-    const float *logits = status < 0 ? NULL : model_forward_text(&run->session, prompt->ids, prompt->n, c->pos, 1);
-    int previous = prompt->ids[prompt->n - 1], n_ran = prompt->n;
-    c->pos += prompt->n;
-    c->prefilled = now();
-    while (logits && !check_logits(logits, vocab_size)) {
-        if (interrupted || out->error) return 0;
-        const int token = sampler_next(&run->sampler, logits);
-        sampler_accept(&run->sampler, token);
-        if (token == c->end || run_is_end(run, token)) return 0;
-        run_show_token(run, out, previous, token);
-        if (c->answer && tokens_add(c->answer, token)) return -1;
-        if (c->pos == c->steps) return 1;
-        if ((status = guesser_say(&run->guesser, token)) < 0) return -1;
-        if (status) { /* a guess that has run */
-            logits += vocab_size;
-        } else {
-            tune(&run->tuning, n_ran);
-            logits = run_guesses(run, token, c->pos, c->steps - c->pos - 1);
-            n_ran = 1 + run->guesser.n_run;
-        }
-        c->pos++;
-        previous = token;
-    }
-    return -1;
 }
 
 int run_agree(const Run *run, int status) {

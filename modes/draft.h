@@ -1,24 +1,26 @@
-/* draft.h: a smaller model that guesses what the model says next (Leviathan et al. 2023). */
+/* draft.h: a smaller model that drafts the next tokens of a text (Leviathan et al. 2023). */
 #pragma once
 
 #include "lab/tune.h"
 #include "model.h"
-#include "modes/guess.h"
 #include "modes/options.h"
 #include "sampler.h"
+#include "text/merges.h"
 #include "tokenizer.h"
 
 typedef struct {
-    Source source; /* first: its guess() casts it to the Draft */
     Model model;
-    Session session; /* one sequence: the text, as far as it has run, and the guesses behind it */
+    Session session; /* of one sequence, which has run: */
+    Tokens ran;      /* owned */
     Tuning tuning;
     Sampler sampler;
-    const Sampler *original; /* the model's, not owned */
 } Draft;
 
-/* Opens --draft, and checks that its vocabulary is the one of `model`, as far as both have a tokenizer. Its guesses are
- * what `original` would draw from its logits with the next random numbers. The caller closes it, also after a failure
- * (-1 and a message). The draft must not move. */
-int draft_open(Draft *d, const Options *o, const Model *model, const Tokenizer *tokenizer, const Sampler *original);
+/* Opens --draft, and checks that its vocabulary is that of `model`, as far as both have a tokenizer. The caller closes
+ * it, also after a failure (-1 and a message). The draft must not move. */
+int draft_open(Draft *d, const Options *o, const Model *model, const Tokenizer *tokenizer);
 void draft_close(Draft *d);
+
+/* Drafts n tokens that may follow the text: those that `sampler`, the text's, would draw from the draft's logits with
+ * its next random numbers. Returns how many, fewer where the draft's context ends; -1 and a message: a failure. */
+int draft_guess(Draft *d, const Tokens *text, const Sampler *sampler, int *tokens, int n);

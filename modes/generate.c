@@ -1,61 +1,282 @@
-/* generate.c: the mode that writes what follows a prompt, and its statistics. Many texts are texts.c's. */
+/* generate.c: the mode that continues prompts: one text, samples of a prompt, or prompts of a file.
+ *
+ * Owns which texts run together, each in a sequence of its own, and the order of the output. Each text is, to the last
+ * byte, the text of a run of its own with its prompt and its seed. If a prompt has several samples, it runs once
+ * without its last token, in the last sequence (the root); samples are forks of the root and begin with that token.
+ */
+#include "base/memory.h"
 #include "base/process.h"
+#include "base/ranks.h"
+#include "formats/json.h"
+#include "formats/parts.h"
+#include "kv_cache.h"
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
-#include "modes/texts.h"
+#include "modes/prompts.h"
+#include "modes/text.h"
+#include "sampler.h"
 #include "text/stream.h"
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* An empty prompt becomes BOS. */
-static int check_prompt(const Run *run, Tokens *prompt) {
-    const int first = run_first_token(run);
-    if (!prompt->n && first < 0) return fail("the prompt is empty, and the model has no BOS; give it a text with -i");
-    if (!prompt->n) prompt->ids[prompt->n++] = first;
-    return check_context(&run->session, prompt->n);
+enum {
+    USUAL_PARALLEL = 16, /* texts that run together, without --parallel */
+    MAX_WAITING = 1024   /* samples that are not written yet */
+};
+
+/* A text, and where it comes from. */
+typedef struct Sample {
+    struct Sample *next; /* in the order of the output */
+    Text text;
+    Prompt prompt; /* without its ids, which are the first prompt.ids.n of the text */
+    uint64_t seed;
+    bool begun; /* something of it is written */
+} Sample;
+
+typedef struct {
+    Run *run;
+    bool many; /* --samples, --prompts or --json */
+    int max;   /* positions of a text */
+    Prompts prompts;
+    Prompt prompt; /* the last that was read; its ids are owned */
+    int n_begun;   /* its samples that have begun */
+    Text root;     /* all but the last of its ids, which are not owned; empty: samples run them */
+    int parallel;
+    Text **running;        /* [parallel + 1], owned: by sequence, then the root; NULL: the sequence is free */
+    Sampler *samplers;     /* [parallel], owned */
+    Sample *first, **last; /* samples that are not written, owned; where the next one goes */
+    int n_waiting;         /* of them */
+    Stream out;
+    double shown;                     /* time of the last progress */
+    double prefilled;                 /* time after the first pass */
+    int n_prompts, n_texts;           /* that were read; that have ended and are written */
+    int64_t n_read, n_ran, n_sampled; /* tokens of prompts; positions of texts; tokens of texts */
+} Generation;
+
+/* ---- the output ----------------------------------------------------------------------------------- */
+
+/* Writes what is not written of a sample. */
+static void show_sample(Generation *g, Sample *s) {
+    char line[64];
+    const unsigned long long seed = s->seed;
+    if (!s->begun && g->many)
+        stream_write(&g->out, line, snprintf(line, sizeof line, "=== prompt %d, seed %llu\n", s->prompt.line, seed));
+    s->begun = true;
+    text_show(g->run, &s->text, &g->out);
+    if (s->text.ended) stream_write(&g->out, "\n", 1);
 }
 
-static void show_statistics(const Run *run, const Continuation *text, int n_prompt, double start, double end) {
-    const int decoded = text->pos - n_prompt;
-    fprintf(stderr, "prompt: %d tokens, %.0f tokens/s", n_prompt, n_prompt / (text->prefilled - start));
-    if (decoded > 0)
-        fprintf(stderr, "; generation: %d tokens, %.0f tokens/s", decoded, decoded / (end - text->prefilled));
-    const Guesser *g = &run->guesser;
-    if (g->guessed)
-        fprintf(stderr, "; %ld of %ld guesses right, %.2f tokens a pass", g->accepted, g->guessed,
-                (double)decoded / (double)g->passes);
+static void append_string(Buffer *to, const char *key, const char *s, size_t left) {
+    buffer_append(to, key, strlen(key));
+    buffer_append(to, "\"", 1);
+    for (size_t n; left > 0; s += n, left -= n) {
+        const char *character = json_escape(s, left, &n);
+        buffer_append(to, character, strlen(character));
+    }
+    buffer_append(to, "\"", 1);
+}
+
+static int n_sampled(const Sample *s) { return s->text.ids.n > s->prompt.ids.n ? s->text.ids.n - s->prompt.ids.n : 0; }
+
+/* Writes a sample that has ended as an object, on a line of its own. -1: no memory. */
+static int write_object(Generation *g, const Sample *s) {
+    const Tokens *ids = &s->text.ids;
+    Buffer text = {0};
+    char numbers[96];
+    for (int i = s->text.n_shown, n; i < ids->n; i++) {
+        const char *bytes = run_token_text(g->run, ids, i, &n);
+        buffer_append(&text, bytes, (size_t)n);
+    }
+    Buffer line = {.failed = text.failed}; /* one message is enough */
+    buffer_append(&line, numbers, (size_t)snprintf(numbers, sizeof numbers, "{\"index\": %d", s->prompt.line));
+    append_string(&line, ", \"prompt\": ", s->prompt.text, s->prompt.size);
+    append_string(&line, ", \"text\": ", text.bytes, text.n);
+    const int n = snprintf(numbers, sizeof numbers, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
+                           (unsigned long long)s->seed, n_sampled(s), s->text.ended == STOP ? "stop" : "length");
+    buffer_append(&line, numbers, (size_t)n);
+    if (!line.failed && write_whole(fileno(stdout), line.bytes, line.n)) g->out.error = errno;
+    free(text.bytes);
+    free(line.bytes);
+    return line.failed ? -1 : 0;
+}
+
+/* Counts and frees the first sample. */
+static void drop_sample(Generation *g) {
+    Sample *s = g->first;
+    g->first = s->next;
+    if (!g->first) g->last = &g->first;
+    g->n_waiting--;
+    g->n_ran += s->text.n_ran;
+    g->n_sampled += n_sampled(s);
+    free(s->text.ids.ids);
+    free(s);
+}
+
+/* Writes samples in their order: all that have ended, and what there is of the first that has not. -1: no memory. */
+static int write_samples(Generation *g) {
+    const bool json = g->run->options->json;
+    for (Sample *s; (s = g->first) && !texts_stopped(&g->out);) {
+        if (!json) show_sample(g, s);
+        if (!s->text.ended) break;
+        if (json && write_object(g, s)) return -1;
+        g->n_texts++;
+        drop_sample(g);
+    }
+    return 0;
+}
+
+/* ---- texts that begin ------------------------------------------------------------------------------ */
+
+/* 1: the next prompt is read; 0: no prompt is left; -1: no memory. */
+static int next_prompt(Generation *g) {
+    free(g->prompt.ids.ids);
+    const int found = prompts_next(&g->prompts, &g->prompt), n = g->prompt.ids.n;
+    const bool has_root = g->prompt.samples > 1 && n > 1 && n <= g->max;
+    g->root = (Text){.ids = {.ids = g->prompt.ids.ids, .n = has_root ? n - 1 : 0}, .sequence = g->parallel};
+    g->n_begun = 0;
+    g->n_prompts += found > 0;
+    g->n_read += n;
+    return found;
+}
+
+/* The next sample of the prompt, to run in this sequence. NULL: no memory. */
+static Text *add_sample(Generation *g, int sequence) {
+    const Options *o = g->run->options;
+    Sampler *sampler = &g->samplers[sequence];
+    Sample *s = allocate_zeroed(1, sizeof *s);
+    if (!s || (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size))) return NULL;
+    *g->last = s;
+    g->last = &s->next;
+    g->n_waiting++;
+    s->prompt = g->prompt;
+    s->seed = sample_seed(g->prompt.seed, g->n_begun++);
+    s->text = (Text){.max = g->max,
+                     .sequence = sequence,
+                     .end = -1,
+                     .sampler = sampler,
+                     .guesser = g->many ? NULL : &g->run->guesser,
+                     .n_shown = run_first_shown(g->run, &g->prompt.ids)};
+    sampler_restart(sampler, s->seed);
+    return text_append(&s->text, &g->prompt.ids) ? NULL : &s->text;
+}
+
+/* Samples begin in all free sequences, unless a root has to run first. A sample that ends at once is written, and
+ * leaves its sequence free. -1: no memory. */
+static int begin_samples(Generation *g) {
+    for (int i = 0; i < g->parallel; i++)
+        while (!g->running[i] && g->n_waiting < MAX_WAITING && !texts_stopped(&g->out)) {
+            const int more = g->n_begun < g->prompt.samples ? 1 : next_prompt(g);
+            if (more <= 0) return more;
+            if (g->root.n_ran < g->root.ids.n) return 0;
+            Text *t = add_sample(g, i);
+            if (!t || (g->root.n_ran && session_fork(&g->run->session, i, g->parallel))) return -1;
+            t->n_ran = g->root.n_ran;
+            if (!t->ended)
+                g->running[i] = t;
+            else if (write_samples(g))
+                return -1;
+        }
+    return 0;
+}
+
+/* ---- the run --------------------------------------------------------------------------------------- */
+
+/* --parallel or USUAL_PARALLEL; fewer if -b, or 7/8 of the available memory, has no room for their logits, caches and
+ * samplers, the cache of a root, and the panels that are not packed yet. */
+static int choose_parallel(const Run *run, int max) {
+    const Options *o = run->options;
+    const Session *s = &run->session;
+    const size_t sampled = sizeof(HeapItem) + 2 * sizeof(float);
+    KvCache kv = s->sequences->kv;
+    kv.n_heads = (run->model.config.n_kv_heads - 1) / ranks_number() + 1; /* of the rank that has most */
+    const double cache = kv_bytes(&kv, max, s->context);
+    const double each = cache + (double)run->model.config.vocab_size * (double)sampled;
+    double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
+    for (PartAt at = parts_of(&run->model); !run->model.packed && next_part(&at);)
+        if (part_weight(&at)) left -= (double)tensor_bytes(part_weight(&at), part_weight(&at)->rows);
+    const int asked = o->parallel ? o->parallel : USUAL_PARALLEL, most = asked < s->batch ? asked : s->batch;
+    const int parallel = left >= each * most ? most : left >= each ? (int)(left / each) : 1;
+    if (parallel < o->parallel)
+        note("--parallel %d: %d at once, as %s", asked, parallel, parallel < most ? "memory allows" : "-b allows");
+    return parallel;
+}
+
+static int open_generation(Generation *g) {
+    g->last = &g->first;
+    if (prompts_open(&g->prompts, g->run)) return -1;
+    g->parallel = g->many ? choose_parallel(g->run, g->max) : 1;
+    g->running = allocate_zeroed((size_t)g->parallel + 1, sizeof(Text *));
+    g->samplers = g->running ? allocate_zeroed((size_t)g->parallel, sizeof *g->samplers) : NULL;
+    if (!g->samplers) return -1;
+    g->running[g->parallel] = &g->root;
+    return g->many ? session_reserve(&g->run->session, g->parallel + 1) : 0;
+}
+
+static void close_generation(Generation *g) {
+    free(g->prompt.ids.ids);
+    prompts_close(&g->prompts);
+    for (int i = 0; g->samplers && i < g->parallel; i++) sampler_close(&g->samplers[i]);
+    free(g->samplers);
+    free(g->running);
+}
+
+/* On a terminal, unless the texts are written to one. */
+static void show_progress(Generation *g, bool end) {
+    const double interval = 0.1; /* seconds */
+    if (!g->many || !on_terminal(stderr) || on_terminal(stdout) || (!end && now() - g->shown < interval)) return;
+    fprintf(stderr, "\r%d texts%s", g->n_texts, end ? "\n" : " ");
+    g->shown = now();
+}
+
+static void show_statistics(const Generation *g, double start, double end) {
+    const Guesser *guesser = &g->run->guesser;
+    const long long read = g->n_read, decoded = g->n_ran - g->n_read;
+    if (g->many) {
+        fprintf(stderr, "prompts: %d, %lld tokens; generation: %d texts, %lld tokens, %.0f tokens/s", g->n_prompts,
+                read, g->n_texts, (long long)g->n_sampled, (double)g->n_sampled / (end - start));
+    } else {
+        fprintf(stderr, "prompt: %lld tokens, %.0f tokens/s", read, (double)read / (g->prefilled - start));
+        if (decoded > 0)
+            fprintf(stderr, "; generation: %lld tokens, %.0f tokens/s", decoded,
+                    (double)decoded / (end - g->prefilled));
+    }
+    if (guesser->guessed)
+        fprintf(stderr, "; %ld of %ld guesses right, %.2f tokens a pass", guesser->accepted, guesser->guessed,
+                (double)decoded / (double)guesser->passes);
     fputc('\n', stderr);
-    if (decoded <= 0 || !run->options->verbose) return;
-    fprintf(stderr, "%s\n", tuning_text(&run->tuning));
-    if (g->guessed)
-        fprintf(stderr, "a pass: %.0f us, %.0f us for each guess that runs; the draft's guesses: %.0f us each\n",
-                1e6 * g->alone.median, 1e6 * g->more.median, g->source ? 1e6 * g->source->each.median : 0);
+    if (g->run->options->verbose && (g->many || decoded > 0)) fprintf(stderr, "%s\n", tuning_text(&g->run->tuning));
 }
 
-/* `steps` positions are run, the prompt's included, so that steps - prompt.n + 1 tokens follow unless the text
- * ends before. */
+/* Writes and runs in turn, so that a prompt is shown before it runs. -1: a failure. */
+static int generate(Generation *g) {
+    int more = 1;
+    while (more > 0) {
+        if (write_samples(g) || begin_samples(g) || write_samples(g)) return -1;
+        show_progress(g, false);
+        more = texts_pass(g->run, g->running, g->parallel + 1, &g->out);
+        if (!g->prefilled) g->prefilled = now();
+        for (int i = 0; i < g->parallel; i++)
+            if (g->running[i] && g->running[i]->ended) g->running[i] = NULL;
+    }
+    return more;
+}
+
 int mode_generate(Run *run) {
     const Options *o = run->options;
-    if (o->samples || o->prompts || o->json) return texts_generate(run);
-    const int steps = run_steps(run);
-    Tokens prompt;
-    if (run_tokens(run, true, &prompt) || check_prompt(run, &prompt)) {
-        free(prompt.ids);
-        return -1;
-    }
-    if (steps <= prompt.n) note("-n %d counts the prompt, which has %d tokens", steps, prompt.n);
-
-    Stream out;
-    Continuation text = {.steps = steps, .end = -1};
-    stream_open(&out, stdout);
-    for (int i = run_first_shown(run, &prompt); i < prompt.n && i <= steps; i++)
-        run_show_token(run, &out, i ? prompt.ids[i - 1] : -1, prompt.ids[i]);
+    Generation g = {.run = run, .many = o->samples || o->prompts || o->json, .max = run_steps(run)};
+    stream_open(&g.out, stdout);
+    int status = open_generation(&g);
     const double start = now();
-    int status = steps < prompt.n ? 0 : run_continue(run, &text, &prompt, &out);
+    if (!status) status = generate(&g);
     const double end = now();
-    stream_write(&out, "\n", 1);
-    if (stream_close(&out)) status = -1;
-    if (status >= 0 && text.pos > 0) show_statistics(run, &text, prompt.n, start, end);
-    free(prompt.ids);
-    return status < 0 ? -1 : 0;
+    if (g.first && g.first->begun) stream_write(&g.out, "\n", 1);
+    if (stream_close(&g.out)) status = -1;
+    show_progress(&g, true);
+    while (g.first) drop_sample(&g);
+    if (!status && g.n_prompts && (g.many || g.n_ran)) show_statistics(&g, start, end);
+    if (prompts_report(&g.prompts)) status = -1;
+    close_generation(&g);
+    return status;
 }

@@ -1,75 +1,42 @@
-/* guess.h: what a text may say next: what followed its last tokens before (prompt lookup: Saxena 2023), or what
- * somebody else says, such as a smaller model (draft.h).
+/* guess.h: draft tokens: what may follow a text, from what followed its last tokens before (prompt lookup: Saxena 2023)
+ * or from a smaller model (draft.h).
  *
- * A guess that is right saves a forward pass: its logits are computed beside those of the token before it (speculative
- * decoding: Leviathan et al. 2023). One that is wrong costs its share of a pass and nothing else: what is said is what
- * the sampler draws.
+ * A draft token that is right saves a forward pass: its logits are computed with those of the token before it
+ * (speculative decoding: Leviathan et al. 2023). The text does not change: the sampler draws every token of it.
  */
 #pragma once
 
+#include "modes/draft.h"
+#include "modes/options.h"
+#include "sampler.h"
 #include "text/merges.h"
-#include <stdbool.h>
 
-enum { MOST_GUESSES = 15 };
+enum { MAX_MODEL_DRAFT = 4 }; /* draft tokens of a model, which cost time, in a pass */
 
-/* How long something takes of late. */
+/* How many draft tokens a source gives. It starts with 1. */
 typedef struct {
-    double median; /* seconds; 0: not known */
-    int n;         /* of how many times */
-} Time;
+    int n;     /* in the next pass */
+    int pause; /* passes until then */
+    int wait;  /* passes of the next pause */
+} Pace;
 
-/* Moves it towards one more time: less with each, but by as much however far away that is: some passes make memory
- * ready. */
-void time_move(Time *t, double seconds);
-
-/* Who guesses at a price. */
-typedef struct Source Source;
-struct Source {
-    /* Guesses n tokens behind the text. How many; -1 and a message: it failed. Where it works through the text, n_ran
-     * becomes said->n + those of the guesses that it has worked through, too. */
-    int (*guess)(Source *s, const Tokens *said, int *guesses, int n);
-    int n_ran;         /* tokens of the text that it has worked through */
-    Time each, missed; /* of a guess, and of a token of the text that it has not worked through */
-};
-
-typedef enum { BY_LOOKUP, BY_SOURCE, N_GUESSERS } GuessedBy;
-
-/* What may come next. */
-typedef struct {
-    int tokens[MOST_GUESSES];
-    int n;
-    int n_right; /* how many have been said by now; -1: another token came */
-    double hits; /* how likely one is right if those before it are, of late */
-} Guesses;
+typedef enum { LOOKUP, DRAFT_MODEL, N_SOURCES } Source;
 
 typedef struct {
-    int most;       /* guesses of lookup in a pass; 0: it makes none */
-    Source *source; /* not owned; NULL: there is none */
-    Tokens said;    /* the text, owned */
-    int *ends;      /* by the hash of a few tokens, where something last followed them; owned */
-    Guesses guesses[N_GUESSERS];
-    GuessedBy by;                   /* whose guesses run, */
-    int n_run;                      /* and how many of them */
-    Time alone, more;               /* of a pass without guesses, and what each guess adds */
-    double passed, tried;           /* seconds of all passes, and of guesses that were not expected to pay */
-    bool was_alone;                 /* nobody had a guess in the last pass */
-    int settled;                    /* passes that took as long as later ones do */
-    long guessed, accepted, passes; /* guesses that ran, those of them that were right; forward passes */
+    int max_lookup; /* draft tokens from the text itself; 0: none */
+    Draft *draft;   /* not owned; NULL: none */
+    Pace paces[N_SOURCES];
+    Source source;                  /* of the draft tokens of this pass: */
+    int n;                          /* how many */
+    int tokens[MAX_LOOKUP];          /* [n] */
+    long guessed, accepted, passes; /* draft tokens that ran, and that were right; forward passes */
 } Guesser;
 
-/* Lookup makes up to `most` guesses in a pass; 0: none. `source`, which must outlive the guesser, may be NULL. */
-void guesser_open(Guesser *g, int most, Source *source);
-void guesser_close(Guesser *g);
+void guesser_open(Guesser *g, int max_lookup, Draft *draft);
 
-/* A prompt follows behind the first n tokens of the text: what was guessed is not what comes next. */
-void guesser_cut(Guesser *g, int n);
+/* Puts up to `room` draft tokens that may follow the text into g->tokens. `sampler` is the text's. Returns how many; -1
+ * and a message: the draft model failed. */
+int guesser_guess(Guesser *g, const Tokens *text, const Sampler *sampler, int room);
 
-/* The text goes on with a token. 1: it was a guess that has run; 0: it was not; -1 and a message: no memory. */
-int guesser_say(Guesser *g, int token);
-
-/* Guesses what comes next, at most `room` tokens: *tokens gets those that are worth running, as far as this run has
- * shown: they save more time than they cost. How many; -1 and a message: the source failed. */
-int guesser_guess(Guesser *g, int room, const int **tokens);
-
-/* A forward pass with these guesses took so long. `settled`: later ones will take as long. */
-void guesser_learn(Guesser *g, double seconds, bool settled);
+/* The draft tokens have run, and the first n_right of them were right. */
+void guesser_learn(Guesser *g, int n_right);

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "lab/profile.h"
-#include "modes/guess.h"
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -55,11 +54,10 @@ static const Option OPTIONS[] = {
     {0, FLOAT, "repeat-penalty", "R", RANGE(sampling.repeat_penalty, 0.01, 100),
      "divides the logits of the last 64 tokens [1: off]"},
     {'s', UINT64, "seed", "N", INTO(sampling.seed), "[0: from the clock]"},
-    {0, INT, "lookup", "N", RANGE(lookup, 0, MOST_GUESSES),
-     "generate, chat: guess up to N tokens from what was said before, and run them at once; the text stays [15; with "
-     "--profile: 0]"},
+    {0, INT, "lookup", "N", RANGE(lookup, 0, MAX_LOOKUP),
+     "generate, chat: drafts up to N tokens by prompt lookup; the text is unchanged [15; with --profile: 0]"},
     {0, STRING, "draft", "MODEL", INTO(draft),
-     "generate, chat: a smaller model with the same tokens guesses them, too (not for --samples, --prompts, --json)"},
+     "generate, chat: a smaller model with the same vocabulary drafts tokens (not for --samples, --prompts, --json)"},
     {'z', STRING, "tokenizer", "FILE", INTO(tokenizer),
      "[a GGUF file's own, a folder's tokenizer.json; else tokenizer.bin beside the model, else here]"},
     {'y', STRING, "system", "TEXT", INTO(system), "system prompt for chat [the chat template's own, if any]"},

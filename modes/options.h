@@ -33,6 +33,8 @@ enum {
 MODES(DECLARE, DECLARE)
 #undef DECLARE
 
+enum { MAX_LOOKUP = 15 }; /* --lookup */
+
 /* Texts are parts of argv; NULL: not given. */
 typedef struct {
     const char *model, *mode, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/json.h"
+#include "model.h"
 #include "tokenizer.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 int prompts_open(Prompts *p, const Run *run) {
     const Options *o = run->options;
     const char *path = o->prompts ? o->prompts : o->prompt_file, *ending = path ? strrchr(path, '.') : NULL;
-    *p = (Prompts){.run = run, .name = !o->prompts ? "the prompt" : strcmp(o->prompts, "-") ? path : "standard input"};
+    *p = (Prompts){.run = run, .name = path && strcmp(path, "-") ? path : "standard input"};
     p->json = o->prompts && ending && !strcmp(ending, ".jsonl");
     if (path && !(p->text = file_read(path, &p->size))) return -1;
     return o->prompts && !p->size ? fail("%s: holds no prompt", p->name) : 0;
@@ -65,15 +66,19 @@ static void take_only_prompt(Prompts *p, Prompt *to) {
     p->at = p->size;
 }
 
-/* An empty prompt becomes BOS. */
+/* An empty prompt becomes BOS. `where` is "" for the prompt of the command line. */
 static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
     const Run *run = p->run;
-    const int first = run_first_token(run), context = run->session.context, steps = run_steps(run);
-    if (!ids->n && first < 0) return fail("%s: the prompt is empty, and the model has no BOS", where);
+    const int first = run_first_token(run), max = run_steps(run);
+    const char *colon = *where ? ": " : "";
+    if (!ids->n && first < 0)
+        return fail("%s%sthe prompt is empty, and the model has no BOS; give it a text with -i", where, colon);
     if (!ids->n) ids->ids[ids->n++] = first;
-    if (ids->n > context) return fail("%s: %d positions do not fit in a context of %d", where, ids->n, context);
-    if (steps <= ids->n && p->n_no_room++ < MAX_REPORTS)
-        note("%s: -n %d counts the prompt, which has %d tokens", where, steps, ids->n);
+    if (ids->n > run->session.context && *where)
+        return fail("%s: %d positions do not fit in a context of %d", where, ids->n, run->session.context);
+    if (check_context(&run->session, ids->n)) return -1;
+    if (max <= ids->n && p->n_no_room++ < MAX_REPORTS)
+        note("%s%s-n %d counts the prompt, which has %d tokens", where, colon, max, ids->n);
     return 0;
 }
 
@@ -82,10 +87,12 @@ static int read_prompt(Prompts *p, Prompt *to) {
     const Run *run = p->run;
     const Options *o = run->options;
     const bool silent = p->n_failed >= MAX_REPORTS;
-    char where[256];
+    char where[256] = "";
     *to = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
-    snprintf(where, sizeof where, o->prompts ? "%.200s: line %d" : "%.200s", p->name, p->line);
-    if (!o->prompts) take_only_prompt(p, to);
+    if (o->prompts)
+        snprintf(where, sizeof where, "%.200s: line %d", p->name, p->line);
+    else
+        take_only_prompt(p, to);
     hold_messages(silent);
     const bool failed = o->prompts && read_line(p, to, where);
     hold_messages(false);

@@ -267,7 +267,7 @@ static void bad_lines_are_reported_and_passed_over(void) {
     }
     write_file("bad.jsonl", "{]\n");
     check_refused(1, "bad.jsonl: line 1: byte 2: expected a key", "spm.gguf --prompts bad.jsonl");
-    check_refused(1, "the prompt: 7 positions do not fit in a context of 6", "spm.gguf -c 6 -i ABCDE --samples 2");
+    check_refused(1, "run: 7 positions do not fit in a context of 6", "spm.gguf -c 6 -i ABCDE --samples 2");
 }
 
 static int lines_of(const char *text) {
@@ -369,7 +369,10 @@ static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     Prompt prompt;
     int lines = n && bytes[n - 1] != '\n', last = 0, found = 0, more;
     for (size_t i = 0; i < n; i++) lines += bytes[i] == '\n';
-    if (prompts_open(&prompts, run)) return n == 0;
+    if (prompts_open(&prompts, run)) {
+        prompts_close(&prompts);
+        return n == 0;
+    }
     bool good = n > 0;
     while ((more = prompts_next(&prompts, &prompt)) > 0) {
         good = good && prompt.line > last && prompt.line <= lines && prompt.samples > 0 && prompt.seed > 0;
@@ -399,6 +402,7 @@ static void mutated_prompts_are_read_or_refused(void) {
     CHECK(!model_open(&run.model, name) &&
               model_open_tokenizer(&run.tokenizer, &run.model, name, NULL, TOKENIZER_NEEDED) > 0,
           "no tokenizer");
+    run.session.model = &run.model;
     run.session.context = 20;
     const int n_mutants = test_thorough() ? 10000 : test_fast() ? 40 : 400;
     stderr_hide();

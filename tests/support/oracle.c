@@ -1,79 +1,28 @@
-/* oracle.c: guesses as tests want them: what a plain run said, each token made wrong with a probability.
+/* oracle.c: draft tokens that do not depend on how many were right.
  *
  * The tests, and the program that they run, are linked with --wrap for the functions of WRAPPED in the Makefile, as for
- * wrap.c. NORMA_ORACLE in the environment is one of these:
- *
- *   FILE                where there is no such file, the run guesses nothing, and writes there what it said
- *   FILE:PERCENT:SEED   its guesses are what the file says, so many of them wrong; making them takes no time
- *   ...:free, or free   whoever guesses: a guess costs next to nothing, so that how many run depends on no clock
+ * wrap.c. With NORMA_ORACLE=PERCENT in the environment every pass runs as many draft tokens as it may, and PERCENT of
+ * those of a draft model are replaced by wrong ones.
  */
 #include "modes/guess.h"
 #include "tests/support/test.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { MOST_SAID = 1 << 16 };
-
-static struct {
-    Source source;
-    char path[256];
-    int percent, seed;
-    int n, said[MOST_SAID];
-} oracle;
-
-static const char *environment(void) {
-    const char *value = getenv("NORMA_ORACLE");
-    return value ? value : "";
+void __real_guesser_learn(Guesser *g, int n_right);
+void __wrap_guesser_learn(Guesser *g, int n_right);
+void __wrap_guesser_learn(Guesser *g, int n_right) {
+    __real_guesser_learn(g, n_right);
+    for (int i = 0; getenv("NORMA_ORACLE") && i < N_SOURCES; i++) g->paces[i] = (Pace){.n = MAX_LOOKUP, .wait = 1};
 }
 
-static bool is_free(void) {
-    const char *value = environment();
-    const size_t n = strlen(value);
-    return n >= 4 && !strcmp(value + n - 4, "free");
-}
-
-/* The tokens that stand in the file behind the text, or others. */
-static int guess(Source *s, const Tokens *said, int *guesses, int n) {
-    int i = 0;
-    for (; i < n && said->n + i < oracle.n; i++) {
-        const int token = oracle.said[said->n + i], at = said->n + i;
-        const bool wrong = hash64((uint64_t)oracle.seed, 1, (uint64_t)at) % 100 < (uint64_t)oracle.percent;
-        guesses[i] = !wrong ? token : token > 0 ? token - 1 : 1;
-    }
-    s->n_ran = said->n;
-    return i;
-}
-
-void __real_guesser_open(Guesser *g, int most, Source *source);
-void __wrap_guesser_open(Guesser *g, int most, Source *source);
-void __wrap_guesser_open(Guesser *g, int most, Source *source) {
-    const bool named = *environment() && strcmp(environment(), "free") != 0;
-    oracle.n = oracle.percent = 0;
-    oracle.source = (Source){.guess = guess};
-    if (named) sscanf(environment(), "%255[^:]:%d:%d", oracle.path, &oracle.percent, &oracle.seed);
-    FILE *in = named ? fopen(oracle.path, "rb") : NULL;
-    if (in) oracle.n = (int)fread(oracle.said, sizeof *oracle.said, MOST_SAID, in);
-    if (in) fclose(in);
-    __real_guesser_open(g, most, named ? &oracle.source : source);
-}
-
-void __real_guesser_close(Guesser *g);
-void __wrap_guesser_close(Guesser *g);
-void __wrap_guesser_close(Guesser *g) {
-    FILE *out = g->source == &oracle.source && !oracle.n ? fopen(oracle.path, "wb") : NULL;
-    if (out) fwrite(g->said.ids, sizeof *g->said.ids, (size_t)g->said.n, out);
-    if (out) fclose(out);
-    __real_guesser_close(g);
-}
-
-void __real_guesser_learn(Guesser *g, double seconds, bool settled);
-void __wrap_guesser_learn(Guesser *g, double seconds, bool settled);
-void __wrap_guesser_learn(Guesser *g, double seconds, bool settled) {
-    __real_guesser_learn(g, seconds, settled || is_free());
-    if (!is_free()) return;
-    g->alone.median = 1;
-    g->more.median = 0.01;
-    if (g->source) g->source->each = g->source->missed = (Time){0};
+int __real_draft_guess(Draft *d, const Tokens *text, const Sampler *sampler, int *tokens, int n);
+int __wrap_draft_guess(Draft *d, const Tokens *text, const Sampler *sampler, int *tokens, int n);
+int __wrap_draft_guess(Draft *d, const Tokens *text, const Sampler *sampler, int *tokens, int n) {
+    const char *percent = getenv("NORMA_ORACLE");
+    n = __real_draft_guess(d, text, sampler, tokens, n);
+    for (int i = 0; percent && i < n; i++)
+        if (hash64(7, 1, (uint64_t)(text->n + i)) % 100 < strtoull(percent, NULL, 10))
+            tokens[i] = tokens[i] > 0 ? tokens[i] - 1 : 1;
+    return n;
 }
