@@ -48,7 +48,7 @@ BINARY  := $(BUILD)/run
 FOLDERS := base kernels text formats lab cluster modes
 SOURCES := $(filter-out $(if $(MPI),,base/ranks.c),$(wildcard *.c $(FOLDERS:%=%/*.c)))
 TESTS   := $(filter-out tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
-OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/lab/page_html.o
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
 # What reads files and texts; the suite `growth` has it built again, to count its steps (tests/support/steps.c).
 READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$(LIBRARY))
@@ -112,6 +112,12 @@ $(BUILD)/counted/%.o: EXTRA = $(O1) -fsanitize-coverage=trace-pc
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
 	$(Q)$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
+# lab/page.html as a C string.
+$(BUILD)/lab/page_html.c: lab/page.html $(BUILD)/flags
+	@{ echo 'extern const char PAGE_HTML[];'; echo 'const char PAGE_HTML[] ='; \
+	    sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' lab/page.html; echo ';'; } > $@
+$(BUILD)/lab/page_html.o: $(BUILD)/lab/page_html.c
+	$(Q)$(CC) $(FLAGS) -c -o $@ $<
 $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 	@echo '  CC $< (counted)'
 	$(Q)$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<

@@ -12,8 +12,10 @@
 
 static void write_string(FILE *out, const char *before, const char *text) {
     fprintf(out, "%s%s", before, text ? "\"" : "null");
-    for (size_t left = text ? strlen(text) : 0, n; left > 0; text += n, left -= n)
-        fputs(json_escape(text, left, &n), out);
+    for (size_t left = text ? strlen(text) : 0, n; left > 0; text += n, left -= n) {
+        const char *escaped = json_escape(text, left, &n);
+        fputs(*text == '<' ? "\\u003c" : escaped, out); /* a name must not end the <script> of page.html */
+    }
     if (text) fputc('"', out);
 }
 

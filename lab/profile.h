@@ -149,6 +149,13 @@ ProfileFormat profile_format(const char *path);
  * verified; `accepted`: number of these that were right. Returns -1 and a message if the file cannot be written. */
 int profile_report(const Profile *p, const char *path, long drafted, long accepted);
 
-/* Write NAME.html (page.c) and NAME.json (trace.c). */
+/* Write the numbers of a row, named by COLUMNS, separated by commas. Strings are in quotes; `unknown` replaces numbers
+ * that are not finite or do not apply. */
+extern const char COLUMNS[];
+void write_row(FILE *out, const SiteRow *row, const char *quote, const char *unknown);
+void write_numbers(FILE *out, const double *numbers, int n, const char *unknown);
+
+/* Write NAME.csv (csv.c), NAME.html (page.c) and NAME.json (trace.c). */
+void write_csv(const Profile *p, FILE *out);
 void write_page(const Profile *p, FILE *out);
 void write_trace(const Profile *p, FILE *out);

@@ -1,4 +1,4 @@
-/* report.c: the table of --profile on stderr, and the CSV file. */
+/* report.c: the table of --profile on stderr, and the choice of the file's format. */
 #include "base/file.h"
 #include "base/process.h"
 #include "lab/profile.h"
@@ -6,37 +6,6 @@
 #include <string.h>
 
 const char TABLE_ONLY[] = "";
-
-/* A number, or nothing where it is not known. */
-static void write_number(FILE *out, double number) {
-    if (isfinite(number)) fprintf(out, "%.4f", number);
-    fputc(',', out);
-}
-
-static void write_csv_row(FILE *out, Phase phase, const SiteRow *row) {
-    const Record *r = &row->record;
-    fprintf(out, "%s,%s,%s,%llu,%llu,%.9f,%.4f,", PHASE_NAMES[phase], row->name, SITES[row->site].name,
-            (unsigned long long)r->calls, (unsigned long long)r->tokens, r->seconds, row->us.value);
-    write_number(out, row->us.low);
-    write_number(out, row->us.high);
-    fprintf(out, "%.4f,%.4f,%.6f,%.9f,%.0f,%.4f,", row->median, row->p95, row->share, r->waited, r->bytes,
-            row->gb_per_s);
-    if (SITES[row->site].is_norm)
-        fprintf(out, "%.6g,%.6g,%.6g,%.6g,%d,%d\n", row->rms_in, row->rms_out, row->mean, (double)r->max_abs,
-                r->max_channel, r->max_position);
-    else
-        fputs(",,,,,\n", out);
-}
-
-static void write_csv(const Profile *p, FILE *out) {
-    fputs("# {", out);
-    write_about(out, &p->about);
-    fputs("}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,bytes,"
-          "gb_per_s,rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n",
-          out);
-    for (Phase phase = 0; phase < N_PHASES; phase++)
-        for (SiteRow row = {0}; profile_next(p, phase, &row);) write_csv_row(out, phase, &row);
-}
 
 static void write_table_row(FILE *out, const SiteRow *row) {
     const Record *r = &row->record;

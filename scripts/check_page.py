@@ -1,6 +1,6 @@
-"""Opens the page of --profile=x.html in a browser (headless Chromium) and counts: a bar for each row of the CSV file of
-the same run's twin (waiting apart: a small model's first tokens try out one thread and all, so that only some runs see
-threads wait), and bars that add up to what the page's table says."""
+"""Opens the page of --profile=x.html in headless Chromium and checks what the page's script drew: a bar for each row of
+the CSV file of a second run, bars that add up to the sum in the page's table, a colour for each curve. Bars of waiting
+are not compared: the number of threads may differ between the runs."""
 
 import argparse
 import re
@@ -17,13 +17,14 @@ VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
-    """The bars of each phase, as (phase, microseconds, is it waiting), those of norms in `norms`; the table's sums by
-    phase."""
+    """`bars` and `norms`: (phase, microseconds, is it waiting); `sums` and `rows`: of the table, by phase; `curves`: the
+    classes of points."""
 
     def __init__(self):
         super().__init__()
         self.open, self.phase, self.panel, self.cells = [], "", "", []
         self.bars, self.norms, self.sums, self.rows = [], [], {}, {"prefill": 0, "decode": 0}
+        self.curves = set()
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
@@ -33,6 +34,8 @@ class Page(HTMLParser):
             self.phase = attributes["id"]
         if attributes.get("class") in ("sites", "norms"):
             self.panel = attributes["class"]
+        if tag == "circle":
+            self.curves.add(attributes["class"])
         if tag == "h2":
             self.panel = ""
         if tag == "tr":
@@ -78,6 +81,10 @@ def main():
         options = "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/browser", "--dump-dom"
         page = Page()
         page.feed(run([browser, *options, html.as_uri()]))
+        style = html.read_text()
+    for name in page.curves:
+        check(style.count(f"--{name}: #") == 2, f"{name} has no colour for light and dark")
+    check(page.curves, "no curves")
     for phase in ("prefill", "decode"):
         own = [row for row in rows if row["phase"] == phase]
         bars = [us for name, us, _ in page.bars if name == phase]
