@@ -109,8 +109,8 @@ int write_whole(int fd, const char *bytes, size_t n) {
     return 0;
 }
 
-/* (Open MPI's mpirun gives its ranks a terminal of its own, which nobody sees.) */
-bool on_terminal(FILE *stream) { return ranks_number() == 1 && isatty(fileno(stream)) == 1; }
+/* (Open MPI's mpirun gives every rank a terminal of its own, which nobody sees.) */
+bool on_terminal(FILE *stream) { return !ranks_launched() && isatty(fileno(stream)) == 1; }
 
 long lost_processors(void) {
     struct rusage usage;

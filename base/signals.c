@@ -6,9 +6,11 @@
  */
 #include "base/signals.h"
 #include "base/error.h"
+#include "base/ranks.h"
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +23,10 @@ struct WatchedFile {
 };
 
 static WatchedFile *volatile table;
+static char prefix[32]; /* of the message: the program, and the rank if it is not the first */
+
+/* Seconds. If ranks lose the same page, the first one's message ends the others before theirs. */
+enum { LOST_PAGE_DELAY = 3 };
 
 WatchedFile *file_watch(const char *path, const void *bytes, size_t size) {
     WatchedFile *file = malloc(sizeof *file + strlen(path) + 1);
@@ -65,7 +71,8 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
     while (file && (uintptr_t)info->si_addr - (uintptr_t)file->bytes >= file->size) file = file->next;
     if (!file) return die_by_signal(signal_number);
     while (atomic_flag_test_and_set(&said)) pause(); /* another thread is here, too */
-    say("run: ");
+    sleep(LOST_PAGE_DELAY * (unsigned)ranks_own());
+    say(prefix);
     say(file->path);
     say(": cannot be read any more: the file became shorter, or its disk failed\n");
     remove_temporaries();
@@ -75,6 +82,7 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
 void handle_deadly_signals(void) {
     static const int deadly[] = {SIGHUP, SIGQUIT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGVTALRM, SIGPROF};
     struct sigaction old;
+    snprintf(prefix, sizeof prefix, ranks_own() ? "run: rank %d: " : "run: ", ranks_own());
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
         if (!sigaction(deadly[i], NULL, &old) && old.sa_handler == SIG_DFL) signal(deadly[i], die_by_signal);
     signal(SIGXFSZ, SIG_IGN);

@@ -226,6 +226,34 @@ static void a_rank_that_is_killed_ends_all(void) {
     check_killed("-n 20 --prompts many", "killed");
 }
 
+/* Three ranks read a file that becomes shorter: one of them says so, by its number if it is not the first. */
+static void a_file_that_shrinks_is_one_line(void) {
+    static const char *const commands[] = {"timeout 60 $RUN -n 3 $P lost.gguf --samples 1000000 >there 2>err & ",
+                                           "timeout 60 $RUN -n 1 $P $M/stories.gguf --samples 1000000 : -n 1 $P "
+                                           "lost.gguf --samples 1000000 >there 2>err & "};
+    static const char *const lines[] = {"run: lost.gguf: cannot be read any more", "run: rank 1: lost.gguf: cannot be"};
+    for (int i = 0; i < 2; i++) {
+        char command[PATH_MAX];
+        snprintf(command, sizeof command,
+                 "cp $M/stories.gguf lost.gguf; rm -f there; export NORMA_REAL_MAPS=1; %s for i in $(seq 300); do [ -s "
+                 "there ] && break; sleep 0.1; "
+                 "done; truncate -s 8192 lost.gguf; wait $!; code=$?; cat err >&2; exit $code",
+                 commands[i]);
+        launch(command);
+        CHECK(status == 1 && failures() == 1 && strstr(err, lines[i]), "%d: status %d, %s", i, status, err);
+    }
+}
+
+/* One rank has no terminal either, though mpirun gives it one: control characters are written as they are. */
+static void one_rank_writes_the_bytes_of_many(void) {
+    for (int n = 1; n <= 2; n++) {
+        char command[128];
+        snprintf(command, sizeof command, "$RUN -n %d $P $M/stories.gguf -n 6 -t 0 -i \"$(printf \"a\\007b\")\"", n);
+        launch(command);
+        CHECK(status == 0 && strstr(out, "a\ab"), "%d ranks: %s, %s", n, out, err);
+    }
+}
+
 static void ctrl_c_ends_the_text_with_its_statistics(void) {
     setup.interrupt = AT_OUTPUT;
     launch("exec $RUN -n 3 $P $M/stories.gguf -n 60 --samples 1000000");
@@ -248,5 +276,7 @@ void suite_ranks(void) {
     TEST(one_line_says_what_failed);
     TEST(too_little_memory_on_one_rank_ends_all);
     TEST(a_rank_that_is_killed_ends_all);
+    TEST(a_file_that_shrinks_is_one_line);
+    TEST(one_rank_writes_the_bytes_of_many);
     TEST(ctrl_c_ends_the_text_with_its_statistics);
 }
