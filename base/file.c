@@ -81,7 +81,7 @@ int file_map(File *file, const char *path) {
     const bool sparse = !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
     close(fd);
     if (error) return fail("%s: %s", path, error);
-    *file = (File){data, (size_t)st.st_size, sparse, file_watch(path, data, (size_t)st.st_size)};
+    *file = (File){data, (size_t)st.st_size, sparse, file_watch(path, data, (size_t)st.st_size), 0};
     mark_read(&st);
     if (file->watched) return 0;
     file_unmap(file);

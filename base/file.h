@@ -12,6 +12,7 @@ typedef struct {
     size_t size; /* bytes, > 0 */
     bool sparse; /* it has holes, and the disk holds less than half of it */
     WatchedFile *watched;
+    size_t header; /* bytes before the weights, of a model's file */
 } File;
 
 bool file_exists(const char *path);

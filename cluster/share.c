@@ -90,13 +90,7 @@ uint64_t model_hash(const Model *m) {
     uint64_t hash = hash_bytes(NO_KEY, (const char *)numbers, sizeof numbers);
     for (int i = 0; i < m->n_files; i++) {
         const File *file = &m->files[i];
-        size_t header = file->size;
-        for (PartAt at = parts_of(m); next_part(&at);) {
-            const Tensor *w = part_weight(&at);
-            const size_t begins = w ? (size_t)((const uint8_t *)w->data - file->data) : header;
-            if (begins < header) header = begins;
-        }
-        const uint64_t words[] = {hash, file->size, hash_bytes(NO_KEY, (const char *)file->data, header)};
+        const uint64_t words[] = {hash, file->size, hash_bytes(NO_KEY, (const char *)file->data, file->header)};
         hash = hash_bytes(NO_KEY, (const char *)words, sizeof words);
     }
     return hash;

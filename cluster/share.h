@@ -8,8 +8,7 @@
  * ranks than rows. Does nothing where there is one rank. */
 int model_share(Model *m);
 
-/* A hash of the model's numbers, of its files' sizes, and of what they hold in front of the first weight: headers,
- * tables of tensors. */
+/* A hash of the model's dimensions, of its files' sizes and of their headers. */
 uint64_t model_hash(const Model *m);
 
 /* Hashes of the program itself, and of a text: the same on all machines. */

@@ -446,6 +446,7 @@ int gguf_read_model(Model *m, const char *path) {
     m->format = "GGUF";
     const bool failed = gguf_open(&r.file, path, m->files) || check_whole(&r.file) ||
                         (r.file.n_entries ? read_model(&r, m) : read_vocabulary(&r.file, m));
+    m->files->header = r.file.at;
     gguf_close(&r.file);
     return failed ? -1 : 0;
 }

@@ -172,6 +172,7 @@ int llama2c_read_model(Model *m, const char *path) {
     m->eos_ends = false; /* its texts follow each other with BOS between them */
     if (file->size < r.at)
         return fail("%s: file is %zu bytes, too short for a header of %zu", r.doubt, file->size, r.at);
+    m->files->header = r.at;
     const int version = has_magic ? int_at(file, 4) : 0;
     if (has_magic && version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", path, version);
     if (read_header(&r, version) || check_size(&r)) return -1;

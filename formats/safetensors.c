@@ -80,7 +80,7 @@ static int check_places(StoredTensor *tensors, size_t n, const char *path, const
     return fail("%s: has %zu bytes, its tensors end at %zu", path, file->size, end);
 }
 
-static int read_header(Safetensors *s, Shard *shard, const File *file) {
+static int read_header(Safetensors *s, Shard *shard, File *file) {
     uint64_t size = 0;
     const size_t room = file->size - sizeof size, first = s->n_tensors;
     if (file->size < sizeof size)
@@ -89,7 +89,7 @@ static int read_header(Safetensors *s, Shard *shard, const File *file) {
     if (size > room)
         return fail("%s: header of %llu bytes, expected at most %zu (truncated, or no safetensors file?)", shard->path,
                     (unsigned long long)size, room);
-    const size_t start = sizeof size + (size_t)size; /* of the data */
+    const size_t start = file->header = sizeof size + (size_t)size;
     if (json_parse(&shard->header, shard->path, (const char *)file->data + sizeof size, (size_t)size)) return -1;
     const Json *header = shard->header.values;
     if (header->kind != JSON_OBJECT)

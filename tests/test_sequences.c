@@ -220,6 +220,83 @@ static void of_windowed_models(void) {
     check_schedules(3000, 8);
 }
 
+/* ---- the same model on every rank -------------------------------------------------------------------- */
+
+/* The hash with one byte of the only file changed. */
+static uint64_t hash_with_change(const Model *m, size_t at) {
+    uint8_t *bytes = malloc(m->files->size);
+    if (!bytes) abort();
+    memcpy(bytes, m->files->data, m->files->size);
+    bytes[at] ^= 1;
+    File file = *m->files;
+    file.data = bytes;
+    Model changed = *m;
+    changed.files = &file;
+    const uint64_t hash = model_hash(&changed);
+    free(bytes);
+    return hash;
+}
+
+/* The hash covers dimensions, sizes and headers, of every file in its order, and no weight. A header of 0 bytes: the
+ * path is a folder, whose file begins with the length of its header. */
+static void check_hash(const char *path, uint64_t header) {
+    Model m;
+    CHECK(!model_open(&m, path), "%s does not open", path);
+    if (!header) {
+        memcpy(&header, m.files->data, sizeof header);
+        header += sizeof header;
+    }
+    const uint64_t hash = model_hash(&m);
+    CHECK(m.files->header == header, "%s: header of %zu bytes, expected %zu", path, m.files->header, (size_t)header);
+    CHECK(hash_with_change(&m, 0) != hash && hash_with_change(&m, header - 1) != hash, "%s: same hash", path);
+    CHECK(hash_with_change(&m, m.files->size - 1) == hash, "%s: depends on the last weight", path);
+    CHECK(hash_with_change(&m, header) == hash, "%s: depends on what is after the header", path);
+    File files[2] = {*m.files, *m.files};
+    Model two = m;
+    two.files = files;
+    files[0].size++;
+    CHECK(model_hash(&two) != hash, "%s: does not depend on the size", path);
+    two.n_files = 2;
+    const uint64_t first = model_hash(&two);
+    files[0].size--;
+    files[1].size++;
+    CHECK(model_hash(&two) != first && first != hash, "%s: does not depend on the order of files", path);
+    m.config.rope.base += 1;
+    CHECK(model_hash(&m) != hash, "%s: does not depend on the dimensions", path);
+    model_close(&m);
+}
+
+static uint64_t gguf_header(const GgufFile *file) {
+    uint64_t bytes = 4 + 4 + 8 + 8;
+    for (int i = 0; i < file->n_keys; i++) bytes += 8 + strlen(file->keys[i].name) + 4 + file->keys[i].bytes;
+    for (int i = 0; i < file->n_tensors; i++)
+        bytes += 8 + strlen(file->tensors[i].name) + 4 + file->tensors[i].n_dims * 8 + 4 + 8;
+    return bytes;
+}
+
+static void hashes_cover_headers(void) {
+    static const uint64_t headers[] = {28, 256, 256};
+    static GgufFile file;
+    const Relative llama = {.architecture = "llama"};
+    Model m;
+    const char *path = temporary("hash.bin");
+    for (int version = 0; version < 3; version++) {
+        CHECK(!hashmodel_write(&WIDE, path, version, 32), "cannot make the model");
+        check_hash(path, headers[version]);
+    }
+    path = temporary("hash.gguf");
+    gguf_make_relative(&file, &GQA_TIED, &llama);
+    const int status = gguf_write(&file, path);
+    const uint64_t header = gguf_header(&file);
+    gguf_free(&file);
+    CHECK(!status && !model_open(&m, path), "cannot make the model");
+    check_hash(path, header);
+    m.config.rope.halves = true;
+    CHECK(!folder_write(&m, temporary("hash"), &(FolderForm){"llama", .type = TYPE_F32}), "cannot make the folder");
+    model_close(&m);
+    check_hash(temporary("hash"), 0);
+}
+
 void suite_sequences(void) {
     TEST(of_float_models);
     TEST(of_int8_models);
@@ -228,4 +305,5 @@ void suite_sequences(void) {
     TEST(of_other_architectures);
     TEST(of_families);
     TEST(of_windowed_models);
+    TEST(hashes_cover_headers);
 }

@@ -4,6 +4,7 @@
  * which a table or a search could. Steps are counted (support/steps.c), not
  * seconds.
  */
+#include "cluster/share.h"
 #include "formats/folder.h"
 #include "formats/json.h"
 #include "formats/llama2c.h"
@@ -154,6 +155,27 @@ static uint64_t layers_and_options(int n) {
     return open_folder(true);
 }
 
+/* The hash of a model with n layers in n files, which ranks compare. */
+static uint64_t hash_of_files(int n) {
+    static const uint8_t header[64];
+    HashModel form = TINY;
+    Model m;
+    form.n_layers = n;
+    if (hashmodel_write(&form, temporary("growth.bin"), 0, 0) || model_open(&m, temporary("growth.bin"))) return 0;
+    Model many = m;
+    many.n_files = n;
+    many.files = malloc((size_t)n * sizeof *many.files);
+    if (!many.files) abort();
+    for (int i = 0; i < n; i++) many.files[i] = (File){.data = header, .size = sizeof header, .header = sizeof header};
+    bytes = m.files->size + (size_t)n * sizeof header;
+    const uint64_t before = steps_taken;
+    model_hash(&many);
+    const uint64_t after = steps_taken;
+    free(many.files);
+    model_close(&m);
+    return after - before;
+}
+
 static void remove_folder(void) {
     char command[256];
     snprintf(command, sizeof command, "rm -rf %s %s", temporary("growth"), temporary("growth.json"));
@@ -181,6 +203,7 @@ static void opening_grows_with_the_bytes(void) {
         {"JSON", json_values, 4000},
         {"shards", shards, 500},
         {"layers and options", layers_and_options, 4000},
+        {"hash of files", hash_of_files, 300},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         uint64_t taken[2];
