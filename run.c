@@ -111,7 +111,7 @@ static int run_mode(const Mode *mode, const Options *options) {
         status = 1;
     profile_close(run.profile);
     draft_close(&run.draft);
-    free(run.steps);
+    free(run.steps.bytes);
     tuning_close(&run.tuning);
     if (run.session.model) session_close(&run.session);
     tokenizer_close(&run.tokenizer);

@@ -50,7 +50,7 @@ static bool leaves_out_norms(const Model *model) {
 /* Token i of a made-up text. */
 static int made_up(int i, int vocab_size) { return (int)((i * 7919LL + 3) % vocab_size); }
 
-int time_text(const Text *t, double *seconds) {
+int time_text(const Workload *t, double *seconds) {
     const Model *model = t->tuning->model;
     const bool any_number = leaves_out_norms(model);
     int *tokens = allocate((size_t)t->prompt, sizeof *tokens), status = tokens ? 0 : -1;
@@ -86,7 +86,7 @@ static void say(Step *steps, int sequence, int n, int vocab_size, bool logits) {
 }
 
 /* The first n sequences behind sequence 0, which is the text's own, say half of the prompt. */
-static int begin_sequences(const Text *t, Step *steps, int n) {
+static int begin_sequences(const Workload *t, Step *steps, int n) {
     Session *s = t->tuning->session;
     const int had = s->n_sequences, half = t->prompt / 2;
     if (session_reserve(s, 1 + n)) return -1;
@@ -99,7 +99,7 @@ static int begin_sequences(const Text *t, Step *steps, int n) {
     return 0;
 }
 
-double time_steps(const Text *t, int n, bool sequences) {
+double time_steps(const Workload *t, int n, bool sequences) {
     Session *s = t->tuning->session;
     const int half = t->prompt / 2;
     Step *steps = allocate((size_t)(half + n), sizeof *steps);
@@ -112,7 +112,7 @@ double time_steps(const Text *t, int n, bool sequences) {
     return seconds;
 }
 
-double time_prompt(const Text *t) {
+double time_prompt(const Workload *t) {
     Session *s = t->tuning->session;
     const int n = t->prompt < s->batch ? t->prompt : s->batch;
     Step *steps = allocate((size_t)n, sizeof *steps);

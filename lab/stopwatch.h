@@ -19,19 +19,19 @@ int measure(Round *round, void *context, int n_values, double seconds, Estimate 
 typedef struct {
     Tuning *tuning; /* of the model, which it packs, and the session */
     int prompt, steps;
-} Text;
+} Workload;
 
 /* Runs a text, whose tokens are the same every time; seconds[N_PHASES] of its phases (lab/profile.h). Tunes
  * as it goes. Ctrl-C ends it early. -1 and a message: it failed. */
-int time_text(const Text *text, double *seconds);
+int time_text(const Workload *text, double *seconds);
 
 /* Seconds of a forward pass of n steps with the logits of all, behind the first half of a text's prompt, of one
  * sequence or of n of them. -1 and a message: it failed. */
-double time_steps(const Text *text, int n, bool sequences);
+double time_steps(const Workload *text, int n, bool sequences);
 
 /* Seconds of the prompt with the logits of all its tokens, a token; of less of it where a chunk is smaller. -1 and a
  * message: it failed. */
-double time_prompt(const Text *text);
+double time_prompt(const Workload *text);
 
 /* Seconds that a copy of dim floats in the first-level cache takes; 0 and a message: there is no memory. */
 double copy_seconds(int dim);

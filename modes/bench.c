@@ -32,14 +32,14 @@ enum {
 };
 
 /* How many of FEW fit behind half of the prompt, and into a chunk. */
-static int few_that_fit(const Text *t) {
+static int few_that_fit(const Workload *t) {
     const int batch = t->tuning->session->batch, room = t->prompt + t->steps - t->prompt / 2;
     int n = N_FEW;
     while (FEW[n - 1] > room || FEW[n - 1] > batch) n--;
     return n;
 }
 
-static int time_few(const Text *t, double *values) {
+static int time_few(const Workload *t, double *values) {
     const int n = few_that_fit(t);
     for (int i = 0; i < 2 * n && !interrupted; i++) {
         double *value = &values[(i < n ? STEPS_OF_ONE : STEPS_OF_MANY - n) + i];
@@ -51,7 +51,7 @@ static int time_few(const Text *t, double *values) {
 }
 
 static int time_round(void *context, double *rates) {
-    const Text *t = context;
+    const Workload *t = context;
     double seconds[N_PHASES];
     if (interrupted) return 0; /* nothing will be reported */
     rates[READ_RATE] =
@@ -83,7 +83,7 @@ static void show_rate(const char *name, Estimate tokens, double unit, const char
 }
 
 /* T(k), the time of k steps, which share one reading of the weights. */
-static void show_few(const Text *t, const Estimate *values) {
+static void show_few(const Workload *t, const Estimate *values) {
     const int n = few_that_fit(t);
     printf("steps in a pass");
     for (int i = 0; i < n; i++) printf("%10d", FEW[i]);
@@ -94,7 +94,7 @@ static void show_few(const Text *t, const Estimate *values) {
     printf("   a prompt's step, with its logits, %.3f ms\n", 1e3 * values[STEP_OF_PROMPT].value);
 }
 
-static void write_few(const Text *t, const Estimate *values) {
+static void write_few(const Workload *t, const Estimate *values) {
     for (int i = 0; i < few_that_fit(t); i++)
         printf(", \"steps_%d_ms\": %.5f, \"sequences_%d_ms\": %.5f", FEW[i], 1e3 * values[STEPS_OF_ONE + i].value,
                FEW[i], 1e3 * values[STEPS_OF_MANY + i].value);
@@ -102,7 +102,7 @@ static void write_few(const Text *t, const Estimate *values) {
 }
 
 /* What rank 0 sends and gets for one more token; nothing where there is one rank. */
-static Traffic token_traffic(const Text *t) {
+static Traffic token_traffic(const Workload *t) {
     const Traffic before = ranks_traffic();
     const int token = 0;
     if (ranks_number() == 1 || !model_forward_text(t->tuning->session, &token, 1, t->prompt, 1)) return before;
@@ -110,7 +110,7 @@ static Traffic token_traffic(const Text *t) {
     return (Traffic){after.messages - before.messages, after.bytes - before.bytes};
 }
 
-static void report(const Options *o, const Text *t, const Estimate *rates, int rounds) {
+static void report(const Options *o, const Workload *t, const Estimate *rates, int rounds) {
     const Model *m = t->tuning->model;
     const int threads = t->tuning->session->n_threads;
     const Traffic traffic = token_traffic(t);
@@ -153,7 +153,7 @@ int mode_bench(Run *run) {
     const int context = run->session.context;
     Estimate rates[N_VALUES];
     double warm_up[N_VALUES] = {0};
-    Text t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
+    Workload t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
     if (context < 2) return bad_input("bench needs a context of at least 2, it is %d", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
         if (t.steps > context / 2) t.steps = context / 2;

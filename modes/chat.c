@@ -61,46 +61,39 @@ static int next_line(Lines *in, char **line, size_t *size) {
     return 0;
 }
 
-/* Runs a turn and writes the answer. `tokens` begin at the position of the last turn. What has run of them stays in the
- * cache. Appends the answer to `tokens`. 1: the context is full. */
-static int answer(Run *run, Text *text, const ChatTurn *last, Tokens *tokens) {
-    int same = 0, more, status = 0;
-    while (same < last->tokens.n && same < tokens->n - 1 && tokens->ids[same] == last->tokens.ids[same]) same++;
-    const Tokens prompt = {.ids = tokens->ids + same, .n = tokens->n - same};
-    if (prompt.n <= 0) return fail("nothing that was said has a token");
-    text->ids.n = text->n_ran = last->begin + same;
-    text->ended = CONTINUES;
-    if (text_append(text, &prompt)) return -1;
-    if (text->ended) return 1;
-    if (on_terminal(stdin)) fputs("Assistant: ", stderr);
+/* Continues the text after its first `same` ids with a prompt, and writes the answer. 1: the context is full. */
+static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
     Stream out;
+    int more;
+    text->ids.n = text->n_ran = same;
+    text->ended = CONTINUES;
+    if (text_append(text, prompt)) return -1;
+    if (text->ended) return 1;
+    text->n_shown = text->ids.n;
+    if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     stream_open(&out, stdout);
-    const int first = text->n_shown = text->ids.n;
     while ((more = texts_pass(run, &text, 1, &out)) > 0) text_show(run, text, &out);
     stream_write(&out, "\n", 1);
-    if (stream_close(&out) || more < 0) return -1;
-    for (int i = first; i < text->ids.n && !status; i++) status = tokens_add(tokens, text->ids.ids[i]);
-    return status ? -1 : text->ended == LENGTH;
+    return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH;
 }
 
-/* Takes a turn, which becomes *turn. */
+/* Takes a turn, which becomes *turn. What has run of its tokens stays in the cache. 1: the context is full. */
 static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTurn *turn, const char *said) {
-    ChatTurn next = {.user = strdup(said)};
-    Tokens *tokens = &next.tokens;
-    int begin;
-    if (!next.user) return fail("out of memory");
+    Tokens tokens = {0};
+    int begin = 0, same = 0;
+    char *user = strdup(said);
+    if (!user) return fail("out of memory");
+    turn->tokens = (Tokens){.ids = text->ids.ids + turn->begin, .n = text->ids.n - turn->begin};
     int status = chat_template_render(template, &run->tokenizer, run->options->system, turn->user ? turn : NULL, said,
-                                      tokens, &begin);
-    if (!status) {
-        next.begin = turn->begin + begin;
-        next.answer = tokens->n - begin;
-        status = answer(run, text, turn, tokens);
-        tokens->n -= begin;
-        memmove(tokens->ids, tokens->ids + begin, (size_t)tokens->n * sizeof *tokens->ids);
-    }
+                                      &tokens, &begin);
+    while (same < turn->tokens.n && same < tokens.n - 1 && tokens.ids[same] == turn->tokens.ids[same]) same++;
+    const Tokens prompt = {.ids = tokens.ids + same, .n = tokens.n - same};
+    if (!status) status = prompt.n ? answer(run, text, turn->begin + same, &prompt) : fail("the turn has no tokens");
     free(turn->user);
-    free(turn->tokens.ids);
-    *turn = next;
+    turn->user = user;
+    turn->begin += begin;
+    turn->answer = tokens.n - begin;
+    free(tokens.ids);
     return status;
 }
 
@@ -155,7 +148,6 @@ int mode_chat(Run *run) {
     }
     free(in.bytes.bytes);
     free(turn.user);
-    free(turn.tokens.ids);
     free(text.ids.ids);
     sampler_close(&sampler);
     chat_template_close(&template);

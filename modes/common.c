@@ -12,34 +12,32 @@
 
 /* Reads ids below vocab_size from a list: "1,403,407". */
 static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
-    *out = (Tokens){.ids = allocate(strlen(list) / 2 + 1, sizeof(int))};
-    if (!out->ids) return -1;
     char *end;
     for (const char *s = list;; s = end + 1) {
         const long id = strtol(s, &end, 10);
-        const bool is_number = *s >= '0' && *s <= '9' && (*end == ',' || !*end);
-        if (!is_number || id >= vocab_size) {
-            free(out->ids);
-            *out = (Tokens){0};
-            return is_number
-                       ? fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size)
-                       : fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
-        }
-        out->ids[out->n++] = (int)id;
+        if (*s < '0' || *s > '9' || (*end && *end != ','))
+            return fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
+        if (id >= vocab_size)
+            return fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size);
+        if (tokens_add(out, (int)id)) return -1;
         if (!*end) return 0;
     }
 }
 
 int run_tokens(const Run *run, bool bos, Tokens *out) {
     const Options *o = run->options;
-    *out = (Tokens){0};
-    if (o->tokens) return parse_tokens(o->tokens, run->model.config.vocab_size, out);
     const char *prompt = o->prompt ? o->prompt : "";
     size_t size = strlen(prompt);
     char *file = o->prompt_file ? file_read(o->prompt_file, &size) : NULL;
+    *out = (Tokens){0};
     if (o->prompt_file && !file) return -1;
-    const int status = tokenizer_encode(&run->tokenizer, file ? file : prompt, size, bos, out);
+    const int status = o->tokens ? parse_tokens(o->tokens, run->model.config.vocab_size, out)
+                                 : tokenizer_encode(&run->tokenizer, file ? file : prompt, size, bos, out);
     free(file);
+    if (status) {
+        free(out->ids);
+        *out = (Tokens){0};
+    }
     return status;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "lab/profile.h"
 #include "lab/tune.h"
@@ -19,8 +20,7 @@ struct Run {
     Tokenizer tokenizer; /* without pieces: there is none */
     Session session;
     Tuning tuning;
-    Step *steps; /* of a forward pass, owned: text.c */
-    int n_steps, steps_room;
+    Buffer steps; /* of the last forward pass: text.c */
     Draft draft;
     Guesser guesser;
     Profile *profile; /* NULL: off */

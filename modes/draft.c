@@ -18,27 +18,25 @@ static bool same_piece(const Piece *a, const Piece *b) {
     return a->length == b->length && !memcmp(a->text, b->text, (size_t)a->length);
 }
 
+static int check_equal(const Options *o, const char *what, int its, int expected) {
+    return its == expected
+               ? 0
+               : fail("--draft %s: its %s is %d, expected %d, as of %s", o->draft, what, its, expected, o->model);
+}
+
 static int check_tokenizers(const Options *o, const Tokenizer *model, const Tokenizer *draft) {
     const Piece *ours = model->pieces.list, *its = draft->pieces.list;
-    if (draft->pieces.n != model->pieces.n)
-        return fail("--draft %s: its tokenizer has %d pieces, expected %d, as %s has", o->draft, draft->pieces.n,
-                    model->pieces.n, o->model);
+    if (check_equal(o, "number of pieces", draft->pieces.n, model->pieces.n)) return -1;
     for (int i = 0; i < model->pieces.n; i++)
         if (!same_piece(&ours[i], &its[i]))
-            return fail("--draft %s: its piece %d is '%.*s', expected '%.*s', as in %s", o->draft, i, its[i].length,
+            return fail("--draft %s: its piece %d is '%.*s', expected '%.*s', as of %s", o->draft, i, its[i].length,
                         its[i].text, ours[i].length, ours[i].text, o->model);
-    if (draft->bos != model->bos || draft->eos != model->eos)
-        return fail("--draft %s: its BOS and EOS are %d and %d, expected %d and %d, as in %s", o->draft, draft->bos,
-                    draft->eos, model->bos, model->eos, o->model);
-    return 0;
+    return check_equal(o, "BOS", draft->bos, model->bos) || check_equal(o, "EOS", draft->eos, model->eos) ? -1 : 0;
 }
 
 static int check_vocabulary(const Draft *d, const Options *o, const Model *model, const Tokenizer *tokenizer) {
-    const int size = d->model.config.vocab_size, expected = model->config.vocab_size;
     Tokenizer its;
-    if (size != expected)
-        return fail("--draft %s: its vocabulary has %d tokens, expected %d, as %s has", o->draft, size, expected,
-                    o->model);
+    if (check_equal(o, "vocabulary", d->model.config.vocab_size, model->config.vocab_size)) return -1;
     const int found = model_open_tokenizer(&its, &d->model, o->draft, NULL, TOKENIZER_IF_THERE);
     const int status = found > 0 && tokenizer->pieces.n ? check_tokenizers(o, tokenizer, &its) : 0;
     tokenizer_close(&its);

@@ -51,8 +51,8 @@ typedef struct {
     Stream out;
     double shown;                     /* time of the last progress */
     double prefilled;                 /* time after the first pass */
-    int n_prompts, n_texts;           /* that were read; that have ended and are written */
-    int64_t n_read, n_ran, n_sampled; /* tokens of prompts; positions of texts; tokens of texts */
+    int n_texts;                      /* that are written */
+    int64_t n_read, n_ran, n_sampled; /* tokens of prompts; positions of texts; sampled tokens */
 } Generation;
 
 /* ---- the output ----------------------------------------------------------------------------------- */
@@ -68,14 +68,10 @@ static void show_sample(Generation *g, Sample *s) {
     if (s->text.ended) stream_write(&g->out, "\n", 1);
 }
 
-static void append_string(Buffer *to, const char *key, const char *s, size_t left) {
-    buffer_append(to, key, strlen(key));
-    buffer_append(to, "\"", 1);
-    for (size_t n; left > 0; s += n, left -= n) {
-        const char *character = json_escape(s, left, &n);
-        buffer_append(to, character, strlen(character));
-    }
-    buffer_append(to, "\"", 1);
+static void write_string(FILE *out, const char *s, size_t left) {
+    putc('"', out);
+    for (size_t n; left > 0; s += n, left -= n) fputs(json_escape(s, left, &n), out);
+    putc('"', out);
 }
 
 static int n_sampled(const Sample *s) { return s->text.ids.n > s->prompt.ids.n ? s->text.ids.n - s->prompt.ids.n : 0; }
@@ -84,22 +80,25 @@ static int n_sampled(const Sample *s) { return s->text.ids.n > s->prompt.ids.n ?
 static int write_object(Generation *g, const Sample *s) {
     const Tokens *ids = &s->text.ids;
     Buffer text = {0};
-    char numbers[96];
+    char *line = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&line, &size); /* one write, which Ctrl-C does not cut */
+    if (!out) return fail("out of memory");
     for (int i = s->text.n_shown, n; i < ids->n; i++) {
         const char *bytes = run_token_text(g->run, ids, i, &n);
         buffer_append(&text, bytes, (size_t)n);
     }
-    Buffer line = {.failed = text.failed}; /* one message is enough */
-    buffer_append(&line, numbers, (size_t)snprintf(numbers, sizeof numbers, "{\"index\": %d", s->prompt.line));
-    append_string(&line, ", \"prompt\": ", s->prompt.text, s->prompt.size);
-    append_string(&line, ", \"text\": ", text.bytes, text.n);
-    const int n = snprintf(numbers, sizeof numbers, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
-                           (unsigned long long)s->seed, n_sampled(s), s->text.ended == STOP ? "stop" : "length");
-    buffer_append(&line, numbers, (size_t)n);
-    if (!line.failed && write_whole(fileno(stdout), line.bytes, line.n)) g->out.error = errno;
+    fprintf(out, "{\"index\": %d, \"prompt\": ", s->prompt.line);
+    write_string(out, s->prompt.text, s->prompt.size);
+    fputs(", \"text\": ", out);
+    write_string(out, text.bytes, text.n);
+    fprintf(out, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n", (unsigned long long)s->seed,
+            n_sampled(s), s->text.ended == STOP ? "stop" : "length");
+    const bool failed = fclose(out) || text.failed;
+    if (!failed && write_whole(fileno(stdout), line, size)) g->out.error = errno;
     free(text.bytes);
-    free(line.bytes);
-    return line.failed ? -1 : 0;
+    free(line);
+    return failed ? -1 : 0;
 }
 
 /* Counts and frees the first sample. */
@@ -136,7 +135,6 @@ static int next_prompt(Generation *g) {
     const bool has_root = g->prompt.samples > 1 && n > 1 && n <= g->max;
     g->root = (Text){.ids = {.ids = g->prompt.ids.ids, .n = has_root ? n - 1 : 0}, .sequence = g->parallel};
     g->n_begun = 0;
-    g->n_prompts += found > 0;
     g->n_read += n;
     return found;
 }
@@ -189,9 +187,7 @@ static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
     const size_t sampled = sizeof(HeapItem) + 2 * sizeof(float);
-    KvCache kv = s->sequences->kv;
-    kv.n_heads = (run->model.config.n_kv_heads - 1) / ranks_number() + 1; /* of the rank that has most */
-    const double cache = kv_bytes(&kv, max, s->context);
+    const double cache = kv_bytes(&s->sequences->kv, max, s->context);
     const double each = cache + (double)run->model.config.vocab_size * (double)sampled;
     double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
     for (PartAt at = parts_of(&run->model); !run->model.packed && next_part(&at);)
@@ -234,8 +230,9 @@ static void show_statistics(const Generation *g, double start, double end) {
     const Guesser *guesser = &g->run->guesser;
     const long long read = g->n_read, decoded = g->n_ran - g->n_read;
     if (g->many) {
-        fprintf(stderr, "prompts: %d, %lld tokens; generation: %d texts, %lld tokens, %.0f tokens/s", g->n_prompts,
-                read, g->n_texts, (long long)g->n_sampled, (double)g->n_sampled / (end - start));
+        fprintf(stderr, "prompts: %d, %lld tokens; generation: %d texts, %lld tokens, %.0f tokens/s",
+                g->prompts.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
+                (double)g->n_sampled / (end - start));
     } else {
         fprintf(stderr, "prompt: %lld tokens, %.0f tokens/s", read, (double)read / (g->prefilled - start));
         if (decoded > 0)
@@ -275,7 +272,7 @@ int mode_generate(Run *run) {
     if (stream_close(&g.out)) status = -1;
     show_progress(&g, true);
     while (g.first) drop_sample(&g);
-    if (!status && g.n_prompts && (g.many || g.n_ran)) show_statistics(&g, start, end);
+    if (!status && (g.many ? g.n_read : g.n_ran)) show_statistics(&g, start, end);
     if (prompts_report(&g.prompts)) status = -1;
     close_generation(&g);
     return status;

@@ -290,7 +290,7 @@ enum { N_ALL_COSTS = N_WAYS * N_PHASES * N_COSTS };
 _Static_assert((int)N_ALL_COSTS <= MOST_VALUES, "a round has too many values");
 
 typedef struct {
-    Text text;
+    Workload text;
     NormKind *kinds; /* of the model's norms as they are, in the order of the walk along its parts */
     Clock clock;
 } Trial;

@@ -1,7 +1,6 @@
-/* prompts.c: the prompts of many texts, one by one.
+/* prompts.c: the prompts of texts, one by one.
  *
- * Owns where they come from (-i, -f, --tokens, the lines of --prompts) and what a line may ask for. What follows them
- * is texts.c's.
+ * Owns their sources (-i, -f, --tokens, the lines of --prompts) and the options of a line.
  */
 #include "modes/prompts.h"
 #include "base/error.h"
@@ -28,42 +27,42 @@ void prompts_close(Prompts *p) {
     *p = (Prompts){0};
 }
 
-/* Takes what a line of JSON asks for. The prompt's text goes where the line was: it is never longer. */
+/* Reads a number from 0 or 1 to max, if the key is there. */
+static int read_number(const Json *object, const char *where, const char *key, int64_t min, int64_t max, int64_t *to) {
+    const Json *value = json_get(object, key);
+    if (json_null(value) || (json_integer(value, to) && *to >= min && *to <= max)) return 0;
+    return fail("%s: \"%s\" is %.40s, expected a whole number from %lld to %lld", where, key, json_shown(value),
+                (long long)min, (long long)max);
+}
+
+/* Reads a line of JSON. The prompt's text replaces the line, which is never shorter. */
 static int read_object(Prompt *to, const char *where, char *line) {
     JsonFile json;
     int64_t seed = 0, samples = to->samples;
-    int status = 0;
     if (json_parse(&json, where, line, to->size)) return -1;
-    const Json *text = json_get(json.values, "prompt"), *s = json_get(json.values, "seed");
-    const Json *n = json_get(json.values, "n");
-    if (!json_has_kind(text, JSON_STRING))
-        status = fail("%s: \"prompt\" is %.40s, expected a text", where, json_shown(text));
-    else if (!json_null(s) && (!json_integer(s, &seed) || seed < 0))
-        status = fail("%s: \"seed\" is %.40s, expected a whole number from 0 to 2^63 - 1", where, json_shown(s));
-    else if (!json_null(n) && (!json_integer(n, &samples) || samples < 1 || samples > INT_MAX))
-        status = fail("%s: \"n\" is %.40s, expected a whole number from 1 to %d", where, json_shown(n), INT_MAX);
-    else
-        memmove(line, text->text, to->size = text->length);
+    const Json *text = json_get(json.values, "prompt");
+    int status = json_has_kind(text, JSON_STRING)
+                     ? 0
+                     : fail("%s: \"prompt\" is %.40s, expected a text", where, json_shown(text));
+    if (!status) status = read_number(json.values, where, "seed", 0, INT64_MAX, &seed);
+    if (!status) status = read_number(json.values, where, "n", 1, INT_MAX, &samples);
+    if (!status) memmove(line, text->text, to->size = text->length);
     to->samples = (int)samples;
-    if (seed > 0) to->seed = (uint64_t)seed;
+    if (seed) to->seed = (uint64_t)seed;
     json_close(&json);
     return status;
 }
 
-static int read_line(Prompts *p, Prompt *to, const char *where) {
-    char *line = p->text + p->at, *end = memchr(line, '\n', p->size - p->at);
-    to->text = line;
-    to->size = end ? (size_t)(end - line) : p->size - p->at;
-    p->at += to->size + (end != NULL);
-    if (to->size && line[to->size - 1] == '\r') to->size--;
-    return p->json ? read_object(to, where, line) : 0;
-}
-
-static void take_only_prompt(Prompts *p, Prompt *to) {
+/* The next line of --prompts, or the only prompt. */
+static int read_text(Prompts *p, Prompt *to, const char *where) {
     const Options *o = p->run->options;
-    to->text = p->text ? p->text : o->tokens ? o->tokens : o->prompt ? o->prompt : "";
-    to->size = p->text ? p->size : strlen(to->text);
-    p->at = p->size;
+    char *line = p->text ? p->text + p->at : NULL;
+    const char *end = o->prompts ? memchr(line, '\n', p->size - p->at) : NULL;
+    to->text = line ? line : o->tokens ? o->tokens : o->prompt ? o->prompt : "";
+    to->size = end ? (size_t)(end - line) : line ? p->size - p->at : strlen(to->text);
+    p->at += to->size + (end != NULL);
+    if (o->prompts && to->size && line[to->size - 1] == '\r') to->size--;
+    return p->json ? read_object(to, where, line) : 0;
 }
 
 /* An empty prompt becomes BOS. `where` is "" for the prompt of the command line. */
@@ -89,26 +88,23 @@ static int read_prompt(Prompts *p, Prompt *to) {
     const bool silent = p->n_failed >= MAX_REPORTS;
     char where[256] = "";
     *to = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
-    if (o->prompts)
-        snprintf(where, sizeof where, "%.200s: line %d", p->name, p->line);
-    else
-        take_only_prompt(p, to);
+    if (o->prompts) snprintf(where, sizeof where, "%.200s: line %d", p->name, p->line);
     hold_messages(silent);
-    const bool failed = o->prompts && read_line(p, to, where);
+    bool failed = read_text(p, to, where);
     hold_messages(false);
     if (failed) return 1;
     if (o->tokens ? run_tokens(run, true, &to->ids)
                   : tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids))
         return -1;
     hold_messages(silent);
-    const bool fits = !check_tokens(p, where, &to->ids);
+    failed = check_tokens(p, where, &to->ids);
     hold_messages(false);
-    if (!fits) free(to->ids.ids);
-    return !fits;
+    if (failed) free(to->ids.ids);
+    return failed;
 }
 
 int prompts_next(Prompts *p, Prompt *next) {
-    while (!interrupted && (p->run->options->prompts ? p->at < p->size : !p->line)) {
+    while (!interrupted && (p->at < p->size || (!p->run->options->prompts && !p->line))) {
         const int status = read_prompt(p, next);
         if (status <= 0) return status ? -1 : 1;
         p->n_failed++;

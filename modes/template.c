@@ -205,16 +205,16 @@ static int find_marker(const Pieces *pieces, const char *marker, size_t n, int i
 typedef struct {
     const char *s;
     size_t n;
-} Text;
+} Slice;
 
-/* Text without the characters of `set` at its start, at its end. */
-static Text trim(Text text, const char *set, bool start, bool end) {
+/* The text without the characters of `set` at its start, at its end. */
+static Slice trim(Slice text, const char *set, bool start, bool end) {
     for (; start && text.n > 0 && *text.s && strchr(set, *text.s); text.n--) text.s++;
     while (end && text.n > 0 && text.s[text.n - 1] && strchr(set, text.s[text.n - 1])) text.n--;
     return text;
 }
 
-static bool is_white(const Piece *p) { return !trim((Text){p->text, (size_t)p->length}, WHITE_SPACE, true, false).n; }
+static bool is_white(const Piece *p) { return !trim((Slice){p->text, (size_t)p->length}, WHITE_SPACE, true, false).n; }
 
 /* From now on only the template puts the family's markers, BOS, EOS or EOT, and no text matches a
  * special piece or, where merges have ranks, an added (user-defined) one, except pieces of white space
@@ -295,50 +295,51 @@ static int encode_written(Renderer *r, int id) {
     return id < 0 ? 0 : tokens_add(r->out, id);
 }
 
-static void append(Buffer *to, Text text) { buffer_append(to, text.s, text.n); }
+static void append(Buffer *to, Slice text) { buffer_append(to, text.s, text.n); }
 
 static void say_trimmed(Renderer *r, const char *said, bool start, bool end) {
-    append(&r->text, trim((Text){said, strlen(said)}, WHITE_SPACE, start, end));
+    append(&r->text, trim((Slice){said, strlen(said)}, WHITE_SPACE, start, end));
 }
 
 /* What is behind the last place where the text has this word; if there is none, all of it. */
-static Text after_last(Text text, const char *word) {
+static Slice after_last(Slice text, const char *word) {
     for (const char *s; (s = memmem(text.s, text.n, word, strlen(word)));) {
         s += strlen(word);
-        text = (Text){s, text.n - (size_t)(s - text.s)};
+        text = (Slice){s, text.n - (size_t)(s - text.s)};
     }
     return text;
 }
 
 /* What the answer has before the first </think>. */
-static Text thought_of(Text answer) {
+static Slice thought_of(Slice answer) {
     const char *end = memmem(answer.s, answer.n, "</think>", strlen("</think>"));
-    const Text thought = {answer.s, end ? (size_t)(end - answer.s) : 0};
+    const Slice thought = {answer.s, end ? (size_t)(end - answer.s) : 0};
     return trim(after_last(thought, "<think>"), "\n", true, true);
 }
 
 /* What later turns have of an answer. The space that its format begins with is not written twice. */
-static Text kept_of(Text answer, const ChatFamily *f) {
-    Text kept = f->thoughts ? after_last(answer, "</think>") : answer;
+static Slice kept_of(Slice answer, const ChatFamily *f) {
+    Slice kept = f->thoughts ? after_last(answer, "</think>") : answer;
     const bool cut = kept.n < answer.n, trims = f->trims & TRIM_ANSWER;
-    if (f->answer && *f->answer == ' ' && kept.n > 0 && *kept.s == ' ') kept = (Text){kept.s + 1, kept.n - 1};
+    if (f->answer && *f->answer == ' ' && kept.n > 0 && *kept.s == ' ') kept = (Slice){kept.s + 1, kept.n - 1};
     if (f->thoughts == THOUGHTS_HAVE_A_FORMAT || (f->thoughts == THOUGHTS_AND_LINES_GO && cut))
         kept = trim(kept, "\n", true, false);
     return trim(kept, WHITE_SPACE, trims, trims);
 }
 
 /* Token i of the last turn. */
-static Text token_text(const Renderer *r, int i) {
+static Slice token_text(const Renderer *r, int i) {
     const int *ids = r->last->tokens.ids;
     int n;
     const char *s = tokenizer_decode(r->t, i ? ids[i - 1] : -1, ids[i], &n);
-    return (Text){s, (size_t)n};
+    return (Slice){s, (size_t)n};
 }
 
-/* Text of the answer is encoded again, with what is around it; a special piece that the model wrote stays one token. */
+/* The text of the answer is encoded again, with what is around it; a special piece that the model wrote stays one token.
+ */
 static int say_answer(Renderer *r) {
     if (!r->last) return 0; /* a new turn has none */
-    const Text kept = kept_of((Text){r->answer.bytes, r->answer.n}, r->template->family);
+    const Slice kept = kept_of((Slice){r->answer.bytes, r->answer.n}, r->template->family);
     const char *at = r->answer.bytes, *end = kept.s + kept.n;
     for (int i = r->last->answer; i < r->last->tokens.n; i++) {
         const int id = r->last->tokens.ids[i];
@@ -347,7 +348,7 @@ static int say_answer(Renderer *r) {
         if (from == at && to == behind && is_special(&r->t->pieces.list[id])) {
             if (encode_written(r, id)) return -1;
         } else if (from < to)
-            append(&r->text, (Text){from, (size_t)(to - from)});
+            append(&r->text, (Slice){from, (size_t)(to - from)});
         at = behind;
     }
     return 0;
@@ -373,13 +374,13 @@ static int render(Renderer *r, const char *format) {
         else if (*s == *PROMPT)
             status = r->system ? render(r, f->prompt) : 0;
         else if (*s == *THOUGHT)
-            append(&r->text, thought_of((Text){r->answer.bytes, r->answer.n}));
+            append(&r->text, thought_of((Slice){r->answer.bytes, r->answer.n}));
         else if (*s == *ANSWER)
             status = say_answer(r);
         else if (id >= 0)
             status = encode_written(r, id);
         else
-            append(&r->text, (Text){s, 1});
+            append(&r->text, (Slice){s, 1});
         s += id >= 0 ? n : 1;
     }
     return status;

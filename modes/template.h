@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     char *user;    /* what the user said */
     int begin;     /* position of its first token */
-    Tokens tokens; /* those of the format, from tokens[answer] on those of the answer */
+    Tokens tokens; /* of the format, then from tokens[answer] on of the answer; not owned */
     int answer;
 } ChatTurn;
 

@@ -14,8 +14,8 @@ typedef struct {
     Sampler *sampler; /* not owned; NULL: the ids run, and nothing is sampled */
     Guesser *guesser; /* not owned; NULL: no draft tokens */
     enum { CONTINUES, STOP, LENGTH } ended; /* at a token that ends texts, or at max */
-    int n_draft;                            /* draft tokens of this pass */
-    const float *logits;                    /* [1 + n_draft][vocab_size] of this pass */
+    int n_rows;          /* of logits in this pass: of the last id, and of draft tokens; 0: nothing is sampled */
+    const float *logits; /* [n_rows][vocab_size] */
 } Text;
 
 /* Appends a prompt. A prompt of more than t->max tokens is cut after max + 1 and ends the text. -1: no memory. */

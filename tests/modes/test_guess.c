@@ -255,10 +255,10 @@ static void other_vocabularies_are_refused(void) {
         int status;
         const char *mention, *arguments;
     } refused[] = {
-        {1, "--draft bpe.gguf: its vocabulary has 903 tokens, expected 300, as spm.gguf has",
+        {1, "--draft bpe.gguf: its vocabulary is 903, expected 300, as of spm.gguf",
          "spm.gguf -i aa --draft bpe.gguf"},
         {1, "--draft piece.gguf: its piece ", "spm.gguf -i aa --draft piece.gguf"},
-        {1, "--draft bos.gguf: its BOS and EOS are 5 and 2, expected 1 and 2, as in spm.gguf",
+        {1, "--draft bos.gguf: its BOS is 5, expected 1, as of spm.gguf",
          "spm.gguf -i aa --draft bos.gguf"},
         {1, "missing.gguf: No such file", "spm.gguf -i aa --draft missing.gguf"},
         {2, "--draft is for modes generate and chat, not perplexity", "spm.gguf -m perplexity -i aa --draft spm.gguf"},

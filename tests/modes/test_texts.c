@@ -236,14 +236,14 @@ static void bad_lines_are_reported_and_passed_over(void) {
         {"{\"prompt: 3}", "byte 13: a string without an end"},
         {"", "byte 1: expected a value"},
         {"[1]", "\"prompt\" is missing, expected a text"},
-        {"{\"prompt\": \"Tom\", \"seed\": -1}", "\"seed\" is -1, expected a whole number from 0 to 2^63 - 1"},
+        {"{\"prompt\": \"Tom\", \"seed\": -1}", "\"seed\" is -1, expected a whole number from 0 to 9223372036854775807"},
         {"{\"prompt\": \"B\", \"n\": 0}", "\"n\" is 0, expected a whole number from 1 to 2147483647"},
         {"{\"prompt\": 3}", "\"prompt\" is 3, expected a text"},
         {"{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}", "22 positions do not fit in a context of 20"},
         {"{\"prompt\": \"A\"} B", "byte 17: something behind the end"},
         {"{\"n\": 1, \"n\": 2}", "an object has the key \"n\" twice"},
         {"{\"prompt\": \"\", \"n\": 2147483648}", "\"n\" is 2147483648, expected a whole number from 1 to 2147483647"},
-        {"{\"prompt\": \"\", \"seed\": 1.5}", "\"seed\" is 1.5, expected a whole number from 0 to 2^63 - 1"},
+        {"{\"prompt\": \"\", \"seed\": 1.5}", "\"seed\" is 1.5, expected a whole number from 0 to 9223372036854775807"},
     };
     enum { N_CASES = sizeof cases / sizeof *cases, A_FILE = 4 };
     for (int first = 0; first < N_CASES; first += A_FILE) {
