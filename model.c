@@ -100,11 +100,6 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
     team_end(s->probe, layer, SITE_RESIDUAL);
 }
 
-/* Tells who asks when a token's layer begins. */
-static void clock_layer(const Session *s, int layer, int n) {
-    if (s->layer_clock && n == 1 && omp_get_thread_num() == 0) s->layer_clock[layer] = now();
-}
-
 /* The forward pass of a chunk of n steps, run by each thread of a region. */
 static void forward_chunk(Session *s, int n, float *logits) {
     const Model *m = s->model;
@@ -114,7 +109,6 @@ static void forward_chunk(Session *s, int n, float *logits) {
     team_end(s->probe, NO_LAYER, SITE_EMBED);
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
-        clock_layer(s, l, n);
         const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
         attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n); /* x += post(attention(pre(x))) */
@@ -122,9 +116,7 @@ static void forward_chunk(Session *s, int n, float *logits) {
         (layer->experts ? mixture : mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }
-    clock_layer(s, m->config.n_layers, n);
     if (s->n_wanted > 0) compute_logits(s, logits);
-    clock_layer(s, m->config.n_layers + 1, n);
 }
 
 /* All threads if there is enough work to pay for their barriers. */
@@ -193,6 +185,7 @@ static bool is_decode(const Step *steps, int n) {
 }
 
 const float *model_forward(Session *s, const Step *steps, int n) {
+    const double start = now();
     if (admit(s, steps, n)) return NULL;
     s->probe = s->observer && s->observer->begin(s->observer, is_decode(steps, n)) ? s->observer : NULL;
     if (session_make_room(s, steps, n)) return NULL;
@@ -206,6 +199,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     }
     if (s->observer) s->observer->end(s->observer);
     s->steps = NULL;
+    s->seconds = now() - start;
     return s->logits;
 }
 
@@ -220,6 +214,8 @@ const float *model_forward_text(Session *s, const int *tokens, int n, int pos, i
 int check_logits(const float *logits, size_t n) {
     int finite = 1;
     for (size_t i = 0; i < n; i++) finite &= isfinite(logits[i]) != 0;
-    return finite ? 0 : fail("the model computed a logit that is no finite number; its weights may be damaged, or too large for a float16 "
-                             "cache (use --kv f32)");
+    return finite ? 0
+                  : fail("the model computed a logit that is no finite number; its weights may be damaged, or too "
+                         "large for a float16 "
+                         "cache (use --kv f32)");
 }

@@ -93,11 +93,9 @@ typedef struct {
     bool bf16;            /* some weights are BF16 */
     size_t decode_bytes;  /* weights read for one token: all layers, norms, output, one embedding row */
     size_t parameters;
-    bool packed;     /* all weights that are to be in panels are (formats/pack.c) */
     void *shares;    /* what the tensors' `share` points to (cluster/share.c), owned; NULL: one process has all rows */
-    uint8_t *panels; /* those of all weights, owned; NULL: there are none yet */
-    size_t panels_used;
-    File *files; /* [n_files], owned; the tensors point into them */
+    uint8_t *panels; /* of all weights (formats/pack.c), owned; NULL: not packed */
+    File *files;     /* [n_files], owned; the tensors point into them */
     int n_files;
 } Model;
 
@@ -173,8 +171,8 @@ typedef struct {
     InputBuffer input;            /* for activations as int8 and in parts */
     float *logits;                /* [n_logits][vocab_size] */
     int n_logits;                 /* rows that logits has room for */
-    int decode_threads;           /* for one token; 0: a rule of thumb decides */
-    double *layer_clock;          /* [n_layers + 2] gets when a token's layers, its logits and its end begin; or NULL */
+    int decode_threads;           /* for one token; 0: chosen by the model's size */
+    double seconds;               /* duration of the last forward pass */
     Mirror *mirror;               /* repeats this session's changes in other processes; NULL: there are none */
     Probe *observer;              /* not owned; NULL: nobody observes */
     Probe *probe;                 /* the observer, in a forward pass that it observes, else NULL */

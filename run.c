@@ -62,12 +62,19 @@ static const char *bundled_model(void) {
     return path;
 }
 
-static int open_session(Run *run) {
+/* Whether packing the weights saves time. A large model takes as long to pack as packing saves on a few tokens. */
+static bool is_worth_packing(const Run *run, const Mode *mode) {
+    enum { SMALL_MODEL = 64 << 20 /* bytes */, FEW_TOKENS = 8 };
+    const int n = run->options->steps;
+    return run->model.decode_bytes <= SMALL_MODEL || (mode->needs & DECODES && (n <= 0 || n > FEW_TOKENS));
+}
+
+static int open_session(Run *run, const Mode *mode) {
     const Options *o = run->options;
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
     if (o->context > run->model.config.context)
         note("-c %d is beyond the model's context; it is %d", o->context, run->model.config.context);
-    model_pack(&run->model, o->threads, 0); /* before the first token */
+    if (is_worth_packing(run, mode)) model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
     if (ranks_own()) return 0; /* the rest is rank 0's */
@@ -90,9 +97,9 @@ static int open_model(Run *run, const Mode *mode) {
     if (mode->needs & TAKES_RANKS && model_share(&run->model)) return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
     const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
-    if (mode->needs & TAKES_RANKS && ranks_own()) return open_session(run) ? 1 : 0;
+    if (mode->needs & TAKES_RANKS && ranks_own()) return open_session(run, mode) ? 1 : 0;
     const int found = model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use);
-    return found < 0 || (mode->needs & RUNS_MODEL && open_session(run)) ? 1 : 0;
+    return found < 0 || (mode->needs & RUNS_MODEL && open_session(run, mode)) ? 1 : 0;
 }
 
 static int run_mode(const Mode *mode, const Options *options) {
@@ -112,7 +119,6 @@ static int run_mode(const Mode *mode, const Options *options) {
     profile_close(run.profile);
     draft_close(&run.draft);
     free(run.steps.bytes);
-    tuning_close(&run.tuning);
     if (run.session.model) session_close(&run.session);
     tokenizer_close(&run.tokenizer);
     model_close(&run.model);

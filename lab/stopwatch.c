@@ -59,9 +59,9 @@ int time_text(const Workload *t, double *seconds) {
     for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
         const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
         const double start = now();
-        tune(t->tuning, n);
         const float *logits = model_forward_text(t->tuning->session, &tokens[i % t->prompt], n, pos, 1);
         status = logits ? 0 : -1;
+        tune(t->tuning, n);
         if (logits && !any_number) status = check_logits(logits, (size_t)model->config.vocab_size);
         seconds[i ? DECODE : PREFILL] += now() - start;
     }

@@ -82,7 +82,7 @@ int draft_guess(Draft *d, const Tokens *text, const Sampler *sampler, int *token
 
 int draft_open(Draft *d, const Options *o, const Model *model, const Tokenizer *tokenizer) {
     if (model_open(&d->model, o->draft) || check_vocabulary(d, o, model, tokenizer)) return -1;
-    model_pack(&d->model, o->threads, 0);
+    model_pack(&d->model, o->threads);
     if (session_open(&d->session, &d->model, o->threads, o->batch, o->context, d->model.kv_type)) return -1;
     session_keep_all(&d->session); /* a chat may go back far */
     if (tuning_open(&d->tuning, &d->model, &d->session)) return -1;
@@ -92,7 +92,6 @@ int draft_open(Draft *d, const Options *o, const Model *model, const Tokenizer *
 void draft_close(Draft *d) {
     sampler_close(&d->sampler);
     free(d->ran.ids);
-    tuning_close(&d->tuning);
     if (d->session.model) session_close(&d->session);
     model_close(&d->model);
 }

@@ -8,7 +8,6 @@
 #include "base/process.h"
 #include "base/ranks.h"
 #include "formats/json.h"
-#include "formats/parts.h"
 #include "kv_cache.h"
 #include "lab/tune.h"
 #include "model.h"
@@ -182,16 +181,14 @@ static int begin_samples(Generation *g) {
 /* ---- the run --------------------------------------------------------------------------------------- */
 
 /* --parallel or USUAL_PARALLEL; fewer if -b, or 7/8 of the available memory, has no room for their logits, caches and
- * samplers, the cache of a root, and the panels that are not packed yet. */
+ * samplers, and the cache of a root. */
 static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
     const size_t sampled = sizeof(HeapItem) + 2 * sizeof(float);
     const double cache = kv_bytes(&s->sequences->kv, max, s->context);
     const double each = cache + (double)run->model.config.vocab_size * (double)sampled;
-    double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
-    for (PartAt at = parts_of(&run->model); !run->model.packed && next_part(&at);)
-        if (part_weight(&at)) left -= (double)tensor_bytes(part_weight(&at), part_weight(&at)->rows);
+    const double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
     const int asked = o->parallel ? o->parallel : USUAL_PARALLEL, most = asked < s->batch ? asked : s->batch;
     const int parallel = left >= each * most ? most : left >= each ? (int)(left / each) : 1;
     if (parallel < o->parallel)

@@ -12,17 +12,18 @@ enum {
     TAKES_PROFILE = 4,     /* --profile */
     MODEL_OPTIONAL = 8,    /* works without a model, too */
     TAKES_VOCABULARY = 16, /* works with a file that holds a vocabulary and no weights, too */
-    TAKES_RANKS = 32       /* ranks share its model (base/ranks.h); other modes are rank 0's alone */
+    TAKES_RANKS = 32,      /* ranks share its model (base/ranks.h); other modes are rank 0's alone */
+    DECODES = 64           /* it runs tokens one by one, so that packed weights pay */
 };
 
 /* DEFAULT(name, tokenizer, needs) for the mode of a run that names none, then MODE(name, tokenizer,
  * needs) for each of the others. `tokenizer` is a TokenizerUse of formats/open.h. */
 #define MODES(DEFAULT, MODE)                                                                                           \
-    DEFAULT(generate, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)                       \
-    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_PROFILE | TAKES_RANKS)                                             \
+    DEFAULT(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)             \
+    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_PROFILE | TAKES_RANKS)                                   \
     MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)                        \
-    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | TAKES_PROFILE | TAKES_RANKS)                                            \
-    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | MODEL_OPTIONAL) /* it makes profiles of its own */                      \
+    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_PROFILE | TAKES_RANKS)                                  \
+    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL) /* it makes profiles of its own */            \
     MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY)                                                                 \
     MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)                            \
     MODE(info, TOKENIZER_UNUSED, 0)                                                                                    \

@@ -141,7 +141,7 @@ static void check_schedules(uint64_t first, int seeds) {
         CHECK(!measure_texts(kv), "cannot run");
         for (uint64_t seed = first; seed < end; seed++) check_schedule(kv, seed);
     }
-    model_pack(&own, 2, 1000);
+    model_pack(&own, 2);
     check_schedule(KV_F16, first);
     model_close(&model);
     model_close(&own);

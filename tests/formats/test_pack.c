@@ -49,14 +49,13 @@ static void all_panels_or_none(void) {
     }
     CHECK(!open_medium(&model, temporary("medium.bin")), "cannot make the model");
     limit_memory(model.decode_bytes + model.decode_bytes / 20);
-    model_pack(&model, 1, 0);
+    model_pack(&model, 1);
     limit_memory(0);
-    CHECK(n_packed(&model) == 0 && model.packed, "%d weights packed", n_packed(&model));
-    model.packed = false;
+    CHECK(n_packed(&model) == 0, "%d weights packed", n_packed(&model));
     limit_memory(3 * model.decode_bytes);
-    model_pack(&model, 1, 0);
+    model_pack(&model, 1);
     limit_memory(0);
-    CHECK(n_packed(&model) == 15 && model.packed, "%d weights packed, expected 15", n_packed(&model));
+    CHECK(n_packed(&model) == 15, "%d weights packed, expected 15", n_packed(&model));
     model_close(&model);
 }
 
@@ -75,7 +74,7 @@ static void holes_stay_holes(void) {
     fclose(in);
     fclose(out);
     CHECK(!model_open(&model, sparse), "does not open");
-    for (int n = 0; n < 10; n++) model_pack(&model, 2, n);
+    model_pack(&model, 2);
     CHECK(n_packed(&model) == 0, "%d weights packed", n_packed(&model));
     model_close(&model);
 }

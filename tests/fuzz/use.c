@@ -174,7 +174,7 @@ void use_model(Model *m, const Tokenizer *t, unsigned choice) {
     if (plain) sample(m, plain);
     run_again(m, kv);
     convert(m, t, types[choice % 5], choice / 10 % 2);
-    model_pack(m, 1, 0);
+    model_pack(m, 1);
     float *packed = plain ? logits_of(m, kv) : NULL;
     expect(!plain || (packed && !memcmp(packed, plain, (size_t)m->config.vocab_size * sizeof *plain)));
     free(plain);

@@ -1,6 +1,6 @@
-/* test_tune.c: tune.c: which threads and which requests it settles for, by a clock that the test sets.
+/* test_tune.c: tune.c: its choice of threads and prefetching, with durations that the test sets.
  *
- * That requests and threads change no bit is test_matmul.c's and test_invariance.c's.
+ * test_matmul.c and test_invariance.c check that neither changes a bit.
  */
 #include "formats/open.h"
 #include "formats/parts.h"
@@ -26,46 +26,41 @@ static void open_all(void) {
 }
 
 static void close_all(void) {
-    tuning_close(&t);
     session_close(&s);
     model_close(&m);
 }
 
-/* What the made-up machine likes. */
+/* What is fastest on the simulated machine. */
 typedef struct {
     int threads;
     Request request;
-    double gain; /* part of the time that the request takes off */
+    double gain; /* share of the time that the request saves */
 } Likes;
 
 static bool same_request(Request a, Request b) { return a.ahead == b.ahead && a.near == b.near; }
 
-/* Sets the clock as if a token had run. Now and then something else takes the processor away. */
+/* Sets the duration of a token. Now and then another program takes the processor. */
 static void run_token(const Likes *likes, int token) {
-    const int n_layers = m.config.n_layers;
-    double at = 1;
-    for (int l = 0; l <= n_layers; l++) {
-        const Request r = l < n_layers ? m.layers[l].wq.request : m.output.request;
-        s.layer_clock[l] = at;
-        at += (l + 1.0) * (same_request(r, likes->request) ? 1 - likes->gain : 1) *
-                  (s.decode_threads == likes->threads ? 1 : 1.5) +
-              ((token * 7 + l * 3) % 11 == 0 ? 50 : 0);
-    }
-    s.layer_clock[n_layers + 1] = at;
+    s.seconds = 10.0 * (same_request(m.output.request, likes->request) ? 1 - likes->gain : 1) *
+                    (s.decode_threads == likes->threads ? 1 : 1.5) +
+                (token * 7 % 11 == 0 ? 50 : 0);
 }
 
-/* Whether the threads and all weights' requests are so in the end. */
+/* Checks the number of threads and the request of every weight after the last trial. */
 static void check_choice(Likes likes, int threads, Request expected) {
     open_all();
     int n = 0;
-    for (tune(&t, 0); s.layer_clock && n < 100; tune(&t, 1)) run_token(&likes, n++);
+    for (; t.tried < t.trials && n < 100; n++) {
+        run_token(&likes, n);
+        tune(&t, 1);
+    }
     CHECK(n > 0 && n < 100 && s.decode_threads == threads, "after %d tokens %d threads", n, s.decode_threads);
     for (PartAt at = parts_of(&m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
-        CHECK(!w || same_request(w->request, expected), "asks for %d bytes ahead, not %d", w->request.ahead,
+        CHECK(!w || same_request(w->request, expected), "prefetches %d bytes ahead, not %d", w->request.ahead,
               expected.ahead);
     }
-    CHECK(same_request(m.output.request, expected), "the output asks for %d bytes", m.output.request.ahead);
+    CHECK(same_request(m.output.request, expected), "the output prefetches %d bytes ahead", m.output.request.ahead);
     close_all();
 }
 
@@ -87,18 +82,25 @@ static void the_environment_decides(void) {
     unsetenv("NORMA_AHEAD");
 }
 
-/* A chunk of a prompt between two tokens sets no clock. */
+/* Only passes of one step are timed, by the session itself. */
 static void prompts_are_not_timed(void) {
-    open_all();
-    for (int i = 0; i < 5; i++) tune(&t, 8);
-    CHECK(t.tried == 0, "%d tokens were timed, none ran", t.tried);
     const int tokens[] = {1, 2, 3};
+    open_all();
     CHECK(model_forward_text(&s, tokens, 3, 0, 1) != NULL, "cannot run");
     tune(&t, 3);
     CHECK(t.tried == 0, "%d tokens were timed, a prompt ran", t.tried);
-    CHECK(model_forward_text(&s, tokens, 1, 3, 1) != NULL, "cannot run");
+    s.seconds = -1;
+    CHECK(model_forward_text(&s, tokens, 1, 3, 1) != NULL && s.seconds > 0 && s.seconds < 100, "%g s", s.seconds);
     tune(&t, 1);
     CHECK(t.tried == 1, "%d tokens were timed, one ran", t.tried);
+    close_all();
+}
+
+/* All weights are packed before the first token. */
+static void nothing_is_packed_while_tokens_run(void) {
+    open_all();
+    for (int i = 0; i < 100; i++) tune(&t, 1);
+    CHECK(!m.panels, "packed by the tuner");
     close_all();
 }
 
@@ -107,4 +109,5 @@ void suite_tune(void) {
     TEST(requests_need_a_gain);
     TEST(the_environment_decides);
     TEST(prompts_are_not_timed);
+    TEST(nothing_is_packed_while_tokens_run);
 }
