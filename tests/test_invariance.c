@@ -398,6 +398,51 @@ static void a_ring_can_be_cut_back(void) {
     model_close(&model);
 }
 
+/* A cache that has kept all positions so far is cut back to any of them, and so is its fork, also over a cache that
+ * has not. */
+static void forks_can_be_cut_back_as_far(void) {
+    static float all[LONG * ROW];
+    static int text[LONG];
+    Model model;
+    Session s;
+    CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 64, 0, KV_F32), "no model");
+    CHECK(model_forward_text(&s, text, 200, 0, 0) && !session_reserve(&s, 3), "does not run");
+    for (int t = 0; t < 100; t++) CHECK(model_forward(&s, &(Step){text[t], 1, t, NO_LOGITS}, 1), "does not run");
+    CHECK(!session_fork(&s, 2, 0) && !session_fork(&s, 0, 1), "no fork");
+    for (int q = 0; q < 3; q++) {
+        stderr_hide();
+        const float *logits = model_forward(&s, &(Step){text[10], q, 10, LOGITS}, 1);
+        const int lines = stderr_show();
+        CHECK(lines == (q == 2) && !logits == (q == 2), "sequence %d: %d lines on stderr", q, lines);
+        CHECK(!logits || !memcmp(logits, all + 10 * ROW, sizeof *all * ROW), "sequence %d: other logits", q);
+    }
+    session_close(&s);
+    model_close(&model);
+}
+
+static SessionChange mirrored[8];
+static int n_mirrored;
+static void keep_change(SessionChange change, int a, int b, const Step *steps) {
+    (void)a, (void)b, (void)steps;
+    mirrored[n_mirrored++ % 8] = change;
+}
+
+/* Every change of a session reaches its mirror, in order. */
+static void changes_are_mirrored(void) {
+    static const SessionChange made[] = {SESSION_RESERVE, SESSION_KEEP_ALL, SESSION_RUN, SESSION_FORK};
+    Model model;
+    Session s;
+    CHECK(!open_model(&model, &GQA_TIED, 0, true) && !session_open(&s, &model, 1, 8, 0, KV_F32), "no model");
+    s.mirror = keep_change;
+    n_mirrored = 0;
+    CHECK(!session_reserve(&s, 2), "no memory");
+    session_keep_all(&s);
+    CHECK(model_forward_text(&s, tokens, 1, 0, 1) && !session_fork(&s, 1, 0), "does not run");
+    CHECK(n_mirrored == 4 && !memcmp(mirrored, made, sizeof made), "%d changes", n_mirrored);
+    session_close(&s);
+    model_close(&model);
+}
+
 /* The cache doubles up to what the context needs, and has what is asked for. */
 static void the_cache_has_room_for_the_context(void) {
     static const struct {
@@ -464,6 +509,8 @@ void suite_invariance(void) {
     TEST(context_is_not_exceeded);
     TEST(a_ring_changes_no_bit);
     TEST(a_ring_can_be_cut_back);
+    TEST(forks_can_be_cut_back_as_far);
+    TEST(changes_are_mirrored);
     TEST(the_cache_has_room_for_the_context);
     TEST(every_logit_is_checked);
     TEST(sessions_free_their_memory);

@@ -768,20 +768,22 @@ static void sizes_of_experts(void) {
 
 /* All layers of a llama have the window; where it is not known which have it, the context ends with it. */
 static void windows_of_all_layers_or_none(void) {
-    static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff}, shortest[] = {40, 1, 39, 40, 40, 40};
-    for (int i = 0; i < 12; i++) {
+    static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff, -1}, shortest[] = {40, 1, 39, 40, 40, 40, 40};
+    enum { N = sizeof windows / sizeof *windows };
+    for (int i = 0; i < 2 * N; i++) {
         Model model;
+        const int given = windows[i % N], end = shortest[i % N];
         const char *path = temporary("model.gguf");
-        const Relative r = {.architecture = i < 6 ? "llama" : "qwen2"};
+        const Relative r = {.architecture = i < N ? "llama" : "qwen2"};
         gguf_make_relative(&file, &SMALL, &r);
-        gguf_set_int(&file, gguf_key(&r, "attention.sliding_window"), windows[i % 6]);
-        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "window %d does not open", windows[i % 6]);
+        gguf_set(&file, gguf_key(&r, "attention.sliding_window"), given < 0 ? GGUF_I32 : GGUF_U32, &given,
+                 sizeof given);
+        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "window %d does not open", given);
         gguf_free(&file);
-        const int window = i < 6 && i > 0 ? shortest[i] : 0, context = i < 6 ? 40 : shortest[i - 6];
-        CHECK(model.config.context == context, "window %d: context %d", windows[i % 6], model.config.context);
+        const int window = i < N && given > 0 ? end : 0, context = i < N ? 40 : end;
+        CHECK(model.config.context == context, "window %d: context %d", given, model.config.context);
         for (int l = 0; l < 2; l++)
-            CHECK(model.layers[l].window == window, "window %d: %d in layer %d", windows[i % 6], model.layers[l].window,
-                  l);
+            CHECK(model.layers[l].window == window, "window %d: %d in layer %d", given, model.layers[l].window, l);
         model_close(&model);
     }
 }

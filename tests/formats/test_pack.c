@@ -6,6 +6,7 @@
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "formats/parts.h"
+#include "kernels/panels.h"
 
 #include "tests/support/test.h"
 
@@ -59,6 +60,25 @@ static void all_panels_or_none(void) {
     model_close(&model);
 }
 
+/* An eighth of the memory that is available is left. */
+static void an_eighth_is_left(void) {
+    Model model;
+    size_t panels, available;
+    CHECK(!open_medium(&model, temporary("medium.bin")), "cannot make the model");
+    panels = model.tied ? panels_bytes(&model.output) : 0;
+    for (PartAt at = parts_of(&model); next_part(&at);)
+        if (part_weight(&at) && part_weight(&at) != &model.embedding) panels += panels_bytes(part_weight(&at));
+    for (available = panels; available - available / 8 < panels;) available++;
+    for (int less = 1; less >= 0; less--) {
+        bytes_available = available - (size_t)less;
+        model_pack(&model, 1);
+        CHECK(n_packed(&model) == (less ? 0 : 15), "%zu bytes for %zu of panels: %d weights packed", bytes_available,
+              panels, n_packed(&model));
+    }
+    bytes_available = 0;
+    model_close(&model);
+}
+
 /* A file that is all holes but for its header. */
 static void holes_stay_holes(void) {
     const char *path = temporary("dense.bin"), *sparse = temporary("sparse.bin");
@@ -81,5 +101,6 @@ static void holes_stay_holes(void) {
 
 void suite_pack(void) {
     TEST(all_panels_or_none);
+    TEST(an_eighth_is_left);
     TEST(holes_stay_holes);
 }

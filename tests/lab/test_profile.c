@@ -554,21 +554,21 @@ static void bytes_of_heads_and_experts(void) {
     close_session();
 }
 
-/* Two texts in one chunk, whose queries see their own past; in layer 1 a window of 4, their own position included. */
+/* Two texts in one chunk, whose queries see their own past; in layer 1 a window of 6, their own position included. */
 static void bytes_of_windows_and_sequences(void) {
     const int position = 2 * 4 * 32, query = 2 * 4 * 64; /* bytes: key and value; query and output */
     Step steps[8];
     CHECK(!open_session(&MODEL, 1, true, false) && !session_reserve(&session, 2), "no session");
-    model.layers[1].window = 4;
+    model.layers[1].window = 6;
     session.batch = 8;
     CHECK(model_forward_text(&session, tokens, 6, 0, 1), "does not run");
     for (int i = 0; i < 8; i++) steps[i] = (Step){tokens[i], i < 5, i < 5 ? i : i + 1, i == 4 || i == 7 ? LOGITS : 0};
-    CHECK(model_forward(&session, steps, 8), "does not run");
+    CHECK(model_forward(&session, steps, 8) && model_forward_text(&session, tokens, 2, 9, 1), "does not run");
     CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
     const Row *all = find_row("prefill", 0, "attention"), *windows = find_row("prefill", 1, "attention");
     CHECK(all && windows, "no attention");
-    CHECK(all->bytes == 14 * query + (6 + 5 + 9) * position, "all: %g bytes", all->bytes);
-    CHECK(windows->bytes == 14 * query + (6 + 5 + 3 + 3) * position, "windows: %g bytes", windows->bytes);
+    CHECK(all->bytes == 16 * query + (6 + 5 + 9 + 11) * position, "all: %g bytes", all->bytes);
+    CHECK(windows->bytes == 16 * query + (6 + 5 + 5 + 3 + 5 + 2) * position, "windows: %g bytes", windows->bytes);
     close_session();
 }
 

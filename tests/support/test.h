@@ -74,6 +74,9 @@ extern void (*before_allocation)(void);
 /* How often the process has lost a processor; -1: as often as the system says. */
 extern long processors_lost;
 
+/* The memory that is available; 0: as much as the system says. */
+extern size_t bytes_available;
+
 /* The largest of n magnitudes |x|, and of n differences |x - y|: NaN, if one is. */
 double largest(const float *x, int n);
 double largest_difference(const float *x, const float *y, int n);

@@ -3,12 +3,13 @@
  * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for the functions of
  * WRAPPED in the Makefile: the sources call malloc, and get __wrap_malloc. No source knows of it.
  *
- * Owns four things:
+ * Owns five things:
  *
  * - Guard pages. A file that is mapped is a copy that ends where a page without access begins: who reads a byte behind
  *   the file dies there. NORMA_REAL_MAPS in the environment leaves maps as they are.
  * - Slow messages. Where there is MPI, ranks wait NORMA_MESSAGE_DELAY microseconds longer for every exchange.
  * - Processors that are lost. Where a test has set `processors_lost`, the process has lost so many.
+ * - Memory that is available. Where a test has set `bytes_available`, the system has that much.
  * - Memory that fails. NORMA_FAIL_ALLOCATION=K in the environment lets the K-th allocation fail, and "K+" all from the
  *   K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes to a file how many there were. What the C library allocates for
  *   itself is left alone.
@@ -49,11 +50,18 @@
     type __wrap_##name(__VA_ARGS__);                                                                                   \
     type __wrap_##name(__VA_ARGS__)
 
-/* ---- processors that are lost -------------------------------------------------------------------- */
+/* ---- processors that are lost, memory that is available
+ * -------------------------------------------------------------------- */
 
 long processors_lost = -1;
 
 WRAP(long, lost_processors, void) { return processors_lost >= 0 ? processors_lost : __real_lost_processors(); }
+
+size_t bytes_available;
+
+WRAP(size_t, memory_available, const char *root) {
+    return bytes_available ? bytes_available : __real_memory_available(root);
+}
 
 /* ---- which allocation fails ---------------------------------------------------------------------- */
 
