@@ -46,22 +46,7 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim);
  * to read from: y for n > 1, and x where the site has no norm. y has room for max(n, threads) rows. */
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
 
-/* x += r, then y = rmsnorm(x), in one pass over memory; the same bits as one after the other. All [dim]; y is neither x
- * nor r. (The decoder has no use for it: its products add to x as they are stored.) */
-void add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim, float eps);
-
-/* When half-precision results are rounded: the normalized x before it is multiplied by gamma, and the product again
- * (Llama, by Meta and by Hugging Face); or the product alone (Gemma, torch.nn.functional.rms_norm). */
-typedef enum { ROUND_THEN_SCALE, SCALE_THEN_ROUND } RoundingOrder;
-
-/* RMSNorm of one token in float16 or bfloat16 (`type`: TYPE_F16, TYPE_BF16; x,
- * y, gamma [dim] as bits): statistics and normalization are float32. y may be x. */
-void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim, float eps, Type type,
-                  RoundingOrder order);
-
-/* Gradients of one token's norm, from dy = dL/dy: dx = dL/dx is written, dgamma and dbeta are added to, so that tokens
- * accumulate. All [dim]; dx is neither dy nor x. Derived in docs/norms.md. */
-void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma, int dim,
-                      float eps);
-void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
-                        int dim, float eps);
+/* The sum of x[n]^2 as rmsnorm() computes it: in blocks of NORM_BLOCK elements (of kernels/simd.h), whose sums are
+ * added in double. */
+#define NORM_BLOCK (32 * LANES)
+double sum_squares(const float *x, int n);

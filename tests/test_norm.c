@@ -6,6 +6,7 @@
  * their own.
  */
 #include "kernels/matmul.h"
+#include "lab/norm_fused.h"
 #include "norm.h"
 
 #include "tests/support/test.h"

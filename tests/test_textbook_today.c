@@ -4,6 +4,7 @@
  * Owns a test for each, as test_textbook.c does for those before; PyTorch's numbers are those that
  * `python scripts/textbook_today.py` prints.
  */
+#include "lab/norm_backward.h"
 #include "norm.h"
 
 #include "tests/support/test.h"

@@ -7,7 +7,7 @@
  */
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
-#include "norm.h"
+#include "lab/norm_half.h"
 
 #include "tests/support/test.h"
 

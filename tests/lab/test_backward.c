@@ -4,6 +4,7 @@
  * float64 autograd (tests/golden/norm_backward.bin) and finite differences,
  * which check the formula; and what the formula says about directions and scales.
  */
+#include "lab/norm_backward.h"
 #include "norm.h"
 
 #include "tests/support/test.h"

@@ -1,0 +1,49 @@
+/* norm_backward.c: gradients of the norms, in double, because the terms of dx cancel.
+ *
+ * With s = 1 / sqrt(mean(x^2) + eps), y_i = x_i s gamma_i and ds/dx_j = -s^3 x_j / dim. For g_i = gamma_i dy_i, the
+ * chain rule gives
+ *
+ *     dx_i = s g_i - s^3 x_i mean(g x)
+ *
+ * LayerNorm's mean depends on x too: x is x - mean(x) in these formulas, and mean(g) is subtracted from g.
+ */
+#include "lab/norm_backward.h"
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+static void backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
+                     int dim, float eps, bool centered) {
+    double mean = 0, variance = 0, mean_g = 0, product = 0;
+#pragma omp simd reduction(+ : mean, mean_g)
+    for (int i = 0; i < dim; i++) {
+        mean += (double)x[i];
+        mean_g += (double)gamma[i] * (double)dy[i];
+    }
+    mean = centered ? mean / dim : 0;
+    mean_g = centered ? mean_g / dim : 0;
+#pragma omp simd reduction(+ : variance, product)
+    for (int i = 0; i < dim; i++) {
+        const double d = (double)x[i] - mean;
+        variance += d * d;
+        product += (double)gamma[i] * (double)dy[i] * d;
+    }
+    const double s = 1 / sqrt(variance / dim + (double)eps), along = s * product / dim;
+#pragma omp simd
+    for (int i = 0; i < dim; i++) {
+        const double g = (double)gamma[i] * (double)dy[i], normalized = ((double)x[i] - mean) * s;
+        dgamma[i] = (float)((double)dgamma[i] + (double)dy[i] * normalized);
+        if (dbeta) dbeta[i] += dy[i];
+        dx[i] = (float)((g - mean_g - normalized * along) * s);
+    }
+}
+
+void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma, int dim,
+                      float eps) {
+    backward(dx, dgamma, NULL, dy, x, gamma, dim, eps, false);
+}
+
+void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
+                        int dim, float eps) {
+    backward(dx, dgamma, dbeta, dy, x, gamma, dim, eps, true);
+}
