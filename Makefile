@@ -4,6 +4,7 @@
 # Other compilers, machines, flags:  make CC=clang ARCH=x86-64-v3 CFLAGS=-g
 # Cross-compiling:                   make CC=aarch64-linux-gnu-gcc ARCH=cortex-a76
 # Warnings as errors:                make WERROR=1
+# By the formulas alone, slow:       make PLAIN=1
 # The commands in full:              make V=1
 #
 # All processors compile unless -j is given.
@@ -37,6 +38,12 @@ export MPIRUN
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export OMPI_MCA_btl_vader_single_copy_mechanism := none
+endif
+
+# PLAIN=1: every part of the forward pass by its formula, in double and by one thread: slow, to read and to check against.
+ifdef PLAIN
+FLAGS += -DNORMA_PLAIN
+VARIANT ?= plain
 endif
 
 # One folder for each set of flags (VARIANT), so that they do not mix.
@@ -74,7 +81,7 @@ PARALLEL  = $(MAKE) --no-print-directory \
 .PHONY: all objects run test tests coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
 all:
 	@$(PARALLEL) $(BINARY)
-	$(if $(filter release mpi,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
+	$(if $(filter release mpi plain,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
 
 objects: $(OBJECTS)
 

@@ -13,16 +13,81 @@
  *
  * Owns these steps. The products with weights are matmul.c's, norms norm.c's, rotation rope.c's,
  * the cache kv_cache.c's. Each score is computed by itself, and values are summed in vectors of LANES
- * positions from position 0 up, for every query in the same order: a token's result depends on the
- * tokens before it alone, and not on how they were divided into chunks.
+ * positions from position 0 up, for every query in the same order (kernels/attend.c): a token's result depends only on
+ * the tokens before it, and not on how they were divided into chunks.
  */
-#include "kernels/simd.h"
+#include "kernels/attend.h"
+#include "kernels/quant.h"
 #include "kernels/team.h"
 #include "model.h"
 #include <math.h>
 #include <omp.h>
 
-/* ---- queries, keys, values ------------------------------------------------------ */
+/* ---- the formula ------------------------------------------------------------------ */
+
+/* q_norm or k_norm of a token's heads: of each by itself, or of all of them jointly. */
+static void norm_heads_plain(float *heads, const Norm *norm, int n_heads, int size, bool jointly) {
+    if (norm->gamma) norm_plain(heads, heads, norm, jointly ? 1 : n_heads, jointly ? n_heads * size : size);
+}
+
+/* out = softmax(scale q k) v for one query head at position pos, which attends to KV head `head`. */
+static void attend_plain(const Session *s, const Layer *layer, const KvCache *kv, float *out, const float *q, int head,
+                         int pos) {
+    const Config *c = &s->model->config;
+    const int first = layer->window > 0 && pos >= layer->window ? pos - layer->window + 1 : 0; /* the mask */
+    const float scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size);
+    double max = -INFINITY, sum = 0;
+    for (int p = first; p <= pos; p++) {
+        double z = 0;
+        for (int i = 0; i < c->head_size; i++) z += (double)q[i] * kv_read(kv, layer->index, KV_KEYS, head, p, i);
+        z *= scale;
+        if (c->attention_cap != 0) z = c->attention_cap * tanh(z / c->attention_cap);
+        s->scores[p - first] = (float)z;
+        max = fmax(max, z);
+    }
+    for (int p = first; p <= pos; p++) sum += exp(s->scores[p - first] - max);
+    for (int i = 0; i < c->head_size; i++) {
+        double mean = 0;
+        for (int p = first; p <= pos; p++)
+            mean += exp(s->scores[p - first] - max) * kv_read(kv, layer->index, KV_VALUES, head, p, i);
+        out[i] = (float)(mean / sum);
+    }
+}
+
+/* Keys and values of step t go into the cache; its queries to s->q. */
+static void project_plain(Session *s, const Layer *layer, const float *xn, const Step *step, float *q) {
+    const Config *c = &s->model->config;
+    const KvCache *kv = &s->sequences[step->sequence].kv;
+    matmul_plain(q, &layer->wq, xn, s->row);
+    matmul_plain(s->k, &layer->wk, xn, s->row);
+    matmul_plain(s->v, &layer->wv, xn, s->row);
+    norm_heads_plain(q, &layer->q_norm, c->n_heads, c->head_size, c->wide_head_norms);
+    norm_heads_plain(s->k, &layer->k_norm, c->n_kv_heads, c->head_size, c->wide_head_norms);
+    for (int h = 0; h < c->n_heads && layer->rope != ROPE_NONE; h++)
+        rope_plain(q + h * c->head_size, &s->ropes[layer->rope], s->frequencies[layer->rope], step->pos);
+    for (int h = 0; h < c->n_kv_heads; h++) {
+        float *k = s->k + h * c->head_size, *v = s->v + h * c->head_size;
+        if (layer->rope != ROPE_NONE) rope_plain(k, &s->ropes[layer->rope], s->frequencies[layer->rope], step->pos);
+        kv_write(kv, layer->index, KV_KEYS, h, k, 0, 1, step->pos);
+        kv_write(kv, layer->index, KV_VALUES, h, v, 0, 1, step->pos);
+    }
+}
+
+void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
+    const Config *c = &s->model->config;
+    const int all = c->n_heads * c->head_size, group = c->n_heads / c->n_kv_heads;
+    for (int t = 0; t < n; t++, x += c->dim, xn += c->dim) {
+        const KvCache *kv = &s->sequences[s->steps[t].sequence].kv;
+        float *q = s->q + (size_t)t * (size_t)all;
+        project_plain(s, layer, xn, &s->steps[t], q);
+        for (int h = 0; h < c->n_heads; h++)
+            attend_plain(s, layer, kv, s->att + h * c->head_size, q + h * c->head_size, h / group, s->steps[t].pos);
+        matmul_plain(s->added, &layer->wo, s->att, s->row);
+        for (int i = 0; i < c->dim; i++) x[i] += s->added[i];
+    }
+}
+
+/* ---- the fast form: queries, keys, values ------------------------------------------ */
 
 /* The heads of one projection (queries, keys or values) that this rank has, and which of them the calling thread
  * works on: from the product to the cache, so that no barrier is needed in between. */
@@ -117,232 +182,33 @@ static const Tensor *input_weight(const Layer *layer) {
     return type_wants_bytes(layer->wq.type) ? &layer->wq : type_wants_bytes(layer->wk.type) ? &layer->wk : &layer->wv;
 }
 
-/* ---- attend ---------------------------------------------------------------------- */
-
-enum { BLOCK_VECTORS = KV_BLOCK / LANES };
-
-/* Up to KV_QUERIES queries that visit one KV head together: those of neighbouring tokens and of the
- * query heads that share it. They see the same keys, but for the last few. */
-typedef struct {
-    int size;     /* of a head */
-    int blocks;   /* that the cache has room for */
-    size_t start; /* of the KV head in the cache, in elements */
-    float scale;  /* of the scores, */
-    float cap;    /* which are capped then; 0: they are not */
-    bool asks;    /* for what it reads next, as products do here (lab/tune.c), */
-    size_t next;  /* and for the keys that begin there, if they are others: those of the thread's next head */
-    int before;   /* blocks of positions in front of those that the cache holds: a multiple of `blocks` */
-    /* vectors of keys: some query sees those from `from` to `end`, every query all of those from whole to whole_end */
-    int from, whole, whole_end, end;
-    const float *q[KV_QUERIES];
-    float *out[KV_QUERIES], *scores[KV_QUERIES];
-    int first_key[KV_QUERIES], n_keys[KV_QUERIES]; /* a query sees the keys from first_key to n_keys - 1 */
-} Queries;
-
-INLINE vf load_cached(KvType type, const void *cache, size_t at) {
-    return type == KV_F32 ? vload((const float *)cache + at) : vload_f16((const uint16_t *)cache + at, LANES);
-}
-
-/* Where element 0 of vector v is, in a part of `width` elements of the cache, whose blocks may be a ring; element i is
- * i * KV_BLOCK behind it. */
-INLINE size_t vector_at(const Queries *a, int v, int width) {
-    int block = v / BLOCK_VECTORS - a->before;
-    if (block >= a->blocks) block -= a->blocks;
-    return (size_t)block * (size_t)width * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES);
-}
-
-/* Asks for n elements of a block, from element `at` of the cache on. The runs of a head are too short for a processor
- * to notice by itself that they are read from one end to the other. */
-INLINE void request_block(KvType type, const void *cache, size_t at, int n) {
-    const size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    const char *block = (const char *)cache + at * element;
-    for (size_t i = 0; i < (size_t)n * KV_BLOCK * element; i += CACHE_LINE) prefetch_read(block + i);
-}
-
-/* Asks for the values of all positions that the query sees. */
-INLINE void request_values(const Queries *a, KvType type, const void *values) {
-    for (int i = 0; i < a->size; i += KV_VALUE_PART) {
-        const int width = kv_part_width(a->size, KV_VALUE_PART, i);
-        const size_t start = a->start + kv_at(a->size, KV_VALUE_PART, a->blocks, 0, i);
-        for (int v = a->from; v < a->end; v += BLOCK_VECTORS)
-            request_block(type, values, start + vector_at(a, v, width), width);
-    }
-}
-
-/* The causal mask, and the window's: the lanes of vector v whose keys query k sees. */
-INLINE vi visible(const Queries *a, int v, int k) {
-    const vi lane = vlane();
-    return (lane < a->n_keys[k] - v * LANES) & (lane >= a->first_key[k] - v * LANES);
-}
-
-/* scores = q . key for `count` vectors of keys, from vector v on in steps of `apart`. */
-INLINE void score_vectors(const Queries *a, KvType type, const void *keys, int v, int apart, const int count,
-                          const int n) {
-    vf sums[KV_QUERIES][4];
-    size_t at[4];
-    UNROLL
-    for (int j = 0; j < count; j++) at[j] = a->start + vector_at(a, v + j * apart, a->size);
-    UNROLL
-    for (int k = 0; k < n; k++) UNROLL
-    for (int j = 0; j < count; j++) sums[k][j] = (vf){0};
-    for (int i = 0; i < a->size; i++) {
-        vf key[4];
-        UNROLL
-        for (int j = 0; j < count; j++) key[j] = load_cached(type, keys, at[j] + (size_t)i * KV_BLOCK);
-        UNROLL
-        for (int k = 0; k < n; k++) UNROLL
-        for (int j = 0; j < count; j++) sums[k][j] = vfma(vset(a->q[k][i]), key[j], sums[k][j]);
-    }
-    UNROLL
-    for (int k = 0; k < n; k++) UNROLL
-    for (int j = 0; j < count; j++) vstore(a->scores[k] + (v + j * apart) * LANES, sums[k][j]);
-}
-
-/* scores = -infinity where the mask hides a key: in vectors that query k does not see whole. */
-static void mask_scores(const Queries *a, int k) {
-    for (int v = a->from; v < a->end; v++) {
-        if (v >= a->whole && v < a->whole_end) continue;
-        const vf score = vload(a->scores[k] + v * LANES);
-        vstore(a->scores[k] + v * LANES, vselect(visible(a, v, k), score, vset(-INFINITY)));
-    }
-}
-
-/* scores = cap tanh(scale scores / cap); what a mask hides stays hidden. */
-static void cap_scores(float *scores, int from, int end, float scale, float cap) {
-    for (int v = from; v < end; v++) {
-        const vf z = vload(scores + v * LANES);
-        vstore(scores + v * LANES, vselect(z == -INFINITY, z, vcap(scale * z, cap)));
-    }
-}
-
-/* scores = e^(scale (scores - the largest of them)); returns 1 / their sum. */
-static float softmax(float *scores, int from, int end, float scale) {
-    vf max = vset(-INFINITY), sum = {0};
-    for (int v = from; v < end; v++) max = vmax(vload(scores + v * LANES), max);
-    const float largest = vmax_lane(max);
-    for (int v = from; v < end; v++) {
-        const vf e = vexp((vload(scores + v * LANES) - largest) * scale);
-        sum += e;
-        vstore(scores + v * LANES, e);
-    }
-    return 1.0f / vsum(sum);
-}
-
-/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v, values[0] being element 0 of the first of them.
- * `masked`: some query does not see all of them. What a query does not see counts as 0, whatever the cache holds there:
- * NaN times 0 would be NaN. */
-INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Queries *a, KvType type, const void *values, size_t at,
-                       int v, const bool masked, const int count, const int n) {
-    vf p[KV_QUERIES];
-    vi mask[KV_QUERIES];
-    UNROLL
-    for (int k = 0; k < n; k++) {
-        p[k] = vload(a->scores[k] + v * LANES);
-        if (masked) mask[k] = visible(a, v, k);
-    }
-    UNROLL
-    for (int i = 0; i < count; i++) {
-        const vf value = load_cached(type, values, at + (size_t)i * KV_BLOCK);
-        UNROLL
-        for (int k = 0; k < n; k++) sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value, sums[k][i]);
-    }
-}
-
-/* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n queries k and `count` elements i from
- * `first` on, all in one part. */
-INLINE void sum_values(const Queries *a, KvType type, const KvLayer *kv, const float *scales, int first,
-                       const int count, const int n) {
-    const int width = kv_part_width(a->size, KV_VALUE_PART, first / KV_VALUE_PART * KV_VALUE_PART);
-    const size_t start = a->start + kv_at(a->size, KV_VALUE_PART, a->blocks, 0, first);
-    vf sums[KV_QUERIES][KV_VALUE_PART];
-    UNROLL
-    for (int k = 0; k < n; k++) UNROLL
-    for (int i = 0; i < count; i++) sums[k][i] = (vf){0};
-    for (int v = a->from; v < a->end; v++) {
-        const size_t at = start + vector_at(a, v, width);
-        if (n == 1 && a->asks && a->next != a->start)
-            request_block(type, kv->keys, a->next + vector_at(a, v, a->size) + (size_t)first * KV_BLOCK, count);
-        if (v < a->whole || v >= a->whole_end)
-            add_values(sums, a, type, kv->values, at, v, true, count, n);
-        else
-            add_values(sums, a, type, kv->values, at, v, false, count, n);
-    }
-    UNROLL
-    for (int k = 0; k < n; k++) {
-        UNROLL
-        for (int i = 0; i < count; i += 4) { /* with count 2, vsum4 gets two sums twice */
-            const f4 four = vsum4(sums[k][i], sums[k][i + 1], sums[k][i + 2 < count ? i + 2 : i],
-                                  sums[k][i + 3 < count ? i + 3 : i]) *
-                            scales[k];
-            memcpy(a->out[k] + first + i, &four, (size_t)(count < 4 ? count : 4) * sizeof(float));
-        }
-    }
-}
-
-/* out = softmax(scale q k) v for n queries. Each is computed alike, whoever else is in the group. */
-INLINE void attend_group(const Queries *a, const KvLayer *kv, KvType type, const int n) {
-    const int size = a->size, count = n == 1 ? 16 : n == 2 ? 8 : 4;
-    const int streams = n == 1 ? 4 : 2; /* the cache is read at so many places at once */
-    const int apart = (a->end - a->from) / streams;
-    float scales[KV_QUERIES];
-    int v = a->from, i = 0;
-    if (n == 1 && a->asks) request_values(a, type, kv->values);
-    for (; v < a->from + apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);
-    for (v = a->from + apart * streams; v < a->end; v++) score_vectors(a, type, kv->keys, v, 0, 1, n);
-    for (int k = 0; k < n; k++) mask_scores(a, k);
-    for (int k = 0; k < n && a->cap != 0; k++) cap_scores(a->scores[k], a->from, a->end, a->scale, a->cap);
-    for (int k = 0; k < n; k++) scales[k] = softmax(a->scores[k], a->from, a->end, a->cap != 0 ? 1 : a->scale);
-    for (; i + count <= size; i += count) sum_values(a, type, kv, scales, i, count, n);
-    for (; i + 4 <= size; i += 4) sum_values(a, type, kv, scales, i, 4, n);
-    for (; i < size; i += 2) sum_values(a, type, kv, scales, i, 2, n);
-}
-
-/* One function for each type of cache and number of queries, so that sums stay in registers. */
-#define ATTEND(name, type, n)                                                                                          \
-    NOINLINE void name(const Queries *a, const KvLayer *kv) { attend_group(a, kv, type, n); }
-ATTEND(attend_1, KV_F32, 1)
-ATTEND(attend_2, KV_F32, 2)
-ATTEND(attend_4, KV_F32, 4)
-ATTEND(attend_1_f16, KV_F16, 1)
-ATTEND(attend_2_f16, KV_F16, 2)
-ATTEND(attend_4_f16, KV_F16, 4)
+/* ---- the fast form: attend -------------------------------------------------------- */
 
 /* Attends with queries first to first + n - 1 that a span has of KV head `head`. Query i of a KV head is that of the
  * span's step i / queries_per_kv_head and of query head i % queries_per_kv_head of the group. */
-static void attend(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
+static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
-    const KvLayer *kv = &s->sequences[span->sequence].kv.layers[layer->index];
     const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
     const int next = head + (has_own_groups(s, layer) ? 1 : omp_get_num_threads());
-    const size_t room = (size_t)s->room, elements = kv_head_elements(c->head_size, kv->blocks);
-    const int before =
-        tensor_first_row(&layer->wq); /* KV heads and their queries are counted from this rank's first on */
-    float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * room;
+    const int first_row = tensor_first_row(&layer->wq); /* heads are counted from this process's first */
+    float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * (size_t)s->room;
     Queries a = {.size = c->head_size,
-                 .blocks = kv->blocks,
-                 .start = (size_t)head * elements,
-                 .asks = layer->wo.request.ahead > 0,
-                 .next = (size_t)(next < heads_of(s, &layer->wk) ? next : head) * elements,
+                 .head = head,
+                 .next_head = next < heads_of(s, &layer->wk) ? next : head,
+                 .prefetch = layer->wo.request.ahead > 0,
                  .scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};
     for (int k = 0; k < n; k++) {
         const int t = (first + k) / queries_per_kv_head;
         const int query_head = head * queries_per_kv_head + (first + k) % queries_per_kv_head;
         const size_t at = ((size_t)(span->first + t) * (size_t)c->n_heads + (size_t)query_head) * (size_t)c->head_size;
-        a.q[k] = s->q + before + at;
-        a.out[k] = s->att + before + at;
-        a.scores[k] = scores + (size_t)k * room;
+        a.q[k] = s->q + first_row + at;
+        a.out[k] = s->att + first_row + at;
+        a.scores[k] = scores + (size_t)k * (size_t)s->room;
         a.n_keys[k] = span->pos + t + 1;
         a.first_key[k] = layer->window > 0 && a.n_keys[k] > layer->window ? a.n_keys[k] - layer->window : 0;
     }
-    a.from = a.first_key[0] / LANES;
-    a.end = (a.n_keys[n - 1] - 1) / LANES + 1;
-    a.whole = clamp((a.first_key[n - 1] + LANES - 1) / LANES, a.end);
-    a.whole_end = a.n_keys[0] / LANES;
-    a.before = a.from / BLOCK_VECTORS / a.blocks * a.blocks;
-    static void (*const kinds[][3])(const Queries *, const KvLayer *) = {
-        [KV_F32] = {attend_1, attend_2, attend_4}, [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
-    kinds[s->kv_type][n / 2](&a, kv);
+    attend(&a, &s->sequences[span->sequence].kv.layers[layer->index], s->kv_type, n);
 }
 
 /* Attends with up to KV_QUERIES queries from `first` on, of the n that a span has of a KV head. */
@@ -350,7 +216,7 @@ static void attend_some(Session *s, const Layer *layer, const Span *span, int he
     const int end = first + KV_QUERIES < n ? first + KV_QUERIES : n;
     for (int i = first, count; i < end; i += count) {
         count = end - i > 3 ? 4 : end - i > 1 ? 2 : 1;
-        attend(s, layer, span, head, i, count);
+        attend_queries(s, layer, span, head, i, count);
     }
 }
 

@@ -130,3 +130,12 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *
                        rows + (size_t)t * stride + i, stride, kv_part_width(size, part, i), count);
     }
 }
+
+float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos, int i) {
+    const KvLayer *l = &kv->layers[layer];
+    const int part = kind == KV_KEYS ? kv->head_size : KV_VALUE_PART;
+    const size_t at = (size_t)head * kv_head_elements(kv->head_size, l->blocks) +
+                      kv_at(kv->head_size, part, l->blocks, pos / KV_BLOCK % l->blocks, i) + (size_t)(pos % KV_BLOCK);
+    const void *cache = kind == KV_KEYS ? l->keys : l->values;
+    return kv->type == KV_F32 ? ((const float *)cache)[at] : f16_to_f32(((const uint16_t *)cache)[at]);
+}

@@ -1,29 +1,10 @@
-/* kv_cache.h: the keys and values of the positions that have run.
- *
- * The layout, of keys and of values alike, is [heads][parts of a head][blocks of positions][elements of the
- * part][KV_BLOCK positions]. Positions are innermost, so that one vector holds the same element of neighbouring
- * positions. A key is one part, since a score walks through all of its elements; a value has parts of KV_VALUE_PART
- * elements, as many as are summed at once. So both are read in the order in which they lie in memory.
- */
+/* kv_cache.h: the keys and values of cached positions; their layout is that of kernels/attend.h. */
 #pragma once
 
+#include "kernels/attend.h"
 #include <stdbool.h>
-#include <stddef.h>
 
-typedef enum { KV_F32, KV_F16 } KvType;
 typedef enum { KV_KEYS, KV_VALUES } KvKind;
-
-enum {
-    KV_BLOCK = 16,     /* positions in a block */
-    KV_VALUE_PART = 16 /* elements of a value in a part */
-};
-
-/* One layer. */
-typedef struct {
-    void *keys, *values; /* float or float16 */
-    int blocks;          /* blocks that there is room for */
-    int kept;            /* positions that are needed at most, set before any runs; 0: all */
-} KvLayer;
 
 typedef struct {
     KvType type;
@@ -52,18 +33,5 @@ int kv_copy(KvCache *to, const KvCache *from);
  * of token t begins at rows + t * stride, head_size floats. */
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos);
 
-/* Elements of the part that begins at element `start` of a head: the last one may be short. */
-static inline int kv_part_width(int head_size, int part, int start) {
-    return start + part < head_size ? part : head_size - start;
-}
-
-/* Where element i of a block of positions is, counted from where the head begins. */
-static inline size_t kv_at(int head_size, int part, int blocks, int block, int i) {
-    const int start = i / part * part, width = kv_part_width(head_size, part, start);
-    return ((size_t)start * (size_t)blocks + (size_t)block * (size_t)width + (size_t)(i - start)) * KV_BLOCK;
-}
-
-/* Elements of one head in all. */
-static inline size_t kv_head_elements(int head_size, int blocks) {
-    return (size_t)head_size * (size_t)blocks * KV_BLOCK;
-}
+/* Element i of the key (or value) of one head at a position that the cache holds. */
+float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos, int i);

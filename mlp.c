@@ -6,9 +6,35 @@
  *
  * Owns SwiGLU. The products with weights are matmul.c's, mixtures of experts experts.c's.
  */
+#include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"
 #include "model.h"
+#include <math.h>
+
+/* ---- the formula ------------------------------------------------------------------ */
+
+static double activation_plain(double a, bool gelu) {
+    return gelu ? a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a))) : a / (1 + exp(-a));
+}
+
+void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
+    matmul_plain(s->gate, &m->gate, xn, s->row);
+    matmul_plain(s->up, &m->up, xn, s->row);
+    for (int i = 0; i < m->gate.rows; i++)
+        s->gate[i] = (float)(activation_plain(s->gate[i], s->model->config.gelu) * s->up[i]);
+    matmul_plain(y, &m->down, s->gate, s->row);
+}
+
+void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
+    const int dim = s->model->config.dim;
+    for (int t = 0; t < n; t++, x += dim, xn += dim) {
+        swiglu_plain(s, &layer->mlp, s->added, xn);
+        for (int i = 0; i < dim; i++) x[i] += s->added[i];
+    }
+}
+
+/* ---- the fast form ---------------------------------------------------------------- */
 
 /* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel 2016, sec. 2),
  * a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi) (a + 0.044715 a^3). */

@@ -15,6 +15,34 @@
 #include <omp.h>
 #include <stdlib.h>
 
+/* ---- the forms of the parts ---------------------------------------------------- */
+
+/* y[n][rows of the output matrix] = logits of xn[n][dim], before a scale or a cap. */
+static void output_plain(Session *s, float *y, const float *xn, int n) {
+    const Tensor *w = &s->model->output;
+    for (int t = 0; t < n; t++)
+        matmul_plain(y + (size_t)t * (size_t)w->rows, w, xn + (size_t)t * (size_t)w->cols, s->row);
+}
+
+static void output_fast(Session *s, float *y, const float *xn, int n) {
+    const Input in = input_prepare(&s->input, &s->model->output, xn, n);
+    matmul(y, &s->model->output, &in, n);
+}
+
+/* What the forward pass is made of: the formulas, or their fast forms. */
+typedef struct {
+    const float *(*norm)(float *y, const float *x, const Norm *norm, int n, int dim);
+    void (*attention)(Session *s, const Layer *layer, float *x, const float *xn, int n);
+    void (*mlp)(Session *s, const Layer *layer, float *x, const float *xn, int n);
+    void (*mixture)(Session *s, const Layer *layer, float *x, const float *xn, int n);
+    void (*output)(Session *s, float *y, const float *xn, int n);
+} Forms;
+
+static const Forms PLAIN = {norm_plain, attention_plain, mlp_plain, mixture_plain, output_plain};
+static const Forms FAST = {norm_forward, attention, mlp, mixture, output_fast};
+
+static const Forms *forms(const Session *s) { return s->plain ? &PLAIN : &FAST; }
+
 /* ---- the forward pass ---------------------------------------------------------- */
 
 /* Writes x[t], the embedding of step t's token, and the angles of its position. */
@@ -34,7 +62,7 @@ static void embed(Session *s, int n) {
 static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
     const int dim = s->model->config.dim;
     if (!norm->gamma) return x;
-    const float *xn = norm_forward(s->xn, x, norm, n, dim);
+    const float *xn = forms(s)->norm(s->xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
     if (!each_thread_computes(n)) team_wait(s->probe, layer, site);
     probe_norm(s->probe, layer, site, x, xn, n, dim);
@@ -73,8 +101,7 @@ static void compute_logits(Session *s, float *logits) {
     const Model *m = s->model;
     const int n = s->n_wanted;
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, wanted_rows(s), n);
-    const Input in = input_prepare(&s->input, &m->output, xn, n);
-    matmul(logits, &m->output, &in, n);
+    forms(s)->output(s, logits, xn, n);
     cap_logits(s, logits);
     team_end(s->probe, NO_LAYER, SITE_LOGITS);
     team_gather(s->probe, NO_LAYER, logits, &m->output, n, false); /* only rank 0 samples */
@@ -103,6 +130,7 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
 /* The forward pass of a chunk of n steps, run by each thread of a region. */
 static void forward_chunk(Session *s, int n, float *logits) {
     const Model *m = s->model;
+    const Forms *form = forms(s);
     float *x = s->x;
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
@@ -110,10 +138,10 @@ static void forward_chunk(Session *s, int n, float *logits) {
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
         const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
-        attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n);
+        form->attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n); /* x += post(attention(pre(x))) */
         xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
-        (layer->experts ? mixture : mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
+        (layer->experts ? form->mixture : form->mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }
     if (s->n_wanted > 0) compute_logits(s, logits);
@@ -123,6 +151,7 @@ static void forward_chunk(Session *s, int n, float *logits) {
 static int chunk_threads(const Session *s, int n) {
     const size_t worth_sharing = 1 << 19; /* bytes of a layer's weights times steps: docs/performance.md */
     const size_t layers = (size_t)s->model->config.n_layers + 1; /* and the output, the barriers of a layer each */
+    if (s->plain) return 1;
     if (n == 1 && s->decode_threads) return s->decode_threads;
     return s->model->decode_bytes / layers < worth_sharing / (size_t)n ? 1 : s->n_threads;
 }

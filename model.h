@@ -133,8 +133,7 @@ typedef enum { SESSION_RESERVE, SESSION_FORK, SESSION_KEEP_ALL, SESSION_RUN } Se
 typedef void Mirror(SessionChange change, int a, int b, const Step *steps);
 
 enum {
-    KV_QUERIES = 4, /* queries that visit the KV cache together */
-    MOST_BACK = 64  /* positions that may be overwritten where a window's layer keeps no more than it needs */
+    MOST_BACK = 64 /* positions that may be overwritten where a window's layer keeps no more than it needs */
 };
 
 /* Sequences in progress, and the activations of one chunk of their steps. */
@@ -168,6 +167,9 @@ typedef struct {
     Slot *slots;                  /* [chunk * n_experts_used], by expert, then by token */
     int *expert_start;            /* [n_experts + 1] an expert's first slot */
     float *expert_rows;           /* [slots][dim] the experts' input, then their output */
+    bool plain;                   /* by the formulas (`_plain`), in double, by one thread; `make PLAIN=1`: always */
+    float *row;                   /* [widest input of a product] and */
+    float *added;                 /* [dim] for the formulas: a row of a weight; what a sublayer adds to one token */
     InputBuffer input;            /* for activations as int8 and in parts */
     float *logits;                /* [n_logits][vocab_size] */
     int n_logits;                 /* rows that logits has room for */
@@ -221,14 +223,20 @@ int check_logits(const float *logits, size_t n);
  * Each is called by every thread of an OpenMP parallel region, for the n steps of the chunk: x[n][dim] is the residual
  * stream, xn[n][dim] is norm(x). */
 
-/* x += attention(xn), each step looking back on its own sequence: attention.c. */
+/* x += attention(xn), each step looking back on its own sequence: attention.c. `_plain`: the formula, by one thread. */
 void attention(Session *s, const Layer *layer, float *x, const float *xn, int n);
+void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
 /* x += mlp(xn) in a dense layer: mlp.c. */
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n);
+void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
 /* x += mixture(xn) in a sparse layer, the weighted sum of the experts that the router chooses: experts.c. */
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n);
+void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
+
+/* y[dim] = the SwiGLU m of xn[dim], one token, by its formula. */
+void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
 /* Elements [first, first + count) of gate[n][hidden_dim] = silu(gate(in)) * up(in), or gelu for silu, by one thread:
  * both products in one task, so that no barrier is between them. up[n][hidden_dim] is scratch. */

@@ -28,6 +28,18 @@ void layernorm_plain(float *y, const float *x, const float *gamma, const float *
         y[i] = (float)((x[i] - mean) / sqrt(variance + eps) * gamma[i] + (beta ? beta[i] : 0));
 }
 
+const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim) {
+    for (int t = 0; t < n; t++) {
+        const size_t at = (size_t)t * (size_t)dim;
+        switch (norm->kind) {
+        case NORM_RMS: rmsnorm_plain(y + at, x + at, norm->gamma, dim, norm->eps); break;
+        case NORM_LAYER: layernorm_plain(y + at, x + at, norm->gamma, norm->beta, dim, norm->eps); break;
+        case NORM_NONE: return x;
+        }
+    }
+    return y;
+}
+
 /* ---- sums over a token --------------------------------------------------------------
  *
  * The fast forms compute the same, and add three things. Sums run in vectors: float32 within a

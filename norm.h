@@ -38,6 +38,9 @@ void layernorm(float *y, const float *x, const float *gamma, const float *beta, 
 void rmsnorm_plain(float *y, const float *x, const float *gamma, int dim, float eps);
 void layernorm_plain(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
 
+/* The site's norm of n tokens by these formulas: y[n][dim] from x[n][dim]. Returns y, or x where there is no norm. */
+const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim);
+
 /* The site's norm of one vector, y[dim] from x[dim]. y may be x. */
 void norm_token(float *y, const float *x, const Norm *norm, int dim);
 

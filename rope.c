@@ -9,6 +9,17 @@
 #include "kernels/simd.h"
 #include <math.h>
 
+/* ---- the formula ---------------------------------------------------------------- */
+
+void rope_plain(float *v, const Rope *r, const double *frequencies, int pos) {
+    for (int i = 0; i < r->dims / 2; i++) {
+        float *a = r->halves ? &v[i] : &v[2 * i], *b = r->halves ? &v[i + r->dims / 2] : &v[2 * i + 1];
+        const double angle = pos * frequencies[i], x = *a, y = *b;
+        *a = (float)(r->amplitude * (x * cos(angle) - y * sin(angle)));
+        *b = (float)(r->amplitude * (x * sin(angle) + y * cos(angle)));
+    }
+}
+
 /* ---- frequencies --------------------------------------------------------------- */
 
 double rope_frequency(const Rope *r, int pair) { return pow(r->base, -2.0 * pair / r->dims); }

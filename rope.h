@@ -40,5 +40,8 @@ void rope_frequencies(double *frequencies, const Rope *r, const double *factors)
  * precision: a float32 angle is off by 1e-4 at position 1,000. */
 void rope_angles(float *angles, const Rope *r, const double *frequencies, int pos);
 
+/* Rotates the leading elements of a head v by the angles of position pos, in place and in double: the formula. */
+void rope_plain(float *v, const Rope *r, const double *frequencies, int pos);
+
 /* Rotates the leading elements of a head v by the angles of its token, in place. */
 void rope_rotate(const Rope *r, float *v, const float *angles);

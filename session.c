@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef NORMA_PLAIN
+enum { PLAIN_BUILD = true };
+#else
+enum { PLAIN_BUILD = false };
+#endif
+
 /* Repeats a change in other processes. */
 static void mirror(const Session *s, SessionChange change, int a, int b) {
     if (s->mirror) s->mirror(change, a, b, NULL);
@@ -19,7 +25,7 @@ bool has_branch(const Session *s, const Norm *post) { return post->gamma || s->m
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 enum {
-    N_BUFFERS = 17,                  /* of activations, the input buffer apart */
+    N_BUFFERS = 19,                  /* of activations, the input buffer apart */
     MOST_CHUNK_BYTES = 128 << 20,    /* of activations and logits, */
     MOST_CHUNK_WEIGHTS = 4,          /* or so many times those of the weights that a token reads */
     SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a common machine */
@@ -42,6 +48,7 @@ static Plan plan_chunk(Session *s, int n) {
     const size_t hidden_dim = (size_t)c->hidden_dim, expert_dim = (size_t)c->expert_dim;
     const size_t hidden = larger(tokens * hidden_dim, slots * expert_dim);
     const size_t own_rows = larger(tokens, (size_t)s->n_threads), angles = (size_t)c->rope.dims * sizeof(float);
+    const size_t widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim));
     return (Plan){.buffers = {{&s->spans, tokens, sizeof *s->spans},
                               {&s->wanted, tokens, sizeof *s->wanted},
                               {&s->x, tokens, dim * sizeof *s->x},
@@ -59,9 +66,11 @@ static Plan plan_chunk(Session *s, int n) {
                               {&s->router, tokens, (size_t)c->n_experts * sizeof *s->router},
                               {&s->slots, slots, sizeof *s->slots},
                               {&s->expert_start, (size_t)c->n_experts + 1, sizeof *s->expert_start},
-                              {&s->expert_rows, slots, dim * sizeof *s->expert_rows}},
+                              {&s->expert_rows, slots, dim * sizeof *s->expert_rows},
+                              {&s->row, 1, widest * sizeof *s->row},
+                              {&s->added, 1, dim * sizeof *s->added}},
                   .input_rows = larger(own_rows, slots),
-                  .widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim))};
+                  .widest = widest};
 }
 
 /* Bytes of a chunk of n steps, with the logits of all of them. */
@@ -125,6 +134,7 @@ int session_fork(Session *s, int to, int from) {
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type) {
     const Config *c = &model->config;
     *s = (Session){.model = model,
+                   .plain = PLAIN_BUILD,
                    .n_threads = n_threads,
                    .batch = batch,
                    .kv_type = kv_type,

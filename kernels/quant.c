@@ -180,6 +180,15 @@ void dequantize_row(float *y, const Tensor *w, int row) {
 /* ---- float32 to anything ---------------------------------------------------------------- */
 
 /* v as an integer in [low, high], towards zero; low for NaN. */
+void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
+    for (int r = 0; r < w->rows; r++) {
+        double sum = w->bias ? w->bias[r] : 0;
+        dequantize_row(row, w, r);
+        for (int c = 0; c < w->cols; c++) sum += (double)row[c] * x[c];
+        y[r] = (float)sum;
+    }
+}
+
 static int clamp(float v, int low, int high) { return v > (float)low ? (v < (float)high ? (int)v : high) : low; }
 
 static void store_u16(uint8_t *p, uint16_t u) { memcpy(p, &u, sizeof u); }

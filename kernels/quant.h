@@ -18,5 +18,8 @@ void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group
 /* y[cols] = row `row` of w in float32, as the type defines it. */
 void dequantize_row(float *y, const Tensor *w, int row);
 
+/* y[rows] = w x + bias for x[cols], each output summed in double: the product as its formula. row[cols] is scratch. */
+void matmul_plain(float *y, const Tensor *w, const float *x, float *row);
+
 /* x[n] in a type that is written, the same bytes as the gguf library's. */
 void quantize_row(void *out, Type type, const float *x, int n);

@@ -89,7 +89,7 @@ static void project(double *out, const Tensor *w, const Config *c, int t, bool r
 static double queries[TOKENS][MAX_DIM], keys[TOKENS][MAX_DIM], values[TOKENS][MAX_DIM];
 
 /* One head of token t into out[head_size]. */
-static void attend(double *out, const Config *c, int t, int head) {
+static void attend_exactly(double *out, const Config *c, int t, int head) {
     const int size = c->head_size, kv = head / (c->n_heads / c->n_kv_heads) * size;
     double p[TOKENS], max = -INFINITY, sum = 0;
     for (int k = 0; k <= t; k++) {
@@ -114,7 +114,7 @@ static void reference_attention(const Layer *layer, const Config *c, int n) {
         project(values[t], &layer->wv, c, t, false);
     }
     for (int t = 0; t < n; t++) {
-        for (int h = 0; h < c->n_heads; h++) attend(heads + h * c->head_size, c, t, h);
+        for (int h = 0; h < c->n_heads; h++) attend_exactly(heads + h * c->head_size, c, t, h);
         for (int r = 0; r < c->dim; r++) exact[t][r] = dot_row(&layer->wo, r, heads);
     }
 }

@@ -66,6 +66,8 @@ static double stock_error(const char *name) {
 
 /* ---- what is found --------------------------------------------------------------------------- */
 
+static bool plain; /* by the formulas, without the fast forms */
+
 /* The logits of all tokens, in one chunk or one token after the other. */
 static int run_model(const HashModel *m, const char *path, bool decode) {
     Model model;
@@ -77,6 +79,7 @@ static int run_model(const HashModel *m, const char *path, bool decode) {
     const size_t row = (size_t)m->vocab_size;
     if (!session_open(&s, &model, 2, TOKENS, 0, KV_F32)) {
         int t = 0;
+        s.plain |= plain;
         for (; t < TOKENS; t += step) {
             const float *l = model_forward_text(&s, tokens + t, step, t, step);
             if (!l) break;
@@ -135,6 +138,13 @@ static void float_models_are_no_worse_than_stock(void) {
         check_float(&goldens[i], false);
         check_float(&goldens[i], true);
     }
+}
+
+/* The formulas, a program of their own with PLAIN=1. */
+static void formulas_are_no_worse_than_stock(void) {
+    plain = true;
+    float_models_are_no_worse_than_stock();
+    plain = false;
 }
 
 /* We were measured at 2.0e-7 to 5.8e-7 of the largest logit with AVX-512, with AVX2 and
@@ -209,6 +219,7 @@ static void hash_is_the_one_of_the_reference(void) {
 void suite_golden(void) {
     TEST(hash_is_the_one_of_the_reference);
     TEST(float_models_are_no_worse_than_stock);
+    TEST(formulas_are_no_worse_than_stock);
     TEST(other_architectures);
     TEST(version_1_gives_the_bits_of_version_0);
     TEST(int8_models_are_near);

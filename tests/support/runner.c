@@ -50,14 +50,18 @@ static const char *log_path(const Suite *s) {
     return path;
 }
 
-/* Runs this program, or the one that counts steps, with the suite's name. */
-static void start(Suite *s, const char *program) {
-    char path[PATH_MAX];
+/* The program that runs a suite: this one, or the one that counts steps. */
+static const char *program_name(const Suite *s, const char *program) {
+    static char path[PATH_MAX];
     const char *slash = strrchr(program, '/');
-    if (slash && !strcmp(s->name, "growth"))
-        snprintf(path, sizeof path, "%.*s/growth", (int)(slash - program), program);
-    else
-        snprintf(path, sizeof path, "%s", program);
+    if (!slash || strcmp(s->name, "growth") != 0) return program;
+    snprintf(path, sizeof path, "%.*s/growth", (int)(slash - program), program);
+    return path;
+}
+
+/* Runs a suite in a process of its own. */
+static void start(Suite *s, const char *program) {
+    const char *path = program_name(s, program);
     s->start = now();
     if ((s->process = fork())) return;
     const int log = open(log_path(s), O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -121,7 +125,10 @@ static void run_chosen(const char *program) {
     while (running--) wait_for_one();
 }
 
-static int run_here(Suite *s) {
+/* Runs a suite in this process: `growth` in the program whose readers count. */
+static int run_here(Suite *s, const char *program) {
+    const char *name = program_name(s, program);
+    if (strcmp(name, program) != 0) execl(name, name, s->name, (char *)NULL);
     ranks_open();
     test_begin();
     s->run();
@@ -133,7 +140,7 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         Suite *s = find_suite(argv[i]);
         if (!s) return 2;
-        if (argc == 2) return run_here(s);
+        if (argc == 2) return run_here(s, argv[0]);
         s->chosen = true;
     }
     for (int i = 0; i < N_SUITES && argc == 1; i++) suites[i].chosen = suites[i].run != NULL;

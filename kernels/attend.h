@@ -1,0 +1,61 @@
+/* attend.h: attention of a few queries to one KV head, and the layout of the keys and values that it reads.
+ *
+ * The layout of keys, and of values, is [heads][parts of a head][blocks of positions][elements of the part][KV_BLOCK
+ * positions]. Positions are innermost, so that one vector holds the same element of neighbouring positions. A key is
+ * one part, since a score walks through all of its elements; a value has parts of KV_VALUE_PART elements, as many as
+ * are summed at once. So both are read in the order in which they lie in memory. A layer with a window has fewer blocks
+ * than positions: a ring, in which block b of positions is at b % blocks.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum { KV_F32, KV_F16 } KvType;
+
+enum {
+    KV_BLOCK = 16,      /* positions in a block */
+    KV_VALUE_PART = 16, /* elements of a value in a part */
+    KV_QUERIES = 4      /* max queries that read the cache together */
+};
+
+/* One layer of a cache. */
+typedef struct {
+    void *keys, *values; /* float or float16 */
+    int blocks;          /* blocks that there is room for */
+    int kept;            /* min number of latest positions to keep, set before any runs; 0: all */
+} KvLayer;
+
+/* 1, 2 or 4 queries that read one KV head together: those of neighbouring positions and of the query heads that share
+ * it, in the order of their positions. */
+typedef struct {
+    int size;      /* elements of a head */
+    int head;      /* the KV head, and */
+    int next_head; /* the one that this thread reads next, to prefetch; the same one: none */
+    bool prefetch; /* of values and of the next head's keys */
+    float scale;   /* of the scores */
+    float cap;     /* a score z becomes cap tanh(z / cap); 0: not capped */
+    const float *q[KV_QUERIES];
+    float *out[KV_QUERIES];
+    float *scores[KV_QUERIES];                     /* scratch, a float for each cached position */
+    int first_key[KV_QUERIES], n_keys[KV_QUERIES]; /* a query sees the keys from first_key to n_keys - 1 */
+} Queries;
+
+/* out[k][size] = softmax(scale q[k] keys) values of the keys that query k sees, for n queries: 1, 2 or 4. */
+void attend(const Queries *queries, const KvLayer *kv, KvType type, int n);
+
+/* Elements of the part that begins at element `start` of a head: the last one may be short. */
+static inline int kv_part_width(int head_size, int part, int start) {
+    return start + part < head_size ? part : head_size - start;
+}
+
+/* Where element i of a block of positions is, counted from where the head begins. */
+static inline size_t kv_at(int head_size, int part, int blocks, int block, int i) {
+    const int start = i / part * part, width = kv_part_width(head_size, part, start);
+    return ((size_t)start * (size_t)blocks + (size_t)block * (size_t)width + (size_t)(i - start)) * KV_BLOCK;
+}
+
+/* Elements of one head in all. */
+static inline size_t kv_head_elements(int head_size, int blocks) {
+    return (size_t)head_size * (size_t)blocks * KV_BLOCK;
+}
