@@ -8,11 +8,12 @@ extern const char PAGE_HTML[]; /* lab/page.html; the Makefile generates it */
 /* The milliseconds of each thread: work, norms, waiting. */
 static void write_threads(FILE *out, const Profile *p, Phase phase) {
     for (int t = 0; t < p->session->n_threads; t++) {
-        double ms[3] = {0};
-        for (int l = NO_LAYER; l < p->n_rows; l++)
-            for (Site s = 0; s < SITE_PROFILE; s++)
-                ms[s == SITE_WAIT ? 2 : SITES[s].is_norm] += 1e3 * profile_of_thread(p, t, phase, l, s)->seconds;
-        fprintf(out, "%s[%.6g, %.6g, %.6g]", t ? ", " : "", ms[0], ms[1], ms[2]);
+        const double work = profile_seconds(p, t, phase, 0, SITE_END);
+        const double waiting = profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
+        double norms = 0;
+        for (Site s = 0; s < N_SITES; s++)
+            if (SITES[s].is_norm) norms += profile_seconds(p, t, phase, s, s);
+        fprintf(out, "%s[%.6g, %.6g, %.6g]", t ? ", " : "", 1e3 * (work - norms), 1e3 * norms, 1e3 * waiting);
     }
 }
 

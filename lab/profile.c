@@ -228,62 +228,56 @@ static void end(Probe *probe) {
 
 static void chunk(Probe *probe, int n) { ((Profile *)probe)->n = n; }
 
-/* The index of the first |x[i]| == max; 0 if there is none. */
-static int channel_of(const float *x, int dim, float max) {
-    for (int i = 0; i < dim; i++)
-        if (fabsf(x[i]) == max) return i;
-    return 0;
-}
+typedef struct {
+    double squares, sum;
+    float max; /* of |x| */
+} Sizes;
 
-/* Adds x[dim] to a norm's input statistics: elements [channel, channel + dim) of a token's `width`. Returns mean(x^2).
- */
-static double add_input(Record *r, const float *x, int dim, size_t width, int channel, int position) {
-    vf squares = {0}, sums = {0}, max = {0};
+static Sizes sizes_of(const float *x, int dim) {
+    vf squares = {0}, sum = {0}, max = {0};
     for (int i = 0; i < dim; i += LANES) {
         const vf v = dim - i < LANES ? vload_n(x + i, dim - i) : vload(x + i);
         squares = vfma(v, v, squares);
-        sums += v;
+        sum += v;
         max = vmax(vmax(v, -v), max);
     }
-    const double sum = (double)vsum(squares);
-    r->squares_in += sum / (double)width;
-    r->vectors++;
-    if (sum > 0) r->means += fabs((double)vsum(sums)) / sqrt(sum * dim);
-    if (vmax_lane(max) > r->max_abs) {
-        r->max_abs = vmax_lane(max);
-        r->max_channel = channel + channel_of(x, dim, r->max_abs);
-        r->max_position = position;
-    }
-    return sum / dim;
+    return (Sizes){(double)vsum(squares), (double)vsum(sum), vmax_lane(max)};
 }
 
-/* Adds y[dim], of a token's `width` elements, to a norm's output statistics. */
-static void add_output(Record *r, const float *y, int dim, size_t width) {
-    vf squares = {0};
-    for (int i = 0; i < dim; i += LANES) {
-        const vf v = dim - i < LANES ? vload_n(y + i, dim - i) : vload(y + i);
-        squares = vfma(v, v, squares);
+/* Adds x[dim] to a norm's input statistics: elements [channel, channel + dim) of a token's `width`. Returns the sum of
+ * squares. */
+static double add_input(Record *r, const float *x, int dim, int width, int channel, int position) {
+    const Sizes s = sizes_of(x, dim);
+    r->squares_in += s.squares / width;
+    r->vectors++;
+    if (s.squares > 0) r->means += fabs(s.sum) / sqrt(s.squares * dim);
+    if (s.max > r->max_abs) {
+        int i = 0;
+        while (i < dim - 1 && fabsf(x[i]) != s.max) i++;
+        r->max_abs = s.max;
+        r->max_channel = channel + i;
+        r->max_position = position;
     }
-    r->squares_out += (double)vsum(squares) / (double)width;
+    return s.squares;
 }
 
 static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
                   int dim) {
     const Profile *p = (Profile *)probe;
-    const size_t at = (size_t)(x - (site == SITE_Q_NORM ? p->session->q : p->session->k));
-    const Layer *l = &p->session->model->layers[layer];
-    const int own = site == SITE_Q_NORM ? l->wq.rows : l->wk.rows; /* floats per token of this rank's heads */
-    const size_t width = (size_t)dim == stride ? stride : (size_t)own;
-    const int first = (int)(at % stride);
-    const Step *steps = p->session->steps + at / stride;
+    const Session *s = p->session;
+    const Layer *l = &s->model->layers[layer];
+    const size_t at = (size_t)(x - (site == SITE_Q_NORM ? s->q : s->k)); /* of the first token's first head */
+    const int rank_rows = site == SITE_Q_NORM ? l->wq.rows : l->wk.rows;
+    const int width = (size_t)dim == stride ? dim : rank_rows, channel = (int)(at % stride);
     Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
             const float *head = x + (size_t)t * stride + (size_t)(h * dim);
+            const int position = s->steps[at / stride + (size_t)t].pos;
             if (out)
-                add_output(r, head, dim, width);
+                r->squares_out += sizes_of(head, dim).squares / width;
             else
-                add_input(r, head, dim, width, first + h * dim, steps[t].pos);
+                add_input(r, head, dim, width, channel + h * dim, position);
         }
     mark(probe, layer, SITE_PROFILE);
 }
@@ -298,24 +292,24 @@ static void set_rms(const Profile *p, int thread, Site site, double rms) {
 /* Each thread measures a share of the tokens. */
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     const Profile *p = (Profile *)probe;
-    const size_t width = (size_t)dim;
     const Session *s = p->session;
     const int thread = omp_get_thread_num();
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     double squares = 0;
-    int own = 0;
-    for (int t = thread; t < n; t += omp_get_num_threads(), own++) {
+    int measured = 0;
+    for (int t = thread; t < n; t += omp_get_num_threads(), measured++) {
         const int pos = s->steps[site == SITE_FINAL_NORM ? s->wanted[t] : t].pos;
-        const double square = add_input(r, x + (size_t)t * width, dim, width, 0, pos);
-        add_output(r, y + (size_t)t * width, dim, width);
-        squares += square;
+        const size_t at = (size_t)t * (size_t)dim;
+        const double mean_square = add_input(r, x + at, dim, dim, 0, pos) / dim;
+        r->squares_out += sizes_of(y + at, dim).squares / dim;
+        squares += mean_square;
         if (site != SITE_ATTN_NORM) continue;
         StreamSizes *stream = &p->streams[thread * p->n_rows + row_of(p, layer)];
         const int bucket = bucket_of((uint64_t)pos, POSITION_BUCKETS);
-        (*stream)[bucket].squares += square;
+        (*stream)[bucket].squares += mean_square;
         (*stream)[bucket].tokens++;
     }
-    if (p->events && own) set_rms(p, thread, site, sqrt(squares / own));
+    if (p->events && measured) set_rms(p, thread, site, sqrt(squares / measured));
     mark(probe, layer, SITE_PROFILE);
 }
 
@@ -419,10 +413,10 @@ double profile_rms_at(const Profile *p, int row, int from, int to) {
     return tokens > 0 ? sqrt(squares / tokens) : 0;
 }
 
-double profile_seconds(const Profile *p, Phase phase) {
+double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Site last) {
     double seconds = 0;
     for (int layer = NO_LAYER; layer < p->n_rows; layer++)
-        for (Site site = 0; site < N_SITES; site++) seconds += profile_of_thread(p, 0, phase, layer, site)->seconds;
+        for (Site s = first; s <= last; s++) seconds += profile_of_thread(p, thread, phase, layer, s)->seconds;
     return seconds;
 }
 
@@ -430,9 +424,7 @@ double profile_waiting(const Profile *p) {
     double waiting = 0, all = 0;
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         all += p->passes[phase].norms.x * p->session->n_threads;
-        for (int t = 0; t < p->session->n_threads; t++)
-            for (int layer = NO_LAYER; layer < p->n_rows; layer++)
-                waiting += profile_of_thread(p, t, phase, layer, SITE_WAIT)->seconds;
+        for (int t = 0; t < p->session->n_threads; t++) waiting += profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
     }
     return all > 0 ? waiting / all : 0;
 }

@@ -126,8 +126,8 @@ bool profile_next(const Profile *p, Phase phase, SiteRow *row);
 /* RMS of the residual stream before attention, in a row, at the positions of buckets [from, to); 0: no tokens. */
 double profile_rms_at(const Profile *p, int row, int from, int to);
 
-/* Seconds of all sites, first thread. */
-double profile_seconds(const Profile *p, Phase phase);
+/* Seconds of one thread in sites [first, last]. */
+double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Site last);
 
 /* Seconds of the profiler itself, first thread. */
 double profile_observing(const Profile *p, Phase phase);

@@ -20,7 +20,7 @@ static void write_table_row(FILE *out, const SiteRow *row) {
 
 static void write_sums(const Profile *p, Phase phase, FILE *out) {
     const Passes *s = &p->passes[phase];
-    const double parts = profile_seconds(p, phase);
+    const double parts = profile_seconds(p, 0, phase, 0, N_SITES - 1);
     fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms of %llu forward passes", 1e3 * parts,
             100 * parts / s->seconds_observed, 1e3 * s->seconds_observed, (unsigned long long)s->observed);
     if (s->observed < s->passes) fprintf(out, ", one in %.0f observed", (double)s->passes / (double)s->observed);

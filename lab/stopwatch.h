@@ -1,37 +1,36 @@
-/* stopwatch.h: what -m bench and -m norms measure with. */
+/* stopwatch.h: measurements for -m bench and -m norms. */
 #pragma once
 
 #include "lab/estimate.h"
 #include "lab/tune.h"
 
-enum { MIN_ROUNDS = 7, MOST_ROUNDS = 501, MOST_VALUES = 48 };
+enum { MIN_ROUNDS = 7, MAX_ROUNDS = 501, MAX_VALUES = 48 };
 
-/* Measures everything once, in turn, and writes the values. -1: it failed. */
+/* Measures every value once. Returns -1 on failure. */
 typedef int Round(void *context, double *values);
 
-/* Estimates the medians of the n_values (at most MOST_VALUES) of a round. Rounds, so that what else the machine does
- * hits all values alike. Ends after MIN_ROUNDS rounds if every interval is narrower than 2 % of its median, earlier
- * when the seconds are up (after one round at least) or after Ctrl-C. Returns the number of rounds; -1: a round failed,
- * or out of memory. */
+/* Estimates the median of each of the n_values (at most MAX_VALUES) of a round. All values are measured in each round,
+ * so that other programs disturb all of them alike. Ends after MIN_ROUNDS rounds if every interval is narrower than 2 %
+ * of its median, when `seconds` have passed (after at least one round), or after Ctrl-C. Returns the number of rounds;
+ * -1: a round failed, or memory ran out. */
 int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates);
 
-/* A made-up text: a prefill of `prompt` tokens, then `steps` tokens one by one. */
+/* A synthetic text: a prompt in one pass, then `steps` tokens one by one. */
 typedef struct {
-    Tuning *tuning; /* of the model, which it packs, and the session */
+    Tuning *tuning; /* with the model and the session */
     int prompt, steps;
 } Workload;
 
-/* Runs a text, whose tokens are the same every time; seconds[N_PHASES] of its phases (lab/profile.h). Tunes
- * as it goes. Ctrl-C ends it early. -1 and a message: it failed. */
+/* Runs a text and sets seconds[N_PHASES] (lab/profile.h). Calls tune(). Ctrl-C ends it early. Returns -1 and a message
+ * on failure. */
 int time_text(const Workload *text, double *seconds);
 
-/* Seconds of a forward pass of n steps with the logits of all, behind the first half of a text's prompt, of one
- * sequence or of n of them. -1 and a message: it failed. */
+/* Seconds of a forward pass of n steps with all logits, after the first half of the prompt: n steps of one sequence, or
+ * one step of each of n sequences. -1 and a message on failure. */
 double time_steps(const Workload *text, int n, bool sequences);
 
-/* Seconds of the prompt with the logits of all its tokens, a token; of less of it where a chunk is smaller. -1 and a
- * message: it failed. */
+/* Seconds per token of a prompt with all logits; at most a batch of it runs. Negative, and a message, on failure. */
 double time_prompt(const Workload *text);
 
-/* Seconds that a copy of dim floats in the first-level cache takes; 0 and a message: there is no memory. */
+/* Seconds to copy dim floats in the first-level cache; 0 and a message if memory runs out. */
 double copy_seconds(int dim);

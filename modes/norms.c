@@ -290,7 +290,7 @@ enum { AS_THEY_ARE = N_NORM_KINDS, N_WAYS };
 typedef enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS } Cost;
 static const char *const COSTS[N_COSTS] = {"share", "us_per_token", "over_none"};
 enum { N_ALL_COSTS = N_WAYS * N_PHASES * N_COSTS };
-_Static_assert((int)N_ALL_COSTS <= MOST_VALUES, "a round has too many values");
+_Static_assert((int)N_ALL_COSTS <= MAX_VALUES, "a round has too many values");
 
 typedef struct {
     Workload text;

@@ -141,7 +141,8 @@ static void check_parts(int threads) {
         CHECK(!open_session(&LARGE, threads, true, false), "no session");
         run_session(seconds, NULL);
         for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double parts = profile_seconds(profile, phase), total = profile->passes[phase].seconds;
+            const double parts = profile_seconds(profile, 0, phase, 0, N_SITES - 1),
+                         total = profile->passes[phase].seconds;
             const double norms = profile->passes[phase].norms.y;
             CHECK(fabs(parts - total) < 1e-9 && total <= 1.01 * seconds[phase], "parts %g, total %g, timed outside %g",
                   parts, total, seconds[phase]);
@@ -291,7 +292,8 @@ static void marks_are_taken_off(void) {
      * logits, end; each reads the clock as it begins and as it ends. */
     const double observing = 1e9 * (profile->passes[DECODE].seconds - profile->passes[DECODE].norms.x);
     CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3, "observing took %g ticks", observing);
-    CHECK(fabs(profile_seconds(profile, DECODE) - profile->passes[DECODE].seconds) < 1e-12, "parts are not the whole");
+    CHECK(fabs(profile_seconds(profile, 0, DECODE, 0, N_SITES - 1) - profile->passes[DECODE].seconds) < 1e-12,
+          "parts are not the whole");
     close_session();
 }
 
