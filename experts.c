@@ -16,38 +16,6 @@
 
 /* ---- the formula ------------------------------------------------------------------ */
 
-/* p[n] = softmax(p); of these, all but the n_used largest become 0. Of equal ones the first are kept. */
-static void choose_plain(float *p, int n, int n_used, bool divide) {
-    double max = -INFINITY, all = 0, kept = 0;
-    for (int e = 0; e < n; e++) max = fmax(max, p[e]);
-    for (int e = 0; e < n; e++) all += exp(p[e] - max);
-    for (int e = 0; e < n; e++) p[e] = (float)(exp(p[e] - max) / all);
-    for (int dropped = 0; dropped < n - n_used; dropped++) {
-        int least = n - 1;
-        while (p[least] == 0) least--;
-        for (int e = least - 1; e >= 0; e--)
-            if (p[e] > 0 && p[e] < p[least]) least = e;
-        p[least] = 0;
-    }
-    for (int e = 0; e < n; e++) kept += p[e];
-    for (int e = 0; e < n && divide; e++) p[e] = (float)(p[e] / kept);
-}
-
-void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
-    const Config *c = &s->model->config;
-    for (int t = 0; t < n; t++, x += c->dim, xn += c->dim) {
-        matmul_plain(s->router, &layer->router, xn, s->row);
-        choose_plain(s->router, c->n_experts, c->n_experts_used, c->norm_topk);
-        for (int e = 0; e < c->n_experts; e++) {
-            if (s->router[e] == 0) continue;
-            swiglu_plain(s, &layer->experts[e], s->added, xn);
-            for (int i = 0; i < c->dim; i++) x[i] += s->router[e] * s->added[i];
-        }
-    }
-}
-
-/* ---- the fast form ---------------------------------------------------------------- */
-
 static void softmax(float *p, int n) {
     float max = -INFINITY, sum = 0;
     for (int i = 0; i < n; i++) max = fmaxf(max, p[i]);
@@ -72,6 +40,22 @@ static void choose(float *p, int n, int n_used, bool divide) {
     }
     for (int e = 0; e < n; e++) p[e] = !used[e] ? NOT_USED : divide ? p[e] / sum : p[e];
 }
+
+void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
+    const Config *c = &s->model->config;
+    for (int t = 0; t < n; t++, x += c->dim, xn += c->dim) {
+        matmul_plain(s->router, &layer->router, xn, s->row);
+        softmax(s->router, c->n_experts);
+        choose(s->router, c->n_experts, c->n_experts_used, c->norm_topk);
+        for (int e = 0; e < c->n_experts; e++) {
+            if (s->router[e] == NOT_USED) continue;
+            swiglu_plain(s, &layer->experts[e], s->added, xn);
+            for (int i = 0; i < c->dim; i++) x[i] += s->router[e] * s->added[i];
+        }
+    }
+}
+
+/* ---- the fast form ---------------------------------------------------------------- */
 
 /* Turns the router's logits of n tokens into slots, sorted by expert. Little work: one thread does it. */
 static void fill_slots(Session *s, int n) {

@@ -29,12 +29,12 @@ static void output_fast(Session *s, float *y, const float *xn, int n) {
     matmul(y, &s->model->output, &in, n);
 }
 
+typedef void Sublayer(Session *s, const Layer *layer, float *x, const float *xn, int n);
+
 /* What the forward pass is made of: the formulas, or their fast forms. */
 typedef struct {
     const float *(*norm)(float *y, const float *x, const Norm *norm, int n, int dim);
-    void (*attention)(Session *s, const Layer *layer, float *x, const float *xn, int n);
-    void (*mlp)(Session *s, const Layer *layer, float *x, const float *xn, int n);
-    void (*mixture)(Session *s, const Layer *layer, float *x, const float *xn, int n);
+    Sublayer *attention, *mlp, *mixture;
     void (*output)(Session *s, float *y, const float *xn, int n);
 } Forms;
 
