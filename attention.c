@@ -17,6 +17,8 @@
  * the tokens before it, and not on how they were divided into chunks.
  */
 #include "kernels/attend.h"
+#include "kernels/input.h"
+#include "kernels/matmul.h"
 #include "kernels/quant.h"
 #include "kernels/team.h"
 #include "model.h"
@@ -195,7 +197,7 @@ static void attend_queries(Session *s, const Layer *layer, const Span *span, int
     Queries a = {.size = c->head_size,
                  .head = head,
                  .next_head = next < heads_of(s, &layer->wk) ? next : head,
-                 .prefetch = layer->wo.request.ahead > 0,
+                 .prefetch = layer->wo.prefetch.distance > 0,
                  .scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};
     for (int k = 0; k < n; k++) {

@@ -8,6 +8,8 @@
  * expert's work is then one product for all of its tokens, and its weights are read once for a chunk. A token adds up
  * its experts from the first to the last, whoever else is in the chunk. An expert itself is mlp.c's SwiGLU.
  */
+#include "kernels/input.h"
+#include "kernels/matmul.h"
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"

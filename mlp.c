@@ -6,6 +6,8 @@
  *
  * Owns SwiGLU. The products with weights are matmul.c's, mixtures of experts experts.c's.
  */
+#include "kernels/input.h"
+#include "kernels/matmul.h"
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "kernels/input.h"
+#include "kernels/matmul.h"
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"

@@ -3,7 +3,7 @@
  * The forward pass itself is model.c's, the layout of a cache kv_cache.c's.
  */
 #include "base/memory.h"
-#include "kernels/amx.h"
+#include "kernels/input.h"
 #include "model.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,24 +1,159 @@
-/* amx.c: products of BF16 weights in the tile registers of Intel's AMX.
+/* amx.c: products in the tile registers of Intel's AMX, a unit of tile_unit.h.
  *
- * Owns the three parts of activations, and the order of sums. The instruction multiplies bfloat16 by bfloat16. A
- * float32 has 24 bits of mantissa: cut off after 8, 16 and 24, it is the sum of three bfloat16 numbers, exactly. So
- * no activation is rounded.
+ * To remove it, delete this file, its row in tile_unit.c, its line in tile_unit.h and tests/kernels/test_amx.c.
+ *
+ * int8: from 16 tokens on, groups are unpacked to signed bytes and multiplied 16 tokens at a time. Sums of a group are
+ * exact, so the bits are those of the vectors.
+ *
+ * BF16: always. The instruction multiplies bfloat16 by bfloat16. A float32 has 24 bits of mantissa: cut off after 8, 16
+ * and 24 bits, it is exactly the sum of three bfloat16 numbers, its parts. So no activation is rounded.
  *
  * A step is 32 columns: 16 rows of a packed panel, as they lie, by the same columns of up to 16 tokens. In a step the
- * instruction sums the products of the even columns from 0 up, fused, and those of the odd columns; then it adds both
- * to each other, and that to the sum of the steps before. A last step that is shorter has zeros behind it. The three
- * parts are summed apart and added last, the smallest first. That is one order for one token and for many.
+ * instruction sums the products of the even columns from 0 up, fused, and those of the odd columns; then it adds both,
+ * and adds that to the sum of the steps before. A shorter last step is padded with zeros. The sums of the three parts
+ * are added last, the smallest first. This order is the same for any number of tokens.
  *
- * The instruction takes and gives denormal numbers, those below 2^-126, as zeros: of an activation up to 2^-126 is
+ * The instruction reads and writes denormal numbers, those below 2^-126, as zeros: of an activation up to 2^-126 is
  * lost. Infinity has parts that are NaN: the outputs of such a token are NaN.
  */
-#include "kernels/amx.h"
-#include "kernels/panels.h"
+#include "base/platform.h"
+#include "kernels/input.h"
+#include "kernels/tile_unit.h"
+#include "kernels/tiles.h"
 
-enum { STEP = 32, STEP_BYTES = STEP / 2 * VBYTES, PARTS = 3, PART_BYTES = STEP * 2 };
+#if LANES == 16
 
-/* Step by step, of each three parts; a cache line more keeps tokens from having the same place in the cache. */
-size_t amx_parts_bytes(int cols) { return (size_t)((cols - 1) / STEP + 1) * PARTS * PART_BYTES + CACHE_LINE; }
+enum {
+    AMX_TOKENS = 16, /* max tokens of a tile */
+    AMX_PANELS = 2,  /* max panels that are multiplied side by side */
+    STEP = 32,       /* columns */
+    STEP_BYTES = STEP / 2 * VBYTES,
+    PARTS = 3,
+    PART_BYTES = STEP * 2
+};
+
+/* ---- instructions --------------------------------------------------------------- */
+
+/* The shapes of the eight tiles. */
+typedef struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} TileShapes;
+
+#ifndef TILE_LOAD /* the tests define a model of the instructions */
+#define TILE_CONFIGURE(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(shapes))
+#define TILE_RELEASE()         __asm__ volatile("tilerelease")
+
+/* Rows are `stride` bytes apart in memory. */
+#define TILE_LOAD(tile, p, stride)                                                                                     \
+    __asm__ volatile("tileloadd (%0,%1), %%tmm" #tile ::"r"(p), "r"((size_t)(stride)) : "memory")
+#define TILE_STORE(tile, p, stride)                                                                                    \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p), "r"((size_t)(stride)) : "memory")
+#define TILE_CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
+
+/* sum[i][j] += x[i] . w[j] for rows x[i], and lanes w[j], of quads: of two bfloat16 numbers, or of four bytes. */
+#define TILE_MULTIPLY(sum, x, w)       __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+#define TILE_MULTIPLY_BYTES(sum, x, w) __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+#endif
+
+/* Tiles 0 to 5 hold sums and tile 6 activations, a row for each token; tile 7 holds quads of weights. */
+static void tiles_open(int tokens, int quads) {
+    TileShapes shapes = {.palette = 1};
+    for (int tile = 0; tile < 8; tile++) {
+        shapes.row_bytes[tile] = tile == 6 ? (uint16_t)(4 * quads) : VBYTES;
+        shapes.rows[tile] = (uint8_t)(tile == 7 ? quads : tokens);
+    }
+    TILE_CONFIGURE(shapes);
+}
+
+/* ---- int8 -------------------------------------------------------------------------- */
+
+/* The packed panel from which unpacked groups come: the tile that multiplies them prefetches it. */
+typedef struct {
+    Prefetch prefetch;
+    const uint8_t *packed;
+    size_t group_bytes;
+} Stream;
+
+INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
+    TILE_CLEAR(0);
+    TILE_LOAD(6, q, cols);
+    TILE_LOAD(7, group, VBYTES);
+    TILE_MULTIPLY_BYTES(0, 6, 7);
+}
+
+/* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a group is multiplied, the group before
+ * is stored, and the one before that is scaled. */
+static void byte_tile_16(vf *sums, const Task *p, const uint8_t *panel, int t, int col, int n, Stream s) {
+    const Input *in = p->in;
+    const int group = TYPES[p->w->type].group, n_groups = n / group, halves = INPUT_GROUP / group;
+    const Layout l = unpacked_layout(group / 4, TYPES[p->w->type].min, halves);
+    const size_t cols = (size_t)in->cols, next = (size_t)in->row_groups, bytes = group_bytes(l.quads, l.mins);
+    const int8_t *q = in->q + (size_t)t * cols + (size_t)col;
+    const InputGroup *x = in->groups + (size_t)t * next + col / INPUT_GROUP;
+    vi dots[2][AMX_TOKENS];
+    vf totals[AMX_TOKENS];
+    UNROLL
+    for (int k = 0; k < AMX_TOKENS; k++) totals[k] = col ? sums[k] : (vf){0};
+    multiply_group(q, cols, panel);
+    for (int g = 0; g <= n_groups; g++, panel += bytes) {
+        if (g < n_groups) TILE_STORE(0, dots[g % 2], VBYTES);
+        if (g + 1 < n_groups) multiply_group(q += group, cols, panel + bytes);
+        if (g < n_groups) prefetch_ahead(s.prefetch, s.packed + (size_t)g * s.group_bytes, s.group_bytes);
+        if (g) add_scaled(totals, dots[(g - 1) % 2], &l, panel - bytes, 0, x + (g - 1) / halves, next, AMX_TOKENS);
+    }
+    UNROLL
+    for (int k = 0; k < AMX_TOKENS; k++) sums[k] = totals[k];
+}
+
+/* One panel by AMX_TOKENS tokens, as it streams by from memory: a few columns are unpacked, then multiplied. */
+static void stream_panel(const Task *p, int panel) {
+    const Tensor *w = p->w;
+    const int step = chunk_columns(w);
+    vf sums[AMX_TOKENS];
+    for (int col = 0; col < w->cols; col += step) {
+        const int n = w->cols - col < step ? w->cols - col : step;
+        prefetch_next_chunk(p, panel, col, step);
+        size_t stride;
+        const uint8_t *packed = packed_panels(p, panel, 1, col, n, &stride);
+        const Stream s = {first_prefetch(w, 0), packed, packed_bytes(w, n) / (size_t)(n / TYPES[w->type].group)};
+        p->kernels->unpack(p->in->unpacked, packed, n, 0, (Prefetch){0});
+        byte_tile_16(sums, p, p->in->unpacked, 0, col, n, s);
+    }
+    store_sums(p, sums, panel, 1, 0, AMX_TOKENS, 0);
+}
+
+/* n_panels panels, unpacked, by more tokens. The last tile ends with the last token: it computes some tokens again. */
+static void unpacked_block(const Task *p, int panel, int n_panels) {
+    size_t stride;
+    const uint8_t *panels = unpacked_panels(p, panel, n_panels, 0, &stride);
+    for (int t = 0; t < p->n; t += AMX_TOKENS) {
+        const int tokens = p->n - t < AMX_TOKENS ? p->n - t : AMX_TOKENS, skip = AMX_TOKENS - tokens;
+        for (int i = 0; i < n_panels; i++) {
+            vf sums[AMX_TOKENS];
+            prefetch_outputs(p, panel + i, 1, t, tokens);
+            byte_tile_16(sums, p, panels + (size_t)i * stride, t - skip, 0, p->w->cols, (Stream){0});
+            store_sums(p, sums, panel + i, 1, t - skip, AMX_TOKENS, skip);
+        }
+    }
+}
+
+static void multiply_bytes(const Task *p) {
+    const int step = p->n == AMX_TOKENS ? 1 : TILE_PANELS;
+    tiles_open(AMX_TOKENS, TYPES[p->w->type].group / 4);
+    for (int panel = p->panel; panel < p->end; panel += step)
+        if (p->n == AMX_TOKENS)
+            stream_panel(p, panel);
+        else
+            unpacked_block(p, panel, p->end - panel < step ? p->end - panel : step);
+    TILE_RELEASE();
+}
+
+/* ---- the three parts of activations ----------------------------------------------------- */
+
+/* For each step its three parts; one cache line more, so that tokens do not collide in the cache. */
+static size_t parts_bytes(int cols) { return (size_t)((cols - 1) / STEP + 1) * PARTS * PART_BYTES + CACHE_LINE; }
 
 /* Writes the first 8 bits of x as bfloat16, and returns the rest. */
 INLINE vf cut(uint8_t *part, vf x) {
@@ -26,7 +161,8 @@ INLINE vf cut(uint8_t *part, vf x) {
     return x - (vf)((vi)x & ~0xffff);
 }
 
-void amx_split(uint8_t *parts, const float *x, int cols) {
+/* Writes x[cols] as three bfloat16 parts, which sum to x. */
+static void split(uint8_t *parts, const float *x, int cols) {
     for (int c = 0; c < (cols - 1) / STEP * STEP + STEP; c += LANES) {
         const int left = cols - c;
         uint8_t *to = parts + (size_t)(c / STEP * PARTS * PART_BYTES + c % STEP * 2);
@@ -35,12 +171,31 @@ void amx_split(uint8_t *parts, const float *x, int cols) {
     }
 }
 
-/* One token has its parts as the rows of one tile: a product does for all three what it does for one. */
-void amx_open(int n) { tiles_open(n == 1 ? PARTS : n, STEP / 2); }
-void amx_close(void) { tiles_close(); }
+/* ---- BF16 -------------------------------------------------------------------------------- */
 
-/* Adds a step of a panel, or of two, by the parts of many tokens to the sums: tiles 0 to 2, a tile for each part, a row
- * for each token; 3 to 5 for the second panel. */
+/* The last n columns of a panel, padded with zeros. */
+static const uint8_t *padded(uint8_t *step, const uint8_t *panel, int n) {
+    memset(step, 0, STEP_BYTES);
+    return memcpy(step, panel, (size_t)((n + 1) / 2 * VBYTES));
+}
+
+/* The sums of one token with one panel. The token's parts are the rows of tile 0, so one product serves all three. */
+static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols, Prefetch prefetch) {
+    uint8_t last[STEP_BYTES];
+    vf sums[PARTS];
+    TILE_CLEAR(0);
+    for (int c = 0; c < cols; c += STEP, panel += STEP_BYTES, parts += PARTS * PART_BYTES) {
+        prefetch_ahead(prefetch, panel, STEP_BYTES);
+        TILE_LOAD(7, cols - c < STEP ? padded(last, panel, cols - c) : panel, VBYTES);
+        TILE_LOAD(6, parts, PART_BYTES);
+        TILE_MULTIPLY(0, 6, 7);
+    }
+    TILE_STORE(0, sums, VBYTES);
+    return sums[0] + (sums[1] + sums[2]);
+}
+
+/* Adds a step of a panel, or of two, by the parts of several tokens to the sums: tiles 0 to 2, a tile for each part and
+ * a row for each token; tiles 3 to 5 for the second panel. */
 INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t *x, size_t next_token) {
     TILE_LOAD(7, panel, VBYTES);
     TILE_LOAD(6, x, next_token);
@@ -58,56 +213,90 @@ INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t 
     TILE_MULTIPLY(3, 6, 7);
 }
 
-/* The last n columns of a panel with zeros behind them. */
-static const uint8_t *padded(uint8_t *step, const uint8_t *panel, int n) {
-    memset(step, 0, STEP_BYTES);
-    return memcpy(step, panel, (size_t)((n + 1) / 2 * VBYTES));
-}
-
-/* The sums of one token with one panel: the rows of tile 0 are its parts'. */
-static vf product_1(const uint8_t *panel, const uint8_t *parts, int cols, Request r) {
-    uint8_t last[STEP_BYTES];
-    vf apart[PARTS];
-    TILE_CLEAR(0);
-    for (int c = 0; c < cols; c += STEP, panel += STEP_BYTES, parts += PARTS * PART_BYTES) {
-        request_ahead(r, panel, STEP_BYTES);
-        TILE_LOAD(7, cols - c < STEP ? padded(last, panel, cols - c) : panel, VBYTES);
-        TILE_LOAD(6, parts, PART_BYTES);
-        TILE_MULTIPLY(0, 6, 7);
-    }
-    TILE_STORE(0, apart, VBYTES);
-    return apart[0] + (apart[1] + apart[2]);
-}
-
-void amx_product(vf *sums, const uint8_t *panels, size_t stride, int n_panels, const uint8_t *parts, int n, int cols,
-                 Request r) {
-    const size_t next_token = amx_parts_bytes(cols);
+/* sums[n_panels][n] = the products of packed panels, `stride` bytes apart, with the parts of n > 1 tokens. */
+static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n_panels, const uint8_t *parts, int n,
+                           int cols, Prefetch prefetch) {
+    const size_t next_token = parts_bytes(cols);
     uint8_t last[AMX_PANELS][STEP_BYTES];
-    vf apart[AMX_PANELS][PARTS][AMX_TOKENS];
-    if (n == 1) {
-        *sums = product_1(panels, parts, cols, r);
-        return;
-    }
+    vf by_part[AMX_PANELS][PARTS][AMX_TOKENS];
     TILE_CLEAR(0);
     TILE_CLEAR(1);
     TILE_CLEAR(2);
     TILE_CLEAR(3);
     TILE_CLEAR(4);
     TILE_CLEAR(5);
-    for (int c = 0; c < cols; c += STEP, parts += PARTS * PART_BYTES) {
-        const uint8_t *first = panels + (size_t)c / STEP * STEP_BYTES, *second = n_panels == 2 ? first + stride : NULL;
-        request_ahead(r, first, STEP_BYTES);
-        if (n_panels == 2) request_ahead(r, first + stride, STEP_BYTES);
-        if (cols - c < STEP) first = padded(last[0], first, cols - c);
-        if (cols - c < STEP && second) second = padded(last[1], second, cols - c);
-        add_step(first, second, parts, next_token);
+    for (int c = 0; c < cols; c += STEP, panels += STEP_BYTES, parts += PARTS * PART_BYTES) {
+        const uint8_t *step[AMX_PANELS] = {panels, panels + stride};
+        for (int i = 0; i < n_panels; i++) {
+            prefetch_ahead(prefetch, step[i], STEP_BYTES);
+            if (cols - c < STEP) step[i] = padded(last[i], step[i], cols - c);
+        }
+        add_step(step[0], n_panels == 2 ? step[1] : NULL, parts, next_token);
     }
-    TILE_STORE(0, apart[0][0], VBYTES);
-    TILE_STORE(1, apart[0][1], VBYTES);
-    TILE_STORE(2, apart[0][2], VBYTES);
-    TILE_STORE(3, apart[1][0], VBYTES);
-    TILE_STORE(4, apart[1][1], VBYTES);
-    TILE_STORE(5, apart[1][2], VBYTES);
-    for (int p = 0; p < n_panels; p++)
-        for (int i = 0; i < n; i++) sums[p * n + i] = apart[p][0][i] + (apart[p][1][i] + apart[p][2][i]);
+    TILE_STORE(0, by_part[0][0], VBYTES);
+    TILE_STORE(1, by_part[0][1], VBYTES);
+    TILE_STORE(2, by_part[0][2], VBYTES);
+    TILE_STORE(3, by_part[1][0], VBYTES);
+    TILE_STORE(4, by_part[1][1], VBYTES);
+    TILE_STORE(5, by_part[1][2], VBYTES);
+    for (int i = 0; i < n_panels; i++)
+        for (int t = 0; t < n; t++) *sums++ = by_part[i][0][t] + (by_part[i][1][t] + by_part[i][2][t]);
 }
+
+/* How many panels of w stay in the second-level cache while many tokens pass by, and fit into the scratch. */
+static int cached_panels(const Tensor *w) {
+    const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)), max = 2 * MAX_PANELS * VBYTES / (2 * LANES);
+    return fit < AMX_PANELS ? AMX_PANELS : fit > max ? max : fit / AMX_PANELS * AMX_PANELS;
+}
+
+/* The outputs of tokens [t, t + tokens) for packed panels [panel, end), which lie at `panels`. */
+static void multiply_block(const Task *p, const uint8_t *panels, size_t stride, int panel, int end, int t, int tokens) {
+    const Input from_t = input_from(p->in, t);
+    const Prefetch prefetch = first_prefetch(p->w, t);
+    for (int n_panels; panel < end; panel += n_panels, panels += (size_t)n_panels * stride) {
+        vf sums[AMX_PANELS * AMX_TOKENS];
+        n_panels = tokens > 1 && end - panel >= AMX_PANELS ? AMX_PANELS : 1;
+        if (tokens == 1)
+            *sums = one_token(panels, from_t.unit_rows, p->w->cols, prefetch);
+        else
+            several_tokens(sums, panels, stride, n_panels, from_t.unit_rows, tokens, p->w->cols, prefetch);
+        store_sums(p, sums, panel, n_panels, t, tokens, 0);
+    }
+}
+
+/* 16 tokens by all panels of a block, then the next 16. */
+static void multiply_bf16(const Task *p) {
+    const int max = p->n == 1 ? 1 : cached_panels(p->w);
+    int opened = 0;
+    for (int panel = p->panel; panel < p->end; panel += max) {
+        const int block_end = p->end - panel < max ? p->end : panel + max;
+        size_t stride;
+        const uint8_t *panels = packed_panels(p, panel, block_end - panel, 0, p->w->cols, &stride);
+        for (int t = 0; t < p->n; t += AMX_TOKENS) {
+            const int tokens = p->n - t < AMX_TOKENS ? p->n - t : AMX_TOKENS;
+            if (tokens != opened) tiles_open(tokens == 1 ? PARTS : tokens, STEP / 2);
+            opened = tokens;
+            multiply_block(p, panels, stride, panel, block_end, t, tokens);
+        }
+    }
+    TILE_RELEASE();
+}
+
+/* ---- the unit ------------------------------------------------------------------------------ */
+
+static bool multiply(const Task *p) {
+    const bool bytes = TYPES[p->w->type].group > 0 && p->n >= AMX_TOKENS;
+    const bool bf16 = p->w->type == TYPE_BF16 && p->in->unit_rows;
+    if (bytes) multiply_bytes(p);
+    if (bf16) multiply_bf16(p);
+    return bytes || bf16;
+}
+
+static int task_panels(const Tensor *w) { return w->type == TYPE_BF16 ? cached_panels(w) : 0; }
+
+const TileUnit amx_unit = {processor_has_tiles, parts_bytes, split, multiply, task_panels};
+
+#else /* the tiles' rows are vectors of 16 lanes */
+static bool never(void) { return false; }
+const TileUnit amx_unit = {.available = never};
+#endif

@@ -38,19 +38,19 @@ INLINE size_t vector_at(const Reading *a, int v, int width) {
 
 /* Asks for n elements of a block, from element `at` of the cache on. The runs of a head are too short for a processor
  * to notice by itself that they are read from one end to the other. */
-INLINE void request_block(KvType type, const void *cache, size_t at, int n) {
+INLINE void prefetch_block(KvType type, const void *cache, size_t at, int n) {
     const size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
     const char *block = (const char *)cache + at * element;
     for (size_t i = 0; i < (size_t)n * KV_BLOCK * element; i += CACHE_LINE) prefetch_read(block + i);
 }
 
 /* Asks for the values of all positions that the query sees. */
-INLINE void request_values(const Reading *a, KvType type, const void *values) {
+INLINE void prefetch_values(const Reading *a, KvType type, const void *values) {
     for (int i = 0; i < a->size; i += KV_VALUE_PART) {
         const int width = kv_part_width(a->size, KV_VALUE_PART, i);
         const size_t start = a->start + kv_at(a->size, KV_VALUE_PART, a->blocks, 0, i);
         for (int v = a->from; v < a->end; v += BLOCK_VECTORS)
-            request_block(type, values, start + vector_at(a, v, width), width);
+            prefetch_block(type, values, start + vector_at(a, v, width), width);
     }
 }
 
@@ -146,7 +146,7 @@ INLINE void sum_values(const Reading *a, KvType type, const KvLayer *kv, const f
     for (int v = a->from; v < a->end; v++) {
         const size_t at = start + vector_at(a, v, width);
         if (n == 1 && a->queries->prefetch && a->next != a->start)
-            request_block(type, kv->keys, a->next + vector_at(a, v, a->size) + (size_t)first * KV_BLOCK, count);
+            prefetch_block(type, kv->keys, a->next + vector_at(a, v, a->size) + (size_t)first * KV_BLOCK, count);
         if (v < a->whole || v >= a->whole_end)
             add_values(sums, a, type, kv->values, at, v, true, count, n);
         else
@@ -171,7 +171,7 @@ INLINE void attend_group(const Reading *a, const KvLayer *kv, KvType type, const
     const int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
-    if (n == 1 && a->queries->prefetch) request_values(a, type, kv->values);
+    if (n == 1 && a->queries->prefetch) prefetch_values(a, type, kv->values);
     for (; v < a->from + apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);
     for (v = a->from + apart * streams; v < a->end; v++) score_vectors(a, type, kv->keys, v, 0, 1, n);
     for (int k = 0; k < n; k++) mask_scores(a, k);

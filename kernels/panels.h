@@ -27,13 +27,13 @@ INLINE vi block_word(Type type, const uint8_t *block, int i) {
     return v;
 }
 
-/* Asks for as many bytes of a panel as are read from p on, so far ahead. */
-INLINE void request_ahead(Request r, const uint8_t *p, size_t bytes) {
-    for (size_t i = 0; r.ahead && i < bytes; i += CACHE_LINE)
-        if (r.near)
-            prefetch_near(p + r.ahead + i);
+/* Prefetches the bytes of a panel that are read `distance` bytes after [p, p + bytes). */
+INLINE void prefetch_ahead(Prefetch prefetch, const uint8_t *p, size_t bytes) {
+    for (size_t i = 0; prefetch.distance && i < bytes; i += CACHE_LINE)
+        if (prefetch.near)
+            prefetch_near(p + prefetch.distance + i);
         else
-            prefetch_read(p + r.ahead + i);
+            prefetch_read(p + prefetch.distance + i);
 }
 
 /* v >> n, or v << -n. */
@@ -126,7 +126,7 @@ INLINE size_t unpacked_bytes(const Tensor *w, int n) {
     return group ? (size_t)(n / group) * group_bytes(group / 4, TYPES[w->type].min) : (size_t)n * VBYTES;
 }
 
-/* Whether w has panels: groups must be whole quads. */
+/* Whether w fits into panels: TYPE_I8 with groups of whole quads, and every other type. */
 bool panels_fit(const Tensor *w);
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out is aligned to nothing. */

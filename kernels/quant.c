@@ -151,9 +151,10 @@ static void dequantize_block(float *y, Type type, const uint8_t *p) {
 
 /* y[n] = n float16 numbers at p, which need not be aligned. */
 static void dequantize_f16(float *y, const uint8_t *p, int n) {
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) vstore(y + i, vload_f16(p + 2 * i, LANES));
-    for (; i < n; i++) y[i] = half_at(p + 2 * i);
+    for (int i = 0; i < n; i += LANES) {
+        const int count = n - i < LANES ? n - i : LANES;
+        vstore_n(y + i, vload_f16(p + 2 * i, count), count);
+    }
 }
 
 static void dequantize_i8(float *y, const Tensor *w, int row) {

@@ -20,15 +20,17 @@
     /* type  name   GGUF file weights bytes group min zero   at */ \
     X(F16,  "f16",     1,   1,      1,    2,    0,  0,   0,   0) \
     X(BF16, "bf16",   30,  32,      1,    2,    0,  0,   0,   0)
-#define BLOCK_TYPES(X) \
+#define ONE_GROUP_TYPES(X) /* blocks of one group */ \
     X(Q8_0, "q8_0",    8,   7,     32,   34,   32,  0,   0,   0) \
     X(Q4_0, "q4_0",    2,   2,     32,   18,   32,  0,   8,   0) \
     X(Q4_1, "q4_1",    3,  -1,     32,   20,   32,  1,   0,   0) \
     X(Q5_0, "q5_0",    6,  -1,     32,   22,   32,  0,  16,   0) \
-    X(Q5_1, "q5_1",    7,  -1,     32,   24,   32,  1,   0,   0) \
+    X(Q5_1, "q5_1",    7,  -1,     32,   24,   32,  1,   0,   0)
+#define K_TYPES(X) /* blocks of several groups */ \
     X(Q4_K, "q4_K",   12,  -1,    256,  144,   32,  1,   0,   0) \
     X(Q5_K, "q5_K",   13,  -1,    256,  176,   32,  1,   0,   0) \
     X(Q6_K, "q6_K",   14,  -1,    256,  210,   16,  0,  32, 208)
+#define BLOCK_TYPES(X) ONE_GROUP_TYPES(X) K_TYPES(X)
 #define WEIGHT_TYPES(X) \
     X(F32,  "f32",     0,   0,      1,    4,    0,  0,   0,   0) \
     FLOAT16_TYPES(X) \
@@ -72,11 +74,12 @@ static inline int type_from_name(const char *name, Type *type) {
     return -1;
 }
 
-/* What a product asks for ahead of where it reads panels. Machines differ in what helps: lab/tune.h. */
+/* The software prefetch of a product: how far before it reads a panel it fetches the bytes. lab/tune.c measures what
+ * helps on a machine. */
 typedef struct {
-    int ahead; /* bytes; 0: it asks for nothing */
-    bool near; /* into the first-level cache, not the second */
-} Request;
+    int distance; /* bytes; 0: off */
+    bool near;    /* into the first-level cache, not the second */
+} Prefetch;
 
 /* How processes share the rows of a weight, each computing its own part of the outputs. */
 typedef struct Share Share;
@@ -95,7 +98,7 @@ typedef struct {
     const void *data;   /* [rows][cols] in the type's layout */
     const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
     uint8_t *panels;    /* a copy of data in panels (panels.h), not owned; NULL: none */
-    Request request;    /* ahead of panels */
+    Prefetch prefetch;  /* of panels */
     int group;          /* TYPE_I8: weights to a scale; divides cols */
     const float *bias;  /* [rows], added to the product; NULL: none */
     uint64_t offset;    /* of data in the file, for `info` */

@@ -22,12 +22,12 @@ enum {
 typedef float Loop(const float *p, size_t n);
 
 /* Reads n floats, in `streams` places side by side. */
-INLINE float read_streams(const float *floats, size_t n, const size_t streams, Request r) {
+INLINE float read_streams(const float *floats, size_t n, const size_t streams, Prefetch prefetch) {
     const size_t part = n / streams;
     vf sums[SUMS] = {{0}};
     for (size_t i = 0; i < part; i += SUMS * LANES)
         for (const float *p = floats + i; p < floats + n; p += part) {
-            request_ahead(r, (const uint8_t *)p, SUMS * VBYTES);
+            prefetch_ahead(prefetch, (const uint8_t *)p, SUMS * VBYTES);
             UNROLL
             for (int j = 0; j < SUMS; j++) sums[j] += vload(p + j * LANES);
         }
@@ -60,11 +60,11 @@ INLINE float multiply_bytes(const float *p, size_t n, const int n_sums) {
 
 #define LOOP(name, ...)                                                                                                \
     static float name(const float *p, size_t n) { return __VA_ARGS__; }
-LOOP(one_stream, read_streams(p, n, 1, (Request){0, false}))
-LOOP(four_streams, read_streams(p, n, 4, (Request){0, false}))
-LOOP(one_stream_near, read_streams(p, n, 1, (Request){2048, true}))
-LOOP(one_stream_far, read_streams(p, n, 1, (Request){8192, false}))
-LOOP(four_streams_far, read_streams(p, n, 4, (Request){8192, false}))
+LOOP(one_stream, read_streams(p, n, 1, (Prefetch){0, false}))
+LOOP(four_streams, read_streams(p, n, 4, (Prefetch){0, false}))
+LOOP(one_stream_near, read_streams(p, n, 1, (Prefetch){2048, true}))
+LOOP(one_stream_far, read_streams(p, n, 1, (Prefetch){8192, false}))
+LOOP(four_streams_far, read_streams(p, n, 4, (Prefetch){8192, false}))
 LOOP(floats_8, multiply_floats(p, n, 8))
 LOOP(floats_12, multiply_floats(p, n, 12))
 LOOP(floats_16, multiply_floats(p, n, 16))

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const Request PREFETCHES[N_PREFETCHES] = {{0, false}, {2048, true}, {8192, true}, {4096, false}, {8192, false}};
+static const Prefetch PREFETCHES[N_PREFETCHES] = {{0, false}, {2048, true}, {8192, true}, {4096, false}, {8192, false}};
 
 enum {
     MIN_LAYER = 128 << 10, /* bytes per layer: below, one thread is faster; */
@@ -22,10 +22,10 @@ enum {
     TRIALS = THREAD_TRIALS + 4 * N_PREFETCHES
 };
 
-static void set_prefetch(Model *m, Request r) {
+static void set_prefetch(Model *m, Prefetch prefetch) {
     for (PartAt at = parts_of(m); next_part(&at);)
-        if (part_weight(&at)) part_weight(&at)->request = r;
-    m->output.request = r; /* a tied output is no part */
+        if (part_weight(&at)) part_weight(&at)->prefetch = prefetch;
+    m->output.prefetch = prefetch; /* a tied output is no part */
 }
 
 /* The index of the min; the first one unless another is 2 % faster. */
@@ -64,15 +64,15 @@ void tune(Tuning *t, int n_steps) {
 }
 
 /* Reads NORMA_AHEAD. Returns 0 if it is not set, 1 if it is, -1 and a message if it is invalid. */
-static int read_environment(Request *r) {
+static int read_environment(Prefetch *prefetch) {
     const char *text = getenv("NORMA_AHEAD");
-    int level = 2, ahead = 0;
+    int level = 2, distance = 0;
     char end;
     if (!text) return 0;
-    if (strcmp(text, "off") && (sscanf(text, "l%1d:%7d%c", &level, &ahead, &end) != 2 || level < 1 || level > 2 ||
-                                ahead < 1 || ahead > 1 << 20))
+    if (strcmp(text, "off") && (sscanf(text, "l%1d:%7d%c", &level, &distance, &end) != 2 || level < 1 || level > 2 ||
+                                distance < 1 || distance > 1 << 20))
         return fail("NORMA_AHEAD is '%s', expected off, l1:BYTES or l2:BYTES (at most 1048576)", text);
-    *r = (Request){ahead, level == 1};
+    *prefetch = (Prefetch){distance, level == 1};
     return 1;
 }
 
@@ -80,7 +80,7 @@ int tuning_open(Tuning *t, Model *model, Session *s) {
     const size_t layer_bytes =
         model->decode_bytes / ((size_t)model->config.n_layers + 1); /* the output counts as one */
     const bool try_threads = s->n_threads > 1 && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
-    Request given;
+    Prefetch given;
     const int is_given = read_environment(&given);
     if (is_given < 0) return -1;
     *t = (Tuning){model, s, .tried = try_threads ? 0 : THREAD_TRIALS, .trials = is_given ? THREAD_TRIALS : TRIALS};
@@ -92,11 +92,11 @@ int tuning_open(Tuning *t, Model *model, Session *s) {
 
 const char *tuning_text(const Tuning *t) {
     static char text[96];
-    const Request r = t->model->output.request;
-    const int n = t->session->decode_threads, level = r.near ? 1 : 2;
+    const Prefetch prefetch = t->model->output.prefetch;
+    const int n = t->session->decode_threads, level = prefetch.near ? 1 : 2;
     const int at = snprintf(text, sizeof text, "%d thread%s, ", n, n == 1 ? "" : "s");
-    if (r.ahead)
-        snprintf(text + at, sizeof text - (size_t)at, "prefetch %d bytes ahead (l%d)", r.ahead, level);
+    if (prefetch.distance)
+        snprintf(text + at, sizeof text - (size_t)at, "prefetch %d bytes ahead (l%d)", prefetch.distance, level);
     else
         snprintf(text + at, sizeof text - (size_t)at, "prefetch off");
     return text;

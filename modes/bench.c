@@ -140,7 +140,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
     show_few(t, rates);
     printf("%s%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights a token; medians of %d rounds\n",
-           type_name(m->embedding.type), t->tuning->session->input.parts ? " in tiles" : "", threads, t->prompt,
+           type_name(m->embedding.type), t->tuning->session->input.unit_rows ? " in tiles" : "", threads, t->prompt,
            t->steps, m->decode_bytes, rounds);
     printf("decode: %s\n", tuning_text(t->tuning));
     if (messages)

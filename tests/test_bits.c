@@ -4,11 +4,11 @@
  * llama2.c's models and the other architectures; a prompt, then single tokens. Another order of sums gives other
  * bits: whoever changes it learns so here, and says so in the commit. Whether logits are right is test_golden.c's.
  */
-#include "base/platform.h"
 #include "base/process.h"
 #include "formats/open.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
+#include "kernels/tile_unit.h"
 #include "model.h"
 
 #include "tests/support/test.h"
@@ -97,8 +97,7 @@ static void check_gguf(const char *name, const HashModel *m, const Relative *r, 
     gguf_make_relative(&file, m, r);
     gguf_convert(&file, type);
     const int failed = gguf_write(&file, path);
-    if (type == TYPE_BF16 && SIMD_TILES && processor_has_tiles())
-        check_bits("amx", name, type, failed ? 0 : hash_logits(m, path));
+    if (type == TYPE_BF16 && tile_unit()) check_bits("amx", name, type, failed ? 0 : hash_logits(m, path));
     setenv("NORMA_TILES", "0", 1);
     check_bits(KIND, name, type, failed ? 0 : hash_logits(m, path));
     unsetenv("NORMA_TILES");

@@ -1,16 +1,17 @@
-/* test_amx.c: products of BF16 weights in tiles, bit for bit against a model of the instruction in plain C.
+/* test_amx.c: products in the tiles of AMX.
  *
- * Owns the model, and the promise that the three parts of an activation are the activation. On a machine without
- * tiles the model is held against exact sums, and the kernel is not run.
+ * Owns the promises that the three parts of an activation are the activation, that BF16 products have the bits of a
+ * product in plain C, and int8 products those of the vectors. kernels/amx.c runs on a model of the instructions
+ * (amx_model.c), and on the processor where it has them.
  */
-#include "base/platform.h"
-#include "base/process.h"
-#include "kernels/amx.h"
 #include "kernels/matmul.h"
+#include "kernels/panels.h"
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
+#include "kernels/tile_unit.h"
 
+#include "tests/support/amx_model.h"
 #include "tests/support/test.h"
 
 #include <float.h>
@@ -26,20 +27,8 @@ enum { MAX_ROWS = 65, MAX_COLS = 160, MAX_TOKENS = 33, STEP = 32 };
 
 /* ---- the model --------------------------------------------------------------------------- */
 
-/* Denormal numbers are zeros, as operands and as results. */
+/* Denormal numbers are zeros. */
 static float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
-
-static float multiply_add(float a, float b, float c) { return flushed(fmaf(flushed(a), flushed(b), c)); }
-
-/* What one step adds to a sum: even columns, odd columns, both, and that to the sum. */
-static float add_step(float sum, const float *w, const float *x) {
-    float even = 0, odd = 0;
-    for (int c = 0; c < STEP; c += 2) {
-        even = multiply_add(w[c], x[c], even);
-        odd = multiply_add(w[c + 1], x[c + 1], odd);
-    }
-    return flushed(sum + flushed(even + odd));
-}
 
 /* The first 8 bits of a number. */
 static float first_bits(float x) { return float_of_bits(float_bits(x) & 0xffff0000); }
@@ -57,7 +46,7 @@ static float model_product(const float *w, const float *x, int cols) {
                 rest -= parts[p][i];
             }
         }
-        for (int p = 0; p < 3; p++) sums[p] = add_step(sums[p], weights, parts[p]);
+        for (int p = 0; p < 3; p++) sums[p] = amx_model_step(sums[p], weights, parts[p]);
     }
     return sums[0] + (sums[1] + sums[2]);
 }
@@ -88,14 +77,15 @@ static float part_at(const uint8_t *parts, int part, int c) {
 }
 
 static void three_parts_are_the_activation(void) {
+    if (LANES != 16) return;
     static float x[MAX_COLS];
     static uint8_t parts[2 * MAX_COLS * 6];
     for (int kind = 0; kind < N_KINDS; kind++)
         for (int cols = 1; cols <= MAX_COLS; cols += 1 + cols / 5) {
             for (int c = 0; c < cols; c++) x[c] = random_number(kind, 1, (size_t)c);
             memset(parts, 0xee, sizeof parts);
-            amx_split(parts, x, cols);
-            const size_t bytes = amx_parts_bytes(cols);
+            amx_model.convert_row(parts, x, cols);
+            const size_t bytes = amx_model.row_bytes(cols);
             for (size_t i = bytes; i < sizeof parts; i++)
                 CHECK(parts[i] == 0xee, "%d columns: wrote behind them", cols);
             for (int c = 0; c < (cols - 1) / STEP * STEP + STEP; c++) {
@@ -120,87 +110,127 @@ static void three_parts_are_the_activation(void) {
 typedef struct {
     Tensor w;
     int n;
-    uint16_t *data;
-    float *x, *weights; /* weights[rows][cols] in float32 */
+    uint8_t *data;
+    float *x;
     InputBuffer buffer;
 } Problem;
 
-static int problem_open(Problem *p, int kind, int rows, int cols, int n) {
-    *p = (Problem){.w = {.type = TYPE_BF16, .rows = rows, .cols = cols}, .n = n};
-    p->data = malloc((size_t)(rows * cols) * sizeof *p->data);
-    p->weights = malloc((size_t)(rows * cols) * sizeof *p->weights);
+/* Random weights of a type and activations, and an input buffer of this unit. */
+static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind, int rows, int cols, int n) {
+    *p = (Problem){.w = {.type = type, .rows = rows, .cols = cols}, .n = n};
+    const size_t bytes = tensor_bytes(&p->w, rows), block = (size_t)TYPES[type].bytes;
+    p->data = malloc(bytes);
     p->x = malloc((size_t)(n * cols) * sizeof *p->x);
-    for (int i = 0; i < rows * cols; i++) p->data[i] = (uint16_t)(random_bits(kind, 2, (size_t)i) >> 16);
-    for (int i = 0; i < rows * cols; i++) p->weights[i] = bf16_to_f32(p->data[i]);
+    for (size_t i = 0; i < bytes; i++) p->data[i] = (uint8_t)(random_bits(kind, 2, i / 2) >> (16 + i % 2 * 8));
+    for (size_t b = 0; type != TYPE_BF16 && b < bytes; b += block) /* scale and min are small, as float16 */
+        for (size_t i = 0; i < 1 + (size_t)TYPES[type].min; i++) p->data[b + (size_t)TYPES[type].at + 2 * i + 1] = 0x2c;
     for (int i = 0; i < n * cols; i++) p->x[i] = random_number(kind, 3, (size_t)i);
     p->w.data = p->data;
-    return input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3, true);
+    if (input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3, true)) return -1;
+    free(p->buffer.unit_rows);
+    p->buffer.unit = unit;
+    p->buffer.unit_rows = unit ? malloc(MAX_TOKENS * unit->row_bytes(cols)) : NULL;
+    return 0;
 }
 
 static void problem_close(Problem *p) {
     free(p->data);
-    free(p->weights);
     free(p->x);
     input_buffer_close(&p->buffer);
+}
+
+static void multiply(Problem *p, float *y) {
+    const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
+    matmul(y, &p->w, &in, p->n);
 }
 
 /* NaN is NaN: which one is nobody's business. */
 static bool same_number(float a, float b) { return float_bits(a) == float_bits(b) || (isnan(a) && isnan(b)); }
 
-static void check_product(int kind, int rows, int cols, int n) {
-    static float y[MAX_TOKENS * MAX_ROWS];
+static void check_bf16(const TileUnit *unit, int kind, int rows, int cols, int n) {
+    static float y[MAX_TOKENS * MAX_ROWS], w[MAX_COLS];
     Problem p;
-    CHECK(!problem_open(&p, kind, rows, cols, n), "no memory");
-    const bool tiles = p.buffer.parts != NULL;
-    const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
-    matmul(y, &p.w, &in, n);
-    for (int t = 0; t < n; t++)
-        for (int r = 0; r < rows; r++) {
-            const float *w = p.weights + (size_t)(r * cols), *x = p.x + (size_t)(t * cols);
-            const float model = model_product(w, x, cols);
+    CHECK(!problem_open(&p, unit, TYPE_BF16, kind, rows, cols, n), "no memory");
+    multiply(&p, y);
+    for (int r = 0; r < rows; r++) {
+        dequantize_row(w, &p.w, r);
+        for (int t = 0; t < n; t++) {
+            const float *x = p.x + (size_t)(t * cols), model = model_product(w, x, cols);
             double exact = 0, magnitude = 0;
             for (int c = 0; c < cols; c++) {
                 exact += (double)w[c] * (double)x[c];
                 magnitude += fabs((double)w[c] * (double)x[c]);
             }
-            CHECK(!tiles || same_number(y[t * rows + r], model),
-                  "kind %d, %d x %d, %d tokens: y[%d][%d] = %a, model %a", kind, rows, cols, n, t, r, y[t * rows + r],
-                  model);
+            CHECK(same_number(y[t * rows + r], model), "kind %d, %d x %d, %d tokens: y[%d][%d] = %a, model %a", kind,
+                  rows, cols, n, t, r, y[t * rows + r], model);
             CHECK(kind != COMMON || fabs((double)model - exact) <= 4 * 0x1p-24 * magnitude,
                   "%d columns: the model gives %.9g, exact %.9g", cols, model, exact);
             if (isnan(exact) || (kind == ANY && !isfinite((float)exact))) CHECK(!isfinite(model), "damage is hidden");
         }
+    }
     if (kind == COMMON) check_divisions(&(Product){&p.w, &p.buffer, p.x, y, n, false});
     problem_close(&p);
 }
 
-static void products_are_the_model_s(void) {
+/* The model, and the processor's tiles where it has them. */
+static const TileUnit *unit_at(int i) { return i ? tile_unit() : LANES == 16 ? &amx_model : NULL; }
+
+static void bf16_products_are_the_model_s(void) {
     static const int rows[] = {1, 15, 16, 17, 32, 33, 65}, cols[] = {1, 2, 31, 32, 33, 64, 97, 160};
     static const int tokens[] = {1, 2, 5, 15, 16, 17, 33};
-    for (int i = 0; i < 7; i++)
-        for (int j = 0; j < 8; j++)
-            for (int k = 0; k < 7; k++)
-                for (int kind = 0; kind < N_KINDS; kind++) {
-                    if ((kind && (i + j + k + kind) % 3) || (test_fast() && (i + j + k) % 7)) continue;
-                    check_product(kind, rows[i], cols[j], tokens[k]);
-                }
-    if (!SIMD_TILES || !processor_has_tiles()) printf("amx: this processor has no tiles, so no product ran in them\n");
+    for (int i = 0; i < 7 * 8 * 7 * N_KINDS * 2; i++) {
+        const int r = i % 7, c = i / 7 % 8, n = i / 56 % 7, kind = i / 392 % N_KINDS;
+        const TileUnit *unit = unit_at(i / (392 * N_KINDS));
+        const bool thin = unit == &amx_model || test_fast();
+        if (!unit || (kind && (r + c + n + kind) % 3) || (thin && (r + c + n) % 7)) continue;
+        check_bf16(unit, kind, rows[r], cols[c], tokens[n]);
+    }
+    if (!tile_unit())
+        printf("amx: this processor has no tiles; %s\n", LANES == 16 ? "a model of them ran" : "none ran");
 }
 
-/* Activations that an int8 weight asked for serve a BF16 weight beside it. */
+/* The outputs that a unit computes, or the vectors (NULL); `packed` weights have panels. */
+static void int8_product(float *y, const TileUnit *unit, Type type, int rows, int cols, int n, bool packed) {
+    Problem p;
+    CHECK(!problem_open(&p, unit, type, COMMON, rows, cols, n), "no memory");
+    uint8_t *panels = aligned_alloc(CACHE_LINE, panels_bytes(&p.w));
+    if (packed) tensor_pack(&p.w, panels, 1);
+    multiply(&p, y);
+    free(panels);
+    problem_close(&p);
+}
+
+/* Sums of a group are exact, so the bits are those of the vectors. */
+static void check_bytes(const TileUnit *unit, Type type, int rows, int cols, int n, bool packed) {
+    static float y[MAX_TOKENS * MAX_ROWS], vectors[MAX_TOKENS * MAX_ROWS];
+    int8_product(y, unit, type, rows, cols, n, packed);
+    int8_product(vectors, NULL, type, rows, cols, n, packed);
+    for (int i = 0; i < n * rows; i++)
+        CHECK(float_bits(y[i]) == float_bits(vectors[i]), "%s %d x %d, %d tokens, packed %d: y[%d] = %a, vectors %a",
+              type_name(type), rows, cols, n, packed, i, y[i], vectors[i]);
+}
+
+static void int8_products_are_those_of_the_vectors(void) {
+    static const int rows[] = {1, 33, 65}, tokens[] = {16, 17, 33};
+    for (int unit = 0; unit < 2; unit++)
+        for (Type type = TYPE_Q8_0; unit_at(unit) && type <= TYPE_Q6_K; type++)
+            for (int i = 0; i < 9; i++)
+                check_bytes(unit_at(unit), type, rows[i % 3], TYPES[type].weights * (1 + i % 2), tokens[i / 3], i % 2);
+}
+
+/* Activations that were prepared for an int8 weight serve a BF16 weight, too. */
 static void mixed_weights_share_an_input(void) {
-    enum { ROWS = 33, COLS = 64, N = 17 };
-    static float alone[N * ROWS], beside[N * ROWS];
+    enum { N_ROWS = 33, COLS = 64, N = 17 };
+    static float one[N * N_ROWS], shared[N * N_ROWS];
     static const uint8_t blocks[COLS / 32 * 34];
     const Tensor q8 = {.type = TYPE_Q8_0, .rows = 1, .cols = COLS, .data = blocks};
     for (int n = 1; n <= N; n += N - 1) {
         Problem p;
-        CHECK(!problem_open(&p, COMMON, ROWS, COLS, n), "no memory");
-        Input in = input_prepare(&p.buffer, &p.w, p.x, n);
-        matmul(alone, &p.w, &in, n);
-        in = input_prepare(&p.buffer, &q8, p.x, n);
-        matmul(beside, &p.w, &in, n);
-        CHECK(!memcmp(alone, beside, sizeof *alone * (size_t)(n * ROWS)), "%d tokens: other bits", n);
+        CHECK(!problem_open(&p, unit_at(0), TYPE_BF16, COMMON, N_ROWS, COLS, n), "no memory");
+        multiply(&p, one);
+        const Input in = input_prepare(&p.buffer, &q8, p.x, n);
+        matmul(shared, &p.w, &in, n);
+        CHECK(!memcmp(one, shared, sizeof *one * (size_t)(n * N_ROWS)), "%d tokens: other bits", n);
         problem_close(&p);
     }
 }
@@ -219,7 +249,8 @@ static void denormals_are_zeros(void) {
 
 void suite_amx(void) {
     TEST(three_parts_are_the_activation);
-    TEST(products_are_the_model_s);
+    TEST(bf16_products_are_the_model_s);
+    TEST(int8_products_are_those_of_the_vectors);
     TEST(mixed_weights_share_an_input);
     TEST(denormals_are_zeros);
 }

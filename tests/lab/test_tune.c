@@ -33,21 +33,21 @@ static void close_all(void) {
 /* What is fastest on the simulated machine. */
 typedef struct {
     int threads;
-    Request request;
-    double gain; /* share of the time that the request saves */
+    Prefetch prefetch;
+    double gain; /* share of the time that the prefetch saves */
 } Likes;
 
-static bool same_request(Request a, Request b) { return a.ahead == b.ahead && a.near == b.near; }
+static bool same_prefetch(Prefetch a, Prefetch b) { return a.distance == b.distance && a.near == b.near; }
 
 /* Sets the duration of a token. Now and then another program takes the processor. */
 static void run_token(const Likes *likes, int token) {
-    s.seconds = 10.0 * (same_request(m.output.request, likes->request) ? 1 - likes->gain : 1) *
+    s.seconds = 10.0 * (same_prefetch(m.output.prefetch, likes->prefetch) ? 1 - likes->gain : 1) *
                     (s.decode_threads == likes->threads ? 1 : 1.5) +
                 (token * 7 % 11 == 0 ? 50 : 0);
 }
 
-/* Checks the number of threads and the request of every weight after the last trial. */
-static void check_choice(Likes likes, int threads, Request expected) {
+/* Checks the number of threads and the prefetch of every weight after the last trial. */
+static void check_choice(Likes likes, int threads, Prefetch expected) {
     open_all();
     int n = 0;
     for (; t.tried < t.trials && n < 100; n++) {
@@ -57,28 +57,29 @@ static void check_choice(Likes likes, int threads, Request expected) {
     CHECK(n > 0 && n < 100 && s.decode_threads == threads, "after %d tokens %d threads", n, s.decode_threads);
     for (PartAt at = parts_of(&m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
-        CHECK(!w || same_request(w->request, expected), "prefetches %d bytes ahead, not %d", w->request.ahead,
-              expected.ahead);
+        CHECK(!w || same_prefetch(w->prefetch, expected), "prefetches %d bytes distance, not %d", w->prefetch.distance,
+              expected.distance);
     }
-    CHECK(same_request(m.output.request, expected), "the output prefetches %d bytes ahead", m.output.request.ahead);
+    CHECK(same_prefetch(m.output.prefetch, expected), "the output prefetches %d bytes ahead",
+          m.output.prefetch.distance);
     close_all();
 }
 
 static void the_fastest_is_chosen(void) {
-    check_choice((Likes){2, {4096, false}, 0.3}, 2, (Request){4096, false});
-    check_choice((Likes){1, {2048, true}, 0.1}, 1, (Request){2048, true});
+    check_choice((Likes){2, {4096, false}, 0.3}, 2, (Prefetch){4096, false});
+    check_choice((Likes){1, {2048, true}, 0.1}, 1, (Prefetch){2048, true});
 }
 
-static void requests_need_a_gain(void) {
-    check_choice((Likes){2, {8192, false}, 0.01}, 2, (Request){0, false});
-    check_choice((Likes){2, {0, false}, 0.2}, 2, (Request){0, false});
+static void prefetching_needs_a_gain(void) {
+    check_choice((Likes){2, {8192, false}, 0.01}, 2, (Prefetch){0, false});
+    check_choice((Likes){2, {0, false}, 0.2}, 2, (Prefetch){0, false});
 }
 
 static void the_environment_decides(void) {
     setenv("NORMA_AHEAD", "l1:640", 1);
-    check_choice((Likes){1, {4096, false}, 0.5}, 1, (Request){640, true});
+    check_choice((Likes){1, {4096, false}, 0.5}, 1, (Prefetch){640, true});
     setenv("NORMA_AHEAD", "off", 1);
-    check_choice((Likes){2, {4096, false}, 0.5}, 2, (Request){0, false});
+    check_choice((Likes){2, {4096, false}, 0.5}, 2, (Prefetch){0, false});
     unsetenv("NORMA_AHEAD");
 }
 
@@ -106,7 +107,7 @@ static void nothing_is_packed_while_tokens_run(void) {
 
 void suite_tune(void) {
     TEST(the_fastest_is_chosen);
-    TEST(requests_need_a_gain);
+    TEST(prefetching_needs_a_gain);
     TEST(the_environment_decides);
     TEST(prompts_are_not_timed);
     TEST(nothing_is_packed_while_tokens_run);

@@ -1,0 +1,327 @@
+/* tiles.h: the inner loops of the products.
+ *
+ * A tile is the outputs of a few panels for a few tokens, summed side by side in vector registers. This header owns the
+ * loops of a tile. tiles_float.c, tiles_int8.c and tiles_k.c compile them for each weight type: files of their own,
+ * because they take most of the time of a build. matmul.c calls them.
+ *
+ * A lane is an output. Its sum runs along the columns from 0 up; a group of int8 weights, or 16 columns of floats, is
+ * summed by itself and then added. No tile changes that order. That is why no bit of a result depends on chunks and
+ * threads.
+ */
+#pragma once
+
+#include "kernels/input.h"
+#include "kernels/panels.h"
+#include "kernels/simd.h"
+
+enum {
+    SUM_COLUMNS = 16,                      /* columns of floats that are summed by themselves */
+    MAX_PANELS = SCRATCH_PANELS,           /* of a tile for one token */
+    TILE_PANELS = 2,                       /* of a tile for more tokens */
+    TILE_TOKENS = LANES == 16 ? 6 : 3,     /* max tokens of a tile of 2 panels, by the number of registers */
+    MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
+    MAX_SUMS = TILE_PANELS * TILE_TOKENS   /* vectors of sums in a tile */
+};
+
+/* What a tile multiplies: columns [col, col + n) of its panels by its tokens, from token t on. */
+typedef struct {
+    const uint8_t *panels; /* at column col of the first panel */
+    size_t stride;         /* bytes from a panel to the next */
+    const Input *in;
+    int t, col, n;
+    Prefetch prefetch; /* of a tile of one panel, which reads from memory */
+} Operands;
+
+/* Adds the products of a tile to sums[panels][tokens]; column 0 begins new sums. */
+typedef void Tile(vf *sums, Operands o);
+
+/* Unpacks n columns of a packed panel. `offset` is the byte that stands for an int8 weight of 0. */
+typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Prefetch prefetch);
+
+/* The functions of a weight type. */
+typedef struct {
+    Tile *packed[4];       /* packed[k]: 1 packed panel by 2^k tokens; NULL: none */
+    Tile *wide[2];         /* 2 and 4 panels by 1 token; only of types without `unpack` */
+    Tile *const *unpacked; /* 1 and 2 unpacked panels by TILE_TOKENS tokens */
+    Unpack *unpack;        /* NULL: a packed panel is unpacked */
+} Kernels;
+
+#define X(id, ...) extern const Kernels kernels_##id;
+WEIGHT_TYPES(X)
+#undef X
+
+/* The tiles of unpacked panels whose groups have 32 weights without and with a min, and 16 weights. */
+typedef Tile *const UnpackedTiles[TILE_PANELS];
+extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0;
+
+/* ---- what matmul.c and units (tile_unit.h) share ------------------------------------ */
+
+/* y[t][r] (+)= the product of row r of w with token t, for rows [row, row + n_rows) and n tokens. */
+struct Task {
+    float *y;
+    size_t stride; /* floats from a token of y to the next */
+    const Tensor *w;
+    const Kernels *kernels; /* of w's type */
+    int row, n_rows;
+    int panel, end; /* the panels of these rows */
+    const Input *in;
+    int n;
+    bool add;
+};
+
+/* How many columns of w are packed or unpacked together: whole groups and blocks. */
+int chunk_columns(const Tensor *w);
+
+/* Prefetches the rows that are packed after columns [col, col + n) of a panel, if w has no panels and is large. */
+void prefetch_next_chunk(const Task *p, int panel, int col, int n);
+
+/* Columns [col, col + n) of n_panels packed panels, `stride` bytes apart: of w, or packed now, in the scratch. */
+const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n, size_t *stride);
+
+/* All columns of n_panels unpacked panels: of w, or unpacked now, in the scratch. `offset` as in Unpack. */
+const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels, int offset, size_t *stride);
+
+/* What the tile of the tokens from t on prefetches: only the first tile does, and not from panels packed just now. */
+static inline Prefetch first_prefetch(const Tensor *w, int t) {
+    const Prefetch none = {0};
+    return w->panels && t == 0 ? w->prefetch : none;
+}
+
+/* Writes sums[n_panels][tokens], of tokens from t on, without the first `skip` tokens. */
+void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, int tokens, int skip);
+
+/* Prefetches what store_sums will write. */
+void prefetch_outputs(const Task *p, int panel, int n_panels, int t, int tokens);
+
+/* ---- floats ------------------------------------------------------------------- */
+
+/* Adds the products of column c to the sums. */
+INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride, const float *const *x, Type type, int c,
+                       const int n_panels, const int tokens) {
+    vf w[MAX_PANELS];
+    UNROLL
+    for (int p = 0; p < n_panels; p++) w[p] = load_column(type, panels + (size_t)p * stride, c);
+    UNROLL
+    for (int i = 0; i < tokens; i++) {
+        const vf xi = vset(x[i][c]);
+        UNROLL
+        for (int p = 0; p < n_panels; p++) sums[p * tokens + i] = vfma(w[p], xi, sums[p * tokens + i]);
+    }
+}
+
+/* Sums n columns by themselves and adds that to the totals. */
+INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride, const float *const *x, Type type, const int n,
+                        const int n_panels, const int tokens) {
+    vf sums[MAX_SUMS];
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) sums[k] = (vf){0};
+    if (n == SUM_COLUMNS) {
+        UNROLL
+        for (int c = 0; c < SUM_COLUMNS; c++) add_column(sums, panels, stride, x, type, c, n_panels, tokens);
+    } else {
+        for (int c = 0; c < n; c++) add_column(sums, panels, stride, x, type, c, n_panels, tokens);
+    }
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] += sums[k];
+}
+
+INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, const int tokens) {
+    const float *x[MAX_TILE_TOKENS];
+    const size_t step = columns_bytes(type, SUM_COLUMNS);
+    vf totals[MAX_SUMS];
+    UNROLL
+    for (int i = 0; i < tokens; i++) x[i] = o.in->x + (size_t)(o.t + i) * (size_t)o.in->cols + (size_t)o.col;
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
+    for (; o.n >= SUM_COLUMNS; o.n -= SUM_COLUMNS, o.panels += step) {
+        if (n_panels == 1) prefetch_ahead(o.prefetch, o.panels, step);
+        add_columns(totals, o.panels, o.stride, x, type, SUM_COLUMNS, n_panels, tokens);
+        UNROLL
+        for (int i = 0; i < tokens; i++) x[i] += SUM_COLUMNS;
+    }
+    if (o.n) add_columns(totals, o.panels, o.stride, x, type, o.n, n_panels, tokens);
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
+}
+
+/* ---- int8 ------------------------------------------------------------------- */
+
+/* How the groups of a panel lie. Constant where a tile is compiled, except for the groups of TYPE_I8. */
+typedef struct {
+    Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
+    int zero;         /* the byte that stands for a weight of 0 */
+    int quads;        /* of a group */
+    int unrolled;     /* quads that are unrolled together; 0: any number may be */
+    int mins;         /* of a group: 1 or none */
+    int groups;       /* of a block */
+    int step;         /* groups that are unrolled together */
+    int input_groups; /* groups to one group of the activations: 1 or 2 */
+    size_t bytes;     /* of a block, for all rows */
+} Layout;
+
+INLINE Layout packed_layout(Type type) {
+    const int quads = TYPES[type].group / 4, groups = TYPES[type].weights / TYPES[type].group;
+    return (Layout){.type = type,
+                    .zero = block_zero(type),
+                    .quads = quads,
+                    .unrolled = groups == 8 || type == TYPE_Q8_0 ? 0 : quads,
+                    .mins = TYPES[type].min,
+                    .groups = groups,
+                    .step = groups == 16 ? 4 : groups,
+                    .input_groups = INPUT_GROUP / 4 / quads,
+                    .bytes = (size_t)TYPES[type].bytes * LANES};
+}
+
+INLINE Layout unpacked_layout(int quads, int mins, int input_groups) {
+    return (Layout){.type = TYPE_I8,
+                    .zero = BYTE_OFFSET,
+                    .quads = quads,
+                    .unrolled = input_groups == 2 ? quads : 0,
+                    .mins = mins,
+                    .groups = input_groups,
+                    .step = input_groups,
+                    .input_groups = input_groups,
+                    .bytes = group_bytes(quads, mins) * (size_t)input_groups};
+}
+
+/* Quad q of group i. */
+INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
+    if (l->type != TYPE_I8) return (vb)block_quad(l->type, block, i, q);
+    vb v;
+    memcpy(&v, block + (size_t)i * group_bytes(l->quads, l->mins) + q * VBYTES, sizeof v);
+    return v;
+}
+
+/* The scale of group i, or its min. */
+INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, bool min) {
+    if (l->type != TYPE_I8) return block_scale(l->type, block, i, min);
+    const uint8_t *group = block + (size_t)i * group_bytes(l->quads, l->mins);
+    return vload((const float *)(const void *)(group + (l->quads + min) * VBYTES));
+}
+
+/* The first summand of group i: corrects for `zero`, which is part of every weight. */
+INLINE vi zero_correction(const Layout *l, const InputGroup *x, int i) {
+    const int total = l->input_groups == 1 ? x->total : i % 2 ? x->total - x->first_half : x->first_half;
+    return vset_int(-l->zero * total);
+}
+
+/* Adds the scaled dot products of group i with one panel to the sums, then its min. The groups of the activations of
+ * one token and the next are `next` apart. */
+INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t *block, int i, const InputGroup *x,
+                       size_t next, const int tokens) {
+    const vf scale = load_scale(l, block, i, false);
+    UNROLL
+    for (int j = 0; j < tokens; j++) sums[j] = vfma(vfloat(dots[j]), scale * x[(size_t)j * next].scale, sums[j]);
+    if (!l->mins) return;
+    const vf min = load_scale(l, block, i, true);
+    UNROLL
+    for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(x[(size_t)j * next].sum), sums[j]);
+}
+
+/* Adds the products of quad k of group i of a block. q is the group's activations, of the first token. */
+INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layout *l, int i, int k, const int8_t *q,
+                     const int n_panels, const int tokens) {
+    vb w[MAX_PANELS];
+    UNROLL
+    for (int p = 0; p < n_panels; p++) w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
+    UNROLL
+    for (int j = 0; j < tokens; j++) {
+        const vb xj = vset_quad(q + (size_t)j * (size_t)o->in->cols + (size_t)k * 4);
+        UNROLL
+        for (int p = 0; p < n_panels; p++) dots[p][j] = vdot(dots[p][j], w[p], xj);
+    }
+}
+
+/* Adds the products of group i of a block. q and x are the group's activations, of the first token. */
+INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const int8_t *q, const InputGroup *x,
+                      const int n_panels, const int tokens) {
+    const size_t next = (size_t)o->in->row_groups;
+    const int step = l->unrolled ? l->unrolled : n_panels * tokens > 2 ? 4 : 8;
+    vi dots[MAX_PANELS][MAX_TILE_TOKENS];
+    int k = 0;
+    UNROLL
+    for (int j = 0; j < tokens; j++) UNROLL
+    for (int p = 0; p < n_panels; p++) dots[p][j] = zero_correction(l, x + (size_t)j * next, i);
+    for (; k + step <= l->quads; k += step) {
+        UNROLL
+        for (int s = 0; s < step; s++) add_quad(dots, o, l, i, k + s, q, n_panels, tokens);
+    }
+    for (; k < l->quads; k++) add_quad(dots, o, l, i, k, q, n_panels, tokens);
+    UNROLL
+    for (int p = 0; p < n_panels; p++)
+        add_scaled(sums + p * tokens, dots[p], l, o->panels + (size_t)p * o->stride, i, x, next, tokens);
+}
+
+INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, const int tokens) {
+    const int columns = 4 * l.quads; /* of a group */
+    const int8_t *q = o.in->q + (size_t)o.t * (size_t)o.in->cols + (size_t)o.col;
+    const InputGroup *x = o.in->groups + (size_t)o.t * (size_t)o.in->row_groups + o.col / columns / l.input_groups;
+    vf totals[MAX_SUMS];
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
+    for (int g = 0, first = 0; g < o.n / columns; g += l.step) {
+        if (n_panels == 1 && first == 0) prefetch_ahead(o.prefetch, o.panels, l.bytes);
+        UNROLL
+        for (int i = 0; i < l.step; i++)
+            add_group(totals, &o, &l, first + i, q + i * columns, x + i / l.input_groups, n_panels, tokens);
+        q += l.step * columns;
+        x += l.step / l.input_groups;
+        first += l.step;
+        if (first == l.groups) {
+            first = 0;
+            o.panels += l.bytes;
+        }
+    }
+    UNROLL
+    for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
+}
+
+/* `offset` is the byte that stands for a weight of 0 afterwards. */
+INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset, Prefetch prefetch) {
+    const Layout l = packed_layout(type);
+    prefetch_ahead(prefetch, panel, (size_t)(n / TYPES[type].weights) * l.bytes);
+    for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes)
+        for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
+            UNROLL
+            for (int k = 0; k < l.quads; k++) {
+                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(offset - l.zero);
+                memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
+            }
+            for (int min = 0; min <= l.mins; min++)
+                vstore((float *)(void *)(unpacked + (l.quads + min) * VBYTES), block_scale(type, panel, i, min));
+        }
+}
+
+/* ---- compiling tiles ---------------------------------------------------------- */
+
+/* Each tile is a function of its own, because the compiler keeps the sums in registers only if it does not see all
+ * tiles at once. NAME_PxT has P panels and T tokens; M is the max. */
+#define TILE(name, tile, layout, panels, tokens)                                                                       \
+    NOINLINE void name(vf *sums, Operands o) { tile(sums, o, layout, panels, tokens); }
+
+/* The tiles of one packed panel, and their list. Only vectors of 16 lanes have registers for 8 tokens. */
+#define PACKED_TILES(name, tile, layout)                                                                               \
+    TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
+    TILE(name##_1x2, tile, layout, 1, 2)                                                                               \
+    TILE(name##_1x4, tile, layout, 1, 4)
+#define PACKED(name) name##_1x1, name##_1x2, name##_1x4
+#if LANES == 16
+#define PACKED_TILES_8(name, tile, layout) PACKED_TILES(name, tile, layout) TILE(name##_1x8, tile, layout, 1, 8)
+#define PACKED_8(name)                     PACKED(name), name##_1x8
+#else
+#define PACKED_TILES_8 PACKED_TILES
+#define PACKED_8       PACKED
+#endif
+
+/* The tiles of unpacked panels. */
+#define UNPACKED_TILES(name, tile, layout)                                                                             \
+    TILE(name##_1xM, tile, layout, 1, TILE_TOKENS)                                                                     \
+    TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                                                                     \
+    UnpackedTiles name = {name##_1xM, name##_2xM};
+
+/* The kernels of a type of blocks, whose groups lie as those of `groups` when unpacked. SET is PACKED or PACKED_8. */
+#define BLOCK_KERNELS(id, set, groups)                                                                                 \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Prefetch prefetch) {           \
+        unpack_blocks(unpacked, TYPE_##id, panel, n, offset, prefetch);                                                \
+    }                                                                                                                  \
+    const Kernels kernels_##id = {{set(id)}, {NULL}, groups, unpack_##id};

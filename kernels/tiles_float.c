@@ -1,0 +1,23 @@
+/* tiles_float.c: the tiles of float weights (tiles.h). Unpacked, all of them are columns of float32. */
+#include "kernels/tiles.h"
+
+INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n, Prefetch prefetch) {
+    prefetch_ahead(prefetch, panel, columns_bytes(type, n));
+    for (int c = 0; c < n; c++) vstore((float *)(void *)unpacked + c * LANES, load_column(type, panel, c));
+}
+
+PACKED_TILES_8(F32, float_tile, TYPE_F32)
+TILE(F32_2x1, float_tile, TYPE_F32, 2, 1)
+TILE(F32_4x1, float_tile, TYPE_F32, 4, 1)
+UNPACKED_TILES(floats, float_tile, TYPE_F32)
+const Kernels kernels_F32 = {{PACKED_8(F32)}, {F32_2x1, F32_4x1}, floats, NULL};
+
+#define X(id, ...)                                                                                                     \
+    PACKED_TILES_8(id, float_tile, TYPE_##id)                                                                          \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Prefetch prefetch) {           \
+        (void)offset;                                                                                                  \
+        unpack_columns(unpacked, TYPE_##id, panel, n, prefetch);                                                       \
+    }                                                                                                                  \
+    const Kernels kernels_##id = {{PACKED_8(id)}, {NULL}, floats, unpack_##id};
+FLOAT16_TYPES(X)
+#undef X

@@ -1,0 +1,9 @@
+/* tiles_k.c: the tiles of the K types, whose blocks have 8 or 16 groups (tiles.h). Tiles of 8 tokens would be
+ * no faster than two of 4, and take long to compile. */
+#include "kernels/tiles.h"
+
+#define X(id, name, gguf, file, weights, bytes, group, min, ...)                                                       \
+    PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                                                              \
+    BLOCK_KERNELS(id, PACKED, groups_##group##_##min)
+K_TYPES(X)
+#undef X
