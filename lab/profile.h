@@ -145,9 +145,9 @@ extern const char TABLE_ONLY[];
 typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the table to stderr and, unless path is TABLE_ONLY, the file. `drafted`: number of draft tokens that were
- * verified; `accepted`: number of these that were right. Returns -1 and a message if the file cannot be written. */
-int profile_report(const Profile *p, const char *path, long drafted, long accepted);
+/* Writes the table to stderr and, unless path is TABLE_ONLY, the file. Returns -1 and a message if the file cannot be
+ * written. */
+int profile_report(const Profile *p, const char *path);
 
 /* Write the numbers of a row, named by COLUMNS, separated by commas. Strings are in quotes; `unknown` replaces numbers
  * that are not finite or do not apply. */

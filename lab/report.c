@@ -28,33 +28,35 @@ static void write_sums(const Profile *p, Phase phase, FILE *out) {
             PHASE_NAMES[phase]);
 }
 
-/* Says so where other programs, or too many threads, have had a part in the times. */
+/* A note if other programs, or too many threads, affected the times. */
 static void write_disturbance(const Profile *p, FILE *out) {
     const double seconds = (double)(p->clock.read() - p->opened) * p->clock.tick, waiting = profile_waiting(p);
     const double switches = (double)(lost_processors() - p->switches);
     if ((switches < 10 || switches < 20 * seconds) && waiting < 0.25) return;
-    fprintf(out,
-            "busy: threads lost their processor %.0f times in %.2f s and spent %.0f %% of their time waiting for each "
-            "other: shares are not those of a machine that does nothing else\n",
-            switches, seconds, 100 * waiting);
+    fprintf(
+        out,
+        "busy: %.0f involuntary context switches in %.2f s, %.0f %% of the time at barriers: on an idle machine the "
+        "shares differ\n",
+        switches, seconds, 100 * waiting);
 }
 
-/* The first token's residual, which in many models is far larger than that of any other. */
+/* The layer where the residual stream's RMS at position 0 is largest, relative to other positions. */
 static void write_first_token(const Profile *p, FILE *out) {
-    double most = 0, first = 0, others = 0;
+    double max_ratio = 0, first = 0, others = 0;
     int layer = 0;
     for (int l = 0; l < p->n_rows; l++) {
         const double a = profile_rms_at(p, l, 0, 1), b = profile_rms_at(p, l, 1, POSITION_BUCKETS);
-        if (!(b > 0) || !(a / b > most)) continue;
-        most = a / b, first = a, others = b;
+        if (!(b > 0) || !(a / b > max_ratio)) continue;
+        max_ratio = a / b;
+        first = a;
+        others = b;
         layer = l;
     }
-    if (most > 0)
-        fprintf(out, "residual in front of layer %d: RMS %.4g at position 0, %.4g at the others\n", layer, first,
-                others);
+    if (max_ratio > 0)
+        fprintf(out, "residual before layer %d: RMS %.4g at position 0, %.4g elsewhere\n", layer, first, others);
 }
 
-static void write_table(const Profile *p, FILE *out, long guessed, long accepted) {
+static void write_table(const Profile *p, FILE *out) {
     const char *separator = "norms: ";
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         if (!p->passes[phase].observed) continue;
@@ -72,7 +74,6 @@ static void write_table(const Profile *p, FILE *out, long guessed, long accepted
         separator = ", ";
     }
     fputc('\n', out);
-    if (guessed) fprintf(out, "guesses: decode verified %ld, and rejected %ld of them\n", guessed, guessed - accepted);
     write_first_token(p, out);
     write_disturbance(p, out);
 }
@@ -92,9 +93,9 @@ ProfileFormat profile_format(const char *path) {
     return format;
 }
 
-int profile_report(const Profile *p, const char *path, long guessed, long accepted) {
+int profile_report(const Profile *p, const char *path) {
     OutputFile out;
-    write_table(p, stderr, guessed, accepted);
+    write_table(p, stderr);
     if (path == TABLE_ONLY) return 0;
     if (output_open(&out, path)) return -1;
     FILES[profile_format(path)].write(p, out.stream);

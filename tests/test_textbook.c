@@ -703,8 +703,8 @@ int first_token_of_story(double *first, double *others) {
     size_t size;
     const char *table = temporary("profile.txt");
     char *text = run_model(story_model(), ON_STORY "--profile", "/dev/null", table) ? NULL : file_read(table, &size);
-    const char *at = text ? strstr(text, "\nresidual in front of layer 1: RMS ") : NULL;
-    const int n = at ? sscanf(at, " residual in front of layer 1: RMS %lf at position 0, %lf", first, others) : 0;
+    const char *at = text ? strstr(text, "\nresidual before layer 1: RMS ") : NULL;
+    const int n = at ? sscanf(at, " residual before layer 1: RMS %lf at position 0, %lf", first, others) : 0;
     free(text);
     return n == 2 ? 0 : -1;
 }

@@ -26,7 +26,7 @@ typedef struct {
 int profile_of_story(StorySite *sites, int most);
 void story_missing(void);
 
-/* The RMS of the residual in front of layer 1, at position 0 and at the others; -1: no checkpoint. */
+/* The RMS of the residual before layer 1, at position 0 and elsewhere; -1: no checkpoint. */
 int first_token_of_story(double *first, double *others);
 
 /* nats a token of the story, with stories260K as a GGUF file of this type, gamma folded or not; -1: no checkpoint. */

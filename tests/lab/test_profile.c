@@ -390,7 +390,7 @@ static const Row *find_row(const char *phase, int layer, const char *site) {
 /* The report's file; the table is kept in stderr_text. */
 static int report(const char *name) {
     stderr_hide();
-    const int status_ = profile_report(profile, temporary(name), 0, 0);
+    const int status_ = profile_report(profile, temporary(name));
     stderr_show();
     return status_;
 }
@@ -654,7 +654,7 @@ static void sizes_of_the_residual_stream(void) {
         const double first = profile_rms_at(profile, 0, 0, 1), rest = profile_rms_at(profile, 0, 1, POSITION_BUCKETS);
         CHECK(fabs(first / size_of(x, 1).rms - 1) < 1e-5 && fabs(rest / size_of(x + 64, TOKENS - 1).rms - 1) < 1e-5,
               "the first position has RMS %g, the others %g", first, rest);
-        const char *line = strstr(stderr_text(), "\nresidual in front of layer ");
+        const char *line = strstr(stderr_text(), "\nresidual before layer ");
         CHECK(line && strstr(line, " at position 0, "), "no such line: %s", stderr_text());
         for (int t = 0; t < TOKENS; t++)
             rmsnorm(y + t * 64, session.x + t * 64, model.final_norm.gamma, 64, model.final_norm.eps);
