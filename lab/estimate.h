@@ -1,15 +1,15 @@
-/* estimate.h: values that are known to within an interval. */
+/* estimate.h: measured values with confidence intervals. */
 #pragma once
 
-/* A value as measured, and the interval in which it lies with a confidence of 95 %. */
+/* A value and its 95 % confidence interval. */
 typedef struct {
     double value, low, high;
 } Estimate;
 
-/* The median of endlessly many values, from n sorted ones. */
+/* The population median, from n sorted samples. */
 Estimate estimate_median(const double *sorted, int n);
 
-/* A ratio of two sums over n pairs: sums of x and y, and of their squares and products. */
+/* Sums over n pairs (x, y): of x and y, of their squares and products. */
 typedef struct {
     double n, x, y, xx, xy, yy;
 } Ratio;
@@ -23,5 +23,5 @@ static inline void ratio_add(Ratio *r, double y, double x) {
     r->yy += y * y;
 }
 
-/* Sum of y / sum of x; of one pair alone low and high are -INFINITY and INFINITY. */
+/* Sum of y / sum of x. The interval of a single pair is infinite. */
 Estimate estimate_ratio(const Ratio *r);

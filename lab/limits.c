@@ -1,7 +1,7 @@
-/* limits.c: how fast this machine reads memory and multiplies.
+/* limits.c: the read bandwidth and the peak arithmetic rates of this machine.
  *
- * Owns the loops that measure it: each limit is the best of a few, because machines differ in which is the fastest.
- * What a loop returns depends on all that it does, or the compiler would leave it out.
+ * Owns the loops that measure them. Each limit is the best of a few loops, because processors differ in which loop is
+ * fastest. The result of a loop depends on all of its work, so that the compiler keeps it.
  */
 #include "lab/limits.h"
 #include "base/memory.h"
@@ -18,10 +18,10 @@ enum {
     MAX_READ = 512 << 20 /* bytes: larger than caches */
 };
 
-/* Works on n numbers, a multiple of UNIT, of which p holds as many as the loop reads. */
+/* Processes n numbers, a multiple of UNIT. A loop that reads reads p[n], another one only *p. */
 typedef float Loop(const float *p, size_t n);
 
-/* Reads n floats, in `streams` places side by side. */
+/* Sums n floats, read in `streams` streams. */
 INLINE float read_streams(const float *floats, size_t n, const size_t streams, Prefetch prefetch) {
     const size_t part = n / streams;
     vf sums[SUMS] = {{0}};
@@ -35,7 +35,7 @@ INLINE float read_streams(const float *floats, size_t n, const size_t streams, P
     return vsum(sums[0]);
 }
 
-/* n multiply-adds, with so many sums that none waits for itself. */
+/* n multiply-adds in n_sums independent chains. */
 INLINE float multiply_floats(const float *p, size_t n, const int n_sums) {
     vf sums[MAX_SUMS];
     const vf a = vset(0.999f * *p), b = vset(0.001f * *p); /* stays near 1 */
@@ -65,21 +65,19 @@ LOOP(four_streams, read_streams(p, n, 4, (Prefetch){0, false}))
 LOOP(one_stream_near, read_streams(p, n, 1, (Prefetch){2048, true}))
 LOOP(one_stream_far, read_streams(p, n, 1, (Prefetch){8192, false}))
 LOOP(four_streams_far, read_streams(p, n, 4, (Prefetch){8192, false}))
-LOOP(floats_8, multiply_floats(p, n, 8))
 LOOP(floats_12, multiply_floats(p, n, 12))
 LOOP(floats_16, multiply_floats(p, n, 16))
-LOOP(bytes_8, multiply_bytes(p, n, 8))
 LOOP(bytes_12, multiply_bytes(p, n, 12))
 LOOP(bytes_16, multiply_bytes(p, n, 16))
 
-/* Seconds of `passes` passes of all threads, each over its share of n. */
+/* Seconds of `passes` passes of all threads, each over a share of its own. */
 static double time_loop(Loop *loop, const float *p, size_t share, bool reads, int passes, int threads, float *sum) {
     double start = 0, end = 0;
     float total = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : total)
     {
         const float *own = p + (reads ? share * (size_t)omp_get_thread_num() : 0);
-        total += loop(own, share); /* wakes the thread up */
+        total += loop(own, share); /* warm-up */
 #pragma omp barrier
 #pragma omp master
         start = now();
@@ -92,9 +90,9 @@ static double time_loop(Loop *loop, const float *p, size_t share, bool reads, in
     return end - start;
 }
 
-/* Numbers/s of the fastest of the loops, of which each thread works on a share. */
+/* Numbers per second of the fastest loop; each thread processes a share. */
 static double best_rate(Loop *const *loops, const float *p, size_t share, bool reads, int threads) {
-    const int passes = (int)(1 + (32u << 20) / (share + 1)); /* long enough for the clock */
+    const int passes = (int)(1 + (32u << 20) / (share + 1)); /* at least 32 M numbers */
     double best = 0;
     float sum = 0;
     for (; *loops; loops++) {
@@ -116,11 +114,11 @@ double read_rate(size_t bytes, int threads) {
 }
 
 double float_rate(int threads) {
-    static Loop *const loops[] = {floats_8, floats_12, floats_16, NULL};
+    static Loop *const loops[] = {floats_12, floats_16, NULL};
     return 2 * best_rate(loops, (const float[]){1}, 32 << 20, false, threads);
 }
 
 double byte_rate(int threads) {
-    static Loop *const loops[] = {bytes_8, bytes_12, bytes_16, NULL};
+    static Loop *const loops[] = {bytes_12, bytes_16, NULL};
     return 2 * best_rate(loops, (const float[]){1}, 64 << 20, false, threads);
 }

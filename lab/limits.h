@@ -1,12 +1,12 @@
-/* limits.h: how fast this machine reads memory, and multiplies. */
+/* limits.h: the read bandwidth and the peak arithmetic rates of this machine. */
 #pragma once
 
 #include <stddef.h>
 
-/* Bytes/s of reading at least `bytes` of memory, the same again and again, with all threads; 0 and a message: there is
- * no memory. */
+/* Bytes per second of all threads reading the same memory again and again: `bytes` of it, or 512 MB if that is less.
+ * 0 and a message if memory runs out. */
 double read_rate(size_t bytes, int threads);
 
-/* Multiply-adds of all threads, as operations/s, two each: of float32, and of int8 summed in int32. */
+/* Operations per second of all threads, two per multiply-add: of float32, and of int8 summed in int32. */
 double float_rate(int threads);
 double byte_rate(int threads);

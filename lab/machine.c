@@ -1,4 +1,4 @@
-/* machine.c: what a measurement was made on: model, processor, compiler, flags. */
+/* machine.c: the model, processor, compiler and flags of a measurement, as JSON. */
 #include "lab/machine.h"
 #include "base/platform.h"
 #include "base/process.h"

@@ -1,10 +1,10 @@
-/* machine.h: what a measurement was made on, and how it is written as JSON. */
+/* machine.h: the model, processor, compiler and flags of a measurement, as JSON. */
 #pragma once
 
 #include "lab/estimate.h"
 #include <stdio.h>
 
-/* What is measured: a model, what --norm says of it, how many threads. The strings may be NULL. */
+/* The subject of a measurement: the model's path, the value of --norm, the number of threads. Strings may be NULL. */
 typedef struct {
     const char *model, *norm;
     int threads;

@@ -1,4 +1,4 @@
-/* norm_spec.c: the language of --norm. The table of parts (formats/parts.h) says which sites there are. */
+/* norm_spec.c: parses --norm. The sites are in the table of parts (formats/parts.h). */
 #include "lab/norm_spec.h"
 #include "base/error.h"
 #include "formats/parts.h"

@@ -1,10 +1,11 @@
-/* norm_spec.h: other norms at other sites, while the program runs. */
+/* norm_spec.h: --norm, which changes the norms of an open model. */
 #pragma once
 
 #include "model.h"
 
-/* Changes the kind of norms as --norm says: comma-separated items KIND or [LAYERS.]SITE=KIND, where KIND is rms, layer
- * or none, SITE attn, mlp, q, k, attn_post, mlp_post or final, and LAYERS n or n-m, counted from 0. Later items win.
- * eps, gamma and beta stay: RMSNorm ignores beta, and a LayerNorm without beta (NULL) adds zeros. -1 and a message: the
- * specification is no such list, or names what the model does not have; items in front of the bad one are applied. */
+/* Changes the kinds of norms. `spec` is a comma-separated list of KIND or [LAYERS.]SITE=KIND: KIND is rms, layer or
+ * none; SITE is attn, mlp, q, k, attn_post, mlp_post or final; LAYERS is n or n-m, from 0. Later items override earlier
+ * ones. eps, gamma and beta are unchanged: RMSNorm ignores beta, a LayerNorm without beta (NULL) adds zeros. Returns -1
+ * and a message if an item is invalid or names a norm that the model does not have; the items before it have been
+ * applied. */
 int model_swap_norms(Model *model, const char *spec);

@@ -1,8 +1,8 @@
-/* trace.c: a profile as a trace for viewers such as Perfetto (the JSON format of Chrome's trace events). */
+/* trace.c: a profile as a trace for Perfetto and similar viewers (Chrome's trace event format, JSON). */
 #include "base/error.h"
 #include "lab/profile.h"
 
-/* Begins a span, whose arguments may follow. */
+/* Writes a span without its closing brace: arguments may follow. */
 static void write_span(FILE *out, const Profile *p, int thread, const char *name, const char *category, uint64_t start,
                        uint64_t end) {
     const double us = 1e6 * p->clock.tick;
@@ -23,7 +23,7 @@ static void write_site(FILE *out, const Profile *p, int thread, const Event *e) 
     fputs("}}", out);
 }
 
-/* The counters of a forward pass, where it begins: the share of norms, and the RMS in front of each layer. */
+/* Counters at the start of a forward pass: the share of norms, and the RMS before each layer. */
 static void write_counters(FILE *out, const Profile *p, const Event *begin, const Event *end) {
     double norms = 0, all = 0;
     const char *separator = "";
@@ -44,7 +44,7 @@ static void write_counters(FILE *out, const Profile *p, const Event *begin, cons
     fputs("}}", out);
 }
 
-/* Whether an event, which is not the track's first, begins the forward pass of a chunk. */
+/* Whether an event, not the first of its track, begins the forward pass of a chunk. */
 static bool begins_chunk(const Event *e) {
     return e->site == SITE_START || (e->site == SITE_EMBED && e[-1].site != SITE_START);
 }
