@@ -28,7 +28,7 @@ typedef struct {
     Pace paces[N_SOURCES];
     Source source;                  /* of the draft tokens of this pass: */
     int n;                          /* how many */
-    int tokens[MAX_LOOKUP];          /* [n] */
+    int tokens[MAX_LOOKUP];         /* [n] */
     long guessed, accepted, passes; /* draft tokens that ran, and that were right; forward passes */
 } Guesser;
 

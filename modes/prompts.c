@@ -57,12 +57,13 @@ static int read_object(Prompt *to, const char *where, char *line) {
 static int read_text(Prompts *p, Prompt *to, const char *where) {
     const Options *o = p->run->options;
     char *line = p->text ? p->text + p->at : NULL;
-    const char *end = o->prompts ? memchr(line, '\n', p->size - p->at) : NULL;
+    const bool is_line = line && o->prompts;
+    const char *end = is_line ? memchr(line, '\n', p->size - p->at) : NULL;
     to->text = line ? line : o->tokens ? o->tokens : o->prompt ? o->prompt : "";
     to->size = end ? (size_t)(end - line) : line ? p->size - p->at : strlen(to->text);
     p->at += to->size + (end != NULL);
-    if (o->prompts && to->size && line[to->size - 1] == '\r') to->size--;
-    return p->json ? read_object(to, where, line) : 0;
+    if (is_line && to->size && line[to->size - 1] == '\r') to->size--;
+    return is_line && p->json ? read_object(to, where, line) : 0;
 }
 
 /* An empty prompt becomes BOS. `where` is "" for the prompt of the command line. */

@@ -126,7 +126,7 @@ static void texts_with_a_draft_are_the_same(void) {
                                           "--lookup 0 -s 4 --repeat-penalty 1.3 -t 0.7 --kv f16",
                                           "--lookup 0 -t 0 -n 0 -j 2 -b 2", "-s 5 --lookup 5 -p 0.5"};
     static char plain[1 << 14];
-    long right, ran, wrong = 0;
+    long right = 0, ran = 0, wrong = 0;
     binary_folder("draft");
     CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 1, 0) && !hashmodel_write(&SMALLER, inside("d.bin"), 1, 0),
           "cannot make the models");

@@ -236,7 +236,8 @@ static void bad_lines_are_reported_and_passed_over(void) {
         {"{\"prompt: 3}", "byte 13: a string without an end"},
         {"", "byte 1: expected a value"},
         {"[1]", "\"prompt\" is missing, expected a text"},
-        {"{\"prompt\": \"Tom\", \"seed\": -1}", "\"seed\" is -1, expected a whole number from 0 to 9223372036854775807"},
+        {"{\"prompt\": \"Tom\", \"seed\": -1}",
+         "\"seed\" is -1, expected a whole number from 0 to 9223372036854775807"},
         {"{\"prompt\": \"B\", \"n\": 0}", "\"n\" is 0, expected a whole number from 1 to 2147483647"},
         {"{\"prompt\": 3}", "\"prompt\" is 3, expected a text"},
         {"{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}", "22 positions do not fit in a context of 20"},
@@ -307,6 +308,10 @@ static void texts_that_end_at_once_take_no_memory(void) {
     setup.memory = 400 << 20;
     CHECK_RUN("%s -j 1 -n 6 --prompts long.txt --parallel 3", model);
     CHECK(strstr(err, "generation: 20001 texts, 5 tokens"), "%s", err);
+    write_lines("long.txt", "a\n", "aa ba ca\n", 400000); /* of which none may wait in memory for the first */
+    setup.memory = 100 << 20;
+    CHECK_RUN("spm.gguf -j 1 -n 3 -t 0 --prompts long.txt --parallel 3");
+    CHECK(strstr(err, "generation: 400001 texts"), "%s", err);
 #endif
 }
 
@@ -359,7 +364,7 @@ static size_t mutate(char *bytes, size_t n) {
     default: break;
     }
     memmove(bytes + at + size, bytes + at, n - at);
-    memcpy(bytes + at, new, size);
+    for (size_t i = 0; i < size; i++) bytes[at + i] = new[i];
     return n + size;
 }
 

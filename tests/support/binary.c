@@ -75,6 +75,7 @@ static void redirect(int fd, const char *path, int flags) {
 /* terminal: of which this end is the keyboard and the screen. */
 static void child(const char *binary, char **args, const int *input, const int *output, int terminal) {
     alarm(TIME_LIMIT);
+    signal(SIGINT, SIG_DFL);      /* ignored in a shell's background */
     if (setup.terminal) setsid(); /* the first terminal that is opened is the program's */
     if (chdir(folder)) _exit(127);
     if (setup.environment) putenv((char *)(uintptr_t)setup.environment);
