@@ -1,7 +1,7 @@
-"""Compares two profiles, `./run MODEL --profile=x.csv`: of other norms, threads, types, machines or commits.
+"""Compares two profiles (`./run MODEL --profile=x.csv`) of different norms, threads, types, machines or commits.
 
-Owns the differences and how far they can be trusted: a mean comes with its interval (95 %), and half the widths of
-two intervals add as the roots of their squares do. A "?" marks a difference that may as well be none.
+Prints the differences of the means with their 95 % intervals: the half-widths of two intervals add in quadrature. A "?"
+marks a difference that is not significant.
 """
 
 import argparse
@@ -15,12 +15,12 @@ SUMS = "all norms", "a token"
 
 
 def half_width(row):
-    """Of the interval of a mean; without one where a site ran once."""
+    """The half-width of a mean's interval; NaN if the site ran once."""
     return (float(row["us_high"]) - float(row["us_low"])) / 2 if row["us_low"] else math.nan
 
 
 def sums_of(rows, key):
-    """{key: (microseconds a token, half the width of its interval)} by phase, in the order of the forward pass."""
+    """{phase: {key: (microseconds per token, half-width of the interval)}}, in the order of the forward pass."""
     sums = defaultdict(dict)
     for row in rows:
         for name in key(row):
@@ -51,9 +51,9 @@ def show(before, after):
 
 def main():
     parser = argparse.ArgumentParser(description="Compare two profiles.")
-    parser.add_argument("before", metavar="A.csv", help="what --profile=A.csv wrote")
-    parser.add_argument("after", metavar="B.csv", help="what --profile=B.csv wrote")
-    parser.add_argument("--layers", action="store_true", help="each layer by itself")
+    parser.add_argument("before", metavar="A.csv", help="the file of --profile=A.csv")
+    parser.add_argument("after", metavar="B.csv", help="the file of --profile=B.csv")
+    parser.add_argument("--layers", action="store_true", help="compare every layer separately")
     args = parser.parse_args()
     (about, rows), (about_after, rows_after) = read(args.before), read(args.after)
     for name in about:

@@ -1,6 +1,6 @@
-"""Draws what `run MODEL --profile=x.csv` measured: the time of every layer by site, and the residual stream by depth.
+"""Plots the CSV file of `run MODEL --profile=x.csv`: the time of every layer by site, and the residual stream by depth.
 
-Writes NAME.png and NAME.svg. Prefill and decode stand side by side where the file has both.
+Writes NAME.png and NAME.svg, with a column for each phase in the file.
 """
 
 import argparse
@@ -16,10 +16,12 @@ import matplotlib.pyplot as plt
 from profiles import read
 
 BEFORE = "(start)", "embed"
-COLORS = {  # norms in reds, attention in blues, MLP in greens, what is not in a layer in greys
+COLORS = {  # norms: reds; attention: blues; MLP: greens; outside the layers: greys
     "attn_norm": "#d62728",
     "mlp_norm": "#ff7f6e",
     "final_norm": "#8c1515",
+    "attn_post_norm": "#b5651d",
+    "mlp_post_norm": "#e3a857",
     "q_norm": "#e377c2",
     "k_norm": "#f7b6d2",
     "qkv": "#1f4e9c",
@@ -30,6 +32,8 @@ COLORS = {  # norms in reds, attention in blues, MLP in greens, what is not in a
     "top_k": "#1d7a3a",
     "gate_up+silu": "#2a7f3f",
     "down": "#86c98f",
+    "residual": "#b9a5d6",
+    "gather": "#6b5b95",
     "embed": "#777777",
     "logits": "#aaaaaa",
     "(start)": "#cccccc",
@@ -49,7 +53,7 @@ def place(row):
 
 
 def draw_bars(axes, rows):
-    """A bar for each place, of its sites on top of each other; each as long as its mean."""
+    """A stacked bar for each place: the mean time of its sites."""
     names = places(rows)
     times = defaultdict(lambda: [0.0] * len(names))
     for row in rows:
@@ -70,11 +74,11 @@ def draw_times(axes, rows, phase):
 
 def draw_norms(axes, rows):
     draw_bars(axes, [row for row in rows if row["rms_in"]])
-    axes.set_title("norms alone")
+    axes.set_title("norms only")
 
 
 def draw_residual(axes, rows):
-    """Every norm's view of the stream that it reads: two points to a layer, the final norm's at the end."""
+    """The residual stream that each norm reads: two points per layer, one for the final norm."""
     offsets = {"attn_norm": -0.25, "mlp_norm": 0.25, "final_norm": 0}  # q_norm and k_norm read something else
     names, norms = places(rows), [row for row in rows if row["site"] in offsets]
     depth = [names.index(place(row)) + offsets[row["site"]] for row in norms]

@@ -1,4 +1,4 @@
-"""Reads what `./run MODEL --profile=x.csv` wrote."""
+"""Reads the CSV file of `./run MODEL --profile=x.csv`."""
 
 import csv
 import json
@@ -10,12 +10,12 @@ COLUMNS = (
 
 
 def read(path):
-    """(what ran where, its rows); a row of a norm has an rms_in."""
+    """Returns (description of the run, rows). Only rows of norms have an rms_in."""
     with open(path, newline="") as file:
         about = file.readline()
         reader = csv.DictReader(file)
         if not about.startswith("# {") or reader.fieldnames != COLUMNS:
-            raise ValueError(f"{path}: does not begin as a file that --profile=x.csv writes")
+            raise ValueError(f"{path}: is not a file that --profile=x.csv writes")
         rows = list(reader)
     if not rows:
         raise ValueError(f"{path}: no site was profiled")
