@@ -20,40 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-    const char *name;
-    int (*run)(Run *run);
-    TokenizerUse tokenizer;
-    int needs;
-} Mode;
-
-#define ROW(name, tokenizer, needs) {#name, mode_##name, tokenizer, needs},
-static const Mode MODE_TABLE[] = {MODES(ROW, ROW)};
-enum { N_MODES = sizeof MODE_TABLE / sizeof *MODE_TABLE };
-
-/* The names of all modes that have these needs, the last after `conjunction`: "a, b or c". */
-static const char *mode_names(int needs, const char *conjunction) {
-    static char names[256];
-    size_t n = 0;
-    const char *last = NULL;
-    for (int i = 0; i < N_MODES; i++) {
-        if ((MODE_TABLE[i].needs & needs) != needs) continue;
-        if (last) n += (size_t)snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", last);
-        last = MODE_TABLE[i].name;
-    }
-    snprintf(names + n, sizeof names - n, " %s %s", conjunction, last);
-    return names;
-}
-
-/* The first of the table where none is named. */
-static const Mode *find_mode(const char *name) {
-    if (!name) return MODE_TABLE;
-    for (int i = 0; i < N_MODES; i++)
-        if (!strcmp(MODE_TABLE[i].name, name)) return &MODE_TABLE[i];
-    fail("mode is '%s', expected %s", name, mode_names(0, "or"));
-    return NULL;
-}
-
 /* The bundled model: beside the program, or where `make install` puts it. */
 static const char *bundled_model(void) {
     const char *path = program_file("models/stories.gguf");
@@ -93,7 +59,6 @@ static int open_model(Run *run, const Mode *mode) {
     const bool text_only = mode->needs & TAKES_VOCABULARY;
     if ((text_only ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
     run->model_hash = ranks_number() > 1 && mode->needs & TAKES_RANKS ? model_hash(&run->model) : 0;
-    if (o->norm && !run->model.layers) return bad_usage("--norm: %s has no norms", o->model);
     if (mode->needs & TAKES_RANKS && model_share(&run->model)) return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
     const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
@@ -129,11 +94,8 @@ static int run(int argc, char **argv) {
     Options options;
     const int status = options_parse(&options, argc, argv);
     if (status >= 0) return status;
-    const Mode *mode = find_mode(options.mode);
-    if (!mode) return EXIT_BAD_USAGE;
+    const Mode *mode = options.mode;
     if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model())) return EXIT_BAD_USAGE;
-    if (options.profile && !(mode->needs & TAKES_PROFILE))
-        return bad_usage("--profile: not in mode %s; %s take it", mode->name, mode_names(TAKES_PROFILE, "and"));
     if (options.norm && !options.model) return bad_usage("--norm needs a model");
     if (options.threads > 1) limit_spinning(argv);
     if (handle_signals()) return EXIT_BAD_INPUT;

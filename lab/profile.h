@@ -138,15 +138,13 @@ double profile_waiting(const Profile *p);
 /* Bytes that calls of a site move, without chunk_bytes() (profile.c). */
 double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls);
 
-/* The path that stands for "no file, only the table". It is compared by address. */
-extern const char TABLE_ONLY[];
-
-/* The format of a path: TABLE_ONLY, NAME.csv, NAME.html or NAME.json; PROFILE_NONE: not a valid name. */
+/* The format of a path: "" (no file, only the table), NAME.csv, NAME.html or NAME.json; PROFILE_NONE: not a valid name.
+ */
 typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the table to stderr and, unless path is TABLE_ONLY, the file. Returns -1 and a message if the file cannot be
- * written. */
+/* Writes the table to stderr and, unless path is "", the file. Returns -1 and a message if the file cannot be written.
+ */
 int profile_report(const Profile *p, const char *path);
 
 /* Write the numbers of a row, named by COLUMNS, separated by commas. Strings are in quotes; `unknown` replaces numbers

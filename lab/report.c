@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-const char TABLE_ONLY[] = "";
-
 static void write_table_row(FILE *out, const SiteRow *row) {
     const Record *r = &row->record;
     fprintf(out, "%5s  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", row->name, SITES[row->site].name,
@@ -86,7 +84,7 @@ static const struct {
              [PROFILE_TRACE] = {".json", write_trace}};
 
 ProfileFormat profile_format(const char *path) {
-    if (path == TABLE_ONLY) return PROFILE_TABLE;
+    if (!*path) return PROFILE_TABLE;
     const char *dot = strrchr(path, '.');
     ProfileFormat format = PROFILE_TRACE;
     while (format > PROFILE_NONE && (!dot || strcmp(dot, FILES[format].ending) != 0)) format--;
@@ -96,7 +94,7 @@ ProfileFormat profile_format(const char *path) {
 int profile_report(const Profile *p, const char *path) {
     OutputFile out;
     write_table(p, stderr);
-    if (path == TABLE_ONLY) return 0;
+    if (!*path) return 0;
     if (output_open(&out, path)) return -1;
     FILES[profile_format(path)].write(p, out.stream);
     return output_close(&out, true);

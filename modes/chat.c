@@ -121,8 +121,6 @@ int mode_chat(Run *run) {
     const Options *o = run->options;
     const int context = run->session.context;
     ChatTemplate template;
-    if (o->prompt_file || o->tokens)
-        return bad_usage("chat reads its lines from standard input; the first may be given with -i");
     int status = open_template(&template, run);
     if (status) return status;
     Sampler sampler;

@@ -1,57 +1,64 @@
-/* options.h: the command line: the modes, of which each is a row here and a file of its own, and the options. */
+/* options.h: the command line: modes and options. A mode is a row here and a file. */
 #pragma once
 
+#include "formats/open.h"
 #include "sampler.h"
 
 typedef struct Run Run; /* common.h */
 
-/* What a mode needs and takes. */
+/* What a mode needs; which options it takes is in the table of options.c. */
 enum {
-    RUNS_MODEL = 1,        /* a session and a sampler */
-    TAKES_TOKENS = 2,      /* given token ids (--tokens), it needs no tokenizer */
-    TAKES_PROFILE = 4,     /* --profile */
-    MODEL_OPTIONAL = 8,    /* works without a model, too */
-    TAKES_VOCABULARY = 16, /* works with a file that holds a vocabulary and no weights, too */
-    TAKES_RANKS = 32,      /* ranks share its model (base/ranks.h); other modes are rank 0's alone */
-    DECODES = 64           /* it runs tokens one by one, so that packed weights pay */
+    RUNS_MODEL = 1,       /* needs a session */
+    TAKES_TOKENS = 2,     /* needs no tokenizer if --tokens is given */
+    MODEL_OPTIONAL = 4,   /* also works without a model */
+    TAKES_VOCABULARY = 8, /* also works with a file that has a vocabulary but no weights */
+    TAKES_RANKS = 16,     /* ranks share its model (base/ranks.h); other modes run on rank 0 only */
+    DECODES = 32          /* runs single tokens, so packed weights save time */
 };
 
-/* DEFAULT(name, tokenizer, needs) for the mode of a run that names none, then MODE(name, tokenizer,
- * needs) for each of the others. `tokenizer` is a TokenizerUse of formats/open.h. */
+/* One row for each mode; DEFAULT is used without -m. `tokenizer` is a TokenizerUse. */
 #define MODES(DEFAULT, MODE)                                                                                           \
-    DEFAULT(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)             \
-    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_PROFILE | TAKES_RANKS)                                   \
-    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)                        \
-    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_PROFILE | TAKES_RANKS)                                  \
-    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL) /* it makes profiles of its own */            \
+    DEFAULT(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_TOKENS | TAKES_RANKS)                             \
+    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS)                                                   \
+    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS)                                        \
+    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_RANKS)                                                  \
+    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL)                                               \
     MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY)                                                                 \
-    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_PROFILE | TAKES_RANKS)                            \
+    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS)                                            \
     MODE(info, TOKENIZER_UNUSED, 0)                                                                                    \
     MODE(convert, TOKENIZER_IF_THERE, 0)
 
-/* mode_generate() and so on, each in its file, return 0, -1 (a failure) or the exit status of one. */
+typedef struct {
+    const char *name;
+    int (*run)(Run *run); /* returns 0, -1 (a failure) or the exit status */
+    TokenizerUse tokenizer;
+    int needs;
+} Mode;
+
+/* mode_generate() and so on, each in its own file. */
 #define DECLARE(name, ...) int mode_##name(Run *run);
 MODES(DECLARE, DECLARE)
 #undef DECLARE
 
 enum { MAX_LOOKUP = 15 }; /* --lookup */
 
-/* Texts are parts of argv; NULL: not given. */
+/* Strings point into argv; NULL = not given. */
 typedef struct {
-    const char *model, *mode, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
+    const Mode *mode;
+    const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
         *template, *draft;
     Sampling sampling;
-    int steps;             /* -1: not given */
-    int samples, parallel; /* 0: not given */
+    int steps;             /* -1 = not given */
+    int samples, parallel; /* 0 = not given */
     int threads, batch, prompt_tokens;
-    int lookup;  /* -1: not given */
-    int context; /* 0: the model's */
+    int lookup;  /* -1 = not given */
+    int context; /* 0 = the model's */
     float seconds;
     bool json, verbose, fold_norms;
-    const char *profile; /* a file; TABLE_ONLY (lab/profile.h): no file */
-    const char *kv;      /* "f32" or "f16"; NULL: as the model's format has it */
+    const char *profile; /* output file; "" = only the table on stderr */
+    const char *kv;      /* "f32" or "f16"; NULL = the default of the model's format */
 } Options;
 
-/* Reads the command line. Returns the exit status if the program ends here, after --help, --version
- * or a message about bad usage; else -1. */
+/* Parses the command line. Returns -1 to go on, or the exit status after --help, --version or a message about bad
+ * usage. */
 int options_parse(Options *o, int argc, char **argv);

@@ -434,7 +434,7 @@ static void bad_usage_is_refused(void) {
         {2, "-i, -f, --tokens and --prompts exclude each other", "spm.gguf -i a --prompts b"},
         {2, "exclude each other", "spm.gguf -f a --prompts b"},
         {2, "exclude each other", "spm.gguf --tokens 1 --prompts b"},
-        {2, "--samples, --prompts and --parallel are for mode generate, not chat", "spm.gguf -m chat --samples 2"},
+        {2, "--samples is for mode generate, not chat", "spm.gguf -m chat --samples 2"},
         {2, "not perplexity", "spm.gguf -m perplexity --prompts b"},
         {2, "not bench", "spm.gguf -m bench --parallel 2"},
         {2, "--parallel needs several texts", "spm.gguf -i a --parallel 2"},
