@@ -3,12 +3,12 @@
  *     q, k, v = Wq xn, Wk xn, Wv xn                project        (Vaswani et al. 2017, sec. 3.2)
  *     q, k = norm(q), norm(k), by head or whole    norm_heads     some models (Henry et al. 2020)
  *     q, k rotate by their positions               rotate_heads   (Su et al. 2021, sec. 3.4): rope.c
- *     the cache keeps k, v                         write_heads    kv_cache.c
+ *     k, v go into the cache                       write_heads    kv_cache.c
  *     out = softmax(scale q k) v                   attend         under the causal mask; scale = 1 / sqrt(head_size)
  *     x += Wo out                                  attention      the residual
  *
  * Grouped queries (Ainslie et al. 2023): n_heads / n_kv_heads query heads attend to one KV head.
- * Causal mask: a query sees the keys up to its own position, n_keys of them; where a layer has a window
+ * Causal mask: a query sees the keys up to its own position, n_keys of them; in a layer with a window
  * (Beltagy et al. 2020, sec. 3.1), only the last of these. Some models cap the scores (Gemma 2, sec. 2).
  *
  * Owns these steps. The products with weights are matmul.c's, norms norm.c's, rotation rope.c's,
@@ -56,7 +56,7 @@ static void attend_plain(const Session *s, const Layer *layer, const KvCache *kv
     }
 }
 
-/* Keys and values of step t go into the cache; its queries to s->q. */
+/* Appends a step's keys and values to the cache and writes its queries to q. */
 static void project_plain(Session *s, const Layer *layer, const float *xn, const Step *step, float *q) {
     const Config *c = &s->model->config;
     const KvCache *kv = &s->sequences[step->sequence].kv;
@@ -91,41 +91,42 @@ void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, 
 
 /* ---- the fast form: queries, keys, values ------------------------------------------ */
 
-/* The heads of one projection (queries, keys or values) that this rank has, and which of them the calling thread
- * works on: from the product to the cache, so that no barrier is needed in between. */
+/* This process's heads of one projection (queries, keys or values), and the calling thread's part of them. A thread
+ * works on its heads from the product to the cache, so no barrier is needed in between. */
 typedef struct {
-    float *rows;   /* of token 0, the first of them */
-    size_t stride; /* floats to a token, with the heads of other ranks */
-    int size;      /* floats to a head */
+    float *rows;   /* token 0, first head of this process */
+    size_t stride; /* floats per token, the heads of other processes included */
+    int size;      /* floats per head */
     int first, n;  /* the thread's heads */
 } Heads;
 
-static int clamp(int i, int most) { return i < 0 ? 0 : i > most ? most : i; }
+static int clamp(int i, int max) { return i < 0 ? 0 : i > max ? max : i; }
 
-/* How many heads of a projection this rank has. */
+/* The number of heads of a projection in this process. */
 static int heads_of(const Session *s, const Tensor *w) { return w->rows / s->model->config.head_size; }
 
-/* Whether each thread has KV heads of its own, with all that belongs to them: it then needs nothing of the others until
- * its outputs meet theirs, and of many caches reads what it wrote. One text alone prefers longer streams of weights. */
+/* Whether each thread owns whole KV heads with their queries. No barrier is then needed between projection and
+ * attention, and with many sequences each thread reads the caches that it wrote. With one sequence an even division of
+ * all heads is faster: longer streams of weights. */
 static bool has_own_groups(const Session *s, const Layer *layer) {
     return s->n_spans > 1 && heads_of(s, &layer->wk) % omp_get_num_threads() == 0 && !s->model->config.wide_head_norms;
 }
 
-/* Without groups of their own all heads, keys before queries before values, are divided evenly among the threads.
- * `before`: how many heads the projections in front of this one have. */
-static Heads own_heads(const Session *s, const Layer *layer, float *rows, const Tensor *w, int before) {
+/* The calling thread's heads of a projection. Without own groups all heads (keys, queries, values, in this order) are
+ * divided evenly; `preceding` is the number of heads of the preceding projections. */
+static Heads own_heads(const Session *s, const Layer *layer, float *rows, const Tensor *w, int preceding) {
     const bool groups = has_own_groups(s, layer);
     const int n_heads = heads_of(s, w);
     const int all = groups ? n_heads : heads_of(s, &layer->wq) + 2 * heads_of(s, &layer->wk);
     const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    if (groups) before = 0;
-    const int first = clamp(all * thread / threads - before, n_heads);
-    const int end = clamp(all * (thread + 1) / threads - before, n_heads);
+    if (groups) preceding = 0;
+    const int first = clamp(all * thread / threads - preceding, n_heads);
+    const int end = clamp(all * (thread + 1) / threads - preceding, n_heads);
     return (Heads){rows + tensor_first_row(w), (size_t)tensor_all_rows(w), s->model->config.head_size, first,
                    end - first};
 }
 
-/* The thread's head number i of token t. */
+/* Head i of the thread's heads, of token t. */
 static float *head_of(const Heads *h, int i, int t) {
     return h->rows + (size_t)t * h->stride + (size_t)((h->first + i) * h->size);
 }
@@ -144,16 +145,16 @@ static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const
     probe_heads(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
 }
 
-/* All heads of a token as one, from token `first` on. */
+/* All heads of a token as one vector, from token `first` on. */
 static Heads whole_rows(float *rows, int dim, int first) {
     return (Heads){rows + (size_t)first * (size_t)dim, (size_t)dim, dim, 0, 1};
 }
 
-/* Normalizes all heads of a token together, in place: the threads share the tokens, and need what others projected. */
+/* Normalizes all heads of a token jointly, in place. The threads share the tokens, after all heads are projected. */
 static void norm_rows(Session *s, const Layer *layer, int n) {
     const Config *c = &s->model->config;
     const int share = (n - 1) / omp_get_num_threads() + 1, first = clamp(omp_get_thread_num() * share, n);
-    const int count = clamp(n - first, share); /* one token is the first thread's, whose time the profile shows */
+    const int count = clamp(n - first, share); /* of one token: thread 0, which the profile observes */
     const Heads q = whole_rows(s->q, c->n_heads * c->head_size, first);
     const Heads k = whole_rows(s->k, c->n_kv_heads * c->head_size, first);
     team_wait(s->probe, layer->index, SITE_QKV);
@@ -171,7 +172,7 @@ static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
         for (int t = 0; t < n; t++) rope_rotate(rope, head_of(h, i, t), s->angles[use] + (size_t)(t * rope->dims));
 }
 
-/* Writes the thread's keys or values into the caches of their sequences. */
+/* Appends the thread's keys or values to the caches of their sequences. */
 static void write_heads(const Session *s, int layer, KvKind kind, const Heads *h) {
     for (const Span *a = s->spans; a < s->spans + s->n_spans; a++)
         for (int i = 0; i < h->n; i++)
@@ -179,15 +180,15 @@ static void write_heads(const Session *s, int layer, KvKind kind, const Heads *h
                      a->pos);
 }
 
-/* Wq, Wk or Wv: one that multiplies int8 activations if there is one, so that the input is quantized. */
+/* The weight that decides the form of the common input: an int8 one of Wq, Wk, Wv if there is one. */
 static const Tensor *input_weight(const Layer *layer) {
     return type_wants_bytes(layer->wq.type) ? &layer->wq : type_wants_bytes(layer->wk.type) ? &layer->wk : &layer->wv;
 }
 
 /* ---- the fast form: attend -------------------------------------------------------- */
 
-/* Attends with queries first to first + n - 1 that a span has of KV head `head`. Query i of a KV head is that of the
- * span's step i / queries_per_kv_head and of query head i % queries_per_kv_head of the group. */
+/* Attends queries [first, first + n) of a span to KV head `head`. Query i belongs to step i / queries_per_kv_head of
+ * the span and to query head i % queries_per_kv_head of the group. */
 static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
     const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
@@ -213,7 +214,7 @@ static void attend_queries(Session *s, const Layer *layer, const Span *span, int
     attend(&a, &s->sequences[span->sequence].kv.layers[layer->index], s->kv_type, n);
 }
 
-/* Attends with up to KV_QUERIES queries from `first` on, of the n that a span has of a KV head. */
+/* Attends up to KV_QUERIES queries from `first` on, of the n that a span has for a KV head. */
 static void attend_some(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const int end = first + KV_QUERIES < n ? first + KV_QUERIES : n;
     for (int i = first, count; i < end; i += count) {
@@ -222,8 +223,8 @@ static void attend_some(Session *s, const Layer *layer, const Span *span, int he
     }
 }
 
-/* All queries of the chunk, those of its own KV heads by each thread. Without them queries are dealt to the threads in
- * turn, some at a time, because later ones of a span see more keys. */
+/* Attends all queries of the chunk. Each thread takes those of its own KV heads; without own heads the threads take
+ * groups of queries in turn, because later queries of a span see more keys. */
 static void attend_all(Session *s, const Layer *layer) {
     const Config *c = &s->model->config;
     const bool groups = has_own_groups(s, layer);
@@ -264,7 +265,7 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     write_heads(s, l, KV_KEYS, &k);
     write_heads(s, l, KV_VALUES, &v);
     probe_mark(s->probe, l, SITE_ROPE);
-    if (!has_own_groups(s, layer)) team_wait(s->probe, l, SITE_ROPE); /* queries attend to keys of other threads */
+    if (!has_own_groups(s, layer)) team_wait(s->probe, l, SITE_ROPE); /* queries attend to other threads' keys */
 
     attend_all(s, layer);
     team_end_product(s->probe, l, SITE_ATTENTION, s->att, &layer->wq, n);

@@ -4,9 +4,9 @@
  *     y_e = down(silu(gate(xn)) * up(xn))          gate_up, down  Large Neural Networks")
  *     x += sum over the chosen e of p_e y_e        down           the residual
  *
- * Owns the router and who computes what. A slot is one token's use of one expert. Slots are sorted by expert: an
- * expert's work is then one product for all of its tokens, and its weights are read once for a chunk. A token adds up
- * its experts from the first to the last, whoever else is in the chunk. An expert itself is mlp.c's SwiGLU.
+ * Owns the router and the division of work. A slot is one token's use of one expert. Slots are sorted by expert: an
+ * expert computes one product for all of its tokens, and its weights are read once per chunk. A token always adds its
+ * experts from the first to the last. An expert is a SwiGLU (mlp.c).
  */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
@@ -27,10 +27,10 @@ static void softmax(float *p, int n) {
 
 static const float NOT_USED = -1;
 
-/* Keeps the n_used largest of p[n] as they are, or divided by their sum; the others become NOT_USED.
- * Of equal ones, and where nothing is a number, the first are kept. */
+/* Keeps the n_used largest of p[n], unchanged or divided by their sum; the others become NOT_USED. Of equal values, and
+ * of NaN, the first are kept. */
 static void choose(float *p, int n, int n_used, bool divide) {
-    bool used[MOST_EXPERTS] = {false};
+    bool used[MAX_EXPERTS] = {false};
     float sum = 0;
     for (int i = 0; i < n_used; i++) {
         int best = 0;
@@ -59,7 +59,7 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, in
 
 /* ---- the fast form ---------------------------------------------------------------- */
 
-/* Turns the router's logits of n tokens into slots, sorted by expert. Little work: one thread does it. */
+/* Turns the router's logits of n tokens into slots, sorted by expert. One thread does it: it is little work. */
 static void fill_slots(Session *s, int n) {
     const Config *c = &s->model->config;
     const int experts = c->n_experts;
@@ -88,7 +88,7 @@ static void route(Session *s, const Layer *layer, const float *xn, int n) {
     team_end(s->probe, layer->index, SITE_TOP_K);
 }
 
-/* A row of the input for each slot; a token that is alone is every slot's row. */
+/* The experts' input: one row per slot; of one token, a single row for all slots. */
 static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const size_t dim = (size_t)w->cols;
     const int n_slots = n * s->model->config.n_experts_used;
@@ -100,7 +100,8 @@ static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     return input_prepare(&s->input, w, s->expert_rows, n_slots);
 }
 
-/* Elements [first, first + count) of silu(gate) * up in expert e's slots. `one_row`: they share one input row. */
+/* Computes elements [first, first + count) of silu(gate) * up for expert e's slots. `one_row`: they share an input row.
+ */
 static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const Input *in, bool one_row) {
     const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
     const size_t at = (size_t)start * (size_t)tensor_all_rows(&m->gate);
@@ -115,7 +116,7 @@ static void add_weighted(float *x, const float *y, float weight, int n) {
     if (i < n) vstore_n(x + i, vfma(vset(weight), vload_n(y + i, n - i), vload_n(x + i, n - i)), n - i);
 }
 
-/* Elements [first, first + count) of x += p_e y_e for the tokens of expert e. */
+/* Computes elements [first, first + count) of x += p_e y_e for the tokens of expert e. */
 static void down(Session *s, float *x, const Mlp *m, int e, int first, int count, const Input *in) {
     const size_t dim = (size_t)tensor_all_rows(&m->down), before = (size_t)tensor_first_row(&m->down);
     const int start = s->expert_start[e], end = s->expert_start[e + 1];

@@ -1,7 +1,7 @@
-/* kv_cache.c: the keys and values of the positions that have run.
+/* kv_cache.c: the keys and values of cached positions.
  *
- * Owns the cache's memory: how it grows, and how keys and values are written into its layout
- * (kv_cache.h). Which positions a query may see is attention.c's business.
+ * Owns the cache's memory: how it grows, and how keys and values are written into its layout. It does not know which
+ * positions a query may see (attention.c).
  */
 #include "kv_cache.h"
 #include "base/memory.h"
@@ -90,7 +90,7 @@ int kv_copy(KvCache *to, const KvCache *from) {
     return 0;
 }
 
-/* Stores one element of LANES neighbouring positions, or of the first of them alone. */
+/* Stores one element of LANES consecutive positions, or only of the first. */
 static void store(KvType type, void *cache, size_t at, vf v, bool one) {
     uint16_t halfs[LANES];
     if (type == KV_F32) {
@@ -101,7 +101,7 @@ static void store(KvType type, void *cache, size_t at, vf v, bool one) {
     }
 }
 
-/* Writes a part of a head, `width` elements from `at` on, of `count` neighbouring positions. A whole vector of them is
+/* Writes a part of a head, `width` elements from `at` on, of `count` consecutive positions. LANES positions are
  * transposed, four elements at a time; fewer are stored one by one. */
 static void write_part(KvType type, void *cache, size_t at, const float *rows, size_t stride, int width, int count) {
     const uint8_t *tokens[LANES];

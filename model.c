@@ -1,8 +1,7 @@
 /* model.c: the decoder.
  *
- * Owns the forward pass: embed, layers, final norm, logits. The memory of a session is session.c's. How a layer
- * attends is attention.c's, its MLP mlp.c's or experts.c's, its norms norm.c's; where the weights
- * come from is the loaders' business (formats/).
+ * Owns the forward pass: embed, layers, final norm, logits. It does not own a session's memory (session.c), attention
+ * (attention.c), the MLP (mlp.c, experts.c), norms (norm.c) or the loading of weights (formats/).
  */
 #include "model.h"
 #include "base/error.h"
@@ -33,7 +32,7 @@ static void output_fast(Session *s, float *y, const float *xn, int n) {
 
 typedef void Sublayer(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
-/* What the forward pass is made of: the formulas, or their fast forms. */
+/* The parts of the forward pass: the formulas, or their fast forms. */
 typedef struct {
     const float *(*norm)(float *y, const float *x, const Norm *norm, int n, int dim);
     Sublayer *attention, *mlp, *mixture;
@@ -47,7 +46,7 @@ static const Forms *forms(const Session *s) { return s->plain ? &PLAIN : &FAST; 
 
 /* ---- the forward pass ---------------------------------------------------------- */
 
-/* Writes x[t], the embedding of step t's token, and the angles of its position. */
+/* Writes x[t], the embedding of step t's token, and the rotation angles of its position. */
 static void embed(Session *s, int n) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static) nowait
@@ -60,7 +59,7 @@ static void embed(Session *s, int n) {
     }
 }
 
-/* xn[n][dim] = norm(x), and tells the probe; x itself where the model has no norm. */
+/* Returns xn[n][dim] = norm(x), or x if the norm is absent. */
 static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
     const int dim = s->model->config.dim;
     if (!norm->gamma) return x;
@@ -71,11 +70,11 @@ static const float *norm_site(Session *s, int layer, Site site, const Norm *norm
     return xn;
 }
 
-/* logits = cap tanh(scale logits / cap), in the models that have a scale or a cap. */
+/* logits = cap tanh(scale logits / cap), in models with a scale or a cap. */
 static void cap_logits(const Session *s, float *logits) {
     const Config *c = &s->model->config;
     const float scale = c->logit_scale != 0 ? c->logit_scale : 1;
-    const int64_t n = (int64_t)s->n_wanted * c->vocab_size;
+    const int64_t n = (int64_t)s->n_requested * c->vocab_size;
     if (scale == 1 && c->logit_cap == 0) return;
     team_barrier();
 #pragma omp for schedule(static) nowait
@@ -86,39 +85,40 @@ static void cap_logits(const Session *s, float *logits) {
     }
 }
 
-/* The rows of x whose logits are wanted, one behind the other: x has done its work. */
-static const float *wanted_rows(Session *s) {
+/* Compacts the requested rows of x in place; x is not needed again. Returns the first. */
+static const float *requested_rows(Session *s) {
     const size_t dim = (size_t)s->model->config.dim;
-    const int n = s->n_wanted, first = s->wanted[0];
-    if (s->wanted[n - 1] - first == n - 1) return s->x + (size_t)first * dim;
+    const int n = s->n_requested, first = s->requested[0];
+    if (s->requested[n - 1] - first == n - 1) return s->x + (size_t)first * dim;
 #pragma omp single nowait
     for (int i = 0; i < n; i++)
-        if (s->wanted[i] > i) memcpy(s->x + (size_t)i * dim, s->x + (size_t)s->wanted[i] * dim, dim * sizeof *s->x);
+        if (s->requested[i] > i)
+            memcpy(s->x + (size_t)i * dim, s->x + (size_t)s->requested[i] * dim, dim * sizeof *s->x);
     team_barrier();
     return s->x;
 }
 
-/* The final norm, and the logits that are wanted. */
+/* The final norm and the requested logits. */
 static void compute_logits(Session *s, float *logits) {
     const Model *m = s->model;
-    const int n = s->n_wanted;
-    const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, wanted_rows(s), n);
+    const int n = s->n_requested;
+    const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, requested_rows(s), n);
     forms(s)->output(s, logits, xn, n);
     cap_logits(s, logits);
     team_end(s->probe, NO_LAYER, SITE_LOGITS);
     team_gather(s->probe, NO_LAYER, logits, &m->output, n, false); /* only rank 0 samples */
 }
 
-/* What a sublayer adds to: x, or, where something stands between, zeros. */
+/* The sublayer's output buffer: x itself, or a zeroed scratch buffer if a post-norm or a scale follows. */
 static float *branch(Session *s, const Norm *post, float *x, int n) {
     const size_t dim = (size_t)s->model->config.dim;
     if (!has_branch(s, post)) return x;
 #pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) memset(s->branch + (size_t)t * dim, 0, dim * sizeof *x);
-    return s->branch; /* threads meet before they add: the sublayer's products need each other */
+    return s->branch; /* a barrier inside the sublayer precedes the first addition */
 }
 
-/* x += scale post(what the sublayer made), where it has not been added yet. */
+/* x += scale post(branch), if the sublayer did not add to x itself. */
 static void add_branch(Session *s, int layer, Site site, const Norm *post, float *x, int n) {
     const Config *c = &s->model->config;
     const float scale = c->residual_scale != 0 ? c->residual_scale : 1;
@@ -129,7 +129,7 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
     team_end(s->probe, layer, SITE_RESIDUAL);
 }
 
-/* The forward pass of a chunk of n steps, run by each thread of a region. */
+/* The forward pass of a chunk of n steps; every thread of the team runs it. */
 static void forward_chunk(Session *s, int n, float *logits) {
     const Model *m = s->model;
     const Forms *form = forms(s);
@@ -146,10 +146,10 @@ static void forward_chunk(Session *s, int n, float *logits) {
         (layer->experts ? form->mixture : form->mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }
-    if (s->n_wanted > 0) compute_logits(s, logits);
+    if (s->n_requested > 0) compute_logits(s, logits);
 }
 
-/* All threads if there is enough work to pay for their barriers. */
+/* The number of threads for a chunk of n steps: one if the work is too little to pay for barriers. */
 static int chunk_threads(const Session *s, int n) {
     const size_t worth_sharing = 1 << 19; /* bytes of a layer's weights times steps: docs/performance.md */
     const size_t layers = (size_t)s->model->config.n_layers + 1; /* and the output, the barriers of a layer each */
@@ -158,23 +158,23 @@ static int chunk_threads(const Session *s, int n) {
     return s->model->decode_bytes / layers < worth_sharing / (size_t)n ? 1 : s->n_threads;
 }
 
-/* Whether step b comes behind step a in one sequence. */
+/* Whether step b directly follows step a in one sequence. */
 static bool follows(const Step *b, const Step *a) { return b->sequence == a->sequence && b->pos == a->pos + 1; }
 
-/* The chunk that runs is steps[n]. */
+/* Makes steps[n] the current chunk: finds its spans and the requested logits. */
 static void begin_chunk(Session *s, const Step *steps, int n) {
     s->steps = steps;
-    s->n_spans = s->n_wanted = 0;
+    s->n_spans = s->n_requested = 0;
     for (int t = 0; t < n; t++) {
         if (t == 0 || !follows(&steps[t], &steps[t - 1]))
             s->spans[s->n_spans++] = (Span){t, 0, steps[t].sequence, steps[t].pos};
         s->spans[s->n_spans - 1].n++;
-        if (steps[t].logits) s->wanted[s->n_wanted++] = t;
+        if (steps[t].logits) s->requested[s->n_requested++] = t;
     }
 }
 
-/* Runs a chunk, with one thread outside a parallel region: there barriers cost nothing, in a region of one thread each
- * is a system call. */
+/* Runs a chunk. One thread runs it outside a parallel region: in a region of one thread every barrier is a system call.
+ */
 static void share_chunk(Session *s, int n, float *logits) {
     const int threads = chunk_threads(s, n);
     probe_chunk(s->probe, n);
@@ -193,7 +193,7 @@ int check_context(const Session *s, int64_t n) {
                 reason ? reason : "");
 }
 
-/* Takes down that the steps run. -1 and a message if one of them cannot. */
+/* Checks the steps and updates the positions of their sequences. -1 and a message if a step cannot run. */
 static int admit(Session *s, const Step *steps, int n) {
     int most = 0;
     for (int t = 0; t < n; t++) most = steps[t].pos >= most ? steps[t].pos + 1 : most;
@@ -201,14 +201,15 @@ static int admit(Session *s, const Step *steps, int n) {
     for (int t = 0; t < n; t++) {
         Sequence *q = &s->sequences[steps[t].sequence];
         const int pos = steps[t].pos;
-        if (pos > 0 && pos < q->n_ran - MOST_BACK && q->kv.rolls)
-            return fail("position %d cannot run again: windows keep the last %d alone", pos, MOST_BACK);
+        if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && q->kv.rolls)
+            return fail("cannot rewind to position %d: a sliding window allows the last %d positions", pos,
+                        MAX_ROLLBACK);
         if (pos == 0 || pos >= q->n_ran) q->n_ran = pos + 1;
     }
     return 0;
 }
 
-/* Whether no sequence takes more than one step, and guesses behind it. */
+/* Whether every sequence has one step, and after it only draft tokens. */
 static bool is_decode(const Step *steps, int n) {
     for (int t = 1; t < n; t++)
         if (follows(&steps[t], &steps[t - 1]) && steps[t].logits != GUESS_LOGITS) return false;
@@ -226,7 +227,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
         chunk = n < s->batch ? n : s->batch;
         begin_chunk(s, steps, chunk);
         share_chunk(s, chunk, logits);
-        logits += (size_t)s->n_wanted * (size_t)s->model->config.vocab_size;
+        logits += (size_t)s->n_requested * (size_t)s->model->config.vocab_size;
     }
     if (s->observer) s->observer->end(s->observer);
     s->steps = NULL;

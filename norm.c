@@ -42,11 +42,10 @@ const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int d
 
 /* ---- sums over a token --------------------------------------------------------------
  *
- * The fast forms compute the same, and add three things. Sums run in vectors: float32 within a
- * block, in four vectors side by side, so that no lane adds more than eleven numbers, and blocks are
- * added in double. Rounding then costs less than an ulp, however long the token is. A sum that
- * float32 cannot hold is done again in double. And the root and the division are done once: every
- * element is multiplied by one scale. */
+ * The fast forms compute the same with three changes. Sums are vectorized: float32 within a block, in four vectors, so
+ * that no lane adds more than eleven numbers; blocks are added in double. The rounding error is then less than an ulp
+ * for any length. A sum that overflows or underflows float32 is computed again in double. Root and division are
+ * computed once: every element is multiplied by one scale. */
 
 typedef enum { DEVIATIONS, SQUARES } Terms; /* x - shift, (x - shift)^2 */
 
@@ -105,8 +104,8 @@ typedef struct {
     double mean, scale; /* scale = 1 / sqrt(variance + eps) */
 } Moments;
 
-/* In two passes: E[x^2] - E[x]^2 cancels where the mean is much larger than the deviations. The first pass
- * sums distances to x[0] for the same reason. */
+/* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first pass sums distances to
+ * x[0] for the same reason. */
 static Moments moments(const float *x, int dim, float eps) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
     const float shift = (float)mean;
@@ -117,7 +116,7 @@ static Moments moments(const float *x, int dim, float eps) {
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
     const Moments m = moments(x, dim, eps);
     const float shift = (float)m.mean, scale = (float)m.scale;
-    const float offset = (float)((m.mean - (double)shift) * (double)scale); /* the part of the mean that float32 lost */
+    const float offset = (float)((m.mean - (double)shift) * (double)scale); /* the rounding error of shift */
     if (beta) {
 #pragma omp simd
         for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * gamma[i] + beta[i];

@@ -1,13 +1,13 @@
 /* norm.h: normalization.
  *
- * gamma and beta are a norm's weight and bias, eps keeps its root from zero: Zhang & Sennrich 2019
- * ("Root Mean Square Layer Normalization") and Ba et al. 2016 ("Layer Normalization").
+ * gamma and beta are a norm's weight and bias; eps avoids division by zero. Zhang & Sennrich 2019 ("Root Mean Square
+ * Layer Normalization") and Ba et al. 2016 ("Layer Normalization").
  */
 #pragma once
 
 #include "kernels/tensor.h"
 
-typedef enum { NORM_RMS, NORM_LAYER, NORM_NONE /* y = x, to time what is left without norms */ } NormKind;
+typedef enum { NORM_RMS, NORM_LAYER, NORM_NONE /* y = x, to time a model without norms */ } NormKind;
 enum { N_NORM_KINDS = NORM_NONE + 1 };
 
 /* The kinds as --norm and its messages list them. */
@@ -18,10 +18,10 @@ typedef struct {
     NormKind kind;
     float eps;          /* inside the root */
     const float *gamma; /* [dim] */
-    const float *beta;  /* [dim], of LayerNorms alone; NULL: zeros */
+    const float *beta;  /* [dim], only of LayerNorms; NULL: zeros */
 } Norm;
 
-/* "RMSNorm", "LayerNorm" and "none"; and as --norm calls them, "rms", "layer" and "none". */
+/* A kind's name ("RMSNorm", "LayerNorm", "none") and its name in --norm ("rms", "layer", "none"). */
 const char *norm_name(NormKind kind);
 const char *norm_spec_name(NormKind kind);
 
@@ -33,20 +33,19 @@ void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps);
  * y_i = (x_i - mean) / sqrt(mean((x - mean)^2) + eps) * gamma_i + beta_i. beta may be NULL; y may be x. */
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
 
-/* The two formulas in plain C and double precision: what the fast forms are tested against, and
- * where to begin to read. */
+/* The two formulas in plain C and double precision: the place to begin reading, and the reference of the fast forms. */
 void rmsnorm_plain(float *y, const float *x, const float *gamma, int dim, float eps);
 void layernorm_plain(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
 
-/* The site's norm of n tokens by these formulas: y[n][dim] from x[n][dim]. Returns y, or x where there is no norm. */
+/* The site's norm of n tokens by these formulas: y[n][dim] from x[n][dim]. Returns y, or x for NORM_NONE. */
 const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim);
 
 /* The site's norm of one vector, y[dim] from x[dim]. y may be x. */
 void norm_token(float *y, const float *x, const Norm *norm, int dim);
 
-/* The site's norm of n tokens: y[n][dim] from x[n][dim]. The threads of the enclosing region share the tokens, and the
- * caller lets them meet at a barrier, except for n = 1: then each writes a row of its own, y[thread]. Returns the rows
- * to read from: y for n > 1, and x where the site has no norm. y has room for max(n, threads) rows. */
+/* The site's norm of n tokens: y[n][dim] from x[n][dim]. The threads of the team share the tokens and the caller adds a
+ * barrier, except for n = 1: then each thread writes its own row, y[thread]. Returns the rows to read: y for n > 1, the
+ * thread's row for n = 1, x for NORM_NONE. y has room for max(n, threads) rows. */
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
 
 /* The sum of x[n]^2 as rmsnorm() computes it: in blocks of NORM_BLOCK elements (of kernels/simd.h), whose sums are

@@ -1,8 +1,7 @@
 /* rope.c: rotary positions.
  *
- * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of them, the angles of
- * a position, and the rotation of a head. Which of these a checkpoint asks for is its loader's
- * business (formats/); which heads rotate, and when, is attention.c's.
+ * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of them, the angles of a position, and the
+ * rotation of a head. It does not own a checkpoint's settings (formats/) or the order of steps (attention.c).
  */
 #include "rope.h"
 #include "base/memory.h"
@@ -24,7 +23,7 @@ void rope_plain(float *v, const Rope *r, const double *frequencies, int pos) {
 
 double rope_frequency(const Rope *r, int pair) { return pow(r->base, -2.0 * pair / r->dims); }
 
-/* The pair (not a whole number) that makes this many turns in a context. */
+/* The pair, as a real number, that makes this many turns in a context. */
 static double pair_of_turns(const Rope *r, double context, double turns) {
     return r->dims * log(context / (turns * 2 * M_PI)) / (2 * log(r->base));
 }
@@ -63,8 +62,8 @@ void rope_angles(float *angles, const Rope *r, const double *frequencies, int po
     }
 }
 
-/* Rotates n pairs (v[i * step], v[i * step + other]). fma_float fixes which product is fused with
- * the sum: compilers choose differently, and builds would differ in their last bits. */
+/* Rotates n pairs (v[i * step], v[i * step + other]). fma_float fixes which product is fused with the sum, so that all
+ * compilers produce the same bits. */
 INLINE void rotate_pairs(float *v, const float *angles, int n, const int step, int other) {
     for (int i = 0; i < n; i++) {
         float *pair = v + i * step, a = pair[0], b = pair[other], cos = angles[2 * i], sin = angles[2 * i + 1];

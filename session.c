@@ -1,4 +1,4 @@
-/* session.c: the memory of a session: caches and activations, which grow with what is run.
+/* session.c: the memory of a session: KV caches and scratch buffers, which grow as steps run.
  *
  * The forward pass itself is model.c's, the layout of a cache kv_cache.c's.
  */
@@ -25,17 +25,17 @@ bool has_branch(const Session *s, const Norm *post) { return post->gamma || s->m
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 enum {
-    N_BUFFERS = 19,                  /* of activations, the input buffer apart */
+    N_BUFFERS = 19,                  /* without the input buffer */
     MOST_CHUNK_BYTES = 128 << 20,    /* of activations and logits, */
     MOST_CHUNK_WEIGHTS = 4,          /* or so many times those of the weights that a token reads */
     SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a common machine */
     FEW_STEPS = 16
 };
 
-/* The memory of a chunk. */
+/* The scratch buffers of a chunk. */
 typedef struct {
     struct {
-        void *pointer; /* its place in the session */
+        void *pointer; /* address of its pointer in the session */
         size_t rows, row_bytes;
     } buffers[N_BUFFERS];
     size_t input_rows, widest; /* of the input buffer */
@@ -50,7 +50,7 @@ static Plan plan_chunk(Session *s, int n) {
     const size_t own_rows = larger(tokens, (size_t)s->n_threads), angles = (size_t)c->rope.dims * sizeof(float);
     const size_t widest = larger(larger(dim, q_dim), larger(hidden_dim, expert_dim));
     return (Plan){.buffers = {{&s->spans, tokens, sizeof *s->spans},
-                              {&s->wanted, tokens, sizeof *s->wanted},
+                              {&s->requested, tokens, sizeof *s->requested},
                               {&s->x, tokens, dim * sizeof *s->x},
                               {&s->xn, own_rows, dim * sizeof *s->xn},
                               {&s->branch, has_branch(s, &s->model->layers->attn_post_norm) ? tokens : 0,
@@ -82,7 +82,7 @@ static double chunk_bytes(Session *s, int n) {
     return bytes;
 }
 
-/* The frequencies of the model's ways to rotate. */
+/* Computes the frequencies of every RopeUse of the model. */
 static int open_ropes(Session *s) {
     const Config *c = &s->model->config;
     const Rope *r = &c->rope;
@@ -97,9 +97,9 @@ static int open_ropes(Session *s) {
     return 0;
 }
 
-/* Positions that a layer's cache keeps at least; 0: all. The first query of a chunk sees a window of them. */
+/* Min number of latest positions that a layer's cache keeps; 0: all. The first query of a chunk sees a whole window. */
 static int kept_positions(const Session *s, const Layer *layer) {
-    const int64_t kept = (int64_t)layer->window + s->batch + MOST_BACK;
+    const int64_t kept = (int64_t)layer->window + s->batch + MAX_ROLLBACK;
     return layer->window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
 }
 

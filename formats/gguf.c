@@ -252,8 +252,8 @@ static int read_layers(Reader *r, Model *m) {
 static int read_experts(Reader *r, Config *c) {
     GgufHeader *h = &r->header;
     if (!h->n_experts) return 0;
-    if (h->n_experts < 0 || h->n_experts > MOST_EXPERTS)
-        return bad_value(r, "expert_count", "%" PRId64 ", expected up to %d", h->n_experts, MOST_EXPERTS);
+    if (h->n_experts < 0 || h->n_experts > MAX_EXPERTS)
+        return bad_value(r, "expert_count", "%" PRId64 ", expected up to %d", h->n_experts, MAX_EXPERTS);
     if (h->n_experts_used < 1 || h->n_experts_used > h->n_experts)
         return bad_value(r, "expert_used_count", "%" PRId64 ", expected 1 to the %" PRId64 " that there are",
                          h->n_experts_used, h->n_experts);

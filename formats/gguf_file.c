@@ -179,7 +179,7 @@ static int bad_type(const Gguf *g, const GgufEntry *e, uint32_t type) {
 
 static int read_entry(Gguf *g, GgufEntry *e) {
     enum { MAX_DIMS = 4 };
-    static const uint64_t most[MAX_DIMS] = {INT_MAX, INT_MAX, MOST_EXPERTS, 1};
+    static const uint64_t most[MAX_DIMS] = {INT_MAX, INT_MAX, MAX_EXPERTS, 1};
     uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
     uint32_t n_dims = 0, type = 0;
     *e = (GgufEntry){0};
@@ -192,7 +192,7 @@ static int read_entry(Gguf *g, GgufEntry *e) {
             return bad_tensor(g, e->name,
                               "has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
                               "], expected a vector, a matrix or up to %d",
-                              dims[0], dims[1], dims[2], dims[3], MOST_EXPERTS);
+                              dims[0], dims[1], dims[2], dims[3], MAX_EXPERTS);
     e->cols = (int)dims[0];
     e->rows = (int)dims[1];
     e->depth = (int)dims[2];

@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
     GgufString name;
     Type type;
-    int depth, rows, cols; /* depth: number of matrices, up to MOST_EXPERTS */
+    int depth, rows, cols; /* depth: number of matrices, up to MAX_EXPERTS */
     const uint8_t *data;
     uint64_t offset; /* in the data section */
     size_t bytes;    /* of all matrices */

@@ -184,8 +184,8 @@ static void read_experts(HfConfig *h) {
     const Json *dense = all ? NULL : option(h->options, "mlp_only_layers");
     if (dense && dense->kind != JSON_ARRAY) refuse(h, "mlp_only_layers", dense, "a list");
     if (h->status) return;
-    if (c->n_experts > MOST_EXPERTS)
-        h->status = fail("%s: %s is %d, expected at most %d", h->json.path, count, c->n_experts, MOST_EXPERTS);
+    if (c->n_experts > MAX_EXPERTS)
+        h->status = fail("%s: %s is %d, expected at most %d", h->json.path, count, c->n_experts, MAX_EXPERTS);
     else if (c->n_experts_used > c->n_experts)
         h->status = fail("%s: num_experts_per_tok is %d, expected at most %s = %d", h->json.path, c->n_experts_used,
                          count, c->n_experts);

@@ -109,7 +109,7 @@ double site_bytes(const Profile *p, int layer, Site site, double n, double calls
 
 /* The number of tokens of the chunk that a site processes. */
 static int tokens_of(const Profile *p, int layer, Site site) {
-    return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->session->n_wanted : p->n;
+    return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->session->n_requested : p->n;
 }
 
 static int bucket_of(uint64_t n, int buckets) {
@@ -298,7 +298,7 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
     double squares = 0;
     int measured = 0;
     for (int t = thread; t < n; t += omp_get_num_threads(), measured++) {
-        const int pos = s->steps[site == SITE_FINAL_NORM ? s->wanted[t] : t].pos;
+        const int pos = s->steps[site == SITE_FINAL_NORM ? s->requested[t] : t].pos;
         const size_t at = (size_t)t * (size_t)dim;
         const double mean_square = add_input(r, x + at, dim, dim, 0, pos) / dim;
         r->squares_out += sizes_of(y + at, dim).squares / dim;

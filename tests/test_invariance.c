@@ -359,7 +359,7 @@ static void a_ring_changes_no_bit(void) {
     CHECK(!open_windowed(&model, text, all), "no model");
     for (int b = 0; b < 4; b++)
         for (int threads = 1; threads <= 2; threads++) {
-            const int batch = long_batches[b], ring = (WINDOW + batch + MOST_BACK - 2) / KV_BLOCK + 2;
+            const int batch = long_batches[b], ring = (WINDOW + batch + MAX_ROLLBACK - 2) / KV_BLOCK + 2;
             CHECK(!session_open(&s, &model, threads, batch, 0, KV_F32), "no session");
             for (int t = 0; t < LONG; t += batch) {
                 const int n = LONG - t < batch ? LONG - t : batch;
@@ -374,15 +374,15 @@ static void a_ring_changes_no_bit(void) {
     model_close(&model);
 }
 
-/* A draft of MOST_BACK tokens is taken back; one token more is too many; from the start everything runs again. */
+/* A draft of MAX_ROLLBACK tokens is taken back; one token more is too many; from the start everything runs again. */
 static void a_ring_can_be_cut_back(void) {
     static float all[LONG * ROW];
-    static int text[LONG], other[MOST_BACK];
+    static int text[LONG], other[MAX_ROLLBACK];
     Model model;
     Session s;
     CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 8, 0, KV_F32), "no model");
-    for (int i = 0; i < MOST_BACK; i++) other[i] = (text[200 + i] + 1) % ROW;
-    CHECK(model_forward_text(&s, text, 200, 0, 0) && model_forward_text(&s, other, MOST_BACK, 200, 0), "does not run");
+    for (int i = 0; i < MAX_ROLLBACK; i++) other[i] = (text[200 + i] + 1) % ROW;
+    CHECK(model_forward_text(&s, text, 200, 0, 0) && model_forward_text(&s, other, MAX_ROLLBACK, 200, 0), "does not run");
     const float *logits = model_forward_text(&s, text + 200, 60, 200, 1);
     CHECK(logits && !memcmp(logits, all + 259 * ROW, sizeof *all * ROW), "the logits of position 259 differ");
     stderr_hide();
