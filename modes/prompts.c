@@ -86,22 +86,21 @@ static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
 static int read_prompt(Prompts *p, Prompt *to) {
     const Run *run = p->run;
     const Options *o = run->options;
-    const bool silent = p->n_failed >= MAX_REPORTS;
+    Tokens *ids = &to->ids;
     char where[256] = "";
     *to = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
     if (o->prompts) snprintf(where, sizeof where, "%.200s: line %d", p->name, p->line);
-    hold_messages(silent);
-    bool failed = read_text(p, to, where);
+    hold_messages(p->n_failed >= MAX_REPORTS);
+    int status = read_text(p, to, where) ? 1 : 0;
+    if (!status)
+        status =
+            o->tokens ? run_tokens(run, true, ids) : tokenizer_encode(&run->tokenizer, to->text, to->size, true, ids);
+    if (!status && check_tokens(p, where, ids)) {
+        free(ids->ids);
+        status = 1;
+    }
     hold_messages(false);
-    if (failed) return 1;
-    if (o->tokens ? run_tokens(run, true, &to->ids)
-                  : tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids))
-        return -1;
-    hold_messages(silent);
-    failed = check_tokens(p, where, &to->ids);
-    hold_messages(false);
-    if (failed) free(to->ids.ids);
-    return failed;
+    return status;
 }
 
 int prompts_next(Prompts *p, Prompt *next) {
