@@ -78,7 +78,7 @@ JOBS     := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 PARALLEL  = $(MAKE) --no-print-directory \
     $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target))
 
-.PHONY: all objects run test tests coverage mutate lint format sanitize valgrind fuzz fuzz-coverage install clean help FORCE
+.PHONY: all objects run test tests coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install clean help FORCE
 all:
 	@$(PARALLEL) $(BINARY)
 	$(if $(filter release mpi plain,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
@@ -146,6 +146,13 @@ sanitize: ## the same tests under AddressSanitizer and UBSan
 valgrind: ## the same tests under valgrind, which knows no AVX-512
 	@$(MAKE) --no-print-directory test VARIANT=valgrind ARCH=x86-64-v3 CFLAGS='-O2 -g' \
 	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite'
+
+# LLVM's libarcher tells ThreadSanitizer how OpenMP's threads meet.
+TSAN_ENVIRONMENT = OMP_NUM_THREADS=3 NORMA_FAST=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 history_size=5 halt_on_error=1' \
+    OMP_TOOL_LIBRARIES=$(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
+tsan: ## ThreadSanitizer over the forward pass (needs clang and libomp-dev)
+	@$(TSAN_ENVIRONMENT) $(MAKE) --no-print-directory test VARIANT=tsan CC=clang ARCH=x86-64-v3 CFLAGS='-O1 -g -fsanitize=thread' \
+	    SUITES='attention matmul invariance sequences golden'
 
 coverage: ## the lines and branches that the tests run (gcc); COVERAGE='98 88' fails below that
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
