@@ -182,7 +182,7 @@ static void write_heads(const Session *s, int layer, KvKind kind, const Heads *h
 
 /* The weight that decides the form of the common input: an int8 one of Wq, Wk, Wv if there is one. */
 static const Tensor *input_weight(const Layer *layer) {
-    return type_wants_bytes(layer->wq.type) ? &layer->wq : type_wants_bytes(layer->wk.type) ? &layer->wk : &layer->wv;
+    return type_takes_int8(layer->wq.type) ? &layer->wq : type_takes_int8(layer->wk.type) ? &layer->wk : &layer->wv;
 }
 
 /* ---- the fast form: attend -------------------------------------------------------- */

@@ -67,7 +67,7 @@ void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int
     }
 }
 
-const Tensor *mlp_input_weight(const Mlp *m) { return type_wants_bytes(m->gate.type) ? &m->gate : &m->up; }
+const Tensor *mlp_input_weight(const Mlp *m) { return type_takes_int8(m->gate.type) ? &m->gate : &m->up; }
 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;

@@ -51,7 +51,7 @@ Input input_from(const Input *in, int row) {
 
 /* Converts the first row of `in` to the forms that products with w need. */
 static void convert_row(const Input *in, const Tensor *w) {
-    if (type_wants_bytes(w->type)) quantize_i8(in->q, in->groups, in->x, in->cols, in->group);
+    if (type_takes_int8(w->type)) quantize_i8(in->q, in->groups, in->x, in->cols, in->group);
     if (in->unit_rows) in->buffer->unit->convert_row(in->unit_rows, in->x, in->cols);
 }
 
@@ -68,7 +68,7 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
                 .cols = w->cols,
                 .group = group,
                 .row_groups = w->cols / group};
-    if (!type_wants_bytes(w->type) && !in.unit_rows) return in;
+    if (!type_takes_int8(w->type) && !in.unit_rows) return in;
     if (each_thread_computes(n)) {
         in = input_from(&in, thread);
         in.x = x;

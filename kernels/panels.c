@@ -1,10 +1,10 @@
-/* panels.c: from rows in a file to packed panels: of whole weights or, on the way to a product, of some columns. What a
- * panel looks like is panels.h's, when weights get panels formats/pack.c's. */
+/* panels.c: packs rows of a file into panels: whole weights, or some columns during a product. panels.h defines the
+ * layout of a panel; formats/pack.c decides which weights are packed. */
 #include "kernels/panels.h"
 
 bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
 
-/* The LANES rows of a panel. Lanes behind the last row of w get the last row, too. */
+/* Finds the LANES rows of a panel. Lanes after the last row of w repeat the last row. */
 static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
         const int row = panel * LANES + j;
@@ -12,7 +12,7 @@ static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t ro
     }
 }
 
-/* n words of every row, from byte `at` of the rows on: n vectors. */
+/* Packs n words of every row, from byte `at` of the row on, into n vectors. */
 INLINE void pack_words(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     int i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -24,12 +24,12 @@ INLINE void pack_words(uint8_t *out, const uint8_t *const *rows, size_t at, int 
         for (int j = 0; j < LANES; j++) memcpy(out + i * VBYTES + j * 4, rows[j] + at + (size_t)i * 4, 4);
 }
 
-/* Adds to the signed bytes of n vectors the offset that vdot wants. */
+/* Adds the offset of vdot to the signed bytes of n vectors. */
 INLINE void add_offset(uint8_t *out, int n) {
     for (int i = 0; i < n * VBYTES; i++) out[i] ^= BYTE_OFFSET;
 }
 
-/* n columns of two-byte numbers, in pairs; an odd last column has zeros beside it. */
+/* Packs n columns of two-byte numbers in pairs; an odd last column is paired with zeros. */
 static void pack_pairs(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     pack_words(out, rows, at, n / 2);
     out += n / 2 * VBYTES;
@@ -40,7 +40,7 @@ static void pack_pairs(uint8_t *out, const uint8_t *const *rows, size_t at, int 
     }
 }
 
-/* Quad q of group i of a Q6_K block in the file, where low bits and high bits lie far apart (quant.c). */
+/* Quad q of group i of a Q6_K block as it is in the file, with low and high bits in different places (quant.c). */
 INLINE vi q6_quad(const vi *words, int i, int q) {
     const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
     return bits_at(words[half * 16 + part % 2 * 8 + at], part / 2 * 4, 4) |
@@ -62,7 +62,7 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     }
 }
 
-/* n blocks of every row, from byte `at` of the rows on. */
+/* Packs n blocks of every row, from byte `at` of the row on. */
 INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
     const int halves = block_halves(type), words = block_words(type), bytes = TYPES[type].bytes;
     const int halves_at = TYPES[type].at, words_at = halves_at ? 0 : 2 * halves;
@@ -79,7 +79,7 @@ INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, siz
     }
 }
 
-/* n groups of TYPE_I8 and their scales, unpacked. */
+/* Packs n groups of TYPE_I8 and their scales. */
 static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int n) {
     const uint8_t *rows[LANES], *scales[LANES];
     const int quads = w->group / 4;
@@ -92,7 +92,7 @@ static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int
     }
 }
 
-/* Where column `col` is in a row of w, in bytes. */
+/* The byte offset of column `col` in a row of w. */
 static size_t column_at(const Tensor *w, int col) { return tensor_bytes(&(Tensor){.type = w->type, .cols = col}, 1); }
 
 void panel_prefetch(const Tensor *w, int panel, int col, int n) {

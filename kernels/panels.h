@@ -1,23 +1,25 @@
 /* panels.h: weights as the products read them, LANES rows side by side.
  *
- * Owns the two layouts of a panel, and how its parts become vectors. A panel holds LANES rows of a weight: lane j of
- * every vector is row j's.
+ * Owns the two layouts of a panel, and the code that turns its parts into vectors. A panel holds LANES rows of a
+ * weight: lane j of every vector belongs to row j.
  *
- * Packed, a panel has the bytes of its rows in another order. Float types lie column by column (those of two bytes
- * in pairs of columns). GGUF's types lie block by block: the float16 numbers of a block, then its words of four
- * bytes, each for all rows before the next. Unpacked, a panel is ready to be multiplied: columns of float32, or
- * groups, which are weights that share a scale; a group lies in quads, which are four bytes of each row, and behind
- * them are its scale and, where the type has one, its min. TYPE_F32 and TYPE_I8 have one layout for both.
+ * Packed: the bytes of the rows in another order. Float types are stored column by column (two-byte types in pairs of
+ * columns). GGUF's types are stored block by block: the float16 numbers of a block, then its words of four bytes, each
+ * for all rows before the next.
  *
- * quant.c says in plain code what the bits of a block mean. panels.c makes panels from rows, matmul.c unpacks them
- * and multiplies.
+ * Unpacked: ready to be multiplied. Float types are columns of float32. Other types are groups, that is, weights that
+ * share a scale. A group is stored as quads (four bytes of each row), then its scale, then its min if the type has one.
+ * TYPE_F32 and TYPE_I8 have the same layout packed and unpacked.
+ *
+ * quant.c defines in plain code what the bits of a block mean. panels.c makes panels from rows, tiles.h multiplies
+ * them.
  */
 #pragma once
 
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
-/* Float16 numbers of a block: the scale, and the min where there is one; and the words of four bytes. */
+/* Number of float16 numbers of a block (the scale, and the min if the type has one), and of its words of four bytes. */
 INLINE int block_halves(Type type) { return 1 + TYPES[type].min; }
 INLINE int block_words(Type type) { return (TYPES[type].bytes - 2 * block_halves(type)) / 4; }
 
@@ -56,7 +58,7 @@ INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
     return four >> 8 * (i % 4) & 255;
 }
 
-/* The byte that stands for a weight of 0: signed bytes are packed with the offset that vdot wants. */
+/* The byte that stands for a weight of 0. Signed bytes are packed with the offset of vdot. */
 INLINE int block_zero(Type type) { return type == TYPE_Q8_0 ? BYTE_OFFSET : TYPES[type].zero; }
 
 /* Quad q of group i. */
@@ -94,7 +96,7 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
     return d;
 }
 
-/* Bytes of n columns of a float type, those of two-byte types in pairs. */
+/* Bytes of n columns of a float type; two-byte types are stored in pairs of columns. */
 INLINE size_t columns_bytes(Type type, int n) { return (size_t)(TYPES[type].bytes == 4 ? n : (n + 1) / 2) * VBYTES; }
 
 /* Column c of a float type. */
@@ -110,14 +112,15 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
     return (vf)v;
 }
 
-/* Bytes of an unpacked group: its quads, in which the byte BYTE_OFFSET stands for 0, its scale and perhaps its min. */
+/* Bytes of an unpacked group: its quads, where the byte BYTE_OFFSET stands for 0, its scale, and its min if it has one.
+ */
 INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + mins) * VBYTES; }
 
 /* Bytes of n columns of a packed panel, whole blocks or groups. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
     const size_t weights = (size_t)TYPES[w->type].weights, bytes = (size_t)TYPES[w->type].bytes;
     if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(w->group / 4, 0);
-    return type_wants_bytes(w->type) ? (size_t)n / weights * bytes * LANES : columns_bytes(w->type, n);
+    return type_takes_int8(w->type) ? (size_t)n / weights * bytes * LANES : columns_bytes(w->type, n);
 }
 
 /* Bytes of n columns of an unpacked panel. */
@@ -129,15 +132,15 @@ INLINE size_t unpacked_bytes(const Tensor *w, int n) {
 /* Whether w fits into panels: TYPE_I8 with groups of whole quads, and every other type. */
 bool panels_fit(const Tensor *w);
 
-/* Packs columns [col, col + n) of a panel, whole blocks or groups; out is aligned to nothing. */
+/* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be unaligned. */
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
 
 /* Prefetches what panel_pack will read. */
 void panel_prefetch(const Tensor *w, int panel, int col, int n);
 
-/* Bytes of all panels of w, whole cache lines; 0: it cannot have any. */
+/* Bytes of all panels of w, rounded up to whole cache lines; 0 if w does not fit into panels. */
 size_t panels_bytes(const Tensor *w);
 
-/* Makes w->panels, all of w, in panels_bytes(w) of memory that stays the caller's. Products then read them instead of
+/* Packs all of w into w->panels: panels_bytes(w) bytes that the caller owns. Products then read them instead of
  * w->data, and have the same bits. */
 void tensor_pack(Tensor *w, uint8_t *panels, int n_threads);

@@ -1,14 +1,18 @@
 /* quant.c: weights and activations between float32 and their types.
  *
- * Owns what the bytes of each weight type mean, in plain code, one number after the other, and the quantization of
- * activations to int8. Products are matmul.c's; what vectors do with blocks is panels.h's, and the tests hold it
- * against this file. Compiled without contraction of a * b + c: results are the reference's to the bit.
+ * Owns the meaning of the bytes of each weight type, in plain code, one number after the other, and the quantization of
+ * activations to int8. panels.h has the vector code for blocks; the tests compare it with this file. Compiled without
+ * contraction of a * b + c, so results have the bits of the reference.
  */
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include <math.h>
 
-enum { K = 256, GROUPS_K = 16, SCALE_BYTES_K = 12 }; /* of a K block: weights, groups at most, 6-bit scales and mins */
+enum {
+    K = 256,
+    GROUPS_K = 16,
+    SCALE_BYTES_K = 12
+}; /* of a K block: weights, max groups, bytes of 6-bit scales and mins */
 
 /* ---- float32 to int8 --------------------------------------------------------------- */
 
@@ -23,7 +27,7 @@ static float max_abs(const float *x, int n) {
     return float_of_bits(max);
 }
 
-/* 1 / d; 0 where that is too large for float32, as for d = 0. */
+/* 1 / d, or 0 if that exceeds float32, for example if d = 0. */
 static float inverse_of(float d) {
     const float inverse = d != 0 ? 1.0f / d : 0.0f;
     return isfinite(inverse) ? inverse : 0.0f;
@@ -31,7 +35,7 @@ static float inverse_of(float d) {
 
 static const float MAGIC = 0x1.8p23f; /* adding it rounds |v| < 2^22 to an integer, ties to even */
 
-/* Returns the sum of the bytes. NaN becomes some byte. */
+/* Returns the sum of the bytes. NaN becomes an arbitrary byte. */
 static int quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     int sum = 0;
     for (int i = 0; i < n; i++) {

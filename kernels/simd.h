@@ -27,7 +27,7 @@
 #define NOINLINE static __attribute__((noinline))
 
 /* Before a loop with a constant count: unrolls it, so that arrays of vectors that it indexes stay in registers. Builds
- * that are not for speed say -DUNROLL= and compile sooner. */
+ * for fuzzing define it as empty and compile faster. */
 #if !defined(UNROLL) && defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #elif !defined(UNROLL)
@@ -46,7 +46,8 @@ typedef float f4 __attribute__((vector_size(16)));
 
 enum { CACHE_LINE = 64 };
 
-/* Asks for the cache line of p, to be read (into the second-level cache, or the first) or written. Any p will do. */
+/* Prefetches the cache line of p, for reading (into the second-level cache, or the first) or for writing. p may be any
+ * address. */
 INLINE void prefetch_read(const void *p) { __builtin_prefetch(p, 0, 2); }
 INLINE void prefetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 INLINE void prefetch_write(const void *p) { __builtin_prefetch(p, 1); }
@@ -63,7 +64,7 @@ INLINE vf vload(const float *p) {
 
 INLINE void vstore(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
-/* The first n < LANES floats; zeros behind them. Reads no further. */
+/* Loads n < LANES floats, followed by zeros. Reads no further. */
 INLINE vf vload_n(const float *p, int n) {
 #if SIMD_AVX512
     return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
@@ -95,8 +96,8 @@ INLINE vf vfma(vf a, vf b, vf c) {
 #endif
 }
 
-/* a * b + c for one number. Where a sum has two products, the compiler may fuse either one, or none: this says which,
- * so that every compiler makes the same bits. */
+/* a * b + c for one number. In a sum of two products the compiler may fuse either one or none; this function
+ * fixes the choice, so that every compiler makes the same bits. */
 INLINE float fma_float(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_NEON)
     return __builtin_fmaf(a, b, c);
@@ -105,7 +106,7 @@ INLINE float fma_float(float a, float b, float c) {
 #endif
 }
 
-/* mask ? a : b, for masks that comparisons give (all ones or zeros). */
+/* mask ? a : b; a lane of a mask is all ones or all zeros, as a comparison returns it. */
 INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
 /* The larger of each, and the smaller; b where either is NaN. */
@@ -281,7 +282,7 @@ INLINE vb vset_quad(const int8_t *p) {
 INLINE vi vdot(vi sum, vb w, vb x) {
 #if SIMD_AVX512 && defined(__AVX512VNNI__)
     return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
-#elif SIMD_AVX512       /* even and odd bytes apart: _mm512_maddubs_epi16 would saturate */
+#elif SIMD_AVX512       /* even and odd bytes separately: _mm512_maddubs_epi16 would saturate */
     const __m512i low = _mm512_set1_epi16(255);
     const __m512i even =
         _mm512_madd_epi16(_mm512_and_si512((__m512i)w, low), _mm512_srai_epi16(_mm512_slli_epi16((__m512i)x, 8), 8));
@@ -327,7 +328,7 @@ INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
 #define FIRST_PAIRS(a, b) SHUFFLE(a, b, ALL_FOURS(0, 1, LANES, LANES + 1))
 #define LAST_PAIRS(a, b)  SHUFFLE(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3))
 
-/* Four words of each of the rows 0, 4, 8 and 12, as far as there are so many, from byte `at` on. */
+/* Four words of each of the rows 0, 4, 8 and 12 (below LANES), from byte `at` on. */
 INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 #if SIMD_AVX512
     const __m512i one = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));

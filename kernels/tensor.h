@@ -5,15 +5,15 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The weight types. A new one is a line here; then the compiler asks for its cases in quant.c and panels.h.
+/* The weight types. A new type is a line here; the compiler then names the missing cases in quant.c and panels.h.
  *
- *   GGUF    its number as a tensor's type in GGUF files; -1: GGUF has none
+ *   GGUF    its number as a tensor's type in GGUF files; -1: not in GGUF
  *   file    its number as the type of a whole GGUF file; -1: norma writes no such files
  *   weights in a block, the smallest part of a row, and the bytes of a block
  *   group   weights that share a float scale, and a float min where min is 1; 0: the weights are floats
  *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min
- *   at      the byte of a block where its float16 numbers begin: the scale, then the min. The words of four bytes
- *           with all else come behind them, or from byte 0 on.
+ *   at      offset of the float16 numbers in a block: the scale, then the min. The words of four bytes follow them,
+ *           or begin at byte 0 if `at` is not 0.
  */
 /* clang-format off */
 #define FLOAT16_TYPES(X) \
@@ -57,17 +57,18 @@ enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
 
 static inline const char *type_name(Type type) { return TYPES[type].name; }
 
-/* Whether products take the activations as int8. */
-static inline bool type_wants_bytes(Type type) { return type == TYPE_I8 || TYPES[type].group > 0; }
+/* Whether products with this type take int8 activations. */
+static inline bool type_takes_int8(Type type) { return type == TYPE_I8 || TYPES[type].group > 0; }
 
-/* The type with this number in GGUF files; -1 if norma has none: *type is no type then. */
+/* Finds the type with this number in GGUF files. Returns -1 if norma has no such type; *type is then invalid. */
 static inline int type_from_gguf(uint32_t number, Type *type) {
     for (*type = 0; *type < (Type)N_TYPES; ++*type)
         if (TYPES[*type].gguf == (int64_t)number) return 0;
     return -1;
 }
 
-/* The type with this name, of those that norma writes; -1 if it is none of them: *type is no type then. */
+/* Finds the type with this name among the types that norma writes. Returns -1 if there is none; *type is then invalid.
+ */
 static inline int type_from_name(const char *name, Type *type) {
     for (*type = 0; *type < (Type)N_TYPES; ++*type)
         if (TYPES[*type].file >= 0 && !strcmp(TYPES[*type].name, name)) return 0;
@@ -97,10 +98,10 @@ typedef struct {
     int rows, cols;     /* out, in */
     const void *data;   /* [rows][cols] in the type's layout */
     const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
-    uint8_t *panels;    /* a copy of data in panels (panels.h), not owned; NULL: none */
+    uint8_t *panels;    /* a copy of data in panels (panels.h), not owned; or NULL */
     Prefetch prefetch;  /* of panels */
     int group;          /* TYPE_I8: weights to a scale; divides cols */
-    const float *bias;  /* [rows], added to the product; NULL: none */
+    const float *bias;  /* [rows], added to the product; or NULL */
     uint64_t offset;    /* of data in the file, for `info` */
     const Share *share; /* not owned; NULL: all rows are here */
 } Tensor;

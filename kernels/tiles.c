@@ -5,7 +5,7 @@
 
 /* They stay in the first-level cache. */
 int chunk_columns(const Tensor *w) {
-    if (!type_wants_bytes(w->type)) return 128;
+    if (!type_takes_int8(w->type)) return 128;
     const int whole = w->type == TYPE_I8 ? w->group : 256;
     return whole < 256 ? 256 / whole * whole : whole;
 }

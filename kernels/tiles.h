@@ -1,11 +1,11 @@
 /* tiles.h: the inner loops of the products.
  *
  * A tile is the outputs of a few panels for a few tokens, summed side by side in vector registers. This header owns the
- * loops of a tile. tiles_float.c, tiles_int8.c and tiles_k.c compile them for each weight type: files of their own,
- * because they take most of the time of a build. matmul.c calls them.
+ * loops of a tile. tiles_float.c, tiles_int8.c and tiles_k.c compile them for each weight type, in separate files
+ * because they take much of the build time. matmul.c calls them.
  *
  * A lane is an output. Its sum runs along the columns from 0 up; a group of int8 weights, or 16 columns of floats, is
- * summed by itself and then added. No tile changes that order. That is why no bit of a result depends on chunks and
+ * summed separately and then added. No tile changes that order, so the bits of a result depend neither on chunks nor on
  * threads.
  */
 #pragma once
@@ -15,7 +15,7 @@
 #include "kernels/simd.h"
 
 enum {
-    SUM_COLUMNS = 16,                      /* columns of floats that are summed by themselves */
+    SUM_COLUMNS = 16,                      /* float columns that are summed separately */
     MAX_PANELS = SCRATCH_PANELS,           /* of a tile for one token */
     TILE_PANELS = 2,                       /* of a tile for more tokens */
     TILE_TOKENS = LANES == 16 ? 6 : 3,     /* max tokens of a tile of 2 panels, by the number of registers */
@@ -40,7 +40,7 @@ typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset, 
 
 /* The functions of a weight type. */
 typedef struct {
-    Tile *packed[4];       /* packed[k]: 1 packed panel by 2^k tokens; NULL: none */
+    Tile *packed[4];       /* packed[k]: 1 packed panel by 2^k tokens; or NULL */
     Tile *wide[2];         /* 2 and 4 panels by 1 token; only of types without `unpack` */
     Tile *const *unpacked; /* 1 and 2 unpacked panels by TILE_TOKENS tokens */
     Unpack *unpack;        /* NULL: a packed panel is unpacked */
@@ -109,7 +109,7 @@ INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride, const flo
     }
 }
 
-/* Sums n columns by themselves and adds that to the totals. */
+/* Sums n columns separately, then adds the sums to the totals. */
 INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride, const float *const *x, Type type, const int n,
                         const int n_panels, const int tokens) {
     vf sums[MAX_SUMS];
@@ -152,7 +152,7 @@ typedef struct {
     int zero;         /* the byte that stands for a weight of 0 */
     int quads;        /* of a group */
     int unrolled;     /* quads that are unrolled together; 0: any number may be */
-    int mins;         /* of a group: 1 or none */
+    int mins;         /* of a group: 0 or 1 */
     int groups;       /* of a block */
     int step;         /* groups that are unrolled together */
     int input_groups; /* groups to one group of the activations: 1 or 2 */
@@ -294,8 +294,8 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
 
 /* ---- compiling tiles ---------------------------------------------------------- */
 
-/* Each tile is a function of its own, because the compiler keeps the sums in registers only if it does not see all
- * tiles at once. NAME_PxT has P panels and T tokens; M is the max. */
+/* Each tile is a separate function, because the compiler keeps the sums in registers only if it does not see all tiles
+ * at once. NAME_PxT has P panels and T tokens; M is the max. */
 #define TILE(name, tile, layout, panels, tokens)                                                                       \
     NOINLINE void name(vf *sums, Operands o) { tile(sums, o, layout, panels, tokens); }
 

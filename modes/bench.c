@@ -134,7 +134,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
         printf("}\n");
         return;
     }
-    const bool int8 = type_wants_bytes(m->layers->wq.type);
+    const bool int8 = type_takes_int8(m->layers->wq.type);
     show_rate("prefill", rates[PREFILL_RATE], gflop, int8 ? "int8 GOP/s" : "GFLOP/s",
               rates[int8 ? BYTE_RATE : FLOAT_RATE]);
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);

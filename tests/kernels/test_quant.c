@@ -64,7 +64,7 @@ static void sizes_are_those_of_the_file(void) {
         CHECK(TYPES[l->type].weights == l->block, "%s: blocks of %d", l->name, TYPES[l->type].weights);
         CHECK(l->block == 1 || TYPES[l->type].min == (l->offset >= 0), "%s: offsets", l->name);
         CHECK(l->block == 1 || TYPES[l->type].bytes == l->bytes, "%s: parts", l->name);
-        CHECK(type_wants_bytes(l->type) == (l->block > 1), "%s: int8 activations", l->name);
+        CHECK(type_takes_int8(l->type) == (l->block > 1), "%s: int8 activations", l->name);
         for (int rows = 1; rows <= 7; rows += 6)
             CHECK(tensor_bytes(&w, rows) == (size_t)(rows * 3 * l->bytes), "%s: %d rows take %zu bytes", l->name, rows,
                   tensor_bytes(&w, rows));
@@ -170,7 +170,7 @@ static void check_against_exact(const Problem *p, const float *y, bool add) {
     const int rows = p->w.rows, cols = p->w.cols;
     for (int t = 0; t < p->n; t++) {
         memcpy(x, p->x + (size_t)(t * cols), (size_t)cols * sizeof *x);
-        const bool bytes = type_wants_bytes(p->w.type);
+        const bool bytes = type_takes_int8(p->w.type);
         if (bytes) quantize_i8(q, scales, x, cols, 32);
         for (int r = 0; r < rows; r++) {
             const int i = t * rows + r;
