@@ -109,9 +109,12 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(dir $(OBJECTS) $(COUNTED) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
-# EXTRA: flags of some objects only. Tests are compiled once and run once: -O1. (They are not counted by --coverage:
+# EXTRA: flags of some objects only. Loaders and modes have no loops that -O3 would make faster, and compile sooner with
+# -O2. Tests are compiled once and run once: -O1. (They are not counted by --coverage:
 # with it, fork and exec write counts, where tests allow no files.)
 O1 := $(if $(filter -O3,$(CFLAGS)),-O1)
+O2 := $(if $(filter -O3,$(CFLAGS)),-O2)
+$(addprefix $(BUILD)/,base/%.o cluster/%.o formats/%.o modes/%.o text/%.o): EXTRA = $(O2)
 $(BUILD)/kernels/quant.o: EXTRA = -ffp-contract=off
 $(BUILD)/lab/machine.o: EXTRA = -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
 $(BUILD)/tests/%.o: EXTRA = $(O1) -fno-tree-vectorize $(if $(filter --coverage,$(CFLAGS)),-fno-profile-arcs -fno-test-coverage)
