@@ -851,12 +851,16 @@ static char *read_page_data(const char *name) {
     static const char marker[] = "<script type=\"application/json\" id=\"profile\">\n";
     size_t size;
     char *page = file_read(temporary(name), &size), *at = page ? strstr(page, marker) : NULL;
-    char *begin = at ? at + strlen(marker) : NULL, *end = begin ? strstr(begin, "</script>") : NULL, *data = NULL;
+    char *begin = at ? at + strlen(marker) : NULL, *end = begin ? strstr(begin, "</script>") : NULL;
     const bool whole = end && times_in(page, "</script>") == 2 && !strncmp(page, "<!DOCTYPE html>\n", 16) &&
                        !strcmp(page + size - 8, "</html>\n") && !strstr(page, "://");
-    if (whole) data = strndup(begin, (size_t)(end - begin));
-    free(page);
-    return data;
+    if (!whole) {
+        free(page);
+        return NULL;
+    }
+    *end = '\0';
+    memmove(page, begin, (size_t)(end - begin) + 1);
+    return page;
 }
 
 /* A line of CSV as the page has it: `decode,0,down,3,` is `["0","down",3,`, and an empty field of a number null. */
