@@ -1,8 +1,8 @@
 /* guess.c: draft tokens from the text itself, and how many of them run.
  *
- * The number doubles after a pass in which all draft tokens were right and halves after one in which none was. Below 1
- * a source pauses, for twice as many passes each time; success makes the next pause shorter. So a source costs time
- * only while most of its draft tokens are right, and in one pass of some MAX_WAIT.
+ * The number doubles after a pass in which all draft tokens were right and halves after one in which fewer than half
+ * were. Below 1 a source pauses, for twice as many passes each time; success makes the next pause shorter. So a source
+ * costs time only while most of its draft tokens are right, and in one pass of some MAX_WAIT.
  */
 #include "modes/guess.h"
 
@@ -53,7 +53,7 @@ void guesser_learn(Guesser *g, int n_right) {
     if (n_right == g->n) {
         p->n = min(2 * p->n, MAX_LOOKUP);
         p->wait = p->wait > 1 ? p->wait / 2 : 1;
-    } else if (n_right == 0 && p->n > 1) {
+    } else if (p->n > 1 && 2 * n_right < g->n) {
         p->n /= 2;
     } else if (n_right == 0) {
         p->pause = p->wait;
