@@ -139,16 +139,22 @@ static void problem_close(Problem *p) {
     input_buffer_close(&p->buffer);
 }
 
+/* y has room for 16 tokens more; they must stay as they are. */
 static void multiply(Problem *p, float *y) {
     const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
+    const int end = p->n * p->w.rows;
+    for (int i = 0; i < 16 * p->w.rows; i++) y[end + i] = -9;
     matmul(y, &p->w, &in, p->n);
+    for (int i = 0; i < 16 * p->w.rows; i++)
+        CHECK(y[end + i] == -9, "%s %d x %d: wrote token %d of %d", type_name(p->w.type), p->w.rows, p->w.cols,
+              p->n + i / p->w.rows, p->n);
 }
 
 /* NaN is NaN: which one is nobody's business. */
 static bool same_number(float a, float b) { return float_bits(a) == float_bits(b) || (isnan(a) && isnan(b)); }
 
 static void check_bf16(const TileUnit *unit, int kind, int rows, int cols, int n) {
-    static float y[MAX_TOKENS * MAX_ROWS], w[MAX_COLS];
+    static float y[(MAX_TOKENS + 16) * MAX_ROWS], w[MAX_COLS];
     Problem p;
     CHECK(!problem_open(&p, unit, TYPE_BF16, kind, rows, cols, n), "no memory");
     multiply(&p, y);
@@ -202,7 +208,7 @@ static void int8_product(float *y, const TileUnit *unit, Type type, int rows, in
 
 /* Sums of a group are exact, so the bits are those of the vectors. */
 static void check_bytes(const TileUnit *unit, Type type, int rows, int cols, int n, bool packed) {
-    static float y[MAX_TOKENS * MAX_ROWS], vectors[MAX_TOKENS * MAX_ROWS];
+    static float y[(MAX_TOKENS + 16) * MAX_ROWS], vectors[(MAX_TOKENS + 16) * MAX_ROWS];
     int8_product(y, unit, type, rows, cols, n, packed);
     int8_product(vectors, NULL, type, rows, cols, n, packed);
     for (int i = 0; i < n * rows; i++)
@@ -221,7 +227,7 @@ static void int8_products_are_those_of_the_vectors(void) {
 /* Activations that were prepared for an int8 weight serve a BF16 weight, too. */
 static void mixed_weights_share_an_input(void) {
     enum { N_ROWS = 33, COLS = 64, N = 17 };
-    static float one[N * N_ROWS], shared[N * N_ROWS];
+    static float one[(N + 16) * N_ROWS], shared[N * N_ROWS];
     static const uint8_t blocks[COLS / 32 * 34];
     const Tensor q8 = {.type = TYPE_Q8_0, .rows = 1, .cols = COLS, .data = blocks};
     for (int n = 1; n <= N; n += N - 1) {
