@@ -18,6 +18,9 @@
 
 /* ---- the formula ------------------------------------------------------------------ */
 
+/* The other three softmaxes differ in the order of their sums, so sharing one would change bits: attend.c scales
+ * vectors of scores and keeps 1 / sum, sampler.c divides by a temperature, perplexity.c takes the logarithm in double.
+ */
 static void softmax(float *p, int n) {
     float max = -INFINITY, sum = 0;
     for (int i = 0; i < n; i++) max = fmaxf(max, p[i]);
@@ -106,7 +109,7 @@ static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const
     const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
     const size_t at = (size_t)start * (size_t)tensor_all_rows(&m->gate);
     const Input own = input_from(in, one_row ? 0 : start);
-    if (n > 0) mlp_gate_up(m, s->model->config.gelu, s->gate + at, s->up + at, first, count, &own, n);
+    if (n > 0) mlp_gate_up(m, s->model->config.activation, s->gate + at, s->up + at, first, count, &own, n);
 }
 
 /* x[n] += weight * y[n] */

@@ -16,15 +16,19 @@
 
 /* ---- the formula ------------------------------------------------------------------ */
 
-static double activation_plain(double a, bool gelu) {
-    return gelu ? a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a))) : a / (1 + exp(-a));
+static double activation_plain(Activation activation, double a) {
+    switch (activation) {
+    case ACTIVATION_SILU: return a / (1 + exp(-a));
+    case ACTIVATION_GELU: return a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
+    }
+    return NAN;
 }
 
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
     matmul_plain(s->gate, &m->gate, xn, s->row);
     matmul_plain(s->up, &m->up, xn, s->row);
     for (int i = 0; i < m->gate.rows; i++)
-        s->gate[i] = (float)(activation_plain(s->gate[i], s->model->config.gelu) * s->up[i]);
+        s->gate[i] = (float)(activation_plain(s->model->config.activation, s->gate[i]) * s->up[i]);
     matmul_plain(y, &m->down, s->gate, s->row);
 }
 
@@ -40,19 +44,25 @@ void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n)
 
 /* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel 2016, sec. 2),
  * a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi) (a + 0.044715 a^3). */
-INLINE vf activation(vf a, const bool gelu) {
-    const vf z = gelu ? 1.5957691216f * (a + 0.044715f * a * a * a) : a;
+INLINE vf activate_vector(const Activation activation, vf a) {
+    vf z = a;
+    switch (activation) {
+    case ACTIVATION_SILU: break;
+    case ACTIVATION_GELU: z = 1.5957691216f * (a + 0.044715f * a * a * a); break;
+    }
     return a / (1.0f + vexp(-z));
 }
 
 /* gate = activation(gate) * up */
-INLINE void activate(float *gate, const float *up, int n, const bool gelu) {
+INLINE void activate(const Activation activation, float *gate, const float *up, int n) {
     int i = 0;
-    for (; i + LANES <= n; i += LANES) vstore(gate + i, activation(vload(gate + i), gelu) * vload(up + i));
-    if (i < n) vstore_n(gate + i, activation(vload_n(gate + i, n - i), gelu) * vload_n(up + i, n - i), n - i);
+    for (; i + LANES <= n; i += LANES) vstore(gate + i, activate_vector(activation, vload(gate + i)) * vload(up + i));
+    if (i < n)
+        vstore_n(gate + i, activate_vector(activation, vload_n(gate + i, n - i)) * vload_n(up + i, n - i), n - i);
 }
 
-void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int count, const Input *in, int n) {
+void mlp_gate_up(const Mlp *m, Activation activation, float *gate, float *up, int first, int count, const Input *in,
+                 int n) {
     const size_t hidden_dim = (size_t)tensor_all_rows(&m->gate);
     gate += tensor_first_row(&m->gate);
     up += tensor_first_row(&m->up);
@@ -60,10 +70,10 @@ void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int
     matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
     for (int t = 0; t < n; t++) {
         const size_t at = (size_t)t * hidden_dim + (size_t)first;
-        if (gelu)
-            activate(gate + at, up + at, count, true);
-        else
-            activate(gate + at, up + at, count, false);
+        switch (activation) {
+        case ACTIVATION_SILU: activate(ACTIVATION_SILU, gate + at, up + at, count); break;
+        case ACTIVATION_GELU: activate(ACTIVATION_GELU, gate + at, up + at, count); break;
+        }
     }
 }
 
@@ -76,7 +86,7 @@ void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
         const int count = rows - first < step ? rows - first : step;
-        mlp_gate_up(m, s->model->config.gelu, s->gate, s->up, first, count, &in, n);
+        mlp_gate_up(m, s->model->config.activation, s->gate, s->up, first, count, &in, n);
     }
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->gate, &m->gate, n);
     in = input_prepare(&s->input, &m->down, s->gate, n);

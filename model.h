@@ -16,6 +16,9 @@
 
 #define NORMA_VERSION "0.1.0"
 
+/* SiLU, or GELU in its tanh form. */
+typedef enum { ACTIVATION_SILU, ACTIVATION_GELU } Activation;
+
 typedef struct {
     int dim;        /* width of the residual stream */
     int hidden_dim; /* width inside the MLP */
@@ -34,7 +37,7 @@ typedef struct {
     /* Optional features; 0: not used. */
     double local_base;     /* RoPE base of ROPE_LOCAL layers; never scaled */
     bool wide_head_norms;  /* q_norm and k_norm normalize all heads jointly */
-    bool gelu;             /* the activation of the MLP is GELU (tanh form), else SiLU */
+    Activation activation; /* of the MLP */
     float embedding_scale; /* multiplies embeddings */
     float residual_scale;  /* multiplies a sublayer's output before it is added */
     float attention_scale; /* multiplies scores; 0: 1 / sqrt(head_size) */
@@ -239,7 +242,8 @@ void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
 /* Computes elements [first, first + count) of gate[n][hidden_dim] = activation(gate(in)) * up(in), by one thread: both
  * products in one task need no barrier between them. up[n][hidden_dim] is scratch. */
-void mlp_gate_up(const Mlp *m, bool gelu, float *gate, float *up, int first, int count, const Input *in, int n);
+void mlp_gate_up(const Mlp *m, Activation activation, float *gate, float *up, int first, int count, const Input *in,
+                 int n);
 
 /* The weight that decides the form of gate's and up's common input: an int8 one if there is one. */
 const Tensor *mlp_input_weight(const Mlp *m);

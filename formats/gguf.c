@@ -181,7 +181,7 @@ static int read_keys(Reader *r) {
     char name[GGUF_KEY_NAME], *header = (char *)&r->header;
     r->header.window = a->default_window;
     c->wide_head_norms = a->has & WIDE_HEAD_NORMS;
-    c->gelu = a->has & GELU;
+    c->activation = a->has & GELU ? ACTIVATION_GELU : ACTIVATION_SILU;
     c->rope.halves = !(a->may & NEIGHBOURS);
     if (a->has & SCORE_CAP) c->attention_cap = 50;
     if (a->has & LOGIT_CAP) c->logit_cap = 30;

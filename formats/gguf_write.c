@@ -128,7 +128,7 @@ static int first_difference(const GgufArchitecture *a, const Model *m, char *pla
         const char *name;
     } traits[] = {{SPARSE, c->n_experts > 0, "expert_count"},
                   {WIDE_HEAD_NORMS, c->wide_head_norms, "norms of all heads together"},
-                  {GELU, c->gelu, "GELU"},
+                  {GELU, c->activation == ACTIVATION_GELU, "GELU"},
                   {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
                   {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
                   {SCALES, has_own_factors(a, c), "a scale of embeddings, scores, residuals or logits"},

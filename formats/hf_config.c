@@ -152,7 +152,7 @@ static void read_sizes(HfConfig *h, size_t n_tensors) {
 static void read_factors(HfConfig *h) {
     Config *c = &h->model->config;
     if (has(h, GEMMA)) {
-        c->gelu = true;
+        c->activation = ACTIVATION_GELU;
         c->embedding_scale = sqrtf((float)c->dim);
         c->attention_scale = 1 / sqrtf(get_factor(h, "query_pre_attn_scalar", 256));
         c->attention_cap = get_cap(h, "attn_logit_softcapping", h->architecture->attention_cap);

@@ -41,7 +41,7 @@ static void show_family(const Model *m) {
     }
     if (in_window) printf("window       %d positions, in %d layers\n", window, in_window);
     if (unrotated) printf("no rope      in %d layers\n", unrotated);
-    if (c->gelu) printf("gate         gelu\n");
+    if (c->activation == ACTIVATION_GELU) printf("gate         gelu\n");
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (reals[i].value != 0) printf("%-12s %g\n", reals[i].name, reals[i].value);
 }

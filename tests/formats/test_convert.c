@@ -300,7 +300,7 @@ static void check_unsaid(const char *architecture, int change, const char *expec
     case 4: m.config.local_base = 500; break;
     case 5: m.config.attention_scale = 0.5f; break;
     case 6: m.config.embedding_scale = 1; break;
-    case 7: m.config.gelu = !m.config.gelu; break;
+    case 7: m.config.activation = !m.config.activation; break;
     case 8: layers[6].mlp_post_norm.gamma = NULL; break;
     case 9: layers[6].attn_norm = (Norm){.kind = NORM_NONE}; break;
     case 10: m.config.attention_cap = 0; break;
