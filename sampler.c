@@ -1,7 +1,7 @@
 /* sampler.c: from logits to the next token.
  *
- * Owns the ways to choose and the random numbers. With temperature and top-p alone it draws the tokens
- * that llama2.c draws from the same seed: the same generator, the same nucleus rule.
+ * Owns the ways to choose and the random numbers. With temperature and top-p only, it draws the same
+ * tokens as llama2.c from the same seed: same generator, same nucleus rule.
  */
 #include "sampler.h"
 #include "base/memory.h"
@@ -30,7 +30,7 @@ void sampler_restart(Sampler *s, uint64_t seed) {
 
 void sampler_accept(Sampler *s, int token) { s->recent[s->n_recent++ % REPEAT_WINDOW] = token; }
 
-/* splitmix64 (Steele, Lea & Flood 2014): neighbouring seeds would draw similar first numbers. */
+/* splitmix64 (Steele, Lea & Flood 2014). Without it, consecutive seeds give similar first numbers. */
 uint64_t sample_seed(uint64_t seed, int i) {
     if (i == 0) return seed;
     uint64_t z = seed + (uint64_t)i * 0x9e3779b97f4a7c15;
@@ -48,7 +48,7 @@ static float random_float(uint64_t *state) {
     return (float)((*state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
 }
 
-/* The first of the largest: block by block with vectors, then in the best block. */
+/* Index of the first maximum: finds its block with vectors, then searches the block. */
 static int argmax(const float *v, int n) {
     enum { BLOCK = 16 * LANES };
     int start = 0, i = 0;
@@ -65,8 +65,8 @@ static int argmax(const float *v, int n) {
     return start;
 }
 
-/* Makes each of the last tokens less likely, once however often it came
- * (Keskar et al. 2019, sec. 4.1; logits below zero are multiplied). */
+/* Divides the logit of each distinct recent token by the repeat penalty; negative logits are multiplied (Keskar et al.
+ * 2019, sec. 4.1). */
 static void penalize(Sampler *s) {
     const int n = s->n_recent < REPEAT_WINDOW ? (int)s->n_recent : REPEAT_WINDOW;
     for (int i = 0; i < n; i++) {
@@ -77,7 +77,7 @@ static void penalize(Sampler *s) {
     }
 }
 
-/* p = softmax(p / temperature), for p up to max. */
+/* p = softmax(p / temperature); max is the maximum of p. */
 static void softmax(float *p, int n, float max, float temperature) {
     vf sums = {0};
     int i = 0;
@@ -106,28 +106,28 @@ static int draw(const float *p, int n, float coin) {
     return n - 1; /* rounding */
 }
 
-/* Draws from the tokens that top-k, top-p and min-p leave over. */
+/* Draws from the tokens that top-k, top-p and min-p keep. */
 static int draw_truncated(Sampler *s, float coin) {
     const Sampling *o = &s->options;
     const int n = s->vocab_size;
     const bool nucleus = o->top_p > 0 && o->top_p < 1;
     const bool limited = o->top_k > 0 && o->top_k < n;
-    /* less likely tokens than this cannot be in the nucleus: spare the heap */
-    const float least = nucleus && !limited && n > 1 ? (1.0f - o->top_p) / (float)(n - 1) : 0.0f;
+    /* less likely tokens cannot be in the nucleus and stay out of the heap */
+    const float min = nucleus && !limited && n > 1 ? (1.0f - o->top_p) / (float)(n - 1) : 0.0f;
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
-        if (s->p[i] >= least) s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
-    if (n_candidates == 0) return argmax(s->p, n); /* top_p < 1 / n and none stands out */
+        if (s->p[i] >= min) s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
+    if (n_candidates == 0) return argmax(s->p, n); /* top_p < 1 / n and all are about equally likely */
 
-    /* the likeliest go from the heap to its end, backwards: all of top-k, or the nucleus alone */
-    const int most = limited && o->top_k < n_candidates ? o->top_k : n_candidates;
+    /* heap_pop moves the most likely to the end, in reverse order: all of top-k, or only the nucleus */
+    const int max = limited && o->top_k < n_candidates ? o->top_k : n_candidates;
     const HeapItem *likeliest = s->candidates + n_candidates - 1; /* the next one is likeliest[-1] */
     float popped = 0, sum = 0;
     int n_popped = 0, kept = 0;
     heap_make(s->candidates, n_candidates);
-    while (n_popped < most && !(nucleus && !limited && popped > o->top_p))
+    while (n_popped < max && !(nucleus && !limited && popped > o->top_p))
         popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
-    /* of those, what the nucleus of top-k and min-p leave */
+    /* keep those that min-p and the nucleus within top-k keep */
     const float enough = nucleus && limited ? o->top_p * popped : INFINITY;
     while (kept < n_popped && !(sum > enough) && !(kept && likeliest[-kept].value < o->min_p * likeliest->value)) {
         s->p[kept] = likeliest[-kept].value;
@@ -145,7 +145,7 @@ int sampler_next(Sampler *s, const float *logits) {
     if (o->temperature == 0) return argmax(s->p, n);
     const float coin = random_float(&s->state);
     const int best = argmax(s->p, n);
-    if (!isfinite(s->p[best])) return best; /* infinitely likely, or all impossible */
+    if (!isfinite(s->p[best])) return best; /* a logit of infinity, or all -infinity */
     softmax(s->p, n, s->p[best], o->temperature);
     const bool truncates = (o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0;
     return truncates ? draw_truncated(s, coin) : draw(s->p, n, coin);

@@ -1,4 +1,4 @@
-/* sampler.h: from logits to the next token. */
+/* sampler.h: chooses the next token from logits. */
 #pragma once
 
 #include "base/order.h"
@@ -13,7 +13,7 @@ typedef struct {
     uint64_t seed;        /* not 0 */
 } Sampling;
 
-enum { REPEAT_WINDOW = 64 }; /* tokens that the repeat penalty looks back on */
+enum { REPEAT_WINDOW = 64 }; /* repeat-penalty window, in tokens */
 
 typedef struct {
     Sampling options;
@@ -25,20 +25,19 @@ typedef struct {
     uint64_t n_recent; /* tokens seen so far */
 } Sampler;
 
-/* The seed of sample i of a prompt: `seed` for i = 0, else a mix of both, from 1 to 2^53 - 1, which JSON readers keep
- * exact. */
+/* The seed of sample i of a prompt: `seed` if i is 0, else a mix of both from 1 to 2^53 - 1, exact in JSON. */
 uint64_t sample_seed(uint64_t seed, int i);
 
-/* The caller closes it, also after a failure (-1 and a message: no memory). */
+/* Allocates memory. Returns -1 and a message on failure. The caller closes the sampler in either case. */
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size);
 void sampler_close(Sampler *s);
 
-/* Begins another text, with this seed. */
+/* Starts a new text with this seed. */
 void sampler_restart(Sampler *s, uint64_t seed);
 
 /* Remembers a token (of the prompt or sampled) for the repeat penalty. */
 void sampler_accept(Sampler *s, int token);
 
 /* Picks the next token from logits[vocab_size]: repeat penalty, temperature,
- * top-k, top-p, min-p, draw. One number is drawn to a token unless greedy. */
+ * top-k, top-p, min-p, draw. Draws one random number per token unless greedy. */
 int sampler_next(Sampler *s, const float *logits);

@@ -1,16 +1,15 @@
 /* tokenizer.c: text to tokens, tokens to text.
  *
- * Owns the one way from text to tokens of all tokenizers, whose steps are in text/:
+ * Owns the pipeline that all tokenizers share; the steps are in text/:
  *
- *     text -> pieces that match it as it came, and what is between them: cut_out(raw)
- *          -> normalized, with a space in front:                          encode_between
- *          -> pieces that match that, and what is between them:           cut_out(not raw)
- *          -> words:                                                      encode_words
- *          -> tokens:                                                     encode_word
+ *     text -> pieces that match the raw text, and the stretches between: cut_out(raw)
+ *          -> normalized, with a space prefix:                           encode_between
+ *          -> pieces that match the normalized text, and the rest:       cut_out(not raw)
+ *          -> words:                                                     encode_words
+ *          -> tokens:                                                    encode_word
  *
- * Bytes that are no UTF-8: with a tokenizer.bin they become byte pieces and come back as they were, as in llama2.c.
- * With a SentencePiece model in a GGUF file each becomes U+FFFD, as in the sentencepiece library, so in all that the
- * model was trained on. A byte-level tokenizer takes any bytes and gives them back.
+ * Invalid UTF-8: with a tokenizer.bin the bytes become byte pieces and are decoded unchanged, as in llama2.c. With a
+ * SentencePiece model each becomes U+FFFD, as in the sentencepiece library. A byte-level tokenizer keeps all bytes.
  */
 #include "tokenizer.h"
 #include "base/error.h"
@@ -40,7 +39,7 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size) {
 
 typedef struct {
     const Tokenizer *t;
-    bool space; /* a space goes in front, where the tokenizer has it so */
+    bool space; /* add the space prefix, if the tokenizer has one */
     Merger merger;
     Tokens *out;
 } Encoder;
@@ -51,7 +50,7 @@ static int encode_word(void *encoder, const char *s, size_t n) {
     return whole >= 0 ? tokens_add(e->out, whole) : merger_encode(&e->merger, s, n, e->out);
 }
 
-/* Encodes normalized text in which no piece matches as a whole; `first`: the text begins with it. */
+/* Encodes normalized text that contains no user-defined or special piece. `first`: it begins the whole text. */
 static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
     const Pretokenizer *p = &e->t->pretokenizer;
     const SpacePrefix prefix = e->t->space_prefix;
@@ -65,7 +64,7 @@ static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
 
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first);
 
-/* Encodes text between pieces that match. `raw`: no piece matches it as it came, but as the normalizer leaves it. */
+/* Encodes the text between pieces. `raw`: it is not normalized yet; pieces may match it once it is. */
 static int encode_between(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     if (!size) return 0;
     if (!raw) return encode_words(e, text, size, first);
@@ -76,7 +75,7 @@ static int encode_between(Encoder *e, const char *text, size_t size, bool raw, b
     return status;
 }
 
-/* Bytes of white space before s, as far back as `start`. */
+/* Bytes of white space that end at s; looks back no further than `start`. */
 static size_t space_before(const char *s, const char *start) {
     const char *at = s;
     for (size_t n = 1, length; n <= 4 && at - start >= (ptrdiff_t)n; n++)
@@ -84,8 +83,8 @@ static size_t space_before(const char *s, const char *start) {
     return (size_t)(s - at);
 }
 
-/* Encodes text as the pieces that match in it as a whole, and what is between them. `raw`: the pieces
- * that match the text as it came, else the others; `first`: the whole text begins here. */
+/* Encodes text as user-defined and special pieces and the stretches between them. `raw`: the pieces that match raw
+ * text, else those that match normalized text. `first`: the whole text begins here. */
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     size_t from = 0;
     for (size_t at = 0; at < size;) {

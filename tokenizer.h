@@ -8,15 +8,15 @@
 
 enum { MAX_ENDS = 16 };
 
-/* Where a space is put in front of what is not a user-defined or special piece. */
+/* Where a space is inserted before text that matches no user-defined or special piece. */
 typedef enum {
-    SPACE_ALWAYS,  /* of every stretch between two pieces that match the text as it came */
-    SPACE_IF_NONE, /* of every stretch between two pieces, unless it begins with a space */
-    SPACE_ONCE,    /* so, but only at the beginning of the whole text */
+    SPACE_ALWAYS,  /* before each stretch between pieces that match the raw text */
+    SPACE_IF_NONE, /* before each stretch between pieces, unless it begins with a space */
+    SPACE_ONCE,    /* like SPACE_IF_NONE, but only at the start of the text */
     SPACE_NEVER,
 } SpacePrefix;
 
-/* A loader (formats/) fills it in. It must not move: byte pieces point into it. */
+/* Filled in by a loader (formats/). It must not move: byte pieces point into it. */
 typedef struct {
     Pieces pieces;
     Merges merges;
@@ -25,13 +25,13 @@ typedef struct {
     SpacePrefix space_prefix;
     bool no_bos; /* texts do not begin with BOS */
     int bos, eos;
-    int eot;            /* ends a turn of chat; -1: none */
-    int ends[MAX_ENDS]; /* [n_ends] more that end a text */
+    int eot;            /* ends a turn of a chat; -1 = none */
+    int ends[MAX_ENDS]; /* [n_ends] other tokens that end a text */
     int n_ends;
-    char *chat_template;       /* a Jinja program, owned; NULL: none */
+    char *chat_template;       /* Jinja, owned; NULL = none */
     size_t chat_template_size; /* bytes; a zero byte follows */
-    bool chat_has_bos;         /* it says itself where BOS goes; else there is one wherever texts begin with it */
-    File file;                 /* where the pieces' text is, if it is not in `pieces` */
+    bool chat_has_bos;         /* the template places BOS; else BOS comes first unless no_bos */
+    File file;                 /* mapped file that the pieces' text points into, if any */
 } Tokenizer;
 
 void tokenizer_close(Tokenizer *t);
@@ -39,14 +39,14 @@ void tokenizer_close(Tokenizer *t);
 /* Gives the tokenizer a copy of its chat template. */
 int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
 
-/* Encodes text[size] (any bytes). User-defined and special pieces match first, the longest from left to right. What
- * is between them is normalized, gets a space in front, where the tokenizer has it so, and is cut into words, which
- * become tokens by merging: see text/merges.h. O(n log n), with user-defined pieces of up to m bytes O(n log n + n
- * m). `bos` puts BOS in front, unless the tokenizer has none there. The caller frees ids. */
+/* Encodes text[size] (any bytes). User-defined and special pieces match first, the longest from left to right. The text
+ * between them is normalized, gets a space prefix if the tokenizer has one, and is split into words, which become
+ * tokens by merging (text/merges.h). O(n log n), with user-defined pieces of up to m bytes O(n log n + n m). `bos`: add
+ * BOS first, unless no_bos. The caller frees ids. Returns -1 and a message on failure. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
 
-/* Encodes text behind what *out holds already; `space`: with the space in front. */
+/* Like tokenizer_encode, but appends to *out and adds no BOS. `space`: add the space prefix. */
 int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool space, Tokens *out);
 
-/* The bytes of a token as text that follows `previous` (after BOS the leading space goes). Not zero-terminated. */
+/* The bytes of a token that follows `previous`; after BOS without the leading space. Not zero-terminated. */
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length);

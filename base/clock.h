@@ -8,7 +8,7 @@ typedef struct {
     double tick; /* seconds between n and n + 1 */
 } Clock;
 
-/* The cheapest clock that runs evenly: the processor's time stamp counter, where the processor says that it never
- * changes its rate (Intel, Software Developer's Manual, volume 3, 18.17.1) and the monotonic clock agrees; else that
- * one. Takes two milliseconds. */
+/* The cheapest clock with a constant rate: the time stamp counter if the processor declares it invariant (Intel,
+ * Software Developer's Manual, volume 3, 18.17.1) and it agrees with the monotonic clock; else the monotonic clock.
+ * Takes 2 ms. */
 Clock clock_cheapest(void);

@@ -10,7 +10,7 @@
 typedef struct {
     const uint8_t *data;
     size_t size; /* bytes, > 0 */
-    bool sparse; /* it has holes, and the disk holds less than half of it */
+    bool sparse; /* has holes: less than half of it is on disk */
     WatchedFile *watched;
     size_t header; /* bytes before the weights, of a model's file */
 } File;
@@ -26,15 +26,15 @@ void file_unmap(File *file);
  * zero byte that *size does not count. The caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
-/* After Ctrl-C a file that cannot be read or written is no failure: what follows returns -1 (NULL), and no message. */
+/* After Ctrl-C the functions below fail (-1 or NULL) without a message. */
 
 /* Announces the files that will be written (NULL: none), before any is read: output_open refuses a file that was read,
  * by any name. -1 and a message: both are one file, or the second is the one that standard output is redirected to. */
 int outputs_announce(const char *first, const char *second);
 
-/* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file beside it,
- * which gets the name when they are on the disk. Where a symbolic link has the name, the file that it leads to is
- * written; an older file's permissions stay. (What is no regular file, such as a pipe, is written directly.) */
+/* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file in the
+ * same folder, which is renamed when they are on disk. Symbolic links are followed; an existing file's permissions are
+ * kept. A pipe or a device is written directly. */
 typedef struct {
     FILE *stream;
     const char *path;       /* for messages */
@@ -42,11 +42,11 @@ typedef struct {
     WatchedFile *watched;   /* the temporary file */
 } OutputFile;
 
-/* -1 and a message: nothing is open. */
+/* Returns -1 and a message on failure; nothing is open then. */
 int output_open(OutputFile *out, const char *path);
 
-/* Ends the file: with `keep` it gets its name, otherwise it is removed. -1 if a write failed. */
+/* Closes the file: renames it if `keep`, else removes it. Returns -1 if a write failed. */
 int output_close(OutputFile *out, bool keep);
 
-/* Writes out what standard output still holds. -1 and a message if any write to it has failed. */
+/* Flushes standard output. Returns -1 and a message if any write to it has failed. */
 int stdout_finish(void);

@@ -1,4 +1,4 @@
-/* hash.h: a keyed hash, SipHash-1-3: whoever does not know the key cannot make strings that meet in one slot. */
+/* hash.h: SipHash-1-3, a keyed hash: without the key no one can construct collisions. */
 #pragma once
 
 #include <stddef.h>
@@ -8,7 +8,7 @@ typedef struct {
     uint64_t low, high;
 } HashKey;
 
-/* Draws a key from the system. -1 and a message: it gives none. */
+/* Draws a random key from the system. Returns -1 and a message on failure. */
 int hash_key(HashKey *key);
 
 uint64_t hash_bytes(HashKey key, const char *bytes, size_t n);

@@ -1,23 +1,23 @@
-/* memory.h: memory that reports its failure, and is freed with free(); sizes that may overflow. */
+/* memory.h: allocation with error messages (free with free()) and checked sizes. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* *product = a * b; false: it overflows. */
+/* *product = a * b. Returns false on overflow. */
 static inline bool multiply(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
 
-/* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages where the
- * system has them and one is filled. NULL and a message: there is none. */
+/* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages
+ * if the system has them and the memory fills one. NULL and a message on failure. */
 void *allocate(size_t count, size_t size);
 
-/* allocate(), and every byte is 0 and in a page that is there. */
+/* allocate(), zeroed and faulted in. */
 void *allocate_zeroed(size_t count, size_t size);
 
-/* allocate() without the message, for memory that a caller can do without. */
+/* allocate() without a message, for optional memory. */
 void *allocate_quietly(size_t count, size_t size);
 
-/* Gives back the pages wholly in data[bytes] of a mapped file: whoever reads them again gets them from the file. */
+/* Releases the whole pages in data[bytes] of a mapped file; the next access reads the file again. */
 void memory_drop(const void *data, size_t bytes);
 
 /* Bytes that this process can still get before the machine, a control group that it is in or `ulimit -v` stops it, as
@@ -25,11 +25,11 @@ void memory_drop(const void *data, size_t bytes);
  * them back. Where a file is missing, it limits nothing. */
 size_t memory_available(const char *root);
 
-/* Bytes that grow as they are appended. Zero to begin with; the caller frees `bytes`. */
+/* A growing array of bytes. Initialize with zeros; the caller frees `bytes`. */
 typedef struct {
-    char *bytes; /* [n], and a zero byte; NULL: nothing was appended */
+    char *bytes; /* [n] and a final zero byte; NULL = empty */
     size_t n, room;
-    bool failed; /* there was no memory, and a message; what was appended since is lost */
+    bool failed; /* out of memory, and a message; later bytes are lost */
 } Buffer;
 
 void buffer_append(Buffer *b, const void *bytes, size_t n);

@@ -1,4 +1,4 @@
-/* order.h: what finds by order: a binary heap of numbers, the greatest at its top, and binary search. */
+/* order.h: a binary max-heap and binary search. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,12 +9,12 @@ typedef struct {
     int id;
 } HeapItem;
 
-/* Of equal values the smaller id comes first, so that what comes out never depends on what went in when. */
+/* Of equal values the smaller id comes first, so the result does not depend on the order of insertion. */
 static inline bool heap_before(HeapItem a, HeapItem b) {
     return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-/* Moves heap[i] of n down to its place. */
+/* Sifts heap[i] of n down. */
 static inline void heap_sift_down(HeapItem *heap, int n, int i) {
     const HeapItem moving = heap[i];
     for (int child; (child = 2 * i + 1) < n; i = child) {
@@ -25,19 +25,19 @@ static inline void heap_sift_down(HeapItem *heap, int n, int i) {
     heap[i] = moving;
 }
 
-/* Makes a heap of n items in any order. O(n). */
+/* Builds a heap of n items. O(n). */
 static inline void heap_make(HeapItem *heap, int n) {
     for (int i = n / 2 - 1; i >= 0; i--) heap_sift_down(heap, n, i);
 }
 
-/* Adds an item to a heap of n, which has room for it. O(log n). */
+/* Adds an item to a heap of n with room for n + 1. O(log n). */
 static inline void heap_push(HeapItem *heap, int n, HeapItem item) {
     int i = n;
     for (; i > 0 && heap_before(item, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
     heap[i] = item;
 }
 
-/* Moves the top of a heap of n items to heap[n - 1], behind the n - 1 that stay a heap; returns it. O(log n). */
+/* Moves the top to heap[n - 1] and returns it; heap[0] to heap[n - 2] stay a heap. O(log n). */
 static inline HeapItem heap_pop(HeapItem *heap, int n) {
     const HeapItem top = heap[0];
     heap[0] = heap[n - 1];

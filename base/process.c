@@ -28,7 +28,7 @@ static void on_interrupt(int signal_number) {
     if (interrupted && ranks_number() == 1) die_by_signal(signal_number);
     if (interrupted) remove_temporaries(); /* mpirun sends more than one signal, the last of them KILL */
     interrupted = 1;
-    if (write(pipe_ends[1], "", 1) < 0) return; /* the flag alone still ends every loop */
+    if (write(pipe_ends[1], "", 1) < 0) return; /* the flag still ends every loop */
 }
 
 static int open_pipe(void) {
@@ -68,7 +68,7 @@ int start_threads(int n) {
     if (child == 0) close(STDERR_FILENO);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-    if (child < 0 || status) return fail("cannot start %d threads; ask for fewer with -j", n);
+    if (child < 0 || status) return fail("cannot start %d threads; use a smaller -j", n);
 #pragma omp parallel num_threads(n)
 #pragma omp master
     n_threads = omp_get_num_threads();
@@ -109,7 +109,7 @@ int write_whole(int fd, const char *bytes, size_t n) {
     return 0;
 }
 
-/* (Open MPI's mpirun gives every rank a terminal of its own, which nobody sees.) */
+/* Open MPI's mpirun runs each rank on a pseudo-terminal that no user sees. */
 bool on_terminal(FILE *stream) { return !ranks_launched() && isatty(fileno(stream)) == 1; }
 
 long lost_processors(void) {

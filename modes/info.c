@@ -20,7 +20,7 @@ static void show_parts(const Model *m, bool norms) {
     }
 }
 
-/* What only some families have. */
+/* Optional features. */
 static void show_family(const Model *m) {
     const Config *c = &m->config;
     const struct {

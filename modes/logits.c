@@ -19,7 +19,7 @@ static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
 int mode_logits(Run *run) {
     Tokens tokens;
     OutputFile out;
-    if (!run->options->output) return bad_usage("logits need a file to go to: -o FILE");
+    if (!run->options->output) return bad_usage("logits need an output file: -o FILE");
     if (run_tokens(run, true, &tokens)) return -1;
     int status = output_open(&out, run->options->output);
     if (!status) {

@@ -1,4 +1,4 @@
-/* perplexity.c: how surprised the model is by a text.
+/* perplexity.c: how well the model predicts a text.
  *
  * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not overlap; each has the
  * length of the context and begins with BOS, and every other token in it is scored: perplexity = exp(mean NLL).
@@ -19,7 +19,7 @@ static double surprise(const float *logits, int n, int token) {
     return log(sum) + (double)max - (double)logits[token];
 }
 
-/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the tokens in front of them. */
+/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before each. */
 static int score(Run *run, const Tokens *text, int *inputs, double *nll) {
     const int vocab_size = run->model.config.vocab_size;
     const int scored = run->session.context - 1; /* tokens of a window that are not BOS */
@@ -59,10 +59,10 @@ int mode_perplexity(Run *run) {
     if (!o->prompt && !o->prompt_file && !o->tokens)
         return bad_usage("perplexity needs a text: -f FILE, -i TEXT or --tokens LIST");
     if (run->session.context < 2)
-        return bad_input("perplexity needs a context of at least 2, it is %d", run->session.context);
+        return bad_input("context is %d, perplexity needs at least 2; use a larger -c", run->session.context);
     if (run_first_token(run) < 0)
-        return bad_input("perplexity needs BOS or EOS, tokens %d and %d, the vocabulary is %d", run->tokenizer.bos,
-                         run->tokenizer.eos, run->model.config.vocab_size);
+        return bad_input("BOS is %d and EOS %d, perplexity needs one of them in the vocabulary of %d",
+                         run->tokenizer.bos, run->tokenizer.eos, run->model.config.vocab_size);
     Tokens text;
     if (run_tokens(run, false, &text)) return -1;
     double *nll = allocate((size_t)text.n, sizeof *nll);

@@ -1,7 +1,7 @@
-/* stream.c: text on its way to the reader.
+/* stream.c: output of generated text.
  *
- * Owns what the reader sees: whole UTF-8 characters only, put together across tokens; no control characters on a
- * terminal; and the report of a write that failed (full disk, closed pipe). Which text is written is not its business.
+ * Owns the assembly of UTF-8 characters across tokens, the filter for terminals, and the report of a failed write (full
+ * disk, closed pipe).
  */
 #include "text/stream.h"
 #include "base/error.h"
@@ -17,7 +17,7 @@ static bool is_control(uint32_t code) {
     return code < '\t' || (code > '\r' && code < ' ') || (code >= 0x7f && code < 0xa0);
 }
 
-/* Writes the held bytes: a character, or bytes that are none. */
+/* Writes the held bytes: a character or invalid UTF-8. */
 static void write_held(Stream *s) {
     const char *bytes = s->held;
     size_t n = (size_t)s->n_held, length;
@@ -29,7 +29,7 @@ static void write_held(Stream *s) {
 }
 
 void stream_write(Stream *s, const char *bytes, int n) {
-    const double patience = 0.002; /* seconds: faster than that nobody reads */
+    const double patience = 0.002; /* seconds between flushes */
     if (s->error) return;
     for (int i = 0; i < n; i++) {
         if (s->n_held > 0 && !utf8_is_continuation((uint8_t)bytes[i])) write_held(s);
@@ -44,6 +44,6 @@ void stream_write(Stream *s, const char *bytes, int n) {
 
 int stream_close(Stream *s) {
     if (s->n_held) write_held(s);
-    if (!s->error && fflush(s->out)) s->error = errno; /* where Ctrl-C has ended a write the next would wait again */
+    if (!s->error && fflush(s->out)) s->error = errno; /* after a write that Ctrl-C ended, another would block */
     return s->error && !interrupted ? fail("cannot write the output: %s", strerror(s->error)) : 0;
 }
