@@ -1,34 +1,34 @@
-/* probe.h: how the forward pass tells an observer (lab/profile.c) that a site has ended. */
+/* probe.h: the hooks by which the forward pass reports its sites to an observer (lab/profile.c). */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The places of the forward pass, in order: SITE(name, text, is it a norm). What is computed in one go is one site. */
+/* The places of the forward pass, in order: SITE(name, text, is it a norm). Fused operations are one site. */
 #define SITE_LIST(SITE)                                                                                                \
-    SITE(START, "(start)", false) /* memory and threads are made ready */                                              \
+    SITE(START, "(start)", false) /* start of threads and memory */                                                    \
     SITE(EMBED, "embed", false)                                                                                        \
     SITE(ATTN_NORM, "attn_norm", true)                                                                                 \
     SITE(QKV, "qkv", false)                                                                                            \
     SITE(Q_NORM, "q_norm", true) /* not in all models */                                                               \
     SITE(K_NORM, "k_norm", true)                                                                                       \
-    SITE(ROPE, "rope", false) /* and keys and values go into the cache */                                              \
+    SITE(ROPE, "rope", false) /* and writing keys and values to the cache */                                           \
     SITE(ATTENTION, "attention", false)                                                                                \
     SITE(ATTN_OUT, "attn_out", false)                                                                                  \
     SITE(ATTN_POST_NORM, "attn_post_norm", true) /* not in all models */                                               \
     SITE(MLP_NORM, "mlp_norm", true)                                                                                   \
-    SITE(ROUTER, "router", false) /* of sparse layers, */                                                              \
-    SITE(TOP_K, "top_k", false)   /* as the choice of experts */                                                       \
+    SITE(ROUTER, "router", false) /* only in sparse layers */                                                          \
+    SITE(TOP_K, "top_k", false)   /* only in sparse layers */                                                          \
     SITE(GATE_UP_SILU, "gate_up+silu", false)                                                                          \
     SITE(DOWN, "down", false)                                                                                          \
     SITE(MLP_POST_NORM, "mlp_post_norm", true)                                                                         \
-    SITE(RESIDUAL, "residual", false) /* what a post-norm made is added */                                             \
+    SITE(RESIDUAL, "residual", false) /* adds the output of a post-norm */                                             \
     SITE(FINAL_NORM, "final_norm", true)                                                                               \
     SITE(LOGITS, "logits", false)                                                                                      \
-    SITE(GATHER, "gather", false)     /* ranks send each other what they computed */                                   \
-    SITE(END, "(end)", false)         /* threads are let go */                                                         \
-    SITE(WAIT, "(wait)", false)       /* a thread waits for the others */                                              \
-    SITE(PROFILE, "(profile)", false) /* the observer reads the clock, and looks at activations */
+    SITE(GATHER, "gather", false)     /* exchange between ranks */                                                     \
+    SITE(END, "(end)", false)         /* end of the parallel region */                                                 \
+    SITE(WAIT, "(wait)", false)       /* waiting for other threads */                                                  \
+    SITE(PROFILE, "(profile)", false) /* time of the observer itself */
 
 #define SITE_ID(name, text, is_norm) SITE_##name,
 typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
@@ -39,8 +39,8 @@ enum { NO_LAYER = -1 }; /* of sites outside the layers */
 /* An observer of forward passes. Every thread of the region calls `mark`, `waited`, `norm` and `heads`. */
 typedef struct Probe Probe;
 struct Probe {
-    /* A forward pass begins, a prompt's unless it is decoding, one step a sequence and guesses; whether to observe it:
-     * the hooks below are called in such passes alone. */
+    /* A forward pass begins. `decode`: one step per sequence, plus draft tokens; else a prompt. Returns whether to
+     * observe it: the hooks after `end` are called only if so. */
     bool (*begin)(Probe *p, bool decode);
 
     /* The forward pass has ended, observed or not. */
@@ -49,17 +49,17 @@ struct Probe {
     /* The next chunk of it: n steps. */
     void (*chunk)(Probe *p, int n);
 
-    /* The time since the last mark of this thread belongs to the site, of which the thread has done its share. */
+    /* This thread has done its share of the site; the time since its last mark belongs to it. */
     void (*mark)(Probe *p, int layer, Site site);
 
-    /* The time since the last mark of this thread is waiting for the threads that had not ended the site. */
+    /* This thread has waited for the others at the end of the site since its last mark. */
     void (*waited)(Probe *p, int layer, Site site);
 
-    /* A norm has ended that made y[n][dim] of x[n][dim]. */
+    /* A norm has computed y[n][dim] from x[n][dim]. */
     void (*norm)(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim);
 
-    /* The calling thread's heads go into a norm, or have come `out`: `heads` vectors of dim floats, side by side
-     * at x, of each of n tokens, whose rows are `stride` floats apart. */
+    /* Input of a head norm, or its output if `out`: the calling thread's `heads` vectors of dim floats at x, for each
+     * of n tokens; rows are `stride` floats apart. */
     void (*heads)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n, int heads, int dim);
 };
 

@@ -1,8 +1,8 @@
 /* ranks.h: the processes that share a run under MPI (`make MPI=1`); in other builds there is one, rank 0.
  *
- * Ranks share rows: each computes the outputs of its own rows of every weight, then all get all of them (ranks_gather).
- * No sum is divided, so its bits do not depend on how many ranks there are. Rank 0 alone reads what the user types,
- * writes what the user reads, and tells the others what runs next.
+ * Each rank computes the outputs of its own rows of every weight; ranks_gather() gives all outputs to all ranks. No sum
+ * is split, so the bits do not depend on the number of ranks. Only rank 0 reads input and writes output; it sends the
+ * other ranks commands.
  */
 #pragma once
 
@@ -16,29 +16,29 @@ typedef struct {
     uint64_t value;
 } Same;
 
-/* What this rank has sent and got so far. */
+/* What this rank has sent and received. */
 typedef struct {
     int64_t messages, bytes;
 } Traffic;
 
 #ifdef NORMA_MPI
 
-/* Whether mpirun, or something like it, has started this process. */
+/* Whether mpirun or a similar launcher started this process. */
 bool ranks_launched(void);
 
-/* Begins, before anything is printed or read. From here on the
- * messages of ranks other than 0 are held (base/error.h), they read nothing, and what they write goes nowhere. */
+/* Starts MPI; call it before anything is printed or read. Then ranks other than 0 hold their messages (base/error.h)
+ * and have /dev/null as standard input and output. */
 void ranks_open(void);
 
-/* Ends, when all ranks are here; returns the exit status, which is that of all where they have not agreed before. */
+/* Waits for all ranks and ends MPI. Returns the exit status, which is common if the ranks have not agreed before. */
 int ranks_close(int status);
 
-/* Ends all ranks at once with status 1, and prints this rank's failure. */
+/* Prints this rank's failure and ends all ranks with status 1. */
 void ranks_abort(void);
 
 int ranks_number(void);
-int ranks_own(void);  /* the number of this one, from 0 on */
-int ranks_here(void); /* how many run on this machine */
+int ranks_own(void);  /* this rank, from 0 */
+int ranks_here(void); /* number of ranks on this machine */
 
 /* All ranks call it when they have made ready, with 0 or an exit status. 0: all have, and same[n] is the same on all;
  * else each gets the status of the first that has not, whose message is printed. */

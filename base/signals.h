@@ -3,15 +3,15 @@
 
 #include <stddef.h>
 
-/* A file that the handlers of deadly signals know: a mapped one, of which they say by name that it became shorter, or
- * a temporary one, which they remove. */
+/* A file known to the signal handlers: a mapped file, which they name when it became shorter, or a temporary file,
+ * which they remove. */
 typedef struct WatchedFile WatchedFile;
 
-/* Puts a file mapped at bytes[size], or, with NULL, a temporary one into the handlers' table. NULL: no memory. */
+/* Adds a file mapped at bytes[size], or a temporary file if bytes is NULL. Returns NULL if out of memory. */
 WatchedFile *file_watch(const char *path, const void *bytes, size_t size);
-void file_unwatch(WatchedFile *file); /* or NULL */
+void file_unwatch(WatchedFile *file); /* NULL is allowed */
 
-/* From here on a signal that ends the program removes temporary files first. (Signals that are ignored stay so.) A
+/* Installs handlers: a signal that ends the program removes temporary files first; ignored signals stay ignored. A
  * mapped file that became shorter is one line on stderr and status 1. A file that grows too long (`ulimit -f`) is an
  * error that write reports. */
 void handle_deadly_signals(void);
@@ -19,5 +19,5 @@ void handle_deadly_signals(void);
 /* Removes temporary files: async-signal-safe. */
 void remove_temporaries(void);
 
-/* Removes temporary files, and ends the program by this signal when its handler, which has called this, returns. */
+/* For signal handlers: removes temporary files and raises the signal again with its default action. */
 void die_by_signal(int signal);

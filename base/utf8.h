@@ -1,23 +1,23 @@
-/* utf8.h: which bytes are a character, and the way from a code point to its bytes and back. */
+/* utf8.h: UTF-8 validation, decoding and encoding. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the UTF-8 character at s, of which `left` bytes are there; 0: there is none. */
+/* Size of the valid UTF-8 character at the start of s[left]; 0 if there is none. */
 int utf8_character(const char *s, size_t left);
 
 enum { UTF8_END = 0x110000 }; /* all code points are below */
 
-/* The code point of the UTF-8 character at s, of which `left` > 0 bytes are there, its bytes in *length; where there is
- * none, UTF8_END + the byte at s, and 1. */
+/* The code point at the start of s[left], left > 0, and its size in *length. For invalid UTF-8: UTF8_END + the first
+ * byte, and size 1. */
 uint32_t utf8_read(const char *s, size_t left, size_t *length);
 
-/* Writes the UTF-8 of a code point (below 0x110000) to to[4]; returns its bytes, 1 to 4. */
+/* Writes the UTF-8 of a code point below UTF8_END to to[4]. Returns its size, 1 to 4. */
 int utf8_encode(char *to, uint32_t code);
 
-/* Bytes of the character that begins with this byte; 0: none does. */
+/* Size of a character with this first byte; 0 if it is not a first byte. */
 int utf8_length(uint8_t lead);
 
 bool utf8_is_continuation(uint8_t byte);

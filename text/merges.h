@@ -1,8 +1,9 @@
-/* merges.h: byte-pair encoding: how a word becomes tokens.
+/* merges.h: byte-pair encoding of a word.
  *
- * A word is one token to a character or, in byte-level vocabularies, to a byte. Then, again and again, the two
- * neighbours merge whose rule has the lowest rank (Sennrich et al. 2016) or, where there are no rules, whose joint text
- * is the piece with the best score (SentencePiece: Kudo & Richardson 2018); of equal ones the leftmost.
+ * A word starts as one token per character or, in byte-level vocabularies, per byte. Then two neighbours are merged
+ * until no merge is possible: those whose rule has the lowest rank (Sennrich et al. 2016) or, without rules, those
+ * whose joint text is the piece with the best score (SentencePiece: Kudo & Richardson 2018). Ties go to the leftmost
+ * pair.
  */
 #pragma once
 
@@ -10,30 +11,30 @@
 #include "text/pieces.h"
 
 typedef struct {
-    int *ids; /* [n] of room for `room`; owned */
+    int *ids; /* [n], capacity `room`; owned */
     int n;
     size_t room;
 } Tokens;
 
-/* Makes room for `more` tokens behind those that are there. */
+/* Reserves room for `more` further tokens. */
 int tokens_reserve(Tokens *tokens, size_t more);
 int tokens_add(Tokens *tokens, int id);
 
-/* Neighbours left and right become `result`. The rule of the lowest rank goes first. */
+/* Neighbours left and right merge into `result`. The rule with the lowest rank is applied first. */
 typedef struct {
     int left, right, result, rank;
 } MergeRule;
 
 typedef struct {
-    MergeRule *rules; /* [n], by left, then right; owned; NULL: pieces merge by their scores */
+    MergeRule *rules; /* [n], by left, then right; owned; NULL = merge by the scores of pieces */
     int n;
     int *first;         /* [pieces + 1], owned: the first rule of each left */
     bool fuses_unknown; /* neighbouring unknown characters are one <unk> */
 } Merges;
 
-/* To read a file's rules: merges_begin, when the pieces are filled in under the names that the file gives them;
- * merges_add for each of at most n rules, in the order of their ranks, two names with a space between, or
- * merges_add_pair; then merges_end, which puts text in the place of names and indexes both. `path` is for messages. */
+/* Reads a file's rules. Call merges_begin once the pieces have the file's names; then merges_add (two names separated
+ * by a space) or merges_add_pair for at most n rules in order of rank; then merges_end, which decodes names to text and
+ * indexes pieces and rules. `path` is for messages. Return -1 and a message on failure. */
 int merges_begin(Merges *m, Pieces *pieces, size_t n);
 int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pair, size_t n);
 int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const char *left, size_t n_left,
@@ -41,16 +42,16 @@ int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const cha
 int merges_end(Merges *m, Pieces *pieces);
 void merges_close(Merges *m);
 
-/* The rule for two neighbours; NULL: they do not merge. */
+/* The rule for two neighbours; NULL if there is none. */
 const MergeRule *merges_rule(const Merges *m, int left, int right);
 
-/* Merges one word after the other; keeps its memory between them. Zero but for the first two to begin with. */
+/* Encodes words; reuses its memory. Initialize pieces and merges, the rest with zeros. */
 typedef struct {
     const Pieces *pieces;
     const Merges *merges;
     const char *word;
     struct Symbol *symbols; /* [n_symbols] of `room`; owned */
-    HeapItem *heap;         /* [n_heap] of 2 * room; owned: merges that are possible, by score or negative rank */
+    HeapItem *heap;         /* [n_heap], capacity 2 * room; owned: possible merges, by score or negative rank */
     int n_symbols, n_heap;
     size_t room;
 } Merger;

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 typedef enum {
-    PIECE_TEXT,    /* text becomes it by merging */
-    PIECE_USER,    /* user-defined: matches text as a whole, before anything merges */
-    PIECE_SPECIAL, /* special: matches so, too, but never what is said in a chat */
+    PIECE_TEXT,    /* produced by merging */
+    PIECE_USER,    /* user-defined: matched as a whole before merging */
+    PIECE_SPECIAL, /* special: like PIECE_USER, but not in the messages of a chat */
     PIECE_BYTE,    /* one byte, for characters without a piece */
     PIECE_CONTROL, /* never matches text; also <unk> and unused pieces */
 } PieceKind;
@@ -15,16 +15,16 @@ typedef enum {
 typedef struct {
     const char *text; /* [length]: in the mapped file, in Pieces.text or, a byte piece's, in Pieces.bytes */
     int length;       /* bytes */
-    int n_decoded;    /* bytes of what the piece is decoded to, where that is not its text: */
-    char *decoded;    /* [n_decoded]; NULL: it is */
+    int n_decoded;    /* bytes of `decoded` */
+    char *decoded;    /* [n_decoded]: decoded text if it differs from `text`, else NULL */
     float score;
     PieceKind kind;
-    bool also_merged;           /* text becomes it by merging, too, though it is no PIECE_TEXT */
-    bool raw;                   /* matches the text as it came, not as a normalizer leaves it */
-    bool eats_left, eats_right; /* white space beside it is part of the match */
+    bool also_merged;           /* produced by merging, too, although not PIECE_TEXT */
+    bool raw;                   /* matches raw text; else normalized text */
+    bool eats_left, eats_right; /* the match includes white space before, after it */
 } Piece;
 
-/* An open hash table of ids, -1: free. */
+/* An open hash table of ids; -1 = free slot. */
 typedef struct {
     int32_t *slots; /* [mask + 1], owned */
     size_t mask;
@@ -35,33 +35,33 @@ typedef struct {
 typedef struct {
     Piece *list; /* [n], owned; an index is a token's id */
     int n;
-    int unk;                 /* the token of what has no piece; -1: none */
+    int unk;                 /* token of unknown text; -1 = none */
     bool byte_level;         /* pieces are made of bytes, not of characters */
-    char *text;              /* owned; NULL where the text of all pieces is in the mapped file */
-    int byte_piece[256];     /* token of each byte; unk if there is none */
-    uint8_t bytes[256];      /* each byte: the text of byte pieces. So a tokenizer must stay where it is. */
-    IdTable merged;          /* pieces that text becomes by merging */
-    const Piece **matched;   /* pieces that match as a whole, in the order of their text; owned */
-    size_t first_match[257]; /* of these by their first byte; the last one is their number */
+    char *text;              /* owned; NULL if the text of all pieces is in the mapped file */
+    int byte_piece[256];     /* token of each byte, or unk */
+    uint8_t bytes[256];      /* text of the byte pieces, which point here: a tokenizer must not move */
+    IdTable merged;          /* pieces that merging produces */
+    const Piece **matched;   /* pieces matched as a whole, sorted by text; owned */
+    size_t first_match[257]; /* first index into `matched` by first byte; [256] is the count */
 } Pieces;
 
-#define SPACE_MARK "\xe2\x96\x81" /* U+2581: a space in the names of pieces */
+#define SPACE_MARK "\xe2\x96\x81" /* U+2581 stands for a space in names of pieces */
 
-enum { MOST_MATCHED_BYTES = 512 }; /* of a piece that matches as a whole: every place of a text is held against them */
+enum { MOST_MATCHED_BYTES = 512 }; /* of a piece that is matched as a whole; bounds the work per byte of text */
 
-/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0: it is elsewhere). */
+/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0 = stored elsewhere). */
 int pieces_open(Pieces *p, int n, size_t text_bytes);
 void pieces_close(Pieces *p);
 
-/* Completes a vocabulary whose pieces are filled in: finds the byte pieces (by their names,
- * "<0x0A>", if it is not byte_level) and builds the tables. Again: after pieces have changed. */
+/* Finds the byte pieces (unless byte_level, by their names, "<0x0A>") and builds the tables. Call it once the pieces
+ * are filled in and after every change. */
 int pieces_index(Pieces *p);
 
-/* The piece that is s[n] and that text becomes by merging; -1: none. Of two equal pieces the first. */
+/* The first piece with text s[n] that merging can produce; -1 if there is none. */
 int pieces_find(const Pieces *p, const char *s, int n);
 
-/* The longest user-defined or special piece with which s[left] begins; -1: none. `raw`: of
- * those that match the text as it came, else of the others. O(MOST_MATCHED_BYTES). */
+/* The longest user-defined or special piece at the start of s[left]; -1 if there is none. `raw`: among pieces that
+ * match raw text, else among the others. O(MOST_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
 /* Replaces names, in p->text, by the text that they stand for: spaces for U+2581 or, if byte_level, bytes for their
@@ -69,9 +69,9 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
  * they are decoded to is replaced. The tables are out of date then. */
 void pieces_decode_names(Pieces *p);
 
-/* Turns U+2581 into spaces in place; returns the bytes that are left. */
+/* Replaces U+2581 by spaces in place. Returns the new size. */
 int unmark_spaces(char *s, int n);
 
-/* Byte-level vocabularies name every byte by a printable character (Radford et al. 2019): a space
- * is U+0120. Writes its UTF-8 to name[2]; returns its bytes. */
+/* Byte-level vocabularies name each byte by a printable character (Radford et al. 2019); a space is U+0120. Writes the
+ * UTF-8 to name[2] and returns its size. */
 int byte_name(char name[2], uint8_t byte);
