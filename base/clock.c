@@ -14,7 +14,7 @@ static uint64_t nanoseconds(void) {
 }
 
 #if defined __x86_64__
-/* Behind all that comes before it (the same manual, volume 2, RDTSC). */
+/* The fence makes earlier instructions complete first (same manual, volume 2, RDTSC). */
 static uint64_t time_stamp(void) {
     __builtin_ia32_lfence();
     return __builtin_ia32_rdtsc();
@@ -29,7 +29,7 @@ static uint64_t time_stamp(void) { return nanoseconds(); }
 static bool time_stamps_are_invariant(void) { return false; }
 #endif
 
-/* Both clocks at one time: of some readings that in which the least time passed between the two. */
+/* Reads both clocks several times and keeps the pair with the shortest interval. */
 static void read_both(uint64_t *ticks, uint64_t *ns) {
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 16; i++) {

@@ -1,4 +1,4 @@
-/* file.c: what becomes of a path: mapped memory, a text, an output that appears whole or not at all. */
+/* file.c: files that are mapped, read and written; an output appears whole or not at all. */
 #include "base/file.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -69,7 +69,7 @@ static void mark_read(const struct stat *st) {
 int file_map(File *file, const char *path) {
     struct stat st;
     *file = (File){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make us wait */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not wait for the writer of a FIFO */
     if (fd < 0) return fail("%s: %s", path, strerror(errno));
     const char *error = fstat(fd, &st)         ? strerror(errno)
                         : S_ISDIR(st.st_mode)  ? "is a directory, expected a file"
@@ -94,7 +94,7 @@ void file_unmap(File *file) {
     *file = (File){0};
 }
 
-/* A failure on the way to or from a file; after Ctrl-C it is none, and may be due to it. */
+/* Reports a failed read or write, except after Ctrl-C, which may have caused it. */
 static int failed(const char *path, const char *error) { return interrupted ? -1 : fail("%s: %s", path, error); }
 
 char *file_read(const char *path, size_t *size) {
@@ -122,21 +122,22 @@ char *file_read(const char *path, size_t *size) {
     return NULL;
 }
 
-/* The file that a path's links lead to; without any the path. NULL and errno: there is none. The caller frees it. */
+/* The path with links resolved. Returns NULL and errno on failure. The caller frees it. */
 static char *resolve(const char *path) {
     struct stat st;
     char *real = realpath(path, NULL);
     return !real && errno == ENOENT && lstat(path, &st) ? strdup(path) : real;
 }
 
-/* Opens a new file beside out->real; `old` is the one that it will replace, or NULL. NULL and errno: it failed. */
+/* Opens a new file in the folder of out->real; `old` is the file it will replace, or NULL. Returns NULL and errno on
+ * failure. */
 static FILE *open_temporary(OutputFile *out, const struct stat *old) {
     uint32_t id;
     if (random_bytes(&id, sizeof id) || asprintf(&out->temporary, "%s.%08x", out->real, id) < 0) return NULL;
     if (!(out->watched = file_watch(out->temporary, NULL, 0))) return NULL;
     const int fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, old ? old->st_mode & 0777 : 0666);
     if (fd < 0) return NULL;
-    if (old) fchmod(fd, old->st_mode & 0777); /* what the umask took away */
+    if (old) fchmod(fd, old->st_mode & 0777); /* undo the umask */
     FILE *stream = fdopen(fd, "wb");
     if (stream) return stream;
     close(fd);

@@ -1,4 +1,4 @@
-/* memory.c: memory: its alignment, huge pages, and the message where there is none; how much of it is left. */
+/* memory.c: allocation with alignment, huge pages and messages; how much memory is available. */
 #include "base/memory.h"
 #include "base/error.h"
 #include <limits.h>
@@ -55,9 +55,9 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
     b->bytes[b->n] = '\0';
 }
 
-/* ---- how much is left ---------------------------------------------------------------------- */
+/* ---- available memory ---------------------------------------------------------------------- */
 
-/* The number behind `key`, at the beginning of a line of the file folder/name; `none`: it is not there. */
+/* The number after `key` at the start of a line of the file folder/name; `none` if there is no such line. */
 static size_t number_in(const char *folder, const char *name, const char *key, size_t none) {
     char line[PATH_MAX];
     size_t number = none;
@@ -85,7 +85,7 @@ static const Groups GROUPS[] = {
 static size_t difference(size_t a, size_t b) { return a > b ? a - b : 0; }
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* What the limits of a group and of those around it leave. Cuts the path up to the first of them. */
+/* Bytes available under the limits of a group and its parents. Shortens the path to the top group. */
 static size_t left_by_groups(const char *root, const Groups *g, char *path) {
     char folder[2 * PATH_MAX], *last;
     size_t least = SIZE_MAX;

@@ -1,8 +1,8 @@
-/* signals.c: what deadly signals leave behind: no temporary file, and one line where a mapped file became shorter.
+/* signals.c: cleanup on deadly signals: temporary files are removed, and a mapped file that became shorter is named.
  *
  * Owns the table of mapped and temporary files, and the handlers of deadly signals. Handlers call only what is
- * async-signal-safe, and see whole entries: an entry is filled before it is in the table, and freed when it is not.
- * (What the main thread changes there is not seen by others: the system gives the program's signals to that thread.)
+ * async-signal-safe, and see only complete entries: an entry is filled before it is linked and freed after it is
+ * unlinked. Only the main thread changes the table.
  */
 #include "base/signals.h"
 #include "base/error.h"
@@ -60,17 +60,17 @@ void die_by_signal(int signal_number) {
 }
 
 static void say(const char *text) {
-    if (write(STDERR_FILENO, text, strlen(text)) < 0) return; /* nobody can be told */
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) return; /* stderr is closed */
 }
 
-/* SIGBUS: a page of a mapped file is not there. */
+/* Handles SIGBUS: a page of a mapped file is missing. */
 static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     const WatchedFile *file = table;
     (void)context;
     while (file && (uintptr_t)info->si_addr - (uintptr_t)file->bytes >= file->size) file = file->next;
     if (!file) return die_by_signal(signal_number);
-    while (atomic_flag_test_and_set(&said)) pause(); /* another thread is here, too */
+    while (atomic_flag_test_and_set(&said)) pause(); /* another thread reports it */
     sleep(LOST_PAGE_DELAY * (unsigned)ranks_own());
     say(prefix);
     say(file->path);

@@ -7,7 +7,7 @@ int utf8_length(uint8_t lead) {
 
 bool utf8_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
-/* Whether a lead byte and its continuation bytes are no character: too long a form, a surrogate, beyond U+10FFFF. */
+/* Whether a lead byte with continuation bytes is invalid: overlong, a surrogate, or above U+10FFFF. */
 static bool is_forbidden(const char *c) {
     const uint8_t lead = (uint8_t)c[0], second = (uint8_t)c[1];
     return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||

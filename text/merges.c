@@ -1,4 +1,4 @@
-/* merges.c: byte-pair encoding: how a word becomes tokens.
+/* merges.c: byte-pair encoding of a word.
  *
  * Owns the rules (which two neighbours merge into what, in which order) and the merging, by rules or by scores. Rules
  * come from formats/gguf_tokenizer.c and formats/tokenizer_json.c.
@@ -73,14 +73,15 @@ int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const cha
 }
 
 int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pair, size_t n) {
-    const char *space = n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL; /* a name has no space, but may be one */
+    const char *space =
+        n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL; /* a name contains no space but may be a single one */
     if (!space) return fail("%s: merge %d is '%.*s', expected two pieces", path, m->n, n < 32 ? (int)n : 32, pair);
     const size_t n_left = (size_t)(space - pair);
     return merges_add_pair(m, pieces, path, pair, n_left, space + 1, n - n_left - 1);
 }
 
 int merges_end(Merges *m, Pieces *pieces) {
-    int n = 0; /* rules kept: of those for the same neighbours the last one */
+    int n = 0; /* rules kept: the last one of each pair */
     m->first = allocate((size_t)pieces->n + 1, sizeof *m->first);
     if (!m->first) return -1;
     qsort(m->rules, (size_t)m->n, sizeof *m->rules, compare_rules);
@@ -104,16 +105,16 @@ void merges_close(Merges *m) {
 
 /* ---- merging ------------------------------------------------------------------------------ */
 
-/* A stretch of a word that is one token so far. Symbols are a list in the order of the word. */
+/* A part of a word that is one token so far. Symbols are a list in word order. */
 typedef struct Symbol {
     int start, length;  /* bytes of the word */
-    int previous, next; /* -1: none */
-    int id;             /* -1: no piece has its text */
-    int merged;         /* what it and the next one become; -1: they do not merge, or it is part of another now */
-    float score;        /* of that */
+    int previous, next; /* -1 = none */
+    int id;             /* -1 = no piece has this text */
+    int merged;         /* result of merging it with the next; -1 = no merge, or already merged */
+    float score;        /* of this merge */
 } Symbol;
 
-/* What two neighbours merge into, by the rule for them or as the piece with their text; -1: they do not. */
+/* The result of merging two neighbours, by rule or as the piece with their text; -1 if they do not merge. */
 static int merged_piece(const Merger *m, const Symbol *a, const Symbol *b, float *score) {
     const Pieces *p = m->pieces;
     if (a->id < 0 || b->id < 0) return -1;
@@ -137,7 +138,7 @@ static void propose(Merger *m, int left) {
     if (a->merged >= 0) heap_push(m->heap, m->n_heap++, (HeapItem){a->score, left});
 }
 
-/* The word as bytes, or as characters (and bytes that are none). */
+/* Splits the word into bytes, or into characters and invalid bytes. */
 static void split(Merger *m, int size) {
     const Pieces *p = m->pieces;
     m->n_symbols = 0;
@@ -157,7 +158,7 @@ static void merge(Merger *m) {
     while (m->n_heap > 0) {
         const HeapItem best = heap_pop(m->heap, m->n_heap--);
         Symbol *a = &m->symbols[best.id];
-        if (a->merged < 0 || a->score != best.value) continue; /* it or its neighbour has merged since */
+        if (a->merged < 0 || a->score != best.value) continue; /* stale: it or its neighbour has merged */
         Symbol *b = &m->symbols[a->next];
         a->id = a->merged;
         a->length += b->length;
@@ -169,7 +170,7 @@ static void merge(Merger *m) {
     }
 }
 
-/* Makes room for a word of n bytes, and in *out for its tokens. */
+/* Reserves memory for a word of n bytes and, in *out, for its tokens. */
 static int reserve(Merger *m, size_t n, Tokens *out) {
     if (tokens_reserve(out, n)) return -1;
     if (n <= m->room) return 0;
@@ -177,13 +178,13 @@ static int reserve(Merger *m, size_t n, Tokens *out) {
     free(m->heap);
     m->room = n;
     m->symbols = allocate(n, sizeof *m->symbols);
-    /* at most n proposals to begin with; each of the < n merges takes one and adds two */
+    /* at most n initial merges; each of the < n steps removes one and adds two */
     m->heap = m->symbols ? allocate(n, 2 * sizeof *m->heap) : NULL;
     return m->heap ? 0 : -1;
 }
 
-/* A character without a piece: byte by byte. With rules, where there are no byte
- * pieces it is one <unk>, perhaps together with those before it. */
+/* A character without a piece becomes byte pieces. With rules and without byte pieces it becomes one <unk>, which may
+ * absorb unknown characters before it. */
 static void emit_unknown(const Merger *m, const Symbol *s, Tokens *out) {
     const Pieces *p = m->pieces;
     const uint8_t *bytes = (const uint8_t *)m->word + s->start;
@@ -191,7 +192,7 @@ static void emit_unknown(const Merger *m, const Symbol *s, Tokens *out) {
     if (unknown && m->merges->fuses_unknown && s->start && out->n && out->ids[out->n - 1] == p->unk) return;
     for (int k = 0; k < (unknown ? 1 : s->length); k++) {
         const int id = p->byte_piece[bytes[k]];
-        if (id >= 0) out->ids[out->n++] = id; /* a byte has no piece where there is no <unk> either */
+        if (id >= 0) out->ids[out->n++] = id; /* no piece if there is no <unk> either */
     }
 }
 

@@ -1,7 +1,7 @@
 /* pieces.c: the vocabulary: a table of pieces, one for each token.
  *
- * Owns its tables and what the names of pieces stand for: "<0x0A>" for a byte, U+2581 for a space, in byte-level
- * vocabularies a printable character for each byte. Which pieces merge is merges.c's; from files they come by formats/.
+ * Owns its tables and the names of pieces: "<0x0A>" for a byte, U+2581 for a space, in byte-level vocabularies a
+ * printable character for each byte. It does not own merging (merges.c) or reading files (formats/).
  */
 #include "text/pieces.h"
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- pieces that text becomes by merging ---------------------------------------------------- */
+/* ---- pieces that merging produces ------------------------------------------------------------ */
 
 /* The slot of the piece s[n], or the free slot where it would go. */
 static int32_t *find_slot(const Pieces *p, const char *s, int n) {
@@ -28,7 +28,7 @@ int pieces_find(const Pieces *p, const char *s, int n) {
     return id >= 0 && p->list[id].kind != PIECE_CONTROL ? id : -1;
 }
 
-/* Of two equal pieces the first stays. */
+/* Of two equal pieces the first is kept. */
 static int index_merged(Pieces *p) {
     IdTable *table = &p->merged;
     size_t size = 16;
@@ -76,12 +76,12 @@ static int index_matched(Pieces *p) {
     return 0;
 }
 
-/* Byte i of a piece, -1 behind its end. */
+/* Byte i of a piece; -1 after its end. */
 static int byte_at(const Piece *p, int i) { return i < p->length ? (uint8_t)p->text[i] : -1; }
 
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
     const Piece *longest = NULL, **list = p->matched;
-    size_t begin = p->first_match[(uint8_t)*s], end = p->first_match[(uint8_t)*s + 1]; /* those that begin with s[n] */
+    size_t begin = p->first_match[(uint8_t)*s], end = p->first_match[(uint8_t)*s + 1]; /* pieces with this first byte */
     for (int n = 1; begin < end; n++) {
         const Piece *shortest = list[begin];
         if (shortest->length == n && shortest->raw == raw && is_matched(shortest)) longest = shortest;
@@ -110,7 +110,7 @@ void pieces_close(Pieces *p) {
     *p = (Pieces){0};
 }
 
-/* The byte that a name such as "<0x0A>" stands for; -1: none. */
+/* The byte with a name such as "<0x0A>"; -1 if it is not a name. */
 static int byte_of_name(const char *s, int n) {
     static const char digits[] = "0123456789ABCDEF";
     if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || !s[3] || !s[4]) return -1;
@@ -166,10 +166,10 @@ static uint32_t name_code(uint8_t byte) {
 
 int byte_name(char name[2], uint8_t byte) { return utf8_encode(name, name_code(byte)); }
 
-enum { N_CODES = 0x144 }; /* code points of names are below */
+enum { N_CODES = 0x144 }; /* all code points of names are below */
 
-/* Writes the bytes that s[n] names over it; returns how many. -1, and s stays, if it has a character that
- * names none. bytes[N_CODES]: by code point of their names, -1: none. */
+/* Decodes the names in s[n] to bytes in place. Returns their number; -1, with s unchanged, if a character is not a
+ * name. bytes[N_CODES]: byte by code point, -1 = not a name. */
 static int decode_name(const int16_t bytes[N_CODES], char *s, int n) {
     int length = 0;
     for (int writes = 0; writes < 2; writes++) {

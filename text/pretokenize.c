@@ -1,10 +1,9 @@
-/* pretokenize.c: what becomes of a text before its words become tokens.
+/* pretokenize.c: the steps from text to words: normalization and splitting.
  *
- * Owns what a Normalizer asks for, above all Unicode's normalization form C (Unicode Standard Annex 15; tables:
- * nfc.h): e and a combining acute accent become one e with an acute accent. Owns the patterns by which a text is cut
- * into words, too: regular expressions in Hugging Face's files, here matched by hand, in time linear in the text.
- * Letters, numbers and white space are Unicode's (unicode.h). A byte that is no UTF-8 is a character of its own that
- * is none of these, and composes with nothing.
+ * Owns normalization, above all Unicode's form C (Unicode Standard Annex 15; tables in nfc.h), in which e and a
+ * combining acute accent become one character. Owns the patterns that split a text into words: regular expressions in
+ * Hugging Face's files, here matched by hand-written code in linear time. Letters, numbers and white space are
+ * Unicode's (unicode.h). An invalid UTF-8 byte is a character in none of these classes and never composes.
  */
 #include "text/pretokenize.h"
 #include "base/memory.h"
@@ -19,11 +18,11 @@
 
 /* ---- normalization ------------------------------------------------------------------------- */
 
-/* Korean syllables are computed: leading consonant, vowel, perhaps a trailing consonant (number 0: none). */
+/* Korean syllables are computed: leading consonant, vowel, optional trailing consonant (0 = none). */
 enum { SYLLABLES = 0xac00, LEADING = 0x1100, VOWELS = 0x1161, TRAILING = 0x11a7 };
 enum { N_LEADING = 19, N_VOWELS = 21, N_TRAILING = 28, N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING };
 
-/* A character and its combining class, by which marks are ordered; 0: it is no mark. */
+/* A character and its combining class, the sort key of marks; 0 = not a mark. */
 typedef struct {
     uint32_t code;
     unsigned order;
@@ -39,7 +38,7 @@ static bool is_below(const uint32_t *row, uint32_t first, uint32_t second) {
     return row[1] < first || (row[1] == first && row[2] < second);
 }
 
-/* What two characters compose into; 0: nothing. */
+/* The composition of two characters; 0 if there is none. */
 static uint32_t composition(uint32_t first, uint32_t second) {
     if (first - LEADING < N_LEADING && second - VOWELS < N_VOWELS)
         return SYLLABLES + ((first - LEADING) * N_VOWELS + second - VOWELS) * N_TRAILING;
@@ -52,7 +51,7 @@ static uint32_t composition(uint32_t first, uint32_t second) {
     return row[1] == first && row[2] == second ? row[0] : 0;
 }
 
-/* Writes what a character decomposes into; returns how many, at most 2 to a byte of UTF-8, for which there is room. */
+/* Writes the decomposition of a character. Returns its length, at most 2 characters per byte of UTF-8. */
 static size_t decompose(Character *to, uint32_t code) {
     const uint32_t i = code - SYLLABLES;
     if (i < N_SYLLABLES) {
@@ -72,7 +71,7 @@ static size_t decompose(Character *to, uint32_t code) {
     return n + (row[2] ? decompose(to + n, row[2]) : 0);
 }
 
-/* Writes a character, or a byte that is none, as the normalizer leaves it. */
+/* Writes a normalized character or invalid byte. */
 static char *write_character(const Normalizer *z, char *to, uint32_t code) {
     if (code == 0x2581 && z->replaces_mark) code = ' ';
     if (code >= UTF8_END && z->replaces_invalid) code = 0xfffd;
@@ -81,7 +80,7 @@ static char *write_character(const Normalizer *z, char *to, uint32_t code) {
     return to + 1;
 }
 
-/* Puts marks[n] in the order of their classes, equal ones as they are; spare[n] is scratch. */
+/* Sorts marks[n] by class; the sort is stable. spare[n] is scratch. */
 static void sort_marks(Character *marks, size_t n, Character *spare) {
     size_t starts[257] = {0};
     for (size_t i = 0; i < n; i++) starts[marks[i].order + 1]++;
@@ -97,9 +96,10 @@ static void order_marks(Character *text, size_t n, Character *spare) {
     }
 }
 
-/* A mark joins the last character before it that is none, unless a mark of its own class, or above, stands between. */
+/* A mark composes with the last character before it that is not a mark, unless a mark of the same or a higher class is
+ * between them. */
 static size_t compose(Character *text, size_t n) {
-    size_t out = 0, base = n; /* n: none yet */
+    size_t out = 0, base = n; /* n = none yet */
     for (size_t i = 0; i < n; i++) {
         const Character c = text[i];
         const bool blocked = base == n || (out - 1 > base && text[out - 1].order >= c.order);
@@ -114,7 +114,7 @@ static size_t compose(Character *text, size_t n) {
     return out;
 }
 
-/* Writes the form of text[size]; NULL: no memory. */
+/* Writes text[size] in form C. Returns NULL if out of memory. */
 static char *write_composed(const Normalizer *z, char *to, const char *text, size_t size) {
     Character *characters = allocate(2 * size, 2 * sizeof *characters);
     if (!characters) return NULL;
@@ -129,10 +129,10 @@ static char *write_composed(const Normalizer *z, char *to, const char *text, siz
 }
 
 char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
-    char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* no text grows by more */
+    char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* the max growth */
     if (!normalized) return NULL;
     if (space) *to++ = ' ';
-    size_t unchanged = 0; /* what is all below U+0300, which begins with 0xcc, is in the form */
+    size_t unchanged = 0; /* text below U+0300, whose first byte is 0xcc, is in form C */
     while (z->composes && unchanged < size && (uint8_t)text[unchanged] < 0xcc) unchanged++;
     if (z->composes && unchanged < size) {
         to = write_composed(z, to, text, size);
@@ -159,7 +159,7 @@ static CharacterClass class_of(uint32_t code) {
     return code < UTF8_END ? (CharacterClass)(CLASS_RUNS[next - 1] & 3) : OTHER;
 }
 
-/* What is left of a text, and the character it begins with. */
+/* The rest of a text and its first character. */
 typedef struct {
     const char *s, *end;
     size_t length; /* of the character in bytes; 0 at the end */
@@ -179,7 +179,7 @@ static void step(Cursor *c) {
 static bool at_class(const Cursor *c, CharacterClass class) { return c->length && c->class == class; }
 static bool at_newline(const Cursor *c) { return c->length && (*c->s == '\n' || *c->s == '\r'); }
 
-/* Steps over at most `most` characters of the class. */
+/* Skips at most `most` characters of the class. */
 static void skip(Cursor *c, CharacterClass class, int most) {
     for (int i = 0; i < most && at_class(c, class); i++) step(c);
 }
@@ -192,7 +192,7 @@ enum { ANY = 1 << 30 };
 
 /* 's 't 're 've 'm 'll 'd, in Llama 3's and Qwen 2's pattern also in capitals. */
 static bool skip_contraction(Cursor *c, bool capitals) {
-    /* the long s comes last: it is a lower-case s, too, where case does not count */
+    /* the long s comes last: ignoring case it equals s */
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d", "\xc5\xbf"};
     const size_t left = (size_t)(c->end - c->s);
     for (int i = 0; i < (capitals ? 8 : 7) && *c->s == '\''; i++) {
@@ -205,8 +205,8 @@ static bool skip_contraction(Cursor *c, bool capitals) {
     return false;
 }
 
-/* \s+(?!\S)|\s+ : white space, but its last character goes with what follows.
- * `lines`: first of all \s*[\r\n]+, white space up to its last newline. */
+/* \s+(?!\S)|\s+ : white space without its last character if text follows.
+ * `lines`: first tries \s*[\r\n]+, white space up to its last newline. */
 static void skip_space(Cursor *c, bool lines) {
     Cursor at = *c, last = *c, line = *c;
     while (at_class(&at, SPACE)) {
@@ -253,7 +253,7 @@ static void next_llama3(Cursor *c, int digits) {
     }
 }
 
-/* Numbers by themselves, so many digits at a time, and what is between them. */
+/* Groups of at most `digits` digits, and the text between numbers. */
 static void next_number(Cursor *c, int digits) {
     if (c->class == NUMBER)
         skip(c, NUMBER, digits);
@@ -261,7 +261,7 @@ static void next_number(Cursor *c, int digits) {
         while (c->length && c->class != NUMBER) step(c);
 }
 
-/* Spaces with what follows up to the next one. */
+/* A space and the text up to the next one. */
 static void next_spaced(Cursor *c, int digits) {
     (void)digits;
     do step(c);
@@ -271,7 +271,7 @@ static void next_spaced(Cursor *c, int digits) {
 static const struct {
     const char *shown;
     void (*next)(Cursor *c, int digits); /* moves to the end of the word that begins at the cursor */
-    int digits;                          /* most of a number in one word, where the pattern limits it */
+    int digits;                          /* max digits of a word, if the pattern limits them */
 } PATTERNS[] = {
     [PATTERN_GPT2] = {"GPT-2's pattern", next_gpt2, 0},     [PATTERN_LLAMA3] = {"Llama 3's pattern", next_llama3, 3},
     [PATTERN_QWEN2] = {"Qwen 2's pattern", next_llama3, 1}, [PATTERN_DIGIT] = {"digits", next_number, 1},
