@@ -223,6 +223,8 @@ static void show_progress(Generation *g, bool end) {
     g->shown = now();
 }
 
+static const char *plural(long long n) { return n == 1 ? "" : "s"; }
+
 static void show_statistics(const Generation *g, double start, double end) {
     const Guesser *guesser = &g->run->guesser;
     const long long read = g->n_read, decoded = g->n_ran - g->n_read;
@@ -231,9 +233,10 @@ static void show_statistics(const Generation *g, double start, double end) {
                 g->prompts.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
                 (double)g->n_sampled / (end - start));
     } else {
-        fprintf(stderr, "prompt: %lld tokens, %.0f tokens/s", read, (double)read / (g->prefilled - start));
+        fprintf(stderr, "prompt: %lld token%s, %.0f tokens/s", read, plural(read),
+                (double)read / (g->prefilled - start));
         if (decoded > 0)
-            fprintf(stderr, "; generation: %lld tokens, %.0f tokens/s", decoded,
+            fprintf(stderr, "; generation: %lld token%s, %.0f tokens/s", decoded, plural(decoded),
                     (double)decoded / (end - g->prefilled));
     }
     if (guesser->guessed)

@@ -78,7 +78,7 @@ static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
         return fail("%s: %d positions do not fit in a context of %d", where, ids->n, run->session.context);
     if (check_context(&run->session, ids->n)) return -1;
     if (max <= ids->n && p->n_no_room++ < MAX_REPORTS)
-        note("%s%s-n %d counts the prompt, which has %d tokens", where, colon, max, ids->n);
+        note("%s%s-n %d counts the prompt, which has %d token%s", where, colon, max, ids->n, ids->n == 1 ? "" : "s");
     return 0;
 }
 
