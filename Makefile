@@ -110,18 +110,19 @@ $(BUILD)/flags: FORCE
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
 # EXTRA: flags of some objects only. Loaders and modes have no loops that -O3 would make faster, and compile sooner with
-# -O2. Tests are compiled once and run once: -O1. (They are not counted by --coverage:
-# with it, fork and exec write counts, where tests allow no files.)
+# -O2. Tests are compiled once and run once: -O1. They are not counted by --coverage: with it, fork and exec write
+# counts, where tests allow no files.
 O1 := $(if $(filter -O3,$(CFLAGS)),-O1)
 O2 := $(if $(filter -O3,$(CFLAGS)),-O2)
 $(addprefix $(BUILD)/,base/%.o cluster/%.o formats/%.o modes/%.o text/%.o): EXTRA = $(O2)
 $(BUILD)/kernels/quant.o: EXTRA = -ffp-contract=off
 $(BUILD)/lab/machine.o: EXTRA = -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
-$(BUILD)/tests/%.o: EXTRA = $(O1) -fno-tree-vectorize $(if $(filter --coverage,$(CFLAGS)),-fno-profile-arcs -fno-test-coverage)
+$(BUILD)/tests/%.o: EXTRA = $(O1) -fno-tree-vectorize
+$(BUILD)/tests/%.o: WITHOUT = --coverage
 $(BUILD)/counted/%.o: EXTRA = $(O1) -fsanitize-coverage=trace-pc
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@echo '  CC $<'
-	$(Q)$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(filter-out $(WITHOUT),$(FLAGS)) $(EXTRA) -MMD -MP -c -o $@ $<
 # lab/page.html as a C string.
 $(BUILD)/lab/page_html.c: lab/page.html $(BUILD)/flags
 	@{ echo 'extern const char PAGE_HTML[];'; echo 'const char PAGE_HTML[] ='; \
