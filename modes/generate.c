@@ -253,7 +253,7 @@ static int generate(Generation *g) {
         if (write_samples(g) || begin_samples(g) || write_samples(g)) return -1;
         show_progress(g, false);
         more = texts_pass(g->run, g->running, g->parallel + 1, &g->out);
-        if (!g->prefilled) g->prefilled = now();
+        if (g->prefilled == 0) g->prefilled = now();
         for (int i = 0; i < g->parallel; i++)
             if (g->running[i] && g->running[i]->ended) g->running[i] = NULL;
     }
