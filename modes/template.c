@@ -335,7 +335,8 @@ static Slice token_text(const Renderer *r, int i) {
     return (Slice){s, (size_t)n};
 }
 
-/* The text of the answer is encoded again, with what is around it; a special piece that the model wrote stays one token.
+/* The text of the answer is encoded again, with what is around it; a special piece that the model wrote stays one
+ * token.
  */
 static int say_answer(Renderer *r) {
     if (!r->last) return 0; /* a new turn has none */

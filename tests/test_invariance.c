@@ -384,7 +384,8 @@ static void a_ring_can_be_cut_back(void) {
     Session s;
     CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 8, 0, KV_F32), "no model");
     for (int i = 0; i < MAX_ROLLBACK; i++) other[i] = (text[200 + i] + 1) % ROW;
-    CHECK(model_forward_text(&s, text, 200, 0, 0) && model_forward_text(&s, other, MAX_ROLLBACK, 200, 0), "does not run");
+    CHECK(model_forward_text(&s, text, 200, 0, 0) && model_forward_text(&s, other, MAX_ROLLBACK, 200, 0),
+          "does not run");
     const float *logits = model_forward_text(&s, text + 200, 60, 200, 1);
     CHECK(logits && !memcmp(logits, all + 259 * ROW, sizeof *all * ROW), "the logits of position 259 differ");
     stderr_hide();
