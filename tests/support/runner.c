@@ -129,6 +129,7 @@ static void run_chosen(const char *program) {
 static int run_here(Suite *s, const char *program) {
     const char *name = program_name(s, program);
     if (strcmp(name, program) != 0) execl(name, name, s->name, (char *)NULL);
+    signal(SIGINT, SIG_DFL); /* a shell's & ignores it, and what is ignored stays ignored */
     ranks_open();
     test_begin();
     s->run();
