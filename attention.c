@@ -77,13 +77,15 @@ static void project_plain(Session *s, const Layer *layer, const float *xn, const
 
 void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
-    const int all = c->n_heads * c->head_size, group = c->n_heads / c->n_kv_heads;
+    const int all = c->n_heads * c->head_size, kv_heads = c->n_kv_heads;
     for (int t = 0; t < n; t++, x += c->dim, xn += c->dim) {
         const KvCache *kv = &s->sequences[s->steps[t].sequence].kv;
         float *q = s->q + (size_t)t * (size_t)all;
         project_plain(s, layer, xn, &s->steps[t], q);
-        for (int h = 0; h < c->n_heads; h++)
-            attend_plain(s, layer, kv, s->att + h * c->head_size, q + h * c->head_size, h / group, s->steps[t].pos);
+        for (int h = 0; h < c->n_heads; h++) {
+            const int at = h * c->head_size, kv_head = h * kv_heads / c->n_heads;
+            attend_plain(s, layer, kv, s->att + at, q + at, kv_head, s->steps[t].pos);
+        }
         matmul_plain(s->added, &layer->wo, s->att, s->row);
         for (int i = 0; i < c->dim; i++) x[i] += s->added[i];
     }
