@@ -1070,7 +1070,7 @@ static void a_model_gone_wrong_is_an_error(void) {
 
 /* Keys and values beyond 65504, as gammas of 1e6 make them, are infinite in a float16 cache. */
 static void values_beyond_float16_are_named(void) {
-    float gammas[512];
+    float gammas[512] = {0};
     for (int i = 0; i < MODEL.n_layers * MODEL.dim; i++) gammas[i] = 1e6f;
     hashmodel_write(&MODEL, inside("m/large.bin"), 1, 0);
     FILE *f = fopen(inside("m/large.bin"), "r+b");
