@@ -15,6 +15,23 @@
 
 enum { TILES = 8, ROWS = 16, ROW_BYTES = 64, COLUMNS = 32 };
 
+/* Denormal numbers are zeros, as operands and as results. */
+static float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
+
+static float multiply_add(float a, float b, float c) { return flushed(fmaf(flushed(a), flushed(b), c)); }
+
+/* Even columns, odd columns, both, and that to the sum. */
+float amx_model_step(float sum, const float *w, const float *x) {
+    float even = 0, odd = 0;
+    for (int c = 0; c < COLUMNS; c += 2) {
+        even = multiply_add(w[c], x[c], even);
+        odd = multiply_add(w[c + 1], x[c + 1], odd);
+    }
+    return flushed(sum + flushed(even + odd));
+}
+
+#if SIMD_AVX512 /* elsewhere kernels/amx.c is empty */
+
 /* The memory operand of ldtilecfg, byte by byte. */
 static _Thread_local uint8_t tile_shapes[64];
 static _Thread_local uint8_t tiles[TILES][ROWS][ROW_BYTES];
@@ -43,21 +60,6 @@ static void load(int tile, const void *p, size_t stride) {
 static void store(int tile, void *p, size_t stride) {
     for (int i = 0; i < rows(tile); i++)
         memcpy((uint8_t *)p + (size_t)i * stride, tiles[tile][i], (size_t)row_bytes(tile));
-}
-
-/* Denormal numbers are zeros, as operands and as results. */
-static float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
-
-static float multiply_add(float a, float b, float c) { return flushed(fmaf(flushed(a), flushed(b), c)); }
-
-/* Even columns, odd columns, both, and that to the sum. */
-float amx_model_step(float sum, const float *w, const float *x) {
-    float even = 0, odd = 0;
-    for (int c = 0; c < COLUMNS; c += 2) {
-        even = multiply_add(w[c], x[c], even);
-        odd = multiply_add(w[c + 1], x[c + 1], odd);
-    }
-    return flushed(sum + flushed(even + odd));
 }
 
 static float bfloat16_at(const uint8_t *p) { return bf16_to_f32((uint16_t)(p[0] | p[1] << 8)); }
@@ -96,5 +98,7 @@ static void multiply_bytes_(int sum, int x, int w) {
 #define TILE_CLEAR(tile)               clear(tile)
 #define TILE_MULTIPLY(sum, x, w)       multiply_bfloat16(sum, x, w)
 #define TILE_MULTIPLY_BYTES(sum, x, w) multiply_bytes_(sum, x, w)
+
+#endif
 
 #include "kernels/amx.c" /* NOLINT: compiled again on purpose */

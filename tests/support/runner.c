@@ -73,7 +73,7 @@ static void start(Suite *s, const char *program) {
 
 static void add_reason(const char *reason) {
     for (int i = 0; i < MAX_REASONS; i++) {
-        if (!*reasons[i]) strncpy(reasons[i], reason, sizeof reasons[i] - 1);
+        if (!*reasons[i]) snprintf(reasons[i], sizeof reasons[i], "%.255s", reason);
         if (!strncmp(reasons[i], reason, sizeof reasons[i] - 1)) return;
     }
 }
