@@ -142,8 +142,9 @@ static int next_prompt(Generation *g) {
 static Text *add_sample(Generation *g, int sequence) {
     const Options *o = g->run->options;
     Sampler *sampler = &g->samplers[sequence];
+    if (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size)) return NULL;
     Sample *s = allocate_zeroed(1, sizeof *s);
-    if (!s || (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size))) return NULL;
+    if (!s) return NULL;
     *g->last = s;
     g->last = &s->next;
     g->n_waiting++;
