@@ -12,6 +12,8 @@
 
 #include "tests/fuzz/use.h"
 
+#include <stdlib.h>
+
 /* ---- a GGUF file ------------------------------------------------------------------------ */
 
 typedef struct {
