@@ -80,7 +80,7 @@ PARALLEL  = $(MAKE) --no-print-directory \
 
 .PHONY: all objects run test tests coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install clean help FORCE
 all:
-	@$(PARALLEL) $(BINARY)
+	+@$(PARALLEL) $(BINARY)
 	$(if $(filter release mpi plain,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
 
 objects: $(OBJECTS)
@@ -141,7 +141,7 @@ test: tests ## build and run every test that needs only C (SUITES='json bpe': th
 	$(if $(MPI),@export $(WAITING); for n in $(TEST_RANKS); do \
 	    echo "$$n ranks:"; $(MPIRUN) -n $$n $(RUNNER) sequences || exit 1; done)
 tests:
-	@$(PARALLEL) $(RUNNER) $(GROWTH) $(PROGRAM)
+	+@$(PARALLEL) $(RUNNER) $(GROWTH) $(PROGRAM)
 
 SANITIZERS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 sanitize: ## the same tests under AddressSanitizer and UBSan
@@ -174,7 +174,7 @@ fuzz: ## libFuzzer on everything that reads, FUZZ_SECONDS each (needs clang)
 
 .PHONY: fuzzers
 fuzzers:
-	@$(PARALLEL) $(FUZZ_TARGETS)
+	+@$(PARALLEL) $(FUZZ_TARGETS)
 
 fuzz-coverage: ## the lines that the fuzzers reach from their seeds in 10 s each; fails below 75 %
 	@rm -rf $(FUZZ_TARGETS:fuzz-%=build/reach/%)
