@@ -1,5 +1,4 @@
 /* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/platform.h"
 #include "base/process.h"
@@ -45,7 +44,7 @@ static int open_session(Run *run, const Mode *mode) {
     if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
     if (ranks_own()) return 0; /* the rest is rank 0's */
     if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm, run->session.n_threads},
-                                                    profile_format(o->profile) == PROFILE_TRACE, clock_cheapest())))
+                                                    profile_format(o->profile) == PROFILE_TRACE, nanoseconds)))
         return -1;
     if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer)) return -1;
     const int usual_lookup = o->profile ? 0 : MAX_LOOKUP; /* a profile is of single tokens, unless --lookup is given */

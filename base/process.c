@@ -76,11 +76,13 @@ int start_threads(int n) {
     return n_threads;
 }
 
-double now(void) {
+uint64_t nanoseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
+
+double now(void) { return 1e-9 * (double)nanoseconds(); }
 
 const char *today(void) {
     static char date[16];

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* Set by Ctrl-C; loops that generate, measure or write look at it. Global: signal handlers have no argument for it. */
@@ -28,7 +29,8 @@ int usual_threads(void);
  * the system refuses. */
 int start_threads(int n);
 
-/* Seconds on a monotonic clock. */
+/* The time on a monotonic clock, in nanoseconds and in seconds. */
+uint64_t nanoseconds(void);
 double now(void);
 
 /* Today's date as "26 Jul 2024", or the value of NORMA_DATE. The string is valid until the next call. */

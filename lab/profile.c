@@ -138,7 +138,7 @@ static void add_event(Profile *p, int thread, int layer, Site site, uint64_t at)
 /* Adds the duration of a thread's last mark, and of the clock reading after it, to SITE_PROFILE. */
 static void add_mark(Profile *p, int thread, int layer, uint64_t reading) {
     Track *track = &p->tracks[thread];
-    const double seconds = (double)(track->last - track->began + reading) * p->clock.tick;
+    const double seconds = 1e-9 * (double)(track->last - track->began + reading);
     profile_of_thread(p, thread, p->phase, layer, SITE_PROFILE)->seconds += seconds;
     track->spent += seconds;
     track->began = track->last;
@@ -148,7 +148,7 @@ static void add_mark(Profile *p, int thread, int layer, uint64_t reading) {
 static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at) {
     Track *track = &p->tracks[thread];
     const uint64_t all = at - track->last, reading = all < p->reading ? all : p->reading, ticks = all - reading;
-    const double seconds = (double)ticks * p->clock.tick;
+    const double seconds = 1e-9 * (double)ticks;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     add_mark(p, thread, layer, reading);
     r->seconds += seconds;
@@ -163,7 +163,7 @@ static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at
 
 static void mark(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
-    const uint64_t at = p->clock.read();
+    const uint64_t at = p->clock();
     const int thread = omp_get_thread_num();
     Track *track = &p->tracks[thread];
     if (site == SITE_START && thread > 0) { /* it was idle until now */
@@ -178,16 +178,16 @@ static void mark(Probe *probe, int layer, Site site) {
         profile_of_thread(p, thread, p->phase, layer, site)->bytes += bytes;
         if (p->events && track->n_events) p->events[track->n_events - 1].chunk_bytes = (float)bytes;
     }
-    track->last = p->clock.read();
+    track->last = p->clock();
 }
 
 static void waited(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
     if (omp_get_num_threads() == 1) return;
-    const uint64_t at = p->clock.read();
+    const uint64_t at = p->clock();
     const int thread = omp_get_thread_num();
     profile_of_thread(p, thread, p->phase, layer, site)->waited += add_time(p, thread, layer, SITE_WAIT, at);
-    p->tracks[thread].last = p->clock.read();
+    p->tracks[thread].last = p->clock();
 }
 
 double profile_observing(const Profile *p, Phase phase) {
@@ -199,7 +199,7 @@ static bool begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
     p->tracks[0].spent = p->tracks[0].norms = 0;
-    p->began = p->tracks[0].began = p->tracks[0].last = p->clock.read();
+    p->began = p->tracks[0].began = p->tracks[0].last = p->clock();
     return p->phase == PREFILL || p->unobserved == 0;
 }
 
@@ -212,7 +212,7 @@ static void end(Probe *probe) {
         mark(probe, NO_LAYER, SITE_END);
         add_mark(p, 0, NO_LAYER, 0);
     }
-    const double seconds = (double)((observed ? track->last : p->clock.read()) - p->began) * p->clock.tick;
+    const double seconds = 1e-9 * (double)((observed ? track->last : p->clock()) - p->began);
     sums->passes++;
     sums->seconds += seconds;
     if (observed) {
@@ -316,16 +316,16 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
 /* ---- open and close ---------------------------------------------------------------------- */
 
 /* The min number of ticks between two consecutive readings. */
-static uint64_t ticks_of_reading(const Clock *clock) {
+static uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
     uint64_t min = UINT64_MAX;
     for (int i = 0; i < 100; i++) {
-        const uint64_t before = clock->read(), ticks = clock->read() - before;
+        const uint64_t before = clock(), ticks = clock() - before;
         if (ticks < min) min = ticks;
     }
     return min;
 }
 
-Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
+Profile *profile_open(Session *session, About about, bool traces, uint64_t (*clock)(void)) {
     const int n_layers = session->model->config.n_layers, n_rows = n_layers <= MAX_LAYERS ? n_layers : MAX_LAYERS + 1;
     const size_t n_threads = (size_t)session->n_threads, sites = N_PHASES * (size_t)(n_rows + 1) * N_SITES;
     Profile *p = allocate(1, sizeof *p);
@@ -336,7 +336,7 @@ Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
                    .n_rows = n_rows,
                    .max_events = MAX_EVENTS / n_threads,
                    .clock = clock,
-                   .reading = ticks_of_reading(&clock),
+                   .reading = ticks_of_reading(clock),
                    .budget = traces ? 0.015 : 0.01};
     session->observer = &p->probe;
     /* zeroed now: the first access to a new page takes longer than a site of a small model */
@@ -348,7 +348,7 @@ Profile *profile_open(Session *session, About about, bool traces, Clock clock) {
         profile_close(p);
         return NULL;
     }
-    p->opened = clock.read();
+    p->opened = clock();
     p->switches = lost_processors();
     return p;
 }
@@ -391,13 +391,13 @@ static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
 }
 
 /* The q-quantile of a call's microseconds per token, interpolated within a bucket. */
-static double quantile(const Profile *p, const uint32_t *histogram, double q) {
+static double quantile(const uint32_t *histogram, double q) {
     double n = 0, below = 0;
     for (int b = 0; b < BUCKETS; b++) n += histogram[b];
     for (int b = 0; b < BUCKETS; below += histogram[b++])
         if (histogram[b] && below + histogram[b] >= q * n) {
             const double start = (double)bucket_start(b), width = (double)bucket_start(b + 1) - start;
-            return 1e6 * (start + width * (q * n - below) / histogram[b]) * p->clock.tick;
+            return 1e-3 * (start + width * (q * n - below) / histogram[b]);
         }
     return 0;
 }
@@ -443,8 +443,8 @@ static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
     row->us.value = r->seconds * of_phase;
     row->us.low = row->us.value + (call.low - call.value) * r->per_token.x * of_phase;
     row->us.high = row->us.value + (call.high - call.value) * r->per_token.x * of_phase;
-    row->median = quantile(p, calls, 0.5);
-    row->p95 = quantile(p, calls, 0.95);
+    row->median = quantile(calls, 0.5);
+    row->p95 = quantile(calls, 0.95);
     row->share = row->site == SITE_PROFILE ? 0 : r->seconds / p->passes[phase].norms.x;
     row->gb_per_s = r->seconds > 0 ? 1e-9 * r->bytes / r->seconds : 0;
     row->rms_in = sqrt(r->squares_in / (double)r->tokens);

@@ -1,7 +1,6 @@
 /* profile.h: the time of each site in each layer, and the size of activations. */
 #pragma once
 
-#include "base/clock.h"
 #include "base/probe.h"
 #include "lab/estimate.h"
 #include "lab/machine.h"
@@ -44,7 +43,7 @@ typedef struct {
     uint64_t tokens;
 } StreamSizes[POSITION_BUCKETS];
 
-/* One interval of one thread, in ticks of the profile's clock. */
+/* One interval of one thread, in nanoseconds of the profile's clock. */
 typedef struct {
     uint64_t start, end;
     int layer;            /* or NO_LAYER */
@@ -78,10 +77,10 @@ typedef struct {
     About about;
     int n_rows;        /* layers with a row of their own, and one for the others if there are more */
     size_t max_events; /* per thread */
-    Clock clock;
+    uint64_t (*clock)(void); /* in nanoseconds */
     uint64_t opened;
     long switches;    /* involuntary context switches before the profile was opened */
-    uint64_t reading; /* ticks of a clock reading */
+    uint64_t reading; /* nanoseconds of a clock reading */
     double budget;    /* max share of decode time spent in the profiler */
     uint64_t began;   /* start of the current forward pass */
     int unobserved;   /* forward passes until the next observed one */
@@ -96,9 +95,9 @@ typedef struct {
 } Profile;
 
 /* Starts to observe a session. The caller calls profile_close before session_close. `traces`: events are recorded.
- * The clock is clock_cheapest(), or a virtual clock in tests. Decode passes are sampled so that the profiler takes
+ * The clock is nanoseconds(), or a virtual clock in tests. Decode passes are sampled so that the profiler takes
  * about 1 % of decode time (1.5 % with events). Returns NULL and a message if memory runs out. */
-Profile *profile_open(Session *session, About about, bool traces, Clock clock);
+Profile *profile_open(Session *session, About about, bool traces, uint64_t (*clock)(void));
 void profile_close(Profile *p);
 
 /* One thread's record of a site in a layer's row, or outside the layers (NO_LAYER); bytes are incomplete. */

@@ -28,7 +28,7 @@ static void write_sums(const Profile *p, Phase phase, FILE *out) {
 
 /* A note if other programs, or too many threads, affected the times. */
 static void write_disturbance(const Profile *p, FILE *out) {
-    const double seconds = (double)(p->clock.read() - p->opened) * p->clock.tick, waiting = profile_waiting(p);
+    const double seconds = 1e-9 * (double)(p->clock() - p->opened), waiting = profile_waiting(p);
     const double switches = (double)(lost_processors() - p->switches);
     if ((switches < 10 || switches < 20 * seconds) && waiting < 0.25) return;
     fprintf(

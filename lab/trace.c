@@ -5,7 +5,7 @@
 /* Writes a span without its closing brace: arguments may follow. */
 static void write_span(FILE *out, const Profile *p, int thread, const char *name, const char *category, uint64_t start,
                        uint64_t end) {
-    const double us = 1e6 * p->clock.tick;
+    const double us = 1e-3;
     fprintf(out, ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": %d, ", name, category,
             thread);
     fprintf(out, "\"ts\": %.3f, \"dur\": %.3f", us * (double)(start - p->opened), us * (double)(end - start));
@@ -32,7 +32,7 @@ static void write_counters(FILE *out, const Profile *p, const Event *begin, cons
         if (e->site != SITE_PROFILE) all += ticks;
         if (SITES[e->site].is_norm) norms += ticks;
     }
-    const double us = 1e6 * p->clock.tick * (double)(begin->start - p->opened);
+    const double us = 1e-3 * (double)(begin->start - p->opened);
     fprintf(out, ",\n{\"name\": \"norms, %%\", \"ph\": \"C\", \"pid\": 1, \"ts\": %.3f, \"args\": {\"share\": %.3f}}",
             us, all > 0 ? 100 * norms / all : 0);
     fprintf(out, ",\n{\"name\": \"RMS by layer\", \"ph\": \"C\", \"pid\": 1, \"ts\": %.3f, \"args\": {", us);

@@ -3,7 +3,6 @@
  * Owns the mode that times every norm of norm.h beside its floor, a plain copy of the same bytes by the same threads in
  * the same run; and, for a model, what share of its time the norms take, and would take if they were of another kind.
  */
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -45,7 +44,6 @@ typedef struct {
     uint16_t *half_x, *half_gamma; /* x and gamma as bfloat16 */
     float *weights;                /* [n_weights] what a product between two norms reads */
     size_t n_weights;
-    Clock clock;
 } Case;
 
 static const double LEAST_SECONDS = 2e-4; /* of one measurement */
@@ -149,17 +147,17 @@ static double seconds_in_place(const Case *c, Timed what) {
         for (int i = 0; i < c->dim * c->tokens; i++) c->x[i] += nothing;
 #pragma omp master
         for (int i = 0; i < 8; i++) {
-            const uint64_t start = c->clock.read(), end = c->clock.read();
+            const uint64_t start = nanoseconds(), end = nanoseconds();
             if (end - start < clock_ticks) clock_ticks = end - start;
         }
 #pragma omp barrier
-        const uint64_t start = c->clock.read();
+        const uint64_t start = nanoseconds();
         run_on_tokens(c, TIMED[what].first);
-        const uint64_t end = c->clock.read();
+        const uint64_t end = nanoseconds();
 #pragma omp master
         ticks = end - start;
     }
-    return ticks > clock_ticks ? (double)(ticks - clock_ticks) * c->clock.tick : 0;
+    return ticks > clock_ticks ? 1e-9 * (double)(ticks - clock_ticks) : 0;
 }
 
 /* What a round measures: nanoseconds a token of each kernel, of three of them in place, and ratios. */
@@ -243,8 +241,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds, boo
     uint16_t *half_x = (void *)(dbeta + n), *half_gamma = half_x + n;
     float *weights = dbeta + 2 * n;
     const int used = tokens < threads ? tokens : threads;
-    Case c = {dim,  tokens, used,  {0},    x,          y,       r,         gamma,
-              beta, dgamma, dbeta, half_x, half_gamma, weights, n_weights, clock_cheapest()};
+    Case c = {dim, tokens, used, {0}, x, y, r, gamma, beta, dgamma, dbeta, half_x, half_gamma, weights, n_weights};
     for (size_t i = 0; i < 7 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* x, to which it is added again and again, hardly changes */
     for (size_t i = 0; i < n; i++) half_x[i] = f32_to_bf16(x[i]);
@@ -295,7 +292,6 @@ _Static_assert((int)N_ALL_COSTS <= MAX_VALUES, "a round has too many values");
 typedef struct {
     Workload text;
     NormKind *kinds; /* of the model's norms as they are, in the order of the walk along its parts */
-    Clock clock;
 } Trial;
 
 /* Sets the kinds of all norms, or keeps them. */
@@ -317,7 +313,7 @@ static int keep_norms(Trial *t) {
 static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
     double seconds[N_PHASES];
     set_norms(t, way);
-    Profile *p = profile_open(t->text.tuning->session, (About){0}, false, t->clock);
+    Profile *p = profile_open(t->text.tuning->session, (About){0}, false, nanoseconds);
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
@@ -367,7 +363,7 @@ static int measure_model(Run *run, double seconds) {
     const bool json = run->options->json;
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
     const int steps = context - prompt < STEPS ? context - prompt : STEPS;
-    Trial t = {.text = {&run->tuning, prompt, steps}, .clock = clock_cheapest()};
+    Trial t = {.text = {&run->tuning, prompt, steps}};
     Estimate estimates[N_WAYS][N_PHASES][N_COSTS];
     double warm_up[N_ALL_COSTS];
     if (prompt < 2 || interrupted) return 0;

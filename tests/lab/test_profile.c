@@ -62,7 +62,7 @@ static int open_path(const HashModel *m, const char *path, int threads, bool pro
     for (int i = 0; i < TOKENS + DECODED; i++) tokens[i] = hash_token(m, i);
     if (session_open(&session, &model, threads, BATCH, 0, KV_F32)) return -1;
     profile = profiled
-                  ? profile_open(&session, (About){"a \"model\"</script>", NULL, threads}, traces, clock_cheapest())
+                  ? profile_open(&session, (About){"a \"model\"</script>", NULL, threads}, traces, nanoseconds)
                   : NULL;
     if (profile) profile->budget = 1e9; /* every forward pass is observed */
     return profiled && !profile ? -1 : 0;
@@ -220,7 +220,7 @@ static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
     virtual.reading = reading;
     virtual.layer = -2; /* none */
     if (open_session(m, threads, false, false)) return -1;
-    profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, false, (Clock){virtual_read, 1e-9});
+    profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, false, virtual_read);
     if (!profile || profile->budget != 0.01) return -1;
     profile->budget = 1e9;
     virtual.profile = session.observer;
