@@ -20,49 +20,50 @@ bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A file that will be written. */
+/* The place of a file that this run will write. */
 typedef struct {
-    bool known, is_read;
     dev_t device;
-    ino_t inode;      /* the file's; of a file that does not exist yet, its folder's */
-    const char *name; /* of a file that does not exist yet; "" otherwise */
-} Announced;
-static Announced outputs[2];
+    ino_t inode;      /* of the file; of its folder if the file does not exist yet */
+    const char *name; /* "" if the file exists; NULL if it is unknown: a pipe, a terminal or a bad path */
+    bool is_read;
+} Place;
+static Place outputs[2];
 
-/* Where a regular file is, or will be. A pipe, a terminal and a bad path are unknown. */
-static Announced place_of(const char *path) {
-    char folder[PATH_MAX];
-    struct stat st;
-    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
-    if (!path) return (Announced){0};
-    if (stat(path, &st) == 0) return (Announced){S_ISREG(st.st_mode), false, st.st_dev, st.st_ino, ""};
-    snprintf(folder, sizeof folder, "%.*s.", (int)(name - path), path);
-    return (Announced){stat(folder, &st) == 0, false, st.st_dev, st.st_ino, name};
+static Place place_of(const struct stat *st) {
+    return (Place){st->st_dev, st->st_ino, S_ISREG(st->st_mode) ? "" : NULL, false};
 }
 
-static bool same_place(const Announced *a, const Announced *b) {
-    return a->known && b->known && a->device == b->device && a->inode == b->inode && !strcmp(a->name, b->name);
+static Place find_place(const char *path) {
+    char folder[PATH_MAX];
+    struct stat st;
+    if (!path) return (Place){0};
+    if (stat(path, &st) == 0) return place_of(&st);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    snprintf(folder, sizeof folder, "%.*s.", (int)(name - path), path);
+    return stat(folder, &st) ? (Place){0} : (Place){st.st_dev, st.st_ino, name, false};
+}
+
+static bool same_place(const Place *a, const Place *b) {
+    return a->name && b->name && a->device == b->device && a->inode == b->inode && !strcmp(a->name, b->name);
 }
 
 int outputs_announce(const char *first, const char *second) {
     struct stat st;
-    outputs[0] = place_of(first);
-    outputs[1] = place_of(second);
-    const bool redirected = fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode);
-    const Announced out = {redirected, false, redirected ? st.st_dev : 0, redirected ? st.st_ino : 0, ""};
+    outputs[0] = find_place(first);
+    outputs[1] = find_place(second);
+    const Place out = fstat(STDOUT_FILENO, &st) ? (Place){0} : place_of(&st);
     if (!same_place(&outputs[0], &outputs[1]) && !same_place(&outputs[1], &out)) return 0;
     return fail("%s: another output of this run is the same file; name another file", second);
 }
 
-/* NULL: the file will not be written. */
-static Announced *find_announced(const struct stat *st) {
-    for (int i = 0; i < 2; i++)
-        if (same_place(&outputs[i], &(Announced){true, false, st->st_dev, st->st_ino, ""})) return &outputs[i];
-    return NULL;
+/* Returns NULL if the file will not be written. */
+static Place *find_output(const struct stat *st) {
+    const Place place = place_of(st);
+    return same_place(&outputs[0], &place) ? &outputs[0] : same_place(&outputs[1], &place) ? &outputs[1] : NULL;
 }
 
 static void mark_read(const struct stat *st) {
-    Announced *output = find_announced(st);
+    Place *output = find_output(st);
     if (output) output->is_read = true;
 }
 
@@ -98,22 +99,20 @@ void file_unmap(File *file) {
 static int failed(const char *path, const char *error) { return interrupted ? -1 : fail("%s: %s", path, error); }
 
 char *file_read(const char *path, size_t *size) {
-    const size_t most = 1073741824; /* no model reads more; /dev/zero never ends */
+    const size_t max = 1073741824; /* no model reads more; /dev/zero never ends */
     char bytes[1 << 16];
     Buffer text = {0};
-    struct stat st = {0};
+    struct stat st;
+    ssize_t got = -1;
     const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-    const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno) : NULL;
-    ssize_t got = 0;
-    if (!error) {
+    if (fd >= 0 && fstat(fd, &st) == 0) {
         mark_read(&st);
-        buffer_append(&text, "", 0);
+        while ((got = read_some(fd, bytes, sizeof bytes)) >= 0) {
+            buffer_append(&text, bytes, (size_t)got);
+            if (got == 0 || text.failed || text.n > max) break;
+        }
     }
-    while (!error && !text.failed && (got = read_some(fd, bytes, sizeof bytes)) > 0) {
-        buffer_append(&text, bytes, (size_t)got);
-        if (text.n > most) error = "more than 1073741824 bytes of text";
-    }
-    if (!error && got < 0) error = strerror(errno);
+    const char *error = got < 0 ? strerror(errno) : text.n > max ? "more than 1073741824 bytes of text" : NULL;
     if (fd > STDIN_FILENO) close(fd);
     *size = text.n;
     if (!error && !text.failed) return text.bytes;
@@ -154,9 +153,9 @@ static void free_names(OutputFile *out) {
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
     const bool is_there = stat(path, &st) == 0;
-    const Announced *announced = is_there ? find_announced(&st) : NULL;
+    const Place *place = is_there ? find_output(&st) : NULL;
     *out = (OutputFile){.path = path};
-    if (announced && announced->is_read) return fail("%s: was read in this run; name another file to write", path);
+    if (place && place->is_read) return fail("%s: was read in this run; name another file to write", path);
     if (is_there && !S_ISREG(st.st_mode))
         out->stream = fopen(path, "wb");
     else if ((out->real = resolve(path)))

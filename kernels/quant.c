@@ -1,18 +1,12 @@
 /* quant.c: weights and activations between float32 and their types.
  *
- * Owns the meaning of the bytes of each weight type, in plain code, one number after the other, and the quantization of
+ * Owns the meaning of the bytes of each weight type, one number at a time in plain code, and the quantization of
  * activations to int8. panels.h has the vector code for blocks; the tests compare it with this file. Compiled without
  * contraction of a * b + c, so results have the bits of the reference.
  */
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include <math.h>
-
-enum {
-    K = 256,
-    GROUPS_K = 16,
-    SCALE_BYTES_K = 12
-}; /* of a K block: weights, max groups, bytes of 6-bit scales and mins */
 
 /* ---- float32 to int8 --------------------------------------------------------------- */
 
@@ -54,7 +48,7 @@ void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group
     }
 }
 
-/* ---- blocks to integers and scales ------------------------------------------------------ */
+/* ---- anything to float32 -------------------------------------------------------------- */
 
 static uint16_t u16_at(const uint8_t *p) {
     uint16_t u;
@@ -62,129 +56,82 @@ static uint16_t u16_at(const uint8_t *p) {
     return u;
 }
 
-static float half_at(const uint8_t *p) { return f16_to_f32(u16_at(p)); }
+/* Number i of 4-bit numbers that share bytes by pairs: the low halves of `run` bytes, then their high halves. */
+INLINE int nibble(const uint8_t *p, int i, int run) { return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15; }
 
-/* 32 weights of 4 bits: byte i has weight i in its low half and weight i + 16 in its high half. */
-static void unpack_nibbles(int8_t *q, const uint8_t *p) {
-    for (int i = 0; i < 16; i++) {
-        q[i] = (int8_t)(p[i] & 15);
-        q[i + 16] = (int8_t)(p[i] >> 4);
+/* The integer of weight i of a block. */
+INLINE int block_integer(Type type, const uint8_t *p, int i) {
+    switch (type) {
+    case TYPE_Q8_0: return (int8_t)p[2 + i];
+    case TYPE_Q4_0: return nibble(p + 2, i, 16);
+    case TYPE_Q4_1: return nibble(p + 4, i, 16);
+    case TYPE_Q5_0: return nibble(p + 6, i, 16) | (p[2 + i / 8] >> i % 8 & 1) << 4;
+    case TYPE_Q5_1: return nibble(p + 8, i, 16) | (p[4 + i / 8] >> i % 8 & 1) << 4;
+    case TYPE_Q4_K: return nibble(p + 16, i, 32);
+    case TYPE_Q5_K: return nibble(p + 48, i, 32) | (p[16 + i % 32] >> i / 32 & 1) << 4;
+    case TYPE_Q6_K: return nibble(p, i, 64) | (p[128 + i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3) << 4;
+    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
     }
+    return 0;
 }
 
-/* 32 weights of 5 bits: a word with the fifth bits, then the others. */
-static void unpack_fives(int8_t *q, const uint8_t *p) {
-    uint32_t fifth;
-    memcpy(&fifth, p, sizeof fifth);
-    unpack_nibbles(q, p + sizeof fifth);
-    for (int i = 0; i < 32; i++) q[i] = (int8_t)(q[i] + (int)(fifth >> i & 1) * 16);
+/* The 6-bit scale of group i of a Q4_K or Q5_K block, or its min: of the 12 bytes at p, four have scales and the upper
+ * bits of later scales, four have mins and the upper bits of later mins, four have the lower bits of both. */
+INLINE int six_bits(const uint8_t *p, int i, bool min) {
+    const uint8_t own = p[i % 4 + 4 * min], low = p[i % 4 + 8];
+    return i < 4 ? own & 63 : (low >> 4 * min & 15) | own >> 6 << 4;
 }
 
-/* Scale and min of group i, 6 bits each, in the 12 bytes of a K block. */
-static void scale_min_k(const uint8_t *p, int i, int *scale, int *min) {
-    if (i < 4) {
-        *scale = p[i] & 63;
-        *min = p[i + 4] & 63;
-    } else {
-        *scale = (p[i + 4] & 15) | (p[i - 4] >> 6) << 4;
-        *min = p[i + 4] >> 4 | (p[i] >> 6) << 4;
+/* The scale of group i of a block, or its min. */
+INLINE float block_scale(Type type, const uint8_t *p, int i, bool min) {
+    const float d = f16_to_f32(u16_at(p + TYPES[type].at + 2 * min));
+    switch (type) {
+    case TYPE_Q8_0 ... TYPE_Q5_1: break; /* have one group */
+    case TYPE_Q4_K:
+    case TYPE_Q5_K: return (min ? -1.0f : 1.0f) * (d * (float)six_bits(p + 4, i, min));
+    case TYPE_Q6_K: return d * (float)(int8_t)p[192 + i];
+    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
     }
+    return d;
 }
 
-/* Q4_K and Q5_K: d, dmin, scales and mins of 6 bits, for Q5_K 32 bytes with the fifth bits (bit i of each byte is
- * group i's), then 4 x 32 bytes with the low 4 bits of two groups each. */
-static void unpack_4_5_k(int8_t *q, float *scales, float *mins, const uint8_t *p, bool five) {
-    const float d = half_at(p), dmin = half_at(p + 2);
-    const uint8_t *high = p + 4 + SCALE_BYTES_K, *low = high + (five ? 32 : 0);
-    for (int i = 0; i < 8; i++) {
-        int scale, min;
-        scale_min_k(p + 4, i, &scale, &min);
-        scales[i] = d * (float)scale;
-        mins[i] = -(dmin * (float)min);
-        for (int j = 0; j < 32; j++) {
-            int w = low[i / 2 * 32 + j] >> i % 2 * 4 & 15;
-            if (five) w |= (high[j] >> i & 1) << 4;
-            q[i * 32 + j] = (int8_t)w;
+INLINE void dequantize_block(float *y, Type type, const uint8_t *p) {
+    const int group = TYPES[type].group;
+    for (int i = 0; i < TYPES[type].weights; i += group) {
+        const float scale = block_scale(type, p, i / group, false), min = block_scale(type, p, i / group, true);
+        for (int j = i; j < i + group; j++) {
+            y[j] = (float)(block_integer(type, p, j) - TYPES[type].zero) * scale;
+            if (TYPES[type].min) y[j] += min;
         }
     }
 }
 
-/* Q6_K: 128 bytes with the low 4 bits, 64 with the high 2, 16 int8 scales, d. Each half of the block takes 64, 32
- * and 8 of them. */
-static void unpack_6_k(int8_t *q, float *scales, const uint8_t *p) {
-    const uint8_t *low = p, *high = p + 128, *scale = p + 192;
-    const float d = half_at(p + 208);
-    for (int half = 0; half < 2; half++, low += 64, high += 32, q += 128)
-        for (int j = 0; j < 32; j++)
-            for (int part = 0; part < 4; part++) {
-                const int bits = low[j + part % 2 * 32] >> part / 2 * 4 & 15;
-                q[j + part * 32] = (int8_t)(bits | (high[j] >> part * 2 & 3) << 4);
-            }
-    for (int i = 0; i < 16; i++) scales[i] = d * (float)(int8_t)scale[i];
-}
-
-/* The integers of a block, [weights], and the scales and mins of its groups. */
-static void unpack_block(Type type, int8_t *q, float *scales, float *mins, const uint8_t *p) {
-    *scales = half_at(p);
-    if (TYPES[type].min) *mins = half_at(p + 2);
-    switch (type) {
-    case TYPE_Q8_0: memcpy(q, p + 2, 32); break;
-    case TYPE_Q4_0: unpack_nibbles(q, p + 2); break;
-    case TYPE_Q4_1: unpack_nibbles(q, p + 4); break;
-    case TYPE_Q5_0: unpack_fives(q, p + 2); break;
-    case TYPE_Q5_1: unpack_fives(q, p + 4); break;
-    case TYPE_Q4_K: unpack_4_5_k(q, scales, mins, p, false); break;
-    case TYPE_Q5_K: unpack_4_5_k(q, scales, mins, p, true); break;
-    case TYPE_Q6_K: unpack_6_k(q, scales, p); break;
-    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
-    }
-}
-
-/* ---- anything to float32 -------------------------------------------------------------- */
-
-static void dequantize_block(float *y, Type type, const uint8_t *p) {
-    int8_t q[K] = {0};
-    float scales[GROUPS_K] = {0}, mins[GROUPS_K] = {0};
-    unpack_block(type, q, scales, mins, p);
-    for (int i = 0; i < TYPES[type].weights; i++) {
-        const int group = i / TYPES[type].group;
-        y[i] = (float)(q[i] - TYPES[type].zero) * scales[group];
-        if (TYPES[type].min) y[i] += mins[group];
-    }
-}
-
-/* y[n] = n float16 numbers at p, which need not be aligned. */
-static void dequantize_f16(float *y, const uint8_t *p, int n) {
-    for (int i = 0; i < n; i += LANES) {
-        const int count = n - i < LANES ? n - i : LANES;
-        vstore_n(y + i, vload_f16(p + 2 * i, count), count);
-    }
-}
-
-static void dequantize_i8(float *y, const Tensor *w, int row) {
-    const size_t start = (size_t)row * (size_t)w->cols;
-    const int8_t *q = (const int8_t *)w->data + start;
-    for (int i = 0; i < w->cols; i++) y[i] = q[i] * tensor_scale(w, (start + (size_t)i) / (size_t)w->group);
-}
-
 void dequantize_row(float *y, const Tensor *w, int row) {
-    const uint8_t *p = (const uint8_t *)w->data + (w->type == TYPE_I8 ? 0 : (size_t)row * tensor_bytes(w, 1));
+    const int n = w->cols;
+    const size_t start = (size_t)row * (size_t)n;
+    const uint8_t *p = (const uint8_t *)w->data + (w->type == TYPE_I8 ? start : (size_t)row * tensor_bytes(w, 1));
     switch (w->type) {
-    case TYPE_F32: memcpy(y, p, (size_t)w->cols * sizeof *y); break;
-    case TYPE_F16: dequantize_f16(y, p, w->cols); break;
-    case TYPE_BF16:
-        for (int c = 0; c < w->cols; c++) y[c] = bf16_to_f32(u16_at(p + 2 * c));
+    case TYPE_F32: memcpy(y, p, (size_t)n * sizeof *y); break;
+    case TYPE_F16:
+        for (int c = 0; c < n; c++) y[c] = f16_to_f32(u16_at(p + 2 * c));
         break;
-    case TYPE_I8: dequantize_i8(y, w, row); break;
-    case TYPE_Q8_0 ... TYPE_Q6_K:
-        for (int c = 0; c < w->cols; c += TYPES[w->type].weights, p += TYPES[w->type].bytes)
-            dequantize_block(y + c, w->type, p);
+    case TYPE_BF16:
+        for (int c = 0; c < n; c++) y[c] = bf16_to_f32(u16_at(p + 2 * c));
+        break;
+    case TYPE_I8:
+        for (int c = 0; c < n; c++) y[c] = (int8_t)p[c] * tensor_scale(w, (start + (size_t)c) / (size_t)w->group);
+        break;
+#define X(id, name, gguf, file, weights, bytes, ...)                                                                   \
+    case TYPE_##id:                                                                                                    \
+        for (int c = 0; c < n; c += weights, p += bytes) dequantize_block(y + c, TYPE_##id, p);                        \
+        break;
+        BLOCK_TYPES(X)
+#undef X
     }
 }
 
 /* ---- float32 to anything ---------------------------------------------------------------- */
 
-/* v as an integer in [low, high], towards zero; low for NaN. */
 void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
     for (int r = 0; r < w->rows; r++) {
         double sum = w->bias ? w->bias[r] : 0;
@@ -194,6 +141,7 @@ void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
     }
 }
 
+/* v as an integer in [low, high], towards zero; low for NaN. */
 static int clamp(float v, int low, int high) { return v > (float)low ? (v < (float)high ? (int)v : high) : low; }
 
 static void store_u16(uint8_t *p, uint16_t u) { memcpy(p, &u, sizeof u); }
