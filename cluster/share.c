@@ -42,12 +42,9 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     const int first = starts[ranks_own()];
     share->share = (Share){first, rows, gather};
     const size_t weights = (size_t)first * (size_t)w->cols;
-    if (w->type == TYPE_I8) {
-        w->data = (const char *)w->data + weights;
-        w->scales = (const char *)w->scales + weights / (size_t)w->group * sizeof(float); /* NOLINT: group is not 0 */
-    } else {
-        w->data = (const char *)w->data + tensor_bytes(w, first);
-    }
+    w->data = (const char *)w->data + type_bytes(w->type, weights);
+    if (w->type == TYPE_I8)
+        w->scales = (const char *)w->scales + weights / (size_t)w->group * sizeof(float); /* NOLINT */
     if (w->bias) w->bias += first;
     w->rows = starts[ranks_own() + 1] - first;
     w->share = &share->share;

@@ -2,10 +2,10 @@
  *
  *     out = softmax(scale q k) v, under a mask
  *
- * Owns the vectors, the order in which the cache is read, and prefetching. Which queries attend to which head is
- * attention.c's; the layout of the cache is in attend.h. A score is computed by itself, and values are summed in
- * vectors of LANES positions from position 0 up, for every query in the same order: the result does not depend on the
- * queries next to it.
+ * Owns the vectors, the order in which the cache is read, and prefetching. attention.c decides which queries attend to
+ * which head; attend.h has the layout of the cache. Each score is computed separately, and values are summed in vectors
+ * of LANES positions from position 0 up, in the same order for every query: the result does not depend on the other
+ * queries.
  */
 #include "kernels/attend.h"
 #include "kernels/simd.h"
@@ -17,34 +17,33 @@ enum { BLOCK_VECTORS = KV_BLOCK / LANES };
 typedef struct {
     const Queries *queries;
     int size;             /* elements of a head */
-    int blocks;           /* that the cache has room for */
+    int blocks;           /* of the cache */
     size_t start, next;   /* element at which the head begins in the cache; the next head to prefetch */
     int wrapped;          /* blocks that the ring has overwritten: a multiple of `blocks` */
-    int from, end;        /* vectors of keys that some query sees */
-    int whole, whole_end; /* vectors of keys that every query sees whole */
+    int from, end;        /* vectors of keys [from, end): seen by at least one query */
+    int whole, whole_end; /* [whole, whole_end): seen by all */
 } Reading;
 
 INLINE vf load_cached(KvType type, const void *cache, size_t at) {
     return type == KV_F32 ? vload((const float *)cache + at) : vload_f16((const uint16_t *)cache + at, LANES);
 }
 
-/* Where element 0 of vector v is, in a part of `width` elements of the cache, whose blocks may be a ring; element i is
- * i * KV_BLOCK behind it. */
+/* The offset of element 0 of vector v in a part of `width` elements, whose blocks may be a ring. Element i is at
+ * i * KV_BLOCK after it. */
 INLINE size_t vector_at(const Reading *a, int v, int width) {
     int block = v / BLOCK_VECTORS - a->wrapped;
     if (block >= a->blocks) block -= a->blocks;
     return (size_t)block * (size_t)width * KV_BLOCK + (size_t)(v % BLOCK_VECTORS * LANES);
 }
 
-/* Asks for n elements of a block, from element `at` of the cache on. The runs of a head are too short for a processor
- * to notice by itself that they are read from one end to the other. */
+/* Prefetches n elements of a block, from element `at` of the cache on. A head is too short for hardware prefetching. */
 INLINE void prefetch_block(KvType type, const void *cache, size_t at, int n) {
     const size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
     const char *block = (const char *)cache + at * element;
     for (size_t i = 0; i < (size_t)n * KV_BLOCK * element; i += CACHE_LINE) prefetch_read(block + i);
 }
 
-/* Asks for the values of all positions that the query sees. */
+/* Prefetches the values of all positions that the query sees. */
 INLINE void prefetch_values(const Reading *a, KvType type, const void *values) {
     for (int i = 0; i < a->size; i += KV_VALUE_PART) {
         const int width = kv_part_width(a->size, KV_VALUE_PART, i);
@@ -54,7 +53,7 @@ INLINE void prefetch_values(const Reading *a, KvType type, const void *values) {
     }
 }
 
-/* The causal mask, and the window's: the lanes of vector v whose keys query k sees. */
+/* The causal mask and the window: the lanes of vector v whose keys query k sees. */
 INLINE vi visible(const Reading *a, int v, int k) {
     const vi lane = vlane();
     return (lane < a->queries->n_keys[k] - v * LANES) & (lane >= a->queries->first_key[k] - v * LANES);
@@ -92,7 +91,7 @@ static void mask_scores(const Reading *a, int k) {
     }
 }
 
-/* scores = cap tanh(scale scores / cap); what a mask hides stays hidden. */
+/* scores = cap tanh(scale scores / cap); masked scores stay -infinity. */
 static void cap_scores(float *scores, int from, int end, float scale, float cap) {
     for (int v = from; v < end; v++) {
         const vf z = vload(scores + v * LANES);
@@ -100,7 +99,7 @@ static void cap_scores(float *scores, int from, int end, float scale, float cap)
     }
 }
 
-/* scores = e^(scale (scores - the largest of them)); returns 1 / their sum. */
+/* scores = e^(scale (scores - max)); returns 1 / their sum. */
 static float softmax(float *scores, int from, int end, float scale) {
     vf max = vset(-INFINITY), sum = {0};
     for (int v = from; v < end; v++) max = vmax(vload(scores + v * LANES), max);
@@ -113,7 +112,7 @@ static float softmax(float *scores, int from, int end, float scale) {
     return 1.0f / vsum(sum);
 }
 
-/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v, values[0] being element 0 of the first of them.
+/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v, values[0] being element 0 of the first.
  * `masked`: some query does not see all of them. What a query does not see counts as 0, whatever the cache holds there:
  * NaN times 0 would be NaN. */
 INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a, KvType type, const void *values, size_t at,
@@ -164,21 +163,22 @@ INLINE void sum_values(const Reading *a, KvType type, const KvLayer *kv, const f
     }
 }
 
-/* out = softmax(scale q k) v for n queries. Each is computed alike, whoever else is in the group. */
+/* out = softmax(scale q k) v for n queries. The result of a query does not depend on the others. */
 INLINE void attend_group(const Reading *a, const KvLayer *kv, KvType type, const int n) {
     const int size = a->size, count = n == 1 ? 16 : n == 2 ? 8 : 4;
-    const int streams = n == 1 ? 4 : 2; /* the cache is read at so many places at once */
+    const int streams = n == 1 ? 4 : 2; /* concurrent read streams */
     const int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
     if (n == 1 && a->queries->prefetch) prefetch_values(a, type, kv->values);
     for (; v < a->from + apart; v++) score_vectors(a, type, kv->keys, v, apart, streams, n);
     for (v = a->from + apart * streams; v < a->end; v++) score_vectors(a, type, kv->keys, v, 0, 1, n);
-    for (int k = 0; k < n; k++) mask_scores(a, k);
-    for (int k = 0; k < n && a->queries->cap != 0; k++)
-        cap_scores(a->queries->scores[k], a->from, a->end, a->queries->scale, a->queries->cap);
-    for (int k = 0; k < n; k++)
-        scales[k] = softmax(a->queries->scores[k], a->from, a->end, a->queries->cap != 0 ? 1 : a->queries->scale);
+    for (int k = 0; k < n; k++) {
+        float *const scores = a->queries->scores[k], cap = a->queries->cap, scale = a->queries->scale;
+        mask_scores(a, k);
+        if (cap != 0) cap_scores(scores, a->from, a->end, scale, cap);
+        scales[k] = softmax(scores, a->from, a->end, cap != 0 ? 1 : scale);
+    }
     for (; i + count <= size; i += count) sum_values(a, type, kv, scales, i, count, n);
     for (; i + 4 <= size; i += 4) sum_values(a, type, kv, scales, i, 4, n);
     for (; i < size; i += 2) sum_values(a, type, kv, scales, i, 2, n);
@@ -194,13 +194,12 @@ ATTEND(attend_1_f16, KV_F16, 1)
 ATTEND(attend_2_f16, KV_F16, 2)
 ATTEND(attend_4_f16, KV_F16, 4)
 
-static int min_int(int a, int b) { return a < b ? a : b; }
-
 void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
     static void (*const forms[][3])(const Reading *, const KvLayer *) = {
         [KV_F32] = {attend_1, attend_2, attend_4}, [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
     const size_t elements = kv_head_elements(q->size, kv->blocks);
     const int from = q->first_key[0] / LANES, end = (q->n_keys[n - 1] - 1) / LANES + 1;
+    const int whole = (q->first_key[n - 1] + LANES - 1) / LANES;
     const Reading a = {.queries = q,
                        .size = q->size,
                        .blocks = kv->blocks,
@@ -209,7 +208,7 @@ void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
                        .wrapped = from / BLOCK_VECTORS / kv->blocks * kv->blocks,
                        .from = from,
                        .end = end,
-                       .whole = min_int((q->first_key[n - 1] + LANES - 1) / LANES, end),
+                       .whole = whole < end ? whole : end,
                        .whole_end = q->n_keys[0] / LANES};
     forms[type][n / 2](&a, kv);
 }

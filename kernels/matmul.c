@@ -75,25 +75,18 @@ static void many_tokens(const Task *p, int panel, int n_panels) {
 
 /* ---- groups of any size ------------------------------------------------------------ */
 
-/* The product of row r of int8 weights with token t. */
-static float plain_product(const Task *p, int r, int t) {
-    const Tensor *w = p->w;
-    const Input in = input_from(p->in, t);
-    const size_t cols = (size_t)w->cols, group = (size_t)w->group, first = (size_t)r * cols;
-    const int8_t *weights = (const int8_t *)w->data + first;
-    float sum = 0;
-    for (size_t g = 0; g < cols / group; g++) {
-        int64_t dot = 0;
-        for (size_t c = g * group; c < (g + 1) * group; c++) dot += weights[c] * in.q[c];
-        sum = fma_float((float)dot, tensor_scale(w, first / group + g) * in.groups[g].scale, sum);
-    }
-    return sum;
-}
-
 static void plain_rows(const Task *p) {
+    const size_t cols = (size_t)p->w->cols, group = (size_t)p->w->group, n_groups = cols / group;
     for (int t = 0; t < p->n; t++)
         for (int r = p->row; r < p->row + p->n_rows; r++) {
-            float *const y = p->y + (size_t)t * p->stride + r, sum = plain_product(p, r, t);
+            const int8_t *weights = (const int8_t *)p->w->data + (size_t)r * cols, *q = p->in->q + (size_t)t * cols;
+            float *const y = p->y + (size_t)t * p->stride + r, sum = 0;
+            for (size_t g = 0; g < n_groups; g++) {
+                const float scale = tensor_scale(p->w, (size_t)r * n_groups + g);
+                int64_t dot = 0;
+                for (size_t c = g * group; c < (g + 1) * group; c++) dot += weights[c] * q[c];
+                sum = fma_float((float)dot, scale * p->in->groups[(size_t)t * n_groups + g].scale, sum);
+            }
             *y = p->add ? *y + sum : sum;
         }
 }

@@ -4,7 +4,7 @@
 
 bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
 
-/* Finds the LANES rows of a panel. Lanes after the last row of w repeat the last row. */
+/* Finds the LANES rows of a panel at `data`. Lanes after the last row of w repeat the last row. */
 static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
         const int row = panel * LANES + j;
@@ -79,46 +79,38 @@ INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, siz
     }
 }
 
-/* Packs n groups of TYPE_I8 and their scales. */
-static void pack_groups(uint8_t *out, const Tensor *w, int panel, int first, int n) {
-    const uint8_t *rows[LANES], *scales[LANES];
+/* Packs n columns of TYPE_I8, whole groups, and their scales. */
+static void pack_groups(uint8_t *out, const Tensor *w, const uint8_t *const *rows, int panel, int col, int n) {
+    const uint8_t *scales[LANES];
     const int quads = w->group / 4;
-    find_rows(rows, w->data, (size_t)w->cols, w, panel);
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
-    for (int g = first; g < first + n; g++, out += group_bytes(quads, 0)) {
-        pack_words(out, rows, (size_t)g * (size_t)w->group, quads);
+    for (int c = col; c < col + n; c += w->group, out += group_bytes(quads, 0)) {
+        pack_words(out, rows, (size_t)c, quads);
         add_offset(out, quads);
-        pack_words(out + quads * VBYTES, scales, (size_t)g * sizeof(float), 1);
+        pack_words(out + quads * VBYTES, scales, (size_t)(c / w->group) * sizeof(float), 1);
     }
 }
 
-/* The byte offset of column `col` in a row of w. */
-static size_t column_at(const Tensor *w, int col) { return tensor_bytes(&(Tensor){.type = w->type, .cols = col}, 1); }
-
 void panel_prefetch(const Tensor *w, int panel, int col, int n) {
-    if (w->type == TYPE_I8 || panel * LANES >= w->rows) return;
+    if (panel * LANES >= w->rows) return;
     const uint8_t *rows[LANES];
-    const size_t at = column_at(w, col), end = column_at(w, col + n < w->cols ? col + n : w->cols);
-    find_rows(rows, w->data, tensor_bytes(w, 1), w, panel);
+    const size_t end = type_bytes(w->type, (size_t)(col + n < w->cols ? col + n : w->cols));
+    find_rows(rows, w->data, type_bytes(w->type, (size_t)w->cols), w, panel);
     for (int j = 0; j < LANES; j++)
-        for (size_t b = at; b < end; b += CACHE_LINE) prefetch_read(rows[j] + b);
+        for (size_t at = type_bytes(w->type, (size_t)col); at < end; at += CACHE_LINE) prefetch_read(rows[j] + at);
 }
 
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
-    if (w->type == TYPE_I8) {
-        pack_groups(out, w, panel, col / w->group, n / w->group);
-        return;
-    }
     const uint8_t *rows[LANES];
-    const size_t at = column_at(w, col);
-    find_rows(rows, w->data, tensor_bytes(w, 1), w, panel);
+    const size_t at = type_bytes(w->type, (size_t)col);
+    find_rows(rows, w->data, type_bytes(w->type, (size_t)w->cols), w, panel);
     switch (w->type) {
     case TYPE_F32: pack_words(out, rows, at, n); break;
     case TYPE_F16:
     case TYPE_BF16: pack_pairs(out, rows, at, n); break;
-    case TYPE_I8: break; /* above */
-#define X(id, ...)                                                                                                     \
-    case TYPE_##id: pack_blocks(out, TYPE_##id, rows, at, n / TYPES[TYPE_##id].weights); break;
+    case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
+#define X(id, name, gguf, file, weights, ...)                                                                          \
+    case TYPE_##id: pack_blocks(out, TYPE_##id, rows, at, n / weights); break;
         BLOCK_TYPES(X)
 #undef X
     }

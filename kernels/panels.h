@@ -118,9 +118,8 @@ INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + min
 
 /* Bytes of n columns of a packed panel, whole blocks or groups. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
-    const size_t weights = (size_t)TYPES[w->type].weights, bytes = (size_t)TYPES[w->type].bytes;
     if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(w->group / 4, 0);
-    return type_takes_int8(w->type) ? (size_t)n / weights * bytes * LANES : columns_bytes(w->type, n);
+    return type_takes_int8(w->type) ? type_bytes(w->type, (size_t)n) * LANES : columns_bytes(w->type, n);
 }
 
 /* Bytes of n columns of an unpacked panel. */

@@ -109,7 +109,7 @@ INLINE void dequantize_block(float *y, Type type, const uint8_t *p) {
 void dequantize_row(float *y, const Tensor *w, int row) {
     const int n = w->cols;
     const size_t start = (size_t)row * (size_t)n;
-    const uint8_t *p = (const uint8_t *)w->data + (w->type == TYPE_I8 ? start : (size_t)row * tensor_bytes(w, 1));
+    const uint8_t *p = (const uint8_t *)w->data + type_bytes(w->type, start);
     switch (w->type) {
     case TYPE_F32: memcpy(y, p, (size_t)n * sizeof *y); break;
     case TYPE_F16:

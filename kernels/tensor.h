@@ -110,11 +110,16 @@ typedef struct {
 static inline int tensor_first_row(const Tensor *w) { return w->share ? w->share->first : 0; }
 static inline int tensor_all_rows(const Tensor *w) { return w->share ? w->share->all : w->rows; }
 
+/* Bytes of n weights, whole blocks, in the file; without the scales of TYPE_I8. */
+static inline size_t type_bytes(Type type, size_t n) {
+    return n / (size_t)TYPES[type].weights * (size_t)TYPES[type].bytes;
+}
+
 /* Bytes of the tensor's first `rows` rows in the file, scales included. */
 static inline size_t tensor_bytes(const Tensor *w, int rows) {
     const size_t n = (size_t)rows * (size_t)w->cols;
-    if (w->type == TYPE_I8) return n + n / (size_t)w->group * sizeof(float); /* NOLINT: group is not 0 in TYPE_I8 */
-    return n / (size_t)TYPES[w->type].weights * (size_t)TYPES[w->type].bytes;
+    const size_t n_scales = w->type == TYPE_I8 ? n / (size_t)w->group : 0; /* NOLINT: group is not 0 in TYPE_I8 */
+    return type_bytes(w->type, n) + n_scales * sizeof(float);
 }
 
 /* Scale i of the scales of a TYPE_I8 tensor. */

@@ -115,12 +115,8 @@ INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride, const 
     vf sums[MAX_SUMS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) sums[k] = (vf){0};
-    if (n == SUM_COLUMNS) {
-        UNROLL
-        for (int c = 0; c < SUM_COLUMNS; c++) add_column(sums, panels, stride, x, type, c, n_panels, tokens);
-    } else {
-        for (int c = 0; c < n; c++) add_column(sums, panels, stride, x, type, c, n_panels, tokens);
-    }
+    UNROLL
+    for (int c = 0; c < n; c++) add_column(sums, panels, stride, x, type, c, n_panels, tokens);
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] += sums[k];
 }
@@ -154,7 +150,6 @@ typedef struct {
     int unrolled;     /* quads that are unrolled together; 0: any number may be */
     int mins;         /* of a group: 0 or 1 */
     int groups;       /* of a block */
-    int step;         /* groups that are unrolled together */
     int input_groups; /* groups to one group of the activations: 1 or 2 */
     size_t bytes;     /* of a block, for all rows */
 } Layout;
@@ -167,7 +162,6 @@ INLINE Layout packed_layout(Type type) {
                     .unrolled = groups == 8 || type == TYPE_Q8_0 ? 0 : quads,
                     .mins = TYPES[type].min,
                     .groups = groups,
-                    .step = groups == 16 ? 4 : groups,
                     .input_groups = INPUT_GROUP / 4 / quads,
                     .bytes = (size_t)TYPES[type].bytes * LANES};
 }
@@ -179,7 +173,6 @@ INLINE Layout unpacked_layout(int quads, int mins, int input_groups) {
                     .unrolled = input_groups == 2 ? quads : 0,
                     .mins = mins,
                     .groups = input_groups,
-                    .step = input_groups,
                     .input_groups = input_groups,
                     .bytes = group_bytes(quads, mins) * (size_t)input_groups};
 }
@@ -253,20 +246,20 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
 }
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, const int tokens) {
-    const int columns = 4 * l.quads; /* of a group */
+    const int columns = 4 * l.quads, step = l.groups == 16 ? 4 : l.groups; /* of a group; groups unrolled together */
     const int8_t *q = o.in->q + (size_t)o.t * (size_t)o.in->cols + (size_t)o.col;
     const InputGroup *x = o.in->groups + (size_t)o.t * (size_t)o.in->row_groups + o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
-    for (int g = 0, first = 0; g < o.n / columns; g += l.step) {
+    for (int g = 0, first = 0; g < o.n / columns; g += step) {
         if (n_panels == 1 && first == 0) prefetch_ahead(o.prefetch, o.panels, l.bytes);
         UNROLL
-        for (int i = 0; i < l.step; i++)
+        for (int i = 0; i < step; i++)
             add_group(totals, &o, &l, first + i, q + i * columns, x + i / l.input_groups, n_panels, tokens);
-        q += l.step * columns;
-        x += l.step / l.input_groups;
-        first += l.step;
+        q += step * columns;
+        x += step / l.input_groups;
+        first += step;
         if (first == l.groups) {
             first = 0;
             o.panels += l.bytes;
@@ -299,19 +292,15 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
 #define TILE(name, tile, layout, panels, tokens)                                                                       \
     NOINLINE void name(vf *sums, Operands o) { tile(sums, o, layout, panels, tokens); }
 
-/* The tiles of one packed panel, and their list. Only vectors of 16 lanes have registers for 8 tokens. */
+/* The tiles of one packed panel, and their list. `eight`: whether 8 tokens are faster in one tile than in two. Only
+ * vectors of 16 lanes have the registers for it. */
 #define PACKED_TILES(name, tile, layout)                                                                               \
     TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
     TILE(name##_1x2, tile, layout, 1, 2)                                                                               \
-    TILE(name##_1x4, tile, layout, 1, 4)
-#define PACKED(name) name##_1x1, name##_1x2, name##_1x4
-#if LANES == 16
-#define PACKED_TILES_8(name, tile, layout) PACKED_TILES(name, tile, layout) TILE(name##_1x8, tile, layout, 1, 8)
-#define PACKED_8(name)                     PACKED(name), name##_1x8
-#else
-#define PACKED_TILES_8 PACKED_TILES
-#define PACKED_8       PACKED
-#endif
+    TILE(name##_1x4, tile, layout, 1, 4)                                                                               \
+    TILE(name##_1x8, tile, layout, 1, MAX_TILE_TOKENS)
+#define PACKED(name, eight)                                                                                            \
+    { name##_1x1, name##_1x2, name##_1x4, (eight) && MAX_TILE_TOKENS == 8 ? name##_1x8 : NULL }
 
 /* The tiles of unpacked panels. */
 #define UNPACKED_TILES(name, tile, layout)                                                                             \
@@ -319,9 +308,10 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
     TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                                                                     \
     UnpackedTiles name = {name##_1xM, name##_2xM};
 
-/* The kernels of a type of blocks, whose groups lie as those of `groups` when unpacked. SET is PACKED or PACKED_8. */
-#define BLOCK_KERNELS(id, set, groups)                                                                                 \
+/* The kernels of a type of blocks, whose groups lie as those of `groups` when unpacked. */
+#define BLOCK_KERNELS(id, groups, eight)                                                                               \
+    PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                                                              \
     static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Prefetch prefetch) {           \
         unpack_blocks(unpacked, TYPE_##id, panel, n, offset, prefetch);                                                \
     }                                                                                                                  \
-    const Kernels kernels_##id = {{set(id)}, {NULL}, groups, unpack_##id};
+    const Kernels kernels_##id = {PACKED(id, eight), {NULL}, groups, unpack_##id};

@@ -2,8 +2,6 @@
  * no faster than two of 4, and take long to compile. */
 #include "kernels/tiles.h"
 
-#define X(id, name, gguf, file, weights, bytes, group, min, ...)                                                       \
-    PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                                                              \
-    BLOCK_KERNELS(id, PACKED, groups_##group##_##min)
+#define X(id, name, gguf, file, weights, bytes, group, min, ...) BLOCK_KERNELS(id, groups_##group##_##min, false)
 K_TYPES(X)
 #undef X
