@@ -29,11 +29,9 @@ static Tensor *weight_to_pack(const PartAt *at) {
 
 /* Packs a weight at `to`. Returns the bytes of its panels. */
 static size_t pack_weight(Tensor *w, uint8_t *to, int n_threads) {
-    const size_t bytes = panels_bytes(w);
-    if (!bytes) return 0;
     tensor_pack(w, to, n_threads);
     memory_drop(w->data, tensor_bytes(w, w->rows));
-    return bytes;
+    return panels_bytes(w);
 }
 
 void model_pack(Model *m, int n_threads) {

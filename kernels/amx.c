@@ -88,7 +88,7 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
 static void byte_tile_16(vf *sums, const Task *p, const uint8_t *panel, int t, int col, int n, Stream s) {
     const Input *in = p->in;
     const int group = TYPES[p->w->type].group, n_groups = n / group, halves = INPUT_GROUP / group;
-    const Layout l = unpacked_layout(group / 4, TYPES[p->w->type].min, halves);
+    const Layout l = unpacked_layout(group, TYPES[p->w->type].min, halves);
     const size_t cols = (size_t)in->cols, next = (size_t)in->row_groups, bytes = group_bytes(l.quads, l.mins);
     const int8_t *q = in->q + (size_t)t * cols + (size_t)col;
     const InputGroup *x = in->groups + (size_t)t * next + col / INPUT_GROUP;

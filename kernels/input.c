@@ -14,7 +14,8 @@ static size_t unit_row_bytes(int cols, bool bf16) {
     return unit && bf16 ? unit->row_bytes(cols) : 0;
 }
 
-/* One half is for packed panels, the other for unpacked ones: room for the panels of any tile (tiles.h). */
+/* One half is for packed panels, the other for unpacked ones: room for the panels of any tile (tiles.h). int8 groups of
+ * one weight take both halves: each column is a quad and a scale. They are not unpacked. */
 static size_t scratch_bytes(int max_cols) { return 2 * (size_t)SCRATCH_PANELS * ((size_t)max_cols + 32) * VBYTES; }
 
 double input_buffer_bytes(double rows, int cols, int n_threads, bool bf16) {
@@ -25,7 +26,7 @@ double input_buffer_bytes(double rows, int cols, int n_threads, bool bf16) {
 int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads, bool bf16) {
     const size_t rows = (size_t)max_rows, n = rows * (size_t)max_cols, row_bytes = unit_row_bytes(max_cols, bf16);
     *buffer = (InputBuffer){.scratch_bytes = scratch_bytes(max_cols), .unit = tile_unit()};
-    if (!(buffer->q = allocate(n, sizeof *buffer->q))) return -1;
+    if (!(buffer->q = allocate_zeroed(n + 3, sizeof *buffer->q))) return -1; /* the last quad may be incomplete */
     if (!(buffer->groups = allocate(n, sizeof *buffer->groups))) return -1;
     if (row_bytes && !(buffer->unit_rows = allocate(rows, row_bytes))) return -1;
     buffer->scratch = allocate((size_t)n_threads, buffer->scratch_bytes);

@@ -1,11 +1,11 @@
 /* matmul.c: linear layers, y = x w^T, for every weight type.
  *
- * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks, groups
- * and quads. The caller's parallel region has the threads; the worksharing loops are here.
+ * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks, groups and quads. The caller's parallel
+ * region has the threads; the worksharing loops are here.
  *
- * There are four ways to a product. For a few tokens, a packed panel is multiplied as it streams by from memory. For
- * many tokens, panels are unpacked first, once for all tokens. A unit of the processor that multiplies tiles
- * (tile_unit.h) takes what it can. And int8 groups that do not fit into panels, of any size, are multiplied in plain C.
+ * There are three ways to compute a product. For a few tokens, a packed panel is multiplied as it is read from memory.
+ * For many tokens, panels are unpacked first, once for all tokens. A unit of the processor that multiplies tiles
+ * (tile_unit.h) computes the products that it supports.
  */
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
@@ -73,24 +73,6 @@ static void many_tokens(const Task *p, int panel, int n_panels) {
     }
 }
 
-/* ---- groups of any size ------------------------------------------------------------ */
-
-static void plain_rows(const Task *p) {
-    const size_t cols = (size_t)p->w->cols, group = (size_t)p->w->group, n_groups = cols / group;
-    for (int t = 0; t < p->n; t++)
-        for (int r = p->row; r < p->row + p->n_rows; r++) {
-            const int8_t *weights = (const int8_t *)p->w->data + (size_t)r * cols, *q = p->in->q + (size_t)t * cols;
-            float *const y = p->y + (size_t)t * p->stride + r, sum = 0;
-            for (size_t g = 0; g < n_groups; g++) {
-                const float scale = tensor_scale(p->w, (size_t)r * n_groups + g);
-                int64_t dot = 0;
-                for (size_t c = g * group; c < (g + 1) * group; c++) dot += weights[c] * q[c];
-                sum = fma_float((float)dot, scale * p->in->groups[(size_t)t * n_groups + g].scale, sum);
-            }
-            *y = p->add ? *y + sum : sum;
-        }
-}
-
 /* ---- products ------------------------------------------------------------------- */
 
 static void panel_rows(const Task *p) {
@@ -106,10 +88,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
     const int panel = row / LANES, end = (row + n_rows - 1) / LANES + 1;
     const Task p = {y, stride, w, KERNELS[w->type], row, n_rows, panel, end, in, n, add};
     const TileUnit *unit = in->buffer->unit;
-    if (!panels_fit(w))
-        plain_rows(&p);
-    else if (!unit || !unit->multiply(&p))
-        panel_rows(&p);
+    if (!unit || !unit->multiply(&p)) panel_rows(&p);
     for (int t = 0; t < n && w->bias; t++)
         for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + (size_t)r] += w->bias[r];
 }

@@ -2,8 +2,6 @@
  * layout of a panel; formats/pack.c decides which weights are packed. */
 #include "kernels/panels.h"
 
-bool panels_fit(const Tensor *w) { return w->type != TYPE_I8 || w->group % 4 == 0; }
-
 /* Finds the LANES rows of a panel at `data`. Lanes after the last row of w repeat the last row. */
 static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
@@ -79,14 +77,18 @@ INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, siz
     }
 }
 
-/* Packs n columns of TYPE_I8, whole groups, and their scales. */
+/* Packs n columns of TYPE_I8, whole groups, and their scales. In an incomplete quad, bytes after the group become 0:
+ * whatever they are multiplied by, the product is 0. */
 static void pack_groups(uint8_t *out, const Tensor *w, const uint8_t *const *rows, int panel, int col, int n) {
     const uint8_t *scales[LANES];
-    const int quads = w->group / 4;
+    const int quads = group_quads(w->group), whole = w->group / 4;
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
     for (int c = col; c < col + n; c += w->group, out += group_bytes(quads, 0)) {
-        pack_words(out, rows, (size_t)c, quads);
-        add_offset(out, quads);
+        pack_words(out, rows, (size_t)c, whole);
+        add_offset(out, whole);
+        for (int j = 0; whole < quads && j < LANES; j++)
+            for (int b = 0; b < 4; b++)
+                out[whole * VBYTES + j * 4 + b] = b < w->group % 4 ? rows[j][c + whole * 4 + b] ^ BYTE_OFFSET : 0;
         pack_words(out + quads * VBYTES, scales, (size_t)(c / w->group) * sizeof(float), 1);
     }
 }
@@ -119,7 +121,7 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
 static int n_panels(const Tensor *w) { return (w->rows + LANES - 1) / LANES; }
 
 size_t panels_bytes(const Tensor *w) {
-    const size_t bytes = panels_fit(w) ? (size_t)n_panels(w) * packed_bytes(w, w->cols) : 0;
+    const size_t bytes = (size_t)n_panels(w) * packed_bytes(w, w->cols);
     return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 

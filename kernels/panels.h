@@ -112,24 +112,24 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
     return (vf)v;
 }
 
+/* Quads of a group of n weights. The last one may be incomplete. */
+INLINE int group_quads(int n) { return (n + 3) / 4; }
+
 /* Bytes of an unpacked group: its quads, where the byte BYTE_OFFSET stands for 0, its scale, and its min if it has one.
  */
 INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + mins) * VBYTES; }
 
 /* Bytes of n columns of a packed panel, whole blocks or groups. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
-    if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(w->group / 4, 0);
+    if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(group_quads(w->group), 0);
     return type_takes_int8(w->type) ? type_bytes(w->type, (size_t)n) * LANES : columns_bytes(w->type, n);
 }
 
 /* Bytes of n columns of an unpacked panel. */
 INLINE size_t unpacked_bytes(const Tensor *w, int n) {
     const int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
-    return group ? (size_t)(n / group) * group_bytes(group / 4, TYPES[w->type].min) : (size_t)n * VBYTES;
+    return group ? (size_t)(n / group) * group_bytes(group_quads(group), TYPES[w->type].min) : (size_t)n * VBYTES;
 }
-
-/* Whether w fits into panels: TYPE_I8 with groups of whole quads, and every other type. */
-bool panels_fit(const Tensor *w);
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be unaligned. */
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
@@ -137,7 +137,7 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
 /* Prefetches what panel_pack will read. */
 void panel_prefetch(const Tensor *w, int panel, int col, int n);
 
-/* Bytes of all panels of w, rounded up to whole cache lines; 0 if w does not fit into panels. */
+/* Bytes of all panels of w, rounded up to whole cache lines. */
 size_t panels_bytes(const Tensor *w);
 
 /* Packs all of w into w->panels: panels_bytes(w) bytes that the caller owns. Products then read them instead of

@@ -146,6 +146,7 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, cons
 typedef struct {
     Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
     int zero;         /* the byte that stands for a weight of 0 */
+    int weights;      /* of a group */
     int quads;        /* of a group */
     int unrolled;     /* quads that are unrolled together; 0: any number may be */
     int mins;         /* of a group: 0 or 1 */
@@ -158,6 +159,7 @@ INLINE Layout packed_layout(Type type) {
     const int quads = TYPES[type].group / 4, groups = TYPES[type].weights / TYPES[type].group;
     return (Layout){.type = type,
                     .zero = block_zero(type),
+                    .weights = TYPES[type].group,
                     .quads = quads,
                     .unrolled = groups == 8 || type == TYPE_Q8_0 ? 0 : quads,
                     .mins = TYPES[type].min,
@@ -166,9 +168,11 @@ INLINE Layout packed_layout(Type type) {
                     .bytes = (size_t)TYPES[type].bytes * LANES};
 }
 
-INLINE Layout unpacked_layout(int quads, int mins, int input_groups) {
+INLINE Layout unpacked_layout(int weights, int mins, int input_groups) {
+    const int quads = group_quads(weights);
     return (Layout){.type = TYPE_I8,
                     .zero = BYTE_OFFSET,
+                    .weights = weights,
                     .quads = quads,
                     .unrolled = input_groups == 2 ? quads : 0,
                     .mins = mins,
@@ -246,7 +250,7 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
 }
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, const int tokens) {
-    const int columns = 4 * l.quads, step = l.groups == 16 ? 4 : l.groups; /* of a group; groups unrolled together */
+    const int columns = l.weights, step = l.groups == 16 ? 4 : l.groups; /* of a group; groups unrolled together */
     const int8_t *q = o.in->q + (size_t)o.t * (size_t)o.in->cols + (size_t)o.col;
     const InputGroup *x = o.in->groups + (size_t)o.t * (size_t)o.in->row_groups + o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];

@@ -166,6 +166,7 @@ static void int8_products(void) {
                 }
     check_product(17, 172, 5, 4, true); /* many small groups, a tail of 3 vectors' width */
     check_product(17, 172, 5, 2, true);
+    check_product(65, 200, 1, 1, true); /* a scale for each weight: chunks have to fit into the scratch memory */
     check_product(9, 360, 3, 8, false);
 }
 
