@@ -10,32 +10,25 @@ static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t ro
     }
 }
 
-/* Packs n words of every row, from byte `at` of the row on, into n vectors. */
-INLINE void pack_words(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
+/* Packs n bytes of every row, from byte `at` of the row on, as words. The last word is padded with zeros. */
+INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
     int i = 0;
-    for (; i + 4 <= n; i += 4) {
+    for (; i + 16 <= n; i += 16, out += 4 * VBYTES) {
         vi words[4];
-        vtranspose(words, rows, at + (size_t)i * 4);
-        memcpy(out + i * VBYTES, words, sizeof words);
+        vtranspose(words, rows, at + (size_t)i);
+        memcpy(out, words, sizeof words);
     }
-    for (; i < n; i++)
-        for (int j = 0; j < LANES; j++) memcpy(out + i * VBYTES + j * 4, rows[j] + at + (size_t)i * 4, 4);
+    for (; i < n; i += 4, out += VBYTES)
+        for (int j = 0; j < LANES; j++) {
+            uint32_t word = 0;
+            memcpy(&word, rows[j] + at + i, n - i < 4 ? (size_t)(n - i) : 4);
+            memcpy(out + j * 4, &word, 4);
+        }
 }
 
 /* Adds the offset of vdot to the signed bytes of n vectors. */
 INLINE void add_offset(uint8_t *out, int n) {
     for (int i = 0; i < n * VBYTES; i++) out[i] ^= BYTE_OFFSET;
-}
-
-/* Packs n columns of two-byte numbers in pairs; an odd last column is paired with zeros. */
-static void pack_pairs(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
-    pack_words(out, rows, at, n / 2);
-    out += n / 2 * VBYTES;
-    for (int j = 0; n % 2 && j < LANES; j++) {
-        uint32_t word = 0;
-        memcpy(&word, rows[j] + at + (size_t)(n - 1) * 2, 2);
-        memcpy(out + j * 4, &word, 4);
-    }
 }
 
 /* Quad q of group i of a Q6_K block as it is in the file, with low and high bits in different places (quant.c). */
@@ -48,8 +41,8 @@ INLINE vi q6_quad(const vi *words, int i, int q) {
 /* The words of a Q6_K block: its scales, then for each group two words of low bits and one of high bits. */
 INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     vi words[48];
-    pack_words((uint8_t *)words, rows, at, 48);
-    pack_words(out, rows, at + 192, 4);
+    pack_bytes((uint8_t *)words, rows, at, 192);
+    pack_bytes(out, rows, at + 192, 16);
     out += 4 * VBYTES;
     UNROLL
     for (int i = 0; i < 16; i++, out += 3 * VBYTES) {
@@ -72,7 +65,7 @@ INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, siz
         if (type == TYPE_Q6_K)
             pack_q6(out_words, rows, at);
         else
-            pack_words(out_words, rows, at + (size_t)words_at, words);
+            pack_bytes(out_words, rows, at + (size_t)words_at, 4 * words);
         if (type == TYPE_Q8_0) add_offset(out_words, words);
     }
 }
@@ -84,12 +77,11 @@ static void pack_groups(uint8_t *out, const Tensor *w, const uint8_t *const *row
     const int quads = group_quads(w->group), whole = w->group / 4;
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
     for (int c = col; c < col + n; c += w->group, out += group_bytes(quads, 0)) {
-        pack_words(out, rows, (size_t)c, whole);
+        pack_bytes(out, rows, (size_t)c, w->group);
         add_offset(out, whole);
-        for (int j = 0; whole < quads && j < LANES; j++)
-            for (int b = 0; b < 4; b++)
-                out[whole * VBYTES + j * 4 + b] = b < w->group % 4 ? rows[j][c + whole * 4 + b] ^ BYTE_OFFSET : 0;
-        pack_words(out + quads * VBYTES, scales, (size_t)(c / w->group) * sizeof(float), 1);
+        for (int i = whole * VBYTES; i < quads * VBYTES; i++)
+            if (i % 4 < w->group % 4) out[i] ^= BYTE_OFFSET;
+        pack_bytes(out + quads * VBYTES, scales, (size_t)(c / w->group) * sizeof(float), sizeof(float));
     }
 }
 
@@ -107,9 +99,9 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     const size_t at = type_bytes(w->type, (size_t)col);
     find_rows(rows, w->data, type_bytes(w->type, (size_t)w->cols), w, panel);
     switch (w->type) {
-    case TYPE_F32: pack_words(out, rows, at, n); break;
+    case TYPE_F32: pack_bytes(out, rows, at, 4 * n); break;
     case TYPE_F16:
-    case TYPE_BF16: pack_pairs(out, rows, at, n); break;
+    case TYPE_BF16: pack_bytes(out, rows, at, 2 * n); break;
     case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
 #define X(id, name, gguf, file, weights, ...)                                                                          \
     case TYPE_##id: pack_blocks(out, TYPE_##id, rows, at, n / weights); break;

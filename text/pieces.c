@@ -61,14 +61,12 @@ static int compare_texts(const void *a, const void *b) {
 
 static int index_matched(Pieces *p) {
     size_t n = 0, at = 0;
-    for (int id = 0; id < p->n; id++) n += is_matched(&p->list[id]);
     free(p->matched);
-    p->matched = allocate(n, sizeof(Piece *));
+    p->matched = allocate((size_t)p->n, sizeof(Piece *));
     if (!p->matched) return -1;
     for (int id = 0; id < p->n; id++)
-        if (is_matched(&p->list[id])) p->matched[at++] = &p->list[id];
+        if (is_matched(&p->list[id])) p->matched[n++] = &p->list[id];
     qsort(p->matched, n, sizeof(Piece *), compare_texts);
-    at = 0;
     for (int byte = 0; byte <= 256; byte++) {
         while (at < n && (uint8_t)p->matched[at]->text[0] < byte) at++;
         p->first_match[byte] = at;
@@ -113,8 +111,8 @@ void pieces_close(Pieces *p) {
 /* The byte with a name such as "<0x0A>"; -1 if it is not a name. */
 static int byte_of_name(const char *s, int n) {
     static const char digits[] = "0123456789ABCDEF";
-    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || !s[3] || !s[4]) return -1;
-    const char *high = strchr(digits, s[3]), *low = strchr(digits, s[4]);
+    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
+    const char *high = memchr(digits, s[3], 16), *low = memchr(digits, s[4], 16);
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
 }
 

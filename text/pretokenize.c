@@ -22,17 +22,19 @@
 enum { SYLLABLES = 0xac00, LEADING = 0x1100, VOWELS = 0x1161, TRAILING = 0x11a7 };
 enum { N_LEADING = 19, N_VOWELS = 21, N_TRAILING = 28, N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING };
 
-/* A character and its combining class, the sort key of marks; 0 = not a mark. */
+/* The value of a code point in a table of runs, each `code << bits | value` of its first code point; 0 for an invalid
+ * byte. */
+static unsigned value_in(const uint32_t *runs, size_t n, int bits, uint32_t code) {
+    size_t next;
+    SEARCH(next, 1, n, runs[next] >> bits <= code);
+    return code < UTF8_END ? runs[next - 1] & ((1u << bits) - 1) : 0;
+}
+
 typedef struct {
     uint32_t code;
-    unsigned order;
+    unsigned order; /* combining class, the sort key of marks; 0: not a mark */
+    size_t place;   /* in the text, the second sort key */
 } Character;
-
-static unsigned order_of(uint32_t code) {
-    size_t next;
-    SEARCH(next, 1, COUNT(COMBINING_RUNS), COMBINING_RUNS[next] >> 8 <= code);
-    return code < UTF8_END ? COMBINING_RUNS[next - 1] & 0xff : 0;
-}
 
 static bool is_below(const uint32_t *row, uint32_t first, uint32_t second) {
     return row[1] < first || (row[1] == first && row[2] < second);
@@ -55,16 +57,16 @@ static uint32_t composition(uint32_t first, uint32_t second) {
 static size_t decompose(Character *to, uint32_t code) {
     const uint32_t i = code - SYLLABLES;
     if (i < N_SYLLABLES) {
-        to[0] = (Character){LEADING + i / (N_VOWELS * N_TRAILING), 0};
-        to[1] = (Character){VOWELS + i / N_TRAILING % N_VOWELS, 0};
-        to[2] = (Character){TRAILING + i % N_TRAILING, 0};
+        to[0] = (Character){.code = LEADING + i / (N_VOWELS * N_TRAILING)};
+        to[1] = (Character){.code = VOWELS + i / N_TRAILING % N_VOWELS};
+        to[2] = (Character){.code = TRAILING + i % N_TRAILING};
         return i % N_TRAILING ? 3 : 2;
     }
     size_t at;
     SEARCH(at, 0, COUNT(DECOMPOSITIONS), DECOMPOSITIONS[at][0] < code);
     const uint32_t *row = DECOMPOSITIONS[at];
     if (at == COUNT(DECOMPOSITIONS) || row[0] != code) {
-        *to = (Character){code, order_of(code)};
+        *to = (Character){.code = code, .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), 8, code)};
         return 1;
     }
     const size_t n = decompose(to, row[1]);
@@ -80,19 +82,17 @@ static char *write_character(const Normalizer *z, char *to, uint32_t code) {
     return to + 1;
 }
 
-/* Sorts marks[n] by class; the sort is stable. spare[n] is scratch. */
-static void sort_marks(Character *marks, size_t n, Character *spare) {
-    size_t starts[257] = {0};
-    for (size_t i = 0; i < n; i++) starts[marks[i].order + 1]++;
-    for (int i = 0; i < 256; i++) starts[i + 1] += starts[i];
-    memcpy(spare, marks, n * sizeof *marks);
-    for (size_t i = 0; i < n; i++) marks[starts[spare[i].order]++] = spare[i];
+static int compare_marks(const void *a, const void *b) {
+    const Character *x = a, *y = b;
+    return x->order != y->order ? (int)x->order - (int)y->order : x->place < y->place ? -1 : 1;
 }
 
-static void order_marks(Character *text, size_t n, Character *spare) {
+/* Sorts each run of marks. */
+static void order_marks(Character *text, size_t n) {
+    for (size_t i = 0; i < n; i++) text[i].place = i;
     for (size_t from = 0, end; from < n; from = end + 1) {
         for (end = from; end < n && text[end].order; end++) continue;
-        if (end - from > 1) sort_marks(text + from, end - from, spare);
+        if (end - from > 1) qsort(text + from, end - from, sizeof *text, compare_marks);
     }
 }
 
@@ -116,12 +116,12 @@ static size_t compose(Character *text, size_t n) {
 
 /* Writes text[size] in form C. Returns NULL if out of memory. */
 static char *write_composed(const Normalizer *z, char *to, const char *text, size_t size) {
-    Character *characters = allocate(2 * size, 2 * sizeof *characters);
+    Character *characters = allocate(2 * size, sizeof *characters);
     if (!characters) return NULL;
     size_t n = 0;
     for (size_t at = 0, length; at < size; at += length)
         n += decompose(characters + n, utf8_read(text + at, size - at, &length));
-    order_marks(characters, n, characters + 2 * size);
+    order_marks(characters, n);
     n = compose(characters, n);
     for (size_t i = 0; i < n; i++) to = write_character(z, to, characters[i].code);
     free(characters);
@@ -130,33 +130,27 @@ static char *write_composed(const Normalizer *z, char *to, const char *text, siz
 
 char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
     char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* the max growth */
+    size_t unchanged = 0; /* text below U+0300, whose first byte is 0xcc, is in form C */
     if (!normalized) return NULL;
     if (space) *to++ = ' ';
-    size_t unchanged = 0; /* text below U+0300, whose first byte is 0xcc, is in form C */
-    while (z->composes && unchanged < size && (uint8_t)text[unchanged] < 0xcc) unchanged++;
-    if (z->composes && unchanged < size) {
+    while (unchanged < size && (uint8_t)text[unchanged] < 0xcc) unchanged++;
+    if (z->composes && unchanged < size)
         to = write_composed(z, to, text, size);
-    } else if (z->replaces_invalid || z->replaces_mark) {
+    else
         for (size_t at = 0, length; at < size; at += length)
             to = write_character(z, to, utf8_read(text + at, size - at, &length));
-    } else {
-        memcpy(to, text, size);
-        to += size;
+    if (to) {
+        *n = (size_t)(to - normalized);
+        return normalized;
     }
-    if (!to) {
-        free(normalized);
-        return NULL;
-    }
-    *n = (size_t)(to - normalized);
-    return normalized;
+    free(normalized);
+    return NULL;
 }
 
 /* ---- characters ------------------------------------------------------------------------ */
 
 static CharacterClass class_of(uint32_t code) {
-    size_t next;
-    SEARCH(next, 1, COUNT(CLASS_RUNS), CLASS_RUNS[next] >> 2 <= code);
-    return code < UTF8_END ? (CharacterClass)(CLASS_RUNS[next - 1] & 3) : OTHER;
+    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS), 2, code); /* OTHER is 0 */
 }
 
 /* The rest of a text and its first character. */
@@ -179,9 +173,9 @@ static void step(Cursor *c) {
 static bool at_class(const Cursor *c, CharacterClass class) { return c->length && c->class == class; }
 static bool at_newline(const Cursor *c) { return c->length && (*c->s == '\n' || *c->s == '\r'); }
 
-/* Skips at most `most` characters of the class. */
-static void skip(Cursor *c, CharacterClass class, int most) {
-    for (int i = 0; i < most && at_class(c, class); i++) step(c);
+/* Skips at most `max` characters of the class. */
+static void skip(Cursor *c, CharacterClass class, int max) {
+    for (int i = 0; i < max && at_class(c, class); i++) step(c);
 }
 
 bool is_white_space(uint32_t code) { return class_of(code) == SPACE; }
