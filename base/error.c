@@ -6,10 +6,9 @@
 #include <string.h>
 
 static bool is_printable(uint32_t code) {
-    const bool control = code < ' ' || (code >= 0x7f && code < 0xa0);
     const bool line_or_direction = code == 0x61c || code == 0x200e || code == 0x200f ||
                                    (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-    return !control && !line_or_direction && code < UTF8_END;
+    return !utf8_is_control(code) && !line_or_direction && code < UTF8_END;
 }
 
 void make_printable(char *text) {

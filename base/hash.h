@@ -1,11 +1,11 @@
-/* hash.h: SipHash-1-3, a keyed hash: without the key no one can construct collisions. */
+/* hash.h: a keyed hash: without the key no one can choose strings that collide. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct {
-    uint64_t low, high;
+    uint64_t point, factor;
 } HashKey;
 
 /* Draws a random key from the system. Returns -1 and a message on failure. */

@@ -7,29 +7,25 @@ int utf8_length(uint8_t lead) {
 
 bool utf8_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
-/* Whether a lead byte with continuation bytes is invalid: overlong, a surrogate, or above U+10FFFF. */
-static bool is_forbidden(const char *c) {
-    const uint8_t lead = (uint8_t)c[0], second = (uint8_t)c[1];
-    return (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) || (lead == 0xf0 && second < 0x90) ||
-           (lead == 0xf4 && second > 0x8f);
+uint32_t utf8_read(const char *s, size_t left, size_t *length) {
+    static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    const int n = utf8_length((uint8_t)s[0]);
+    uint32_t code = (uint8_t)s[0] & lead[n];
+    int i = 1;
+    for (; i < n && (size_t)i < left && utf8_is_continuation((uint8_t)s[i]); i++) code = code << 6 | (s[i] & 0x3f);
+    const bool surrogate = code >= 0xd800 && code < 0xe000;
+    const bool valid = i == n && code >= smallest[n] && code < UTF8_END && !surrogate;
+    *length = valid ? (size_t)n : 1;
+    return valid ? code : (uint32_t)UTF8_END + (uint8_t)s[0];
 }
 
 int utf8_character(const char *s, size_t left) {
-    const int n = left > 0 ? utf8_length((uint8_t)s[0]) : 0;
-    if ((size_t)n > left) return 0;
-    for (int i = 1; i < n; i++)
-        if (!utf8_is_continuation((uint8_t)s[i])) return 0;
-    return n > 1 && is_forbidden(s) ? 0 : n;
+    size_t n;
+    return left > 0 && utf8_read(s, left, &n) < UTF8_END ? (int)n : 0;
 }
 
-uint32_t utf8_read(const char *s, size_t left, size_t *length) {
-    static const uint8_t lead[] = {0xff, 0x7f, 0x1f, 0x0f, 0x07};
-    const int n = utf8_character(s, left);
-    uint32_t code = (uint8_t)s[0] & lead[n];
-    for (int i = 1; i < n; i++) code = code << 6 | ((uint8_t)s[i] & 0x3f);
-    *length = n ? (size_t)n : 1;
-    return n ? code : UTF8_END + code;
-}
+bool utf8_is_control(uint32_t code) { return code < ' ' || (code >= 0x7f && code < 0xa0); }
 
 int utf8_encode(char *to, uint32_t code) {
     static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};

@@ -21,3 +21,6 @@ int utf8_encode(char *to, uint32_t code);
 int utf8_length(uint8_t lead);
 
 bool utf8_is_continuation(uint8_t byte);
+
+/* Whether a code point is a C0 or C1 control character. */
+bool utf8_is_control(uint32_t code);

@@ -12,17 +12,13 @@
 
 void stream_open(Stream *s, FILE *out) { *s = (Stream){.out = out, .terminal = on_terminal(out), .flushed = now()}; }
 
-/* C0 and C1 control characters other than white space. */
-static bool is_control(uint32_t code) {
-    return code < '\t' || (code > '\r' && code < ' ') || (code >= 0x7f && code < 0xa0);
-}
-
 /* Writes the held bytes: a character or invalid UTF-8. */
 static void write_held(Stream *s) {
     const char *bytes = s->held;
     size_t n = (size_t)s->n_held, length;
     const uint32_t code = utf8_read(s->held, n, &length);
-    if (s->terminal && is_control(code)) n = 0;
+    const bool space = code >= '\t' && code <= '\r';
+    if (s->terminal && utf8_is_control(code) && !space) n = 0;
     if (s->terminal && code >= UTF8_END) bytes = "\xef\xbf\xbd", n = 3;
     if (!s->error && fwrite(bytes, 1, n, s->out) != n) s->error = errno;
     s->n_held = 0;

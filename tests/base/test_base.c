@@ -456,37 +456,36 @@ static void a_file_is_no_terminal(void) {
 
 /* ---- the hash ----------------------------------------------------------------------------- */
 
-/* SipHash-1-3 of 0 to 63 bytes 00 01 02 ... with the key 00 01 ... 0f, the inputs of the test vectors of Aumasson
- * and Bernstein. */
-static void the_hash_has_the_published_values(void) {
+/* Polynomials modulo 2^61 - 1 of 0 to 63 bytes 00 01 02 ..., by Python's integers. */
+static void the_hash_is_a_polynomial(void) {
     static const uint64_t values[64] = {
-        0xabac0158050fc4dc, 0xc9f49bf37d57ca93, 0x82cb9b024dc7d44d, 0x8bf80ab8e7ddf7fb, 0xcf75576088d38328,
-        0xdef9d52f49533b67, 0xc50d2b50c59f22a7, 0xd3927d989bb11140, 0x369095118d299a8e, 0x25a48eb36c063de4,
-        0x79de85ee92ff097f, 0x70c118c1f94dc352, 0x78a384b157b4d9a2, 0x306f760c1229ffa7, 0x605aa111c0f95d34,
-        0xd320d86d2a519956, 0xcc4fdd1a7d908b66, 0x9cf2689063dbd80c, 0x8ffc389cb473e63e, 0xf21f9de58d297d1c,
-        0xc0dc2f46a6cce040, 0xb992abfe2b45f844, 0x7ffe7b9ba320872e, 0x525a0e7fdae6c123, 0xf464aeb267349c8c,
-        0x45cd5928705b0979, 0x3a3e35e3ca9913a5, 0xa91dc74e4ade3b35, 0xfb0bed02ef6cd00d, 0x88d93cb44ab1e1f4,
-        0x540f11d643c5e663, 0x2370dd1f8c21d1bc, 0x81157b6c16a7b60d, 0x4d54b9e57a8ff9bf, 0x759f12781f2a753e,
-        0xcea1a3bebf186b91, 0x2cf508d3ada26206, 0xb6101c2da3c33057, 0xb3f47496ae3a36a1, 0x626b57547b108392,
-        0xc1d2363299e41531, 0x667cc1923f1ad944, 0x65704ffec8138825, 0x24f280d1c28949a6, 0xc2ca1cedfaf8876b,
-        0xc2164bfc9f042196, 0xa16e9c9368b1d623, 0x49fb169c8b5114fd, 0x9f3143f8df074c46, 0xc6fdaf2412cc86b3,
-        0x7eaf49d10a52098f, 0x1cf313559d292f9a, 0xc44a30dda2f41f12, 0x36fae98943a71ed0, 0x318fb34c73f0bce6,
-        0xa27abf3670a7e980, 0xb4bcc0db243c6d75, 0x23f8d852fdb71513, 0x8f035f4da67d8a08, 0xd89cd0e5b7e8f148,
-        0xf6f4e6bcf7a644ee, 0xaec59ad80f1837f2, 0xc3b2f6154b6694e0, 0x9d199062b7bbb3a8,
+        0x0000000000000000, 0x1974335dfb11a8e0, 0x104cd22e6fa3f274, 0x050516d65fe897d4, 0x196332fa02890922,
+        0x1398cad000f5696e, 0x054a1501cb50c6e9, 0x12adbaff84a9531f, 0x1186d17aab1eef11, 0x1a8cd7dcfd2cd6ca,
+        0x1cacae62690fa1bb, 0x189ca801a9d5a475, 0x04afbb75cdd36ffe, 0x13dca3cd299a0a07, 0x1cde6f5c4e2f2529,
+        0x1dad8c848597c314, 0x18e0fa78b52148f3, 0x086862db9ca23976, 0x0bea39f67b8dcd9b, 0x09dac908c51d0460,
+        0x16834f85b24edaf8, 0x1b2340a642208506, 0x18124ac053edb527, 0x0573204660f2d92c, 0x02621a86c411ef40,
+        0x0d75cf1d412314d0, 0x1d43d9cdb043b6d1, 0x0767fe702ee0c9f9, 0x07a6152229ef02f3, 0x0e3ebbcf68ccb73b,
+        0x0dccf8e7534d7965, 0x18238505320ab50a, 0x0ac917174d416c06, 0x0c749d65e1f37944, 0x1414602df1fbc8fa,
+        0x0ff09c71584690e0, 0x19255151954ac20d, 0x0ae0f5fb5d47225d, 0x029f13f6b7a28394, 0x1cd6838470fecbfa,
+        0x105f85712b424475, 0x157ae65eccb5d0ba, 0x0cf548339e3d278c, 0x0505dd5b5df60c62, 0x08eee997036e0ad7,
+        0x0e14996fd967919f, 0x0fdde67930e96b71, 0x1544640410be4f28, 0x17db6317439d17fc, 0x0af3ea7d8060fdba,
+        0x0cf616156a578735, 0x030c89e2ed4b23d0, 0x1599cb993ee2d029, 0x1ef4f61e348a3b66, 0x1638ef4739f08a5a,
+        0x164b8c7ffe3a8fbd, 0x05023977a63b0467, 0x07a69625ef566776, 0x0fea71854fc5a236, 0x0fdf45191cfb7421,
+        0x00cc4d19b0c870ca, 0x09edc1e0dbc02afa, 0x077bfd3f31756cec, 0x11d0cfc844b27081,
     };
     const HashKey key = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
     char bytes[64];
     for (int n = 0; n < 64; n++) {
         bytes[n] = (char)n;
         const uint64_t hash = hash_bytes(key, bytes, (size_t)n);
-        CHECK(hash == values[n], "of %d bytes %016llx", n, (unsigned long long)hash);
+        CHECK(hash % (((uint64_t)1 << 61) - 1) == values[n], "of %d bytes %016llx", n, (unsigned long long)hash);
     }
 }
 
 static void keys_are_drawn_anew(void) {
     HashKey a = {0}, b = {0};
     CHECK(!hash_key(&a) && !hash_key(&b), "no key");
-    CHECK(a.low != b.low && a.high != b.high, "the same key twice");
+    CHECK(a.point != b.point && a.factor != b.factor, "the same key twice");
     CHECK(hash_bytes(a, "piece", 5) != hash_bytes(b, "piece", 5), "the key makes no difference");
 }
 
@@ -654,6 +653,6 @@ void suite_base(void) {
     TEST(an_output_appears_whole_or_not_at_all);
     TEST(files_beside_the_program_are_found);
     TEST(a_file_is_no_terminal);
-    TEST(the_hash_has_the_published_values);
+    TEST(the_hash_is_a_polynomial);
     TEST(keys_are_drawn_anew);
 }
