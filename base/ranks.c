@@ -1,9 +1,9 @@
-/* ranks.c: the only file that knows MPI (MPI: A Message-Passing Interface Standard 3.1).
+/* ranks.c: the only file that calls MPI (MPI: A Message-Passing Interface Standard 3.1).
  *
- * Owns how ranks begin, agree, are told and end, and the exchange of outputs: each rank sends its own to each other
- * one, all at once, so that a gather takes as long as one message however many ranks there are. (MPI's own
- * MPI_Allgatherv goes round in a ring, or in steps; and it wants every rank's part in one piece, which those of many
- * tokens are not.) Who has which rows is cluster/share.c's business. Global: one process is one rank.
+ * Owns how ranks start, agree, receive commands and end, and the exchange of outputs. Each rank sends its outputs to
+ * all others at once, so a gather takes as long as one message, whatever the number of ranks. (MPI_Allgatherv uses a
+ * ring, or several steps, and needs each rank's part in one piece; the parts of several tokens are not.)
+ * cluster/share.c divides the rows. The state is global: one process is one rank.
  */
 #include "base/ranks.h"
 #include "base/error.h"
@@ -21,22 +21,21 @@ enum { TELLING, GATHERING }; /* tags of messages */
 static int n_ranks = 1, own, n_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
 static MPI_Status *statuses;  /* [2 n_ranks] (MPI_STATUSES_IGNORE is no array to gcc, in MPICH's header) */
-static int64_t *values;       /* [n_ranks] what all say */
+static int64_t *values;       /* [n_ranks] a value of each rank */
 static Traffic traffic;
 static bool agreed; /* ranks_agree() has been called */
 
-/* (MPI alone takes a third of a second to begin.) */
+/* Starting MPI takes a third of a second. */
 bool ranks_launched(void) { return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK"); }
 
-/* -1 and a message: this rank cannot take part. */
+/* Returns -1 and a message on failure. */
 static int make_ready(void) {
     const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
-    requests = malloc(2 * (size_t)n_ranks * sizeof *requests);
-    statuses = malloc(2 * (size_t)n_ranks * sizeof *statuses);
-    values = malloc((size_t)n_ranks * sizeof *values);
-    if (!requests || !statuses || !values || nowhere < 0) return fail("rank %d: %s", own, strerror(errno));
-    if (own && (dup2(nowhere, STDIN_FILENO) < 0 || dup2(nowhere, STDOUT_FILENO) < 0))
+    const size_t n = (size_t)n_ranks;
+    if (nowhere < 0 || (own && (dup2(nowhere, STDIN_FILENO) < 0 || dup2(nowhere, STDOUT_FILENO) < 0)))
         return fail("rank %d: /dev/null: %s", own, strerror(errno));
+    if (!(requests = allocate(2 * n, sizeof *requests)) || !(statuses = allocate(2 * n, sizeof *statuses))) return -1;
+    if (!(values = allocate(n, sizeof *values))) return -1;
     close(nowhere);
     return 0;
 }
@@ -45,7 +44,7 @@ void ranks_open(void) {
     int level;
     MPI_Comm here;
     if (!ranks_launched()) return;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* MPI itself ends the program where it fails */
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* if it fails, MPI ends the program */
     MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &own);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
@@ -65,7 +64,7 @@ int ranks_close(int status) {
     return status;
 }
 
-/* Prints the failure of this rank, which its messages do not name. */
+/* Prints the failure of this rank with its number; rank 0 has printed its own. */
 static void print_own_failure(void) {
     if (own) print_held_message(own);
 }
@@ -82,43 +81,43 @@ Traffic ranks_traffic(void) { return traffic; }
 
 /* ---- agreeing ------------------------------------------------------------------------- */
 
-/* The first rank whose value is not `usual`, of all ranks' values; n_ranks: none is. */
-static int first_other(int64_t value, int64_t usual, int64_t *of_it) {
+/* Sets values[r] to the value of each rank r. */
+static void exchange_values(int64_t value) {
     MPI_Request request;
-    int r = 0, done = 0;
+    int done = 0;
     MPI_Iallgather(&value, 1, MPI_INT64_T, values, 1, MPI_INT64_T, MPI_COMM_WORLD, &request);
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) usleep(200); /* others may work long */
-    while (r < n_ranks && values[r] == usual) r++;
-    if (r < n_ranks) *of_it = values[r];
+}
+
+/* The first rank with another value; n_ranks: none. */
+static int first_other(int64_t value) {
+    int r = 0;
+    while (r < n_ranks && values[r] == value) r++;
     return r;
 }
 
-/* The first rank whose value is not rank 0's. */
-static int other_than_0(int64_t value) {
-    int64_t usual = value;
-    MPI_Bcast(&usual, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
-    return first_other(value, usual, &usual);
+/* Compares a value with rank 0's. Returns 0, or -1 if a rank has another; rank 0 then has a message. */
+static int compare_value(const char *what, int64_t value) {
+    exchange_values(value);
+    const int other = first_other(values[0]);
+    if (other < n_ranks && own == 0) fail("rank %d has another %s than rank 0", other, what);
+    return other < n_ranks ? -1 : 0;
 }
 
 int ranks_agree(int status, const Same *same, int n) {
-    int64_t value = 0;
     if (n_ranks == 1) return status;
     agreed = true;
-    const int failed = first_other(status, 0, &value);
-    if (failed < n_ranks) {
-        if (failed == own) print_own_failure();
-        return (int)value;
-    }
-    int other = other_than_0(n); /* none, where a rank does not share a model */
-    if (other < n_ranks && own == 0) fail("rank %d has another mode than rank 0", other);
-    for (int i = 0; i < n && other == n_ranks; i++) {
-        other = other_than_0((int64_t)same[i].value);
-        if (other < n_ranks && own == 0) fail("rank %d has another %s than rank 0", other, same[i].what);
-    }
-    return other < n_ranks ? EXIT_BAD_INPUT : 0;
+    exchange_values(status);
+    const int failed = first_other(0);
+    if (failed == own) print_own_failure();
+    if (failed < n_ranks) return (int)values[failed];
+    if (compare_value("mode", n)) return EXIT_BAD_INPUT; /* n is 0 if a rank does not share a model */
+    for (int i = 0; i < n; i++)
+        if (compare_value(same[i].what, (int64_t)same[i].value)) return EXIT_BAD_INPUT;
+    return 0;
 }
 
-/* ---- telling ---------------------------------------------------------------------------- */
+/* ---- commands ---------------------------------------------------------------------------- */
 
 void ranks_tell(const void *message, size_t bytes) {
     for (int r = 1; r < n_ranks; r++)
@@ -128,7 +127,7 @@ void ranks_tell(const void *message, size_t bytes) {
     traffic.bytes += (n_ranks - 1) * (int64_t)bytes;
 }
 
-/* Rank 0 may be waiting for its user: after a while this one lets others work, and sleeps in between. */
+/* Rank 0 may be waiting for its user: after a while this rank sleeps between two looks. */
 void *ranks_hear(void) {
     MPI_Status status;
     int there = 0, bytes;
@@ -146,7 +145,7 @@ void *ranks_hear(void) {
 
 /* ---- gathering -------------------------------------------------------------------------- */
 
-/* Begins to send (or to get) rank r's columns to (from) a rank: n pieces, a row apart. */
+/* Starts sending this rank's columns to rank `with`, or receiving rank r's columns from it: n pieces, a row apart. */
 static void exchange(float *y, int n, const int *starts, int r, int with, MPI_Request *request) {
     const int count = starts[r + 1] - starts[r];
     MPI_Datatype columns;
@@ -156,14 +155,14 @@ static void exchange(float *y, int n, const int *starts, int r, int with, MPI_Re
         MPI_Isend(y + starts[r], 1, columns, with, GATHERING, MPI_COMM_WORLD, request);
     else
         MPI_Irecv(y + starts[r], 1, columns, with, GATHERING, MPI_COMM_WORLD, request);
-    MPI_Type_free(&columns); /* when it is not in use any more */
+    MPI_Type_free(&columns); /* MPI keeps it until the message is complete */
     traffic.messages++;
     traffic.bytes += (int64_t)n * count * (int64_t)sizeof *y;
 }
 
 void ranks_gather(float *y, int n, const int *starts, bool all) {
     int n_requests = 0;
-    for (int i = 1; i < n_ranks; i++) { /* each begins with the next one: no rank gets all messages at once */
+    for (int i = 1; i < n_ranks; i++) { /* each starts with the next rank, so no rank receives all messages at once */
         const int from = (own + n_ranks - i) % n_ranks, to = (own + i) % n_ranks;
         if ((all || own == 0) && starts[from + 1] > starts[from])
             exchange(y, n, starts, from, from, &requests[n_requests++]);

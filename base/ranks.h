@@ -40,15 +40,16 @@ int ranks_number(void);
 int ranks_own(void);  /* this rank, from 0 */
 int ranks_here(void); /* number of ranks on this machine */
 
-/* All ranks call it when they have made ready, with 0 or an exit status. 0: all have, and same[n] is the same on all;
- * else each gets the status of the first that has not, whose message is printed. */
+/* All ranks call it when they are ready, with 0, or have failed, with an exit status. Returns 0 if all are ready and
+ * same[n] is the same on all; else the status of the first rank that failed, whose message is printed. */
 int ranks_agree(int status, const Same *same, int n);
 
-/* Rank 0 tells all others; each of them hears it, message after message, in memory that the caller frees. */
+/* Rank 0 sends a message to all others. Each of them receives it; the caller frees it. Messages keep their order. */
 void ranks_tell(const void *message, size_t bytes);
 void *ranks_hear(void);
 
-/* Rank r has columns [starts[r], starts[r + 1]) of y[n][starts[number of ranks]]; rank 0, or all, get the others'. */
+/* Rank r has columns [starts[r], starts[r + 1]) of y[n][starts[number of ranks]]. Rank 0, or `all`, receive the other
+ * columns. */
 void ranks_gather(float *y, int n, const int *starts, bool all);
 
 Traffic ranks_traffic(void);

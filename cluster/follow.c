@@ -1,7 +1,7 @@
 /* follow.c: the protocol between the sessions of several ranks.
  *
- * Owns the messages: every change of rank 0's session is broadcast before it happens, and repeated by all others. What
- * a rank computes is divided by share.c; how results are exchanged, base/ranks.c knows.
+ * Owns the messages: every change of rank 0's session is broadcast before it happens, and repeated by all others.
+ * share.c divides the rows; base/ranks.c exchanges results.
  */
 #include "cluster/follow.h"
 #include "base/memory.h"
@@ -17,28 +17,24 @@ typedef struct {
     Step steps[];
 } Message;
 
-static void send(const Message *message, const Step *steps, int n) {
-    const size_t bytes = sizeof *message + (size_t)n * sizeof *steps;
-    Message *whole = allocate(bytes, 1);
-    if (!whole) {
+static void mirror(SessionChange change, int a, int b, const Step *steps) {
+    const size_t step_bytes = steps ? (size_t)a * sizeof *steps : 0, bytes = sizeof(Message) + step_bytes;
+    Message *message = allocate(bytes, 1);
+    if (!message) {
         ranks_abort();
         return;
     }
-    *whole = *message;
-    if (n) memcpy(whole->steps, steps, (size_t)n * sizeof *steps);
-    ranks_tell(whole, bytes);
-    free(whole);
-}
-
-static void mirror(SessionChange change, int a, int b, const Step *steps) {
-    send(&(Message){.change = change, .a = a, .b = b}, steps, steps ? a : 0);
+    *message = (Message){.change = (int)change, .a = a, .b = b};
+    if (steps) memcpy(message->steps, steps, step_bytes);
+    ranks_tell(message, bytes);
+    free(message);
 }
 
 Mirror *follow_mirror(void) { return ranks_number() > 1 && ranks_own() == 0 ? mirror : NULL; }
 
-void follow_end(int status) { send(&(Message){.change = END, .a = status}, NULL, 0); }
+void follow_end(int status) { mirror((SessionChange)END, status, 0, NULL); }
 
-/* Returns the number of steps; -1: it failed. */
+/* Returns the number of steps, or -1 on failure. */
 static int repeat(Session *s, const Message *m) {
     switch ((SessionChange)m->change) {
     case SESSION_RESERVE: return session_reserve(s, m->a);
