@@ -155,7 +155,7 @@ static Text *add_sample(Generation *g, int sequence) {
                      .end = -1,
                      .sampler = sampler,
                      .guesser = g->many ? NULL : &g->run->guesser,
-                     .n_shown = run_first_shown(g->run, &g->prompt.ids)};
+                     .n_shown = o->no_echo ? g->prompt.ids.n : run_first_shown(g->run, &g->prompt.ids)};
     sampler_restart(sampler, s->seed);
     return text_append(&s->text, &g->prompt.ids) ? NULL : &s->text;
 }
@@ -229,6 +229,8 @@ static const char *plural(long long n) { return n == 1 ? "" : "s"; }
 static void show_statistics(const Generation *g, double start, double end) {
     const Guesser *guesser = &g->run->guesser;
     const long long read = g->n_read, decoded = g->n_ran - g->n_read;
+    const Sampling *sampling = &g->run->options->sampling;
+    if (sampling->temperature > 0) fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many) {
         fprintf(stderr, "prompts: %d, %lld tokens; generation: %d texts, %lld tokens, %.0f tokens/s",
                 g->prompts.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,

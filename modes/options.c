@@ -111,6 +111,7 @@ static const Option OPTIONS[] = {
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...; KIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
                "0-2.attn=layer,final=rms"},
+    {0, TRUE, "no-echo", NULL, GENERATE, INTO(no_echo), "generate: write only what follows the prompt"},
     {'v', TRUE, "verbose", NULL, GENERATE | TOKENIZE, INTO(verbose),
      "tokenize: ids with their pieces; generate:\ntuning results"},
     {'h', HELP, "help", NULL, ALL, 0, 0, 0, "this text"},

@@ -259,9 +259,24 @@ static void generate_writes_the_expected_text(void) {
         expect_text(e, "aa ba, <s> \xc3\xa9", 50);
         CHECK_RUN("m/model.bin -i 'aa ba, <s> \xc3\xa9' -n 50 -s %d -t %s", seed, seed % 2 ? "1" : "0.5");
         CHECK(is_output(e->text, e->n_text), "seed %d: '%s', expected '%s'", seed, out, e->text);
-        CHECK(one_line(err) && strstr(err, "tokens/s"), "no statistics: %s", err);
+        char begin[24];
+        snprintf(begin, sizeof begin, "seed %d; prompt: ", seed);
+        CHECK(one_line(err) && strstr(err, "tokens/s") && !strncmp(err, begin, strlen(begin)), "statistics: %s", err);
         expect_close(e);
     }
+}
+
+static void no_echo_leaves_the_prompt_out(void) {
+    static const char prompt[] = "aa ba, <s> \xc3\xa9";
+    const Sampling sampling = {.temperature = 1, .top_p = 0.9f, .repeat_penalty = 1, .seed = 3};
+    Expected *e = expect_open("m/model.bin", &sampling);
+    expect_text(e, prompt, 50);
+    CHECK_RUN("m/model.bin -i '%s' -n 50 -s 3 --no-echo", prompt);
+    CHECK(is_output(e->text + strlen(prompt), e->n_text - strlen(prompt)), "'%s', expected the end of '%s'", out,
+          e->text);
+    CHECK_RUN("m/model.bin -i '%s' -n 3 -t 0 --no-echo", prompt);
+    CHECK(is_output("\n", 1) && strncmp(err, "seed", 4) != 0, "a prompt longer than -n: '%s', %s", out, err);
+    expect_close(e);
 }
 
 static void generate_takes_every_option(void) {
@@ -1286,6 +1301,7 @@ static void ctrl_c_is_obeyed_wherever_it_comes(void) {
 void suite_cli(void) {
     make_folder();
     TEST(generate_writes_the_expected_text);
+    TEST(no_echo_leaves_the_prompt_out);
     TEST(generate_takes_every_option);
     TEST(prompts_come_from_files_and_standard_input);
     TEST(options_of_llama2c_run);
