@@ -1,205 +1,384 @@
-/* folder.c: from a Hugging Face folder to a Model.
+/* folder.c: the model in a Hugging Face folder.
  *
- * Owns which stored tensor is which part of a model. What config.json says is hf_config.c's, names and shapes of
- * tensors are the table of parts', but for those that some architectures have of their own.
+ * Owns what the options of config.json mean: an option that changes the result is honoured or refused by name; keys
+ * that the family's code in transformers does not read are not read here either. Families, and the keys that GGUF files
+ * have, too, are in family.c, the files of weights in safetensors.c.
  */
 #include "formats/folder.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/hf_config.h"
-#include "formats/parts.h"
+#include "formats/family.h"
+#include "formats/json.h"
+#include "formats/reader.h"
 #include "formats/safetensors.h"
-#include "kernels/quant.h"
+#include "formats/stored.h"
+#include "rope.h"
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct {
-    const char *folder;
-    Model *model;
-    HfConfig config;
-    Safetensors weights;
-    float *vectors;    /* room for the next norm or bias */
-    const float *ones; /* [dim], the gamma of norms that have none */
+    Reader reader;
+    Header *header;      /* the reader's */
+    const Json *options; /* the object in config.json */
 } Folder;
 
-/* Names that the architectures with one of these features give to parts, by norma's name of the part. */
-static const struct {
-    int feature;
-    const char *part, *name; /* a format of the numbers of layer and expert */
-} OTHER_NAMES[] = {
-    {POST_NORMS, "mlp_norm", "model.layers.%d.pre_feedforward_layernorm"},
-    {FUSED, "wq", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED, "wk", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED, "wv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED, "gate", "model.layers.%d.mlp.gate_up_proj"},
-    {FUSED, "up", "model.layers.%d.mlp.gate_up_proj"},
-    {MIXTRAL_EXPERTS, "router", "model.layers.%d.block_sparse_moe.gate"},
-    {MIXTRAL_EXPERTS, "gate", "model.layers.%d.block_sparse_moe.experts.%d.w1"},
-    {MIXTRAL_EXPERTS, "up", "model.layers.%d.block_sparse_moe.experts.%d.w3"},
-    {MIXTRAL_EXPERTS, "down", "model.layers.%d.block_sparse_moe.experts.%d.w2"},
-};
+static bool option_of(const Folder *f, int option) { return f->reader.family->options & option; }
 
-/* ---- stored tensors ------------------------------------------------------------------------ */
+/* ---- options ------------------------------------------------------------------------------- */
 
-/* The tensor `part` with `suffix` behind it; NULL: there is none. */
-static StoredTensor *find_tensor(const Folder *f, const char *part, const char *suffix) {
-    char name[2 * PART_NAME];
-    snprintf(name, sizeof name, "%s%s", part, suffix);
-    return safetensors_find(&f->weights, name);
+static Value value_of(const Json *json) {
+    static const ValueKind kinds[] = {
+        [JSON_NULL] = VALUE_NULL,     [JSON_BOOL] = VALUE_BOOL,  [JSON_NUMBER] = VALUE_REAL,
+        [JSON_STRING] = VALUE_STRING, [JSON_ARRAY] = VALUE_LIST, [JSON_OBJECT] = VALUE_LIST};
+    Value v = {.kind = json ? kinds[json->kind] : VALUE_MISSING, .integer = json_true(json)};
+    v.string = (String){json_shown(json), strlen(json_shown(json))};
+    if (json_integer(json, &v.integer)) v.kind = VALUE_INTEGER;
+    if (!json_real(json, &v.real)) v.real = INFINITY;
+    return v;
 }
 
-/* Sizes as in "2, 3, 4". */
-static const char *show_dims(char text[48], const int *dims, int n) {
-    int length = 0;
-    text[0] = '\0';
-    for (int i = 0; i < n; i++) length += snprintf(text + length, 16, i ? ", %d" : "%d", dims[i]);
-    return text;
+/* The value of a key in config.json. A family reads the eps of its own norms only, or none. */
+static Value get(const Reader *r, const char *key) {
+    const char *eps = has(r, BARE_NORMS) ? "" : has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
+    if (strstr(key, "_norm_eps") && strcmp(key, eps)) return (Value){.kind = VALUE_MISSING};
+    return value_of(json_get(r->keys, key));
 }
 
-/* The tensor, marked as used; NULL and a message if it is missing or of another shape. */
-static const StoredTensor *require_tensor(const Folder *f, const char *part, const char *suffix, const int *dims,
-                                          int n) {
-    char found[48], expected[48];
-    StoredTensor *t = find_tensor(f, part, suffix);
-    if (t) t->used = true;
-    if (t && t->n_dims == n && !memcmp(t->dims, dims, (size_t)n * sizeof *dims)) return t;
-    if (t)
-        fail("%s: %s is [%s], expected [%s]", t->path, t->name, show_dims(found, t->dims, t->n_dims),
-             show_dims(expected, dims, n));
-    else
-        fail("%s: %s%s is in none of its files", f->folder, part, suffix);
+static void refuse_json(Folder *f, const char *key, const Json *value, const char *expected) {
+    refuse(&f->reader.origin, key, value_of(value), "%s", expected);
+}
+
+/* The value of a key; NULL if it is missing or null. */
+static const Json *option(const Json *object, const char *key) {
+    const Json *value = json_get(object, key);
+    return json_null(value) ? NULL : value;
+}
+
+static int get_int(Folder *f, const Json *object, const char *key, int min, int64_t missing) {
+    return (int)value_integer(&f->reader.origin, key, value_of(json_get(object, key)), min, INT_MAX, missing);
+}
+
+static double get_real(Folder *f, const Json *object, const char *key, double missing) {
+    return value_real(&f->reader.origin, key, value_of(json_get(object, key)), missing);
+}
+
+static bool get_bool(Folder *f, const Json *object, const char *key, bool missing) {
+    return value_bool(&f->reader.origin, key, value_of(json_get(object, key)), missing);
+}
+
+/* A list with elements for all layers; NULL if there is none. */
+static const Json *get_list(Folder *f, const char *key) {
+    const Json *list = option(f->options, key);
+    if (!list || (list->kind == JSON_ARRAY && (int64_t)list->n_members >= f->header->config.n_layers)) return list;
+    refuse_json(f, key, list, "a list of at least num_hidden_layers elements");
     return NULL;
 }
 
-/* The matrix [rows, cols] that begins with element `first` of a tensor. */
-static Tensor matrix_at(const StoredTensor *t, size_t first, int rows, int cols) {
-    const size_t at = first * t->width;
-    return (Tensor){.type = t->type, .rows = rows, .cols = cols, .data = t->data + at, .offset = t->offset + at};
+/* ---- layers --------------------------------------------------------------------------------- */
+
+/* Mixtral and MiniMind have experts in every layer; in the others every decoder_sparse_step-th layer has, unless
+ * mlp_only_layers names it. */
+static void read_experts(Folder *f) {
+    Header *h = f->header;
+    const bool mixtral = option_of(f, MIXTRAL_EXPERTS), switched = option_of(f, SWITCHED_EXPERTS);
+    const bool all = mixtral || switched;
+    if (switched ? !get_bool(f, f->options, "use_moe", false) : !mixtral && !option_of(f, EXPERTS)) return;
+    const char *count = option(f->options, "num_experts") ? "num_experts" : "num_local_experts";
+    const char *width = mixtral ? "intermediate_size" : "moe_intermediate_size";
+    const Value n = value_of(option(f->options, count));
+    h->n_experts = value_integer(&f->reader.origin, count, n, all, MAX_EXPERTS, mixtral ? 8 : REQUIRED);
+    if (h->n_experts == 0) return;
+    h->n_experts_used = get_int(f, f->options, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
+    h->config.expert_dim = get_int(f, f->options, width, 1, switched ? h->config.hidden_dim : REQUIRED);
+    h->norm_weights = mixtral || get_bool(f, f->options, "norm_topk_prob", option_of(f, NORM_TOPK));
 }
 
-/* The values [n] of a norm or a bias as float32; NULL and a message if they are not there. */
-static float *read_vector(Folder *f, const char *part, const char *suffix, int n) {
-    const StoredTensor *t = require_tensor(f, part, suffix, &n, 1);
-    if (!t) return NULL;
-    const Tensor row = matrix_at(t, 0, 1, n);
-    float *values = f->vectors;
-    f->vectors += n;
-    dequantize_row(values, &row, 0);
-    return values;
+static void place_experts(Folder *f) {
+    const int n = f->header->config.n_layers;
+    const bool all = option_of(f, MIXTRAL_EXPERTS | SWITCHED_EXPERTS);
+    const int step = all ? 1 : get_int(f, f->options, "decoder_sparse_step", 1, 1);
+    const Json *dense = all ? NULL : option(f->options, "mlp_only_layers");
+    if (dense && dense->kind != JSON_ARRAY) refuse_json(f, "mlp_only_layers", dense, "a list");
+    bool *sparse = f->reader.is_sparse = allocate((size_t)n, sizeof *sparse);
+    if (!sparse) f->reader.origin.status = -1;
+    for (int i = 0; sparse && i < n; i++) sparse[i] = (i + 1) % step == 0;
+    int64_t layer = -1;
+    for (const Json *v = sparse ? json_members(dense, JSON_ARRAY) : NULL; v; v = json_next(dense, v))
+        if (json_integer(v, &layer) && layer >= 0 && layer < n) sparse[layer] = false;
 }
 
-static int read_norm(Folder *f, const PartAt *at, const char *name) {
-    const int n = part_size(&f->model->config, at->part->cols);
-    Norm *norm = part_norm(at);
-    const bool bare = has(&f->config, BARE_NORMS), layer = has(&f->config, LAYER_NORMS);
-    *norm = (Norm){.kind = bare || layer ? NORM_LAYER : NORM_RMS, .eps = f->config.eps};
-    if (bare && !f->ones) {
-        f->ones = f->vectors;
-        for (int i = 0; i < n; i++) *f->vectors++ = 1;
+/* Attention to the last sliding_window positions only, in layers that slide; 0: to all. A null is no window; a missing
+ * one has a default. */
+static int read_window(Folder *f, const Json *layer_types) {
+    const Json *value = json_get(f->options, "sliding_window");
+    bool slides = f->reader.family->period > 0 && option_of(f, SLIDES);
+    for (const Json *type = json_first(layer_types); type; type = json_next(layer_types, type)) {
+        slides |= json_is(type, "sliding_attention");
+        if (!json_is(type, "sliding_attention") && !json_is(type, "full_attention"))
+            refuse_json(f, "layer_types", type, "full_attention or sliding_attention");
     }
-    float *gamma = bare ? NULL : read_vector(f, name, ".weight", n);
-    norm->gamma = bare ? f->ones : gamma;
-    for (int i = 0; gamma && has(&f->config, GEMMA) && i < n; i++) gamma[i] += 1;
-    if (norm->gamma && layer) norm->beta = read_vector(f, name, ".bias", n);
-    return norm->gamma && (norm->beta || !layer) ? 0 : -1;
+    const bool used =
+        option_of(f, SLIDES) || (option_of(f, SLIDES_IF_USED) && get_bool(f, f->options, "use_sliding_window", false));
+    const bool none = !used || (value && json_null(value)) || (!value && !f->reader.family->window);
+    const int window = none ? 0 : get_int(f, f->options, "sliding_window", 1, f->reader.family->window);
+    if (slides && !window)
+        refuse_json(f, "sliding_window", value,
+                    used ? "a window, for layers with sliding_attention"
+                         : "use_sliding_window true, for layers with sliding_attention");
+    return window;
 }
 
-/* A weight: a tensor of its own, or rows of one. Phi-3 has one for q, k and v and one for gate and up; newer files have
- * gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj [n_experts, dim, expert_dim] for all experts of a layer.
- */
-static int read_weight(Folder *f, const PartAt *at, const char *name) {
-    const Config *c = &f->model->config;
-    const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
-    Tensor *w = part_weight(at);
-    char experts[PART_NAME];
-    snprintf(experts, sizeof experts, "model.layers.%d.mlp.experts.", at->layer);
-    const bool stacked = at->part->owner == OF_EXPERT && find_tensor(f, experts, "gate_up_proj");
-    const PartRows part = stacked || has(&f->config, FUSED) ? part_fused(at) : (PartRows){0, rows};
-    const int dims[] = {c->n_experts, part.all, cols};
-    const StoredTensor *t =
-        stacked ? require_tensor(f, experts, at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj", dims, 3)
-                : require_tensor(f, name, ".weight", dims + 1, 2);
-    if (!t) return -1;
-    const size_t first = (size_t)(stacked ? at->expert : 0) * (size_t)part.all + (size_t)part.first;
-    *w = matrix_at(t, first * (size_t)cols, rows, cols);
-    if (!f->config.biases[at->part->bias]) return 0;
-    w->bias = read_vector(f, name, ".bias", rows);
-    return w->bias ? 0 : -1;
-}
-
-/* The name of a part in the files. */
-static void stored_name(const Folder *f, char *name, const PartAt *at) {
-    part_name(name, at, NAME_HF);
-    for (size_t i = 0; i < sizeof OTHER_NAMES / sizeof *OTHER_NAMES; i++)
-        if (has(&f->config, OTHER_NAMES[i].feature) && !strcmp(OTHER_NAMES[i].part, at->part->names[NAME_NORMA]))
-            snprintf(name, PART_NAME, OTHER_NAMES[i].name, at->layer, at->expert);
-    if (f->model->tied && part_weight(at) == &f->model->embedding && !find_tensor(f, name, ".weight"))
-        snprintf(name, PART_NAME, "lm_head"); /* a tied model may store its table as the output */
-}
-
-/* Whether the model has this part. */
-static bool is_there(const Folder *f, const PartAt *at, const char *name) {
-    const HfConfig *h = &f->config;
-    const Layer *layer = &f->model->layers[at->layer];
-    if (part_weight(at) == &layer->router) return h->is_sparse && h->is_sparse[at->layer];
-    if (part_weight(at)) return true;
-    if (at->part->post) return has(h, POST_NORMS);
-    if (!at->part->of_heads) return at->part->owner == OF_MODEL || !has(h, NO_PRE_NORMS);
-    if (!has(h, HEAD_NORMS_IF_STORED)) return has(h, HEAD_NORMS);
-    return part_norm(at) == &layer->q_norm ? find_tensor(f, name, ".weight") != NULL : layer->q_norm.gamma != NULL;
-}
-
-static int read_parts(Folder *f) {
-    Model *m = f->model;
-    char name[PART_NAME];
-    for (PartAt at = parts_of(m); next_slot(&at);) {
-        const Layer *layer = &m->layers[at.layer];
-        stored_name(f, name, &at);
-        if (is_there(f, &at, name)) {
-            if ((part_norm(&at) ? read_norm : read_weight)(f, &at, name)) return -1;
-            if (part_weight(&at) == &layer->router && model_allocate_experts(m, at.layer)) return -1;
-        } else if (part_norm(&at)) {
-            part_norm(&at)->kind = NORM_NONE;
-        }
+/* Which layers slide, and in which heads rotate. */
+static void read_layers(Folder *f) {
+    const Config *c = &f->header->config;
+    const bool some_rotate = option_of(f, NO_ROPE_LAYERS);
+    const Json *types = option_of(f, LAYER_TYPES) ? get_list(f, "layer_types") : NULL, *type = json_first(types);
+    const Json *ropes = some_rotate ? get_list(f, "no_rope_layers") : NULL, *rotates = json_first(ropes);
+    int period = f->reader.family->period;
+    if (option_of(f, GEMMA3)) period = get_int(f, f->options, "sliding_window_pattern", 1, period);
+    if (some_rotate && !ropes) period = get_int(f, f->options, "no_rope_layer_interval", 1, period);
+    const int first = option_of(f, WINDOW_ABOVE) ? get_int(f, f->options, "max_window_layers", 0, 28) : 0;
+    const int window = read_window(f, types);
+    for (Layer *layer = f->reader.model->layers; layer < f->reader.model->layers + c->n_layers; layer++) {
+        const bool last = period && (layer->index + 1) % period == 0;
+        int64_t rope = !last;
+        if (rotates && !json_integer(rotates, &rope)) refuse_json(f, "no_rope_layers", rotates, "whole numbers");
+        const bool still = some_rotate && rope == 0;
+        const bool usually = some_rotate ? still : layer->index >= first && !last;
+        const bool slides = window && (type ? json_is(type, "sliding_attention") : usually);
+        if (slides) layer->window = window;
+        layer->rope = slides && has(&f->reader, LOCAL_ROPE) ? ROPE_LOCAL : still ? ROPE_NONE : ROPE_GLOBAL;
+        if (type) type = json_next(types, type);
+        if (rotates) rotates = json_next(ropes, rotates);
     }
-    if (m->tied) m->output = m->embedding;
-    return 0;
 }
 
-/* A model can do without the output if it is the embedding, and without the angles that older files hold. */
-static int check_all_used(const Folder *f) {
-    static const char stored_angles[] = ".rotary_emb.inv_freq";
-    for (const StoredTensor *t = f->weights.tensors; t < f->weights.tensors + f->weights.n_tensors; t++) {
-        const char *angles = strstr(t->name, stored_angles);
-        if (!t->used && !(f->model->tied && !strcmp(t->name, "lm_head.weight")) &&
-            !(angles && !strcmp(angles, stored_angles)))
-            return fail("%s: %.96s belongs to no part of a %s model that norma has", t->path, t->name,
-                        f->config.architecture->model_type);
-    }
-    return 0;
+/* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ------------------------- */
+
+/* The positions that the model was trained on before its context was stretched. */
+static int original_context(Folder *f, const Json *rope) {
+    const int own = get_int(f, rope, "original_max_position_embeddings", 1, f->header->config.context);
+    return has(&f->reader, LOCAL_ROPE) ? own : get_int(f, f->options, "original_max_position_embeddings", 1, own);
 }
 
-static int read_weights(Folder *f) {
-    const Safetensors *w = &f->weights;
-    Model *m = f->model;
-    size_t n = 0, all = 0; /* elements of all vectors, and of all tensors */
-    for (size_t i = 0; i < w->n_tensors; i++) {
-        all += w->tensors[i].count;
-        if (w->tensors[i].n_dims == 1) n += w->tensors[i].count;
+/* Llama 3.1: pairs that turn often in the original context keep their frequency, those that turn seldom have it
+ * divided by `factor`, and between the two lies a ramp. */
+static void read_llama3(Folder *f, const Json *rope) {
+    const Config *c = &f->header->config;
+    const int context = original_context(f, rope), n = c->rope.dims / 2;
+    const double factor = get_real(f, rope, "factor", NAN);
+    const double low = get_real(f, rope, "low_freq_factor", NAN);
+    const double high = get_real(f, rope, "high_freq_factor", NAN);
+    if (high <= low) refuse_json(f, "high_freq_factor", option(rope, "high_freq_factor"), "more than low_freq_factor");
+    double *factors = f->reader.model->rope_factors = allocate((size_t)n, sizeof *factors);
+    if (!factors) f->reader.origin.status = -1;
+    for (int i = 0; factors && i < n; i++) {
+        const double turns = context * rope_frequency(&c->rope, i) / (2 * M_PI);
+        const double smooth = (turns - low) / (high - low);
+        factors[i] = turns > high ? 1 : turns < low ? factor : 1 / ((1 - smooth) / factor + smooth);
     }
-    if (has(&f->config, BARE_NORMS)) n += all < (size_t)m->config.dim ? all : (size_t)m->config.dim; /* ones */
-    f->vectors = m->vectors = allocate(n, sizeof *f->vectors);
-    return !f->vectors || read_parts(f) || check_all_used(f) ? -1 : 0;
+}
+
+/* YaRN; MiniMind's, with the defaults and the ramp of its model_minimind.py, begins behind the original context. */
+static void read_yarn(Folder *f, const Json *rope, bool minimind) {
+    Config *c = &f->header->config;
+    Yarn y = {.fast = get_real(f, rope, "beta_fast", 32), .slow = get_real(f, rope, "beta_slow", 1)};
+    y.context = minimind ? get_int(f, rope, "original_max_position_embeddings", 1, 2048) : original_context(f, rope);
+    y.fractional = !minimind && !has(&f->reader, LOCAL_ROPE) && !get_bool(f, rope, "truncate", true);
+    y.ends_at_last_pair = minimind;
+    y.factor = get_real(f, rope, "factor", minimind ? 16 : c->context / y.context);
+    double amplitude = minimind ? 1 : yarn_amplitude(y.factor, 1);
+    if (!minimind && option(rope, "mscale") && option(rope, "mscale_all_dim"))
+        amplitude = yarn_amplitude(y.factor, get_real(f, rope, "mscale", NAN)) /
+                    yarn_amplitude(y.factor, get_real(f, rope, "mscale_all_dim", NAN));
+    c->rope.amplitude = get_real(f, rope, "attention_factor", amplitude);
+    if (f->reader.origin.status || (minimind && c->context <= y.context)) return;
+    c->rope.yarn = y;
+    f->reader.model->rope_factors = yarn_factors(&c->rope, &y);
+    if (!f->reader.model->rope_factors) f->reader.origin.status = -1;
+}
+
+/* LongRoPE (Ding et al. 2024), in the original context alone: behind it other factors hold for all positions. */
+static void read_longrope(Folder *f, const Json *rope) {
+    Config *c = &f->header->config;
+    const int original = get_int(f, f->options, "original_max_position_embeddings", 2, 4096), n = c->rope.dims / 2;
+    const double factor = get_real(f, rope, "factor", (double)c->context / original);
+    const Json *list = option(rope, "short_factor"), *value = json_members(list, JSON_ARRAY);
+    c->rope.amplitude = get_real(f, rope, "attention_factor", factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
+    if (!value || (int64_t)list->n_members != n)
+        refuse_json(f, "short_factor", list, "a list of half as many as rotate");
+    if (f->reader.origin.status) return;
+    double *factors = f->reader.model->rope_factors = allocate((size_t)n, sizeof *factors);
+    if (!factors) f->reader.origin.status = -1;
+    for (int i = 0; factors && i < n; i++, value = json_next(list, value))
+        if (!json_real(value, &factors[i]) || !(factors[i] > 0))
+            refuse_json(f, "short_factor", value, "positive numbers");
+    if (c->context <= original) return;
+    c->context = original;
+    f->reader.model->ended_by = "beyond it LongRoPE has other factors";
+}
+
+static void read_scaling(Folder *f, const Json *rope) {
+    Config *c = &f->header->config;
+    size_t bytes = 0;
+    for (int i = 0; i < f->reader.model->n_files; i++) bytes += f->reader.model->files[i].size;
+    if ((size_t)c->rope.dims > bytes) return; /* the weights will refuse such heads: no memory for their factors */
+    const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
+    if (option_of(f, SWITCHED_YARN)) {
+        if (get_bool(f, f->options, "inference_rope_scaling", false)) read_yarn(f, rope, true);
+    } else if (!type || json_is(type, "default")) {
+        return;
+    } else if (option_of(f, LONGROPE)) { /* which once had other names */
+        if (json_is(type, "longrope") || json_is(type, "su") || json_is(type, "yarn"))
+            read_longrope(f, rope);
+        else
+            refuse_json(f, "rope_type", type, "default or longrope");
+    } else if (json_is(type, "llama3")) {
+        read_llama3(f, rope);
+    } else if (json_is(type, "yarn")) {
+        read_yarn(f, rope, false);
+    } else if (json_is(type, "linear")) {
+        c->rope.scale = get_real(f, rope, "factor", NAN);
+    } else if (json_is(type, "dynamic")) { /* begins behind the original context, which is where norma's ends */
+        c->context = get_int(f, rope, "original_max_position_embeddings", 1, c->context);
+    } else {
+        refuse_json(f, "rope_type", type, "default, linear, dynamic, llama3 or yarn");
+    }
+}
+
+/* The part of a head that rotates. */
+static int rotating_dims(Folder *f, const Json *rope) {
+    const int head_size = f->header->config.head_size;
+    const Json *part = option(rope, "partial_rotary_factor");
+    double partial = f->reader.family->rotating > 0 ? f->reader.family->rotating : 1;
+    if (!part) part = option(f->options, "partial_rotary_factor");
+    if (part && (!json_real(part, &partial) || !(partial > 0 && partial <= 1))) partial = 0;
+    const int dims = (int)(head_size * partial);
+    if (f->reader.family->rotating == 0 && partial < 1) refuse_json(f, "partial_rotary_factor", part, "1");
+    if (dims < 2 || dims % 2)
+        refuse_json(f, "partial_rotary_factor", part, "a part that is an even number of elements");
+    return dims;
+}
+
+/* The positions of layers that slide are plain, with a base of their own: in sliding_attention, in
+ * rope_local_base_freq, or the architecture's. */
+static void read_local_rope(Folder *f, const Json *rope) {
+    const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
+    const Json *theta = option(f->options, "rope_theta");
+    double base = f->reader.family->local_base;
+    if (base == 0) base = f->reader.family->rope_base;
+    if (type && !json_is(type, "default")) refuse_json(f, "rope_type in sliding_attention", type, "default");
+    if (option_of(f, GEMMA3))
+        base = get_real(f, f->options, "rope_local_base_freq", base);
+    else if (theta && !option(rope, "rope_theta") && get_real(f, f->options, "rope_theta", base) != base)
+        refuse_json(f, "rope_theta", theta, "one in sliding_attention, too: versions of transformers disagree on it");
+    f->header->config.local_base = get_real(f, rope, "rope_theta", base);
+}
+
+/* Newer files have all of it in rope_parameters, those of architectures with LOCAL_ROPE for each type of layers; older
+ * ones in rope_scaling and rope_theta. */
+static void read_rope(Folder *f) {
+    Rope *r = &f->header->config.rope;
+    const double base = r->base;
+    const Json *newer = option(f->options, "rope_parameters"), *rope = option(f->options, "rope_scaling");
+    const bool local = has(&f->reader, LOCAL_ROPE);
+    if (!rope || (rope->kind == JSON_OBJECT && rope->n_members == 0)) rope = local ? NULL : newer;
+    if (local && newer && newer->kind != JSON_OBJECT) refuse_json(f, "rope_parameters", newer, "an object");
+    for (const Json *key = json_members(local ? newer : NULL, JSON_OBJECT); key; key = json_next(newer, key)) {
+        const bool full = json_is(key, "full_attention");
+        if ((!full && !json_is(key, "sliding_attention")) || (key[1].kind != JSON_OBJECT && !json_null(key + 1)))
+            refuse_json(f, key->text, key + 1, "full_attention and sliding_attention alone, objects");
+        if (full && rope) refuse_json(f, "rope_scaling", rope, "none beside full_attention");
+        if (full) rope = option(newer, "full_attention");
+    }
+    if (rope && rope->kind != JSON_OBJECT) refuse_json(f, "rope_scaling or rope_parameters", rope, "an object");
+    for (const Json *key = json_members(rope, JSON_OBJECT); key; key = json_next(rope, key))
+        if (key[1].kind == JSON_OBJECT) refuse_json(f, key->text, key + 1, "no other positions for some layers");
+    *r = (Rope){.scale = 1, .amplitude = 1, .dims = rotating_dims(f, rope), .halves = true};
+    r->base = get_real(f, rope, "rope_theta", base);
+    if (local) read_local_rope(f, option(newer, "sliding_attention"));
+    if (!f->reader.origin.status) read_scaling(f, rope);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+/* Options that norma does not have, by the trait or the option of the families whose code reads them. */
+static const struct {
+    int trait, option;
+    const char *key;
+} REFUSED[] = {
+    {BARE_NORMS, 0, "clip_qkv"},           {0, QKV_BIAS_OPTION, "use_parallel_residual"},
+    {0, QKV_BIAS_OPTION, "qk_layernorm"},  {0, GEMMA, "use_bidirectional_attention"},
+    {0, GEMMA3, "attn_logit_softcapping"}, /* its code takes it, and caps nothing */
+};
+
+static void refuse_options(Folder *f) {
+    const bool gelu = has(&f->reader, GELU);
+    const char *key = option_of(f, GEMMA) ? "hidden_activation" : "hidden_act";
+    const Json *act = option(f->options, key), *quantization = option(f->options, "quantization_config");
+    if (act && !json_is(act, gelu ? "gelu_pytorch_tanh" : "silu") && (gelu || !json_is(act, "swish")))
+        refuse_json(f, key, act, gelu ? "gelu_pytorch_tanh" : "silu");
+    for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) {
+        if (!has(&f->reader, REFUSED[i].trait) && !option_of(f, REFUSED[i].option)) continue;
+        const Json *value = option(f->options, REFUSED[i].key);
+        if (value && (value->kind != JSON_BOOL || json_true(value)))
+            refuse_json(f, REFUSED[i].key, value, "null or false");
+    }
+    if (quantization)
+        refuse_json(f, "quantization_config", json_get(quantization, "quant_method"),
+                    "none: norma reads F32, F16 and BF16");
+}
+
+static void read_biases(Folder *f) {
+    bool *biases = f->reader.biases;
+    biases[OUT_BIAS] = option_of(f, ATTENTION_BIAS) && get_bool(f, f->options, "attention_bias", false);
+    biases[QKV_BIAS] = option_of(f, QKV_BIASES) || biases[OUT_BIAS] ||
+                       (option_of(f, QKV_BIAS_OPTION) && get_bool(f, f->options, "use_qkv_bias", false));
+    biases[MLP_BIAS] = option_of(f, MLP_BIASES) && get_bool(f, f->options, "mlp_bias", false);
+}
+
+static int read_model(Folder *f) {
+    Reader *r = &f->reader;
+    Header *h = f->header;
+    r->family = family_find(&r->origin, NAME_HF, "model_type", value_of(json_get(f->options, "model_type")));
+    if (!r->family) return -1;
+    *h = (Header){.config = {.context = r->family->context, .head_size = r->family->head_size}};
+    h->rms_eps = r->family->eps;
+    h->config.rope.base = r->family->rope_base;
+    refuse_options(f);
+    reader_keys(r);
+    read_biases(f);
+    read_experts(f);
+    r->model->tied = get_bool(f, f->options, "tie_word_embeddings", option_of(f, TIED_DEFAULT));
+    reader_begin(r);
+    if (r->origin.status) return -1;
+    if (h->n_experts) place_experts(f);
+    if (option_of(f, GEMMA)) {
+        const Value scalar = get(r, "query_pre_attn_scalar");
+        h->config.attention_scale = 1 / sqrtf(value_float(&r->origin, "query_pre_attn_scalar", scalar, 256));
+    }
+    read_layers(f);
+    read_rope(f);
+    return reader_end(r);
 }
 
 int folder_read_model(Model *m, const char *folder) {
     char path[PATH_MAX];
-    Folder f = {.folder = folder, .model = m};
+    JsonFile json = {0};
+    Safetensors weights;
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX) return fail("%s: name too long", folder);
-    if (safetensors_open(&f.weights, m, folder)) return -1;
-    const int status = hf_config_open(&f.config, m, path, f.weights.n_tensors) || read_weights(&f) ? -1 : 0;
     m->format = "Hugging Face folder";
-    hf_config_close(&f.config);
-    safetensors_close(&f.weights);
+    if (safetensors_open(&weights, m, folder)) return -1;
+    Folder f = {.reader = {.path = folder, .origin = {.path = path}, .naming = NAME_HF, .model = m, .get = get}};
+    f.header = &f.reader.header;
+    f.reader.tensors = weights.tensors;
+    f.reader.n_tensors = weights.n_tensors;
+    int status = json_open(&json, path);
+    f.reader.keys = f.options = json.values;
+    if (!status) status = read_model(&f);
+    free(f.reader.is_sparse);
+    json_close(&json);
+    safetensors_close(&weights);
     return status;
 }

@@ -5,6 +5,7 @@
  */
 #include "formats/gguf_file.h"
 #include "base/memory.h"
+#include "formats/stored.h"
 #include "model.h"
 #include <inttypes.h>
 #include <limits.h>
@@ -34,39 +35,21 @@ static int read_bytes(Gguf *g, void *to, size_t n) {
 
 #define read_number(g, number) read_bytes(g, &(number), sizeof(number))
 
-static int read_string(Gguf *g, GgufString *s) {
+static int read_string(Gguf *g, String *s) {
     uint64_t n = 0;
     if (read_number(g, n) || skip(g, n, 1)) return -1;
-    *s = (GgufString){(const char *)g->data + g->at - n, (size_t)n};
+    *s = (String){(const char *)g->data + g->at - n, (size_t)n};
     return 0;
 }
 
-GgufString gguf_next_string(const uint8_t **at, const uint8_t *end) {
+String gguf_next_string(const uint8_t **at, const uint8_t *end) {
     uint64_t n = 0;
-    if ((size_t)(end - *at) < sizeof n) return (GgufString){"", 0};
+    if ((size_t)(end - *at) < sizeof n) return (String){"", 0};
     copy_once(&n, *at, sizeof n);
     *at += sizeof n;
-    const GgufString s = {(const char *)*at, n < (uint64_t)(end - *at) ? (size_t)n : (size_t)(end - *at)};
+    const String s = {(const char *)*at, n < (uint64_t)(end - *at) ? (size_t)n : (size_t)(end - *at)};
     *at += s.n;
     return s;
-}
-
-bool gguf_string_is(GgufString s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
-
-/* Of two values or entries: both begin with their name. */
-static int compare_names(const void *a, const void *b) {
-    const GgufString *x = a, *y = b;
-    const int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
-    return order ? order : (x->n > y->n) - (x->n < y->n);
-}
-
-/* Sorts n values or entries, of `size` bytes, by name; none may be there twice. */
-static int sort_by_name(const Gguf *g, void *items, size_t n, size_t size, const char *what) {
-    qsort(items, n, size, compare_names);
-    for (char *item = items; n > 1; n--, item += size)
-        if (!compare_names(item, item + size))
-            return fail("%s: %s %.*s is there twice", g->path, what, SHOWN(*(const GgufString *)(const void *)item));
-    return 0;
 }
 
 /* ---- metadata ------------------------------------------------------------------------- */
@@ -83,7 +66,7 @@ static int read_value(Gguf *g, GgufValue *v) {
     v->at = g->data + g->at;
     if (v->type != GGUF_STRING && skip(g, v->count, value_bytes[v->type])) return -1;
     for (uint64_t i = 0; v->type == GGUF_STRING && i < v->count; i++)
-        if (read_string(g, &(GgufString){0})) return -1;
+        if (read_string(g, &(String){0})) return -1;
     v->bytes = (size_t)(g->data + g->at - v->at);
     return 0;
 }
@@ -100,70 +83,50 @@ static int read_values(Gguf *g, uint64_t count) {
     if (!g->values) return -1;
     for (; g->n_values < count; g->n_values++)
         if (read_value(g, &g->values[g->n_values])) return -1;
-    return sort_by_name(g, g->values, g->n_values, sizeof *g->values, "metadata key");
+    const GgufValue *twice = sort_by_name(g->values, g->n_values, sizeof *g->values);
+    return twice ? fail("%s: metadata key %.*s appears twice", g->path, SHOWN(twice->key)) : 0;
 }
 
 const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
-    return bsearch((&(GgufString){key, strlen(key)}), g->values, g->n_values, sizeof *g->values, compare_names);
+    return find_by_name(key, g->values, g->n_values, sizeof *g->values);
 }
 
-static bool is_real(const GgufValue *v) { return v->type == GGUF_F32 || v->type == GGUF_F64; }
-static bool is_integer(const GgufValue *v) { return v->type != GGUF_STRING && !is_real(v); }
-
-static int64_t integer_at(const GgufValue *v, int i) {
-    const size_t bytes = v->bytes / v->count;
+static int64_t integer_of(const uint8_t *at, GgufType type, size_t bytes) {
     uint64_t bits = 0;
-    copy_once(&bits, v->at + (size_t)i * bytes, bytes);
-    if (v->type == GGUF_I8) return (int8_t)bits;
-    if (v->type == GGUF_I16) return (int16_t)bits;
-    return v->type == GGUF_I32 ? (int32_t)bits : (int64_t)bits;
+    copy_once(&bits, at, bytes);
+    if (type == GGUF_I8) return (int8_t)bits;
+    if (type == GGUF_I16) return (int16_t)bits;
+    return type == GGUF_I32 ? (int32_t)bits : (int64_t)bits;
 }
 
-static double real_of(const GgufValue *v) {
+static double real_of(const uint8_t *at, GgufType type) {
     double wide = 0;
     float narrow = 0;
-    copy_once(v->type == GGUF_F64 ? (void *)&wide : &narrow, v->at, v->bytes);
-    return v->type == GGUF_F64 ? wide : (double)narrow;
+    if (type == GGUF_F32) copy_once(&narrow, at, sizeof narrow);
+    if (type == GGUF_F64) copy_once(&wide, at, sizeof wide);
+    return type == GGUF_F32 ? (double)narrow : wide;
 }
 
-int gguf_get_element(const Gguf *g, const char *key, int i, int64_t *value) {
-    const GgufValue *v = gguf_find_value(g, key);
-    if (!is_integer(v)) return bad_key(g, key, "has another type than expected (an integer)");
-    *value = integer_at(v, i);
-    return 0;
+/* A bool counts as an integer. */
+Value gguf_element(const GgufValue *v, int i) {
+    const size_t bytes = v->bytes / v->count;
+    const uint8_t *at = v->at + (size_t)i * bytes;
+    if (v->type == GGUF_STRING) return (Value){VALUE_STRING, .string = gguf_next_string(&at, v->at + v->bytes)};
+    if (v->type == GGUF_F32 || v->type == GGUF_F64) return (Value){VALUE_REAL, .real = real_of(at, v->type)};
+    const int64_t integer = integer_of(at, v->type, bytes);
+    return (Value){VALUE_INTEGER, .integer = integer, .real = (double)integer};
 }
 
-int gguf_get(const Gguf *g, const char *key, KeyKind kind, void *value) {
-    static const char *const names[] = {"an integer",    "an integer", "a real number",
-                                        "a real number", "a number",   "a string"};
+Value gguf_get(const Gguf *g, const char *key) {
     const GgufValue *v = gguf_find_value(g, key);
-    if (kind == KEY_NO_FIELD) return 0;
-    if (!v) return kind == KEY_SIZE && *(int *)value < 1 ? bad_key(g, key, "is missing") : 0;
-    const bool fits[] = {is_integer(v), is_integer(v),          is_real(v),
-                         is_real(v),    v->type != GGUF_STRING, v->type == GGUF_STRING};
-    if (v->is_array || !fits[kind]) return bad_key(g, key, "has another type than expected (%s)", names[kind]);
-    const int64_t integer = is_integer(v) ? integer_at(v, 0) : 0;
-    const double real = is_real(v) ? real_of(v) : (double)integer;
-    if (!isfinite(real)) return bad_key(g, key, "is no finite number");
-    if (kind == KEY_SIZE && (integer < 1 || integer > INT_MAX))
-        return bad_key(g, key, "is %" PRId64 ", expected 1 to %d", integer, INT_MAX);
-    if (kind == KEY_FLOAT && !isfinite((float)real)) return bad_key(g, key, "is %g, which is no float32", real);
-    switch (kind) {
-    case KEY_SIZE: *(int *)value = (int)integer; break;
-    case KEY_INTEGER: *(int64_t *)value = integer; break;
-    case KEY_FLOAT: *(float *)value = (float)real; break;
-    case KEY_REAL:
-    case KEY_NUMBER: *(double *)value = real; break;
-    case KEY_STRING: *(GgufString *)value = gguf_next_string(&(const uint8_t *){v->at}, v->at + v->bytes); break;
-    case KEY_NO_FIELD: break;
-    }
-    return 0;
+    if (!v) return (Value){VALUE_MISSING, .string = {"missing", 7}};
+    return v->is_array ? (Value){VALUE_LIST, .string = {"a list", 6}} : gguf_element(v, 0);
 }
 
 /* ---- the tensor table ------------------------------------------------------------------ */
 
 /* Names the type of a tensor that norma does not run: ggml's types by their numbers, from 9 on. */
-static int bad_type(const Gguf *g, const GgufEntry *e, uint32_t type) {
+static int bad_type(const Gguf *g, const Stored *e, uint32_t type) {
     enum { FIRST = 9 };
     static const char *const names[] = {
         "Q8_1",       "Q2_K",       "Q3_K",       "Q4_K",  "Q5_K",     "Q6_K",     "Q8_K",     "IQ2_XXS", "IQ2_XS",
@@ -177,12 +140,12 @@ static int bad_type(const Gguf *g, const GgufEntry *e, uint32_t type) {
 #undef NAME
 }
 
-static int read_entry(Gguf *g, GgufEntry *e) {
+static int read_tensor(Gguf *g, Stored *e) {
     enum { MAX_DIMS = 4 };
     static const uint64_t most[MAX_DIMS] = {INT_MAX, INT_MAX, MAX_EXPERTS, 1};
     uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
     uint32_t n_dims = 0, type = 0;
-    *e = (GgufEntry){0};
+    *e = (Stored){.path = g->path};
     if (read_string(g, &e->name) || read_number(g, n_dims)) return -1;
     if (n_dims < 1 || n_dims > MAX_DIMS)
         return bad_tensor(g, e->name, "has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
@@ -193,52 +156,43 @@ static int read_entry(Gguf *g, GgufEntry *e) {
                               "has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
                               "], expected a vector, a matrix or up to %d",
                               dims[0], dims[1], dims[2], dims[3], MAX_EXPERTS);
-    e->cols = (int)dims[0];
-    e->rows = (int)dims[1];
-    e->depth = (int)dims[2];
+    for (int i = 0; i < 3; i++) e->dims[2 - i] = (int)dims[i];
+    const int cols = e->dims[2];
     if (type_from_gguf(type, &e->type)) return bad_type(g, e, type);
-    if (e->cols % TYPES[e->type].weights)
-        return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", e->cols,
-                          TYPES[e->type].weights, type_name(e->type));
+    if (cols % TYPES[e->type].weights)
+        return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", cols, TYPES[e->type].weights,
+                          type_name(e->type));
     /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes a weight */
-    const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = e->cols}, e->rows);
-    if (!multiply(matrix, (size_t)e->depth, &e->bytes)) return bad_tensor(g, e->name, "has more bytes than any file");
+    const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
+    if (!multiply(matrix, (size_t)e->dims[0], &e->bytes)) return bad_tensor(g, e->name, "has more bytes than any file");
     return 0;
 }
 
-static int compare_offsets(const void *a, const void *b) {
-    const uint64_t x = ((const GgufEntry *)a)->offset, y = ((const GgufEntry *)b)->offset;
-    return (x > y) - (x < y);
-}
-
 /* Every tensor must lie in the file, aligned, and over no other. */
-static int read_entries(Gguf *g, uint64_t count) {
+static int read_tensors(Gguf *g, uint64_t count) {
     int64_t alignment = GGUF_ALIGNMENT;
-    g->entries = allocate_items(g, count, sizeof *g->entries, 8 + 4 + 8 + 4 + 8, "tensors");
-    if (!g->entries) return -1;
-    for (; g->n_entries < count; g->n_entries++)
-        if (read_entry(g, &g->entries[g->n_entries])) return -1;
-    if (gguf_get(g, "general.alignment", KEY_INTEGER, &alignment)) return -1;
+    g->tensors = allocate_items(g, count, sizeof *g->tensors, 8 + 4 + 8 + 4 + 8, "tensors");
+    if (!g->tensors) return -1;
+    for (; g->n_tensors < count; g->n_tensors++)
+        if (read_tensor(g, &g->tensors[g->n_tensors])) return -1;
+    if (gguf_find_value(g, "general.alignment")) alignment = gguf_get(g, "general.alignment").integer;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 on", g->path, alignment);
     const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a;
     const uint64_t room = g->size < start ? 0 : g->size - start;
     uint64_t end = 0;
-    qsort(g->entries, g->n_entries, sizeof *g->entries, compare_offsets);
-    for (GgufEntry *e = g->entries; e < g->entries + g->n_entries; e++) {
+    qsort(g->tensors, g->n_tensors, sizeof *g->tensors, compare_offsets);
+    for (Stored *e = g->tensors; e < g->tensors + g->n_tensors; e++) {
         if (e->offset % a || e->offset < end)
             return bad_tensor(g, e->name, "begins at byte %" PRIu64 " of the data, %s", e->offset,
                               e->offset % a ? "which is not aligned" : "inside another one");
         if (e->offset > room || e->bytes > room - e->offset)
             return bad_tensor(g, e->name, "ends behind the end of the file (truncated?)");
-        e->data = g->data + start + e->offset;
         end = e->offset + e->bytes;
+        e->offset += start;
+        e->data = g->data + e->offset;
     }
-    return sort_by_name(g, g->entries, g->n_entries, sizeof *g->entries, "tensor");
-}
-
-GgufEntry *gguf_find_entry(const Gguf *g, const char *name) {
-    return bsearch((&(GgufString){name, strlen(name)}), g->entries, g->n_entries, sizeof *g->entries, compare_names);
+    return sort_tensors(g->tensors, g->n_tensors);
 }
 
 int gguf_open(Gguf *g, const char *path, const File *file) {
@@ -249,10 +203,10 @@ int gguf_open(Gguf *g, const char *path, const File *file) {
     if (version != 2 && version != 3)
         return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)", path, version);
     if (read_number(g, n_tensors) || read_number(g, n_values)) return -1;
-    return read_values(g, n_values) || read_entries(g, n_tensors) ? -1 : 0;
+    return read_values(g, n_values) || read_tensors(g, n_tensors) ? -1 : 0;
 }
 
 void gguf_close(Gguf *g) {
     free(g->values);
-    free(g->entries);
+    free(g->tensors);
 }

@@ -3,11 +3,19 @@
  * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and EOS.
  */
 #include "formats/gguf.h"
+#include "formats/stored.h"
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+
+typedef struct {
+    Tokenizer *t;
+    const Gguf *g;
+    Origin origin;
+    int n; /* size of the model's vocabulary */
+} Loader;
 
 typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
 
@@ -15,7 +23,7 @@ typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenT
 static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType type, int n) {
     const GgufValue *v = gguf_find_value(g, key);
     if (v && v->is_array && v->type == type && v->count == (uint64_t)n) return v;
-    bad_key(g, key, "is missing or no array of %d values", n);
+    fail("%s: %s is missing or no array of %d values", g->path, key, n);
     return NULL;
 }
 
@@ -34,7 +42,7 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     const uint8_t *at = names->at;
     char *to = pieces->text;
     for (int id = 0; id < n; id++) {
-        const GgufString name = gguf_next_string(&at, names->at + names->bytes);
+        const String name = gguf_next_string(&at, names->at + names->bytes);
         Piece *p = &pieces->list[id];
         int32_t type;
         memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
@@ -54,7 +62,7 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     return 0;
 }
 
-/* Pre-tokenizers by their names in tokenizer.ggml.pre; the first name is the one to write. */
+/* Pre-tokenizers by their names in tokenizer.ggml.pre; the first name is the one that is written. */
 static const struct {
     const char *names[4];
     Pretokenizer pretokenizer;
@@ -68,10 +76,10 @@ static const struct {
 enum { N_PRETOKENIZERS = sizeof PRETOKENIZERS / sizeof *PRETOKENIZERS };
 
 /* NULL: norma does not know the name. */
-static const Pretokenizer *find_pretokenizer(GgufString name) {
+static const Pretokenizer *find_pretokenizer(String name) {
     for (int i = 0; i < N_PRETOKENIZERS; i++)
         for (int k = 0; k < 4 && PRETOKENIZERS[i].names[k]; k++)
-            if (gguf_string_is(name, PRETOKENIZERS[i].names[k])) return &PRETOKENIZERS[i].pretokenizer;
+            if (string_is(name, PRETOKENIZERS[i].names[k])) return &PRETOKENIZERS[i].pretokenizer;
     return NULL;
 }
 
@@ -88,89 +96,88 @@ const char *gguf_pretokenizer_name(const Pretokenizer *p) {
 static int fill_merges(Tokenizer *t, const Gguf *g) {
     const GgufValue *merges = gguf_find_value(g, "tokenizer.ggml.merges");
     if (!merges || !merges->is_array || merges->type != GGUF_STRING)
-        return bad_key(g, "tokenizer.ggml.merges", "is missing or no array of strings");
+        return fail("%s: tokenizer.ggml.merges is missing or no array of strings", g->path);
     if (merges_begin(&t->merges, &t->pieces, merges->count)) return -1;
     const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
-        const GgufString pair = gguf_next_string(&at, merges->at + merges->bytes);
+        const String pair = gguf_next_string(&at, merges->at + merges->bytes);
         if (merges_add(&t->merges, &t->pieces, g->path, pair.text, pair.n)) return -1;
     }
     return merges_end(&t->merges, &t->pieces);
 }
 
-/* Reads a token; where the key is missing, *id stays, which must be a token or -1. */
-static int get_id(const Gguf *g, const char *key, int vocab_size, int *id) {
-    int64_t wide = *id;
-    if (!gguf_find_value(g, key)) return *id < vocab_size ? 0 : bad_key(g, key, "is missing");
-    if (gguf_get(g, key, KEY_INTEGER, &wide)) return -1;
-    if (wide < 0 || wide >= vocab_size)
-        return bad_key(g, key, "is %lld, expected a token below %d", (long long)wide, vocab_size);
-    *id = (int)wide;
-    return 0;
+static Value get(const Loader *l, const char *key) { return gguf_get(l->g, key); }
+
+/* A token of the vocabulary; where the key is missing, `missing`, which may be -1. */
+static int take_token(Loader *l, const char *key, int missing) {
+    return (int)value_integer(&l->origin, key, get(l, key), 0, l->n - 1, missing < l->n ? missing : REQUIRED);
 }
+
+/* An integer or a bool that is not 0. */
+static bool take_flag(Loader *l, const char *key, bool missing) {
+    return value_integer(&l->origin, key, get(l, key), INT64_MIN, INT64_MAX, missing) != 0;
+}
+
+static String get_string(Loader *l, const char *key) { return value_string(&l->origin, key, get(l, key)); }
 
 /* What both kinds of vocabulary have: BOS, EOS, <unk>, the chat template. */
-static int fill_ends(Tokenizer *t, const Gguf *g, int vocab_size) {
-    int64_t add_bos = !t->no_bos;
-    GgufString template = {0};
-    if (get_id(g, "tokenizer.ggml.bos_token_id", vocab_size, &t->bos) ||
-        get_id(g, "tokenizer.ggml.eos_token_id", vocab_size, &t->eos) ||
-        get_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &t->eot) ||
-        get_id(g, "tokenizer.ggml.unknown_token_id", vocab_size, &t->pieces.unk) ||
-        gguf_get(g, "tokenizer.ggml.add_bos_token", KEY_INTEGER, &add_bos) ||
-        gguf_get(g, "tokenizer.chat_template", KEY_STRING, &template))
-        return -1;
-    t->no_bos = !add_bos || t->bos < 0;
-    return template.text ? tokenizer_set_chat_template(t, template.text, template.n) : 0;
+static int fill_ends(Loader *l) {
+    Tokenizer *t = l->t;
+    t->bos = take_token(l, "tokenizer.ggml.bos_token_id", t->bos);
+    t->eos = take_token(l, "tokenizer.ggml.eos_token_id", t->eos);
+    t->eot = take_token(l, "tokenizer.ggml.eot_token_id", t->eot);
+    t->pieces.unk = take_token(l, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
+    t->no_bos = !take_flag(l, "tokenizer.ggml.add_bos_token", !t->no_bos) || t->bos < 0;
+    const String template = get_string(l, "tokenizer.chat_template");
+    if (l->origin.status || get(l, "tokenizer.chat_template").kind == VALUE_MISSING) return l->origin.status;
+    return tokenizer_set_chat_template(t, template.text, template.n);
 }
 
-static int fill_sentencepiece(Tokenizer *t, const Gguf *g, int vocab_size) {
-    int64_t add_space = 1;
+static int fill_sentencepiece(Loader *l) {
+    Tokenizer *t = l->t;
     *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true, .replaces_mark = true}};
-    if (fill_pieces(&t->pieces, g, vocab_size) || fill_ends(t, g, vocab_size) ||
-        gguf_get(g, "tokenizer.ggml.add_space_prefix", KEY_INTEGER, &add_space))
-        return -1;
-    t->space_prefix = add_space ? SPACE_ALWAYS : SPACE_NEVER;
-    return pieces_index(&t->pieces);
+    if (fill_pieces(&t->pieces, l->g, l->n) || fill_ends(l)) return -1;
+    t->space_prefix = take_flag(l, "tokenizer.ggml.add_space_prefix", true) ? SPACE_ALWAYS : SPACE_NEVER;
+    return l->origin.status || pieces_index(&t->pieces) ? -1 : 0;
 }
 
-/* BOS is put in front if the file says so; Llama 3's files may leave it out. */
-static int fill_byte_level(Tokenizer *t, const Gguf *g, const Pretokenizer *pretokenizer, int vocab_size) {
+/* By default Llama 3's tokenizer puts BOS before a text and the others do not. */
+static int fill_byte_level(Loader *l, const Pretokenizer *pretokenizer) {
+    static const char key[] = "norma.tokenizer.normalizer"; /* norma's own: GGUF has no key for it */
+    const String normalizer = get_string(l, key);
+    Tokenizer *t = l->t;
     *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER, .pretokenizer = *pretokenizer};
     t->pieces = (Pieces){.unk = -1, .byte_level = true};
-    GgufString normalizer = {"", 0}; /* norma's own key: GGUF has no word for it */
-    if (gguf_get(g, "norma.tokenizer.normalizer", KEY_STRING, &normalizer)) return -1;
-    if (normalizer.n && !gguf_string_is(normalizer, "nfc"))
-        return fail("%s: norma.tokenizer.normalizer is '%.*s', expected nfc", g->path, SHOWN(normalizer));
     t->normalizer.composes = normalizer.n > 0;
-    if (fill_pieces(&t->pieces, g, vocab_size) || fill_merges(t, g)) return -1;
+    if (normalizer.n && !string_is(normalizer, "nfc")) refuse(&l->origin, key, get(l, key), "nfc");
+    if (l->origin.status || fill_pieces(&t->pieces, l->g, l->n) || fill_merges(t, l->g)) return -1;
     t->no_bos = !t->pretokenizer.whole_words;
-    return fill_ends(t, g, vocab_size);
+    return fill_ends(l);
 }
 
-static int read_tokenizer(Tokenizer *t, const Gguf *g, int vocab_size, bool needed) {
-    GgufString model = {"", 0}, pre = {"", 0};
-    if (gguf_get(g, "tokenizer.ggml.model", KEY_STRING, &model) || gguf_get(g, "tokenizer.ggml.pre", KEY_STRING, &pre))
-        return -1;
-    if (gguf_string_is(model, "llama")) return fill_sentencepiece(t, g, vocab_size) ? -1 : 1;
-    const bool byte_level = gguf_string_is(model, "gpt2");
-    if (byte_level && (!pre.n || gguf_string_is(pre, "default"))) {
-        note("%s does not say where texts are cut (tokenizer.ggml.pre): as by GPT-2", g->path);
-        pre = (GgufString){"gpt-2", 5};
+static int read_tokenizer(Loader *l, bool needed) {
+    static const char cut[] = "tokenizer.ggml.pre";
+    const String model = get_string(l, "tokenizer.ggml.model");
+    String pre = get_string(l, cut);
+    if (l->origin.status) return -1;
+    if (string_is(model, "llama")) return fill_sentencepiece(l) ? -1 : 1;
+    const bool byte_level = string_is(model, "gpt2");
+    if (byte_level && (!pre.n || string_is(pre, "default"))) {
+        note("%s does not name its pre-tokenizer (%s): GPT-2's is used", l->g->path, cut);
+        pre = (String){"gpt-2", 5};
     }
     const Pretokenizer *pretokenizer = byte_level ? find_pretokenizer(pre) : NULL;
-    if (pretokenizer) return fill_byte_level(t, g, pretokenizer, vocab_size) ? -1 : 1;
+    if (pretokenizer) return fill_byte_level(l, pretokenizer) ? -1 : 1;
     if (!needed) return 0;
-    if (!byte_level)
-        return fail("%s: the tokenizer is of kind '%.*s', which norma does not read; use --tokens", g->path,
-                    SHOWN(model));
-    return fail("%s: tokenizer.ggml.pre is '%.*s', which norma does not know; use --tokens", g->path, SHOWN(pre));
+    return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path, byte_level ? cut : "tokenizer of kind",
+                SHOWN(byte_level ? pre : model));
 }
 
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed) {
     Gguf g;
     *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1};
-    const int found = gguf_open(&g, path, file) ? -1 : read_tokenizer(t, &g, vocab_size, needed);
+    Loader l = {.t = t, .g = &g, .origin = {.path = path}, .n = vocab_size};
+    const int found = gguf_open(&g, path, file) ? -1 : read_tokenizer(&l, needed);
     gguf_close(&g);
     if (found < 0) tokenizer_close(t);
     return found;

@@ -6,8 +6,10 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "formats/family.h"
 #include "formats/gguf.h"
 #include "formats/parts.h"
+#include "formats/stored.h"
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 #include "norm.h"
@@ -33,47 +35,46 @@ static bool is_plain_yarn(const Model *model) {
 }
 
 /* Fields that are zero are not written. Of the norms of a kind the last one's eps is. */
-static GgufHeader header_of(const Model *model, const GgufArchitecture *a) {
-    GgufHeader h = {.config = model->config,
-                    .value_length = model->config.head_size,
-                    .n_experts = model->config.n_experts,
-                    .n_experts_used = model->config.n_experts_used};
+static Header header_of(const Model *model, const ModelFamily *a) {
+    Header h = {.config = model->config,
+                .value_length = model->config.head_size,
+                .n_experts = model->config.n_experts,
+                .n_experts_used = model->config.n_experts_used};
     Config *c = &h.config;
     const bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS), by_period = a->may & PERIODIC_WINDOWS;
     for (PartAt at = parts_of(model); next_part(&at);)
-        if (part_norm(&at))
-            *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) = (double)part_norm(&at)->eps;
+        if (part_norm(&at)) *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) = part_norm(&at)->eps;
     for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
         if (by_period && layer->window > h.window) h.window = layer->window;
         if (!by_period && layer->window > 0 && layer->window < c->context) c->context = layer->window;
     }
-    if (!h.window || !a->local_rope)
+    if (!h.window || !(a->has & LOCAL_ROPE))
         c->local_base = 0;
     else if (c->local_base == 0)
         c->local_base = c->rope.base;
-    if (!h.window && a->default_window) h.window = c->context;
+    if (!h.window && (a->has & DEFAULT_WINDOW)) h.window = c->context;
     c->logit_scale = c->logit_scale != 0 ? 1 / c->logit_scale : 1;
     if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
     h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
     if (yarn) h.yarn_context = (int)c->rope.yarn.context;
     if (yarn) c->rope.amplitude /= yarn_amplitude(c->rope.yarn.factor, 1);
     if (h.factor == 1) h.factor = 0;
-    if (h.factor > 0) h.scaling = yarn ? (GgufString){"yarn", 4} : (GgufString){"linear", 6};
+    if (h.factor > 0) h.scaling = yarn ? (String){"yarn", 4} : (String){"linear", 6};
     if (c->rope.amplitude == 1) c->rope.amplitude = 0;
     c->rope.yarn = (Yarn){0}; /* its numbers of turns are the default */
     return h;
 }
 
 /* Whether the windows and RoPE of all layers are those that a file of the architecture gives them. */
-static bool layers_are_alike(const GgufArchitecture *a, const Model *m) {
-    const GgufHeader h = header_of(m, a);
+static bool layers_are_alike(const ModelFamily *a, const Model *m) {
+    const Header h = header_of(m, a);
     const Config *c = &m->config;
     const bool same_base = a->local_base > 0 || h.config.local_base == c->rope.base;
     const bool same_amplitude = a->local_base == 0 || c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1);
     bool alike = h.config.local_base == 0 || (same_base && same_amplitude);
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
         Layer there = {.index = layer->index};
-        gguf_place_layer(a, (int)h.window, NULL, &there);
+        family_place_layer(a, (int)h.window, NULL, &there);
         const bool none = layer->window == 0 && there.window == c->context;
         const bool same_window = !(a->may & PERIODIC_WINDOWS) || layer->window == there.window || none;
         alike = alike && same_window && layer->rope == there.rope;
@@ -86,29 +87,29 @@ static bool same_factor(float x, float y, double usual) {
     return fabs((x != 0 ? (double)x : usual) / (y != 0 ? (double)y : usual) - 1) < 1e-6;
 }
 
-static bool has_own_factors(const GgufArchitecture *a, const Config *c) {
+static bool has_own_factors(const ModelFamily *a, const Config *c) {
     Config usual = {.dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
-    gguf_set_scales(a, &usual);
+    family_set_formulas(a, &usual);
     return !same_factor(c->embedding_scale, usual.embedding_scale, 1) || !same_factor(c->residual_scale, 0, 1) ||
            !same_factor(c->attention_scale, usual.attention_scale, 1 / sqrt(c->head_size)) ||
            !same_factor(c->logit_scale, 0, 1);
 }
 
 /* Whether the architecture has a place for models with this trait, or for those without it. */
-static bool has_place(const GgufArchitecture *a, int trait, bool with) {
+static bool has_place(const ModelFamily *a, int trait, bool with) {
     return with ? (a->has | a->may) & trait : !(a->has & trait);
 }
 
 /* What files of the architecture say otherwise of a part, or not at all: the end of a tensor's name; NULL: nothing. */
-static const char *difference_in(const PartAt *at, const GgufArchitecture *a) {
+static const char *difference_in(const PartAt *at, const ModelFamily *a) {
     const Config *c = &at->model->config;
     const Part *part = at->part;
     const Tensor *w = part_weight(at);
     const Norm *norm = part_norm(at);
-    const bool may_have_bias = part->bias == QKV_BIAS ? !a->fused : part->bias == NO_BIAS || a->may & BIASES;
+    const bool may_have_bias = part->bias == QKV_BIAS ? !(a->has & FUSED) : part->bias == NO_BIAS || a->may & BIASES;
     if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data) return ".weight";
     if (w) return w->bias && !may_have_bias ? ".bias" : NULL;
-    if (!norm->gamma != !gguf_has_norm(a, part)) return ".weight";
+    if (!norm->gamma != !family_has_norm(a, part)) return ".weight";
     if (!norm->gamma) return NULL;
     if (!has_place(a, LAYER_NORMS, norm->kind == NORM_LAYER)) return ".bias";
     bool bare = !norm->beta;
@@ -120,7 +121,7 @@ enum { PLACE_NAME = PART_NAME + 8 }; /* bytes that hold the name of what differs
 
 /* The number of the first part or trait in which files of the architecture differ from the model, and its name, or how
  * many there are, and "". */
-static int first_difference(const GgufArchitecture *a, const Model *m, char *place) {
+static int first_difference(const ModelFamily *a, const Model *m, char *place) {
     const Config *c = &m->config;
     const struct {
         int trait; /* 0: no architecture has it */
@@ -155,10 +156,10 @@ static int first_difference(const GgufArchitecture *a, const Model *m, char *pla
 }
 
 /* The first architecture whose files can be the model, or that differs last; `place`: where, as above. */
-static const GgufArchitecture *architecture_of(const Model *model, char *place) {
-    const GgufArchitecture *closest = GGUF_ARCHITECTURES;
+static const ModelFamily *architecture_of(const Model *model, char *place) {
+    const ModelFamily *closest = FAMILIES;
     int most = -1;
-    for (const GgufArchitecture *a = GGUF_ARCHITECTURES; a->name; a++) {
+    for (const ModelFamily *a = FAMILIES; a->gguf; a++) {
         const int n = first_difference(a, model, place);
         if (n > most) closest = a;
         if (n > most) most = n;
@@ -171,26 +172,26 @@ static const GgufArchitecture *architecture_of(const Model *model, char *place) 
 static bool is_float(double x) { return x == 0 || ((float)x != 0 && isfinite((float)x)); }
 
 /* The value of a key that is a number; else 0. */
-static double number_of(const GgufHeaderKey *key, const GgufHeader *h) {
+static double number_of(const Key *key, const Header *h) {
     const void *field = (const char *)h + key->field;
     if (key->kind == KEY_SIZE) return *(const int *)field;
     if (key->kind == KEY_INTEGER) return (double)*(const int64_t *)field;
-    if (key->kind == KEY_FLOAT) return (double)*(const float *)field;
-    return key->kind == KEY_REAL ? *(const double *)field : 0;
+    if (key->kind == KEY_FLOAT || key->kind == KEY_CAP) return (double)*(const float *)field;
+    return key->kind == KEY_REAL || key->kind == KEY_NUMBER ? *(const double *)field : 0;
 }
 
-static int check_numbers(const Model *model, const GgufArchitecture *a, const GgufHeader *h, const char *path) {
+static int check_numbers(const Model *model, const ModelFamily *a, const Header *h, const char *path) {
     static const char beyond[] = "which is no float32, and GGUF has no other";
-    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++)
-        if (gguf_has_key(a, key) && !is_float(number_of(key, h)))
-            return fail("%s: %s.%s would be %g, %s", path, a->name, key->name, number_of(key, h), beyond);
+    for (const Key *key = KEYS; key->gguf || key->hf; key++)
+        if (key->gguf && family_has_key(a, key) && !is_float(number_of(key, h)))
+            return fail("%s: %s.%s would be %g, %s", path, a->gguf, key->gguf, number_of(key, h), beyond);
     for (int i = 0; a->may & ROPE_FACTORS && model->rope_factors && i < model->config.rope.dims / 2; i++)
         if (!is_float(model->rope_factors[i]))
             return fail("%s: factor %d of rope_freqs would be %g, %s", path, i, model->rope_factors[i], beyond);
     for (PartAt at = parts_of(model); next_part(&at);) {
         const Norm *norm = part_norm(&at);
         if (norm && norm->kind == NORM_NONE) return fail("%s: GGUF has no place for a site without its norm", path);
-        if (norm && (double)norm->eps != (norm->kind == NORM_LAYER ? h->layer_eps : h->rms_eps))
+        if (norm && norm->eps != (norm->kind == NORM_LAYER ? h->layer_eps : h->rms_eps))
             return fail("%s: its %ss would differ in eps, and GGUF has one for all", path, norm_name(norm->kind));
     }
     return 0;
@@ -296,12 +297,12 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
 
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path) {
     char place[PLACE_NAME];
-    const GgufArchitecture *a = architecture_of(model, place);
-    const GgufHeader h = header_of(model, a);
-    if (*place) return fail("%s: GGUF has no architecture for it; %s differs in: %s", path, a->name, place);
+    const ModelFamily *a = architecture_of(model, place);
+    const Header h = header_of(model, a);
+    if (*place) return fail("%s: GGUF has no architecture for it; %s differs in: %s", path, a->gguf, place);
     if (check_numbers(model, a, &h, path)) return -1;
     if (h.config.context < model->config.context)
-        note("GGUF's %s has no place for windows; where its shortest one ends, the file's context of %d does", a->name,
+        note("GGUF's %s has no place for windows; where its shortest one ends, the file's context of %d does", a->gguf,
              h.config.context);
     return tokenizer ? check_tokenizer(tokenizer, path) : 0;
 }
@@ -310,7 +311,7 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
 
 typedef struct {
     const Model *model;
-    const GgufArchitecture *architecture;
+    const ModelFamily *architecture;
     Type type; /* asked for */
     bool fold; /* gamma into weights */
     FILE *out; /* NULL at first: what stands in front of the data goes to `head`, as its counts come first */
@@ -462,13 +463,13 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     return 0;
 }
 
-static void write_header_key(Writer *w, const GgufHeaderKey *key, const GgufHeader *h) {
+static void write_header_key(Writer *w, const Key *key, const Header *h) {
     char name[GGUF_KEY_NAME];
-    const GgufString *text = (const void *)((const char *)h + key->field);
+    const String *text = (const void *)((const char *)h + key->field);
     const float number = (float)number_of(key, h);
     const bool is_integer = key->kind == KEY_SIZE || key->kind == KEY_INTEGER;
-    snprintf(name, sizeof name, "%s.%s", w->architecture->name, key->name);
-    if (!gguf_has_key(w->architecture, key)) return;
+    if (!key->gguf || !family_has_key(w->architecture, key)) return;
+    snprintf(name, sizeof name, "%s.%s", w->architecture->gguf, key->gguf);
     if (key->kind == KEY_STRING && text->n) write_name(w, name, text->text, text->n);
     if (is_integer && number != 0) write_int(w, name, (int)number_of(key, h));
     if (!is_integer && number != 0) write_value(w, name, GGUF_F32, &number, sizeof number);
@@ -546,10 +547,7 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
-    char whole[PART_NAME];
-    const bool fused = gguf_is_fused(w->architecture, &at, whole);
-    const PartRows part = fused ? part_fused(&at) : (PartRows){0, t->rows};
-    if (fused) name = whole;
+    const PartRows part = family_fuses(w->architecture, at.part) ? part_fused(&at) : (PartRows){0, t->rows};
     const bool whole_blocks = t->cols % TYPES[w->type].weights == 0;
     const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : whole_blocks ? w->type : TYPE_F16;
     if (part.first ? w->out != NULL : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
@@ -565,12 +563,14 @@ static void write_tensors(Writer *w) {
     const Model *m = w->model;
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);)
-        if (at.expert == 0) (part_norm(&at) ? write_norm : write_weight)(w, part_name(name, &at, NAME_GGUF), at);
+        if (at.expert == 0)
+            (part_norm(&at) ? write_norm : write_weight)(w, family_part_name(w->architecture, name, &at, NAME_GGUF),
+                                                         at);
     PartAt first = parts_of(m);
-    if (m->tied && w->architecture->has_output && next_part(&first)) write_weight(w, "output", first);
+    if (m->tied && w->architecture->has & STORED_OUTPUT && next_part(&first)) write_weight(w, "output", first);
     if (!m->rope_factors || !(w->architecture->may & ROPE_FACTORS)) return;
     for (int i = 0; i < m->config.rope.dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
-    const bool longrope = w->architecture->fused; /* the longer context is the one that there is */
+    const bool longrope = w->architecture->has & FUSED; /* the longer context is the one that there is */
     write_vector(w, longrope ? "rope_factors_short" : "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
     if (longrope) write_vector(w, "rope_factors_long", ".weight", w->row, m->config.rope.dims / 2);
 }
@@ -579,14 +579,14 @@ static void write_tensors(Writer *w) {
 
 /* Writes what stands in front of the data. */
 static int write_header(Writer *w, const Tokenizer *t) {
-    const GgufHeader h = header_of(w->model, w->architecture);
+    const Header h = header_of(w->model, w->architecture);
     write_u32(w, GGUF_MAGIC);
     write_u32(w, GGUF_VERSION);
     write_bytes(w, (uint64_t[2]){0}, sizeof(uint64_t[2])); /* the counts of tensors and keys */
-    write_name(w, "general.architecture", w->architecture->name, strlen(w->architecture->name));
+    write_name(w, "general.architecture", w->architecture->gguf, strlen(w->architecture->gguf));
     write_int(w, "general.file_type", TYPES[w->type].file);
     write_int(w, "general.quantization_version", 2);
-    for (const GgufHeaderKey *key = GGUF_KEYS; key->name; key++) write_header_key(w, key, &h);
+    for (const Key *key = KEYS; key->gguf || key->hf; key++) write_header_key(w, key, &h);
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
     /* without memory for the head a message is out, and no other follows */
     if (!w->head.failed && t && write_tokenizer(w, t)) return -1;

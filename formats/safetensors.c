@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "formats/json.h"
 #include "formats/parts.h"
+#include "formats/stored.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -19,62 +20,58 @@ typedef struct Shard {
 } Shard;
 
 /* A failure that names a tensor of a file; -1. */
-#define bad_tensor(t, format, ...) fail("%s: %s" format, (t)->path, (t)->name, ##__VA_ARGS__)
+#define bad_tensor(t, format, ...) fail("%s: %.*s" format, (t)->path, SHOWN((t)->name), ##__VA_ARGS__)
 
-static int read_dims(StoredTensor *t, const Json *shape) {
-    if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > STORED_DIMS)
-        return bad_tensor(t, ": shape is %s, expected a list of at most %d sizes", json_shown(shape), STORED_DIMS);
-    t->count = 1;
+/* Reads the shape; *count becomes the number of elements. */
+static int read_dims(Stored *t, const Json *shape, size_t *count) {
+    enum { MAX_DIMS = 3 };
+    if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > MAX_DIMS)
+        return bad_tensor(t, ": shape is %s, expected a list of at most %d sizes", json_shown(shape), MAX_DIMS);
+    int *dim = t->dims + MAX_DIMS - shape->n_members;
+    *count = 1;
     for (const Json *size = json_first(shape); size; size = json_next(shape, size)) {
         int64_t n;
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX)
             return bad_tensor(t, ": shape has %s in it, expected 0 to %d", json_shown(size), INT_MAX);
-        t->dims[t->n_dims++] = (int)n;
-        if (!multiply(t->count, (size_t)n, &t->count)) return bad_tensor(t, ": shape has more elements than any file");
+        *dim++ = (int)n;
+        if (!multiply(*count, (size_t)n, count)) return bad_tensor(t, ": shape has more elements than any file");
     }
     return 0;
 }
 
-static int read_type(StoredTensor *t, const Json *dtype) {
+static int read_type(Stored *t, const Json *dtype) {
     t->type = json_is(dtype, "BF16") ? TYPE_BF16 : json_is(dtype, "F16") ? TYPE_F16 : TYPE_F32;
-    t->width = (size_t)TYPES[t->type].bytes;
     if (t->type != TYPE_F32 || json_is(dtype, "F32")) return 0;
     return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16", json_shown(dtype));
 }
 
-/* The bytes of the tensor, [begin, end) of the data: inside the file, and as many as its shape asks for. */
-static int read_offsets(StoredTensor *t, const Json *offsets, const File *file, size_t start) {
-    const size_t room = file->size - start;
+/* The bytes of the tensor, [begin, end) of the data: inside the file, and as many as its `count` elements need. */
+static int read_offsets(Stored *t, const Json *offsets, size_t count, const File *file, size_t start) {
+    const size_t room = file->size - start, width = (size_t)TYPES[t->type].bytes;
     int64_t begin, end;
     if (!json_has_kind(offsets, JSON_ARRAY) || offsets->n_members != 2 || !json_integer(offsets + 1, &begin) ||
         !json_integer(offsets + 2, &end) || begin < 0 || end < begin)
         return bad_tensor(t, ": data_offsets is %s, expected where it begins and ends", json_shown(offsets));
     if ((uint64_t)end > room)
         return bad_tensor(t, " ends at byte %lld of the data, the file has %zu (truncated?)", (long long)end, room);
-    const size_t bytes = (size_t)(end - begin);
-    if (bytes / t->width != t->count || bytes % t->width)
-        return bad_tensor(t, " has %zu bytes, its shape asks for %zu elements of %zu", bytes, t->count, t->width);
+    t->bytes = (size_t)(end - begin);
+    if (t->bytes / width != count || t->bytes % width)
+        return bad_tensor(t, " has %zu bytes, its shape needs %zu elements of %zu", t->bytes, count, width);
     t->offset = start + (size_t)begin;
     t->data = file->data + t->offset;
     return 0;
 }
 
-static int compare_offsets(const void *a, const void *b) {
-    const StoredTensor *x = a, *y = b;
-    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return (x->count > y->count) - (x->count < y->count); /* empty ones first */
-}
-
 /* The tensors fill the data: no two overlap, and nothing is left between them. */
-static int check_places(StoredTensor *tensors, size_t n, const char *path, const File *file, size_t start) {
+static int check_places(Stored *tensors, size_t n, const char *path, const File *file, size_t start) {
     qsort(tensors, n, sizeof *tensors, compare_offsets);
     size_t end = start;
     for (size_t i = 0; i < n; i++) {
-        const StoredTensor *t = &tensors[i];
+        const Stored *t = &tensors[i];
         if (t->offset != end)
             return bad_tensor(t, " begins at byte %zu of the data, the one before it ends at %zu",
                               (size_t)t->offset - start, end - start);
-        end += t->count * t->width;
+        end += t->bytes;
     }
     if (end == file->size) return 0;
     return fail("%s: has %zu bytes, its tensors end at %zu", path, file->size, end);
@@ -94,15 +91,16 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
     const Json *header = shard->header.values;
     if (header->kind != JSON_OBJECT)
         return fail("%s: the header is %s, expected an object", shard->path, json_shown(header));
-    StoredTensor *tensors = realloc(s->tensors, (first + header->n_members + 1) * sizeof *tensors);
+    Stored *tensors = realloc(s->tensors, (first + header->n_members + 1) * sizeof *tensors);
     if (!tensors) return fail("%s: out of memory", shard->path);
     s->tensors = tensors;
     for (const Json *key = json_first(header); key; key = json_next(header, key)) {
         if (json_is(key, "__metadata__")) continue;
-        StoredTensor *t = &tensors[s->n_tensors++];
-        *t = (StoredTensor){.name = key->text, .path = shard->path};
-        if (read_type(t, json_get(key + 1, "dtype")) || read_dims(t, json_get(key + 1, "shape")) ||
-            read_offsets(t, json_get(key + 1, "data_offsets"), file, start))
+        Stored *t = &tensors[s->n_tensors++];
+        *t = (Stored){.name = {key->text, key->length}, .path = shard->path, .dims = {1, 1, 1}};
+        size_t count;
+        if (read_type(t, json_get(key + 1, "dtype")) || read_dims(t, json_get(key + 1, "shape"), &count) ||
+            read_offsets(t, json_get(key + 1, "data_offsets"), count, file, start))
             return -1;
     }
     return check_places(tensors + first, s->n_tensors - first, shard->path, file, start);
@@ -116,18 +114,6 @@ static int add_shard(Safetensors *s, Model *m, const char *folder, const char *n
     s->shards = shard;
     snprintf(shard->path, size, "%s/%s", folder, name);
     return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
-}
-
-static int compare_names(const void *a, const void *b) {
-    return strcmp(((const StoredTensor *)a)->name, ((const StoredTensor *)b)->name);
-}
-
-static int sort_tensors(Safetensors *s) {
-    if (s->n_tensors) qsort(s->tensors, s->n_tensors, sizeof *s->tensors, compare_names);
-    for (size_t i = 1; i < s->n_tensors; i++)
-        if (!compare_names(&s->tensors[i - 1], &s->tensors[i]))
-            return fail("%s: %s is in %s as well", s->tensors[i].path, s->tensors[i].name, s->tensors[i - 1].path);
-    return 0;
 }
 
 /* A file beside the index, not elsewhere. */
@@ -166,9 +152,9 @@ static int read_index(Safetensors *s, Model *m, const char *folder, const JsonFi
             return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", index->path,
                         key->text, json_shown(key + 1));
     if (add_shards(s, m, folder, index->path, map)) return -1;
-    if (sort_tensors(s)) return -1;
+    if (sort_tensors(s->tensors, s->n_tensors)) return -1;
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
-        const StoredTensor *t = safetensors_find(s, key->text);
+        const Stored *t = find_by_name(key->text, s->tensors, s->n_tensors, sizeof *t);
         if (!t || strcmp(t->path + start, key[1].text) != 0)
             return fail("%s: weight_map says that %.64s is in %.64s, which does not have it", index->path, key->text,
                         key[1].text);
@@ -197,18 +183,13 @@ int safetensors_open(Safetensors *s, Model *m, const char *folder) {
     JsonFile index = {0};
     *s = (Safetensors){0};
     const int status = has_file(folder, "model.safetensors", path)
-                           ? add_shard(s, m, folder, "model.safetensors") || sort_tensors(s)
+                           ? add_shard(s, m, folder, "model.safetensors") || sort_tensors(s->tensors, s->n_tensors)
                        : has_file(folder, "model.safetensors.index.json", path)
                            ? json_open(&index, path) || read_index(s, m, folder, &index)
                            : no_weights(folder);
     json_close(&index);
     if (status) safetensors_close(s);
     return status ? -1 : 0;
-}
-
-StoredTensor *safetensors_find(const Safetensors *s, const char *name) {
-    const StoredTensor wanted = {.name = name};
-    return s->n_tensors ? bsearch(&wanted, s->tensors, s->n_tensors, sizeof wanted, compare_names) : NULL;
 }
 
 void safetensors_close(Safetensors *s) {

@@ -271,11 +271,11 @@ static void gemma_options(void) {
     static const char none[] = "\"attn_logit_softcapping\": null", bidirectional[] = "use_bidirectional_attention";
     static const Change changes[] = {
         {"gemma2", "\"hidden_activation\": \"gelu_pytorch_tanh\"", "\"hidden_activation\": \"gelu\"",
-         "hidden_activation is gelu"},
+         "hidden_activation is 'gelu'"},
         {"gemma2", "\"hidden_act\": \"gelu_pytorch_tanh\"", "\"hidden_act\": \"relu\"", NULL}, /* not read */
         {"gemma2", caps, "\"attn_logit_softcapping\": 0", "attn_logit_softcapping is 0"},
         {"gemma2", caps, "\"attn_logit_softcapping\": -50.0", "attn_logit_softcapping is -50.0"},
-        {"gemma2", caps, "\"attn_logit_softcapping\": \"50\"", "attn_logit_softcapping is 50"},
+        {"gemma2", caps, "\"attn_logit_softcapping\": \"50\"", "attn_logit_softcapping is '50'"},
         {"gemma2", caps, "\"attn_logit_softcapping\": 1e60", "attn_logit_softcapping is 1e60"},
         {"gemma2", caps, none, ""},
         {"gemma2", logit_caps, "\"final_logit_softcapping\": 0.0", "final_logit_softcapping is 0.0"},
@@ -292,16 +292,16 @@ static void gemma_options(void) {
         {"gemma2_caps", LAYER_TYPES, "\"layer_types\": \"sliding_attention\"", "layer_types"},
         {"gemma2_caps", "\"full_attention\", \"sl", "\"chunked_attention\", \"sl", "layer_types"},
         {"gemma2_caps", "\"full_attention\", \"sl", "1, \"sl", "layer_types"},
-        {"gemma3_270m", "\"gemma3_text\"", "\"gemma3\"", "model_type is gemma3"},
+        {"gemma3_270m", "\"gemma3_text\"", "\"gemma3\"", "model_type is 'gemma3'"},
         {"gemma3_270m", "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true",
          bidirectional},
         {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": 0", "rope_local_base_freq is 0"},
-        {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": \"1\"", "rope_local_base_freq is 1"},
+        {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": \"1\"", "rope_local_base_freq is '1'"},
         {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"spiral\"}", "rope_type"},
         {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}", ""},
         {"gemma3_270m", none, caps, "attn_logit_softcapping is 50.0"}, /* the code takes it, and leaves it */
         {"gemma3_1b", "_pattern\": 6", "_pattern\": 0", "sliding_window_pattern is 0"},
-        {"gemma3_1b", "_pattern\": 6", "_pattern\": \"LLG\"", "sliding_window_pattern is LLG"},
+        {"gemma3_1b", "_pattern\": 6", "_pattern\": \"LLG\"", "sliding_window_pattern is 'LLG'"},
         {"gemma3_nested", "\"factor\": 8.0", "\"factor\": 0", "factor is 0"},
         {"gemma3_nested", "\"rope_theta\": 20000.0", "\"rope_theta\": -1", "rope_theta is -1"},
         {"gemma3_nested", "\"rope_type\": \"default\"", "\"rope_type\": \"spiral\"", "rope_type"},
@@ -314,8 +314,8 @@ static void olmo_options(void) {
         {"olmo", "\"clip_qkv\": null", "\"clip_qkv\": 8.0", "clip_qkv is 8.0"},
         {"olmo", "\"clip_qkv\": null", "\"rms_norm_eps\": 0", NULL}, /* eps is always 1e-5 */
         {"olmo", "\"clip_qkv\": null", "\"layer_norm_eps\": 1", NULL},
-        {"olmo", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
-        {"olmo2", "\"silu\"", "\"gelu_pytorch_tanh\"", "hidden_act is gelu_pytorch_tanh"},
+        {"olmo", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
+        {"olmo2", "\"silu\"", "\"gelu_pytorch_tanh\"", "hidden_act is 'gelu_pytorch_tanh'"},
         {"olmo2", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0"},
         {"olmo2", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
         {"olmo2", "\"use_cache\": false", "\"sliding_window\": 8", NULL}, /* OLMo 2 has none */
@@ -332,7 +332,7 @@ static void olmo_options(void) {
 static void phi_options(void) {
     static const char partial[] = "\"partial_rotary_factor\": 0.75";
     static const Change changes[] = {
-        {"phi3", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"phi3", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
         {"phi3", "\"sliding_window\": 9", "\"sliding_window\": 0", "sliding_window is 0"},
         {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", "rope_type"},
         {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"longrope\"}", "short_factor is missing"},
@@ -342,7 +342,7 @@ static void phi_options(void) {
         {"phi4", "\"mlp_bias\": false", "\"mlp_bias\": true", NULL},
         {"phi4", partial, "\"partial_rotary_factor\": 0", "partial_rotary_factor is 0"},
         {"phi4", partial, "\"partial_rotary_factor\": 1.5", "partial_rotary_factor is 1.5"},
-        {"phi4", partial, "\"partial_rotary_factor\": \"half\"", "partial_rotary_factor is half"},
+        {"phi4", partial, "\"partial_rotary_factor\": \"half\"", "partial_rotary_factor is 'half'"},
         {"phi4", partial, "\"partial_rotary_factor\": 0.7", "partial_rotary_factor"}, /* 11 elements */
         {"phi4", partial, "\"partial_rotary_factor\": 0.5", "short_factor"},          /* 4 pairs */
         {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [", "short_factor"},
@@ -361,14 +361,15 @@ static void granite_options(void) {
         {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 0", "attention_multiplier is 0"},
         {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 1e60", "attention_multiplier is 1e60"},
         {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": 0.0", "embedding_multiplier is 0.0"},
-        {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": \"12\"", "embedding_multiplier is 12"},
+        {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": \"12\"",
+         "embedding_multiplier is '12'"},
         {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0", "residual_multiplier is 0"},
         {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": [0.22]",
          "residual_multiplier is a list"},
         {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 0", "logits_scaling is 0"},
         {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 1e-60", "logits_scaling is 1e-60"},
         {"granite", "\"mlp_bias\": false", "\"mlp_bias\": true", "bias"},
-        {"granite", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"granite", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
         {"granite", "\"use_cache\": true", "\"sliding_window\": 8", NULL},
     };
     CHECK_CHANGES(changes);
@@ -390,7 +391,7 @@ static void smollm3_options(void) {
         {"smollm3", "\"full_attention\", ", "\"half_attention\", ", "layer_types"},
         {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true", NULL}, /* all layers are full */
         {"smollm3", window, "\"sliding_window\": 8", NULL},
-        {"smollm3", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"smollm3", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
         {"smollm3", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
     };
     CHECK_CHANGES(changes);
@@ -409,7 +410,7 @@ static void stablelm_options(void) {
         {"stablelm", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 0", "layer_norm_eps is 0"},
         {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": false", "bias"},
         {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": 1", "use_qkv_bias is 1"},
-        {"stablelm", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"stablelm", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
     };
     CHECK_CHANGES(changes);
 }
@@ -418,9 +419,9 @@ static void mistral_options(void) {
     static const char layers[] = "\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\"]";
     static const Change changes[] = {
         {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
-        {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": \"8\"", "sliding_window is 8"},
+        {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": \"8\"", "sliding_window is '8'"},
         {"mistral_v01", "\"use_cache\": true", layers, NULL}, /* not read */
-        {"mistral_v01", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"mistral_v01", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
         {"mistral_v03", "\"sliding_window\": null", "\"sliding_window\": 40", NULL},
         {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 40", NULL},
         {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 0", "sliding_window is 0"},
@@ -430,7 +431,7 @@ static void mistral_options(void) {
         {"mixtral", "_experts\": 5", "_experts\": 0", "num_local_experts is 0"},
         {"mixtral", "_experts\": 5", "_experts\": 4", "block_sparse_moe.gate.weight is [5, 40], expected [4, 40]"},
         {"mixtral", "_experts\": 5", "_experts\": 100000", "num_local_experts is 100000"},
-        {"mixtral", "\"silu\"", "\"gelu\"", "hidden_act is gelu"},
+        {"mixtral", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
     };
     CHECK_CHANGES(changes);
 }

@@ -281,19 +281,21 @@ static void options_are_honoured_or_refused_by_name(void) {
         int model;
         const char *old, *new, *message; /* NULL: it opens */
     } cases[] = {
-        {0, "\"silu\"", "\"gelu\"", "hidden_act is gelu, expected silu"},
+        {0, "\"silu\"", "\"gelu\"", "hidden_act is 'gelu', expected silu"},
         {0, "\"silu\"", "\"swish\"", NULL},
-        {0, "\"qwen2\"", "\"gpt2\"", "model_type is gpt2, expected llama, mistral, mixtral, qwen2"},
+        {0, "\"qwen2\"", "\"gpt2\"", "model_type is 'gpt2', expected one of olmo stablelm llama qwen2"},
         {0, "\"model_type\"", "\"type\"", "model_type is missing"},
-        {0, "\"vocab_size\": 60", "\"vocab_size\": \"60\"", "vocab_size is 60, expected a whole number"},
+        {0, "\"vocab_size\": 60", "\"vocab_size\": \"60\"", "vocab_size is '60', expected a whole number"},
         {0, "\"vocab_size\": 60", "\"vocab_size\": 60.0", "vocab_size is 60.0, expected a whole number from 1"},
         {0, "\"vocab_size\": 60", "\"vocab_size\": 61", "model.embed_tokens.weight is [60, 64], expected [61, 64]"},
         {0, "\"hidden_size\": 64", "\"hidden_size\": 0", "hidden_size is 0, expected a whole number from 1"},
         {0, "\"hidden_size\": 64", "\"hidden_size\": 2147483648", "hidden_size is 2147483648"},
         {0, "\"hidden_size\": 64,", "", "hidden_size is missing"},
-        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "model.layers.2.input_layernorm.weight is in none"},
-        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "model.layers.1.input_layernorm.weight belongs to"},
-        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2147483647", "num_hidden_layers is 2147483647, the"},
+        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "model.layers.2.input_layernorm.weight is missing"},
+        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
+         "model.layers.1.input_layernorm.weight is not supported"},
+        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2147483647",
+         "num_hidden_layers is 2147483647, expected at most 4"},
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "num_key_value_heads is 3, expected a divisor"},
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null", "k_proj.weight is [32, 64], expected [64"},
         {0, "\"head_dim\": 16", "\"head_dim\": 15", "head_dim is 15, expected an even number"},
@@ -303,12 +305,13 @@ static void options_are_honoured_or_refused_by_name(void) {
         {0, "\"head_dim\": 16", "\"head_dim\": 536870910", "q_proj.weight is [64, 64], expected [2147483640, 64]"},
         {0, "\"head_dim\": 16", "\"head_dim\": null", NULL}, /* 64 / 4 */
         {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0, expected a positive number"},
-        {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 1e-60", "rms_norm_eps is 1e-60, expected a number"},
+        {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 1e-60",
+         "rms_norm_eps is 1e-60, expected a positive number in"},
         {0, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0", "tie_word_embeddings is 0, expected true"},
         {0, "\"rope_theta\"", "\"partial_rotary_factor\": 0.5, \"rope_theta\"", "partial_rotary_factor is 0.5"},
         {0, "\"rope_theta\"", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"rope_theta\"",
-         "quantization_config is awq"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"", "rope_type is longrope"},
+         "quantization_config is 'awq'"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"", "rope_type is 'longrope'"},
         {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"", "factor is missing"},
         {0, "\"rope_theta\"",
          "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 2, \"high_freq_factor\": 2}, "
@@ -319,17 +322,18 @@ static void options_are_honoured_or_refused_by_name(void) {
         {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"", NULL},
         {0, "\"hidden_size\"", "\"vocab_size\": 60, \"hidden_size\"", "has the key \"vocab_size\" twice"},
         {0, "\"hidden_size\"", "hidden_size", "config.json: line 4, byte 3: expected a key in quotes"},
-        {3, "\"qwen3\"", "\"llama\"", "self_attn.k_norm.weight belongs to no part of a llama"},
-        {2, "\"qwen3\"", "\"qwen3\", \"attention_bias\": true", "q_proj.bias is in none of its files"},
-        {5, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 6", "num_experts_per_tok is 6, expected at most"},
-        {5, "\"num_experts\": 5", "\"num_experts\": 100000", "num_experts is 100000, expected at most 1024"},
+        {3, "\"qwen3\"", "\"llama\"", "self_attn.k_norm.weight is not supported"},
+        {2, "\"qwen3\"", "\"qwen3\", \"attention_bias\": true", "q_proj.bias is missing"},
+        {5, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 6", "num_experts_per_tok is 6, expected 1 to the"},
+        {5, "\"num_experts\": 5", "\"num_experts\": 100000",
+         "num_experts is 100000, expected a whole number from 0 to 1024"},
         {5, "\"num_experts\": 5", "\"num_local_experts\": 5", NULL},
         {5, "\"num_experts\": 5,", "", "num_local_experts is missing"},
         {5, "\"moe_intermediate_size\": 24", "\"moe_intermediate_size\": 25", "gate_proj.weight is [24, 64], expected"},
         {5, "\"intermediate_size\": 24", "\"intermediate_size\": 2147483647", NULL}, /* no dense layer uses it */
         {6, "\"moe_intermediate_size\": 16", "\"moe_intermediate_size\": 2147483647", "gate_up_proj is [6, 32, 64]"},
-        {5, "\"mlp_only_layers\": []", "\"decoder_sparse_step\": 2", "model.layers.0.mlp.gate_proj.weight is in none"},
-        {8, "\"use_moe\": true", "\"use_moe\": false", "model.layers.0.mlp.gate_proj.weight is in none"},
+        {5, "\"mlp_only_layers\": []", "\"decoder_sparse_step\": 2", "model.layers.0.mlp.gate_proj.weight is missing"},
+        {8, "\"use_moe\": true", "\"use_moe\": false", "model.layers.0.mlp.gate_proj.weight is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
         Model m;
@@ -412,7 +416,7 @@ static void angles_may_be_stored(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bool opens = open_with_tensor(cases[i].name);
         CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].name, opens, stderr_text());
-        CHECK(opens || strstr(stderr_text(), "belongs to no part of a"), "%s: %s", cases[i].name, stderr_text());
+        CHECK(opens || strstr(stderr_text(), " is not supported"), "%s: %s", cases[i].name, stderr_text());
     }
 }
 
@@ -515,50 +519,51 @@ static void options_of_families(void) {
         {"granite\", \"residual_multiplier\": -1, \"x\": \"", "residual_multiplier is -1, expected a positive number"},
         {"granite\", \"logits_scaling\": 1e-42, \"x\": \"", "logits_scaling is 1e-42, expected a positive number in"},
         {"granite\", \"embedding_multiplier\": 1e39, \"x\": \"", "embedding_multiplier is 1e39, expected a positive"},
-        {"granite\", \"attention_bias\": true, \"x\": \"", "q_proj.bias is in none of its files"},
+        {"granite\", \"attention_bias\": true, \"x\": \"", "q_proj.bias is missing"},
         {"smollm3", NULL},
         {"smollm3\", \"no_rope_layers\": [1, 0], \"use_sliding_window\": true, \"sliding_window\": 3, \"x\": \"", NULL},
         {"smollm3\", \"no_rope_layers\": [1], \"x\": \"", "no_rope_layers is a list, expected a list of at least nu"},
         {"smollm3\", \"no_rope_layers\": [1, 0.5], \"x\": \"", "no_rope_layers is 0.5, expected whole numbers"},
         {"smollm3\", \"no_rope_layer_interval\": 0, \"x\": \"", "no_rope_layer_interval is 0, expected a whole number"},
         {"smollm3\", \"sliding_window\": 3, " SLIDING ", \"x\": \"",
-         "sliding_window is 3, and use_sliding_window false"},
+         "sliding_window is 3, expected use_sliding_window true"},
         {"smollm3\", \"use_sliding_window\": true, " SLIDING ", \"x\": \"", "sliding_window is missing"},
         {"smollm3\", \"layer_types\": [\"full_attention\", \"chunked_attention\"], \"x\": \"",
-         "layer_types is chunked_attention, expected full_attention or sliding_attention"},
-        {"gemma2", "pre_feedforward_layernorm.weight is in none of its files"},
+         "layer_types is 'chunked_attention', expected full_attention or sliding_attention"},
+        {"gemma2", "pre_feedforward_layernorm.weight is missing"},
         {"gemma2\", \"use_bidirectional_attention\": true, \"x\": \"", "use_bidirectional_attention is true"},
         {"gemma2\", \"attn_logit_softcapping\": 0, \"x\": \"", "attn_logit_softcapping is 0, expected a positive"},
         {"gemma2\", \"final_logit_softcapping\": \"30\", \"x\": \"",
-         "final_logit_softcapping is 30, expected a positi"},
+         "final_logit_softcapping is '30', expected a positi"},
         {"gemma2\", \"query_pre_attn_scalar\": -256, \"x\": \"", "query_pre_attn_scalar is -256, expected a positive"},
         {"gemma2\", \"hidden_activation\": \"gelu\", \"x\": \"",
-         "hidden_activation is gelu, expected gelu_pytorch_tanh"},
-        {"gemma2\", \"sliding_window\": null, \"x\": \"", "layers have sliding_attention, but sliding_window is null"},
+         "hidden_activation is 'gelu', expected gelu_pytorch_tanh"},
+        {"gemma2\", \"sliding_window\": null, \"x\": \"", "sliding_window is null, expected a window, for layers"},
         {"gemma3_text\", \"attn_logit_softcapping\": 50.0, \"x\": \"", "attn_logit_softcapping is 50.0, expected null"},
         {"gemma3_text\", \"sliding_window_pattern\": 0, \"x\": \"",
          "sliding_window_pattern is 0, expected a whole numb"},
-        {"gemma3_text\", \"rope_parameters\": {\"rope_type\": \"linear\"}, \"x\": \"", "rope_type is linear, expected"},
+        {"gemma3_text\", \"rope_parameters\": {\"rope_type\": \"linear\"}, \"x\": \"",
+         "rope_type is 'linear', expected"},
         {"gemma3_text\", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"yarn\"}}, \"x\": \"",
-         "rope_type in sliding_attention is yarn, expected default"},
+         "rope_type in sliding_attention is 'yarn', expected default"},
         {"gemma3_text\", \"rope_scaling\": {\"a\": 1}, \"rope_parameters\": {\"full_attention\": {}}, \"x\": \"",
          "rope_scaling is an object, expected none beside full_attention"},
         {"olmo\", \"clip_qkv\": 8.0, \"x\": \"", "clip_qkv is 8.0, expected null"},
-        {"olmo", "input_layernorm.weight belongs to no part of a olmo model"},
+        {"olmo", "input_layernorm.weight is not supported"},
         {"olmo3", "rope_theta is 10000, expected one in sliding_attention, too"},
         {"stablelm\", \"use_parallel_residual\": true, \"x\": \"", "use_parallel_residual is true"},
         {"stablelm\", \"qk_layernorm\": true, \"x\": \"", "qk_layernorm is true"},
         {"stablelm\", \"partial_rotary_factor\": 0, \"x\": \"", "partial_rotary_factor is 0, expected a part that"},
         {"stablelm\", \"partial_rotary_factor\": 0.1, \"x\": \"", "partial_rotary_factor is 0.1, expected a part"},
-        {"stablelm", "input_layernorm.bias is in none of its files"},
-        {"phi3", "model.layers.0.self_attn.qkv_proj.weight is in none of its files"},
+        {"stablelm", "input_layernorm.bias is missing"},
+        {"phi3", "model.layers.0.self_attn.qkv_proj.weight is missing"},
         {"phi3\", \"rope_scaling\": {\"type\": \"linear\"}, \"x\": \"",
-         "rope_type is linear, expected default or longrope"},
+         "rope_type is 'linear', expected default or longrope"},
         {LONGROPE(""), "short_factor is missing, expected a list of half as many as rotate"},
         {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"),
          "short_factor is a list, expected a list of half"},
         {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 0]"), "short_factor is 0, expected positive numbers"},
-        {"mixtral", "block_sparse_moe.gate.weight is in none of its files"},
+        {"mixtral", "block_sparse_moe.gate.weight is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
         Model m;
@@ -607,11 +612,12 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16, 16]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}", "a: data_offsets is a list"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
         {"{\"a\": {\"dtype\": \"F16\", \"shape\": [8], \"data_offsets\": [0, 17]}}", "a ends at byte 17 of the data"},
-        {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "a has 16 bytes, its shape asks"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape asks"},
+        {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
+         "a has 16 bytes, its shape needs"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", "a ends at byte 32 of the data"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [13, 17]}}",
          "a ends at byte 17 of the data, the file has 16"},
@@ -620,9 +626,9 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [1, 17]}}",
          "a ends at byte 17 of the data, the file has 16 (truncated?)"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 13]}}",
-         "a has 13 bytes, its shape asks for 3 elements of 4"},
+         "a has 13 bytes, its shape needs 3 elements of 4"},
         {"{\"a\": {\"dtype\": \"F16\", \"shape\": [7], \"data_offsets\": [0, 15]}}",
-         "a has 15 bytes, its shape asks for 7 elements of 2"},
+         "a has 15 bytes, its shape needs 7 elements of 2"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 18446744073709551615]}}", "is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [4, 16]}}", "a begins at byte 4 of the data"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}}", "its tensors end at"},
@@ -630,10 +636,11 @@ static void headers_are_checked(void) {
          "\"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [8, 16]}}",
          "b begins at byte 8 of the data, the one before it ends at 12"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}, \"a\": {}}", "the key \"a\" twice"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}", "the files have 1 tensors"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
+         "expected at most 0 (number of tensors: 1)"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, " /* empty ones go first */
          "\"b\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
-         "the files have 2 tensors"},
+         "expected at most 0 (number of tensors: 2)"},
         {"{}", "its tensors end at"},
     };
     CHECK(!make_folder(0), "no folder");
@@ -642,7 +649,8 @@ static void headers_are_checked(void) {
         CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].header, cases[i].message,
               stderr_text());
     }
-    CHECK(!open_with_header("{}", 0) && strstr(stderr_text(), "the files have 0 tensors"), "%s", stderr_text());
+    CHECK(!open_with_header("{}", 0) && strstr(stderr_text(), "expected at most 0 (number of tensors: 0)"), "%s",
+          stderr_text());
     static const uint64_t sizes[] = {9, UINT64_MAX, UINT64_MAX - 7, 0};
     for (int i = 0; i < 4; i++) {
         Model m;

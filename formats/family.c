@@ -1,0 +1,173 @@
+/* family.c: the families of models, and the keys that describe a model. To add a family, add a row to FAMILIES. */
+#include "formats/family.h"
+#include "base/error.h"
+#include "formats/parts.h"
+#include "formats/stored.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What several families have in common. */
+enum {
+    LLAMA = LAYER_NORMS | ODD_HEADS | TIED, /* what GGUF files of LLaMA and its closest relatives may have */
+    GEMMA_FORM = PRE_NORMS | POST_NORMS | GELU,
+    GEMMA_KEYS = GEMMA | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
+    OLMO_NORMS = POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,
+    QWEN_WINDOW = SLIDES_IF_USED | LAYER_TYPES | WINDOW_ABOVE,
+};
+
+/* clang-format off */
+const ModelFamily FAMILIES[] = {
+    {"olmo", "olmo", PRE_NORMS | LAYER_NORMS | BARE_NORMS, NEIGHBOURS | TIED, ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
+    {"stablelm", "stablelm", PRE_NORMS | LAYER_NORMS | STORED_OUTPUT, PARTIAL_ROPE | TIED, QKV_BIAS_OPTION, 10000, 4096,
+     .eps = 1e-5f, .rotating = 0.25},
+    {"llama", "llama", PRE_NORMS, LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES | ALL_WINDOWS,
+     ATTENTION_BIAS | MLP_BIASES, 10000, 2048, .eps = 1e-6f},
+    {"qwen2", "qwen2", PRE_NORMS, LLAMA, QKV_BIASES | QWEN_WINDOW, 10000, 32768, .eps = 1e-6f, .window = 4096},
+    {"qwen3", "qwen3", PRE_NORMS | HEAD_NORMS, LLAMA, ATTENTION_BIAS | QWEN_WINDOW, 10000, 32768, .head_size = 128,
+     .eps = 1e-6f, .window = 4096},
+    {"qwen3moe", "qwen3_moe", PRE_NORMS | HEAD_NORMS | SPARSE, LLAMA, ATTENTION_BIAS | EXPERTS | SLIDES_IF_USED,
+     10000, 32768, .eps = 1e-6f, .window = 4096},
+    {"smollm3", "smollm3", PRE_NORMS, NEIGHBOURS | ODD_HEADS | TIED,
+     TIED_DEFAULT | ATTENTION_BIAS | MLP_BIASES | NO_ROPE_LAYERS | SLIDES_IF_USED | LAYER_TYPES, 2e6, 32768,
+     .eps = 1e-6f, .period = 4},
+    {"granite", "granite", PRE_NORMS, SCALES | NEIGHBOURS | ROPE_FACTORS | BIASES | ODD_HEADS | TIED,
+     ATTENTION_BIAS | MLP_BIASES, 10000, 2048, .eps = 1e-6f},
+    {"phi3", "phi3", PRE_NORMS | FUSED, PARTIAL_ROPE | ROPE_FACTORS | TIED | ALL_WINDOWS, LONGROPE | SLIDES, 10000, 4096,
+     .eps = 1e-5f, .rotating = 1},
+    {"olmo2", "olmo3", OLMO_NORMS | STORED_OUTPUT | LOCAL_ROPE, TIED | PERIODIC_WINDOWS,
+     ATTENTION_BIAS | SLIDES | LAYER_TYPES, 500000, 2048, .eps = 1e-5f, .window = 4096, .period = 4},
+    {"gemma2", "gemma2", GEMMA_FORM | SCORE_CAP | LOGIT_CAP | TIED | DEFAULT_WINDOW,
+     PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS, GEMMA_KEYS, 10000, 8192, .head_size = 256, .eps = 1e-6f,
+     .window = 4096, .attention_cap = 50, .logit_cap = 30, .period = 2, .special_layers = 46},
+    {"gemma3", "gemma3_text", GEMMA_FORM | HEAD_NORMS | LOCAL_ROPE,
+     LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED | PERIODIC_WINDOWS, GEMMA_KEYS | GEMMA3, 1e6, 131072,
+     .head_size = 256, .eps = 1e-6f, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62},
+    {NULL, "mistral", PRE_NORMS, 0, SLIDES, 10000, 131072, .eps = 1e-6f, .window = 4096},
+    {NULL, "mixtral", PRE_NORMS, 0, SLIDES | MIXTRAL_EXPERTS, 1e6, 131072, .eps = 1e-5f},
+    {NULL, "minimind", PRE_NORMS, 0, NORMS_IF_STORED | TIED_DEFAULT | SWITCHED_EXPERTS | NORM_TOPK | SWITCHED_YARN,
+     1e6, 32768, .eps = 1e-6f},
+    {NULL, "olmo2", OLMO_NORMS, 0, ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
+    {0},
+};
+
+#define AT(field) offsetof(Header, field)
+const Key KEYS[] = {
+    {NULL, "max_sequence_length", 0, KEY_SIZE, AT(config.context), 0}, /* LLaMA 1 */
+    {"vocab_size", "vocab_size", 0, KEY_SIZE, AT(config.vocab_size), 0},
+    {"context_length", "max_position_embeddings", 0, KEY_SIZE, AT(config.context), 0},
+    {"embedding_length", "hidden_size", 0, KEY_SIZE, AT(config.dim), 0},
+    {"feed_forward_length", "intermediate_size", 0, KEY_SIZE, AT(config.hidden_dim), 0},
+    {"block_count", "num_hidden_layers", 0, KEY_SIZE, AT(config.n_layers), 0},
+    {"attention.head_count", "num_attention_heads", 0, KEY_SIZE, AT(config.n_heads), 0},
+    {"attention.head_count_kv", "num_key_value_heads", 0, KEY_SIZE, AT(config.n_kv_heads), AT(config.n_heads)},
+    {"attention.key_length", "head_dim", 0, KEY_SIZE, AT(config.head_size), 0},
+    {"attention.value_length", NULL, 0, KEY_SIZE, AT(value_length), AT(config.head_size)},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", 0, KEY_FLOAT, AT(rms_eps), 0},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", 0, KEY_FLOAT, AT(layer_eps), AT(rms_eps)},
+    {"rope.dimension_count", NULL, 0, KEY_SIZE, AT(config.rope.dims), AT(config.head_size)},
+    {"rope.freq_base", "rope_theta", 0, KEY_REAL, AT(config.rope.base), 0},
+    {"rope.scaling.type", NULL, 0, KEY_STRING, AT(scaling), 0},
+    {"rope.scale_linear", NULL, 0, KEY_REAL, AT(linear_factor), 0},
+    {"rope.scaling.factor", NULL, 0, KEY_REAL, AT(factor), AT(linear_factor)},
+    {"rope.scaling.original_context_length", NULL, 0, KEY_SIZE, AT(yarn_context), AT(config.context)},
+    {"rope.scaling.attn_factor", NULL, 0, KEY_REAL, AT(config.rope.amplitude), 0},
+    {"rope.scaling.yarn_beta_fast", NULL, 0, KEY_REAL, AT(config.rope.yarn.fast), 0},
+    {"rope.scaling.yarn_beta_slow", NULL, 0, KEY_REAL, AT(config.rope.yarn.slow), 0},
+    {"expert_count", "num_experts", 0, KEY_INTEGER, AT(n_experts), 0},
+    {"expert_used_count", "num_experts_per_tok", 0, KEY_INTEGER, AT(n_experts_used), 0},
+    {"expert_feed_forward_length", NULL, 0, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
+    {"expert_weights_norm", NULL, 0, KEY_INTEGER, AT(norm_weights), 0},
+    {"attention.sliding_window", NULL, 0, KEY_INTEGER, AT(window), 0},
+    {"attention.sliding_window_pattern", NULL, PERIODIC_WINDOWS, KEY_NO_FIELD, 0, 0},
+    {"rope.freq_base_swa", NULL, PERIODIC_WINDOWS, KEY_REAL, AT(config.local_base), 0},
+    {"rope.scaling.yarn_ext_factor", NULL, 0, KEY_NUMBER, AT(extrapolation), 0},
+    {"rope.scaling.yarn_attn_factor", NULL, 0, KEY_REAL, AT(yarn_attn_factor), 0},
+    {"embedding_scale", "embedding_multiplier", SCALES, KEY_FLOAT, AT(config.embedding_scale), 0},
+    {"residual_scale", "residual_multiplier", SCALES, KEY_FLOAT, AT(config.residual_scale), 0},
+    {"attention.scale", "attention_multiplier", SCALES, KEY_FLOAT, AT(config.attention_scale), 0},
+    {"logit_scale", "logits_scaling", SCALES, KEY_FLOAT, AT(config.logit_scale), 0}, /* logits are divided by it */
+    {"attn_logit_softcapping", "attn_logit_softcapping", SCORE_CAP, KEY_CAP, AT(config.attention_cap), 0},
+    {"final_logit_softcapping", "final_logit_softcapping", LOGIT_CAP, KEY_CAP, AT(config.logit_cap), 0},
+    {"rope.scaling.finetuned", NULL, 0, KEY_INTEGER, AT(finetuned), 0},
+    {"tensor_data_layout", NULL, 0, KEY_NO_FIELD, 0, 0},
+    {0},
+};
+
+/* Parts with other names in families that have this trait or, of config.json, this option: formats of the numbers of
+ * layer and expert. */
+static const struct {
+    int trait, option;
+    const char *part, *gguf, *hf;
+} OTHER_NAMES[] = {
+    {POST_NORMS, 0, "mlp_norm", NULL, "model.layers.%d.pre_feedforward_layernorm"},
+    {FUSED, 0, "wq", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
+    {FUSED, 0, "wk", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
+    {FUSED, 0, "wv", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
+    {FUSED, 0, "gate", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
+    {FUSED, 0, "up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
+    {0, MIXTRAL_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.gate"},
+    {0, MIXTRAL_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w1"},
+    {0, MIXTRAL_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w3"},
+    {0, MIXTRAL_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w2"},
+};
+/* clang-format on */
+
+const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value name) {
+    const ModelFamily *found = NULL;
+    char names[384] = "";
+    for (const ModelFamily *f = FAMILIES; f->has; f++) {
+        const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
+        if (!known) continue;
+        snprintf(names + strlen(names), sizeof names - strlen(names), " %s", known);
+        if (name.kind == VALUE_STRING && string_is(name.string, known)) found = f;
+    }
+    if (!found) refuse(o, key, name, "one of%s", names);
+    return found;
+}
+
+bool family_has_norm(const ModelFamily *f, const Part *norm) {
+    const int trait = norm->of_heads ? HEAD_NORMS : norm->post ? POST_NORMS : PRE_NORMS;
+    return norm->owner == OF_MODEL || f->has & trait;
+}
+
+bool family_fuses(const ModelFamily *f, const Part *weight) {
+    const bool qkv = weight->feed == QKV_FEED, gate_up = weight->owner == OF_MLP && weight->feed == MLP_FEED;
+    return f->has & FUSED && (qkv || gate_up);
+}
+
+char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Naming naming) {
+    part_name(name, at, naming);
+    for (size_t i = 0; i < sizeof OTHER_NAMES / sizeof *OTHER_NAMES; i++) {
+        const char *other = naming == NAME_GGUF ? OTHER_NAMES[i].gguf : OTHER_NAMES[i].hf;
+        if (!other || strcmp(OTHER_NAMES[i].part, at->part->names[NAME_NORMA])) continue;
+        if (f->has & OTHER_NAMES[i].trait || f->options & OTHER_NAMES[i].option)
+            snprintf(name, PART_NAME, other, at->layer, at->expert);
+    }
+    return name;
+}
+
+void family_set_formulas(const ModelFamily *f, Config *c) {
+    c->wide_head_norms = f->has & WIDE_HEAD_NORMS;
+    c->activation = f->has & GELU ? ACTIVATION_GELU : ACTIVATION_SILU;
+    if (!f->special_layers) return;
+    c->embedding_scale = sqrtf((float)c->dim);
+    const int head_size = c->dim / c->n_heads;
+    c->attention_scale = c->n_layers == f->special_layers ? 1 / sqrtf((float)head_size) : 0;
+}
+
+void family_place_layer(const ModelFamily *f, int window, const int64_t *is_usual, Layer *layer) {
+    const bool by_period = f->may & PERIODIC_WINDOWS, last = f->period && (layer->index + 1) % f->period == 0;
+    const bool usual = is_usual ? *is_usual : !last;
+    if (f->may & ALL_WINDOWS || (by_period && usual)) layer->window = window;
+    if (by_period && usual && window && f->has & LOCAL_ROPE) layer->rope = ROPE_LOCAL;
+    if (!by_period && !usual) layer->rope = ROPE_NONE;
+}
+
+bool family_has_key(const ModelFamily *f, const Key *key) { return !key->needs || (f->has | f->may) & key->needs; }
+
+const char *key_of(Naming naming, size_t field) {
+    const Key *key = KEYS;
+    while (key->field != field || !(naming == NAME_GGUF ? key->gguf : key->hf)) key++;
+    return naming == NAME_GGUF ? key->gguf : key->hf;
+}

@@ -1,0 +1,271 @@
+/* reader.c: from keys and tensors to a Model, by the tables of families, keys and parts.
+ *
+ * What only one format has (layers, RoPE scaling) is gguf.c's and folder.c's.
+ */
+#include "formats/reader.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "formats/family.h"
+#include "formats/parts.h"
+#include "formats/stored.h"
+#include "kernels/quant.h"
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the header -------------------------------------------------------------------------- */
+
+static void read_key(Reader *r, const Key *key, const char *name, void *field) {
+    Origin *s = &r->origin;
+    const Value v = r->get(r, name);
+    switch (key->kind) {
+    case KEY_SIZE: {
+        int *size = field;
+        *size = (int)value_integer(s, name, v, 1, INT_MAX, *size > 0 ? *size : REQUIRED);
+        break;
+    }
+    case KEY_INTEGER: *(int64_t *)field = value_integer(s, name, v, INT64_MIN, INT64_MAX, *(int64_t *)field); break;
+    case KEY_REAL: *(double *)field = value_real(s, name, v, *(double *)field); break;
+    case KEY_NUMBER:
+        if (v.kind != VALUE_MISSING) *(double *)field = v.real;
+        if (v.kind > VALUE_REAL || !isfinite(v.real)) refuse(s, name, v, "a number");
+        break;
+    case KEY_CAP:
+    case KEY_FLOAT: {
+        float *number = field;
+        *number = key->kind == KEY_CAP && v.kind == VALUE_NULL ? 0 : value_float(s, name, v, (double)*number);
+        break;
+    }
+    case KEY_STRING:
+        if (v.kind > VALUE_NULL) *(String *)field = value_string(s, name, v);
+        break;
+    case KEY_NO_FIELD: break;
+    }
+}
+
+void reader_keys(Reader *r) {
+    const ModelFamily *f = r->family;
+    Config *c = &r->header.config;
+    char *header = (char *)&r->header;
+    if (f->may & SCALES) c->logit_scale = r->naming == NAME_HF;
+    if (f->may & SCALES && r->naming == NAME_HF) c->attention_scale = 1;
+    c->attention_cap = f->attention_cap;
+    c->logit_cap = f->logit_cap;
+    for (const Key *key = KEYS; key->gguf || key->hf; key++) {
+        const char *name = r->naming == NAME_GGUF ? key->gguf : key->hf;
+        const size_t bytes = key->kind == KEY_SIZE    ? sizeof(int)
+                             : key->kind == KEY_FLOAT ? sizeof(float)
+                                                      : sizeof(double);
+        if (key->fallback) memcpy(header + key->field, header + key->fallback, bytes);
+        if (name && family_has_key(f, key) && !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
+            read_key(r, key, name, header + key->field);
+        if (key->field == offsetof(Header, config.n_heads) && !c->head_size)
+            c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
+    }
+}
+
+static void check_sizes(Reader *r) {
+    const Config *c = &r->header.config;
+    const Value head_size = r->get(r, key_of(r->naming, offsetof(Header, config.head_size)));
+    const bool has_default = r->naming == NAME_HF && r->family->head_size;
+    if (c->n_heads % c->n_kv_heads)
+        refuse_field(r, config.n_kv_heads, "a divisor of %d", c->n_heads);
+    else if (c->dim % c->n_heads && head_size.kind <= VALUE_NULL && !has_default)
+        refuse_field(r, config.dim, "a multiple of %d heads", c->n_heads);
+    else if (c->head_size % 2 || c->head_size > INT_MAX / c->n_heads)
+        refuse_field(r, config.head_size, "an even number up to %d", INT_MAX / c->n_heads);
+    else if (c->head_size != r->header.value_length)
+        refuse_field(r, value_length, "%d, as for keys", c->head_size);
+    else if ((size_t)c->n_layers > r->n_tensors / 6) /* a layer has 6 tensors or more: this bounds its memory */
+        refuse_field(r, config.n_layers, "at most %zu (number of tensors: %zu)", r->n_tensors / 6, r->n_tensors);
+}
+
+static void check_experts(Reader *r) {
+    Header *h = &r->header;
+    Config *c = &h->config;
+    if (!h->n_experts) return;
+    if (h->n_experts < 0 || h->n_experts > MAX_EXPERTS)
+        refuse_field(r, n_experts, "at most %d", MAX_EXPERTS);
+    else if (h->n_experts_used < 1 || h->n_experts_used > h->n_experts)
+        refuse_field(r, n_experts_used, "1 to the %d experts", (int)h->n_experts);
+    c->n_experts = (int)h->n_experts;
+    c->n_experts_used = (int)h->n_experts_used;
+    c->norm_topk = h->norm_weights;
+}
+
+/* Logits are divided by their scale. A scale of 1 is none, but for scores, whose usual scale is another. */
+static void set_formulas(Reader *r) {
+    Config *c = &r->header.config;
+    if (r->family->may & SCALES && c->logit_scale == 0)
+        r->origin.status = fail("%s: %slogit_scale is missing", r->origin.path, r->origin.prefix);
+    if (c->embedding_scale == 1) c->embedding_scale = 0;
+    if (c->residual_scale == 1) c->residual_scale = 0;
+    c->logit_scale = c->logit_scale == 1 || c->logit_scale == 0 ? 0 : 1 / c->logit_scale;
+    family_set_formulas(r->family, c);
+}
+
+/* Room for all norms and biases as float32. */
+static float *allocate_vectors(const Reader *r) {
+    size_t n = 0, most = 0;
+    for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
+        const size_t cols = (size_t)t->dims[2];
+        if (t->dims[0] == 1 && t->dims[1] == 1 && TYPES[t->type].weights == 1) n += cols;
+        most += 2 * t->bytes; /* no type has more than two weights a byte */
+    }
+    const size_t dim = (size_t)r->header.config.dim;
+    if (has(r, BARE_NORMS)) n += most < dim ? most : dim; /* gamma of all norms; the embedding before them is wider */
+    return allocate(n, sizeof(float));
+}
+
+void reader_begin(Reader *r) {
+    if (!r->origin.status) check_sizes(r);
+    if (!r->origin.status) check_experts(r);
+    if (!r->origin.status) set_formulas(r);
+    if (r->origin.status) return;
+    r->model->config = r->header.config;
+    r->vectors = r->model->vectors = allocate_vectors(r);
+    if (!r->vectors || model_allocate_layers(r->model)) r->origin.status = -1;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------- */
+
+static Stored *find_tensor(const Reader *r, const char *name, const char *suffix) {
+    char full[2 * PART_NAME];
+    snprintf(full, sizeof full, "%s%s", name, suffix);
+    return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
+}
+
+/* Sizes as in "[2, 3, 4]"; leading ones are left out. */
+static const char *show_dims(char text[48], const int dims[3]) {
+    const int first = dims[0] != 1 ? 0 : dims[1] != 1 ? 1 : 2;
+    int length = sprintf(text, "[%d", dims[first]);
+    for (int i = first + 1; i < 3; i++) length += sprintf(text + length, ", %d", dims[i]);
+    strcpy(text + length, "]");
+    return text;
+}
+
+const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth, int rows,
+                            int cols) {
+    const int dims[] = {depth, rows, cols};
+    char found[48], expected[48];
+    Stored *t = find_tensor(r, name, suffix);
+    if (r->origin.status || (!t && !needed)) return NULL;
+    if (t) t->used = true;
+    if (t && !memcmp(t->dims, dims, sizeof dims)) return t;
+    r->origin.status = t ? fail("%s: tensor %s%s is %s, expected %s", t->path, name, suffix, show_dims(found, t->dims),
+                                show_dims(expected, dims))
+                         : fail("%s: tensor %s%s is missing", r->path, name, suffix);
+    return NULL;
+}
+
+float *reader_vector(Reader *r, const char *name, const char *suffix, bool needed, int n) {
+    const Stored *t = reader_tensor(r, name, suffix, needed, 1, 1, n);
+    float *values = r->vectors;
+    if (!t) return NULL;
+    if (r->naming == NAME_GGUF && t->type != TYPE_F32) {
+        r->origin.status = fail("%s: tensor %s%s is %s, expected f32", t->path, name, suffix, type_name(t->type));
+        return NULL;
+    }
+    dequantize_row(values, &(Tensor){.type = t->type, .rows = 1, .cols = n, .data = t->data}, 0);
+    r->vectors += n;
+    return values;
+}
+
+/* A vector of ones, which LayerNorms without parameters share. */
+static const float *read_ones(Reader *r, int n) {
+    if (r->ones) return r->ones;
+    r->ones = r->vectors;
+    for (int i = 0; i < n; i++) *r->vectors++ = 1;
+    return r->ones;
+}
+
+/* ---- parts ------------------------------------------------------------------------------- */
+
+/* Whether the model has this part. */
+static bool is_there(const Reader *r, const PartAt *at, const char *name) {
+    const Layer *layer = &r->model->layers[at->layer];
+    if (part_weight(at) == &layer->router)
+        return r->naming == NAME_GGUF ? r->model->config.n_experts && find_tensor(r, name, ".weight")
+                                      : r->is_sparse && r->is_sparse[at->layer];
+    if (part_weight(at)) return true;
+    if (!at->part->of_heads || !(r->family->options & NORMS_IF_STORED)) return family_has_norm(r->family, at->part);
+    return part_norm(at) == &layer->q_norm ? find_tensor(r, name, ".weight") != NULL : layer->q_norm.gamma != NULL;
+}
+
+/* A norm with a bias is a LayerNorm. In GGUF files of some families it may or may not have one. */
+static void read_norm(Reader *r, const PartAt *at, const char *name) {
+    const int n = part_size(&r->model->config, at->part->cols);
+    const bool bare = has(r, BARE_NORMS), layer = has(r, LAYER_NORMS);
+    const bool may_be_layer = layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
+    Norm *norm = part_norm(at);
+    float *gamma = bare ? NULL : reader_vector(r, name, ".weight", true, n);
+    const bool less_one = r->naming == NAME_HF && r->family->options & GEMMA;
+    for (int i = 0; less_one && gamma && i < n; i++) gamma[i] += 1;
+    norm->gamma = bare ? read_ones(r, n) : gamma;
+    if (may_be_layer && !bare) norm->beta = reader_vector(r, name, ".bias", layer, n);
+    norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
+    norm->eps = norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;
+    if (!(norm->eps > 0) && !r->origin.status)
+        r->origin.status = fail("%s: the epsilon of its norms is missing", r->path);
+}
+
+/* A weight: a tensor of its own, or rows of one. Fused are q, k and v, and gate and up; experts' weights are stacked in
+ * GGUF files, and in newer folders as gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj. */
+static void read_weight(Reader *r, const PartAt *at, const char *name) {
+    const Config *c = &r->model->config;
+    const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
+    const bool gguf = r->naming == NAME_GGUF, expert = at->part->owner == OF_EXPERT;
+    Tensor *w = part_weight(at);
+    char stack[PART_NAME];
+    snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
+             at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj");
+    const bool stacked_hf = expert && !gguf && find_tensor(r, stack, "");
+    const bool fused = family_fuses(r->family, at->part), stacked = stacked_hf || (expert && gguf);
+    const PartRows part = fused || stacked_hf ? part_fused(at) : (PartRows){0, rows};
+    const Stored *t = reader_tensor(r, stacked_hf ? stack : name, stacked_hf ? "" : ".weight", true,
+                                    stacked ? c->n_experts : 1, part.all, cols);
+    if (!t) return;
+    *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};
+    const size_t row = (size_t)part.first + (stacked ? (size_t)at->expert * (size_t)part.all : 0);
+    w->data = t->data + row * tensor_bytes(w, 1);
+    w->offset = t->offset + row * tensor_bytes(w, 1);
+    const bool may_have_bias = gguf && !expert && !fused && w != &r->model->embedding;
+    if (may_have_bias || r->biases[at->part->bias]) w->bias = reader_vector(r, name, ".bias", !gguf, rows);
+}
+
+/* A folder of a tied model may have its table as the output only. */
+static void read_part(Reader *r, const PartAt *at) {
+    Model *m = r->model;
+    char name[PART_NAME];
+    family_part_name(r->family, name, at, r->naming);
+    const bool as_output = r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding;
+    if (as_output && !find_tensor(r, name, ".weight")) strcpy(name, "lm_head");
+    if (part_norm(at)) part_norm(at)->kind = NORM_NONE;
+    if (!is_there(r, at, name)) return;
+    (part_norm(at) ? read_norm : read_weight)(r, at, name);
+    const bool router = part_weight(at) == &m->layers[at->layer].router;
+    if (router && !r->origin.status) r->origin.status = model_allocate_experts(m, at->layer);
+}
+
+/* A folder may have an output that is the embedding, and angles, as older ones do. */
+static bool may_be_unused(const Reader *r, String name) {
+    static const char angles[] = ".rotary_emb.inv_freq";
+    const size_t n = sizeof angles - 1;
+    if (r->naming == NAME_GGUF) return false;
+    return (r->model->tied && string_is(name, "lm_head.weight")) ||
+           (name.n >= n && !memcmp(name.text + name.n - n, angles, n));
+}
+
+int reader_end(Reader *r) {
+    Model *m = r->model;
+    if (r->origin.status) return -1;
+    m->config = r->header.config;
+    for (PartAt at = parts_of(m); !r->origin.status && next_slot(&at);) read_part(r, &at);
+    if (r->origin.status) return -1;
+    if (m->tied) m->output = m->embedding;
+    for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++)
+        if (!t->used && !may_be_unused(r, t->name))
+            return fail("%s: tensor %.*s is not supported", t->path, SHOWN(t->name));
+    return 0;
+}

@@ -1,0 +1,82 @@
+/* stored.c: checks of the values of keys, and lists by name. Which keys exist is family.c's, how values are stored
+ * json.c's and gguf_file.c's. */
+#include "formats/stored.h"
+#include "base/error.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool string_is(String s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
+
+static int compare_names(const void *a, const void *b) {
+    const String *x = a, *y = b;
+    const int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
+    return order ? order : (x->n > y->n) - (x->n < y->n);
+}
+
+const void *sort_by_name(void *items, size_t n, size_t size) {
+    if (n) qsort(items, n, size, compare_names);
+    for (char *item = items; n > 1; n--, item += size)
+        if (!compare_names(item, item + size)) return item;
+    return NULL;
+}
+
+int sort_tensors(Stored *tensors, size_t n) {
+    const Stored *t = sort_by_name(tensors, n, sizeof *tensors);
+    return t ? fail("%s: tensor %.*s is in %s as well", t->path, SHOWN(t->name), t[1].path) : 0;
+}
+
+void *find_by_name(const char *name, const void *items, size_t n, size_t size) {
+    return n ? bsearch((&(String){name, strlen(name)}), items, n, size, compare_names) : NULL;
+}
+
+void refuse_value(Origin *o, const char *key, Value v) {
+    char number[32];
+    if (v.kind == VALUE_INTEGER)
+        snprintf(number, sizeof number, "%" PRId64, v.integer);
+    else
+        snprintf(number, sizeof number, "%g", v.real);
+    if (!v.string.text) v.string = (String){number, strlen(number)};
+    const char *quote = v.kind == VALUE_STRING ? "'" : "";
+    if (!o->status)
+        fail("%s: %s%s is %s%.*s%s, expected %s", o->path, o->prefix, key, quote, SHOWN(v.string), quote, o->expected);
+    o->status = -1;
+}
+
+int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max, int64_t missing) {
+    if (v.kind <= VALUE_NULL && missing != REQUIRED) return missing;
+    if (v.kind == VALUE_INTEGER && v.integer >= min && v.integer <= max) return v.integer;
+    refuse(o, key, v, "a whole number from %" PRId64 " to %" PRId64, min, max);
+    return min;
+}
+
+double value_real(Origin *o, const char *key, Value v, double missing) {
+    if (v.kind <= VALUE_NULL && !isnan(missing)) return missing;
+    const bool is_number = v.kind == VALUE_INTEGER || v.kind == VALUE_REAL;
+    if (is_number && v.real > 0 && isfinite(v.real)) return v.real;
+    refuse(o, key, v, "a positive number");
+    return 1;
+}
+
+float value_float(Origin *o, const char *key, Value v, double missing) {
+    const double real = value_real(o, key, v, missing);
+    if (!isnormal((float)real) && v.kind > VALUE_NULL) refuse(o, key, v, "a positive number in float32");
+    return (float)real;
+}
+
+bool value_bool(Origin *o, const char *key, Value v, bool missing) {
+    if (v.kind > VALUE_NULL && v.kind != VALUE_BOOL) refuse(o, key, v, "true or false");
+    return v.kind == VALUE_BOOL ? v.integer : missing;
+}
+
+String value_string(Origin *o, const char *key, Value v) {
+    if (v.kind > VALUE_NULL && v.kind != VALUE_STRING) refuse(o, key, v, "a string");
+    return v.kind == VALUE_STRING ? v.string : (String){"", 0};
+}
+
+int compare_offsets(const void *a, const void *b) {
+    const Stored *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}

@@ -1,0 +1,75 @@
+/* stored.h: what files hold: values of keys, and tensors, each with a name. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/tensor.h"
+
+/* Text that does not end with a zero byte. */
+typedef struct {
+    const char *text;
+    size_t n;
+} String;
+
+#define SHOWN(s) (int)((s).n < 64 ? (s).n : 64), (s).text /* a String for %.*s */
+
+bool string_is(String s, const char *text);
+
+/* Sorts n items of `size` bytes that begin with a String, their name. Returns the first of two with the same name; NULL
+ * if all names differ. */
+const void *sort_by_name(void *items, size_t n, size_t size);
+
+/* The item with this name in a sorted list; NULL: there is none. */
+void *find_by_name(const char *name, const void *items, size_t n, size_t size);
+
+typedef enum { VALUE_MISSING, VALUE_NULL, VALUE_BOOL, VALUE_INTEGER, VALUE_REAL, VALUE_STRING, VALUE_LIST } ValueKind;
+
+typedef struct {
+    ValueKind kind;
+    int64_t integer; /* of a bool, too */
+    double real;     /* of an integer or a real number */
+    String string;   /* of a string; of any other value its text for messages, or NULL */
+} Value;
+
+/* Where values come from. */
+typedef struct {
+    const char *path;
+    char prefix[32]; /* of keys in messages */
+    int status;      /* -1: a message was printed, and later ones are not */
+    char expected[512];
+} Origin;
+
+/* Prints "path: key is value, expected ..." and sets the status. */
+#define refuse(origin, key, v, ...)                                                                                    \
+    (snprintf((origin)->expected, sizeof(origin)->expected, __VA_ARGS__), refuse_value(origin, key, v))
+void refuse_value(Origin *o, const char *key, Value v);
+
+#define REQUIRED INT64_MIN /* `missing`, of a value that must be there; NAN of a real number */
+
+/* The value, checked; `missing` if there is none, or null. After a refusal a value within the limits. */
+int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max, int64_t missing);
+double value_real(Origin *o, const char *key, Value v, double missing); /* finite and positive */
+float value_float(Origin *o, const char *key, Value v, double missing); /* positive and normal in float32 */
+bool value_bool(Origin *o, const char *key, Value v, bool missing);
+String value_string(Origin *o, const char *key, Value v); /* empty if missing */
+
+/* A tensor in a file. */
+typedef struct {
+    String name;
+    const char *path; /* of its file */
+    Type type;
+    int dims[3]; /* matrices, rows, columns; 1 where the file gives fewer */
+    const uint8_t *data;
+    uint64_t offset; /* of data in the file */
+    size_t bytes;
+    bool used; /* at first false */
+} Stored;
+
+/* The order of two tensors in a file, empty ones first. */
+int compare_offsets(const void *a, const void *b);
+
+/* Sorts tensors by name. -1 and a message if two have the same name. */
+int sort_tensors(Stored *tensors, size_t n);
