@@ -43,9 +43,9 @@ void memory_drop(const void *data, size_t bytes) {
 
 void buffer_append(Buffer *b, const void *bytes, size_t n) {
     if (n >= b->room - b->n && !b->failed) {
-        const size_t room = b->n + n < SIZE_MAX / 2 - 64 ? 2 * (b->n + n) + 64 : SIZE_MAX;
-        char *grown = n < SIZE_MAX - b->n ? realloc(b->bytes, room) : NULL;
-        if (!grown) fail("out of memory: %zu bytes", room);
+        const size_t room = 2 * (b->n + n) + 64;
+        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL; /* b->n is smaller: b->bytes[n] exist */
+        if (!grown) fail("out of memory: %zu bytes", n);
         b->failed = !grown;
         if (grown) b->bytes = grown, b->room = room;
     }

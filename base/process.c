@@ -1,4 +1,4 @@
-/* process.c: the running program: Ctrl-C, which wakes whoever waits for input by a pipe; threads; the clock. */
+/* process.c: the running program: Ctrl-C, which ends waiting for input by a pipe; threads; the clock. */
 #include "base/process.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -16,17 +16,17 @@
 #include <unistd.h>
 
 volatile sig_atomic_t interrupted;
-static int pipe_ends[2] = {-1, -1}; /* read, write; it gets a byte when Ctrl-C comes */
+static int pipe_ends[2] = {-1, -1}; /* read, write; Ctrl-C writes a byte */
 
 int open_standard_streams(void) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) /* open takes the first that is free */
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) /* open uses the lowest free descriptor */
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return fail("/dev/null: %s", strerror(errno));
     return 0;
 }
 
 static void on_interrupt(int signal_number) {
     if (interrupted && ranks_number() == 1) die_by_signal(signal_number);
-    if (interrupted) remove_temporaries(); /* mpirun sends more than one signal, the last of them KILL */
+    if (interrupted) remove_temporaries(); /* mpirun sends several signals; KILL is the last */
     interrupted = 1;
     if (write(pipe_ends[1], "", 1) < 0) return; /* the flag still ends every loop */
 }
@@ -44,12 +44,12 @@ int handle_signals(void) {
     if (open_pipe()) return -1;
     signal(SIGPIPE, SIG_IGN);
     handle_deadly_signals();
-    struct sigaction ends = {.sa_handler = on_interrupt}, nothing = {.sa_handler = SIG_IGN}, old;
-    /* What mpirun makes of Ctrl-C: TERM, or (Open MPI) CONT, and a second later TERM and KILL in one go. */
-    if (ranks_number() > 1) sigaction(SIGTERM, ranks_own() ? &nothing : &ends, NULL);
-    if (ranks_number() > 1) sigaction(SIGCONT, ranks_own() ? &nothing : &ends, NULL);
-    const bool ignored = !sigaction(SIGINT, NULL, &old) && old.sa_handler == SIG_IGN; /* by nohup, or a shell's & */
-    return sigaction(SIGINT, ranks_own() || ignored ? &nothing : &ends, NULL);
+    struct sigaction action = {.sa_handler = ranks_own() ? SIG_IGN : on_interrupt}, old;
+    /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and KILL together a second later. */
+    if (ranks_number() > 1) sigaction(SIGTERM, &action, NULL);
+    if (ranks_number() > 1) sigaction(SIGCONT, &action, NULL);
+    if (!sigaction(SIGINT, NULL, &old) && old.sa_handler == SIG_IGN) return 0; /* by nohup, or a shell's & */
+    return sigaction(SIGINT, &action, NULL);
 }
 
 int usual_threads(void) {
@@ -58,13 +58,13 @@ int usual_threads(void) {
     return given ? n : share > 1 ? share : 1;
 }
 
-/* libgomp ends a program whose threads it cannot make: a child process tries first. */
+/* If libgomp cannot create a thread it ends the program: a child process tries first. */
 int start_threads(int n) {
     int status = 0, n_threads = 1;
     if (n == 1) return 1;
-    omp_set_dynamic(false);                                     /* every region has as many */
-    signal(SIGCHLD, SIG_DFL);                                   /* a child that is ignored has no status */
-    const pid_t child = ranks_number() > 1 ? getpid() : fork(); /* among ranks none: networks may not bear it */
+    omp_set_dynamic(false);                                     /* every region has this number */
+    signal(SIGCHLD, SIG_DFL);                                   /* with SIG_IGN waitpid gets no status */
+    const pid_t child = ranks_number() > 1 ? getpid() : fork(); /* not with ranks: MPI may not survive a fork */
     if (child == 0) close(STDERR_FILENO);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
@@ -92,7 +92,7 @@ const char *today(void) {
     return said ? said : localtime_r(&seconds, &local) && strftime(date, sizeof date, "%d %b %Y", &local) ? date : "";
 }
 
-/* Polling the pipe, too, misses no Ctrl-C, whenever and in whichever thread its signal comes. */
+/* Polls the pipe, too: it gets a byte at Ctrl-C, whichever thread handles the signal. */
 ssize_t read_some(int fd, char *bytes, size_t n) {
     struct pollfd wait[2] = {{.fd = fd, .events = POLLIN}, {.fd = pipe_ends[0], .events = POLLIN}};
     while (poll(wait, 2, -1) < 0)
@@ -111,7 +111,7 @@ int write_whole(int fd, const char *bytes, size_t n) {
     return 0;
 }
 
-/* Open MPI's mpirun runs each rank on a pseudo-terminal that no user sees. */
+/* Open MPI's mpirun runs each rank on a pseudo-terminal, which is not the user's. */
 bool on_terminal(FILE *stream) { return !ranks_launched() && isatty(fileno(stream)) == 1; }
 
 long lost_processors(void) {

@@ -145,28 +145,30 @@ void *ranks_hear(void) {
 
 /* ---- gathering -------------------------------------------------------------------------- */
 
-/* Starts sending this rank's columns to rank `with`, or receiving rank r's columns from it: n pieces, a row apart. */
-static void exchange(float *y, int n, const int *starts, int r, int with, MPI_Request *request) {
-    const int count = starts[r + 1] - starts[r];
-    MPI_Datatype columns;
-    MPI_Type_vector(n, count, starts[n_ranks], MPI_FLOAT, &columns);
-    MPI_Type_commit(&columns);
+/* Starts sending this rank's columns to rank `with`, or receiving rank r's columns from it: n pieces, a row apart.
+ * Returns the number of requests, 0 if the rank has no columns. */
+static int exchange(float *y, int n, int columns, int unit, int r, int with, MPI_Request *request) {
+    const int start = ranks_start(columns, unit, r), count = ranks_start(columns, unit, r + 1) - start;
+    MPI_Datatype part;
+    if (count == 0) return 0;
+    MPI_Type_vector(n, count, columns, MPI_FLOAT, &part);
+    MPI_Type_commit(&part);
     if (r == own)
-        MPI_Isend(y + starts[r], 1, columns, with, GATHERING, MPI_COMM_WORLD, request);
+        MPI_Isend(y + start, 1, part, with, GATHERING, MPI_COMM_WORLD, request);
     else
-        MPI_Irecv(y + starts[r], 1, columns, with, GATHERING, MPI_COMM_WORLD, request);
-    MPI_Type_free(&columns); /* MPI keeps it until the message is complete */
+        MPI_Irecv(y + start, 1, part, with, GATHERING, MPI_COMM_WORLD, request);
+    MPI_Type_free(&part); /* MPI keeps it until the message is complete */
     traffic.messages++;
     traffic.bytes += (int64_t)n * count * (int64_t)sizeof *y;
+    return 1;
 }
 
-void ranks_gather(float *y, int n, const int *starts, bool all) {
+void ranks_gather(float *y, int n, int columns, int unit, bool all) {
     int n_requests = 0;
     for (int i = 1; i < n_ranks; i++) { /* each starts with the next rank, so no rank receives all messages at once */
         const int from = (own + n_ranks - i) % n_ranks, to = (own + i) % n_ranks;
-        if ((all || own == 0) && starts[from + 1] > starts[from])
-            exchange(y, n, starts, from, from, &requests[n_requests++]);
-        if ((all || to == 0) && starts[own + 1] > starts[own]) exchange(y, n, starts, own, to, &requests[n_requests++]);
+        if (all || own == 0) n_requests += exchange(y, n, columns, unit, from, from, &requests[n_requests]);
+        if (all || to == 0) n_requests += exchange(y, n, columns, unit, own, to, &requests[n_requests]);
     }
     MPI_Waitall(n_requests, requests, statuses);
 }

@@ -48,9 +48,9 @@ int ranks_agree(int status, const Same *same, int n);
 void ranks_tell(const void *message, size_t bytes);
 void *ranks_hear(void);
 
-/* Rank r has columns [starts[r], starts[r + 1]) of y[n][starts[number of ranks]]. Rank 0, or `all`, receive the other
- * columns. */
-void ranks_gather(float *y, int n, const int *starts, bool all);
+/* Exchanges the columns of y[n][columns], which are divided among ranks by ranks_start(). Rank 0, or `all`, receive the
+ * other ranks' columns. */
+void ranks_gather(float *y, int n, int columns, int unit, bool all);
 
 Traffic ranks_traffic(void);
 
@@ -66,9 +66,15 @@ static inline int ranks_here(void) { return 1; }
 static inline int ranks_agree(int status, const Same *same, int n) { return (void)same, (void)n, status; }
 static inline void ranks_tell(const void *message, size_t bytes) { (void)message, (void)bytes; }
 static inline void *ranks_hear(void) { return NULL; }
-static inline void ranks_gather(float *y, int n, const int *starts, bool all) {
-    (void)y, (void)n, (void)starts, (void)all;
+static inline void ranks_gather(float *y, int n, int columns, int unit, bool all) {
+    (void)y, (void)n, (void)columns, (void)unit, (void)all;
 }
 static inline Traffic ranks_traffic(void) { return (Traffic){0, 0}; }
 
 #endif
+
+/* The first of n items that a rank gets if ranks share them in whole units; n if it comes after the last rank. */
+static inline int ranks_start(int n, int unit, int rank) {
+    const int units = (n - 1) / unit + 1;
+    return rank < ranks_number() ? (int)((int64_t)units * rank / ranks_number()) * unit : n;
+}

@@ -1,7 +1,7 @@
 /* share.c: which rows of a model's weights each rank has.
  *
- * Owns the division alone. A rank maps the whole file, as every other rank does, and then reads, packs and multiplies
- * its rows only; who computes what from them is written in the forward pass, which gathers (model.h).
+ * Owns the division only. Every rank maps the whole file, and reads, packs and multiplies its own rows. The forward
+ * pass gathers the results (model.h).
  */
 #include "cluster/share.h"
 #include "base/error.h"
@@ -21,32 +21,28 @@ static int unit_rows(const Config *c, PartSize rows) {
     return part_size(c, rows) / LANES < ranks_number() ? 1 : LANES;
 }
 
-/* The rows of all ranks of a weight, for every PartSize in Model.shares; behind them are the starts. */
+/* The division of a weight's rows; Model.shares has one for every PartSize. */
 typedef struct {
     Share share;
-    int *starts; /* [ranks + 1]: row at which each rank's part begins, then the number of rows */
+    int unit;
 } RankShare;
 
 static void gather(const Share *share, float *y, int n, bool everywhere) {
-    ranks_gather(y, n, ((const RankShare *)share)->starts, everywhere);
+    ranks_gather(y, n, share->all, ((const RankShare *)share)->unit, everywhere);
 }
 
 /* Divides the rows of a weight, of which there are `size`, and leaves this rank its own. */
 static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
-    const int ranks = ranks_number(), rows = part_size(&m->config, size), unit = unit_rows(&m->config, size);
-    const int units = (rows - 1) / unit + 1;
+    const int rows = part_size(&m->config, size), unit = unit_rows(&m->config, size);
+    const int first = ranks_start(rows, unit, ranks_own());
     RankShare *share = (RankShare *)m->shares + size;
-    int *starts = share->starts = (int *)((RankShare *)m->shares + N_PART_SIZES) + (size_t)size * ((size_t)ranks + 1);
-    for (int r = 0; r < ranks; r++) starts[r] = (int)((int64_t)units * r / ranks) * unit;
-    starts[ranks] = rows;
-    const int first = starts[ranks_own()];
-    share->share = (Share){first, rows, gather};
+    *share = (RankShare){{first, rows, gather}, unit};
     const size_t weights = (size_t)first * (size_t)w->cols;
     w->data = (const char *)w->data + type_bytes(w->type, weights);
     if (w->type == TYPE_I8)
         w->scales = (const char *)w->scales + weights / (size_t)w->group * sizeof(float); /* NOLINT */
     if (w->bias) w->bias += first;
-    w->rows = starts[ranks_own() + 1] - first;
+    w->rows = ranks_start(rows, unit, ranks_own() + 1) - first;
     w->share = &share->share;
 }
 
@@ -56,13 +52,13 @@ int model_share(Model *m) {
     const int least = c->dim < c->vocab_size ? c->dim : c->vocab_size;
     if (ranks == 1) return 0;
     if (ranks > (size_t)least) return fail("%zu ranks cannot share a model whose weights have %d rows", ranks, least);
-    m->shares = allocate(N_PART_SIZES, sizeof(RankShare) + (ranks + 1) * sizeof(int));
+    m->shares = allocate(N_PART_SIZES, sizeof(RankShare));
     if (!m->shares) return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
         Tensor *w = part_weight(&at);
         if (w && w != &m->embedding && at.part->rows != SIZE_EXPERTS) keep_own_rows(m, w, at.part->rows);
     }
-    if (m->tied) keep_own_rows(m, &m->output, SIZE_VOCAB); /* which is no part then */
+    if (m->tied) keep_own_rows(m, &m->output, SIZE_VOCAB); /* not a part then */
     return 0;
 }
 

@@ -113,10 +113,8 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     switch (w->type) {
     case TYPE_F32: memcpy(y, p, (size_t)n * sizeof *y); break;
     case TYPE_F16:
-        for (int c = 0; c < n; c++) y[c] = f16_to_f32(u16_at(p + 2 * c));
-        break;
     case TYPE_BF16:
-        for (int c = 0; c < n; c++) y[c] = bf16_to_f32(u16_at(p + 2 * c));
+        for (int c = 0; c < n; c++, p += 2) y[c] = w->type == TYPE_F16 ? f16_to_f32(u16_at(p)) : bf16_to_f32(u16_at(p));
         break;
     case TYPE_I8:
         for (int c = 0; c < n; c++) y[c] = (int8_t)p[c] * tensor_scale(w, (start + (size_t)c) / (size_t)w->group);
@@ -141,9 +139,6 @@ void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
     }
 }
 
-/* v as an integer in [low, high], towards zero; low for NaN. */
-static int clamp(float v, int low, int high) { return v > (float)low ? (v < (float)high ? (int)v : high) : low; }
-
 static void store_u16(uint8_t *p, uint16_t u) { memcpy(p, &u, sizeof u); }
 
 /* 32 weights: d = max|x| / 127, q = round(x / d), ties away from zero. */
@@ -151,12 +146,13 @@ static void quantize_q8_0(uint8_t *p, const float *x) {
     const float d = max_abs(x, 32) / 127.0f, inverse = inverse_of(d);
     store_u16(p, f32_to_f16(d));
     for (int i = 0; i < 32; i++) {
-        const float v = x[i] * inverse, magnitude = fabsf(v);
-        int q = clamp(magnitude, 0, 127);
-        q += magnitude - (float)q >= 0.5f; /* (magnitude + 0.5f could itself round up) */
-        p[2 + i] = (uint8_t)(v < 0 ? -q : q);
+        const float v = roundf(x[i] * inverse);
+        p[2 + i] = isnan(v) ? 0 : (uint8_t)(int)v;
     }
 }
+
+/* v as an integer from 0 to 15, rounded down; 0 for NaN. */
+static int four_bits(float v) { return v > 0 ? (v < 15 ? (int)v : 15) : 0; }
 
 /* 32 weights: d = x / -8 for the first x of the largest magnitude, q = round(x / d) + 8 up to 15, ties up. */
 static void quantize_q4_0(uint8_t *p, const float *x) {
@@ -166,8 +162,7 @@ static void quantize_q4_0(uint8_t *p, const float *x) {
     const float d = extreme / -8.0f, inverse = inverse_of(d);
     store_u16(p, f32_to_f16(d));
     for (int i = 0; i < 16; i++) {
-        const int low = clamp(x[i] * inverse + 8.5f, 0, 15), high = clamp(x[i + 16] * inverse + 8.5f, 0, 15);
-        p[2 + i] = (uint8_t)(low | high << 4);
+        p[2 + i] = (uint8_t)(four_bits(x[i] * inverse + 8.5f) | four_bits(x[i + 16] * inverse + 8.5f) << 4);
     }
 }
 

@@ -124,7 +124,6 @@ static int merged_piece(const Merger *m, const Symbol *a, const Symbol *b, float
         *score = -(float)rule->rank; /* exact: see MAX_RULES */
         return rule->result;
     }
-    if (a->length > p->merged.max_length - b->length) return -1;
     const int id = pieces_find(p, m->word + a->start, a->length + b->length);
     if (id >= 0) *score = p->list[id].score;
     return id;
@@ -142,13 +141,12 @@ static void propose(Merger *m, int left) {
 static void split(Merger *m, int size) {
     const Pieces *p = m->pieces;
     m->n_symbols = 0;
-    for (int at = 0, length; at < size; at += length) {
-        const int i = m->n_symbols++;
+    for (int at = 0; at < size; at += m->symbols[m->n_symbols++].length) {
         const char *s = m->word + at;
-        length = p->byte_level ? 1 : utf8_character(s, (size_t)(size - at));
-        if (!length) length = 1;
-        const int id = p->byte_level ? p->byte_piece[(uint8_t)*s] : pieces_find(p, s, length);
-        m->symbols[i] = (Symbol){.start = at, .length = length, .previous = i - 1, .next = i + 1, .id = id};
+        size_t length = 1;
+        if (!p->byte_level) utf8_read(s, (size_t)(size - at), &length);
+        const int id = p->byte_level ? p->byte_piece[(uint8_t)*s] : pieces_find(p, s, (int)length), i = m->n_symbols;
+        m->symbols[i] = (Symbol){.start = at, .length = (int)length, .previous = i - 1, .next = i + 1, .id = id};
     }
     m->symbols[m->n_symbols - 1].next = -1;
 }
