@@ -24,7 +24,7 @@ static uint64_t product(uint64_t a, uint64_t b) {
 uint64_t hash_bytes(HashKey key, const char *bytes, size_t n) {
     uint64_t hash = 0;
     for (size_t at = 0; at < n;) {
-        uint64_t word = 1; /* tells "a" from "\0a" */
+        uint64_t word = 1; /* the length: "a" and "\0a" differ */
         for (int i = 0; i < 7 && at < n; i++) word = word << 8 | (uint8_t)bytes[at++];
         hash = product(hash + word, key.point);
     }

@@ -71,7 +71,7 @@ static size_t number_in(const char *folder, const char *name, const char *key, s
 
 /* The files of control groups, of version 2 and version 1. */
 typedef struct {
-    const char *line, *mount, *limit, *used, *pages[2]; /* line: what is before the group in /proc/self/cgroup */
+    const char *line, *mount, *limit, *used, *pages[2]; /* line: prefix of the group in /proc/self/cgroup */
 } Groups;
 static const Groups GROUPS[] = {
     {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file"}},

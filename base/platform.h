@@ -1,4 +1,4 @@
-/* platform.h: what each operating system does in its own way. Linux and macOS are covered; elsewhere a function
+/* platform.h: functions that differ between operating systems. Linux and macOS are supported; elsewhere a function
  * returns its "unknown" value and the program runs without it. */
 #pragma once
 

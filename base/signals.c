@@ -1,8 +1,8 @@
 /* signals.c: cleanup on deadly signals: temporary files are removed, and a mapped file that became shorter is named.
  *
- * Owns the table of mapped and temporary files, and the handlers of deadly signals. Handlers call only what is
- * async-signal-safe, and see only complete entries: an entry is filled before it is linked and freed after it is
- * unlinked. Only the main thread changes the table.
+ * Owns the table of mapped and temporary files, and the handlers of deadly signals. Handlers call only
+ * async-signal-safe functions, and see only complete entries: an entry is filled before it is linked and freed after it
+ * is unlinked. Only the main thread changes the table.
  */
 #include "base/signals.h"
 #include "base/error.h"

@@ -1,9 +1,9 @@
-/* follow.h: how the sessions of other ranks repeat what rank 0's session does. */
+/* follow.h: the sessions of other ranks repeat rank 0's session. */
 #pragma once
 
 #include "model.h"
 
-/* The mirror of rank 0's session; NULL on other ranks and where there is one rank only. */
+/* The mirror of rank 0's session; NULL on other ranks and with one rank. */
 Mirror *follow_mirror(void);
 
 /* On the other ranks, whose session was opened like rank 0's: waits for rank 0's next change and repeats it. Returns

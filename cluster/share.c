@@ -14,7 +14,7 @@
 #include "kernels/simd.h"
 #include <string.h>
 
-/* Rows that stay together: a KV head's keys, the queries that attend to it, a panel. */
+/* Rows that are not divided: a KV head's keys, the queries that attend to it, a panel. */
 static int unit_rows(const Config *c, PartSize rows) {
     if (rows == SIZE_KEYS) return c->head_size;
     if (rows == SIZE_QUERIES) return c->n_heads / c->n_kv_heads * c->head_size;

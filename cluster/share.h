@@ -4,8 +4,8 @@
 #include "model.h"
 
 /* Leaves this rank its rows of every weight: whole KV heads with their queries; of other weights whole panels if there
- * are enough. The embedding, of which a token reads one row, and the routers stay whole. Returns -1 and a message if
- * there are more ranks than rows. Does nothing if there is one rank. */
+ * are enough. The embedding, of which a token reads one row, and the routers are not divided. Returns -1 and a message
+ * if there are more ranks than rows. Does nothing if there is one rank. */
 int model_share(Model *m);
 
 /* A hash of the model's dimensions, of its files' sizes and of their headers. */

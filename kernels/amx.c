@@ -8,13 +8,13 @@
  * BF16: always. The instruction multiplies bfloat16 by bfloat16. A float32 has 24 bits of mantissa: cut off after 8, 16
  * and 24 bits, it is exactly the sum of three bfloat16 numbers, its parts. So no activation is rounded.
  *
- * A step is 32 columns: 16 rows of a packed panel, as they lie, by the same columns of up to 16 tokens. In a step the
+ * A step is 32 columns: 16 rows of a packed panel by the same columns of up to 16 tokens. In a step the
  * instruction sums the products of the even columns from 0 up, fused, and those of the odd columns; then it adds both,
  * and adds that to the sum of the steps before. A shorter last step is padded with zeros. The sums of the three parts
  * are added last, the smallest first. This order is the same for any number of tokens.
  *
- * The instruction reads and writes denormal numbers, those below 2^-126, as zeros: of an activation up to 2^-126 is
- * lost. Infinity has parts that are NaN: the outputs of such a token are NaN.
+ * The instruction reads and writes denormal numbers (below 2^-126) as zeros: up to 2^-126 of an activation is lost.
+ * Infinity has parts that are NaN: the outputs of such a token are NaN.
  */
 #include "base/platform.h"
 #include "kernels/input.h"
@@ -69,7 +69,7 @@ static void tiles_open(int tokens, int quads) {
 
 /* ---- int8 -------------------------------------------------------------------------- */
 
-/* The packed panel from which unpacked groups come: the tile that multiplies them prefetches it. */
+/* The packed panel of unpacked groups: the tile that multiplies the groups prefetches it. */
 typedef struct {
     Prefetch prefetch;
     const uint8_t *packed;
@@ -243,13 +243,13 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n
         for (int t = 0; t < n; t++) *sums++ = by_part[i][0][t] + (by_part[i][1][t] + by_part[i][2][t]);
 }
 
-/* How many panels of w stay in the second-level cache while many tokens pass by, and fit into the scratch. */
+/* Number of panels of w that fit into the second-level cache, for many tokens, and into the scratch. */
 static int cached_panels(const Tensor *w) {
     const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)), max = 2 * MAX_PANELS * VBYTES / (2 * LANES);
     return fit < AMX_PANELS ? AMX_PANELS : fit > max ? max : fit / AMX_PANELS * AMX_PANELS;
 }
 
-/* The outputs of tokens [t, t + tokens) for packed panels [panel, end), which lie at `panels`. */
+/* The outputs of tokens [t, t + tokens) for packed panels [panel, end) at `panels`. */
 static void multiply_block(const Task *p, const uint8_t *panels, size_t stride, int panel, int end, int t, int tokens) {
     const Input from_t = input_from(p->in, t);
     const Prefetch prefetch = first_prefetch(p->w, t);

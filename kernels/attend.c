@@ -13,7 +13,7 @@
 
 enum { BLOCK_VECTORS = KV_BLOCK / LANES };
 
-/* The queries, and where the keys lie that they see. */
+/* The queries, and the places of the keys that they see. */
 typedef struct {
     const Queries *queries;
     int size;             /* elements of a head */
@@ -113,8 +113,8 @@ static float softmax(float *scores, int from, int end, float scale) {
 }
 
 /* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v, values[0] being element 0 of the first.
- * `masked`: some query does not see all of them. What a query does not see counts as 0, whatever the cache holds there:
- * NaN times 0 would be NaN. */
+ * `masked`: some query does not see all of them. A value that a query does not see counts as 0, not as what the cache
+ * holds: NaN times 0 would be NaN. */
 INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a, KvType type, const void *values, size_t at,
                        int v, const bool masked, const int count, const int n) {
     vf p[KV_QUERIES];

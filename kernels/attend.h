@@ -2,8 +2,8 @@
  *
  * The layout of keys, and of values, is [heads][parts of a head][blocks of positions][elements of the part][KV_BLOCK
  * positions]. Positions are innermost, so that one vector holds the same element of neighbouring positions. A key is
- * one part, since a score walks through all of its elements; a value has parts of KV_VALUE_PART elements, as many as
- * are summed at once. So both are read in the order in which they lie in memory. A layer with a window has fewer blocks
+ * one part, since a score reads all of its elements; a value has parts of KV_VALUE_PART elements, which are summed at
+ * once. So both are read in the order of their addresses. A layer with a window has fewer blocks
  * than positions: a ring, in which block b of positions is at b % blocks.
  */
 #pragma once
@@ -22,12 +22,12 @@ enum {
 /* One layer of a cache. */
 typedef struct {
     void *keys, *values; /* float or float16 */
-    int blocks;          /* blocks that there is room for */
+    int blocks;          /* capacity, in blocks */
     int kept;            /* min number of latest positions to keep, set before any runs; 0: all */
 } KvLayer;
 
-/* 1, 2 or 4 queries that read one KV head together: those of neighbouring positions and of the query heads that share
- * it, in the order of their positions. */
+/* 1, 2 or 4 queries that read one KV head together: queries of neighbouring positions and of the query heads that
+ * share it, in the order of their positions. */
 typedef struct {
     int size;      /* elements of a head */
     int head;      /* the KV head, and */

@@ -59,7 +59,7 @@ INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
 }
 
 /* The byte that stands for a weight of 0. Signed bytes are packed with the offset of vdot. */
-INLINE int block_zero(Type type) { return type == TYPE_Q8_0 ? BYTE_OFFSET : TYPES[type].zero; }
+INLINE int zero_byte(Type type) { return type == TYPE_Q8_0 || type == TYPE_I8 ? BYTE_OFFSET : TYPES[type].zero; }
 
 /* Quad q of group i. */
 INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {

@@ -10,8 +10,8 @@
 
 /* ---- float32 to int8 --------------------------------------------------------------- */
 
-/* max|x|, found by comparing the bits of |x| as integers: the order is the same, NaN comes above infinity and
- * so is not lost, and the compiler can use vectors. */
+/* max|x|, found by comparing the bits of |x| as integers: the order is the same, NaN is larger than infinity
+ * and so is not lost, and the compiler can vectorize it. */
 static float max_abs(const float *x, int n) {
     uint32_t max = 0;
     for (int i = 0; i < n; i++) {

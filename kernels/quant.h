@@ -3,8 +3,8 @@
 
 #include "kernels/tensor.h"
 
-/* What belongs to a group of int8 activations: the scale, the sum of what they stand for, and the exact sum of the
- * bytes, of all and of the first half. */
+/* A group of int8 activations: the scale, the sum of the dequantized values, and the exact sums of all bytes and of the
+ * first half. */
 typedef struct {
     float scale, sum;
     int32_t total, first_half;

@@ -8,16 +8,16 @@
 #include "base/probe.h"
 #include "kernels/tensor.h"
 
-/* Whether every thread computes a chunk of n tokens' input by itself, into a row of its own: for one token that is
+/* Whether every thread computes the input of a chunk of n tokens separately, into its own row: for one token this is
  * cheaper than a barrier. True for norms and for the int8 form of a product's input. */
 static inline bool each_thread_computes(int n) { return n == 1; }
 
-/* Waits for all threads of the team; what each wrote before is then visible to all. */
+/* Waits for all threads of the team. Their writes are then visible to all. */
 static inline void team_barrier(void) {
 #pragma omp barrier
 }
 
-/* The same, and tells the observer that the time since the last mark was spent waiting. */
+/* The same; the observer counts the time since the last mark as waiting. */
 static inline void team_wait(Probe *probe, int layer, Site site) {
     team_barrier();
     PROBE_CALL(probe, waited, layer, site);

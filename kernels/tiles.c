@@ -1,4 +1,4 @@
-/* tiles.c: what surrounds a tile: the panels that it reads, and where its sums go. */
+/* tiles.c: the input and output of tiles: finds, packs and unpacks panels, stores sums. */
 #include "kernels/tiles.h"
 
 /* ---- panels ------------------------------------------------------------------- */

@@ -145,7 +145,6 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, cons
 /* How the groups of a panel lie. Constant where a tile is compiled, except for the groups of TYPE_I8. */
 typedef struct {
     Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
-    int zero;         /* the byte that stands for a weight of 0 */
     int weights;      /* of a group */
     int quads;        /* of a group */
     int unrolled;     /* quads that are unrolled together; 0: any number may be */
@@ -158,7 +157,6 @@ typedef struct {
 INLINE Layout packed_layout(Type type) {
     const int quads = TYPES[type].group / 4, groups = TYPES[type].weights / TYPES[type].group;
     return (Layout){.type = type,
-                    .zero = block_zero(type),
                     .weights = TYPES[type].group,
                     .quads = quads,
                     .unrolled = groups == 8 || type == TYPE_Q8_0 ? 0 : quads,
@@ -171,7 +169,6 @@ INLINE Layout packed_layout(Type type) {
 INLINE Layout unpacked_layout(int weights, int mins, int input_groups) {
     const int quads = group_quads(weights);
     return (Layout){.type = TYPE_I8,
-                    .zero = BYTE_OFFSET,
                     .weights = weights,
                     .quads = quads,
                     .unrolled = input_groups == 2 ? quads : 0,
@@ -196,10 +193,10 @@ INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, bool min) {
     return vload((const float *)(const void *)(group + (l->quads + min) * VBYTES));
 }
 
-/* The first summand of group i: corrects for `zero`, which is part of every weight. */
+/* The first summand of group i: corrects for the byte that stands for 0. */
 INLINE vi zero_correction(const Layout *l, const InputGroup *x, int i) {
     const int total = l->input_groups == 1 ? x->total : i % 2 ? x->total - x->first_half : x->first_half;
-    return vset_int(-l->zero * total);
+    return vset_int(-zero_byte(l->type) * total);
 }
 
 /* Adds the scaled dot products of group i with one panel to the sums, then its min. The groups of the activations of
@@ -281,7 +278,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
         for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
-                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(offset - l.zero);
+                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(offset - zero_byte(type));
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
             for (int min = 0; min <= l.mins; min++)

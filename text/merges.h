@@ -1,9 +1,9 @@
 /* merges.h: byte-pair encoding of a word.
  *
  * A word starts as one token per character or, in byte-level vocabularies, per byte. Then two neighbours are merged
- * until no merge is possible: those whose rule has the lowest rank (Sennrich et al. 2016) or, without rules, those
- * whose joint text is the piece with the best score (SentencePiece: Kudo & Richardson 2018). Ties go to the leftmost
- * pair.
+ * until no merge is possible: the pair whose rule has the lowest rank (Sennrich et al. 2016) or, without rules, the
+ * pair whose joint text is the piece with the best score (SentencePiece: Kudo & Richardson 2018). Ties go to the
+ * leftmost pair.
  */
 #pragma once
 

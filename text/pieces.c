@@ -51,7 +51,7 @@ static int index_merged(Pieces *p) {
 
 static bool is_matched(const Piece *p) { return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL); }
 
-/* Of two equal pieces the first comes first. */
+/* By text, then by id. */
 static int compare_texts(const void *a, const void *b) {
     const Piece *const x = *(const Piece *const *)a, *const y = *(const Piece *const *)b;
     const int order = memcmp(x->text, y->text, (size_t)(x->length < y->length ? x->length : y->length));

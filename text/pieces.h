@@ -65,8 +65,8 @@ int pieces_find(const Pieces *p, const char *s, int n);
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
 /* Replaces names, in p->text, by the text that they stand for: spaces for U+2581 or, if byte_level, bytes for their
- * names. A piece with no such name becomes a control piece. User-defined pieces match by their names, and only what
- * they are decoded to is replaced. The tables are out of date then. */
+ * names. A piece with no such name becomes a control piece. User-defined pieces match by their names; only their
+ * decoded text is replaced. The tables are out of date then. */
 void pieces_decode_names(Pieces *p);
 
 /* Replaces U+2581 by spaces in place. Returns the new size. */

@@ -228,7 +228,7 @@ static void check_column(const Problem *p, const uint8_t *panel, const float *we
     const vf min = TYPES[type].min ? block_scale(type, at, group, true) : (vf){0};
     for (int r = 0; r < LANES && r < p->w.rows; r++) {
         const int8_t byte = quad[4 * r + c % 4];
-        const int weight = BYTE_OFFSET ? (uint8_t)byte - block_zero(type) : byte - block_zero(type);
+        const int weight = BYTE_OFFSET ? (uint8_t)byte - zero_byte(type) : byte - zero_byte(type);
         const float product = (float)weight * scale[r];
         const double expected = (double)product + (double)min[r], found = (double)weights[r * cols + c];
         CHECK(fabs(found - expected) <= 0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
