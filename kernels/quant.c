@@ -98,7 +98,8 @@ INLINE float block_scale(Type type, const uint8_t *p, int i, bool min) {
 INLINE void dequantize_block(float *y, Type type, const uint8_t *p) {
     const int group = TYPES[type].group;
     for (int i = 0; i < TYPES[type].weights; i += group) {
-        const float scale = block_scale(type, p, i / group, false), min = block_scale(type, p, i / group, true);
+        const float scale = block_scale(type, p, i / group, false);
+        const float min = TYPES[type].min ? block_scale(type, p, i / group, true) : 0;
         for (int j = i; j < i + group; j++) {
             y[j] = (float)(block_integer(type, p, j) - TYPES[type].zero) * scale;
             if (TYPES[type].min) y[j] += min;
