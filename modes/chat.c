@@ -61,20 +61,24 @@ static int next_line(Lines *in, char **line, size_t *size) {
     return 0;
 }
 
-/* Continues the text after its first `same` ids with a prompt, and writes the answer. 1: the context is full. */
+/* Continues the text after its first `same` ids with a prompt, and writes the answer: at most -n tokens. 1: the context
+ * is full. */
 static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
+    const int context = run->session.context, limit = run->options->steps;
     Stream out;
     int more;
     text->ids.n = text->n_ran = same;
     text->ended = CONTINUES;
+    text->max = context;
     if (text_append(text, prompt)) return -1;
     if (text->ended) return 1;
+    if (limit > 0 && limit <= context - text->ids.n) text->max = text->ids.n + limit - 1;
     text->n_shown = text->ids.n;
     if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     stream_open(&out, stdout);
     while ((more = texts_pass(run, &text, 1, &out)) > 0) text_show(run, text, &out);
     stream_write(&out, "\n", 1);
-    return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH;
+    return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH && text->max == context;
 }
 
 /* Takes a turn, which becomes *turn. What has run of its tokens stays in the cache. 1: the context is full. */
@@ -86,7 +90,8 @@ static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTur
     turn->tokens = (Tokens){.ids = text->ids.ids + turn->begin, .n = text->ids.n - turn->begin};
     int status = chat_template_render(template, &run->tokenizer, run->options->system, turn->user ? turn : NULL, said,
                                       &tokens, &begin);
-    while (same < turn->tokens.n && same < tokens.n - 1 && tokens.ids[same] == turn->tokens.ids[same]) same++;
+    const int n_ran = text->n_ran - turn->begin; /* not the last token of an answer that -n ended */
+    while (same < n_ran && same < tokens.n - 1 && tokens.ids[same] == turn->tokens.ids[same]) same++;
     const Tokens prompt = {.ids = tokens.ids + same, .n = tokens.n - same};
     if (!status) status = prompt.n ? answer(run, text, turn->begin + same, &prompt) : fail("the turn has no tokens");
     free(turn->user);
@@ -119,15 +124,11 @@ static int open_template(ChatTemplate *template, Run *run) {
 
 int mode_chat(Run *run) {
     const Options *o = run->options;
-    const int context = run->session.context;
     ChatTemplate template;
     int status = open_template(&template, run);
     if (status) return status;
     Sampler sampler;
-    Text text = {.max = o->steps > 0 && o->steps < context ? o->steps : context,
-                 .end = template.end,
-                 .sampler = &sampler,
-                 .guesser = &run->guesser};
+    Text text = {.end = template.end, .sampler = &sampler, .guesser = &run->guesser};
     ChatTurn turn = {0};
     Lines in = {0};
     session_keep_all(&run->session); /* a thought that goes from the conversation may be long */

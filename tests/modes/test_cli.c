@@ -211,9 +211,9 @@ static bool ends_turn(const Expected *e, int token) {
     return token == 1 || token == 2 || token == e->end || (gguf_is(e->model.files) && token == EOT);
 }
 
-/* One answer in a conversation; false if the context of that many positions is full. The last turn is said again, with
- * its answer: what has the same tokens has run. */
-static bool expect_answer(Expected *e, const char *turn, const char *answer, int context) {
+/* One answer in a conversation, of `limit` tokens at most (0: any number); false if the context of that many positions
+ * is full. The last turn is said again, with its answer: what has the same tokens has run. */
+static bool expect_answer(Expected *e, const char *turn, const char *answer, int limit, int context) {
     static Pending p;
     int token, same = 0;
     p = (Pending){.t = &e->tokenizer};
@@ -241,6 +241,10 @@ static bool expect_answer(Expected *e, const char *turn, const char *answer, int
             return false;
         }
         add_id(e, token);
+        if (e->n - e->answer != limit) continue;
+        forward(e);
+        e->text[e->n_text++] = '\n';
+        return true;
     }
     sampler_accept(&e->sampler, token);
     e->text[e->n_text++] = '\n';
@@ -426,6 +430,7 @@ static void a_tokenizer_that_is_refused_is_a_note(void) {
 /* What is sent for a line of the user, as add_turn takes it. */
 typedef struct {
     const char *model, *first, *with_system, *next, *answer, *note;
+    int limit; /* -n */
 } Format;
 
 static const Format LLAMA_2 = {
@@ -434,15 +439,17 @@ static const Format LLAMA_2 = {
     "\1[INST] <<SYS>>\nBe kind.</s>\n<</SYS>>\n\n%s [/INST]",
     "\2\1[INST] %s [/INST]",
     " \7 ",
-    "note: m/long.bin has no chat template, so it may not be trained to chat; using llama-2's"};
+    "note: m/long.bin has no chat template, so it may not be trained to chat; using llama-2's",
+    0};
 static const Format CHATML = {"m/chat.gguf",
                               "\1\3user\n%s\4\n\3assistant\n",
                               "\1\3system\nBe kind.</s>\4\n\3user\n%s\4\n\3assistant\n",
                               "\4\n\3user\n%s\4\n\3assistant\n",
                               "\6",
-                              NULL};
+                              NULL,
+                              0};
 static const Format CHOSEN = {
-    "m/strange.gguf --template mistral-v0.1", "\1[INST] %s [/INST]", NULL, "\2 [INST] %s [/INST]", "\6", NULL};
+    "m/strange.gguf --template mistral-v0.1", "\1[INST] %s [/INST]", NULL, "\2 [INST] %s [/INST]", "\6", NULL, 0};
 
 /* The turns of a conversation at this seed, in a context that may get full.
  * Hot enough for an end of text to come; counts in *answered whether all turns
@@ -454,15 +461,15 @@ static void converse(const Format *format, int seed, int context, bool system, i
     snprintf(model, sizeof model, "%.*s", (int)strcspn(format->model, " "), format->model);
     Expected *e = expect_open(model, &sampling);
     bool room = true;
-    e->end = format == &CHATML ? IM_END : 2;
+    e->end = !strcmp(format->model, CHATML.model) ? IM_END : 2;
     for (int i = 0; i < 3 && room; i++) {
         char turn[256];
         snprintf(turn, sizeof turn, i ? format->next : system ? format->with_system : format->first, lines[i]);
-        room = expect_answer(e, turn, format->answer, context);
+        room = expect_answer(e, turn, format->answer, format->limit, context);
     }
     setup.input = seed % 2 ? "hello\n\nhow are you\nand now?" : "how are you\nand now?\n";
-    run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d %s %s", format->model, context, seed, seed % 2 ? "" : "-i hello",
-        system ? "-y 'Be kind.</s>'" : "");
+    run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d -n %d %s %s", format->model, context, seed, format->limit,
+        seed % 2 ? "" : "-i hello", system ? "-y 'Be kind.</s>'" : "");
     CHECK(status == 0, "seed %d: status %d, %s", seed, status, err);
     CHECK(is_output(e->text, e->n_text), "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed, n_out,
           out, e->n_text, e->text);
@@ -511,6 +518,18 @@ static void chat_ends_when_the_context_is_full(void) {
     converse(&LLAMA_2, 2, 30, false, &(int){0});
     converse(&LLAMA_2, 3, 10, false, &(int){0}); /* not even the first turn fits */
     converse(&CHATML, 5, 40, true, &(int){0});
+}
+
+static void n_limits_each_answer(void) {
+    for (int limit = 1; limit <= 4; limit += 3) {
+        Format format = CHATML;
+        int answered = 0;
+        format.limit = limit;
+        converse(&format, 1, 200, false, &answered);
+        converse(&format, 2, 200, false, &answered);
+        CHECK(answered == 2, "-n %d: %d conversations", limit, answered);
+        converse(&format, 5, 40, true, &answered);
+    }
 }
 
 /* Lines are found wherever blocks of input end; one with a zero byte is refused, and the chat goes on. */
@@ -1318,6 +1337,7 @@ void suite_cli(void) {
     TEST(chat_refuses_a_template_that_it_does_not_know);
     TEST(chat_says_what_the_bundled_model_is_for);
     TEST(chat_ends_when_the_context_is_full);
+    TEST(n_limits_each_answer);
     TEST(chat_reads_lines_of_any_bytes);
     TEST(chat_ends_with_its_input);
     TEST(tokenize_writes_ids);
