@@ -173,20 +173,13 @@ static void split(uint8_t *parts, const float *x, int cols) {
 
 /* ---- BF16 -------------------------------------------------------------------------------- */
 
-/* The last n columns of a panel, padded with zeros. */
-static const uint8_t *padded(uint8_t *step, const uint8_t *panel, int n) {
-    memset(step, 0, STEP_BYTES);
-    return memcpy(step, panel, (size_t)((n + 1) / 2 * VBYTES));
-}
-
 /* The sums of one token with one panel. The token's parts are the rows of tile 0, so one product serves all three. */
 static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols, Prefetch prefetch) {
-    uint8_t last[STEP_BYTES];
     vf sums[PARTS];
     TILE_CLEAR(0);
     for (int c = 0; c < cols; c += STEP, panel += STEP_BYTES, parts += PARTS * PART_BYTES) {
         prefetch_ahead(prefetch, panel, STEP_BYTES);
-        TILE_LOAD(7, cols - c < STEP ? padded(last, panel, cols - c) : panel, VBYTES);
+        TILE_LOAD(7, panel, VBYTES);
         TILE_LOAD(6, parts, PART_BYTES);
         TILE_MULTIPLY(0, 6, 7);
     }
@@ -217,7 +210,6 @@ INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t 
 static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n_panels, const uint8_t *parts, int n,
                            int cols, Prefetch prefetch) {
     const size_t next_token = parts_bytes(cols);
-    uint8_t last[AMX_PANELS][STEP_BYTES];
     vf by_part[AMX_PANELS][PARTS][AMX_TOKENS];
     TILE_CLEAR(0);
     TILE_CLEAR(1);
@@ -226,12 +218,10 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n
     TILE_CLEAR(4);
     TILE_CLEAR(5);
     for (int c = 0; c < cols; c += STEP, panels += STEP_BYTES, parts += PARTS * PART_BYTES) {
-        const uint8_t *step[AMX_PANELS] = {panels, panels + stride};
-        for (int i = 0; i < n_panels; i++) {
-            prefetch_ahead(prefetch, step[i], STEP_BYTES);
-            if (cols - c < STEP) step[i] = padded(last[i], step[i], cols - c);
-        }
-        add_step(step[0], n_panels == 2 ? step[1] : NULL, parts, next_token);
+        const uint8_t *second = n_panels == 2 ? panels + stride : NULL;
+        prefetch_ahead(prefetch, panels, STEP_BYTES);
+        if (second) prefetch_ahead(prefetch, second, STEP_BYTES);
+        add_step(panels, second, parts, next_token);
     }
     TILE_STORE(0, by_part[0][0], VBYTES);
     TILE_STORE(1, by_part[0][1], VBYTES);

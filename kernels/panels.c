@@ -101,7 +101,10 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     switch (w->type) {
     case TYPE_F32: pack_bytes(out, rows, at, 4 * n); break;
     case TYPE_F16:
-    case TYPE_BF16: pack_bytes(out, rows, at, 2 * n); break;
+    case TYPE_BF16:
+        pack_bytes(out, rows, at, 2 * n);
+        memset(out + columns_bytes(w->type, n), 0, packed_bytes(w, n) - columns_bytes(w->type, n));
+        break;
     case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
 #define X(id, name, gguf, file, weights, ...)                                                                          \
     case TYPE_##id: pack_blocks(out, TYPE_##id, rows, at, n / weights); break;

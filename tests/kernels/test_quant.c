@@ -236,23 +236,24 @@ static void check_column(const Problem *p, const uint8_t *panel, const float *we
     }
 }
 
-/* Columns of two-byte types stand in pairs: an odd last one has zeros beside it, and nothing is written behind. */
+/* Columns of two-byte types are stored in pairs, padded with zeros to a multiple of 32; nothing is written after them.
+ */
 static void odd_columns_are_packed(void) {
-    enum { ROWS = LANES + 3, MOST = 9 };
-    static uint16_t words[ROWS * MOST], panel[(MOST + 3) * LANES];
+    enum { ROWS = LANES + 3, MAX = 33 };
+    static uint16_t words[ROWS * MAX], panel[67 * LANES];
     for (int type = TYPE_F16; type <= TYPE_BF16; type++)
-        for (int cols = 1; cols <= MOST; cols++) {
+        for (int cols = 1; cols <= MAX; cols++) {
             const Tensor w = {.type = (Type)type, .rows = ROWS, .cols = cols, .data = words};
             for (int i = 0; i < ROWS * cols; i++) words[i] = (uint16_t)(i + 1);
             for (int p = 0; p < 2; p++) {
                 memset(panel, 0xee, sizeof panel);
                 panel_pack((uint8_t *)panel, &w, p, 0, cols);
-                for (int i = 0; i < (MOST + 3) * LANES; i++) {
+                for (int i = 0; i < 67 * LANES; i++) {
                     const int c = i / (2 * LANES) * 2 + i % 2, r = p * LANES + i % (2 * LANES) / 2;
                     const int row = r < ROWS ? r : ROWS - 1;
-                    const int found = panel[i], value = c < cols              ? row * cols + c + 1
-                                                        : c < cols + cols % 2 ? 0
-                                                                              : 0xeeee;
+                    const int found = panel[i], value = c < cols                    ? row * cols + c + 1
+                                                        : c < (cols + 31) / 32 * 32 ? 0
+                                                                                    : 0xeeee;
                     CHECK(found == value, "%s, %d columns, panel %d, [%d][%d]: %d, expected %d", type_name(w.type),
                           cols, p, r, c, found, value);
                 }
