@@ -40,7 +40,8 @@ static Place find_place(const char *path) {
     if (stat(path, &st) == 0) return place_of(&st);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     snprintf(folder, sizeof folder, "%.*s.", (int)(name - path), path);
-    return stat(folder, &st) ? (Place){0} : (Place){st.st_dev, st.st_ino, name, false};
+    if (stat(folder, &st)) return (Place){0};
+    return (Place){st.st_dev, st.st_ino, name, false};
 }
 
 static bool same_place(const Place *a, const Place *b) {
@@ -51,7 +52,8 @@ int outputs_announce(const char *first, const char *second) {
     struct stat st;
     outputs[0] = find_place(first);
     outputs[1] = find_place(second);
-    const Place out = fstat(STDOUT_FILENO, &st) ? (Place){0} : place_of(&st);
+    Place out = {0};
+    if (fstat(STDOUT_FILENO, &st) == 0) out = place_of(&st);
     if (!same_place(&outputs[0], &outputs[1]) && !same_place(&outputs[1], &out)) return 0;
     return fail("%s: another output of this run is the same file; name another file", second);
 }

@@ -89,7 +89,7 @@ INLINE float block_scale(Type type, const uint8_t *p, int i, bool min) {
     case TYPE_Q8_0 ... TYPE_Q5_1: break; /* have one group */
     case TYPE_Q4_K:
     case TYPE_Q5_K: return (min ? -1.0f : 1.0f) * (d * (float)six_bits(p + 4, i, min));
-    case TYPE_Q6_K: return d * (float)(int8_t)p[192 + i];
+    case TYPE_Q6_K: return (int8_t)p[192 + i] * d;
     case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
     }
     return d;
