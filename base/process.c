@@ -31,6 +31,12 @@ static void on_interrupt(int signal_number) {
     if (write(pipe_ends[1], "", 1) < 0) return; /* the flag still ends every loop */
 }
 
+void interrupt_clear(void) {
+    char byte;
+    interrupted = 0;
+    while (read(pipe_ends[0], &byte, 1) > 0) continue;
+}
+
 static int open_pipe(void) {
     if (pipe(pipe_ends)) return fail("cannot make a pipe: %s", strerror(errno));
     for (int i = 0; i < 2; i++) {

@@ -15,6 +15,9 @@ enum { EXIT_INTERRUPTED = 130 };
 /* Opens /dev/null for each closed standard stream, so that no file opened later takes its descriptor. */
 int open_standard_streams(void);
 
+/* Forgets a Ctrl-C that has stopped a part of the work. */
+void interrupt_clear(void);
+
 /* Installs handlers. The first Ctrl-C sets `interrupted`; the second and other deadly signals end the program and
  * remove temporary files (signals.h). Ignored signals stay ignored. A closed pipe is an error of write. With several
  * ranks, rank 0 treats TERM and CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks ignore all three

@@ -78,6 +78,7 @@ static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
     stream_open(&out, stdout);
     while ((more = texts_pass(run, &text, 1, &out)) > 0) text_show(run, text, &out);
     stream_write(&out, "\n", 1);
+    if (on_terminal(stdin)) interrupt_clear();
     return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH && text->max == context;
 }
 
@@ -122,6 +123,21 @@ static int open_template(ChatTemplate *template, Run *run) {
     return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
 }
 
+static const char help[] = "/bye or Ctrl-D leaves, Ctrl-C stops an answer, /clear begins a new conversation\n";
+
+/* Carries out a command that was typed. False: the line is a message. */
+static bool obey(Text *text, ChatTurn *turn, const char *line, int *more) {
+    const bool leaves = !strcmp(line, "/bye"), clears = !strcmp(line, "/clear"), asks = !strcmp(line, "/?");
+    if (leaves) *more = 0;
+    if (asks) fputs(help, stderr);
+    if (clears) {
+        free(turn->user);
+        *turn = (ChatTurn){0};
+        text->ids.n = text->n_ran = 0;
+    }
+    return leaves || clears || asks;
+}
+
 int mode_chat(Run *run) {
     const Options *o = run->options;
     ChatTemplate template;
@@ -131,6 +147,8 @@ int mode_chat(Run *run) {
     Text text = {.end = template.end, .sampler = &sampler, .guesser = &run->guesser};
     ChatTurn turn = {0};
     Lines in = {0};
+    const bool typed = on_terminal(stdin);
+    if (typed) fputs(help, stderr);
     session_keep_all(&run->session); /* a thought that goes from the conversation may be long */
     run->model.eos_ends = true;      /* an answer, whatever the format says of other texts */
     if (sampler_open(&sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
@@ -142,7 +160,7 @@ int mode_chat(Run *run) {
         if (more < 0) status = -1;
         if (more > 0 && memchr(line, '\0', size))
             note("ignored: a line with a zero byte");
-        else if (more > 0 && size)
+        else if (more > 0 && size && !(typed && obey(&text, &turn, line, &more)))
             status = take_turn(run, &template, &text, &turn, line);
     }
     free(in.bytes.bytes);

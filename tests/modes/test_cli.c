@@ -1293,6 +1293,26 @@ static void ctrl_c_ends_a_chat(void) {
     CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
 }
 
+/* At a terminal Ctrl-C stops an answer, and the conversation goes on; a cleared one is a new one. */
+static void a_terminal_has_commands(void) {
+    static const char *const all[] = {"/?\n", "hello\n\3", "more\n\3", "/clear\n", "hello\n\3", "/bye\n", NULL};
+    static char first[1 << 16];
+    setup.terminal = true;
+    setup.typed = all;
+    CHECK_RUN("m/long.bin -m chat --template llama-2 -t 0");
+    int lines = 0;
+    for (const char *s = out; (s = strchr(s, '\n')); s++) lines++;
+    CHECK(lines == 3, "%d answers: %s", lines, out);
+    const size_t n = strcspn(out, "\n"), last = strlen(out) - 1;
+    memcpy(first, out, sizeof first);
+    const char *third = memrchr(first, '\n', last);
+    CHECK(third &&
+              !strncmp(third + 1, first, n < last - (size_t)(third - first) ? n : last - (size_t)(third - first) - 1),
+          "the cleared conversation: %s", out);
+    const char *help = strstr(err, "/bye or Ctrl-D");
+    CHECK(help && strstr(help + 1, "/bye or Ctrl-D"), "%s", err);
+}
+
 /* In a chat the cursor then stands on a line of its own. */
 static void ctrl_c_is_obeyed_wherever_it_comes(void) {
     static const char *const runs[] = {"m/long.bin -m bench -n 2000000 --prompt-tokens 1",
@@ -1381,5 +1401,6 @@ void suite_cli(void) {
     if (test_fast()) return; /* valgrind has files, signals and limits of its own */
     TEST(closed_streams_are_no_files);
     TEST(a_file_that_grows_too_long_is_an_error);
+    TEST(a_terminal_has_commands);
     TEST(ctrl_c_is_obeyed_wherever_it_comes);
 }

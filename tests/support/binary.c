@@ -141,6 +141,29 @@ static void interrupt(pid_t pid, int output, int terminal) {
         abort();
 }
 
+/* Whether the program has written a text so many times, and more than `size` bytes, before it ended. */
+static bool wait_for(pid_t pid, const char *name, const char *text, int times, size_t size) {
+    for (siginfo_t ended = {0}; !ended.si_pid; usleep(10000)) {
+        int n = 0;
+        const size_t n_read = read_text(name, err, sizeof err);
+        for (const char *s = err; *text && (s = strstr(s, text)); s++) n++;
+        if (n >= times && n_read > size) return true;
+        waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
+    }
+    return false;
+}
+
+static void type_lines(pid_t pid, int terminal) {
+    for (int i = 0; setup.typed[i]; i++) {
+        const char *line = setup.typed[i], *end = strchrnul(line, '\3');
+        struct stat st = {0};
+        if (!wait_for(pid, "stderr", "User: ", i + 1, 0)) return;
+        stat(inside("stdout"), &st);
+        if (write(terminal, line, (size_t)(end - line)) < 0) return;
+        if (*end && (!wait_for(pid, "stdout", "", 0, (size_t)st.st_size) || write(terminal, end, 1) != 1)) return;
+    }
+}
+
 /* Arguments are separated by spaces; 'one argument' may be quoted. */
 static int split(char *line, char **args, int most) {
     int n = 0;
@@ -180,6 +203,7 @@ int run(const char *format, ...) {
     if (pid == 0) child(binary, args, input, output, terminal);
     close(output[1]);
     if (setup.interrupt) interrupt(pid, output[0], terminal);
+    if (setup.typed) type_lines(pid, terminal);
     waitpid(pid, &state, 0);
     if (setup.blocked_output) close(output[0]);
     close(input[0]);

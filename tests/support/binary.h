@@ -14,16 +14,17 @@ typedef enum { NEVER, AT_OUTPUT, WHEN_HANDLED, WHEN_BLOCKED, AT_PROMPT } Interru
 
 /* How the next run is set up; each run sets it back. */
 typedef struct {
-    const char *input;       /* standard input; NULL: /dev/null */
-    bool endless_input;      /* a pipe that nobody writes to and nobody closes */
-    size_t input_size;       /* bytes of input, some of them zero; 0: up to the first zero byte */
-    const char *output;      /* standard output goes there; NULL: it is captured */
-    bool closed_output;      /* a pipe that nobody reads */
-    bool blocked_output;     /* a pipe that is full: somebody has it, and does not read */
-    bool terminal;           /* standard input is one */
-    int closed;              /* descriptors that are closed, as a sum of 1 << descriptor */
-    long file_size;          /* the most bytes of a file (ulimit -f); 0: any */
-    const char *environment; /* "NAME=VALUE" */
+    const char *input;        /* standard input; NULL: /dev/null */
+    bool endless_input;       /* a pipe that nobody writes to and nobody closes */
+    size_t input_size;        /* bytes of input, some of them zero; 0: up to the first zero byte */
+    const char *output;       /* standard output goes there; NULL: it is captured */
+    bool closed_output;       /* a pipe that nobody reads */
+    bool blocked_output;      /* a pipe that is full: somebody has it, and does not read */
+    bool terminal;            /* standard input is one */
+    const char *const *typed; /* there, a line at each "User: "; after a final "\3" Ctrl-C in its answer; then NULL */
+    int closed;               /* descriptors that are closed, as a sum of 1 << descriptor */
+    long file_size;           /* the most bytes of a file (ulimit -f); 0: any */
+    const char *environment;  /* "NAME=VALUE" */
     Interrupt interrupt;
     size_t memory; /* most bytes that it can map; 0: any number */
 } Setup;
