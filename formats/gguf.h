@@ -17,8 +17,8 @@ int gguf_read_model(Model *model, const char *path);
  * damaged, or unsupported and needed. */
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
 
-/* GGUF's name for a pre-tokenizer; NULL: it has none. */
-const char *gguf_pretokenizer_name(const Pretokenizer *p);
+/* GGUF's name for a pre-tokenizer; text NULL: it has none. */
+String gguf_pretokenizer_name(const Pretokenizer *p);
 
 /* Checks that a GGUF file can hold a model and its tokenizer (NULL: none). Prints notes on small differences. -1 and a
  * message that names their `path` if it cannot. */

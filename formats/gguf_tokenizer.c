@@ -62,35 +62,43 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     return 0;
 }
 
-/* Pre-tokenizers by their names in tokenizer.ggml.pre; the first name is the one that is written. */
+/* Pre-tokenizers by their names in tokenizer.ggml.pre, of which the first is written. */
 static const struct {
-    const char *names[4];
+    const char *names;
     Pretokenizer pretokenizer;
 } PRETOKENIZERS[] = {
-    {{"gpt-2", "mpt", "olmo", "jais"}, {.steps = {PATTERN_GPT2}, .n_steps = 1}},
-    {{"smollm", "starcoder", "refact", "command-r"}, {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}},
-    {{"qwen2", "stablelm2", "deepseek-r1-qwen"}, {.steps = {PATTERN_QWEN2}, .n_steps = 1}},
-    {{"llama-bpe", "llama-v3", "llama3"}, {.steps = {PATTERN_LLAMA3}, .n_steps = 1, .whole_words = true}},
-    {{"dbrx", "smaug-bpe"}, {.steps = {PATTERN_LLAMA3}, .n_steps = 1}},
+    {"gpt-2 mpt olmo jais phi-2 exaone4 granite-docling", {.steps = {PATTERN_GPT2}, .n_steps = 1}},
+    {"smollm starcoder refact command-r codeshell exaone minerva-7b",
+     {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}},
+    {"qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez", {.steps = {PATTERN_QWEN2}, .n_steps = 1}},
+    {"llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+     {.steps = {PATTERN_LLAMA3}, .n_steps = 1, .whole_words = true}},
+    {"minicpm5", {.steps = {PATTERN_DIGITS3, PATTERN_LLAMA3}, .n_steps = 2, .whole_words = true}},
+    {"dbrx smaug-bpe", {.steps = {PATTERN_LLAMA3}, .n_steps = 1}},
+    {"gpt-4o llama4 kanana2", {.steps = {PATTERN_GPT4O}, .n_steps = 1}},
+    {"tekken", {.steps = {PATTERN_TEKKEN}, .n_steps = 1, .whole_words = true}},
 };
 enum { N_PRETOKENIZERS = sizeof PRETOKENIZERS / sizeof *PRETOKENIZERS };
 
-/* NULL: norma does not know the name. */
+/* NULL: the name is unknown. */
 static const Pretokenizer *find_pretokenizer(String name) {
     for (int i = 0; i < N_PRETOKENIZERS; i++)
-        for (int k = 0; k < 4 && PRETOKENIZERS[i].names[k]; k++)
-            if (string_is(name, PRETOKENIZERS[i].names[k])) return &PRETOKENIZERS[i].pretokenizer;
+        for (const char *at = PRETOKENIZERS[i].names; *at; at += *at == ' ') {
+            const size_t n = strcspn(at, " ");
+            if (n == name.n && !memcmp(at, name.text, n)) return &PRETOKENIZERS[i].pretokenizer;
+            at += n;
+        }
     return NULL;
 }
 
-const char *gguf_pretokenizer_name(const Pretokenizer *p) {
+String gguf_pretokenizer_name(const Pretokenizer *p) {
     for (int i = 0; i < N_PRETOKENIZERS; i++) {
         const Pretokenizer *q = &PRETOKENIZERS[i].pretokenizer;
         if (q->n_steps == p->n_steps && q->whole_words == p->whole_words &&
             !memcmp(q->steps, p->steps, sizeof *q->steps * (size_t)q->n_steps))
-            return PRETOKENIZERS[i].names[0];
+            return (String){PRETOKENIZERS[i].names, strcspn(PRETOKENIZERS[i].names, " ")};
     }
-    return NULL;
+    return (String){NULL, 0};
 }
 
 static int fill_merges(Tokenizer *t, const Gguf *g) {
@@ -141,7 +149,7 @@ static int fill_sentencepiece(Loader *l) {
     return l->origin.status || pieces_index(&t->pieces) ? -1 : 0;
 }
 
-/* By default Llama 3's tokenizer puts BOS before a text and the others do not. */
+/* Where the file does not say, Llama 3's and Mistral's tokenizers put BOS before a text and the others do not. */
 static int fill_byte_level(Loader *l, const Pretokenizer *pretokenizer) {
     static const char key[] = "norma.tokenizer.normalizer"; /* norma's own: GGUF has no key for it */
     const String normalizer = get_string(l, key);

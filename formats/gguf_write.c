@@ -282,7 +282,7 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
     const Pretokenizer *p = &t->pretokenizer;
     const bool byte_level = t->pieces.byte_level;
     if (!t->merges.rules) return 0;
-    if (byte_level ? !gguf_pretokenizer_name(p) : p->n_steps || p->whole_words || t->normalizer.composes)
+    if (byte_level ? !gguf_pretokenizer_name(p).text : p->n_steps || p->whole_words || t->normalizer.composes)
         return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)%s", path, pretokenizer_shown(p),
                     p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(t);
@@ -428,16 +428,17 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
 }
 
 static int write_tokenizer(Writer *w, const Tokenizer *t) {
-    const char *pre = t->pieces.byte_level ? gguf_pretokenizer_name(&t->pretokenizer) : NULL;
-    MergeRule *rules = pre ? ranked_rules(&t->merges) : NULL;
-    float *scores = pre ? NULL : piece_scores(t);
+    const bool byte_level = t->pieces.byte_level;
+    const String pre = gguf_pretokenizer_name(&t->pretokenizer);
+    MergeRule *rules = byte_level ? ranked_rules(&t->merges) : NULL;
+    float *scores = byte_level ? NULL : piece_scores(t);
     if (!rules && !scores) return -1;
-    write_name(w, "tokenizer.ggml.model", pre ? "gpt2" : "llama", pre ? 4 : 5);
-    if (pre) write_name(w, "tokenizer.ggml.pre", pre, strlen(pre));
-    if (pre && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
+    write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama", byte_level ? 4 : 5);
+    if (byte_level) write_name(w, "tokenizer.ggml.pre", pre.text, pre.n);
+    if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, t);
-    write_array(w, pre ? "tokenizer.ggml.merges" : "tokenizer.ggml.scores", pre ? GGUF_STRING : GGUF_F32,
-                pre ? t->merges.n : t->pieces.n);
+    write_array(w, byte_level ? "tokenizer.ggml.merges" : "tokenizer.ggml.scores", byte_level ? GGUF_STRING : GGUF_F32,
+                byte_level ? t->merges.n : t->pieces.n);
     if (scores) write_bytes(w, scores, (size_t)t->pieces.n * sizeof *scores);
     for (const MergeRule *rule = rules; rule && rule < rules + t->merges.n; rule++) {
         const size_t start = begin_string(w);

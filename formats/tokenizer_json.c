@@ -176,19 +176,25 @@ static int read_byte_level(Loader *l, const Json *p) {
 }
 
 /* Patterns by their regular expressions, which are compared letter for letter. */
+#define CASED(contractions, digits)                                                                                    \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" contractions           \
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" contractions          \
+    "|\\p{N}" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 static const char *const EXPRESSIONS[] = {
     [PATTERN_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
     [PATTERN_LLAMA3] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
                        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
     [PATTERN_QWEN2] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
                       " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    [PATTERN_GPT4O] = CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "{1,3}"),
+    [PATTERN_TEKKEN] = CASED("", ""),
     [PATTERN_DIGIT] = "\\p{N}",
     [PATTERN_DIGITS3] = "\\p{N}{1,3}",
     [PATTERN_DIGITS] = "\\p{N}+",
 };
 enum { N_EXPRESSIONS = sizeof EXPRESSIONS / sizeof *EXPRESSIONS };
 
-/* What a pattern leaves out is a word, too. A pattern up to PATTERN_QWEN2 leaves out nothing: there "Removed",
+/* What a pattern leaves out is a word, too. A pattern up to PATTERN_TEKKEN leaves out nothing: there "Removed",
  * inverted, means the same as "Isolated". */
 static int read_split(Loader *l, const Json *p) {
     const Json *regex = json_get(json_get(p, "pattern"), "Regex"), *behavior = json_get(p, "behavior");
@@ -199,7 +205,7 @@ static int read_split(Loader *l, const Json *p) {
     if (pattern == N_EXPRESSIONS)
         return fail("%s: pre-tokenizer Split has the pattern %.100s, which norma does not know", l->path,
                     json_shown(shown));
-    const bool inverted = json_true(json_get(p, "invert")), whole = pattern <= PATTERN_QWEN2;
+    const bool inverted = json_true(json_get(p, "invert")), whole = pattern <= PATTERN_TEKKEN;
     if (!(json_is(behavior, "Isolated") && (!inverted || whole)) &&
         !(json_is(behavior, "Removed") && inverted && whole))
         return refuse(l, "the behavior of a pre-tokenizer Split", behavior, "Isolated");

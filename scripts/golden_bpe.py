@@ -5,11 +5,14 @@ the text of this repository (as it was then; `golden_bpe.py --train` makes other
 
     llama3          the Llama 3 pattern; words that are pieces are not split; BOS by a template
     qwen2           the Qwen 2 pattern; NFC; added tokens of every sort
-    gpt2, smollm,   the pieces of qwen2 without NFC, cut as by ByteLevel alone, by digits and ByteLevel, by numbers and
-    numbers         ByteLevel with a space in front
+    gpt2, smollm,   the pieces of qwen2 without NFC, cut by ByteLevel, by digits and ByteLevel, by numbers and ByteLevel,
+    numbers, space  by ByteLevel with a space before the text,
+    gpt4o, tekken   by the patterns of GPT-4o and of Mistral's Tekken
     llama2          no words: spaces are U+2581 and one is put in front, unknown characters are bytes
     llama2_first    the same with one put only in front of a whole text, where there is none (Metaspace)
     minimind        minimind/tokenizer.json in the folder NORMA_CHECKPOINTS (without it the file stays as it was)
+
+patterns.txt has the regular expressions of pre-tokenizers, as JSON strings.
 
 chat_bpe.txt has lines of: family, 1 with a system prompt, turn, the ids up to where its answer begins that transformers'
 apply_chat_template gives with the templates in chat/ (MiniMind: its own) and llama3, qwen2, llama2 (zephyr, llama-2) or
@@ -39,6 +42,11 @@ CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 SPACES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA_3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + SPACES
 QWEN_2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + SPACES
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+LINES = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+PREFIX = r"[^\r\n\p{L}\p{N}]?"
+GPT_4O = f"{PREFIX}{UPPER}*{LOWER}+{CONTRACTIONS}?|{PREFIX}{UPPER}+{LOWER}*{CONTRACTIONS}?|\\p{{N}}{{1,3}}{LINES}"
+TEKKEN = f"{PREFIX}{UPPER}*{LOWER}+|{PREFIX}{UPPER}+{LOWER}*|\\p{{N}}{LINES}"
 MARK = "\u2581"
 
 codecs.register_error("each byte", lambda error: ("\ufffd", error.start + 1))
@@ -135,6 +143,8 @@ def variants():
         "smollm": pre_tokenizers.Sequence([digits, byte_level]),
         "numbers": pre_tokenizers.Sequence([numbers, byte_level]),
         "space": pre_tokenizers.ByteLevel(add_prefix_space=True),
+        "gpt4o": split_by(GPT_4O),
+        "tekken": split_by(TEKKEN),
     }.items():
         tokenizer = Tokenizer.from_file(str(GOLDEN / "bpe_qwen2.json"))
         tokenizer.normalizer = None
@@ -242,6 +252,9 @@ def main():
         train_llama2()
     for name, tokenizer in variants():
         write_tokens(name, tokenizer)
+    patterns = {"llama3": LLAMA_3, "qwen2": QWEN_2, "gpt4o": GPT_4O, "tekken": TEKKEN}
+    lines = (f"{name} {json.dumps(pattern)}\n" for name, pattern in patterns.items())
+    (GOLDEN / "patterns.txt").write_text("".join(lines))
     if folder:
         write_chat(folder)
         write_tokens("minimind", Tokenizer.from_file(str(Path(folder) / "minimind" / "tokenizer.json")))

@@ -1,9 +1,9 @@
 """Writes text/unicode.h and text/nfc.h: what norma has to know of characters.
 
-unicode.h: which are letters, numbers and white space. That is asked of the tokenizers library itself, character by
-character: its \\p{L}, \\p{N} and \\s are Oniguruma's, which follow Unicode 16.0.
-nfc.h: what decomposes and composes in normalization form C, from Python's unicodedata, as far as the library's normalizer
-knows it, too: that follows Unicode 9.0.
+unicode.h: letters by case, marks, numbers and white space, as the tokenizers library's regular expressions classify each
+character. They are Oniguruma's, which follow Unicode 16.0.
+nfc.h: the characters that decompose and compose in normalization form C, from Python's unicodedata, limited to those that
+the library's normalizer knows: it follows Unicode 9.0.
 """
 
 import unicodedata
@@ -16,29 +16,33 @@ from tokenizers.pre_tokenizers import Split
 
 TOP = Path(__file__).resolve().parent.parent
 CHARACTERS = [code for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
-CLASSES = {"LETTER": r"\p{L}", "NUMBER": r"\p{N}", "SPACE": r"\s"}
+CLASSES = {  # in the order of CharacterClass
+    "MARK": r"\p{M}",
+    "NUMBER": r"\p{N}",
+    "SPACE": r"\s",
+    "LETTER": r"[\p{Lm}\p{Lo}]",
+    "UPPER": r"[\p{Lu}\p{Lt}]",
+    "LOWER": r"\p{Ll}",
+}
 AT_ONCE = 4096  # characters to a string: strings of all of them take the library long
 
-HEAD = """/* unicode.h: which characters are letters, numbers and white space (Unicode {version}).
+HEAD = """/* unicode.h: which characters are letters, marks, numbers and white space (Unicode {version}).
  *
- * Owns nothing but this table, which scripts/make_unicode.py wrote; how it is
- * read is pretokenize.c's.
+ * Owns this table, which scripts/make_unicode.py wrote; pretokenize.c reads it.
  */
-#ifndef NORMA_UNICODE_H
-#define NORMA_UNICODE_H
+#pragma once
 
 #include <stdint.h>
 
-typedef enum {{ OTHER, LETTER, NUMBER, SPACE }} CharacterClass;
+/* LETTER: without case. UPPER: also title case. */
+typedef enum {{ OTHER, MARK, NUMBER, SPACE, LETTER, UPPER, LOWER }} CharacterClass;
 
-/* code << 2 | class of the first of a run of characters of one class, ascending. */
+/* code << 3 | class of the first of a run of characters of one class, ascending. */
 /* clang-format off */
 static const uint32_t CLASS_RUNS[] = {{
 {runs}
 }};
 /* clang-format on */
-
-#endif
 """
 
 NFC_HEAD = """/* nfc.h: how characters decompose and compose (Unicode 9.0).
@@ -46,8 +50,7 @@ NFC_HEAD = """/* nfc.h: how characters decompose and compose (Unicode 9.0).
  * Owns nothing but these tables, which scripts/make_unicode.py wrote; pretokenize.c
  * says what they are for.
  */
-#ifndef NORMA_NFC_H
-#define NORMA_NFC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -69,7 +72,6 @@ static const uint32_t COMBINING_RUNS[] = {{
 }};
 
 /* clang-format on */
-#endif
 """
 
 
@@ -134,7 +136,7 @@ def main():
     classes = {}
     for number, pattern in enumerate(CLASSES.values(), 1):
         classes.update(dict.fromkeys(members(pattern), number))
-    runs = list(runs_of(lambda code: classes.get(code, 0), 2))
+    runs = list(runs_of(lambda code: classes.get(code, 0), 3))
     (TOP / "text/unicode.h").write_text(HEAD.format(version="16.0", runs=in_lines(runs)))
     counts = {name: sum(c == i for c in classes.values()) for i, name in enumerate(CLASSES, 1)}
     print(f"tokenizers {tokenizers.__version__}: {counts}, {len(runs)} runs")

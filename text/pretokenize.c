@@ -150,19 +150,21 @@ char *normalize(const Normalizer *z, const char *text, size_t size, bool space, 
 /* ---- characters ------------------------------------------------------------------------ */
 
 static CharacterClass class_of(uint32_t code) {
-    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS), 2, code); /* OTHER is 0 */
+    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS), 3, code); /* OTHER is 0 */
 }
 
 /* The rest of a text and its first character. */
 typedef struct {
     const char *s, *end;
-    size_t length; /* of the character in bytes; 0 at the end */
-    CharacterClass class;
+    size_t length;        /* of the character in bytes; 0 at the end */
+    CharacterClass exact; /* its class */
+    CharacterClass class; /* the same, but OTHER for marks and LETTER for all letters */
 } Cursor;
 
 static void look(Cursor *c) {
     c->length = 0;
-    c->class = c->s < c->end ? class_of(utf8_read(c->s, (size_t)(c->end - c->s), &c->length)) : OTHER;
+    c->exact = c->s < c->end ? class_of(utf8_read(c->s, (size_t)(c->end - c->s), &c->length)) : OTHER;
+    c->class = c->exact >= LETTER ? LETTER : c->exact == MARK ? OTHER : c->exact;
 }
 
 static void step(Cursor *c) {
@@ -247,6 +249,51 @@ static void next_llama3(Cursor *c, int digits) {
     }
 }
 
+/* [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ : letters in capitals, then at least one that is none.
+ * `capitals`: the other way, at least one in capitals, then others. False: no match. */
+static bool skip_cased(Cursor *c, bool capitals) {
+    Cursor at = *c, caseless = *c; /* after the last letter or mark without case: both parts match it */
+    for (; at.length && (at.exact == UPPER || at.exact == LETTER || at.exact == MARK); step(&at)) {
+        if (at.exact == UPPER) continue;
+        caseless = at;
+        step(&caseless);
+    }
+    const bool lower = at.length && at.exact == LOWER;
+    while (lower && at.length && (at.exact == LOWER || at.exact == LETTER || at.exact == MARK)) step(&at);
+    const Cursor end = lower || capitals ? at : caseless;
+    const bool found = end.s > c->s;
+    *c = end;
+    return found;
+}
+
+/* GPT-4o's pattern: [^\r\n\p{L}\p{N}]?, letters as above with either part first in turn, and a contraction;
+ * \p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+. Mistral's (1 digit) has no contractions. */
+static void next_cased(Cursor *c, int digits) {
+    const Cursor start = *c;
+    for (int i = 0; i < 4; i++) {
+        *c = start;
+        const bool prefix = i % 2 == 0;
+        if (prefix && (c->class == LETTER || c->class == NUMBER || at_newline(c))) continue;
+        if (prefix) step(c);
+        if (!skip_cased(c, i / 2)) continue;
+        if (digits > 1 && c->length) skip_contraction(c, true);
+        return;
+    }
+    *c = start;
+    if (c->class == NUMBER) {
+        skip(c, NUMBER, digits);
+        return;
+    }
+    if (*c->s == ' ') step(c);
+    if (!at_class(c, OTHER)) {
+        *c = start;
+        skip_space(c, true);
+        return;
+    }
+    skip(c, OTHER, ANY);
+    while (at_newline(c) || (c->length && *c->s == '/')) step(c);
+}
+
 /* Groups of at most `digits` digits, and the text between numbers. */
 static void next_number(Cursor *c, int digits) {
     if (c->class == NUMBER)
@@ -268,7 +315,8 @@ static const struct {
     int digits;                          /* max digits of a word, if the pattern limits them */
 } PATTERNS[] = {
     [PATTERN_GPT2] = {"GPT-2's pattern", next_gpt2, 0},     [PATTERN_LLAMA3] = {"Llama 3's pattern", next_llama3, 3},
-    [PATTERN_QWEN2] = {"Qwen 2's pattern", next_llama3, 1}, [PATTERN_DIGIT] = {"digits", next_number, 1},
+    [PATTERN_QWEN2] = {"Qwen 2's pattern", next_llama3, 1}, [PATTERN_GPT4O] = {"GPT-4o's pattern", next_cased, 3},
+    [PATTERN_TEKKEN] = {"Tekken's pattern", next_cased, 1}, [PATTERN_DIGIT] = {"digits", next_number, 1},
     [PATTERN_DIGITS3] = {"three digits", next_number, 3},   [PATTERN_DIGITS] = {"numbers", next_number, ANY},
     [PATTERN_SPACED] = {"spaces", next_spaced, 0},
 };

@@ -19,6 +19,8 @@ typedef enum {
     PATTERN_GPT2,
     PATTERN_LLAMA3,
     PATTERN_QWEN2,
+    PATTERN_GPT4O,
+    PATTERN_TEKKEN,  /* Mistral's */
     PATTERN_DIGIT,   /* single digits */
     PATTERN_DIGITS3, /* groups of three digits */
     PATTERN_DIGITS,  /* runs of digits */

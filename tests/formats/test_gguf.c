@@ -1410,8 +1410,8 @@ static void bad_tokenizers(void) {
     TOKENIZER_REFUSED("tokenizer of kind 'bert' is not supported",
                       gguf_set_text(&file, "tokenizer.ggml.model", "bert"));
     TOKENIZER_REFUSED(
-        "tokenizer.ggml.pre 'tekken' is not supported",
-        (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"), gguf_set_text(&file, "tokenizer.ggml.pre", "tekken")));
+        "tokenizer.ggml.pre 'falcon' is not supported",
+        (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"), gguf_set_text(&file, "tokenizer.ggml.pre", "falcon")));
     TOKENIZER_REFUSED("tokenizer.ggml.merges is missing", (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
                                                            gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2")));
     TOKENIZER_REFUSED("norma.tokenizer.normalizer is 'nfkc', expected nfc",
@@ -1515,7 +1515,7 @@ static void other_tokenizers_may_be_ignored(void) {
         Tokenizer t;
         gguf_make(&file, &SPEAKING, 0);
         if (kind) gguf_set_text(&file, "tokenizer.ggml.model", kind == 1 ? "bert" : "gpt2");
-        if (kind) gguf_set_text(&file, "tokenizer.ggml.pre", "tekken");
+        if (kind) gguf_set_text(&file, "tokenizer.ggml.pre", "falcon");
         stderr_hide();
         const int found = open_tokenizer(&model, &t, false), lines = stderr_show();
         gguf_free(&file);

@@ -57,8 +57,10 @@ static void all_pretokenizers_cut_like_the_library(void) {
     } cases[] = {{"gpt2", {.steps = {PATTERN_GPT2}, .n_steps = 1}, false},
                  {"smollm", {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}, false},
                  {"numbers", {.steps = {PATTERN_DIGITS, PATTERN_GPT2}, .n_steps = 2}, false},
+                 {"gpt4o", {.steps = {PATTERN_GPT4O}, .n_steps = 1}, false},
+                 {"tekken", {.steps = {PATTERN_TEKKEN}, .n_steps = 1}, false},
                  {"space", {.steps = {PATTERN_GPT2}, .n_steps = 1}, true}};
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Tokenizer t;
         CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2), "does not open");
         t.normalizer.composes = false;
@@ -67,6 +69,29 @@ static void all_pretokenizers_cut_like_the_library(void) {
         check_golden_tokens(&t, cases[i].name, VALID_TEXT_CHANGES);
         tokenizer_close(&t);
     }
+}
+
+/* Each regular expression in place of Qwen 2's, in its tokenizer.json. */
+static void patterns_are_known_by_their_expressions(void) {
+    static const Pattern patterns[] = {PATTERN_LLAMA3, PATTERN_QWEN2, PATTERN_GPT4O, PATTERN_TEKKEN};
+    size_t size, old = strlen("\"Regex\":");
+    char *json = file_read("tests/golden/bpe_qwen2.json", &size), line[1024];
+    char *at = json ? strstr(json, "\"Regex\":") : NULL, *end = at ? strstr(at, "},\"behavior\"") : NULL;
+    FILE *list = fopen("tests/golden/patterns.txt", "rb");
+    CHECK(end && list, "no pattern in bpe_qwen2.json, or no patterns.txt");
+    for (int i = 0; end && list && fgets(line, sizeof line, list); i++) {
+        Tokenizer t;
+        FILE *out_ = fopen(inside("pattern.json"), "wb");
+        line[strcspn(line, "\n")] = '\0';
+        if (!out_) abort();
+        fprintf(out_, "%.*s%s%s", (int)(at + old - json), json, strchr(line, ' ') + 1, end);
+        fclose(out_);
+        CHECK(i < 4 && !tokenizer_open_json(&t, inside("pattern.json"), N_QWEN2), "%s does not open", line);
+        CHECK(t.pretokenizer.steps[0] == patterns[i], "%s: pattern %d", line, (int)t.pretokenizer.steps[0]);
+        tokenizer_close(&t);
+    }
+    free(json);
+    if (list) fclose(list);
 }
 
 static void a_space_only_in_front_of_a_whole_text(void) {
@@ -1416,6 +1441,7 @@ void suite_bpe(void) {
     binary_folder("bpe");
     TEST(trained_tokenizers_have_the_library_s_tokens);
     TEST(all_pretokenizers_cut_like_the_library);
+    TEST(patterns_are_known_by_their_expressions);
     TEST(a_space_only_in_front_of_a_whole_text);
     TEST(minimind_has_the_library_s_tokens);
     TEST(turns_are_those_of_transformers);
