@@ -11,7 +11,7 @@
 enum {
     LLAMA = LAYER_NORMS | ODD_HEADS | TIED, /* what GGUF files of LLaMA and its closest relatives may have */
     GEMMA_FORM = PRE_NORMS | POST_NORMS | GELU,
-    GEMMA_KEYS = GEMMA | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
+    GEMMA_KEYS = GEMMA | LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
     OLMO_NORMS = POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,
     QWEN_WINDOW = SLIDES_IF_USED | LAYER_TYPES | WINDOW_ABOVE,
 };
@@ -43,6 +43,15 @@ const ModelFamily FAMILIES[] = {
     {"gemma3", "gemma3_text", GEMMA_FORM | HEAD_NORMS | LOCAL_ROPE,
      LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED | PERIODIC_WINDOWS, GEMMA_KEYS | GEMMA3, 1e6, 131072,
      .head_size = 256, .eps = 1e-6f, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62},
+    {"gemma", "gemma", PRE_NORMS | GELU | TIED, PARTIAL_ROPE | ODD_HEADS, LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS, 10000,
+     8192, .head_size = 256, .eps = 1e-6f, .special_layers = -1},
+    {"ernie4_5", "ernie4_5", PRE_NORMS, NEIGHBOURS | ODD_HEADS | TIED, USE_BIAS | TIED_DEFAULT | NEIGHBOUR_ROPE, 500000,
+     131072, .head_size = 128, .eps = 1e-5f},
+    {"exaone4", "exaone4", POST_NORMS | HEAD_NORMS | NO_WINDOW, ROPE_FACTORS | TIED, 0, 10000, 2048, .eps = 1e-5f},
+    {"olmoe", "olmoe", PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, TIED,
+     ATTENTION_BIAS | WIDE_EXPERTS, 10000, 4096, .eps = 1e-5f},
+    {"granitemoe", "granitemoe", PRE_NORMS | SPARSE, SCALES | NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED,
+     ATTENTION_BIAS | GRANITE_EXPERTS, 10000, 2048, .eps = 1e-6f},
     {NULL, "mistral", PRE_NORMS, 0, SLIDES, 10000, 131072, .eps = 1e-6f, .window = 4096},
     {NULL, "mixtral", PRE_NORMS, 0, SLIDES | MIXTRAL_EXPERTS, 1e6, 131072, .eps = 1e-5f},
     {NULL, "minimind", PRE_NORMS, 0, NORMS_IF_STORED | TIED_DEFAULT | SWITCHED_EXPERTS | NORM_TOPK | SWITCHED_YARN,
@@ -78,7 +87,7 @@ const Key KEYS[] = {
     {"expert_used_count", "num_experts_per_tok", 0, KEY_INTEGER, AT(n_experts_used), 0},
     {"expert_feed_forward_length", NULL, 0, KEY_SIZE, AT(config.expert_dim), AT(config.hidden_dim)},
     {"expert_weights_norm", NULL, 0, KEY_INTEGER, AT(norm_weights), 0},
-    {"attention.sliding_window", NULL, 0, KEY_INTEGER, AT(window), 0},
+    {"attention.sliding_window", "sliding_window", 0, KEY_INTEGER, AT(window), 0},
     {"attention.sliding_window_pattern", NULL, PERIODIC_WINDOWS, KEY_NO_FIELD, 0, 0},
     {"rope.freq_base_swa", NULL, PERIODIC_WINDOWS, KEY_REAL, AT(config.local_base), 0},
     {"rope.scaling.yarn_ext_factor", NULL, 0, KEY_NUMBER, AT(extrapolation), 0},
@@ -110,6 +119,10 @@ static const struct {
     {0, MIXTRAL_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w1"},
     {0, MIXTRAL_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w3"},
     {0, MIXTRAL_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w2"},
+    {0, GRANITE_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.router.layer"},
+    {0, GRANITE_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
+    {0, GRANITE_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
+    {0, GRANITE_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.output_linear"},
 };
 /* clang-format on */
 

@@ -33,6 +33,8 @@ enum {
     LOCAL_ROPE = 1 << 20,       /* layers with a window have a RoPE base of their own */
     FUSED = 1 << 21,            /* q, k and v are one tensor, gate and up another */
     STORED_OUTPUT = 1 << 22,    /* GGUF files have an output tensor also where it is the embedding */
+    RAW_TOPK = 1 << 23,         /* the weights of a token's experts are not divided by their sum */
+    NO_WINDOW = 1 << 24,        /* models with a window have layers that norma does not run, and are refused */
 };
 
 /* What config.json says, and the files beside it. */
@@ -41,21 +43,26 @@ enum {
     QKV_BIAS_OPTION = 1 << 1,  /* with the option use_qkv_bias */
     ATTENTION_BIAS = 1 << 2,   /* the option attention_bias: biases of q, k, v and of the output projection */
     MLP_BIASES = 1 << 3,       /* the option mlp_bias */
-    TIED_DEFAULT = 1 << 4,     /* tie_word_embeddings is true where it is missing */
-    EXPERTS = 1 << 5,          /* num_experts > 0, and options that make some layers dense */
-    SWITCHED_EXPERTS = 1 << 6, /* experts in every layer if use_moe is true */
-    MIXTRAL_EXPERTS = 1 << 7,  /* experts in every layer, intermediate_size wide, named w1, w2, w3 */
-    NORM_TOPK = 1 << 8,        /* norm_topk_prob is true where it is missing */
-    NORMS_IF_STORED = 1 << 9,  /* a layer has both q_norm and k_norm, or neither */
-    GEMMA = 1 << 10,           /* gamma is stored less 1; hidden_activation; query_pre_attn_scalar */
-    SWITCHED_YARN = 1 << 11,   /* MiniMind's YaRN if inference_rope_scaling is true; else rope_type names the scaling */
-    LONGROPE = 1 << 12,        /* the scaling is LongRoPE's, or none */
-    NO_ROPE_LAYERS = 1 << 13,  /* heads of some layers do not rotate; these layers have the window, if there is one */
-    SLIDES = 1 << 14,          /* sliding_window counts, */
-    SLIDES_IF_USED = 1 << 15,  /* if use_sliding_window is true, */
-    LAYER_TYPES = 1 << 16,     /* in the layers that layer_types names, if it is given; */
-    GEMMA3 = 1 << 17,          /* else in all but every sliding_window_pattern-th; rope_local_base_freq counts, too */
-    WINDOW_ABOVE = 1 << 18,    /* else in those from max_window_layers on */
+    USE_BIAS = 1 << 4,         /* the option use_bias: biases of all these */
+    TIED_DEFAULT = 1 << 5,     /* tie_word_embeddings is true where it is missing */
+    EXPERTS = 1 << 6,          /* num_experts > 0, and options that make some layers dense */
+    SWITCHED_EXPERTS = 1 << 7, /* experts in every layer if use_moe is true */
+    WIDE_EXPERTS = 1 << 8,     /* experts in every layer, intermediate_size wide */
+    MIXTRAL_EXPERTS = 1 << 9,  /* the same, by default 2 of 8, weights divided by their sum; named w1, w2, w3 */
+    GRANITE_EXPERTS = 1 << 10, /* the same, named input_linear and output_linear */
+    NORM_TOPK = 1 << 11,       /* norm_topk_prob is true where it is missing */
+    NORMS_IF_STORED = 1 << 12, /* a layer has both q_norm and k_norm, or neither */
+    LESS_ONE = 1 << 13,        /* gamma is stored less 1 */
+    GEMMA = 1 << 14,           /* hidden_activation, query_pre_attn_scalar */
+    NEIGHBOUR_ROPE = 1 << 15,  /* RoPE pairs neighbours */
+    SWITCHED_YARN = 1 << 16,   /* MiniMind's YaRN if inference_rope_scaling is true; else rope_type names the scaling */
+    LONGROPE = 1 << 17,        /* the scaling is LongRoPE's, or none */
+    NO_ROPE_LAYERS = 1 << 18,  /* heads of some layers do not rotate; these layers have the window, if there is one */
+    SLIDES = 1 << 19,          /* sliding_window counts, */
+    SLIDES_IF_USED = 1 << 20,  /* if use_sliding_window is true, */
+    LAYER_TYPES = 1 << 21,     /* in the layers that layer_types names, if it is given; */
+    GEMMA3 = 1 << 22,          /* else in all but every sliding_window_pattern-th; rope_local_base_freq counts, too */
+    WINDOW_ABOVE = 1 << 23,    /* else in those from max_window_layers on */
 };
 
 typedef struct {

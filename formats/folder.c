@@ -77,17 +77,19 @@ static const Json *get_list(Folder *f, const char *key) {
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* Mixtral and MiniMind have experts in every layer; in the others every decoder_sparse_step-th layer has, unless
- * mlp_only_layers names it. */
+enum { IN_ALL_LAYERS = SWITCHED_EXPERTS | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS };
+
+/* Where some layers may be dense, every decoder_sparse_step-th has experts, unless mlp_only_layers names it. */
 static void read_experts(Folder *f) {
     Header *h = f->header;
-    const bool mixtral = option_of(f, MIXTRAL_EXPERTS), switched = option_of(f, SWITCHED_EXPERTS);
-    const bool all = mixtral || switched;
-    if (switched ? !get_bool(f, f->options, "use_moe", false) : !mixtral && !option_of(f, EXPERTS)) return;
+    const bool mixtral = option_of(f, MIXTRAL_EXPERTS | GRANITE_EXPERTS), switched = option_of(f, SWITCHED_EXPERTS);
+    const bool wide = mixtral || option_of(f, WIDE_EXPERTS);
+    if (switched ? !get_bool(f, f->options, "use_moe", false) : !option_of(f, IN_ALL_LAYERS | EXPERTS)) return;
     const char *count = option(f->options, "num_experts") ? "num_experts" : "num_local_experts";
-    const char *width = mixtral ? "intermediate_size" : "moe_intermediate_size";
+    const char *width = wide ? "intermediate_size" : "moe_intermediate_size";
     const Value n = value_of(option(f->options, count));
-    h->n_experts = value_integer(&f->reader.origin, count, n, all, MAX_EXPERTS, mixtral ? 8 : REQUIRED);
+    const int least = option_of(f, IN_ALL_LAYERS);
+    h->n_experts = value_integer(&f->reader.origin, count, n, least, MAX_EXPERTS, mixtral ? 8 : REQUIRED);
     if (h->n_experts == 0) return;
     h->n_experts_used = get_int(f, f->options, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
     h->config.expert_dim = get_int(f, f->options, width, 1, switched ? h->config.hidden_dim : REQUIRED);
@@ -96,7 +98,7 @@ static void read_experts(Folder *f) {
 
 static void place_experts(Folder *f) {
     const int n = f->header->config.n_layers;
-    const bool all = option_of(f, MIXTRAL_EXPERTS | SWITCHED_EXPERTS);
+    const bool all = option_of(f, IN_ALL_LAYERS);
     const int step = all ? 1 : get_int(f, f->options, "decoder_sparse_step", 1, 1);
     const Json *dense = all ? NULL : option(f->options, "mlp_only_layers");
     if (dense && dense->kind != JSON_ARRAY) refuse_json(f, "mlp_only_layers", dense, "a list");
@@ -295,7 +297,7 @@ static void read_rope(Folder *f) {
     if (rope && rope->kind != JSON_OBJECT) refuse_json(f, "rope_scaling or rope_parameters", rope, "an object");
     for (const Json *key = json_members(rope, JSON_OBJECT); key; key = json_next(rope, key))
         if (key[1].kind == JSON_OBJECT) refuse_json(f, key->text, key + 1, "no other positions for some layers");
-    *r = (Rope){.scale = 1, .amplitude = 1, .dims = rotating_dims(f, rope), .halves = true};
+    *r = (Rope){.scale = 1, .amplitude = 1, .dims = rotating_dims(f, rope), .halves = !option_of(f, NEIGHBOUR_ROPE)};
     r->base = get_real(f, rope, "rope_theta", base);
     if (local) read_local_rope(f, option(newer, "sliding_attention"));
     if (!f->reader.origin.status) read_scaling(f, rope);
@@ -317,7 +319,8 @@ static void refuse_options(Folder *f) {
     const bool gelu = has(&f->reader, GELU);
     const char *key = option_of(f, GEMMA) ? "hidden_activation" : "hidden_act";
     const Json *act = option(f->options, key), *quantization = option(f->options, "quantization_config");
-    if (act && !json_is(act, gelu ? "gelu_pytorch_tanh" : "silu") && (gelu || !json_is(act, "swish")))
+    const char *other = !gelu ? "swish" : option_of(f, GEMMA) ? "" : "gelu"; /* Gemma 1's is the tanh form, too */
+    if (act && !json_is(act, gelu ? "gelu_pytorch_tanh" : "silu") && !json_is(act, other))
         refuse_json(f, key, act, gelu ? "gelu_pytorch_tanh" : "silu");
     for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) {
         if (!has(&f->reader, REFUSED[i].trait) && !option_of(f, REFUSED[i].option)) continue;
@@ -325,6 +328,9 @@ static void refuse_options(Folder *f) {
         if (value && (value->kind != JSON_BOOL || json_true(value)))
             refuse_json(f, REFUSED[i].key, value, "null or false");
     }
+    const Json *window = json_get(f->options, "sliding_window");
+    if (has(&f->reader, NO_WINDOW) && !(window && json_null(window)))
+        refuse_json(f, "sliding_window", window, "null: layers without RoPE are not supported in this family");
     if (quantization)
         refuse_json(f, "quantization_config", json_get(quantization, "quant_method"),
                     "none: norma reads F32, F16 and BF16");
@@ -332,10 +338,11 @@ static void refuse_options(Folder *f) {
 
 static void read_biases(Folder *f) {
     bool *biases = f->reader.biases;
-    biases[OUT_BIAS] = option_of(f, ATTENTION_BIAS) && get_bool(f, f->options, "attention_bias", false);
+    const bool all = option_of(f, USE_BIAS) && get_bool(f, f->options, "use_bias", false);
+    biases[OUT_BIAS] = all || (option_of(f, ATTENTION_BIAS) && get_bool(f, f->options, "attention_bias", false));
     biases[QKV_BIAS] = option_of(f, QKV_BIASES) || biases[OUT_BIAS] ||
                        (option_of(f, QKV_BIAS_OPTION) && get_bool(f, f->options, "use_qkv_bias", false));
-    biases[MLP_BIAS] = option_of(f, MLP_BIASES) && get_bool(f, f->options, "mlp_bias", false);
+    biases[MLP_BIAS] = all || (option_of(f, MLP_BIASES) && get_bool(f, f->options, "mlp_bias", false));
 }
 
 static int read_model(Folder *f) {

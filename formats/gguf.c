@@ -148,6 +148,7 @@ static int read_model(Reader *r) {
     if (!r->family) return -1;
     snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", r->family->gguf);
     if (r->family->has & DEFAULT_WINDOW) h->window = r->family->window;
+    h->norm_weights = !(r->family->has & RAW_TOPK);
     h->config.rope.halves = !(r->family->may & NEIGHBOURS);
     check_keys(r);
     reader_keys(r);

@@ -139,7 +139,7 @@ static int first_difference(const ModelFamily *a, const Model *m, char *place) {
                   {ROPE_FACTORS, m->rope_factors && !is_plain_yarn(m), "rope_scaling"},
                   {ODD_HEADS, c->head_size * c->n_heads != c->dim, "heads that are not dim / n_heads wide"},
                   {TIED, m->tied, "an output that is the embedding"},
-                  {0, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
+                  {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
     char name[PART_NAME];
     int n = 0;
     for (PartAt at = parts_of(m); next_slot(&at); n++) {

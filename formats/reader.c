@@ -75,6 +75,8 @@ static void check_sizes(Reader *r) {
         refuse_field(r, config.dim, "a multiple of %d heads", c->n_heads);
     else if (c->head_size % 2 || c->head_size > INT_MAX / c->n_heads)
         refuse_field(r, config.head_size, "an even number up to %d", INT_MAX / c->n_heads);
+    else if (has(r, NO_WINDOW) && r->header.window > 0) /* GGUF */
+        refuse_field(r, window, "0: layers without RoPE are not supported in this family");
     else if (c->head_size != r->header.value_length)
         refuse_field(r, value_length, "%d, as for keys", c->head_size);
     else if ((size_t)c->n_layers > r->n_tensors / 6) /* a layer has 6 tensors or more: this bounds its memory */
@@ -200,7 +202,7 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
     const bool may_be_layer = layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
     Norm *norm = part_norm(at);
     float *gamma = bare ? NULL : reader_vector(r, name, ".weight", true, n);
-    const bool less_one = r->naming == NAME_HF && r->family->options & GEMMA;
+    const bool less_one = r->naming == NAME_HF && r->family->options & LESS_ONE;
     for (int i = 0; less_one && gamma && i < n; i++) gamma[i] += 1;
     norm->gamma = bare ? read_ones(r, n) : gamma;
     if (may_be_layer && !bare) norm->beta = reader_vector(r, name, ".bias", layer, n);
@@ -216,15 +218,16 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const Config *c = &r->model->config;
     const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
     const bool gguf = r->naming == NAME_GGUF, expert = at->part->owner == OF_EXPERT;
+    const bool granite = r->family->options & GRANITE_EXPERTS && !gguf;
     Tensor *w = part_weight(at);
     char stack[PART_NAME];
     snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
              at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj");
-    const bool stacked_hf = expert && !gguf && find_tensor(r, stack, "");
-    const bool fused = family_fuses(r->family, at->part), stacked = stacked_hf || (expert && gguf);
-    const PartRows part = fused || stacked_hf ? part_fused(at) : (PartRows){0, rows};
-    const Stored *t = reader_tensor(r, stacked_hf ? stack : name, stacked_hf ? "" : ".weight", true,
-                                    stacked ? c->n_experts : 1, part.all, cols);
+    const bool newer = expert && !gguf && find_tensor(r, stack, ""), stacked = expert && (gguf || granite || newer);
+    const bool fused = family_fuses(r->family, at->part);
+    const PartRows part = fused || (stacked && !gguf) ? part_fused(at) : (PartRows){0, rows};
+    const Stored *t = reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true, stacked ? c->n_experts : 1,
+                                    part.all, cols);
     if (!t) return;
     *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};
     const size_t row = (size_t)part.first + (stacked ? (size_t)at->expert * (size_t)part.all : 0);

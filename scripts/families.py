@@ -465,6 +465,145 @@ FAMILIES = {
         },
         {"sliding_window": 39},
     ),
+    "gemma": Family(
+        47,
+        "Gemma-2B",
+        "gamma stored less 1, embeddings scaled, one KV head, heads wider than dim / n_heads",
+        sizes(48, 96, 3, 4, 1, 60, 64, 20)
+        | {
+            "architectures": ["GemmaForCausalLM"],
+            "model_type": "gemma",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "bos_token_id": 2,
+            "eos_token_id": 1,
+            "hidden_act": "gelu",
+            "hidden_activation": None,
+            "initializer_range": 0.02,
+            "pad_token_id": 0,
+            "rms_norm_eps": 1e-06,
+            "rope_scaling": None,
+            "rope_theta": 10000.0,
+            "torch_dtype": "bfloat16",
+            "transformers_version": "4.38.0.dev0",
+            "use_cache": True,
+        },
+        {"hidden_act": "silu", "rope_theta": 500.0},
+    ),
+    "ernie4_5": Family(
+        48,
+        "ERNIE-4.5-0.3B",
+        "RoPE of neighbours, tied",
+        sizes(48, 96, 3, 4, 2, 60, 64, 16)
+        | {
+            "architectures": ["Ernie4_5ForCausalLM"],
+            "model_type": "ernie4_5",
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "hidden_act": "silu",
+            "pad_token_id": 0,
+            "rms_norm_eps": 1e-05,
+            "rope_theta": 500000.0,
+            "tie_word_embeddings": True,
+            "torch_dtype": "bfloat16",
+            "use_bias": False,
+            "use_cache": False,
+        },
+        {"rope_theta": 10000.0},
+    ),
+    "exaone4": Family(
+        49,
+        "EXAONE-4.0-1.2B",
+        "norms after the sublayers only, norms of heads, Llama 3's RoPE scaling, tied",
+        sizes(48, 96, 3, 4, 2, 60, 256)
+        | {
+            "architectures": ["Exaone4ForCausalLM"],
+            "model_type": "exaone4",
+            "attention_dropout": 0.0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "head_dim": 12,
+            "hidden_act": "silu",
+            "initializer_range": 0.02,
+            "layer_types": [FULL] * 3,
+            "pad_token_id": 0,
+            "rms_norm_eps": 1e-05,
+            "rope_scaling": {
+                "factor": 16.0,
+                "high_freq_factor": 4.0,
+                "low_freq_factor": 1.0,
+                "original_max_position_embeddings": 32,
+                "rope_type": "llama3",
+            },
+            "rope_theta": 1000000,
+            "sliding_window": None,
+            "sliding_window_pattern": None,
+            "tie_word_embeddings": True,
+            "torch_dtype": "bfloat16",
+            "use_cache": True,
+        },
+        {"rope_scaling": None},
+    ),
+    "olmoe": Family(
+        50,
+        "OLMoE-1B-7B",
+        "a mixture whose weights are not divided by their sum, q_norm and k_norm of all heads",
+        sizes(48, 24, 2, 4, 4, 60, 64)
+        | {
+            "architectures": ["OlmoeForCausalLM"],
+            "model_type": "olmoe",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "clip_qkv": None,
+            "eos_token_id": 5,
+            "hidden_act": "silu",
+            "initializer_range": 0.02,
+            "norm_topk_prob": False,
+            "num_experts": 6,
+            "num_experts_per_tok": 2,
+            "output_router_logits": False,
+            "pad_token_id": 1,
+            "rope_scaling": None,
+            "rope_theta": 10000.0,
+            "router_aux_loss_coef": 0.01,
+            "tie_word_embeddings": False,
+            "torch_dtype": "bfloat16",
+            "use_cache": True,
+        },
+        {"norm_topk_prob": True, "num_experts_per_tok": 3},
+    ),
+    "granitemoe": Family(
+        51,
+        "Granite-3.1-1B-A400M",
+        "a mixture with four multipliers, tied",
+        sizes(48, 24, 2, 4, 2, 60, 64)
+        | {
+            "architectures": ["GraniteMoeForCausalLM"],
+            "model_type": "granitemoe",
+            "attention_bias": False,
+            "attention_dropout": 0.1,
+            "attention_multiplier": 0.1,
+            "bos_token_id": 0,
+            "embedding_multiplier": 12.0,
+            "eos_token_id": 0,
+            "hidden_act": "silu",
+            "initializer_range": 0.02,
+            "logits_scaling": 6.0,
+            "num_experts_per_tok": 3,
+            "num_local_experts": 5,
+            "output_router_logits": False,
+            "pad_token_id": 0,
+            "residual_multiplier": 0.22,
+            "rms_norm_eps": 1e-06,
+            "rope_scaling": None,
+            "rope_theta": 10000,
+            "router_aux_loss_coef": 0.0,
+            "tie_word_embeddings": True,
+            "torch_dtype": "bfloat16",
+            "use_cache": True,
+        },
+        {"residual_multiplier": 0.5, "num_experts_per_tok": 2, "attention_multiplier": 0.3},
+    ),
 }
 
 
@@ -477,21 +616,34 @@ def row(name):
 # ---- weights ---------------------------------------------------------------------------------
 
 
-def as_stored(name, shape):
-    """Name and shape in published files of a tensor of the model in memory; several of Mixtral's experts."""
-    if "mlp.experts." not in name:
-        return [(name.replace("mlp.gate.", "block_sparse_moe.gate."), list(shape))]
+STORED = {  # experts in published files: the block's name, the router, and gate, up and down; a stack of all has two names
+    "mixtral": ("block_sparse_moe", "gate", ("w1", "w3", "w2")),
+    "olmoe": ("mlp", "gate", ("gate_proj", "up_proj", "down_proj")),
+    "granitemoe": ("block_sparse_moe", "router.layer", ("input_linear", "output_linear")),
+}
+
+
+def as_stored(model_type, name, shape):
+    """Name and shape in published files of a tensor of the model in memory; several of experts that are not stacked."""
+    if model_type not in STORED or not (".experts." in name or ".gate.weight" in name or ".router." in name):
+        return [(name, list(shape))]
+    block, router, parts = STORED[model_type]
+    layer = name[: name.index(".", len("model.layers.")) + 1]
+    if ".experts." not in name:
+        return [(f"{layer}{block}.{router}.weight", list(shape))]
     n, rows, cols = shape
-    prefix, kind = name.replace("mlp.", "block_sparse_moe.").rsplit(".", 1)
-    split = {"gate_up_proj": [("w1", rows // 2), ("w3", rows // 2)], "down_proj": [("w2", rows)]}[kind]
-    return [(f"{prefix}.{e}.{w}.weight", [r, cols]) for e in range(n) for w, r in split]
+    down = name.endswith("down_proj")
+    if len(parts) == 2:
+        return [(f"{layer}{block}.{parts[down]}.weight", list(shape))]
+    split = [(parts[2], rows)] if down else [(parts[0], rows // 2), (parts[1], rows // 2)]
+    return [(f"{layer}{block}.experts.{e}.{w}.weight", [r, cols]) for e in range(n) for w, r in split]
 
 
 def stored_tensors(model):
     tied = model.config.tie_word_embeddings
     named = {name: tuple(w.shape) for name, w in model.state_dict().items()}
     named = {name: shape for name, shape in named.items() if not (tied and name == "lm_head.weight")}
-    return [stored for name, shape in named.items() for stored in as_stored(name, shape)]
+    return [stored for name, shape in named.items() for stored in as_stored(model.config.model_type, name, shape)]
 
 
 def hash_weights(family, tensors):
@@ -595,6 +747,8 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     for name, family in FAMILIES.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         print(f"{name:14} {write(name, family):.2e}")
 
 

@@ -37,7 +37,9 @@ static const struct {
     {"granite", "granite", false},     {"smollm3", "smollm3", false},
     {"stablelm", "stablelm", false},   {"olmo", "olmo", false},
     {"mixtral", "llama", false},       {"mistral_v01", "llama", true}, /* window */
-    {"mistral_v03", "llama", false},
+    {"mistral_v03", "llama", false},   {"gemma", "gemma", false},
+    {"ernie4_5", "llama", false},   {"exaone4", "exaone4", false},
+    {"olmoe", "olmoe", false},         {"granitemoe", "granitemoe", false},
 };
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
