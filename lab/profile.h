@@ -75,8 +75,8 @@ typedef struct {
     Probe probe; /* first member: hooks cast Probe to Profile */
     Session *session;
     About about;
-    int n_rows;        /* layers with a row of their own, and one for the others if there are more */
-    size_t max_events; /* per thread */
+    int n_rows;              /* layers with a row of their own, and one for the others if there are more */
+    size_t max_events;       /* per thread */
     uint64_t (*clock)(void); /* in nanoseconds */
     uint64_t opened;
     long switches;    /* involuntary context switches before the profile was opened */

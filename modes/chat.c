@@ -45,6 +45,7 @@ static int next_line(Lines *in, char **line, size_t *size) {
     ssize_t n = 1;
     if (on_terminal(stdin)) fputs("User: ", stderr);
     buffer_append(&in->bytes, "", 0);
+    if (in->bytes.failed) return -1;
     for (size_t searched = 0; n > 0 && !interrupted; searched = *size) {
         *line = in->bytes.bytes + in->at;
         *size = in->bytes.n - in->at;

@@ -38,7 +38,7 @@ static const struct {
     {"stablelm", "stablelm", false},   {"olmo", "olmo", false},
     {"mixtral", "llama", false},       {"mistral_v01", "llama", true}, /* window */
     {"mistral_v03", "llama", false},   {"gemma", "gemma", false},
-    {"ernie4_5", "llama", false},   {"exaone4", "exaone4", false},
+    {"ernie4_5", "llama", false},      {"exaone4", "exaone4", false},
     {"olmoe", "olmoe", false},         {"granitemoe", "granitemoe", false},
 };
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };

@@ -61,9 +61,8 @@ static int open_path(const HashModel *m, const char *path, int threads, bool pro
     if (threads > 1) model.decode_bytes = 1 << 30;
     for (int i = 0; i < TOKENS + DECODED; i++) tokens[i] = hash_token(m, i);
     if (session_open(&session, &model, threads, BATCH, 0, KV_F32)) return -1;
-    profile = profiled
-                  ? profile_open(&session, (About){"a \"model\"</script>", NULL, threads}, traces, nanoseconds)
-                  : NULL;
+    profile =
+        profiled ? profile_open(&session, (About){"a \"model\"</script>", NULL, threads}, traces, nanoseconds) : NULL;
     if (profile) profile->budget = 1e9; /* every forward pass is observed */
     return profiled && !profile ? -1 : 0;
 }

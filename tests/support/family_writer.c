@@ -58,7 +58,10 @@ static bool ends_with(const char *name, const char *end) {
 static void fill_part(FolderPart *p, uint64_t seed, uint64_t id, bool adds_one) {
     const bool bias = ends_with(p->name, ".bias"), norm = p->n_dims == 1 && !bias;
     const double mean = norm && !adds_one ? 1 : 0;
-    const double factor = bias ? 1 : norm ? 0.5 : strstr(p->name, "embed_tokens") ? 2 : (double)hash_factor(p->dims[p->n_dims - 1]);
+    const double factor = bias                              ? 1
+                          : norm                            ? 0.5
+                          : strstr(p->name, "embed_tokens") ? 2
+                                                            : (double)hash_factor(p->dims[p->n_dims - 1]);
     for (size_t i = 0; i < p->count; i++) p->values[i] = (float)(mean + factor * (double)hash_uniform(seed, id, i));
 }
 
