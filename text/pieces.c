@@ -110,9 +110,9 @@ void pieces_close(Pieces *p) {
 
 /* The byte with a name such as "<0x0A>"; -1 if it is not a name. */
 static int byte_of_name(const char *s, int n) {
-    static const char digits[16] = "0123456789ABCDEF";
+    static const char digits[] = "0123456789ABCDEF";
     if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
-    const char *high = memchr(digits, s[3], sizeof digits), *low = memchr(digits, s[4], sizeof digits);
+    const char *high = memchr(digits, s[3], sizeof digits - 1), *low = memchr(digits, s[4], sizeof digits - 1);
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
 }
 
