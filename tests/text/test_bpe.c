@@ -1124,7 +1124,7 @@ static void use_memory(const char *json, const char *refused) {
     }
 }
 
-/* However often: no more memory is in use behind it. */
+/* Repeated use leaves no more memory allocated than one use. */
 static void nothing_stays_behind(void) {
     char json[512], refused[512];
     snprintf(json, sizeof json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}", PIECES);
@@ -1133,7 +1133,7 @@ static void nothing_stays_behind(void) {
     const struct mallinfo2 before = mallinfo2();
     for (int i = 0; i < 3; i++) use_memory(json, refused);
     const struct mallinfo2 after = mallinfo2();
-    CHECK(after.uordblks + after.hblkhd == before.uordblks + before.hblkhd, "%zu bytes more",
+    CHECK(after.uordblks + after.hblkhd <= before.uordblks + before.hblkhd, "%zu bytes more",
           after.uordblks + after.hblkhd - before.uordblks - before.hblkhd);
 }
 
