@@ -140,11 +140,11 @@ static void project(const Heads *h, const Tensor *w, const Input *in, int n) {
 /* Normalizes each head of n tokens by itself, in place. */
 static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const Heads *h, int n) {
     if (!norm->gamma) return;
-    PROBE_CALL(s->probe, heads, layer, site, false, head_of(h, 0, 0), h->stride, n, h->n, h->size);
+    probe_heads(s->probe, layer, site, false, head_of(h, 0, 0), h->stride, n, h->n, h->size);
     for (int i = 0; i < h->n; i++)
         for (int t = 0; t < n; t++) norm_token(head_of(h, i, t), head_of(h, i, t), norm, h->size);
-    PROBE_CALL(s->probe, mark, layer, site);
-    PROBE_CALL(s->probe, heads, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
+    probe_mark(s->probe, layer, site);
+    probe_heads(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
 }
 
 /* All heads of a token as one vector, from token `first` on. */
@@ -255,7 +255,7 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     project(&k, &layer->wk, &in, n);
     project(&q, &layer->wq, &in, n);
     project(&v, &layer->wv, &in, n);
-    PROBE_CALL(s->probe, mark, l, SITE_QKV);
+    probe_mark(s->probe, l, SITE_QKV);
     if (c->wide_head_norms) {
         norm_rows(s, layer, n);
     } else {
@@ -266,7 +266,7 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     rotate_heads(s, layer->rope, &q, n);
     write_heads(s, l, KV_KEYS, &k);
     write_heads(s, l, KV_VALUES, &v);
-    PROBE_CALL(s->probe, mark, l, SITE_ROPE);
+    probe_mark(s->probe, l, SITE_ROPE);
     if (!has_own_groups(s, layer)) team_wait(s->probe, l, SITE_ROPE); /* queries attend to other threads' keys */
 
     attend_all(s, layer);

@@ -64,9 +64,9 @@ static const float *norm_site(Session *s, int layer, Site site, const Norm *norm
     const int dim = s->model->config.dim;
     if (!norm->gamma) return x;
     const float *xn = forms(s)->norm(s->xn, x, norm, n, dim);
-    PROBE_CALL(s->probe, mark, layer, site);
+    probe_mark(s->probe, layer, site);
     if (!each_thread_computes(n)) team_wait(s->probe, layer, site);
-    PROBE_CALL(s->probe, norm, layer, site, x, xn, n, dim);
+    probe_norm(s->probe, layer, site, x, xn, n, dim);
     return xn;
 }
 
@@ -134,7 +134,7 @@ static void forward_chunk(Session *s, int n, float *logits) {
     const Model *m = s->model;
     const Forms *form = forms(s);
     float *x = s->x;
-    PROBE_CALL(s->probe, mark, NO_LAYER, SITE_START);
+    probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
     team_end(s->probe, NO_LAYER, SITE_EMBED);
     for (int l = 0; l < m->config.n_layers; l++) {
@@ -177,7 +177,7 @@ static void begin_chunk(Session *s, const Step *steps, int n) {
  */
 static void share_chunk(Session *s, int n, float *logits) {
     const int threads = chunk_threads(s, n);
-    PROBE_CALL(s->probe, chunk, n);
+    probe_chunk(s->probe, n);
     if (threads == 1) {
         forward_chunk(s, n, logits);
         return;

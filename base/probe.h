@@ -63,5 +63,9 @@ struct Probe {
     void (*heads)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n, int heads, int dim);
 };
 
-/* Calls a hook. Without an observer (NULL) it is one comparison. */
-#define PROBE_CALL(p, hook, ...) ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
+/* The calls of the hooks. Without an observer (NULL) each is one comparison. */
+#define PROBE_CALL(p, hook, ...)   ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
+#define probe_chunk(p, n)          PROBE_CALL(p, chunk, n)
+#define probe_mark(p, layer, site) PROBE_CALL(p, mark, layer, site)
+#define probe_norm(p, ...)         PROBE_CALL(p, norm, __VA_ARGS__)
+#define probe_heads(p, ...)        PROBE_CALL(p, heads, __VA_ARGS__)

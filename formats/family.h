@@ -37,7 +37,7 @@ enum {
     NO_WINDOW = 1 << 24,        /* models with a window have layers that norma does not run, and are refused */
 };
 
-/* What config.json says, and the files beside it. */
+/* Options: which keys of config.json a family reads, and how a folder stores it. */
 enum {
     QKV_BIASES = 1 << 0,       /* q, k and v have biases, without an option */
     QKV_BIAS_OPTION = 1 << 1,  /* with the option use_qkv_bias */
@@ -78,7 +78,8 @@ typedef struct {
     float attention_cap, logit_cap; /* also GGUF's */
     int period;                     /* every nth layer has no window, or no RoPE; 0: all layers are alike */
     double local_base;              /* with LOCAL_ROPE; 0: that of the other layers */
-    int special_layers;             /* Gemma: with this number of layers scores are divided by sqrt(dim / n_heads) */
+    int special_layers; /* Gemma: embeddings are scaled by sqrt(dim), and with this number of layers scores are divided
+                           by sqrt(dim / n_heads), not by sqrt(head_size); -1: with none; 0: neither */
 } ModelFamily;
 
 extern const ModelFamily FAMILIES[]; /* the writer takes the first that fits; the last is empty */
@@ -95,7 +96,7 @@ bool family_fuses(const ModelFamily *f, const Part *weight);
 /* The name of a part in files of the family, without ".weight"; returns `name`, which has PART_NAME bytes. */
 char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Naming naming);
 
-/* Sets what follows from a family's traits and from no key: the activation, caps, Gemma's scales. */
+/* Sets what follows from a family's traits and from no key: the activation, the width of head norms, Gemma's scales. */
 void family_set_formulas(const ModelFamily *f, Config *c);
 
 /* Gives a layer of a GGUF file its window (0: none) and RoPE. *is_usual: what the file says of it; NULL: nothing. */

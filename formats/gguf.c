@@ -143,7 +143,7 @@ static void read_rope_factors(Reader *r) {
 
 static int read_model(Reader *r) {
     Header *h = &r->header;
-    const Stored *embedding = find_by_name("token_embd.weight", r->tensors, r->n_tensors, sizeof *r->tensors);
+    const Stored *embedding = reader_find(r, "token_embd", ".weight");
     r->family = family_find(&r->origin, NAME_GGUF, "general.architecture", gguf_get(r->keys, "general.architecture"));
     if (!r->family) return -1;
     snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", r->family->gguf);
@@ -153,7 +153,7 @@ static int read_model(Reader *r) {
     check_keys(r);
     reader_keys(r);
     if (embedding) h->config.vocab_size = embedding->dims[1];
-    r->model->tied = !find_by_name("output.weight", r->tensors, r->n_tensors, sizeof *r->tensors);
+    r->model->tied = !reader_find(r, "output", ".weight");
     reader_begin(r);
     if (r->origin.status) return -1;
     read_rope(r);

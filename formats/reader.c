@@ -132,13 +132,13 @@ void reader_begin(Reader *r) {
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
-static Stored *find_tensor(const Reader *r, const char *name, const char *suffix) {
+Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     char full[2 * PART_NAME];
     snprintf(full, sizeof full, "%s%s", name, suffix);
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }
 
-/* Sizes as in "[2, 3, 4]"; leading ones are left out. */
+/* Sizes as in "[2, 3, 4]"; leading sizes of 1 are left out. */
 static const char *show_dims(char text[48], const int dims[3]) {
     const int first = dims[0] != 1 ? 0 : dims[1] != 1 ? 1 : 2;
     int length = sprintf(text, "[%d", dims[first]);
@@ -151,7 +151,7 @@ const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, boo
                             int cols) {
     const int dims[] = {depth, rows, cols};
     char found[48], expected[48];
-    Stored *t = find_tensor(r, name, suffix);
+    Stored *t = reader_find(r, name, suffix);
     if (r->origin.status || (!t && !needed)) return NULL;
     if (t) t->used = true;
     if (t && !memcmp(t->dims, dims, sizeof dims)) return t;
@@ -188,11 +188,11 @@ static const float *read_ones(Reader *r, int n) {
 static bool is_there(const Reader *r, const PartAt *at, const char *name) {
     const Layer *layer = &r->model->layers[at->layer];
     if (part_weight(at) == &layer->router)
-        return r->naming == NAME_GGUF ? r->model->config.n_experts && find_tensor(r, name, ".weight")
+        return r->naming == NAME_GGUF ? r->model->config.n_experts && reader_find(r, name, ".weight")
                                       : r->is_sparse && r->is_sparse[at->layer];
     if (part_weight(at)) return true;
     if (!at->part->of_heads || !(r->family->options & NORMS_IF_STORED)) return family_has_norm(r->family, at->part);
-    return part_norm(at) == &layer->q_norm ? find_tensor(r, name, ".weight") != NULL : layer->q_norm.gamma != NULL;
+    return part_norm(at) == &layer->q_norm ? reader_find(r, name, ".weight") != NULL : layer->q_norm.gamma != NULL;
 }
 
 /* A norm with a bias is a LayerNorm. In GGUF files of some families it may or may not have one. */
@@ -223,7 +223,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     char stack[PART_NAME];
     snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
              at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj");
-    const bool newer = expert && !gguf && find_tensor(r, stack, ""), stacked = expert && (gguf || granite || newer);
+    const bool newer = expert && !gguf && reader_find(r, stack, ""), stacked = expert && (gguf || granite || newer);
     const bool fused = family_fuses(r->family, at->part);
     const PartRows part = fused || (stacked && !gguf) ? part_fused(at) : (PartRows){0, rows};
     const Stored *t = reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true, stacked ? c->n_experts : 1,
@@ -243,7 +243,7 @@ static void read_part(Reader *r, const PartAt *at) {
     char name[PART_NAME];
     family_part_name(r->family, name, at, r->naming);
     const bool as_output = r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding;
-    if (as_output && !find_tensor(r, name, ".weight")) strcpy(name, "lm_head");
+    if (as_output && !reader_find(r, name, ".weight")) strcpy(name, "lm_head");
     if (part_norm(at)) part_norm(at)->kind = NORM_NONE;
     if (!is_there(r, at, name)) return;
     (part_norm(at) ? read_norm : read_weight)(r, at, name);

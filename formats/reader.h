@@ -39,7 +39,10 @@ void reader_keys(Reader *r);
 /* 2. Checks the header and allocates the layers. */
 void reader_begin(Reader *r);
 
-/* A tensor `name``suffix` [depth, rows, cols], marked as used; NULL: it is missing and not needed, or a failure. */
+/* The tensor `name``suffix`; NULL: it is missing. */
+Stored *reader_find(const Reader *r, const char *name, const char *suffix);
+
+/* The same, which must be rows, cols]. Marks it as used. NULL: it is missing and not needed, or a failure. */
 const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth, int rows,
                             int cols);
 

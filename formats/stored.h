@@ -1,12 +1,11 @@
 /* stored.h: what files hold: values of keys, and tensors, each with a name. */
 #pragma once
 
+#include "kernels/tensor.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-#include "kernels/tensor.h"
 
 /* Text that does not end with a zero byte. */
 typedef struct {
@@ -37,9 +36,9 @@ typedef struct {
 /* Where values come from. */
 typedef struct {
     const char *path;
-    char prefix[32]; /* of keys in messages */
-    int status;      /* -1: a message was printed, and later ones are not */
-    char expected[512];
+    char prefix[32];    /* of keys in messages */
+    int status;         /* -1: a message was printed, and later ones are not */
+    char expected[512]; /* the last argument of refuse() */
 } Origin;
 
 /* Prints "path: key is value, expected ..." and sets the status. */

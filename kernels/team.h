@@ -25,7 +25,7 @@ static inline void team_wait(Probe *probe, int layer, Site site) {
 
 /* Ends a site whose result other threads read. */
 static inline void team_end(Probe *probe, int layer, Site site) {
-    PROBE_CALL(probe, mark, layer, site);
+    probe_mark(probe, layer, site);
     team_wait(probe, layer, site);
 }
 

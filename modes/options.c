@@ -72,9 +72,8 @@ static const Option OPTIONS[] = {
     {0, INT, "parallel", "N", GENERATE, RANGE(parallel, 1, 4096),
      "texts that run at once [16, fewer if memory is short]"},
     {'n', INT, "steps", "N", WRITES | BENCH, RANGE(steps, 0, INT_MAX),
-     "generate: positions to run, prompt included [256;\n0: the whole context]; chat: max tokens of an\nanswer [no "
-     "limit]; "
-     "bench: tokens to generate [64]"},
+     "generate: positions to run, prompt included [256;\n0: the whole context]; chat: max tokens of an\n"
+     "answer [no limit]; bench: tokens to generate [64]"},
     {'t', FLOAT, "temperature", "T", WRITES, RANGE(sampling.temperature, 0, 1000),
      "[1.0; 0: always the most likely token]"},
     {'p', FLOAT, "top-p", "P", WRITES, RANGE(sampling.top_p, 0, 1),
