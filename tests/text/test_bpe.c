@@ -1,8 +1,8 @@
-/* test_bpe.c: byte-pair encoding by ranked merges, and the files it comes from.
+/* test_bpe.c: byte-pair encoding by ranked merges, and tokenizer.json files.
  *
- * Owns the comparison with Hugging Face's tokenizers library, on vocabularies
- * that scripts/golden_bpe.py trained and on a real one; what is refused in a
- * tokenizer.json and in the files beside it, and what goes into a GGUF file.
+ * Compares with Hugging Face's tokenizers library, on vocabularies trained by scripts/golden_bpe.py and on a
+ * real one. Checks what is refused in tokenizer.json and in the other files of its folder, and the tokenizer in a
+ * converted GGUF file.
  */
 #include "base/file.h"
 #include "formats/folder.h"
@@ -32,7 +32,7 @@
 
 enum { N_LLAMA3 = 903, N_QWEN2 = 911, N_LLAMA2 = 900, N_MINIMIND = 6400 };
 
-static void trained_tokenizers_have_the_library_s_tokens(void) {
+static void trained_tokenizers_match_the_library(void) {
     static const struct {
         const char *name, *path;
         int n;
@@ -48,8 +48,8 @@ static void trained_tokenizers_have_the_library_s_tokens(void) {
     }
 }
 
-/* The same pieces under other pre-tokenizers. */
-static void all_pretokenizers_cut_like_the_library(void) {
+/* The same vocabulary with different pre-tokenizers. */
+static void pretokenizers_match_the_library(void) {
     static const struct {
         const char *name;
         Pretokenizer cut;
@@ -71,8 +71,8 @@ static void all_pretokenizers_cut_like_the_library(void) {
     }
 }
 
-/* Each regular expression in place of Qwen 2's, in its tokenizer.json. */
-static void patterns_are_known_by_their_expressions(void) {
+/* Replaces the regular expression in Qwen 2's tokenizer.json by each known one. */
+static void patterns_are_recognized_by_their_regular_expressions(void) {
     static const Pattern patterns[] = {PATTERN_LLAMA3, PATTERN_QWEN2, PATTERN_GPT4O, PATTERN_TEKKEN};
     size_t size, old = strlen("\"Regex\":");
     char *json = file_read("tests/golden/bpe_qwen2.json", &size), line[1024];
@@ -94,7 +94,7 @@ static void patterns_are_known_by_their_expressions(void) {
     if (list) fclose(list);
 }
 
-static void a_space_only_in_front_of_a_whole_text(void) {
+static void a_space_is_prepended_only_to_a_whole_text(void) {
     Tokenizer t;
     CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_llama2.json", N_LLAMA2), "does not open");
     t.space_prefix = SPACE_ONCE;
@@ -102,7 +102,7 @@ static void a_space_only_in_front_of_a_whole_text(void) {
     tokenizer_close(&t);
 }
 
-static void minimind_has_the_library_s_tokens(void) {
+static void minimind_matches_the_library(void) {
     const char *path = real_checkpoint("minimind/tokenizer.json");
     Tokenizer t;
     if (!path) {
@@ -117,7 +117,7 @@ static void minimind_has_the_library_s_tokens(void) {
 
 /* ---- chat ------------------------------------------------------------------------------------ */
 
-/* Opens the tokenizer and the template that a family is tested with. */
+/* Opens the tokenizer and the chat template of a family's test. */
 static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     static const struct {
         const char *family, *path;
@@ -161,7 +161,7 @@ static void check_turn(const char *family, bool system, int turn, const char *id
     tokenizer_close(&t);
 }
 
-static void turns_are_those_of_transformers(void) {
+static void turns_match_transformers(void) {
     FILE *in = fopen("tests/golden/chat_bpe.txt", "r");
     char family[16], ids[4096];
     int system, turn, n = 0;
@@ -174,8 +174,8 @@ static void turns_are_those_of_transformers(void) {
     if (!real_checkpoint("minimind/tokenizer.json")) test_skip(NO_CHECKPOINTS);
 }
 
-/* Neither the user nor the system prompt can say an added token. */
-static void what_is_said_is_text(void) {
+/* The names of added tokens in a user or system prompt are encoded as plain text. */
+static void messages_contain_no_added_tokens(void) {
     static const char said[] = "<|endoftext|><|im_start|><|im_end|><tool_call></tool_call><tool<think><left> <right> x";
     Tokenizer t;
     ChatTemplate chat;
@@ -190,11 +190,11 @@ static void what_is_said_is_text(void) {
     tokenizer_close(&t);
 }
 
-/* ---- what else the files say --------------------------------------------------------------------- */
+/* ---- options of the files ------------------------------------------------------------------------ */
 
 static const char PIECES[] = "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3},\"merges\":[\"a b\"]";
 
-/* Opens a folder with these files; NULL: it has none of this name. */
+/* Opens a folder with these files; NULL: the file is absent. */
 static int open_files(Tokenizer *t, const char *json, const char *config, const char *generation) {
     mkdir(inside("t"), 0700);
     write_file("t/tokenizer.json", json);
@@ -208,9 +208,9 @@ static int open_files(Tokenizer *t, const char *json, const char *config, const 
     return status_;
 }
 
-static void refuses_what_it_does_not_do(void) {
+static void unsupported_options_are_refused(void) {
     static const struct {
-        const char *around, *mention; /* of tokenizer.json, with PIECES for %s */
+        const char *around, *mention; /* around: tokenizer.json, with %s for PIECES; mention: part of the message */
     } cases[] = {
         {"[]", "model is missing"},
         {"{}", "model is missing"},
@@ -351,8 +351,8 @@ static void refuses_what_it_does_not_do(void) {
     }
 }
 
-/* BOS by the post-processor or, if it says so, by tokenizer_config.json; EOS; the ends; the template. */
-static void the_files_beside_it_count(void) {
+/* BOS from the post-processor or, if set there, from tokenizer_config.json; EOS; end tokens; the chat template. */
+static void other_files_of_the_folder_are_read(void) {
     static const char json[] =
         "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"post_processor\":{\"type\":"
         "\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}}],"
@@ -388,7 +388,7 @@ static void the_files_beside_it_count(void) {
     CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":null}") && t.n_ends == 0 && t.eos < 0, "%d ends", t.n_ends);
     tokenizer_close(&t);
     char *ids = strstr(text, "[3]");
-    ids[1] = '0'; /* token 0 is one like the others */
+    ids[1] = '0'; /* token 0 is a valid EOS */
     CHECK(!open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}", "{\"eos_token_id\":2}"), "%s",
           stderr_text());
     CHECK(t.bos == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d", t.bos, t.eos);
@@ -403,8 +403,8 @@ static void the_files_beside_it_count(void) {
     CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
 }
 
-/* What the normalizer and the pre-tokenizer ask for. */
-static void a_pipeline_is_what_the_file_says(void) {
+/* The fields that the normalizer and the pre-tokenizer set. */
+static void normalizer_and_pretokenizer_set_the_pipeline(void) {
     static const struct {
         const char *pipeline;
         SpacePrefix prefix;
@@ -479,8 +479,8 @@ static void a_pipeline_is_what_the_file_says(void) {
     }
 }
 
-/* Values that change nothing are taken. */
-static void a_model_may_say_what_changes_nothing(void) {
+/* Options with their default values are accepted. */
+static void default_values_are_accepted(void) {
     static const struct {
         const char *options;
         int unk;
@@ -502,13 +502,14 @@ static void a_model_may_say_what_changes_nothing(void) {
         CHECK(t.pieces.unk == cases[i].unk && t.merges.fuses_unknown == cases[i].fuses &&
                   t.pretokenizer.whole_words == cases[i].whole,
               "case %zu: <unk> is %d", i, t.pieces.unk);
-        CHECK(t.no_bos && t.chat_has_bos && t.eot == -1 && !t.n_ends && !*stderr_text(), "case %zu: more than that", i);
+        CHECK(t.no_bos && t.chat_has_bos && t.eot == -1 && !t.n_ends && !*stderr_text(),
+              "case %zu: other fields changed", i);
         tokenizer_close(&t);
     }
 }
 
-/* What an added token says of itself; one for which the model has no row is none. */
-static void added_tokens_say_how_they_match(void) {
+/* The options of an added token. A token without an embedding row is ignored. */
+static void added_tokens_match_by_their_options(void) {
     static const struct {
         const char *added;
         int id;
@@ -532,7 +533,7 @@ static void added_tokens_say_how_they_match(void) {
         snprintf(json, sizeof json, "{\"added_tokens\":[%s],\"model\":{%s}}", cases[i].added, PIECES);
         CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
         for (int id = 4; id < 8; id++)
-            CHECK((t.pieces.list[id].length > 0) == (id == cases[i].id), "case %zu: token %d is there or not", i, id);
+            CHECK((t.pieces.list[id].length > 0) == (id == cases[i].id), "case %zu: wrong presence of token %d", i, id);
         if (cases[i].id >= 0) {
             const Piece *p = &t.pieces.list[cases[i].id], *e = &cases[i].piece;
             CHECK(p->kind == e->kind && p->also_merged == e->also_merged && p->raw == e->raw &&
@@ -543,8 +544,8 @@ static void added_tokens_say_how_they_match(void) {
     }
 }
 
-/* Behind a space that the normalizer puts there a special token is not looked for in normalized text. */
-static void special_tokens_behind_a_space_match_nothing(void) {
+/* A normalizer prepends a space, so a special token that matches normalized text does not match at the start. */
+static void normalized_special_tokens_do_not_match_after_a_prepended_space(void) {
     static const char start[] =
         "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
         "\"" SPACE_MARK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
@@ -564,8 +565,8 @@ static void special_tokens_behind_a_space_match_nothing(void) {
     }
 }
 
-/* Both ways to write a merge say the same. */
-static void merges_are_written_in_two_ways(void) {
+/* Merges as "a b" and as ["a", "b"] are equivalent. */
+static void merges_have_two_notations(void) {
     static const char *const merges[] = {"\"a b\"", "[\"a\",\"b\"]"};
     for (int i = 0; i < 2; i++) {
         char json[256];
@@ -578,8 +579,8 @@ static void merges_are_written_in_two_ways(void) {
     }
 }
 
-/* What tokenizer_config.json says, and the note about EOS behind a text. */
-static void a_config_says_what_bos_is(void) {
+/* BOS, EOS and the template of tokenizer_config.json; the note about an EOS that follows every text. */
+static void tokenizer_config_sets_bos_and_eos(void) {
     static const char model[] = "{\"model\":{%s}}";
     static const struct {
         const char *config;
@@ -612,8 +613,8 @@ static void a_config_says_what_bos_is(void) {
     }
 }
 
-/* The ends of generation_config.json go before those of config.json. */
-static void ends_come_from_two_files(void) {
+/* The end tokens of generation_config.json override those of config.json. */
+static void end_tokens_come_from_two_files(void) {
     char json[256];
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
     mkdir(inside("t"), 0700);
@@ -631,7 +632,7 @@ static void ends_come_from_two_files(void) {
     }
 }
 
-/* Beside a path without a folder there are the files of this folder; beside one that is nearly too long, none. */
+/* A path without a folder uses the current folder's files; a nearly too long path has no other files. */
 static void paths_of_any_length(void) {
     char json[256], here[PATH_MAX], path[PATH_MAX];
     Tokenizer t;
@@ -640,9 +641,9 @@ static void paths_of_any_length(void) {
     tokenizer_close(&t);
     write_file("t/tokenizer_config.json", "{\"eos_token\":\"b\"}");
     snprintf(path, sizeof path, "%s", inside("t"));
-    CHECK(getcwd(here, sizeof here) && !chdir(path), "cannot go there");
+    CHECK(getcwd(here, sizeof here) && !chdir(path), "cannot change the folder");
     const int opened = tokenizer_open_json(&t, "tokenizer.json", 8);
-    CHECK(!chdir(here), "cannot come back");
+    CHECK(!chdir(here), "cannot change the folder back");
     CHECK(!opened && t.eos == 1, "EOS %d", t.eos);
     tokenizer_close(&t);
     size_t n = strlen(path);
@@ -653,8 +654,8 @@ static void paths_of_any_length(void) {
     remove(inside("t/tokenizer_config.json"));
 }
 
-/* Of more ends than there is room for the first count, and nothing behind them changes. */
-static void a_text_has_at_most_16_ends(void) {
+/* Of a longer list only the first MAX_ENDS are used; nothing is written past the array. */
+static void at_most_16_end_tokens(void) {
     static const char *const lists[] = {"[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]", "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,2]",
                                         "[null,0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,null,2,2]"};
     char json[256], generation[128];
@@ -669,8 +670,8 @@ static void a_text_has_at_most_16_ends(void) {
     }
 }
 
-/* Of two rules for the same neighbours the last one counts: "b c" comes before the second "a b". */
-static void a_rule_that_is_there_twice(void) {
+/* A repeated merge has the rank of its last occurrence: "b c" precedes the second "a b". */
+static void a_repeated_merge_has_its_last_rank(void) {
     static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
                                "\"merges\":[\"a b\",\"b c\",\"a b\"]}}";
     Tokenizer t;
@@ -682,7 +683,7 @@ static void a_rule_that_is_there_twice(void) {
     tokenizer_close(&t);
 }
 
-/* Unknown characters in front of any token, where there is no <unk> to fuse them into: they are left out. */
+/* Without <unk>, unknown characters are dropped. */
 static void unknown_characters_without_unk(void) {
     static const char json[] = "{\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,%s}}";
     char text[1024];
@@ -696,7 +697,7 @@ static void unknown_characters_without_unk(void) {
     tokenizer_close(&t);
 }
 
-/* Where there is one: each is an <unk>, or those in a row are. (The ids are those of the library tokenizers.) */
+/* With <unk>, each unknown character or, with fuse_unk, each run of them is one <unk>, as in the library. */
 static void unknown_characters_with_unk(void) {
     static const int ids[][6] = {{0, 0, 0, 1, 2, 0}, {0, 1, 2, 0}};
     for (int fuse = 0; fuse < 2; fuse++) {
@@ -716,8 +717,8 @@ static void unknown_characters_with_unk(void) {
     }
 }
 
-/* Every place of a text is held against added tokens, which have at most 512 bytes. */
-static void added_tokens_have_a_longest_size(void) {
+/* An added token has at most 512 bytes, because each position of a text is compared with it. */
+static void added_tokens_have_a_max_size(void) {
     for (int n = 512; n <= 513; n++) {
         char json[1024], name[514] = "";
         Tokenizer t;
@@ -737,7 +738,7 @@ static void added_tokens_have_a_longest_size(void) {
     }
 }
 
-/* As in Gemma's: runs of spaces are user-defined by their names. They match these, and are decoded to spaces. */
+/* As in Gemma: runs of U+2581 are user-defined tokens. They match these characters and decode to spaces. */
 static void user_defined_names_are_decoded(void) {
     static const char json[] =
         "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"},"
@@ -756,14 +757,14 @@ static void user_defined_names_are_decoded(void) {
             const char *piece = tokenizer_decode(&t, -1, tokens.ids[k], &n);
             strncat(back, piece, (size_t)n);
         }
-        CHECK(!strcmp(back, "a  a"), "text %d comes back as '%s'", i, back);
+        CHECK(!strcmp(back, "a  a"), "text %d decodes to '%s'", i, back);
         free(tokens.ids);
     }
     tokenizer_close(&t);
 }
 
-/* Token ids run without it, and the model says itself what ends them. */
-static void without_a_tokenizer_the_ends_are_the_models(void) {
+/* Without a tokenizer file the end tokens are those of the model. */
+static void without_a_tokenizer_the_model_sets_the_ends(void) {
     const HashModel m = {16, 16, 1, 2, 1, 300, 16, true, 9};
     Model model;
     Tokenizer t;
@@ -776,8 +777,8 @@ static void without_a_tokenizer_the_ends_are_the_models(void) {
     model_close(&model);
 }
 
-/* However many there are: one note. */
-static void tokens_behind_a_text_are_one_note(void) {
+/* One note, for any number of tokens that the post-processor appends. */
+static void appended_tokens_cause_one_note(void) {
     static const char start[] =
         "{\"model\":{%s},\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}";
     static const char processor[] =
@@ -800,8 +801,8 @@ static void tokens_behind_a_text_are_one_note(void) {
     }
 }
 
-/* Of the files in a folder none may keep the program waiting, or make it read what has no end. */
-static void the_files_beside_it_are_files(void) {
+/* A FIFO or a device in place of a file of the folder is refused; it neither blocks nor is read without end. */
+static void other_files_of_the_folder_are_regular_files(void) {
     static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json", "generation_config.json",
                                         "config.json", "tokenizer.json"};
     char json[256], name[64];
@@ -823,7 +824,7 @@ static void the_files_beside_it_are_files(void) {
     }
 }
 
-static void a_template_has_a_file_of_its_own(void) {
+static void a_template_may_be_a_separate_file(void) {
     enum { MOST = 1 << 20 };
     static char text[MOST + 2];
     char json[256];
@@ -851,8 +852,8 @@ static void a_template_has_a_file_of_its_own(void) {
 
 /* ---- rules ------------------------------------------------------------------------------------ */
 
-/* Of rules for the same neighbours the last one counts. */
-static void rules_are_found_as_by_comparing_all(void) {
+/* A repeated merge has the rank of its last occurrence: compared with a linear search. */
+static void merge_lookup_matches_a_linear_search(void) {
     enum { N = 12, N_RULES = 60 };
     static const char *const names[N] = {"a", "b", "c", "aa", "ab", "ac", "ba", "bb", "bc", "ca", "cb", "cc"};
     int twice = 0;
@@ -888,11 +889,11 @@ static void rules_are_found_as_by_comparing_all(void) {
         merges_close(&m);
         pieces_close(&p);
     }
-    CHECK(twice > 100, "%d neighbours twice", twice);
+    CHECK(twice > 100, "%d repeated pairs", twice);
 }
 
-/* A float holds the ranks of so many. */
-static void the_number_of_rules_has_a_limit(void) {
+/* A float represents every rank up to this limit exactly. */
+static void the_number_of_merges_has_a_limit(void) {
     Pieces p = {.unk = -1};
     Merges m = {0};
     CHECK(!pieces_open(&p, 1, 0), "no memory");
@@ -907,7 +908,7 @@ static void the_number_of_rules_has_a_limit(void) {
     CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s", stderr_text());
 }
 
-/* With ignore_merges a word that is a piece is that token, whichever its id, though no merges make it. */
+/* With ignore_merges a word that is a piece is one token, even with id 0 and without a merge. */
 static void whole_words_may_be_token_0(void) {
     Tokenizer t;
     Tokens tokens;
@@ -920,7 +921,7 @@ static void whole_words_may_be_token_0(void) {
     tokenizer_close(&t);
 }
 
-/* By rules as by scores: token 0 is one like the others. */
+/* Token 0 may be the result of a merge, by merge rules and by scores. */
 static void merges_may_make_token_0(void) {
     Tokenizer t;
     Tokens tokens;
@@ -962,7 +963,7 @@ static void long_names_are_cut_in_messages(void) {
     }
 }
 
-/* No damage may do more than change tokens. */
+/* A damaged file opens with other tokens or is refused with one line. */
 static void damaged_files(void) {
     size_t size = 0;
     char *json = file_read("tests/golden/bpe_qwen2.json", &size);
@@ -994,9 +995,9 @@ static void damaged_files(void) {
     free(json);
 }
 
-/* ---- normal forms and patterns by themselves ----------------------------------------------------- */
+/* ---- normal forms and patterns ------------------------------------------------------------------- */
 
-/* What a normalizer makes of a text; as long as it is said. */
+/* The normalized text and its length. */
 static void texts_are_normalized(void) {
     static const struct {
         Normalizer normalizer;
@@ -1022,17 +1023,20 @@ static void texts_are_normalized(void) {
         {{.composes = true},
          false,
          "\xed\x9e\xa4\xe1\x86\xa8",
-         "\xed\x9e\xa4\xe1\x86\xa8"}, /* behind the last syllable */
+         "\xed\x9e\xa4\xe1\x86\xa8"}, /* after the last syllable */
         {{.composes = true},
          false,
          "\xea\xb0\x80\xe1\x86\xa7",
-         "\xea\xb0\x80\xe1\x86\xa7"}, /* trailing number 0 is none */
+         "\xea\xb0\x80\xe1\x86\xa7"}, /* trailing index 0 does not compose */
         {{.composes = true}, false, "\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81"},
-        {{.composes = true}, false, "\xea\xb0\x81\xe1\x86\xa8", "\xea\xb0\x81\xe1\x86\xa8"}, /* it has one */
+        {{.composes = true},
+         false,
+         "\xea\xb0\x81\xe1\x86\xa8",
+         "\xea\xb0\x81\xe1\x86\xa8"}, /* has a trailing consonant already */
         {{.composes = true},
          false,
          "\xe1\x84\x93\xe1\x85\xa1",
-         "\xe1\x84\x93\xe1\x85\xa1"}, /* beside those that compose */
+         "\xe1\x84\x93\xe1\x85\xa1"}, /* next to the composing range */
         {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xb6", "\xe1\x84\x80\xe1\x85\xb6"},
         {{.composes = true}, false, "\xea\xb0\x80\xe1\x87\x83", "\xea\xb0\x80\xe1\x87\x83"},
         {{.composes = true, .replaces_invalid = true, .replaces_mark = true},
@@ -1054,7 +1058,7 @@ static void texts_are_normalized(void) {
 typedef struct {
     char words[64];
     size_t n;
-    int left; /* words before the function says that is enough */
+    int left; /* words before the callback stops the search */
 } Cut;
 
 static int add_word(void *arg, const char *s, size_t n) {
@@ -1065,7 +1069,7 @@ static int add_word(void *arg, const char *s, size_t n) {
     return --cut->left == 0 ? 7 : 0;
 }
 
-/* The words of a text, with | between them. */
+/* The words of a text, separated by |. */
 static void texts_are_cut(void) {
     static const struct {
         Pattern steps[2];
@@ -1106,7 +1110,7 @@ static void texts_are_cut(void) {
 
 /* ---- memory --------------------------------------------------------------------------------------- */
 
-/* Opens, encodes, closes; also what does not open. */
+/* Opens, encodes, closes; also opens a refused file. */
 static void use_memory(const char *json, const char *refused) {
     static const char text[] = "Once upon e\xcc\x81 \xff 12<think>  x<s> y\xf0\x9f\x99\x82";
     static const char *const paths[] = {"tests/golden/bpe_llama2.json", "tests/golden/bpe_qwen2.json"};
@@ -1125,7 +1129,7 @@ static void use_memory(const char *json, const char *refused) {
 }
 
 /* Repeated use leaves no more memory allocated than one use. */
-static void nothing_stays_behind(void) {
+static void memory_is_freed(void) {
     char json[512], refused[512];
     snprintf(json, sizeof json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}", PIECES);
     snprintf(refused, sizeof refused, "{\"model\":{%s,\"x\":{\"y\":1,\"y\":2}}}", PIECES);
@@ -1153,7 +1157,7 @@ static int reopen(Tokenizer *t, Model *model, const char *name, int vocab_size) 
     return gguf_read_tokenizer(t, model->files, name, vocab_size, true) == 1 ? 0 : -1;
 }
 
-static void gguf_files_have_the_same_tokens(void) {
+static void a_gguf_file_has_the_same_tokens(void) {
     static const struct {
         const char *path;
         int n;
@@ -1168,7 +1172,7 @@ static void gguf_files_have_the_same_tokens(void) {
         CHECK(!reopen(&t_gguf, &model, "m.gguf", files[i].n), "%s does not open", files[i].path);
         CHECK(t.bos == t_gguf.bos && t.no_bos == t_gguf.no_bos && t.normalizer.composes == t_gguf.normalizer.composes,
               "BOS %d", t_gguf.bos);
-        for (int id = 0; id < t.pieces.n; id++) { /* what GGUF says of none, or SentencePiece has otherwise */
+        for (int id = 0; id < t.pieces.n; id++) { /* not stored in GGUF, or different in SentencePiece */
             t.pieces.list[id].raw = true;
             t.pieces.list[id].eats_left = t.pieces.list[id].eats_right = false;
             if (i == 2 && t.pieces.list[id].kind == PIECE_SPECIAL) t.pieces.list[id].kind = PIECE_CONTROL;
@@ -1190,7 +1194,7 @@ static void gguf_files_have_the_same_tokens(void) {
     "null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"" scheme     \
     "\",\"split\":false}"
 
-/* Converts with a tokenizer.json in which one string, `from`, is another. */
+/* Converts with a tokenizer.json in which the string `from` is replaced by `to`. */
 static int convert_changed(const char *path, int vocab_size, const char *from, const char *to) {
     size_t size = 0;
     char *json = file_read(path, &size), *at = json ? strstr(json, from) : NULL, changed[PATH_MAX];
@@ -1203,7 +1207,7 @@ static int convert_changed(const char *path, int vocab_size, const char *from, c
     return convert(changed, vocab_size);
 }
 
-static void what_gguf_says_otherwise_is_noted(void) {
+static void differences_in_gguf_are_noted(void) {
     static const char white_space[] = "note: there are pieces that take white space beside them; GGUF has no word for "
                                       "that\n",
                       spaces[] = "note: GGUF always puts a space in front of a text, the folder only where there is "
@@ -1220,7 +1224,7 @@ static void what_gguf_says_otherwise_is_noted(void) {
     }
 }
 
-static void what_gguf_cannot_say_is_refused(void) {
+static void tokenizers_that_gguf_cannot_represent_are_refused(void) {
     static const struct {
         const char *path;
         int n;
@@ -1253,7 +1257,7 @@ static void what_gguf_cannot_say_is_refused(void) {
     }
 }
 
-/* Whether a piece of that length has parts that do not merge is not looked up. */
+/* A piece this long is not searched for splits without a merge. */
 static void pieces_too_long_to_check_are_refused(void) {
     static char json[1 << 14];
     char path[PATH_MAX];
@@ -1273,12 +1277,12 @@ static void pieces_too_long_to_check_are_refused(void) {
 
 enum { N_RANDOM = 300 }; /* pieces at most */
 
-/* A tokenizer.json in the making. */
+/* A tokenizer.json under construction. */
 typedef struct {
     uint64_t seed, drawn;
     FILE *out;
     int n, n_texts;
-    char texts[24][32]; /* of the pieces that merge, each made of two before it */
+    char texts[24][32]; /* of the merged pieces, each made of two earlier ones */
 } Random;
 
 static int draw(Random *r, int n) { return n > 0 ? (int)(hash64(r->seed, 77, r->drawn++) % (uint64_t)n) : 0; }
@@ -1307,7 +1311,7 @@ static void add_texts(Random *r, const char *const *characters, int n) {
     for (int i = 0; i < r->n_texts; i++) add_piece(r, r->texts[i]);
 }
 
-/* Every two pieces that make one, in the order of what they make; of these the one with the longer left first. */
+/* Every pair that makes a piece, ordered by this piece, then by the longer left part. */
 static void add_merges(const Random *r) {
     bool first = true;
     for (int i = 0; i < r->n_texts; i++)
@@ -1319,7 +1323,7 @@ static void add_merges(const Random *r) {
         }
 }
 
-/* With byte pieces, most or none; with U+2581 for spaces in one of five ways, or not. */
+/* With all, most or no byte pieces; with U+2581 for spaces in one of five ways, or not at all. */
 static void write_characters(Random *r) {
     static const char *const characters[] = {SPACE_MARK, "a", "b", "c", "\xc3\xa9", "\xe4\xb8\xad"};
     static const char replace[] =
@@ -1361,7 +1365,7 @@ static void write_byte_level(Random *r) {
     add_texts(r, letters, 4);
 }
 
-/* Up to one added token: user-defined or special, raw or not, of its own or one that merges make, too. */
+/* At most one added token: user-defined or special, raw or normalized, with or without merges that make it. */
 static int write_random(Random *r, bool *byte_level) {
     const char *path = inside("random.json");
     if (!(r->out = fopen(path, "wb"))) return -1;
@@ -1382,7 +1386,7 @@ static int write_random(Random *r, bool *byte_level) {
     return fclose(r->out);
 }
 
-/* The same ids of random texts; but for the leading space, of which there is a note. */
+/* Random texts have the same ids, except for the leading space, which a note mentions. */
 static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
     static const char *const parts[] = {"a", "b",  "c",        "ab",  " ", "\xc3\xa9", "\xe4\xb8\xad",     "z", "zz",
                                         "0", "\n", "\xc3\x9f", "<u>", "d", "<unk>",    "\xf0\x9f\x99\x82", "a", "b"};
@@ -1398,13 +1402,13 @@ static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
                   !tokenizer_encode(gguf, text, strlen(text), true, &b),
               "no memory");
         const bool same = a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
-        CHECK(same, "tokenizer %d, '%s': %d tokens, in the file %d", (int)r->seed, text, a.n, b.n);
+        CHECK(same, "tokenizer %d, '%s': %d tokens, %d in the GGUF file", (int)r->seed, text, a.n, b.n);
         free(a.ids);
         free(b.ids);
     }
 }
 
-static void random_tokenizers_keep_their_tokens_or_are_refused(void) {
+static void random_tokenizers_convert_exactly_or_are_refused(void) {
     static Random r;
     const HashModel m = {16, 16, 1, 2, 1, N_RANDOM, 16, true, 9};
     int written[2] = {0}, refused[2] = {0}, closed = 0;
@@ -1439,45 +1443,45 @@ static void random_tokenizers_keep_their_tokens_or_are_refused(void) {
 
 void suite_bpe(void) {
     binary_folder("bpe");
-    TEST(trained_tokenizers_have_the_library_s_tokens);
-    TEST(all_pretokenizers_cut_like_the_library);
-    TEST(patterns_are_known_by_their_expressions);
-    TEST(a_space_only_in_front_of_a_whole_text);
-    TEST(minimind_has_the_library_s_tokens);
-    TEST(turns_are_those_of_transformers);
-    TEST(what_is_said_is_text);
-    TEST(refuses_what_it_does_not_do);
-    TEST(the_files_beside_it_count);
-    TEST(a_pipeline_is_what_the_file_says);
-    TEST(a_model_may_say_what_changes_nothing);
-    TEST(added_tokens_say_how_they_match);
-    TEST(special_tokens_behind_a_space_match_nothing);
-    TEST(merges_are_written_in_two_ways);
-    TEST(a_config_says_what_bos_is);
-    TEST(ends_come_from_two_files);
+    TEST(trained_tokenizers_match_the_library);
+    TEST(pretokenizers_match_the_library);
+    TEST(patterns_are_recognized_by_their_regular_expressions);
+    TEST(a_space_is_prepended_only_to_a_whole_text);
+    TEST(minimind_matches_the_library);
+    TEST(turns_match_transformers);
+    TEST(messages_contain_no_added_tokens);
+    TEST(unsupported_options_are_refused);
+    TEST(other_files_of_the_folder_are_read);
+    TEST(normalizer_and_pretokenizer_set_the_pipeline);
+    TEST(default_values_are_accepted);
+    TEST(added_tokens_match_by_their_options);
+    TEST(normalized_special_tokens_do_not_match_after_a_prepended_space);
+    TEST(merges_have_two_notations);
+    TEST(tokenizer_config_sets_bos_and_eos);
+    TEST(end_tokens_come_from_two_files);
     TEST(paths_of_any_length);
-    TEST(a_text_has_at_most_16_ends);
-    TEST(a_rule_that_is_there_twice);
+    TEST(at_most_16_end_tokens);
+    TEST(a_repeated_merge_has_its_last_rank);
     TEST(unknown_characters_without_unk);
     TEST(unknown_characters_with_unk);
-    TEST(added_tokens_have_a_longest_size);
+    TEST(added_tokens_have_a_max_size);
     TEST(user_defined_names_are_decoded);
-    TEST(without_a_tokenizer_the_ends_are_the_models);
-    TEST(tokens_behind_a_text_are_one_note);
-    TEST(the_files_beside_it_are_files);
-    TEST(a_template_has_a_file_of_its_own);
-    TEST(rules_are_found_as_by_comparing_all);
-    TEST(the_number_of_rules_has_a_limit);
+    TEST(without_a_tokenizer_the_model_sets_the_ends);
+    TEST(appended_tokens_cause_one_note);
+    TEST(other_files_of_the_folder_are_regular_files);
+    TEST(a_template_may_be_a_separate_file);
+    TEST(merge_lookup_matches_a_linear_search);
+    TEST(the_number_of_merges_has_a_limit);
     TEST(whole_words_may_be_token_0);
     TEST(merges_may_make_token_0);
     TEST(long_names_are_cut_in_messages);
     TEST(damaged_files);
     TEST(texts_are_normalized);
     TEST(texts_are_cut);
-    TEST(nothing_stays_behind);
-    TEST(gguf_files_have_the_same_tokens);
-    TEST(what_gguf_says_otherwise_is_noted);
-    TEST(what_gguf_cannot_say_is_refused);
+    TEST(memory_is_freed);
+    TEST(a_gguf_file_has_the_same_tokens);
+    TEST(differences_in_gguf_are_noted);
+    TEST(tokenizers_that_gguf_cannot_represent_are_refused);
     TEST(pieces_too_long_to_check_are_refused);
-    TEST(random_tokenizers_keep_their_tokens_or_are_refused);
+    TEST(random_tokenizers_convert_exactly_or_are_refused);
 }
