@@ -1,8 +1,7 @@
-/* test_cli.c: the program itself, from the outside.
+/* test_cli.c: the program as a process.
  *
- * Owns what every mode and option should say. Where a result can be known, it is
- * computed here from the library's own parts. How the program is run is
- * binary.c's business; the options of the norm laboratory are test_lab.c's.
+ * Checks the output of every mode and option, against results computed with the library where possible.
+ * binary.c runs the program; test_lab.c tests the options of the norm laboratory.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -45,7 +44,7 @@ static void patch_row(const char *name, int row, float value) {
 
 enum { IM_START = 510, IM_END = 511, EOT = 500 };
 
-/* A chat model in a GGUF file: its last two pieces are markers. */
+/* A chat model in a GGUF file; its last two pieces are <|im_start|> and <|im_end|>. */
 static void write_chat_model(const char *path, const HashModel *m, const char *template) {
     static const GgufPiece markers[] = {{"<|im_start|>", 3}, {"<|im_end|>", 4}}; /* control, user-defined */
     static GgufFile f;
@@ -57,7 +56,7 @@ static void write_chat_model(const char *path, const HashModel *m, const char *t
     gguf_free(&f);
 }
 
-/* The folder in which everything runs: models and their tokenizer in m/. */
+/* The current folder of all runs, with models and their tokenizer in m/. */
 static void make_folder(void) {
     HashModel longer = MODEL;
     longer.context = 1 << 30;
@@ -69,7 +68,7 @@ static void make_folder(void) {
     hashmodel_write(&MODEL, inside("m/v2.bin"), 2, 4);
     hashmodel_write(&MODEL, inside("alone/model.bin"), 1, 0);
     hashmodel_write(&longer, inside("m/long.bin"), 1, 0);
-    patch_row("m/long.bin", 1, 0); /* BOS is never the likeliest: no end */
+    patch_row("m/long.bin", 1, 0); /* BOS is never the most likely token: the text never ends */
     write_chat_model(inside("m/chat.gguf"), &longer, "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
     write_chat_model(inside("m/strange.gguf"), &longer, "{{ content }}");
     hashmodel_write(&MODEL, inside("m/nan.bin"), 1, 0);
@@ -80,19 +79,19 @@ static void make_folder(void) {
     write_file("text", "aa ba ca, da! Text from a file");
 }
 
-/* ---- what should come out ------------------------------------------------------------------------- */
+/* ---- the expected output -------------------------------------------------------------------------- */
 
-/* The library, opened on the files that the binary gets. */
+/* The library, opened on the files of the run. */
 typedef struct {
     Model model;
     Tokenizer tokenizer;
     Session session;
     Sampler sampler;
-    int ids[4096]; /* the sequence so far: what has run, then what has not */
+    int ids[4096]; /* the sequence: n_run tokens that ran, then pending ones */
     int n, n_run;
-    int end;           /* of a turn, by the template */
-    char turn[256];    /* the last one, as add_turn takes it */
-    int begin, answer; /* where it and its answer begin in ids */
+    int end;           /* the template's end-of-turn token */
+    char turn[256];    /* the last turn, in add_turn's notation */
+    int begin, answer; /* where the last turn and its answer begin in ids */
     char text[1 << 16];
     size_t n_text;
 } Expected;
@@ -158,7 +157,7 @@ static void expect_text(Expected *e, const char *prompt, int steps) {
     e->text[e->n_text++] = '\n';
 }
 
-/* Text on its way to tokens. */
+/* Text that is not tokenized yet. */
 typedef struct {
     const Tokenizer *t;
     char text[1 << 14];
@@ -176,7 +175,7 @@ static void add_pending(Pending *p, int id) {
     if (id >= 0 && tokens_add(&p->tokens, id)) abort();
 }
 
-/* What an answer says: its text, without the white space around it if `trims`; its special tokens as they are. */
+/* The text of an answer, with its special tokens as tokens; `trims` removes white space around it. */
 static void add_answer(Pending *p, const Expected *e, bool trims) {
     const char *const white = trims ? " \t\n\v\f\r" : "";
     const size_t start = p->n;
@@ -194,8 +193,8 @@ static void add_answer(Pending *p, const Expected *e, bool trims) {
     while (p->n > least && p->text[p->n - 1] && strchr(white, p->text[p->n - 1])) p->n--;
 }
 
-/* A turn: text between bytes that stand for tokens, 1 to 4: BOS, EOS, IM_START, IM_END; 6 for the last answer, 7 for
- * the same without white space around it. */
+/* A turn: text in which the bytes 1 to 4 represent BOS, EOS, IM_START and IM_END, 6 the last answer, and 7 the last
+ * answer without white space around it. */
 static void add_turn(Pending *p, const Expected *e, const char *turn) {
     static const int ids[] = {0, 1, 2, IM_START, IM_END};
     for (; *turn; turn++)
@@ -211,8 +210,8 @@ static bool ends_turn(const Expected *e, int token) {
     return token == 1 || token == 2 || token == e->end || (gguf_is(e->model.files) && token == EOT);
 }
 
-/* One answer in a conversation, of `limit` tokens at most (0: any number); false if the context of that many positions
- * is full. The last turn is said again, with its answer: what has the same tokens has run. */
+/* One answer in a conversation, at most `limit` tokens (0: no limit); false if the context of `context` positions is
+ * full. The last turn is encoded again with its answer; the common prefix is not run again. */
 static bool expect_answer(Expected *e, const char *turn, const char *answer, int limit, int context) {
     static Pending p;
     int token, same = 0;
@@ -270,7 +269,7 @@ static void generate_writes_the_expected_text(void) {
     }
 }
 
-static void no_echo_leaves_the_prompt_out(void) {
+static void no_echo_omits_the_prompt(void) {
     static const char prompt[] = "aa ba, <s> \xc3\xa9";
     const Sampling sampling = {.temperature = 1, .top_p = 0.9f, .repeat_penalty = 1, .seed = 3};
     Expected *e = expect_open("m/model.bin", &sampling);
@@ -283,7 +282,7 @@ static void no_echo_leaves_the_prompt_out(void) {
     expect_close(e);
 }
 
-static void generate_takes_every_option(void) {
+static void generate_accepts_every_option(void) {
     const Sampling sampling = {
         .temperature = 1.5f, .top_p = 0.8f, .top_k = 30, .min_p = 0.01f, .repeat_penalty = 1.2f, .seed = 77};
     Expected *e = expect_open("m/model.bin", &sampling);
@@ -306,16 +305,16 @@ static void prompts_come_from_files_and_standard_input(void) {
     CHECK(!strcmp(out, from_file), "-f -: %s", out);
 }
 
-/* Scripts for llama2.c pass all of its short options. */
-static void options_of_llama2c_run(void) {
+/* All short options of llama2.c's run are accepted. */
+static void options_of_llama2c_are_accepted(void) {
     CHECK_RUN("m/model.bin -t 0 -p 0.9 -s 1 -n 5 -i x -z m/tokenizer.bin -m generate -y z");
     CHECK(strstr(err, "note: -y is for mode chat; ignored\n"), "no note: %s", err);
     CHECK_RUN("m/chat.gguf -n 100 -i x -m chat -y z -t 0 -p 0.9 -s 1");
     CHECK(!strstr(err, "note: -y"), "%s", err);
 }
 
-/* In cron or in CI it never waits. */
-static void standard_input_is_left_alone(void) {
+/* Without -f - standard input is not read, so the program never waits for it. */
+static void standard_input_is_not_read(void) {
     static const char *const modes[] = {"generate", "perplexity", "tokenize", "logits -o x"};
     for (int i = 0; i < 4; i++) {
         setup.endless_input = true;
@@ -325,9 +324,9 @@ static void standard_input_is_left_alone(void) {
 
 static void steps_are_cut_to_the_context(void) {
     Expected *e = expect_open("m/model.bin", &GREEDY);
-    const int known = test_fast() ? 20 : 64; /* the reference computes everything again for every token */
+    const int known = test_fast() ? 20 : 64; /* the reference recomputes the whole sequence for each token */
     expect_text(e, "aa", known);
-    CHECK(e->n > known - 4, "the text ends too early to tell");
+    CHECK(e->n > known - 4, "the expected text is too short");
     static const char *const steps[] = {"-n 64", "-n 0", "-n 65", "-n 2147483647", ""};
     for (int i = 0; i < 5; i++) {
         CHECK_RUN("m/model.bin -t 0 -i aa %s", steps[i]);
@@ -339,7 +338,7 @@ static void steps_are_cut_to_the_context(void) {
     expect_close(e);
 }
 
-/* The prompt counts: BOS, ' ', then a token to each of these letters. */
+/* -n includes the prompt: BOS, ' ', then one token for each letter. */
 static void steps_may_be_fewer_than_the_prompt_has(void) {
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 3");
     CHECK(!strcmp(out, "A,\n"), "three tokens after BOS: %s", out);
@@ -353,7 +352,7 @@ static void steps_may_be_fewer_than_the_prompt_has(void) {
     CHECK(one_line(err) && !strstr(err, "note"), "a note: %s", err);
 }
 
-static void tokens_without_a_tokenizer_give_ids(void) {
+static void without_a_tokenizer_ids_are_printed(void) {
     Expected *e = expect_open("alone/model.bin", &GREEDY);
     char ids[1024] = "300,301,1,302";
     for (const int *id = (int[]){300, 301, 1, 302, -1}; *id >= 0; id++) add_id(e, *id);
@@ -363,13 +362,13 @@ static void tokens_without_a_tokenizer_give_ids(void) {
         add_id(e, token);
         sprintf(ids + strlen(ids), ",%d", token);
     }
-    CHECK(e->n > 10, "the text ends too early to tell");
+    CHECK(e->n > 10, "the expected text is too short");
     CHECK_RUN("alone/model.bin -t 0 -n 30 --tokens 300,301,1,302");
     CHECK(n_out == strlen(ids) + 1 && !memcmp(out, ids, n_out - 1), "%s, expected %s", out, ids);
     expect_close(e);
 }
 
-static void the_same_text_for_any_batch_and_threads(void) {
+static void text_is_independent_of_batch_and_threads(void) {
     static const char *const ways[] = {"-b 1", "-b 7", "-j 1", "-j 3", "-b 65536 -j 2"};
     static char first[1 << 12];
     CHECK_RUN("m/model.bin -f text -s 9 -n 60");
@@ -379,7 +378,7 @@ static void the_same_text_for_any_batch_and_threads(void) {
         CHECK(!strcmp(out, first), "%s: %s", ways[i], out);
     }
     CHECK_RUN("m/model.bin -f text -s 10 -n 60");
-    CHECK(strcmp(out, first), "another seed, the same text");
+    CHECK(strcmp(out, first), "two seeds give the same text");
 }
 
 static void every_format_runs(void) {
@@ -390,7 +389,7 @@ static void every_format_runs(void) {
     }
 }
 
-/* The same ids as the model has in a file, and as GGUF again. */
+/* A folder, and its conversion to GGUF, give the ids of the model's file. */
 static void a_folder_is_a_model(void) {
     static const char ids[] = "--tokens 1,403,407 -t 0 -n 30 --kv f32";
     static const FolderForm form = {.model_type = "llama", .n_files = 2};
@@ -404,7 +403,7 @@ static void a_folder_is_a_model(void) {
     CHECK_RUN("hf %s", ids);
     CHECK(!strcmp(out, expected), "%s, expected %s", out, expected);
     CHECK_RUN("hf/ -m convert -q f32 -o out/hf.gguf");
-    CHECK(strstr(err, "note: no tokenizer found"), "said: %s", err);
+    CHECK(strstr(err, "note: no tokenizer found"), "stderr: %s", err);
     CHECK_RUN("out/hf.gguf %s", ids);
     CHECK(!strcmp(out, expected), "%s, expected %s", out, expected);
     unlink(inside("out/hf.gguf"));
@@ -414,12 +413,12 @@ static void a_folder_is_a_model(void) {
     CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
 }
 
-/* With --tokens a run does without a tokenizer, and says why. */
-static void a_tokenizer_that_is_refused_is_a_note(void) {
+/* With --tokens an invalid tokenizer is a note, not an error. */
+static void an_invalid_tokenizer_is_a_note_with_tokens(void) {
     write_file("hf/tokenizer.json", "{]");
     check_refused(1, "hf/tokenizer.json: ", "hf -i Once");
     CHECK_RUN("hf --tokens 1,403,407 -t 0 -n 2");
-    CHECK(!strncmp(err, "note: hf/tokenizer.json: ", 25) && !strstr(err, "run: "), "said: %s", err);
+    CHECK(!strncmp(err, "note: hf/tokenizer.json: ", 25) && !strstr(err, "run: "), "stderr: %s", err);
     CHECK(!strncmp(out, "1,403,407", 9), "%s", out);
     write_file("hf/config.json", "{]");
     check_refused(1, "run: hf/config.json: ", "hf --tokens 1,403,407");
@@ -427,7 +426,7 @@ static void a_tokenizer_that_is_refused_is_a_note(void) {
 
 /* ---- chat ---------------------------------------------------------------------------------------------- */
 
-/* What is sent for a line of the user, as add_turn takes it. */
+/* How a line of the user is sent, in add_turn's notation. */
 typedef struct {
     const char *model, *first, *with_system, *next, *answer, *note;
     int limit; /* -n */
@@ -451,9 +450,8 @@ static const Format CHATML = {"m/chat.gguf",
 static const Format CHOSEN = {
     "m/strange.gguf --template mistral-v0.1", "\1[INST] %s [/INST]", NULL, "\2 [INST] %s [/INST]", "\6", NULL, 0};
 
-/* The turns of a conversation at this seed, in a context that may get full.
- * Hot enough for an end of text to come; counts in *answered whether all turns
- * were answered. */
+/* Compares a conversation, in a context that may get full. The temperature is high enough for an end of text.
+ * Increments *answered if all turns were answered. */
 static void converse(const Format *format, int seed, int context, bool system, int *answered) {
     static const char *const lines[] = {"hello", "how are you", "and now?"};
     Sampling sampling = {.temperature = 5, .top_p = 0, .repeat_penalty = 1, .seed = (uint64_t)seed};
@@ -495,7 +493,7 @@ static void chat_uses_the_template_of_the_file(void) {
     CHECK(answered > 0 || test_fast(), "no conversation of three turns");
 }
 
-static void chat_refuses_a_template_that_it_does_not_know(void) {
+static void chat_refuses_an_unknown_template(void) {
     check_refused(1, "m/strange.gguf: its chat template ('{{ content }}') is of no family",
                   "m/strange.gguf -m chat -i a");
     CHECK(strstr(err, "--template takes one of llama-2, mistral, "), "%s", err);
@@ -503,7 +501,7 @@ static void chat_refuses_a_template_that_it_does_not_know(void) {
     for (int seed = 12; seed < (test_fast() ? 12 : 16); seed++) converse(&CHOSEN, seed, 1000, false, &(int){0});
 }
 
-static void chat_says_what_the_bundled_model_is_for(void) {
+static void chat_notes_that_the_bundled_model_is_not_for_chat(void) {
     char model[PATH_MAX];
     CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
     setup.input = "hello\n";
@@ -532,7 +530,7 @@ static void n_limits_each_answer(void) {
     }
 }
 
-/* Lines are found wherever blocks of input end; one with a zero byte is refused, and the chat goes on. */
+/* Lines may cross blocks of input. A line with a zero byte is ignored with a note. */
 static void chat_reads_lines_of_any_bytes(void) {
     static char expected_out[1 << 16], input[40000];
     setup.input = "hi there";
@@ -557,10 +555,10 @@ static void chat_reads_lines_of_any_bytes(void) {
     CHECK(n_out == 0 && strstr(err, "the context of 200 positions is full"), "'%s', '%s'", out, err);
 }
 
-static void chat_ends_with_its_input(void) {
+static void chat_ends_at_the_end_of_input(void) {
     CHECK_RUN("m/chat.gguf -m chat");
     CHECK(n_out == 0 && *err == '\0', "no input: '%s', '%s'", out, err);
-    setup.input = "\n\n\n"; /* empty lines are no turns */
+    setup.input = "\n\n\n"; /* empty lines are ignored */
     CHECK_RUN("m/chat.gguf -m chat");
     CHECK(n_out == 0 && *err == '\0', "empty lines: '%s', '%s'", out, err);
     CHECK_RUN("m/long.bin -m chat");
@@ -583,10 +581,10 @@ static void tokenize_writes_ids(void) {
     CHECK_RUN("m/model.bin -m tokenize --verbose --tokens 300");
     CHECK(!strcmp(out, "    300  'I'\n"), "%s", out);
     CHECK_RUN("m/model.bin -m tokenize");
-    CHECK(!strcmp(out, "1\n"), "no text, BOS alone: %s", out);
+    CHECK(!strcmp(out, "1\n"), "expected only BOS: %s", out);
 }
 
-static void logits_are_the_model_s_bits(void) {
+static void logits_are_bit_identical_to_the_library_s(void) {
     Expected *e = expect_open("m/model.bin", &GREEDY);
     for (int i = 0; i < 40; i++) add_id(e, hash_token(&MODEL, i));
     char list[512] = "";
@@ -606,18 +604,18 @@ static void logits_are_the_model_s_bits(void) {
         }
         free(written);
     }
-    CHECK(unlink(inside("out/logits")) == 0, "the file is gone");
+    CHECK(unlink(inside("out/logits")) == 0, "the file is missing");
     expect_close(e);
 }
 
-static void logits_leave_nothing_behind(void) {
+static void failed_logits_leave_no_file(void) {
     check_refused(1, "No such file", "m/model.bin -m logits -i aa -o missing/logits");
     check_refused(1, "no finite number", "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
     check_refused(1, "not fit", "m/model.bin -m logits --tokens 1,2,3 -c 2 -b 1 -o out/logits");
     check_refused(1, "directory", "m/model.bin -m logits -i aa -o out");
     check_refused(1, "No space", "m/model.bin -m logits -i aa -o /dev/full");
     check_refused(2, "-o FILE", "m/model.bin -m logits -i aa");
-    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+    CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
 /* The bytes of logits for some tokens, as -m logits writes them; the caller frees them. */
@@ -628,7 +626,7 @@ static char *logits_of(const char *model, size_t *size) {
     return bytes;
 }
 
-/* To GGUF and on to GGUF: the same logits bits, the same text. */
+/* A model converted to GGUF, and again to GGUF, has bit-identical logits and the same text. */
 static void convert_keeps_a_model(void) {
     static const char *const models[] = {"m/model.bin", "out/a.gguf", "out/b.gguf"};
     char text[1024], *logits = NULL;
@@ -650,7 +648,7 @@ static void convert_keeps_a_model(void) {
     unlink(inside("out/b.gguf"));
 }
 
-/* What a tokenizer has beside its pieces stays, and so do user-defined pieces. */
+/* User-defined pieces and the chat template are kept. */
 static void convert_keeps_a_chat_model(void) {
     char answer[1024], ids[256];
     for (int i = 0; i < 2; i++) {
@@ -678,15 +676,15 @@ static void convert_writes_every_type(void) {
     unlink(inside("out/a.gguf"));
 }
 
-static void convert_leaves_nothing_behind(void) {
+static void failed_conversion_leaves_no_file(void) {
     check_refused(2, "-q f32", "m/model.bin -m convert -o out/a.gguf");
     check_refused(2, "-q is 'q4_9'", "m/model.bin -m convert -q q4_9 -o out/a.gguf");
     check_refused(1, "No such file", "m/model.bin -m convert -q f32 -o missing/a.gguf");
     check_refused(1, "No space", "m/model.bin -m convert -q f32 -o /dev/full");
-    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+    CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-/* -log p of every id but the first of a window, which is BOS. */
+/* Sum of -log p over all ids except BOS, the first of each window. */
 static double surprise(Expected *e, const int *ids, int n) {
     double sum = 0;
     for (int i = 0, previous = 1; i < n; previous = ids[i++]) {
@@ -698,7 +696,7 @@ static double surprise(Expected *e, const int *ids, int n) {
     return sum;
 }
 
-static void perplexity_is_what_the_logits_say(void) {
+static void perplexity_follows_from_the_logits(void) {
     for (int context = test_fast() ? 17 : 64; context > 1; context = context == 64 ? 17 : context == 17 ? 2 : 0) {
         Expected *e = expect_open("m/model.bin", &GREEDY);
         double total = 0, nll = 0, mean = 0, perplexity = 0;
@@ -720,7 +718,7 @@ static void perplexity_is_what_the_logits_say(void) {
     }
 }
 
-/* The text alone is scored, BOS is given; the error is that of a mean. */
+/* BOS is not scored; the error is the standard error of the mean. */
 static void perplexity_of_a_text(void) {
     Expected *e = expect_open("m/model.bin", &GREEDY);
     double first, second, error;
@@ -766,8 +764,8 @@ static void info_lists_the_model(void) {
     CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") && strstr(out, "group size   4\n"), "%s", out);
 }
 
-/* One flat JSON object on one line: its value for a key as text; NULL if there
- * is none, or if it does not parse. */
+/* The value of a key, as text, in `out`, which is a flat JSON object on one line; NULL if the key is missing or the
+ * object does not parse. */
 static const char *json_value(const char *key) {
     static char value[256];
     bool found = false;
@@ -797,7 +795,7 @@ static const char *json_value(const char *key) {
     return found && !strcmp(s - 1, "}\n") ? value : NULL;
 }
 
-static void bench_speaks_json(void) {
+static void bench_writes_json(void) {
     static const struct {
         const char *key, *value; /* NULL: some positive number */
     } keys[] = {{"model", "m/model.bin"},  {"norm", "null"},        {"type", "f32"},       {"threads", "1"},
@@ -815,12 +813,12 @@ static void bench_speaks_json(void) {
         else
             CHECK(atof(value) > 0, "%s is %s", keys[i].key, value);
     }
-    CHECK(json_value("nothing") == NULL, "a key that is not there");
+    CHECK(json_value("nothing") == NULL, "a value for a missing key");
 }
 
-/* What a token costs, whatever the time: bytes of weights and operations, two for each
- * weight of the layers; of heads that are wider than the model, of the experts in use. */
-static void bench_counts_what_is_used(void) {
+/* Bytes of weights and operations (two for each weight of the layers) of a token, with heads wider than the model
+ * and only the experts in use. */
+static void bench_counts_bytes_and_operations(void) {
     static GgufFile file;
     const GoldenRelative *g = &GOLDEN_RELATIVES[3]; /* 2 heads of 80, dim 40; 3 of 5 experts in two layers of three */
     const double attention = 4 * 40 * 2 * 80, expert = 3 * 40 * 36, router = 5 * 40;
@@ -832,7 +830,7 @@ static void bench_counts_what_is_used(void) {
     const double tps = atof(json_value("prefill_tps")), gflops = atof(json_value("prefill_gflops"));
     CHECK(fabs(1e9 * gflops / tps / operations - 1) < 0.02, "%g operations a token, expected %g", 1e9 * gflops / tps,
           operations);
-    const double norms = 7 * 40 + 6 * 80, tables = 40 + 60 * 40; /* a row of the embedding, the output */
+    const double norms = 7 * 40 + 6 * 80, tables = 40 + 60 * 40; /* one embedding row, the output matrix */
     CHECK(atof(json_value("weight_bytes")) == 4 * (operations / 2 + norms + tables), "%s bytes",
           json_value("weight_bytes"));
 }
@@ -854,7 +852,7 @@ static void bench_is_cut_to_the_context(void) {
 
 /* ---- mistakes ---------------------------------------------------------------------------------------------- */
 
-/* A quarter of a list under valgrind. */
+/* Every fourth case of a list under valgrind. */
 static int stride(void) { return test_fast() ? 4 : 1; }
 
 static void bad_options_are_refused(void) {
@@ -938,7 +936,7 @@ static void bad_files_are_refused(void) {
         {"No such file", "missing.bin"},
         {"is a directory", "m"},
         {"is empty", "empty"},
-        {"text: ", "text"}, /* no checkpoint */
+        {"text: ", "text"}, /* not a checkpoint */
         {"not a regular file", "/dev/null"},
         {"m/tokenizer300.bin", "m/model.bin -z m/tokenizer300.bin"},
         {"nothing.bin", "m/model.bin -z nothing.bin"},
@@ -950,8 +948,8 @@ static void bad_files_are_refused(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(1, cases[i][0], cases[i][1]);
-    if (geteuid() == 0) return; /* nothing is unreadable to root */
-    CHECK(chmod(inside("empty"), 0) == 0, "cannot forbid reading");
+    if (geteuid() == 0) return; /* root can read every file */
+    CHECK(chmod(inside("empty"), 0) == 0, "chmod failed");
     check_refused(1, "denied", "empty");
     chmod(inside("empty"), 0600);
 }
@@ -962,8 +960,8 @@ static void write_bytes(const char *name, const void *bytes, size_t n) {
     fclose(f);
 }
 
-/* What people take for a model is named, and what to do about it. */
-static void what_is_no_model_is_named(void) {
+/* For common files that are no models the message names their kind and what to do. */
+static void files_that_are_no_models_are_recognized(void) {
     static const struct {
         const char *begin;
         size_t n;
@@ -984,7 +982,7 @@ static void what_is_no_model_is_named(void) {
         CASE("{\"model_type\": \"llama\"}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
         CASE("\x02\0\0\0\0\0\0\0{}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
         CASE("\x01\0\0\0\0\0\0\0{", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
-        /* a header that is longer than the file */
+        /* a header longer than the file */
         CASE("\x03\0\0\0\0\0\0\0{}", "no format that norma knows; as a llama2.c v0 checkpoint: file is 10 bytes"),
         CASE("Once upon a time there was a little girl.", "no format that norma knows; as a llama2.c v0 checkpoint: "
                                                           "dim is 1701015119, expected a multiple of n_heads"),
@@ -997,16 +995,16 @@ static void what_is_no_model_is_named(void) {
         write_bytes("odd/model.bin", cases[i].begin, cases[i].n);
         check_refused(1, cases[i].message, "odd/model.bin --tokens 1");
     }
-    write_bytes("config.json", "{}", 2); /* without a folder in front */
+    write_bytes("config.json", "{}", 2); /* a path without a folder */
     check_refused(1, "config.json: is one of the files of a Hugging Face folder; run the folder: .\n", "config.json");
     unlink(inside("config.json"));
-    /* one byte less is none of these */
+    /* one byte less is not recognized */
     write_bytes("odd/model.bin", "version https://git-lf", 22);
     check_refused(1, "too short for a header of 28", "odd/model.bin --tokens 1");
 }
 
 /* A folder from a `git clone` without Git LFS. */
-static void pointers_in_a_folder_are_named(void) {
+static void git_lfs_pointers_in_a_folder_are_recognized(void) {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
     Model m;
     CHECK(!model_open(&m, inside("alone/model.bin")), "no model");
@@ -1021,8 +1019,8 @@ static void pointers_in_a_folder_are_named(void) {
     check_refused(1, "lfs/model.safetensors: is a pointer of Git LFS", "lfs --tokens 1");
 }
 
-/* A GGUF file without tensors tokenizes, and no more. */
-static void a_vocabulary_alone_tokenizes(void) {
+/* A GGUF file without tensors works only with -m tokenize. */
+static void a_vocabulary_without_tensors_tokenizes(void) {
     static const char *const modes[] = {
         "generate", "chat", "perplexity", "bench", "norms", "logits -o out/l", "info", "convert -q f32 -o out/l"};
     static GgufFile f;
@@ -1052,14 +1050,14 @@ static void a_vocabulary_alone_tokenizes(void) {
         check_refused(1, "has neither tensors nor a vocabulary", "m/vocabulary.gguf -m tokenize -i a");
     }
     gguf_free(&f);
-    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+    CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-static void a_context_beyond_the_model_s_is_said(void) {
+static void a_context_beyond_the_model_s_is_noted(void) {
     CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 65");
-    CHECK(strstr(err, "note: -c 65 is beyond the model's context; it is 64\n") == err, "said: %s", err);
+    CHECK(strstr(err, "note: -c 65 is beyond the model's context; it is 64\n") == err, "stderr: %s", err);
     CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 64");
-    CHECK(one_line(err) && !strstr(err, "note"), "said: %s", err);
+    CHECK(one_line(err) && !strstr(err, "note"), "stderr: %s", err);
 }
 
 static void bad_prompts_are_refused(void) {
@@ -1078,7 +1076,7 @@ static void bad_prompts_are_refused(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(1, cases[i][0], cases[i][1]);
-    CHECK_RUN("m/model.bin -c 7 -i ABCDE -t 0"); /* it just fits: one token follows */
+    CHECK_RUN("m/model.bin -c 7 -i ABCDE -t 0"); /* fits exactly: room for one more token */
 }
 
 static void a_bad_environment_is_refused(void) {
@@ -1090,20 +1088,20 @@ static void a_bad_environment_is_refused(void) {
     unsetenv("NORMA_AHEAD");
 }
 
-/* A message is one line and shows no control characters, whatever the name. */
+/* A message is one line without control characters, for any file name. */
 static void messages_are_safe_to_read(void) {
     check_refused(1, "no?model?[31m.bin: ", "'no\nmodel\x1b[31m.bin'");
     check_refused(2, "'a?b', expected", "m/model.bin -n 'a\nb'");
 }
 
-static void a_model_gone_wrong_is_an_error(void) {
+static void nan_logits_are_an_error(void) {
     run("m/nan.bin --tokens 1,2,511 -n 20");
     CHECK(status == 1 && one_line(err) && strstr(err, "no finite number"), "generate: status %d, %s", status, err);
     check_refused(1, "no finite number", "m/nan.bin -m perplexity --tokens 1,2,511,3");
 }
 
-/* Keys and values beyond 65504, as gammas of 1e6 make them, are infinite in a float16 cache. */
-static void values_beyond_float16_are_named(void) {
+/* gamma = 1e6 makes keys and values above 65504, which are infinite in a float16 cache. */
+static void overflow_of_a_float16_cache_is_an_error(void) {
     float gammas[512] = {0};
     for (int i = 0; i < MODEL.n_layers * MODEL.dim; i++) gammas[i] = 1e6f;
     hashmodel_write(&MODEL, inside("m/large.bin"), 1, 0);
@@ -1116,8 +1114,8 @@ static void values_beyond_float16_are_named(void) {
     CHECK(status == 1 && one_line(err) && strstr(err, "--kv f32"), "status %d, %s", status, err);
 }
 
-/* The tokenizer in the current folder serves where there is none beside. */
-static void the_tokenizer_may_be_here(void) {
+/* If the model's folder has no tokenizer, the current folder's is used. */
+static void the_tokenizer_may_be_in_the_current_folder(void) {
     CHECK(link(inside("m/tokenizer.bin"), strcat(strcpy((char[2 *PATH_MAX]){0}, folder), "/tokenizer.bin")) == 0,
           "cannot link");
     run("alone/model.bin -i AB -t 0 -n 8");
@@ -1125,8 +1123,8 @@ static void the_tokenizer_may_be_here(void) {
     CHECK(status == 0 && !strncmp(out, "AB", 2), "status %d: %s%s", status, out, err);
 }
 
-/* Its list of options is what --help says. */
-static void the_page_of_options_has_the_help(void) {
+/* The list in docs/options.md equals --help. */
+static void options_md_lists_the_help(void) {
     static const char fence[] = "\n```\n";
     size_t size;
     char *page = file_read("docs/options.md", &size);
@@ -1153,7 +1151,7 @@ static void help_and_version(void) {
     CHECK(!strcmp(out, "norma " NORMA_VERSION "\n"), "%s", out);
 }
 
-/* What is read is not written, whatever its name. */
+/* An input file is never an output file, under any name. */
 static void no_output_is_an_input(void) {
     static const char *const cases[] = {
         "m/model.bin -m logits -i aa -o m/model.bin",
@@ -1180,10 +1178,10 @@ static void no_output_is_an_input(void) {
         free(before[i]);
     }
     unlink(inside("out/link"));
-    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+    CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-/* /dev/stdout is such a link; as root the true one could be lost. */
+/* /dev/stdout is such a link. The test makes its own, since root could delete the real one. */
 static void an_output_may_be_a_link_to_standard_output(void) {
     struct stat st;
     CHECK(!symlink("/proc/self/fd/1", inside("out/stdout")), "no link");
@@ -1191,11 +1189,11 @@ static void an_output_may_be_a_link_to_standard_output(void) {
     CHECK(n_out == 2 * 512 * sizeof(float), "%zu bytes", n_out);
     CHECK(!lstat(inside("out/stdout"), &st) && S_ISLNK(st.st_mode), "the link is gone");
     unlink(inside("out/stdout"));
-    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+    CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-/* Its files must not take the places of standard input, output and error. */
-static void closed_streams_are_no_files(void) {
+/* The files of the program do not get the descriptors 0 to 2. */
+static void files_do_not_replace_closed_standard_streams(void) {
     CHECK_RUN("m/model.bin -m convert -q q8_0 -o out/a.gguf");
     CHECK(strstr(err, "note: "), "no notes");
     size_t size, closed_size;
@@ -1215,8 +1213,8 @@ static void closed_streams_are_no_files(void) {
     CHECK(status == 1 && one_line(err) && strstr(err, "run: cannot write the output"), "status %d: %s", status, err);
 }
 
-/* OMP_THREAD_LIMIT; stacks that no address space holds. */
-static void there_are_as_many_threads_as_the_system_gives(void) {
+/* With OMP_THREAD_LIMIT, and with stacks too large for the address space. */
+static void thread_limits_of_the_system_are_handled(void) {
     setup.environment = "OMP_THREAD_LIMIT=3";
     CHECK_RUN("m/model.bin -m bench --seconds 0 -n 2 --prompt-tokens 2 -j 4 --json");
     CHECK(strstr(out, "\"threads\": 3,"), "%s", out);
@@ -1246,8 +1244,8 @@ static void a_full_disk_is_an_error(void) {
     }
 }
 
-/* ulimit -f, that ends a file at its end and at its beginning */
-static void a_file_that_grows_too_long_is_an_error(void) {
+/* ulimit -f, near the end and near the beginning of the file */
+static void a_file_size_limit_is_an_error(void) {
     char arguments[PATH_MAX + 64];
     char model[PATH_MAX];
     CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
@@ -1256,10 +1254,10 @@ static void a_file_that_grows_too_long_is_an_error(void) {
     check_refused(1, "out/a.gguf: cannot write: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
     setup.file_size = 5000;
     check_refused(1, "out/a.gguf: cannot write: File too large", arguments);
-    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+    CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-static void a_closed_pipe_is_an_error(void) { /* for the modes, not for --help */
+static void a_closed_pipe_is_an_error(void) { /* only in modes, not for --help */
     for (size_t i = 0; i < 6; i += (size_t)stride()) {
         setup.closed_output = true;
         run("%s", WRITERS[i]);
@@ -1267,7 +1265,7 @@ static void a_closed_pipe_is_an_error(void) { /* for the modes, not for --help *
     }
 }
 
-/* A text without end stops when nobody reads it any more. */
+/* An endless text stops when its pipe is closed. */
 static void an_endless_text_stops_when_unread(void) {
     setup.closed_output = true;
     run("m/long.bin -i aa -t 0 -n 0");
@@ -1285,7 +1283,7 @@ static void ctrl_c_ends_a_text_cleanly(void) {
     fclose(in);
 }
 
-/* Whether it comes during the answer or while chat waits for a line. */
+/* During an answer, or while chat waits for a line. */
 static void ctrl_c_ends_a_chat(void) {
     setup.interrupt = AT_OUTPUT;
     setup.endless_input = true;
@@ -1293,8 +1291,8 @@ static void ctrl_c_ends_a_chat(void) {
     CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
 }
 
-/* At a terminal Ctrl-C stops an answer, and the conversation goes on; a cleared one is a new one. */
-static void a_terminal_has_commands(void) {
+/* At a terminal Ctrl-C stops only the answer; /clear starts a new conversation. */
+static void commands_at_a_terminal(void) {
     static const char *const all[] = {"/?\n", "hello\n\3", "more\n\3", "/clear\n", "hello\n\3", "/bye\n", NULL};
     static char first[1 << 16];
     setup.terminal = true;
@@ -1313,8 +1311,8 @@ static void a_terminal_has_commands(void) {
     CHECK(help && strstr(help + 1, "/bye or Ctrl-D"), "%s", err);
 }
 
-/* In a chat the cursor then stands on a line of its own. */
-static void ctrl_c_is_obeyed_wherever_it_comes(void) {
+/* In a chat a newline follows. */
+static void ctrl_c_ends_every_mode(void) {
     static const char *const runs[] = {"m/long.bin -m bench -n 2000000 --prompt-tokens 1",
                                        "m/long.bin -m logits -f - -o out/a", "m/long.bin -m perplexity -f -",
                                        "m/long.bin -m tokenize -f -", "m/long.bin -m norms --seconds 1000"};
@@ -1334,73 +1332,73 @@ static void ctrl_c_is_obeyed_wherever_it_comes(void) {
     run("m/model.bin -m chat");
     CHECK(status == 130 && strlen(err) >= 7 && !strcmp(err + strlen(err) - 7, "User: \n"), "chat: status %d, '%s'",
           status, err);
-    CHECK(files_in("out") == 0, "%d files left behind", files_in("out"));
+    CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
 void suite_cli(void) {
     make_folder();
     TEST(generate_writes_the_expected_text);
-    TEST(no_echo_leaves_the_prompt_out);
-    TEST(generate_takes_every_option);
+    TEST(no_echo_omits_the_prompt);
+    TEST(generate_accepts_every_option);
     TEST(prompts_come_from_files_and_standard_input);
-    TEST(options_of_llama2c_run);
-    TEST(standard_input_is_left_alone);
+    TEST(options_of_llama2c_are_accepted);
+    TEST(standard_input_is_not_read);
     TEST(steps_are_cut_to_the_context);
     TEST(steps_may_be_fewer_than_the_prompt_has);
-    TEST(tokens_without_a_tokenizer_give_ids);
-    TEST(the_same_text_for_any_batch_and_threads);
+    TEST(without_a_tokenizer_ids_are_printed);
+    TEST(text_is_independent_of_batch_and_threads);
     TEST(every_format_runs);
     TEST(a_folder_is_a_model);
     TEST(chat_answers_turn_by_turn);
     TEST(chat_has_a_system_prompt);
     TEST(chat_uses_the_template_of_the_file);
-    TEST(chat_refuses_a_template_that_it_does_not_know);
-    TEST(chat_says_what_the_bundled_model_is_for);
+    TEST(chat_refuses_an_unknown_template);
+    TEST(chat_notes_that_the_bundled_model_is_not_for_chat);
     TEST(chat_ends_when_the_context_is_full);
     TEST(n_limits_each_answer);
     TEST(chat_reads_lines_of_any_bytes);
-    TEST(chat_ends_with_its_input);
+    TEST(chat_ends_at_the_end_of_input);
     TEST(tokenize_writes_ids);
-    TEST(logits_are_the_model_s_bits);
-    TEST(logits_leave_nothing_behind);
+    TEST(logits_are_bit_identical_to_the_library_s);
+    TEST(failed_logits_leave_no_file);
     TEST(convert_keeps_a_model);
     TEST(convert_keeps_a_chat_model);
     TEST(convert_writes_every_type);
-    TEST(convert_leaves_nothing_behind);
-    TEST(perplexity_is_what_the_logits_say);
+    TEST(failed_conversion_leaves_no_file);
+    TEST(perplexity_follows_from_the_logits);
     TEST(perplexity_of_a_text);
     TEST(info_lists_the_model);
-    TEST(bench_speaks_json);
-    TEST(bench_counts_what_is_used);
+    TEST(bench_writes_json);
+    TEST(bench_counts_bytes_and_operations);
     TEST(bench_escapes_the_model_s_name);
     TEST(bench_is_cut_to_the_context);
     TEST(bad_options_are_refused);
     TEST(bad_usage_is_refused);
     TEST(bad_files_are_refused);
-    TEST(what_is_no_model_is_named);
-    TEST(pointers_in_a_folder_are_named);
-    TEST(a_vocabulary_alone_tokenizes);
-    TEST(a_context_beyond_the_model_s_is_said);
+    TEST(files_that_are_no_models_are_recognized);
+    TEST(git_lfs_pointers_in_a_folder_are_recognized);
+    TEST(a_vocabulary_without_tensors_tokenizes);
+    TEST(a_context_beyond_the_model_s_is_noted);
     TEST(bad_prompts_are_refused);
     TEST(a_bad_environment_is_refused);
     TEST(messages_are_safe_to_read);
-    TEST(a_model_gone_wrong_is_an_error);
-    TEST(values_beyond_float16_are_named);
-    TEST(the_tokenizer_may_be_here);
+    TEST(nan_logits_are_an_error);
+    TEST(overflow_of_a_float16_cache_is_an_error);
+    TEST(the_tokenizer_may_be_in_the_current_folder);
     TEST(help_and_version);
-    TEST(the_page_of_options_has_the_help);
+    TEST(options_md_lists_the_help);
     TEST(no_output_is_an_input);
-    TEST(a_tokenizer_that_is_refused_is_a_note);
+    TEST(an_invalid_tokenizer_is_a_note_with_tokens);
     TEST(an_output_may_be_a_link_to_standard_output);
-    TEST(there_are_as_many_threads_as_the_system_gives);
+    TEST(thread_limits_of_the_system_are_handled);
     TEST(a_full_disk_is_an_error);
     TEST(a_closed_pipe_is_an_error);
     TEST(an_endless_text_stops_when_unread);
     TEST(ctrl_c_ends_a_text_cleanly);
     TEST(ctrl_c_ends_a_chat);
-    if (test_fast()) return; /* valgrind has files, signals and limits of its own */
-    TEST(closed_streams_are_no_files);
-    TEST(a_file_that_grows_too_long_is_an_error);
-    TEST(a_terminal_has_commands);
-    TEST(ctrl_c_is_obeyed_wherever_it_comes);
+    if (test_fast()) return; /* valgrind uses files, signals and limits itself */
+    TEST(files_do_not_replace_closed_standard_streams);
+    TEST(a_file_size_limit_is_an_error);
+    TEST(commands_at_a_terminal);
+    TEST(ctrl_c_ends_every_mode);
 }
