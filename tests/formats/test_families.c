@@ -1,7 +1,7 @@
-/* test_families.c: models of the families beside LLaMA.
+/* test_families.c: models of other families than LLaMA.
  *
- * Owns the comparison of their folders with transformers' logits, with themselves in chunks, in half precision and as
- * GGUF files, and what their config.json may leave out or must not ask for. The models are family_writer.c's.
+ * Compares folders with transformers' logits, and with the same model in chunks, in half precision and as a GGUF file.
+ * Tests missing and refused options of config.json. family_writer.c writes the models.
  */
 #include "formats/gguf.h"
 #include "formats/open.h"
@@ -21,17 +21,17 @@
 
 enum { MAX_VOCAB = 64, MAX_LOGITS = FAMILY_TOKENS * MAX_VOCAB };
 
-/* Of the golden logits, as a part of the largest. */
+/* Max error, relative to the largest golden logit. */
 static const double EXACT = 2e-5, HALF = 0.02;
 
 static const struct {
-    const char *name, *architectures; /* those that its GGUF file may have */
-    bool limited;                     /* llama.cpp would not run all of it: it is refused, or its context is shorter */
+    const char *name, *architectures; /* allowed in its GGUF file */
+    bool limited;                     /* llama.cpp runs it only with a shorter context */
 } FAMILIES[] = {
     {"gemma2", "gemma2", false},       {"gemma2_caps", "gemma2", true}, /* scale of scores, kinds of layers */
     {"gemma3_270m", "gemma3", false},  {"gemma3_1b", "gemma3", false},
-    {"gemma3_nested", "gemma3", true},                           /* the same, and scaling in full layers alone */
-    {"olmo2", "olmo2", false},         {"olmo3", "olmo2", true}, /* YaRN in full layers alone */
+    {"gemma3_nested", "gemma3", true},                           /* the same, and RoPE scaling only in full layers */
+    {"olmo2", "olmo2", false},         {"olmo3", "olmo2", true}, /* YaRN only in full layers */
     {"phi3", "phi3 llama", true},                                /* window */
     {"phi4", "phi3 llama", true},                                /* longrope */
     {"granite", "granite", false},     {"smollm3", "smollm3", false},
@@ -50,7 +50,7 @@ static const char *folder(void) { return temporary("family"); }
 
 static size_t n_logits(void) { return (size_t)FAMILY_TOKENS * (size_t)family.vocab_size; }
 
-/* The logits of the first n tokens, one row after the other. */
+/* The logits [n][vocab_size] of the first n tokens. */
 static int run(const Model *m, int n, float *to) {
     Session s;
     if (session_open(&s, m, 2, FAMILY_TOKENS, 0, KV_F32)) return -1;
@@ -60,7 +60,7 @@ static int run(const Model *m, int n, float *to) {
     return l ? 0 : -1;
 }
 
-/* Opens the folder; stderr_text() has its notes or its message. */
+/* Opens the folder; stderr_text() has the notes or the message. */
 static int open_folder(Model *m) {
     stderr_hide();
     const int status = model_open(m, folder());
@@ -85,7 +85,7 @@ static int open_golden(const char *name) {
     return in && fread(expected, sizeof *expected, n_logits(), in) == n_logits() && !fclose(in) ? 0 : -1;
 }
 
-/* How far the logits of the first tokens are from expected, as a part of the largest. */
+/* The largest error of the first tokens' logits, relative to the largest expected logit. */
 static double distance_of(int n_tokens) {
     const int n = n_tokens * family.vocab_size;
     return largest_difference(logits, expected, n) / largest(expected, n);
@@ -103,7 +103,8 @@ static void check_logits_of(const char *name) {
     family_close(&family);
 }
 
-/* A folder in half precision is near, and has the bits of one that holds what is left of its weights. */
+/* A folder in half precision is close to the golden logits, and bit-identical to a float32 folder with rounded weights.
+ */
 static void check_halves_of(const char *name) {
     static const FolderForm halves[] = {{.type = TYPE_F16, .misaligned = 2}, {.type = TYPE_BF16, .misaligned = 1}};
     for (int i = 0; i < 2; i++) {
@@ -111,7 +112,7 @@ static void check_halves_of(const char *name) {
         CHECK(!family_write(&family, folder(), &halves[i]), "cannot write %s", name);
         CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type, stderr_text());
         CHECK(distance() <= HALF, "%s in type %d: error %.3g", name, halves[i].type, distance());
-        setenv("NORMA_TILES", "0", 1); /* in tiles BF16 has an order of sums of its own */
+        setenv("NORMA_TILES", "0", 1); /* AMX tiles add BF16 products in another order */
         CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type, stderr_text());
         unsetenv("NORMA_TILES");
         family_round(&family, halves[i].type);
@@ -123,13 +124,13 @@ static void check_halves_of(const char *name) {
     }
 }
 
-/* The logits of n tokens from position `first` on, which have run in chunks, are those that are expected. */
+/* Whether the logits of n tokens from position `first` on are the expected ones. */
 static bool same_bits(const float *found, int first, int n) {
     const size_t row = (size_t)family.vocab_size;
     return found && !memcmp(found, expected + (size_t)first * row, (size_t)n * row * sizeof *found);
 }
 
-/* In one call, in calls of a chunk each, and with a draft of which one token is accepted. */
+/* In one call, in one call for each chunk, and with a draft of which one token is accepted. */
 static void check_session(const char *name, const Model *m, KvType kv, int batch, int threads) {
     const int end = threads == 1 || 10 * batch + 10 > FAMILY_TOKENS ? FAMILY_TOKENS : 10 * batch + 10;
     Session s;
@@ -156,7 +157,7 @@ static void check_bits_of(const char *name, KvType kv) {
     CHECK(!family_open(&family, name), "no %s in tests/golden/families", name);
     CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32, .n_files = 2}), "cannot write %s", name);
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
-    m.decode_bytes = 1 << 30; /* worth any number of threads */
+    m.decode_bytes = 1 << 30; /* large enough for any number of threads */
     CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, 0, kv), "no session");
     const float *l = model_forward_text(&s, family.tokens, FAMILY_TOKENS, 0, FAMILY_TOKENS);
     CHECK(l, "%s does not run", name);
@@ -191,7 +192,7 @@ static bool has_word(const char *words, const char *word) {
     return false;
 }
 
-/* The same bits where rows of heads stay in their order, and no factors of RoPE are rounded to float32. */
+/* Exact if rows of heads are not permuted and no RoPE factors are rounded to float32. */
 static void check_written(const char *name, const char *architectures, const char *path, bool limited, bool halves) {
     Model m;
     CHECK(has_word(architectures, architecture_in(path)), "%s: is a file of %s", name, architecture_in(path));
@@ -228,7 +229,7 @@ static void check_gguf_of(const char *name, const char *architectures, bool limi
 
 /* ---- config.json -------------------------------------------------------------------------------- */
 
-/* Opens the folder: NULL: it runs as ever; "": it opens; else it is refused with a line that says this. */
+/* Opens the folder. message NULL: same logits; "": it opens; else: it is refused with this message. */
 static void check_opening(const char *name, const char *what, const char *message) {
     Model m;
     stderr_hide();
@@ -249,7 +250,7 @@ static void check_opening(const char *name, const char *what, const char *messag
 }
 
 typedef struct {
-    const char *family, *old, *new, *message; /* as check_opening takes it */
+    const char *family, *old, *new, *message; /* message: as in check_opening */
 } Change;
 
 static void check_changes(const Change *changes, int n) {
@@ -301,7 +302,7 @@ static void gemma_options(void) {
         {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": \"1\"", "rope_local_base_freq is '1'"},
         {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"spiral\"}", "rope_type"},
         {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}", ""},
-        {"gemma3_270m", none, caps, "attn_logit_softcapping is 50.0"}, /* the code takes it, and leaves it */
+        {"gemma3_270m", none, caps, "attn_logit_softcapping is 50.0"}, /* transformers reads it and ignores it */
         {"gemma3_1b", "_pattern\": 6", "_pattern\": 0", "sliding_window_pattern is 0"},
         {"gemma3_1b", "_pattern\": 6", "_pattern\": \"LLG\"", "sliding_window_pattern is 'LLG'"},
         {"gemma3_nested", "\"factor\": 8.0", "\"factor\": 0", "factor is 0"},
@@ -320,7 +321,7 @@ static void olmo_options(void) {
         {"olmo2", "\"silu\"", "\"gelu_pytorch_tanh\"", "hidden_act is 'gelu_pytorch_tanh'"},
         {"olmo2", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0"},
         {"olmo2", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
-        {"olmo2", "\"use_cache\": false", "\"sliding_window\": 8", NULL}, /* OLMo 2 has none */
+        {"olmo2", "\"use_cache\": false", "\"sliding_window\": 8", NULL}, /* OLMo 2 ignores it */
         {"olmo3", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
         {"olmo3", "\"full_attention\", ", "", "layer_types"},
         {"olmo3", "\"full_attention\"", "\"half_attention\"", "layer_types"},
@@ -385,7 +386,7 @@ static void smollm3_options(void) {
         {"smollm3", layers, "\"no_rope_layers\": 4", "no_rope_layers is 4"},
         {"smollm3", layers, "\"no_rope_layers\": null", NULL}, /* every fourth */
         {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, 0, 1, 0]", NULL},
-        {"smollm3", "_interval\": 4", "_interval\": 0", NULL}, /* not read beside the list */
+        {"smollm3", "_interval\": 4", "_interval\": 0", NULL}, /* ignored if there is a list */
         {"smollm3",
          "_interval\": 4,\n  "
          "\"no_rope_layers\": [1, 1, 1, 0, 1]",
@@ -438,7 +439,7 @@ static void mistral_options(void) {
     CHECK_CHANGES(changes);
 }
 
-/* A key that is missing has the default of the family's configuration in transformers. */
+/* A missing key has the default of the family's configuration in transformers. */
 static void missing_keys_have_their_defaults(void) {
     static const struct {
         const char *family, *key;
@@ -489,7 +490,7 @@ static void missing_keys_have_their_defaults(void) {
     }
 }
 
-/* LongRoPE has other factors behind the original context, for all positions: there it ends. */
+/* Beyond the original context LongRoPE uses other factors for all positions, so the context is cut to it. */
 static void longrope_ends_at_its_original_context(void) {
     Model m;
     Session s;
@@ -512,20 +513,20 @@ static void longrope_ends_at_its_original_context(void) {
 
 static int current;
 
-static void logits_are_those_of_transformers(void) { check_logits_of(FAMILIES[current].name); }
-static void halves_are_near_and_exact(void) { check_halves_of(FAMILIES[current].name); }
-static void bits_depend_on_tokens_alone(void) { check_bits_of(FAMILIES[current].name, current % 2 ? KV_F16 : KV_F32); }
-static void gguf_files_say_the_same(void) {
+static void logits_match_transformers(void) { check_logits_of(FAMILIES[current].name); }
+static void half_precision_is_close_and_exact(void) { check_halves_of(FAMILIES[current].name); }
+static void bits_depend_only_on_tokens(void) { check_bits_of(FAMILIES[current].name, current % 2 ? KV_F16 : KV_F32); }
+static void gguf_files_have_the_same_logits(void) {
     check_gguf_of(FAMILIES[current].name, FAMILIES[current].architectures, FAMILIES[current].limited);
 }
 
 void suite_families(void) {
     for (current = 0; current < N_FAMILIES; current++) {
-        TEST(logits_are_those_of_transformers);
+        TEST(logits_match_transformers);
         if (test_fast() && current % 3) continue;
-        TEST(halves_are_near_and_exact);
-        TEST(bits_depend_on_tokens_alone);
-        TEST(gguf_files_say_the_same);
+        TEST(half_precision_is_close_and_exact);
+        TEST(bits_depend_only_on_tokens);
+        TEST(gguf_files_have_the_same_logits);
     }
     TEST(gemma_options);
     TEST(olmo_options);

@@ -1,8 +1,7 @@
 /* test_folder.c: Hugging Face folders.
  *
- * Owns the comparison of folders with the same models in other formats and with
- * float64, what config.json may ask for, and folders that are damaged: they
- * must be refused with one line on stderr, or run; the sanitizers watch.
+ * Compares folders with the same models in other formats and with float64 logits. Tests the options of config.json
+ * and damaged folders, which must run or be refused with one line on stderr.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -40,7 +39,7 @@ static void remove_folder(void) {
     if (system(command)) abort();
 }
 
-/* The bytes of a file, and a zero byte; the caller frees them. */
+/* The bytes of a file and a zero byte; the caller frees them. */
 static char *load(const char *path, size_t *size) {
     char *bytes = file_read(path, size);
     if (!bytes) abort();
@@ -52,7 +51,7 @@ static void save(const char *path, const void *bytes, size_t size) {
     if (!out || fwrite(bytes, 1, size, out) != size || fclose(out)) abort();
 }
 
-/* The logits of n tokens, one row after the other. */
+/* The logits [n][vocab_size] of n tokens. */
 static int run(const Model *m, int n, float *logits) {
     int tokens[TOKENS];
     Session s;
@@ -72,12 +71,12 @@ static int run_path(const char *path, int n, float *logits) {
     return status;
 }
 
-/* ---- the same models elsewhere ----------------------------------------------------------------- */
+/* ---- the same models in other formats ---------------------------------------------------------- */
 
 static GgufFile file;
 static float logits[TOKENS * MAX_VOCAB], expected[TOKENS * MAX_VOCAB];
 
-/* The model in the file `same`, written as a folder, against float64. */
+/* Compares the model in the file `same`, written as a folder, with float64 logits. */
 static void check_golden(const char *name, const HashModel *m, const FolderForm *form) {
     const int n = TOKENS * m->vocab_size;
     Model model;
@@ -150,7 +149,7 @@ static const struct {
 };
 enum { N_MODELS = sizeof MODELS / sizeof *MODELS, LLAMA = N_MODELS - 2, MISTRAL };
 
-/* Model i as a GGUF file, vectors rounded as the folder has them. */
+/* Model i as a GGUF file, vectors rounded as in the folder. */
 static int write_gguf(int i, const char *path) {
     gguf_make_relative(&file, MODELS[i].m, &MODELS[i].r);
     const Type type = MODELS[i].form.type;
@@ -177,8 +176,8 @@ static int make_folder(int i) {
     return status;
 }
 
-static void folders_give_the_bits_of_gguf_files(void) {
-    for (int i = 0; i < LLAMA; i += test_fast() ? 3 : 1) { /* llama's rows stand in another order in GGUF */
+static void folders_and_gguf_files_are_bit_identical(void) {
+    for (int i = 0; i < LLAMA; i += test_fast() ? 3 : 1) { /* GGUF orders llama's rows differently */
         const int n = TOKENS * MODELS[i].m->vocab_size;
         CHECK(!make_folder(i), "model %d cannot be written", i);
         CHECK(!run_path(temporary("same.gguf"), TOKENS, expected), "GGUF file %d does not run", i);
@@ -205,7 +204,7 @@ static bool open_changed(Model *m, int i, const char *old, const char *new) {
 
 /* Frequencies as transformers' modeling_rope_utils computes them in float32, for head_dim 16 and
  * max_position_embeddings 4096, and MiniMind's precompute_freqs_cis. */
-static void rope_is_what_transformers_makes_of_it(void) {
+static void rope_matches_transformers(void) {
     static const struct {
         int model;
         const char *options;
@@ -276,7 +275,7 @@ static void rope_is_what_transformers_makes_of_it(void) {
     }
 }
 
-static void options_are_honoured_or_refused_by_name(void) {
+static void options_are_applied_or_refused_by_name(void) {
     static const struct {
         int model;
         const char *old, *new, *message; /* NULL: it opens */
@@ -349,8 +348,8 @@ static void options_are_honoured_or_refused_by_name(void) {
     }
 }
 
-/* Of head_dim, which the weights refuse, no memory and no time. */
-void factors_wait_for_the_weights(void) {
+/* A head_dim that the weights contradict costs neither memory nor time. */
+void rope_factors_wait_for_the_weights(void) {
     static const char *const heads[] = {"\"head_dim\": 18", "\"head_dim\": 4194304"};
     static const char scaling[] = "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
                                   "\"high_freq_factor\": 4}";
@@ -400,8 +399,8 @@ static bool open_with_tensor(const char *name) {
     return opened;
 }
 
-/* Older folders hold the angles of RoPE, which follow from config.json. */
-static void angles_may_be_stored(void) {
+/* Older folders store RoPE's inv_freq, which is ignored: it follows from config.json. */
+static void stored_inv_freq_is_ignored(void) {
     static const struct {
         const char *name;
         bool opens;
@@ -420,7 +419,7 @@ static void angles_may_be_stored(void) {
     }
 }
 
-/* As transformers' configurations have it; LLaMA 1's key is older than theirs. */
+/* The defaults of transformers' configurations. LLaMA 1's key is older than they are. */
 static void the_context_has_a_default(void) {
     static const char old[] = "\"max_position_embeddings\": 40,";
     static const struct {
@@ -441,8 +440,8 @@ static void the_context_has_a_default(void) {
     }
 }
 
-/* The windows of two layers, as transformers' configurations make them; the context stays. */
-static void windows_are_of_layers(void) {
+/* Two layers have the windows of transformers' configurations; the context is unchanged. */
+static void windows_of_each_layer(void) {
     enum { QWEN2 = 0, QWEN3 = 2, QWEN3_MOE = 5 };
 #define USED "\"use_sliding_window\": true, "
     static const struct {
@@ -488,8 +487,8 @@ static void windows_are_of_layers(void) {
     }
 }
 
-/* Of layers that are not named, those from 28 on slide in Qwen 2. */
-static void windows_begin_at_layer_28(void) {
+/* Without layer_types, layers from 28 on have a window in Qwen 2. */
+static void windows_of_qwen2_begin_at_layer_28(void) {
     const HashModel form = {8, 8, 29, 2, 1, 8, 10000, true, 6};
     const FolderForm with = {.model_type = "qwen2", .options = "\"use_sliding_window\": true"};
     const Relative r = {.architecture = "qwen2", .biases = true};
@@ -506,8 +505,8 @@ static void windows_begin_at_layer_28(void) {
     remove_folder();
 }
 
-/* Options of the families beside LLaMA, of which norma has most: a folder with tensors of LLaMA's names opens as
- * granite's or smollm3's, and others are refused before their tensors are looked for. */
+/* Options of other families than LLaMA. A folder with LLaMA's tensor names opens as granite or smollm3; other options
+ * are refused before the tensors are searched. */
 static void options_of_families(void) {
 #define SLIDING        "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"
 #define LONGROPE(rest) "phi3\", \"rope_scaling\": {\"type\": \"longrope\"" rest "}, \"x\": \""
@@ -638,7 +637,7 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}, \"a\": {}}", "the key \"a\" twice"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
          "expected at most 0 (number of tensors: 1)"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, " /* empty ones go first */
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, " /* empty tensors come first */
          "\"b\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
          "expected at most 0 (number of tensors: 2)"},
         {"{}", "its tensors end at"},
@@ -664,7 +663,7 @@ static void headers_are_checked(void) {
     remove_folder();
 }
 
-/* A folder in shards with another index; returns whether it opens. */
+/* Replaces a string in the index of a sharded folder; returns whether it opens. */
 static bool open_with_index(const char *old, const char *new) {
     Model m;
     if (make_folder(1)) abort();
@@ -677,7 +676,7 @@ static bool open_with_index(const char *old, const char *new) {
     return opened;
 }
 
-static void an_index_names_files_beside_it(void) {
+static void an_index_names_files_of_its_folder(void) {
     static const char first[] = "\"model-00001-of-00003.safetensors\"";
     static const struct {
         const char *old, *new, *message;
@@ -702,8 +701,8 @@ static void an_index_names_files_beside_it(void) {
     CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s", stderr_text());
 }
 
-/* The second file once more as the first: its tensors are in both, and the message names both. */
-static void no_tensor_is_in_two_files(void) {
+/* A copy of the second file replaces the first: its tensors are in both, and the message names both. */
+static void a_tensor_in_two_files_is_refused(void) {
     Model m;
     size_t size;
     CHECK(!make_folder(1), "no folder");
@@ -718,7 +717,7 @@ static void no_tensor_is_in_two_files(void) {
     remove_folder();
 }
 
-/* A file that is nothing but the length of a header, and a header of no bytes. */
+/* A file of 8 bytes, the length of an empty header. */
 static void the_smallest_header(void) {
     static const uint8_t bytes[8];
     Model m;
@@ -731,8 +730,8 @@ static void the_smallest_header(void) {
     remove_folder();
 }
 
-/* So many files that none is opened; one less, and the first is missing. */
-static void an_index_names_so_many_files(void) {
+/* 4097 files are refused before one is opened; with 4096 the first is missing. */
+static void the_files_of_an_index_are_limited(void) {
     for (int n = 4096; n <= 4097; n++) {
         Model m;
         char *text = NULL;
@@ -755,8 +754,8 @@ static void an_index_names_so_many_files(void) {
     }
 }
 
-/* What is no regular file is refused, and nothing waits for it. */
-static void what_is_no_file_is_refused(void) {
+/* A FIFO or device is refused without waiting for it. */
+static void only_regular_files_are_opened(void) {
     static const char *const names[] = {"config.json", "model.safetensors", "model.safetensors.index.json",
                                         "model-00002-of-00003.safetensors"};
     for (int i = 0; i < 8; i++) {
@@ -784,7 +783,7 @@ static void check_missing(const char *removed, const char *added, const char *me
     remove_folder();
 }
 
-static void what_is_missing_is_named(void) {
+static void missing_tensors_and_files_are_named(void) {
     static const char index[] = "model.safetensors.index.json";
     check_missing("config.json", NULL, "config.json: No such file");
     check_missing("model-00002-of-00003.safetensors", NULL, "model-00002-of-00003.safetensors: No such file");
@@ -816,7 +815,7 @@ static void replace(Image *image, size_t at, size_t n, const char *text) {
     image->size += length - n;
 }
 
-/* A number of the text becomes another one. */
+/* Replaces a number of the text. */
 static void damage_number(Image *image, size_t first, size_t end) {
     static const char *const evil[] = {
         "0",   "-1",  "1",    "2147483647", "2147483648", "4294967296", "18446744073709551616",
@@ -832,7 +831,7 @@ static void damage_number(Image *image, size_t first, size_t end) {
     replace(image, at, n, any(3) ? near : evil[any(14)]);
 }
 
-/* Bytes first to end are JSON. */
+/* Bytes first to end, excluded, are JSON. */
 static void damage_text(Image *image, size_t first, size_t end) {
     const size_t at = first + (size_t)any((int)(end - first)), left = end - at;
     const size_t n = (size_t)any(left < 40 ? (int)left : 40);
@@ -849,7 +848,7 @@ static void damage_text(Image *image, size_t first, size_t end) {
     }
 }
 
-/* One or two of: the header's text (its length follows, mostly), the length, the end, weights. */
+/* Damages one or two of: the header's text (mostly with its length adapted), the length, the end, weights. */
 static void damage_safetensors(Image *image) {
     uint64_t size;
     memcpy(&size, image->bytes, 8);
@@ -955,28 +954,28 @@ static void damaged_folders(void) {
         }
         remove_folder();
     }
-    printf("folders: %d refused, %d ran, %d of them to a logit that is no finite number\n", counts.refused, counts.ran,
+    printf("folders: %d refused, %d ran, %d of them to a logit that is not finite\n", counts.refused, counts.ran,
            counts.not_a_number);
     const int least = (counts.refused + counts.ran) / 10;
-    CHECK(counts.refused >= least && counts.ran >= least, "not much of a test");
+    CHECK(counts.refused >= least && counts.ran >= least, "too few refused or too few run");
 }
 
 void suite_folder(void) {
     TEST(folders_against_float64);
-    TEST(folders_give_the_bits_of_gguf_files);
-    TEST(rope_is_what_transformers_makes_of_it);
-    TEST(options_are_honoured_or_refused_by_name);
-    TEST(angles_may_be_stored);
+    TEST(folders_and_gguf_files_are_bit_identical);
+    TEST(rope_matches_transformers);
+    TEST(options_are_applied_or_refused_by_name);
+    TEST(stored_inv_freq_is_ignored);
     TEST(the_context_has_a_default);
-    TEST(windows_are_of_layers);
-    TEST(windows_begin_at_layer_28);
+    TEST(windows_of_each_layer);
+    TEST(windows_of_qwen2_begin_at_layer_28);
     TEST(options_of_families);
     TEST(headers_are_checked);
-    TEST(an_index_names_files_beside_it);
-    TEST(no_tensor_is_in_two_files);
+    TEST(an_index_names_files_of_its_folder);
+    TEST(a_tensor_in_two_files_is_refused);
     TEST(the_smallest_header);
-    TEST(an_index_names_so_many_files);
-    TEST(what_is_no_file_is_refused);
-    TEST(what_is_missing_is_named);
+    TEST(the_files_of_an_index_are_limited);
+    TEST(only_regular_files_are_opened);
+    TEST(missing_tensors_and_files_are_named);
     TEST(damaged_folders);
 }

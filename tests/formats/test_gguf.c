@@ -1,9 +1,8 @@
-/* test_gguf.c: gguf.c, what it reads and what it refuses.
+/* test_gguf.c: gguf.c, the files it accepts and the files it refuses.
  *
- * Owns a forward pass in double over the tensors of a GgufFile, written from
- * the papers, against which every key that changes the result is held; the
- * comparison with the same model as a llama2.c checkpoint; the tokenizer in a
- * file; and files with one thing wrong. Random damage is test_damage.c's.
+ * Compares every key that changes the result with a double-precision forward pass written from the papers, and a
+ * model with the same model as a llama2.c checkpoint. Tests the tokenizer in a file, and files with one defect.
+ * Random damage is in test_damage.c.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -27,7 +26,7 @@
 
 enum { N_TOKENS = 12, MAX_LAYERS = 7, MAX_WIDTH = 192, MAX_VOCAB = 131 };
 
-/* Sizes that every weight type has blocks for. */
+/* Sizes divisible by the block size of every weight type. */
 static const HashModel SMALL = {64, 96, 2, 4, 2, 60, 40, true, 7};
 static const HashModel SMALL_TIED = {64, 96, 2, 4, 2, 60, 40, false, 8};
 
@@ -45,9 +44,9 @@ typedef struct {
     double amplitude;
     bool plain_weights; /* of experts: not divided by their sum */
     bool bare, gelu;    /* LayerNorms without parameters; GELU */
-    int window, period; /* all but every nth layer have the window, */
-    int pattern;        /* or those of these bits, if there are any */
-    double local_base;  /* of layers with windows; 0: they are as others */
+    int window, period; /* every period-th layer has no window */
+    int pattern;        /* if not 0: bit l: layer l has the window */
+    double local_base;  /* of layers with windows; 0: base */
     int no_rope_every;
     double embedding, residual, scores, logits, score_cap, logit_cap; /* 0: 1, or none */
 } Reference;
@@ -132,7 +131,7 @@ static bool has_window(const Reference *ref, int l) {
     return ref->window && (!ref->period || l % ref->period != ref->period - 1);
 }
 
-/* Rotates each head's leading pairs. */
+/* Rotates the first rope_dims elements of each head. */
 static void exact_rope(const Reference *ref, double *v, int heads, int pos, int l) {
     const char *neighbours = "llama olmo granite smollm3";
     const bool halves = ref->r && !strstr(neighbours, ref->r->architecture);
@@ -177,7 +176,7 @@ static void exact_attention(const Reference *ref, double *out, const double *q, 
     }
 }
 
-/* One SwiGLU: of a layer, or number i of its experts (ending "_exps"). */
+/* The SwiGLU of layer l or, with the ending "_exps", of its expert i. */
 static void exact_mlp(const Reference *ref, double *y, const double *x, int l, const char *ending, int i, int hidden,
                       int dim) {
     double gate[MAX_WIDTH], up[MAX_WIDTH];
@@ -194,7 +193,7 @@ static void exact_mlp(const Reference *ref, double *y, const double *x, int l, c
     exact_matrix(y, gate, l, name, i, dim, hidden);
 }
 
-/* The experts with the largest probabilities, of equals the first, weighted with them. */
+/* The experts with the largest probabilities (the first of equal ones), weighted by them. */
 static void exact_experts(const Reference *ref, double *y, const double *x, int l) {
     const int n = ref->r->n_experts, dim = ref->m->dim;
     double p[MAX_WIDTH], all = 0, used = 0, out[MAX_WIDTH], weights[MAX_WIDTH] = {0};
@@ -212,7 +211,7 @@ static void exact_experts(const Reference *ref, double *y, const double *x, int 
     }
 }
 
-/* The logits of the token at `pos`, whose predecessors have been run. */
+/* The logits of the token at `pos`; the earlier tokens have been run. */
 static void exact_forward(const Reference *ref, double *logits, int token, int pos) {
     const HashModel *m = ref->m;
     const int dim = m->dim, q_dim = m->n_heads * ref->head_size, kv_dim = m->n_kv_heads * ref->head_size;
@@ -248,7 +247,7 @@ static void exact_forward(const Reference *ref, double *logits, int token, int p
     }
 }
 
-/* ---- what the program makes of it ----------------------------------------------------------- */
+/* ---- comparison with the program -------------------------------------------------------------- */
 
 static float logits_found[N_TOKENS * MAX_VOCAB];
 
@@ -273,7 +272,7 @@ static int run_file(const HashModel *m, const char *path, float *logits) {
     return status;
 }
 
-/* Writes `file`, runs it, and ends it. Errors are measured by the largest logit. */
+/* Writes, runs and frees `file`. Errors are relative to the largest logit. */
 static void check_forward(const char *what, const Reference *ref, double tolerance) {
     const char *path = temporary("model.gguf");
     const HashModel *m = ref->m;
@@ -283,7 +282,7 @@ static void check_forward(const char *what, const Reference *ref, double toleran
         exact_forward(ref, exact, hash_token(m, t), t);
         for (int i = 0; i < m->vocab_size; i++) {
             const double e = fabs((double)logits_found[t * m->vocab_size + i] - exact[i]);
-            if (!(e <= error)) error = e; /* NaN, too */
+            if (!(e <= error)) error = e; /* also for NaN */
             largest = fmax(largest, fabs(exact[i]));
         }
     }
@@ -297,7 +296,7 @@ static void check_refused(int line, const char *expected);
 
 /* ---- the same model in two formats ---------------------------------------------------------------- */
 
-/* llama.cpp's order of rows in attn_q and attn_k is llama2.c's. */
+/* llama.cpp orders the rows of attn_q and attn_k as llama2.c does. */
 static void same_bits_as_a_checkpoint(void) {
     static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &SMALL, &SMALL_TIED};
     static float expected[N_TOKENS * MAX_VOCAB];
@@ -311,11 +310,11 @@ static void same_bits_as_a_checkpoint(void) {
             gguf_free(&file);
             CHECK(!run_file(m, checkpoint, expected) && !run_file(m, path, logits_found), "does not run");
             CHECK(!memcmp(logits_found, expected, (size_t)(N_TOKENS * m->vocab_size) * sizeof *expected),
-                  "model %d, version %u: other logits than as a checkpoint", i, version);
+                  "model %d, version %u: logits differ from the checkpoint's", i, version);
         }
 }
 
-static void model_is_what_the_file_says(void) {
+static void config_matches_the_file(void) {
     const char *path = temporary("model.gguf");
     for (int untied = 0; untied < 2; untied++) {
         const HashModel *m = untied ? &SMALL : &SMALL_TIED;
@@ -327,7 +326,7 @@ static void model_is_what_the_file_says(void) {
         CHECK(c->dim == 64 && c->hidden_dim == 96 && c->n_layers == 2 && c->n_heads == 4 && c->n_kv_heads == 2 &&
                   c->head_size == 16 && c->vocab_size == 60 && c->context == 40 && c->rope.base == 10000 &&
                   c->rope.scale == 1 && c->rope.dims == 16,
-              "other sizes");
+              "wrong sizes");
         CHECK(model.tied == !untied && (model.output.data == model.embedding.data) == !untied, "tied: %d", model.tied);
         CHECK(!strcmp(model.format, "GGUF") &&
                   model.files->data + model.layers[1].mlp.up.offset == model.layers[1].mlp.up.data,
@@ -349,7 +348,7 @@ static void weight_types(void) {
         gguf_convert(&file, types[i % 3].type);
         check_forward(type_name(types[i % 3].type), &ref, types[i % 3].tolerance);
     }
-    /* every type beside every other */
+    /* every type next to every other */
     for (int first = 0; first < 4; first++) {
         static const Type all[] = {TYPE_Q8_0, TYPE_F32, TYPE_BF16, TYPE_F16};
         const Reference ref = reference_of(&SMALL);
@@ -392,8 +391,8 @@ static void rotations(void) {
         if (i == 0 || i == 8) gguf_set_int(&file, "llama.rope.dimension_count", ref.rope_dims = 6);
         if (i == 1 || i == 8) gguf_set_real(&file, "llama.rope.freq_base", 500000), ref.base = 500000;
         if (i == 2 || i == 8) gguf_set_text(&file, type, "linear");
-        if (i == 2 || i == 3 || i == 8) gguf_set_real(&file, factor, 2.5f), ref.scale = 2.5; /* linear unless said */
-        if (i == 4) gguf_set_real(&file, "llama.rope.scale_linear", 4), ref.scale = 4;       /* what it was called */
+        if (i == 2 || i == 3 || i == 8) gguf_set_real(&file, factor, 2.5f), ref.scale = 2.5; /* linear is the default */
+        if (i == 4) gguf_set_real(&file, "llama.rope.scale_linear", 4), ref.scale = 4;       /* the old name */
         if (i == 5) gguf_set_text(&file, type, "none"), gguf_set_real(&file, factor, 8);
         if (i == 6) gguf_set_text(&file, type, "none"), gguf_set_real(&file, "llama.rope.scale_linear", 8);
         if (i == 9)
@@ -404,11 +403,11 @@ static void rotations(void) {
     }
 }
 
-/* YaRN by its paper (Peng et al. 2023, sec. 3.2): the waves that fit `fast` times into the original
- * context stay, those that fit `slow` times are stretched, with a ramp over whole pairs between. */
+/* YaRN by its paper (Peng et al. 2023, sec. 3.2): frequencies that turn `fast` times in the original context are
+ * unchanged, those that turn `slow` times are divided by the factor, with a linear ramp over whole pairs in between. */
 static void yarn(void) {
     static const struct {
-        float factor, fast, slow, amplitude; /* 0: not said */
+        float factor, fast, slow, amplitude; /* 0: key missing */
         int context;
     } cases[] = {{4, 0, 0, 0, 0},     {16, 0, 0, 0.75f, 20}, {2.5f, 3, 0.5f, 0, 30},
                  {0.5f, 0, 0, 0, 39}, {3, 1, 1, 0, 7},       {3, 2, 1e-8f, 0, 0}};
@@ -418,7 +417,7 @@ static void yarn(void) {
         const double turns[] = {cases[i].fast > 0 ? (double)cases[i].fast : 32,
                                 cases[i].slow > 0 ? (double)cases[i].slow : 1};
         const double factor = (double)cases[i].factor, context = cases[i].context ? cases[i].context : 40;
-        double ends[2]; /* in pairs */
+        double ends[2]; /* of the ramp, as indices of pairs */
         for (int k = 0; k < 2; k++) ends[k] = 8 * log(context / (turns[k] * 2 * acos(-1))) / log(10000);
         const double first = fmax(floor(ends[0]), 0), last = fmin(ceil(ends[1]), 15);
         for (int k = 0; k < 8; k++) {
@@ -460,7 +459,7 @@ static void biases(void) {
     }
 }
 
-/* A norm with a bias is a LayerNorm; a model may mix both, with an epsilon each. */
+/* A norm with a bias is a LayerNorm. A model may mix both kinds, each with its epsilon. */
 static void norms(void) {
     static const char *const sites[] = {"blk.0.attn_norm", "blk.0.ffn_norm", "blk.1.attn_norm", "blk.1.ffn_norm",
                                         "output_norm"};
@@ -469,7 +468,7 @@ static void norms(void) {
         gguf_make(&file, ref.m, 0);
         gguf_set_real(&file, "llama.attention.layer_norm_rms_epsilon", 0.125f), ref.rms_eps = 0.125;
         if (which % 2) gguf_set_real(&file, "llama.attention.layer_norm_epsilon", 2.5f);
-        ref.layer_eps = which % 2 ? 2.5 : 0.125; /* of the two keys the other serves if one is missing */
+        ref.layer_eps = which % 2 ? 2.5 : 0.125; /* a missing key has the value of the other one */
         for (int i = 0; i < 5; i++) {
             char name[64];
             snprintf(name, sizeof name, "%s.bias", sites[i]);
@@ -513,13 +512,13 @@ static void architectures(void) {
 
 /* ---- families ---------------------------------------------------------------------------------------- */
 
-/* So many layers that every period of windows has begun again. */
+/* Enough layers for every pattern of windows to repeat. */
 static const HashModel MANY_LAYERS = {64, 80, 7, 4, 2, 60, 40, true, 14};
 
 static Reference family_of(const Relative *r) {
     static const struct {
         const char *name;
-        Reference ref; /* what differs */
+        Reference ref; /* fields that differ from llama's */
     } families[] = {
         {"olmo", {.bare = true}},
         {"olmo2", {.window = FAMILY_WINDOW, .period = 4, .local_base = 10000}},
@@ -555,7 +554,7 @@ static void families(void) {
     }
 }
 
-/* Keys and tensors that may be missing, or say something else than usual. */
+/* Optional keys that are missing or have unusual values. */
 static void families_with_other_keys(void) {
     static const char pattern[] = {7, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0}; /* 7 bools */
     const Relative olmo2 = {.architecture = "olmo2"}, gemma2 = {.architecture = "gemma2"},
@@ -564,7 +563,7 @@ static void families_with_other_keys(void) {
         Reference ref = family_of(i < 3 ? &olmo2 : i < 4 ? &gemma2 : i < 7 ? &gemma3 : &granite);
         gguf_make_family(&file, ref.m, ref.r->architecture);
         if (i == 0) gguf_remove(&file, "olmo2.attention.sliding_window"), ref.window = 0;
-        if (i == 1) { /* OLMo 3's longer context, in layers without windows alone */
+        if (i == 1) { /* OLMo 3's longer context, only in layers without windows */
             gguf_set_text(&file, "olmo2.rope.scaling.type", "linear");
             gguf_set_real(&file, "olmo2.rope.scaling.factor", 4), ref.scale = 4;
             gguf_set_real(&file, "olmo2.rope.scaling.attn_factor", 1.25f), ref.amplitude = 1.25;
@@ -574,7 +573,7 @@ static void families_with_other_keys(void) {
             gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, pattern, sizeof pattern);
             ref.pattern = 1 << 0 | 1 << 3 | 1 << 5;
         }
-        if (i == 3) { /* the caps are 50 and 30, the window 4096 */
+        if (i == 3) { /* defaults: caps of 50 and 30, window of 4096 */
             gguf_remove(&file, "gemma2.attn_logit_softcapping"), ref.score_cap = 50;
             gguf_remove(&file, "gemma2.final_logit_softcapping"), ref.logit_cap = 30;
             gguf_remove(&file, "gemma2.attention.sliding_window"), ref.window = 0;
@@ -591,7 +590,7 @@ static void families_with_other_keys(void) {
     }
 }
 
-/* As the same weights, each a tensor of its own, in a file of qwen2's. */
+/* Fused weights give the bits of the same weights as separate tensors in a qwen2 file. */
 static void fused_tensors(void) {
     static float expected[N_TOKENS * MAX_VOCAB];
     const char *path = temporary("model.gguf");
@@ -605,7 +604,7 @@ static void fused_tensors(void) {
     gguf_make_family(&file, &MANY_LAYERS, "phi3");
     CHECK(!gguf_write(&file, path) && !run_file(&MANY_LAYERS, path, logits_found), "phi3 does not run");
     CHECK(!memcmp(expected, logits_found, (size_t)(N_TOKENS * MANY_LAYERS.vocab_size) * sizeof *expected),
-          "phi3 has other logits");
+          "phi3's logits differ");
     Model model;
     CHECK(!model_open(&model, path) && model.config.context == 32, "longrope: context %d", model.config.context);
     model_close(&model);
@@ -680,7 +679,7 @@ static void bad_families(void) {
 
 /* ---- experts ------------------------------------------------------------------------------------------ */
 
-/* What a file may say of experts, in several weight types. */
+/* Keys of experts, in several weight types. */
 static void experts(void) {
     static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0};
     for (int i = FIRST_WITH_EXPERTS; i < N_RELATIVES; i++)
@@ -699,7 +698,7 @@ static void experts(void) {
         }
 }
 
-static void a_router_that_cannot_decide(void) {
+static void equal_and_nan_router_logits(void) {
     const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
     const Reference ref = relative_of(&SMALL, r);
     gguf_make_relative(&file, &SMALL, r);
@@ -707,21 +706,21 @@ static void a_router_that_cannot_decide(void) {
         char name[64];
         snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", l);
         GgufTensor *router = gguf_tensor(&file, name);
-        for (size_t i = 0; i < router->count; i++) router->values[i] = l ? 0 : router->values[i % 64]; /* all alike */
+        for (size_t i = 0; i < router->count; i++) router->values[i] = l ? 0 : router->values[i % 64]; /* all equal */
     }
     check_forward("ties", &ref, CLOSE);
-    for (int which = 0; which < 3; which++) { /* one probability is no number, and so are all */
+    for (int which = 0; which < 3; which++) { /* one NaN makes all probabilities NaN */
         const char *path = temporary("model.gguf");
         gguf_make_relative(&file, &SMALL, r);
         gguf_tensor(&file, "blk.0.ffn_gate_inp.weight")->values[which * 3 * 64] = which == 1 ? INFINITY : NAN;
         CHECK(!gguf_write(&file, path) && !run_file(&SMALL, path, logits_found), "does not run");
         gguf_free(&file);
-        for (int i = 0; i < N_TOKENS * SMALL.vocab_size; i++) CHECK(isnan(logits_found[i]), "logit %d is a number", i);
+        for (int i = 0; i < N_TOKENS * SMALL.vocab_size; i++) CHECK(isnan(logits_found[i]), "logit %d is not NaN", i);
     }
 }
 
-/* As in Mixtral's files: experts as wide as a layer's MLP elsewhere. */
-static void the_width_of_experts_may_be_left_out(void) {
+/* As in Mixtral's files: experts have the width of an MLP. */
+static void the_width_of_experts_is_optional(void) {
     const Relative r = {.architecture = "llama", .n_experts = 4, .n_experts_used = 2, .expert_dim = SMALL.hidden_dim};
     const Reference ref = relative_of(&SMALL, &r);
     gguf_make_relative(&file, ref.m, &r);
@@ -729,8 +728,8 @@ static void the_width_of_experts_may_be_left_out(void) {
     check_forward("no width", &ref, CLOSE);
 }
 
-/* Where every layer has experts nothing says how wide an MLP is: no memory for what is only claimed. */
-static void a_width_that_nothing_vouches_for(void) {
+/* If every layer has experts, no tensor confirms feed_forward_length; no memory is allocated for it. */
+static void an_unconfirmed_mlp_width_allocates_nothing(void) {
     const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
     const Reference ref = relative_of(&SMALL, r);
     gguf_make_relative(&file, ref.m, r);
@@ -754,7 +753,7 @@ static void sizes_of_experts(void) {
     const Config *c = &model.config;
     CHECK(c->n_experts == 5 && c->n_experts_used == 5 && c->expert_dim == 32 && c->norm_topk && c->rope.halves &&
               c->head_size == 24 && c->rope.amplitude == 1,
-          "other sizes");
+          "wrong sizes");
     CHECK(!model.layers[0].experts && model.layers[0].mlp.gate.data && model.layers[1].experts &&
               !model.layers[1].mlp.gate.data,
           "the wrong layers have experts");
@@ -764,15 +763,15 @@ static void sizes_of_experts(void) {
           "%zu parameters", model.parameters);
     const size_t bytes = model.decode_bytes;
     model_close(&model);
-    r.n_experts_used = 2; /* a token reads the experts that it uses */
+    r.n_experts_used = 2; /* a token reads only the experts it uses */
     CHECK(!open_relative(&model, &DEEP, &r), "does not open");
     CHECK(bytes - model.decode_bytes == (size_t)(2 * 3 * expert) * sizeof(float), "%zu and %zu bytes", bytes,
           model.decode_bytes);
     model_close(&model);
 }
 
-/* All layers of a llama have the window; where it is not known which have it, the context ends with it. */
-static void windows_of_all_layers_or_none(void) {
+/* In a llama all layers have the window. If the layers with a window are unknown, the context is cut to it. */
+static void windows_of_llama_and_qwen2(void) {
     static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff, -1}, shortest[] = {40, 1, 39, 40, 40, 40, 40};
     enum { N = sizeof windows / sizeof *windows };
     for (int i = 0; i < 2 * N; i++) {
@@ -793,8 +792,8 @@ static void windows_of_all_layers_or_none(void) {
     }
 }
 
-/* Integers of any width, reals of either. */
-static void any_width_of_number(void) {
+/* Integers and reals of any width. */
+static void numbers_of_any_width(void) {
     static const struct {
         GgufType type;
         size_t bytes;
@@ -847,8 +846,8 @@ static void same_tokens_as_tokenizer_bin(void) {
     CHECK(t.pieces.n == bin.pieces.n && t.bos == 1 && t.eos == 2 && t.pieces.unk == 0 &&
               t.pieces.merged.max_length == bin.pieces.merged.max_length,
           "%d pieces, longest %d", t.pieces.n, t.pieces.merged.max_length);
-    CHECK(t.normalizer.replaces_invalid && !bin.normalizer.replaces_invalid, "what is no UTF-8");
-    t.normalizer.replaces_invalid = false; /* the one difference */
+    CHECK(t.normalizer.replaces_invalid && !bin.normalizer.replaces_invalid, "invalid UTF-8");
+    t.normalizer.replaces_invalid = false; /* the only difference */
     for (int i = 0; i < 3000; i++) {
         char text[64];
         const int n = random_text(text, i);
@@ -871,7 +870,7 @@ static void same_tokens_as_tokenizer_bin(void) {
     model_close(&model);
 }
 
-/* Encodes with BOS asked for; the ids as text. */
+/* The ids of a text with BOS, as text. */
 static const char *tokens_of(const char *text) {
     static char list[256];
     Model model;
@@ -898,7 +897,7 @@ static void check_tokens(const char *text, const char *expected) {
     CHECK(!strcmp(found, expected), "\"%s\" becomes %s, expected %s", text, found, expected);
 }
 
-/* Pieces 259 to 353 are the characters from space on. */
+/* Pieces 259 to 353 are the printable characters, from the space. */
 static void prefixes_are_optional(void) {
     const bool no = false;
     gguf_make(&file, &SPEAKING, 0);
@@ -915,12 +914,12 @@ static void prefixes_are_optional(void) {
     gguf_free(&file);
 }
 
-/* Only what may stand in a text is encoded to. */
-static void control_pieces_are_no_text(void) {
+/* A text is never encoded to control or unused pieces. */
+static void text_is_never_a_control_piece(void) {
     gguf_make(&file, &SPEAKING, 0);
     CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
     const int control = 3;
-    for (int i = 0; i < file.n_keys; i++) /* behind the type of the elements and their count */
+    for (int i = 0; i < file.n_keys; i++) /* after the type of the elements and their number */
         if (!strcmp(file.keys[i].name, "tokenizer.ggml.token_type"))
             memcpy(file.keys[i].value + 12 + 4 * (size_t)316, &control, sizeof control);
     check_tokens("XY", "1:\n<s>\n 259: 315:X 92:Y "); /* as a byte */
@@ -929,7 +928,7 @@ static void control_pieces_are_no_text(void) {
 
 /* ---- refusals ---------------------------------------------------------------------------------------------- */
 
-/* Ends `file`, too. */
+/* Frees `file`. */
 static void check_refused(int line, const char *expected) {
     const char *path = temporary("bad.gguf");
     Model model;
@@ -941,10 +940,10 @@ static void check_refused(int line, const char *expected) {
     if (opened) model_close(&model);
     CHECK(!opened, "line %d: opened, expected: %s", line, expected);
     CHECK(lines == 1 && strstr(stderr_text(), path) && strstr(stderr_text(), expected),
-          "line %d: expected: %s, said: %s", line, expected, stderr_text());
+          "line %d: expected: %s, found: %s", line, expected, stderr_text());
 }
 
-/* What is said of a good file after a change to it. */
+/* Checks the message about a valid file after a change. */
 #define REFUSED(expected, change)                                                                                      \
     do {                                                                                                               \
         gguf_make(&file, &SMALL, 0);                                                                                   \
@@ -974,7 +973,7 @@ static void bad_keys(void) {
     REFUSED("llama.block_count is missing", gguf_remove(&file, "llama.block_count"));
     REFUSED("llama.block_count is 1000000000, expected at most 3 (number of tensors: 21)",
             gguf_set_int(&file, "llama.block_count", 1000000000));
-    for (int more = 2; more <= 3; more++) /* 6 tensors a layer: of 21 + 2 four layers are too many */
+    for (int more = 2; more <= 3; more++) /* 6 tensors a layer: 21 + 2 tensors are too few for four layers */
         REFUSED(more == 2 ? "llama.block_count is 4, expected at most 3 (number of tensors: 23)"
                           : "blk.2.attn_norm.weight is missing",
                 gguf_set_int(&file, "llama.block_count", 4);
@@ -1038,9 +1037,8 @@ static void bad_keys(void) {
     }
 }
 
-/* Keys that ask for what norma does not do run at the value that changes nothing, of any type, and are refused at
- * others. */
-static void keys_that_change_nothing(void) {
+/* Keys of unsupported options are accepted with their neutral value, of any type, and refused with others. */
+static void unsupported_keys_are_accepted_only_if_neutral(void) {
     static const struct {
         const char *name;
         int neutral, other; /* other: a value that would change the result */
@@ -1064,7 +1062,7 @@ static void keys_that_change_nothing(void) {
     };
     enum { N = sizeof cases / sizeof *cases };
     char name[64], message[96];
-    for (int form = 0; form < 3; form++) { /* reals; integers; bools, of those that are 0 or 1 */
+    for (int form = 0; form < 3; form++) { /* as reals; as integers; as bools, if 0 or 1 */
         const Reference ref = reference_of(&SMALL);
         gguf_make(&file, &SMALL, 0);
         for (int i = 0; i < N; i++) {
@@ -1087,8 +1085,8 @@ static void keys_that_change_nothing(void) {
     REFUSED("llama.logit_scale is nan, expected 1", gguf_set_real(&file, "llama.logit_scale", NAN));
 }
 
-/* llama.cpp extrapolates with YaRN (1) and not without it (0); a negative number leaves it at that. */
-static void yarn_extrapolates(void) {
+/* llama.cpp extrapolates (1) with YaRN only; a negative number selects this default. */
+static void yarn_extrapolation_factor(void) {
     static const float good[][2] = {{-1, -1}, {0, 1}}; /* without YaRN, with it */
     for (int i = 0; i < 4; i++) {
         Model model;
@@ -1107,8 +1105,8 @@ static void yarn_extrapolates(void) {
                 gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 0.5f * (float)i));
 }
 
-/* llama.cpp ignores it: it must be what it is without it. */
-static void yarn_says_its_amplitude_again(void) {
+/* llama.cpp ignores this key, so only its default value is accepted. */
+static void yarn_attention_factor(void) {
     static const char *const key = "llama.rope.scaling.yarn_attn_factor";
     Reference ref = reference_of(&SMALL);
     gguf_make(&file, &SMALL, 0);
@@ -1132,8 +1130,8 @@ static void yarn_says_its_amplitude_again(void) {
     CHECK(!memcmp(without, logits_found, sizeof without), "the usual amplitude changes the logits");
 }
 
-/* What a file says of its name, its licence, its tokenizer, or of other programs' models. */
-static void keys_of_another_subject(void) {
+/* Keys about the file's name, licence and tokenizer, or of other programs. */
+static void unrelated_keys_are_ignored(void) {
     static const char *const names[] = {"general.license",
                                         "general.license.link",
                                         "general.tags",
@@ -1200,17 +1198,17 @@ static void bad_experts(void) {
 #undef REFUSED_OF
 }
 
-static void parts_of_files(void) {
+static void split_files_are_refused(void) {
     const Reference ref = reference_of(&SMALL);
     REFUSED("is part 2 of 3 of a model; llama-gguf-split --merge makes one file of them",
             gguf_set_int(&file, "split.no", 1);
             gguf_set_int(&file, "split.count", 3));
     REFUSED("is part 1 of 2 of a model", gguf_set_int(&file, "split.count", 2);
-            while (file.n_tensors) gguf_remove(&file, file.tensors[0].name)); /* all metadata, no tensors */
+            while (file.n_tensors) gguf_remove(&file, file.tensors[0].name)); /* metadata without tensors */
     REFUSED("is part 9223372036854775808 of 2 of a model", const int64_t most = INT64_MAX;
             gguf_set(&file, "split.no", GGUF_I64, &most, 8); gguf_set_int(&file, "split.count", 2));
     REFUSED("split.count is '3', expected a whole number", gguf_set_text(&file, "split.count", "3"));
-    for (int count = 0; count < 2; count++) { /* a whole one */
+    for (int count = 0; count < 2; count++) { /* split.count of a complete file */
         gguf_make(&file, &SMALL, 0);
         gguf_set_int(&file, "split.no", 0);
         gguf_set_int(&file, "split.count", count);
@@ -1226,7 +1224,7 @@ static void bad_files(void) {
     for (int i = 0; i < 7; i++)
         REFUSED("expected a power of two from 4 on", gguf_set_int(&file, "general.alignment", alignments[i]));
     const Reference ref = reference_of(&SMALL);
-    for (int alignment = 4; alignment <= 64; alignment *= 2) { /* these are good */
+    for (int alignment = 4; alignment <= 64; alignment *= 2) { /* these are valid */
         gguf_make(&file, &SMALL, 0);
         gguf_set_int(&file, "general.alignment", alignment);
         file.alignment = (size_t)alignment;
@@ -1234,7 +1232,7 @@ static void bad_files(void) {
     }
 }
 
-/* The types that norma does not run, by ggml's numbers. */
+/* Unsupported weight types, by ggml's numbers. */
 static const struct {
     uint32_t number;
     const char *name;
@@ -1297,7 +1295,7 @@ static void bad_tensors(void) {
 #undef FFN
 }
 
-/* Cut off here and there, and at every byte of the header. */
+/* Truncated at some bytes of the data and at every byte of the header. */
 static void truncated_files(void) {
     const char *path = temporary("cut.gguf");
     enum { HEADER = 2500 };
@@ -1306,7 +1304,7 @@ static void truncated_files(void) {
     const GgufTensor *last = &file.tensors[file.n_tensors - 1];
     const long data = (long)(last->offset + 4 * last->count);
     gguf_free(&file);
-    /* 500 bytes of the header are less than there are */
+    /* every 997th length of the data and the last bytes of the header, then every length */
     for (long n = data + 500; n > 0; n -= n > HEADER ? 997 : test_fast() ? 37 : 1) {
         Model model;
         CHECK(!truncate(path, n), "cannot cut");
@@ -1318,7 +1316,7 @@ static void truncated_files(void) {
     }
 }
 
-/* A file that ends with its header opens, and one that ends a byte before does not: with the last value one number, a
+/* A file that ends with its header opens; a file that ends one byte earlier is refused. The last value is a number, a
  * text, or an array of any width. */
 static void headers_end_where_the_file_does(void) {
     static const GgufType widths[] = {GGUF_U8, GGUF_U16, GGUF_F32, GGUF_F64};
@@ -1329,7 +1327,7 @@ static void headers_end_where_the_file_does(void) {
         long size = 24;
         uint8_t array[12 + 24] = {0};
         memcpy(array, &widths[last % 4], 4);
-        array[4] = (uint8_t)(24 >> last % 4); /* elements in 24 bytes */
+        array[4] = (uint8_t)(24 >> last % 4); /* number of elements in 24 bytes */
         gguf_make(&file, &SPEAKING, 0);
         CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
         while (file.n_tensors) gguf_remove(&file, file.tensors[0].name);
@@ -1355,11 +1353,11 @@ static void headers_end_where_the_file_does(void) {
     }
 }
 
-/* A count is believed up to what fits behind it in the file: a key takes 13 bytes or more, a tensor 32. */
-static void counts_are_what_fits(void) {
+/* A count is refused if it does not fit in the rest of the file: a key has at least 13 bytes, a tensor 32. */
+static void counts_are_limited_by_the_file_size(void) {
     static const struct {
         uint32_t counts[6]; /* magic, version, tensors, keys */
-        size_t n_left;      /* zero bytes behind it */
+        size_t n_left;      /* zero bytes that follow */
         const char *message;
     } cases[] = {{{GGUF_MAGIC, 3, 0, 0, 1, 0}, 12, "1 metadata keys do not fit in the file"},
                  {{GGUF_MAGIC, 3, 0, 0, 1, 0}, 13, "has neither tensors nor a vocabulary"}, /* a key without a name */
@@ -1390,7 +1388,7 @@ static void check_tokenizer_refused(int line, const char *expected) {
     stderr_hide();
     const int found = open_tokenizer(&model, &t, true), lines = stderr_show();
     gguf_free(&file);
-    CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected), "line %d: found %d, expected: %s, said: %s",
+    CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected), "line %d: found %d, expected: %s, found: %s",
           line, found, expected, stderr_text());
     CHECK(!t.pieces.list && !t.pieces.merged.slots && !t.pieces.text, "line %d: not closed", line);
 }
@@ -1443,7 +1441,7 @@ static void bad_tokenizers(void) {
                           memcpy(file.keys[i].value + 12 + 20, &(float){NAN}, 4));
 }
 
-/* The strings of a value, one after the other, after its first length has become n: none leaves the value. */
+/* Reads the strings of a value whose first length has become n: no string exceeds the value. */
 static void check_strings(const GgufValue *v, uint64_t n) {
     const uint8_t *at = v->at, *const end = v->at + v->bytes;
     uint8_t *length = (uint8_t *)(uintptr_t)v->at, before[8];
@@ -1459,7 +1457,7 @@ static void check_strings(const GgufValue *v, uint64_t n) {
 }
 
 /* Another process writes to the file after gguf_open has found all strings in it. */
-static void lengths_may_change_while_a_file_is_read(void) {
+static void lengths_that_change_during_reading(void) {
     static const uint64_t lengths[] = {0, 1, 7, 9, 1 << 20, INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
     const char *path = temporary("changing.gguf");
     File map = {0};
@@ -1474,9 +1472,10 @@ static void lengths_may_change_while_a_file_is_read(void) {
         const GgufValue *v = &g.values[i];
         if (v->type != GGUF_STRING) continue;
         for (int k = 0; k < 8; k++, n_strings++) check_strings(v, lengths[k]);
-        for (uint64_t left = 0; left < 20; left++) check_strings(v, v->bytes + 2 - left); /* up to the end, or nearly */
+        for (uint64_t left = 0; left < 20; left++)
+            check_strings(v, v->bytes + 2 - left); /* up to the end and the bytes before it */
     }
-    CHECK(n_strings >= 8 * 3, "%d strings", n_strings); /* the architecture, the kind of tokenizer, the pieces */
+    CHECK(n_strings >= 8 * 3, "%d strings", n_strings); /* the architecture, the tokenizer's kind, the pieces */
     memcpy((uint8_t *)(uintptr_t)gguf_find_value(&g, "tokenizer.ggml.model")->at, &(uint64_t){UINT64_MAX}, 8);
     const String kind = gguf_get(&g, "tokenizer.ggml.model").string;
     CHECK(kind.n == 5, "%zu bytes", kind.n);
@@ -1484,8 +1483,8 @@ static void lengths_may_change_while_a_file_is_read(void) {
     free((void *)(uintptr_t)map.data);
 }
 
-/* A byte-level file that does not say where texts are cut: llama.cpp cuts as GPT-2 does. */
-static void texts_are_cut_as_by_gpt2(void) {
+/* A byte-level tokenizer without a pre-tokenizer has GPT-2's, as in llama.cpp. */
+static void the_default_pretokenizer_is_gpt2_s(void) {
     static const char *const names[] = {NULL, "", "default", "mpt", "gpt-2"};
     static const uint8_t no_strings[12] = {GGUF_STRING};
     for (int i = 0; i < 5; i++) {
@@ -1508,8 +1507,8 @@ static void texts_are_cut_as_by_gpt2(void) {
     }
 }
 
-/* A tokenizer that nobody asked for may be of any kind. */
-static void other_tokenizers_may_be_ignored(void) {
+/* A tokenizer that is not used may be of any kind. */
+static void unused_tokenizers_are_ignored(void) {
     for (int kind = 0; kind < 3; kind++) {
         Model model;
         Tokenizer t;
@@ -1523,8 +1522,8 @@ static void other_tokenizers_may_be_ignored(void) {
     }
 }
 
-/* Experts that no layer has: no weight confirms their width. */
-static void experts_without_a_layer_are_none(void) {
+/* Experts in no layer: no weight confirms their width, so it is ignored. */
+static void experts_in_no_layer_are_ignored(void) {
     static const HashModel m = {16, 32, 2, 2, 2, 20, 16, true, 71};
     static const Relative r = {
         .architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 8, .n_dense = 2};
@@ -1544,8 +1543,8 @@ static void experts_without_a_layer_are_none(void) {
     model_close(&model);
 }
 
-/* A file without tensors, which ends with its last key: that all of its bytes are read, and none behind them. */
-static void a_header_may_be_all(void) {
+/* A file without tensors that ends with its last key: no byte after it is read. */
+static void a_file_may_end_with_its_header(void) {
     static const uint8_t bytes[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
                                    "\1\0\0\0\0\0\0\0s\10\0\0\0\2\0\0\0\0\0\0\0hi"
                                    "\1\0\0\0\0\0\0\0v\11\0\0\0\4\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0";
@@ -1574,7 +1573,7 @@ static void a_header_may_be_all(void) {
 
 void suite_gguf(void) {
     TEST(same_bits_as_a_checkpoint);
-    TEST(model_is_what_the_file_says);
+    TEST(config_matches_the_file);
     TEST(weight_types);
     TEST(head_sizes);
     TEST(rotations);
@@ -1587,31 +1586,31 @@ void suite_gguf(void) {
     TEST(fused_tensors);
     TEST(bad_families);
     TEST(experts);
-    TEST(a_router_that_cannot_decide);
-    TEST(the_width_of_experts_may_be_left_out);
-    TEST(a_width_that_nothing_vouches_for);
+    TEST(equal_and_nan_router_logits);
+    TEST(the_width_of_experts_is_optional);
+    TEST(an_unconfirmed_mlp_width_allocates_nothing);
     TEST(sizes_of_experts);
-    TEST(windows_of_all_layers_or_none);
-    TEST(any_width_of_number);
-    TEST(keys_that_change_nothing);
-    TEST(yarn_extrapolates);
-    TEST(yarn_says_its_amplitude_again);
-    TEST(keys_of_another_subject);
+    TEST(windows_of_llama_and_qwen2);
+    TEST(numbers_of_any_width);
+    TEST(unsupported_keys_are_accepted_only_if_neutral);
+    TEST(yarn_extrapolation_factor);
+    TEST(yarn_attention_factor);
+    TEST(unrelated_keys_are_ignored);
     TEST(same_tokens_as_tokenizer_bin);
     TEST(prefixes_are_optional);
-    TEST(control_pieces_are_no_text);
+    TEST(text_is_never_a_control_piece);
     TEST(bad_keys);
     TEST(bad_experts);
     TEST(bad_files);
-    TEST(parts_of_files);
+    TEST(split_files_are_refused);
     TEST(bad_tensors);
     TEST(truncated_files);
     TEST(headers_end_where_the_file_does);
-    TEST(counts_are_what_fits);
+    TEST(counts_are_limited_by_the_file_size);
     TEST(bad_tokenizers);
-    TEST(texts_are_cut_as_by_gpt2);
-    TEST(lengths_may_change_while_a_file_is_read);
-    TEST(other_tokenizers_may_be_ignored);
-    TEST(experts_without_a_layer_are_none);
-    TEST(a_header_may_be_all);
+    TEST(the_default_pretokenizer_is_gpt2_s);
+    TEST(lengths_that_change_during_reading);
+    TEST(unused_tokenizers_are_ignored);
+    TEST(experts_in_no_layer_are_ignored);
+    TEST(a_file_may_end_with_its_header);
 }

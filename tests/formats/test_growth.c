@@ -284,5 +284,5 @@ static void encoding_grows_with_the_text(void) {
 void suite_growth(void) {
     TEST(opening_grows_with_the_bytes);
     TEST(encoding_grows_with_the_text);
-    TEST(factors_wait_for_the_weights);
+    TEST(rope_factors_wait_for_the_weights);
 }

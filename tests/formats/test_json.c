@@ -1,7 +1,6 @@
-/* test_json.c: the JSON reader, on what JSON is, what it is not, and hostile texts.
+/* test_json.c: the JSON reader on valid, invalid and hostile texts.
  *
- * Owns the check of a whole document by writing it out again: from the values
- * alone comes a text that says the same.
+ * Whole documents are checked by writing the values as text again.
  */
 #include "formats/json.h"
 
@@ -22,8 +21,8 @@ static bool parse(JsonFile *json, const char *text) {
     return status == 0;
 }
 
-/* Its text again, without white space, strings as they are (tests have none with quotes in them). */
-static void write_again(FILE *out, const Json *value) {
+/* Writes a value without white space and without escapes (no string of the tests contains a quote). */
+static void write_value(FILE *out, const Json *value) {
     const char *brackets = value->kind == JSON_OBJECT ? "{}" : "[]";
     if (value->kind < JSON_STRING) {
         fputs(value->text, out);
@@ -33,16 +32,16 @@ static void write_again(FILE *out, const Json *value) {
         fputc(brackets[0], out);
         for (const Json *v = json_first(value); v; v = json_next(value, v)) {
             if (v != value + 1) fputc(',', out);
-            write_again(out, v);
+            write_value(out, v);
             if (value->kind != JSON_OBJECT) continue;
             fputc(':', out);
-            write_again(out, v + 1);
+            write_value(out, v + 1);
         }
         fputc(brackets[1], out);
     }
 }
 
-static void what_is_json_is_read(void) {
+static void valid_json_is_read(void) {
     static const char *const texts[] = {
         "0",
         "-1.5e+10",
@@ -62,7 +61,7 @@ static void what_is_json_is_read(void) {
         size_t size = 0;
         CHECK(parse(&json, texts[i]), "%s: %s", texts[i], stderr_text());
         FILE *out = open_memstream(&again, &size);
-        write_again(out, json.values);
+        write_value(out, json.values);
         fclose(out);
         const bool same = !strcmp(again, texts[i]);
         CHECK(same, "%s became %s", texts[i], again);
@@ -71,12 +70,12 @@ static void what_is_json_is_read(void) {
     }
 }
 
-/* Whether a text is refused in a file, too, behind whose last byte nobody may read. */
-static bool says_so_of_a_file(const char *text) {
+/* Whether a file with this text is refused. In tests an inaccessible page follows a mapped file. */
+static bool is_refused_in_a_file(const char *text) {
     JsonFile json;
     const char *path = temporary("refused.json");
     FILE *out = fopen(path, "wb");
-    if (!*text) return !fclose(out); /* there is no map of an empty file */
+    if (!*text) return !fclose(out); /* an empty file is not mapped */
     fputs(text, out);
     fclose(out);
     stderr_hide();
@@ -84,7 +83,7 @@ static bool says_so_of_a_file(const char *text) {
     return stderr_show() == 1 && status == -1;
 }
 
-static void what_is_not_json_is_refused(void) {
+static void invalid_json_is_refused(void) {
     static const char *const texts[] = {
         "",
         " ",
@@ -156,7 +155,7 @@ static void what_is_not_json_is_refused(void) {
         "\f1",
         "\302\2401",
         "\357\273\2771",
-        /* not UTF-8: alone, overlong, a surrogate, beyond U+10FFFF, cut off */
+        /* invalid UTF-8: a lone continuation byte, overlong, a surrogate, beyond U+10FFFF, truncated */
         "\"\x80\"",
         "\"\xc0\x80\"",
         "\"\xe0\x80\x80\"",
@@ -175,7 +174,7 @@ static void what_is_not_json_is_refused(void) {
         "\"\\ud83dx\"",
         "\"\\ud83d\\n\"",
         "\"\\ude42\\ud83d\"",
-        /* a key twice, however it is written */
+        /* a repeated key, also with escapes */
         "{\"a\":1,\"a\":1}",
         "[{\"b\":1,\"a\":{},\"\\u0061\":[]}]",
     };
@@ -186,11 +185,11 @@ static void what_is_not_json_is_refused(void) {
         const int lines = stderr_show();
         CHECK(status == -1 && !json.values && !json.text, "%s is read", texts[i]);
         CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s", texts[i], stderr_text());
-        CHECK(says_so_of_a_file(texts[i]), "%s in a file: %s", texts[i], stderr_text());
+        CHECK(is_refused_in_a_file(texts[i]), "%s in a file: %s", texts[i], stderr_text());
     }
 }
 
-/* Any bytes become a string of printable characters, which says what they were wherever they are UTF-8. */
+/* Any bytes are written as a string of printable characters; valid UTF-8 is read back unchanged. */
 static void strings_are_written(void) {
     static const char text[] = "a\"\\/\b\f\n\r\t\0\x1f\x7f\xc2\x9b\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xff.\xc3";
     static const char written[] = "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\\u007f\\u009b\xc3\xa9\xe2\x82\xac"
@@ -201,7 +200,7 @@ static void strings_are_written(void) {
     for (size_t i = 0, n; i < sizeof text - 1; i += n) strcat(line, json_escape(text + i, sizeof text - 1 - i, &n));
     strcat(line, "\"");
     CHECK(!strcmp(line, written), "%s", line);
-    CHECK(!json_parse(&json, "x.json", line, strlen(line)), "is no JSON");
+    CHECK(!json_parse(&json, "x.json", line, strlen(line)), "not valid JSON");
     const size_t same = sizeof text - 1 - 3;
     CHECK(json.values->length == same + strlen(replaced) && !memcmp(json.values->text, text, same) &&
               !strcmp(json.values->text + same, replaced),
@@ -209,7 +208,7 @@ static void strings_are_written(void) {
     json_close(&json);
 }
 
-static void a_zero_byte_ends_nothing(void) {
+static void a_zero_byte_is_not_the_end(void) {
     JsonFile json;
     stderr_hide();
     const int status = json_parse(&json, "x.json", "1\0", 2);
@@ -217,7 +216,7 @@ static void a_zero_byte_ends_nothing(void) {
     CHECK(status == -1 && strstr(stderr_text(), "byte 2: something behind the end"), "%d: %s", status, stderr_text());
 }
 
-static void errors_say_where(void) {
+static void errors_have_a_position(void) {
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -237,7 +236,7 @@ static void errors_say_where(void) {
     }
 }
 
-/* What stands behind the text, here more digits, is none of it. */
+/* An escape ends with the text, although more digits follow in memory. */
 static void escapes_at_the_end(void) {
     static const char text[] = "\"\\u0041414141\"";
     for (size_t size = 1; size < 9; size++) {
@@ -258,7 +257,7 @@ static void escapes_at_the_end(void) {
     }
 }
 
-static void escapes_become_what_they_stand_for(void) {
+static void escapes_are_decoded(void) {
     static const struct {
         const char *text, *expected;
         uint32_t length;
@@ -287,16 +286,17 @@ static void values_are_found_by_key(void) {
     const Json *root = json.values, *a = json_get(root, "a"), *x = json_get(a, "x");
     CHECK(root->n_members == 3 && root->n_values == 15, "%u members, %u values", root->n_members, root->n_values);
     CHECK(a && a->n_members == 2 && x && x->n_members == 2, "a.x is not found");
-    CHECK(json_get(root, "b") && !json_first(json_get(root, "b")), "b has members");
+    CHECK(json_get(root, "b") && !json_first(json_get(root, "b")), "b is not empty");
     CHECK(json_is(json_get(root, "c"), "a") && !json_is(json_get(a, "y"), "a"), "strings compare wrongly");
-    CHECK(!json_get(root, "x") && !json_get(x, "b") && !json_get(NULL, "a"), "found what is not there");
+    CHECK(!json_get(root, "x") && !json_get(x, "b") && !json_get(NULL, "a"), "found a missing value");
     CHECK(json_members(x, JSON_ARRAY) == x + 1 && !json_members(x, JSON_OBJECT), "the members of a.x");
-    CHECK(!json_members(json_get(root, "c"), JSON_STRING) && !json_members(NULL, JSON_ARRAY), "members of no list");
+    CHECK(!json_members(json_get(root, "c"), JSON_STRING) && !json_members(NULL, JSON_ARRAY),
+          "members of a value that is no list");
     CHECK(!strcmp(json_shown(x), "a list") && !strcmp(json_shown(NULL), "missing"), "%s", json_shown(x));
     json_close(&json);
 }
 
-static void kinds_are_told_apart(void) {
+static void kinds_of_values(void) {
     static const struct {
         const char *text;
         JsonKind kind;
@@ -315,10 +315,10 @@ static void kinds_are_told_apart(void) {
         CHECK(json_null(json.values) == cases[i].is_null, "%s: null?", cases[i].text);
         json_close(&json);
     }
-    CHECK(json_null(NULL) && !json_true(NULL) && !json_has_kind(NULL, JSON_NULL), "a value that is missing");
+    CHECK(json_null(NULL) && !json_true(NULL) && !json_has_kind(NULL, JSON_NULL), "the missing value");
 }
 
-static void numbers_are_told_apart(void) {
+static void integers_and_reals(void) {
     static const struct {
         const char *text;
         bool is_integer, is_real;
@@ -379,7 +379,7 @@ static void depth_has_a_limit(void) {
     }
 }
 
-/* A vocabulary as in tokenizer.json; entry `twice` has the key of the one before. */
+/* A vocabulary as in tokenizer.json; entry `twice` has the key of the previous entry. */
 static char *vocabulary(int n, int twice) {
     char *text = NULL;
     size_t size = 0;
@@ -416,12 +416,12 @@ static void large_objects_are_read(void) {
     }
 }
 
-/* Values are counted, not guessed from the size: a text in quotes takes little more than itself. */
-static void memory_is_for_values_and_text(void) {
+/* Memory is allocated by the number of values, not by the size: a string takes little more than its length. */
+static void memory_is_proportional_to_values_and_text(void) {
     enum { SIZE = 1 << 20 };
     static const struct {
         const char *unit;
-        size_t values; /* so many units have, at most */
+        size_t values; /* max values in SIZE bytes of units */
     } cases[] = {{"a", 1}, {"[", SIZE + 1}, {"\"a", SIZE / 2 + 1}, {"abcdefgh[0,]:{}", SIZE / 15 * 5 + 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
@@ -443,8 +443,8 @@ static void memory_is_for_values_and_text(void) {
     }
 }
 
-/* Nothing behind the end of a text is read: the bytes there would make these whole. */
-static void texts_end_where_they_end(void) {
+/* No byte after the end of a text is read: with these bytes the cases would be valid. */
+static void no_byte_after_a_text_is_read(void) {
     static const struct {
         const char *text;
         size_t size;
@@ -487,14 +487,14 @@ static void files_are_read(void) {
     CHECK(stderr_show() == 1 && status == -1, "a file that is not there: %s", stderr_text());
 }
 
-/* A file that another process writes to, after its values were counted and before they are read. */
+/* A file that changes after its values were counted and before they are read. */
 static char changing[4096];
 
 static void put_commas(void) {
     for (int i = 2; changing[i] != ']'; i += 2) changing[i] = ',';
 }
 
-static void what_changes_while_it_is_read_is_refused(void) {
+static void a_file_that_changes_during_reading_is_refused(void) {
     JsonFile json;
     const int n = (int)sizeof changing - 1;
     memset(changing, '1', sizeof changing);
@@ -506,7 +506,8 @@ static void what_changes_while_it_is_read_is_refused(void) {
     stderr_hide();
     const int status = json_parse(&json, "x.json", changing, (size_t)n);
     before_allocation = NULL;
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "the file changed while it was read"), "said: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "the file changed while it was read"), "stderr: %s",
+          stderr_text());
     CHECK(status == -1, "read");
     CHECK(!json_parse(&json, "x.json", changing, (size_t)n), "refused");
     CHECK(json.values->n_members == 2047, "%u values", json.values->n_members);
@@ -514,20 +515,20 @@ static void what_changes_while_it_is_read_is_refused(void) {
 }
 
 void suite_json(void) {
-    TEST(what_is_json_is_read);
-    TEST(what_is_not_json_is_refused);
+    TEST(valid_json_is_read);
+    TEST(invalid_json_is_refused);
     TEST(strings_are_written);
-    TEST(a_zero_byte_ends_nothing);
-    TEST(errors_say_where);
+    TEST(a_zero_byte_is_not_the_end);
+    TEST(errors_have_a_position);
     TEST(escapes_at_the_end);
-    TEST(escapes_become_what_they_stand_for);
+    TEST(escapes_are_decoded);
     TEST(values_are_found_by_key);
-    TEST(kinds_are_told_apart);
-    TEST(numbers_are_told_apart);
+    TEST(kinds_of_values);
+    TEST(integers_and_reals);
     TEST(depth_has_a_limit);
     TEST(large_objects_are_read);
-    TEST(memory_is_for_values_and_text);
-    TEST(texts_end_where_they_end);
+    TEST(memory_is_proportional_to_values_and_text);
+    TEST(no_byte_after_a_text_is_read);
     TEST(files_are_read);
-    TEST(what_changes_while_it_is_read_is_refused);
+    TEST(a_file_that_changes_during_reading_is_refused);
 }

@@ -1,9 +1,9 @@
 /* test_mutants.c: the program on files that are almost right.
  *
- * Owns the mutations, which know the structure of each format: fields at boundary values; entries removed, duplicated
- * and swapped; values of JSON replaced by others, wrapped, and of other types. Mutant I is always the same.
- * NORMA_MUTANTS=N in the environment makes N of them, NORMA_MUTANTS=I-J those from I up to J. A mutant that fails is
- * kept, and its name told. The damage of test_damage.c knows less of the formats and more of what comes out.
+ * The mutations use the structure of each format: fields at boundary values; entries removed, duplicated and moved;
+ * JSON values replaced, nested, and of other types. Mutant I is always the same.
+ * NORMA_MUTANTS=N runs N mutants, NORMA_MUTANTS=I-J the mutants I to J, J excluded. A mutant that fails is kept as a
+ * file. test_damage.c damages files without their structure and checks the results more closely.
  */
 #include "tests/support/binary.h"
 #include "tests/support/samples.h"
@@ -53,9 +53,9 @@ static void save(const Image *from, const char *path) {
     if (!f || fwrite(from->bytes, 1, from->n, f) != from->n || fclose(f)) abort();
 }
 
-/* Puts n bytes in place of those from `from` to `to`; leaves it where there is no room. */
+/* Replaces the bytes from `from` to `to` by n bytes; does nothing if they do not fit. */
 static void replace(size_t from, size_t to, const void *bytes, size_t n) {
-    static uint8_t copy[MOST_BYTES]; /* bytes may lie in the image */
+    static uint8_t copy[MOST_BYTES]; /* bytes may be part of the image */
     if (from > to || to > image.n || n > MOST_BYTES || image.n - (to - from) + n > MOST_BYTES) return;
     memcpy(copy, bytes, n);
     memmove(image.bytes + from + n, image.bytes + to, image.n - to);
@@ -63,7 +63,7 @@ static void replace(size_t from, size_t to, const void *bytes, size_t n) {
     image.n += n - (to - from);
 }
 
-/* What a format is made of: numbers, and entries (a key and its value, a tensor's row, a value of JSON). */
+/* A part of a file: a number or an entry (a key and its value, a tensor's row, a value of JSON). */
 typedef struct {
     size_t from, to;
     bool is_entry;
@@ -76,7 +76,7 @@ static void add_field(size_t from, size_t to, bool is_entry) {
     if (n_fields < MOST_FIELDS && from <= to && to <= image.n) fields[n_fields++] = (Field){from, to, is_entry};
 }
 
-/* Any field, of these alone; NULL: there is none. */
+/* A random entry or a random number; NULL: there is none. */
 static const Field *any_field(bool is_entry) {
     for (int i = 0; i < 1000 && n_fields; i++) {
         const Field *f = &fields[any(n_fields)];
@@ -165,7 +165,7 @@ static void mutate_bytes(void) {
     }
 }
 
-/* Takes an entry away, doubles it, changes its place; sometimes a count, which is 8 bytes at count_at, knows. */
+/* Removes, duplicates or moves an entry; mostly adapts the 64-bit count at count_at (0: none). */
 static void mutate_entry(const Field *entry, size_t count_at) {
     if (!entry) return;
     const Field f = *entry, *other = any_field(true);
@@ -180,7 +180,7 @@ static void mutate_entry(const Field *entry, size_t count_at) {
         replace(f.to, f.to, image.bytes + f.from, f.to - f.from);
         change = 1;
         break;
-    default: /* where another one is, which goes */
+    default: /* in place of another entry */
         if (other->from < f.to && f.from < other->to) return;
         replace(other->from, other->to, image.bytes + f.from, f.to - f.from);
     }
@@ -227,7 +227,7 @@ static void find_value(size_t *at) {
     }
 }
 
-static size_t n_header; /* fields before the first entry's */
+static size_t n_header; /* number of fields before the first entry */
 
 static void find_gguf(void) {
     size_t at = 4;
@@ -251,9 +251,9 @@ static void find_gguf(void) {
     }
 }
 
-static const char *family; /* of the file, where it is one of several; else "" */
+static const char *family; /* of the current file; "": the file exists for one family only */
 
-/* Gives an entry another name. Those that begin with a dot have the architecture before it. */
+/* Renames an entry. Before names that begin with a dot the architecture is added. */
 static void rename_key(const Field *entry) {
     static const char *const names[] = {".rope.scaling.type",
                                         ".rope.scaling.factor",
@@ -317,7 +317,8 @@ static void rename_key(const Field *entry) {
     memcpy(image.bytes + entry->from, &n, 8);
 }
 
-/* A number of an entry: most numbers of the file are in three long arrays, so by entries first. */
+/* Mutates a number of a random entry. (Most numbers of the file are in three long arrays, so a random number would
+ * miss the others.) */
 static void mutate_gguf(void) {
     n_fields = 0;
     find_gguf();
@@ -329,7 +330,7 @@ static void mutate_gguf(void) {
     } else if (any(6) == 0) {
         rename_key(entry);
     } else if (any(4) == 0) {
-        const bool is_key = entry < &fields[n_fields / 2]; /* roughly: the count is then the wrong one */
+        const bool is_key = entry < &fields[n_fields / 2]; /* approximate: sometimes the other count is adapted */
         mutate_entry(entry, is_key ? 16 : 8);
     } else {
         const Field *first = entry;
@@ -380,7 +381,7 @@ static size_t find_string(size_t at) {
     return at < image.n ? at + 1 : image.n;
 }
 
-/* Adds the value at `at`, which a key at `from` may precede, and what is in it; returns its end. */
+/* Adds the value at `at`, whose key may begin at `from`, and its members; returns its end. */
 static size_t find_json(size_t from, size_t at, size_t end, int depth) {
     const char open = (char)image.bytes[at];
     const size_t begin = at;
@@ -398,7 +399,7 @@ static size_t find_json(size_t from, size_t at, size_t end, int depth) {
             }
             at = skip_white(find_json(item, at, end, depth + 1));
             if (at == item || (at < end && image.bytes[at] == ','))
-                at = skip_white(at + 1); /* what is no value: a zero byte */
+                at = skip_white(at + 1); /* skips a zero byte, which is no value */
         }
         at++;
     } else {
@@ -472,7 +473,7 @@ static void mutate_json_value(const Field *f) {
     const Field *other = any_field(false);
     double old;
     switch (any(6)) {
-    case 0: /* another value of the file */
+    case 0: /* a copy of another value */
         replace(f->from, f->to, image.bytes + other->from, other->to - other->from);
         break;
     case 1:
@@ -491,7 +492,7 @@ static void mutate_json_value(const Field *f) {
     }
 }
 
-/* Members come with their comma; a member's key may become that of another one. */
+/* Mutates a member with its comma, or replaces its key by another member's. */
 static void mutate_member(const Field *f) {
     const Field *other = any_field(true);
     const size_t comma = f->to < image.n && image.bytes[f->to] == ',' ? f->to + 1 : f->to;
@@ -506,7 +507,7 @@ static void mutate_member(const Field *f) {
     }
 }
 
-/* Puts an option in front of those that are there. */
+/* Inserts an option before the existing ones. */
 static void add_option(size_t begin) {
     static const char *const names[] = {"rope_scaling",
                                         "sliding_window",
@@ -596,7 +597,7 @@ static void add_option(size_t begin) {
     replace(begin + 1, begin + 1, text, (size_t)n);
 }
 
-/* Numbers, most of them the ids of pieces, are chosen less often than they are there. */
+/* Numbers, mostly ids of pieces, are chosen less often than other fields. */
 static void mutate_json_in(size_t from, size_t end) {
     n_fields = 0;
     image.bytes[image.n] = '\0';
@@ -630,9 +631,9 @@ static void mutate_safetensors(void) {
     if (image.n >= 8 && any(8)) memcpy(image.bytes, &length, 8);
 }
 
-/* ---- what is mutated, and run ------------------------------------------------------------------------------ */
+/* ---- files and commands ------------------------------------------------------------------------------------ */
 
-/* With the model in front. Chat reads the file "said"; families have no tokenizer. */
+/* Each follows the model's name. Chat reads the file "said"; families have no tokenizer. */
 enum { N_COMMANDS = 9 };
 static const char *const COMMANDS[N_COMMANDS] = {
     "-i abc -n 9 -s 1 -j 1",
@@ -646,7 +647,7 @@ static const char *const COMMANDS[N_COMMANDS] = {
     "-m perplexity -i abcab -j 1",
 };
 static const char *const FAMILY_COMMANDS[N_COMMANDS] = {
-    "--tokens 7,8 -n 120 -s 1 -j 1 -b 2", /* where the context is longer, windows forget */
+    "--tokens 7,8 -n 120 -s 1 -j 1 -b 2", /* more tokens than a window, if the context is long enough */
     "--tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -n 40 -t 0 -j 1 -b 4 --kv f32",
     "--tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -n 16 -s 1 -j 1 --norm layer",
     "-m logits --tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -o converted -j 1 -b 5",
@@ -685,7 +686,7 @@ static const struct {
 };
 enum { N_CASES = sizeof CASES / sizeof *CASES };
 
-/* How many families have the file of a case, with their name for %s; 0: it is one file. */
+/* The number of families that the case's file name, with %s for the family, exists for; 0: no %s. */
 static int n_families(int c) {
     return CASES[c].file[0] != '%' ? 0 : CASES[c].mutate == mutate_gguf ? N_GGUF_FAMILIES : N_SAMPLE_FAMILIES;
 }
@@ -714,16 +715,17 @@ static void limit(int resource, rlim_t most) {
     setrlimit(resource, &limit);
 }
 
-/* The program itself, in a process of its own. */
+/* Runs the program in a child process. */
 static void child(char *line) {
     char *args[32] = {"run"};
     int n = 1;
     for (char *arg = strtok(line, " "); arg && n < 31; arg = strtok(NULL, " ")) args[n++] = arg;
-    if (chdir(folder) || setenv("OMP_WAIT_POLICY", "passive", 1)) _exit(127); /* else it starts itself anew */
+    if (chdir(folder) || setenv("OMP_WAIT_POLICY", "passive", 1))
+        _exit(127); /* else the program sets it and executes itself again */
     open_as(0, "said", O_RDONLY);
     open_as(1, "stdout", O_WRONLY | O_CREAT | O_TRUNC);
     open_as(2, "stderr", O_WRONLY | O_CREAT | O_TRUNC);
-    limit(RLIMIT_CPU, test_fast() ? 200 : 10); /* seconds: it is no question of speed, but of an end */
+    limit(RLIMIT_CPU, test_fast() ? 200 : 10); /* seconds: only endless loops reach it */
     limit(RLIMIT_CORE, 0);
 #ifndef SANITIZED
     if (!test_fast()) limit(RLIMIT_AS, 4ul << 30);
@@ -762,7 +764,7 @@ static const char *line_of(int c, size_t command) {
     return line;
 }
 
-/* Keeps the mutant, and tells of it. */
+/* Keeps the mutant and reports it. */
 static void keep(int i, const char *file, const char *line, const char *what) {
     char path[64];
     snprintf(path, sizeof path, "/tmp/norma-mutant-%d", i);
@@ -803,7 +805,7 @@ static void check_sample(int c) {
     }
 }
 
-/* All commands run on the samples as they are; then on the mutants. */
+/* All commands run on the unchanged samples, then on the mutants. */
 static void mutants_are_refused_or_run(void) {
     const char *range = getenv("NORMA_MUTANTS");
     int begin = 0, end = test_fast() ? 15 : 300, n_refused = 0;

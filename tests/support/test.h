@@ -83,7 +83,7 @@ double largest_difference(const float *x, const float *y, int n);
 
 /* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far; only in tests/growth. */
 extern uint64_t steps_taken;
-void factors_wait_for_the_weights(void); /* a test of growth, in test_folder.c */
+void rope_factors_wait_for_the_weights(void); /* a test of growth, in test_folder.c */
 
 /* A sanitizer is at work: it maps terabytes, and sees more than one line of a failure. */
 #if defined(__SANITIZE_ADDRESS__)
