@@ -1,8 +1,7 @@
 /* test_tokenizer.c: text to tokens and back.
  *
- * Owns a second encoder, the plain O(n^2) one of llama2.c, which reads
- * tokenizer.bin with a parser of its own; and tokens that llama2.c and
- * SentencePiece gave for the published vocabularies (tests/golden/..._ids.txt).
+ * Compares with a second encoder, llama2.c's O(n^2) algorithm with a separate parser of tokenizer.bin, and with the
+ * tokens that llama2.c and SentencePiece give for published vocabularies (tests/golden/..._ids.txt).
  */
 #include "base/file.h"
 #include "formats/llama2c.h"
@@ -74,7 +73,7 @@ typedef struct {
     int first[256]; /* by first byte; -1: none */
 } Vocabulary;
 
-/* Pieces that text can become: not the three special ones, not "<0xNN>". */
+/* The pieces that match text: not the first three, not "<0xNN>". */
 static bool is_byte_piece(const Entry2 *p) {
     unsigned byte;
     char text[8] = "";
@@ -95,7 +94,7 @@ static Vocabulary *read_vocabulary(const char *path) {
         at += 8 + (size_t)p->length;
     }
     for (int b = 0; b < 256; b++) v->first[b] = -1;
-    for (int id = v->n - 1; id > 2; id--) { /* backwards: of equal pieces the first is found */
+    for (int id = v->n - 1; id > 2; id--) { /* backwards, so that the first of equal pieces is found */
         Entry2 *p = &v->pieces[id];
         if (p->length == 0 || is_byte_piece(p)) continue;
         p->next = v->first[(uint8_t)p->text[0]];
@@ -115,7 +114,7 @@ static int find(const Vocabulary *v, const char *s, int n) {
     return -1;
 }
 
-/* Bytes of the character at s: a lead and all its continuations, else 1. */
+/* Bytes of the character at s: a lead byte with its continuation bytes, else 1. */
 static int character(const char *s, int left) {
     const uint8_t lead = (uint8_t)s[0];
     const int n = lead >= 0xf0 && lead < 0xf5   ? 4
@@ -131,8 +130,8 @@ typedef struct {
     int start, length, id;
 } Part;
 
-/* llama2.c's rule, word for word: again and again the best-scoring pair. */
-static int encode_plainly(const Vocabulary *v, const char *text, int size, int *ids) {
+/* llama2.c's rule: repeatedly merges the pair with the best score. */
+static int encode_naively(const Vocabulary *v, const char *text, int size, int *ids) {
     static Part parts[MAX_TEXT + 1];
     static char spaced[MAX_TEXT + 1];
     int n = 0, n_ids = 0;
@@ -169,7 +168,7 @@ static uint64_t state;
 
 static int any(int n) { return (int)(hash64(31, 7, state++) % (uint64_t)n); }
 
-/* The sort of text changes from call to call. Returns its size. */
+/* Each call makes another kind of text. Returns its size. */
 static int random_text(char *text) {
     static const char *const words[] = {"aa", "once", "ba", "upon", " time", "  ", "\n", "fa ca", "zz", "<0x41>"};
     static const char *const letters[] = {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x99\x82", "a", " "};
@@ -185,12 +184,12 @@ static int random_text(char *text) {
         case 4: text[n++] = (char)any(32); break;
         default: text[n++] = any(3) ? (char)('a' + any(3)) : ' '; break;
         }
-        if (sort == 1 && !any(4)) n--; /* a character cut short */
+        if (sort == 1 && !any(4)) n--; /* truncates a character */
     }
     return n;
 }
 
-/* The first of `texts` random texts that the two encoders see differently, or -1. */
+/* The first of `texts` random texts that the two encoders encode differently, or -1. */
 static int first_difference(const char *path, int vocab_size, int texts) {
     static int expected[MAX_TEXT * 4];
     char text[MAX_TEXT];
@@ -199,7 +198,7 @@ static int first_difference(const char *path, int vocab_size, int texts) {
     Vocabulary *v = read_vocabulary(path);
     int different = -1;
     for (int i = 0; i < texts && different < 0; i++) {
-        const int size = random_text(text), n = encode_plainly(v, text, size, expected);
+        const int size = random_text(text), n = encode_naively(v, text, size, expected);
         Tokens tokens;
         if (tokenizer_encode(&t, text, (size_t)size, false, &tokens)) return i;
         if (tokens.n != n || memcmp(tokens.ids, expected, (size_t)n * sizeof *expected)) different = i;
@@ -212,13 +211,13 @@ static int first_difference(const char *path, int vocab_size, int texts) {
 
 static void encodes_like_the_plain_encoder(void) {
     const char *path = temporary("tokenizer.bin");
-    hashtokenizer_write(path, 1800); /* the words, with and without a space in front */
+    hashtokenizer_write(path, 1800); /* words with and without a leading space */
     const int different = first_difference(path, 1800, test_fast() ? 200 : 5000);
     CHECK(different < 0, "text %d", different);
 }
 
-/* Pieces of up to five letters from a small alphabet, few different scores,
- * some pieces twice: ties, merges of merges, and stale proposals abound. */
+/* Pieces of up to five letters from a small alphabet, with few different scores and some duplicates, give many ties,
+ * nested merges and outdated candidates. */
 static void encodes_with_ties_and_duplicates(void) {
     static const char *const letters[] = {"a", "b", "c", " ", "\xc3\xa9", "\xe4\xb8\xad"};
     const int n_random = 150, n = 3 + 256 + n_random;
@@ -239,9 +238,8 @@ static void encodes_with_ties_and_duplicates(void) {
 
 /* ---- round trips -------------------------------------------------------------------------------- */
 
-/* Whether decoding gives the text back, with BOS in front or without (then
- * with the space that encoding puts before the text). */
-static bool returns(const Tokenizer *t, const char *text, size_t size, bool bos) {
+/* Whether decoding decodes_back the text, with BOS, or without BOS (then with the space that encoding prepends). */
+static bool decodes_back(const Tokenizer *t, const char *text, size_t size, bool bos) {
     Tokens tokens;
     if (tokenizer_encode(t, text, size, bos, &tokens)) return false;
     size_t at = 0;
@@ -257,9 +255,9 @@ static bool returns(const Tokenizer *t, const char *text, size_t size, bool bos)
     return same && at == size + space;
 }
 
-static void decoding_gives_the_text_back(void) {
+static void decoding_returns_the_text(void) {
     char text[MAX_TEXT];
-    static const int sizes[] = {1800, 300, 259}; /* 259: nothing but bytes */
+    static const int sizes[] = {1800, 300, 259}; /* 259: only bytes */
     for (int v = 0; v < 3; v++) {
         const char *path = temporary("tokenizer.bin");
         Tokenizer t;
@@ -267,8 +265,8 @@ static void decoding_gives_the_text_back(void) {
         CHECK(tokenizer_open_bin(&t, path, sizes[v]) == 0, "vocabulary of %d", sizes[v]);
         for (int i = 0; i < (test_fast() ? 100 : 2000); i++) {
             const size_t size = (size_t)random_text(text);
-            CHECK(returns(&t, text, size, true), "vocabulary of %d, text %d after BOS", sizes[v], i);
-            CHECK(returns(&t, text, size, false), "vocabulary of %d, text %d", sizes[v], i);
+            CHECK(decodes_back(&t, text, size, true), "vocabulary of %d, text %d after BOS", sizes[v], i);
+            CHECK(decodes_back(&t, text, size, false), "vocabulary of %d, text %d", sizes[v], i);
         }
         tokenizer_close(&t);
     }
@@ -300,15 +298,15 @@ static void control_and_byte_pieces_never_match_text(void) {
     CHECK(tokenizer_open_bin(&t, path, n) == 0, "does not open");
     CHECK(gives(&t, "<s>", true, (int[]){1, 4, 12, 7, -1}), "<s>");
     CHECK(gives(&t, "<0x41>", false, (int[]){4, 17, 7, -1}), "<0x41>");
-    CHECK(gives(&t, "A", false, (int[]){4, 20, -1}), "a piece of its own comes before the byte");
-    CHECK(gives(&t, "B", false, (int[]){4, 19, -1}), "no piece, but a byte");
+    CHECK(gives(&t, "A", false, (int[]){4, 20, -1}), "a piece precedes the byte");
+    CHECK(gives(&t, "B", false, (int[]){4, 19, -1}), "without a piece, the byte");
     CHECK(gives(&t, "C", false, (int[]){4, 0, -1}), "no piece, no byte: <unk>");
     CHECK(gives(&t, "\xc3\xa9", false, (int[]){4, 0, 0, -1}), "two unknown bytes");
-    CHECK(gives(&t, "ab", false, (int[]){4, 21, 0, -1}), "'b' is no piece, so nothing merges with it");
+    CHECK(gives(&t, "ab", false, (int[]){4, 21, 0, -1}), "'b' is not a piece, so it does not merge");
     tokenizer_close(&t);
 }
 
-static void text_gets_a_space_in_front(void) {
+static void a_space_is_prepended(void) {
     static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0}, {"</s>", 0}, {" ", -1},
                                     {"a", -2},    {" a", -3}, {"  ", -9}};
     const char *path = temporary("tokenizer.bin");
@@ -317,14 +315,14 @@ static void text_gets_a_space_in_front(void) {
     CHECK(tokenizer_open_bin(&t, path, 7) == 0, "does not open");
     CHECK(gives(&t, "a", false, (int[]){5, -1}), "a");
     CHECK(gives(&t, " a", true, (int[]){1, 3, 5, -1}), "space, a");
-    CHECK(gives(&t, "a a", true, (int[]){1, 5, 5, -1}), "a space a");
-    CHECK(gives(&t, "   ", true, (int[]){1, 6, 6, -1}), "spaces: the leftmost pairs");
-    CHECK(gives(&t, "", true, (int[]){1, -1}), "empty: BOS alone");
+    CHECK(gives(&t, "a a", true, (int[]){1, 5, 5, -1}), "'a a'");
+    CHECK(gives(&t, "   ", true, (int[]){1, 6, 6, -1}), "spaces: the leftmost pairs merge");
+    CHECK(gives(&t, "", true, (int[]){1, -1}), "empty: only BOS");
     CHECK(gives(&t, "", false, (int[]){-1}), "empty, no BOS");
     tokenizer_close(&t);
 }
 
-/* Decoding after BOS drops one space, elsewhere none; bytes are bytes. */
+/* Decoding drops one space after BOS only; byte pieces become bytes. */
 static void decodes_pieces(void) {
     static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0}, {"</s>", 0}, {"  a", -1}, {"<0xFE>", 0}, {"", 0}};
     const char *path = temporary("tokenizer.bin");
@@ -345,7 +343,7 @@ static void decodes_pieces(void) {
 
 /* ---- long texts --------------------------------------------------------------------------------------- */
 
-/* A megabyte without a newline: merging pair by pair in O(n^2) would not end. */
+/* A megabyte without a newline, far too long for an O(n^2) merge. */
 static void encodes_a_long_line(void) {
     static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0}, {"</s>", 0},  {" ", -9},
                                     {"a", -9},    {"aa", -1}, {"aaaa", -2}, {"aaaaaaaa", -3}};
@@ -367,7 +365,7 @@ static void encodes_a_long_line(void) {
     hashtokenizer_write(path, 1800);
     CHECK(tokenizer_open_bin(&t, path, 1800) == 0, "does not open");
     for (size_t i = 0; i < n; i++) text[i] = any(5) ? (char)('a' + any(26)) : ' ';
-    CHECK(returns(&t, text, n, true), "a long text of words");
+    CHECK(decodes_back(&t, text, n, true), "a long text of words");
     tokenizer_close(&t);
 }
 
@@ -398,31 +396,31 @@ static void refuses_bad_files(void) {
     const char *path = temporary("tokenizer.bin"); /* 4 bytes, then <unk>: score at 4, length at 8 */
     Tokenizer t;
     hashtokenizer_write(path, 300);
-    CHECK(tokenizer_open_bin(&t, path, 300) == 0, "the file itself is good");
+    CHECK(tokenizer_open_bin(&t, path, 300) == 0, "the unchanged file is refused");
     tokenizer_close(&t);
     CHECK(refused(path, 299) && refused(path, 301), "another vocabulary");
-    CHECK(refused(path, INT_MAX), "a vocabulary without end");
+    CHECK(refused(path, INT_MAX), "a vocabulary of INT_MAX");
     damage(path, 4, &(float){NAN});
     CHECK(refused(path, 300), "a score that is not a number");
     for (int i = 0; i < 5; i++) {
         damage(path, 8, &(int){(int[]){-1, INT_MIN, INT_MAX, 6, 1 << 20}[i]});
         CHECK(refused(path, 300), "length %d", i);
     }
-    damage(path, 4, &(float){-INFINITY}); /* a score like any other */
+    damage(path, 4, &(float){-INFINITY}); /* a valid score */
     CHECK(tokenizer_open_bin(&t, path, 300) == 0, "a score of minus infinity");
     tokenizer_close(&t);
     for (long at = 0; at < 60; at++) {
         damage(path, at, NULL);
         CHECK(refused(path, 300), "cut at %ld", at);
-        CHECK(refused(path, 4) == (at != 58), "cut at %ld, four pieces", at); /* which end there */
+        CHECK(refused(path, 4) == (at != 58), "truncated at %ld, four pieces", at); /* where the four pieces end */
     }
     CHECK(refused(temporary("nothing-here"), 300), "missing");
 }
 
-/* The last piece, too, up to its last byte. */
+/* The last piece is checked up to its last byte. */
 static void the_last_piece_is_checked(void) {
     static const struct {
-        int length; /* more than there is */
+        int length; /* longer than the piece */
         float score;
         const char *message;
     } cases[] = {{0, -1, NULL},
@@ -447,8 +445,8 @@ static void the_last_piece_is_checked(void) {
     }
 }
 
-/* It is refused before a byte of it is read. */
-static void a_text_has_a_longest_size(void) {
+/* The text is refused before a byte of it is read. */
+static void a_text_has_a_max_size(void) {
     const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     hashtokenizer_write(path, 300);
@@ -477,7 +475,7 @@ static void refuses_a_vocabulary_without_bos(void) {
 
 /* ---- the published vocabularies --------------------------------------------------------------------------- */
 
-/* Undoes \n, \t, \r, \\ and \xNN in place; returns the size. */
+/* Undoes \n, \t, \r, \\ and \xNN in place; decodes_back the size. */
 static size_t unescape(char *s) {
     char *to = s;
     for (const char *from = s; *from; to++) {
@@ -495,7 +493,7 @@ static size_t unescape(char *s) {
     return (size_t)(to - s);
 }
 
-/* Lines of: ids, a space, the text in quotation marks. */
+/* The fixture has lines of ids, a space, and the text in quotation marks. */
 static void matches_fixture(const char *checkpoint, int vocab_size, const char *fixture, int least) {
     const char *path = real_checkpoint(checkpoint);
     if (!path) {
@@ -524,7 +522,7 @@ static void matches_fixture(const char *checkpoint, int vocab_size, const char *
             s = after + 1;
         }
         free(tokens.ids);
-        CHECK(returns(&t, text, size, true), "line %d does not come back", n_lines + 1);
+        CHECK(decodes_back(&t, text, size, true), "line %d does not come back", n_lines + 1);
     }
     CHECK(n_lines >= least, "%s has %d lines", fixture, n_lines);
     free(line);
@@ -541,14 +539,14 @@ static void same_tokens_as_sentencepiece(void) {
 void suite_tokenizer(void) {
     TEST(encodes_like_the_plain_encoder);
     TEST(encodes_with_ties_and_duplicates);
-    TEST(decoding_gives_the_text_back);
+    TEST(decoding_returns_the_text);
     TEST(control_and_byte_pieces_never_match_text);
-    TEST(text_gets_a_space_in_front);
+    TEST(a_space_is_prepended);
     TEST(decodes_pieces);
     TEST(encodes_a_long_line);
     TEST(refuses_bad_files);
     TEST(the_last_piece_is_checked);
-    TEST(a_text_has_a_longest_size);
+    TEST(a_text_has_a_max_size);
     TEST(refuses_a_vocabulary_without_bos);
     TEST(same_tokens_as_llama2_c);
     TEST(same_tokens_as_sentencepiece);

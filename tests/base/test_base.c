@@ -1,7 +1,6 @@
-/* test_base.c: messages, memory, files, the running program.
+/* test_base.c: base/: messages, memory, files, the process.
  *
- * Owns what the rest of the program takes for granted of base/. UTF-8 is test_stream.c's, Ctrl-C
- * test_cli.c's.
+ * test_stream.c tests UTF-8, test_cli.c Ctrl-C.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -34,21 +33,21 @@ static void a_message_is_one_line_without_control_characters(void) {
     note("%s %d", "caf\xc3\xa9", 3);
     const int lines = stderr_show();
     CHECK(failed == -1 && input == 1 && usage == 2, "%d, %d, %d", failed, input, usage);
-    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"), "said: %s",
-          stderr_text());
+    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"),
+          "stderr: %s", stderr_text());
 }
 
-/* One '?' for a character, and for a byte that is none. */
-static void what_a_terminal_would_obey_is_not_printed(void) {
+/* One '?' for each control character and for each invalid byte. */
+static void control_characters_are_not_printed(void) {
     static const char *const cases[][2] = {
         {"\xc2\x80\xc2\x9f", "??"},                                   /* the first and last of C1 */
-        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"},                     /* what follows */
-        {"\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", "???"},                  /* marks of direction */
-        {"\xe2\x80\xa7\xe2\x80\xaf", "\xe2\x80\xa7\xe2\x80\xaf"},     /* around the next */
-        {"\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae", "????"}, /* ends of lines, embeddings */
+        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"},                     /* the characters after C1 */
+        {"\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", "???"},                  /* direction marks */
+        {"\xe2\x80\xa7\xe2\x80\xaf", "\xe2\x80\xa7\xe2\x80\xaf"},     /* neighbours of the next case */
+        {"\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae", "????"}, /* line separators, direction embeddings */
         {"\xe2\x81\xa5\xe2\x81\xa6\xe2\x81\xa9", "\xe2\x81\xa5?"
-                                                 "?"}, /* isolates */
-        {"a\xff\xc3.\xe2\x80", "a??.??"},              /* no UTF-8 */
+                                                 "?"}, /* direction isolates */
+        {"a\xff\xc3.\xe2\x80", "a??.??"},              /* invalid UTF-8 */
         {"\xe6\x96\x87.\xf0\x9f\x98\x80", "\xe6\x96\x87.\xf0\x9f\x98\x80"},
         {"", ""},
     };
@@ -72,18 +71,18 @@ static void failures_may_be_notes(void) {
     print_failures_as_notes(false);
     fail("all");
     stderr_show();
-    CHECK(failed == -1 && !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"), "said: %s", stderr_text());
+    CHECK(failed == -1 && !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"), "stderr: %s", stderr_text());
 }
 
 static void a_long_message_is_cut(void) {
     stderr_hide();
     note("%02000d", 0);
-    CHECK(stderr_show() == 1, "said: %s", stderr_text());
+    CHECK(stderr_show() == 1, "stderr: %s", stderr_text());
 }
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
-static void products_that_overflow_are_seen(void) {
+static void overflow_of_products_is_detected(void) {
     size_t product = 1;
     CHECK(multiply(SIZE_MAX / 3, 3, &product) && product == SIZE_MAX / 3 * 3, "%zu", product);
     CHECK(multiply(SIZE_MAX, 1, &product) && product == SIZE_MAX, "%zu", product);
@@ -100,13 +99,13 @@ static void memory_is_aligned_or_refused(void) {
         free(p);
     }
     stderr_hide();
-    const void *none = allocate_quietly(SIZE_MAX / 2, 3), *nor_here = allocate(SIZE_MAX, 1);
-    const void *wrapped = allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64: 0 where nobody looks */
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "said: %s", stderr_text());
-    CHECK(!none && !nor_here && !wrapped, "memory for everything");
+    const void *none = allocate_quietly(SIZE_MAX / 2, 3), *no_bytes = allocate(SIZE_MAX, 1);
+    const void *wrapped = allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64, which wraps to 0 */
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "stderr: %s", stderr_text());
+    CHECK(!none && !no_bytes && !wrapped, "allocates more than the address space");
 }
 
-/* 1,000,000 bytes a few at a time; then more than there can be, once with a message, and nothing after that. */
+/* 1,000,000 bytes, a few at a time; then an impossible size: one message, and every later call fails. */
 static void a_buffer_grows_and_remembers_a_failure(void) {
     Buffer b = {0};
     buffer_append(&b, "", 0);
@@ -120,14 +119,14 @@ static void a_buffer_grows_and_remembers_a_failure(void) {
     buffer_append(&b, "x", SIZE_MAX - n);
     const bool failed = b.failed;
     buffer_append(&b, "x", 1);
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "said: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "stderr: %s", stderr_text());
     CHECK(failed && b.failed && b.n == n && !b.bytes[n], "%zu bytes, failed %d", b.n, b.failed);
     free(b.bytes);
 }
 
-/* ---- how much memory is left -------------------------------------------------------------- */
+/* ---- available memory --------------------------------------------------------------------- */
 
-/* A file of a system that is made up, below the folder "system". */
+/* Writes a file of a simulated /proc and /sys in the folder "system". */
 static void write_system(const char *name, const char *text) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", temporary("system"), name);
@@ -141,15 +140,15 @@ static void write_system(const char *name, const char *text) {
     fclose(f);
 }
 
-static void what_limits_memory(void) {
+static void memory_limits_of_the_system(void) {
     static const struct {
         const char *name, *text;
-        size_t expected; /* available from this file on */
+        size_t expected; /* available memory with this file and the earlier ones */
     } steps[] = {
         {"proc/meminfo", "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
          9216000000},
         {"proc/self/cgroup", "4:memory:/a/b\n12:cpu:/x\n0::/c/d\n", 9216000000},
-        /* version 2: no limit, then one; what is used, but for pages of files; the group around it */
+        /* version 2: no limit, then a limit; used memory without file pages; the parent group */
         {"sys/fs/cgroup/c/d/memory.max", "max\n", 9216000000},
         {"sys/fs/cgroup/c/d/memory.max", "8000000000\n", 8000000000},
         {"sys/fs/cgroup/c/d/memory.current", "3000000000\n", 5000000000},
@@ -164,7 +163,7 @@ static void what_limits_memory(void) {
          "active_file 9\ntotal_inactive_file 200000000\ntotal_active_file 100000000\n", 800000000},
         {"sys/fs/cgroup/memory/a/memory.limit_in_bytes", "700000000\n", 700000000},
         {"sys/fs/cgroup/memory/memory.limit_in_bytes", "600000000\n", 600000000},
-        /* a limit that was lowered below what is used */
+        /* a limit below the used memory */
         {"sys/fs/cgroup/memory/memory.usage_in_bytes", "600000001\n", 0},
     };
     CHECK(memory_available(temporary("no system")) >= SIZE_MAX >> 1, "a limit without a file");
@@ -182,7 +181,7 @@ static void what_limits_memory(void) {
 
 enum { BYTES = 200001 };
 
-/* BYTES bytes, zeros among them. */
+/* Writes BYTES bytes, some of them zero; returns the path. */
 static const char *write_bytes(const char *name) {
     const char *path = temporary(name);
     FILE *f = fopen(path, "wb");
@@ -198,7 +197,7 @@ static bool are_the_bytes(const void *data, size_t size) {
     return size == BYTES;
 }
 
-static void a_file_is_read_whole(void) {
+static void a_file_is_read_completely(void) {
     size_t size = 1;
     char *text = file_read(write_bytes("bytes"), &size);
     CHECK(text && are_the_bytes(text, size) && !text[size], "%zu bytes", size);
@@ -209,10 +208,10 @@ static void a_file_is_read_whole(void) {
     free(text);
     stderr_hide();
     char *missing = file_read(temporary("missing"), &size), *tree = file_read(temporary("."), &size);
-    CHECK(stderr_show() == 2 && !missing && !tree, "said: %s", stderr_text());
+    CHECK(stderr_show() == 2 && !missing && !tree, "stderr: %s", stderr_text());
 }
 
-static void dropped_pages_come_back(void) {
+static void dropped_pages_are_read_again(void) {
     File file;
     CHECK(!file_map(&file, write_bytes("pages")) && are_the_bytes(file.data, file.size), "not mapped");
     memory_drop(file.data, file.size);
@@ -224,9 +223,9 @@ static void dropped_pages_come_back(void) {
     file_unmap(&file);
 }
 
-static void holes_are_seen(void) {
+static void holes_are_detected(void) {
     static const struct {
-        long at; /* of the last byte; before it nothing but the first and those of BYTES is written */
+        long at; /* offset of the last byte; before it only the first bytes are written */
         bool sparse;
     } cases[] = {{BYTES, false}, {BYTES + 50000, false}, {10 * BYTES, true}, {1000 * BYTES, true}};
     for (int i = 0; i < 4; i++) {
@@ -239,42 +238,42 @@ static void holes_are_seen(void) {
     }
 }
 
-/* Reads the byte `behind` bytes behind a file's end, in a process of its own; returns whether it dies. */
-static bool dies_behind(const char *path, size_t behind) {
+/* Reads the byte at offset `after` from a file's end in a child process; returns whether the child is killed. */
+static bool dies_after(const char *path, size_t after) {
     const pid_t pid = fork();
     if (!pid) {
         File file;
         if (file_map(&file, path) || !freopen("/dev/null", "w", stderr)) _exit(0);
         const volatile uint8_t *data = file.data;
-        _exit(data[file.size - 1] + data[file.size + behind] < 0);
+        _exit(data[file.size - 1] + data[file.size + after] < 0);
     }
     int state = 0;
     waitpid(pid, &state, 0);
     return pid > 0 && !(WIFEXITED(state) && WEXITSTATUS(state) == 0);
 }
 
-/* Of the tests themselves: who reads behind a file dies (tests/support/wrap.c), a text's at the very next byte. */
-static void nobody_reads_behind_a_file(void) {
+/* Tests tests/support/wrap.c: reading past the end of a mapped file is fatal, for a text from the first byte on. */
+static void reading_past_a_file_is_fatal(void) {
     char text[100];
     memset(text, 'a', sizeof text);
     for (size_t size = 1; size <= sizeof text; size += 33) {
         FILE *f = fopen(temporary("text"), "wb");
         fwrite(text, 1, size, f);
         fclose(f);
-        CHECK(dies_behind(temporary("text"), 0), "a text of %zu bytes has more behind it", size);
+        CHECK(dies_after(temporary("text"), 0), "a text of %zu bytes: bytes after it are readable", size);
     }
-    CHECK(dies_behind(write_bytes("numbers"), -BYTES % 4 + 4), "%d bytes have more behind them", BYTES);
+    CHECK(dies_after(write_bytes("numbers"), -BYTES % 4 + 4), "bytes after %d bytes are readable", BYTES);
 }
 
-static void an_output_appears_whole_or_not_at_all(void) {
+static void an_output_is_complete_or_missing(void) {
     OutputFile output;
     const char *path = temporary("output");
     CHECK(!output_open(&output, path) && fputs("new", output.stream) >= 0, "not open");
-    CHECK(!file_exists(path), "there too early");
-    CHECK(!output_close(&output, false) && !file_exists(path), "there all the same");
+    CHECK(!file_exists(path), "exists before the close");
+    CHECK(!output_close(&output, false) && !file_exists(path), "exists after a failure");
     for (int i = 0; i < 2; i++) {
         CHECK(!output_open(&output, path) && fputs(i ? "newer" : "new", output.stream) >= 0, "not open");
-        CHECK(!output_close(&output, true) && file_exists(path), "not there");
+        CHECK(!output_close(&output, true) && file_exists(path), "missing");
     }
     size_t size;
     char *text = file_read(path, &size);
@@ -291,7 +290,7 @@ static const char *text_of(const char *path) {
     return text;
 }
 
-/* Makes the folder in which a test's outputs are. */
+/* Makes the folder of a test's outputs. */
 static const char *make_folder(const char *name) {
     const char *path = temporary(name);
     if (mkdir(path, 0700)) abort();
@@ -313,7 +312,7 @@ static int write_output(const char *path, const char *text) {
     return output_close(&output, true);
 }
 
-/* Reads the file whole, or maps it. */
+/* Reads or maps the file. */
 static bool read_input(const char *path, bool maps) {
     File file;
     size_t size;
@@ -351,8 +350,8 @@ static void no_output_is_an_input(void) {
     outputs_announce(NULL, NULL);
 }
 
-/* Two outputs are not one file, whether it exists or not, nor the file of standard output. */
-static void two_outputs_are_two_files(void) {
+/* Two outputs must be different files, existing or not, and different from the file of standard output. */
+static void two_outputs_are_different_files(void) {
     make_folder("outputs");
     char path[PATH_MAX], other[PATH_MAX], hard[PATH_MAX];
     strcpy(path, write_bytes("outputs/file"));
@@ -406,11 +405,11 @@ static void an_output_follows_links_and_keeps_permissions(void) {
     CHECK(!symlink("nothing", temporary("links/to nothing")), "no link");
     stderr_hide();
     const int result = write_output(temporary("links/to nothing"), "new");
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "No such file"), "said: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "No such file"), "stderr: %s", stderr_text());
     CHECK(result == -1 && files_in_folder("links") == 2, "%d files", files_in_folder("links"));
 }
 
-/* In place of the system's. */
+/* Replaces the system's fsync. */
 static int n_synced, sync_fails;
 int fsync(int fd) {
     n_synced += fd >= 0;
@@ -418,8 +417,8 @@ int fsync(int fd) {
     return -sync_fails;
 }
 
-/* Data that does not reach the disk, or a name that cannot be had. */
-static void an_output_that_fails_leaves_nothing(void) {
+/* The data does not reach the disk, or the rename fails. */
+static void a_failed_output_leaves_no_file(void) {
     OutputFile output;
     make_folder("failed");
     n_synced = 0;
@@ -428,24 +427,24 @@ static void an_output_that_fails_leaves_nothing(void) {
     sync_fails = 1;
     const int no_sync = write_output(temporary("failed/file"), "new");
     sync_fails = 0;
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: cannot write: "), "said: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: cannot write: "), "stderr: %s", stderr_text());
     CHECK(no_sync == -1 && files_in_folder("failed") == 1, "%d files", files_in_folder("failed"));
     CHECK(!strcmp(text_of(temporary("failed/file")), "old"), "%s", text_of(temporary("failed/file")));
     CHECK(!output_open(&output, temporary("failed/name")) && !mkdir(temporary("failed/name"), 0700), "not open");
     stderr_hide();
     const int no_name = output_close(&output, true);
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: cannot write: "), "said: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: cannot write: "), "stderr: %s", stderr_text());
     CHECK(no_name == -1 && files_in_folder("failed") == 2, "%d files", files_in_folder("failed"));
 }
 
 /* ---- the running program ---------------------------------------------------------------- */
 
-static void files_beside_the_program_are_found(void) {
+static void files_of_the_program_s_folder_are_found(void) {
     char own[PATH_MAX] = {0}; /* this program's own name */
     CHECK(readlink("/proc/self/exe", own, sizeof own - 1) > 0, "no name");
     const char *path = program_file(strrchr(own, '/') + 1);
     CHECK(path && !strcmp(path, own), "%s, expected %s", path, own);
-    CHECK(!program_file("no/such.file"), "a file that is not there");
+    CHECK(!program_file("no/such.file"), "finds a missing file");
 }
 
 static void a_file_is_no_terminal(void) {
@@ -456,7 +455,7 @@ static void a_file_is_no_terminal(void) {
 
 /* ---- the hash ----------------------------------------------------------------------------- */
 
-/* Polynomials modulo 2^61 - 1 of 0 to 63 bytes 00 01 02 ..., by Python's integers. */
+/* Polynomials modulo 2^61 - 1 of 0 to 63 bytes 00 01 02 ..., computed with Python's integers. */
 static void the_hash_is_a_polynomial(void) {
     static const uint64_t values[64] = {
         0x0000000000000000, 0x1974335dfb11a8e0, 0x104cd22e6fa3f274, 0x050516d65fe897d4, 0x196332fa02890922,
@@ -482,24 +481,23 @@ static void the_hash_is_a_polynomial(void) {
     }
 }
 
-static void keys_are_drawn_anew(void) {
+static void keys_are_random(void) {
     HashKey a = {0}, b = {0};
     CHECK(!hash_key(&a) && !hash_key(&b), "no key");
-    CHECK(a.point != b.point && a.factor != b.factor, "the same key twice");
-    CHECK(hash_bytes(a, "piece", 5) != hash_bytes(b, "piece", 5), "the key makes no difference");
+    CHECK(a.point != b.point && a.factor != b.factor, "equal keys");
+    CHECK(hash_bytes(a, "piece", 5) != hash_bytes(b, "piece", 5), "the hash does not depend on the key");
 }
 
 /* ---- the process ------------------------------------------------------------------------- */
 
-/* What becomes of a process that does this: its exit status, or KILLED + a signal; stderr_text() is what it says.
- */
+/* The exit status of a child process that calls act, or KILLED + its signal; stderr_text() has its messages. */
 enum { KILLED = 1000 };
-static int fate(void (*act)(void)) {
+static int status_of(void (*act)(void)) {
     int state = 0;
     stderr_hide();
     const pid_t pid = fork();
     if (pid == 0) {
-        alarm(300); /* generous, for valgrind */
+        alarm(300); /* long enough for valgrind */
         act();
         _exit(0);
     }
@@ -517,10 +515,10 @@ static void begin_output(OutputFile *output) {
 
 static void die_while_writing(void) {
     OutputFile output;
-    signal(deadly, SIG_DFL); /* a shell lets what it runs in the background ignore some */
+    signal(deadly, SIG_DFL); /* background processes of a shell may ignore it */
     begin_output(&output);
     raise(deadly);
-    if (deadly == SIGINT && interrupted) raise(deadly); /* the first one only asks */
+    if (deadly == SIGINT && interrupted) raise(deadly); /* the first one only sets a flag */
 }
 
 static void ignore_a_signal(void) {
@@ -541,24 +539,25 @@ static void deadly_signals_leave_no_temporary_file(void) {
     make_folder("signals");
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         deadly = signals[i];
-        const int died = fate(die_while_writing);
+        const int died = status_of(die_while_writing);
         CHECK(died == KILLED + deadly, "signal %d: %d, %s", deadly, died, stderr_text());
         CHECK(files_in_folder("signals") == 0, "signal %d: %d files", deadly, files_in_folder("signals"));
     }
-    CHECK(fate(ignore_a_signal) == 0 && files_in_folder("signals") == 1, "nohup: %d files", files_in_folder("signals"));
+    CHECK(status_of(ignore_a_signal) == 0 && files_in_folder("signals") == 1, "nohup: %d files",
+          files_in_folder("signals"));
     unlink(temporary("signals/output"));
 }
 
 enum { N_MAPPED = 5 };
-static int shrinks; /* which of them */
+static int shrinks; /* index of the file */
 
-/* Two files between the others are unmapped before. */
+/* Two files between the others are unmapped first. */
 static void read_a_file_that_shrinks(void) {
     OutputFile output;
     File files[N_MAPPED];
     char name[32], path[PATH_MAX];
     begin_output(&output);
-    setenv("NORMA_REAL_MAPS", "1", 1); /* where tests map copies */
+    setenv("NORMA_REAL_MAPS", "1", 1); /* else tests map copies */
     for (int i = 0; i < N_MAPPED; i++) {
         snprintf(name, sizeof name, "mapped\x1b%d", i);
         if (file_map(&files[i], write_bytes(name))) _exit(4);
@@ -572,13 +571,13 @@ static void read_a_file_that_shrinks(void) {
     if (*(const volatile uint8_t *)(files[shrinks].data + BYTES - 1)) _exit(7);
 }
 
-static void a_file_that_becomes_shorter_is_an_error(void) {
+static void a_file_that_shrinks_is_an_error(void) {
     for (shrinks = 0; shrinks < N_MAPPED; shrinks += shrinks ? 1 : 3) {
         char name[32], expected[PATH_MAX];
         snprintf(name, sizeof name, "mapped?%d", shrinks);
         snprintf(expected, sizeof expected,
                  "run: %s: cannot be read any more: the file became shorter, or its disk failed\n", temporary(name));
-        const int died = fate(read_a_file_that_shrinks);
+        const int died = status_of(read_a_file_that_shrinks);
         CHECK(died == 1 && !strcmp(stderr_text(), expected), "file %d: %d, said: %s", shrinks, died, stderr_text());
         CHECK(files_in_folder("signals") == 0, "%d files", files_in_folder("signals"));
     }
@@ -605,7 +604,7 @@ static void interrupt_reading(void) {
 static void ctrl_c_ends_reading_without_a_message(void) {
     for (int later = 0; later < 2; later++) {
         interrupt_comes_later = later;
-        const int died = fate(interrupt_reading);
+        const int died = status_of(interrupt_reading);
         CHECK(died == EXIT_INTERRUPTED && !*stderr_text(), "later %d: %d, %s", later, died, stderr_text());
     }
 }
@@ -623,36 +622,36 @@ static void use_open_streams(void) {
 }
 
 static void closed_streams_are_opened(void) {
-    const int closed = fate(use_closed_streams);
+    const int closed = status_of(use_closed_streams);
     CHECK(closed == 0, "%d", closed);
-    const int stays_open = fate(use_open_streams);
+    const int stays_open = status_of(use_open_streams);
     CHECK(stays_open == 0 && !strcmp(stderr_text(), "x"), "%d, %s", stays_open, stderr_text());
 }
 
 void suite_base(void) {
-    TEST(what_a_terminal_would_obey_is_not_printed);
+    TEST(control_characters_are_not_printed);
     TEST(failures_may_be_notes);
     TEST(no_output_is_an_input);
-    TEST(two_outputs_are_two_files);
+    TEST(two_outputs_are_different_files);
     TEST(an_output_follows_links_and_keeps_permissions);
-    TEST(an_output_that_fails_leaves_nothing);
+    TEST(a_failed_output_leaves_no_file);
     TEST(deadly_signals_leave_no_temporary_file);
-    TEST(a_file_that_becomes_shorter_is_an_error);
+    TEST(a_file_that_shrinks_is_an_error);
     TEST(ctrl_c_ends_reading_without_a_message);
     TEST(closed_streams_are_opened);
     TEST(a_message_is_one_line_without_control_characters);
     TEST(a_long_message_is_cut);
-    TEST(products_that_overflow_are_seen);
+    TEST(overflow_of_products_is_detected);
     TEST(memory_is_aligned_or_refused);
     TEST(a_buffer_grows_and_remembers_a_failure);
-    TEST(what_limits_memory);
-    TEST(a_file_is_read_whole);
-    TEST(dropped_pages_come_back);
-    TEST(holes_are_seen);
-    if (!test_fast()) TEST(nobody_reads_behind_a_file); /* valgrind reports a death that is wanted, too */
-    TEST(an_output_appears_whole_or_not_at_all);
-    TEST(files_beside_the_program_are_found);
+    TEST(memory_limits_of_the_system);
+    TEST(a_file_is_read_completely);
+    TEST(dropped_pages_are_read_again);
+    TEST(holes_are_detected);
+    if (!test_fast()) TEST(reading_past_a_file_is_fatal); /* valgrind reports the expected crash */
+    TEST(an_output_is_complete_or_missing);
+    TEST(files_of_the_program_s_folder_are_found);
     TEST(a_file_is_no_terminal);
     TEST(the_hash_is_a_polynomial);
-    TEST(keys_are_drawn_anew);
+    TEST(keys_are_random);
 }

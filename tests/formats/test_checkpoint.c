@@ -1,8 +1,7 @@
-/* test_checkpoint.c: formats/llama2c.c, what it finds and what it refuses.
+/* test_checkpoint.c: formats/llama2c.c, the files it accepts and the files it refuses.
  *
- * Owns the expected place of every tensor in llama2.c's three formats,
- * computed here once more; files with one thing wrong; and files as large as
- * a 13B model, which take no room because they are nearly all holes.
+ * Computes the offset of every tensor in llama2.c's three formats independently. Tests files with one defect, and
+ * files as large as a 13B model, which are sparse.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -40,7 +39,7 @@ static double hash_weight(const HashModel *m, uint64_t id, size_t i, int cols) {
     return uniform * (id ? exp2(floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5)) : 2);
 }
 
-/* Every weight is the one that belongs there; int8: to within half a step. */
+/* Every weight has its expected value; int8: to within half a step. */
 static void check_tensor(const HashModel *m, const char *name, const Tensor *w, uint64_t id, int rows, int cols) {
     float y[256];
     CHECK(w->rows == rows && w->cols == cols, "%s is [%d, %d], expected [%d, %d]", name, w->rows, w->cols, rows, cols);
@@ -119,7 +118,7 @@ static void check_model(const HashModel *m, int version, int group) {
     CHECK(!model.layers && !model.files, "still open after model_close");
 }
 
-static void every_value_is_in_its_place(void) {
+static void every_value_is_as_expected(void) {
     static const HashModel odd_tied = {30, 37, 3, 3, 1, 33, 64, false, 5};
     static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &odd_tied};
     for (int i = 0; i < 4; i++)
@@ -162,9 +161,9 @@ static void parts_are_visited_in_order(void) {
 
 /* ---- refusals ------------------------------------------------------------------------------------ */
 
-/* What model_open says on stderr while it refuses the file; NULL if it opens it. */
+/* The message with which model_open refuses the file; NULL if it opens. */
 static const char *refusal(const char *path) {
-    static char said[1024];
+    static char message[1024];
     Model model;
     fflush(stderr);
     FILE *capture = tmpfile();
@@ -175,22 +174,22 @@ static const char *refusal(const char *path) {
     dup2(saved, STDERR_FILENO);
     close(saved);
     rewind(capture);
-    said[fread(said, 1, sizeof said - 1, capture)] = '\0';
+    message[fread(message, 1, sizeof message - 1, capture)] = '\0';
     fclose(capture);
     if (status == 0) model_close(&model);
-    return status == -1 ? said : NULL;
+    return status == -1 ? message : NULL;
 }
 
 /* One line that names the program, the file and what is wrong. */
 static void check_refusal(const char *path, const char *expected) {
-    const char *said = refusal(path);
-    CHECK(said, "%s: opened, expected: %s", path, expected);
-    CHECK(!strncmp(said, "run: ", 5) && strstr(said, path) && strstr(said, expected), "said: %s, expected: %s", said,
-          expected);
-    CHECK(strchr(said, '\n') == said + strlen(said) - 1, "not one line: %s", said);
+    const char *message = refusal(path);
+    CHECK(message, "%s: opened, expected: %s", path, expected);
+    CHECK(!strncmp(message, "run: ", 5) && strstr(message, path) && strstr(message, expected),
+          "found: %s, expected: %s", message, expected);
+    CHECK(strchr(message, '\n') == message + strlen(message) - 1, "not one line: %s", message);
 }
 
-/* A valid file to spoil. */
+/* A valid file, to be changed. */
 typedef struct {
     uint8_t *bytes;
     size_t size;
@@ -203,7 +202,7 @@ static int image_open(Image *image, const HashModel *m, int version, int group) 
     return image->bytes ? 0 : -1;
 }
 
-/* Writes the first n bytes of the image (and zeros behind it) and opens that. */
+/* Opens a file of n bytes: the image, truncated or extended by zeros. */
 static void check_image(const Image *image, size_t n, const char *expected) {
     const char *path = temporary("spoiled.bin");
     FILE *out = fopen(path, "wb");
@@ -283,20 +282,19 @@ static void lengths_are_checked(void) {
         }
 }
 
-static void only_files_are_opened(void) {
+static void only_regular_files_are_opened(void) {
     const char *fifo = temporary("fifo");
     check_refusal(temporary("missing.bin"), "No such file or directory");
     check_refusal("/tmp", "is a directory");
     check_refusal("/dev/null", "is not a regular file");
     CHECK(!mkfifo(fifo, 0600), "cannot make a FIFO");
-    alarm(30); /* should it wait for a writer after all */
+    alarm(30); /* ends the test if the open blocks */
     check_refusal(fifo, "is not a regular file");
     alarm(0);
 }
 
-/* A header that asks for everything there is: refused before anything is
- * allocated, which would fail with another message. */
-static void giants_are_refused(void) {
+/* Giant sizes in a header are refused before memory is allocated, which would fail with another message. */
+static void giant_headers_are_refused(void) {
     enum { MOST = INT32_MAX };
     static const int32_t ints[][7] = {{MOST - 1, MOST, MOST, MOST / 2, MOST / 2, MOST, MOST},
                                       {2, 1, MOST, 1, 1, 1, 1},
@@ -330,7 +328,7 @@ static const int64_t norms = (2 * LAYERS + 1) * (int64_t)DIM;
 
 static int64_t stored(int64_t count, int group) { return group ? count + count / group * 4 : 4 * count; }
 
-/* Where parts are in the file, in bytes. */
+/* Offsets of parts in the file, in bytes. */
 typedef struct {
     int64_t embedding, wq, wo_39, down_1, up_39, output, end;
 } Places;
@@ -355,7 +353,7 @@ static Places places_of(int version, int group) {
     return p;
 }
 
-/* A file of that length and nothing but a header, so far. */
+/* Creates a sparse file of `size` bytes with a header. */
 static int giant_create(const char *path, const int32_t ints[7], int version, int group, int64_t size) {
     uint8_t header[256] = {0};
     memcpy(header, (int32_t[]){0x616b3432, version}, 8);
@@ -427,7 +425,7 @@ static void check_giant(int version, int group) {
     check_last_row("layers.1.down", &m.layers[1].mlp.down, p.down_1);
     check_last_row("layers.39.up", &m.layers[39].mlp.up, p.up_39);
     check_last_row("output", &m.output, p.output);
-    CHECK(m.layers[39].mlp.up.data == m.files->data + p.up_39, "layers.39.up is not where its offset says");
+    CHECK(m.layers[39].mlp.up.data == m.files->data + p.up_39, "layers.39.up is not at its offset");
     model_close(&m);
 }
 
@@ -437,8 +435,8 @@ static void thirteen_billion_parameters(void) {
     check_giant(2, 64);
 }
 
-/* A byte less or more than 52 GB is noticed too. */
-static void giants_are_measured_to_the_byte(void) {
+/* One byte less or more than 52 GB is refused. */
+static void giant_files_are_checked_to_the_byte(void) {
     const char *path = temporary("13b.bin");
     for (int version = 0; version < 3; version++)
         for (int difference = -1; difference <= 1; difference += 2) {
@@ -456,7 +454,7 @@ static void check_tall(int version, int group) {
     enum { WIDTH = 128, PIECES = 40000000 };
     const char *path = temporary("tall.bin");
     const int32_t ints[] = {WIDTH, WIDTH, 1, 1, 1, PIECES, 16};
-    const int64_t wq = 256 + 4 * 3 * WIDTH + stored((int64_t)WIDTH * PIECES, group); /* behind three norms and them */
+    const int64_t wq = 256 + 4 * 3 * WIDTH + stored((int64_t)WIDTH * PIECES, group); /* after norms, embedding */
     const int64_t output = wq + stored(7 * WIDTH * WIDTH, group);
     const int fd = giant_create(path, ints, version, group, output + stored((int64_t)WIDTH * PIECES, group));
     CHECK(fd >= 0, "cannot make the file");
@@ -480,13 +478,13 @@ static void tensors_beyond_32_bits(void) {
 }
 
 void suite_checkpoint(void) {
-    TEST(every_value_is_in_its_place);
+    TEST(every_value_is_as_expected);
     TEST(parts_are_visited_in_order);
     TEST(headers_are_checked);
     TEST(lengths_are_checked);
-    TEST(only_files_are_opened);
-    TEST(giants_are_refused);
+    TEST(only_regular_files_are_opened);
+    TEST(giant_headers_are_refused);
     TEST(thirteen_billion_parameters);
     TEST(tensors_beyond_32_bits);
-    TEST(giants_are_measured_to_the_byte);
+    TEST(giant_files_are_checked_to_the_byte);
 }

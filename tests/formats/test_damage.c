@@ -1,8 +1,7 @@
-/* test_damage.c: files that are not what they claim.
+/* test_damage.c: damaged files.
  *
- * Owns the ways to damage a checkpoint, a tokenizer or a GGUF file (always the same ones:
- * the seed is fixed). Each file must be refused with one line on stderr, or
- * run; the sanitizers watch.
+ * Damages checkpoints, tokenizers and GGUF files, with a fixed seed. Each file must run or be refused with one line
+ * on stderr.
  */
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
@@ -30,7 +29,7 @@ static uint64_t state;
 
 static int any(int n) { return (int)(hash64(61, 7, state++) % (uint64_t)n); }
 
-/* File i of a test is the same whatever the files before it computed. */
+/* File i of a test does not depend on the files before it. */
 static void start_file(int test, int i) { state = (uint64_t)test << 40 | (uint64_t)i << 16; }
 
 static int int_at(const uint8_t *data, size_t at) {
@@ -60,7 +59,7 @@ static void save(const Image *image, const char *path) {
     fclose(out);
 }
 
-/* A number that a careless reader trips over; `old` is what stood there. */
+/* A number at a boundary, or near `old`, the number it replaces. */
 static int evil_int(int old) {
     switch (any(10)) {
     case 0: return 0;
@@ -80,8 +79,8 @@ static void put_int(Image *image, size_t at, int value) {
     if (at + sizeof value <= image->size) memcpy(image->bytes + at, &value, sizeof value);
 }
 
-/* One of: an int of the header, the length, bits here or there, floats. The
- * first `header` bytes are the header; its ints are at `first`, first + 4, ... */
+/* Damages one of: an int of the header, the length, random bits, floats. The first `header` bytes are the header; its
+ * ints are at `first`, first + 4, ... */
 static void damage(Image *image, size_t first, size_t header) {
     const size_t size = image->size;
     const size_t in_header = first + 4 * (size_t)any((int)(header - first) / 4);
@@ -100,7 +99,7 @@ static void damage(Image *image, size_t first, size_t header) {
             image->bytes[at] ^= (uint8_t)(1 << any(8));
         }
         break;
-    default: /* weights or scores that are huge, or no numbers */
+    default: /* weights or scores that are huge or NaN */
         for (int i = 0; i < 20; i++) {
             static const float values[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f};
             const size_t at = header + 4 * (size_t)any((int)(size - header) / 4 - 1);
@@ -120,7 +119,7 @@ typedef struct {
     int refused, ran, not_a_number;
 } Counts;
 
-/* A few tokens, prefill and decode; then a choice among what comes out. */
+/* Prefill and decode of a few tokens, then a sample from the logits. */
 static void run_model(const Model *m, Counts *counts) {
     const int vocab_size = m->config.vocab_size;
     int tokens[6];
@@ -164,7 +163,7 @@ static void try_model(const Image *image, Counts *counts) {
     CHECK(lines == expected, "%s, with %d lines on stderr", opened ? "opened" : "refused", lines);
 }
 
-/* Every piece of it is read, and it encodes a text. */
+/* Reads every piece and encodes a text. */
 static void run_tokenizer(const Tokenizer *t) {
     static const char text[] = "a little text, \xc3\xa9\xff\n <0x41>  aa ba";
     Tokens tokens;
@@ -203,7 +202,7 @@ static int how_many(int files) { return test_fast() ? files / 10 : files; }
 
 static void check_counts(const char *what, const Counts *c) {
     printf("%s: %d files refused, %d ran", what, c->refused, c->ran);
-    printf(c->not_a_number ? ", %d of them to a logit that is no finite number\n" : "\n", c->not_a_number);
+    printf(c->not_a_number ? ", %d of them to a logit that is not finite\n" : "\n", c->not_a_number);
     const int least = (c->refused + c->ran) / 10;
     CHECK(c->refused >= least && c->ran >= least, "%d refused, %d ran: not much of a test", c->refused, c->ran);
 }
@@ -219,13 +218,13 @@ static void damaged_checkpoints(void) {
         CHECK(good[version].size < MAX_BYTES - 1000, "%zu bytes", good[version].size);
         try_model(&good[version], &counts);
     }
-    CHECK(counts.ran == 3 && counts.not_a_number == 0, "the files themselves are good");
+    CHECK(counts.ran == 3 && counts.not_a_number == 0, "an undamaged file is refused");
     for (int i = 0; i < how_many(500); i++) {
         start_file(1, i);
         const int version = any(3);
         image = good[version];
         if (any(12) == 0)
-            fill_with_garbage(&image, (size_t)(4 * any(8))); /* sometimes behind the magic */
+            fill_with_garbage(&image, (size_t)(4 * any(8))); /* sometimes only after the magic */
         else
             for (int k = any(2); k >= 0; k--) damage(&image, version ? 4 : 0, version ? 44 : 28);
         try_model(&image, &counts);
@@ -233,7 +232,7 @@ static void damaged_checkpoints(void) {
     check_counts("checkpoints", &counts);
 }
 
-/* Small random sizes and a file that is as long as they ask for. */
+/* Small random sizes, and a file of the length that they require. */
 static void random_headers(void) {
     static Image image;
     Counts counts = {0};
@@ -272,7 +271,7 @@ static void damaged_tokenizers(void) {
     CHECK(hashtokenizer_write(path, VOCAB) == 0, "cannot write");
     load(&good, path);
     try_tokenizer(&good, &counts);
-    CHECK(counts.ran == 1, "the file itself is good");
+    CHECK(counts.ran == 1, "the undamaged file is refused");
     for (int i = 0; i < how_many(500); i++) {
         start_file(3, i);
         image = good;
@@ -295,7 +294,7 @@ static void damaged_tokenizers(void) {
 
 /* ---- GGUF ------------------------------------------------------------------------------------------ */
 
-/* The model, and the tokenizer in it; each says one line if it is refused. */
+/* Opens the model and its tokenizer; each is refused with one line or runs. */
 static void try_gguf(const Image *image, Counts *counts) {
     const char *path = temporary("damaged.gguf");
     const int before = counts->not_a_number;
@@ -318,10 +317,10 @@ static void try_gguf(const Image *image, Counts *counts) {
     counts->refused += !opened;
     CHECK(lines == expected, "%s, with %d lines on stderr, expected %d", opened ? "opened" : "refused", lines,
           expected);
-    CHECK(!strstr(stderr_text(), "out of memory"), "said: %s", stderr_text());
+    CHECK(!strstr(stderr_text(), "out of memory"), "stderr: %s", stderr_text());
 }
 
-/* An int near a name, where its length, type, shape, offset or value is. */
+/* Damages an int near a name: its length, type, shape, offset or value. */
 static void damage_near_name(Image *image) {
     static const char *const names[] = {"general.architecture",
                                         "general.alignment",
@@ -366,7 +365,7 @@ static void damage_near_name(Image *image) {
     }
 }
 
-/* At most this much memory more than now, for everyone but the sanitizers. */
+/* Limits the address space to `more` bytes above the present use, except under sanitizers. */
 static void limit_memory(struct rlimit *before, size_t more) {
     getrlimit(RLIMIT_AS, before);
 #ifndef SANITIZED
@@ -409,7 +408,7 @@ static void damaged_gguf_files(void) {
         CHECK(good[i].size < MAX_BYTES - 1000, "%zu bytes", good[i].size);
         try_gguf(&good[i], &counts);
     }
-    CHECK(counts.ran == 4 && counts.not_a_number == 0, "the files themselves are good");
+    CHECK(counts.ran == 4 && counts.not_a_number == 0, "an undamaged file is refused");
     limit_memory(&memory, 256 << 20);
     for (int i = 0; i < how_many(1000); i++) {
         start_file(4, i);
@@ -427,8 +426,8 @@ static void damaged_gguf_files(void) {
     check_counts("GGUF files", &counts);
 }
 
-/* NaN in one row of the embedding: an error for this token, and only for it. */
-static void weights_that_are_no_numbers(void) {
+/* NaN in one row of the embedding is an error only for this token. */
+static void nan_weights(void) {
     static Image image;
     const HashModel *m = &ODD_MQA;
     const char *path = temporary("nan.bin");
@@ -458,5 +457,5 @@ void suite_damage(void) {
     TEST(random_headers);
     TEST(damaged_tokenizers);
     TEST(damaged_gguf_files);
-    TEST(weights_that_are_no_numbers);
+    TEST(nan_weights);
 }

@@ -1,8 +1,7 @@
-/* test_growth.c: how the work grows, of opening with the files, of encoding with the text: O(n log n) in bytes.
+/* test_growth.c: opening takes O(n log n) steps in the bytes of the files, encoding in those of the text.
  *
- * Owns inputs that once took time in the square of their size, and others on
- * which a table or a search could. Steps are counted (support/steps.c), not
- * seconds.
+ * The inputs once took quadratic time, or are worst cases of a table or a search. Basic blocks are counted
+ * (support/steps.c), not seconds.
  */
 #include "cluster/share.h"
 #include "formats/folder.h"
@@ -23,7 +22,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static size_t bytes; /* of the input that was made last */
+static size_t bytes; /* of the last input */
 
 static FILE *create(const char *name) {
     FILE *out = fopen(temporary(name), "wb");
@@ -49,7 +48,7 @@ static uint64_t open_json(int vocab_size) {
     return after - before;
 }
 
-/* A template that puts n special tokens behind every text. */
+/* A post-processor that appends n special tokens to every text. */
 static uint64_t template_processing(int n) {
     FILE *out = create("growth.json");
     fputs("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"post_processor\":{\"type\":\"TemplateProcessing\",", out);
@@ -76,7 +75,7 @@ static uint64_t pieces_and_merges(int n) {
     return open_json(2 * n - 1);
 }
 
-/* Objects with many keys, and lists in lists. */
+/* Objects with many keys, and nested lists. */
 static uint64_t json_values(int n) {
     JsonFile json;
     FILE *out = create("growth.json");
@@ -103,7 +102,7 @@ static uint64_t open_folder(bool opens) {
     return opens == !status ? after - before : 0;
 }
 
-/* n files with a tensor each; the folder ends there. */
+/* n files of one tensor each; no other file. */
 static uint64_t shards(int n) {
     mkdir(temporary("growth"), 0700);
     FILE *index = create("growth/model.safetensors.index.json");
@@ -126,7 +125,7 @@ static uint64_t shards(int n) {
 
 static const HashModel TINY = {8, 8, 1, 2, 1, 8, 8, true, 5};
 
-/* A folder with n / 16 layers, all of them dense by a list of n, and n keys that say nothing. */
+/* A folder with n / 16 layers, a list of n dense layers, and n unknown keys. */
 static uint64_t layers_and_options(int n) {
     static const float ones[4] = {1, 1, 1, 1};
     HashModel form = TINY;
@@ -220,7 +219,7 @@ static void opening_grows_with_the_bytes(void) {
 
 enum { N_NESTED = 64 };
 
-/* Added tokens of 1 to N_NESTED times "(", of which each is longer than the one before. */
+/* The added tokens "(", "((", ..., up to N_NESTED characters. */
 static int open_nested(Tokenizer *t) {
     char name[N_NESTED + 1] = "";
     FILE *out = create("growth.json");
@@ -241,7 +240,7 @@ static int open_scores(Tokenizer *t) {
 
 static int open_ranks(Tokenizer *t) { return tokenizer_open_json(t, "tests/golden/bpe_qwen2.json", 911); }
 
-/* n times the unit. */
+/* Encodes n times the unit; returns the steps. */
 static uint64_t encode(const Tokenizer *t, const char *unit, int n) {
     Tokens tokens;
     const size_t size = strlen(unit);
@@ -258,7 +257,7 @@ static uint64_t encode(const Tokenizer *t, const char *unit, int n) {
     return after - before;
 }
 
-/* With one tokenizer: another has another key, and other pieces meet in its table. */
+/* Uses one tokenizer for both texts: another one would have another hash key and other collisions. */
 static void encoding_grows_with_the_text(void) {
     static const struct {
         int (*open)(Tokenizer *t);

@@ -1,7 +1,6 @@
-/* test_pack.c: pack.c: which weights become panels, where memory is short and where a file has holes.
+/* test_pack.c: pack.c: panels are made of all weights or of none, by the available memory and the holes of the file.
  *
- * Owns that panels are made of all weights or of none. That products have the same bits either way is
- * test_invariance.c's.
+ * test_invariance.c tests that products have the same bits with and without panels.
  */
 #include "formats/open.h"
 #include "formats/pack.h"
@@ -29,7 +28,7 @@ static int open_medium(Model *model, const char *path) {
     return hashmodel_write(&medium, path, 0, 0) || model_open(model, path) ? -1 : 0;
 }
 
-/* From here on this process gets no more than so many bytes; 0: what it got before. */
+/* Limits the memory that this process may still allocate; 0: removes the limit. */
 static void limit_memory(size_t bytes) {
     static struct rlimit before;
     unsigned long pages = 0;
@@ -41,7 +40,7 @@ static void limit_memory(size_t bytes) {
     setrlimit(RLIMIT_AS, &(struct rlimit){bytes ? used + bytes : before.rlim_cur, before.rlim_max});
 }
 
-/* All weights have room, and little besides: none is packed, and what runs afterwards has the memory. */
+/* If memory suffices for little more than all panels, none is made, so that memory is left for the rest of the run. */
 static void all_panels_or_none(void) {
     Model model;
     if (test_fast()) {
@@ -60,7 +59,7 @@ static void all_panels_or_none(void) {
     model_close(&model);
 }
 
-/* An eighth of the memory that is available is left. */
+/* Panels leave an eighth of the available memory. */
 static void an_eighth_is_left(void) {
     Model model;
     size_t panels, available;
@@ -79,8 +78,8 @@ static void an_eighth_is_left(void) {
     model_close(&model);
 }
 
-/* A file that is all holes but for its header. */
-static void holes_stay_holes(void) {
+/* A sparse file with only a header. */
+static void holes_are_not_packed(void) {
     const char *path = temporary("dense.bin"), *sparse = temporary("sparse.bin");
     Model model;
     char header[28];
@@ -90,7 +89,7 @@ static void holes_stay_holes(void) {
     FILE *in = fopen(path, "rb"), *out = fopen(sparse, "wb");
     CHECK(in && out && fread(header, 1, sizeof header, in) == sizeof header, "cannot read");
     CHECK(fwrite(header, 1, sizeof header, out) == sizeof header && !fflush(out), "cannot write");
-    CHECK(!ftruncate(fileno(out), size), "no holes here");
+    CHECK(!ftruncate(fileno(out), size), "cannot make holes");
     fclose(in);
     fclose(out);
     CHECK(!model_open(&model, sparse), "does not open");
@@ -102,5 +101,5 @@ static void holes_stay_holes(void) {
 void suite_pack(void) {
     TEST(all_panels_or_none);
     TEST(an_eighth_is_left);
-    TEST(holes_stay_holes);
+    TEST(holes_are_not_packed);
 }

@@ -1,7 +1,7 @@
 /* test_pieces.c: the tokens that the sentencepiece library gives; the table of pieces.
  *
- * Owns the tokenizers of that sort; the texts and the comparison are texts.c's.
- * Owns what pieces.c finds, beside a comparison with all pieces.
+ * Compares SentencePiece tokenizers with the library (texts.c has the texts and the comparison), and the lookups of
+ * pieces.c with a linear search.
  */
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
@@ -18,19 +18,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void stories_has_the_library_s_tokens(void) {
+static void stories_matches_the_library(void) {
     Model model;
     Tokenizer t;
     CHECK(!model_open(&model, "models/stories.gguf"), "does not open");
     CHECK(gguf_read_tokenizer(&t, model.files, "models/stories.gguf", model.config.vocab_size, true) == 1,
           "no tokenizer");
-    CHECK(t.normalizer.replaces_invalid, "not as the library");
+    CHECK(t.normalizer.replaces_invalid, "replaces_invalid differs from the library");
     check_golden_tokens(&t, "stories", ALL_BYTES);
     tokenizer_close(&t);
     model_close(&model);
 }
 
-static void llama_2_has_the_library_s_tokens(void) {
+static void llama_2_matches_the_library(void) {
     const char *path = real_checkpoint("llama32k.bin");
     Tokenizer t;
     if (!path) {
@@ -38,9 +38,9 @@ static void llama_2_has_the_library_s_tokens(void) {
         return;
     }
     CHECK(!tokenizer_open_bin(&t, path, 32000), "does not open");
-    t.normalizer.replaces_invalid = true; /* as in a SentencePiece model, whatever file it came from */
+    t.normalizer.replaces_invalid = true; /* as in a SentencePiece model */
     check_golden_tokens(&t, "llama32k", ALL_BYTES);
-    t.normalizer.replaces_invalid = false; /* llama2.c's rule: every byte comes back */
+    t.normalizer.replaces_invalid = false; /* llama2.c's rule: every byte is kept */
     check_all_bytes_return(&t);
     tokenizer_close(&t);
 }
@@ -92,7 +92,7 @@ static bool gives(const Tokenizer *t, const char *text, const int *ids) {
     return same;
 }
 
-/* U+2581 in a text is the space of a SentencePiece vocabulary, as in the library; llama2.c knows no such character. */
+/* With a SentencePiece vocabulary U+2581 in a text is a space, as in the library. In llama2.c it is no space. */
 static void a_space_mark_in_a_text_is_a_space(void) {
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
     static const GgufPiece user = {"x" SPACE_MARK "y", USER_DEFINED};
@@ -104,9 +104,10 @@ static void a_space_mark_in_a_text_is_a_space(void) {
     CHECK(!gguf_reopen(&file, &model, &t), "does not open");
     CHECK(gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 1031, -1}), "between two words");
     CHECK(gives(&t, SPACE_MARK "aa" SPACE_MARK, (int[]){259, 1030, 259, -1}), "at both ends");
-    CHECK(gives(&t, SPACE_MARK SPACE_MARK, (int[]){259, 259, 259, -1}), "nothing else");
+    CHECK(gives(&t, SPACE_MARK SPACE_MARK, (int[]){259, 259, 259, -1}), "only U+2581");
     CHECK(gives(&t, "x" SPACE_MARK "y", (int[]){259, 1599, -1}), "in a user-defined piece");
-    CHECK(gives(&t, "aa\xe2\x96\x82" SPACE_MARK "x y", (int[]){1030, 229, 153, 133, 259, 1599, -1}), "U+2582 is none");
+    CHECK(gives(&t, "aa\xe2\x96\x82" SPACE_MARK "x y", (int[]){1030, 229, 153, 133, 259, 1599, -1}),
+          "U+2582 is not a space");
     tokenizer_close(&t);
     model_close(&model);
     hashtokenizer_write(temporary("tokenizer.bin"), 1600);
@@ -133,7 +134,8 @@ static void random_pieces(Pieces *p, uint64_t round) {
                               .kind = (PieceKind)(bits >> 32 & 3),
                               .also_merged = (bits >> 40) & 1,
                               .raw = (bits >> 41) & 1};
-        if (p->list[id].kind == PIECE_BYTE) p->list[id].kind = PIECE_CONTROL; /* found by name, in other vocabularies */
+        if (p->list[id].kind == PIECE_BYTE)
+            p->list[id].kind = PIECE_CONTROL; /* byte pieces have names, which this test does not make */
     }
     if (pieces_index(p)) abort();
 }
@@ -142,23 +144,23 @@ static bool starts(const Piece *p, const char *s, int left) {
     return p->length <= left && !memcmp(p->text, s, (size_t)p->length);
 }
 
-/* By comparing with all pieces: of those with the same text the first counts alone. */
-static int match_plainly(const Pieces *p, const char *s, int left, bool raw) {
+/* Linear search; of pieces with the same text only the first counts. */
+static int match_naively(const Pieces *p, const char *s, int left, bool raw) {
     int best = -1;
     for (int id = p->n - 1; id >= 0; id--) {
         const Piece *x = &p->list[id];
         if (!x->length || (x->kind != PIECE_USER && x->kind != PIECE_SPECIAL) || !starts(x, s, left)) continue;
         if (best < 0 || x->length >= p->list[best].length) best = id;
     }
-    /* where the longest one matches in the other way, a shorter one may match in this */
+    /* if the longest piece has another `raw`, a shorter piece may match */
     while (best >= 0 && p->list[best].raw != raw) {
         const int length = p->list[best].length;
-        best = length > 1 ? match_plainly(p, s, length - 1, raw) : -1;
+        best = length > 1 ? match_naively(p, s, length - 1, raw) : -1;
     }
     return best;
 }
 
-static int find_plainly(const Pieces *p, const char *s, int n) {
+static int find_naively(const Pieces *p, const char *s, int n) {
     for (int id = 0; id < p->n; id++)
         if ((p->list[id].kind == PIECE_TEXT || p->list[id].also_merged) && p->list[id].length == n &&
             starts(&p->list[id], s, n))
@@ -166,7 +168,7 @@ static int find_plainly(const Pieces *p, const char *s, int n) {
     return -1;
 }
 
-static void pieces_are_found_as_by_comparing_all(void) {
+static void lookup_matches_a_linear_search(void) {
     int matches = 0, found = 0;
     for (uint64_t round = 0; round < (test_fast() ? 20 : 300); round++) {
         Pieces p;
@@ -175,12 +177,12 @@ static void pieces_are_found_as_by_comparing_all(void) {
             const char *s = p.text + at;
             const int left = N_PIECES * MOST_LETTERS - at < 7 ? N_PIECES * MOST_LETTERS - at : 7;
             for (int raw = 0; raw < 2; raw++) {
-                const int id = pieces_match(&p, s, (size_t)left, raw), expected = match_plainly(&p, s, left, raw);
+                const int id = pieces_match(&p, s, (size_t)left, raw), expected = match_naively(&p, s, left, raw);
                 CHECK(id == expected, "round %d, byte %d: match %d, expected %d", (int)round, at, id, expected);
                 matches += id >= 0;
             }
             for (int n = 1; n <= left; n++) {
-                const int id = pieces_find(&p, s, n), expected = find_plainly(&p, s, n);
+                const int id = pieces_find(&p, s, n), expected = find_naively(&p, s, n);
                 CHECK(id == expected, "round %d, byte %d: found %d, expected %d", (int)round, at, id, expected);
                 found += id >= 0;
             }
@@ -190,8 +192,8 @@ static void pieces_are_found_as_by_comparing_all(void) {
     CHECK(matches > 1000 && found > 1000, "%d matches, %d found", matches, found);
 }
 
-/* Of names alone, "<0x4A>" is a byte's. */
-static void bytes_are_known_by_their_names(void) {
+/* If only names are given, "<0x4A>" is the name of a byte. */
+static void byte_pieces_are_recognized_by_name(void) {
     static const struct {
         const char *name;
         int length, byte;
@@ -214,7 +216,7 @@ static void bytes_are_known_by_their_names(void) {
     pieces_close(&p);
 }
 
-/* What the names of a byte-level vocabulary stand for; NULL: nothing, and the piece matches no text. */
+/* The bytes of the names of a byte-level vocabulary; NULL: not such a name, and the piece matches no text. */
 static void names_of_bytes_are_decoded(void) {
     static const struct {
         const char *name, *bytes;
@@ -226,11 +228,11 @@ static void names_of_bytes_are_decoded(void) {
                  {"\xc5\x83", "\xad"}, /* U+0143, the last name */
                  {"\xc3\xbf\xc2\xa1", "\xff\xa1"},
                  {"\xc5\x84", NULL},  /* U+0144 */
-                 {"a\xc2\xad", NULL}, /* U+00AD, U+00A0, a space, U+007F: names of none */
+                 {"a\xc2\xad", NULL}, /* U+00AD, U+00A0, a space, U+007F: not names of bytes */
                  {"\xc2\xa0", NULL},
                  {" ", NULL},
                  {"\x7f", NULL},
-                 {"\xe2\x96\x81", NULL}, /* three bytes, four, none */
+                 {"\xe2\x96\x81", NULL}, /* characters of three and four bytes, the empty name */
                  {"\xf0\x9f\x99\x82", NULL},
                  {"a\xff", NULL},
                  {"\xc4", NULL}};
@@ -256,8 +258,8 @@ static void names_of_bytes_are_decoded(void) {
     pieces_close(&p);
 }
 
-/* In a byte-level vocabulary a byte is the piece that merges have of it, else <unk>. */
-static void bytes_are_pieces_of_their_own(void) {
+/* In a byte-level vocabulary a byte becomes its piece or, without one, <unk>. */
+static void bytes_of_a_byte_level_vocabulary(void) {
     enum { N = 256, UNK = 77 };
     Pieces p = {.unk = UNK, .byte_level = true};
     CHECK(!pieces_open(&p, N, N) && p.text, "no memory");
@@ -274,7 +276,7 @@ static void bytes_are_pieces_of_their_own(void) {
     CHECK(!p.list && !p.text && !p.n, "not closed");
 }
 
-/* Text that is elsewhere takes no memory; the table holds nothing that matches. */
+/* A table on external text allocates no memory for it; an empty table matches nothing. */
 static void a_table_begins_empty(void) {
     Pieces p = {.unk = -1};
     CHECK(!pieces_open(&p, 3, 0), "no memory");
@@ -285,7 +287,7 @@ static void a_table_begins_empty(void) {
     pieces_close(&p);
 }
 
-/* U+2581 alone, and whole, is a space. */
+/* Only a complete U+2581 is a space. */
 static void spaces_are_unmarked(void) {
     char s[] = "\xe2\x96\x82" SPACE_MARK "x" SPACE_MARK "\xe2\x97\x81" SPACE_MARK "\xe2\x96";
     static const char expected[] = "\xe2\x96\x82 x \xe2\x97\x81 \xe2\x96";
@@ -294,14 +296,14 @@ static void spaces_are_unmarked(void) {
 }
 
 void suite_pieces(void) {
-    TEST(stories_has_the_library_s_tokens);
-    TEST(llama_2_has_the_library_s_tokens);
+    TEST(stories_matches_the_library);
+    TEST(llama_2_matches_the_library);
     TEST(user_defined_pieces_match_as_in_the_library);
     TEST(a_space_mark_in_a_text_is_a_space);
-    TEST(pieces_are_found_as_by_comparing_all);
-    TEST(bytes_are_known_by_their_names);
+    TEST(lookup_matches_a_linear_search);
+    TEST(byte_pieces_are_recognized_by_name);
     TEST(names_of_bytes_are_decoded);
-    TEST(bytes_are_pieces_of_their_own);
+    TEST(bytes_of_a_byte_level_vocabulary);
     TEST(a_table_begins_empty);
     TEST(spaces_are_unmarked);
 }

@@ -1,6 +1,6 @@
-/* test_stream.c: text on its way out, through pipes, terminals and failures.
+/* test_stream.c: output of text to pipes and terminals, and write errors.
  *
- * Owns a pseudo-terminal to write on, and what a reader at its other end may see.
+ * Writes to a pseudo-terminal and checks the bytes at its other end.
  */
 #include "base/process.h"
 #include "text/stream.h"
@@ -23,7 +23,7 @@ static uint64_t state;
 
 static int any(int n) { return (int)(hash64(51, 7, state++) % (uint64_t)n); }
 
-/* ---- two ways to a reader ----------------------------------------------------------------- */
+/* ---- a pipe or a terminal ----------------------------------------------------------------- */
 
 typedef struct {
     int reader;
@@ -40,7 +40,7 @@ static bool open_pipe(Channel *c) {
     return true;
 }
 
-/* A terminal that passes bytes on as they are. */
+/* A terminal in raw mode. */
 static bool open_terminal(Channel *c) {
     struct termios raw;
     c->reader = posix_openpt(O_RDWR | O_NOCTTY);
@@ -54,7 +54,7 @@ static bool open_terminal(Channel *c) {
     return true;
 }
 
-/* What has arrived by now, with a zero byte behind it. */
+/* The bytes that have arrived, with a zero byte at the end. */
 static int receive(Channel *c, char *text, int room) {
     int n = 0;
     fflush(c->out);
@@ -76,7 +76,7 @@ static void write_text(Channel *c, const char *s) { stream_write(&c->stream, s, 
 
 /* ---- a pipe ----------------------------------------------------------------------------------- */
 
-static void characters_come_out_whole(void) {
+static void characters_are_written_whole(void) {
     static const char *const characters[] = {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x99\x82"};
     for (int i = 0; i < 3; i++) {
         Channel c;
@@ -96,7 +96,7 @@ static void characters_come_out_whole(void) {
     }
 }
 
-/* Any bytes in any pieces, the last character cut short or not. */
+/* Random bytes in random pieces; the last character may be incomplete. */
 static void a_pipe_gets_every_byte(void) {
     for (int round = 0; round < (test_fast() ? 50 : 1000); round++) {
         Channel c;
@@ -104,7 +104,7 @@ static void a_pipe_gets_every_byte(void) {
         const int n = any((int)sizeof bytes), low = any(2) ? 0x80 : 0;
         for (int i = 0; i < n; i++) bytes[i] = (char)(low + any(256 - low));
         CHECK(open_pipe(&c), "no pipe");
-        CHECK(!c.stream.terminal, "a pipe is no terminal");
+        CHECK(!c.stream.terminal, "the pipe is taken for a terminal");
         for (int at = 0, step; at < n; at += step) {
             step = any(6);
             if (step > n - at) step = n - at;
@@ -117,8 +117,8 @@ static void a_pipe_gets_every_byte(void) {
     }
 }
 
-/* A reader need not wait for a full buffer. */
-static void text_is_flushed_as_time_passes(void) {
+/* Text is flushed after a while, before the buffer is full. */
+static void text_is_flushed_after_a_while(void) {
     Channel c;
     char byte;
     CHECK(open_pipe(&c), "no pipe");
@@ -132,7 +132,7 @@ static void text_is_flushed_as_time_passes(void) {
 
 /* ---- a terminal -------------------------------------------------------------------------------- */
 
-static void a_terminal_gets_text_alone(void) {
+static void a_terminal_gets_only_text(void) {
     static const struct {
         const char *in, *out;
     } cases[] = {
@@ -150,17 +150,17 @@ static void a_terminal_gets_text_alone(void) {
          "a\xef\xbf\xbd"
          "b\xef\xbf\xbd"
          "c"},
-        {"\xe4\xb8", "\xef\xbf\xbd"},   /* cut short by the end */
-        {"\xe4\xb8z", "\xef\xbf\xbdz"}, /* by another character */
+        {"\xe4\xb8", "\xef\xbf\xbd"},   /* incomplete at the end */
+        {"\xe4\xb8z", "\xef\xbf\xbdz"}, /* incomplete before another character */
         {"\xf0\x9f\xc3\xa9", "\xef\xbf\xbd\xc3\xa9"},
         {"\xc0\x9b", "\xef\xbf\xbd\xef\xbf\xbd"},                 /* ESC in two bytes */
         {"\xe0\x80\x9b", "\xef\xbf\xbd"},                         /* in three */
         {"\xf0\x80\x80\x9b", "\xef\xbf\xbd"},                     /* in four */
         {"\xed\xa0\x80", "\xef\xbf\xbd"},                         /* a surrogate */
-        {"\xed\x9f\xbf\xee\x80\x80", "\xed\x9f\xbf\xee\x80\x80"}, /* its neighbours */
+        {"\xed\x9f\xbf\xee\x80\x80", "\xed\x9f\xbf\xee\x80\x80"}, /* next to surrogates */
         {"\xf4\x90\x80\x80", "\xef\xbf\xbd"},                     /* beyond U+10FFFF */
         {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
-        {"\xe0\xa0\x80\xf0\x90\x80\x80", "\xe0\xa0\x80\xf0\x90\x80\x80"}, /* the first of their length */
+        {"\xe0\xa0\x80\xf0\x90\x80\x80", "\xe0\xa0\x80\xf0\x90\x80\x80"}, /* the first characters of 3 and 4 bytes */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int bytewise = 0; bytewise < 2; bytewise++) {
@@ -176,7 +176,7 @@ static void a_terminal_gets_text_alone(void) {
         }
 }
 
-/* The code point at s, its length in *n; -1 if it is no UTF-8 (RFC 3629). */
+/* The code point at s, its length in *n; -1 for invalid UTF-8 (RFC 3629). */
 static int decode(const char *s, int left, int *n) {
     static const int least[] = {0, 0, 0x80, 0x800, 0x10000};
     const uint8_t lead = (uint8_t)s[0];
@@ -190,9 +190,8 @@ static int decode(const char *s, int left, int *n) {
     return code < least[*n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? -1 : code;
 }
 
-/* Random bytes, many of them leads and continuations: what arrives is UTF-8
- * without control characters. */
-static void a_terminal_gets_utf8_whatever_is_written(void) {
+/* For random bytes, many of them lead and continuation bytes, the output is UTF-8 without control characters. */
+static void a_terminal_gets_only_utf8(void) {
     static const uint8_t leads[] = {0xc2, 0xe0, 0xe1, 0xed, 0xef, 0xf0, 0xf1, 0xf4, 0xf5};
     Channel c;
     CHECK(open_terminal(&c), "no terminal");
@@ -201,7 +200,7 @@ static void a_terminal_gets_utf8_whatever_is_written(void) {
         for (int i = 0; i < 32; i++)
             bytes[i] = (char)(any(3) == 0 ? leads[any(9)] : any(2) ? 0x80 + any(64) : any(256));
         stream_write(&c.stream, bytes, 32);
-        stream_write(&c.stream, "|", 1); /* completes what was begun */
+        stream_write(&c.stream, "|", 1); /* ends an incomplete character */
         const int n = receive(&c, text, sizeof text);
         CHECK(n > 0 && text[n - 1] == '|', "round %d: the end is missing", round);
         for (int at = 0, length; at < n; at += length) {
@@ -244,8 +243,7 @@ static void a_closed_pipe_is_an_error(void) {
     signal(SIGPIPE, before);
 }
 
-/* An error, of a flush or of a full buffer, is remembered although the end of
- * the text goes well. */
+/* An error of a flush or of a full buffer is remembered although later writes succeed. */
 static void check_early_error(bool flush) {
     int ends[2];
     CHECK(pipe(ends) == 0, "no pipe");
@@ -264,7 +262,7 @@ static void check_early_error(bool flush) {
     close(ends[1]);
 }
 
-static void an_early_error_is_not_forgotten(void) {
+static void an_early_error_is_remembered(void) {
     check_early_error(true);
     check_early_error(false);
 }
@@ -277,8 +275,8 @@ static ssize_t fail_to_write(void *cookie, const char *bytes, size_t n) {
     return 0;
 }
 
-/* Behind a write that failed, or that Ctrl-C ended, comes no other, which would wait for the same reader. */
-static void an_error_is_the_last_write(void) {
+/* No write follows a write that failed or that Ctrl-C ended, since it could block again. */
+static void no_write_follows_an_error(void) {
     for (int length = 1; length <= 32; length++) {
         static const char text[] = "0123456789abcdef\xc3\xa4"
                                    "0123456789\xc3";
@@ -297,13 +295,13 @@ static void an_error_is_the_last_write(void) {
 }
 
 void suite_stream(void) {
-    TEST(characters_come_out_whole);
+    TEST(characters_are_written_whole);
     TEST(a_pipe_gets_every_byte);
-    TEST(text_is_flushed_as_time_passes);
-    TEST(a_terminal_gets_text_alone);
-    TEST(a_terminal_gets_utf8_whatever_is_written);
+    TEST(text_is_flushed_after_a_while);
+    TEST(a_terminal_gets_only_text);
+    TEST(a_terminal_gets_only_utf8);
     TEST(a_full_disk_is_an_error);
     TEST(a_closed_pipe_is_an_error);
-    TEST(an_early_error_is_not_forgotten);
-    TEST(an_error_is_the_last_write);
+    TEST(an_early_error_is_remembered);
+    TEST(no_write_follows_an_error);
 }
