@@ -1,9 +1,8 @@
 /* test_profile.c: lab/profile.c, and --profile in every mode that runs the model.
  *
- * Owns what a profile must say: the sites that ran, times that add up, the sizes
- * of activations as they are computed here; that it changes nothing; and that
- * its files are what their names say. No time is compared with another but the
- * whole with its parts.
+ * Checks the sites of a profile, sums of times, and the sizes of activations, which are computed here again; that
+ * profiling does not change the results; and the formats of the files. The only real times compared are the total and
+ * the sum of its parts.
  */
 #include "base/file.h"
 #include "base/process.h"
@@ -30,10 +29,9 @@
 enum { TOKENS = 40, BATCH = 16, DECODED = 6, CHUNKS = 3 /* of 16, 16 and 8 tokens */ };
 
 static const HashModel MODEL = {64, 172, 3, 8, 4, 97, 64, true, 41};
-static const HashModel LARGE = {288, 768, 2, 6, 2, 97, 64, true, 42}; /* work enough for the clock */
+static const HashModel LARGE = {288, 768, 2, 6, 2, 97, 64, true, 42}; /* large enough for the clock's resolution */
 
-/* The sites of a layer; how often a token's norms are looked at; how often threads wait for each other, for one token
- * and for many. */
+/* The sites of a layer; the norms observed per token; the barriers of a phase: decode (one token), prefill (many). */
 typedef struct {
     const char *names[16]; /* NULL: the end */
     int norms, waits[N_PHASES];
@@ -55,7 +53,7 @@ static Session session;
 static Profile *profile;
 static int tokens[TOKENS + DECODED];
 
-/* A model and a session, profiled or not; threads that it would not get for its size. */
+/* Opens a model and a session, profiled or not; the model uses all threads, although it is small. */
 static int open_path(const HashModel *m, const char *path, int threads, bool profiled, bool traces) {
     if (model_open(&model, path)) return -1;
     if (threads > 1) model.decode_bytes = 1 << 30;
@@ -72,7 +70,7 @@ static int open_session(const HashModel *m, int threads, bool profiled, bool tra
     return hashmodel_write(m, path, 1, 0) ? -1 : open_path(m, path, threads, profiled, traces);
 }
 
-/* With norms of heads and experts. */
+/* The same with a model that has head norms and experts. */
 static int open_moe(int threads, bool profiled, bool traces) {
     static GgufFile file;
     const char *path = temporary("profile.gguf");
@@ -88,8 +86,8 @@ static void close_session(void) {
     model_close(&model);
 }
 
-/* The prompt in chunks, then token after token; seconds of each phase as the
- * caller sees them. logits[1 + DECODED][vocab_size] may be NULL. */
+/* Runs the prompt in chunks, then token by token; measures the wall-clock time of each phase.
+ * logits[1 + DECODED][vocab_size] may be NULL. */
 static void run_session(double *seconds, float *logits) {
     const size_t row = (size_t)model.config.vocab_size;
     for (int i = 0; i <= DECODED; i++) {
@@ -101,9 +99,9 @@ static void run_session(double *seconds, float *logits) {
     }
 }
 
-/* ---- it changes nothing ---------------------------------------------------------------------- */
+/* ---- the results are unchanged --------------------------------------------------------------- */
 
-static void profiles_change_no_bit(void) {
+static void profiling_changes_no_bit(void) {
     static float expected[(1 + DECODED) * 97], found[(1 + DECODED) * 97];
     double seconds[N_PHASES] = {0};
     for (int threads = 1; threads <= 3; threads++)
@@ -129,9 +127,9 @@ static void profiles_change_no_bit(void) {
 
 /* ---- times ------------------------------------------------------------------------------------- */
 
-/* Another program may take the processor between the last mark and our clock: the best of many tries has to do, and
- * under valgrind, which runs one thread at a time, none may. The profile's clock is measured by ours, to about 0.1 %.
- */
+/* Another program may take the processor between the last mark and our clock, so the best of many tries counts; under
+ * valgrind, which runs one thread at a time, no try may be good enough. The profile's clock is calibrated by ours, to
+ * about 0.1 %. */
 static void check_parts(int threads) {
     const double least = test_fast() ? 0 : 0.97;
     double best[N_PHASES] = {0};
@@ -155,7 +153,7 @@ static void check_parts(int threads) {
               100 * best[phase]);
 }
 
-static void parts_add_up_to_the_whole(void) {
+static void parts_add_up_to_the_total(void) {
     check_parts(1);
     check_parts(2);
 }
@@ -164,13 +162,13 @@ static void parts_add_up_to_the_whole(void) {
 
 enum { THREADS = 2 };
 
-/* The time of each thread. It passes when the clock is read, and where the test says that a thread takes longer. */
+/* The virtual time of each thread. It advances when the clock is read and at delays that a test sets. */
 static struct {
-    uint64_t at[THREADS], reading; /* ticks that a reading takes */
-    int thread, layer;             /* whose share of which site takes so many ticks more: */
+    uint64_t at[THREADS], reading; /* cost of a reading, in ticks */
+    int thread, layer;             /* with `site`: where the delay is */
     Site site;
-    uint64_t ticks, more;  /* each time `more` longer */
-    Probe probe, *profile; /* what the session sees, and the hooks behind it */
+    uint64_t ticks, more;  /* the delay; it grows by `more` each time */
+    Probe probe, *profile; /* the session's probe, which forwards to the profile's */
 } virtual;
 
 static uint64_t virtual_read(void) { return virtual.at[omp_get_thread_num()] += virtual.reading; }
@@ -184,7 +182,7 @@ static void virtual_mark(Probe *p, int layer, Site site) {
     virtual.profile->mark(virtual.profile, layer, site);
 }
 
-/* Behind a barrier it is as late for all threads as it was for the last. */
+/* After a barrier all threads have the latest time. */
 static void virtual_waited(Probe *p, int layer, Site site) {
     (void)p;
     const uint64_t latest = virtual.at[0] > virtual.at[1] ? virtual.at[0] : virtual.at[1];
@@ -213,7 +211,7 @@ static void virtual_norm(Probe *p, int layer, Site site, const float *x, const f
     virtual.profile->norm(virtual.profile, layer, site, x, y, n, dim);
 }
 
-/* A session whose profile reads the virtual clock, a reading of which takes so many ticks. */
+/* Opens a session whose profile reads the virtual clock; a reading costs `reading` ticks. */
 static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
     memset(&virtual, 0, sizeof virtual);
     virtual.reading = reading;
@@ -236,7 +234,7 @@ static void take_longer(int thread, int layer, Site site, uint64_t ticks) {
     virtual.ticks = ticks;
 }
 
-/* The account of a phase holds this many ticks of a thread in a site, so many of all sites, and nothing elsewhere. */
+/* In the account of a phase the thread has `ticks` ticks in this site and 0 in all others. */
 static void check_account(Phase phase, int thread, int layer, Site site, double ticks) {
     for (int l = NO_LAYER; l < model.config.n_layers; l++)
         for (Site s = 0; s < N_SITES; s++) {
@@ -247,8 +245,8 @@ static void check_account(Phase phase, int thread, int layer, Site site, double 
         }
 }
 
-/* What one thread's norm, or product, takes is that site's; what the other waits meanwhile is waiting, behind it. */
-static void delays_are_found_where_they_are(void) {
+/* A delay of one thread counts for its site; the other thread's time counts as (wait) after this site. */
+static void delays_count_for_their_site(void) {
     static const struct {
         int thread, layer;
         Site site;
@@ -275,8 +273,8 @@ static void delays_are_found_where_they_are(void) {
     }
 }
 
-/* What a mark takes is the profile's, all of it, and no site's. */
-static void marks_are_taken_off(void) {
+/* The cost of marks counts for (profile), never for a site. */
+static void marks_count_for_the_profile(void) {
     CHECK(!open_virtual(&MODEL, 1, 70), "no session");
     CHECK(profile->reading == 70, "a reading takes %llu ticks", (unsigned long long)profile->reading);
     take_longer(0, 1, SITE_MLP_NORM, 5000);
@@ -287,8 +285,8 @@ static void marks_are_taken_off(void) {
             const double expected = l == 1 && s == SITE_MLP_NORM ? 5000 : s == SITE_PROFILE ? found : 0;
             CHECK(fabs(found - expected) < 1e-3, "layer %d, %s: %g ticks", l, SITES[s].name, found);
         }
-    /* Marks of a layer: eight sites and two looks at activations; of a forward pass: start, embed, final norm, a look,
-     * logits, end; each reads the clock as it begins and as it ends. */
+    /* Marks of a layer: eight sites and two observed norms; of a forward pass: start, embed, final norm, its
+     * observation, logits, end. Each mark reads the clock at its begin and at its end. */
     const double observing = 1e9 * (profile->passes[DECODE].seconds - profile->passes[DECODE].norms.x);
     CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3, "observing took %g ticks", observing);
     CHECK(fabs(profile_seconds(profile, 0, DECODE, 0, N_SITES - 1) - profile->passes[DECODE].seconds) < 1e-12,
@@ -296,7 +294,7 @@ static void marks_are_taken_off(void) {
     close_session();
 }
 
-/* Tokens that take 1,800 ticks, and 504 more for 36 marks where they are observed: one in 29 is. */
+/* A token takes 1,800 ticks, an observed one 504 more for 36 marks; so one token in 29 is observed. */
 static void observing_stays_within_its_budget(void) {
     CHECK(!open_virtual(&MODEL, 1, 7), "no session");
     profile->budget = 0.01;
@@ -309,7 +307,7 @@ static void observing_stays_within_its_budget(void) {
     close_session();
 }
 
-/* Calls that take 1,000, 2,000, ... 40,000 ticks. */
+/* The calls take 1,000, 2,000, ... 40,000 ticks. */
 static void quantiles_of_calls(void) {
     CHECK(!open_virtual(&MODEL, 1, 3), "no session");
     take_longer(0, 2, SITE_ATTN_OUT, 1000);
@@ -330,16 +328,16 @@ static void quantiles_of_calls(void) {
 /* One row. */
 typedef struct {
     char phase[16], site[24];
-    int layer; /* -1: outside */
+    int layer; /* -1: outside the layers */
     long long calls, tokens;
     double seconds, us_per_token, us_low, us_high, us_median, us_95, share, waited, bytes, gb_per_s;
-    double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position; /* -1: not there */
+    double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position; /* -1: empty field */
 } Row;
 
 static Row rows[128];
 static int n_rows;
 
-/* The next field, cut off at its comma. */
+/* The next field, terminated at its comma. */
 static char *next_field(char **line) {
     char *field = *line, *end = field + strcspn(field, ",\n");
     *line = *end ? end + 1 : end;
@@ -386,7 +384,7 @@ static const Row *find_row(const char *phase, int layer, const char *site) {
     return NULL;
 }
 
-/* The report's file; the table is kept in stderr_text. */
+/* Writes the report's file; stderr_text() has its table. */
 static int report(const char *name) {
     stderr_hide();
     const int status_ = profile_report(profile, temporary(name));
@@ -394,9 +392,9 @@ static int report(const char *name) {
     return status_;
 }
 
-/* How often a site of a layer, or of outside the layers, ended in `calls` chunks. */
+/* The number of calls of a site, in a layer or outside the layers, in `calls` chunks. */
 static long long calls_of(const char *site, const Sites *sites, bool in_layer, Phase phase, long long calls) {
-    if (!strcmp(site, "(profile)")) return in_layer ? sites->norms * calls : calls;     /* all norms are looked at */
+    if (!strcmp(site, "(profile)")) return in_layer ? sites->norms * calls : calls;     /* all norms are observed */
     if (!strcmp(site, "(wait)")) return in_layer ? sites->waits[phase] * calls : calls; /* outside: the logits */
     return calls;
 }
@@ -410,15 +408,16 @@ static void check_row(const Row *r, const char *phase, int layer, const char *si
     const bool norm = strstr(r->site, "norm");
     CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm && (r->max_abs >= 0) == norm &&
               (r->mean_over_rms >= 0) == norm && (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm,
-          "%s: RMS of what is no norm, or none", r->site);
-    const double us = 1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS); /* so that sites add up */
+          "%s: an RMS if and only if it is a norm", r->site);
+    const double us =
+        1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS); /* per token, so that sites add up */
     CHECK(fabs(r->us_per_token - us) <= 1e-3 && r->seconds >= 0, "%s: %g us a token", r->site, r->us_per_token);
     CHECK(calls == 1 || (r->us_low <= r->us_per_token && r->us_high >= r->us_per_token), "%s: %g in [%g, %g]", r->site,
           r->us_per_token, r->us_low, r->us_high);
     CHECK(r->us_median <= r->us_95 && r->us_median >= 0, "%s: median %g, 95 %% %g", r->site, r->us_median, r->us_95);
 }
 
-/* Rows come in the order of the forward pass; every site of every layer has one. */
+/* Every site of every layer has a row, in the order of the forward pass. */
 static void check_sites(const Sites *sites_of_layer, const char *phase_name, int threads, int *at, long long calls,
                         long long n_tokens, long long logits_calls) {
     static const char *const before[] = {"(start)", "embed", NULL};
@@ -477,7 +476,7 @@ static void csv_lists_every_site(void) {
     }
 }
 
-/* Floats: weights once a call, activations once a token, in and out. */
+/* Floats moved: weights per call; activations per token, inputs and outputs. */
 typedef struct {
     int layer;
     const char *site;
@@ -493,7 +492,7 @@ static void check_bytes(const Moved *m, const char *phase) {
     CHECK(fabs(r->gb_per_s - 1e-9 * bytes / r->seconds) <= rounding, "%s: %g GB/s", r->site, r->gb_per_s);
 }
 
-static void bytes_are_what_a_site_moves(void) {
+static void bytes_of_each_site(void) {
     static const Moved expected[] = {
         {0, "attn_norm", 64, 2 * 64},
         {2, "mlp_norm", 64, 2 * 64},
@@ -522,7 +521,7 @@ static void bytes_are_what_a_site_moves(void) {
     close_session();
 }
 
-/* A token that is alone moves the weights of its experts, each with a row of activations. */
+/* A single token reads the weights of its experts, and a row of activations for each of them. */
 static void bytes_of_heads_and_experts(void) {
     static const Moved both[] = {
         {0, "q_norm", 16, 2 * 64},
@@ -545,7 +544,7 @@ static void bytes_of_heads_and_experts(void) {
     for (int i = 0; i < 2; i++) check_bytes(&decode[i], "decode");
     close_session();
     CHECK(!open_moe(1, true, false), "no session");
-    session.batch = TOKENS; /* a chunk moves each expert of its tokens once */
+    session.batch = TOKENS; /* a chunk reads each expert of its tokens once */
     CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
     int used = 0;
     for (int e = 0; e < 8; e++) used += session.expert_start[e] < session.expert_start[e + 1];
@@ -555,7 +554,8 @@ static void bytes_of_heads_and_experts(void) {
     close_session();
 }
 
-/* Two texts in one chunk, whose queries see their own past; in layer 1 a window of 6, their own position included. */
+/* Two sequences in one chunk, whose queries see only their sequence; layer 1 has a window of 6, with the query's own
+ * position. */
 static void bytes_of_windows_and_sequences(void) {
     const int position = 2 * 4 * 32, query = 2 * 4 * 64; /* bytes: key and value; query and output */
     Step steps[8];
@@ -587,7 +587,7 @@ static void bytes_of_a_half_precision_cache(void) {
     close_session();
 }
 
-/* Layers after the first 256 have one row; a delay in any of them is in it. */
+/* Layers after the first 256 share a row, which contains their delays. */
 static void many_layers_share_a_row(void) {
     const HashModel many = {8, 8, 300, 1, 1, 97, 64, true, 43};
     SiteRow row = {0}, one = {0}, others = {0};
@@ -637,7 +637,7 @@ static void check_size(const Row *r, Size in, Size out_) {
           in.largest);
 }
 
-/* The first norm sees the embedding, the last what is left in the session. */
+/* The input of the first norm is the embedding, that of the last one is still in the session. */
 static void sizes_of_the_residual_stream(void) {
     static float x[TOKENS * 64], y[TOKENS * 64];
     for (int threads = 1; threads <= 3; threads++) {
@@ -695,7 +695,7 @@ typedef struct {
     char name[24], category[24], phase[16];
     int thread, position, tokens; /* position and tokens: of sites */
     double start, end;            /* microseconds */
-    double bytes, rms;            /* of sites; 0: not there */
+    double bytes, rms;            /* of sites; 0: missing */
 } Slice;
 
 static Slice spans[8192];
@@ -723,10 +723,10 @@ static int read_spans(const char *text) {
     return n_spans < 8192 ? 0 : -1;
 }
 
-static const double ROUNDING = 0.0025; /* three digits each: start, duration, twice */
+static const double ROUNDING = 0.0025; /* microseconds: three digits of start and of duration, for two spans */
 
-/* Spans of a thread come parents first: each lies within the last one that has
- * not ended, and begins where its elder sister ended, or later. */
+/* Parents precede their children: each span lies within the last open span and does not begin before its previous
+ * sibling ends. */
 static void check_nesting(int thread, int *depths) {
     const Slice *open[8];
     int depth = 0;
@@ -758,7 +758,7 @@ static int times_in(const char *text, const char *what) {
     return n;
 }
 
-/* What the first thread's spans of a site add up to is what the account says; what they say of it, too. */
+/* The first thread's spans of a site add up to its time in the account; their arguments match the account. */
 static void check_arguments(const char *phase, int layer, const char *site, bool is_norm) {
     const Row *r = find_row(phase, layer, site);
     double seconds = 0, bytes = 0, squares = 0, n_tokens = 0;
@@ -783,7 +783,7 @@ static void check_arguments(const char *phase, int layer, const char *site, bool
     CHECK(r && n == r->calls && bytes == r->bytes, "%s: %d spans, %g bytes", site, n, bytes);
     CHECK(seconds >= r->seconds - 1e-6 && seconds <= 1.2 * r->seconds + 1e-5 * n, "%s: %g s, %g in the account", site,
           seconds, r->seconds);
-    if (is_norm) /* of one thread all tokens are its own */
+    if (is_norm) /* a single thread processes all tokens */
         CHECK(session.n_threads > 1 || fabs(sqrt(squares / n_tokens) / r->rms_in - 1) < 1e-4, "%s: RMS %g, %g", site,
               sqrt(squares / n_tokens), r->rms_in);
 }
@@ -845,7 +845,7 @@ static void traces_are_json_and_nest(void) {
 
 /* ---- the page -------------------------------------------------------------------------------------------- */
 
-/* The JSON of a page, which the caller frees; NULL: the page is not page.html with JSON in place of its sample. */
+/* The JSON of a page, which the caller frees; NULL: the rest of the page differs from page.html. */
 static char *read_page_data(const char *name) {
     static const char marker[] = "<script type=\"application/json\" id=\"profile\">\n";
     size_t size;
@@ -862,7 +862,7 @@ static char *read_page_data(const char *name) {
     return page;
 }
 
-/* A line of CSV as the page has it: `decode,0,down,3,` is `["0","down",3,`, and an empty field of a number null. */
+/* Converts a line of CSV to the page's form: `decode,0,down,3,` becomes `["0","down",3,`, an empty number null. */
 static void line_of_page(char *to, const char *csv) {
     const char *field = strchr(csv, ',') + 1;
     *to = '[';
@@ -878,8 +878,8 @@ static void line_of_page(char *to, const char *csv) {
     strcat(to, "]");
 }
 
-/* The page's data has the rows of the CSV file, number for number. */
-static void pages_have_the_numbers_of_the_csv_file(void) {
+/* The page has the same numbers as the CSV file. */
+static void pages_and_csv_files_have_the_same_numbers(void) {
     for (int threads = 1; threads <= 2; threads++) {
         double seconds[N_PHASES] = {0};
         char line[512], expected[1024];
@@ -905,8 +905,8 @@ static void pages_have_the_numbers_of_the_csv_file(void) {
     }
 }
 
-/* Elements whose squares exceed float32: JSON has no infinity. */
-static void infinite_sizes_are_left_out(void) {
+/* Elements whose squares overflow float32. JSON cannot represent infinity. */
+static void infinite_sizes_are_null(void) {
     size_t size;
     CHECK(!open_session(&MODEL, 1, true, true), "no session");
     model.config.embedding_scale = 1e25f;
@@ -923,9 +923,8 @@ static void infinite_sizes_are_left_out(void) {
     close_session();
 }
 
-/* A thread that always waits for the other, or a processor that is lost again and again, is what the account sees of a
- * busy machine. */
-static void a_busy_machine_is_named(void) {
+/* Long waits of one thread or many involuntary context switches indicate a busy machine; the report says so. */
+static void a_busy_machine_is_reported(void) {
     static const struct {
         int threads, switches;
         bool busy;
@@ -943,7 +942,7 @@ static void a_busy_machine_is_named(void) {
     processors_lost = -1;
 }
 
-static void json_checker_checks(void) {
+static void the_json_checker(void) {
     static const char *const good[] = {"[]", " {\"a\": [1, -2.5e-3, \"x\\n\\u00e9\", true, null], \"b\": {}} \n", "0",
                                        "\"\""};
     static const char *const bad[] = {"",      "[1,]",      "[1 2]", "{\"a\" 1}", "{a: 1}", "[01]",     "[1.]",
@@ -969,10 +968,10 @@ static void make_models(void) {
     fclose(f);
 }
 
-static void every_mode_that_runs_the_model_takes_it(void) {
+static void every_mode_that_runs_the_model_can_be_profiled(void) {
     static const struct {
         const char *arguments;
-        bool prefill, decode, timed; /* timed: stdout has times */
+        bool prefill, decode, timed; /* timed: stdout contains times */
     } modes[] = {
         {"-i 'aa ba' -n 30 -s 3", true, true, false},
         {"--tokens 5 -n 10 -t 0", false, true, false},
@@ -1008,16 +1007,16 @@ static void every_mode_that_runs_the_model_takes_it(void) {
         unlink(inside("out/x.csv"));
         CHECK(test_fast() || !unlink(inside("out/x.html")), "no page");
         unlink(inside("out/logits"));
-        CHECK(files_in("out") == 0, "%s: files left behind", modes[i].arguments);
+        CHECK(files_in("out") == 0, "%s: files left over", modes[i].arguments);
     }
 }
 
 /* A file of 5,000 tiny layers: the profile's memory, and its page. */
-static void a_profile_is_bounded(void) {
+static void the_size_of_a_profile_is_limited(void) {
     struct stat page;
     hashmodel_write(&(HashModel){8, 8, 5000, 1, 1, 512, 64, false, 7}, inside("layers.bin"), 1, 0);
 #ifndef SANITIZED
-    setup.memory = 256 << 20; /* of address space, program and threads included */
+    setup.memory = 256 << 20; /* address space, including program and threads */
 #endif
     CHECK_RUN("layers.bin --tokens 3 -n 2 -j 2 --profile=out/x.html");
     CHECK(!stat(inside("out/x.html"), &page) && page.st_size < 10 << 20, "a page of %lld bytes",
@@ -1026,7 +1025,7 @@ static void a_profile_is_bounded(void) {
     unlink(inside("layers.bin"));
 }
 
-static void other_modes_refuse_it(void) {
+static void other_modes_refuse_a_profile(void) {
     static const char *const modes[] = {"tokenize -i aa", "info", "convert -q f32 -o out/a.gguf", "norms",
                                         "norms --json"};
     for (int i = 0; i < 5; i++) {
@@ -1036,7 +1035,7 @@ static void other_modes_refuse_it(void) {
     }
     check_refused(2, "--profile is for modes generate, chat, perplexity, bench and logits, not ",
                   "-m norms --profile=out/x.csv");
-    CHECK(files_in("out") == 0, "files left behind");
+    CHECK(files_in("out") == 0, "files left over");
 }
 
 static void bad_names_are_refused(void) {
@@ -1062,29 +1061,29 @@ static void a_failing_run_writes_no_profile(void) {
 }
 
 void suite_profile(void) {
-    TEST(profiles_change_no_bit);
-    TEST(parts_add_up_to_the_whole);
-    TEST(delays_are_found_where_they_are);
-    TEST(marks_are_taken_off);
+    TEST(profiling_changes_no_bit);
+    TEST(parts_add_up_to_the_total);
+    TEST(delays_count_for_their_site);
+    TEST(marks_count_for_the_profile);
     TEST(observing_stays_within_its_budget);
     TEST(quantiles_of_calls);
     TEST(csv_lists_every_site);
-    TEST(bytes_are_what_a_site_moves);
+    TEST(bytes_of_each_site);
     TEST(bytes_of_heads_and_experts);
     TEST(bytes_of_windows_and_sequences);
     TEST(bytes_of_a_half_precision_cache);
     TEST(many_layers_share_a_row);
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);
-    TEST(pages_have_the_numbers_of_the_csv_file);
-    TEST(a_busy_machine_is_named);
-    TEST(json_checker_checks);
+    TEST(pages_and_csv_files_have_the_same_numbers);
+    TEST(a_busy_machine_is_reported);
+    TEST(the_json_checker);
     TEST(traces_are_json_and_nest);
-    TEST(infinite_sizes_are_left_out);
+    TEST(infinite_sizes_are_null);
     make_models();
-    TEST(every_mode_that_runs_the_model_takes_it);
-    TEST(a_profile_is_bounded);
-    TEST(other_modes_refuse_it);
+    TEST(every_mode_that_runs_the_model_can_be_profiled);
+    TEST(the_size_of_a_profile_is_limited);
+    TEST(other_modes_refuse_a_profile);
     TEST(bad_names_are_refused);
     TEST(a_failing_run_writes_no_profile);
 }

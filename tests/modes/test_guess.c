@@ -1,7 +1,6 @@
-/* test_guess.c: guessing what a text says next, by lookup and by a draft.
+/* test_guess.c: speculative decoding, by prompt lookup and by a draft model.
  *
- * Owns what is guessed, how many guesses run, that a text is the same with guesses as without, and which drafts are
- * refused.
+ * Tests the draft tokens and their number, that they do not change the text, and which draft models are refused.
  */
 #include "modes/guess.h"
 #include "tests/support/binary.h"
@@ -13,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Draft tokens that may follow ids[n], with room for so many. */
+/* The number of draft tokens after ids[n], at most `room`. */
 static int drafts(Guesser *g, const int *ids, int n, int room) {
     const Tokens text = {.ids = (int *)(uintptr_t)ids, .n = n};
     return guesser_guess(g, &text, NULL, room);
 }
 
-static void what_followed_the_last_time_is_guessed(void) {
+static void lookup_drafts_what_followed_last_time(void) {
     static const int ids[] = {7, 1, 2, 3, 40, 41, 9, 1, 2, 3, 50, 8, 2, 3, 60, 8, 1, 2, 3, 61},
                      twice[] = {5, 6, 5, 6, 5};
     Guesser g;
@@ -29,19 +28,19 @@ static void what_followed_the_last_time_is_guessed(void) {
     CHECK(n == 4 && g.tokens[0] == 50 && g.tokens[1] == 8 && g.tokens[3] == 3, "%d, %d first", n, g.tokens[0]);
     CHECK(drafts(&g, ids, 10, 2) == 2 && g.tokens[0] == 40 && g.tokens[1] == 41, "room for 2: %d first", g.tokens[0]);
     CHECK(drafts(&g, ids, 10, 0) == 0 && drafts(&g, ids, 10, -1) == 0, "no room");
-    CHECK(drafts(&g, ids, 14, 100) == 0, "two tokens are not three");
+    CHECK(drafts(&g, ids, 14, 100) == 0, "only two equal tokens");
     CHECK(drafts(&g, ids, 20, 100) == 0, "a new token");
     for (n = 0; n < 4; n++) CHECK(drafts(&g, ids, n, 100) == 0, "%d tokens are too few", n);
     guesser_open(&g, MAX_LOOKUP, NULL);
     g.paces[LOOKUP].n = 5;
     CHECK(drafts(&g, twice, 5, 100) == 5 && g.tokens[0] == 6 && g.tokens[1] == 5 && g.tokens[4] == 6,
-          "no end of repeating");
+          "a repeating text");
     CHECK(drafts(&g, (const int[]){4, 4, 4, 4}, 4, 100) == 5 && g.tokens[0] == 4 && g.tokens[4] == 4, "one token");
     guesser_open(&g, 0, NULL);
     CHECK(drafts(&g, twice, 5, 100) == 0, "--lookup 0");
 }
 
-/* The numbers of draft tokens in passes of a text that repeats itself, where so many of each are right. */
+/* Checks the number of draft tokens of each pass in a repetitive text; passes[i] is {drafted, accepted}. */
 static void check_pace(Guesser *g, const int (*passes)[2], int n) {
     static const int twos[] = {2, 2, 2, 2};
     for (int i = 0; i < n; i++) {
@@ -51,9 +50,9 @@ static void check_pace(Guesser *g, const int (*passes)[2], int n) {
     }
 }
 
-/* {draft tokens, right ones}: twice as many after a full success, half as many if fewer than half were right; pauses of
- * 1, 2, 4, ... passes. */
-static void the_number_follows_success(void) {
+/* {drafted, accepted}: the number doubles if all are accepted and halves if fewer than half are; after a total failure
+ * pauses of 1, 2, 4, ... passes. */
+static void the_number_follows_acceptance(void) {
     static const int up[][2] = {{1, 1},  {2, 2},  {4, 4}, {8, 8}, {15, 15}, {15, 15},
                                 {15, 8}, {15, 7}, {7, 4}, {7, 3}, {3, 2},   {3, 1}},
                      down[][2] = {{1, 0}, {0, 0}, {1, 0}, {0, 0}, {0, 0}, {1, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
@@ -67,8 +66,8 @@ static void the_number_follows_success(void) {
           "%ld passes, %ld of %ld", g.passes, g.accepted, g.guessed);
 }
 
-/* Where no draft token is right, one in 65 passes tries again. */
-static void wrong_guesses_become_rare(void) {
+/* If no draft token is accepted, one pass in 65 tries again. */
+static void rejected_drafts_become_rare(void) {
     static const int twos[] = {2, 2, 2, 2};
     Guesser g;
     guesser_open(&g, MAX_LOOKUP, NULL);
@@ -81,7 +80,7 @@ static void wrong_guesses_become_rare(void) {
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-/* Greedy, where a small model soon repeats itself, and sampled, also at the end of the context. */
+/* Greedy decoding, in which a small model soon repeats itself, and sampling, up to the end of the context. */
 static void texts_are_the_same(void) {
     static const char *const options[] = {"-t 0", "-s 3 -k 2", "-s 4 --repeat-penalty 1.3 -t 0.3 --kv f16",
                                           "-t 0 -n 0 -j 2", "-t 0 -b 2"};
@@ -96,19 +95,19 @@ static void texts_are_the_same(void) {
             CHECK(!strncmp(plain, out, sizeof plain), "%s, %d guesses: %.200s", options[i], most, out);
             some = some || (most && strstr(err, " guesses right, "));
         }
-    CHECK(some, "no guess ran");
+    CHECK(some, "no draft token ran");
 }
 
-/* Guesses right of those that ran, from the statistics. */
+/* Accepted and run draft tokens, from the statistics. */
 static void read_guesses(long *right, long *ran) {
     const char *at = strstr(err, "tokens/s; ");
     for (*right = *ran = 0; at; at = strstr(at + 1, "; "))
         if (sscanf(at, "; %ld of %ld guesses right", right, ran) == 2) return;
 }
 
-static const HashModel SMALLER = {32, 48, 1, 4, 2, 97, 40, false, 9}; /* its context is shorter, too */
+static const HashModel SMALLER = {32, 48, 1, 4, 2, 97, 40, false, 9}; /* also has a shorter context */
 
-/* With a draft, of whose tokens this many percent are made wrong, a run writes `plain`. */
+/* With a draft model and `percent` of its tokens made wrong, a run writes `plain`. */
 static void check_draft(const char *options, const char *draft, const char *percent, const char *plain, long *right,
                         long *ran) {
     static char environment[32];
@@ -122,7 +121,7 @@ static void check_draft(const char *options, const char *draft, const char *perc
     CHECK(!strncmp(plain, out, 1 << 14), "%s, %s: %.200s", options, draft, out);
 }
 
-/* A draft that is the model draws what the model draws; made wrong at some places, or another model, it does not. */
+/* If draft and model are the same file, all draft tokens are accepted, unless some are made wrong. */
 static void texts_with_a_draft_are_the_same(void) {
     static const char *const options[] = {"--lookup 0 -t 0", "--lookup 0 -s 3 -k 9",
                                           "--lookup 0 -s 4 --repeat-penalty 1.3 -t 0.7 --kv f16",
@@ -136,7 +135,7 @@ static void texts_with_a_draft_are_the_same(void) {
         CHECK_RUN("m.bin --tokens 3,4,5 -n 60 %s", options[i]);
         memcpy(plain, out, sizeof plain);
         check_draft(options[i], "m.bin", "0", plain, &right, &ran);
-        CHECK(right == ran || i == 4, "%s, the model itself: %ld of %ld", options[i], right, ran);
+        CHECK(right == ran || i == 4, "%s, draft = model: %ld of %ld", options[i], right, ran);
         check_draft(options[i], "m.bin", "30", plain, &right, &ran);
         CHECK(right > ran / 5 && (right < ran || i == 4), "%s, a third wrong: %ld of %ld", options[i], right, ran);
         check_draft(options[i], "m.bin", "100", plain, &right, &ran);
@@ -147,7 +146,7 @@ static void texts_with_a_draft_are_the_same(void) {
     CHECK(wrong > 10, "%ld draft tokens of another model were wrong", wrong);
 }
 
-/* The draft that is trained for the bundled model: most of its guesses are right, greedy and sampled. */
+/* Most tokens of the bundled draft are accepted, greedy and sampled. */
 static void the_bundled_pair_agrees(void) {
     static const char *const options[] = {"-t 0", "-s 2", "-s 3 --lookup 4"};
     static char plain[1 << 14], model[PATH_MAX], draft[PATH_MAX];
@@ -165,7 +164,7 @@ static void the_bundled_pair_agrees(void) {
     }
 }
 
-/* Turns are cut and go on; the draft follows. */
+/* The draft's cache is rewound and extended with the conversation's. */
 static void chats_with_a_draft_are_the_same(void) {
     static const char said[] = "aa\nba ca\naa\n";
     static char plain[1 << 14];
@@ -182,8 +181,8 @@ static void chats_with_a_draft_are_the_same(void) {
     }
 }
 
-/* A model with windows of 4 forgets what is more than 64 positions back, but in a chat: long answers are encoded anew.
- */
+/* A model with windows of 4 evicts keys more than 64 positions back, except in a chat, where long answers are encoded
+ * again. */
 static void chats_with_windows_and_a_draft_are_the_same(void) {
     static char plain[1 << 14];
     int answered = 0;
@@ -208,7 +207,7 @@ static void chats_with_windows_and_a_draft_are_the_same(void) {
 }
 
 /* A profile counts passes that verify draft tokens as decode. */
-static void profiles_count_guesses(void) {
+static void profiles_count_verification_as_decode(void) {
     long right, ran;
     binary_folder("draft_profile");
     CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 1, 0) && !hashmodel_write(&SMALLER, inside("d.bin"), 1, 0),
@@ -217,14 +216,14 @@ static void profiles_count_guesses(void) {
     CHECK_RUN("m.bin --tokens 3,4,5 -n 60 -t 0 --draft m.bin --profile");
     read_guesses(&right, &ran);
     CHECK(ran > 10 && right > 0, "%s", err);
-    int passes = 0; /* of the prompt */
+    int passes = 0; /* passes of the prompt */
     const char *parts = strstr(err, "parts: ");
     CHECK(parts && sscanf(parts, "parts: %*f ms, %*f %% of the %*f ms of %d forward passes", &passes) == 1 &&
               passes == 1,
           "%d passes of a prompt: %s", passes, err);
 }
 
-/* Copies a file of `folder`, with other bytes of the same number in place of some. */
+/* Copies a file of `folder` and replaces the n bytes `old` by `new`. */
 static int copy_with(const char *from, const char *to, const char *old, const char *new, size_t n) {
     static char bytes[1 << 20];
     FILE *in = fopen(inside(from), "rb"), *copy = fopen(inside(to), "wb");
@@ -258,14 +257,14 @@ static void other_vocabularies_are_refused(void) {
 }
 
 void suite_guess(void) {
-    TEST(what_followed_the_last_time_is_guessed);
-    TEST(the_number_follows_success);
-    TEST(wrong_guesses_become_rare);
+    TEST(lookup_drafts_what_followed_last_time);
+    TEST(the_number_follows_acceptance);
+    TEST(rejected_drafts_become_rare);
     TEST(texts_are_the_same);
     TEST(texts_with_a_draft_are_the_same);
     TEST(the_bundled_pair_agrees);
     TEST(chats_with_a_draft_are_the_same);
     TEST(chats_with_windows_and_a_draft_are_the_same);
-    TEST(profiles_count_guesses);
+    TEST(profiles_count_verification_as_decode);
     TEST(other_vocabularies_are_refused);
 }

@@ -1,7 +1,7 @@
-/* test_memory.c: every mode where there is no memory.
+/* test_memory.c: failing allocations in every mode.
  *
- * Owns what happens when an allocation fails (tests/support/wrap.c makes it fail): one line, status 1, nothing half
- * written, nothing left behind; or, where the memory could be done without, the same result as with it.
+ * tests/support/wrap.c makes allocations fail. The program then ends with one line, status 1 and no partial file or,
+ * if the memory is optional, with the usual result.
  */
 #include "tests/support/binary.h"
 #include "tests/support/samples.h"
@@ -14,10 +14,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Each with what its standard input holds, in a folder of samples. */
+/* Commands with their standard input, run in a folder of samples. */
 static const struct {
     const char *arguments, *input;
-    bool timed; /* times are in its output */
+    bool timed; /* the output has times */
 } COMMANDS[] = {
     {"v0.bin -z tokenizer.bin -i 'aa ba' -t 0 -n 12", NULL, false},
     {"v1.bin --tokens 3,4 -n 30 -b 2 -c 30 -k 5 --top-p 0.5 -s 1", NULL, false},
@@ -48,11 +48,11 @@ static const struct {
 enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
 
 enum { MOST_BYTES = 1 << 18 };
-static char expected[1 << 16]; /* on standard output */
+static char expected[1 << 16]; /* the expected standard output */
 static uint8_t expected_file[MOST_BYTES], file[MOST_BYTES];
 static size_t n_expected_file;
 
-/* The bytes of out/file; 0: it is not there. */
+/* Reads out/file, returns its size; 0: the file is missing. */
 static size_t read_file(uint8_t *bytes) {
     FILE *in = fopen(inside("out/file"), "rb");
     const size_t n = in ? fread(bytes, 1, MOST_BYTES, in) : 0;
@@ -68,7 +68,7 @@ static int run_with(int command, const char *environment) {
     return run("%s", COMMANDS[command].arguments);
 }
 
-/* How often the program allocates if nothing fails, and how often memory streams grow. 0: it does not run. */
+/* The number of allocations, and of growths of memory streams, in a run without failures; 0: it does not run. */
 static int count_allocations(int command) {
     int n = 0;
     if (run_with(command, "NORMA_COUNT_ALLOCATIONS=count")) return 0;
@@ -80,23 +80,23 @@ static int count_allocations(int command) {
     return n;
 }
 
-/* One line says why, and others are notes; `or_more`: or statistics. */
-static bool is_failure(bool or_more) {
+/* stderr has one message; the other lines are notes or, with `allows_statistics`, statistics. */
+static bool is_failure(bool allows_statistics) {
     int failures = 0;
     for (const char *line = err, *end; (end = strchr(line, '\n')); line = end + 1) {
         failures += !strncmp(line, "run: ", 5);
-        if (!or_more && strncmp(line, "run: ", 5) != 0 && strncmp(line, "note: ", 6) != 0) return false;
+        if (!allows_statistics && strncmp(line, "run: ", 5) != 0 && strncmp(line, "note: ", 6) != 0) return false;
     }
     return failures == 1;
 }
 
-/* What a text has of the expected one, and a newline. */
-static bool is_beginning(void) {
+/* The output is a prefix of the expected text and a newline. */
+static bool is_prefix(void) {
     const size_t n = n_out && out[n_out - 1] == '\n' ? n_out - 1 : n_out;
     return !memcmp(out, expected, n);
 }
 
-static bool is_as_ever(void) {
+static bool has_usual_result(void) {
     const size_t n = read_file(file);
     return !strcmp(out, expected) && n == n_expected_file && !memcmp(file, expected_file, n);
 }
@@ -106,15 +106,15 @@ static void check_failure(int command, int k, const char *and_later) {
     snprintf(environment, sizeof environment, "NORMA_FAIL_ALLOCATION=%d%s", k, and_later);
     run_with(command, environment);
     const char *name = COMMANDS[command].arguments;
-    const bool timed = COMMANDS[command].timed, as_ever = status == 0 && (timed || is_as_ever());
-    CHECK(as_ever || status == 1, "%s: run %s: status %d, stderr: %s", environment, name, status, err);
-    if (as_ever) return;
+    const bool timed = COMMANDS[command].timed, usual = status == 0 && (timed || has_usual_result());
+    CHECK(usual || status == 1, "%s: run %s: status %d, stderr: %s", environment, name, status, err);
+    if (usual) return;
     CHECK(is_failure(timed), "%s: run %s: not one line: '%s'", environment, name, err);
-    CHECK(timed || is_beginning(), "%s: run %s: stdout: %s", environment, name, out);
+    CHECK(timed || is_prefix(), "%s: run %s: stdout: %s", environment, name, out);
     CHECK(files_in("out") == 0, "%s: run %s: left a file", environment, name);
 }
 
-/* Under the sanitizers every second one, alone or with those that follow, not both. */
+/* Under sanitizers every second allocation, and only one of the two kinds of failure. */
 static int step(void) {
 #ifdef SANITIZED
     return 2;
@@ -125,7 +125,7 @@ static int step(void) {
 
 static void any_allocation_may_fail(void) {
     int n_runs = 0;
-    setenv("OMP_NUM_THREADS", "1", 1); /* one thread, except where a command has -j */
+    setenv("OMP_NUM_THREADS", "1", 1); /* one thread, unless the command has -j */
     binary_folder("memory");
     mkdir(inside("out"), 0700);
     CHECK(samples_write(folder) == 0, "no samples");

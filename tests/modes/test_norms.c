@@ -1,7 +1,7 @@
-/* test_norms.c: what -m norms prints is what it timed.
+/* test_norms.c: the numbers that -m norms prints.
  *
- * The mode is compiled once more here, with a clock that stands still but for the kernels: each takes a time of its
- * own. What is read from the clock is then known to the nanosecond.
+ * Compiles the mode with a virtual clock that advances only in the kernels, by a fixed time for each kernel. All
+ * timings are then known to the nanosecond.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -23,11 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double virtual_seconds; /* the virtual clock's */
+static double virtual_seconds; /* the virtual time */
 
 static double virtual_now(void) { return virtual_seconds; }
 
-/* The nanoseconds of a token. */
+/* Nanoseconds for a token. */
 enum {
     RMS_NS = 100,
     LAYER_NS = 160,
@@ -102,22 +102,22 @@ static Case make_case(void) {
     return c;
 }
 
-/* Every number is that of the kernel that it is named after; ratios are the right way up. */
-static void numbers_are_those_of_their_kernels(void) {
+/* Every number is the time of the kernel that it is named after; no ratio is inverted. */
+static void numbers_belong_to_their_kernels(void) {
     static const double expected[N_MEASURED] = {
         [RMS] = RMS_NS,
         [LAYER] = LAYER_NS,
         [HALF_RMS] = LLAMA_NS,
         [HALF_RMS_AFTER] = GEMMA_NS,
         [ADD_RMS] = FUSED_NS,
-        [ADD_THEN_RMS] = RMS_NS, /* the addition is the compiler's */
+        [ADD_THEN_RMS] = RMS_NS, /* the addition takes no virtual time */
         [RMS_BACKWARD] = BACK_NS,
         [LAYER_BACKWARD] = LAYER_BACK_NS,
         [PLACE_RMS] = RMS_NS,
         [PLACE_LAYER] = LAYER_NS,
         [LAYER_TO_RMS] = 1.6,
         [FUSED_TO_SEPARATE] = 1.2,
-        [RMS_TO_COPY] = INFINITY, /* the copy, too */
+        [RMS_TO_COPY] = INFINITY, /* the copy takes no virtual time either */
         [PLACE_LAYER_TO_RMS] = 1.6,
         [PLACE_TO_WARM] = 1,
     };
@@ -129,8 +129,8 @@ static void numbers_are_those_of_their_kernels(void) {
               found[v], expected[v]);
 }
 
-/* What is timed as a kernel is its work, on every token, whatever it computed before. */
-static void kernels_do_their_work(void) {
+/* Each timed call runs its kernel on every token, also if it ran before. */
+static void timed_kernels_run_on_every_token(void) {
     static float expected[TOKENS * DIM];
     Case c = make_case();
     for (int k = 0; k < N_TIMED; k++) {
@@ -148,7 +148,7 @@ static void kernels_do_their_work(void) {
     }
 }
 
-static void costs_are_over_those_without_norms(void) {
+static void costs_are_relative_to_no_norms(void) {
     double costs[N_WAYS][N_PHASES][N_COSTS] = {0};
     for (int way = 0; way < N_WAYS; way++)
         for (Phase phase = 0; phase < N_PHASES; phase++)
@@ -162,7 +162,7 @@ static void costs_are_over_those_without_norms(void) {
 }
 
 void suite_norms(void) {
-    TEST(costs_are_over_those_without_norms);
-    TEST(numbers_are_those_of_their_kernels);
-    TEST(kernels_do_their_work);
+    TEST(costs_are_relative_to_no_norms);
+    TEST(numbers_belong_to_their_kernels);
+    TEST(timed_kernels_run_on_every_token);
 }

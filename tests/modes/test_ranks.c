@@ -1,7 +1,7 @@
 /* test_ranks.c: the program under mpirun: the same text on any number of ranks, and how ranks fail (make test MPI=1).
  *
- * Owns what only whole processes show. That no bit differs for any type and any architecture is test_sequences.c's,
- * which `make test MPI=1` runs under mpirun.
+ * Tests the processes. test_sequences.c tests that all weight types and architectures have the same bits; `make test
+ * MPI=1` runs it under mpirun, too.
  */
 #include "kernels/simd.h"
 
@@ -20,14 +20,14 @@
 
 static char program[PATH_MAX], models[PATH_MAX];
 
-/* Runs a shell's command, in which $RUN is mpirun and its options, $P the program, and $M the folder of models. */
+/* Runs a shell command in which $RUN is mpirun with options, $P the program, and $M the folder of models. */
 static void launch(const char *command) {
     setenv("NORMA_RUN", "/bin/sh", 1);
     run("-c '%s'", command);
     setenv("NORMA_RUN", program, 1);
 }
 
-/* What norma itself says of a failure: the lines of stderr that begin with "run: ". */
+/* The number of norma's messages: lines of stderr that begin with "run: ". */
 static int failures(void) {
     int n = !strncmp(err, "run: ", 5);
     for (const char *at = err; (at = strstr(at, "\nrun: ")); at++) n++;
@@ -58,7 +58,7 @@ static const char *const COMMANDS[] = {
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
 
-static void the_same_text_on_any_number_of_ranks(void) {
+static void text_is_independent_of_the_number_of_ranks(void) {
     static char expected[1 << 20], file[1 << 20], found[1 << 20];
     write_file("prompts", "Once upon a time\nThere was a hedgehog\nThe end\n");
     for (int c = 0; c < N_COMMANDS; c++) {
@@ -80,7 +80,7 @@ static void the_same_text_on_any_number_of_ranks(void) {
     }
 }
 
-static void what_was_measured_names_the_gathers(void) {
+static void profiles_have_the_gathers(void) {
     launch("$RUN -n 2 $P $M/stories.gguf -n 20 --profile=profile.json");
     static char json[1 << 20];
     size_t n;
@@ -89,13 +89,13 @@ static void what_was_measured_names_the_gathers(void) {
     CHECK(strstr(json, "\"gather\""), "no site for communication: %.300s", json);
 }
 
-/* Rank 0's of a gather: it sends its part to every other rank, where it has one, and gets theirs; docs/distributed.md.
- */
+/* Messages and bytes of rank 0 in a gather: it sends its part, if any, to every other rank and receives theirs; see
+ * docs/distributed.md. */
 typedef struct {
     int64_t messages, bytes;
 } Count;
 
-/* The first unit of rank r, of `units` that `ranks` share. */
+/* The first unit of rank r, if `ranks` share `units`. */
 static int first_unit(int units, int ranks, int r) { return (int)((int64_t)units * r / ranks); }
 
 static Count gather_count(int width, int unit, int ranks, bool all) {
@@ -111,7 +111,7 @@ static Count gather_count(int width, int unit, int ranks, bool all) {
 }
 
 /* Four gathers a layer, the logits for rank 0, and a message of 28 bytes to each other rank. */
-static void messages_are_those_of_the_formula(void) {
+static void traffic_matches_the_formula(void) {
     const HashModel m = {64, 172, 2, 8, 4, 97, 64, false, 5};
     hashmodel_write(&m, inside("count.bin"), 1, 0);
     for (int ranks = 2; ranks <= 7; ranks++) {
@@ -133,7 +133,7 @@ static void messages_are_those_of_the_formula(void) {
 
 /* ---- failures -------------------------------------------------------------------------------------- */
 
-static void one_line_says_what_failed(void) {
+static void a_failure_is_one_line(void) {
     static const struct {
         const char *mention, *command;
     } cases[] = {
@@ -159,8 +159,8 @@ static void one_line_says_what_failed(void) {
     }
 }
 
-/* Whatever allocation fails on rank 1 (all from the k-th on), all ranks end, and say so once. */
-static void too_little_memory_on_one_rank_ends_all(void) {
+/* If an allocation fails on rank 1 (all from the k-th on), all ranks end, with one message. */
+static void an_allocation_failure_on_one_rank_ends_all(void) {
     int ended = 0;
     for (int k = 1; k < 120; k += test_fast() ? 40 : 8) {
         char command[PATH_MAX];
@@ -173,7 +173,7 @@ static void too_little_memory_on_one_rank_ends_all(void) {
     CHECK(ended > 2, "%d of them failed", ended);
 }
 
-/* How many processes have the word in their command line; they get a signal, if there is one. */
+/* The number of processes with `word` in their command line; sends them a signal, if it is not 0. */
 static int processes(const char *word, int signal_number, int most) {
     DIR *dir = opendir("/proc");
     int n = 0;
@@ -192,10 +192,10 @@ static int processes(const char *word, int signal_number, int most) {
     return n;
 }
 
-/* The child starts three ranks that would run for minutes; the parent kills one of them once all are there, and, if
- * `file` is named, have written to it. */
+/* The child process starts three ranks that would run for minutes; the parent kills one rank as soon as all run and, if
+ * `file` is given, have written to it. */
 static void check_killed(const char *arguments, const char *file) {
-    static char said[1 << 20];
+    static char written[1 << 20];
     char command[PATH_MAX];
     size_t n = 0;
     int state, waited = 0;
@@ -207,7 +207,7 @@ static void check_killed(const char *arguments, const char *file) {
         _exit(1);
     }
     for (int i = 0; i < 3000 && processes("123457", 0, 9) < 3; i++) usleep(1000);
-    for (int i = 0; i < 3000 && file && (!has_file(file, said, &n) || !n); i++) usleep(10000);
+    for (int i = 0; i < 3000 && file && (!has_file(file, written, &n) || !n); i++) usleep(10000);
     CHECK(processes("123457", SIGKILL, 1) == 1, "%s: nobody was killed", command);
     while (waitpid(pid, &state, WNOHANG) == 0 && waited++ < 3000) usleep(10000);
     CHECK(waited < 3000 && (WIFSIGNALED(state) || WEXITSTATUS(state)), "%s: still running, or status 0", command);
@@ -216,17 +216,17 @@ static void check_killed(const char *arguments, const char *file) {
     if (waited >= 3000) kill(pid, SIGKILL);
 }
 
-static void a_rank_that_is_killed_ends_all(void) {
-    check_killed("--samples 123457", NULL); /* at the start */
+static void a_killed_rank_ends_all(void) {
+    check_killed("--samples 123457", NULL); /* while the ranks start */
     check_killed("--samples 123457", "killed");
-    FILE *many = fopen(inside("many"), "wb"); /* little but prompts */
+    FILE *many = fopen(inside("many"), "wb"); /* mostly prefill */
     for (int i = 0; i < 200000; i++)
         fprintf(many, "Once upon a time there was a little hedgehog named Mimi who lived here\n");
     fclose(many);
     check_killed("-n 20 --prompts many", "killed");
 }
 
-/* Three ranks read a file that becomes shorter: one of them says so, by its number if it is not the first. */
+/* Three ranks read a file that shrinks: one message, with the rank's number unless it is rank 0. */
 static void a_file_that_shrinks_is_one_line(void) {
     static const char *const commands[] = {"timeout 60 $RUN -n 3 $P lost.gguf --samples 1000000 >there 2>err & ",
                                            "timeout 60 $RUN -n 1 $P $M/stories.gguf --samples 1000000 : -n 1 $P "
@@ -244,8 +244,8 @@ static void a_file_that_shrinks_is_one_line(void) {
     }
 }
 
-/* One rank has no terminal either, though mpirun gives it one: control characters are written as they are. */
-static void one_rank_writes_the_bytes_of_many(void) {
+/* Under mpirun a single rank does not treat its output as a terminal: control characters are written unchanged. */
+static void one_rank_writes_the_bytes_of_several(void) {
     for (int n = 1; n <= 2; n++) {
         char command[128];
         snprintf(command, sizeof command, "$RUN -n %d $P $M/stories.gguf -n 6 -t 0 -i \"$(printf \"a\\007b\")\"", n);
@@ -270,13 +270,13 @@ void suite_ranks(void) {
     setenv("P", program, 1);
     setenv("M", models, 1);
     launch("cp $P other && echo >>other");
-    TEST(the_same_text_on_any_number_of_ranks);
-    TEST(what_was_measured_names_the_gathers);
-    TEST(messages_are_those_of_the_formula);
-    TEST(one_line_says_what_failed);
-    TEST(too_little_memory_on_one_rank_ends_all);
-    TEST(a_rank_that_is_killed_ends_all);
+    TEST(text_is_independent_of_the_number_of_ranks);
+    TEST(profiles_have_the_gathers);
+    TEST(traffic_matches_the_formula);
+    TEST(a_failure_is_one_line);
+    TEST(an_allocation_failure_on_one_rank_ends_all);
+    TEST(a_killed_rank_ends_all);
     TEST(a_file_that_shrinks_is_one_line);
-    TEST(one_rank_writes_the_bytes_of_many);
+    TEST(one_rank_writes_the_bytes_of_several);
     TEST(ctrl_c_ends_the_text_with_its_statistics);
 }

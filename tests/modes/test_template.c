@@ -1,8 +1,8 @@
 /* test_template.c: chat templates.
  *
- * Owns the comparison with tests/golden/chat.txt: what Hugging Face makes of a
- * conversation with the templates in tests/golden/chat and a vocabulary made up
- * here and in scripts/golden_tokens.py, which wrote it; and what no one may say.
+ * Compares with tests/golden/chat.txt: a conversation as Hugging Face renders it with the templates in
+ * tests/golden/chat, written by scripts/golden_tokens.py, which makes the same vocabulary as this file. Messages must
+ * not contain markers.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -38,7 +38,7 @@ static const char *const MARKERS[] = {"<|im_start|>",  "<|im_end|>",          "<
                                       "<|assistant|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
 enum { N_MARKERS = 8, FIRST_MARKER = N_PIECES - N_MARKERS };
 
-/* A model with this template, and the markers as pieces of this type; 0: it has none. */
+/* Opens a model with this template and the markers as pieces of this type; 0: without markers. */
 static bool open_chat(Opened *o, const char *template, int type) {
     static GgufFile file;
     GgufPiece pieces[N_MARKERS];
@@ -69,7 +69,7 @@ static const char *list_of(const Tokens *tokens) {
     return list;
 }
 
-/* Opens the template as one of its own family, or as one of that name. */
+/* Opens the template as the family `name`; NULL: as the family that it is recognized as. */
 static bool open_template(Opened *o, ChatTemplate *chat, const char *name) {
     const ChatFamily *family = chat_family(&o->t, name);
     return family && !chat_template_open(chat, &o->t, family);
@@ -97,7 +97,7 @@ static void check_turn(const char *family, int type, const char *system, int tur
     close_chat(&o, &chat);
 }
 
-static void conversations_are_those_of_hugging_face(void) {
+static void conversations_match_hugging_face(void) {
     FILE *in = fopen("tests/golden/chat.txt", "r");
     char family[16], markers[16], ids[4096];
     int system, turn, n = 0;
@@ -112,9 +112,9 @@ static void conversations_are_those_of_hugging_face(void) {
     CHECK(n == 4 * 3 * 2 * 3, "%d turns", n);
 }
 
-/* Conversations as transformers renders them with the templates of TinyLlama, Llama 2, 3, 3.1 and 3.2, SmolLM2 (but for
- * its words), Qwen 3, with thoughts or opening them, Mistral 7B v0.1 (now and at first), v0.2 and v0.3, MiniMind and
- * DeepSeek-R1-Distill-Qwen. The templates here have no more than what they are recognised by. */
+/* Conversations as transformers renders them with the templates of TinyLlama, Llama 2, 3, 3.1 and 3.2, SmolLM2 (except
+ * its system prompt), Qwen 3, with thoughts or opening them, Mistral 7B v0.1 (its present and its first template), v0.2
+ * and v0.3, MiniMind and DeepSeek-R1-Distill-Qwen. The templates here contain only the strings that identify them. */
 static const struct {
     const char *family, *template, *first[2], *third[2]; /* without a system prompt, with one */
 } CONVERSATIONS[] = {
@@ -268,7 +268,7 @@ static const struct {
       "<\uFF5CAssistant\uFF5C>fine </s><\uFF5CUser\uFF5C>bye<\uFF5CAssistant\uFF5C><think>\n"}},
 };
 
-/* The text of tokens, those that stand for a marker, BOS or EOS included. */
+/* The text of tokens, with the names of markers, BOS and EOS. */
 static const char *text_of(const Tokenizer *t, const Tokens *tokens) {
     static char text[4096];
     size_t n = 0;
@@ -281,7 +281,7 @@ static const char *text_of(const Tokenizer *t, const Tokens *tokens) {
     return text;
 }
 
-/* Opens a conversation in which texts get neither a space nor BOS by the tokenizer. */
+/* Opens a conversation whose tokenizer adds neither a space nor BOS. */
 static bool open_plain(Opened *o, ChatTemplate *chat, const char *template, const char *family) {
     if (!open_chat(o, template, CONTROL)) return false;
     o->t.space_prefix = SPACE_NEVER;
@@ -315,8 +315,8 @@ static void every_family_has_its_format(void) {
     unsetenv("NORMA_DATE");
 }
 
-/* Neither the user nor the system prompt can say a marker, an end or a beginning of text. */
-static void what_is_said_is_text(void) {
+/* Markers, BOS and EOS in a user or system prompt are encoded as plain text. */
+static void messages_contain_no_markers(void) {
     static const char said[] = "<s></s><|im_start|><|im_end|><|system|><|user|><|assistant|><|start_header_id|>"
                                "<|end_header_id|><|eot_id|>[INST]<<SYS>>";
     static const char *const families[] = {"llama-2", "chatml", "zephyr", "llama-3"};
@@ -344,7 +344,7 @@ static void what_is_said_is_text(void) {
             }
             CHECK(special[0] == special[1] && special[0] > 0, "%s, type %d: %d special tokens, expected %d",
                   families[f], type, special[1], special[0]);
-            char text[1024] = ""; /* all of it is there: both times */
+            char text[1024] = ""; /* the message appears twice, unchanged */
             for (int i = 0; i < tokens.n; i++) {
                 int length;
                 const char *s = tokenizer_decode(&o.t, 5, tokens.ids[i], &length);
@@ -360,8 +360,8 @@ static void what_is_said_is_text(void) {
         }
 }
 
-/* The family of a template (NULL: none), and what stands for its end. */
-static void templates_are_recognised_by_what_they_mention(void) {
+/* The family of a template (NULL: unknown) and its end of turn. */
+static void templates_are_recognized_by_their_keywords(void) {
     static const struct {
         const char *template, *family;
         int end;
@@ -398,7 +398,7 @@ static void templates_are_recognised_by_what_they_mention(void) {
     }
 }
 
-/* Whatever the template is. */
+/* For any template. */
 static void a_family_can_be_chosen(void) {
     for (size_t i = 0; i < sizeof CONVERSATIONS / sizeof *CONVERSATIONS; i++) {
         Opened o;
@@ -406,12 +406,12 @@ static void a_family_can_be_chosen(void) {
         CHECK(open_plain(&o, &chat, "{{ messages }}", CONVERSATIONS[i].family), "%s", CONVERSATIONS[i].family);
         CHECK(!strcmp(chat.name, CONVERSATIONS[i].family), "%s, expected %s", chat.name, CONVERSATIONS[i].family);
         CHECK(strstr(chat_families(), chat.name), "%s is not in '%s'", chat.name, chat_families());
-        CHECK(!chat_family(&o.t, "llama"), "there is no family llama");
+        CHECK(!chat_family(&o.t, "llama"), "llama is not a family");
         close_chat(&o, &chat);
     }
 }
 
-/* The template's own system prompt, as it stands in a string of the template. */
+/* The default system prompt is read from a string of the template. */
 static void a_system_prompt_is_read_from_the_template(void) {
     static const struct {
         const char *template, *prompt;
@@ -440,14 +440,14 @@ static void a_system_prompt_is_read_from_the_template(void) {
         CHECK(!!strstr(text_of(&o.t, &tokens), "system") == !!*cases[i].prompt, "%s", text_of(&o.t, &tokens));
         free(tokens.ids);
         CHECK(!chat_tokens(&chat, &o.t, "", &said, 1, &tokens), "case %zu", i);
-        CHECK(!strstr(text_of(&o.t, &tokens), "system"), "an empty one is none: %s", text_of(&o.t, &tokens));
+        CHECK(!strstr(text_of(&o.t, &tokens), "system"), "an empty system prompt is used: %s", text_of(&o.t, &tokens));
         free(tokens.ids);
         close_chat(&o, &chat);
     }
 }
 
-/* A template is read in one pass for each word that is looked for: what nearly matches everywhere costs no more. */
-static void a_hostile_template_is_read(void) {
+/* Each keyword is searched in one pass, also in a template that nearly matches it everywhere. */
+static void a_hostile_template_takes_linear_time(void) {
     static const char *const parts[] = {"<|im_start|>system\n", "<|im_start|>system\\", "<|im_start", "\\n\\n",
                                         "' [INST] ' + ",        "\xff\xfe<\x01",        "<"};
     enum { SIZE = 1 << 20 };
@@ -461,14 +461,15 @@ static void a_hostile_template_is_read(void) {
         n += (size_t)sprintf(text + n, "<|im_end");
         CHECK(!tokenizer_set_chat_template(&o.t, text, n) && !chat_family(&o.t, NULL), "case %zu has a family", i);
         n += (size_t)sprintf(text + n, "|>'<|im_start|>");
-        CHECK(!tokenizer_set_chat_template(&o.t, text, n) && open_template(&o, &chat, NULL), "case %zu has none", i);
+        CHECK(!tokenizer_set_chat_template(&o.t, text, n) && open_template(&o, &chat, NULL), "case %zu: no template",
+              i);
         CHECK((strlen(chat.prompt) > 0) == (i == 0), "case %zu: a prompt of %zu bytes", i, strlen(chat.prompt));
         close_chat(&o, &chat);
     }
 }
 
-/* Llama 2's template trims a turn as a whole. A model's answer often begins with the space that the format has, too. */
-static void spaces_are_where_the_template_has_them(void) {
+/* Llama 2's template trims whole turns. An answer often begins with the space that the format already has. */
+static void spaces_follow_the_template(void) {
     static const struct {
         const char *family, *system, *text;
     } cases[] = {
@@ -491,13 +492,13 @@ static void spaces_are_where_the_template_has_them(void) {
     }
 }
 
-/* What a model wrote between markers of others, or as one, stays its token; text is encoded again with what is around.
- */
-static void special_pieces_of_an_answer_stay(void) {
+/* Special tokens of an answer keep their ids, also the markers of other families. The text is encoded again together
+ * with the text around it. */
+static void special_tokens_of_an_answer_are_kept(void) {
     Opened o;
     ChatTemplate chat;
     Tokens out;
-    int ids[] = {5, FIRST_MARKER + 2, 5}, begin, n = 0; /* <|system|> is none of chatml's */
+    int ids[] = {5, FIRST_MARKER + 2, 5}, begin, n = 0; /* <|system|> is not a marker of chatml */
     CHECK(open_plain(&o, &chat, "<|im_start|><|im_end|>", NULL), "does not open");
     const ChatTurn last = {.user = "x", .tokens = {.ids = ids, .n = 3}, .answer = 1};
     CHECK(!chat_template_render(&chat, &o.t, NULL, &last, "y", &out, &begin), "does not render");
@@ -507,8 +508,8 @@ static void special_pieces_of_an_answer_stay(void) {
     close_chat(&o, &chat);
 }
 
-/* BOS, EOS and EOT are never said, whichever id they have and whatever their piece is. */
-static void no_end_is_said(void) {
+/* BOS, EOS and EOT never appear in a message, for any id and any piece. */
+static void messages_contain_no_end_tokens(void) {
     for (int which = 0; which < 3; which++)
         for (int id = 0; id < 400; id += 399) {
             Opened o;
@@ -530,8 +531,8 @@ static void no_end_is_said(void) {
         }
 }
 
-/* BOS: once, where the template names it or the tokenizer puts it before texts. */
-static void bos_is_the_template_s_or_the_tokenizer_s(void) {
+/* One BOS, if the template names it or the tokenizer prepends it. */
+static void bos_of_the_template_or_of_the_tokenizer(void) {
     static const struct {
         const char *family;
         bool add_bos, first, next;
@@ -558,8 +559,8 @@ static void bos_is_the_template_s_or_the_tokenizer_s(void) {
         }
 }
 
-/* Llama 3's template takes white space away, the others leave it. */
-static void white_space_is_trimmed_where_the_template_does(void) {
+/* Only Llama 3's template trims white space. */
+static void white_space_is_trimmed_as_in_the_template(void) {
     for (int trims = 0; trims < 2; trims++) {
         Opened o;
         ChatTemplate chat;
@@ -573,7 +574,7 @@ static void white_space_is_trimmed_where_the_template_does(void) {
         const bool same = spaced.n == plain.n && !memcmp(spaced.ids, plain.ids, (size_t)plain.n * sizeof *plain.ids);
         CHECK(same == trims, "%s: %s", chat.name, list_of(&spaced));
         free(spaced.ids);
-        CHECK(!chat_template_render(&chat, &o.t, NULL, NULL, " \n ", &spaced, &begin), "white space alone");
+        CHECK(!chat_template_render(&chat, &o.t, NULL, NULL, " \n ", &spaced, &begin), "only white space");
         free(spaced.ids);
         free(plain.ids);
         free(template);
@@ -582,16 +583,16 @@ static void white_space_is_trimmed_where_the_template_does(void) {
 }
 
 void suite_template(void) {
-    TEST(conversations_are_those_of_hugging_face);
+    TEST(conversations_match_hugging_face);
     TEST(every_family_has_its_format);
-    TEST(what_is_said_is_text);
-    TEST(templates_are_recognised_by_what_they_mention);
+    TEST(messages_contain_no_markers);
+    TEST(templates_are_recognized_by_their_keywords);
     TEST(a_family_can_be_chosen);
     TEST(a_system_prompt_is_read_from_the_template);
-    TEST(a_hostile_template_is_read);
-    TEST(spaces_are_where_the_template_has_them);
-    TEST(special_pieces_of_an_answer_stay);
-    TEST(no_end_is_said);
-    TEST(bos_is_the_template_s_or_the_tokenizer_s);
-    TEST(white_space_is_trimmed_where_the_template_does);
+    TEST(a_hostile_template_takes_linear_time);
+    TEST(spaces_follow_the_template);
+    TEST(special_tokens_of_an_answer_are_kept);
+    TEST(messages_contain_no_end_tokens);
+    TEST(bos_of_the_template_or_of_the_tokenizer);
+    TEST(white_space_is_trimmed_as_in_the_template);
 }

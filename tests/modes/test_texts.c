@@ -1,7 +1,7 @@
-/* test_texts.c: many texts in one run, from the outside.
+/* test_texts.c: many texts in one run of the program.
  *
- * Owns the promise that each of them is, to the last byte, the text that a run of its own writes, however many run
- * beside it; and what is said of prompts that cannot run.
+ * Each text is byte-identical to the text of a separate run, for any number of concurrent sequences. Also tests the
+ * messages about prompts that cannot run.
  */
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -43,19 +43,19 @@ static bool real_model(void) {
     return true;
 }
 
-/* ---- what should come out ------------------------------------------------------------------------- */
+/* ---- the expected output -------------------------------------------------------------------------- */
 
 typedef struct {
     int line;
     int64_t seed;
     const char *prompt;
-} Wanted;
+} ExpectedText;
 
 static char expected[1 << 18];
-static char texts[16][1 << 14]; /* each as plain generate writes it */
+static char texts[16][1 << 14]; /* the output of a separate run for each text */
 
 /* -1: a plain run fails. */
-static int expect_texts(const Wanted *wanted, int n, const char *options) {
+static int expect_texts(const ExpectedText *wanted, int n, const char *options) {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
         const long long seed = wanted[i].seed;
@@ -67,7 +67,7 @@ static int expect_texts(const Wanted *wanted, int n, const char *options) {
     return 0;
 }
 
-/* Bytes that are no UTF-8, which a model may write, are U+FFFD in JSON. */
+/* The text in JSON: invalid UTF-8 is replaced by U+FFFD. */
 static const char *as_json_has_it(const char *text) {
     static char changed[3 << 14];
     char *to = changed;
@@ -79,8 +79,8 @@ static const char *as_json_has_it(const char *text) {
     return changed;
 }
 
-/* An output of --json is these texts. */
-static void check_objects(const Wanted *wanted, int n, const char *reason) {
+/* Compares the output of --json with these texts. */
+static void check_objects(const ExpectedText *wanted, int n, const char *reason) {
     const char *line = out;
     for (int i = 0; i < n; i++) {
         JsonFile json;
@@ -108,8 +108,8 @@ static const char *const WAYS[] = {
     "--parallel 1 -j 1", "--parallel 3 -j 2", "--parallel 8 -j 3", "-j 1", "--parallel 2 -j 2 -b 3", "-b 1"};
 static const char *const CHOICES[] = {"-t 0", "-t 1", "-t 0.8 -k 40 --min-p 0.02 --repeat-penalty 1.2"};
 
-/* The arguments give these texts, in all ways. */
-static void check_ways(const Wanted *wanted, int n, const char *arguments, const char *options) {
+/* The arguments give these texts for any number of sequences and threads, as text and as JSON. */
+static void check_ways(const ExpectedText *wanted, int n, const char *arguments, const char *options) {
     CHECK(!expect_texts(wanted, n, options), "no plain texts: %s", err);
     for (int way = 0; way < (test_fast() ? 2 : 6); way++) {
         CHECK_RUN("%s %s %s %s", model, options, arguments, WAYS[way]);
@@ -122,24 +122,24 @@ static void check_ways(const Wanted *wanted, int n, const char *arguments, const
 
 /* ---- the same texts ---------------------------------------------------------------------------------- */
 
-/* The seed of sample i > 0 is the i-th number of splitmix64, as Python computes it, shifted by 11 bits. */
-static const Wanted SAMPLES[] = {{1, 7, "One day, Tim"},
-                                 {1, 3511274219185729, "One day, Tim"},
-                                 {1, 151215513962380, "One day, Tim"},
-                                 {1, 8113330931062309, "One day, Tim"},
-                                 {1, 5250569300928453, "One day, Tim"}};
-static const Wanted PROMPTS[] = {{1, 3, "Once upon a time"},
-                                 {2, 3, ""},
-                                 {3, 3, "The \"big\" dog\tran, \xc3\xa9"},
-                                 {4, 3, "A"},
-                                 {5, 3, "Lily and her cat"}};
-static const Wanted OBJECTS[] = {{1, 9, "Tom \"the\n cat\""},
-                                 {1, 6146177117965836, "Tom \"the\n cat\""},
-                                 {1, 6761658480391677, "Tom \"the\n cat\""},
-                                 {2, 2, "One day"},
-                                 {3, 1, ""},
-                                 {3, 5103132997656651, ""},
-                                 {4, 12, "\xe2\x82\xac"}};
+/* The seed of sample i > 0 is the i-th number of splitmix64, shifted by 11 bits; computed in Python. */
+static const ExpectedText SAMPLES[] = {{1, 7, "One day, Tim"},
+                                       {1, 3511274219185729, "One day, Tim"},
+                                       {1, 151215513962380, "One day, Tim"},
+                                       {1, 8113330931062309, "One day, Tim"},
+                                       {1, 5250569300928453, "One day, Tim"}};
+static const ExpectedText PROMPTS[] = {{1, 3, "Once upon a time"},
+                                       {2, 3, ""},
+                                       {3, 3, "The \"big\" dog\tran, \xc3\xa9"},
+                                       {4, 3, "A"},
+                                       {5, 3, "Lily and her cat"}};
+static const ExpectedText OBJECTS[] = {{1, 9, "Tom \"the\n cat\""},
+                                       {1, 6146177117965836, "Tom \"the\n cat\""},
+                                       {1, 6761658480391677, "Tom \"the\n cat\""},
+                                       {2, 2, "One day"},
+                                       {3, 1, ""},
+                                       {3, 5103132997656651, ""},
+                                       {4, 12, "\xe2\x82\xac"}};
 
 static void check_texts(void) {
     for (int i = 0; i < (test_fast() ? 1 : 3); i++) {
@@ -156,7 +156,7 @@ static void check_texts(void) {
     }
 }
 
-static void texts_are_those_of_runs_of_their_own(void) {
+static void texts_equal_those_of_separate_runs(void) {
     binary_folder("texts");
     CHECK(bundled_model(), "models/stories.gguf is missing");
     check_texts();
@@ -169,10 +169,10 @@ static void texts_of_a_real_checkpoint(void) {
         test_skip(NO_CHECKPOINTS);
 }
 
-/* Some end long before others; sequences are used again; --samples counts for each prompt. */
-static void texts_end_where_they_end(void) {
-    static const Wanted wanted[] = {{1, 4, "Once"}, {1, 3886208520046193, "Once"}, {1, 8038086278214422, "Once"},
-                                    {2, 4, "Two"},  {2, 3886208520046193, "Two"},  {2, 8038086278214422, "Two"}};
+/* Some texts end long before others; their sequences are used again. --samples applies to each prompt. */
+static void texts_of_different_lengths(void) {
+    static const ExpectedText wanted[] = {{1, 4, "Once"}, {1, 3886208520046193, "Once"}, {1, 8038086278214422, "Once"},
+                                          {2, 4, "Two"},  {2, 3886208520046193, "Two"},  {2, 8038086278214422, "Two"}};
     CHECK(bundled_model(), "models/stories.gguf is missing");
     write_file("two.txt", "Once\nTwo\n");
     check_ways(wanted, 6, "-s 4 --samples 3 --prompts two.txt", "-n 0");
@@ -191,8 +191,8 @@ static void standard_input_has_prompts(void) {
     check_objects(PROMPTS, 1, "length");
 }
 
-/* The last of a prompt's tokens is run by each sample. */
-static void windows_forget_nothing_that_samples_need(void) {
+/* Each sample runs the last token of the prompt again, so a window must keep the keys that this token sees. */
+static void windows_keep_what_samples_need(void) {
     static const char tokens[] = "1,5,9,14,3,20,8,31,2,17,39,6";
     CHECK(!samples_write(folder) && !samples_write_families(folder), "no samples");
     static const char *const models[] = {"gemma2.gguf", "gemma3.gguf", "v1.bin", "moe.gguf"};
@@ -213,7 +213,7 @@ static void windows_forget_nothing_that_samples_need(void) {
     CHECK(!strncmp(out, "{\"index\": 1, \"prompt\": \"3\", \"text\": \"3,", 39), "%s", out);
 }
 
-static void few_positions_end_in_the_prompt(void) {
+static void steps_may_end_in_the_prompt(void) {
     CHECK(bundled_model(), "models/stories.gguf is missing");
     for (int steps = 1; steps < 8; steps += test_fast() ? 5 : 1) {
         char options[32];
@@ -228,8 +228,8 @@ static void few_positions_end_in_the_prompt(void) {
 
 /* ---- prompts that cannot run, and other mistakes ------------------------------------------------------------ */
 
-/* Bad lines between two good ones. */
-static void bad_lines_are_reported_and_passed_over(void) {
+/* Invalid lines between two valid ones. */
+static void bad_lines_are_reported_and_skipped(void) {
     static const struct {
         const char *line, *message;
     } cases[] = {
@@ -249,7 +249,7 @@ static void bad_lines_are_reported_and_passed_over(void) {
     enum { N_CASES = sizeof cases / sizeof *cases, A_FILE = 4 };
     for (int first = 0; first < N_CASES; first += A_FILE) {
         const int n = N_CASES - first < A_FILE ? N_CASES - first : A_FILE;
-        const Wanted wanted[] = {{1, 9, "A"}, {n + 2, 9, "B"}};
+        const ExpectedText wanted[] = {{1, 9, "A"}, {n + 2, 9, "B"}};
         char lines[1 << 10] = "{\"prompt\": \"A\"}\n", *at = lines + strlen(lines);
         CHECK(bundled_model() && !expect_texts(wanted, 2, "-t 1 -c 20"), "no plain texts: %s", err);
         for (int i = first; i < first + n; i++) at += sprintf(at, "%s\n", cases[i].line);
@@ -284,7 +284,7 @@ static int write_lines(const char *name, const char *first, const char *line, in
     return fclose(f);
 }
 
-/* Five messages of each kind, then one with their number. */
+/* Five messages of each kind, then one with the number of lines. */
 static void many_bad_lines_are_counted(void) {
     write_lines("many.txt", "", "aa ba ca aa ba ca\n", 7);
     CHECK_RUN("spm.gguf -n 3 --prompts many.txt");
@@ -300,7 +300,7 @@ static void many_bad_lines_are_counted(void) {
     CHECK(status == 1 && lines_of(err) == 6 && strstr(err, "6 of 6 lines could not run"), "%s", err);
 }
 
-/* Texts that end at once come out as they end, and nothing of them stays: 20,000 samplers would be 980 MB. */
+/* Texts that end at once are written immediately and freed: 20,000 samplers would take 980 MB. */
 static void texts_that_end_at_once_take_no_memory(void) {
 #ifndef SANITIZED
     CHECK(bundled_model(), "models/stories.gguf is missing");
@@ -308,20 +308,20 @@ static void texts_that_end_at_once_take_no_memory(void) {
     setup.memory = 400 << 20;
     CHECK_RUN("%s -j 1 -n 6 --prompts long.txt --parallel 3", model);
     CHECK(strstr(err, "generation: 20001 texts, 5 tokens"), "%s", err);
-    write_lines("long.txt", "a\n", "aa ba ca\n", 400000); /* of which none may wait in memory for the first */
+    write_lines("long.txt", "a\n", "aa ba ca\n", 400000); /* these texts are not kept until the first one ends */
     setup.memory = 100 << 20;
     CHECK_RUN("spm.gguf -j 1 -n 3 -t 0 --prompts long.txt --parallel 3");
     CHECK(strstr(err, "generation: 400001 texts"), "%s", err);
 #endif
 }
 
-/* ---- files of prompts that are almost right ---------------------------------------------------------- */
+/* ---- mutated files of prompts ------------------------------------------------------------------------ */
 
 static uint64_t mutant, choice;
 
 static size_t any(size_t n) { return n ? (size_t)(hash64(mutant, 5, choice++) % n) : 0; }
 
-/* Changes one place of bytes[n], which has room for 4 KB more. Returns the new size. */
+/* Mutates bytes[n], which has room for 4 KB more. Returns the new size. */
 static size_t mutate(char *bytes, size_t n) {
     static const char *const inserted[] = {"\"",
                                            "\\",
@@ -355,7 +355,7 @@ static size_t mutate(char *bytes, size_t n) {
     const char *new = inserted[any(sizeof inserted / sizeof *inserted)];
     const size_t size = strlen(new);
     switch (any(5)) {
-    case 0: /* one byte, NUL among them */
+    case 0: /* another byte, also NUL */
         if (at < n) bytes[at] = (char)any(256);
         return n;
     case 1: /* bytes are missing */ memmove(bytes + at, bytes + at + count, n - at - count); return n - count;
@@ -368,7 +368,7 @@ static size_t mutate(char *bytes, size_t n) {
     return n + size;
 }
 
-/* Reads a file of prompts as texts.c does. Whether it holds what prompts.h promises. */
+/* Reads a file of prompts as texts.c does; returns whether the results are as prompts.h documents. */
 static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     Prompts prompts;
     Prompt prompt;
@@ -453,7 +453,7 @@ static void bad_usage_is_refused(void) {
     }
 }
 
-static void fewer_run_where_memory_or_the_batch_is_small(void) {
+static void memory_and_batch_limit_the_sequences(void) {
     CHECK_RUN("spm.gguf -i a -n 8 --samples 3 --parallel 3 -b 2");
     CHECK(strstr(err, "note: --parallel 3: 2 at once, as -b allows\n"), "%s", err);
     CHECK_RUN("spm.gguf -i a -n 8 --samples 3 -b 2");
@@ -467,8 +467,8 @@ static void fewer_run_where_memory_or_the_batch_is_small(void) {
           err);
 }
 
-/* Two texts and the root need three caches: where each takes 45 % of the available memory, one text runs. */
-static void a_root_takes_memory_too(void) {
+/* Two texts and the root need three caches; if each takes 45 % of the available memory, one text runs. */
+static void the_root_cache_counts_as_memory(void) {
     const int position = 2 * 2 * 4 * 8 * 4; /* bytes: layers, keys and values, heads, head size, float32 */
     const double positions = 0.45 * (double)memory_available("") / position;
     const int context = positions < INT_MAX ? (int)positions : INT_MAX;
@@ -478,31 +478,31 @@ static void a_root_takes_memory_too(void) {
           err);
 }
 
-/* What is said of a cache before it is filled is enough, and not twice too much. */
-static void caches_take_what_is_said(void) {
+/* kv_bytes is at least the memory that a filled cache takes, and at most twice as much. */
+static void cache_size_estimate(void) {
     for (int n = 1; n < 300; n += 7) {
         KvCache kv;
         double blocks = 0;
         CHECK(!kv_open(&kv, KV_F16, 3, 2, 24), "no cache");
         kv.layers[1].kept = 40;
-        const double said = kv_bytes(&kv, n, 200 + n);
+        const double estimate = kv_bytes(&kv, n, 200 + n);
         for (int i = 1; i <= n; i++) CHECK(!kv_reserve(&kv, i, 200 + n), "no memory");
         for (int l = 0; l < 3; l++) blocks += kv.layers[l].blocks;
         const double taken = blocks * KV_BLOCK * 2 * 2 * 24 * 2;
-        CHECK(taken <= said && said <= 2 * taken, "%d positions: %g bytes, said %g", n, taken, said);
+        CHECK(taken <= estimate && estimate <= 2 * taken, "%d positions: %g bytes, estimate %g", n, taken, estimate);
         kv_close(&kv);
     }
 }
 
 /* ---- Ctrl-C -------------------------------------------------------------------------------------------- */
 
-/* The number after these words on standard error; -1: they are missing. */
+/* The number after `words` on standard error; -1: the words are missing. */
 static int number_after(const char *words) {
     const char *at = strstr(err, words);
     return at ? atoi(at + strlen(words)) : -1;
 }
 
-/* Prompts that cannot run, and texts that end at once, run nothing: no forward pass ends these loops. */
+/* Prompts that cannot run and texts that end at once need no forward pass; Ctrl-C must end these loops too. */
 static void ctrl_c_ends_prompts_that_run_nothing(void) {
     enum { LINES = 1000000 };
     write_lines("bad.jsonl", "", "{}\n", LINES);
@@ -517,7 +517,7 @@ static void ctrl_c_ends_prompts_that_run_nothing(void) {
         setup.closed_output = true;
         run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
         CHECK(status == 1 && strstr(err, "cannot write the output") && number_after("or more in ") < LINES,
-              "nobody reads: status %d, %s", status, err);
+              "closed pipe: status %d, %s", status, err);
     }
     setup.interrupt = AT_OUTPUT;
     run("spm.gguf -n 1 -i 'aa ba' --samples 2000000000");
@@ -541,7 +541,7 @@ static void ctrl_c_ends_a_line_cleanly(void) {
         CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"), "blocked: status %d, %s", status, err);
         setup.closed_output = true;
         run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
-        CHECK(status == 1 && strstr(err, "cannot write the output"), "nobody reads: status %d, %s", status, err);
+        CHECK(status == 1 && strstr(err, "cannot write the output"), "closed pipe: status %d, %s", status, err);
     }
     setup.interrupt = WHEN_HANDLED;
     setup.endless_input = true;
@@ -550,20 +550,20 @@ static void ctrl_c_ends_a_line_cleanly(void) {
 }
 
 void suite_texts(void) {
-    TEST(texts_are_those_of_runs_of_their_own);
+    TEST(texts_equal_those_of_separate_runs);
     TEST(texts_of_a_real_checkpoint);
-    TEST(texts_end_where_they_end);
+    TEST(texts_of_different_lengths);
     TEST(standard_input_has_prompts);
-    TEST(windows_forget_nothing_that_samples_need);
-    TEST(few_positions_end_in_the_prompt);
-    TEST(bad_lines_are_reported_and_passed_over);
+    TEST(windows_keep_what_samples_need);
+    TEST(steps_may_end_in_the_prompt);
+    TEST(bad_lines_are_reported_and_skipped);
     TEST(many_bad_lines_are_counted);
     TEST(texts_that_end_at_once_take_no_memory);
     TEST(mutated_prompts_are_read_or_refused);
     TEST(bad_usage_is_refused);
-    TEST(fewer_run_where_memory_or_the_batch_is_small);
-    TEST(a_root_takes_memory_too);
-    TEST(caches_take_what_is_said);
+    TEST(memory_and_batch_limit_the_sequences);
+    TEST(the_root_cache_counts_as_memory);
+    TEST(cache_size_estimate);
     TEST(ctrl_c_ends_prompts_that_run_nothing);
     TEST(ctrl_c_ends_a_line_cleanly);
 }
