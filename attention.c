@@ -12,7 +12,7 @@
  * (Beltagy et al. 2020, sec. 3.1), only the last of these. Some models cap the scores (Gemma 2, sec. 2).
  *
  * Owns these steps. The products with weights are matmul.c's, norms norm.c's, rotation rope.c's,
- * the cache kv_cache.c's. Each score is computed by itself, and values are summed in vectors of LANES
+ * the cache kv_cache.c's. Each score is computed separately, and values are summed in vectors of LANES
  * positions from position 0 up, for every query in the same order (kernels/attend.c): a token's result depends only on
  * the tokens before it, and not on how they were divided into chunks.
  */
@@ -27,7 +27,7 @@
 
 /* ---- the formula ------------------------------------------------------------------ */
 
-/* q_norm or k_norm of a token's heads: of each by itself, or of all of them jointly. */
+/* q_norm or k_norm of a token's heads: each head separately, or all heads jointly. */
 static void norm_heads_plain(float *heads, const Norm *norm, int n_heads, int size, bool jointly) {
     if (norm->gamma) norm_plain(heads, heads, norm, jointly ? 1 : n_heads, jointly ? n_heads * size : size);
 }
@@ -137,7 +137,7 @@ static void project(const Heads *h, const Tensor *w, const Input *in, int n) {
     if (h->n > 0) matmul_rows(h->rows, h->stride, w, h->first * h->size, h->n * h->size, in, n, false);
 }
 
-/* Normalizes each head of n tokens by itself, in place. */
+/* Normalizes each head of n tokens separately, in place. */
 static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const Heads *h, int n) {
     if (!norm->gamma) return;
     probe_heads(s->probe, layer, site, false, head_of(h, 0, 0), h->stride, n, h->n, h->size);

@@ -38,7 +38,7 @@ static void *grown(const KvCache *kv, const void *old, int part, int old_blocks,
     return moved;
 }
 
-/* `to`, which may be `from`, a layer of kv, gets what `from` holds, with room for so many blocks. -1: no memory. */
+/* Copies a layer of kv into `to`, which may be `from`, with room for more blocks. Returns -1 if out of memory. */
 static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from, int room) {
     void *keys = grown(kv, from->keys, kv->head_size, from->blocks, room);
     void *values = keys ? grown(kv, from->values, KV_VALUE_PART, from->blocks, room) : NULL;
@@ -50,7 +50,7 @@ static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from, int r
     return 0;
 }
 
-/* Blocks of a layer in a cache of so many: a ring has as many as it needs wherever in a block its positions begin. */
+/* Blocks of a layer in a cache of `blocks`: a ring has enough for any alignment of its window to blocks. */
 static int layer_room(const KvLayer *layer, int blocks) {
     const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks;
     return ring < blocks ? ring : blocks;

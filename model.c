@@ -247,7 +247,7 @@ int check_logits(const float *logits, size_t n) {
     int finite = 1;
     for (size_t i = 0; i < n; i++) finite &= isfinite(logits[i]) != 0;
     return finite ? 0
-                  : fail("the model computed a logit that is no finite number; its weights may be damaged, or too "
+                  : fail("the model computed a logit that is not finite; its weights may be damaged, or too "
                          "large for a float16 "
                          "cache (use --kv f32)");
 }

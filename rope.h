@@ -30,7 +30,7 @@ double rope_frequency(const Rope *r, int pair);
 /* YaRN's factors, [dims / 2]; the caller frees them. NULL: out of memory. */
 double *yarn_factors(const Rope *r, const Yarn *y);
 
-/* YaRN's amplitude, the default if a file has none. */
+/* YaRN's default amplitude. */
 double yarn_amplitude(double factor, double scale);
 
 /* Writes the radians per position of every pair, frequencies[dims / 2]. factors[dims / 2] NULL: all 1. */

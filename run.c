@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bundled model: beside the program, or where `make install` puts it. */
+/* The bundled model: next to the program, or where `make install` puts it. */
 static const char *bundled_model(void) {
     const char *path = program_file("models/stories.gguf");
     if (!path) path = program_file("../share/norma/stories.gguf");

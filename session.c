@@ -27,7 +27,7 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 enum {
     N_BUFFERS = 19,                  /* without the input buffer */
     MOST_CHUNK_BYTES = 128 << 20,    /* of activations and logits, */
-    MOST_CHUNK_WEIGHTS = 4,          /* or so many times those of the weights that a token reads */
+    MOST_CHUNK_WEIGHTS = 4,          /* or this multiple of decode_bytes */
     SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a common machine */
     FEW_STEPS = 16
 };
@@ -175,7 +175,7 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
-/* At least FEW_STEPS, as far as a chunk may have so many. */
+/* At least FEW_STEPS, but at most one chunk. */
 static int few(const Session *s, int n) {
     const int least = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
     return n > least ? n : least;

@@ -28,8 +28,9 @@ char *file_read(const char *path, size_t *size);
 
 /* After Ctrl-C the functions below fail (-1 or NULL) without a message. */
 
-/* Announces the files that will be written (NULL: none), before any is read: output_open refuses a file that was read,
- * by any name. -1 and a message: both are one file, or the second is the one that standard output is redirected to. */
+/* Announces the files that will be written (NULL: none), before any file is read: output_open() refuses a file that was
+ * read, under any name. Returns -1 and a message if both are the same file, or standard output is redirected to the
+ * second. */
 int outputs_announce(const char *first, const char *second);
 
 /* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file in the
@@ -42,7 +43,7 @@ typedef struct {
     WatchedFile *watched;   /* the temporary file */
 } OutputFile;
 
-/* Returns -1 and a message on failure; nothing is open then. */
+/* Returns -1 and a message on failure; then no file is open. */
 int output_open(OutputFile *out, const char *path);
 
 /* Closes the file: renames it if `keep`, else removes it. Returns -1 if a write failed. */

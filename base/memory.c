@@ -57,7 +57,7 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
 
 /* ---- available memory ---------------------------------------------------------------------- */
 
-/* The number after `key` at the start of a line of the file folder/name; `none` if there is no such line. */
+/* The number after `key` at the start of a line of the file folder/name; `none` if the line is missing. */
 static size_t number_in(const char *folder, const char *name, const char *key, size_t none) {
     char line[PATH_MAX];
     size_t number = none;

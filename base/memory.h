@@ -20,9 +20,9 @@ void *allocate_quietly(size_t count, size_t size);
 /* Releases the whole pages in data[bytes] of a mapped file; the next access reads the file again. */
 void memory_drop(const void *data, size_t bytes);
 
-/* Bytes that this process can still get before the machine, a control group that it is in or `ulimit -v` stops it, as
- * the system's files below the folder `root` say ("": the system's own). Pages of files count as free: the system takes
- * them back. Where a file is missing, it limits nothing. */
+/* Bytes that this process can still allocate, by the limits of the machine, of its control groups and of `ulimit -v`,
+ * read from the system's files below the folder `root` ("": the real ones). Pages of files count as free. A missing
+ * file is no limit. */
 size_t memory_available(const char *root);
 
 /* A growing array of bytes. Initialize with zeros; the caller frees `bytes`. */

@@ -46,7 +46,7 @@ static inline HeapItem heap_pop(HeapItem *heap, int n) {
     return top;
 }
 
-/* Sets i to the first place in [begin, end) for which `before` is false, to `end` if there is none. `before` is an
+/* Sets i to the first place in [begin, end) for which `before` is false, or to `end`. `before` is an
  * expression of i that is true for all places before that one. O(log(end - begin)). */
 #define SEARCH(i, begin, end, before)                                                                                  \
     do {                                                                                                               \

@@ -11,7 +11,7 @@ int random_bytes(void *bytes, size_t n);
 /* The path of the running program; NULL if unknown. The string is valid until the next call. */
 const char *program_path(void);
 
-/* A path relative to the program's folder; NULL if there is no such file. The string is valid until the next call. */
+/* A path relative to the program's folder; NULL if the file does not exist. The string is valid until the next call. */
 const char *program_file(const char *name);
 
 /* The processor's model name; "" if unknown. The string is valid until the next call. */

@@ -20,7 +20,7 @@ enum { TELLING, GATHERING }; /* tags of messages */
 
 static int n_ranks = 1, own, n_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
-static MPI_Status *statuses;  /* [2 n_ranks] (MPI_STATUSES_IGNORE is no array to gcc, in MPICH's header) */
+static MPI_Status *statuses;  /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
 static int64_t *values;       /* [n_ranks] a value of each rank */
 static Traffic traffic;
 static bool agreed; /* ranks_agree() has been called */

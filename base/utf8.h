@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Size of the valid UTF-8 character at the start of s[left]; 0 if there is none. */
+/* Size of the valid UTF-8 character at the start of s[left]; 0 if it is invalid. */
 int utf8_character(const char *s, size_t left);
 
 enum { UTF8_END = 0x110000 }; /* all code points are below */

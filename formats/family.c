@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What several families have in common. */
+/* Traits that several families share. */
 enum {
-    LLAMA = LAYER_NORMS | ODD_HEADS | TIED, /* what GGUF files of LLaMA and its closest relatives may have */
+    LLAMA = LAYER_NORMS | ODD_HEADS | TIED, /* optional in GGUF files of LLaMA and its closest relatives */
     GEMMA_FORM = PRE_NORMS | POST_NORMS | GELU,
     GEMMA_KEYS = GEMMA | LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
     OLMO_NORMS = POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,

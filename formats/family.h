@@ -1,4 +1,4 @@
-/* family.h: the families of models: one row for each, one table of the keys that describe a model.
+/* family.h: the supported model families, one row each, and the table of keys that describe a model.
  *
  * Owns the names of families, keys and unusual parts in GGUF files and in Hugging Face folders, and the defaults. The
  * readers read by these tables, and gguf_write.c writes by them.
@@ -25,19 +25,19 @@ enum {
     NEIGHBOURS = 1 << 12, /* RoPE pairs neighbours */
     PARTIAL_ROPE = 1 << 13,
     ROPE_FACTORS = 1 << 14,     /* in a tensor */
-    ODD_HEADS = 1 << 15,        /* heads that are not dim / n_heads wide */
+    ODD_HEADS = 1 << 15,        /* head_size is not dim / n_heads */
     TIED = 1 << 16,             /* the output is the embedding */
     ALL_WINDOWS = 1 << 17,      /* all layers have the window, */
     PERIODIC_WINDOWS = 1 << 18, /* or all but every nth; with neither the context ends where the window does */
     DEFAULT_WINDOW = 1 << 19,   /* GGUF files without the key have a window, too */
-    LOCAL_ROPE = 1 << 20,       /* layers with a window have a RoPE base of their own */
+    LOCAL_ROPE = 1 << 20,       /* layers with a window have a different RoPE base */
     FUSED = 1 << 21,            /* q, k and v are one tensor, gate and up another */
-    STORED_OUTPUT = 1 << 22,    /* GGUF files have an output tensor also where it is the embedding */
+    STORED_OUTPUT = 1 << 22,    /* GGUF files have an output tensor even if the output is tied */
     RAW_TOPK = 1 << 23,         /* the weights of a token's experts are not divided by their sum */
     NO_WINDOW = 1 << 24,        /* models with a window have layers that norma does not run, and are refused */
 };
 
-/* Options: which keys of config.json a family reads, and how a folder stores it. */
+/* Options: which keys of config.json a family reads, and how a folder stores its weights. */
 enum {
     QKV_BIASES = 1 << 0,       /* q, k and v have biases, without an option */
     QKV_BIAS_OPTION = 1 << 1,  /* with the option use_qkv_bias */
@@ -84,10 +84,10 @@ typedef struct {
 
 extern const ModelFamily FAMILIES[]; /* the writer takes the first that fits; the last is empty */
 
-/* The family with this name; NULL and a message if there is none. */
+/* Finds a family by its name. Returns NULL and prints a message if it is unknown. */
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value name);
 
-/* Whether all models of the family have this norm. If not, none has. */
+/* Whether models of the family have this norm (all of them do, or no model does). */
 bool family_has_norm(const ModelFamily *f, const Part *norm);
 
 /* Whether a weight is some rows of a fused tensor (part_fused). */
@@ -96,24 +96,25 @@ bool family_fuses(const ModelFamily *f, const Part *weight);
 /* The name of a part in files of the family, without ".weight"; returns `name`, which has PART_NAME bytes. */
 char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Naming naming);
 
-/* Sets what follows from a family's traits and from no key: the activation, the width of head norms, Gemma's scales. */
+/* Sets what depends on the family's traits only: the activation, the width of head norms, Gemma's scales. */
 void family_set_formulas(const ModelFamily *f, Config *c);
 
-/* Gives a layer of a GGUF file its window (0: none) and RoPE. *is_usual: what the file says of it; NULL: nothing. */
+/* Sets the window (0: none) and RoPE of a layer of a GGUF file. *is_usual: the file's own flag for the layer, or NULL.
+ */
 void family_place_layer(const ModelFamily *f, int window, const int64_t *is_usual, Layer *layer);
 
-/* What the keys of a file say of its model. */
+/* The values of a file's keys. */
 typedef struct {
     Config config;
     int value_length, yarn_context; /* elements of a head's values; YaRN's original context */
     int64_t n_experts, n_experts_used;
-    int64_t window;               /* max positions that attention looks back; up to 0: all */
+    int64_t window;               /* sliding window, in positions; 0 or less: none */
     int64_t finetuned;            /* Granite: 0: no layer has RoPE */
     int64_t norm_weights;         /* of experts: norm_topk */
     float rms_eps, layer_eps;     /* of norms */
     double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
-    double extrapolation;         /* YaRN's share: 1 with YaRN, else 0; negative: the usual one */
-    double yarn_attn_factor;      /* 1: the usual one */
+    double extrapolation;         /* YaRN's share; negative: the default, 1 with YaRN, else 0 */
+    double yarn_attn_factor;      /* 1: the default */
     String scaling;               /* of RoPE: none, linear, yarn or longrope */
 } Header;
 
@@ -136,8 +137,8 @@ typedef struct {
     size_t fallback; /* offset of the field, read before, whose value is the default; 0: the default is set before */
 } Key;
 
-/* In the order in which they are read and written; the last one is empty. A GGUF file with any other key of the
- * architecture is refused, unless the value changes nothing. */
+/* In the order of reading and writing; the last row is empty. A GGUF file with any other key of the architecture is
+ * refused, unless the value has no effect. */
 extern const Key KEYS[];
 bool family_has_key(const ModelFamily *f, const Key *key);
 

@@ -38,7 +38,7 @@ static Value value_of(const Json *json) {
     return v;
 }
 
-/* The value of a key in config.json. A family reads the eps of its own norms only, or none. */
+/* The value of a key in config.json. A family reads the eps of its own kind of norm only. */
 static Value get(const Reader *r, const char *key) {
     const char *eps = has(r, BARE_NORMS) ? "" : has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
     if (strstr(key, "_norm_eps") && strcmp(key, eps)) return (Value){.kind = VALUE_MISSING};
@@ -67,7 +67,7 @@ static bool get_bool(Folder *f, const Json *object, const char *key, bool missin
     return value_bool(&f->reader.origin, key, value_of(json_get(object, key)), missing);
 }
 
-/* A list with elements for all layers; NULL if there is none. */
+/* A list with an element for each layer; NULL if the key is missing. */
 static const Json *get_list(Folder *f, const char *key) {
     const Json *list = option(f->options, key);
     if (!list || (list->kind == JSON_ARRAY && (int64_t)list->n_members >= f->header->config.n_layers)) return list;
@@ -79,7 +79,7 @@ static const Json *get_list(Folder *f, const char *key) {
 
 enum { IN_ALL_LAYERS = SWITCHED_EXPERTS | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS };
 
-/* Where some layers may be dense, every decoder_sparse_step-th has experts, unless mlp_only_layers names it. */
+/* If layers can be dense, every decoder_sparse_step-th layer has experts, unless mlp_only_layers lists it. */
 static void read_experts(Folder *f) {
     Header *h = f->header;
     const bool mixtral = option_of(f, MIXTRAL_EXPERTS | GRANITE_EXPERTS), switched = option_of(f, SWITCHED_EXPERTS);
@@ -110,8 +110,7 @@ static void place_experts(Folder *f) {
         if (json_integer(v, &layer) && layer >= 0 && layer < n) sparse[layer] = false;
 }
 
-/* Attention to the last sliding_window positions only, in layers that slide; 0: to all. A null is no window; a missing
- * one has a default. */
+/* Returns the sliding window, in positions; 0: no window. A null means no window; a missing key has a default. */
 static int read_window(Folder *f, const Json *layer_types) {
     const Json *value = json_get(f->options, "sliding_window");
     bool slides = f->reader.family->period > 0 && option_of(f, SLIDES);
@@ -131,7 +130,7 @@ static int read_window(Folder *f, const Json *layer_types) {
     return window;
 }
 
-/* Which layers slide, and in which heads rotate. */
+/* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Folder *f) {
     const Config *c = &f->header->config;
     const bool some_rotate = option_of(f, NO_ROPE_LAYERS);
@@ -158,14 +157,13 @@ static void read_layers(Folder *f) {
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ------------------------- */
 
-/* The positions that the model was trained on before its context was stretched. */
+/* The context that the model was trained on before it was extended. */
 static int original_context(Folder *f, const Json *rope) {
     const int own = get_int(f, rope, "original_max_position_embeddings", 1, f->header->config.context);
     return has(&f->reader, LOCAL_ROPE) ? own : get_int(f, f->options, "original_max_position_embeddings", 1, own);
 }
 
-/* Llama 3.1: pairs that turn often in the original context keep their frequency, those that turn seldom have it
- * divided by `factor`, and between the two lies a ramp. */
+/* Llama 3.1: high frequencies are unchanged, low frequencies are divided by `factor`, with a ramp between the two. */
 static void read_llama3(Folder *f, const Json *rope) {
     const Config *c = &f->header->config;
     const int context = original_context(f, rope), n = c->rope.dims / 2;
@@ -182,7 +180,8 @@ static void read_llama3(Folder *f, const Json *rope) {
     }
 }
 
-/* YaRN; MiniMind's, with the defaults and the ramp of its model_minimind.py, begins behind the original context. */
+/* YaRN. MiniMind's has the defaults and the ramp of its model_minimind.py, and applies only beyond the original
+ * context. */
 static void read_yarn(Folder *f, const Json *rope, bool minimind) {
     Config *c = &f->header->config;
     Yarn y = {.fast = get_real(f, rope, "beta_fast", 32), .slow = get_real(f, rope, "beta_slow", 1)};
@@ -201,7 +200,7 @@ static void read_yarn(Folder *f, const Json *rope, bool minimind) {
     if (!f->reader.model->rope_factors) f->reader.origin.status = -1;
 }
 
-/* LongRoPE (Ding et al. 2024), in the original context alone: behind it other factors hold for all positions. */
+/* LongRoPE (Ding et al. 2024), within the original context only. Beyond it, other factors apply to all positions. */
 static void read_longrope(Folder *f, const Json *rope) {
     Config *c = &f->header->config;
     const int original = get_int(f, f->options, "original_max_position_embeddings", 2, 4096), n = c->rope.dims / 2;
@@ -225,13 +224,13 @@ static void read_scaling(Folder *f, const Json *rope) {
     Config *c = &f->header->config;
     size_t bytes = 0;
     for (int i = 0; i < f->reader.model->n_files; i++) bytes += f->reader.model->files[i].size;
-    if ((size_t)c->rope.dims > bytes) return; /* the weights will refuse such heads: no memory for their factors */
+    if ((size_t)c->rope.dims > bytes) return; /* allocates nothing: no weights can have such heads */
     const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
     if (option_of(f, SWITCHED_YARN)) {
         if (get_bool(f, f->options, "inference_rope_scaling", false)) read_yarn(f, rope, true);
     } else if (!type || json_is(type, "default")) {
         return;
-    } else if (option_of(f, LONGROPE)) { /* which once had other names */
+    } else if (option_of(f, LONGROPE)) { /* older names are accepted */
         if (json_is(type, "longrope") || json_is(type, "su") || json_is(type, "yarn"))
             read_longrope(f, rope);
         else
@@ -242,7 +241,7 @@ static void read_scaling(Folder *f, const Json *rope) {
         read_yarn(f, rope, false);
     } else if (json_is(type, "linear")) {
         c->rope.scale = get_real(f, rope, "factor", NAN);
-    } else if (json_is(type, "dynamic")) { /* begins behind the original context, which is where norma's ends */
+    } else if (json_is(type, "dynamic")) { /* applies beyond the original context only, where norma's context ends */
         c->context = get_int(f, rope, "original_max_position_embeddings", 1, c->context);
     } else {
         refuse_json(f, "rope_type", type, "default, linear, dynamic, llama3 or yarn");
@@ -263,8 +262,8 @@ static int rotating_dims(Folder *f, const Json *rope) {
     return dims;
 }
 
-/* The positions of layers that slide are plain, with a base of their own: in sliding_attention, in
- * rope_local_base_freq, or the architecture's. */
+/* RoPE of layers with a sliding window is not scaled. Its base is in sliding_attention, in rope_local_base_freq, or the
+ * architecture's default. */
 static void read_local_rope(Folder *f, const Json *rope) {
     const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
     const Json *theta = option(f->options, "rope_theta");
@@ -278,8 +277,8 @@ static void read_local_rope(Folder *f, const Json *rope) {
     f->header->config.local_base = get_real(f, rope, "rope_theta", base);
 }
 
-/* Newer files have all of it in rope_parameters, those of architectures with LOCAL_ROPE for each type of layers; older
- * ones in rope_scaling and rope_theta. */
+/* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type of layer), older files rope_scaling and
+ * rope_theta. */
 static void read_rope(Folder *f) {
     Rope *r = &f->header->config.rope;
     const double base = r->base;
@@ -290,8 +289,8 @@ static void read_rope(Folder *f) {
     for (const Json *key = json_members(local ? newer : NULL, JSON_OBJECT); key; key = json_next(newer, key)) {
         const bool full = json_is(key, "full_attention");
         if ((!full && !json_is(key, "sliding_attention")) || (key[1].kind != JSON_OBJECT && !json_null(key + 1)))
-            refuse_json(f, key->text, key + 1, "full_attention and sliding_attention alone, objects");
-        if (full && rope) refuse_json(f, "rope_scaling", rope, "none beside full_attention");
+            refuse_json(f, key->text, key + 1, "only full_attention and sliding_attention, both objects");
+        if (full && rope) refuse_json(f, "rope_scaling", rope, "null, because full_attention is given");
         if (full) rope = option(newer, "full_attention");
     }
     if (rope && rope->kind != JSON_OBJECT) refuse_json(f, "rope_scaling or rope_parameters", rope, "an object");
@@ -305,21 +304,21 @@ static void read_rope(Folder *f) {
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* Options that norma does not have, by the trait or the option of the families whose code reads them. */
+/* Unsupported options, by the trait or the option of the families that read them. */
 static const struct {
     int trait, option;
     const char *key;
 } REFUSED[] = {
     {BARE_NORMS, 0, "clip_qkv"},           {0, QKV_BIAS_OPTION, "use_parallel_residual"},
     {0, QKV_BIAS_OPTION, "qk_layernorm"},  {0, GEMMA, "use_bidirectional_attention"},
-    {0, GEMMA3, "attn_logit_softcapping"}, /* its code takes it, and caps nothing */
+    {0, GEMMA3, "attn_logit_softcapping"}, /* transformers reads it, but applies no cap */
 };
 
 static void refuse_options(Folder *f) {
     const bool gelu = has(&f->reader, GELU);
     const char *key = option_of(f, GEMMA) ? "hidden_activation" : "hidden_act";
     const Json *act = option(f->options, key), *quantization = option(f->options, "quantization_config");
-    const char *other = !gelu ? "swish" : option_of(f, GEMMA) ? "" : "gelu"; /* Gemma 1's is the tanh form, too */
+    const char *other = !gelu ? "swish" : option_of(f, GEMMA) ? "" : "gelu"; /* also the tanh form in Gemma 1 */
     if (act && !json_is(act, gelu ? "gelu_pytorch_tanh" : "silu") && !json_is(act, other))
         refuse_json(f, key, act, gelu ? "gelu_pytorch_tanh" : "silu");
     for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) {

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Keys that request what norma does not do. NEUTRAL_KEYS[v]: keys that request nothing at the value v. */
+/* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if their value is v. */
 static const char *const NEUTRAL_KEYS[2][16] = {
     {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length",
      "final_logit_softcapping", "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
@@ -38,7 +38,7 @@ static Value get(const Reader *r, const char *key) {
     return gguf_get(r->keys, name);
 }
 
-/* Refuses a key of the architecture that may change the result and that norma does not heed. */
+/* Refuses an unsupported key of the architecture if it may change the result. */
 static void check_key(Reader *r, const GgufValue *found, String key) {
     for (const Key *known = KEYS; known->gguf || known->hf; known++)
         if (known->gguf && string_is(key, known->gguf) && family_has_key(r->family, known)) return;
@@ -61,7 +61,7 @@ static void check_keys(Reader *r) {
             check_key(r, v, (String){v->key.text + n, v->key.n - n});
 }
 
-/* Linear scaling divides positions; a factor without a type means it. Types other than YaRN are refused. */
+/* Linear scaling divides positions; it is the default if there is only a factor. Types other than YaRN are refused. */
 static void read_rope(Reader *r) {
     Header *h = &r->header;
     Config *c = &h->config;
@@ -84,7 +84,7 @@ static void read_rope(Reader *r) {
         refuse(s, "rope.scaling.type", get(r, "rope.scaling.type"), "none, linear, yarn or longrope");
 }
 
-/* The base in layers with windows. llama.cpp applies an amplitude other than YaRN's to all of Gemma's layers. */
+/* The RoPE base of layers with windows. llama.cpp applies an amplitude other than YaRN's to all layers of Gemma. */
 static void read_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
@@ -101,7 +101,7 @@ static void read_local_rope(Reader *r) {
 
 /* ---- layers ------------------------------------------------------------------------------ */
 
-/* The windows of layers, and how their heads rotate. */
+/* The window and RoPE of each layer. */
 static void read_layers(Reader *r) {
     static const char key[] = "attention.sliding_window_pattern";
     const Header *h = &r->header;
@@ -160,7 +160,8 @@ static int read_model(Reader *r) {
     read_local_rope(r);
     const bool ends = !(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0;
     if (ends && h->window < h->config.context)
-        h->config.context = (int)h->window; /* which layers have it is not known; up to there the result is the same */
+        h->config.context =
+            (int)h->window; /* layers with a window are unknown; within the window they make no difference */
     read_layers(r);
     const bool yarn = h->config.rope.yarn.factor > 0;
     if (!yarn) read_rope_factors(r);
@@ -169,7 +170,7 @@ static int read_model(Reader *r) {
     return yarn && !r->model->rope_factors ? -1 : 0;
 }
 
-/* Of a file without tensors. */
+/* Reads a file without tensors. */
 static int read_vocabulary(const Gguf *g, Model *m) {
     const GgufValue *pieces = gguf_find_value(g, "tokenizer.ggml.tokens");
     if (!pieces || !pieces->is_array || pieces->count < 1 || pieces->count > INT32_MAX)
@@ -178,7 +179,7 @@ static int read_vocabulary(const Gguf *g, Model *m) {
     return 0;
 }
 
-/* Refuses one of several files, each with a part of the tensors. */
+/* Refuses a split file, which has only a part of the tensors. */
 static int check_whole(const Gguf *g) {
     Origin o = {.path = g->path};
     const int64_t count = value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, INT64_MAX, 1);

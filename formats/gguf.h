@@ -5,27 +5,27 @@
 #include "model.h"
 #include "tokenizer.h"
 
-enum { GGUF_KEY_NAME = 64 }; /* bytes that hold every full name, "llama.block_count" */
+enum { GGUF_KEY_NAME = 64 }; /* max bytes of a full name such as "llama.block_count" */
 
 bool gguf_is(const File *file);
 
-/* Fills the model from its file, which is mapped; where that has no tensors, but a vocabulary, only vocab_size. On
- * failure the caller closes it. */
+/* Fills the model from its mapped file. A file with a vocabulary and no tensors sets only vocab_size. On failure the
+ * caller closes the model. */
 int gguf_read_model(Model *model, const char *path);
 
 /* Returns 1 if *t holds the tokenizer, 0 if it is of an unsupported kind and not needed (*t has no pieces), -1 if it is
  * damaged, or unsupported and needed. */
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
 
-/* GGUF's name for a pre-tokenizer; text NULL: it has none. */
+/* GGUF's name for a pre-tokenizer; text NULL if GGUF has no name for it. */
 String gguf_pretokenizer_name(const Pretokenizer *p);
 
-/* Checks that a GGUF file can hold a model and its tokenizer (NULL: none). Prints notes on small differences. -1 and a
- * message that names their `path` if it cannot. */
+/* Checks that GGUF can store a model and its tokenizer (NULL: none). Prints notes on small differences. Returns -1 and
+ * a message that names their `path` if it cannot. */
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path);
 
 /* Writes a model that gguf_check_model() accepts, with weights of a type that norma writes (type_from_name). `fold`:
  * multiplies gamma of norms into the columns of the next weights where that is exact algebra, and sets it to 1; a note
- * names the others. Weights whose rows are no multiple of the type's blocks become float16. Shows progress on a
+ * names the others. Weights whose rows are not a multiple of the type's blocks become float16. Shows progress on a
  * terminal. The file appears whole or not at all; after Ctrl-C it does not appear, and 0 is returned. */
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Moves behind `count` items of `size` bytes. */
+/* Skips `count` items of `size` bytes. */
 static int skip(Gguf *g, uint64_t count, size_t size) {
     if (count > (g->size - g->at) / size)
         return fail("%s: ends in its header, at byte %zu (truncated?)", g->path, g->at);
@@ -21,7 +21,7 @@ static int skip(Gguf *g, uint64_t count, size_t size) {
     return 0;
 }
 
-/* Copies n bytes of the map. Each is read once: another process may change the file, also between a check and a use. */
+/* Copies n bytes of the map, reading each once: another process can change the file between a check and a use. */
 static void copy_once(void *to, const uint8_t *from, size_t n) {
     const volatile uint8_t *bytes = from;
     for (size_t i = 0; i < n; i++) ((uint8_t *)to)[i] = bytes[i];
@@ -71,7 +71,7 @@ static int read_value(Gguf *g, GgufValue *v) {
     return 0;
 }
 
-/* Memory for `count` items of `size` bytes, each of which takes `least` bytes of the file or more. */
+/* Memory for `count` items of `size` bytes, each of which takes at least `least` bytes of the file. */
 static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t least, const char *items) {
     if (count <= (g->size - g->at) / least) return allocate((size_t)count, size);
     fail("%s: %" PRIu64 " %s do not fit in the file", g->path, count, items);
@@ -107,7 +107,7 @@ static double real_of(const uint8_t *at, GgufType type) {
     return type == GGUF_F32 ? (double)narrow : wide;
 }
 
-/* A bool counts as an integer. */
+/* A bool is read as an integer. */
 Value gguf_element(const GgufValue *v, int i) {
     const size_t bytes = v->bytes / v->count;
     const uint8_t *at = v->at + (size_t)i * bytes;
@@ -125,7 +125,7 @@ Value gguf_get(const Gguf *g, const char *key) {
 
 /* ---- the tensor table ------------------------------------------------------------------ */
 
-/* Names the type of a tensor that norma does not run: ggml's types by their numbers, from 9 on. */
+/* Names an unsupported tensor type: ggml's types by number, from 9 on. */
 static int bad_type(const Gguf *g, const Stored *e, uint32_t type) {
     enum { FIRST = 9 };
     static const char *const names[] = {
@@ -168,7 +168,7 @@ static int read_tensor(Gguf *g, Stored *e) {
     return 0;
 }
 
-/* Every tensor must lie in the file, aligned, and over no other. */
+/* Every tensor must be inside the file, aligned, and must not overlap another. */
 static int read_tensors(Gguf *g, uint64_t count) {
     int64_t alignment = GGUF_ALIGNMENT;
     g->tensors = allocate_items(g, count, sizeof *g->tensors, 8 + 4 + 8 + 4 + 8, "tensors");
@@ -187,7 +187,7 @@ static int read_tensors(Gguf *g, uint64_t count) {
             return bad_tensor(g, e->name, "begins at byte %" PRIu64 " of the data, %s", e->offset,
                               e->offset % a ? "which is not aligned" : "inside another one");
         if (e->offset > room || e->bytes > room - e->offset)
-            return bad_tensor(g, e->name, "ends behind the end of the file (truncated?)");
+            return bad_tensor(g, e->name, "ends after the end of the file (truncated?)");
         end = e->offset + e->bytes;
         e->offset += start;
         e->data = g->data + e->offset;

@@ -15,7 +15,7 @@ typedef struct {
     String key;
     GgufType type; /* of the elements, if it is an array */
     bool is_array;
-    uint64_t count;    /* elements; 1 if it is no array */
+    uint64_t count;    /* elements; 1 if not an array */
     const uint8_t *at; /* the first element */
     size_t bytes;      /* of all elements */
 } GgufValue;
@@ -30,10 +30,10 @@ typedef struct {
     size_t n_tensors;
 } Gguf;
 
-/* A failure that names a tensor of the file; -1. */
+/* Reports a failure with a tensor of the file. Returns -1. */
 #define bad_tensor(g, name, format, ...) fail("%s: tensor %.*s " format, (g)->path, SHOWN(name), ##__VA_ARGS__)
 
-/* Reads the metadata and the tensor table of a mapped file. The caller closes it, also after a failure. */
+/* Reads the metadata and the tensor table of a mapped file. The caller closes it, even after a failure. */
 int gguf_open(Gguf *g, const char *path, const File *file);
 void gguf_close(Gguf *g);
 

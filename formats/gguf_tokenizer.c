@@ -19,18 +19,19 @@ typedef struct {
 
 typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
 
-/* An array with one element for each piece; NULL and a message if it is not that. */
+/* An array with one element for each piece; NULL and a message if the key is missing or different. */
 static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType type, int n) {
     const GgufValue *v = gguf_find_value(g, key);
     if (v && v->is_array && v->type == type && v->count == (uint64_t)n) return v;
-    fail("%s: %s is missing or no array of %d values", g->path, key, n);
+    fail("%s: %s is missing or not an array of %d values", g->path, key, n);
     return NULL;
 }
 
-/* In a SentencePiece vocabulary control pieces never match text; in a byte-level one they do, as in Hugging Face's. */
+/* Control pieces match text in byte-level vocabularies, as in Hugging Face's tokenizers, and never in SentencePiece
+ * vocabularies. */
 static PieceKind kind_of(int32_t type, bool byte_level) {
     if (type == USER_DEFINED) return PIECE_USER;
-    if (type == NORMAL || type == BYTE) return PIECE_TEXT; /* bytes are told apart by their name */
+    if (type == NORMAL || type == BYTE) return PIECE_TEXT; /* the name marks byte pieces */
     return type == CONTROL && byte_level ? PIECE_SPECIAL : PIECE_CONTROL;
 }
 
@@ -62,7 +63,7 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     return 0;
 }
 
-/* Pre-tokenizers by their names in tokenizer.ggml.pre, of which the first is written. */
+/* Pre-tokenizers by their names in tokenizer.ggml.pre. The first name is written. */
 static const struct {
     const char *names;
     Pretokenizer pretokenizer;
@@ -104,7 +105,7 @@ String gguf_pretokenizer_name(const Pretokenizer *p) {
 static int fill_merges(Tokenizer *t, const Gguf *g) {
     const GgufValue *merges = gguf_find_value(g, "tokenizer.ggml.merges");
     if (!merges || !merges->is_array || merges->type != GGUF_STRING)
-        return fail("%s: tokenizer.ggml.merges is missing or no array of strings", g->path);
+        return fail("%s: tokenizer.ggml.merges is missing or not an array of strings", g->path);
     if (merges_begin(&t->merges, &t->pieces, merges->count)) return -1;
     const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
@@ -116,19 +117,19 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
 
 static Value get(const Loader *l, const char *key) { return gguf_get(l->g, key); }
 
-/* A token of the vocabulary; where the key is missing, `missing`, which may be -1. */
+/* A token id; if the key is missing, `missing`, which may be -1. */
 static int take_token(Loader *l, const char *key, int missing) {
     return (int)value_integer(&l->origin, key, get(l, key), 0, l->n - 1, missing < l->n ? missing : REQUIRED);
 }
 
-/* An integer or a bool that is not 0. */
+/* Whether an integer or a bool is not 0. */
 static bool take_flag(Loader *l, const char *key, bool missing) {
     return value_integer(&l->origin, key, get(l, key), INT64_MIN, INT64_MAX, missing) != 0;
 }
 
 static String get_string(Loader *l, const char *key) { return value_string(&l->origin, key, get(l, key)); }
 
-/* What both kinds of vocabulary have: BOS, EOS, <unk>, the chat template. */
+/* Reads the keys of both kinds of vocabulary: BOS, EOS, <unk>, the chat template. */
 static int fill_ends(Loader *l) {
     Tokenizer *t = l->t;
     t->bos = take_token(l, "tokenizer.ggml.bos_token_id", t->bos);
@@ -149,9 +150,9 @@ static int fill_sentencepiece(Loader *l) {
     return l->origin.status || pieces_index(&t->pieces) ? -1 : 0;
 }
 
-/* Where the file does not say, Llama 3's and Mistral's tokenizers put BOS before a text and the others do not. */
+/* If add_bos_token is missing, Llama 3's and Mistral's tokenizers add BOS before a text, other tokenizers do not. */
 static int fill_byte_level(Loader *l, const Pretokenizer *pretokenizer) {
-    static const char key[] = "norma.tokenizer.normalizer"; /* norma's own: GGUF has no key for it */
+    static const char key[] = "norma.tokenizer.normalizer"; /* a key of norma: GGUF has no standard key for it */
     const String normalizer = get_string(l, key);
     Tokenizer *t = l->t;
     *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER, .pretokenizer = *pretokenizer};

@@ -1,6 +1,6 @@
 /* gguf_write.c: any model as a GGUF file (version 3).
  *
- * Owns what a GGUF file can say of a model and a tokenizer, and how it says it: metadata, tensor table, data.
+ * Owns which models and tokenizers GGUF can store, and the file's layout: metadata, tensor table, data.
  * The tables of keys and architectures are gguf.c's, what a block holds is quant.c's.
  */
 #include "base/file.h"
@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a file can say of the model and the tokenizer ------------------------------------ */
+/* ---- whether GGUF can store the model and the tokenizer ------------------------------------ */
 
-/* Whether the model's factors are those of YaRN as llama.cpp computes them (there the numbers of turns are fixed). */
+/* Whether the model's factors are the same as llama.cpp's YaRN, where the numbers of turns are constants. */
 static bool is_plain_yarn(const Model *model) {
     const Config *c = &model->config;
     const Yarn plain = {.factor = c->rope.yarn.factor, .context = c->rope.yarn.context, .fast = 32, .slow = 1};
@@ -34,7 +34,7 @@ static bool is_plain_yarn(const Model *model) {
     return same;
 }
 
-/* Fields that are zero are not written. Of the norms of a kind the last one's eps is. */
+/* Fields that are zero are not written. The eps is that of the last norm of each kind. */
 static Header header_of(const Model *model, const ModelFamily *a) {
     Header h = {.config = model->config,
                 .value_length = model->config.head_size,
@@ -61,11 +61,11 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     if (h.factor == 1) h.factor = 0;
     if (h.factor > 0) h.scaling = yarn ? (String){"yarn", 4} : (String){"linear", 6};
     if (c->rope.amplitude == 1) c->rope.amplitude = 0;
-    c->rope.yarn = (Yarn){0}; /* its numbers of turns are the default */
+    c->rope.yarn = (Yarn){0}; /* its numbers of turns are the defaults */
     return h;
 }
 
-/* Whether the windows and RoPE of all layers are those that a file of the architecture gives them. */
+/* Whether all layers have the windows and RoPE that a reader of the architecture gives them. */
 static bool layers_are_alike(const ModelFamily *a, const Model *m) {
     const Header h = header_of(m, a);
     const Config *c = &m->config;
@@ -82,7 +82,7 @@ static bool layers_are_alike(const ModelFamily *a, const Model *m) {
     return alike;
 }
 
-/* Whether two factors are one, but for rounding; 0: what is usual. */
+/* Whether two factors are equal up to rounding; 0 stands for `usual`. */
 static bool same_factor(float x, float y, double usual) {
     return fabs((x != 0 ? (double)x : usual) / (y != 0 ? (double)y : usual) - 1) < 1e-6;
 }
@@ -95,12 +95,12 @@ static bool has_own_factors(const ModelFamily *a, const Config *c) {
            !same_factor(c->logit_scale, 0, 1);
 }
 
-/* Whether the architecture has a place for models with this trait, or for those without it. */
+/* Whether the architecture supports models with (or without) this trait. */
 static bool has_place(const ModelFamily *a, int trait, bool with) {
     return with ? (a->has | a->may) & trait : !(a->has & trait);
 }
 
-/* What files of the architecture say otherwise of a part, or not at all: the end of a tensor's name; NULL: nothing. */
+/* What the architecture cannot store of a part: the suffix of a tensor's name; NULL if it can store all. */
 static const char *difference_in(const PartAt *at, const ModelFamily *a) {
     const Config *c = &at->model->config;
     const Part *part = at->part;
@@ -117,10 +117,10 @@ static const char *difference_in(const PartAt *at, const ModelFamily *a) {
     return a->has & BARE_NORMS && !bare ? ".weight" : NULL;
 }
 
-enum { PLACE_NAME = PART_NAME + 8 }; /* bytes that hold the name of what differs */
+enum { PLACE_NAME = PART_NAME + 8 }; /* max bytes of the name of a difference */
 
-/* The number of the first part or trait in which files of the architecture differ from the model, and its name, or how
- * many there are, and "". */
+/* The number of the first part or trait that the architecture cannot store, and its name; or the number of all, and
+ * "". */
 static int first_difference(const ModelFamily *a, const Model *m, char *place) {
     const Config *c = &m->config;
     const struct {
@@ -137,7 +137,7 @@ static int first_difference(const ModelFamily *a, const Model *m, char *place) {
                   {NEIGHBOURS, !c->rope.halves, "RoPE of neighbours"},
                   {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
                   {ROPE_FACTORS, m->rope_factors && !is_plain_yarn(m), "rope_scaling"},
-                  {ODD_HEADS, c->head_size * c->n_heads != c->dim, "heads that are not dim / n_heads wide"},
+                  {ODD_HEADS, c->head_size * c->n_heads != c->dim, "a head size that is not dim / n_heads"},
                   {TIED, m->tied, "an output that is the embedding"},
                   {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
     char name[PART_NAME];
@@ -155,7 +155,7 @@ static int first_difference(const ModelFamily *a, const Model *m, char *place) {
     return n;
 }
 
-/* The first architecture whose files can be the model, or that differs last; `place`: where, as above. */
+/* The first architecture that can store the model, else the one with the latest difference; `place`: its name. */
 static const ModelFamily *architecture_of(const Model *model, char *place) {
     const ModelFamily *closest = FAMILIES;
     int most = -1;
@@ -168,10 +168,10 @@ static const ModelFamily *architecture_of(const Model *model, char *place) {
     return closest;
 }
 
-/* Whether a float32 says it: a number that becomes 0 would not be written, an infinite one not be read. */
+/* Whether float32 can represent x. A number that becomes 0 would not be written, an infinite one not read. */
 static bool is_float(double x) { return x == 0 || ((float)x != 0 && isfinite((float)x)); }
 
-/* The value of a key that is a number; else 0. */
+/* The value of a numeric key; else 0. */
 static double number_of(const Key *key, const Header *h) {
     const void *field = (const char *)h + key->field;
     if (key->kind == KEY_SIZE) return *(const int *)field;
@@ -181,7 +181,7 @@ static double number_of(const Key *key, const Header *h) {
 }
 
 static int check_numbers(const Model *model, const ModelFamily *a, const Header *h, const char *path) {
-    static const char beyond[] = "which is no float32, and GGUF has no other";
+    static const char beyond[] = "which float32 cannot represent";
     for (const Key *key = KEYS; key->gguf || key->hf; key++)
         if (key->gguf && family_has_key(a, key) && !is_float(number_of(key, h)))
             return fail("%s: %s.%s would be %g, %s", path, a->gguf, key->gguf, number_of(key, h), beyond);
@@ -190,9 +190,9 @@ static int check_numbers(const Model *model, const ModelFamily *a, const Header 
             return fail("%s: factor %d of rope_freqs would be %g, %s", path, i, model->rope_factors[i], beyond);
     for (PartAt at = parts_of(model); next_part(&at);) {
         const Norm *norm = part_norm(&at);
-        if (norm && norm->kind == NORM_NONE) return fail("%s: GGUF has no place for a site without its norm", path);
+        if (norm && norm->kind == NORM_NONE) return fail("%s: GGUF cannot store a site without its norm", path);
         if (norm && norm->eps != (norm->kind == NORM_LAYER ? h->layer_eps : h->rms_eps))
-            return fail("%s: its %ss would differ in eps, and GGUF has one for all", path, norm_name(norm->kind));
+            return fail("%s: its %ss differ in eps, and GGUF has one eps for all", path, norm_name(norm->kind));
     }
     return 0;
 }
@@ -202,7 +202,7 @@ static int compare_ranks(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The rules in the order of their ranks; the caller frees the list. */
+/* The merge rules by rank; the caller frees the list. */
 static MergeRule *ranked_rules(const Merges *m) {
     MergeRule *rules = allocate((size_t)m->n + 1, sizeof *rules);
     if (!rules) return NULL;
@@ -211,7 +211,7 @@ static MergeRule *ranked_rules(const Merges *m) {
     return rules;
 }
 
-/* Whether every two pieces that together are one merge. */
+/* Whether any two pieces whose concatenation is a piece also have a merge rule. */
 static bool all_pieces_merge(const Tokenizer *t) {
     for (const Piece *p = t->pieces.list; p < t->pieces.list + t->pieces.n; p++) {
         if (p->kind != PIECE_TEXT) continue;
@@ -225,8 +225,8 @@ static bool all_pieces_merge(const Tokenizer *t) {
     return true;
 }
 
-/* The scores of all pieces; the caller frees them. Where there are rules, a piece's score is the rank of the first
- * rule that makes it, negative. */
+/* The scores of all pieces; the caller frees them. With merge rules, a piece's score is minus the rank of the first
+ * rule that produces it. */
 static float *piece_scores(const Tokenizer *t) {
     float *scores = allocate((size_t)t->pieces.n, sizeof *scores);
     if (!scores) return NULL;
@@ -237,7 +237,7 @@ static float *piece_scores(const Tokenizer *t) {
     return scores;
 }
 
-/* Whether rules that make the same piece follow each other in rank: whether scores fall as ranks rise. */
+/* Whether rules that produce the same piece are adjacent in rank, so that scores fall as ranks rise. */
 static bool ranks_are_by_piece(const Tokenizer *t) {
     MergeRule *rules = ranked_rules(&t->merges);
     float *scores = rules ? piece_scores(t) : NULL;
@@ -248,13 +248,13 @@ static bool ranks_are_by_piece(const Tokenizer *t) {
     return by_piece;
 }
 
-/* Whether a rule may have this piece: it is found by its text, and in the file it is none that text never becomes. */
+/* Whether a merge rule may have this piece: it is found by its text, and text can become it in the file, too. */
 static bool may_merge(const Pieces *p, int id) {
     const Piece *piece = &p->list[id];
     return piece->kind == PIECE_TEXT && id != p->unk && pieces_find(p, piece->text, piece->length) == id;
 }
 
-/* What would have other tokens by the file, in texts that name no special token; NULL: nothing. */
+/* Which texts without special tokens the GGUF file would tokenize differently; NULL: no such text. */
 static const char *changed_in_gguf(const Tokenizer *t) {
     const Pieces *p = &t->pieces;
     for (int byte = 0; byte < 256; byte++) {
@@ -262,17 +262,17 @@ static const char *changed_in_gguf(const Tokenizer *t) {
         const bool in_utf8 = byte < 0xc0 || (byte > 0xc1 && byte < 0xf5);
         const bool has_piece = byte < 0x80 && pieces_find(p, &text, 1) >= 0;
         if (p->byte_piece[byte] == p->unk && (p->byte_level ? p->unk >= 0 : in_utf8 && !has_piece))
-            return "characters without a piece, as it has not all byte pieces";
+            return "characters without a piece, because byte pieces are missing";
     }
-    if (p->byte_level && t->space_prefix != SPACE_NEVER) return "ByteLevel puts a space in front of a text";
-    if (!p->byte_level && !t->normalizer.replaces_mark) return "U+2581, which is a space there";
+    if (p->byte_level && t->space_prefix != SPACE_NEVER) return "ByteLevel inserts a space before a text";
+    if (!p->byte_level && !t->normalizer.replaces_mark) return "U+2581, which is a space in GGUF";
     for (int id = 0; id < p->n && !p->byte_level; id++)
         if (p->list[id].kind == PIECE_USER && (p->list[id].raw || t->space_prefix != SPACE_NEVER))
-            return "what is beside an added token";
+            return "text next to an added token";
     for (const MergeRule *r = t->merges.rules; r < t->merges.rules + t->merges.n; r++)
         if (!may_merge(p, r->left) || !may_merge(p, r->right) || !may_merge(p, r->result))
             return "merges of added tokens, of <unk>, or of two pieces with one text";
-    /* scores say the same as rules, up to which of two rules for the same piece goes first */
+    /* scores are equivalent to rules, except for the order of two rules for the same piece */
     if (!p->byte_level && (!all_pieces_merge(t) || !ranks_are_by_piece(t)))
         return "its merges are not those of a SentencePiece vocabulary";
     return NULL;
@@ -286,12 +286,12 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
         return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)%s", path, pretokenizer_shown(p),
                     p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(t);
-    if (changed) return fail("%s: GGUF would have other tokens than its tokenizer: %s", path, changed);
+    if (changed) return fail("%s: GGUF would tokenize differently: %s", path, changed);
     bool eats = false;
     for (int id = 0; id < t->pieces.n; id++) eats |= t->pieces.list[id].eats_left || t->pieces.list[id].eats_right;
-    if (eats) note("there are pieces that take white space beside them; GGUF has no word for that");
+    if (eats) note("some pieces absorb the white space next to them; GGUF cannot store that");
     if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
-        note("GGUF always puts a space in front of a text, the folder only where there is none");
+        note("GGUF always inserts a space before a text, the folder only if the text has none");
     return 0;
 }
 
@@ -299,10 +299,10 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
     char place[PLACE_NAME];
     const ModelFamily *a = architecture_of(model, place);
     const Header h = header_of(model, a);
-    if (*place) return fail("%s: GGUF has no architecture for it; %s differs in: %s", path, a->gguf, place);
+    if (*place) return fail("%s: no GGUF architecture can store it; %s differs in: %s", path, a->gguf, place);
     if (check_numbers(model, a, &h, path)) return -1;
     if (h.config.context < model->config.context)
-        note("GGUF's %s has no place for windows; where its shortest one ends, the file's context of %d does", a->gguf,
+        note("GGUF's %s cannot store windows; the file's context is %d, the shortest window", a->gguf,
              h.config.context);
     return tokenizer ? check_tokenizer(tokenizer, path) : 0;
 }
@@ -312,17 +312,17 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
 typedef struct {
     const Model *model;
     const ModelFamily *architecture;
-    Type type; /* asked for */
+    Type type; /* requested */
     bool fold; /* gamma into weights */
-    FILE *out; /* NULL at first: what stands in front of the data goes to `head`, as its counts come first */
+    FILE *out; /* NULL until `head` is complete: the header begins with its counts */
     Buffer head;
     uint64_t n_keys, n_tensors;
     uint64_t offset;  /* of the next tensor in the data */
     uint64_t written; /* bytes of the file */
-    bool shows;       /* progress; asked once, as asking changes errno, which tells why a write failed */
+    bool shows;       /* progress; determined once, because isatty() changes errno, which a failed write reports */
     size_t done;      /* weights written */
     float *row;       /* [widest row] */
-    uint8_t *packed;  /* behind it: a row in its new type */
+    uint8_t *packed;  /* a row in its new type; follows `row` */
 } Writer;
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
@@ -339,7 +339,7 @@ static void write_string(Writer *w, const char *s, size_t n) {
     write_bytes(w, s, n);
 }
 
-/* A string in front of the data, put together between two calls: its length is known at the end. */
+/* Begins a string of the header. end_string() fills in its length. */
 static size_t begin_string(Writer *w) {
     write_u64(w, 0);
     return w->head.n;
@@ -357,7 +357,7 @@ static void write_value(Writer *w, const char *key, GgufType type, const void *v
 }
 
 static void write_bool(Writer *w, const char *key, bool value) { write_value(w, key, GGUF_BOOL, &value, 1); }
-/* Numbers below 0, the ids of tokens that there are not, are not written. */
+/* Negative numbers, the ids of missing tokens, are not written. */
 static void write_int(Writer *w, const char *key, int value) {
     if (value >= 0) write_value(w, key, GGUF_U32, &value, sizeof value);
 }
@@ -376,7 +376,7 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 
 /* ---- the tokenizer ------------------------------------------------------------------------- */
 
-/* Every byte has a name in byte-level vocabularies. */
+/* In byte-level vocabularies, every byte is written as a character. */
 static void append_byte_names(Buffer *out, const Piece *p) {
     for (int i = 0; i < p->length; i++) {
         char name[2];
@@ -385,7 +385,7 @@ static void append_byte_names(Buffer *out, const Piece *p) {
     }
 }
 
-/* In other vocabularies a space is U+2581; llama2.c wraps control pieces in newlines, which are left out. */
+/* In other vocabularies a space is U+2581. llama2.c puts newlines around control pieces; they are removed. */
 static void append_marked(Buffer *out, const Piece *p) {
     for (int i = 0; i < p->length; i++)
         if (p->text[i] == ' ')
@@ -405,7 +405,7 @@ static void write_pieces(Writer *w, const Tokenizer *t) {
         else if (!t->pieces.byte_level)
             append_marked(&w->head, p);
         else if (!p->length)
-            buffer_append(&w->head, name, (size_t)sprintf(name, "[PAD%d]", id)); /* no two pieces may be alike */
+            buffer_append(&w->head, name, (size_t)sprintf(name, "[PAD%d]", id)); /* pieces must be unique */
         else if (p->kind == PIECE_TEXT)
             append_byte_names(&w->head, p);
         else
@@ -450,7 +450,7 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     free(rules);
     free(scores);
     write_piece_types(w, t);
-    int eot = t->eot; /* GGUF has room for one more end */
+    int eot = t->eot; /* GGUF stores one more end token */
     for (int i = 0; i < t->n_ends && eot < 0; i++)
         if (t->ends[i] != t->eos) eot = t->ends[i];
     write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
@@ -485,7 +485,7 @@ static void write_padding(Writer *w) {
     write_bytes(w, zeros, aligned(w->written) - w->written);
 }
 
-/* Writes a tensor's entry in the table; true: w is at the data, and the tensor's are to be written. */
+/* Writes a tensor's entry in the table. In the second pass, returns true: the caller writes the tensor's data. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
     const uint64_t dims[] = {(uint64_t)cols, (uint64_t)rows, (uint64_t)depth};
     char full[PART_NAME + 8];
@@ -520,8 +520,8 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     write_vector(w, name, ".bias", norm->beta ? norm->beta : w->row, dim);
 }
 
-/* The row of the model's weight that is written as row r. Where RoPE pairs halves of a head in the model and
- * neighbours in the file, rows of queries and keys change places. */
+/* The row of the model's weight that is written as row r. Rows of queries and keys are permuted if RoPE pairs halves of
+ * a head in the model and neighbours in the file. */
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
     const int i = r % c->head_size;
@@ -543,8 +543,8 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
     if (w->shows) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->model->parameters);
 }
 
-/* A weight, or those of all experts of a layer as one tensor. A quantized router would choose other experts: it
- * stays float32. */
+/* Writes a weight, or the weights of all experts of a layer as one tensor. The router stays float32: quantized, it
+ * would choose other experts. */
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
@@ -554,7 +554,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     if (part.first ? w->out != NULL : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
         for (; at.expert < depth; at.expert++) write_rows(w, &at, type);
     else if (!w->out && !whole_blocks && !part.first)
-        note("%s.weight stays f16: its rows of %d are no multiple of %d", name, t->cols, TYPES[w->type].weights);
+        note("%s.weight becomes f16: its rows of %d are not a multiple of %d", name, t->cols, TYPES[w->type].weights);
     if (!t->bias) return;
     for (int r = 0; at.part->rotates && r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
     write_vector(w, name, ".bias", at.part->rotates ? w->row : t->bias, t->rows);
@@ -571,14 +571,14 @@ static void write_tensors(Writer *w) {
     if (m->tied && w->architecture->has & STORED_OUTPUT && next_part(&first)) write_weight(w, "output", first);
     if (!m->rope_factors || !(w->architecture->may & ROPE_FACTORS)) return;
     for (int i = 0; i < m->config.rope.dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
-    const bool longrope = w->architecture->has & FUSED; /* the longer context is the one that there is */
+    const bool longrope = w->architecture->has & FUSED; /* the long factors are never used */
     write_vector(w, longrope ? "rope_factors_short" : "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
     if (longrope) write_vector(w, "rope_factors_long", ".weight", w->row, m->config.rope.dims / 2);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* Writes what stands in front of the data. */
+/* Writes everything before the data. */
 static int write_header(Writer *w, const Tokenizer *t) {
     const Header h = header_of(w->model, w->architecture);
     write_u32(w, GGUF_MAGIC);
@@ -588,8 +588,8 @@ static int write_header(Writer *w, const Tokenizer *t) {
     write_int(w, "general.file_type", TYPES[w->type].file);
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++) write_header_key(w, key, &h);
-    if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs want to be told */
-    /* without memory for the head a message is out, and no other follows */
+    if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs require the key */
+    /* if the head is out of memory, the message is already printed */
     if (!w->head.failed && t && write_tokenizer(w, t)) return -1;
     if (!w->head.failed) write_tensors(w);
     if (w->head.failed) return -1;

@@ -1,7 +1,7 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
- * Owns the grammar: from a text that nobody trusts to a flat array of values, whose meaning is the callers'. JSON_DEPTH
- * bounds the stack; all memory is allocated at once, for as many values as the text can have.
+ * Owns the grammar: it parses an untrusted text into a flat array of values. JSON_DEPTH bounds the stack. All memory is
+ * allocated at once, for the maximum number of values that the text can have.
  */
 #include "formats/json.h"
 #include "base/error.h"
@@ -20,26 +20,26 @@ typedef struct {
     const char *begin, *at, *end; /* the text */
     char *out;                    /* where the next string or number goes */
     size_t n_values, room;        /* of json->values */
-    int depth;                    /* how many lists the next value is in */
+    int depth;                    /* number of lists around the next value */
 } Parser;
 
 static bool syntax_error(const Parser *p, const char *error) {
     size_t line = 1;
     const char *start = p->begin; /* of the line */
     for (const char *end; (end = memchr(start, '\n', (size_t)(p->at - start))); line++) start = end + 1;
-    char where[32] = ""; /* nothing where there is but one line */
+    char where[32] = ""; /* empty if the text has one line */
     if (memchr(p->begin, '\n', (size_t)(p->end - p->begin))) snprintf(where, sizeof where, "line %zu, ", line);
     fail("%s: %sbyte %zu: %s", p->json->path, where, (size_t)(p->at - start) + 1, error);
     return false;
 }
 
-/* The next byte that is no white space; -1 at the end. */
+/* The next byte that is not white space; -1 at the end. */
 static int peek(Parser *p) {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t')) p->at++;
     return p->at < p->end ? (uint8_t)*p->at : -1;
 }
 
-/* The four hexadecimal digits behind \u; -1: they are not there. */
+/* The four hexadecimal digits after \u; -1 if they are missing. */
 static int read_hex(Parser *p) {
     char digits[5] = "";
     if (p->end - p->at >= 4) memcpy(digits, p->at, 4);
@@ -48,7 +48,7 @@ static int read_hex(Parser *p) {
     return (int)strtol(digits, NULL, 16);
 }
 
-/* \uXXXX; characters beyond U+FFFF take two of them, a high and a low surrogate. */
+/* \uXXXX. A character beyond U+FFFF is a pair of escapes, a high and a low surrogate. */
 static bool read_unicode_escape(Parser *p) {
     int c = read_hex(p);
     if (c < 0) return syntax_error(p, "\\u without four hexadecimal digits");
@@ -68,7 +68,7 @@ static bool read_escape(Parser *p) {
     const char c = ++p->at < p->end ? *p->at++ : '\0';
     if (c == 'u') return read_unicode_escape(p);
     const char *place = c ? strchr(from, c) : NULL;
-    if (!place) return syntax_error(p, "an escape that JSON has not");
+    if (!place) return syntax_error(p, "an invalid escape");
     *p->out++ = to[place - from];
     return true;
 }
@@ -79,15 +79,15 @@ static Json *add_value(Parser *p, JsonKind kind, const char *text) {
     return value;
 }
 
-/* Ends the text of a string or a number with a zero byte: there is room for it, because something stands between
- * two of them. */
+/* Ends the text of a string or a number with a zero byte. There is room for it, because at least one byte separates two
+ * values. */
 static bool end_text(Parser *p, Json *value) {
     value->length = (uint32_t)(p->out - value->text);
     *p->out++ = '\0';
     return true;
 }
 
-/* A string's characters never take more bytes than the way they are written. */
+/* A string never takes more bytes than its JSON form. */
 static bool read_string(Parser *p) {
     Json *value = add_value(p, JSON_STRING, p->out);
     for (p->at++; p->at < p->end && *p->at != '"';) {
@@ -98,10 +98,10 @@ static bool read_string(Parser *p) {
         }
         if (c < 0x20) return syntax_error(p, "a control character in a string");
         const int n = c < 0x80 ? 1 : utf8_character(p->at, (size_t)(p->end - p->at));
-        if (!n) return syntax_error(p, "a byte that is no UTF-8");
+        if (!n) return syntax_error(p, "invalid UTF-8");
         for (int i = 0; i < n; i++) *p->out++ = *p->at++;
     }
-    if (p->at == p->end) return syntax_error(p, "a string without an end");
+    if (p->at == p->end) return syntax_error(p, "an unterminated string");
     p->at++;
     return end_text(p, value);
 }
@@ -114,7 +114,7 @@ static bool read_word(Parser *p, const char *word, JsonKind kind) {
     return true;
 }
 
-/* Passes at most `most` characters of this set; false: there is none. */
+/* Skips at most `most` characters of this set. Returns false if there are none. */
 static bool pass(Parser *p, const char *set, int most) {
     const char *begin = p->at;
     while (p->at < p->end && p->at - begin < most && *p->at && strchr(set, *p->at)) p->at++;
@@ -125,7 +125,7 @@ static bool read_number(Parser *p) {
     static const char digits[] = "0123456789";
     const char *begin = p->at;
     pass(p, "-", 1);
-    if (!pass(p, "0", 1) && !pass(p, digits, JSON_BYTES)) /* after a leading 0 no digits */
+    if (!pass(p, "0", 1) && !pass(p, digits, JSON_BYTES)) /* no digits follow a leading 0 */
         return syntax_error(p, "expected a value");
     bool ends = !pass(p, ".", 1) || pass(p, digits, JSON_BYTES);
     if (ends && pass(p, "eE", 1)) {
@@ -147,7 +147,7 @@ static int compare_keys(const void *a, const void *b) {
     return memcmp((*x)->text, (*y)->text, (*x)->length);
 }
 
-/* Whether no key is there twice: sorted, not by a comparison of all pairs. */
+/* Checks that all keys differ, by sorting them. */
 static bool check_keys(const Parser *p, const Json *object) {
     const Json **keys = allocate(object->n_members, sizeof(void *));
     size_t n = 0, i = 1;
@@ -160,7 +160,7 @@ static bool check_keys(const Parser *p, const Json *object) {
     return i == n;
 }
 
-/* Passes a byte, perhaps behind white space. */
+/* Skips white space and one expected byte. */
 static bool expect(Parser *p, char byte, const char *error) {
     if (peek(p) != byte) return syntax_error(p, error);
     p->at++;
@@ -169,10 +169,10 @@ static bool expect(Parser *p, char byte, const char *error) {
 
 static bool read_value(Parser *p);
 
-/* (Who writes to the file may have changed it since its values were counted.) */
+/* The file may have changed since its values were counted. */
 static bool read_list(Parser *p, JsonKind kind) {
     const bool object = kind == JSON_OBJECT;
-    if (p->depth == JSON_DEPTH) return syntax_error(p, "lists in lists, too many levels deep");
+    if (p->depth == JSON_DEPTH) return syntax_error(p, "lists nested too deep");
     Json *list = add_value(p, kind, object ? "an object" : "a list");
     p->depth++;
     for (p->at++; peek(p) != (object ? '}' : ']'); list->n_members++) {
@@ -200,7 +200,7 @@ static bool read_value(Parser *p) {
     }
 }
 
-/* (Each value but the first follows a comma, a colon or an opening bracket; two are there whatever the text says.) */
+/* Each value after the first follows a comma, a colon or an opening bracket. There is always room for two values. */
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
@@ -211,7 +211,7 @@ int json_parse(JsonFile *json, const char *path, const char *text, size_t size) 
     Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text, .room = room};
     if (!json->text)
         fail("%s: out of memory for %zu values of JSON", path, room);
-    else if (read_value(&p) && (peek(&p) < 0 || syntax_error(&p, "something behind the end")))
+    else if (read_value(&p) && (peek(&p) < 0 || syntax_error(&p, "text after the end")))
         return 0;
     json_close(json);
     return -1;
@@ -251,7 +251,8 @@ const char *json_escape(const char *s, size_t left, size_t *length) {
     const char *place = *s ? strchr(escaped, *s) : NULL;
     if (place)
         snprintf(text, sizeof text, "\\%c", letters[place - escaped]);
-    else if (code < ' ' || (code >= 0x7f && code < 0xa0) || code >= UTF8_END) /* a terminal may obey C1, too */
+    else if (code < ' ' || (code >= 0x7f && code < 0xa0) ||
+             code >= UTF8_END) /* terminals can interpret C1 controls, too */
         snprintf(text, sizeof text, "\\u%04x", (unsigned)(code < UTF8_END ? code : 0xfffd));
     else
         snprintf(text, sizeof text, "%.*s", (int)*length, s);

@@ -17,7 +17,7 @@ enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
 typedef struct {
     const char *path;
-    char doubt[PATH_MAX + 64]; /* the path, of a v0 header with how sure it is that this is one */
+    char doubt[PATH_MAX + 64]; /* the path; for a v0 header, followed by a doubt about the format */
     const File *file;
     Model *model;
     size_t at;     /* bytes read so far, the header first */
@@ -58,14 +58,14 @@ static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
     return 0;
 }
 
-/* Sizes that a hostile header makes too large stay at SIZE_MAX, whatever is added. */
+/* Adds a * b to *sum; saturates at SIZE_MAX. */
 static void add_product(size_t *sum, size_t a, size_t b) {
     size_t product;
     const bool overflows = !multiply(a, b, &product) || product > SIZE_MAX - *sum;
     *sum = overflows ? SIZE_MAX : *sum + product;
 }
 
-/* The file must be as long as its header says, to the byte. */
+/* The file size must be exactly the size that the header implies. */
 static int check_size(const Reader *r) {
     const Config *c = &r->model->config;
     const size_t dim = (size_t)c->dim, kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
@@ -78,9 +78,8 @@ static int check_size(const Reader *r) {
     add_product(&expected, (2 * (size_t)c->n_layers + 1) * sizeof(float), dim);
     add_product(&expected, r->tables, 1);
     if (expected == r->file->size) return 0;
-    if (expected > SIZE_MAX / 2)
-        return fail("%s: its header asks for more bytes than any file has (damaged?)", r->path);
-    return fail("%s: file is %zu bytes, its header asks for %zu (%s?)", r->path, r->file->size, expected,
+    if (expected > SIZE_MAX / 2) return fail("%s: its header needs more bytes than any file has (damaged?)", r->path);
+    return fail("%s: file is %zu bytes, its header needs %zu (%s?)", r->path, r->file->size, expected,
                 expected > r->file->size ? "truncated" : "another format");
 }
 
@@ -105,14 +104,14 @@ static void read_part(Reader *r, const PartAt *at) {
     if (group) w->scales = read_bytes(r, count / group * sizeof(float));
 }
 
-/* The parts in the order of the files: of all layers those of one kind, then those of the next. */
+/* The parts in file order: each part of all layers, then the next part. */
 enum { N_PARTS = 11 };
 static const char *const V0_PARTS[N_PARTS] = {"embedding", "attn_norm", "wq",   "wk", "wv",        "wo",
                                               "mlp_norm",  "gate",      "down", "up", "final_norm"};
 static const char *const V1_PARTS[N_PARTS] = {"attn_norm", "mlp_norm", "final_norm", "embedding", "wq", "wk",
                                               "wv",        "wo",       "gate",       "down",      "up"};
 
-/* Reads a part, by its name in the table of parts, of all layers. */
+/* Reads one part, named as in the table of parts, of all layers. */
 static void read_parts(Reader *r, const char *name) {
     Model *m = r->model;
     PartAt at = parts_of(m);
@@ -122,7 +121,7 @@ static void read_parts(Reader *r, const char *name) {
     for (at.layer = 0; at.layer < n; at.layer++) read_part(r, &at);
 }
 
-/* The output comes last, in v0 behind two tables of RoPE's angles. */
+/* The output is last; in v0 it follows two tables of RoPE angles. */
 static int read_all(Reader *r, const char *const names[N_PARTS]) {
     Model *m = r->model;
     if (model_allocate_layers(m)) return -1;
@@ -137,7 +136,8 @@ static int read_all(Reader *r, const char *const names[N_PARTS]) {
 
 /* ---- the model ------------------------------------------------------------------------- */
 
-/* The header of a version. v0 has the seven ints alone: a negative vocab_size says that the output is not tied. */
+/* Reads the header of a version. v0 has only the seven ints: a negative vocab_size means that the output is not tied.
+ */
 static int read_header(Reader *r, int version) {
     static const char *const formats[] = {"llama2.c v0", "llama2.c v1", "llama2.c v2"};
     const uint8_t *data = r->file->data;
@@ -165,11 +165,10 @@ int llama2c_read_model(Model *m, const char *path) {
     const File *file = m->files;
     const bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
     Reader r = {.path = path, .file = file, .model = m, .at = has_magic ? HEADER_BYTES : V0_HEADER_BYTES};
-    snprintf(r.doubt, sizeof r.doubt, "%s%s", path,
-             has_magic ? "" : ": no format that norma knows; as a llama2.c v0 checkpoint");
+    snprintf(r.doubt, sizeof r.doubt, "%s%s", path, has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint");
     m->bos = 1;
     m->eos = 2;
-    m->eos_ends = false; /* its texts follow each other with BOS between them */
+    m->eos_ends = false; /* the model was trained on texts separated by BOS */
     if (file->size < r.at)
         return fail("%s: file is %zu bytes, too short for a header of %zu", r.doubt, file->size, r.at);
     m->files->header = r.at;

@@ -1,20 +1,19 @@
-/* map.c: maps the files of models and tokenizers, and tells by its first bytes what a failed download or another
- * program has left under the name of one. */
+/* map.c: maps the files of models and tokenizers, and recognizes by their first bytes failed downloads and files of
+ * other programs. */
 #include "formats/map.h"
 #include "base/error.h"
 #include <string.h>
 
-#define PAGE "is a web page, not the file that was to be downloaded"
-#define PYTORCH                                                                                                        \
-    "is PyTorch's, a format that can run programs; scripts/bin_to_safetensors.py makes model.safetensors of it"
-#define PACKED "is compressed; unpack it first"
+#define PAGE    "is a web page: the download failed"
+#define PYTORCH "is a PyTorch file, which can run programs; convert it with scripts/bin_to_safetensors.py"
+#define PACKED  "is compressed; unpack it first"
 
-/* No checkpoint of llama2.c, whose first bytes are its dim, begins like these. */
+/* No llama2.c checkpoint begins with these bytes, which would be its dim. */
 static const struct {
     const char *begin; /* letters of either case */
     const char *what;
 } OTHERS[] = {
-    {"version https://git-lfs", "is a pointer of Git LFS, not the file itself; git lfs pull fetches that"},
+    {"version https://git-lfs", "is a Git LFS pointer; run git lfs pull to fetch the file"},
     {"<!doctype", PAGE},
     {"<html", PAGE},
     {"PK\3\4", PYTORCH},         /* zip */
@@ -22,7 +21,7 @@ static const struct {
     {"\x1f\x8b\x08", PACKED},    /* gzip */
     {"\3757zXZ", PACKED},        /* xz */
     {"(\xb5/\xfd", PACKED},      /* zstd */
-    {"tjgg", "is GGML, the format before GGUF, which norma does not read"},
+    {"tjgg", "is a GGML file, the predecessor of GGUF, which is not supported"},
 };
 
 int map_model_file(File *file, const char *path) {

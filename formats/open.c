@@ -1,5 +1,8 @@
-/* open.c: opens a checkpoint of any format, and its tokenizer: which format a path is in, what is counted once a model
- * is whole, its end, and where its tokenizer is. What is in a file is its loader's. */
+/* open.c: opens a checkpoint of any format, and its tokenizer.
+ *
+ * Owns how formats are recognized, the sizes derived from a complete model, and the search for the tokenizer. The
+ * contents of a file belong to its loader.
+ */
 #include "formats/open.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -10,10 +13,10 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Fills in what follows from a model's parts: the number of parameters, whether some are BF16, the bytes that are read
- * for one token (one row of the embedding, or all if the output is tied to it; the experts that it uses), and sizes
- * that no weight confirms, though sessions allocate by them: where no layer is dense, hidden_dim becomes expert_dim;
- * where none is sparse, there are no experts. */
+/* Sets what depends on all parts of a model: the number of parameters, whether some are BF16, and the bytes read per
+ * token (one row of the embedding, or all rows if the output is tied; the experts in use). Also corrects sizes that no
+ * weight confirms but sessions allocate by: without dense layers hidden_dim becomes expert_dim, without sparse layers
+ * there are no experts. */
 static void complete(Model *m) {
     Config *c = &m->config;
     size_t expert_bytes = 0;
@@ -37,7 +40,7 @@ static void complete(Model *m) {
     if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
 }
 
-/* Whether the file is JSON, or safetensors: the length of a header in JSON, the header. */
+/* Whether the file is JSON or safetensors (the length of a JSON header, then the header). */
 static bool is_in_folder(const File *file) {
     uint64_t header = 0;
     if (file->size > sizeof header) memcpy(&header, file->data, sizeof header);
@@ -50,7 +53,7 @@ static int open_any(Model *m, const char *path) {
     if (gguf_is(m->files)) return gguf_read_model(m, path);
     const char *slash = strrchr(path, '/');
     if (is_in_folder(m->files))
-        return fail("%s: is one of the files of a Hugging Face folder; run the folder: %.*s", path,
+        return fail("%s: is a file of a Hugging Face folder; use the folder: %.*s", path,
                     slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
     return llama2c_read_model(m, path);
 }
@@ -70,7 +73,7 @@ int model_open(Model *m, const char *path) {
     if (model_open_vocabulary(m, path)) return -1;
     if (m->layers) return 0;
     model_close(m);
-    return fail("%s: has a vocabulary and no tensors; -m tokenize alone can run it", path);
+    return fail("%s: has a vocabulary but no tensors; it works only with -m tokenize", path);
 }
 
 void model_close(Model *m) {
@@ -85,13 +88,13 @@ void model_close(Model *m) {
     *m = (Model){0};
 }
 
-/* Writes to path[PATH_MAX] where a tokenizer is that no model file holds. -1: nowhere; with a message if `needed`. */
+/* Finds a tokenizer file and writes its path to path[PATH_MAX]. Returns -1 if not found, and a message if `needed`. */
 static int find_tokenizer(char *path, const char *model_path, bool needed) {
     const char *slash = strrchr(model_path, '/');
     if (is_folder(model_path)) {
         snprintf(path, PATH_MAX, "%s/tokenizer.json", model_path);
         if (file_exists(path)) return 0;
-        return needed ? fail("no tokenizer: %s is not there; name one with -z", path) : -1;
+        return needed ? fail("no tokenizer: %s not found; name one with -z", path) : -1;
     }
     snprintf(path, PATH_MAX, "%.*stokenizer.bin", slash ? (int)(slash - model_path) + 1 : 0, model_path);
     if (file_exists(path)) return 0;
@@ -99,7 +102,7 @@ static int find_tokenizer(char *path, const char *model_path, bool needed) {
         strcpy(path, "tokenizer.bin");
         return 0;
     }
-    return needed ? fail("no tokenizer: neither %s nor ./tokenizer.bin is there; name one with -z", path) : -1;
+    return needed ? fail("no tokenizer: neither %s nor ./tokenizer.bin found; name one with -z", path) : -1;
 }
 
 int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use) {

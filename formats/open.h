@@ -9,18 +9,18 @@
 int model_open(Model *model, const char *path);
 void model_close(Model *model);
 
-/* As model_open, but also a GGUF file of a vocabulary and no tensors: no layers, no configuration but vocab_size. */
+/* As model_open(), but accepts a GGUF file with a vocabulary and no tensors: then only vocab_size is set. */
 int model_open_vocabulary(Model *model, const char *path);
 
-/* What a run does where it finds no tokenizer, or one that norma cannot read. */
+/* What happens if the tokenizer is missing or unsupported. */
 typedef enum {
-    TOKENIZER_UNUSED,      /* it wants none */
-    TOKENIZER_NEEDED,      /* it fails */
-    TOKENIZER_IF_READABLE, /* it does without, with a note; where a tokenizer.bin cannot be read, it fails */
-    TOKENIZER_IF_THERE     /* it does without; where the file of one cannot be read, it fails */
+    TOKENIZER_UNUSED,      /* no tokenizer is opened */
+    TOKENIZER_NEEDED,      /* failure */
+    TOKENIZER_IF_READABLE, /* continues without it, with a note; fails if a tokenizer.bin cannot be read */
+    TOKENIZER_IF_THERE     /* continues without it; fails if its file cannot be read */
 } TokenizerUse;
 
-/* Opens the tokenizer of a model that came from model_path: the file `path` (tokenizer.json or tokenizer.bin), where
- * one is named; else the GGUF file's own, the folder's tokenizer.json, or the tokenizer.bin beside the model, else in
- * the current folder. 1: it is open; 0: the run does without, *t has no pieces; -1: failure. The caller closes it. */
+/* Opens the tokenizer of the model in model_path: the file `path` (tokenizer.json or tokenizer.bin) if not NULL; else
+ * the GGUF file's, the folder's tokenizer.json, the tokenizer.bin next to the model, or ./tokenizer.bin. Returns 1 if
+ * it is open, 0 if the run continues without (*t has no pieces), -1 on failure. The caller closes it. */
 int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use);

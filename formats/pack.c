@@ -10,18 +10,19 @@
 #include "formats/parts.h"
 #include "kernels/panels.h"
 
-enum { WORTH_SHARING = 4 << 20 }; /* bytes: with less, one thread is done before a second one starts */
+enum { WORTH_SHARING = 4 << 20 }; /* bytes: below this, one thread finishes before a second one starts */
 
-/* Whether panels of so many bytes may be allocated. An eighth of the available memory is left for the cache. Sparse
- * files are not packed: their panels could be far larger than the file's blocks on disk. */
+/* Whether `bytes` of panels may be allocated. An eighth of the available memory is left for the cache. Sparse files are
+ * not packed: their panels could be far larger than the file's blocks on disk. */
 static bool may_pack(const Model *m, size_t bytes) {
-    const size_t available = memory_available("") / (size_t)ranks_here(); /* others pack here at the same time */
+    const size_t available =
+        memory_available("") / (size_t)ranks_here(); /* other ranks pack on this machine at the same time */
     bool sparse = false;
     for (int i = 0; i < m->n_files; i++) sparse |= m->files[i].sparse;
     return !sparse && bytes <= available - available / 8;
 }
 
-/* The weight of a part, if it is to be packed; else NULL. */
+/* The weight of a part if it should be packed; else NULL. */
 static Tensor *weight_to_pack(const PartAt *at) {
     Tensor *w = part_weight(at);
     return w != &at->model->embedding ? w : NULL;
@@ -39,7 +40,7 @@ void model_pack(Model *m, int n_threads) {
     for (PartAt at = parts_of(m); next_part(&at);)
         if (weight_to_pack(&at)) bytes += panels_bytes(weight_to_pack(&at));
     if (m->panels || !may_pack(m, bytes)) return;
-    m->panels = allocate_quietly(bytes, 1); /* in one piece, so that its pages are huge */
+    m->panels = allocate_quietly(bytes, 1); /* one block, so that it can have huge pages */
     if (!m->panels) return;
     uint8_t *to = m->panels;
     if (bytes < WORTH_SHARING) n_threads = 1;

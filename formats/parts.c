@@ -1,4 +1,4 @@
-/* parts.c: the one table of a model's parts, the walk along it, and the memory that they are in. */
+/* parts.c: the table of a model's parts, the walk over them, and their memory. */
 #include "formats/parts.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* The beginnings of names: formats of the layer's number, in each naming. */
+/* Prefixes of names, as formats of the layer's number. */
 static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_MODEL] = {"", "", ""},
     [OF_LAYER] = {"layers.%d.", "blk.%d.", "model.layers.%d."},
@@ -14,7 +14,8 @@ static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
 };
 
-/* In the order of the forward pass, but for the norm behind the MLP. A part's name in norma is that of its field. */
+/* In the order of the forward pass, except for the norm after the MLP. A part's name in norma is the name of its field.
+ */
 static const Part PARTS[] = {
 #define PART(owner, type, field, ...)                                                                                  \
     owner, offsetof(type, field), { #field, __VA_ARGS__ }
@@ -24,7 +25,7 @@ static const Part PARTS[] = {
 #define EXPERT(...)               PART(OF_EXPERT, Mlp, __VA_ARGS__)
 #define NORM(spec, size, to)      SIZE_ONE, SIZE_##size, .site = spec, .feed = to
 #define WEIGHT(r, c, group, from) SIZE_##r, SIZE_##c, .bias = group, .feed = from
-#define POST_ATTENTION            "post_attention_layernorm" /* where Llama's MLP begins, and Gemma's attention ends */
+#define POST_ATTENTION            "post_attention_layernorm" /* before the MLP in Llama, after attention in Gemma */
     {MODEL(embedding, "token_embd", "model.embed_tokens"), WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
     {LAYER(attn_norm, "attn_norm", "input_layernorm"), NORM("attn", DIM, QKV_FEED)},
     {LAYER(wq, "attn_q", "self_attn.q_proj"), WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
@@ -108,7 +109,7 @@ static const Part *first_of(const Part *from, PartOwner owner) {
     return from;
 }
 
-/* The next row of the table; behind a layer's last one the next expert or layer begins. */
+/* The next row of the table; after a layer's last row, the first row of the next expert or layer. */
 static const Part *next_row(PartAt *at) {
     const Part *next = at->part ? at->part + 1 : PARTS;
     const bool ends_layer = next > PARTS && next < END && next[-1].owner == OF_EXPERT && next->owner != OF_EXPERT;

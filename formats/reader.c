@@ -79,7 +79,7 @@ static void check_sizes(Reader *r) {
         refuse_field(r, window, "0: layers without RoPE are not supported in this family");
     else if (c->head_size != r->header.value_length)
         refuse_field(r, value_length, "%d, as for keys", c->head_size);
-    else if ((size_t)c->n_layers > r->n_tensors / 6) /* a layer has 6 tensors or more: this bounds its memory */
+    else if ((size_t)c->n_layers > r->n_tensors / 6) /* a layer has at least 6 tensors: this bounds its memory */
         refuse_field(r, config.n_layers, "at most %zu (number of tensors: %zu)", r->n_tensors / 6, r->n_tensors);
 }
 
@@ -96,7 +96,7 @@ static void check_experts(Reader *r) {
     c->norm_topk = h->norm_weights;
 }
 
-/* Logits are divided by their scale. A scale of 1 is none, but for scores, whose usual scale is another. */
+/* Logits are divided by their scale. A scale of 1 means no scale, except for scores, which have a default. */
 static void set_formulas(Reader *r) {
     Config *c = &r->header.config;
     if (r->family->may & SCALES && c->logit_scale == 0)
@@ -107,13 +107,13 @@ static void set_formulas(Reader *r) {
     family_set_formulas(r->family, c);
 }
 
-/* Room for all norms and biases as float32. */
+/* Allocates memory for all norms and biases as float32. */
 static float *allocate_vectors(const Reader *r) {
     size_t n = 0, most = 0;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         const size_t cols = (size_t)t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1 && TYPES[t->type].weights == 1) n += cols;
-        most += 2 * t->bytes; /* no type has more than two weights a byte */
+        most += 2 * t->bytes; /* a byte holds at most two weights */
     }
     const size_t dim = (size_t)r->header.config.dim;
     if (has(r, BARE_NORMS)) n += most < dim ? most : dim; /* gamma of all norms; the embedding before them is wider */
@@ -138,7 +138,7 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }
 
-/* Sizes as in "[2, 3, 4]"; leading sizes of 1 are left out. */
+/* Sizes as "[2, 3, 4]", without leading sizes of 1. */
 static const char *show_dims(char text[48], const int dims[3]) {
     const int first = dims[0] != 1 ? 0 : dims[1] != 1 ? 1 : 2;
     int length = sprintf(text, "[%d", dims[first]);
@@ -174,7 +174,7 @@ float *reader_vector(Reader *r, const char *name, const char *suffix, bool neede
     return values;
 }
 
-/* A vector of ones, which LayerNorms without parameters share. */
+/* A vector of ones, shared by LayerNorms without parameters. */
 static const float *read_ones(Reader *r, int n) {
     if (r->ones) return r->ones;
     r->ones = r->vectors;
@@ -212,8 +212,8 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
         r->origin.status = fail("%s: the epsilon of its norms is missing", r->path);
 }
 
-/* A weight: a tensor of its own, or rows of one. Fused are q, k and v, and gate and up; experts' weights are stacked in
- * GGUF files, and in newer folders as gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj. */
+/* Reads a weight from a tensor, or from some rows of one: q, k and v, or gate and up, may be fused. Experts are stacked
+ * in GGUF files, and in newer folders as gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj. */
 static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const Config *c = &r->model->config;
     const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
@@ -237,7 +237,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     if (may_have_bias || r->biases[at->part->bias]) w->bias = reader_vector(r, name, ".bias", !gguf, rows);
 }
 
-/* A folder of a tied model may have its table as the output only. */
+/* A folder of a tied model may store the embedding under the name of the output only. */
 static void read_part(Reader *r, const PartAt *at) {
     Model *m = r->model;
     char name[PART_NAME];
@@ -251,7 +251,7 @@ static void read_part(Reader *r, const PartAt *at) {
     if (router && !r->origin.status) r->origin.status = model_allocate_experts(m, at->layer);
 }
 
-/* A folder may have an output that is the embedding, and angles, as older ones do. */
+/* A folder may have a copy of the tied embedding as the output, and older ones RoPE's angles. */
 static bool may_be_unused(const Reader *r, String name) {
     static const char angles[] = ".rotary_emb.inv_freq";
     const size_t n = sizeof angles - 1;

@@ -1,6 +1,5 @@
-/* safetensors.c: the files that hold the weights of a Hugging Face folder: the length of the header in 8 bytes, the
- * header in JSON, the data; and the index that says which tensor is in which of several files. What the names mean is
- * folder.c's. */
+/* safetensors.c: the files with the weights of a Hugging Face folder: 8 bytes with the length of the header, the header
+ * in JSON, the data; and the index of tensors if there are several files. The meaning of names is folder.c's. */
 #include "formats/safetensors.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -14,12 +13,12 @@
 enum { MOST_SHARDS = 4096 };
 
 typedef struct Shard {
-    struct Shard *next; /* the one before it in the index */
+    struct Shard *next; /* the previous file in the index */
     JsonFile header;    /* the tensors' names are in it */
     char path[];
 } Shard;
 
-/* A failure that names a tensor of a file; -1. */
+/* Reports a failure with a tensor of a file. Returns -1. */
 #define bad_tensor(t, format, ...) fail("%s: %.*s" format, (t)->path, SHOWN((t)->name), ##__VA_ARGS__)
 
 /* Reads the shape; *count becomes the number of elements. */
@@ -45,13 +44,13 @@ static int read_type(Stored *t, const Json *dtype) {
     return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16", json_shown(dtype));
 }
 
-/* The bytes of the tensor, [begin, end) of the data: inside the file, and as many as its `count` elements need. */
+/* Reads [begin, end), the tensor's bytes in the data. Checks that they are in the file and hold `count` elements. */
 static int read_offsets(Stored *t, const Json *offsets, size_t count, const File *file, size_t start) {
     const size_t room = file->size - start, width = (size_t)TYPES[t->type].bytes;
     int64_t begin, end;
     if (!json_has_kind(offsets, JSON_ARRAY) || offsets->n_members != 2 || !json_integer(offsets + 1, &begin) ||
         !json_integer(offsets + 2, &end) || begin < 0 || end < begin)
-        return bad_tensor(t, ": data_offsets is %s, expected where it begins and ends", json_shown(offsets));
+        return bad_tensor(t, ": data_offsets is %s, expected its begin and end", json_shown(offsets));
     if ((uint64_t)end > room)
         return bad_tensor(t, " ends at byte %lld of the data, the file has %zu (truncated?)", (long long)end, room);
     t->bytes = (size_t)(end - begin);
@@ -62,7 +61,7 @@ static int read_offsets(Stored *t, const Json *offsets, size_t count, const File
     return 0;
 }
 
-/* The tensors fill the data: no two overlap, and nothing is left between them. */
+/* Checks that the tensors fill the data without gaps and overlaps. */
 static int check_places(Stored *tensors, size_t n, const char *path, const File *file, size_t start) {
     qsort(tensors, n, sizeof *tensors, compare_offsets);
     size_t end = start;
@@ -116,7 +115,7 @@ static int add_shard(Safetensors *s, Model *m, const char *folder, const char *n
     return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
 }
 
-/* A file beside the index, not elsewhere. */
+/* Whether it names a file in the index's folder. */
 static bool is_plain_name(const Json *name) {
     return name->kind == JSON_STRING && name->length > 0 && strlen(name->text) == name->length &&
            !strchr(name->text, '/') && strcmp(name->text, ".") && strcmp(name->text, "..");
@@ -126,7 +125,7 @@ static int compare_strings(const void *a, const void *b) {
     return strcmp((*(const Json *const *)a)->text, (*(const Json *const *)b)->text);
 }
 
-/* Maps every file that the index names, once, in the order of their names. */
+/* Maps each file in the index once, in the order of their names. */
 static int add_shards(Safetensors *s, Model *m, const char *folder, const char *index, const Json *map) {
     const Json **names = allocate(map->n_members, sizeof(Json *));
     size_t n = 0, n_files = 0;
@@ -141,7 +140,7 @@ static int add_shards(Safetensors *s, Model *m, const char *folder, const char *
     return status;
 }
 
-/* Maps the files of the index; then every tensor is in the file that the index says. */
+/* Maps the files of the index, and checks that each tensor is in its file. */
 static int read_index(Safetensors *s, Model *m, const char *folder, const JsonFile *index) {
     const Json *map = json_get(index->values, "weight_map");
     const size_t start = strlen(folder) + 1;
@@ -149,15 +148,14 @@ static int read_index(Safetensors *s, Model *m, const char *folder, const JsonFi
         return fail("%s: weight_map is %s, expected an object", index->path, json_shown(map));
     for (const Json *key = json_first(map); key; key = json_next(map, key))
         if (!is_plain_name(key + 1))
-            return fail("%s: weight_map: %.64s is in '%.64s', expected the name of a file beside it", index->path,
+            return fail("%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder", index->path,
                         key->text, json_shown(key + 1));
     if (add_shards(s, m, folder, index->path, map)) return -1;
     if (sort_tensors(s->tensors, s->n_tensors)) return -1;
     for (const Json *key = json_first(map); key; key = json_next(map, key)) {
         const Stored *t = find_by_name(key->text, s->tensors, s->n_tensors, sizeof *t);
         if (!t || strcmp(t->path + start, key[1].text) != 0)
-            return fail("%s: weight_map says that %.64s is in %.64s, which does not have it", index->path, key->text,
-                        key[1].text);
+            return fail("%s: weight_map: %.64s is not in %.64s", index->path, key->text, key[1].text);
     }
     return 0;
 }
@@ -172,10 +170,10 @@ static int no_weights(const char *folder) {
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (has_file(folder, others[i], path))
-            return fail("%s: its weights are in %s alone, a format that can run programs; "
-                        "scripts/bin_to_safetensors.py makes model.safetensors of it",
+            return fail("%s: its weights are only in %s, a format that can run programs; "
+                        "convert them with scripts/bin_to_safetensors.py",
                         folder, others[i]);
-    return fail("%s: is a directory with neither model.safetensors nor model.safetensors.index.json in it", folder);
+    return fail("%s: is a directory without model.safetensors or model.safetensors.index.json", folder);
 }
 
 int safetensors_open(Safetensors *s, Model *m, const char *folder) {

@@ -1,5 +1,5 @@
-/* stored.c: checks of the values of keys, and lists by name. Which keys exist is family.c's, how values are stored
- * json.c's and gguf_file.c's. */
+/* stored.c: checks of the values of keys, and lists sorted by name. The keys are in family.c, the file formats in
+ * json.c and gguf_file.c. */
 #include "formats/stored.h"
 #include "base/error.h"
 #include <inttypes.h>
@@ -24,7 +24,7 @@ const void *sort_by_name(void *items, size_t n, size_t size) {
 
 int sort_tensors(Stored *tensors, size_t n) {
     const Stored *t = sort_by_name(tensors, n, sizeof *tensors);
-    return t ? fail("%s: tensor %.*s is in %s as well", t->path, SHOWN(t->name), t[1].path) : 0;
+    return t ? fail("%s: tensor %.*s is also in %s", t->path, SHOWN(t->name), t[1].path) : 0;
 }
 
 void *find_by_name(const char *name, const void *items, size_t n, size_t size) {

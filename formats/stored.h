@@ -1,4 +1,4 @@
-/* stored.h: what files hold: values of keys, and tensors, each with a name. */
+/* stored.h: the named contents of model files: values of keys, and tensors. */
 #pragma once
 
 #include "kernels/tensor.h"
@@ -17,11 +17,11 @@ typedef struct {
 
 bool string_is(String s, const char *text);
 
-/* Sorts n items of `size` bytes that begin with a String, their name. Returns the first of two with the same name; NULL
- * if all names differ. */
+/* Sorts n items of `size` bytes that begin with their name, a String. Returns an item with a duplicate name; NULL if
+ * all names differ. */
 const void *sort_by_name(void *items, size_t n, size_t size);
 
-/* The item with this name in a sorted list; NULL: there is none. */
+/* The item with this name in a sorted list; NULL if not found. */
 void *find_by_name(const char *name, const void *items, size_t n, size_t size);
 
 typedef enum { VALUE_MISSING, VALUE_NULL, VALUE_BOOL, VALUE_INTEGER, VALUE_REAL, VALUE_STRING, VALUE_LIST } ValueKind;
@@ -30,14 +30,14 @@ typedef struct {
     ValueKind kind;
     int64_t integer; /* of a bool, too */
     double real;     /* of an integer or a real number */
-    String string;   /* of a string; of any other value its text for messages, or NULL */
+    String string;   /* of a string; for other values, their text for messages, or NULL */
 } Value;
 
 /* Where values come from. */
 typedef struct {
     const char *path;
     char prefix[32];    /* of keys in messages */
-    int status;         /* -1: a message was printed, and later ones are not */
+    int status;         /* -1 after the first message; no other is printed */
     char expected[512]; /* the last argument of refuse() */
 } Origin;
 
@@ -46,9 +46,9 @@ typedef struct {
     (snprintf((origin)->expected, sizeof(origin)->expected, __VA_ARGS__), refuse_value(origin, key, v))
 void refuse_value(Origin *o, const char *key, Value v);
 
-#define REQUIRED INT64_MIN /* `missing`, of a value that must be there; NAN of a real number */
+#define REQUIRED INT64_MIN /* `missing` of a required value; NAN for real numbers */
 
-/* The value, checked; `missing` if there is none, or null. After a refusal a value within the limits. */
+/* The checked value; `missing` if it is missing or null. After a refusal, a value within the limits. */
 int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max, int64_t missing);
 double value_real(Origin *o, const char *key, Value v, double missing); /* finite and positive */
 float value_float(Origin *o, const char *key, Value v, double missing); /* positive and normal in float32 */
@@ -60,14 +60,14 @@ typedef struct {
     String name;
     const char *path; /* of its file */
     Type type;
-    int dims[3]; /* matrices, rows, columns; 1 where the file gives fewer */
+    int dims[3]; /* matrices, rows, columns; 1 for dimensions that the file does not have */
     const uint8_t *data;
     uint64_t offset; /* of data in the file */
     size_t bytes;
-    bool used; /* at first false */
+    bool used; /* initially false */
 } Stored;
 
-/* The order of two tensors in a file, empty ones first. */
+/* Compares the offsets of two tensors; empty tensors are first. */
 int compare_offsets(const void *a, const void *b);
 
 /* Sorts tensors by name. -1 and a message if two have the same name. */

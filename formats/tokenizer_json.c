@@ -1,8 +1,7 @@
 /* tokenizer_json.c: the tokenizer of a Hugging Face folder.
  *
- * Owns tokenizer.json, as far as it is byte-pair encoding, and what the files beside it say of tokens, the ends of
- * text and the chat template. Whatever in these files changes the tokens is honoured or refused by name. Encoding
- * text is tokenizer.c's.
+ * Owns tokenizer.json with byte-pair encoding, and the files next to it with special tokens, end tokens and the chat
+ * template. Options that change the tokens are honoured or refused by name. Encoding is tokenizer.c's.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -19,9 +18,9 @@ enum { MOST_TEMPLATE_BYTES = 1 << 20 }; /* of chat_template.jinja */
 
 typedef struct {
     Tokenizer *t;
-    const char *path;     /* of the file being read */
-    JsonFile json;        /* which says this */
-    int behind, n_behind; /* tokens that go behind every text: the first, and how many */
+    const char *path;   /* of the file being read */
+    JsonFile json;      /* its contents */
+    int after, n_after; /* tokens added after every text: the first, and their number */
 } Loader;
 
 static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
@@ -55,7 +54,7 @@ static int read_vocabulary(Loader *l, const Json *vocab) {
     return 0;
 }
 
-/* An added token, which is in the vocabulary or comes after it. */
+/* Reads an added token, which is in the vocabulary or follows it. */
 static int read_added(Loader *l, const Json *added) {
     const Json *name = json_get(added, "content");
     int64_t wide = 0;
@@ -64,7 +63,7 @@ static int read_added(Loader *l, const Json *added) {
     if (name->length > MOST_MATCHED_BYTES)
         return fail("%s: an added token has %u bytes, expected at most %d", l->path, name->length, MOST_MATCHED_BYTES);
     if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
-        return 0; /* the model has no row for it */
+        return 0; /* the embedding has no row for it */
     if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
     Piece *p = &l->t->pieces.list[id];
     const bool there = p->length > 0, special = json_true(json_get(added, "special"));
@@ -72,7 +71,7 @@ static int read_added(Loader *l, const Json *added) {
         return fail("%s: added token '%.40s' has id %d, which is '%.*s'", l->path, name->text, id,
                     p->length < 40 ? p->length : 40, p->text);
     if (json_true(json_get(added, "single_word")))
-        return fail("%s: added token '%.40s' has single_word set, which norma does not do", l->path, name->text);
+        return fail("%s: added token '%.40s' has single_word set, which is not supported", l->path, name->text);
     *p = (Piece){.text = name->text,
                  .length = (int)name->length,
                  .decoded = there ? (char *)(uintptr_t)p->text : NULL, /* the vocabulary's copy of the name */
@@ -84,13 +83,13 @@ static int read_added(Loader *l, const Json *added) {
                  .eats_right = json_true(json_get(added, "rstrip"))};
     if (p->raw || l->t->space_prefix != SPACE_ALWAYS) return 0;
     if (!special)
-        return fail("%s: added token '%.40s' is to be found behind a space that was put there, which norma does not do",
-                    l->path, name->text);
-    p->kind = PIECE_CONTROL; /* it would match behind such a space alone */
+        return fail("%s: added token '%.40s' would match after an inserted space, which is not supported", l->path,
+                    name->text);
+    p->kind = PIECE_CONTROL; /* it would match only after such a space */
     return 0;
 }
 
-/* The piece with this name, of whatever kind; -1: none. */
+/* The piece of any kind with this name; -1 if not found. */
 static int find_name(const Pieces *p, const Json *name) {
     if (json_has_kind(name, JSON_OBJECT)) name = json_get(name, "content"); /* as added tokens are written */
     if (!json_has_kind(name, JSON_STRING) || !name->length) return -1;
@@ -121,7 +120,7 @@ static int check_model(const Loader *l, const Json *model) {
     for (int i = 0; i < 2; i++) {
         const Json *affix = json_get(model, affixes[i]);
         if (!json_null(affix) && !json_is(affix, ""))
-            return fail("%s: model.%s is '%.40s', which norma does not know", l->path, affixes[i], json_shown(affix));
+            return fail("%s: model.%s '%.40s' is not supported", l->path, affixes[i], json_shown(affix));
     }
     if (!json_null(dropout) && (!json_real(dropout, &share) || share != 0))
         return refuse(l, "model.dropout", dropout, "none");
@@ -153,7 +152,7 @@ static int read_normalizer(Loader *l, const Json *n) {
     l->t->normalizer.replaces_mark |= marks;
     l->t->normalizer.composes |= composes;
     if (json_null(n) || prepends || marks || composes) return 0;
-    return fail("%s: normalizer %.40s is none that norma knows", l->path, json_shown(type));
+    return fail("%s: normalizer %.40s is not supported", l->path, json_shown(type));
 }
 
 static int add_step(Loader *l, Pattern pattern) {
@@ -170,12 +169,11 @@ static int read_byte_level(Loader *l, const Json *p) {
     t->pieces.byte_level = true;
     t->space_prefix = prefix ? SPACE_IF_NONE : SPACE_NEVER;
     if (prefix && t->pretokenizer.n_steps)
-        return fail("%s: ByteLevel has add_prefix_space behind another pre-tokenizer, which norma does not do",
-                    l->path);
+        return fail("%s: ByteLevel with add_prefix_space after another pre-tokenizer is not supported", l->path);
     return !use_regex || json_true(use_regex) ? add_step(l, PATTERN_GPT2) : 0;
 }
 
-/* Patterns by their regular expressions, which are compared letter for letter. */
+/* Patterns by their regular expressions, which must match exactly. */
 #define CASED(contractions, digits)                                                                                    \
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" contractions           \
     "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" contractions          \
@@ -194,8 +192,8 @@ static const char *const EXPRESSIONS[] = {
 };
 enum { N_EXPRESSIONS = sizeof EXPRESSIONS / sizeof *EXPRESSIONS };
 
-/* What a pattern leaves out is a word, too. A pattern up to PATTERN_TEKKEN leaves out nothing: there "Removed",
- * inverted, means the same as "Isolated". */
+/* Text between matches is a word, too. Patterns up to PATTERN_TEKKEN match all text: then "Removed" with invert is the
+ * same as "Isolated". */
 static int read_split(Loader *l, const Json *p) {
     const Json *regex = json_get(json_get(p, "pattern"), "Regex"), *behavior = json_get(p, "behavior");
     const Json *shown = regex ? regex : json_get(json_get(p, "pattern"), "String");
@@ -203,8 +201,7 @@ static int read_split(Loader *l, const Json *p) {
     if (!regex && json_is(shown, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma's: no space is left */
     while (pattern < N_EXPRESSIONS && !(regex && !strcmp(regex->text, EXPRESSIONS[pattern]))) pattern++;
     if (pattern == N_EXPRESSIONS)
-        return fail("%s: pre-tokenizer Split has the pattern %.100s, which norma does not know", l->path,
-                    json_shown(shown));
+        return fail("%s: pre-tokenizer Split with the pattern %.100s is not supported", l->path, json_shown(shown));
     const bool inverted = json_true(json_get(p, "invert")), whole = pattern <= PATTERN_TEKKEN;
     if (!(json_is(behavior, "Isolated") && (!inverted || whole)) &&
         !(json_is(behavior, "Removed") && inverted && whole))
@@ -228,16 +225,17 @@ static int read_metaspace(Loader *l, const Json *p) {
 static int read_pretokenizer(Loader *l, const Json *p) {
     const Json *type = json_get(p, "type");
     if (json_null(p)) return 0;
-    if (l->t->pieces.byte_level) return fail("%s: pre-tokenizer %.40s is behind ByteLevel", l->path, json_shown(type));
+    if (l->t->pieces.byte_level)
+        return fail("%s: pre-tokenizer %.40s after ByteLevel is not supported", l->path, json_shown(type));
     if (json_is(type, "ByteLevel")) return read_byte_level(l, p);
     if (json_is(type, "Split")) return read_split(l, p);
     if (json_is(type, "Digits"))
         return add_step(l, json_true(json_get(p, "individual_digits")) ? PATTERN_DIGIT : PATTERN_DIGITS);
     if (json_is(type, "Metaspace") && !l->t->pretokenizer.n_steps) return read_metaspace(l, p);
-    return fail("%s: pre-tokenizer %.40s is none that norma knows", l->path, json_shown(type));
+    return fail("%s: pre-tokenizer %.40s is not supported", l->path, json_shown(type));
 }
 
-/* One, or a sequence. */
+/* Reads one item, or a sequence of items. */
 static int read_each(Loader *l, const Json *value, const char *members, int (*read)(Loader *, const Json *)) {
     const Json *list = json_get(value, members);
     if (!json_is(json_get(value, "type"), "Sequence")) return read(l, value);
@@ -247,48 +245,47 @@ static int read_each(Loader *l, const Json *value, const char *members, int (*re
     return 0;
 }
 
-/* The normalizer, then the pre-tokenizer. Either may put a space in front of a text. */
+/* Reads the normalizer and the pre-tokenizer. Either may insert a space before a text. */
 static int read_pipeline(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     if (read_each(l, json_get(root, "normalizer"), "normalizers", read_normalizer)) return -1;
     const bool prepends = t->space_prefix == SPACE_ALWAYS;
     if (prepends && !t->normalizer.replaces_mark)
-        return fail("%s: a normalizer puts U+2581 in front of a text, and none makes it of spaces", l->path);
+        return fail("%s: a normalizer inserts U+2581 before a text, but spaces do not become U+2581", l->path);
     if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers", read_pretokenizer)) return -1;
-    if (prepends && t->space_prefix != SPACE_ALWAYS)
-        return fail("%s: a space is put in front of a text in two ways", l->path);
+    if (prepends && t->space_prefix != SPACE_ALWAYS) return fail("%s: two rules insert a space before a text", l->path);
     if (t->pieces.byte_level && t->normalizer.replaces_mark)
-        return fail("%s: ByteLevel, and U+2581 for spaces", l->path);
+        return fail("%s: ByteLevel together with U+2581 for spaces is not supported", l->path);
     return 0;
 }
 
-/* The tokens in front of a text and behind it. */
+/* Reads the tokens that are added before and after a text. */
 static int read_processor(Loader *l, const Json *processor) {
     const Json *type = json_get(processor, "type"), *single = json_get(processor, "single");
-    bool behind = false;                                              /* the text's place in the template has been */
-    if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* which trims offsets, not tokens */
+    bool after = false;                                               /* the text itself was passed in the template */
+    if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* it changes offsets, not tokens */
     if (!json_is(type, "TemplateProcessing"))
-        return fail("%s: post-processor %.40s is none that norma knows", l->path, json_shown(type));
+        return fail("%s: post-processor %.40s is not supported", l->path, json_shown(type));
     for (const Json *item = json_members(single, JSON_ARRAY); item; item = json_next(single, item)) {
         const Json *token = json_get(item, "SpecialToken"), *name = json_get(token, "id");
-        behind |= !token;
-        if (!token || (behind && l->n_behind++)) continue;
+        after |= !token;
+        if (!token || (after && l->n_after++)) continue;
         const Json *ids = name ? json_get(json_get(json_get(processor, "special_tokens"), name->text), "ids") : NULL;
-        int *id = behind ? &l->behind : &l->t->bos;
-        if (!behind && !l->t->no_bos)
-            return fail("%s: TemplateProcessing puts more than one token in front of a text", l->path);
+        int *id = after ? &l->after : &l->t->bos;
+        if (!after && !l->t->no_bos)
+            return fail("%s: TemplateProcessing adds more than one token before a text", l->path);
         if (!ids || ids->kind != JSON_ARRAY || ids->n_members != 1)
             return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
         if (get_id(l, "a token of TemplateProcessing", json_first(ids), id)) return -1;
-        if (!behind) l->t->no_bos = false;
+        if (!after) l->t->no_bos = false;
     }
     return 0;
 }
 
-/* ---- the files beside it ----------------------------------------------------------------------- */
+/* ---- the other files of the folder ------------------------------------------------------------- */
 
-/* What this file says of BOS goes before what the post-processor says. The chat template is text, or a list of named
- * ones, of which one is "default". */
+/* Reads tokenizer_config.json. Its BOS overrides that of the post-processor. The chat template is a text, or a list of
+ * named texts with one named "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *add_bos = json_get(root, "add_bos_token"), *template = json_get(root, "chat_template");
@@ -296,14 +293,14 @@ static int read_config(Loader *l, const Json *root) {
     t->eos = find_name(&t->pieces, json_get(root, "eos_token"));
     if (t->bos < 0) t->bos = bos;
     if (json_has_kind(add_bos, JSON_BOOL)) t->no_bos = !json_true(add_bos) || t->bos < 0;
-    if (json_true(json_get(root, "add_eos_token"))) note("%s puts EOS behind every text; norma does not", l->path);
+    if (json_true(json_get(root, "add_eos_token"))) note("%s adds EOS after every text; norma does not", l->path);
     const Json *text = template;
     for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
         if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
     return json_has_kind(text, JSON_STRING) ? tokenizer_set_chat_template(t, text->text, text->length) : 0;
 }
 
-/* The ids that end a text: one, or a list. */
+/* Reads the ids that end a text: one, or a list. */
 static int read_ends(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *ends = json_get(root, "eos_token_id");
@@ -319,13 +316,13 @@ static int read_root(Loader *l, const Json *root) {
     if (check_model(l, model) || read_pipeline(l, root) || read_vocabulary(l, json_get(model, "vocab"))) return -1;
     for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v))
         if (read_added(l, v)) return -1;
-    l->t->pieces.text = l->json.text; /* the pieces' names are in it: it is theirs now */
+    l->t->pieces.text = l->json.text; /* the pieces' names are in it; t owns it now */
     l->json.text = NULL;
     if (read_merges(l, model)) return -1;
     if (read_each(l, json_get(root, "post_processor"), "processors", read_processor)) return -1;
-    if (l->n_behind == 1) note("%s puts token %d behind every text; norma does not", l->path, l->behind);
-    if (l->n_behind > 1)
-        note("%s puts token %d and %d more behind every text; norma does not", l->path, l->behind, l->n_behind - 1);
+    if (l->n_after == 1) note("%s adds token %d after every text; norma does not", l->path, l->after);
+    if (l->n_after > 1)
+        note("%s adds token %d and %d more after every text; norma does not", l->path, l->after, l->n_after - 1);
     return 0;
 }
 
@@ -346,12 +343,12 @@ static int read_template(Tokenizer *t, const char *path) {
     return status;
 }
 
-/* Calls `read` with what the file of this name beside tokenizer.json says, if it is there; NULL: the chat template. */
-static int read_beside(Tokenizer *t, const char *beside, const char *name, int (*read)(Loader *, const Json *)) {
+/* Calls `read` with the contents of another file of the folder, if it exists. name NULL: the chat template. */
+static int read_sibling(Tokenizer *t, const char *sibling, const char *name, int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
-    const char *slash = strrchr(beside, '/');
-    const int folder = slash ? (int)(slash - beside) + 1 : 0;
-    if (snprintf(path, PATH_MAX, "%.*s%s", folder, beside, name) >= PATH_MAX || !file_exists(path)) return 0;
+    const char *slash = strrchr(sibling, '/');
+    const int folder = slash ? (int)(slash - sibling) + 1 : 0;
+    if (snprintf(path, PATH_MAX, "%.*s%s", folder, sibling, name) >= PATH_MAX || !file_exists(path)) return 0;
     return read ? read_file(t, path, read) : read_template(t, path);
 }
 
@@ -360,10 +357,10 @@ int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
     t->space_prefix = SPACE_NEVER;
     t->no_bos = t->chat_has_bos = true;
     if (!pieces_open(&t->pieces, vocab_size, 0) && !read_file(t, path, read_root) &&
-        !read_beside(t, path, "tokenizer_config.json", read_config) &&
-        !read_beside(t, path, "chat_template.jinja", NULL) &&
-        !read_beside(t, path, "generation_config.json", read_ends) &&
-        (t->n_ends || !read_beside(t, path, "config.json", read_ends)))
+        !read_sibling(t, path, "tokenizer_config.json", read_config) &&
+        !read_sibling(t, path, "chat_template.jinja", NULL) &&
+        !read_sibling(t, path, "generation_config.json", read_ends) &&
+        (t->n_ends || !read_sibling(t, path, "config.json", read_ends)))
         return 0;
     tokenizer_close(t);
     return -1;

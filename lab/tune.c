@@ -25,7 +25,7 @@ enum {
 static void set_prefetch(Model *m, Prefetch prefetch) {
     for (PartAt at = parts_of(m); next_part(&at);)
         if (part_weight(&at)) part_weight(&at)->prefetch = prefetch;
-    m->output.prefetch = prefetch; /* a tied output is no part */
+    m->output.prefetch = prefetch; /* a tied output is not in the table of parts */
 }
 
 /* The index of the min; the first one unless another is 2 % faster. */

@@ -1,7 +1,7 @@
-/* bench.c: how fast, and how far from the machine's limits.
+/* bench.c: speed, compared with the limits of the machine.
  *
- * Owns the mode that times prefill and decode beside limits measured in the same run: reading memory (decode
- * reads every weight once a token) and multiply-adds (prefill); and passes of a few steps, which share a reading.
+ * Owns the mode that times prefill and decode together with limits measured in the same run: reading memory (decode
+ * reads every weight once per token) and multiply-adds (prefill); and passes of a few steps, which share one reading.
  */
 #include "base/file.h"
 #include "base/ranks.h"
@@ -17,8 +17,8 @@
 static const int FEW[] = {1, 2, 4, 8, 16};
 enum { N_FEW = sizeof FEW / sizeof *FEW };
 
-/* What is measured: tokens/s of both, bytes/s, operations/s on floats and bytes; seconds of passes of FEW steps, of one
- * sequence and of as many, and of a step of a prompt with all its logits. */
+/* Measured values: tokens/s of both phases, bytes/s, operations/s on floats and on bytes; seconds of passes of FEW
+ * steps (of one sequence, of k sequences), and of a prompt's step, logits included. */
 enum {
     PREFILL_RATE,
     DECODE_RATE,
@@ -31,7 +31,7 @@ enum {
     N_VALUES
 };
 
-/* How many of FEW fit behind half of the prompt, and into a chunk. */
+/* The number of FEW that fit after half of the prompt, and into a chunk. */
 static int few_that_fit(const Workload *t) {
     const int batch = t->tuning->session->batch, room = t->prompt + t->steps - t->prompt / 2;
     int n = N_FEW;
@@ -53,7 +53,7 @@ static int time_few(const Workload *t, double *values) {
 static int time_round(void *context, double *rates) {
     const Workload *t = context;
     double seconds[N_PHASES];
-    if (interrupted) return 0; /* nothing will be reported */
+    if (interrupted) return 0; /* no report follows */
     rates[READ_RATE] =
         read_rate(t->tuning->model->decode_bytes / (size_t)ranks_number(), t->tuning->session->n_threads);
     rates[FLOAT_RATE] = float_rate(t->tuning->session->n_threads);
@@ -64,7 +64,7 @@ static int time_round(void *context, double *rates) {
     return time_few(t, rates);
 }
 
-/* Floating-point operations of the layers' products for one token: two for each weight that it uses. */
+/* Floating-point operations of the layers' products per token: two for each weight in use. */
 static double layer_operations(const Model *m) {
     double weights = 0;
     for (PartAt at = parts_of(m); next_part(&at);) {
@@ -75,7 +75,7 @@ static double layer_operations(const Model *m) {
     return 2 * weights;
 }
 
-/* What is known of a rate in the unit of its limit, and of the part of the limit that it reaches. */
+/* Prints a rate in tokens/s and in the unit of its limit, the limit, and the fraction of it. */
 static void show_rate(const char *name, Estimate tokens, double unit, const char *of, Estimate limit) {
     const double rate = tokens.value * unit;
     printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value, tokens.low,
@@ -88,10 +88,10 @@ static void show_few(const Workload *t, const Estimate *values) {
     printf("steps in a pass");
     for (int i = 0; i < n; i++) printf("%10d", FEW[i]);
     for (int of = STEPS_OF_ONE; of <= STEPS_OF_MANY; of += STEPS_OF_MANY - STEPS_OF_ONE) {
-        printf(of == STEPS_OF_ONE ? "\n  of one text  " : "\n  of as many   ");
+        printf(of == STEPS_OF_ONE ? "\n  one sequence " : "\n  k sequences  ");
         for (int i = 0; i < n; i++) printf("%7.3f ms", 1e3 * values[of + i].value);
     }
-    printf("   a prompt's step, with its logits, %.3f ms\n", 1e3 * values[STEP_OF_PROMPT].value);
+    printf("   per prompt token, logits included: %.3f ms\n", 1e3 * values[STEP_OF_PROMPT].value);
 }
 
 static void write_few(const Workload *t, const Estimate *values) {
@@ -101,7 +101,7 @@ static void write_few(const Workload *t, const Estimate *values) {
     printf(", \"prompt_step_ms\": %.5f", 1e3 * values[STEP_OF_PROMPT].value);
 }
 
-/* What rank 0 sends and gets for one more token; nothing where there is one rank. */
+/* The traffic of rank 0 per token; zero with one rank. */
 static Traffic token_traffic(const Workload *t) {
     const Traffic before = ranks_traffic();
     const int token = 0;
@@ -139,12 +139,12 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
               rates[int8 ? BYTE_RATE : FLOAT_RATE]);
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
     show_few(t, rates);
-    printf("%s%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights a token; medians of %d rounds\n",
+    printf("%s%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights per token; medians of %d rounds\n",
            type_name(m->embedding.type), t->tuning->session->input.unit_rows ? " in tiles" : "", threads, t->prompt,
            t->steps, m->decode_bytes, rounds);
     printf("decode: %s\n", tuning_text(t->tuning));
     if (messages)
-        printf("%d ranks: for a token rank 0 sends and gets %lld messages, %lld bytes\n", ranks_number(), messages,
+        printf("%d ranks: per token, rank 0 sends and receives %lld messages, %lld bytes\n", ranks_number(), messages,
                bytes);
 }
 

@@ -1,7 +1,7 @@
 /* chat.c: conversation.
  *
- * Owns the turns: the user's lines, and the positions of the KV cache that stay between them. The tokens of a turn are
- * template.c's, the loop that continues an answer is text.c's.
+ * Owns the turns: the user's lines, and which cached positions are kept between turns. The tokens of a turn are
+ * template.c's, the loop that generates an answer is text.c's.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -62,8 +62,8 @@ static int next_line(Lines *in, char **line, size_t *size) {
     return 0;
 }
 
-/* Continues the text after its first `same` ids with a prompt, and writes the answer: at most -n tokens. 1: the context
- * is full. */
+/* Keeps the first `same` ids of the text, appends a prompt, and writes the answer of at most -n tokens. Returns 1 if
+ * the context is full. */
 static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
     const int context = run->session.context, limit = run->options->steps;
     Stream out;
@@ -83,7 +83,7 @@ static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
     return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH && text->max == context;
 }
 
-/* Takes a turn, which becomes *turn. What has run of its tokens stays in the cache. 1: the context is full. */
+/* Runs a turn, which becomes *turn. Its tokens that have run stay in the cache. Returns 1 if the context is full. */
 static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTurn *turn, const char *said) {
     Tokens tokens = {0};
     int begin = 0, same = 0;
@@ -104,7 +104,7 @@ static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTur
     return status;
 }
 
-/* The format of the turns: --template's, else that of the model's own template. Returns the exit status, if not 0. */
+/* Selects the format of the turns: --template, else the model's own template. Returns 0 or the exit status. */
 static int open_template(ChatTemplate *template, Run *run) {
     static const char bundled[] = "stories.gguf";
     const Options *o = run->options;
@@ -118,15 +118,15 @@ static int open_template(ChatTemplate *template, Run *run) {
     const size_t n = strlen(o->model), n_bundled = strlen(bundled);
     const bool has_template = o->template || t->chat_template;
     if (!has_template && n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
-        note("%s tells stories, it was not trained to chat: run -i \"Once upon a time\"", o->model);
+        note("%s was trained on stories, not to chat; try -i \"Once upon a time\"", o->model);
     else if (!has_template)
-        note("%s has no chat template, so it may not be trained to chat; using llama-2's", o->model);
+        note("%s has no chat template, so it may not be a chat model; using the format llama-2", o->model);
     return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
 }
 
 static const char help[] = "/bye or Ctrl-D leaves, Ctrl-C stops an answer, /clear begins a new conversation\n";
 
-/* Carries out a command that was typed. False: the line is a message. */
+/* Runs a typed command. Returns false if the line is a message. */
 static bool obey(Text *text, ChatTurn *turn, const char *line, int *more) {
     const bool leaves = !strcmp(line, "/bye"), clears = !strcmp(line, "/clear"), asks = !strcmp(line, "/?");
     if (leaves) *more = 0;
@@ -150,8 +150,8 @@ int mode_chat(Run *run) {
     Lines in = {0};
     const bool typed = on_terminal(stdin);
     if (typed) fputs(help, stderr);
-    session_keep_all(&run->session); /* a thought that goes from the conversation may be long */
-    run->model.eos_ends = true;      /* an answer, whatever the format says of other texts */
+    session_keep_all(&run->session); /* a long thought may be removed from the conversation */
+    run->model.eos_ends = true;      /* an answer ends at EOS, even if other texts do not */
     if (sampler_open(&sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
     if (!status && o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
     for (int more = 1; more > 0 && !status && !interrupted;) {

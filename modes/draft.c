@@ -1,7 +1,7 @@
 /* draft.c: a smaller model that drafts the next tokens of a text.
  *
- * Owns the check that both models have one vocabulary, and the draft's cache, which follows the text: the ids that have
- * run are kept as far as they are the text's. How many tokens it drafts is decided in guess.c.
+ * Owns the check that both models have the same vocabulary, and the draft's cache, which keeps the longest prefix that
+ * it shares with the text. guess.c decides how many tokens it drafts.
  */
 #include "modes/draft.h"
 #include "base/error.h"
@@ -12,7 +12,7 @@
 
 /* ---- one vocabulary -------------------------------------------------------------------------- */
 
-/* Whether a token is the same text in both; control tokens may have different names. */
+/* Whether a token has the same text in both; names of control tokens may differ. */
 static bool same_piece(const Piece *a, const Piece *b) {
     if (a->kind == PIECE_CONTROL && b->kind == PIECE_CONTROL) return true;
     return a->length == b->length && !memcmp(a->text, b->text, (size_t)a->length);
@@ -45,7 +45,7 @@ static int check_vocabulary(const Draft *d, const Options *o, const Model *model
 
 /* ---- draft tokens ---------------------------------------------------------------------------- */
 
-/* The draft's sampler gets the state of the text's, and keeps its own memory. */
+/* Copies the state of the text's sampler into the draft's sampler, which keeps its own memory. */
 static void copy_sampler(Sampler *to, const Sampler *from) {
     const Sampler memory = *to;
     *to = *from;
@@ -53,7 +53,7 @@ static void copy_sampler(Sampler *to, const Sampler *from) {
     to->candidates = memory.candidates;
 }
 
-/* Runs tokens[n] after those that have run. The token that follows; -1: a failure. */
+/* Runs tokens[n] after the cached ones. Returns the next token; -1 on failure. */
 static int next_token(Draft *d, const int *tokens, int n) {
     const float *logits = model_forward_text(&d->session, tokens, n, d->ran.n, 1);
     if (!logits || check_logits(logits, (size_t)d->model.config.vocab_size)) return -1;
@@ -84,7 +84,7 @@ int draft_open(Draft *d, const Options *o, const Model *model, const Tokenizer *
     if (model_open(&d->model, o->draft) || check_vocabulary(d, o, model, tokenizer)) return -1;
     model_pack(&d->model, o->threads);
     if (session_open(&d->session, &d->model, o->threads, o->batch, o->context, d->model.kv_type)) return -1;
-    session_keep_all(&d->session); /* a chat may go back far */
+    session_keep_all(&d->session); /* a chat can roll back many positions */
     if (tuning_open(&d->tuning, &d->model, &d->session)) return -1;
     return sampler_open(&d->sampler, &o->sampling, d->model.config.vocab_size);
 }

@@ -16,11 +16,11 @@ typedef struct {
     Sampler sampler;
 } Draft;
 
-/* Opens --draft, and checks that its vocabulary is that of `model`, as far as both have a tokenizer. The caller closes
- * it, also after a failure (-1 and a message). The draft must not move. */
+/* Opens --draft, and checks that it has the vocabulary of `model`, if both have a tokenizer. Returns -1 and a message
+ * on failure. The caller closes it in any case. The draft must not move. */
 int draft_open(Draft *d, const Options *o, const Model *model, const Tokenizer *tokenizer);
 void draft_close(Draft *d);
 
-/* Drafts n tokens that may follow the text: those that `sampler`, the text's, would draw from the draft's logits with
- * its next random numbers. Returns how many, fewer where the draft's context ends; -1 and a message: a failure. */
+/* Drafts up to n tokens: those that `sampler`, the text's, would draw from the draft's logits with its next random
+ * numbers. Returns their number, limited by the draft's context; -1 and a message on failure. */
 int draft_guess(Draft *d, const Tokens *text, const Sampler *sampler, int *tokens, int n);

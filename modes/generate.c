@@ -1,8 +1,8 @@
 /* generate.c: the mode that continues prompts: one text, samples of a prompt, or prompts of a file.
  *
- * Owns which texts run together, each in a sequence of its own, and the order of the output. Each text is, to the last
- * byte, the text of a run of its own with its prompt and its seed. If a prompt has several samples, it runs once
- * without its last token, in the last sequence (the root); samples are forks of the root and begin with that token.
+ * Owns which texts run together, each in its own sequence, and the order of the output. Each text has the same bytes as
+ * in a separate run with its prompt and seed. If a prompt has several samples, it runs once without its last token, in
+ * the last sequence (the root); samples are forks of the root and begin with that token.
  */
 #include "base/memory.h"
 #include "base/process.h"
@@ -21,17 +21,17 @@
 #include <string.h>
 
 enum {
-    USUAL_PARALLEL = 16, /* texts that run together, without --parallel */
-    MAX_WAITING = 1024   /* samples that are not written yet */
+    USUAL_PARALLEL = 16, /* max texts that run together, without --parallel */
+    MAX_WAITING = 1024   /* max samples that are not written yet */
 };
 
-/* A text, and where it comes from. */
+/* A text and its prompt. */
 typedef struct Sample {
     struct Sample *next; /* in the order of the output */
     Text text;
-    Prompt prompt; /* without its ids, which are the first prompt.ids.n of the text */
+    Prompt prompt; /* its ids are the first prompt.ids.n of the text */
     uint64_t seed;
-    bool begun; /* something of it is written */
+    bool begun; /* part of it is written */
 } Sample;
 
 typedef struct {
@@ -39,24 +39,24 @@ typedef struct {
     bool many; /* --samples, --prompts or --json */
     int max;   /* positions of a text */
     Prompts prompts;
-    Prompt prompt; /* the last that was read; its ids are owned */
-    int n_begun;   /* its samples that have begun */
-    Text root;     /* all but the last of its ids, which are not owned; empty: samples run them */
+    Prompt prompt; /* the last one read; its ids are owned */
+    int n_begun;   /* number of its samples that have begun */
+    Text root;     /* its ids except for the last, not owned; empty: samples run them */
     int parallel;
     Text **running;        /* [parallel + 1], owned: by sequence, then the root; NULL: the sequence is free */
     Sampler *samplers;     /* [parallel], owned */
-    Sample *first, **last; /* samples that are not written, owned; where the next one goes */
-    int n_waiting;         /* of them */
+    Sample *first, **last; /* unwritten samples, owned; the end of the list */
+    int n_waiting;         /* unwritten samples */
     Stream out;
     double shown;                     /* time of the last progress */
     double prefilled;                 /* time after the first pass */
-    int n_texts;                      /* that are written */
+    int n_texts;                      /* written texts */
     int64_t n_read, n_ran, n_sampled; /* tokens of prompts; positions of texts; sampled tokens */
 } Generation;
 
 /* ---- the output ----------------------------------------------------------------------------------- */
 
-/* Writes what is not written of a sample. */
+/* Writes the rest of a sample. */
 static void show_sample(Generation *g, Sample *s) {
     char line[64];
     const unsigned long long seed = s->seed;
@@ -75,13 +75,13 @@ static void write_string(FILE *out, const char *s, size_t left) {
 
 static int n_sampled(const Sample *s) { return s->text.ids.n > s->prompt.ids.n ? s->text.ids.n - s->prompt.ids.n : 0; }
 
-/* Writes a sample that has ended as an object, on a line of its own. -1: no memory. */
+/* Writes a finished sample as a line with a JSON object. Returns -1 if out of memory. */
 static int write_object(Generation *g, const Sample *s) {
     const Tokens *ids = &s->text.ids;
     Buffer text = {0};
     char *line = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&line, &size); /* one write, which Ctrl-C does not cut */
+    FILE *out = open_memstream(&line, &size); /* one write, which Ctrl-C does not interrupt */
     if (!out) return fail("out of memory");
     for (int i = s->text.n_shown, n; i < ids->n; i++) {
         const char *bytes = run_token_text(g->run, ids, i, &n);
@@ -112,7 +112,7 @@ static void drop_sample(Generation *g) {
     free(s);
 }
 
-/* Writes samples in their order: all that have ended, and what there is of the first that has not. -1: no memory. */
+/* Writes finished samples in order, and streams the first unfinished one. Returns -1 if out of memory. */
 static int write_samples(Generation *g) {
     const bool json = g->run->options->json;
     for (Sample *s; (s = g->first) && !texts_stopped(&g->out);) {
@@ -127,7 +127,7 @@ static int write_samples(Generation *g) {
 
 /* ---- texts that begin ------------------------------------------------------------------------------ */
 
-/* 1: the next prompt is read; 0: no prompt is left; -1: no memory. */
+/* Reads the next prompt. Returns 1; 0 if no prompt is left; -1 if out of memory. */
 static int next_prompt(Generation *g) {
     free(g->prompt.ids.ids);
     const int found = prompts_next(&g->prompts, &g->prompt), n = g->prompt.ids.n;
@@ -138,7 +138,7 @@ static int next_prompt(Generation *g) {
     return found;
 }
 
-/* The next sample of the prompt, to run in this sequence. NULL: no memory. */
+/* Begins the prompt's next sample in this sequence. Returns NULL if out of memory. */
 static Text *add_sample(Generation *g, int sequence) {
     const Options *o = g->run->options;
     Sampler *sampler = &g->samplers[sequence];
@@ -160,8 +160,8 @@ static Text *add_sample(Generation *g, int sequence) {
     return text_append(&s->text, &g->prompt.ids) ? NULL : &s->text;
 }
 
-/* Samples begin in all free sequences, unless a root has to run first. A sample that ends at once is written, and
- * leaves its sequence free. -1: no memory. */
+/* Begins samples in all free sequences, unless a root has to run first. A sample that ends immediately is written, and
+ * its sequence stays free. Returns -1 if out of memory. */
 static int begin_samples(Generation *g) {
     for (int i = 0; i < g->parallel; i++)
         while (!g->running[i] && g->n_waiting < MAX_WAITING && !texts_stopped(&g->out)) {
@@ -181,8 +181,8 @@ static int begin_samples(Generation *g) {
 
 /* ---- the run --------------------------------------------------------------------------------------- */
 
-/* --parallel or USUAL_PARALLEL; fewer if -b, or 7/8 of the available memory, has no room for their logits, caches and
- * samplers, and the cache of a root. */
+/* --parallel or USUAL_PARALLEL, limited by -b and by 7/8 of the available memory: logits, caches and samplers of the
+ * texts, and the cache of a root. */
 static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
@@ -216,7 +216,7 @@ static void close_generation(Generation *g) {
     free(g->running);
 }
 
-/* On a terminal, unless the texts are written to one. */
+/* Shows progress on a terminal, unless the texts are written to it. */
 static void show_progress(Generation *g, bool end) {
     const double interval = 0.1; /* seconds */
     if (!g->many || !on_terminal(stderr) || on_terminal(stdout) || (!end && now() - g->shown < interval)) return;
@@ -249,7 +249,7 @@ static void show_statistics(const Generation *g, double start, double end) {
     if (g->run->options->verbose && (g->many || decoded > 0)) fprintf(stderr, "%s\n", tuning_text(&g->run->tuning));
 }
 
-/* Writes and runs in turn, so that a prompt is shown before it runs. -1: a failure. */
+/* Writes, then runs, so that a prompt is shown before it runs. Returns -1 on failure. */
 static int generate(Generation *g) {
     int more = 1;
     while (more > 0) {

@@ -14,7 +14,7 @@ void guesser_open(Guesser *g, int max_lookup, Draft *draft) {
 
 static int min(int a, int b) { return a < b ? a : b; }
 
-/* The index after the last earlier occurrence of the last three ids; 0: none. */
+/* The index after the most recent earlier occurrence of the last three ids; 0 if there is no other. */
 static int find_last(const Tokens *text) {
     const int *ids = text->ids, n = text->n;
     for (int end = n - 1; end >= 3; end--)
@@ -24,11 +24,12 @@ static int find_last(const Tokens *text) {
 
 static int look_up(const Tokens *text, int *tokens, int n) {
     const int from = n > 0 ? find_last(text) : 0, period = text->n - from;
-    for (int i = 0; from && i < n; i++) tokens[i] = text->ids[from + i % period]; /* what repeats may repeat again */
+    for (int i = 0; from && i < n; i++)
+        tokens[i] = text->ids[from + i % period]; /* assumes that a repetition continues */
     return from ? n : 0;
 }
 
-/* The draft tokens that a source may give in this pass. */
+/* The number of draft tokens that a source may give in this pass. */
 static int allowed(Pace *p, int max) {
     if (p->pause > 0 && p->pause--) return 0;
     return min(p->n, max);

@@ -56,18 +56,18 @@ int mode_info(Run *run) {
     printf("hidden_dim   %d\n", c->hidden_dim);
     printf("n_layers     %d\n", c->n_layers);
     printf("n_heads      %d (%d for keys and values) of size %d\n", c->n_heads, c->n_kv_heads, c->head_size);
-    printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "of its own");
+    printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "separate");
     printf("context      %d%s%s\n", c->context, m->ended_by ? ": " : "", m->ended_by ? m->ended_by : "");
     printf("rope base    %g\n", c->rope.base);
     show_family(m);
     if (c->n_experts)
-        printf("experts      %d of width %d, %d for a token\n", c->n_experts, c->expert_dim, c->n_experts_used);
+        printf("experts      %d of width %d, %d per token\n", c->n_experts, c->expert_dim, c->n_experts_used);
     if (m->embedding.group) printf("group size   %d\n", m->embedding.group);
     printf("parameters   %zu\n", m->parameters);
     size_t bytes = 0;
     for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
-    printf("file         %zu bytes, mapped; %zu read for a token\n", bytes, m->decode_bytes);
-    printf("KV cache     %zu bytes a position, %s\n", 2 * (size_t)c->n_layers * kv_dim * kv_bytes,
+    printf("file         %zu bytes, mapped; %zu read per token\n", bytes, m->decode_bytes);
+    printf("KV cache     %zu bytes per position, %s\n", 2 * (size_t)c->n_layers * kv_dim * kv_bytes,
            m->kv_type == KV_F32 ? "f32" : "f16");
     printf("\nnorms\n");
     show_parts(m, true);

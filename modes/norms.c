@@ -1,7 +1,7 @@
 /* norms.c: the bench of the norms, -m norms.
  *
- * Owns the mode that times every norm of norm.h beside its floor, a plain copy of the same bytes by the same threads in
- * the same run; and, for a model, what share of its time the norms take, and would take if they were of another kind.
+ * Owns the mode that times every norm of norm.h and its lower bound, a plain copy of the same bytes by the same threads
+ * in the same run; and, for a model, the share of norms in its time, as they are and if all were of another kind.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -35,21 +35,21 @@ typedef enum {
     N_TIMED
 } Timed;
 
-/* The arrays that the kernels work on, and how often each kernel is run at a time. */
+/* The arrays that the kernels work on. */
 typedef struct {
     int dim, tokens, threads, repeats[N_TIMED];
     float *x, *y, *r; /* [tokens][dim] */
     float *gamma, *beta;
     float *dgamma, *dbeta;         /* [threads][dim] */
     uint16_t *half_x, *half_gamma; /* x and gamma as bfloat16 */
-    float *weights;                /* [n_weights] what a product between two norms reads */
+    float *weights;                /* [n_weights] read by a product between two norms */
     size_t n_weights;
 } Case;
 
-static const double LEAST_SECONDS = 2e-4; /* of one measurement */
+static const double LEAST_SECONDS = 2e-4; /* min duration of a measurement */
 static const float EPS = 1e-5f;
 
-/* What is timed: one token's part, whose first element has the index `at`. */
+/* The timed work on one token; `at` is the index of its first element. */
 typedef void Kernel(const Case *c, size_t at);
 
 static void run_rms(const Case *c, size_t at) { rmsnorm(c->y + at, c->x + at, c->gamma, c->dim, EPS); }
@@ -91,7 +91,7 @@ static void run_copy(const Case *c, size_t at) {
 
 static const struct {
     const char *name;
-    Kernel *first, *then; /* `then` (NULL: none) begins when `first` has gone over all tokens */
+    Kernel *first, *then; /* `then` (NULL: none) runs after `first` has processed all tokens */
 } TIMED[N_TIMED] = {
     [RMS] = {"rmsnorm_ns", run_rms, NULL},
     [LAYER] = {"layernorm_ns", run_layer, NULL},
@@ -106,7 +106,7 @@ static const struct {
 
 /* ---- timing ------------------------------------------------------------------------------------- */
 
-/* Runs a kernel on all tokens, which the threads of the region share as they do in norm_forward. */
+/* Runs a kernel on all tokens; threads share the tokens as in norm_forward(). */
 static void run_on_tokens(const Case *c, Kernel *kernel) {
     if (c->tokens == 1)
         kernel(c, 0);
@@ -115,7 +115,7 @@ static void run_on_tokens(const Case *c, Kernel *kernel) {
         for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
-/* Warm: again and again, all of it in the caches. */
+/* Warm: repeated, with all data in the caches. */
 static double warm_seconds(const Case *c, Timed what, int repeats) {
     double start = 0, end = 0;
 #pragma omp parallel num_threads(c->threads)
@@ -133,8 +133,8 @@ static double warm_seconds(const Case *c, Timed what, int repeats) {
     return end - start;
 }
 
-/* In place: once, behind what reads as much as the products between two norms of a layer and writes x, as in a
- * decoder. The least of the readings on either side of nothing is what the clock takes. */
+/* In place: once, after code that reads as much memory as the products between two norms of a layer and writes x, as in
+ * a decoder. The min of two adjacent clock readings is the cost of the clock. */
 static double seconds_in_place(const Case *c, Timed what) {
     uint64_t ticks = 0, clock_ticks = UINT64_MAX;
 #pragma omp parallel num_threads(c->threads)
@@ -160,7 +160,7 @@ static double seconds_in_place(const Case *c, Timed what) {
     return ticks > clock_ticks ? 1e-9 * (double)(ticks - clock_ticks) : 0;
 }
 
-/* What a round measures: nanoseconds a token of each kernel, of three of them in place, and ratios. */
+/* The values of a round: nanoseconds per token of each kernel, of three kernels in place, and ratios. */
 enum {
     PLACE_RMS = N_TIMED,
     PLACE_LAYER,
@@ -193,7 +193,7 @@ static int time_kernels(void *context, double *ns) {
     return 0;
 }
 
-/* A ratio, and how far its interval reaches; "?": not known whether it is above 1 or below. */
+/* Prints a ratio and its interval; "?": the interval contains 1. */
 static void print_ratio(Estimate e) {
     char text[32];
     const double reach = e.high - e.value > e.value - e.low ? e.high - e.value : e.value - e.low;
@@ -223,7 +223,7 @@ static void show_case(const Case *c, const Estimate *e, bool json, bool first) {
 }
 
 static const char HEADER[] =
-    "ns a token. Warm: again and again on the same tokens; in place: once, behind a product, as in a decoder\n"
+    "ns per token. Warm: repeated on the same tokens; in place: once, after a product, as in a decoder\n"
     "                     warm                                                                              "
     "             | in place\n"
     "  dim tokens threads      RMS    Layer   Layer/RMS    RMS/copy  fused/apart    bf16 RMS back Layer back |"
@@ -243,7 +243,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds, boo
     const int used = tokens < threads ? tokens : threads;
     Case c = {dim, tokens, used, {0}, x, y, r, gamma, beta, dgamma, dbeta, half_x, half_gamma, weights, n_weights};
     for (size_t i = 0; i < 7 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
-    for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* x, to which it is added again and again, hardly changes */
+    for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* so small that repeated additions hardly change x */
     for (size_t i = 0; i < n; i++) half_x[i] = f32_to_bf16(x[i]);
     for (size_t i = 0; i < n; i++) half_gamma[i] = f32_to_bf16(gamma[i]);
     for (size_t i = 0; i < n_weights; i++) weights[i] = 0.5f;
@@ -257,8 +257,8 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds, boo
     return rounds < 0 ? -1 : 0;
 }
 
-/* The dims are those of the model's norms (a "token" of q_norm or k_norm is one of a token's heads), or
- * without a model many. */
+/* Measures the dims of the model's norms (a "token" of q_norm or k_norm is one of a token's heads); without a model,
+ * many dims. */
 static int measure_kernels(const Run *run, double seconds) {
     const bool json = run->options->json, model = run->options->model;
     int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192}, n_dims = sizeof dims / sizeof *dims;
@@ -269,7 +269,7 @@ static int measure_kernels(const Run *run, double seconds) {
     }
     const double each = seconds / (4 * n_dims + !model);
     fputs(json ? "\n \"cases\": [" : HEADER, stdout);
-    int status = model ? 0 : measure_case(run, 8, 10, each, true); /* what the study notes timed */
+    int status = model ? 0 : measure_case(run, 8, 10, each, true); /* the shape that study notes time */
     for (int i = 0; i < n_dims; i++)
         for (int tokens = 1; tokens <= 512 && !status && !interrupted; tokens *= 8)
             status = measure_case(run, dims[i], tokens, each, model && i == 0 && tokens == 1);
@@ -279,11 +279,12 @@ static int measure_kernels(const Run *run, double seconds) {
 
 /* ---- what a model's norms cost ------------------------------------------------------------------ */
 
-/* The model's norms as they are (or as --norm makes them), then all of one kind. */
+/* The model's norms unchanged (or changed by --norm), then all of one kind. */
 enum { AS_THEY_ARE = N_NORM_KINDS, N_WAYS };
 
-/* For each way and phase: the norms' share of the time, microseconds of a token, and those over what they are without
- * norms. */
+/* For each way and phase: the norms' share of the time, microseconds per token, and the ratio to the time without
+ * norms.
+ */
 typedef enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS } Cost;
 static const char *const COSTS[N_COSTS] = {"share", "us_per_token", "over_none"};
 enum { N_ALL_COSTS = N_WAYS * N_PHASES * N_COSTS };
@@ -291,7 +292,7 @@ _Static_assert((int)N_ALL_COSTS <= MAX_VALUES, "a round has too many values");
 
 typedef struct {
     Workload text;
-    NormKind *kinds; /* of the model's norms as they are, in the order of the walk along its parts */
+    NormKind *kinds; /* of the model's unchanged norms, in the order of its parts */
 } Trial;
 
 /* Sets the kinds of all norms, or keeps them. */
@@ -340,7 +341,7 @@ static int time_ways(void *trial, double *values) {
 }
 
 static void show_way(int way, const Estimate e[N_PHASES][N_COSTS], bool json) {
-    const char *name = way == AS_THEY_ARE ? "as they are" : norm_name((NormKind)way);
+    const char *name = way == AS_THEY_ARE ? "unchanged" : norm_name((NormKind)way);
     if (json) printf("%s\n  {\"norms\": \"%s\"", way < N_WAYS - 1 ? "," : "", name);
     if (!json) printf("%-11s", name);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
@@ -375,9 +376,10 @@ static int measure_model(Run *run, double seconds) {
     if (json)
         printf(",\n \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"model\": [", prompt, steps, rounds);
     else
-        printf("\nthe whole model, %d rounds: prefill of %d tokens, then decode of %d: the share of norms, us a token, "
-               "and over no norms\n",
-               rounds, prompt, steps);
+        printf(
+            "\nthe whole model, %d rounds: prefill of %d tokens, then decode of %d: the share of norms, us per token, "
+            "and the ratio to no norms\n",
+            rounds, prompt, steps);
     for (int way = N_WAYS - 1; way >= 0; way--) show_way(way, estimates[way], json);
     if (json) putchar(']');
     return 0;

@@ -1,6 +1,6 @@
 /* options.c: the command line.
  *
- * Owns the table of options, from which getopt's tables and --help come; a test compares --help with docs/options.md.
+ * Owns the table of options, which defines getopt's tables and --help. A test compares --help with docs/options.md.
  * An option is a row of the table and a field of Options.
  */
 #include "modes/options.h"
@@ -215,10 +215,10 @@ static int set_option(Options *o, const Option *option, const char *text) {
 
 /* ---- the command line ------------------------------------------------------------------- */
 
-/* What getopt returns for an option: its letter, or a number that is no character. */
+/* getopt's code of an option: its letter, or a number above all characters. */
 static int code_of(int i) { return OPTIONS[i].letter ? OPTIONS[i].letter : 256 + i; }
 
-/* Length of the longer word, a[n] or b, without the common beginning and the common end. */
+/* Length of the longer word, a[n] or b, without the common prefix and suffix. */
 static size_t difference(const char *a, size_t n, const char *b) {
     const size_t m = strlen(b), min = n < m ? n : m;
     size_t begin = 0, end = 0;

@@ -1,4 +1,4 @@
-/* perplexity.c: how well the model predicts a text.
+/* perplexity.c: measures how well the model predicts a text.
  *
  * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not overlap; each has the
  * length of the context and begins with BOS, and every other token in it is scored: perplexity = exp(mean NLL).

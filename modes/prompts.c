@@ -1,4 +1,4 @@
-/* prompts.c: the prompts of texts, one by one.
+/* prompts.c: reads prompts, one at a time.
  *
  * Owns their sources (-i, -f, --tokens, the lines of --prompts) and the options of a line.
  */
@@ -27,7 +27,7 @@ void prompts_close(Prompts *p) {
     *p = (Prompts){0};
 }
 
-/* Reads a number from 0 or 1 to max, if the key is there. */
+/* Reads a number from 0 or 1 to max, if the key exists. */
 static int read_number(const Json *object, const char *where, const char *key, int64_t min, int64_t max, int64_t *to) {
     const Json *value = json_get(object, key);
     if (json_null(value) || (json_integer(value, to) && *to >= min && *to <= max)) return 0;
@@ -53,7 +53,7 @@ static int read_object(Prompt *to, const char *where, char *line) {
     return status;
 }
 
-/* The next line of --prompts, or the only prompt. */
+/* Reads the next line of --prompts, or the only prompt. */
 static int read_text(Prompts *p, Prompt *to, const char *where) {
     const Options *o = p->run->options;
     char *line = p->text ? p->text + p->at : NULL;
@@ -82,7 +82,7 @@ static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
     return 0;
 }
 
-/* Reads the next prompt and its tokens. 1: it cannot run, which is reported; -1: no memory. */
+/* Reads the next prompt and its tokens. Returns 1 and a message if it cannot run; -1 if out of memory. */
 static int read_prompt(Prompts *p, Prompt *to) {
     const Run *run = p->run;
     const Options *o = run->options;
@@ -115,7 +115,7 @@ int prompts_next(Prompts *p, Prompt *next) {
 
 int prompts_report(const Prompts *p) {
     if (p->n_no_room > MAX_REPORTS)
-        note("%s: -n %d counts the prompt, which has as many tokens or more in %d lines", p->name, run_steps(p->run),
+        note("%s: -n %d counts the prompt; %d lines have at least that many tokens", p->name, run_steps(p->run),
              p->n_no_room);
     if (p->n_failed > MAX_REPORTS)
         fail("%s: %d of %d lines could not run; the first %d are above", p->name, p->n_failed, p->line, MAX_REPORTS);

@@ -1,24 +1,24 @@
-/* prompts.h: the prompts of many texts, one by one. */
+/* prompts.h: reads prompts, one at a time. */
 #pragma once
 
 #include "modes/common.h"
 
-enum { MAX_REPORTS = 5 }; /* messages of a kind */
+enum { MAX_REPORTS = 5 }; /* max messages of a kind */
 
-/* Where they come from: the lines of a file, or the command line, which has one. */
+/* The source of prompts: the lines of a file, or the command line, which has one. */
 typedef struct {
     const Run *run;
     const char *name; /* for messages */
-    char *text;       /* owned; NULL: it is not from a file */
-    size_t size, at;  /* `at`: what has been read */
-    int line;         /* the last that was read */
+    char *text;       /* owned; NULL: not a file */
+    size_t size, at;  /* `at`: bytes read so far */
+    int line;         /* the last line read */
     bool json;
     int n_failed;  /* prompts that could not run */
     int n_no_room; /* prompts of at least -n tokens */
 } Prompts;
 
 typedef struct {
-    const char *text; /* [size], until the prompts are closed */
+    const char *text; /* [size], valid until the prompts are closed */
     size_t size;
     int line;
     Tokens ids;    /* at least one; the caller frees them */
@@ -26,13 +26,14 @@ typedef struct {
     int samples;
 } Prompt;
 
-/* The caller closes it, also after a failure (-1 and a message). */
+/* Returns -1 and a message on failure. The caller closes it in any case. */
 int prompts_open(Prompts *p, const Run *run);
 void prompts_close(Prompts *p);
 
-/* Reads the next prompt. Reports a prompt that cannot run by its line (the first MAX_REPORTS of them) and skips it. 1:
- * a prompt; 0: no prompt is left, or Ctrl-C; -1: no memory. */
+/* Reads the next prompt. Skips prompts that cannot run and reports their lines, up to MAX_REPORTS. Returns 1 for a
+ * prompt; 0 if no prompt is left, or after Ctrl-C; -1 if out of memory. */
 int prompts_next(Prompts *p, Prompt *next);
 
-/* Reports how many prompts could not run, or had no room, where not each was reported. -1: a prompt could not run. */
+/* Reports the number of prompts that could not run, or were too long, if some messages were skipped. Returns -1 if a
+ * prompt could not run. */
 int prompts_report(const Prompts *p);

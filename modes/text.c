@@ -1,7 +1,8 @@
-/* text.c: the loop that continues texts.
+/* text.c: the loop that generates texts.
  *
- * Owns the steps of a forward pass, what is sampled from its logits, and where a text ends. Draft tokens (guess.h) run
- * in the pass of the last id; each that equals the sampled token is accepted, since the logits after it are there.
+ * Owns the steps of a forward pass, the sampling from its logits, and the end of a text. Draft tokens (guess.h) run in
+ * the pass of the last id. A draft token that equals the sampled token is accepted: the logits after it are already
+ * computed.
  */
 #include "modes/text.h"
 #include "base/memory.h"
@@ -14,7 +15,7 @@
 #include "text/merges.h"
 #include "text/stream.h"
 
-enum { WORTH_SHARING = 1 << 16 }; /* logits: one thread samples from fewer before a second one has started */
+enum { WORTH_SHARING = 1 << 16 }; /* logits: below this, one thread finishes before a second one starts */
 
 bool texts_stopped(const Stream *out) { return interrupted || out->error; }
 
@@ -31,7 +32,8 @@ int text_append(Text *t, const Tokens *prompt) {
     return 0;
 }
 
-/* Adds the steps of the ids that have not run, and of draft tokens if only the last has not. -1: a failure. */
+/* Adds the steps of the ids that still have to run; if it is only the last, draft tokens, too. Returns -1 on failure.
+ */
 static int add_steps(Run *run, Text *t) {
     const int n = t->ended ? 0 : t->ids.n - t->n_ran;
     const int n_draft = t->guesser && n == 1 ? guesser_guess(t->guesser, &t->ids, t->sampler, t->max - t->ids.n) : 0;
@@ -46,7 +48,7 @@ static int add_steps(Run *run, Text *t) {
     return n_draft < 0 || run->steps.failed ? -1 : 0;
 }
 
-/* Samples the token after the last id, and the tokens after draft tokens that are right. -1: a failure. */
+/* Samples the token after the last id, and after each accepted draft token. Returns -1 on failure. */
 static int sample(const Run *run, Text *t) {
     const size_t vocab_size = (size_t)run->model.config.vocab_size;
     int right = 0;
@@ -64,7 +66,7 @@ static int sample(const Run *run, Text *t) {
     return 0;
 }
 
-/* Threads share the sampling of many logits. */
+/* Samples for all texts; threads share the work if there are many logits. */
 static int sample_all(const Run *run, Text *const *texts, int n, size_t n_logits) {
     int status = 0;
     if (n_logits < WORTH_SHARING) {

@@ -18,7 +18,7 @@ chat_bpe.txt has lines of: family, 1 with a system prompt, turn, the ids up to w
 apply_chat_template gives with the templates in chat/ (MiniMind: its own) and llama3, qwen2, llama2 (zephyr, llama-2) or
 MiniMind's tokenizer.
 
-Another tokenizer: golden_bpe.py NAME tokenizer.json. Texts are made valid first: a byte that is no UTF-8 becomes U+FFFD.
+Another tokenizer: golden_bpe.py NAME tokenizer.json. Texts are made valid first: invalid UTF-8 becomes U+FFFD.
 """
 
 import codecs

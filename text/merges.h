@@ -42,7 +42,7 @@ int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const cha
 int merges_end(Merges *m, Pieces *pieces);
 void merges_close(Merges *m);
 
-/* The rule for two neighbours; NULL if there is none. */
+/* The rule for two neighbours; NULL if not found. */
 const MergeRule *merges_rule(const Merges *m, int left, int right);
 
 /* Encodes words; reuses its memory. Initialize pieces and merges, the rest with zeros. */

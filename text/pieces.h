@@ -57,10 +57,10 @@ void pieces_close(Pieces *p);
  * are filled in and after every change. */
 int pieces_index(Pieces *p);
 
-/* The first piece with text s[n] that merging can produce; -1 if there is none. */
+/* The first piece with text s[n] that merging can produce; -1 if not found. */
 int pieces_find(const Pieces *p, const char *s, int n);
 
-/* The longest user-defined or special piece at the start of s[left]; -1 if there is none. `raw`: among pieces that
+/* The longest user-defined or special piece at the start of s[left]; -1 if not found. `raw`: among pieces that
  * match raw text, else among the others. O(MOST_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 

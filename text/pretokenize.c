@@ -40,7 +40,7 @@ static bool is_below(const uint32_t *row, uint32_t first, uint32_t second) {
     return row[1] < first || (row[1] == first && row[2] < second);
 }
 
-/* The composition of two characters; 0 if there is none. */
+/* The composition of two characters; 0 if they do not compose. */
 static uint32_t composition(uint32_t first, uint32_t second) {
     if (first - LEADING < N_LEADING && second - VOWELS < N_VOWELS)
         return SYLLABLES + ((first - LEADING) * N_VOWELS + second - VOWELS) * N_TRAILING;
@@ -249,7 +249,7 @@ static void next_llama3(Cursor *c, int digits) {
     }
 }
 
-/* [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ : letters in capitals, then at least one that is none.
+/* [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ : uppercase letters, then at least one other letter.
  * `capitals`: the other way, at least one in capitals, then others. False: no match. */
 static bool skip_cased(Cursor *c, bool capitals) {
     Cursor at = *c, caseless = *c; /* after the last letter or mark without case: both parts match it */
