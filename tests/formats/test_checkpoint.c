@@ -255,7 +255,7 @@ static void headers_are_checked(void) {
     check_int(&image, 37, -4, "group_size is -4");
     check_int(&image, 37, 8, "group_size is 8, expected a divisor of dim = 64 and hidden_dim = 172");
     check_int(&image, 37, 43, "group_size is 43");
-    check_int(&image, 37, 2, "its header asks for");
+    check_int(&image, 37, 2, "its header needs");
     image.bytes[36] = 2;
     check_image(&image, image.size, "shared_classifier is 2, expected 0 or 1");
     image.bytes[36] = 0;
@@ -307,7 +307,7 @@ static void giant_headers_are_refused(void) {
             Image image;
             CHECK(!image_open(&image, &GQA_TIED, version, 1), "cannot make the model");
             memcpy(image.bytes + (version ? 8 : 0), ints[i], sizeof ints[i]);
-            check_image(&image, image.size, "its header asks for");
+            check_image(&image, image.size, "its header needs");
             free(image.bytes);
         }
     Image image;

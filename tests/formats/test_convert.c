@@ -154,7 +154,7 @@ static void experts_in_every_type(void) {
         snprintf(expected, sizeof expected, "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
         CHECK(strstr(out, expected), "%s: no '%s' in %s", types[i], expected, out);
         CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: another router: %s", types[i], out);
-        CHECK(strstr(out, "\nexperts      8 of width 32, 2 for a token\n"), "%s", out);
+        CHECK(strstr(out, "\nexperts      8 of width 32, 2 per token\n"), "%s", out);
         const double found = difference("m.gguf", "out/a.gguf");
         CHECK(found <= tolerances[i], "%s: %g of the largest logit away", types[i], found);
         unlink(inside("out/a.gguf"));
@@ -276,7 +276,7 @@ static void the_context_is_cut_to_a_llama_s_window(void) {
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
     gguf_free(&file);
     CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
-    CHECK(strstr(err, "note: GGUF's llama has no place for windows"), "%s", err);
+    CHECK(strstr(err, "note: GGUF's llama cannot store windows"), "%s", err);
     CHECK(difference("m.gguf", "out/a.gguf") == 0, "other logits");
     CHECK(!model_open(&m, inside("out/a.gguf")) && m.config.context == 10, "context %d", m.config.context);
     CHECK(m.layers[0].window == 0, "a window of %d", m.layers[0].window);
@@ -337,7 +337,7 @@ static void families_that_gguf_cannot_represent_are_refused(void) {
     check_unrepresentable("gemma2", 10, "gemma2 differs in: attn_logit_softcapping");
     check_unrepresentable("gemma3", 11, "gemma3 differs in: attn_logit_softcapping");
     check_unrepresentable("gemma3", 12, "differs in: blk.0.attn_output.bias");
-    check_unrepresentable("phi3", 13, "phi3 differs in: heads that are not dim / n_heads wide");
+    check_unrepresentable("phi3", 13, "phi3 differs in: a head size that is not dim / n_heads");
     check_unrepresentable("gemma2", 14, "gemma2 differs in: an output that is the embedding");
     check_unrepresentable("gemma3", 15, "gemma3 differs in: RoPE of neighbours");
     check_unrepresentable("gemma3", 16, layers);
@@ -387,8 +387,8 @@ static void numbers_beyond_float32_are_refused(void) {
         double base; /* of RoPE */
         const char *options, *mention;
     } cases[] = {
-        {1e300, NULL, "llama.rope.freq_base would be 1e+300, which is no float32"},
-        {1e-60, NULL, "llama.rope.freq_base would be 1e-60, which is no float32"},
+        {1e300, NULL, "llama.rope.freq_base would be 1e+300, which float32 cannot represent"},
+        {1e-60, NULL, "llama.rope.freq_base would be 1e-60, which float32 cannot represent"},
         {1e4, "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 1e39}",
          "llama.rope.scaling.factor would be 1e+39"},
         {1e4, "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"attention_factor\": 1e200}",
@@ -396,7 +396,7 @@ static void numbers_beyond_float32_are_refused(void) {
         {1e4,
          "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1e100, \"low_freq_factor\": 1, "
          "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 1}",
-         "of rope_freqs would be 1e+100, which is no float32"},
+         "of rope_freqs would be 1e+100, which float32 cannot represent"},
     };
     Model model;
     CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")), "cannot make the model");

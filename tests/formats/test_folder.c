@@ -546,7 +546,7 @@ static void options_of_families(void) {
         {"gemma3_text\", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"yarn\"}}, \"x\": \"",
          "rope_type in sliding_attention is 'yarn', expected default"},
         {"gemma3_text\", \"rope_scaling\": {\"a\": 1}, \"rope_parameters\": {\"full_attention\": {}}, \"x\": \"",
-         "rope_scaling is an object, expected none beside full_attention"},
+         "rope_scaling is an object, expected null, because full_attention is given"},
         {"olmo\", \"clip_qkv\": 8.0, \"x\": \"", "clip_qkv is 8.0, expected null"},
         {"olmo", "input_layernorm.weight is not supported"},
         {"olmo3", "rope_theta is 10000, expected one in sliding_attention, too"},
@@ -681,16 +681,16 @@ static void an_index_names_files_of_its_folder(void) {
     static const struct {
         const char *old, *new, *message;
     } cases[] = {
-        {first, "\"../same.gguf\"", "is in '../same.gguf', expected the name of a file beside it"},
-        {first, "\"/etc/passwd\"", "is in '/etc/passwd', expected the name of a file beside it"},
-        {first, "\"..\"", "expected the name of a file beside it"},
-        {first, "\"\"", "expected the name of a file beside it"},
-        {first, "\"model-00001-of-00003.safetensors\\u0000\"", "expected the name of a file beside it"},
-        {first, "7", "is in '7', expected the name of a file beside it"},
+        {first, "\"../same.gguf\"", "is in '../same.gguf', expected a file name in the same folder"},
+        {first, "\"/etc/passwd\"", "is in '/etc/passwd', expected a file name in the same folder"},
+        {first, "\"..\"", "expected a file name in the same folder"},
+        {first, "\"\"", "expected a file name in the same folder"},
+        {first, "\"model-00001-of-00003.safetensors\\u0000\"", "expected a file name in the same folder"},
+        {first, "7", "is in '7', expected a file name in the same folder"},
         {first, "\"model-00004-of-00003.safetensors\"", "No such file"},
-        {first, "\"model-00002-of-00003.safetensors\"", "which does not have it"},
+        {first, "\"model-00002-of-00003.safetensors\"", "is not in"},
         {"\"weight_map\"", "\"map\"", "weight_map is missing, expected an object"},
-        {"\"model.norm.weight\"", "\"model.morn.weight\"", "weight_map says that model.morn.weight is in model-"},
+        {"\"model.norm.weight\"", "\"model.morn.weight\"", "weight_map: model.morn.weight is not in model-"},
         {"\"metadata\": {", "\"metadata\": [", "index.json: line 2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -713,7 +713,7 @@ static void a_tensor_in_two_files_is_refused(void) {
     const int status = model_open(&m, folder());
     CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
     const char *first = strstr(stderr_text(), "model-00001-of-"), *other = strstr(stderr_text(), "model-00002-of-");
-    CHECK(first && other && strstr(stderr_text(), " is in ") && strstr(stderr_text(), " as well"), "%s", stderr_text());
+    CHECK(first && other && strstr(stderr_text(), " is also in "), "%s", stderr_text());
     remove_folder();
 }
 
@@ -787,7 +787,7 @@ static void missing_tensors_and_files_are_named(void) {
     static const char index[] = "model.safetensors.index.json";
     check_missing("config.json", NULL, "config.json: No such file");
     check_missing("model-00002-of-00003.safetensors", NULL, "model-00002-of-00003.safetensors: No such file");
-    check_missing(index, NULL, "neither model.safetensors nor");
+    check_missing(index, NULL, "without model.safetensors or");
     check_missing(index, "pytorch_model.bin", "scripts/bin_to_safetensors.py");
     check_missing(index, "pytorch_model.bin.index.json", "scripts/bin_to_safetensors.py");
     check_missing(index, "consolidated.00.pth", "scripts/bin_to_safetensors.py");

@@ -1283,15 +1283,15 @@ static void bad_tensors(void) {
         REFUSED("has shape", FFN->dims[0] = giant[i]);
         REFUSED("has shape", FFN->dims[1] = giant[i]);
     }
-    REFUSED("ends behind the end", FFN->offset = 1 << 20);
+    REFUSED("ends after the end", FFN->offset = 1 << 20);
     REFUSED("inside another one", FFN->dims[1] = 97);
-    REFUSED("ends behind the end", FFN->dims[0] = FFN->dims[1] = 0x7fffffff);
+    REFUSED("ends after the end", FFN->dims[0] = FFN->dims[1] = 0x7fffffff);
     REFUSED("inside another one", FFN->offset = gguf_tensor(&file, "blk.0.ffn_gate.weight")->offset);
     REFUSED("not aligned", FFN->offset += 4);
-    REFUSED("ends behind the end", FFN->offset = 1 << 24);
-    REFUSED("ends behind the end", FFN->offset = 0x7fffffffffffffe0);
-    REFUSED("ends behind the end", FFN->offset = 0xffffffffffffffe0);
-    REFUSED("tensor blk.0.ffn_gate.weight is in", snprintf(FFN->name, 64, "blk.0.ffn_gate.weight"));
+    REFUSED("ends after the end", FFN->offset = 1 << 24);
+    REFUSED("ends after the end", FFN->offset = 0x7fffffffffffffe0);
+    REFUSED("ends after the end", FFN->offset = 0xffffffffffffffe0);
+    REFUSED("tensor blk.0.ffn_gate.weight is also in", snprintf(FFN->name, 64, "blk.0.ffn_gate.weight"));
 #undef FFN
 }
 
@@ -1420,15 +1420,15 @@ static void bad_tokenizers(void) {
                                                              gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2"),
                                                              gguf_set_int(&file, "norma.tokenizer.normalizer", 1)));
     TOKENIZER_REFUSED("tokenizer of kind '' is not supported", gguf_remove(&file, "tokenizer.ggml.model"));
-    TOKENIZER_REFUSED("tokens is missing or no array of 1800", gguf_remove(&file, "tokenizer.ggml.tokens"));
-    TOKENIZER_REFUSED("scores is missing or no array", gguf_remove(&file, "tokenizer.ggml.scores"));
-    TOKENIZER_REFUSED("token_type is missing or no array", gguf_remove(&file, "tokenizer.ggml.token_type"));
-    TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
-    TOKENIZER_REFUSED("tokens is missing or no array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
+    TOKENIZER_REFUSED("tokens is missing or not an array of 1800", gguf_remove(&file, "tokenizer.ggml.tokens"));
+    TOKENIZER_REFUSED("scores is missing or not an array", gguf_remove(&file, "tokenizer.ggml.scores"));
+    TOKENIZER_REFUSED("token_type is missing or not an array", gguf_remove(&file, "tokenizer.ggml.token_type"));
+    TOKENIZER_REFUSED("tokens is missing or not an array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
+    TOKENIZER_REFUSED("tokens is missing or not an array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
     TOKENIZER_REFUSED("user-defined piece 1799 has 513 bytes, expected at most 512",
                       gguf_add_tokenizer(&file, SPEAKING.vocab_size, &user, 1));
-    TOKENIZER_REFUSED("scores is missing or no array", set_array("tokenizer.ggml.scores", GGUF_I8, 64));
-    TOKENIZER_REFUSED("scores is missing or no array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
+    TOKENIZER_REFUSED("scores is missing or not an array", set_array("tokenizer.ggml.scores", GGUF_I8, 64));
+    TOKENIZER_REFUSED("scores is missing or not an array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
     TOKENIZER_REFUSED("bos_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 1800));
     TOKENIZER_REFUSED("eos_token_id is 4294967295,", gguf_set_int(&file, "tokenizer.ggml.eos_token_id", -1));
     TOKENIZER_REFUSED("eot_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.eot_token_id", 1800));

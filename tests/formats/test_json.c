@@ -213,7 +213,7 @@ static void a_zero_byte_is_not_the_end(void) {
     stderr_hide();
     const int status = json_parse(&json, "x.json", "1\0", 2);
     stderr_show();
-    CHECK(status == -1 && strstr(stderr_text(), "byte 2: something behind the end"), "%d: %s", status, stderr_text());
+    CHECK(status == -1 && strstr(stderr_text(), "byte 2: text after the end"), "%d: %s", status, stderr_text());
 }
 
 static void errors_have_a_position(void) {
@@ -224,7 +224,7 @@ static void errors_have_a_position(void) {
         {"[1,\n2 3]", "run: x.json: line 2, byte 3: expected ',' or the end of the list\n"},
         {"", "run: x.json: byte 1: expected a value\n"},
         {"\"\\u004", "run: x.json: byte 4: \\u without four hexadecimal digits\n"},
-        {"\"\\u0041", "run: x.json: byte 8: a string without an end\n"},
+        {"\"\\u0041", "run: x.json: byte 8: an unterminated string\n"},
         {"\"\\ud83d\\u", "run: x.json: byte 8: half of a surrogate pair\n"},
         {"\"\\ud83d\\u\"", "run: x.json: byte 10: half of a surrogate pair\n"},
         {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
@@ -246,9 +246,9 @@ static void escapes_at_the_end(void) {
                  size < 3   ? size + 1
                  : size < 7 ? 4
                             : size + 1,
-                 size == 2              ? "an escape that JSON has not"
+                 size == 2              ? "an invalid escape"
                  : size > 2 && size < 7 ? "\\u without four hexadecimal digits"
-                                        : "a string without an end");
+                                        : "an unterminated string");
         stderr_hide();
         const int status = json_parse(&json, "x.json", text, size);
         stderr_show();
@@ -451,12 +451,12 @@ static void no_byte_after_a_text_is_read(void) {
         const char *message;
     } cases[] = {
         {"\"\\u1234\"", 6, "byte 4: \\u without four hexadecimal digits"},
-        {"\"\\u1234\"", 7, "byte 8: a string without an end"},
+        {"\"\\u1234\"", 7, "byte 8: an unterminated string"},
         {"\"\\ud83d\\ude42\"", 8, "byte 8: half of a surrogate pair"},
         {"\"\\ud83d\\ude42\"", 9, "half of a surrogate pair"},
         {"\"\\ud83d\\ude42\"", 12, "half of a surrogate pair"},
-        {"\"\\n\"", 2, "an escape that JSON has not"},
-        {"\"\xc3\xa9\"", 2, "a byte that is no UTF-8"},
+        {"\"\\n\"", 2, "an invalid escape"},
+        {"\"\xc3\xa9\"", 2, "invalid UTF-8"},
         {"true", 3, "expected a value"},
         {"-1", 1, "expected a value"},
         {"1.5", 2, "expected a digit"},

@@ -409,7 +409,7 @@ static void a_folder_is_a_model(void) {
     unlink(inside("out/hf.gguf"));
     CHECK_RUN("hf -m info");
     CHECK(strstr(out, "format       Hugging Face folder\n"), "%s", out);
-    check_refused(1, "hf/tokenizer.json is not there", "hf -i Once");
+    check_refused(1, "hf/tokenizer.json not found", "hf -i Once");
     CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
 }
 
@@ -438,7 +438,7 @@ static const Format LLAMA_2 = {
     "\1[INST] <<SYS>>\nBe kind.</s>\n<</SYS>>\n\n%s [/INST]",
     "\2\1[INST] %s [/INST]",
     " \7 ",
-    "note: m/long.bin has no chat template, so it may not be trained to chat; using llama-2's",
+    "note: m/long.bin has no chat template, so it may not be a chat model; using the format llama-2",
     0};
 static const Format CHATML = {"m/chat.gguf",
                               "\1\3user\n%s\4\n\3assistant\n",
@@ -506,7 +506,7 @@ static void chat_notes_that_the_bundled_model_is_not_for_chat(void) {
     CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
     setup.input = "hello\n";
     CHECK_RUN("%s -m chat -n 30 -t 0", model);
-    CHECK(strstr(err, "stories.gguf tells stories, it was not trained to chat: run -i \"Once upon a time\"\n") &&
+    CHECK(strstr(err, "stories.gguf was trained on stories, not to chat; try -i \"Once upon a time\"\n") &&
               !strstr(err, "llama-2"),
           "%s", err);
 }
@@ -610,7 +610,7 @@ static void logits_are_bit_identical_to_the_library_s(void) {
 
 static void failed_logits_leave_no_file(void) {
     check_refused(1, "No such file", "m/model.bin -m logits -i aa -o missing/logits");
-    check_refused(1, "no finite number", "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
+    check_refused(1, "not finite", "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
     check_refused(1, "not fit", "m/model.bin -m logits --tokens 1,2,3 -c 2 -b 1 -o out/logits");
     check_refused(1, "directory", "m/model.bin -m logits -i aa -o out");
     check_refused(1, "No space", "m/model.bin -m logits -i aa -o /dev/full");
@@ -968,26 +968,27 @@ static void files_that_are_no_models_are_recognized(void) {
         const char *message;
     } cases[] = {
 #define CASE(begin, message) {begin, sizeof begin - 1, "odd/model.bin: " message}
-        CASE("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "is a pointer of Git LFS"),
+        CASE("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "is a Git LFS pointer"),
         CASE("<!DOCTYPE html>\n<html>", "is a web page"),
         CASE("<!doctype html>", "is a web page"),
         CASE("<html lang=\"en\">", "is a web page"),
         CASE("<HTML>", "is a web page"),
-        CASE("PK\3\4\0\0\10\10 archive/data.pkl", "is PyTorch's, a format that can run programs; scripts/bin_to"),
-        CASE("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", "is PyTorch's, a format that can run programs"),
+        CASE("PK\3\4\0\0\10\10 archive/data.pkl",
+             "is a PyTorch file, which can run programs; convert it with scripts/bin_to"),
+        CASE("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", "is a PyTorch file, which can run programs"),
         CASE("\x1f\x8b\x08\0\0\0\0\0", "is compressed; unpack it first"),
         CASE("\xfd\x37zXZ\0", "is compressed; unpack it first"),
         CASE("\x28\xb5\x2f\xfd", "is compressed; unpack it first"),
-        CASE("tjgg\1\0\0\0", "is GGML, the format before GGUF"),
-        CASE("{\"model_type\": \"llama\"}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
-        CASE("\x02\0\0\0\0\0\0\0{}", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
-        CASE("\x01\0\0\0\0\0\0\0{", "is one of the files of a Hugging Face folder; run the folder: odd/\n"),
+        CASE("tjgg\1\0\0\0", "is a GGML file, the predecessor of GGUF"),
+        CASE("{\"model_type\": \"llama\"}", "is a file of a Hugging Face folder; use the folder: odd/\n"),
+        CASE("\x02\0\0\0\0\0\0\0{}", "is a file of a Hugging Face folder; use the folder: odd/\n"),
+        CASE("\x01\0\0\0\0\0\0\0{", "is a file of a Hugging Face folder; use the folder: odd/\n"),
         /* a header longer than the file */
-        CASE("\x03\0\0\0\0\0\0\0{}", "no format that norma knows; as a llama2.c v0 checkpoint: file is 10 bytes"),
-        CASE("Once upon a time there was a little girl.", "no format that norma knows; as a llama2.c v0 checkpoint: "
+        CASE("\x03\0\0\0\0\0\0\0{}", "unknown format; as a llama2.c v0 checkpoint: file is 10 bytes"),
+        CASE("Once upon a time there was a little girl.", "unknown format; as a llama2.c v0 checkpoint: "
                                                           "dim is 1701015119, expected a multiple of n_heads"),
         CASE("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-             "no format that norma knows; as a llama2.c v0 checkpoint: dim is 0, expected a positive number"),
+             "unknown format; as a llama2.c v0 checkpoint: dim is 0, expected a positive number"),
 #undef CASE
     };
     mkdir(inside("odd"), 0700);
@@ -996,7 +997,7 @@ static void files_that_are_no_models_are_recognized(void) {
         check_refused(1, cases[i].message, "odd/model.bin --tokens 1");
     }
     write_bytes("config.json", "{}", 2); /* a path without a folder */
-    check_refused(1, "config.json: is one of the files of a Hugging Face folder; run the folder: .\n", "config.json");
+    check_refused(1, "config.json: is a file of a Hugging Face folder; use the folder: .\n", "config.json");
     unlink(inside("config.json"));
     /* one byte less is not recognized */
     write_bytes("odd/model.bin", "version https://git-lf", 22);
@@ -1012,11 +1013,11 @@ static void git_lfs_pointers_in_a_folder_are_recognized(void) {
     model_close(&m);
     CHECK(!status_, "no folder");
     write_file("lfs/tokenizer.json", pointer);
-    check_refused(1, "lfs/tokenizer.json: is a pointer of Git LFS", "lfs -i a");
+    check_refused(1, "lfs/tokenizer.json: is a Git LFS pointer", "lfs -i a");
     write_file("lfs/tokenizer.bin", pointer);
-    check_refused(1, "lfs/tokenizer.bin: is a pointer of Git LFS", "lfs -z lfs/tokenizer.bin -i a");
+    check_refused(1, "lfs/tokenizer.bin: is a Git LFS pointer", "lfs -z lfs/tokenizer.bin -i a");
     write_file("lfs/model.safetensors", pointer);
-    check_refused(1, "lfs/model.safetensors: is a pointer of Git LFS", "lfs --tokens 1");
+    check_refused(1, "lfs/model.safetensors: is a Git LFS pointer", "lfs --tokens 1");
 }
 
 /* A GGUF file without tensors works only with -m tokenize. */
@@ -1040,7 +1041,8 @@ static void a_vocabulary_without_tensors_tokenizes(void) {
     check_refused(2, "--norm is for modes", "m/vocabulary.gguf -m tokenize -i a --norm rms");
     for (int i = 0; i < 8; i++) {
         snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s", modes[i]);
-        check_refused(1, "m/vocabulary.gguf: has a vocabulary and no tensors; -m tokenize alone can run it", arguments);
+        check_refused(1, "m/vocabulary.gguf: has a vocabulary but no tensors; it works only with -m tokenize",
+                      arguments);
     }
     const uint8_t no_pieces[12] = {GGUF_STRING};
     for (int i = 0; i < 2; i++) {
@@ -1096,8 +1098,8 @@ static void messages_are_safe_to_read(void) {
 
 static void nan_logits_are_an_error(void) {
     run("m/nan.bin --tokens 1,2,511 -n 20");
-    CHECK(status == 1 && one_line(err) && strstr(err, "no finite number"), "generate: status %d, %s", status, err);
-    check_refused(1, "no finite number", "m/nan.bin -m perplexity --tokens 1,2,511,3");
+    CHECK(status == 1 && one_line(err) && strstr(err, "not finite"), "generate: status %d, %s", status, err);
+    check_refused(1, "not finite", "m/nan.bin -m perplexity --tokens 1,2,511,3");
 }
 
 /* gamma = 1e6 makes keys and values above 65504, which are infinite in a float16 cache. */

@@ -233,7 +233,7 @@ static void bad_lines_are_reported_and_skipped(void) {
     static const struct {
         const char *line, *message;
     } cases[] = {
-        {"{\"prompt: 3}", "byte 13: a string without an end"},
+        {"{\"prompt: 3}", "byte 13: an unterminated string"},
         {"", "byte 1: expected a value"},
         {"[1]", "\"prompt\" is missing, expected a text"},
         {"{\"prompt\": \"Tom\", \"seed\": -1}",
@@ -241,7 +241,7 @@ static void bad_lines_are_reported_and_skipped(void) {
         {"{\"prompt\": \"B\", \"n\": 0}", "\"n\" is 0, expected a whole number from 1 to 2147483647"},
         {"{\"prompt\": 3}", "\"prompt\" is 3, expected a text"},
         {"{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}", "22 positions do not fit in a context of 20"},
-        {"{\"prompt\": \"A\"} B", "byte 17: something behind the end"},
+        {"{\"prompt\": \"A\"} B", "byte 17: text after the end"},
         {"{\"n\": 1, \"n\": 2}", "an object has the key \"n\" twice"},
         {"{\"prompt\": \"\", \"n\": 2147483648}", "\"n\" is 2147483648, expected a whole number from 1 to 2147483647"},
         {"{\"prompt\": \"\", \"seed\": 1.5}", "\"seed\" is 1.5, expected a whole number from 0 to 9223372036854775807"},
@@ -289,8 +289,7 @@ static void many_bad_lines_are_counted(void) {
     write_lines("many.txt", "", "aa ba ca aa ba ca\n", 7);
     CHECK_RUN("spm.gguf -n 3 --prompts many.txt");
     CHECK(lines_of(err) == 7 && strstr(err, "line 5: -n 3 counts") && !strstr(err, "line 6:"), "%s", err);
-    CHECK(strstr(err, "note: many.txt: -n 3 counts the prompt, which has as many tokens or more in 7 lines\n"), "%s",
-          err);
+    CHECK(strstr(err, "note: many.txt: -n 3 counts the prompt; 7 lines have at least that many tokens\n"), "%s", err);
     write_lines("many.jsonl", "{\"prompt\": \"a\"}\n", "{}\n", 6);
     run("spm.gguf -n 8 --prompts many.jsonl");
     CHECK(status == 1 && lines_of(err) == 7 && strstr(err, "line 6: ") && !strstr(err, "line 7: "), "%s", err);

@@ -229,25 +229,26 @@ static void unsupported_options_are_refused(void) {
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"a\":1,\"1a\":2},\"merges\":[[1,\"a\"]]}}",
          "a merge is 1, expected two"},
         {"{\"model\":{\"dropout\":0.1,%s}}", "model.dropout is 0.1"},
-        {"{\"model\":{\"end_of_word_suffix\":\"</w>\",%s}}", "model.end_of_word_suffix is '</w>'"},
-        {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{%s}}", "normalizer Lowercase is none"},
+        {"{\"model\":{\"end_of_word_suffix\":\"</w>\",%s}}", "model.end_of_word_suffix '</w>' is not supported"},
+        {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{%s}}", "normalizer Lowercase is not supported"},
         {"{\"normalizer\":{\"type\":\"Sequence\"},\"model\":{%s}}", "normalizers is missing, expected a list"},
         {"{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},\"model\":{%s}}",
-         "none makes it of spaces"},
-        {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"model\":{%s}}", "pre-tokenizer Whitespace is none"},
+         "but spaces do not become U+2581"},
+        {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"model\":{%s}}", "pre-tokenizer Whitespace is not supported"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Isolated\"},\"model\":{%"
          "s}}",
-         "has the pattern x, which"},
+         "with the pattern x is not supported"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}\"},\"behavior\":\"Removed\"},"
          "\"model\":{%s}}",
          "behavior of a pre-tokenizer Split is Removed"},
         {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"
          ","
          "\"model\":{%s}}",
-         "Digits is behind ByteLevel"},
+         "Digits after ByteLevel"},
         {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"},\"model\":{%s}}",
          "Metaspace's replacement is _"},
-        {"{\"post_processor\":{\"type\":\"BertProcessing\"},\"model\":{%s}}", "post-processor BertProcessing is none"},
+        {"{\"post_processor\":{\"type\":\"BertProcessing\"},\"model\":{%s}}",
+         "post-processor BertProcessing is not supported"},
         {"{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"single_word\":true}],\"model\":{%s}}",
          "'<s>' has single_word set"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\"}],\"model\":{%s}}", "'<s>' has id 0, which is 'a'"},
@@ -260,49 +261,51 @@ static void unsupported_options_are_refused(void) {
          "a merge is a, expected two pieces"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[[\"a\",\"b\",\"a\"]]}}",
          "a merge is a list, expected two"},
-        {"{\"model\":{\"continuing_subword_prefix\":\"##\",%s}}", "model.continuing_subword_prefix is '##'"},
+        {"{\"model\":{\"continuing_subword_prefix\":\"##\",%s}}",
+         "model.continuing_subword_prefix '##' is not supported"},
         {"{\"model\":{\"dropout\":\"0\",%s}}", "model.dropout is 0, expected none"},
         {"{\"added_tokens\":[{\"id\":3,\"content\":\"\"}],\"model\":{%s}}", "an added token is , expected text"},
         {"{\"added_tokens\":[{\"content\":\"<s>\"}],\"model\":{%s}}",
          "<s> has id missing, expected one of the model's 8"},
         {"{\"added_tokens\":[{\"id\":3,\"content\":\"<t>\"}],\"model\":{%s}}", "'<t>' has id 3, which is '<s>'"},
-        {"{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"},\"model\":{%s}}", "normalizer Prepend is none"},
+        {"{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"},\"model\":{%s}}",
+         "normalizer Prepend is not supported"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"},\"model\":{%s}}",
-         "normalizer Replace is none"},
+         "normalizer Replace is not supported"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"_\"},\"content\":\"" SPACE_MARK
          "\"},\"model\":{%s}}",
-         "normalizer Replace is none"},
+         "normalizer Replace is not supported"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" \"},\"content\":\"" SPACE_MARK
          "\"},\"model\":{%s}}",
-         "normalizer Replace is none"},
+         "normalizer Replace is not supported"},
         {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]},\"model\":{%"
          "s}}",
-         "normalizer NFKC is none"},
+         "normalizer NFKC is not supported"},
         {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
          "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
          "\"}]},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\"},\"model\":{%s}}",
-         "a space is put in front of a text in two ways"},
+         "two rules insert a space before a text"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
          "\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}",
-         "ByteLevel, and U+2581 for spaces"},
+         "ByteLevel together with U+2581 for spaces"},
         {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
          "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
          "\"}]},\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"normalized\":true}],\"model\":{%s}}",
-         "'<s>' is to be found behind a space that was put there"},
+         "'<s>' would match after an inserted space"},
         {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"Digits\"},{"
          "\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"}]},\"model\":{%s}}",
          "more than 4 pre-tokenizers"},
         {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"ByteLevel\","
          "\"add_prefix_space\":true}]},\"model\":{%s}}",
-         "ByteLevel has add_prefix_space behind another pre-tokenizer"},
+         "ByteLevel with add_prefix_space after another pre-tokenizer"},
         {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"Metaspace\","
          "\"replacement\":\"" SPACE_MARK "\"}]},\"model\":{%s}}",
-         "pre-tokenizer Metaspace is none"},
+         "pre-tokenizer Metaspace is not supported"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" "
          "\"},\"behavior\":\"Isolated\"},\"model\":{%s}}",
-         "has the pattern  , which"},
+         "with the pattern   is not supported"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\"},\"model\":{%s}}",
-         "has the pattern missing, which"},
+         "with the pattern missing is not supported"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}\"},\"behavior\":\"Isolated\","
          "\"invert\":true},\"model\":{%s}}",
          "behavior of a pre-tokenizer Split is Isolated"},
@@ -323,7 +326,7 @@ static void unsupported_options_are_refused(void) {
          "pretokenizers is 5, expected a list"},
         {"{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"RobertaProcessing\"}]},\"model\":{%s}"
          "}",
-         "post-processor RobertaProcessing is none"},
+         "post-processor RobertaProcessing is not supported"},
         {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{}}]},\"model\":{%s}}",
          "the ids of a token of TemplateProcessing is missing, expected a list of one"},
         {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],"
@@ -337,7 +340,7 @@ static void unsupported_options_are_refused(void) {
          "a token of TemplateProcessing has id 8"},
         {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{"
          "\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[3]}}},\"model\":{%s}}",
-         "puts more than one token in front of a text"},
+         "adds more than one token before a text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[1024];
@@ -606,7 +609,7 @@ static void tokenizer_config_sets_bos_and_eos(void) {
               i, t.bos, t.eos);
         const char *found = t.chat_template, *expected = cases[i].template;
         CHECK(!found == !expected && (!found || !strcmp(found, expected)), "case %zu: the template", i);
-        CHECK(cases[i].noted ? one_line(stderr_text()) && strstr(stderr_text(), "puts EOS behind every text")
+        CHECK(cases[i].noted ? one_line(stderr_text()) && strstr(stderr_text(), "adds EOS after every text")
                              : !*stderr_text(),
               "case %zu: %s", i, stderr_text());
         tokenizer_close(&t);
@@ -784,9 +787,9 @@ static void appended_tokens_cause_one_note(void) {
     static const char processor[] =
         ",{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{}},{\"SpecialToken\":{\"id\":\"x\"}}],"
         "\"special_tokens\":{\"x\":{\"ids\":[1]}}}";
-    static const char *const notes[] = {"", "puts token 1 behind every text; norma does not\n",
-                                        "puts token 1 and 1 more behind every text; norma does not\n",
-                                        "puts token 1 and 2 more behind every text; norma does not\n"};
+    static const char *const notes[] = {"", "adds token 1 after every text; norma does not\n",
+                                        "adds token 1 and 1 more after every text; norma does not\n",
+                                        "adds token 1 and 2 more after every text; norma does not\n"};
     for (int n = 0; n < 4; n++) {
         char json[2048];
         Tokenizer t;
@@ -1208,9 +1211,9 @@ static int convert_changed(const char *path, int vocab_size, const char *from, c
 }
 
 static void differences_in_gguf_are_noted(void) {
-    static const char white_space[] = "note: there are pieces that take white space beside them; GGUF has no word for "
+    static const char white_space[] = "note: some pieces absorb the white space next to them; GGUF cannot store "
                                       "that\n",
-                      spaces[] = "note: GGUF always puts a space in front of a text, the folder only where there is "
+                      spaces[] = "note: GGUF always inserts a space before a text, the folder only if the text has "
                                  "none\n";
     static const struct {
         const char *from, *to, *note;
@@ -1233,21 +1236,21 @@ static void tokenizers_that_gguf_cannot_represent_are_refused(void) {
         {QWEN2, "\"ignore_merges\":false", "\"ignore_merges\":true",
          "no name for its pre-tokenizer (Qwen 2's pattern, ignore"},
         {QWEN2, "\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
-        {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true", "behind another pre-tokenizer"},
+        {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true", "after another pre-tokenizer"},
         {QWEN2, "\"pre_tokenizer\":{",
          "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true},\"before\":{",
-         "ByteLevel puts a space in front of a text"},
+         "ByteLevel inserts a space before a text"},
         {LLAMA2, "<0x41>", "<0xXX>", NULL}, /* A has a piece */
-        {LLAMA2, "<0xE4>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
-        {LLAMA2, "<0x01>", "<0xXX>", "other tokens than its tokenizer: characters without a piece"},
+        {LLAMA2, "<0xE4>", "<0xXX>", "tokenize differently: characters without a piece"},
+        {LLAMA2, "<0x01>", "<0xXX>", "tokenize differently: characters without a piece"},
         {LLAMA2,
          "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
          "\"content\":\"\xe2\x96\x81\"}",
-         "null", "other tokens than its tokenizer: U+2581"},
+         "null", "tokenize differently: U+2581"},
         {LLAMA2, "false,\"special\":true},{\"id\":1", "false,\"special\":false},{\"id\":1",
-         "other tokens than its tokenizer: what is beside an added token"},
+         "tokenize differently: text next to an added token"},
         {LLAMA2, "[{\"id\":0,", "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
-         "other tokens than its tokenizer: merges of added tokens"},
+         "tokenize differently: merges of added tokens"},
         {LLAMA2, "\"ignore_merges\":false", "\"ignore_merges\":true", "no name for its pre-tokenizer ("},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
