@@ -1,7 +1,7 @@
 /* test_batching.c: the numbered statements of docs/batching.md.
  *
- * Owns a test for every statement that can be one, in the chapter's order. What the chapter shows on a few texts of the
- * bundled model, test_sequences.c proves on random schedules of all types and architectures.
+ * One test for every testable statement, in the chapter's order. The chapter uses a few texts of the bundled model;
+ * test_sequences.c runs random schedules of all weight types and architectures.
  */
 #include "formats/open.h"
 #include "kernels/quant.h"
@@ -35,13 +35,15 @@ static const char *const BEGINNINGS[TEXTS + OTHERS] = {
 static Model model;
 static int vocab_size;
 
-/* The texts' tokens, and the logits of each text alone: [TEXTS][LENGTH][vocab_size]. */
+/* The texts' tokens, and the logits of each text without the others: [TEXTS][LENGTH][vocab_size]. */
 static int tokens[TEXTS + OTHERS][LENGTH], n_prompt[TEXTS + OTHERS];
-static float *alone;
+static float *reference;
 
-static float *logits_alone(int text, int pos) { return alone + (size_t)(text * LENGTH + pos) * (size_t)vocab_size; }
+static float *reference_logits(int text, int pos) {
+    return reference + (size_t)(text * LENGTH + pos) * (size_t)vocab_size;
+}
 
-static int likeliest(const float *logits) {
+static int most_likely(const float *logits) {
     int best = 0;
     for (int i = 1; i < vocab_size; i++)
         if (logits[i] > logits[best]) best = i;
@@ -66,17 +68,17 @@ static int open_model(void) {
     return 0;
 }
 
-/* Each text by itself, greedy, one token at a time, with one thread. */
-static void run_alone(void) {
+/* Runs each text without the others: greedy, token by token, with one thread. */
+static void run_reference(void) {
     Session s;
-    alone = malloc((size_t)(TEXTS * LENGTH) * (size_t)vocab_size * sizeof *alone);
-    CHECK(alone && !session_open(&s, &model, 1, 64, 0, KV_F16), "no memory");
+    reference = malloc((size_t)(TEXTS * LENGTH) * (size_t)vocab_size * sizeof *reference);
+    CHECK(reference && !session_open(&s, &model, 1, 64, 0, KV_F16), "no memory");
     for (int i = 0; i < TEXTS; i++)
         for (int t = 0; t < LENGTH; t++) {
             const float *logits = model_forward_text(&s, &tokens[i][t], 1, t, 1);
             CHECK(logits, "text %d does not run", i);
-            memcpy(logits_alone(i, t), logits, (size_t)vocab_size * sizeof *logits);
-            if (t + 1 >= n_prompt[i] && t + 1 < LENGTH) tokens[i][t + 1] = likeliest(logits);
+            memcpy(reference_logits(i, t), logits, (size_t)vocab_size * sizeof *logits);
+            if (t + 1 >= n_prompt[i] && t + 1 < LENGTH) tokens[i][t + 1] = most_likely(logits);
         }
     session_close(&s);
 }
@@ -92,7 +94,7 @@ static void one_reading_for_all(void) {
 
 /* ---- 2, 3: norms ----------------------------------------------------------------------------------- */
 
-/* One feature, statistics over the tokens of the batch: y[n] from x[n], the elements `apart` from each other. */
+/* BatchNorm of one feature over the n tokens of the batch; `apart` is the stride of x and y. */
 static void batch_norm(float *y, const float *x, int n, int apart, double eps) {
     double mean = 0, variance = 0;
     for (int t = 0; t < n; t++) mean += (double)x[t * apart] / n;
@@ -104,7 +106,7 @@ static void batch_norm_sees_the_company(void) {
     const float above[] = {1, 3}, below[] = {1, -1};
     float y[2];
     batch_norm(y, above, 1, 1, 1e-5);
-    CHECK(y[0] == 0, "alone: %g", y[0]);
+    CHECK(y[0] == 0, "without others: %g", y[0]);
     batch_norm(y, above, 2, 1, 1e-5);
     CHECK_VALUES(y, 2, 1e-7, -0.999995, 0.999995);
     batch_norm(y, below, 2, 1, 1e-5);
@@ -118,7 +120,7 @@ typedef struct {
     int next;
 } Row;
 
-/* What normalized tokens y[dim] of the residual stream, `n` of them, make of gamma and the output matrix. */
+/* The logits of n normalized tokens y[dim]: gamma, then the output matrix. */
 static void finish(Row *rows, const float *y, int n) {
     const int dim = model.config.dim;
     static float w[MAX_DIM];
@@ -127,12 +129,12 @@ static void finish(Row *rows, const float *y, int n) {
         for (int i = 0; i < dim; i++) w[i] *= model.final_norm.gamma[i];
         for (int t = 0; t < n; t++) rows[t].logits[k] = (float)dot(w, y + (size_t)(t * dim), dim);
     }
-    for (int t = 0; t < n; t++) rows[t].next = likeliest(rows[t].logits);
+    for (int t = 0; t < n; t++) rows[t].next = most_likely(rows[t].logits);
 }
 
-/* One token of each of 16 texts in one pass: the first 8, and 8 others from `others` on. Their rows by norma; by the
- * plain formula of its final norm; and with a BatchNorm for that norm. */
-static void run_company(int others, Row *own, Row *plain, Row *by_batch) {
+/* Runs one token of each of 16 texts in one pass: the first 8 texts, and 8 others from `others` on. Computes their
+ * logits with norma, with the plain formula of the final norm, and with a BatchNorm as the final norm. */
+static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
     static float y[TEXTS * MAX_DIM];
     const int dim = model.config.dim;
     Session s;
@@ -149,7 +151,7 @@ static void run_company(int others, Row *own, Row *plain, Row *by_batch) {
     CHECK(logits, "does not run");
     for (int i = 0; i < TEXTS; i++) {
         memcpy(own[i].logits, logits + (size_t)i * (size_t)vocab_size, (size_t)vocab_size * sizeof *logits);
-        own[i].next = likeliest(own[i].logits);
+        own[i].next = most_likely(own[i].logits);
         rmsnorm_plain(y + (size_t)(i * dim), s.x + (size_t)(i * dim), ONES, dim, model.final_norm.eps);
     }
     finish(plain, y, TEXTS);
@@ -162,7 +164,7 @@ static void a_norm_over_the_batch(void) {
     static Row own[2][TEXTS], plain[2][TEXTS], by_batch[2][TEXTS];
     int rows = 0, rows_by_batch = 0, next_by_batch = 0;
     CHECK(model.config.dim <= MAX_DIM, "dim %d", model.config.dim);
-    for (int k = 0; k < 2; k++) run_company(8 + 8 * k, own[k], plain[k], by_batch[k]);
+    for (int k = 0; k < 2; k++) run_together(8 + 8 * k, own[k], plain[k], by_batch[k]);
     for (int i = 0; i < 8; i++) {
         CHECK(own[0][i].next == plain[0][i].next, "text %d: the residual stream gives token %d", i, plain[0][i].next);
         rows += memcmp(own[0] + i, own[1] + i, sizeof **own) != 0;
@@ -173,7 +175,7 @@ static void a_norm_over_the_batch(void) {
     HOLDS(TEXTS, 8, rows, rows_by_batch, next_by_batch);
 }
 
-/* ---- 4 to 7: what else it takes ---------------------------------------------------------------------- */
+/* ---- 4 to 7: other conditions ------------------------------------------------------------------------ */
 
 static void a_sum_depends_on_its_order(void) {
     volatile float large = 16777216, one = 1, sum = large + one;
@@ -185,7 +187,7 @@ static void a_sum_depends_on_its_order(void) {
     HOLDS(large + 2.0, sum);
 }
 
-/* Of 1,000 products of 768 numbers: how many are others if 16 sums are made side by side and added in the end. */
+/* Of 1,000 dot products of 768 numbers: how many change if 16 partial sums are used. */
 static void products_in_two_orders(void) {
     enum { N = 768, PRODUCTS = 1000, SUMS = 16 };
     int others = 0;
@@ -208,26 +210,25 @@ static void one_scale_for_two_tokens(void) {
     const float x[2 * GROUP] = {1, 2, [GROUP] = 100};
     int8_t q[2 * GROUP];
     InputGroup groups[2];
-    quantize_i8(q, groups, x, 2 * GROUP, GROUP); /* norma's: a token's groups are its own */
+    quantize_i8(q, groups, x, 2 * GROUP, GROUP); /* norma's groups never span two tokens */
     const float own[] = {(float)q[0] * groups[0].scale, (float)q[1] * groups[0].scale};
     CHECK_VALUES(own, 2, 1e-6, 64 * 2 / 127.0, 2);
     const double scale = 100 / 127.0, shared[] = {scale * round(1 / scale), scale * round(2 / scale)};
     HOLDS(1, 2, 127, 100, 64 * 2 / 127.0, shared[0], shared[1]);
 }
 
-/* The rows of n steps that want logits, the first `good` of which are the texts' own, beside those of the text alone.
- * Returns how many have other bits. */
+/* Runs n steps and compares the logits of the first `good` rows with the reference. Returns how many rows differ. */
 static int other_rows(Session *s, const Step *steps, int n, int good) {
     const float *logits = model_forward(s, steps, n);
     int others = 0;
     for (int i = 0; i < good && logits; i++)
-        others += memcmp(logits + (size_t)i * (size_t)vocab_size, logits_alone(steps[i].sequence, steps[i].pos),
+        others += memcmp(logits + (size_t)i * (size_t)vocab_size, reference_logits(steps[i].sequence, steps[i].pos),
                          (size_t)vocab_size * sizeof *logits) != 0;
     return logits ? others : n;
 }
 
-/* All rows of all texts, `count` texts side by side. */
-static int side_by_side(Session *s, int count) {
+/* Runs all texts, `count` texts at a time; returns how many rows differ. */
+static int together(Session *s, int count) {
     int others = 0;
     for (int first = 0; first < TEXTS; first += count)
         for (int t = 0; t < LENGTH; t++) {
@@ -238,7 +239,7 @@ static int side_by_side(Session *s, int count) {
     return others;
 }
 
-/* All rows of all texts, `count` tokens at once with two wrong guesses behind them. */
+/* Runs all texts, `count` tokens at a time, followed by two wrong draft tokens; returns how many rows differ. */
 static int with_guesses(Session *s, int count) {
     int others = 0;
     for (int i = 0; i < TEXTS; i++)
@@ -254,12 +255,12 @@ static int with_guesses(Session *s, int count) {
 static void no_bit_of_a_logit(void) {
     Session s;
     int others = 0;
-    run_alone();
+    run_reference();
     CHECK(!session_open(&s, &model, 1, 64, 0, KV_F16) && !session_reserve(&s, TEXTS), "no session");
-    for (int count = test_fast() ? TEXTS : 2; count <= TEXTS; count *= 2) others += side_by_side(&s, count);
+    for (int count = test_fast() ? TEXTS : 2; count <= TEXTS; count *= 2) others += together(&s, count);
     others += (test_fast() ? 0 : with_guesses(&s, 3)) + with_guesses(&s, LENGTH);
     session_close(&s);
-    free(alone);
+    free(reference);
     model_close(&model);
     CHECK(!others, "%d rows have other bits", others);
     HOLDS(TEXTS, LENGTH, 2, 4, 8, 3, 6 * TEXTS * LENGTH, others);
@@ -269,7 +270,7 @@ static void no_bit_of_a_logit(void) {
 
 enum { PROMPTS = 8, WAYS = 3 };
 
-/* How many of the n texts in `plain` are not in the output, which has all of them, each behind a line of its own. */
+/* How many of the n texts in `plain` are missing in the output, which has a line before each text. */
 static int missing_texts(char plain[][1 << 11], int n, const char *from) {
     int missing = 0;
     for (int i = 0; i < n; i++) {
@@ -280,7 +281,7 @@ static int missing_texts(char plain[][1 << 11], int n, const char *from) {
     return missing;
 }
 
-/* Texts of the bundled model with these options that differ from those of plain runs, over all ways; -1: a plain run
+/* How many texts of the bundled model with these options differ from separate runs, over all ways; -1: a separate run
  * failed. */
 static int other_texts(const char *options) {
     static char plain[PROMPTS][1 << 11];
@@ -309,15 +310,15 @@ static void no_byte_of_a_text(void) {
     HOLDS(PROMPTS, 3, 16, 2 * WAYS * PROMPTS, greedy + sampled, 64);
 }
 
-/* ---- 9 to 11: guesses -------------------------------------------------------------------------------------- */
+/* ---- 9 to 11: speculative decoding -------------------------------------------------------------------------- */
 
 static double uniform(uint64_t salt, int i) { return (double)(hash64(9, salt, (uint64_t)i) >> 11) * 0x1p-53; }
 
-/* The token that p[3] gives for a random number. */
+/* The token drawn from p[3] with the random number `coin`. */
 static int drawn(const double *p, double coin) { return coin < p[0] ? 0 : coin < p[0] + p[1] ? 1 : 2; }
 
-/* Leviathan et al. 2023: a guess drawn from q is kept with the probability min(1, p / q); else a token is drawn from
- * what p has more than q. *kept says which. */
+/* Leviathan et al. 2023: a token drawn from q is accepted with probability min(1, p / q); otherwise a token is drawn
+ * from max(0, p - q), normalized. *kept: whether it was accepted. */
 static int leviathan(const double *p, const double *q, int i, bool *kept) {
     const int guess = drawn(q, uniform(1, i));
     double rest[3], sum = 0;
@@ -339,18 +340,18 @@ static void two_ways_to_accept(void) {
         n_kept += kept;
         counts[token]++;
         same += token == plain;
-        right += plain == 0; /* the likeliest, guessed */
+        right += plain == 0; /* the most likely token as the draft */
     }
     CHECK(fabs(n_kept / DRAWS - overlap) < 0.01, "%g are kept", n_kept / DRAWS);
     for (int k = 0; k < 3; k++) CHECK(fabs(counts[k] / DRAWS - p[k]) < 0.01, "token %d: %g", k, counts[k] / DRAWS);
     CHECK(fabs(right / DRAWS - p[0]) < 0.01, "%g are right", right / DRAWS);
-    double chance = 0; /* of two independent draws to be alike */
+    double chance = 0; /* that two independent draws are equal */
     for (int k = 0; k < 3; k++) chance += p[k] * p[k];
     CHECK(fabs(same / DRAWS - chance) < 0.01, "%g are those of plain decoding", same / DRAWS);
     HOLDS(p[0], p[1], p[2], q[0], q[1], q[2], overlap, chance);
 }
 
-/* Tokens that a pass is expected to give with k guesses, each right with probability a if those before it are. */
+/* Expected tokens of a pass with k draft tokens, each correct with probability a if the earlier ones are. */
 static double tokens_of(double a, int k) { return (1 - pow(a, k + 1)) / (1 - a); }
 
 static void tokens_of_a_pass(void) {
@@ -364,7 +365,7 @@ static void tokens_of_a_pass(void) {
             for (int pass = 0, coin = 0; pass < PASSES; pass++) {
                 int right = 0;
                 while (right < lengths[j] && uniform(10 + (uint64_t)(5 * i + j), coin++) < likely[i]) right++;
-                made += right + 1; /* the token behind the last right guess costs no pass of its own */
+                made += right + 1; /* the pass also yields the token after the last correct draft token */
             }
             const double expected = tokens_of(likely[i], lengths[j]);
             CHECK(fabs(made / PASSES / expected - 1) < 0.02, "a %g, k %d: %g, expected %g", likely[i], lengths[j],
@@ -375,7 +376,7 @@ static void tokens_of_a_pass(void) {
     HOLDS(pow(0.8, 5), 0.2, 5);
 }
 
-/* The gain of k guesses where each adds 0.1 of a pass. */
+/* The speedup with k draft tokens if each adds 0.1 of a pass. */
 static double gain_of(double a, int k) { return tokens_of(a, k) / (1 + 0.1 * k); }
 
 static void longest_is_not_best(void) {

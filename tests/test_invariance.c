@@ -1,11 +1,9 @@
 /* test_invariance.c: the same bits for any chunks and any threads.
  *
- * Owns the promise that the logits of a position depend on the tokens up to it
- * alone. The measure is one run in one chunk with one thread.
+ * The logits of a position depend only on the tokens up to it. The reference is a run in one chunk with one thread.
  *
- * The program gives a small model one thread, whatever it was offered (see
- * threads_for in model.c). Here models claim to be larger than they are, so
- * that threads are used and the tests stay fast; one really is large.
+ * The program runs a small model with one thread (see threads_for in model.c). Here small models claim to be large, so
+ * that threads are used and the tests are fast; one model really is large.
  */
 #include "formats/open.h"
 #include "formats/pack.h"
@@ -34,11 +32,11 @@ enum { N_BATCHES = 5 };
 static int tokens[MAX_TOKENS];
 static float expected[MAX_TOKENS * MAX_VOCAB];
 
-/* ---- the measure ---------------------------------------------------------------------------- */
+/* ---- the reference -------------------------------------------------------------------------- */
 
 static int open_path(Model *model, const HashModel *m, const char *path, bool pretend) {
     if (model_open(model, path)) return -1;
-    if (pretend) model->decode_bytes = 1 << 30; /* worth any number of threads */
+    if (pretend) model->decode_bytes = 1 << 30; /* large enough for any number of threads */
     for (int i = 0; i < MAX_TOKENS; i++) tokens[i] = hash_token(m, i);
     return 0;
 }
@@ -48,7 +46,7 @@ static int open_model(Model *model, const HashModel *m, int group, bool pretend)
     return hashmodel_write(m, path, group ? 2 : 1, group) ? -1 : open_path(model, m, path, pretend);
 }
 
-/* From a GGUF file, with weights of a type. */
+/* Opens a GGUF file with weights of this type. */
 static int open_relative(Model *model, const GoldenRelative *g, Type type) {
     static GgufFile file;
     const char *path = temporary("invariance.gguf");
@@ -59,7 +57,7 @@ static int open_relative(Model *model, const GoldenRelative *g, Type type) {
     return status ? -1 : open_path(model, &g->model, path, true);
 }
 
-/* expected[n][vocab_size]: one chunk, one thread. */
+/* Computes expected[n][vocab_size] in one chunk with one thread. */
 static int measure(const Model *model, KvType kv, int n) {
     Session s;
     const float *logits = NULL;
@@ -69,7 +67,7 @@ static int measure(const Model *model, KvType kv, int n) {
     return logits ? 0 : -1;
 }
 
-/* The logits of tokens [first, first + n) are what was measured. */
+/* Whether the logits of tokens [first, first + n) are the expected ones. */
 static bool same_bits(const Model *model, const float *logits, int first, int n) {
     const size_t row = (size_t)model->config.vocab_size;
     return logits && !memcmp(logits, expected + (size_t)first * row, (size_t)n * row * sizeof *logits);
@@ -84,7 +82,7 @@ static void check_session(const Model *model, KvType kv, int n, int batch, int t
     const float *logits = model_forward_text(&s, tokens, n, 0, 1);
     CHECK(same_bits(model, logits, n - 1, 1), "%d tokens, kv %d, batch %d, %d threads: the last logits differ", n, kv,
           batch, threads);
-    logits = model_forward_text(&s, tokens, n, 0, most); /* again, over what is in the cache, and for more of them */
+    logits = model_forward_text(&s, tokens, n, 0, most); /* again over a filled cache, with more logits */
     CHECK(same_bits(model, logits, n - most, most), "%d tokens, kv %d, batch %d, %d threads: the last %d logits differ",
           n, kv, batch, threads, most);
     session_close(&s);
@@ -97,7 +95,7 @@ static void check_sessions(Model *model, KvType kv) {
         for (int threads = 1; threads <= MAX_THREADS; threads++)
             for (int i = 0; i < 3; i++) {
                 if (test_fast() && (i == 2 || (b + threads + i) % 3)) continue;
-                /* threads that outnumber the processors wait long at barriers: not too many of them */
+                /* more threads than processors wait long at barriers: skips many short chunks */
                 if (threads > 1 && lengths[i] > 10 * batches[b] + 10) continue;
                 check_session(model, kv, lengths[i], batches[b], threads);
             }
@@ -122,12 +120,12 @@ static void float_models(void) {
 
 static void int8_models(void) {
     check_model(&GQA_TIED, 4, true, KV_F32);
-    check_model(&MHA_UNTIED, 2, true, KV_F32); /* groups that vectors do not fit */
+    check_model(&MHA_UNTIED, 2, true, KV_F32); /* groups smaller than a vector */
     check_model(&MHA_UNTIED, 4, true, KV_F16);
     check_model(&WIDE, 32, true, KV_F16);
 }
 
-/* Norms of heads, halves, experts; types that are unpacked, types that take int8. */
+/* Head norms, RoPE in halves, experts; weight types with and without int8 activations. */
 static void other_architectures(void) {
     static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16, TYPE_F32};
     for (int i = 0; i < N_GOLDEN_RELATIVES; i++) {
@@ -139,7 +137,7 @@ static void other_architectures(void) {
     }
 }
 
-/* In tiles, where there are some, and without; dense and with experts. */
+/* With AMX tiles, if available, and without; dense and with experts. */
 static void bf16_models(void) {
     for (int tiles = 0; tiles < 2; tiles++)
         for (int i = 0; i < 3; i += 2) {
@@ -154,10 +152,9 @@ static void bf16_models(void) {
     unsetenv("NORMA_TILES");
 }
 
-/* ---- a model that is large by itself --------------------------------------------------------------- */
+/* ---- a large model --------------------------------------------------------------------------------- */
 
-/* Whether the program runs one token with all threads: each then writes a row
- * of its own for the normalized token. */
+/* Whether one token runs with all threads: then each thread writes its own copy of the normalized token. */
 static bool uses_all_threads(Session *s) {
     const size_t dim = (size_t)s->model->config.dim;
     if (!model_forward_text(s, tokens, 1, 0, 0)) return false;
@@ -190,7 +187,7 @@ static void large_models_use_threads(void) {
     if (!test_fast()) check_large(32);
 }
 
-/* What a second thread saves in a layer must pay for the layer's barriers: the 12 MB of these layers do not. */
+/* These layers (12 MB in all) are too small: a second thread saves less time than the barriers cost. */
 static void many_small_layers_use_one_thread(void) {
     static const HashModel deep = {32, 64, 300, 2, 2, 97, 64, true, 35};
     Model model;
@@ -206,7 +203,7 @@ static void many_small_layers_use_one_thread(void) {
 /* ---- chunks that are too large ---------------------------------------------------------------------- */
 
 /* 4.8 MB of weights would have 2.6 GB of activations in a chunk of 512 tokens. */
-static void few_long_rows_get_short_chunks(void) {
+static void long_rows_reduce_the_chunk(void) {
     static const HashModel wide = {2, 200000, 1, 1, 1, 4, 64, true, 36};
     Model model;
     Session s;
@@ -215,21 +212,21 @@ static void few_long_rows_get_short_chunks(void) {
     CHECK(!session_open(&s, &model, 2, 5, 0, KV_F32) && s.batch == 5, "no session");
     memcpy(in_fives, model_forward_text(&s, tokens, 20, 0, 4), sizeof in_fives);
     session_close(&s);
-    /* of 128 MB, the scratch memory takes 102 MB for each thread with vectors of 16 floats; a token 5 MB */
+    /* of 128 MB, scratch memory takes 102 MB for each thread with vectors of 16 floats, a token 5 MB */
     CHECK(!session_open(&s, &model, 8, 512, 0, KV_F32), "no session");
     CHECK(s.batch == 4 && s.n_threads == 16 / LANES, "chunks of %d tokens, %d threads; expected 4, %d", s.batch,
           s.n_threads, 16 / LANES);
     const float *logits = model_forward_text(&s, tokens, 20, 0, 4);
     CHECK(!memcmp(logits, in_fives, sizeof in_fives) && s.chunk == 4, "other bits in chunks of %d", s.chunk);
     session_close(&s);
-    model.decode_bytes = 1 << 30; /* such a model may have them */
+    model.decode_bytes = 1 << 30; /* large enough for all threads */
     CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens, expected 512", s.batch);
     session_close(&s);
     model_close(&model);
 }
 
-/* The logits of a chunk count, too: 16 MB of weights would have 2 GB of them. */
-static void many_pieces_get_short_chunks(void) {
+/* The logits of a chunk count as activations: 2 GB for 16 MB of weights. */
+static void a_large_vocabulary_reduces_the_chunk(void) {
     static const HashModel many = {4, 4, 1, 1, 1, 1000000, 64, false, 37};
     Model model;
     Session s;
@@ -240,7 +237,7 @@ static void many_pieces_get_short_chunks(void) {
     model_close(&model);
 }
 
-/* Other models have the chunk that they are given. */
+/* In other models the chunk is not reduced. */
 static void other_models_keep_their_chunk(void) {
     static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &WIDE, &large};
     Model model;
@@ -263,10 +260,9 @@ static void other_models_keep_their_chunk(void) {
     }
 }
 
-/* ---- what ran before ------------------------------------------------------------------------------ */
+/* ---- earlier runs --------------------------------------------------------------------------------- */
 
-/* Another text first, then this one from the start, or from the point where
- * they part. */
+/* After another text, runs this one from the start or from the end of their common prefix. */
 static void rewinding_changes_no_bit(void) {
     Model model;
     Session s;
@@ -286,7 +282,7 @@ static void rewinding_changes_no_bit(void) {
     }
 }
 
-/* Token by token, with a cache and buffers that grow on the way. */
+/* Token by token, with a growing cache and growing buffers. */
 static void growing_changes_no_bit(void) {
     Model model;
     Session s;
@@ -307,7 +303,7 @@ static void growing_changes_no_bit(void) {
     }
 }
 
-/* What cannot run says so, and leaves the session as it was. */
+/* A refused call has a message and leaves the session unchanged. */
 static void context_is_not_exceeded(void) {
     Model model;
     Session s;
@@ -316,7 +312,7 @@ static void context_is_not_exceeded(void) {
     CHECK(same_bits(&model, model_forward_text(&s, tokens, 40, 0, 1), 39, 1),
           "a context of 40 does not hold 40 tokens");
     FILE *saved = stderr;
-    stderr = fopen("/dev/null", "w"); /* the refusals are in the tests of the binary */
+    stderr = fopen("/dev/null", "w"); /* test_cli.c checks the messages */
     CHECK(!model_forward_text(&s, tokens, 1, 40, 1), "position 40 runs in a context of 40");
     CHECK(!model_forward_text(&s, tokens, 41, 0, 1), "41 tokens run in a context of 40");
     CHECK(!model_forward_text(&s, tokens, 2, 39, 1), "positions 39 and 40 run in a context of 40");
@@ -334,8 +330,7 @@ enum { LONG = 300, WINDOW = 21, ROW = 97 };
 
 static const int long_batches[] = {1, 7, 16, 64};
 
-/* A model whose first layer sees everything, and the second a window; 300 tokens; their logits where the cache
- * keeps all positions. */
+/* A model whose second layer has a window, with 300 tokens and their logits from a cache of all positions. */
 static int open_windowed(Model *model, int *text, float *logits) {
     Session s;
     if (open_model(model, &GQA_TIED, 0, true)) return -1;
@@ -352,7 +347,7 @@ static int open_windowed(Model *model, int *text, float *logits) {
     return found ? 0 : -1;
 }
 
-/* A layer with a window keeps few positions, and nobody sees it in the bits. */
+/* A layer with a window keeps few positions; the bits are the same. */
 static void a_ring_changes_no_bit(void) {
     static float all[LONG * ROW];
     static int text[LONG];
@@ -376,8 +371,8 @@ static void a_ring_changes_no_bit(void) {
     model_close(&model);
 }
 
-/* A draft of MAX_ROLLBACK tokens is taken back; one token more is too many; from the start everything runs again. */
-static void a_ring_can_be_cut_back(void) {
+/* MAX_ROLLBACK tokens can be rewound, one more is refused; from position 0 the text runs again. */
+static void a_ring_can_be_rewound(void) {
     static float all[LONG * ROW];
     static int text[LONG], other[MAX_ROLLBACK];
     Model model;
@@ -390,20 +385,20 @@ static void a_ring_can_be_cut_back(void) {
     CHECK(logits && !memcmp(logits, all + 259 * ROW, sizeof *all * ROW), "the logits of position 259 differ");
     stderr_hide();
     const bool refused = !model_forward_text(&s, text + 199, 1, 199, 1);
-    CHECK(stderr_show() == 1 && refused, "65 positions are taken back");
+    CHECK(stderr_show() == 1 && refused, "65 positions are rewound");
     CHECK(!session_reserve(&s, 2) && !session_fork(&s, 1, 0), "no fork");
     stderr_hide();
     const bool fork_refused = !model_forward(&s, &(Step){text[100], 1, 100, LOGITS}, 1);
-    CHECK(stderr_show() == 1 && fork_refused, "a fork takes back what it has forgotten");
+    CHECK(stderr_show() == 1 && fork_refused, "a fork is rewound to evicted positions");
     logits = model_forward_text(&s, text, LONG, 0, 1);
     CHECK(logits && !memcmp(logits, all + (LONG - 1) * ROW, sizeof *all * ROW), "the last logits differ");
     session_close(&s);
     model_close(&model);
 }
 
-/* A cache that has kept all positions so far is cut back to any of them, and so is its fork, also over a cache that
- * has not. */
-static void forks_can_be_cut_back_as_far(void) {
+/* A cache that still has all positions can be rewound to any of them; so can its fork, also over a cache that has
+ * evicted some. */
+static void forks_can_be_rewound_as_far(void) {
     static float all[LONG * ROW];
     static int text[LONG];
     Model model;
@@ -430,7 +425,7 @@ static void keep_change(SessionChange change, int a, int b, const Step *steps) {
     mirrored[n_mirrored++ % 8] = change;
 }
 
-/* Every change of a session reaches its mirror, in order. */
+/* Every change of a session is passed to its mirror, in order. */
 static void changes_are_mirrored(void) {
     static const SessionChange made[] = {SESSION_RESERVE, SESSION_KEEP_ALL, SESSION_RUN, SESSION_FORK};
     Model model;
@@ -446,10 +441,10 @@ static void changes_are_mirrored(void) {
     model_close(&model);
 }
 
-/* The cache doubles up to what the context needs, and has what is asked for. */
+/* The cache doubles up to the size of the context and holds the requested positions. */
 static void the_cache_has_room_for_the_context(void) {
     static const struct {
-        int n, most, blocks; /* positions, of a context; blocks for them, after those of the case before */
+        int n, most, blocks; /* positions, context; expected blocks, after the previous case */
     } cases[] = {{1, 100, 1},   {16, 100, 1},  {17, 100, 2},  {33, 100, 4}, {65, 100, 7},
                  {100, 100, 7}, {112, 112, 7}, {113, 113, 8}, {1, 113, 8},  {200, 1000, 16}};
     KvCache kv;
@@ -475,7 +470,7 @@ static void every_logit_is_checked(void) {
     }
 }
 
-/* A session leaves no memory behind, whatever it has grown to. OpenMP's threads may, but not each time. */
+/* A closed session has freed its memory. OpenMP's threads may keep memory once, not in each round. */
 static void sessions_free_their_memory(void) {
     Model model;
     size_t before = 0, least = SIZE_MAX;
@@ -504,15 +499,15 @@ void suite_invariance(void) {
     TEST(bf16_models);
     TEST(large_models_use_threads);
     TEST(many_small_layers_use_one_thread);
-    TEST(few_long_rows_get_short_chunks);
-    TEST(many_pieces_get_short_chunks);
+    TEST(long_rows_reduce_the_chunk);
+    TEST(a_large_vocabulary_reduces_the_chunk);
     TEST(other_models_keep_their_chunk);
     TEST(rewinding_changes_no_bit);
     TEST(growing_changes_no_bit);
     TEST(context_is_not_exceeded);
     TEST(a_ring_changes_no_bit);
-    TEST(a_ring_can_be_cut_back);
-    TEST(forks_can_be_cut_back_as_far);
+    TEST(a_ring_can_be_rewound);
+    TEST(forks_can_be_rewound_as_far);
     TEST(changes_are_mirrored);
     TEST(the_cache_has_room_for_the_context);
     TEST(every_logit_is_checked);

@@ -1,9 +1,9 @@
-/* test_sequences.c: the same bits in any company, and on any number of ranks.
+/* test_sequences.c: the same bits together with any other sequences, and on any number of ranks.
  *
- * Owns the promise that the logits of a step depend on the tokens of its own sequence alone. Random schedules run
- * several texts side by side: prompts and single tokens in one forward pass, guesses that are taken back, forks, texts
- * that begin again. The measure is each text alone, in one chunk, with one thread. Under mpirun (`make test MPI=1`)
- * rank 0 leads the schedules, the other ranks follow; each has threads as it likes.
+ * The logits of a step depend only on the tokens of its own sequence. Random schedules run several texts together:
+ * prompts and single tokens in one forward pass, rejected draft tokens, forks, restarted texts. The reference is a run
+ * of each text in one chunk, with one thread and no other sequence. Under mpirun (`make test MPI=1`) rank 0 runs the
+ * schedules and the other ranks execute its commands; each rank has a random number of threads.
  */
 #include "base/ranks.h"
 #include "cluster/follow.h"
@@ -22,13 +22,13 @@
 
 enum { TEXTS = 4, LENGTH = 48, PREFIX = 14, MAX_VOCAB = 131, MOST_STEPS = TEXTS * 9 };
 
-/* What a text says, and its logits when it runs alone. */
+/* The tokens of a text and its reference logits. */
 static struct {
     int tokens[LENGTH], n; /* n of them have run in the schedule */
     float logits[LENGTH * MAX_VOCAB];
 } texts[TEXTS];
 
-static Model model, own; /* the whole, and what this rank has of it */
+static Model model, own; /* the whole model, and this rank's part */
 static uint64_t dice;    /* xorshift64 */
 
 static int roll(int n) {
@@ -42,7 +42,7 @@ static int open_both(const char *path) {
     return model_open(&model, path) || model_open(&own, path) || model_share(&own) ? -1 : 0;
 }
 
-/* The texts begin alike, and part after PREFIX tokens. */
+/* Computes the reference. The texts have a common prefix of PREFIX tokens. */
 static int measure_texts(KvType kv) {
     const int vocab_size = model.config.vocab_size;
     for (int i = 0; i < TEXTS; i++) {
@@ -62,9 +62,9 @@ static int measure_texts(KvType kv) {
 /* ---- schedules ------------------------------------------------------------------------------------- */
 
 static Step steps[MOST_STEPS];
-static bool right[MOST_STEPS]; /* of the steps that want logits: whether all tokens up to it are the text's */
+static bool right[MOST_STEPS]; /* for each step with logits: whether all its tokens up to here are the text's */
 
-/* Some steps of text i: a few of its tokens, and perhaps wrong guesses behind them. Returns how many. */
+/* Adds steps of text i: some of its tokens, then perhaps wrong draft tokens. Returns their number. */
 static int add_steps(Step *to, int i) {
     const int left = LENGTH - texts[i].n, most = left < 9 ? left : 9, n = most ? 1 + roll(most) : 0;
     const int good = roll(3) ? n : roll(n + 1);
@@ -77,7 +77,7 @@ static int add_steps(Step *to, int i) {
     return n;
 }
 
-/* A text begins again, or goes on from another one's past. */
+/* Restarts a text, or forks it from another one. */
 static int change_texts(Session *s) {
     const int to = roll(TEXTS), from = roll(TEXTS);
     if (roll(3) == 0) texts[to].n = 0;
@@ -86,7 +86,7 @@ static int change_texts(Session *s) {
     return session_fork(s, to, from);
 }
 
-/* One forward pass of some texts, in any order. */
+/* One forward pass of some texts, in random order. */
 static void run_steps(Session *s, const char *what) {
     const int vocab_size = model.config.vocab_size, first = roll(TEXTS);
     int n = 0;
@@ -133,7 +133,7 @@ static void check_schedule(KvType kv, uint64_t seed) {
     session_close(&s);
 }
 
-/* Of a model that says it were large, so that threads are used. */
+/* The model claims to be large, so that threads are used. */
 static void check_schedules(uint64_t first, int seeds) {
     own.decode_bytes = 1 << 30;
     const uint64_t end = first + (uint64_t)((ranks_number() > 1 || test_fast()) && seeds > 2 ? 2 : seeds);
@@ -147,7 +147,7 @@ static void check_schedules(uint64_t first, int seeds) {
     model_close(&own);
 }
 
-/* ---- of which models ------------------------------------------------------------------------------- */
+/* ---- the models ------------------------------------------------------------------------------------ */
 
 static void of_float_models(void) {
     static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA};
@@ -164,7 +164,7 @@ static void of_int8_models(void) {
     check_schedules(400, 8);
 }
 
-/* Groups that are no multiple of four bytes are multiplied without panels. */
+/* Without panels, since the groups are not a multiple of four bytes. */
 static void of_odd_int8_models(void) {
     static const HashModel odd = {60, 36, 2, 6, 2, 97, 64, true, 6};
     const char *path = temporary("sequences.bin");
@@ -183,7 +183,7 @@ static void check_gguf(const HashModel *m, const Relative *r, Type type, uint64_
     check_schedules(seed, 8);
 }
 
-/* In columns as the K types need them. */
+/* With numbers of columns that the K types support. */
 static void of_every_type(void) {
     static const HashModel blocks = {256, 512, 1, 4, 2, 64, 64, false, 5};
     const Relative llama = {.architecture = "llama"};
@@ -191,14 +191,14 @@ static void of_every_type(void) {
         if (TYPES[type].gguf >= 0) check_gguf(&blocks, &llama, type, 500 + 100 * (uint64_t)type);
 }
 
-/* Norms of heads, halves, experts. */
+/* Head norms, RoPE in halves, experts. */
 static void of_other_architectures(void) {
     static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16, TYPE_F32};
     for (int i = 0; i < N_GOLDEN_RELATIVES; i++)
         check_gguf(&GOLDEN_RELATIVES[i].model, &GOLDEN_RELATIVES[i].relative, types[i], 2000 + 100 * (uint64_t)i);
 }
 
-/* Norms behind sublayers and of all heads, factors, caps, GELU, two ways to rotate, windows, biases. */
+/* Post-norms, joint norms of all heads, scales, caps, GELU, both RoPE layouts, windows, biases. */
 static void of_families(void) {
     static const HashModel layers = {64, 80, 7, 4, 2, 60, 64, true, 15};
     static GgufFile file;
@@ -212,7 +212,7 @@ static void of_families(void) {
     }
 }
 
-/* Windows whose caches are rings. */
+/* Windows with ring caches. */
 static void of_windowed_models(void) {
     const char *path = temporary("sequences.bin");
     CHECK(!hashmodel_write(&GQA_TIED, path, 1, 0) && !open_both(path), "cannot make the model");
@@ -222,7 +222,7 @@ static void of_windowed_models(void) {
 
 /* ---- the same model on every rank -------------------------------------------------------------------- */
 
-/* The hash with one byte of the only file changed. */
+/* The hash with one byte of the file changed. */
 static uint64_t hash_with_change(const Model *m, size_t at) {
     uint8_t *bytes = malloc(m->files->size);
     if (!bytes) abort();
@@ -237,8 +237,8 @@ static uint64_t hash_with_change(const Model *m, size_t at) {
     return hash;
 }
 
-/* The hash covers dimensions, sizes and headers, of every file in its order, and no weight. A header of 0 bytes: the
- * path is a folder, whose file begins with the length of its header. */
+/* The hash covers dimensions, file sizes and headers, in the order of the files, but no weights. header 0: the path is
+ * a folder, whose file begins with the length of its header. */
 static void check_hash(const char *path, uint64_t header) {
     Model m;
     CHECK(!model_open(&m, path), "%s does not open", path);

@@ -1,8 +1,7 @@
 /* test_backward.c: the gradients of both norms.
  *
- * Owns three references: the formula in double precision (norm_inputs.c),
- * float64 autograd (tests/golden/norm_backward.bin) and finite differences,
- * which check the formula; and what the formula says about directions and scales.
+ * References: the formula in double precision (norm_inputs.c), which is checked with float64 autograd
+ * (tests/golden/norm_backward.bin) and finite differences; and properties of the formula, for directions and scales.
  */
 #include "lab/norm_backward.h"
 #include "norm.h"
@@ -18,7 +17,7 @@
 static NormInputs in;
 static ExactNorm exact;
 
-/* What norm.c makes of token t of `in`; dgamma and dbeta are added to. */
+/* The gradients by norm.c for token t of `in`; dgamma and dbeta accumulate. */
 static float dx[NORM_TOKENS * NORM_MOST], dgamma[NORM_MOST], dbeta[NORM_MOST];
 
 static void backward(NormKind kind, int t) {
@@ -29,7 +28,7 @@ static void backward(NormKind kind, int t) {
         layernorm_backward(dx + at, dgamma, dbeta, in.dy + at, in.x + at, in.gamma, in.dim, in.eps);
 }
 
-static void forget(float start) {
+static void reset_gradients(float start) {
     for (int i = 0; i < NORM_MOST; i++) dgamma[i] = dbeta[i] = start;
 }
 
@@ -37,7 +36,7 @@ static void forget(float start) {
 
 static const int SMALL_DIMS[] = {8, 17, 64, 172};
 
-/* The next n values of a golden file against found[n], as parts of their largest. */
+/* Compares the next n values of a golden file with found[n], relative to the largest. */
 static void check_golden(FILE *golden, const char *what, const double *found, int n) {
     static double expected[NORM_TOKENS * 172];
     double largest = 0;
@@ -55,7 +54,7 @@ static void sum_tokens(double *sum, const double *values, int dim) {
     }
 }
 
-static void formula_is_float64_autograd(void) {
+static void formula_matches_float64_autograd(void) {
     FILE *golden = fopen("tests/golden/norm_backward.bin", "rb");
     CHECK(golden, "no tests/golden/norm_backward.bin");
     for (int d = 0; d < 4; d++)
@@ -74,7 +73,7 @@ static void formula_is_float64_autograd(void) {
     fclose(golden);
 }
 
-/* dy . norm(x), every number a double and every formula as in the textbook. */
+/* dy . norm(x) by the textbook's formulas in double precision. */
 static double loss(NormKind kind, const double *x, const double *gamma, const double *beta) {
     double mean = 0, square = 0, sum = 0;
     for (int i = 0; i < in.dim; i++) mean += kind == NORM_LAYER ? x[i] / in.dim : 0;
@@ -86,7 +85,7 @@ static double loss(NormKind kind, const double *x, const double *gamma, const do
     return sum;
 }
 
-/* Of fourth order: the loss is smooth, and h^4 is nothing. */
+/* A finite difference of fourth order: the loss is smooth, and h^4 negligible. */
 static double slope(NormKind kind, double *value, const double *x, const double *gamma, const double *beta) {
     static const double weights[] = {1 / 12.0, -2 / 3.0, 2 / 3.0, -1 / 12.0}, steps[] = {-2, -1, 1, 2};
     const double h = 1e-3, at = *value;
@@ -106,7 +105,7 @@ static void check_slopes(NormKind kind) {
         gamma[i] = (double)in.gamma[i];
         beta[i] = (double)in.beta[i];
     }
-    forget(0);
+    reset_gradients(0);
     backward(kind, 0);
     for (int i = 0; i < in.dim; i++) {
         const double slopes[] = {slope(kind, x + i, x, gamma, beta), slope(kind, gamma + i, x, gamma, beta),
@@ -118,21 +117,20 @@ static void check_slopes(NormKind kind) {
     }
 }
 
-static void gradients_are_slopes(void) {
+static void gradients_match_finite_differences(void) {
     for (int d = 0; d < 4; d++)
         for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
             norm_inputs(&in, SET_RANDOM, SMALL_DIMS[d]);
             check_slopes(kind);
-            in.eps = 0.5f; /* of the size of mean(x^2) */
+            in.eps = 0.5f; /* comparable to mean(x^2) */
             check_slopes(kind);
         }
 }
 
 /* ---- how exact it is ------------------------------------------------------------------------ */
 
-/* In ulp of the largest of a token. Measured, from four lanes to sixteen: dx at
- * most 2.6, dgamma 2.5, in double but for the sums over a token. PyTorch's errors
- * are listed with six digits: an equal one may be the larger by 1e-5. */
+/* Errors in ulp of a token's largest value. Measured with 4 to 16 lanes: at most 2.6 for dx, 2.5 for dgamma. PyTorch's
+ * errors are listed with six digits, so an equal error may exceed the listed one by 1e-5. */
 static void check_exactness(NormKind kind, NormSet set) {
     double of_dx = 0, of_dgamma = 0;
     for (int d = 0; d < N_NORM_DIMS; d++) {
@@ -140,7 +138,7 @@ static void check_exactness(NormKind kind, NormSet set) {
         norm_exactly(&exact, &in, kind);
         for (int t = 0; t < NORM_TOKENS; t++) {
             const int at = t * in.dim;
-            forget(0);
+            reset_gradients(0);
             backward(kind, t);
             of_dx = fmax(of_dx, error_in_ulp(dx + at, exact.dx + at, in.dim, false));
             of_dgamma = fmax(of_dgamma, error_in_ulp(dgamma, exact.dgamma + at, in.dim, false));
@@ -160,12 +158,12 @@ static void gradients_are_no_worse_than_pytorch_s(void) {
         for (NormSet set = 0; set < N_NORM_SETS; set++) check_exactness(kind, set);
 }
 
-/* They are added to what is there; float32 sums, one rounding to a token. */
+/* dgamma and dbeta are added to the buffers: float32 sums, one rounding for each token. */
 static void tokens_accumulate(void) {
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
         norm_inputs(&in, SET_RANDOM, 172);
         norm_exactly(&exact, &in, kind);
-        forget(0.5f);
+        reset_gradients(0.5f);
         for (int t = 0; t < NORM_TOKENS; t++) backward(kind, t);
         for (int i = 0; i < in.dim; i++) {
             double gamma_sum = 0.5, beta_sum = 0.5, gamma_size = 0.5, beta_size = 0.5;
@@ -184,7 +182,7 @@ static void tokens_accumulate(void) {
     }
 }
 
-static void damage_stays_visible(void) {
+static void nan_and_infinity_propagate(void) {
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
         for (int at = 0; at < 17; at++) {
             norm_inputs(&in, SET_RANDOM, 17);
@@ -215,8 +213,8 @@ static Sums sums_of(int t) {
     return s;
 }
 
-/* RMSNorm does not see how long x is, so its gradient has no part along x: for
- * any eps, dx . x = s (g . x) eps / (mean(x^2) + eps), with s the scale. */
+/* RMSNorm does not depend on the length of x, so its gradient is orthogonal to x, up to eps:
+ * dx . x = s (g . x) eps / (mean(x^2) + eps), with s the scale. */
 static void rmsnorm_s_gradient_is_orthogonal_to_x(void) {
     static const float epsilons[] = {1e-12f, 1e-5f, 0.5f, 100};
     for (int d = 0; d < N_NORM_DIMS; d++)
@@ -235,8 +233,7 @@ static void rmsnorm_s_gradient_is_orthogonal_to_x(void) {
         }
 }
 
-/* LayerNorm does not see a shift of all x either: its dx sum to 0, for any eps.
- * Those of RMSNorm have no reason to. */
+/* LayerNorm does not depend on the mean of x either, so its dx sum to 0, for any eps. RMSNorm's do not. */
 static void layernorm_s_gradient_sums_to_zero(void) {
     double least_of_rmsnorm = 1;
     for (int d = 0; d < N_NORM_DIMS; d++) {
@@ -266,7 +263,7 @@ static void both_ways(NormKind kind, float *y) {
     backward(kind, 0);
 }
 
-/* What k x gives beside x: ratios of y and of dx, from the elements' sizes. */
+/* The ratios of y and of dx for factor * x to those for x, by sums of magnitudes. */
 static void ratios(NormKind kind, float factor, double *of_y, double *of_dx) {
     static float y[NORM_MOST], y_of_x[NORM_MOST], dx_of_x[NORM_MOST];
     double sums[4] = {0};
@@ -282,7 +279,7 @@ static void ratios(NormKind kind, float factor, double *of_y, double *of_dx) {
     *of_dx = sums[2] / sums[3];
 }
 
-/* Powers of two change no digit: the same bits. */
+/* With powers of two the bits are equal. */
 static void scaled_inputs_scale_gradients_inversely(void) {
     static float y[NORM_MOST], y_of_x[NORM_MOST], dx_of_x[NORM_MOST];
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
@@ -295,13 +292,13 @@ static void scaled_inputs_scale_gradients_inversely(void) {
             both_ways(kind, y);
             for (int i = 0; i < in.dim; i++) {
                 CHECK(y[i] == y_of_x[i], "%s, dim %d: y of 1024 x differs", norm_name(kind), in.dim);
-                CHECK(dx[i] * 1024 == dx_of_x[i], "%s, dim %d: dx of 1024 x is no 1024th", norm_name(kind), in.dim);
+                CHECK(dx[i] * 1024 == dx_of_x[i], "%s, dim %d: dx of 1024 x is not dx / 1024", norm_name(kind), in.dim);
             }
         }
 }
 
-/* With eps: small against mean(x^2) = 1/3 it changes 1e-5 of the result; large,
- * the norm is a product with 1/sqrt(eps): y grows with x, and dx stays. */
+/* If eps is small compared with mean(x^2) = 1/3, it changes the result by 1e-5; if eps is large, the norm multiplies by
+ * 1/sqrt(eps): y is proportional to x, and dx constant. */
 static void eps_limits_the_scale_invariance(void) {
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
         double y, gradient;
@@ -327,11 +324,11 @@ static void eps_limits_the_scale_invariance(void) {
 }
 
 void suite_backward(void) {
-    TEST(formula_is_float64_autograd);
-    TEST(gradients_are_slopes);
+    TEST(formula_matches_float64_autograd);
+    TEST(gradients_match_finite_differences);
     TEST(gradients_are_no_worse_than_pytorch_s);
     TEST(tokens_accumulate);
-    TEST(damage_stays_visible);
+    TEST(nan_and_infinity_propagate);
     TEST(rmsnorm_s_gradient_is_orthogonal_to_x);
     TEST(layernorm_s_gradient_sums_to_zero);
     TEST(scaled_inputs_scale_gradients_inversely);

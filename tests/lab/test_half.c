@@ -1,9 +1,8 @@
 /* test_half.c: RMSNorm in float16 and bfloat16.
  *
- * Owns the comparison with what people run: Hugging Face's LlamaRMSNorm, which
- * rounds before the product with gamma, and torch.nn.functional.rms_norm, which
- * rounds after it (tests/golden/norm_half.bin); and with double precision, which
- * says where float32 has a choice.
+ * Compares with Hugging Face's LlamaRMSNorm, which rounds before the product with gamma, and
+ * torch.nn.functional.rms_norm, which rounds after it (tests/golden/norm_half.bin). Double precision gives the values
+ * that two roundings of float32 allow.
  */
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
@@ -24,7 +23,7 @@ static uint16_t x[NORM_TOKENS * NORM_MOST], gamma_[NORM_MOST], y[NORM_TOKENS * N
 static float widen(uint16_t h, Type type) { return type == TYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h); }
 static uint16_t narrow(float f, Type type) { return type == TYPE_F16 ? f32_to_f16(f) : f32_to_bf16(f); }
 
-/* The set in half precision, and norma's y. */
+/* Converts the set to half precision and computes norma's y. */
 static void run_half(NormSet set, int dim, Type type, RoundingOrder order) {
     norm_inputs(&in, set, dim);
     for (int i = 0; i < dim; i++) gamma_[i] = narrow(in.gamma[i], type);
@@ -38,8 +37,8 @@ static double exact_scale(int t, Type type) {
     return 1 / sqrt(square + (double)in.eps);
 }
 
-/* The two results that an exact value may have: it is rounded to half precision
- * where float32 puts it, up to 2 ulp away. Mostly they are one. */
+/* The two results allowed for an exact value: float32 may be 2 ulp off before it is rounded to half precision. Mostly
+ * they are equal. */
 typedef struct {
     uint16_t low, high;
 } Choice;
@@ -48,7 +47,7 @@ static Choice choice_of(double value, Type type) {
     return (Choice){narrow((float)(value - 2 * ulp(value)), type), narrow((float)(value + 2 * ulp(value)), type)};
 }
 
-/* y[t][i], from where it is rounded first. */
+/* The results allowed for y[t][i], with the first rounding as in `order`. */
 static Choice expected(int t, int i, double scale, Type type, RoundingOrder order) {
     const double normalized = (double)widen(x[t * in.dim + i], type) * scale, g = (double)widen(gamma_[i], type);
     if (order == SCALE_THEN_ROUND) return choice_of(normalized * g, type);
@@ -56,9 +55,9 @@ static Choice expected(int t, int i, double scale, Type type, RoundingOrder orde
     return (Choice){narrow((float)(widen(n.low, type) * g), type), narrow((float)(widen(n.high, type) * g), type)};
 }
 
-/* ---- against what people run ---------------------------------------------------------------- */
+/* ---- against Hugging Face and PyTorch -------------------------------------------------------- */
 
-/* What was met on the way: values, and among them those near a boundary. */
+/* Counts of values, of values near a rounding boundary, and of values that differ from theirs. */
 typedef struct {
     int n, near, differ;
 } Tally;
@@ -79,9 +78,9 @@ static void check_token(Tally *tally, const uint16_t *theirs, int t, Type type, 
     }
 }
 
-/* Their bits, but for values whose float32 is within 2 ulp of a boundary: there
- * they take one of the two sides each. */
-static void the_same_bits_as_llama_and_pytorch(void) {
+/* The same bits, except for values whose float32 is within 2 ulp of a rounding boundary; these may be rounded either
+ * way. */
+static void bits_match_llama_and_pytorch(void) {
     static const NormSet sets[] = {SET_RANDOM, SET_CONSTANT, SET_SPIKE, SET_OFFSET};
     static const int dims[] = {8, 17, 64, 172};
     static uint16_t theirs[NORM_TOKENS * 172];
@@ -93,7 +92,7 @@ static void the_same_bits_as_llama_and_pytorch(void) {
             for (int d = 0; d < 4; d++)
                 for (RoundingOrder order = ROUND_THEN_SCALE; order <= SCALE_THEN_ROUND; order++) {
                     const size_t n = (size_t)(NORM_TOKENS * dims[d]);
-                    CHECK(fread(theirs, sizeof *theirs, n, golden) == n, "the file is short");
+                    CHECK(fread(theirs, sizeof *theirs, n, golden) == n, "the file is too short");
                     run_half(sets[s], dims[d], type, order);
                     for (int t = 0; t < NORM_TOKENS; t++) check_token(&tally, theirs, t, type, order);
                 }
@@ -104,8 +103,7 @@ static void the_same_bits_as_llama_and_pytorch(void) {
     CHECK(tally.differ <= tally.near, "%d of %d values differ from theirs", tally.differ, tally.n);
 }
 
-/* Long tokens, and what bfloat16 can hold: squares that float32 cannot add, or
- * that vanish. */
+/* Long tokens, and bfloat16 values whose squares overflow or underflow in float32. */
 static void half_precision_matches_double(void) {
     Tally tally = {0};
     for (Type type = TYPE_F16; type <= TYPE_BF16; type++)
@@ -124,17 +122,16 @@ static void half_precision_matches_double(void) {
 static void half_precision_works_in_place(void) {
     run_half(SET_RANDOM, 1000, TYPE_BF16, ROUND_THEN_SCALE);
     rmsnorm_half(x, x, gamma_, 1000, in.eps, TYPE_BF16, ROUND_THEN_SCALE);
-    CHECK(!memcmp(x, y, 1000 * sizeof *x), "in place differs");
+    CHECK(!memcmp(x, y, 1000 * sizeof *x), "the result in place differs");
 }
 
 /* ---- the two orders ---------------------------------------------------------------------------- */
 
-/* Numbers of one sign in half precision are as far apart as their bits. */
+/* The number of half-precision values between two of one sign is the difference of their bits. */
 static int steps_between(uint16_t a, uint16_t b) { return abs((int)a - (int)b); }
 
-/* On 32,768 values, 8 random tokens of dim 4096: 26.2 % of the results differ in
- * float16, 25.5 % in bfloat16, by one step. One rounding is off by half a step at
- * most, two by 1.40 steps. */
+/* In 32,768 values, 8 random tokens of dim 4096, 26.2 % of the results differ in float16 and 25.5 % in bfloat16, by one
+ * step. The error of one rounding is at most 0.5 steps, that of two 1.40 steps. */
 static void check_orders(Type type) {
     static uint16_t first[NORM_TOKENS * 4096];
     const int n = NORM_TOKENS * 4096;
@@ -151,7 +148,7 @@ static void check_orders(Type type) {
             most = steps > most ? steps : most;
             const double exact = (double)widen(x[at], type) * scale * (double)widen(gamma_[i], type);
             const double step = ulp(exact) * (type == TYPE_F16 ? 0x1p13 : 0x1p16);
-            if (fabs(exact) < 0x1p-14) continue; /* float16 is subnormal there */
+            if (fabs(exact) < 0x1p-14) continue; /* subnormal in float16 */
             errors[0] = fmax(errors[0], fabs((double)widen(first[at], type) - exact) / step);
             errors[1] = fmax(errors[1], fabs((double)widen(y[at], type) - exact) / step);
         }
@@ -168,7 +165,7 @@ static void the_two_orders_differ(void) {
 }
 
 void suite_half(void) {
-    TEST(the_same_bits_as_llama_and_pytorch);
+    TEST(bits_match_llama_and_pytorch);
     TEST(half_precision_matches_double);
     TEST(half_precision_works_in_place);
     TEST(the_two_orders_differ);

@@ -1,9 +1,7 @@
-/* test_lab.c: the norm laboratory's other options: --norm, and -m norms.
+/* test_lab.c: --norm and -m norms.
  *
- * Owns the language of --norm, what a swap computes (the bits of a checkpoint
- * that really has these norms), medians, and what the laboratory bench prints. What the
- * numbers of the bench are depends on the machine; nothing is said about them
- * but that they are there.
+ * Tests the syntax of --norm, the logits after a swap (the bits of a checkpoint with these norms), medians, and the
+ * output of -m norms, whose numbers depend on the machine and are only checked to exist.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -40,7 +38,7 @@ static const char *const SITES[N_SITES_HERE] = {"blk.0.attn_norm", "blk.0.ffn_no
 
 static GgufFile file;
 
-/* ---- the language ------------------------------------------------------------------------------ */
+/* ---- syntax ------------------------------------------------------------------------------------ */
 
 /* The kinds of all sites, "rlrrrrl". */
 static const char *kinds_of(const Model *model) {
@@ -53,8 +51,7 @@ static const char *kinds_of(const Model *model) {
     return kinds;
 }
 
-/* The model as RMSNorms; sites named in `layers` ("lrrrrrr") get a bias, of zeros
- * where `width` is 0. */
+/* Opens the model; sites marked l in `layers` ("lrrrrrr") are LayerNorms with a random bias, or 0 if `width` is 0. */
 static int open_file(Model *model, const char *layers, float width) {
     const char *path = temporary("lab.gguf");
     gguf_make(&file, &MODEL, 0);
@@ -69,7 +66,7 @@ static int open_file(Model *model, const char *layers, float width) {
 }
 
 static const struct {
-    const char *spec, *kinds; /* of a model with RMSNorms alone */
+    const char *spec, *kinds; /* kinds: of a model that had only RMSNorms */
 } SPECS[] = {
     {"rms", "rrrrrrr"},
     {"layer", "lllllll"},
@@ -83,13 +80,13 @@ static const struct {
     {"2-2.attn=layer", "rrrrlrr"},
     {"0-2.attn=layer,final=rms", "lrlrlrr"},
     {"0-1.attn=layer,final=layer,2.mlp=layer", "lrlrrll"},
-    {"layer,1.attn=rms", "llrllll"}, /* later items win */
+    {"layer,1.attn=rms", "llrllll"}, /* later items override earlier ones */
     {"1.attn=rms,layer", "lllllll"},
     {"layer,mlp=rms,final=rms,1.mlp=layer", "lrlllrr"},
 };
 enum { N_SPECS = sizeof SPECS / sizeof *SPECS };
 
-static void every_form_of_a_specification(void) {
+static void valid_specifications(void) {
     for (int i = 0; i < N_SPECS; i++) {
         Model model;
         CHECK(!open_file(&model, "rrrrrrr", 0), "no model");
@@ -139,7 +136,7 @@ static const struct {
 };
 enum { N_MISTAKES = sizeof MISTAKES / sizeof *MISTAKES };
 
-static void mistakes_are_named(void) {
+static void errors_in_specifications(void) {
     Model model;
     CHECK(!open_file(&model, "rrrrrrr", 0), "no model");
     for (int i = 0; i < N_MISTAKES; i++) {
@@ -152,11 +149,11 @@ static void mistakes_are_named(void) {
     model_close(&model);
 }
 
-/* ---- what a swap computes ---------------------------------------------------------------------- */
+/* ---- logits after a swap ----------------------------------------------------------------------- */
 
 static float logits[2][TOKENS * 60];
 
-/* All logits, after a swap if there is one. */
+/* All logits, after a swap if spec is not NULL. */
 static int run_model(Model *model, const char *spec, float *found) {
     int tokens[TOKENS], status_ = -1;
     Session s;
@@ -170,8 +167,8 @@ static int run_model(Model *model, const char *spec, float *found) {
     return status_;
 }
 
-/* Gamma is borrowed and beta is 0: as a file with zeros for biases. */
-static void a_swap_is_a_checkpoint_with_these_norms(void) {
+/* A swapped LayerNorm keeps gamma and has beta 0, like a file whose biases are 0. */
+static void a_swap_equals_a_checkpoint_with_these_norms(void) {
     for (int i = 0; i < N_SPECS; i++) {
         Model swapped, real;
         CHECK(!open_file(&swapped, "rrrrrrr", 0) && !run_model(&swapped, SPECS[i].spec, logits[0]), "does not run");
@@ -183,14 +180,14 @@ static void a_swap_is_a_checkpoint_with_these_norms(void) {
     }
 }
 
-/* RMSNorm has no beta: what LayerNorms had is not looked at. And back again. */
+/* RMSNorm ignores a LayerNorm's beta; swapping back restores it. */
 static void layernorms_become_rmsnorms(void) {
     static float plain[TOKENS * 60], layer[TOKENS * 60];
     Model model;
     CHECK(!open_file(&model, "rrrrrrr", 0) && !run_model(&model, NULL, plain), "does not run");
     model_close(&model);
     CHECK(!open_file(&model, "lllllll", 1) && !run_model(&model, NULL, layer), "does not run");
-    CHECK(memcmp(plain, layer, sizeof plain), "LayerNorms make no difference");
+    CHECK(memcmp(plain, layer, sizeof plain), "LayerNorms have no effect");
     CHECK(!run_model(&model, "rms", logits[0]), "does not run");
     CHECK(!memcmp(logits[0], plain, sizeof plain), "--norm rms: not the logits of RMSNorms");
     CHECK(!run_model(&model, "layer", logits[0]), "does not run");
@@ -201,14 +198,14 @@ static void layernorms_become_rmsnorms(void) {
     model_close(&model);
 }
 
-/* Without a norm what comes in goes on, read where it is. */
+/* No norm is the identity; the input is used without a copy. */
 static void none_is_the_identity(void) {
     const Norm none = {.kind = NORM_NONE};
     float y[8] = {0};
     const float x[8] = {3, -1, 0.5f, 7, 1e30f, -0.0f, NAN, 2};
     norm_token(y, x, &none, 8);
     CHECK(!memcmp(y, x, sizeof x), "a token is changed");
-    CHECK(norm_forward(y, x, &none, 1, 8) == x && norm_forward(y, x, &none, 2, 4) == x, "not read where it is");
+    CHECK(norm_forward(y, x, &none, 1, 8) == x && norm_forward(y, x, &none, 2, 4) == x, "the input is copied");
 }
 
 /* ---- norms of heads ---------------------------------------------------------------------------- */
@@ -217,7 +214,7 @@ static const GoldenRelative *const QWEN3 = &GOLDEN_RELATIVES[1];
 static const char *const HEAD_SITES[] = {"blk.0.attn_q_norm", "blk.0.attn_k_norm", "blk.1.attn_q_norm",
                                          "blk.1.attn_k_norm"};
 
-/* The kinds of the four, and of the first layer's others: "rlrl/rr". */
+/* The kinds of the four head norms, and of the first layer's other norms: "rlrl/rr". */
 static const char *head_kinds_of(const Model *model) {
     static char kinds[8];
     const Layer *l = model->layers;
@@ -228,7 +225,7 @@ static const char *head_kinds_of(const Model *model) {
     return kinds;
 }
 
-/* Some of them with a bias of zeros. */
+/* Opens the model; those marked l have a bias of zeros. */
 static int open_heads(Model *model, const char *layers) {
     const char *path = temporary("heads.gguf");
     gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
@@ -242,7 +239,7 @@ static int open_heads(Model *model, const char *layers) {
     return status_;
 }
 
-static void norms_of_heads_are_swapped(void) {
+static void head_norms_are_swapped(void) {
     static const struct {
         const char *spec, *kinds;
     } specs[] = {{"q=layer", "lrlr/rr"},
@@ -277,7 +274,7 @@ static void make_models(void) {
     mkdir(inside("out"), 0700);
     hashmodel_write(&SPEAKING, inside("model.bin"), 1, 0);
     hashtokenizer_write(inside("tokenizer.bin"), 512);
-    gguf_make(&file, &MODEL, 0); /* LayerNorms with an eps of their own */
+    gguf_make(&file, &MODEL, 0); /* LayerNorms with a different eps */
     gguf_set_real(&file, "llama.attention.layer_norm_epsilon", 0.5f);
     gguf_add(&file, "output_norm.bias", 1, MODEL.dim, 0, 1, 1);
     gguf_write(&file, inside("mixed.gguf"));
@@ -302,8 +299,7 @@ static char *logits_of(const char *arguments, size_t *size) {
     return bytes;
 }
 
-/* Converted with --norm, a model is what it was while it ran with --norm: its
- * logits, its text, its perplexity. */
+/* A model converted with --norm has the logits, text and perplexity of the model run with --norm. */
 static void conversion_keeps_a_swap(void) {
     static const char *const specs[] = {"layer", "rms", "0-1.attn=layer,final=layer", "2.mlp=layer"};
     static char text[1024], perplexity[1024];
@@ -334,7 +330,7 @@ static void conversion_keeps_a_swap(void) {
     unlink(inside("out/a.gguf"));
 }
 
-static void none_is_said_to_be_for_timing(void) {
+static void none_is_noted_to_be_only_for_timing(void) {
     static const char note_[] = "note: --norm none is for timing: without its norms the model's text means nothing\n";
     CHECK_RUN("model.bin -t 0 -i aa -n 8");
     CHECK(!strstr(err, "timing"), "%s", err);
@@ -351,9 +347,8 @@ static void info_shows_a_swap(void) {
           "%s", out);
 }
 
-/* GGUF has one eps for all LayerNorms: a swapped site, which keeps its own,
- * cannot be written beside another. */
-static void what_gguf_cannot_say_is_refused(void) {
+/* GGUF has one eps for all LayerNorms, so a swapped site with a different eps cannot be written. */
+static void mixed_eps_is_refused_in_gguf(void) {
     CHECK_RUN("mixed.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(unlink(inside("out/a.gguf")) == 0, "no file");
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm 0.attn=layer");
@@ -365,7 +360,7 @@ static void what_gguf_cannot_say_is_refused(void) {
 
 /* ---- the stopwatch ---------------------------------------------------------------------------------- */
 
-/* One value goes up with the rounds, one stays, one falls; the round after `last` fails. */
+/* One value increases with the rounds, one is constant, one decreases; the round after `last` fails. */
 typedef struct {
     int round, last;
 } Script;
@@ -382,7 +377,7 @@ static int play_round(void *context, double *values) {
 
 static int play_steady_round(void *context, double *values) {
     Script *s = context;
-    values[0] = s->round < 9 ? s->round : 100 + 0.001 * s->round; /* settles in the course of time */
+    values[0] = s->round < 9 ? s->round : 100 + 0.001 * s->round; /* converges after 9 rounds */
     s->round++;
     return 0;
 }
@@ -392,13 +387,13 @@ static void check_estimate(Estimate e, double median, double low, double high) {
           e.low, e.high, median, low, high);
 }
 
-/* y = 2 x but for -1, 0, -1 and 2, whose squares sum to 6; x sums to 6. */
+/* y = 2 x + errors of -1, 0, -1 and 2, whose squares sum to 6; x sums to 6. */
 static void a_ratio_has_an_interval(void) {
     const double x[] = {1, 1, 2, 2}, y[] = {1, 2, 3, 6}, error = 1.959964 * sqrt(6 * 4 / 3.0) / 6;
     Ratio r = {0};
-    CHECK(estimate_ratio(&r).value == 0, "a ratio of nothing");
+    CHECK(estimate_ratio(&r).value == 0, "a ratio without values");
     ratio_add(&r, 3, 2);
-    CHECK(estimate_ratio(&r).value == 1.5 && !isfinite(estimate_ratio(&r).low), "one pair alone has an interval");
+    CHECK(estimate_ratio(&r).value == 1.5 && !isfinite(estimate_ratio(&r).low), "a single pair has an interval");
     r = (Ratio){0};
     for (int i = 0; i < 4; i++) ratio_add(&r, y[i], x[i]);
     const Estimate e = estimate_ratio(&r);
@@ -406,8 +401,8 @@ static void a_ratio_has_an_interval(void) {
           e.low, e.high);
 }
 
-/* Of n values the median's interval lies between the ranks that the binomial distribution of n tosses gives: of 7 the
- * first and the last, of 501 the 228th and the 274th (n / 2 -+ 0.98 sqrt(n)). */
+/* The ranks of the median's interval follow from the binomial distribution: the first and the last of 7 values, the
+ * 228th and the 274th of 501 (n / 2 -+ 0.98 sqrt(n)). */
 static void measuring_estimates_medians(void) {
     Estimate found[4] = {[3] = {-7, -7, -7}};
     Script script = {0, 1000};
@@ -423,8 +418,8 @@ static void measuring_estimates_medians(void) {
     CHECK(measure(play_round, &script, 3, 1e6, found) == -1 && script.round == 3, "a failed round is ignored");
 }
 
-/* It ends as soon as the interval is within 2 % of the median: when the 9 odd rounds are below its lower rank. */
-static void measuring_ends_when_it_is_sure(void) {
+/* Measuring ends when the interval is within 2 % of the median: when the first 9 rounds are below its lower rank. */
+static void measuring_ends_at_2_percent(void) {
     Estimate found;
     Script script = {0, 1000};
     const int rounds = measure(play_steady_round, &script, 1, 1e6, &found);
@@ -458,7 +453,7 @@ static const char *const KEYS[] = {"dim",
                                    "in_place_to_warm"};
 enum { N_KEYS = 20 };
 
-/* The number behind a key of the object that begins at s; NAN: it is not there. */
+/* The number of a key in the object that begins at s; NAN: the key is missing. */
 static double number_of(const char *s, const char *key, const char *suffix) {
     char name[64];
     const char *end = strchr(s, '}');
@@ -467,7 +462,7 @@ static double number_of(const char *s, const char *key, const char *suffix) {
     return at && at < end ? strtod(at + strlen(name), NULL) : (double)NAN;
 }
 
-/* The objects of the list of cases on stdout, each with these keys and intervals; -1 if a number is missing. */
+/* Reads the list of cases on stdout, each with these keys and intervals; -1 if a number is missing. */
 static int read_cases(double cases[][N_KEYS], int most) {
     int n = 0;
     const char *s = strstr(out, "\"cases\": [");
@@ -484,7 +479,7 @@ static int read_cases(double cases[][N_KEYS], int most) {
 static void check_case(const double *values, int dim, int tokens, int threads) {
     CHECK(values[0] == dim && values[1] == tokens && values[2] == (tokens < threads ? tokens : threads),
           "dim %g, %g tokens, %g threads; expected %d, %d", values[0], values[1], values[2], dim, tokens);
-    for (int k = 3; k < N_KEYS; k++) /* a norm in place may take less than the clock shows */
+    for (int k = 3; k < N_KEYS; k++) /* a norm in place may take less than the clock's resolution */
         CHECK(isfinite(values[k]) && (values[k] > 0 || k >= 12), "dim %d, %d tokens: %s is %g", dim, tokens, KEYS[k],
               values[k]);
 }
@@ -518,7 +513,7 @@ static void the_bench_of_a_model_s_sites(void) {
     CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
 }
 
-/* The width of its norms, then that of its heads'. */
+/* The width of its norms, then that of its head norms. */
 static void the_bench_of_a_model_with_norms_of_heads(void) {
     gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
     gguf_write(&file, inside("heads.gguf"));
@@ -532,8 +527,8 @@ static void the_bench_of_a_model_with_norms_of_heads(void) {
 }
 
 /* dim 8 with the notes' 10 tokens, then every dim. */
-/* A sparse file may claim gigabytes of weights: reading is measured on 512 MB of memory. */
-static void the_memory_that_is_read_is_bounded(void) {
+/* The read bandwidth is measured on at most 512 MB, whatever size a sparse file has. */
+static void the_memory_that_is_read_is_limited(void) {
 #ifndef SANITIZED
     const struct rlimit little = {64 << 20, RLIM_INFINITY};
     struct rlimit before;
@@ -561,7 +556,7 @@ static void the_bench_of_all_dims(void) {
     for (int i = 0; i < 36; i++) check_case(cases[1 + i], i < 4 ? 8 : 32 << i / 4, COUNTS[i % 4], 2);
 }
 
-/* Ctrl-C leaves what was measured, still an array. */
+/* After Ctrl-C the finished cases are a valid array. */
 static void ctrl_c_ends_the_bench_cleanly(void) {
     setup.interrupt = AT_OUTPUT;
     run("-m norms --json -j 1");
@@ -578,24 +573,24 @@ static void the_bench_reports_a_full_disk(void) {
 }
 
 void suite_lab(void) {
-    TEST(every_form_of_a_specification);
-    TEST(mistakes_are_named);
-    TEST(a_swap_is_a_checkpoint_with_these_norms);
+    TEST(valid_specifications);
+    TEST(errors_in_specifications);
+    TEST(a_swap_equals_a_checkpoint_with_these_norms);
     TEST(layernorms_become_rmsnorms);
     TEST(none_is_the_identity);
-    TEST(norms_of_heads_are_swapped);
+    TEST(head_norms_are_swapped);
     make_models();
     TEST(bad_specifications_are_refused);
     TEST(conversion_keeps_a_swap);
-    TEST(none_is_said_to_be_for_timing);
+    TEST(none_is_noted_to_be_only_for_timing);
     TEST(info_shows_a_swap);
-    TEST(what_gguf_cannot_say_is_refused);
+    TEST(mixed_eps_is_refused_in_gguf);
     TEST(measuring_estimates_medians);
     TEST(a_ratio_has_an_interval);
-    TEST(measuring_ends_when_it_is_sure);
+    TEST(measuring_ends_at_2_percent);
     TEST(the_bench_of_a_model_s_sites);
     TEST(the_bench_of_a_model_with_norms_of_heads);
-    TEST(the_memory_that_is_read_is_bounded);
+    TEST(the_memory_that_is_read_is_limited);
     TEST(the_bench_of_all_dims);
     TEST(ctrl_c_ends_the_bench_cleanly);
     TEST(the_bench_reports_a_full_disk);
