@@ -78,7 +78,7 @@ JOBS     := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 PARALLEL  = $(MAKE) --no-print-directory \
     $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target))
 
-.PHONY: all objects run test tests coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install clean help FORCE
+.PHONY: all objects run test tests coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install uninstall clean help FORCE
 all:
 	+@$(PARALLEL) $(BINARY)
 	$(if $(filter release mpi plain,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
@@ -209,10 +209,22 @@ lint: ## the lint of the house (floors, sizes, names), clang-format (check), cla
 format: ## rewrite the sources in the house style
 	clang-format -i $(ALL)
 
-install: all ## to $(DESTDIR)$(PREFIX)/bin, as `norma`
-	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/norma
+SHARE = $(DESTDIR)$(PREFIX)/share
+INSTALLED = $(DESTDIR)$(PREFIX)/bin/norma $(SHARE)/norma $(SHARE)/man/man1/norma.1 \
+            $(SHARE)/bash-completion/completions/norma $(SHARE)/zsh/site-functions/_norma
+LIST_OPTIONS = sed -n 's/.*\(--[a-z][a-z-]*\)[ [].*/\1/p' docs/options.md | sort -u | tr '\n' ' '
+
+install: all ## to $(DESTDIR)$(PREFIX), as `norma`, with its models, manual page and completions
+	mkdir -p $(dir $(INSTALLED)) $(SHARE)/norma
 	install -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
-	$(if $(wildcard models/stories.gguf),install -m 644 models/stories.gguf $(DESTDIR)$(PREFIX)/share/norma)
+	$(if $(wildcard models/*.gguf),install -m 644 $(wildcard models/*.gguf) $(SHARE)/norma)
+	{ printf '.TH NORMA 1\n.SH NAME\nnorma \\- runs LLaMA-style models\n.SH USAGE\n.nf\n'; \
+	  sed -n '/^```/,/^```/ { /^```/d; s/^usage: run/norma/; s/\\/\\e/g; s/-/\\-/g; p; }' docs/options.md; } > $(SHARE)/man/man1/norma.1
+	echo "complete -o default -W '$$($(LIST_OPTIONS))' norma" > $(SHARE)/bash-completion/completions/norma
+	printf '#compdef norma\ncompadd -- %s\n_files\n' "$$($(LIST_OPTIONS))" > $(SHARE)/zsh/site-functions/_norma
+
+uninstall: ## remove what `make install` wrote
+	rm -rf $(INSTALLED)
 
 clean: ## remove what was built
 	rm -rf build run

@@ -43,9 +43,8 @@ static int open_session(Run *run, const Mode *mode) {
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
     if (ranks_own()) return 0; /* the rest is rank 0's */
-    if (o->profile && !(run->profile = profile_open(&run->session, (About){o->model, o->norm, run->session.n_threads},
-                                                    profile_format(o->profile) == PROFILE_TRACE, nanoseconds)))
-        return -1;
+    const About about = {o->model, o->norm, run->session.n_threads};
+    if (o->profile && !(run->profile = profile_open(&run->session, about, nanoseconds))) return -1;
     if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer)) return -1;
     const int usual_lookup = o->profile ? 0 : MAX_LOOKUP; /* a profile is of single tokens, unless --lookup is given */
     guesser_open(&run->guesser, o->lookup < 0 ? usual_lookup : o->lookup, o->draft ? &run->draft : NULL);

@@ -1,5 +1,6 @@
 /* error.c: messages to the user. */
 #include "base/error.h"
+#include "base/platform.h"
 #include "base/utf8.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static bool failures_are_notes, holds;
 static char held[LINE] = "failed";
 
 void hold_messages(bool hold) { holds = hold; }
-void print_held_message(int rank) { fprintf(stderr, "run: rank %d: %s\n", rank, held); }
+void print_held_message(int rank) { fprintf(stderr, "%s: rank %d: %s\n", program_name(), rank, held); }
 
 void print_failures_as_notes(bool as_notes) { failures_are_notes = as_notes; }
 
@@ -38,8 +39,9 @@ void print_message(const char *kind, const char *format, ...) {
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     make_printable(line);
+    if (failures_are_notes) kind = "note";
     if (!holds)
-        fprintf(stderr, "%s: %s\n", failures_are_notes ? "note" : kind, line);
-    else if (!failures_are_notes && *kind == 'r')
+        fprintf(stderr, "%s: %s\n", kind ? kind : program_name(), line);
+    else if (!kind)
         strcpy(held, line);
 }

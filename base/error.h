@@ -6,7 +6,7 @@
 /* Exit statuses. 130 after Ctrl-C is process.h's. */
 enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 
-/* Prints "kind: message" on stderr as one printable line. kind: "run" for failures, "note" for notes. */
+/* Prints "kind: message" on stderr as one printable line. kind: "note"; NULL for failures: the program's name. */
 void print_message(const char *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Replaces characters that could change a terminal's output by '?': control characters, line ends, changes of writing
@@ -20,14 +20,14 @@ void print_failures_as_notes(bool as_notes);
  * failures. */
 void hold_messages(bool hold);
 
-/* Prints the held failure with its rank: "run: rank 2: ...". */
+/* Prints the held failure with its rank: "norma: rank 2: ...". */
 void print_held_message(int rank);
 
 /* A function, because compilers warn about an unused -1. */
 static inline int minus_one(void) { return -1; }
 
 /* fail(format, ...) prints a failure and evaluates to -1; the next two evaluate to an exit status. */
-#define fail(...)      (print_message("run", __VA_ARGS__), minus_one())
-#define bad_input(...) (print_message("run", __VA_ARGS__), EXIT_BAD_INPUT)
-#define bad_usage(...) (print_message("run", __VA_ARGS__), EXIT_BAD_USAGE)
+#define fail(...)      (print_message(NULL, __VA_ARGS__), minus_one())
+#define bad_input(...) (print_message(NULL, __VA_ARGS__), EXIT_BAD_INPUT)
+#define bad_usage(...) (print_message(NULL, __VA_ARGS__), EXIT_BAD_USAGE)
 #define note(...)      print_message("note", __VA_ARGS__)

@@ -3,6 +3,7 @@
  * Owns every call that POSIX does not have, except madvise() in memory.c. Signals, threads and clocks are process.c's.
  */
 #include "base/platform.h"
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,14 @@ static bool find_program(char *path) {
     const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
     path[n > 0 ? n : 0] = '\0';
     return n > 0;
+#endif
+}
+
+const char *program_name(void) {
+#ifdef __APPLE__
+    return getprogname();
+#else
+    return program_invocation_short_name;
 #endif
 }
 

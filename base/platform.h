@@ -8,6 +8,9 @@
 /* Fills n <= 256 bytes with random numbers from the system. Returns 0, or -1 and errno. */
 int random_bytes(void *bytes, size_t n);
 
+/* The name by which the program was started, without folders. */
+const char *program_name(void);
+
 /* The path of the running program; NULL if unknown. The string is valid until the next call. */
 const char *program_path(void);
 

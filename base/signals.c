@@ -6,7 +6,9 @@
  */
 #include "base/signals.h"
 #include "base/error.h"
+#include "base/platform.h"
 #include "base/ranks.h"
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -23,7 +25,7 @@ struct WatchedFile {
 };
 
 static WatchedFile *volatile table;
-static char prefix[32]; /* of the message: the program, and the rank if it is not the first */
+static char prefix[NAME_MAX + 32]; /* of the message: the program, and the rank if it is not the first */
 
 /* Seconds. If ranks lose the same page, the first one's message ends the others before theirs. */
 enum { LOST_PAGE_DELAY = 3 };
@@ -82,7 +84,7 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
 void handle_deadly_signals(void) {
     static const int deadly[] = {SIGHUP, SIGQUIT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGVTALRM, SIGPROF};
     struct sigaction old;
-    snprintf(prefix, sizeof prefix, ranks_own() ? "run: rank %d: " : "run: ", ranks_own());
+    snprintf(prefix, sizeof prefix, ranks_own() ? "%s: rank %d: " : "%s: ", program_name(), ranks_own());
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
         if (!sigaction(deadly[i], NULL, &old) && old.sa_handler == SIG_DFL) signal(deadly[i], die_by_signal);
     signal(SIGXFSZ, SIG_IGN);

@@ -122,19 +122,6 @@ uint64_t bucket_start(int bucket) {
     return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
-/* Records the interval since a thread's last mark. */
-static void add_event(Profile *p, int thread, int layer, Site site, uint64_t at) {
-    Track *track = &p->tracks[thread];
-    if (at == track->last || track->n_events == p->max_events) return;
-    p->events[(size_t)thread * p->max_events + track->n_events++] = (Event){.start = track->last,
-                                                                            .end = at,
-                                                                            .layer = layer,
-                                                                            .tokens = tokens_of(p, layer, site),
-                                                                            .position = p->session->steps->pos,
-                                                                            .site = (uint8_t)site,
-                                                                            .phase = (uint8_t)p->phase};
-}
-
 /* Adds the duration of a thread's last mark, and of the clock reading after it, to SITE_PROFILE. */
 static void add_mark(Profile *p, int thread, int layer, uint64_t reading) {
     Track *track = &p->tracks[thread];
@@ -156,7 +143,6 @@ static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at
     r->tokens += (uint64_t)tokens_of(p, layer, site);
     ratio_add(&r->per_token, seconds, p->n);
     if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / (uint64_t)p->n, BUCKETS)]++;
-    if (p->events) add_event(p, thread, layer, site, at);
     track->began = at;
     return seconds;
 }
@@ -176,7 +162,6 @@ static void mark(Probe *probe, int layer, Site site) {
     if (thread == 0 && (site == SITE_ATTENTION || site == SITE_GATE_UP_SILU || site == SITE_DOWN)) {
         const double bytes = chunk_bytes(p->session, &p->session->model->layers[layer], site);
         profile_of_thread(p, thread, p->phase, layer, site)->bytes += bytes;
-        if (p->events && track->n_events) p->events[track->n_events - 1].chunk_bytes = (float)bytes;
     }
     track->last = p->clock();
 }
@@ -282,34 +267,23 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     mark(probe, layer, SITE_PROFILE);
 }
 
-/* Sets the RMS of a norm's event: the thread's last event, or the one before the barrier's. */
-static void set_rms(const Profile *p, int thread, Site site, double rms) {
-    Event *events = p->events + (size_t)thread * p->max_events, *e = events + p->tracks[thread].n_events;
-    for (int i = 0; i < 2 && e > events; i++)
-        if ((--e)->site == site && isfinite(rms)) e->rms = (float)rms;
-}
-
 /* Each thread measures a share of the tokens. */
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     const Profile *p = (Profile *)probe;
     const Session *s = p->session;
     const int thread = omp_get_thread_num();
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
-    double squares = 0;
-    int measured = 0;
-    for (int t = thread; t < n; t += omp_get_num_threads(), measured++) {
+    for (int t = thread; t < n; t += omp_get_num_threads()) {
         const int pos = s->steps[site == SITE_FINAL_NORM ? s->requested[t] : t].pos;
         const size_t at = (size_t)t * (size_t)dim;
         const double mean_square = add_input(r, x + at, dim, dim, 0, pos) / dim;
         r->squares_out += sizes_of(y + at, dim).squares / dim;
-        squares += mean_square;
         if (site != SITE_ATTN_NORM) continue;
         StreamSizes *stream = &p->streams[thread * p->n_rows + row_of(p, layer)];
         const int bucket = bucket_of((uint64_t)pos, POSITION_BUCKETS);
         (*stream)[bucket].squares += mean_square;
         (*stream)[bucket].tokens++;
     }
-    if (p->events && measured) set_rms(p, thread, site, sqrt(squares / measured));
     mark(probe, layer, SITE_PROFILE);
 }
 
@@ -325,7 +299,7 @@ static uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
     return min;
 }
 
-Profile *profile_open(Session *session, About about, bool traces, uint64_t (*clock)(void)) {
+Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
     const int n_layers = session->model->config.n_layers, n_rows = n_layers <= MAX_LAYERS ? n_layers : MAX_LAYERS + 1;
     const size_t n_threads = (size_t)session->n_threads, sites = N_PHASES * (size_t)(n_rows + 1) * N_SITES;
     Profile *p = allocate(1, sizeof *p);
@@ -334,17 +308,15 @@ Profile *profile_open(Session *session, About about, bool traces, uint64_t (*clo
                    .session = session,
                    .about = about,
                    .n_rows = n_rows,
-                   .max_events = MAX_EVENTS / n_threads,
                    .clock = clock,
                    .reading = ticks_of_reading(clock),
-                   .budget = traces ? 0.015 : 0.01};
+                   .budget = 0.01};
     session->observer = &p->probe;
     /* zeroed now: the first access to a new page takes longer than a site of a small model */
     if (!(p->records = allocate_zeroed(n_threads * sites, sizeof *p->records)) ||
         !(p->streams = allocate_zeroed(n_threads * (size_t)n_rows, sizeof *p->streams)) ||
         !(p->histograms = allocate_zeroed(sites, sizeof *p->histograms)) ||
-        !(p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks)) ||
-        (traces && !(p->events = allocate(n_threads * p->max_events, sizeof *p->events)))) {
+        !(p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks))) {
         profile_close(p);
         return NULL;
     }
@@ -360,7 +332,6 @@ void profile_close(Profile *p) {
     free(p->streams);
     free(p->histograms);
     free(p->tracks);
-    free(p->events);
     free(p);
 }
 

@@ -43,24 +43,12 @@ typedef struct {
     uint64_t tokens;
 } StreamSizes[POSITION_BUCKETS];
 
-/* One interval of one thread, in nanoseconds of the profile's clock. */
-typedef struct {
-    uint64_t start, end;
-    int layer;            /* or NO_LAYER */
-    int tokens, position; /* of the chunk */
-    float chunk_bytes;    /* first thread: see chunk_bytes() */
-    float rms;            /* norms: RMS of this thread's input; 0: no tokens, or not finite */
-    uint8_t site, phase;
-} Event;
-
-/* Limits of memory: layers after the first MAX_LAYERS share a row; all threads together keep MAX_EVENTS events. */
-enum { MAX_LAYERS = 256, MAX_EVENTS = 1 << 20 };
+enum { MAX_LAYERS = 256 }; /* later layers share a row, to limit memory */
 
 /* State of one thread, in a cache line of its own. */
 typedef struct {
     _Alignas(64) uint64_t began, last; /* start and end of the last mark */
     double spent, norms;               /* seconds of the profiler and of norms in this forward pass */
-    size_t n_events;
 } Track;
 
 /* Totals of the forward passes of a phase. */
@@ -76,7 +64,6 @@ typedef struct {
     Session *session;
     About about;
     int n_rows;              /* layers with a row of their own, and one for the others if there are more */
-    size_t max_events;       /* per thread */
     uint64_t (*clock)(void); /* in nanoseconds */
     uint64_t opened;
     long switches;    /* involuntary context switches before the profile was opened */
@@ -91,13 +78,12 @@ typedef struct {
     StreamSizes *streams;  /* [n_threads][n_rows], before attention */
     Histogram *histograms; /* [N_PHASES][n_rows + 1][N_SITES], first thread */
     Track *tracks;         /* [n_threads] */
-    Event *events;         /* [n_threads][max_events]; NULL: not recorded */
 } Profile;
 
-/* Starts to observe a session. The caller calls profile_close before session_close. `traces`: events are recorded.
+/* Starts to observe a session. The caller calls profile_close before session_close.
  * The clock is nanoseconds(), or a virtual clock in tests. Decode passes are sampled so that the profiler takes
- * about 1 % of decode time (1.5 % with events). Returns NULL and a message if memory runs out. */
-Profile *profile_open(Session *session, About about, bool traces, uint64_t (*clock)(void));
+ * about 1 % of decode time. Returns NULL and a message if memory runs out. */
+Profile *profile_open(Session *session, About about, uint64_t (*clock)(void));
 void profile_close(Profile *p);
 
 /* One thread's record of a site in a layer's row, or outside the layers (NO_LAYER); bytes are incomplete. */
@@ -137,9 +123,9 @@ double profile_waiting(const Profile *p);
 /* Bytes that calls of a site move, without chunk_bytes() (profile.c). */
 double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls);
 
-/* The format of a path: "" (no file, only the table), NAME.csv, NAME.html or NAME.json; PROFILE_NONE: not a valid name.
+/* The format of a path: "" (no file, only the table), NAME.csv or NAME.html; PROFILE_NONE: not a valid name.
  */
-typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TRACE, PROFILE_TABLE } ProfileFormat;
+typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
 /* Writes the table to stderr and, unless path is "", the file. Returns -1 and a message if the file cannot be written.
@@ -152,7 +138,6 @@ extern const char COLUMNS[];
 void write_row(FILE *out, const SiteRow *row, const char *quote, const char *unknown);
 void write_numbers(FILE *out, const double *numbers, int n, const char *unknown);
 
-/* Write NAME.csv (csv.c), NAME.html (page.c) and NAME.json (trace.c). */
+/* Write NAME.csv (csv.c) and NAME.html (page.c). */
 void write_csv(const Profile *p, FILE *out);
 void write_page(const Profile *p, FILE *out);
-void write_trace(const Profile *p, FILE *out);

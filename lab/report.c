@@ -79,14 +79,12 @@ static void write_table(const Profile *p, FILE *out) {
 static const struct {
     const char *ending;
     void (*write)(const Profile *p, FILE *out);
-} FILES[] = {[PROFILE_CSV] = {".csv", write_csv},
-             [PROFILE_PAGE] = {".html", write_page},
-             [PROFILE_TRACE] = {".json", write_trace}};
+} FILES[] = {[PROFILE_CSV] = {".csv", write_csv}, [PROFILE_PAGE] = {".html", write_page}};
 
 ProfileFormat profile_format(const char *path) {
     if (!*path) return PROFILE_TABLE;
     const char *dot = strrchr(path, '.');
-    ProfileFormat format = PROFILE_TRACE;
+    ProfileFormat format = PROFILE_PAGE;
     while (format > PROFILE_NONE && (!dot || strcmp(dot, FILES[format].ending) != 0)) format--;
     return format;
 }

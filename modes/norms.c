@@ -314,7 +314,7 @@ static int keep_norms(Trial *t) {
 static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
     double seconds[N_PHASES];
     set_norms(t, way);
-    Profile *p = profile_open(t->text.tuning->session, (About){0}, false, nanoseconds);
+    Profile *p = profile_open(t->text.tuning->session, (About){0}, nanoseconds);
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];

@@ -6,6 +6,7 @@
 #include "modes/options.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/platform.h"
 #include "base/process.h"
 #include "lab/profile.h"
 #include <errno.h>
@@ -16,11 +17,11 @@
 #include <time.h>
 
 #define INDEX(name, ...) INDEX_##name,
-enum { MODES(INDEX, INDEX) N_MODES };
+enum { MODES(INDEX) N_MODES };
 #undef INDEX
 
-#define ROW(name, tokenizer, needs) {#name, mode_##name, tokenizer, needs},
-static const Mode MODE_TABLE[] = {MODES(ROW, ROW)};
+#define ROW(name, ...) {#name, mode_##name, __VA_ARGS__},
+static const Mode MODE_TABLE[] = {MODES(ROW)};
 #undef ROW
 
 /* Sets of modes, for the table of options. */
@@ -54,71 +55,78 @@ typedef struct {
     const char *help;     /* lines; print_option breaks the long ones */
 } Option;
 
-#define INTO(field)             offsetof(Options, field), 0, 0
-#define RANGE(field, ...)       offsetof(Options, field), __VA_ARGS__
-#define DEFAULT_NAME(name, ...) #name " (default)"
-#define NAME(name, ...)         ", " #name
+#define INTO(field)       offsetof(Options, field), 0, 0
+#define RANGE(field, ...) offsetof(Options, field), __VA_ARGS__
 
 static const Option OPTIONS[] = {
-    {'m', STRING, "mode", "MODE", ALL, INTO(mode_name), MODES(DEFAULT_NAME, NAME)},
-    {'i', STRING, "prompt", "TEXT", READS | CHAT, INTO(prompt), "the prompt"},
-    {'f', STRING, "file", "FILE", READS, INTO(prompt_file),
-     "read the prompt (perplexity: the text) from a file\n(\"-\": standard input)"},
-    {0, STRING, "tokens", "LIST", READS, INTO(tokens), "token ids instead of text, used as given: 1,403,407"},
+    {'m', STRING, "mode", "MODE", ALL, INTO(mode_name), "one of the modes above"},
+    {'i', STRING, "prompt", "TEXT", READS | CHAT, INTO(prompt), "the text; chat: the first message"},
+    {'f', STRING, "file", "FILE", READS, INTO(prompt_file), "the text is in a file (\"-\": standard input)"},
+    {0, STRING, "tokens", "LIST", READS, INTO(tokens), "token ids instead of text: 1,403,407"},
     {0, STRING, "prompts", "FILE", GENERATE, INTO(prompts),
-     "generate: a text for each line (\"-\": standard input); in a .jsonl file a line is {\"prompt\": TEXT} and may "
-     "have \"seed\": N and \"n\": N, the number of samples"},
-    {0, INT, "samples", "N", GENERATE, RANGE(samples, 1, INT_MAX), "generate: texts per prompt; the first has seed -s"},
-    {0, INT, "parallel", "N", GENERATE, RANGE(parallel, 1, 4096),
-     "texts that run at once [16, fewer if memory is short]"},
+     "generate: continue each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
+     "optionally with \"seed\": N and \"n\": N, the number of samples"},
+    {'z', STRING, "tokenizer", "FILE", ALL, INTO(tokenizer),
+     "[the GGUF file's, the folder's tokenizer.json; else tokenizer.bin next to the model, else in this folder]"},
     {'n', INT, "steps", "N", WRITES | BENCH, RANGE(steps, 0, INT_MAX),
-     "generate: positions to run, prompt included [256;\n0: the whole context]; chat: max tokens of an\n"
-     "answer [no limit]; bench: tokens to generate [64]"},
+     "generate: max tokens, prompt included [256; 0: the\nwhole context]; chat: max tokens of an answer\n"
+     "[no limit]; bench: tokens to generate [64]"},
     {'t', FLOAT, "temperature", "T", WRITES, RANGE(sampling.temperature, 0, 1000),
      "[1.0; 0: always the most likely token]"},
     {'p', FLOAT, "top-p", "P", WRITES, RANGE(sampling.top_p, 0, 1),
-     "the most likely tokens that sum to P [0.9; 0 or 1: off]"},
-    {'k', INT, "top-k", "K", WRITES, RANGE(sampling.top_k, 0, INT_MAX), "the K most likely tokens [off]"},
+     "keep the most likely tokens that sum to P [0.9; 0 or 1: off]"},
+    {'k', INT, "top-k", "K", WRITES, RANGE(sampling.top_k, 0, INT_MAX), "keep the K most likely tokens [off]"},
     {0, FLOAT, "min-p", "P", WRITES, RANGE(sampling.min_p, 0, 1),
-     "tokens at least P times as likely as the most likely [off]"},
+     "keep tokens at least P times as likely as the most likely one [off]"},
     {0, FLOAT, "repeat-penalty", "R", WRITES, RANGE(sampling.repeat_penalty, 0.01, 100),
-     "divides the logits of the last 64 tokens [1: off]"},
-    {'s', UINT64, "seed", "N", WRITES, INTO(sampling.seed), "[0: from the clock]"},
+     "divide the logits of the last 64 tokens [1: off]"},
+    {'s', UINT64, "seed", "N", WRITES, INTO(sampling.seed), "seed of the random numbers [0: from the clock]"},
     {0, INT, "lookup", "N", WRITES, RANGE(lookup, 0, MAX_LOOKUP),
-     "generate, chat: draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
+     "draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
     {0, STRING, "draft", "MODEL", WRITES, INTO(draft),
-     "generate, chat: a smaller model with the same tokens drafts, too (not with --samples, --prompts, --json)"},
-    {'z', STRING, "tokenizer", "FILE", ALL, INTO(tokenizer),
-     "[a GGUF file's own, a folder's tokenizer.json; else tokenizer.bin next to the model, else in this folder]"},
+     "a smaller model with the same tokens also drafts (not with --samples, --prompts or --json)"},
+    {0, INT, "samples", "N", GENERATE, RANGE(samples, 1, INT_MAX), "generate: texts per prompt, with seeds from -s on"},
+    {0, INT, "parallel", "N", GENERATE, RANGE(parallel, 1, 4096),
+     "generate: texts that run together [16, fewer if memory is short]"},
+    {0, TRUE, "no-echo", NULL, GENERATE, INTO(no_echo), "generate: write only what follows the prompt"},
     {'y', STRING, "system", "TEXT", CHAT, INTO(system), "chat: the system prompt [the chat template's own, if any]"},
     {0, STRING, "template", "FAMILY", CHAT, INTO(template), "chat: the format [the model's chat template]"},
-    {'o', STRING, "output", "FILE", LOGITS_MODE | CONVERT, INTO(output),
-     "logits: the output, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
-    {'q', STRING, "type", "TYPE", CONVERT, INTO(type), "convert: type of the weights: f32 f16 bf16 q8_0 q4_0"},
-    {'j', INT, "threads", "N", RUNS, RANGE(threads, 1, 1024), "[OMP_NUM_THREADS, else the number of cores]"},
-    {'b', INT, "batch", "N", RUNS, RANGE(batch, 1, 1 << 16), "prompt tokens per forward pass [512]"},
-    {'c', INT, "context", "N", RUNS, RANGE(context, 1, INT_MAX), "max length of a sequence [the model's]"},
-    {0, STRING, "kv", "f32|f16", RUNS, INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
-    {0, INT, "prompt-tokens", "N", BENCH, RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
-    {0, FLOAT, "seconds", "N", BENCH | NORMS, RANGE(seconds, 0, 1e6), "bench, norms: max measuring time [10]"},
-    {0, TRUE, "fold-norms", NULL, CONVERT, INTO(fold_norms), "convert: multiply gamma into the weights that follow it"},
-    {0, TRUE, "json", NULL, GENERATE | BENCH | NORMS, INTO(json),
-     "bench, norms: machine-readable; generate: one JSON\nobject per text and line"},
     {0, STRING, "profile", "[=FILE]", PROFILED, INTO(profile),
-     "print the time of every layer and site on stderr; FILE.html shows it as a page; FILE.csv and, for trace viewers, "
-     "FILE.json have more"},
+     "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
     {0, STRING, "norm", "SPEC", ALL & ~TOKENIZE, INTO(norm),
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...; KIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
                "0-2.attn=layer,final=rms"},
-    {0, TRUE, "no-echo", NULL, GENERATE, INTO(no_echo), "generate: write only what follows the prompt"},
+    {0, INT, "prompt-tokens", "N", BENCH, RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
+    {0, FLOAT, "seconds", "N", BENCH | NORMS, RANGE(seconds, 0, 1e6), "bench, norms: max measuring time [10]"},
+    {0, TRUE, "json", NULL, GENERATE | BENCH | NORMS, INTO(json),
+     "bench, norms: JSON instead of a table; generate: a\nJSON object for each text, one per line"},
+    {'o', STRING, "output", "FILE", LOGITS_MODE | CONVERT, INTO(output),
+     "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
+    {'q', STRING, "type", "TYPE", CONVERT, INTO(type), "convert: type of the weights: f32 f16 bf16 q8_0 q4_0"},
+    {0, TRUE, "fold-norms", NULL, CONVERT, INTO(fold_norms), "convert: multiply gamma into the weights that follow it"},
+    {'j', INT, "threads", "N", RUNS, RANGE(threads, 1, 1024), "[OMP_NUM_THREADS, else the number of cores]"},
+    {'b', INT, "batch", "N", RUNS, RANGE(batch, 1, 1 << 16), "prompt tokens per forward pass [512]"},
+    {'c', INT, "context", "N", RUNS, RANGE(context, 1, INT_MAX), "max length of a sequence [the model's]"},
+    {0, STRING, "kv", "f32|f16", RUNS, INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
     {'v', TRUE, "verbose", NULL, GENERATE | TOKENIZE, INTO(verbose),
-     "tokenize: ids with their pieces; generate:\ntuning results"},
-    {'h', HELP, "help", NULL, ALL, 0, 0, 0, "this text"},
-    {0, VERSION, "version", NULL, ALL, 0, 0, 0, "the version"},
+     "generate: print tuning results; tokenize: print\nids with their pieces"},
+    {'h', HELP, "help", NULL, ALL, 0, 0, 0, "print this text"},
+    {0, VERSION, "version", NULL, ALL, 0, 0, 0, "print the version"},
 };
 
 enum { N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS };
+
+/* Headings of --help, each before an option. */
+static const struct {
+    const char *option, *heading;
+} HEADINGS[] = {{"prompt", "Input of generate, chat, perplexity, tokenize and logits:"},
+                {"steps", "Generate and chat:"},
+                {"profile", "Measurements:"},
+                {"output", "Logits and convert:"},
+                {"threads", "All modes that run a model:"},
+                {"verbose", "Other options:"},
+                {"", ""}};
 
 static void print_option(const Option *option) {
     enum { INDENT = 24, WIDTH = 81 }; /* columns */
@@ -136,10 +144,16 @@ static void print_option(const Option *option) {
 }
 
 static void print_help(void) {
-    puts("run [MODEL] [-m MODE] [options]   MODEL: a llama2.c checkpoint (.bin v0, v1, v2),\n"
-         "                                  a GGUF file or a Hugging Face folder; without\n"
-         "                                  one: the bundled model\n");
-    for (int i = 0; i < N_OPTIONS; i++) print_option(&OPTIONS[i]);
+    printf("usage: %s [MODEL] [-m MODE] [options]\n\n"
+           "MODEL is a llama2.c checkpoint (.bin v0, v1, v2), a GGUF file or a Hugging Face\n"
+           "folder; without one, the bundled model runs.\n\nModes:\n",
+           program_name());
+    for (int i = 0; i < N_MODES; i++) printf("  %-21s %s\n", MODE_TABLE[i].name, MODE_TABLE[i].purpose);
+    putchar('\n');
+    for (int i = 0, h = 0; i < N_OPTIONS; i++) {
+        if (!strcmp(OPTIONS[i].name, HEADINGS[h].option)) printf("\n%s\n", HEADINGS[h++].heading);
+        print_option(&OPTIONS[i]);
+    }
 }
 
 /* ---- modes -------------------------------------------------------------------------------- */
@@ -302,7 +316,7 @@ int options_parse(Options *o, int argc, char **argv) {
     if (o->kv && strcmp(o->kv, "f32") && strcmp(o->kv, "f16"))
         return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
     if (o->profile && !profile_format(o->profile))
-        return bad_usage("--profile is '%s', expected a name that ends in .csv, .html or .json", o->profile);
+        return bad_usage("--profile is '%s', expected a name that ends in .csv or .html", o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage("-i, -f, --tokens and --prompts exclude each other");
     if (o->parallel && !o->samples && !o->prompts)

@@ -16,28 +16,30 @@ enum {
     DECODES = 32          /* runs single tokens, so packed weights save time */
 };
 
-/* One row for each mode; DEFAULT is used without -m. `tokenizer` is a TokenizerUse. */
-#define MODES(DEFAULT, MODE)                                                                                           \
-    DEFAULT(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_TOKENS | TAKES_RANKS)                             \
-    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS)                                                   \
-    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS)                                        \
-    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_RANKS)                                                  \
-    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL)                                               \
-    MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY)                                                                 \
-    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS)                                            \
-    MODE(info, TOKENIZER_UNUSED, 0)                                                                                    \
-    MODE(convert, TOKENIZER_IF_THERE, 0)
+/* One row for each mode: its tokenizer (TokenizerUse), needs, and purpose. The first one is the default. */
+#define MODES(MODE)                                                                                                    \
+    MODE(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_TOKENS | TAKES_RANKS, "continue a text (default)")   \
+    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS, "hold a conversation")                            \
+    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS,                                        \
+         "measure how well a text is predicted")                                                                       \
+    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_RANKS, "measure speed, and the limits of the machine")  \
+    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL, "measure what norms cost")                    \
+    MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY, "list the tokens of a text")                                    \
+    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS, "write the logits of every token")         \
+    MODE(info, TOKENIZER_UNUSED, 0, "list the configuration, norms and tensors of a model")                            \
+    MODE(convert, TOKENIZER_IF_THERE, 0, "write a model as a GGUF file")
 
 typedef struct {
     const char *name;
     int (*run)(Run *run); /* returns 0, -1 (a failure) or the exit status */
     TokenizerUse tokenizer;
     int needs;
+    const char *purpose;
 } Mode;
 
 /* mode_generate() and so on, each in its own file. */
 #define DECLARE(name, ...) int mode_##name(Run *run);
-MODES(DECLARE, DECLARE)
+MODES(DECLARE)
 #undef DECLARE
 
 enum { MAX_LOOKUP = 15 }; /* --lookup */

@@ -12,6 +12,7 @@
 
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -138,6 +139,7 @@ static int run_here(Suite *s, const char *program) {
 }
 
 int main(int argc, char **argv) {
+    program_invocation_short_name = "run"; /* as in expected messages */
     for (int i = 1; i < argc; i++) {
         Suite *s = find_suite(argv[i]);
         if (!s) return 2;
