@@ -1,8 +1,7 @@
 /* test_attention.c: attention.c and mlp.c against double precision.
  *
- * Owns a plain reference of both halves of a layer: no cache, no blocks, no
- * chunks, every step in double. attention() and mlp() are called as the
- * decoder calls them, but with inputs chosen here, and add to zeros.
+ * The reference computes both halves of a layer in double precision, without cache, blocks and chunks. attention()
+ * and mlp() are called as in the decoder, with the test's inputs, and add to zeros.
  */
 #include "formats/open.h"
 #include "kernels/tensor.h"
@@ -30,8 +29,8 @@ static const HashModel shapes[] = {{12, 17, 1, 6, 2, 8, CONTEXT, false, 21},
                                    {256, 96, 1, 4, 2, 8, CONTEXT, false, 25}};
 enum { N_SHAPES = 5 };
 
-static float xn[TOKENS][MAX_DIM];     /* inputs; [dim] floats to a token are used */
-static double exact[TOKENS][MAX_DIM]; /* what the reference makes of them */
+static float xn[TOKENS][MAX_DIM];     /* inputs; dim floats of a token are used */
+static double exact[TOKENS][MAX_DIM]; /* the reference's outputs */
 static float got[TOKENS][MAX_DIM];
 
 /* A model and a session on it. */
@@ -74,7 +73,7 @@ static double dot_row(const Tensor *w, int row, const double *x) {
     return sum;
 }
 
-/* The projection of token t to `rows` outputs, rotated if asked for. */
+/* The projection of token t to `rows` outputs, rotated if `rotated`. */
 static void project(double *out, const Tensor *w, const Config *c, int t, bool rotated) {
     double x[MAX_DIM] = {0};
     for (int i = 0; i < c->dim; i++) x[i] = xn[t][i];
@@ -131,11 +130,10 @@ static void reference_mlp(const Layer *layer, const Config *c, int n) {
     }
 }
 
-/* ---- the same by the program ------------------------------------------------------------------ */
+/* ---- the program's results ------------------------------------------------------------------- */
 
-/* got[pos .. pos + n) = attention (or the MLP) of the inputs there. A forward
- * pass first makes room and prepares the angles, as it does for the decoder;
- * what it leaves in the cache at these positions is then overwritten. */
+/* got[pos .. pos + n) = attention (or MLP) of the inputs at these positions. A forward pass first allocates the cache
+ * and prepares the angles; its keys and values are then overwritten. */
 static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
     static float in[TOKENS * MAX_DIM];
     static const int tokens[TOKENS];
@@ -154,7 +152,7 @@ static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
     return 0;
 }
 
-/* Chunks that begin and end inside blocks of keys, at their ends, and span some. */
+/* Chunks that begin and end inside blocks of keys and at their ends, and span several blocks. */
 static int run_attention(Session *s) {
     static const int chunks[] = {1, 5, 10, 1, 17, 1, 30, 5};
     int pos = 0;
@@ -169,7 +167,7 @@ static double worst_error(int dim, int from, int n) {
     for (int t = from; t < n; t++)
         for (int i = 0; i < dim; i++) {
             const double error = fabs(got[t][i] - exact[t][i]);
-            if (!(error <= worst)) worst = error; /* NaN too */
+            if (!(error <= worst)) worst = error; /* also for NaN */
             largest = fmax(largest, fabs(exact[t][i]));
         }
     return worst / largest;
@@ -177,10 +175,10 @@ static double worst_error(int dim, int from, int n) {
 
 /* ---- attention ---------------------------------------------------------------------------------- */
 
-/* From nearly equal weights for all keys to one key taking all. */
+/* From nearly equal weights of all keys to one dominant key. */
 static const float sizes[] = {0.01f, 1, 4, 16};
 
-static void check_attention(const HashModel *m, KvType kv, float size, double least, double most) {
+static void check_attention(const HashModel *m, KvType kv, float size, double min, double most) {
     Bench b;
     CHECK(!bench_open(&b, m, kv), "cannot make the model");
     const Config *c = &b.model.config;
@@ -188,8 +186,8 @@ static void check_attention(const HashModel *m, KvType kv, float size, double le
     reference_attention(&b.model.layers[0], c, TOKENS);
     CHECK(!run_attention(&b.session), "cannot run");
     const double error = worst_error(c->dim, 0, TOKENS);
-    CHECK(error >= least && error <= most, "head size %d, inputs of size %g: error %.3g, expected %.3g to %.3g",
-          c->head_size, size, error, least, most);
+    CHECK(error >= min && error <= most, "head size %d, inputs of size %g: error %.3g, expected %.3g to %.3g",
+          c->head_size, size, error, min, most);
     bench_close(&b);
 }
 
@@ -201,8 +199,8 @@ static void attention_matches_double_precision(void) {
             if (!test_fast() || (i + k) % 4 == 0) check_attention(&shapes[i], KV_F32, sizes[k], 0, limits[k]);
 }
 
-/* Half floats have 11 bits. The lower limit is there to see that they are used. */
-static void half_float_cache_is_as_good_as_halfs(void) {
+/* float16 has 11 bits. The lower limit of the error shows that the cache is float16. */
+static void half_float_cache_has_float16_accuracy(void) {
     for (int i = 0; i < (test_fast() ? 3 : N_SHAPES); i++) check_attention(&shapes[i], KV_F16, 1, 1e-5, 6e-4);
 }
 
@@ -224,7 +222,7 @@ static void cache_is_overwritten_from_any_position(void) {
     bench_close(&b);
 }
 
-/* Growing by one block at a time moves what is there, in either type. */
+/* Growing by one block at a time keeps keys and values, in both types. */
 static void growing_keeps_the_cache(void) {
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
         Bench b;
@@ -244,8 +242,7 @@ static void growing_keeps_the_cache(void) {
     }
 }
 
-/* A token sees itself and what is before it: NaN at position 20 reaches no
- * earlier result, and every later one. */
+/* A token attends to itself and earlier tokens: NaN at position 20 changes all later results and no earlier one. */
 static void attention_never_looks_forward(void) {
     static float clean[TOKENS][MAX_DIM];
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
@@ -266,8 +263,8 @@ static void attention_never_looks_forward(void) {
 
 /* ---- rotary positions ------------------------------------------------------------------------------- */
 
-/* The queries of the last chunk that ran, from position pos on, against the
- * rotation by angles in double: float angles would be off by 1e-4 here. */
+/* Compares the queries of the last chunk, from position pos on, with a rotation by double-precision angles; float
+ * angles would be off by 1e-4. */
 static void check_rotation(const Session *s, const int *tokens, int n, int pos) {
     const Config *c = &s->model->config;
     const Layer *layer = &s->model->layers[0];
@@ -348,8 +345,8 @@ static void both_halves_add_to_the_stream(void) {
     bench_close(&b);
 }
 
-/* YaRN's factor on queries and keys: 0.1 scale ln(factor) + 1, and 1 where the context does not grow. */
-static void amplitudes_are_yarn_s(void) {
+/* YaRN's factor of queries and keys: 0.1 scale ln(factor) + 1; 1 if the context is not extended. */
+static void amplitudes_of_yarn(void) {
     CHECK(yarn_amplitude(1, 2) == 1 && yarn_amplitude(0.5, 2) == 1, "no growth: %g", yarn_amplitude(1, 2));
     CHECK(fabs(yarn_amplitude(4, 1) - 1.1386294361119891) < 1e-12, "4: %.17g", yarn_amplitude(4, 1));
     CHECK(fabs(yarn_amplitude(4, 0.5) - 1.0693147180559945) < 1e-12, "4, half: %.17g", yarn_amplitude(4, 0.5));
@@ -357,12 +354,12 @@ static void amplitudes_are_yarn_s(void) {
 
 void suite_attention(void) {
     TEST(attention_matches_double_precision);
-    TEST(half_float_cache_is_as_good_as_halfs);
+    TEST(half_float_cache_has_float16_accuracy);
     TEST(cache_is_overwritten_from_any_position);
     TEST(growing_keeps_the_cache);
     TEST(attention_never_looks_forward);
     TEST(far_positions_are_rotated_exactly);
-    TEST(amplitudes_are_yarn_s);
+    TEST(amplitudes_of_yarn);
     TEST(mlp_matches_double_precision);
     TEST(both_halves_add_to_the_stream);
 }

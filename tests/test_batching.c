@@ -24,7 +24,7 @@
 
 /* ---- the bundled model ----------------------------------------------------------------------------- */
 
-enum { TEXTS = 16, OTHERS = 8, LENGTH = 24, MOST_VOCAB = 2048 };
+enum { TEXTS = 16, OTHERS = 8, LENGTH = 24, MAX_VOCAB = 2048 };
 
 static const char *const BEGINNINGS[TEXTS + OTHERS] = {
     "One day, Tuck",  "Once upon a time", "Lily",         "A fox",           "The old owl",  "In the forest",
@@ -56,7 +56,7 @@ static int open_model(void) {
     Tokenizer t;
     if (model_open(&model, path)) return -1;
     vocab_size = model.config.vocab_size;
-    if (vocab_size > MOST_VOCAB || model_open_tokenizer(&t, &model, path, NULL, TOKENIZER_NEEDED) != 1) return -1;
+    if (vocab_size > MAX_VOCAB || model_open_tokenizer(&t, &model, path, NULL, TOKENIZER_NEEDED) != 1) return -1;
     for (int i = 0; i < TEXTS + OTHERS; i++) {
         Tokens prompt;
         if (tokenizer_encode(&t, BEGINNINGS[i], strlen(BEGINNINGS[i]), true, &prompt)) return -1;
@@ -116,7 +116,7 @@ static void batch_norm_sees_the_company(void) {
 
 /* A text's logits in a pass, and its next token. */
 typedef struct {
-    float logits[MOST_VOCAB];
+    float logits[MAX_VOCAB];
     int next;
 } Row;
 
@@ -381,17 +381,17 @@ static double gain_of(double a, int k) { return tokens_of(a, k) / (1 + 0.1 * k);
 
 static void longest_is_not_best(void) {
     static const double likely[] = {0.5, 0.8, 0.95};
-    enum { MOST = 15 };
+    enum { MAX_K = 15 };
     for (int i = 0; i < 3; i++) {
         int best = 1;
-        for (int k = 2; k <= MOST; k++)
+        for (int k = 2; k <= MAX_K; k++)
             if (gain_of(likely[i], k) > gain_of(likely[i], best)) best = k;
         HOLDS(likely[i], best, gain_of(likely[i], best));
     }
     CHECK(fabs(gain_of(0.1, 1) - 1) < 1e-12 && gain_of(0.09, 1) < 1 && gain_of(0.11, 1) > 1, "one guess: %g",
           gain_of(0.1, 1));
-    for (int k = 1; k <= MOST; k++) CHECK(gain_of(0.1, k) < 1 + 1e-12, "%d guesses: %g", k, gain_of(0.1, k));
-    HOLDS(0.1, MOST, 1, 4, tokens_of(0.8, 4), 1.4, gain_of(0.8, 4), gain_of(0.8, MOST));
+    for (int k = 1; k <= MAX_K; k++) CHECK(gain_of(0.1, k) < 1 + 1e-12, "%d guesses: %g", k, gain_of(0.1, k));
+    HOLDS(0.1, MAX_K, 1, 4, tokens_of(0.8, 4), 1.4, gain_of(0.8, 4), gain_of(0.8, MAX_K));
 }
 
 static const Statement STATEMENTS[] = {

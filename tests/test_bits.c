@@ -1,8 +1,8 @@
 /* test_bits.c: the bits of logits, pinned.
  *
- * Owns the comparison of small random models' logits with the hashes in tests/golden/bits.txt: every weight type,
- * llama2.c's models and the other architectures; a prompt, then single tokens. Another order of sums gives other
- * bits: whoever changes it learns so here, and says so in the commit. Whether logits are right is test_golden.c's.
+ * Compares the logits of small random models with the hashes in tests/golden/bits.txt: every weight type, llama2.c's
+ * models and the other architectures; a prompt, then single tokens. A change of the order of sums changes the bits and
+ * fails here; the commit must mention it. test_golden.c tests the accuracy of logits.
  */
 #include "base/process.h"
 #include "formats/open.h"
@@ -22,8 +22,7 @@
 
 enum { PROMPT = 13, TOKENS = PROMPT + 4 };
 
-/* The kinds of builds that differ, by the vectors of simd.h; with tiles BF16 differs, too; compilers and their flags
- * make no difference. */
+/* Bits depend on the vectors of simd.h, and for BF16 on AMX tiles, but not on compilers and their flags. */
 #if SIMD_AVX512
 static const char *const KIND = "avx512";
 #elif SIMD_AVX2
@@ -31,15 +30,15 @@ static const char *const KIND = "avx2";
 #elif defined(__SSE2__) && !defined(__FMA__)
 static const char *const KIND = "sse2";
 #else
-static const char *const KIND = "neon"; /* four lanes, fused multiply-add; also x86-64 with FMA and without AVX2 */
+static const char *const KIND = "neon"; /* four lanes and fma; also x86-64 with FMA and without AVX2 */
 #endif
 
-/* All columns are multiples of 256, as the K types need. */
+/* All numbers of columns are multiples of 256, as the K types require. */
 static const HashModel BLOCKS = {256, 512, 1, 4, 2, 64, 64, false, 5};
 
 /* ---- hashes --------------------------------------------------------------------------------- */
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits, of the next n bytes. */
+/* FNV-1a (Fowler, Noll, Vo), 64 bits, continued with n bytes. */
 static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n) {
     const uint8_t *p = bytes;
     for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * 0x100000001b3;
@@ -67,7 +66,7 @@ static uint64_t hash_logits(const HashModel *m, const char *path) {
     return hash;
 }
 
-/* The hash of a model in bits.txt, whose lines are "kind name hash"; 0: it has none. */
+/* The hash of a model in bits.txt, whose lines are "kind name hash"; 0: not listed. */
 static uint64_t pinned(const char *kind, const char *name) {
     char line_kind[16], model[32];
     uint64_t hash = 0, value;

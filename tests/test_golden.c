@@ -1,9 +1,7 @@
 /* test_golden.c: whole models against float64.
  *
- * Owns the comparison with tests/golden (see the README there): four small
- * models of llama2.c's kind and five of other architectures, 40 tokens each,
- * logits from a true float64 forward pass, and the error that stock Hugging
- * Face makes in float32 on the same weights.
+ * Compares with tests/golden (see README.md there): four small models of llama2.c's architecture and five of others, 40
+ * tokens each, with logits from a float64 forward pass and the float32 error of stock Hugging Face on the same weights.
  */
 #include "formats/open.h"
 #include "kv_cache.h"
@@ -24,21 +22,20 @@ enum { TOKENS = 40, MAX_VOCAB = 131 };
 typedef struct {
     const char *name;
     const HashModel *model;
-    int group;         /* of version 2; 0: there is none */
-    double int8_error; /* of the largest logit, for version 2 */
+    int group;         /* of version 2; 0: no version 2 */
+    double int8_error; /* max error relative to the largest logit, version 2 */
 } Golden;
 
-/* Version 2 quantizes activations to int8, which the reference does not: up to
- * 0.5 / 127 of a group's largest value at every product. We were measured at
- * 1.00e-2, 7.18e-3 and 4.84e-3 of the largest logit, on every machine, and so
- * was llama2.c's runq, which does the same. */
+/* Version 2 quantizes activations to int8, the reference does not: an error of up to 0.5 / 127 of a group's largest
+ * value in every product. Measured: 1.00e-2, 7.18e-3 and 4.84e-3 of the largest logit, on every machine, also for
+ * llama2.c's runq. */
 static const Golden goldens[] = {{"gqa_tied", &GQA_TIED, 4, 1.2e-2},
                                  {"mha_untied", &MHA_UNTIED, 2, 8.6e-3},
                                  {"odd_mqa", &ODD_MQA, 0, 0},
                                  {"wide", &WIDE, 32, 5.8e-3}};
 enum { N_GOLDENS = 4 };
 
-/* ---- what is expected --------------------------------------------------------------------- */
+/* ---- expected logits ------------------------------------------------------------------------ */
 
 static float expected[TOKENS * MAX_VOCAB], logits[TOKENS * MAX_VOCAB];
 
@@ -64,9 +61,9 @@ static double stock_error(const char *name) {
     return error;
 }
 
-/* ---- what is found --------------------------------------------------------------------------- */
+/* ---- computed logits --------------------------------------------------------------------------- */
 
-static bool plain; /* by the formulas, without the fast forms */
+static bool plain; /* by the plain formulas */
 
 /* The logits of all tokens, in one chunk or one token after the other. */
 static int run_model(const HashModel *m, const char *path, bool decode) {
@@ -102,14 +99,14 @@ static double largest_error(int n) {
     double worst = 0;
     for (int i = 0; i < n; i++) {
         const double error = fabs((double)logits[i] - (double)expected[i]);
-        if (!(error <= worst)) worst = error; /* NaN too */
+        if (!(error <= worst)) worst = error; /* also for NaN */
     }
     return worst;
 }
 
 /* ---- the tests ----------------------------------------------------------------------------------- */
 
-/* The error of a model's logits, and the largest of these. */
+/* Computes the error of a model's logits and the largest logit. */
 static int measure(const char *name, const HashModel *m, const char *path, bool decode, double *error,
                    double *largest) {
     const int n = TOKENS * m->vocab_size;
@@ -119,10 +116,9 @@ static int measure(const char *name, const HashModel *m, const char *path, bool 
     return 0;
 }
 
-/* No worse than stock, whose figure is from logits in float64: those in the
- * files are rounded, by up to 2^-24 of the largest. We were measured at 0.57,
- * 0.75, 0.73 and 0.25 of stock with AVX-512, at 0.68, 0.95, 0.88 and 0.38 with
- * four lanes and no fma. */
+/* The error must not exceed stock's, which was computed with float64 logits; the logits in the files are rounded by up
+ * to 2^-24 of the largest. Measured: 0.57, 0.75, 0.73 and 0.25 of stock's error with AVX-512; 0.68, 0.95, 0.88 and 0.38
+ * with four lanes and no fma. */
 static void check_float(const Golden *g, bool decode) {
     const char *path = temporary("golden.bin");
     double error = 0, largest = 0;
@@ -140,15 +136,15 @@ static void float_models_are_no_worse_than_stock(void) {
     }
 }
 
-/* The formulas, a program of their own with PLAIN=1. */
+/* The plain formulas, which PLAIN=1 compiles. */
 static void formulas_are_no_worse_than_stock(void) {
     plain = true;
     float_models_are_no_worse_than_stock();
     plain = false;
 }
 
-/* We were measured at 2.0e-7 to 5.8e-7 of the largest logit with AVX-512, with AVX2 and
- * with four lanes and no fma; stock is at 4.3e-7 to 7.9e-7. */
+/* Measured: 2.0e-7 to 5.8e-7 of the largest logit with AVX-512, AVX2, and four lanes without fma; stock: 4.3e-7 to
+ * 7.9e-7. */
 static void check_relative(const GoldenRelative *g, bool decode) {
     static GgufFile file;
     const char *path = temporary("golden.gguf");
@@ -168,7 +164,7 @@ static void other_architectures(void) {
 }
 
 /* The same weights in another order in the file: the same bits. */
-static void version_1_gives_the_bits_of_version_0(void) {
+static void version_1_has_the_bits_of_version_0(void) {
     static float v0[TOKENS * MAX_VOCAB];
     for (int i = 0; i < N_GOLDENS; i++) {
         const HashModel *m = goldens[i].model;
@@ -194,7 +190,7 @@ static void check_int8(const Golden *g, bool decode) {
           g->int8_error);
 }
 
-static void int8_models_are_near(void) {
+static void int8_models_are_close(void) {
     for (int i = 0; i < N_GOLDENS; i++) {
         if (!goldens[i].group) continue;
         check_int8(&goldens[i], false);
@@ -202,8 +198,8 @@ static void int8_models_are_near(void) {
     }
 }
 
-/* The values that scripts/random_model.py gives: both sides make one model. */
-static void hash_is_the_one_of_the_reference(void) {
+/* Values of scripts/random_model.py: both sides make the same model. */
+static void hash_matches_the_reference(void) {
     const struct {
         uint64_t seed, tensor, i, expected;
     } cases[] = {{1, 0, 0, 0xe220a8397b1dcdaf}, {1, 0, 1, 0x910a2dec89025cc1}, {4, 23, 1000003, 0xf932a248927743ac}};
@@ -217,10 +213,10 @@ static void hash_is_the_one_of_the_reference(void) {
 }
 
 void suite_golden(void) {
-    TEST(hash_is_the_one_of_the_reference);
+    TEST(hash_matches_the_reference);
     TEST(float_models_are_no_worse_than_stock);
     TEST(formulas_are_no_worse_than_stock);
     TEST(other_architectures);
-    TEST(version_1_gives_the_bits_of_version_0);
-    TEST(int8_models_are_near);
+    TEST(version_1_has_the_bits_of_version_0);
+    TEST(int8_models_are_close);
 }

@@ -77,14 +77,14 @@ static bool same_bits(const Model *model, const float *logits, int first, int n)
 
 static void check_session(const Model *model, KvType kv, int n, int batch, int threads) {
     Session s;
-    const int most = n < batch ? n : batch;
+    const int max = n < batch ? n : batch;
     CHECK(!session_open(&s, model, threads, batch, 0, kv), "no session");
     const float *logits = model_forward_text(&s, tokens, n, 0, 1);
     CHECK(same_bits(model, logits, n - 1, 1), "%d tokens, kv %d, batch %d, %d threads: the last logits differ", n, kv,
           batch, threads);
-    logits = model_forward_text(&s, tokens, n, 0, most); /* again over a filled cache, with more logits */
-    CHECK(same_bits(model, logits, n - most, most), "%d tokens, kv %d, batch %d, %d threads: the last %d logits differ",
-          n, kv, batch, threads, most);
+    logits = model_forward_text(&s, tokens, n, 0, max); /* again over a filled cache, with more logits */
+    CHECK(same_bits(model, logits, n - max, max), "%d tokens, kv %d, batch %d, %d threads: the last %d logits differ",
+          n, kv, batch, threads, max);
     session_close(&s);
 }
 
@@ -444,13 +444,13 @@ static void changes_are_mirrored(void) {
 /* The cache doubles up to the size of the context and holds the requested positions. */
 static void the_cache_has_room_for_the_context(void) {
     static const struct {
-        int n, most, blocks; /* positions, context; expected blocks, after the previous case */
+        int n, max, blocks; /* positions, context; expected blocks, after the previous case */
     } cases[] = {{1, 100, 1},   {16, 100, 1},  {17, 100, 2},  {33, 100, 4}, {65, 100, 7},
                  {100, 100, 7}, {112, 112, 7}, {113, 113, 8}, {1, 113, 8},  {200, 1000, 16}};
     KvCache kv;
     CHECK(!kv_open(&kv, KV_F32, 2, 1, 4), "no memory");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK(!kv_reserve(&kv, cases[i].n, cases[i].most), "no memory");
+        CHECK(!kv_reserve(&kv, cases[i].n, cases[i].max), "no memory");
         CHECK(kv.blocks == cases[i].blocks && kv.layers[1].blocks == kv.blocks, "case %zu: %d blocks", i, kv.blocks);
     }
     kv_close(&kv);
@@ -473,7 +473,7 @@ static void every_logit_is_checked(void) {
 /* A closed session has freed its memory. OpenMP's threads may keep memory once, not in each round. */
 static void sessions_free_their_memory(void) {
     Model model;
-    size_t before = 0, least = SIZE_MAX;
+    size_t before = 0, min = SIZE_MAX;
     CHECK(!open_relative(&model, &GOLDEN_RELATIVES[2], TYPE_F32), "does not open");
     for (int i = 0; i < 6; i++) {
         Session s;
@@ -485,10 +485,10 @@ static void sessions_free_their_memory(void) {
         CHECK(!s.x && !s.logits && !s.sequences && !s.frequencies[0], "not closed");
         const struct mallinfo2 info = mallinfo2();
         const size_t used = info.uordblks + info.hblkhd, more = used > before ? used - before : 0;
-        if (i && more < least) least = more;
+        if (i && more < min) min = more;
         before = used;
     }
-    CHECK(least == 0, "each session leaves %zu bytes", least);
+    CHECK(min == 0, "each session leaves %zu bytes", min);
     model_close(&model);
 }
 

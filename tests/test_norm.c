@@ -1,9 +1,7 @@
 /* test_norm.c: norm.c against the formulas in double precision, and PyTorch.
  *
- * Owns the comparison with PyTorch's errors (its input sets are norm_inputs.c's),
- * the worked example of the textbook, the fused residual add, and the promise
- * that tokens do not see each other. Half precision and gradients have files of
- * their own.
+ * Compares with PyTorch's errors on the input sets of norm_inputs.c. Tests the textbook's worked example, the fused
+ * residual add, and that tokens are independent. Half precision and gradients are in lab/.
  */
 #include "kernels/matmul.h"
 #include "lab/norm_fused.h"
@@ -35,9 +33,8 @@ static void fill_parameters(void) {
 
 /* ---- against double precision ------------------------------------------------------------ */
 
-/* One norm of x[dim]; for RMSNorm the mean is 0 by definition. `size` gets
- * what errors of y[i] are to be compared with: a rounding error of x or of the
- * mean goes through scale and gamma. */
+/* One norm of x[dim]; for RMSNorm the mean is 0 by definition. size[i] is the scale of errors of y[i]: a rounding
+ * error of x or of the mean is multiplied by scale and gamma. */
 static void reference(double *y, double *size, const float *x, const Norm *norm, int dim) {
     double mean = 0, square = 0, largest = 0;
     for (int i = 0; i < dim; i++) mean += norm->kind == NORM_LAYER ? x[i] : 0;
@@ -77,7 +74,7 @@ static void fill(float *x, Kind kind, int dim) {
         case ZEROS: x[i] = 0; break;
         case TINY: x[i] = 1e-30f * r; break;
         case LARGE: x[i] = 1e15f * r; break;
-        case OVERFLOWING: x[i] = 1e30f * r; break; /* the squares, in float32 */
+        case OVERFLOWING: x[i] = 1e30f * r; break; /* squares overflow float32 */
         case SPIKE: x[i] = i == dim / 2 ? 1000 : 0.01f * r; break;
         case OFFSET: x[i] = 1000 + r; break; /* E[x^2] - E[x]^2 would lose the variance */
         case RANDOM:
@@ -92,7 +89,7 @@ static void check_norm(const Norm *norm, Kind kind, int dim) {
     fill(x, kind, dim);
     reference(exact, size, x, norm, dim);
     run_norm(y, x, norm, dim);
-    for (int i = 0; i < dim; i++) /* measured: at most 3.4, with four lanes 4.4 */
+    for (int i = 0; i < dim; i++) /* measured: at most 3.4 ulp, 4.4 with four lanes */
         CHECK(fabs(y[i] - exact[i]) <= 6 * 0x1p-24 * size[i] + 0x1p-149,
               "%s, dim %d, input %d: y[%d] = %.9g, exact %.9g", norm_name(norm->kind), dim, kind, i, y[i], exact[i]);
     run_plain(plain, x, norm, dim);
@@ -120,15 +117,15 @@ static void norms_match_double_precision(void) {
 
 /* ---- against PyTorch -------------------------------------------------------------------------- */
 
-/* Each y of RMSNorm within 3 ulp, LayerNorm's within 4 ulp of the largest where
- * the mean is at most 10 times the spread; and no set worse than PyTorch's worst.
- * Its errors are listed with six digits: an equal one may be the larger by 1e-5.
- * (LayerNorm of a constant is beta, without error; of the tiny set beta, rounded.) */
+/* Each y of RMSNorm is within 3 ulp, that of LayerNorm within 4 ulp of the largest if the mean is at most 10 standard
+ * deviations; and no set has a larger error than PyTorch's largest. PyTorch's errors are listed with six digits, so an
+ * equal error may exceed the listed one by 1e-5. (LayerNorm of a constant is exactly beta; of the tiny set it is beta,
+ * rounded.) */
 static void check_set(NormKind kind, NormSet set) {
     static NormInputs in;
     static ExactNorm exact;
-    static float y[NORM_MOST];
-    const double most = kind == NORM_RMS ? 3 : set == SET_FAR_OFFSET ? INFINITY : 4;
+    static float y[NORM_MAX_DIM];
+    const double max = kind == NORM_RMS ? 3 : set == SET_FAR_OFFSET ? INFINITY : 4;
     double worst = 0;
     for (int d = 0; d < N_NORM_DIMS; d++) {
         norm_inputs(&in, set, NORM_DIMS[d]);
@@ -140,7 +137,7 @@ static void check_set(NormKind kind, NormSet set) {
         }
     }
     const double theirs = pytorch_error(kind, "y", set);
-    CHECK(worst <= most, "%s, %s: off by %.3g ulp", norm_name(kind), NORM_SETS[set], worst);
+    CHECK(worst <= max, "%s, %s: off by %.3g ulp", norm_name(kind), NORM_SETS[set], worst);
     CHECK(worst <= theirs * 1.00001, "%s, %s: off by %.3g ulp, PyTorch by %.3g", norm_name(kind), NORM_SETS[set], worst,
           theirs);
 }
@@ -156,7 +153,7 @@ static void check_fused(Kind x_kind, Kind r_kind, int dim, float eps) {
     static float x[MAX_DIM], r[MAX_DIM], sum[MAX_DIM], expected[MAX_DIM], y[MAX_DIM];
     fill(x, x_kind, dim);
     fill(r, r_kind, dim);
-    for (int i = 0; i < dim; i++) r[i] *= 0.7f; /* where both are of one kind they are not the same */
+    for (int i = 0; i < dim; i++) r[i] *= 0.7f; /* r differs from x even if both are of one kind */
     for (int i = 0; i < dim; i++) sum[i] = x[i] + r[i];
     rmsnorm(expected, sum, gamma_, dim, eps);
     add_rmsnorm(y, x, r, gamma_, dim, eps);
@@ -174,7 +171,7 @@ static void adding_first_gives_the_same_bits(void) {
         }
 }
 
-/* ---- folded, and put off -------------------------------------------------------------------------- */
+/* ---- folded and deferred --------------------------------------------------------------------------- */
 
 /* y[rows] = w x, w [rows, dim] */
 static void product(float *y, const float *w, const float *x, int rows, int dim) {
@@ -186,9 +183,9 @@ static void product(float *y, const float *w, const float *x, int rows, int dim)
     input_buffer_close(&buffer);
 }
 
-/* W (gamma x / RMS(x)) = (W gamma) x / RMS(x): gamma can be multiplied into the weights once, and 1 / RMS behind the
+/* W (gamma x / RMS(x)) = (W gamma) x / RMS(x): gamma can be folded into the weights, and 1 / RMS applied after the
  * product (Graef et al. 2024, "FlashNorm", sec. 2). */
-static void one_over_rms_can_wait(void) {
+static void one_over_rms_can_be_applied_after_the_product(void) {
     enum { ROWS = 7, DIM = 96 };
     static float x[MAX_DIM], w[ROWS * DIM], folded[ROWS * DIM], xn[DIM], ones[DIM], y[ROWS], late[ROWS];
     for (Kind kind = RANDOM; kind < N_KINDS; kind++) {
@@ -201,7 +198,7 @@ static void one_over_rms_can_wait(void) {
         rmsnorm(xn, x, ones, DIM, 1e-5f);
         product(late, folded, x, ROWS, DIM);
         int largest = 0;
-        double sizes = 0; /* of the summands: what rounding is relative to */
+        double sizes = 0; /* sum of the summands' magnitudes, the scale of rounding errors */
         for (int i = 0; i < DIM; i++) largest = fabsf(x[i]) > fabsf(x[largest]) ? i : largest;
         for (int i = 0; i < DIM; i++) sizes += fabs((double)xn[i] * (double)gamma_[i]);
         const double inverse = x[largest] != 0 ? (double)xn[largest] / (double)x[largest] : 0;
@@ -232,7 +229,7 @@ static void worked_example(void) {
     check_values("LayerNorm, gamma and beta", y + 1, (const double[]){-0.4472135955, 1, -1.3416407865}, 3);
 }
 
-/* The mean, 2^24 + 0.5, is no float32: a variance about its rounded value would be 1, not 0.75. */
+/* The mean, 2^24 + 0.5, is not representable in float32; the variance about the rounded mean would be 1, not 0.75. */
 static void a_mean_between_two_floats(void) {
     const float x[4] = {16777216, 16777216, 16777216, 16777218}, ones[4] = {1, 1, 1, 1};
     float y[4];
@@ -243,8 +240,8 @@ static void a_mean_between_two_floats(void) {
     }
 }
 
-/* Outside the root eps would change these by 0.1%, inside it by 30%. */
-static void eps_stands_inside_the_root(void) {
+/* Outside the root eps would change these values by 0.1%, inside it by 30%. */
+static void eps_is_inside_the_root(void) {
     const float x[] = {1e-3f, -1e-3f, 1e-3f, -1e-3f}, ones[] = {1, 1, 1, 1};
     const double expected[] = {0.70710678, -0.70710678, 0.70710678, -0.70710678};
     float y[4];
@@ -254,7 +251,7 @@ static void eps_stands_inside_the_root(void) {
     check_values("LayerNorm", y, expected, 4);
 }
 
-/* With eps out of the way 2^k x gives the very bits of x, 3 x nearly. */
+/* Without eps 2^k x gives the bits of x, and 3 x nearly the same values. */
 static void scale_of_the_input_does_not_matter(void) {
     float x[172], y[172], z[172];
     const Norm norms[] = {{NORM_RMS, 1e-30f, gamma_, NULL}, {NORM_LAYER, 1e-30f, gamma_, beta}};
@@ -272,7 +269,7 @@ static void scale_of_the_input_does_not_matter(void) {
     }
 }
 
-static void damage_stays_visible(void) {
+static void nan_and_infinity_propagate(void) {
     float x[172], y[172];
     const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL}, {NORM_LAYER, 1e-5f, gamma_, beta}};
     for (int k = 0; k < 2; k++)
@@ -295,7 +292,7 @@ static void norms_have_names(void) {
 
 /* ---- tokens are independent -------------------------------------------------------------------- */
 
-/* Tokens of very different sizes, so that any leak between them shows. */
+/* Tokens of very different magnitudes, so that an influence on another token is visible. */
 static void fill_tokens(float *x, int dim) {
     for (int t = 0; t < TOKENS; t++)
         for (int i = 0; i < dim; i++)
@@ -333,8 +330,8 @@ static void tokens_are_independent(void) {
             }
 }
 
-/* One token: every thread gets the result in a row of its own. */
-static void one_token_in_a_row_of_each_thread(void) {
+/* One token: every thread gets its own copy of the result. */
+static void one_token_is_copied_for_each_thread(void) {
     enum { DIM = 172, THREADS = 3 };
     float x[DIM], y[THREADS * DIM], alone[DIM];
     const float *rows[THREADS] = {NULL};
@@ -356,8 +353,8 @@ static void one_token_in_a_row_of_each_thread(void) {
     }
 }
 
-/* What stands behind a token is neither read nor written. */
-static void nothing_behind_a_token_counts(void) {
+/* Memory after a token is neither read nor written. */
+static void memory_after_a_token_is_not_touched(void) {
     for (int dim = 1; dim < 70; dim += 17) {
         float token[72], results[6][72], weight[72], shift[72];
         for (int i = 0; i < 72; i++) {
@@ -384,14 +381,14 @@ void suite_norm(void) {
     TEST(norms_match_double_precision);
     TEST(norms_are_no_worse_than_pytorch_s);
     TEST(adding_first_gives_the_same_bits);
-    TEST(one_over_rms_can_wait);
+    TEST(one_over_rms_can_be_applied_after_the_product);
     TEST(worked_example);
     TEST(a_mean_between_two_floats);
-    TEST(nothing_behind_a_token_counts);
-    TEST(eps_stands_inside_the_root);
+    TEST(memory_after_a_token_is_not_touched);
+    TEST(eps_is_inside_the_root);
     TEST(scale_of_the_input_does_not_matter);
-    TEST(damage_stays_visible);
+    TEST(nan_and_infinity_propagate);
     TEST(norms_have_names);
     TEST(tokens_are_independent);
-    TEST(one_token_in_a_row_of_each_thread);
+    TEST(one_token_is_copied_for_each_thread);
 }

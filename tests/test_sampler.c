@@ -1,8 +1,7 @@
 /* test_sampler.c: from logits to the next token.
  *
- * Owns a second sampler: softmax in double precision, a full sort, and the
- * rules in the order that model.h gives. Random numbers are checked against
- * values computed elsewhere.
+ * Compares with a second sampler: softmax in double precision, a full sort, and the filters in the order of model.h.
+ * Random numbers are checked against independently computed values.
  */
 #include "sampler.h"
 
@@ -33,17 +32,17 @@ typedef struct {
     int id;
 } Choice;
 
-/* What may be drawn: choices[kept], in the order of the draw. */
+/* The candidates: choices[kept], in the order of the draw. */
 typedef struct {
     Choice choices[MAX_VOCAB];
     int kept;
     double sum;
-    bool close; /* some decision hung on the last bits of a sum */
+    bool close; /* a decision depended on the last bits of a sum */
 } Distribution;
 
 static bool is_close(double a, double b) { return fabs(a - b) < 1e-5; }
 
-/* The logits of the last 64 tokens of `history`, each once, moved away. */
+/* Applies the repeat penalty once to each of the last 64 tokens of `history`. */
 static void penalize(double *logits, int n, const Sampling *o, const int *history, int n_history) {
     const int from = n_history > 64 ? n_history - 64 : 0;
     for (int id = 0; id < n; id++) {
@@ -54,7 +53,7 @@ static void penalize(double *logits, int n, const Sampling *o, const int *histor
     }
 }
 
-static int by_likelihood(const void *a, const void *b) {
+static int by_probability(const void *a, const void *b) {
     const Choice *x = a, *y = b;
     return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->id > y->id) - (x->id < y->id);
 }
@@ -72,7 +71,7 @@ static void keep_top_k(Distribution *d, int k) {
     add_up(d);
 }
 
-/* The fewest that sum to more than P of what is left. */
+/* The fewest tokens with more than P of the remaining probability. */
 static void keep_top_p(Distribution *d, double top_p) {
     double cumulative = 0;
     int k = 0;
@@ -109,8 +108,9 @@ static void distribute(Distribution *d, const float *logits, int n, const Sampli
     add_up(d);
     for (int i = 0; i < n; i++) d->choices[i].p /= d->sum;
     add_up(d);
-    if (!((o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0)) return; /* drawn in the order of ids */
-    qsort(d->choices, (size_t)n, sizeof *d->choices, by_likelihood);
+    if (!((o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0))
+        return; /* then the draw is in the order of ids */
+    qsort(d->choices, (size_t)n, sizeof *d->choices, by_probability);
     keep_top_k(d, o->top_k);
     keep_top_p(d, (double)o->top_p);
     keep_min_p(d, (double)o->min_p);
@@ -133,7 +133,7 @@ static int draw(Distribution *d, double where) {
     return id;
 }
 
-/* ---- against it ------------------------------------------------------------------------------ */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 static Sampling random_options(int n) {
     const float top_ps[] = {0, 1, 0.9f, 0.5f, 0.99f, 1e-4f, (float)uniform()};
@@ -155,10 +155,10 @@ static void random_logits(float *logits, int n) {
         if (coarse) logits[i] = roundf(logits[i]);
         if (any(20) == 0) logits[i] = -INFINITY;
     }
-    logits[any(n)] = 0; /* never all impossible */
+    logits[any(n)] = 0; /* at least one possible token */
 }
 
-static void draws_like_the_sorting_sampler(void) {
+static void draws_match_the_sorting_sampler(void) {
     int draws = 0, close = 0;
     for (int round = 0; round < (test_fast() ? 20 : 400); round++) {
         static Distribution d;
@@ -187,9 +187,9 @@ static void draws_like_the_sorting_sampler(void) {
 
 /* ---- random numbers ------------------------------------------------------------------------------ */
 
-/* With 2^16 equal logits every p is 2^-16 exactly and the token is the number's
- * upper 16 bits. Expected: xorshift64* as Vigna 2016 gives it, in Python's
- * integers: x ^= x >> 12; x ^= x << 25; x ^= x >> 27; x * 0x2545f4914f6cdd1d >> 48. */
+/* With 2^16 equal logits every p is exactly 2^-16, and the token is the upper 16 bits of the random number. Expected:
+ * xorshift64* (Vigna 2016) computed in Python: x ^= x >> 12; x ^= x << 25; x ^= x >> 27;
+ * x * 0x2545f4914f6cdd1d >> 48. */
 static void random_numbers_are_xorshift64_star(void) {
     static const struct {
         uint64_t seed;
@@ -215,7 +215,7 @@ static void random_numbers_are_xorshift64_star(void) {
 
 /* Pearson's chi-square of many draws; with 11 degrees of freedom it exceeds 50
  * once in a million. */
-/* splitmix64's first numbers for seed 1234567, as its reference implementation prints them, shifted by 11 bits. */
+/* The first numbers of splitmix64's reference implementation for seed 1234567, shifted by 11 bits. */
 static void seeds_of_samples_are_splitmix64(void) {
     static const uint64_t published[] = {6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
                                          4593380528125082431u, 16408922859458223821u};
@@ -225,8 +225,8 @@ static void seeds_of_samples_are_splitmix64(void) {
               (unsigned long long)sample_seed(1234567, i));
 }
 
-/* The first draws of the samples of a seed are spread evenly: chi-squared of 10 classes, 0.1 % beyond 27.9. */
-static void first_draws_of_samples_spread(void) {
+/* The first draws of a seed's samples are uniform: chi-squared with 10 classes exceeds 27.9 in 0.1 % of cases. */
+static void first_draws_of_samples_are_uniform(void) {
     float logits[10] = {0};
     for (uint64_t seed = 1; seed < 6; seed++) {
         int found[10] = {0};
@@ -290,7 +290,7 @@ static int next(const Sampling *o, const float *logits, int n) {
     return token;
 }
 
-static void greedy_takes_the_likeliest(void) {
+static void greedy_takes_the_largest_logit(void) {
     Sampling greedy = PLAIN, top_1 = PLAIN;
     greedy.temperature = 0;
     top_1.top_k = 1;
@@ -300,14 +300,14 @@ static void greedy_takes_the_likeliest(void) {
         int best = 0;
         random_logits(logits, n);
         for (int i = n - 1; i >= 0; i--)
-            if (logits[i] >= logits[best]) best = i; /* of equal ones the first */
+            if (logits[i] >= logits[best]) best = i; /* the first of equal ones */
         top_1.seed++;
         CHECK(next(&greedy, logits, n) == best, "greedy: %d, expected %d", next(&greedy, logits, n), best);
         CHECK(next(&top_1, logits, n) == best, "top-k 1: %d, expected %d", next(&top_1, logits, n), best);
     }
 }
 
-/* Greedy needs no random number: what follows it is not shifted. */
+/* Greedy decoding draws no random number, so later draws do not change. */
 static void greedy_draws_no_number(void) {
     static const float logits[3] = {1, 2, 3};
     Sampling o = PLAIN;
@@ -315,16 +315,16 @@ static void greedy_draws_no_number(void) {
     o.temperature = 0;
     CHECK(sampler_open(&s, &o, 3) == 0, "does not open");
     sampler_next(&s, logits);
-    CHECK(s.state == o.seed, "the state moved");
+    CHECK(s.state == o.seed, "the state changed");
     s.options.temperature = 1;
     sampler_next(&s, logits);
-    CHECK(s.state != o.seed, "the state stands still");
+    CHECK(s.state != o.seed, "the state did not change");
     sampler_close(&s);
 }
 
 /* ---- repeat penalty ----------------------------------------------------------------------------------- */
 
-/* The greedy choice after `times` times `token`, then n_others times token 0. */
+/* The greedy choice after `token` was accepted `times` times, then token 0 n_others times. */
 static int after(const float *logits, int n, float penalty, int token, int times, int n_others) {
     Sampling o = PLAIN;
     Sampler s;
@@ -349,7 +349,7 @@ static void repeat_penalty_works_on_both_signs(void) {
 
 static void repeat_penalty_counts_a_token_once(void) {
     static const float logits[3] = {-9, 1.5f, 4};
-    CHECK(after(logits, 3, 2, 2, 50, 0) == 2, "4 / 2 > 1.5, however often it came");
+    CHECK(after(logits, 3, 2, 2, 50, 0) == 2, "4 / 2 > 1.5, for any number of occurrences");
 }
 
 static void repeat_penalty_looks_64_tokens_back(void) {
@@ -384,7 +384,7 @@ static void equal_logits(void) {
     for (o.seed = 1; o.seed < 1000; o.seed++) counts[next(&o, logits, 100)]++;
     CHECK(counts[0] && counts[1] && counts[2] && counts[0] + counts[1] + counts[2] == 999, "not tokens 0, 1 and 2");
     o = PLAIN;
-    o.top_p = 0.001f; /* less than any token has */
+    o.top_p = 0.001f; /* less than any token's probability */
     for (o.seed = 1; o.seed < 100; o.seed++)
         CHECK(next(&o, logits, 100) == 0, "top-p 0.001 gave token %d", next(&o, logits, 100));
 }
@@ -397,8 +397,7 @@ static void a_vocabulary_of_one(void) {
     }
 }
 
-/* Whatever a damaged model computes, and whatever the penalty makes of it, the
- * choice is a token. */
+/* For infinite logits, with any penalty, the choice is a valid token. */
 static void infinite_logits_give_a_token(void) {
     static const float values[] = {INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_MIN, 0};
     for (int round = 0; round < 3000; round++) {
@@ -419,13 +418,13 @@ static void infinite_logits_give_a_token(void) {
 }
 
 void suite_sampler(void) {
-    TEST(draws_like_the_sorting_sampler);
+    TEST(draws_match_the_sorting_sampler);
     TEST(random_numbers_are_xorshift64_star);
     TEST(seeds_of_samples_are_splitmix64);
-    TEST(first_draws_of_samples_spread);
+    TEST(first_draws_of_samples_are_uniform);
     TEST(frequencies_match_plain);
     TEST(frequencies_match_truncated);
-    TEST(greedy_takes_the_likeliest);
+    TEST(greedy_takes_the_largest_logit);
     TEST(greedy_draws_no_number);
     TEST(repeat_penalty_works_on_both_signs);
     TEST(repeat_penalty_counts_a_token_once);

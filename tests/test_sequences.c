@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXTS = 4, LENGTH = 48, PREFIX = 14, MAX_VOCAB = 131, MOST_STEPS = TEXTS * 9 };
+enum { TEXTS = 4, LENGTH = 48, PREFIX = 14, MAX_VOCAB = 131, MAX_TEXT_STEPS = TEXTS * 9 };
 
 /* The tokens of a text and its reference logits. */
 static struct {
@@ -61,12 +61,12 @@ static int measure_texts(KvType kv) {
 
 /* ---- schedules ------------------------------------------------------------------------------------- */
 
-static Step steps[MOST_STEPS];
-static bool right[MOST_STEPS]; /* for each step with logits: whether all its tokens up to here are the text's */
+static Step steps[MAX_TEXT_STEPS];
+static bool right[MAX_TEXT_STEPS]; /* for each step with logits: whether all its tokens up to here are the text's */
 
 /* Adds steps of text i: some of its tokens, then perhaps wrong draft tokens. Returns their number. */
 static int add_steps(Step *to, int i) {
-    const int left = LENGTH - texts[i].n, most = left < 9 ? left : 9, n = most ? 1 + roll(most) : 0;
+    const int left = LENGTH - texts[i].n, max = left < 9 ? left : 9, n = max ? 1 + roll(max) : 0;
     const int good = roll(3) ? n : roll(n + 1);
     for (int k = 0; k < n; k++) {
         const int pos = texts[i].n + k, token = texts[i].tokens[pos];
@@ -122,7 +122,7 @@ static void check_schedule(KvType kv, uint64_t seed) {
     dice = seed * 0x9E3779B97F4A7C15 + 1;
     const int threads = 1 + (roll(3) + ranks_own()) % (ranks_number() > 1 ? 2 : 3), batch = 1 + roll(3) * roll(12);
     snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads", (unsigned long long)seed, kv, batch, threads);
-    CHECK(!session_open(&s, &own, threads, MOST_STEPS, 0, kv), "no session");
+    CHECK(!session_open(&s, &own, threads, MAX_TEXT_STEPS, 0, kv), "no session");
     s.batch = batch;
     if (ranks_own() == 0) {
         lead_schedule(&s, what);

@@ -1,7 +1,6 @@
-/* test_stories.c: the published 260K checkpoint, when there is one.
+/* test_stories.c: the published 260K checkpoint, if available.
  *
- * Owns the comparison with llama2.c's texts and with float64 logits; how both
- * were made is in tests/golden/README.md.
+ * Compares with llama2.c's texts and with float64 logits; tests/golden/README.md explains how both were made.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -20,7 +19,7 @@
 
 static char model[PATH_MAX], tokenizer[PATH_MAX];
 
-/* Whether the checkpoint and its tokenizer are there; says so if not. */
+/* Whether the checkpoint and its tokenizer are available; skips the test if not. */
 static bool have_checkpoint(void) {
     const char *path = real_checkpoint("stories260K.bin");
     if (path) strcpy(model, path);
@@ -37,8 +36,8 @@ static char *read_golden(const char *name) {
     return file_read(path, &size);
 }
 
-/* What the binary writes with these options; NULL if it fails. */
-static const char *tell(const char *options) {
+/* The output of the program with these options; NULL if it fails. */
+static const char *story(const char *options) {
     static char text[1 << 16], command[3 * PATH_MAX];
     const char *binary = getenv("NORMA_RUN");
     snprintf(command, sizeof command, "'%s' '%s' -z '%s' %s 2>/dev/null", binary ? binary : "./run", model, tokenizer,
@@ -49,17 +48,17 @@ static const char *tell(const char *options) {
     return in && pclose(in) == 0 ? text : NULL;
 }
 
-static void tells_llama2_c_s_greedy_story(void) {
+static void greedy_text_matches_llama2_c(void) {
     if (!have_checkpoint()) return;
     char *expected = read_golden("stories260K_greedy.txt");
     CHECK(expected, "no golden text");
-    const char *text = tell("-t 0 -n 256 -i 'Once upon a time'");
+    const char *text = story("-t 0 -n 256 -i 'Once upon a time'");
     CHECK(text && !strcmp(text, expected), "'%s', expected '%s'", text ? text : "(failed)", expected);
     free(expected);
 }
 
 /* The file has "=== SEED PROMPT" before each text. */
-static void tells_llama2_c_s_sampled_stories(void) {
+static void sampled_texts_match_llama2_c(void) {
     if (!have_checkpoint()) return;
     char *golden = read_golden("stories260K_seeds.txt");
     CHECK(golden, "no golden texts");
@@ -72,7 +71,7 @@ static void tells_llama2_c_s_sampled_stories(void) {
         if (next) *++next = '\0'; /* the text keeps its newline */
         char options[256];
         snprintf(options, sizeof options, "-t 1.0 -p 0.9 -n 256 -s %ld -i '%s'", seed, prompt + 1);
-        const char *text = tell(options);
+        const char *text = story(options);
         CHECK(text && !strcmp(text, expected), "seed %ld: '%s', expected '%s'", seed, text ? text : "(failed)",
               expected);
         if (next) *next = '=';
@@ -90,7 +89,7 @@ static double stock_error(const char *name) {
     return error;
 }
 
-static void logits_are_as_good_as_float32_allows(void) {
+static void logits_have_float32_accuracy(void) {
     if (!have_checkpoint()) return;
     int tokens[256], n = 0;
     char *list = read_golden("stories260K.tokens");
@@ -117,7 +116,7 @@ static void logits_are_as_good_as_float32_allows(void) {
 }
 
 void suite_stories(void) {
-    TEST(tells_llama2_c_s_greedy_story);
-    TEST(tells_llama2_c_s_sampled_stories);
-    TEST(logits_are_as_good_as_float32_allows);
+    TEST(greedy_text_matches_llama2_c);
+    TEST(sampled_texts_match_llama2_c);
+    TEST(logits_have_float32_accuracy);
 }

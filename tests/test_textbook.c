@@ -683,13 +683,13 @@ void story_missing(void) {
     test_skip(NO_CHECKPOINTS);
 }
 
-int profile_of_story(StorySite *sites, int most) {
+int profile_of_story(StorySite *sites, int max_sites) {
     char line[512], options[4096];
     const char *csv = temporary("norms.csv");
     snprintf(options, sizeof options, ON_STORY "--profile='%s'", csv);
     FILE *in = run_model(story_model(), options, "/dev/null", "/dev/null") ? NULL : fopen(csv, "r");
     int n = 0;
-    while (in && n < most && fgets(line, sizeof line, in)) {
+    while (in && n < max_sites && fgets(line, sizeof line, in)) {
         char *column[19], *at = line;
         for (int i = 0; i < 19; i++) column[i] = at ? strsep(&at, ",") : line;
         if (strcmp(column[0], "prefill") || !strstr(column[2], "_norm")) continue;

@@ -82,7 +82,7 @@ static void two_heads(double *out, const double *x, int n) {
 /* How far sample 0 of x[SAMPLES][LENGTH][DIM] moves when sample 1 moves by 1: attention along the first axis or the
  * second. */
 static double moved(bool batch_first) {
-    double y[2][LENGTH][DIM], most = 0;
+    double y[2][LENGTH][DIM], max = 0;
     for (int move = 0; move < 2; move++)
         for (int t = 0; t < LENGTH; t++) {
             double x[LENGTH * DIM], out[LENGTH * DIM];
@@ -97,8 +97,8 @@ static double moved(bool batch_first) {
             memcpy(y[move][t], out + (batch_first ? t * DIM : 0), sizeof y[move][t]);
         }
     for (int t = 0; t < LENGTH; t++)
-        for (int i = 0; i < DIM; i++) most = fmax(most, fabs(y[1][t][i] - y[0][t][i]));
-    return most;
+        for (int i = 0; i < DIM; i++) max = fmax(max, fabs(y[1][t][i] - y[0][t][i]));
+    return max;
 }
 
 static void attention_across_the_batch(void) {
@@ -372,15 +372,15 @@ static void qk_norm_bounds_the_scores(void) {
     for (int k = 0; k < 2; k++) {
         const int n = heads[k];
         float q[MAX_DIM], key[MAX_DIM];
-        double most = 0;
+        double max = 0;
         for (int t = 0; t < 200; t++) { /* random ones; the last is the query itself, which is the worst */
             fill_random(q, 120, n, 1e3f);
             fill_random(key, t == 199 ? 120 : 121 + (uint64_t)t, n, 1e5f);
             rmsnorm(q, q, ONES, n, 0);
             rmsnorm(key, key, ONES, n, 0);
-            most = fmax(most, fabs(dot(q, key, n)) / sqrt(n));
+            max = fmax(max, fabs(dot(q, key, n)) / sqrt(n));
         }
-        CHECK(fabs(most - sqrt(n)) < 1e-5, "head of %d: %.9g", n, most);
+        CHECK(fabs(max - sqrt(n)) < 1e-5, "head of %d: %.9g", n, max);
         HOLDS(n, sqrt(n));
     }
     const double dim = 4096, extra = (32 + 8) * 128; /* Qwen3 8B */
@@ -412,17 +412,17 @@ static void a_mean_is_one_over_the_root_of_dim(void) {
 static void a_real_models_mean_is_chance(void) {
     enum { SITES = 11 };
     StorySite sites[SITES];
-    double least = 1, most = 0;
+    double min = 1, max = 0;
     if (profile_of_story(sites, SITES) != SITES) {
         story_missing();
         return;
     }
     for (int i = 0; i < SITES; i++) {
-        least = fmin(least, sites[i].mean);
-        most = fmax(most, sites[i].mean);
+        min = fmin(min, sites[i].mean);
+        max = fmax(max, sites[i].mean);
     }
-    CHECK(least > 0.5 * 0.0997 && most < 0.0997, "mean / RMS from %.9g to %.9g", least, most);
-    HOLDS(SITES, 64, 0, least, most, sqrt(2 / (3.14159265358979 * 64)));
+    CHECK(min > 0.5 * 0.0997 && max < 0.0997, "mean / RMS from %.9g to %.9g", min, max);
+    HOLDS(SITES, 64, 0, min, max, sqrt(2 / (3.14159265358979 * 64)));
 }
 
 static void one_large_element_silences_the_others(void) {
@@ -447,13 +447,13 @@ static void folding_widens_a_block(void) {
     double errors[2] = {0};
     for (int b = 0; b < BLOCKS; b++)
         for (int fold = 0; fold < 2; fold++) {
-            double w[BLOCK], most = 0;
+            double w[BLOCK], max = 0;
             for (int i = 0; i < BLOCK; i++) {
                 w[i] = 2 * random_float(130, b * BLOCK + i) * (fold && !i ? 16 : 1);
-                most = fmax(most, fabs(w[i]));
+                max = fmax(max, fabs(w[i]));
             }
             for (int i = 0; i < BLOCK; i++) {
-                const double step = most / 127, error = w[i] - step * round(w[i] / step);
+                const double step = max / 127, error = w[i] - step * round(w[i] / step);
                 const double gamma = !fold && !i ? 16 : 1;
                 errors[fold] += error * error * gamma * gamma;
             }

@@ -494,7 +494,7 @@ static size_t unescape(char *s) {
 }
 
 /* The fixture has lines of ids, a space, and the text in quotation marks. */
-static void matches_fixture(const char *checkpoint, int vocab_size, const char *fixture, int least) {
+static void matches_fixture(const char *checkpoint, int vocab_size, const char *fixture, int min) {
     const char *path = real_checkpoint(checkpoint);
     if (!path) {
         test_skip(NO_CHECKPOINTS);
@@ -524,7 +524,7 @@ static void matches_fixture(const char *checkpoint, int vocab_size, const char *
         free(tokens.ids);
         CHECK(decodes_back(&t, text, size, true), "line %d does not come back", n_lines + 1);
     }
-    CHECK(n_lines >= least, "%s has %d lines", fixture, n_lines);
+    CHECK(n_lines >= min, "%s has %d lines", fixture, n_lines);
     free(line);
     fclose(in);
     tokenizer_close(&t);

@@ -1,5 +1,4 @@
-/* textbook.h: what the tests of the chapter's statements share: inputs, sums, and the numbers that a statement may
- * have. */
+/* textbook.h: shared by the tests of the chapter's statements: inputs, sums, and measurements of stories260K. */
 #pragma once
 
 #include "tests/support/book.h"
@@ -13,23 +12,24 @@ enum { MAX_DIM = 256, TOKENS = 10, DIM = 8 };
 
 static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1}, ONE_TO_FOUR[] = {1, 2, 3, 4};
 
-/* Of tests/test_textbook_today.c, which follow those of tests/test_textbook.c. */
+/* Number of statements in tests/test_textbook_today.c, which follow those of tests/test_textbook.c. */
 enum { N_STATEMENTS_TODAY = 23 };
 extern const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY];
 
-/* A norm of stories260K as `--profile` has it, over the story of tests/golden. */
+/* A norm of stories260K in `--profile`, over the story of tests/golden. */
 typedef struct {
     double rms_in, mean, max;
 } StorySite;
 
-/* The norms in order, at most `most`; 0 if there is no checkpoint, which story_missing() then says. */
-int profile_of_story(StorySite *sites, int most);
+/* Profiles the norms, in order, at most max_sites; returns their number. 0: no checkpoint; call story_missing(). */
+int profile_of_story(StorySite *sites, int max_sites);
 void story_missing(void);
 
 /* The RMS of the residual before layer 1, at position 0 and elsewhere; -1: no checkpoint. */
 int first_token_of_story(double *first, double *others);
 
-/* nats a token of the story, with stories260K as a GGUF file of this type, gamma folded or not; -1: no checkpoint. */
+/* Loss of the story, in nats per token, with stories260K as a GGUF file of this type, gamma folded or not; -1: no
+ * checkpoint. */
 double story_loss_converted(const char *type, bool fold);
 
 /* The random numbers of scripts/textbook.py, in [-0.5, 0.5). */
@@ -55,7 +55,7 @@ static inline double dot(const float *a, const float *b, int n) {
 
 static inline double rms_of(const float *x, int n) { return sqrt(dot(x, x, n) / n); }
 
-/* The first value that is off by more than `error`; -1: none. */
+/* The index of the first value with an error above `error`; -1: none. */
 static inline int first_wrong(const float *y, const double *expected, int n, double error) {
     for (int i = 0; i < n; i++)
         if (!(fabs(y[i] - expected[i]) <= error)) return i;

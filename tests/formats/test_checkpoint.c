@@ -295,12 +295,12 @@ static void only_regular_files_are_opened(void) {
 
 /* Giant sizes in a header are refused before memory is allocated, which would fail with another message. */
 static void giant_headers_are_refused(void) {
-    enum { MOST = INT32_MAX };
-    static const int32_t ints[][7] = {{MOST - 1, MOST, MOST, MOST / 2, MOST / 2, MOST, MOST},
-                                      {2, 1, MOST, 1, 1, 1, 1},
-                                      {MOST - 1, 1, 1, 1, 1, 1, 1},
-                                      {2, 1, 1, 1, 1, MOST, MOST},
-                                      {2, MOST, MOST, 1, 1, 1, 1},
+    enum { MAX = INT32_MAX };
+    static const int32_t ints[][7] = {{MAX - 1, MAX, MAX, MAX / 2, MAX / 2, MAX, MAX},
+                                      {2, 1, MAX, 1, 1, 1, 1},
+                                      {MAX - 1, 1, 1, 1, 1, 1, 1},
+                                      {2, 1, 1, 1, 1, MAX, MAX},
+                                      {2, MAX, MAX, 1, 1, 1, 1},
                                       {1 << 30, 1 << 30, 16, 1, 1, 1, 1}};
     for (int version = 0; version < 3; version++)
         for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
@@ -312,7 +312,7 @@ static void giant_headers_are_refused(void) {
         }
     Image image;
     CHECK(!image_open(&image, &GQA_TIED, 1, 0), "cannot make the model");
-    for (size_t i = 0; i < 7; i++) memcpy(image.bytes + 8 + 4 * i, &(int32_t){MOST}, 4);
+    for (size_t i = 0; i < 7; i++) memcpy(image.bytes + 8 + 4 * i, &(int32_t){MAX}, 4);
     check_image(&image, image.size, "head size (dim / n_heads) is 1");
     memcpy(image.bytes + 8, ints[0], sizeof ints[0]);
     check_image(&image, image.size, "more bytes than any file has");

@@ -380,7 +380,7 @@ static void ctrl_c_leaves_no_file(void) {
     unlink(inside("out/a.gguf"));
 }
 
-/* Values that are no finite float32 are refused before a file is written. */
+/* Values that are not finite in float32 are refused before a file is written. */
 static void numbers_beyond_float32_are_refused(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 34};
     static const struct {
@@ -464,7 +464,7 @@ static void a_pipe_gets_the_same_file(void) {
 }
 
 /* Converts a vocabulary with one long piece, whose name is built in memory, with less and less memory until the
- * tokenizer does not open. The file is complete, or there is no file and one line on stderr. */
+ * tokenizer does not open. The file is complete, or missing, with one line on stderr. */
 static void without_memory_no_partial_file_is_left(void) {
     static const HashModel m = {16, 16, 1, 2, 1, 301, 16, true, 35};
     const int length = 8 << 20;
@@ -488,17 +488,17 @@ static void without_memory_no_partial_file_is_left(void) {
     CHECK_RUN("m.bin -m convert -q f32 -o out/a.gguf");
     char *bytes = file_read(inside("out/a.gguf"), &n);
     CHECK(bytes && n > (size_t)length, "%zu bytes", n);
-    for (size_t most = 100 << 20; most > step; most -= step) {
+    for (size_t max = 100 << 20; max > step; max -= step) {
         size_t found = 0;
         unlink(inside("out/a.gguf"));
-        setup.memory = most;
+        setup.memory = max;
         if (run("m.bin -m tokenize -i a")) break;
-        setup.memory = most;
+        setup.memory = max;
         run("m.bin -m convert -q f32 -o out/a.gguf");
         char *again = status ? NULL : file_read(inside("out/a.gguf"), &found);
         CHECK(status == 0 || (status == 1 && one_line(err) && strstr(err, "out of memory") && !files_in("out")),
-              "%zu bytes: status %d, %d files, %s", most, status, files_in("out"), err);
-        CHECK(status || (found == n && !memcmp(again, bytes, n)), "%zu bytes: a file of %zu", most, found);
+              "%zu bytes: status %d, %d files, %s", max, status, files_in("out"), err);
+        CHECK(status || (found == n && !memcmp(again, bytes, n)), "%zu bytes: a file of %zu", max, found);
         *(status ? &refused : &whole) += 1;
         free(again);
     }

@@ -956,8 +956,8 @@ static void damaged_folders(void) {
     }
     printf("folders: %d refused, %d ran, %d of them to a logit that is not finite\n", counts.refused, counts.ran,
            counts.not_a_number);
-    const int least = (counts.refused + counts.ran) / 10;
-    CHECK(counts.refused >= least && counts.ran >= least, "too few refused or too few run");
+    const int min = (counts.refused + counts.ran) / 10;
+    CHECK(counts.refused >= min && counts.ran >= min, "too few refused or too few run");
 }
 
 void suite_folder(void) {

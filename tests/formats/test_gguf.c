@@ -1028,8 +1028,8 @@ static void bad_keys(void) {
         REFUSED("llama.context_length is -1, expected",
                 gguf_set(&file, "llama.context_length", negative[i], &below_zero, (size_t)1 << i));
     for (int i = 0; i < 6; i++) {
-        REFUSED("metadata keys do not fit", file.n_keys_said = giant[i]);
-        REFUSED("tensors do not fit", file.n_tensors_said = giant[i]);
+        REFUSED("metadata keys do not fit", file.n_keys_claimed = giant[i]);
+        REFUSED("tensors do not fit", file.n_tensors_claimed = giant[i]);
         REFUSED("ends in its header", set_array("x.y", GGUF_U8, giant[i]));
         REFUSED("ends in its header", set_array("x.y", GGUF_F64, giant[i] / 8 + 1));
         REFUSED("ends in its header", set_array("x.y", GGUF_STRING, giant[i]));
@@ -1205,8 +1205,8 @@ static void split_files_are_refused(void) {
             gguf_set_int(&file, "split.count", 3));
     REFUSED("is part 1 of 2 of a model", gguf_set_int(&file, "split.count", 2);
             while (file.n_tensors) gguf_remove(&file, file.tensors[0].name)); /* metadata without tensors */
-    REFUSED("is part 9223372036854775808 of 2 of a model", const int64_t most = INT64_MAX;
-            gguf_set(&file, "split.no", GGUF_I64, &most, 8); gguf_set_int(&file, "split.count", 2));
+    REFUSED("is part 9223372036854775808 of 2 of a model", const int64_t max = INT64_MAX;
+            gguf_set(&file, "split.no", GGUF_I64, &max, 8); gguf_set_int(&file, "split.count", 2));
     REFUSED("split.count is '3', expected a whole number", gguf_set_text(&file, "split.count", "3"));
     for (int count = 0; count < 2; count++) { /* split.count of a complete file */
         gguf_make(&file, &SMALL, 0);

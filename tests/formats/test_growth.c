@@ -183,12 +183,12 @@ static void remove_folder(void) {
 
 /* Twice the input takes at most 2.3 times the steps, and at most `factor` n log2 n of them. */
 static void check_growth(const char *name, double factor, uint64_t once, uint64_t twice) {
-    const double most = factor * (double)bytes * log2((double)bytes);
+    const double max = factor * (double)bytes * log2((double)bytes);
     CHECK(once > 0 && twice > once, "%s: %llu and %llu steps", name, (unsigned long long)once,
           (unsigned long long)twice);
     CHECK((double)twice <= 2.3 * (double)once, "%s: %llu steps, of twice as much %llu", name, (unsigned long long)once,
           (unsigned long long)twice);
-    CHECK((double)twice <= most, "%s: %zu bytes, %llu steps", name, bytes, (unsigned long long)twice);
+    CHECK((double)twice <= max, "%s: %zu bytes, %llu steps", name, bytes, (unsigned long long)twice);
 }
 
 static void opening_grows_with_the_bytes(void) {

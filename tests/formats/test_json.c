@@ -291,7 +291,7 @@ static void values_are_found_by_key(void) {
     CHECK(!json_get(root, "x") && !json_get(x, "b") && !json_get(NULL, "a"), "found a missing value");
     CHECK(json_members(x, JSON_ARRAY) == x + 1 && !json_members(x, JSON_OBJECT), "the members of a.x");
     CHECK(!json_members(json_get(root, "c"), JSON_STRING) && !json_members(NULL, JSON_ARRAY),
-          "members of a value that is no list");
+          "members of a value that is not a list");
     CHECK(!strcmp(json_shown(x), "a list") && !strcmp(json_shown(NULL), "missing"), "%s", json_shown(x));
     json_close(&json);
 }
@@ -433,10 +433,10 @@ static void memory_is_proportional_to_values_and_text(void) {
         for (size_t at = 1; at <= SIZE; at++) text[at] = text[at] == '"' ? '\'' : text[at];
         memcpy(text + SIZE + 1, "\"", 2);
         CHECK(parse(&json, text) && json.values->length == SIZE, "case %zu: %s", i, stderr_text());
-        const size_t most = cases[i].values, spare = 4 << 20; /* huge pages */
+        const size_t max = cases[i].values, spare = 4 << 20; /* huge pages */
         const size_t values = malloc_usable_size(json.values), texts = malloc_usable_size(json.text);
         CHECK(values >= json.values->n_values * sizeof(Json), "case %zu: %zu bytes", i, values);
-        CHECK(values <= most * sizeof(Json) + 4096 + (most > 1000 ? spare : 0), "case %zu: %zu bytes", i, values);
+        CHECK(values <= max * sizeof(Json) + 4096 + (max > 1000 ? spare : 0), "case %zu: %zu bytes", i, values);
         CHECK(texts >= SIZE + 1 && texts <= SIZE + 4096, "case %zu: %zu bytes", i, texts);
         json_close(&json);
         free(text);

@@ -31,10 +31,10 @@ static size_t any(size_t n) { return n ? (size_t)(hash64(77, 1, state++) % n) : 
 
 /* ---- a file in memory ---------------------------------------------------------------------------- */
 
-enum { MOST_BYTES = 1 << 20, MOST_FIELDS = 1 << 15 };
+enum { MAX_BYTES = 1 << 20, MAX_FIELDS = 1 << 15 };
 
 typedef struct {
-    uint8_t bytes[MOST_BYTES];
+    uint8_t bytes[MAX_BYTES];
     size_t n;
 } Image;
 
@@ -43,7 +43,7 @@ static Image good, image;
 static int load(Image *to, const char *name) {
     FILE *in = fopen(inside(name), "rb");
     if (!in) return -1;
-    to->n = fread(to->bytes, 1, MOST_BYTES / 2, in);
+    to->n = fread(to->bytes, 1, MAX_BYTES / 2, in);
     fclose(in);
     return to->n ? 0 : -1;
 }
@@ -55,8 +55,8 @@ static void save(const Image *from, const char *path) {
 
 /* Replaces the bytes from `from` to `to` by n bytes; does nothing if they do not fit. */
 static void replace(size_t from, size_t to, const void *bytes, size_t n) {
-    static uint8_t copy[MOST_BYTES]; /* bytes may be part of the image */
-    if (from > to || to > image.n || n > MOST_BYTES || image.n - (to - from) + n > MOST_BYTES) return;
+    static uint8_t copy[MAX_BYTES]; /* bytes may be part of the image */
+    if (from > to || to > image.n || n > MAX_BYTES || image.n - (to - from) + n > MAX_BYTES) return;
     memcpy(copy, bytes, n);
     memmove(image.bytes + from + n, image.bytes + to, image.n - to);
     memcpy(image.bytes + from, copy, n);
@@ -69,14 +69,14 @@ typedef struct {
     bool is_entry;
 } Field;
 
-static Field fields[MOST_FIELDS];
+static Field fields[MAX_FIELDS];
 static size_t n_fields;
 
 static void add_field(size_t from, size_t to, bool is_entry) {
-    if (n_fields < MOST_FIELDS && from <= to && to <= image.n) fields[n_fields++] = (Field){from, to, is_entry};
+    if (n_fields < MAX_FIELDS && from <= to && to <= image.n) fields[n_fields++] = (Field){from, to, is_entry};
 }
 
-/* A random entry or a random number; NULL: there is none. */
+/* A random entry or a random number; NULL: none. */
 static const Field *any_field(bool is_entry) {
     for (int i = 0; i < 1000 && n_fields; i++) {
         const Field *f = &fields[any(n_fields)];
@@ -399,7 +399,7 @@ static size_t find_json(size_t from, size_t at, size_t end, int depth) {
             }
             at = skip_white(find_json(item, at, end, depth + 1));
             if (at == item || (at < end && image.bytes[at] == ','))
-                at = skip_white(at + 1); /* skips a zero byte, which is no value */
+                at = skip_white(at + 1); /* skips a zero byte, which is not a value */
         }
         at++;
     } else {
@@ -708,10 +708,10 @@ static void open_as(int fd, const char *name, int flags) {
     close(from);
 }
 
-static void limit(int resource, rlim_t most) {
+static void limit(int resource, rlim_t max) {
     struct rlimit limit;
     getrlimit(resource, &limit);
-    if (limit.rlim_cur > most) limit.rlim_cur = most;
+    if (limit.rlim_cur > max) limit.rlim_cur = max;
     setrlimit(resource, &limit);
 }
 
@@ -822,9 +822,9 @@ static void mutants_are_refused_or_run(void) {
             check_sample(c);
         }
     for (int i = begin; i < end; i++) try_mutant(i, &n_refused);
-    const int n = end - begin, most = n - n / 10;
+    const int n = end - begin, max = n - n / 10;
     printf("mutants: %d refused of %d\n", n_refused, n);
-    CHECK(n < 100 || (n_refused > n / 5 && n_refused < most), "%d of %d refused: not much of a test", n_refused, n);
+    CHECK(n < 100 || (n_refused > n / 5 && n_refused < max), "%d of %d refused: not much of a test", n_refused, n);
 }
 
 void suite_mutants(void) { TEST(mutants_are_refused_or_run); }

@@ -1,9 +1,8 @@
-/* fuzz/bpe.c: libFuzzer's door to ranked merges, pre-tokenizers and tokenizer.json.
+/* fuzz/bpe.c: libFuzzer target for ranked merges, pre-tokenizers and tokenizer.json.
  *
- * The first two bytes say how much of the rest is text, and what the remainder
- * is. Even: a tokenizer.json. Odd: the merges of a GGUF file, two bytes each,
- * of a vocabulary of all bytes and what the merges make; what it encodes must
- * come back as it was.
+ * The first two bytes are the share of the rest that is text, and the kind of the remainder. Even: a tokenizer.json.
+ * Odd: the merges of a GGUF file, two bytes each, whose vocabulary is all bytes and the results of the merges; then
+ * encoded texts must decode back.
  */
 #include "base/file.h"
 #include "formats/folder.h"
@@ -22,8 +21,8 @@
 
 enum { VOCAB = 300 };
 
-/* Tokens must be in the vocabulary and, if asked for, say the text. */
-static void encode(const Tokenizer *t, const char *text, size_t size, bool comes_back) {
+/* Tokens must be in the vocabulary and, if `decodes_back`, decode to the text. */
+static void encode(const Tokenizer *t, const char *text, size_t size, bool decodes_back) {
     Tokens tokens;
     size_t at = 0;
     if (tokenizer_encode(t, text, size, false, &tokens)) return;
@@ -31,30 +30,30 @@ static void encode(const Tokenizer *t, const char *text, size_t size, bool comes
         int n;
         if (tokens.ids[i] < 0 || tokens.ids[i] >= t->pieces.n) abort();
         const char *s = tokenizer_decode(t, i ? tokens.ids[i - 1] : -1, tokens.ids[i], &n);
-        if (comes_back && (n < 0 || (size_t)n > size - at || memcmp(s, text + at, (size_t)n) != 0)) abort();
+        if (decodes_back && (n < 0 || (size_t)n > size - at || memcmp(s, text + at, (size_t)n) != 0)) abort();
         at += (size_t)n;
     }
-    if (comes_back && at != size) abort();
+    if (decodes_back && at != size) abort();
     free(tokens.ids);
 }
 
-/* No piece that is special may come from what is said. */
+/* A message must not become special tokens. */
 static void chat(Tokenizer *t, const char *text, size_t size) {
     ChatTemplate template;
-    Tokens plain, said;
+    Tokens plain, message;
     int n[2] = {0, 0};
     char *copy = strndup(text, size);
     int begin;
     const ChatFamily *family = chat_family(t, NULL);
     if (!copy || chat_template_open(&template, t, family ? family : chat_family(t, "llama-2"))) abort();
     if (chat_template_render(&template, t, "", NULL, "", &plain, &begin)) abort();
-    if (chat_template_render(&template, t, "", NULL, copy, &said, &begin)) abort();
+    if (chat_template_render(&template, t, "", NULL, copy, &message, &begin)) abort();
     for (int i = 0; i < plain.n; i++) n[0] += t->pieces.list[plain.ids[i]].kind == PIECE_CONTROL;
-    for (int i = 0; i < said.n; i++)
-        n[1] += t->pieces.list[said.ids[i]].kind == PIECE_CONTROL && said.ids[i] != t->pieces.unk;
+    for (int i = 0; i < message.n; i++)
+        n[1] += t->pieces.list[message.ids[i]].kind == PIECE_CONTROL && message.ids[i] != t->pieces.unk;
     if (n[1] > n[0]) abort();
     free(plain.ids);
-    free(said.ids);
+    free(message.ids);
     free(copy);
     chat_template_close(&template);
 }
@@ -90,7 +89,7 @@ static void put_array(const char *key, uint32_t type, uint64_t count) {
     put(&count, sizeof count);
 }
 
-/* A piece as bytes, and what makes it. */
+/* A piece: its bytes and the merge that makes it. */
 typedef struct {
     uint8_t bytes[64];
     int n, left, right;

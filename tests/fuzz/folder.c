@@ -1,8 +1,8 @@
-/* fuzz/folder.c: libFuzzer's door to Hugging Face folders.
+/* fuzz/folder.c: libFuzzer target for Hugging Face folders.
  *
- * The input is fields, with a zero byte behind each: the files of FILES, where an empty one is not there; the headers
- * of two files of weights; how many bytes of data are in the first one, in decimal. The rest is the data of both.
- * Where there is an index, they are `a` and `b`; else all is in the first, model.safetensors.
+ * The input has fields that end with a zero byte: the files of FILES (empty: missing), the headers of two files of
+ * weights, and the number of data bytes in the first one, in decimal. The rest is the data of both. With an index the
+ * files are `a` and `b`; without, all data is in the first, model.safetensors.
  */
 #include "formats/open.h"
 #include "model.h"
@@ -19,7 +19,7 @@ static const char *const FILES[N_FILES] = {"config.json",           "tokenizer.j
                                            "tokenizer_config.json", "generation_config.json",
                                            "chat_template.jinja",   "model.safetensors.index.json"};
 
-/* Bytes up to the next zero byte, which is taken as well. */
+/* The bytes up to the next zero byte, which is skipped. */
 static size_t next_field(const uint8_t **data, size_t *size) {
     const uint8_t *end = memchr(*data, 0, *size);
     const size_t n = end ? (size_t)(end - *data) : *size, taken = end ? n + 1 : n;
@@ -28,7 +28,7 @@ static size_t next_field(const uint8_t **data, size_t *size) {
     return n;
 }
 
-/* The length of the header stands before it. */
+/* The header is preceded by its length. */
 static void write_weights(const char *name, const void *header, uint64_t n, const void *data, size_t n_data) {
     uint8_t *head = malloc(sizeof n + n);
     expect(head != NULL);

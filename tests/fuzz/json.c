@@ -1,8 +1,7 @@
-/* fuzz/json.c: libFuzzer's door to the JSON reader.
+/* fuzz/json.c: libFuzzer target for the JSON reader.
  *
- * What it reads must hang together: lists hold as many members as they say and
- * end where they say, strings are UTF-8, and written out again it reads as the
- * same.
+ * The values must be consistent: lists have n_members members and end after them, strings are UTF-8, and the values
+ * written as JSON are read back unchanged.
  */
 #include "formats/json.h"
 #include "base/utf8.h"
@@ -32,7 +31,7 @@ static void write_string(FILE *out, const Json *s) {
     fputc('"', out);
 }
 
-/* Checks and writes; lists are JSON_DEPTH deep at most. Returns the values seen. */
+/* Checks and writes a value; lists are at most JSON_DEPTH deep. Returns the number of values. */
 static uint32_t walk(FILE *out, const Json *value) { /* NOLINT(misc-no-recursion) */
     uint32_t members = 0, values = 1;
     const bool object = value->kind == JSON_OBJECT;

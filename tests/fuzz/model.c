@@ -1,6 +1,6 @@
-/* fuzz/model.c: libFuzzer's door to model files.
+/* fuzz/model.c: libFuzzer target for model files.
  *
- * The input is a whole file: llama2.c's formats and GGUF, by its first bytes, with the tokenizer in it, if it has one.
+ * The input is a whole file in one of llama2.c's formats or GGUF; its tokenizer, if any, is used too.
  */
 #include "model.h"
 #include "formats/open.h"

@@ -1,9 +1,8 @@
-/* fuzz/tokenizer.c: libFuzzer's door to tokenizers, to encoding, and to chat templates.
+/* fuzz/tokenizer.c: libFuzzer target for tokenizers, encoding, and chat templates.
  *
- * The first byte says how many pieces the vocabulary has, the second how much
- * of the rest is text, and where the tokenizer is. Even: what remains is a
- * tokenizer.bin. Odd: what remains are pieces (type and length in one byte,
- * score in the next, text) and a chat template, and a GGUF file is made of them.
+ * The first byte gives the number of pieces, the second the share of the rest that is text and the kind of the
+ * remainder. Even: a tokenizer.bin. Odd: pieces (type and length in one byte, score in the next, text) and a chat
+ * template, of which a GGUF file is made.
  */
 #include "tokenizer.h"
 #include "base/file.h"

@@ -1,9 +1,8 @@
-/* fuzz/use.c: what is done with a model or a tokenizer that has opened.
+/* fuzz/use.c: uses an opened model or tokenizer.
  *
- * Owns what must hold then, whatever was in the file: logits are the same bits before the weights are packed and
- * after, and when positions run again; a sampler chooses tokens of the vocabulary; texts become tokens of the
- * vocabulary; a chat renders; what norma agrees to write as GGUF is written, opens, and has a tokenizer that norma
- * reads.
+ * For any file: logits have the same bits before and after packing, and if positions run again; a sampler chooses
+ * tokens of the vocabulary; texts become tokens of the vocabulary; a chat renders; a GGUF file that is written opens
+ * again, with its tokenizer.
  */
 #include "tests/fuzz/use.h"
 #include "formats/gguf.h"
@@ -72,16 +71,16 @@ void check_tokens(const Tokenizer *t, Tokens *tokens) {
     free(tokens->ids);
 }
 
-/* A turn, and the next one behind half an answer. */
-static void chat(Tokenizer *t, char *said) {
+/* A turn, then the next one after half an answer. */
+static void chat(Tokenizer *t, char *message) {
     ChatTemplate template;
     Tokens tokens, next;
     int begin;
     const ChatFamily *family = chat_family(t, NULL);
     expect(!chat_template_open(&template, t, family ? family : chat_family(t, "minimind")));
-    if (!chat_template_render(&template, t, NULL, NULL, said, &tokens, &begin)) {
-        ChatTurn last = {.user = said, .begin = tokens.n % 2, .answer = tokens.n / 2, .tokens = tokens};
-        if (last.answer && !chat_template_render(&template, t, said, &last, said, &next, &begin))
+    if (!chat_template_render(&template, t, NULL, NULL, message, &tokens, &begin)) {
+        ChatTurn last = {.user = message, .begin = tokens.n % 2, .answer = tokens.n / 2, .tokens = tokens};
+        if (last.answer && !chat_template_render(&template, t, message, &last, message, &next, &begin))
             check_tokens(t, &next);
         check_tokens(t, &tokens);
     }
@@ -90,16 +89,16 @@ static void chat(Tokenizer *t, char *said) {
 
 void use_tokenizer(Tokenizer *t, const char *text, size_t size) {
     Tokens tokens;
-    char *said = strndup(text, size);
-    expect(said != NULL);
+    char *message = strndup(text, size);
+    expect(message != NULL);
     if (!tokenizer_encode(t, text, size, size % 2, &tokens)) check_tokens(t, &tokens);
-    chat(t, said);
-    free(said);
+    chat(t, message);
+    free(message);
 }
 
 /* ---- models -------------------------------------------------------------------------------- */
 
-/* The logits of three tokens, the last of them by itself, as the caller's own; NULL: it does not run. */
+/* The logits of three tokens, the last one in a separate pass; the caller frees them. NULL: it does not run. */
 static float *logits_of(const Model *m, KvType kv) {
     const int n = m->config.context < 3 ? m->config.context : 3, tokens[3] = {0, m->config.vocab_size - 1, 0};
     const size_t size = (size_t)m->config.vocab_size;
@@ -115,11 +114,11 @@ static float *logits_of(const Model *m, KvType kv) {
     return copy;
 }
 
-/* Runs behind the windows of a model that has some, then the last tokens again: the logits have the same bits. */
+/* Runs more tokens than the windows have, then the last ones again: the logits must have the same bits. */
 static void run_again(const Model *m, KvType kv) {
-    enum { MOST = 96, BACK = 31 };
-    static const int tokens[MOST];
-    const int n = m->config.context < MOST ? m->config.context : MOST;
+    enum { MAX_TOKENS = 96, BACK = 31 };
+    static const int tokens[MAX_TOKENS];
+    const int n = m->config.context < MAX_TOKENS ? m->config.context : MAX_TOKENS;
     const size_t bytes = (size_t)m->config.vocab_size * sizeof(float);
     bool slides = false;
     for (int l = 0; l < m->config.n_layers; l++) slides |= m->layers[l].window > 0;

@@ -1,4 +1,4 @@
-/* fuzz/use.h: what the targets share: files to open, and what is done with a model or a tokenizer that has opened. */
+/* fuzz/use.h: shared by the targets: files, and the use of an opened model or tokenizer. */
 #pragma once
 
 #include "model.h"
@@ -10,23 +10,23 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Ends the process, for libFuzzer to see, where something does not hold. */
+/* Aborts if the condition is false, so that libFuzzer reports it. */
 void expect(bool holds);
 
-/* A folder in memory, of this process alone, that goes when it ends, and the path of a file in it. The strings stay,
- * the second until the next 4 calls. */
+/* A folder in memory for this process, removed at its end, and the path of a file in it. The path is valid until the
+ * next 4 calls. */
 const char *fuzz_folder(void);
 const char *fuzz_path(const char *name);
 
-/* Writes a file there, of two parts; returns its path. */
+/* Writes a file of two parts to this folder; returns its path. */
 const char *fuzz_file(const char *name, const void *head, size_t n_head, const void *data, size_t n_data);
 
-/* Tokens must be in the vocabulary, and have text. Frees them. */
+/* Checks that tokens are in the vocabulary and have text; frees them. */
 void check_tokens(const Tokenizer *t, Tokens *tokens);
 
-/* Encodes a text, and says it in a chat. From then on t is for chat. */
+/* Encodes a text, also as a message of a chat, which changes t. */
 void use_tokenizer(Tokenizer *t, const char *text, size_t size);
 
-/* Runs a model, packs it, runs it again, and writes it as GGUF with its tokenizer (NULL: it has none). `choice`, any
- * number, is for what there is more than one of. */
+/* Runs a model, packs it, runs it again, and writes it as GGUF with its tokenizer (NULL: none). `choice`, any number,
+ * selects one of several options. */
 void use_model(Model *m, const Tokenizer *t, unsigned choice);

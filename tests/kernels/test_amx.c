@@ -1,8 +1,8 @@
-/* test_amx.c: products in the tiles of AMX.
+/* test_amx.c: products in AMX tiles.
  *
- * Owns the promises that the three parts of an activation are the activation, that BF16 products have the bits of a
- * product in plain C, and int8 products those of the vectors. kernels/amx.c runs on a model of the instructions
- * (amx_model.c), and on the processor where it has them.
+ * The three parts of an activation add up to it; BF16 products have the bits of a product in plain C, int8 products
+ * those of the vector kernels. kernels/amx.c runs on a model of the instructions (amx_model.c) and, if available, on
+ * the processor's.
  */
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
@@ -27,7 +27,7 @@ enum { MAX_ROWS = 65, MAX_COLS = 160, MAX_TOKENS = 33, STEP = 32 };
 
 /* ---- the model --------------------------------------------------------------------------- */
 
-/* Denormal numbers are zeros. */
+/* x with denormal numbers flushed to zero. */
 static float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
 
 /* The first 8 bits of a number. */
@@ -55,7 +55,7 @@ static float model_product(const float *w, const float *x, int cols) {
 
 enum { COMMON, ANY, TINY, HUGE_ONES, ZEROS, N_KINDS };
 
-/* The bits of a float32. The exponents of TINY and HUGE_ONES let products leave the range of floats. */
+/* Random bits of a float32. Products of TINY underflow, those of HUGE_ONES overflow. */
 static uint32_t random_bits(int kind, uint64_t stream, size_t i) {
     const uint64_t h = hash64(19, stream, i);
     const uint32_t bits = (uint32_t)(h >> 8), mantissa = bits & 0x807fffff, few = (uint32_t)(h & 7);
@@ -87,7 +87,7 @@ static void three_parts_are_the_activation(void) {
             amx_model.convert_row(parts, x, cols);
             const size_t bytes = amx_model.row_bytes(cols);
             for (size_t i = bytes; i < sizeof parts; i++)
-                CHECK(parts[i] == 0xee, "%d columns: wrote behind them", cols);
+                CHECK(parts[i] == 0xee, "%d columns: wrote past the end", cols);
             for (int c = 0; c < (cols - 1) / STEP * STEP + STEP; c++) {
                 const float a = part_at(parts, 0, c), b = part_at(parts, 1, c), low = part_at(parts, 2, c);
                 const double sum = (double)a + (double)b + (double)low;
@@ -139,7 +139,7 @@ static void problem_close(Problem *p) {
     input_buffer_close(&p->buffer);
 }
 
-/* y has room for 16 tokens more; they must stay as they are. */
+/* y has room for 16 more tokens, which must not change. */
 static void multiply(Problem *p, float *y) {
     const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
     const int end = p->n * p->w.rows;
@@ -150,7 +150,7 @@ static void multiply(Problem *p, float *y) {
               p->n + i / p->w.rows, p->n);
 }
 
-/* NaN is NaN: which one is nobody's business. */
+/* The same bits, or both NaN. */
 static bool same_number(float a, float b) { return float_bits(a) == float_bits(b) || (isnan(a) && isnan(b)); }
 
 static void check_bf16(const TileUnit *unit, int kind, int rows, int cols, int n) {
@@ -171,17 +171,18 @@ static void check_bf16(const TileUnit *unit, int kind, int rows, int cols, int n
                   rows, cols, n, t, r, y[t * rows + r], model);
             CHECK(kind != COMMON || fabs((double)model - exact) <= 4 * 0x1p-24 * magnitude,
                   "%d columns: the model gives %.9g, exact %.9g", cols, model, exact);
-            if (isnan(exact) || (kind == ANY && !isfinite((float)exact))) CHECK(!isfinite(model), "damage is hidden");
+            if (isnan(exact) || (kind == ANY && !isfinite((float)exact)))
+                CHECK(!isfinite(model), "NaN or infinity is lost");
         }
     }
     if (kind == COMMON) check_divisions(&(Product){&p.w, &p.buffer, p.x, y, n, false});
     problem_close(&p);
 }
 
-/* The model, and the processor's tiles where it has them. */
+/* Unit 0: the model; 1: the processor's tiles. NULL: not available. */
 static const TileUnit *unit_at(int i) { return i ? tile_unit() : LANES == 16 ? &amx_model : NULL; }
 
-static void bf16_products_are_the_model_s(void) {
+static void bf16_products_match_the_model(void) {
     static const int rows[] = {1, 15, 16, 17, 32, 33, 65}, cols[] = {1, 2, 31, 32, 33, 64, 97, 160};
     static const int tokens[] = {1, 2, 5, 15, 16, 17, 33};
     for (int i = 0; i < 7 * 8 * 7 * N_KINDS * 2; i++) {
@@ -195,7 +196,7 @@ static void bf16_products_are_the_model_s(void) {
         printf("amx: this processor has no tiles; %s\n", LANES == 16 ? "a model of them ran" : "none ran");
 }
 
-/* The outputs that a unit computes, or the vectors (NULL); `packed` weights have panels. */
+/* Computes y with a unit, or with vectors (NULL); `packed` weights have panels. */
 static void int8_product(float *y, const TileUnit *unit, Type type, int rows, int cols, int n, bool packed) {
     Problem p;
     CHECK(!problem_open(&p, unit, type, COMMON, rows, cols, n), "no memory");
@@ -206,7 +207,7 @@ static void int8_product(float *y, const TileUnit *unit, Type type, int rows, in
     problem_close(&p);
 }
 
-/* Sums of a group are exact, so the bits are those of the vectors. */
+/* Sums of a group are exact, so tiles and vectors have the same bits. */
 static void check_bytes(const TileUnit *unit, Type type, int rows, int cols, int n, bool packed) {
     static float y[(MAX_TOKENS + 16) * MAX_ROWS], vectors[(MAX_TOKENS + 16) * MAX_ROWS];
     int8_product(y, unit, type, rows, cols, n, packed);
@@ -216,7 +217,7 @@ static void check_bytes(const TileUnit *unit, Type type, int rows, int cols, int
               type_name(type), rows, cols, n, packed, i, y[i], vectors[i]);
 }
 
-static void int8_products_are_those_of_the_vectors(void) {
+static void int8_products_match_the_vectors(void) {
     static const int rows[] = {1, 33, 65}, tokens[] = {16, 17, 33};
     for (int unit = 0; unit < 2; unit++)
         for (Type type = TYPE_Q8_0; unit_at(unit) && type <= TYPE_Q6_K; type++)
@@ -224,7 +225,7 @@ static void int8_products_are_those_of_the_vectors(void) {
                 check_bytes(unit_at(unit), type, rows[i % 3], TYPES[type].weights * (1 + i % 2), tokens[i / 3], i % 2);
 }
 
-/* Activations that were prepared for an int8 weight serve a BF16 weight, too. */
+/* An input prepared for an int8 weight also works for a BF16 weight. */
 static void mixed_weights_share_an_input(void) {
     enum { N_ROWS = 33, COLS = 64, N = 17 };
     static float one[(N + 16) * N_ROWS], shared[N * N_ROWS];
@@ -241,7 +242,7 @@ static void mixed_weights_share_an_input(void) {
     }
 }
 
-/* One weight of 1: the activation comes back, what is denormal in it as zero. */
+/* One weight of 1 returns the activation; denormal activations become zero. */
 static void denormals_are_zeros(void) {
     static const float xs[] = {1, 0x1.fffffep-103f, 0x1p-126f, 0x1.8p-127f, 0x1p-149f, -0x1p-130f, 0x1.fffffep-110f};
     for (int i = 0; i < 7; i++) {
@@ -255,8 +256,8 @@ static void denormals_are_zeros(void) {
 
 void suite_amx(void) {
     TEST(three_parts_are_the_activation);
-    TEST(bf16_products_are_the_model_s);
-    TEST(int8_products_are_those_of_the_vectors);
+    TEST(bf16_products_match_the_model);
+    TEST(int8_products_match_the_vectors);
     TEST(mixed_weights_share_an_input);
     TEST(denormals_are_zeros);
 }

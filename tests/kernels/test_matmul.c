@@ -1,8 +1,7 @@
 /* test_matmul.c: matmul.c and quant.c against exact sums.
  *
- * Owns products of awkward sizes in every weight type, the promise that no
- * subdivision of rows and tokens changes a bit, the promise to read nothing
- * behind the last weight, and quantization to int8.
+ * Tests products of unusual sizes, that no subdivision of rows and tokens changes a bit, that nothing is read after
+ * the last weight, and quantization to int8.
  */
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
@@ -25,10 +24,9 @@ static float random_float(uint64_t stream, size_t i) { /* [-1, 1) */
     return (float)(hash64(13, stream, i) >> 40) / 8388608.0f - 1;
 }
 
-/* ---- a tensor that ends where memory does -------------------------------------------------- */
+/* ---- a tensor that ends at an inaccessible page ---------------------------------------------- */
 
-/* Room for `bytes`, of which the last stands before a page that may not be
- * touched: a kernel that reads on dies here, as it could at the end of a file. */
+/* `bytes` bytes that end at an inaccessible page: reading past them is fatal, as at the end of a mapped file. */
 typedef struct {
     char *pages, *start;
     size_t size;
@@ -45,7 +43,7 @@ static int fence_open(Fence *f, size_t bytes) {
 
 static void fence_close(Fence *f) { munmap(f->pages, f->size); }
 
-/* One product: weights and activations with fences behind them. */
+/* One product: weights and activations, each followed by a fence. */
 typedef struct {
     Tensor w;
     int n; /* tokens */
@@ -54,8 +52,8 @@ typedef struct {
     Fence data, scales, activations;
 } Problem;
 
-/* group 0: float32. In a file scales lie behind any number of bytes: with
- * `unaligned` they end one byte before the fence, else right at it. */
+/* group 0: float32. In a file scales may be unaligned: with `unaligned` they end one byte before the fence, else at
+ * the fence. */
 static int problem_open(Problem *p, int rows, int cols, int n, int group, bool unaligned) {
     const size_t count = (size_t)rows * (size_t)cols, floats = group ? count / (size_t)group : count;
     *p = (Problem){.w = {.type = group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = group}, .n = n};
@@ -70,7 +68,7 @@ static int problem_open(Problem *p, int rows, int cols, int n, int group, bool u
     for (size_t i = 0; i < (size_t)n * (size_t)cols; i++) p->x[i] = random_float(1, i);
     for (size_t i = 0; i < count; i++)
         if (group)
-            p->data.start[i] = (char)hash64(13, 2, i); /* every byte there is, -128 too */
+            p->data.start[i] = (char)hash64(13, 2, i); /* any byte, including -128 */
         else
             ((float *)(void *)p->data.start)[i] = random_float(3, i);
     for (size_t i = 0; group && i < floats; i++) {
@@ -95,8 +93,7 @@ static double scale_at(const Tensor *w, size_t i) {
     return scale;
 }
 
-/* Output (t, r) in double from the very numbers that the kernel has, and the
- * sum of the magnitudes that it adds up. */
+/* Output (t, r) in double precision from the kernel's inputs, and the sum of the magnitudes of its summands. */
 static double exact_product(const Problem *p, const Input *in, int t, int r, double *magnitude) {
     const size_t cols = (size_t)p->w.cols, row = (size_t)r * cols;
     double sum = 0;
@@ -164,9 +161,9 @@ static void int8_products(void) {
                     if (test_fast() && (i + j + k + l) % 13) continue;
                     check_product(rows[j], groups[i] * groups_per_row[l], tokens[k], groups[i], (i + j + k + l) % 2);
                 }
-    check_product(17, 172, 5, 4, true); /* many small groups, a tail of 3 vectors' width */
+    check_product(17, 172, 5, 4, true); /* many small groups, a remainder of 3 vectors */
     check_product(17, 172, 5, 2, true);
-    check_product(65, 200, 1, 1, true); /* a scale for each weight: chunks have to fit into the scratch memory */
+    check_product(65, 200, 1, 1, true); /* a scale for each weight: chunks must fit into the scratch memory */
     check_product(9, 360, 3, 8, false);
 }
 
@@ -174,7 +171,7 @@ static void int8_products(void) {
 
 static const int all_groups[] = {2, 4, 16, 32, 64, 128};
 
-static void zero_groups_count_nothing(void) {
+static void groups_of_zeros_add_nothing(void) {
     for (int k = 0; k < 6; k++) {
         Problem p;
         float y[3];
@@ -196,8 +193,7 @@ static void zero_groups_count_nothing(void) {
     }
 }
 
-/* -128 x 127 in every place: what would overflow int16 or saturate. Scales of
- * 1 and 2 make every sum exact in float32. */
+/* -128 x 127 everywhere would overflow or saturate int16. With scales of 1 and 2 every sum is exact in float32. */
 static void extreme_bytes_do_not_overflow(void) {
     for (int k = 0; k < 6; k++)
         for (int sign = -1; sign <= 1; sign += 2) {
@@ -217,9 +213,8 @@ static void extreme_bytes_do_not_overflow(void) {
         }
 }
 
-/* NaN and infinity in one token's activations reach all its outputs, and no
- * other token's. */
-static void damage_stays_visible(void) {
+/* NaN and infinity in a token's activations reach all outputs of this token and of no other. */
+static void nan_and_infinity_propagate(void) {
     static const int groups[] = {0, 2, 4, 32, 64};
     for (int k = 0; k < 5; k++)
         for (int bad = 0; bad < 2; bad++) {
@@ -247,7 +242,7 @@ static void check_quantized(const float *x, int n, int group) {
         CHECK(scales[g].scale == max / 127.0f, "group %d: scale %.9g, expected %.9g", g, scales[g].scale, max / 127.0f);
         const float inverse = 1.0f / scales[g].scale;
         for (int i = g * group; i < (g + 1) * group; i++) {
-            const float scaled = x[i] * inverse; /* as a variable: rounded to float */
+            const float scaled = x[i] * inverse; /* a variable, so that it is rounded to float */
             const int expected = (int)rintf(scaled);
             CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d", i, x[i], scales[g].scale, q[i],
                   expected);
@@ -266,7 +261,7 @@ static void quantizing_rounds_to_nearest(void) {
             for (size_t i = 0; i < 192; i++) x[i] = ldexpf(random_float(6 + (uint64_t)k, i), exponent);
             check_quantized(x, 192, groups[k]);
         }
-    /* scale 1: the middles go to the even neighbour */
+    /* scale 1: ties are rounded to even */
     const float middles[8] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 125.5f};
     const int8_t even[8] = {127, 0, 2, 2, 0, -2, -2, 126};
     int8_t q[8];
@@ -285,11 +280,11 @@ static void quantizing_odd_values(void) {
     CHECK(scales[0].scale == 0 && !q[0] && !q[1] && !q[2] && !q[3], "zeros: scale %g", scales[0].scale);
     CHECK(isnan(scales[1].scale), "a group with NaN has scale %g", scales[1].scale);
     CHECK(isinf(scales[2].scale), "a group with infinity has scale %g", scales[2].scale);
-    for (int i = 12; i < 16; i++) { /* such a group may count as zeros, but as no more than it is */
+    for (int i = 12; i < 16; i++) { /* such a group may become zeros, but nothing larger than its values */
         const double value = q[i] * (double)scales[3].scale;
         CHECK(fabs(value) <= 1.01e-40, "%g becomes %g", x[i], value);
     }
-    x[3] = -NAN; /* the sign of a NaN must not hide it, nor infinity beside it */
+    x[3] = -NAN; /* neither its sign nor infinity in the same group may hide a NaN */
     x[2] = INFINITY;
     quantize_i8(q, scales, x, 4, 4);
     CHECK(isnan(scales[0].scale), "NaN and infinity give scale %g", scales[0].scale);
@@ -320,8 +315,7 @@ static void dequantizing_is_exact(void) {
     problem_close(&p);
 }
 
-/* One input serves a whole layer: its int8 form is that of quantize_i8, and a
- * group's sum is that of what it stands for. */
+/* The int8 form of an input equals that of quantize_i8; a group's sum is the sum of its dequantized values. */
 static void inputs_are_quantized_rows(void) {
     Problem p;
     int8_t q[172];
@@ -344,9 +338,9 @@ static void inputs_are_quantized_rows(void) {
 void suite_matmul(void) {
     TEST(float_products);
     TEST(int8_products);
-    TEST(zero_groups_count_nothing);
+    TEST(groups_of_zeros_add_nothing);
     TEST(extreme_bytes_do_not_overflow);
-    TEST(damage_stays_visible);
+    TEST(nan_and_infinity_propagate);
     TEST(quantizing_rounds_to_nearest);
     TEST(quantizing_odd_values);
     TEST(dequantizing_is_exact);

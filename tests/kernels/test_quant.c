@@ -1,8 +1,7 @@
 /* test_quant.c: quant.c's weight types, and matmul.c's products with them.
  *
- * Owns the comparison with the Python library gguf (tests/golden/blocks.bin,
- * to the bit), products of every type against sums in double, the promise
- * that no subdivision changes a bit of them, and the facts of the type table.
+ * Compares with the Python library gguf (tests/golden/blocks.bin, to the bit) and products of every type with sums in
+ * double precision; no subdivision of products changes a bit. Checks the table of types.
  */
 #include "base/file.h"
 #include "kernels/matmul.h"
@@ -20,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The layout of the types once more: GGUF's number, weights and bytes of a
- * block, where its float16 scale and offset are (-1: nowhere). */
+/* The layout of a type: GGUF's number, weights and bytes of a block, offsets of its float16 scale and offset (-1:
+ * none). */
 typedef struct {
     const char *name;
     Type type;
@@ -42,7 +41,7 @@ enum { N_LAYOUTS = sizeof LAYOUTS / sizeof *LAYOUTS, MAX_ROWS = 33, MAX_COLS = 5
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-static void types_are_those_of_gguf(void) {
+static void types_match_gguf(void) {
     Type type;
     int known = 0;
     for (uint32_t number = 0; number < 64; number++) {
@@ -54,10 +53,10 @@ static void types_are_those_of_gguf(void) {
         known++;
     }
     CHECK(known == N_LAYOUTS, "%d types, expected %d", known, N_LAYOUTS);
-    CHECK(type_from_gguf(UINT32_MAX, &type) && type_from_gguf(0x80000000, &type), "large numbers are no types");
+    CHECK(type_from_gguf(UINT32_MAX, &type) && type_from_gguf(0x80000000, &type), "large numbers are types");
 }
 
-static void sizes_are_those_of_the_file(void) {
+static void sizes_match_the_file(void) {
     for (int i = 0; i < N_LAYOUTS; i++) {
         const Layout *l = &LAYOUTS[i];
         const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
@@ -89,7 +88,7 @@ static void check_blocks(const Layout *l, const uint8_t *blocks, const float *ex
     }
 }
 
-static void dequantized_as_the_library_does(void) {
+static void dequantization_matches_the_library(void) {
     size_t size, at = 0;
     uint8_t *data = (uint8_t *)file_read("tests/golden/blocks.bin", &size);
     CHECK(data, "no file");
@@ -102,7 +101,7 @@ static void dequantized_as_the_library_does(void) {
         const size_t n = head[1], bytes = n / (size_t)l->block * (size_t)l->bytes;
         float expected[2048];
         CHECK(n <= 2048 && at + bytes + n * sizeof *expected <= size, "%s: %zu weights", l->name, n);
-        uint8_t *blocks = malloc(bytes); /* no larger: a sanitizer sees what is read behind it */
+        uint8_t *blocks = malloc(bytes); /* exact size, so that a sanitizer detects reads past it */
         memcpy(blocks, data + at, bytes);
         memcpy(expected, data + at + bytes, n * sizeof *expected);
         check_blocks(l, blocks, expected, (int)n);
@@ -161,8 +160,8 @@ static void problem_close(Problem *p) {
     input_buffer_close(&p->buffer);
 }
 
-/* y against sums in double of what dequantize_row gives times the activations,
- * which the block types take as int8 in groups of 32. */
+/* Compares y with sums in double precision of dequantize_row's weights times the activations, which block types use
+ * as int8 in groups of 32. */
 static void check_against_exact(const Problem *p, const float *y, bool add) {
     float w[MAX_COLS], x[MAX_COLS];
     InputGroup scales[MAX_COLS / 32];
@@ -217,7 +216,7 @@ static void products_of_every_type(void) {
                 }
 }
 
-/* What panels say of weight c of every row, against plain dequantizing. */
+/* Compares weight c of every row of a panel with dequantize_row. */
 static void check_column(const Problem *p, const uint8_t *panel, const float *weights, int cols, int c) {
     const Type type = p->w.type;
     const int n = TYPES[type].group, block = TYPES[type].weights;
@@ -261,7 +260,7 @@ static void odd_columns_are_packed(void) {
         }
 }
 
-static void panels_say_the_same(void) {
+static void panels_have_the_same_weights(void) {
     enum { COLS = 512 };
     static float weights[LANES * COLS];
     static uint8_t panel[LANES * COLS * 2];
@@ -276,7 +275,7 @@ static void panels_say_the_same(void) {
     }
 }
 
-/* ---- what is written ------------------------------------------------------------------------------- */
+/* ---- quantization ---------------------------------------------------------------------------------- */
 
 enum { SIDE = 32 };
 
@@ -292,7 +291,7 @@ static void awkward_weights(float w[SIDE][SIDE]) {
         }
 }
 
-static void writes_the_library_s_bytes(void) {
+static void quantization_matches_the_library(void) {
     static const Type types[] = {TYPE_F16, TYPE_BF16, TYPE_Q8_0, TYPE_Q4_0};
     float w[SIDE][SIDE];
     size_t size, at = 0;
@@ -312,11 +311,11 @@ static void writes_the_library_s_bytes(void) {
 }
 
 void suite_quant(void) {
-    TEST(writes_the_library_s_bytes);
-    TEST(types_are_those_of_gguf);
-    TEST(sizes_are_those_of_the_file);
-    TEST(dequantized_as_the_library_does);
+    TEST(quantization_matches_the_library);
+    TEST(types_match_gguf);
+    TEST(sizes_match_the_file);
+    TEST(dequantization_matches_the_library);
     TEST(products_of_every_type);
     TEST(odd_columns_are_packed);
-    TEST(panels_say_the_same);
+    TEST(panels_have_the_same_weights);
 }

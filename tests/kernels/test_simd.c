@@ -1,8 +1,7 @@
 /* test_simd.c: simd.h, each function against plain arithmetic.
  *
- * Owns no reference shared with others: exp and the half floats are checked
- * against double precision, the rest against loops over lanes. What must not
- * touch memory beyond its n elements works right before a forbidden page.
+ * exp and float16 are checked against double precision, the other functions against loops over lanes. Functions that
+ * must not touch memory beyond n elements run directly before an inaccessible page.
  */
 #include "kernels/simd.h"
 
@@ -30,9 +29,9 @@ static uint32_t to_bits(float f) {
 
 static float random_float(uint64_t i) { return (float)(hash64(7, 1, i) >> 40) / 8388608.0f - 1; }
 
-/* ---- a page that may not be touched --------------------------------------------------- */
+/* ---- an inaccessible page ------------------------------------------------------------- */
 
-/* The end of a page behind which the next may not be touched; NULL on failure. */
+/* The end of a page that an inaccessible page follows; NULL on failure. */
 static char *fence_open(void) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -92,7 +91,7 @@ static void sums_do_not_depend_on_the_slot(void) {
             }
         f4 sums = vsum4(v[0], v[1], v[2], v[3]), other = vsum4(v[3], v[2], v[1], v[0]);
         for (int k = 0; k < 4; k++) {
-            CHECK(to_bits(sums[k]) == to_bits(vsum(v[k])), "slot %d: %.9g, alone %.9g", k, sums[k], vsum(v[k]));
+            CHECK(to_bits(sums[k]) == to_bits(vsum(v[k])), "slot %d: %.9g, vsum %.9g", k, sums[k], vsum(v[k]));
             CHECK(to_bits(sums[k]) == to_bits(other[3 - k]), "slot %d: %.9g, slot %d: %.9g", k, sums[k], 3 - k,
                   other[3 - k]);
             CHECK(fabs(sums[k] - exact[k]) <= 4 * 0x1p-24 * magnitude[k], "%.9g, exact %.9g", sums[k], exact[k]);
@@ -127,7 +126,7 @@ static void lanes_are_numbered_and_compared(void) {
 
 /* ---- exp -------------------------------------------------------------------------------- */
 
-/* |got - e^x| in units of the last place; below -69 there must be a zero. */
+/* |got - e^x| in ulp; below -69 the result must be 0. */
 static double exp_error(float got, float x) {
     const double exact = exp((double)x);
     if (x < -69) return got == 0 ? 0 : 1e9;
@@ -207,9 +206,9 @@ static void vectors_widen_like_scalars(void) {
         vf all = vload_f16(halfs, LANES), some = vload_f16(halfs, LANES - 1);
         for (int i = 0; i < LANES; i++) {
             const float f = f16_to_f32(halfs[i]);
-            CHECK(isnan(f) ? isnan(all[i]) : to_bits(all[i]) == to_bits(f), "%04x: %g, alone %g", h + i, all[i], f);
+            CHECK(isnan(f) ? isnan(all[i]) : to_bits(all[i]) == to_bits(f), "%04x: %g, scalar %g", h + i, all[i], f);
             if (i == LANES - 1) continue;
-            CHECK(isnan(f) ? isnan(some[i]) : to_bits(some[i]) == to_bits(f), "%04x: %g, alone %g", h + i, some[i], f);
+            CHECK(isnan(f) ? isnan(some[i]) : to_bits(some[i]) == to_bits(f), "%04x: %g, scalar %g", h + i, some[i], f);
         }
     }
 }
@@ -221,7 +220,7 @@ static void check_half(float f) {
 }
 
 static void halfs_round_to_even(void) {
-    for (int h = 0; h < 0x7c00; h++) { /* half way to the next, and right beside that */
+    for (int h = 0; h < 0x7c00; h++) { /* halfway to the next value, and next to that */
         const double next = h == 0x7bff ? 65536 : half_value(h + 1);
         const float middle = (float)((half_value(h) + next) / 2);
         for (int sign = -1; sign <= 1; sign += 2) {
@@ -230,20 +229,19 @@ static void halfs_round_to_even(void) {
             check_half((float)sign * nextafterf(middle, 1e6f));
         }
     }
-    for (uint64_t i = 0; i < 100000; i++) { /* any float */
+    for (uint64_t i = 0; i < 100000; i++) { /* random floats */
         const float f = from_bits((uint32_t)hash64(7, 2, i));
         if (!isnan(f)) check_half(f);
     }
     check_half(0.0f);
     check_half(-0.0f);
     check_half(INFINITY);
-    CHECK((f32_to_f16(from_bits(0x7f800001)) & 0x7fff) > 0x7c00, "a NaN with low bits only becomes a number");
+    CHECK((f32_to_f16(from_bits(0x7f800001)) & 0x7fff) > 0x7c00, "a NaN with only low bits becomes a number");
 }
 
 /* ---- bytes -------------------------------------------------------------------------------- */
 
-/* Weights take every value of a byte; activations come from quantize_i8,
- * which gives -127 to 127 (the AVX2 kernel needs that). */
+/* Weights have any value of a byte; activations are -127 to 127, as from quantize_i8 (the AVX2 kernel needs that). */
 static void check_dot(vb w, vb x) {
     vi begin = {0};
     for (int j = 0; j < LANES; j++) {
@@ -261,7 +259,7 @@ static void check_dot(vb w, vb x) {
 static void byte_dots_are_exact(void) {
     static const int8_t extremes[] = {-128, -127, 127, 126, 1, 0, -1};
     vb w = {0}, x = {0};
-    for (int a = 0; a < 7; a++) /* pairs of the same extremes: what saturates, if anything does */
+    for (int a = 0; a < 7; a++) /* pairs of extremes, the values most likely to saturate */
         for (int b = 1; b < 7; b++) {
             for (int i = 0; i < VBYTES; i++) w[i] = extremes[a], x[i] = extremes[b];
             check_dot(w, x);
@@ -289,7 +287,7 @@ static void quads_fill_every_lane(void) {
     for (int i = 0; i < VBYTES; i++) CHECK(v[i] == quad[1 + i % 4], "byte %d: %d", i, v[i]);
 }
 
-/* The last row ends at the forbidden page, or one byte before it. */
+/* The last row ends at the inaccessible page, or one byte before it. */
 static void rows_become_columns(void) {
     char *end = fence_open();
     CHECK(end, "no memory");

@@ -18,7 +18,7 @@ static NormInputs in;
 static ExactNorm exact;
 
 /* The gradients by norm.c for token t of `in`; dgamma and dbeta accumulate. */
-static float dx[NORM_TOKENS * NORM_MOST], dgamma[NORM_MOST], dbeta[NORM_MOST];
+static float dx[NORM_TOKENS * NORM_MAX_DIM], dgamma[NORM_MAX_DIM], dbeta[NORM_MAX_DIM];
 
 static void backward(NormKind kind, int t) {
     const int at = t * in.dim;
@@ -29,7 +29,7 @@ static void backward(NormKind kind, int t) {
 }
 
 static void reset_gradients(float start) {
-    for (int i = 0; i < NORM_MOST; i++) dgamma[i] = dbeta[i] = start;
+    for (int i = 0; i < NORM_MAX_DIM; i++) dgamma[i] = dbeta[i] = start;
 }
 
 /* ---- the formula is right ---------------------------------------------------------------- */
@@ -265,7 +265,7 @@ static void both_ways(NormKind kind, float *y) {
 
 /* The ratios of y and of dx for factor * x to those for x, by sums of magnitudes. */
 static void ratios(NormKind kind, float factor, double *of_y, double *of_dx) {
-    static float y[NORM_MOST], y_of_x[NORM_MOST], dx_of_x[NORM_MOST];
+    static float y[NORM_MAX_DIM], y_of_x[NORM_MAX_DIM], dx_of_x[NORM_MAX_DIM];
     double sums[4] = {0};
     both_ways(kind, y_of_x);
     memcpy(dx_of_x, dx, sizeof dx_of_x);
@@ -281,7 +281,7 @@ static void ratios(NormKind kind, float factor, double *of_y, double *of_dx) {
 
 /* With powers of two the bits are equal. */
 static void scaled_inputs_scale_gradients_inversely(void) {
-    static float y[NORM_MOST], y_of_x[NORM_MOST], dx_of_x[NORM_MOST];
+    static float y[NORM_MAX_DIM], y_of_x[NORM_MAX_DIM], dx_of_x[NORM_MAX_DIM];
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++)
         for (int d = 0; d < N_NORM_DIMS; d++) {
             norm_inputs(&in, SET_RANDOM, NORM_DIMS[d]);

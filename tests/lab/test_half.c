@@ -18,7 +18,7 @@
 #include <string.h>
 
 static NormInputs in;
-static uint16_t x[NORM_TOKENS * NORM_MOST], gamma_[NORM_MOST], y[NORM_TOKENS * NORM_MOST];
+static uint16_t x[NORM_TOKENS * NORM_MAX_DIM], gamma_[NORM_MAX_DIM], y[NORM_TOKENS * NORM_MAX_DIM];
 
 static float widen(uint16_t h, Type type) { return type == TYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h); }
 static uint16_t narrow(float f, Type type) { return type == TYPE_F16 ? f32_to_f16(f) : f32_to_bf16(f); }
@@ -135,7 +135,7 @@ static int steps_between(uint16_t a, uint16_t b) { return abs((int)a - (int)b); 
 static void check_orders(Type type) {
     static uint16_t first[NORM_TOKENS * 4096];
     const int n = NORM_TOKENS * 4096;
-    int differ = 0, most = 0;
+    int differ = 0, max = 0;
     double errors[2] = {0};
     run_half(SET_RANDOM, 4096, type, ROUND_THEN_SCALE);
     memcpy(first, y, sizeof first);
@@ -145,7 +145,7 @@ static void check_orders(Type type) {
         for (int i = 0; i < in.dim; i++) {
             const int at = t * in.dim + i, steps = steps_between(first[at], y[at]);
             differ += steps > 0;
-            most = steps > most ? steps : most;
+            max = steps > max ? steps : max;
             const double exact = (double)widen(x[at], type) * scale * (double)widen(gamma_[i], type);
             const double step = ulp(exact) * (type == TYPE_F16 ? 0x1p13 : 0x1p16);
             if (fabs(exact) < 0x1p-14) continue; /* subnormal in float16 */
@@ -154,7 +154,7 @@ static void check_orders(Type type) {
         }
     }
     CHECK(differ > n / 4 && differ < n * 27 / 100, "%s: %d of %d values differ", type_name(type), differ, n);
-    CHECK(most == 1, "%s: by up to %d steps", type_name(type), most);
+    CHECK(max == 1, "%s: by up to %d steps", type_name(type), max);
     CHECK(errors[0] > 1.3 && errors[0] < 1.5, "%s: rounding twice is off by %.4f steps", type_name(type), errors[0]);
     CHECK(errors[1] < 0.51, "%s: rounding once is off by %.4f steps", type_name(type), errors[1]);
 }

@@ -463,11 +463,11 @@ static double number_of(const char *s, const char *key, const char *suffix) {
 }
 
 /* Reads the list of cases on stdout, each with these keys and intervals; -1 if a number is missing. */
-static int read_cases(double cases[][N_KEYS], int most) {
+static int read_cases(double cases[][N_KEYS], int max) {
     int n = 0;
     const char *s = strstr(out, "\"cases\": [");
     if (!json_valid(out) || strncmp(out, "{\"model\": ", 10) || !s) return -1;
-    for (s += 10; n < most && *(s += strspn(s, "[, \n")) == '{'; n++, s = strchr(s, '}') + 1)
+    for (s += 10; n < max && *(s += strspn(s, "[, \n")) == '{'; n++, s = strchr(s, '}') + 1)
         for (int k = 0; k < N_KEYS; k++) {
             cases[n][k] = number_of(s, KEYS[k], "");
             const double low = number_of(s, KEYS[k], "_low"), high = number_of(s, KEYS[k], "_high");

@@ -129,9 +129,9 @@ static void profiling_changes_no_bit(void) {
  * valgrind, which runs one thread at a time, no try may be good enough. The profile's clock is calibrated by ours, to
  * about 0.1 %. */
 static void check_parts(int threads) {
-    const double least = test_fast() ? 0 : 0.97;
+    const double min = test_fast() ? 0 : 0.97;
     double best[N_PHASES] = {0};
-    for (int i = 0; i < 200 && (i == 0 || best[PREFILL] < least || best[DECODE] < least); i++) {
+    for (int i = 0; i < 200 && (i == 0 || best[PREFILL] < min || best[DECODE] < min); i++) {
         double seconds[N_PHASES] = {0};
         CHECK(!open_session(&LARGE, threads, true), "no session");
         run_session(seconds, NULL);
@@ -147,7 +147,7 @@ static void check_parts(int threads) {
         close_session();
     }
     for (Phase phase = 0; phase < N_PHASES; phase++)
-        CHECK(best[phase] >= least, "%d threads, phase %d: the parts make %.1f %% of the whole", threads, phase,
+        CHECK(best[phase] >= min, "%d threads, phase %d: the parts make %.1f %% of the whole", threads, phase,
               100 * best[phase]);
 }
 

@@ -62,11 +62,11 @@ static void make_folder(void) {
     longer.context = 1 << 30;
     binary_folder("cli");
     mkdir(inside("m"), 0700);
-    mkdir(inside("alone"), 0700);
+    mkdir(inside("bare"), 0700);
     mkdir(inside("out"), 0700);
     hashmodel_write(&MODEL, inside("m/model.bin"), 0, 0);
     hashmodel_write(&MODEL, inside("m/v2.bin"), 2, 4);
-    hashmodel_write(&MODEL, inside("alone/model.bin"), 1, 0);
+    hashmodel_write(&MODEL, inside("bare/model.bin"), 1, 0);
     hashmodel_write(&longer, inside("m/long.bin"), 1, 0);
     patch_row("m/long.bin", 1, 0); /* BOS is never the most likely token: the text never ends */
     write_chat_model(inside("m/chat.gguf"), &longer, "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
@@ -189,8 +189,8 @@ static void add_answer(Pending *p, const Expected *e, bool trims) {
             if (begun || !s[k] || !strchr(white, s[k])) p->text[p->n++] = s[k], begun = true;
         begun |= ends_special;
     }
-    const size_t least = ends_special ? p->n : p->tokens.n ? 0 : start;
-    while (p->n > least && p->text[p->n - 1] && strchr(white, p->text[p->n - 1])) p->n--;
+    const size_t min = ends_special ? p->n : p->tokens.n ? 0 : start;
+    while (p->n > min && p->text[p->n - 1] && strchr(white, p->text[p->n - 1])) p->n--;
 }
 
 /* A turn: text in which the bytes 1 to 4 represent BOS, EOS, IM_START and IM_END, 6 the last answer, and 7 the last
@@ -353,7 +353,7 @@ static void steps_may_be_fewer_than_the_prompt_has(void) {
 }
 
 static void without_a_tokenizer_ids_are_printed(void) {
-    Expected *e = expect_open("alone/model.bin", &GREEDY);
+    Expected *e = expect_open("bare/model.bin", &GREEDY);
     char ids[1024] = "300,301,1,302";
     for (const int *id = (int[]){300, 301, 1, 302, -1}; *id >= 0; id++) add_id(e, *id);
     while (e->n <= 30) {
@@ -363,7 +363,7 @@ static void without_a_tokenizer_ids_are_printed(void) {
         sprintf(ids + strlen(ids), ",%d", token);
     }
     CHECK(e->n > 10, "the expected text is too short");
-    CHECK_RUN("alone/model.bin -t 0 -n 30 --tokens 300,301,1,302");
+    CHECK_RUN("bare/model.bin -t 0 -n 30 --tokens 300,301,1,302");
     CHECK(n_out == strlen(ids) + 1 && !memcmp(out, ids, n_out - 1), "%s, expected %s", out, ids);
     expect_close(e);
 }
@@ -395,9 +395,9 @@ static void a_folder_is_a_model(void) {
     static const FolderForm form = {.model_type = "llama", .n_files = 2};
     char expected[256];
     Model m;
-    CHECK(!model_open(&m, inside("alone/model.bin")) && !folder_write(&m, inside("hf"), &form), "no folder");
+    CHECK(!model_open(&m, inside("bare/model.bin")) && !folder_write(&m, inside("hf"), &form), "no folder");
     model_close(&m);
-    CHECK_RUN("alone/model.bin %s", ids);
+    CHECK_RUN("bare/model.bin %s", ids);
     CHECK(n_out > 30 && n_out < sizeof expected, "%zu bytes", n_out);
     strcpy(expected, out);
     CHECK_RUN("hf %s", ids);
@@ -940,9 +940,9 @@ static void bad_files_are_refused(void) {
         {"not a regular file", "/dev/null"},
         {"m/tokenizer300.bin", "m/model.bin -z m/tokenizer300.bin"},
         {"nothing.bin", "m/model.bin -z nothing.bin"},
-        {"no tokenizer", "alone/model.bin"},
-        {"no tokenizer", "alone/model.bin -m chat -i a"},
-        {"no tokenizer", "alone/model.bin -m tokenize --tokens 1 -v"},
+        {"no tokenizer", "bare/model.bin"},
+        {"no tokenizer", "bare/model.bin -m chat -i a"},
+        {"no tokenizer", "bare/model.bin -m tokenize --tokens 1 -v"},
         {"missing.txt", "m/model.bin -f missing.txt"},
         {"m: ", "m/model.bin -f m"},
     };
@@ -960,7 +960,7 @@ static void write_bytes(const char *name, const void *bytes, size_t n) {
     fclose(f);
 }
 
-/* For common files that are no models the message names their kind and what to do. */
+/* For common files that are not models the message names their kind and what to do. */
 static void files_that_are_no_models_are_recognized(void) {
     static const struct {
         const char *begin;
@@ -1008,7 +1008,7 @@ static void files_that_are_no_models_are_recognized(void) {
 static void git_lfs_pointers_in_a_folder_are_recognized(void) {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
     Model m;
-    CHECK(!model_open(&m, inside("alone/model.bin")), "no model");
+    CHECK(!model_open(&m, inside("bare/model.bin")), "no model");
     const int status_ = folder_write(&m, inside("lfs"), &(FolderForm){.model_type = "llama"});
     model_close(&m);
     CHECK(!status_, "no folder");
@@ -1120,7 +1120,7 @@ static void overflow_of_a_float16_cache_is_an_error(void) {
 static void the_tokenizer_may_be_in_the_current_folder(void) {
     CHECK(link(inside("m/tokenizer.bin"), strcat(strcpy((char[2 *PATH_MAX]){0}, folder), "/tokenizer.bin")) == 0,
           "cannot link");
-    run("alone/model.bin -i AB -t 0 -n 8");
+    run("bare/model.bin -i AB -t 0 -n 8");
     unlink(inside("tokenizer.bin"));
     CHECK(status == 0 && !strncmp(out, "AB", 2), "status %d: %s%s", status, out, err);
 }

@@ -89,11 +89,11 @@ static void texts_are_the_same(void) {
     binary_folder("guess");
     CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 1, 0), "cannot make the model");
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        for (int most = 0; most <= MAX_LOOKUP; most += test_fast() ? 15 : 5) {
-            CHECK(run("m.bin --tokens 3,4,5,3,4,5,3,4 -n 60 %s --lookup %d", options[i], most) == 0, "%s", err);
-            if (!most) memcpy(plain, out, sizeof plain);
-            CHECK(!strncmp(plain, out, sizeof plain), "%s, %d guesses: %.200s", options[i], most, out);
-            some = some || (most && strstr(err, " guesses right, "));
+        for (int max = 0; max <= MAX_LOOKUP; max += test_fast() ? 15 : 5) {
+            CHECK(run("m.bin --tokens 3,4,5,3,4,5,3,4 -n 60 %s --lookup %d", options[i], max) == 0, "%s", err);
+            if (!max) memcpy(plain, out, sizeof plain);
+            CHECK(!strncmp(plain, out, sizeof plain), "%s, %d guesses: %.200s", options[i], max, out);
+            some = some || (max && strstr(err, " guesses right, "));
         }
     CHECK(some, "no draft token ran");
 }

@@ -47,15 +47,15 @@ static const struct {
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
 
-enum { MOST_BYTES = 1 << 18 };
+enum { MAX_BYTES = 1 << 18 };
 static char expected[1 << 16]; /* the expected standard output */
-static uint8_t expected_file[MOST_BYTES], file[MOST_BYTES];
+static uint8_t expected_file[MAX_BYTES], file[MAX_BYTES];
 static size_t n_expected_file;
 
 /* Reads out/file, returns its size; 0: the file is missing. */
 static size_t read_file(uint8_t *bytes) {
     FILE *in = fopen(inside("out/file"), "rb");
-    const size_t n = in ? fread(bytes, 1, MOST_BYTES, in) : 0;
+    const size_t n = in ? fread(bytes, 1, MAX_BYTES, in) : 0;
     if (in) fclose(in);
     return n;
 }

@@ -174,10 +174,10 @@ static void an_allocation_failure_on_one_rank_ends_all(void) {
 }
 
 /* The number of processes with `word` in their command line; sends them a signal, if it is not 0. */
-static int processes(const char *word, int signal_number, int most) {
+static int processes(const char *word, int signal_number, int max) {
     DIR *dir = opendir("/proc");
     int n = 0;
-    for (const struct dirent *entry; dir && n < most && (entry = readdir(dir));) {
+    for (const struct dirent *entry; dir && n < max && (entry = readdir(dir));) {
         char path[PATH_MAX], line[PATH_MAX] = "";
         snprintf(path, sizeof path, "/proc/%.20s/cmdline", entry->d_name);
         FILE *in = fopen(path, "rb");

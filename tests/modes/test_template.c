@@ -81,7 +81,7 @@ static void close_chat(Opened *o, ChatTemplate *chat) {
 }
 
 static void check_turn(const char *family, int type, const char *system, int turn, const char *expected) {
-    static const Said said[] = {
+    static const Exchange said[] = {
         {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
     Opened o;
     ChatTemplate chat = {.name = "none"};
@@ -292,7 +292,7 @@ static bool open_plain(Opened *o, ChatTemplate *chat, const char *template, cons
 }
 
 static void every_family_has_its_format(void) {
-    static const Said said[] = {
+    static const Exchange said[] = {
         {"hello", "<think>\nHm.\n</think>\n\ngood day"}, {" and you? ", "fine "}, {"bye", NULL}};
     setenv("NORMA_DATE", "07 Mar 2026", 1);
     for (size_t i = 0; i < sizeof CONVERSATIONS / sizeof *CONVERSATIONS; i++)
@@ -433,7 +433,7 @@ static void a_system_prompt_is_read_from_the_template(void) {
         Opened o;
         ChatTemplate chat;
         Tokens tokens;
-        const Said said = {"hi", NULL};
+        const Exchange said = {"hi", NULL};
         CHECK(open_plain(&o, &chat, cases[i].template, NULL), "case %zu: no family", i);
         CHECK(!strcmp(chat.prompt, cases[i].prompt), "case %zu: '%s', expected '%s'", i, chat.prompt, cases[i].prompt);
         CHECK(!chat_tokens(&chat, &o.t, NULL, &said, 1, &tokens), "case %zu", i);
@@ -478,7 +478,7 @@ static void spaces_follow_the_template(void) {
         {"mistral", NULL, "<s> [INST]  hi  [/INST] fine</s> [INST] bye [/INST]"},
         {"mistral-v0.2", NULL, "<s>[INST]  hi  [/INST] fine</s>[INST] bye [/INST]"},
     };
-    static const Said said[] = {{" hi ", " fine"}, {"bye", NULL}};
+    static const Exchange said[] = {{" hi ", " fine"}, {"bye", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Opened o;
         ChatTemplate chat;
@@ -548,7 +548,7 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
             char *template = template_of(cases[i].family);
             CHECK(template && open_chat(&o, template, CONTROL), "%s does not open", cases[i].family);
             o.t.no_bos = !cases[i].add_bos;
-            const Said said[] = {{"aa", "ba"}, {"aa", NULL}};
+            const Exchange said[] = {{"aa", "ba"}, {"aa", NULL}};
             CHECK(open_template(&o, &chat, NULL) && !chat_tokens(&chat, &o.t, NULL, said, first ? 1 : 2, &tokens), "%s",
                   cases[i].family);
             for (int k = 0; k < tokens.n; k++) n_bos += tokens.ids[k] == 1;

@@ -1,7 +1,7 @@
-/* amx_model.c: Intel's AMX in plain C.
+/* amx_model.c: a model of Intel's AMX in plain C.
  *
- * Owns a model of the tile instructions, by Intel's manual (Software Developer's Manual, volume 2): shapes, loads,
- * stores and the order of sums. kernels/amx.c is compiled here again, with the model in place of the instructions.
+ * Models the tile instructions by Intel's manual (Software Developer's Manual, volume 2): shapes, loads, stores and the
+ * order of sums. kernels/amx.c is compiled here again with the model in place of the instructions.
  */
 #define amx_unit amx_model
 #include "tests/support/amx_model.h"
@@ -15,12 +15,12 @@
 
 enum { TILES = 8, ROWS = 16, ROW_BYTES = 64, COLUMNS = 32 };
 
-/* Denormal numbers are zeros, as operands and as results. */
+/* Denormal operands and results are flushed to zero. */
 static float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
 
 static float multiply_add(float a, float b, float c) { return flushed(fmaf(flushed(a), flushed(b), c)); }
 
-/* Even columns, odd columns, both, and that to the sum. */
+/* Adds the even columns, the odd columns, both sums, and then the total to `sum`. */
 float amx_model_step(float sum, const float *w, const float *x) {
     float even = 0, odd = 0;
     for (int c = 0; c < COLUMNS; c += 2) {

@@ -1,7 +1,5 @@
-/* binary.c: runs the program with everything around it under control.
- *
- * Owns the process (NORMA_RUN, else ./run), its folder and what goes in and comes
- * out. What it should say is the business of the suites.
+/* binary.c: runs the program (NORMA_RUN, else ./run) in a controlled environment: its process, folder, input and
+ * output.
  */
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
@@ -23,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TIME_LIMIT = 300 /* seconds, for a hang; generous, for valgrind */ };
+enum { TIME_LIMIT = 300 /* seconds; long enough for valgrind */ };
 
 Setup setup;
 int status;
@@ -72,11 +70,11 @@ static void redirect(int fd, const char *path, int flags) {
     if (from < 0 || dup2(from, fd) < 0) _exit(127);
 }
 
-/* terminal: of which this end is the keyboard and the screen. */
+/* terminal: the master side of the program's terminal, or -1. */
 static void child(const char *binary, char **args, const int *input, const int *output, int terminal) {
     alarm(TIME_LIMIT);
-    signal(SIGINT, SIG_DFL);      /* ignored in a shell's background */
-    if (setup.terminal) setsid(); /* the first terminal that is opened is the program's */
+    signal(SIGINT, SIG_DFL);      /* background processes of a shell ignore it */
+    if (setup.terminal) setsid(); /* the next terminal opened becomes the controlling terminal */
     if (chdir(folder)) _exit(127);
     if (setup.environment) putenv((char *)(uintptr_t)setup.environment);
     redirect(0, setup.input ? "stdin" : setup.terminal ? ptsname(terminal) : "/dev/null", O_RDWR);
@@ -89,14 +87,14 @@ static void child(const char *binary, char **args, const int *input, const int *
     for (int fd = 0; fd < 3; fd++)
         if (setup.closed & 1 << fd) close(fd);
     const struct rlimit limit = {(rlim_t)setup.file_size, (rlim_t)setup.file_size};
-    if (setup.file_size) setenv("GCOV_PREFIX", "/dev/null", 1); /* where gcov can write nothing: tests/support/wrap.c */
+    if (setup.file_size) setenv("GCOV_PREFIX", "/dev/null", 1); /* gcov cannot write there, see tests/support/wrap.c */
     if (setup.file_size) setrlimit(RLIMIT_FSIZE, &limit);
     if (setup.memory) setrlimit(RLIMIT_AS, &(struct rlimit){setup.memory, setup.memory});
     execv(binary, args);
     _exit(127);
 }
 
-/* Whether the program has a handler of SIGINT, as the system says. */
+/* Whether the program has a handler of SIGINT, by /proc. */
 static bool handles_interrupt(pid_t pid) {
     char path[64], text[4096] = {0};
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
@@ -107,7 +105,7 @@ static bool handles_interrupt(pid_t pid) {
     return caught && strtoull(caught + 7, NULL, 16) & 1ull << (SIGINT - 1);
 }
 
-/* Whether the pipe has something in it, and as much as some time before. */
+/* Whether the pipe has data, and the amount did not change for a while. */
 static bool is_full(int pipe_end) {
     int before = 0, n = 0;
     ioctl(pipe_end, FIONREAD, &before);
@@ -129,8 +127,8 @@ static bool is_time(pid_t pid, int output) {
 }
 
 static void interrupt(pid_t pid, int output, int terminal) {
-    /* its output may be full for a while before the program waits for it */
-    const int times = setup.interrupt == WHEN_BLOCKED ? 8 : 1; /* each looks for 0.2 s */
+    /* the pipe may be full before the program blocks on it */
+    const int times = setup.interrupt == WHEN_BLOCKED ? 8 : 1; /* each takes 0.2 s */
     for (int i = 0, n = 0; i < 100 * TIME_LIMIT && n < times; i++) {
         n = is_time(pid, output) ? n + 1 : 0;
         if (n < times) usleep(10000);
@@ -141,7 +139,7 @@ static void interrupt(pid_t pid, int output, int terminal) {
         abort();
 }
 
-/* Whether the program has written a text so many times, and more than `size` bytes, before it ended. */
+/* Waits until the program has written `text` `times` times and more than `size` bytes; false if it ends before. */
 static bool wait_for(pid_t pid, const char *name, const char *text, int times, size_t size) {
     for (siginfo_t ended = {0}; !ended.si_pid; usleep(10000)) {
         int n = 0;
@@ -164,10 +162,10 @@ static void type_lines(pid_t pid, int terminal) {
     }
 }
 
-/* Arguments are separated by spaces; 'one argument' may be quoted. */
-static int split(char *line, char **args, int most) {
+/* Splits at spaces; 'one argument' may be quoted. */
+static int split(char *line, char **args, int max) {
     int n = 0;
-    for (char *s = line + strspn(line, " "); *s && n < most; n++) {
+    for (char *s = line + strspn(line, " "); *s && n < max; n++) {
         const char end = *s == '\'' ? '\'' : ' ';
         args[n] = s += end == '\'';
         while (*s && *s != end) s++;
@@ -190,7 +188,7 @@ int run(const char *format, ...) {
     if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run", binary) || pipe(input) || pipe(output) ||
         (setup.terminal && (grantpt(terminal) || unlockpt(terminal))))
         return status = -1;
-    fcntl(output[1], F_SETPIPE_SZ, 4096); /* soon full */
+    fcntl(output[1], F_SETPIPE_SZ, 4096); /* small, so that it fills up */
     unlink(inside("stdout"));
     unlink(inside("stderr"));
     if (setup.input) {
@@ -198,7 +196,7 @@ int run(const char *format, ...) {
         fwrite(setup.input, 1, setup.input_size ? setup.input_size : strlen(setup.input), text);
         fclose(text);
     }
-    if (!setup.blocked_output) close(output[0]); /* nobody reads: before the program writes */
+    if (!setup.blocked_output) close(output[0]); /* closed before the program writes */
     const pid_t pid = fork();
     if (pid == 0) child(binary, args, input, output, terminal);
     close(output[1]);

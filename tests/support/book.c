@@ -1,7 +1,6 @@
-/* book.c: holds a chapter and its twin to the tests of their statements.
+/* book.c: compares a chapter and its translation with the tests of their statements.
  *
- * Owns what the tests have said that their statements hold, and the comparison of that with the numbers of the
- * chapters. Which numbers are right is the business of the tests.
+ * Records the numbers that the tests computed for their statements and compares them with the numbers in the chapters.
  */
 #include "base/file.h"
 
@@ -15,19 +14,19 @@
 
 static const Book *book;
 
-/* What each test has said that its statement holds, and the number of that statement. */
+/* The numbers that each test computed, and its statement. */
 static struct {
-    double values[MOST_NUMBERS];
+    double values[MAX_NUMBERS];
     size_t n;
     bool unknown;
-    int number; /* 0: of none that we know */
-} said[MOST_STATEMENTS], *saying;
+    int number; /* of the statement; 0: unknown */
+} computed[MAX_STATEMENTS], *current;
 
 void holds(const double *values, size_t n) {
-    for (size_t i = 0; i < n && saying->n < MOST_NUMBERS; i++) saying->values[saying->n++] = values[i];
+    for (size_t i = 0; i < n && current->n < MAX_NUMBERS; i++) current->values[current->n++] = values[i];
 }
 
-void holds_unknown(void) { saying->unknown = true; }
+void holds_unknown(void) { current->unknown = true; }
 
 static int tests_of(const Book *b) { return b->n[0] + b->n[1]; }
 
@@ -35,7 +34,7 @@ static const Statement *statement(int i) {
     return i < book->n[0] ? &book->tables[0][i] : &book->tables[1][i - book->n[0]];
 }
 
-/* The test that a statement names behind its arrow; tests_of(book): none, but something else; -1: nothing. */
+/* The test named after a statement's arrow; tests_of(book): a command or the file `given`; -1: none of these. */
 static int shown_by(const char *text, const char *end) {
     const char *arrow = memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
     if (!arrow) return -1;
@@ -48,7 +47,7 @@ static int shown_by(const char *text, const char *end) {
     return command || !strncmp(name, book->given, strlen(book->given)) ? tests_of(book) : -1;
 }
 
-/* Every test stands in the chapter, in this order; every statement names what shows it. */
+/* Every test is named in the chapter, in this order; every statement names its test, command or file. */
 static void every_statement_is_shown(void) {
     const int tests = tests_of(book);
     for (int c = 0; c < 2; c++) {
@@ -61,7 +60,7 @@ static void every_statement_is_shown(void) {
             CHECK(shown == next || shown == tests, "%s: statement %d is not shown by %s or a command", chapter.path, i,
                   next < tests ? statement(next)->name : "a test");
             if (shown < 0 || shown == tests) continue;
-            said[shown].number = i;
+            computed[shown].number = i;
             next++;
         }
         CHECK(next == tests, "%s: no statement is shown by %s", chapter.path, statement(next)->name);
@@ -69,11 +68,11 @@ static void every_statement_is_shown(void) {
     }
 }
 
-/* Lines "NUMBER: ..." of what no test computes: what is given, and what was measured. A number is listed as often as
- * the statement has it. */
+/* Numbers that no test computes, given or measured: lines "STATEMENT: ...". A number is listed as often as it occurs in
+ * the statement. */
 typedef struct {
-    Number numbers[MOST_STATEMENTS + 1][MOST_NUMBERS];
-    int n[MOST_STATEMENTS + 1];
+    Number numbers[MAX_STATEMENTS + 1][MAX_NUMBERS];
+    int n[MAX_STATEMENTS + 1];
 } Given;
 
 static Given *read_given(const char *path) {
@@ -84,7 +83,7 @@ static Given *read_given(const char *path) {
     while ((line = strsep(&rest, "\n"))) {
         char *at;
         const long i = strtol(line, &at, 10);
-        if (*at != ':' || i < 0 || i > book->n_statements) continue; /* a comment */
+        if (*at != ':' || i < 0 || i > book->n_statements) continue; /* a comment line */
         for (at++; *at; at++) {
             Number n;
             const size_t length = number_read(&n, at);
@@ -97,7 +96,7 @@ static Given *read_given(const char *path) {
     return given;
 }
 
-/* Takes the number from those that are given for a statement: one is there as often as it is listed. */
+/* Removes a number from a statement's given numbers; false: not listed, or not often enough. */
 static bool take_given(Given *given, int number, const char *text) {
     for (int i = 0; i < given->n[number]; i++) {
         if (strcmp(text, given->numbers[number][i].text) != 0) continue;
@@ -107,28 +106,29 @@ static bool take_given(Given *given, int number, const char *text) {
     return false;
 }
 
-/* Whether a statement's number is given, or computed by its test or, in prose and of three digits or more, by any. */
-static bool is_held(const Number *n, int number, Given *given) {
+/* Whether a statement's number is given or computed by its test; a number of three digits or more in other prose may be
+ * computed by any test. */
+static bool is_covered(const Number *n, int number, Given *given) {
     const bool prose = number == PROSE;
     if (take_given(given, number, n->text)) return true;
     for (int t = 0; t < tests_of(book) && !(prose && strlen(n->text) < 4); t++) {
-        if (said[t].number != number && !prose) continue;
-        if (said[t].unknown) return true;
-        for (size_t i = 0; i < said[t].n; i++)
-            if (number_shows(n, said[t].values[i])) return true;
+        if (computed[t].number != number && !prose) continue;
+        if (computed[t].unknown) return true;
+        for (size_t i = 0; i < computed[t].n; i++)
+            if (number_shows(n, computed[t].values[i])) return true;
     }
     return false;
 }
 
-/* Whether one of the statement's numbers shows the value. */
+/* Whether the value is one of the statement's numbers. */
 static bool is_shown(double value, const Chapter *c, int number) {
     for (int i = 0; i < c->n_numbers[number]; i++)
         if (number_shows(&c->numbers[number][i], value)) return true;
     return false;
 }
 
-/* Numbers of the chapters are those that the tests compute, or given; all that the tests compute stand there. */
-static void every_number_is_held(void) {
+/* Every number of the chapters is computed by a test or given; every computed number is in the chapters. */
+static void every_number_is_covered(void) {
     for (int c = 0; c < 2; c++) {
         Chapter chapter;
         if (chapter_open(&chapter, book->chapters[c])) {
@@ -138,14 +138,14 @@ static void every_number_is_held(void) {
         Given *given = read_given(book->given);
         for (int i = 0; i <= book->n_statements; i++)
             for (int k = 0; k < chapter.n_numbers[i]; k++)
-                if (!is_held(&chapter.numbers[i][k], i, given))
+                if (!is_covered(&chapter.numbers[i][k], i, given))
                     test_fail(__FILE__, __LINE__, "%s, statement %d: nothing holds %s", chapter.path, i,
                               chapter.numbers[i][k].text);
         for (int t = 0; t < tests_of(book); t++)
-            for (size_t i = 0; i < said[t].n; i++)
-                if (!is_shown(said[t].values[i], &chapter, said[t].number))
-                    test_fail(__FILE__, __LINE__, "%s, statement %d: %.9g is not in it", chapter.path, said[t].number,
-                              said[t].values[i]);
+            for (size_t i = 0; i < computed[t].n; i++)
+                if (!is_shown(computed[t].values[i], &chapter, computed[t].number))
+                    test_fail(__FILE__, __LINE__, "%s, statement %d: %.9g is not in it", chapter.path,
+                              computed[t].number, computed[t].values[i]);
         for (int i = 0; i <= book->n_statements; i++)
             for (int k = 0; k < given->n[i]; k++)
                 test_fail(__FILE__, __LINE__, "%s, statement %d: %s is given, but not in it", chapter.path, i,
@@ -163,7 +163,7 @@ void same_numbers(const char *english, const char *chinese) {
     Chapter twins[2];
     CHECK(!chapter_open(&twins[0], english), "%s does not open", english);
     CHECK(!chapter_open(&twins[1], chinese), "%s does not open", chinese);
-    for (int i = 0; i <= MOST_STATEMENTS; i++) {
+    for (int i = 0; i <= MAX_STATEMENTS; i++) {
         for (int c = 0; c < 2; c++) qsort(twins[c].numbers[i], (size_t)twins[c].n_numbers[i], sizeof(Number), by_text);
         for (int k = 0; k < twins[0].n_numbers[i] || k < twins[1].n_numbers[i]; k++) {
             const char *a = twins[0].numbers[i][k].text, *b = twins[1].numbers[i][k].text;
@@ -179,12 +179,12 @@ static void twins_have_the_same_numbers(void) { same_numbers(book->chapters[0], 
 
 void book_test(const Book *b) {
     book = b;
-    memset(said, 0, sizeof said);
+    memset(computed, 0, sizeof computed);
     for (int i = 0; i < tests_of(b); i++) {
-        saying = &said[i];
+        current = &computed[i];
         test_run(statement(i)->name, statement(i)->test);
     }
     TEST(every_statement_is_shown);
-    TEST(every_number_is_held);
+    TEST(every_number_is_covered);
     TEST(twins_have_the_same_numbers);
 }

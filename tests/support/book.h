@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* A test that is the proof of a statement, by the name that stands behind the statement's arrow. */
+/* The test of a statement; its name follows the statement's arrow in the chapter. */
 typedef struct {
     const char *name;
     void (*test)(void);
@@ -12,26 +12,26 @@ typedef struct {
 #define STATEMENT(f)                                                                                                   \
     { #f, f }
 
-/* The tests stand in the chapter's order, in up to two tables. */
+/* A chapter and its tests, in the chapter's order, in up to two tables. */
 typedef struct {
     const char *chapters[2]; /* English, Chinese */
-    const char *given;       /* the numbers that no test computes: lines "NUMBER: ...", 0 for what is in no statement */
+    const char *given;       /* file of numbers that no test computes: lines "STATEMENT: ...", 0 for other prose */
     int n_statements;        /* of each chapter */
     const Statement *tables[2];
     int n[2];
 } Book;
 
-/* Runs the tests. Then: every statement names what shows it: a test, a command, or, what was measured elsewhere, the
- * file `given`; its numbers are those that its test holds, or given; both languages have the same. */
+/* Runs the tests, then checks the chapters: every statement names a test, a command or, for measurements made
+ * elsewhere, the file `given`; its numbers are computed by its test or given; both languages have the same numbers. */
 void book_test(const Book *book);
 
-/* The numbers that the statement of the running test has: each stands in it, and no other number does but those that
- * are given. Double precision, closed forms or computed here. */
+/* Declares the numbers of the running test's statement: it must contain each of them and, besides given numbers, no
+ * others. They are closed forms or computed in double precision. */
 #define HOLDS(...) holds((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 void holds(const double *values, size_t n);
 
-/* The numbers of the running test's statement are not known here: what it needs is missing. */
+/* Declares that the numbers of the running test's statement cannot be computed, since a file is missing. */
 void holds_unknown(void);
 
-/* Each statement of two chapters has the same numbers, as often, to the digit. */
+/* Checks that the statements of two chapters have the same numbers, equally often, to the digit. */
 void same_numbers(const char *english, const char *chinese);

@@ -1,7 +1,4 @@
-/* chapter.c: reads a chapter of docs/: statements, and the numbers in them.
- *
- * Owns what counts as a number of the text. What the numbers have to be is book.c's.
- */
+/* chapter.c: reads a chapter of docs/: its statements and their numbers. book.c checks the numbers. */
 #include "base/file.h"
 
 #include "tests/support/chapter.h"
@@ -16,7 +13,7 @@ static const char MINUS[] = "\xe2\x88\x92"; /* U+2212 */
 
 static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-/* The length of a sign, plain or U+2212; 0: none. */
+/* The length of a minus sign, ASCII or U+2212; 0: none. */
 static size_t sign_length(const char *at) { return *at == '-' ? 1 : begins(at, MINUS) ? strlen(MINUS) : 0; }
 
 size_t number_read(Number *n, const char *text) {
@@ -53,15 +50,15 @@ size_t number_read(Number *n, const char *text) {
 
 bool number_shows(const Number *n, double value) {
     const char *digits = n->text + (*n->text == '-');
-    if (digits[0] == '0' && isdigit((unsigned char)digits[1])) return false; /* 016 is not how 16 is written */
+    if (digits[0] == '0' && isdigit((unsigned char)digits[1])) return false; /* 016 does not show 16 */
     if (n->half > 0.2 * fabs(value) && n->value != value) return false;      /* 0 does not show 0.27 */
     return fabs(value - n->value) <= n->half * (1 + 1e-6) + 4e-16 * fabs(value);
 }
 
-/* Behind what is code, an address or a picture's file, if that begins here; else `at` itself. */
+/* The end of code, an address or a picture's file name that begins here; else `at`. */
 static const char *skip_code(const char *at, const char *line) {
     if (at == line && begins(at, "```")) {
-        const bool code = begins(at, "```c\n") || begins(at, "```sh\n"); /* what a program printed has numbers */
+        const bool code = begins(at, "```c\n") || begins(at, "```sh\n"); /* output of programs does count */
         const char *end = code ? strstr(at + 3, "\n```") : NULL;
         return end ? end + 4 : at + 3;
     }
@@ -71,7 +68,7 @@ static const char *skip_code(const char *at, const char *line) {
     return at;
 }
 
-/* The statement that has the character at `at`. */
+/* The statement that contains the character at `at`. */
 static int statement_of(const Chapter *c, const char *at) {
     for (int i = 1; i <= c->n_statements; i++)
         if (at >= c->start[i] && at < c->end[i]) return i;
@@ -79,7 +76,7 @@ static int statement_of(const Chapter *c, const char *at) {
 }
 
 static void add_number(Chapter *c, int statement, const Number *n) {
-    if (c->n_numbers[statement] == MOST_NUMBERS) abort();
+    if (c->n_numbers[statement] == MAX_NUMBERS) abort();
     c->numbers[statement][c->n_numbers[statement]++] = *n;
 }
 
@@ -107,7 +104,7 @@ static void read_numbers(Chapter *c) {
 
 static void find_statements(Chapter *c) {
     const char *at = c->text;
-    for (int i = 1; at && i <= MOST_STATEMENTS; i++) {
+    for (int i = 1; at && i <= MAX_STATEMENTS; i++) {
         char mark[32];
         snprintf(mark, sizeof mark, "\n**%d.** ", i);
         if (!(at = strstr(at, mark))) break;
@@ -125,13 +122,13 @@ int chapter_open(Chapter *c, const char *path) {
     *c = (Chapter){.path = path, .text = file_read(path, &size)};
     if (!c->text) return -1;
     find_statements(c);
-    for (int i = 0; i <= MOST_STATEMENTS; i++)
-        if (!(c->numbers[i] = calloc(MOST_NUMBERS, sizeof **c->numbers))) abort();
+    for (int i = 0; i <= MAX_STATEMENTS; i++)
+        if (!(c->numbers[i] = calloc(MAX_NUMBERS, sizeof **c->numbers))) abort();
     read_numbers(c);
     return 0;
 }
 
 void chapter_close(Chapter *c) {
-    for (int i = 0; i <= MOST_STATEMENTS; i++) free(c->numbers[i]);
+    for (int i = 0; i <= MAX_STATEMENTS; i++) free(c->numbers[i]);
     free(c->text);
 }

@@ -1,32 +1,32 @@
-/* chapter.h: the chapters as tests read them: their numbered statements, and the numbers in each. */
+/* chapter.h: the numbered statements of a chapter, and the numbers in them. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MOST_STATEMENTS = 99, MOST_NUMBERS = 400, PROSE = 0 /* what belongs to no statement */ };
+enum { MAX_STATEMENTS = 99, MAX_NUMBERS = 400, PROSE = 0 /* text outside of statements */ };
 
 typedef struct {
     double value, half; /* half a unit of the last digit shown */
-    char text[32];      /* as it stands there, without commas, with a plain minus */
+    char text[32];      /* as in the chapter, without commas, with an ASCII minus */
 } Number;
 
 typedef struct {
     const char *path;
     char *text; /* owned */
     int n_statements;
-    const char *start[MOST_STATEMENTS + 1], *end[MOST_STATEMENTS + 1]; /* of statements 1 to n_statements */
-    Number *numbers[MOST_STATEMENTS + 1]; /* [MOST_STATEMENTS + 1][n_numbers], owned; PROSE and the statements */
-    int n_numbers[MOST_STATEMENTS + 1];
+    const char *start[MAX_STATEMENTS + 1], *end[MAX_STATEMENTS + 1]; /* of statements 1 to n_statements */
+    Number *numbers[MAX_STATEMENTS + 1]; /* [MAX_STATEMENTS + 1][n_numbers], owned; PROSE and the statements */
+    int n_numbers[MAX_STATEMENTS + 1];
 } Chapter;
 
-/* A statement begins at "**N.** " at the beginning of a line, and ends at the next one or at a heading "## ". Numbers
- * are all digits but those of names (float32), code, commands, addresses and pictures. -1: no such file. */
+/* A statement begins with "**N.** " at the start of a line and ends at the next one or at a heading "## ". Digits in
+ * names (float32), code, commands, addresses and pictures are not numbers. -1: no such file. */
 int chapter_open(Chapter *c, const char *path);
 void chapter_close(Chapter *c);
 
-/* Whether a value, rounded to as many digits as the number shows, is the number. */
+/* Whether the value, rounded to the number's digits, equals the number. */
 bool number_shows(const Number *n, double value);
 
-/* Reads one number from the beginning of a text. Returns its length; 0: there is none. */
+/* Reads a number at the beginning of a text. Returns its length; 0: no number. */
 size_t number_read(Number *n, const char *text);

@@ -1,4 +1,4 @@
-/* compare.c: how large numbers are, and how far from others. */
+/* compare.c: the largest magnitude and the largest difference of arrays. */
 #include "tests/support/test.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
-/* family_writer.c: small models of the families beside LLaMA, as folders.
+/* family_writer.c: small models of other families than LLaMA, as folders.
  *
- * Owns the reading of tests/golden/families/NAME.json, which scripts/families.py writes, and the weights that it
- * defines. What a folder's files look like is folder_writer.c's.
+ * Reads tests/golden/families/NAME.json, written by scripts/families.py, and computes the weights that this script
+ * defines. folder_writer.c writes the folders.
  */
 #include "base/file.h"
 #include "formats/json.h"
@@ -23,7 +23,7 @@ static int integer(const Json *value) {
     return (int)number;
 }
 
-/* config.json stands in the text between two lines. */
+/* config.json is a part of the text, between two lines. */
 static char *config_of(const char *path) {
     static const char begins[] = "\n\"config\": {\n", ends[] = "\n},\n";
     size_t size;
@@ -81,7 +81,8 @@ int family_open(Family *f, const char *name) {
     for (const Json *t = json_first(tensors); t; t = json_next(tensors, t)) {
         FolderPart *part = &f->parts[f->n_parts];
         read_part(part, t);
-        fill_part(part, seed, (uint64_t)f->n_parts++, !strncmp(type->text, "gemma", 5)); /* Gemma's code adds the 1 */
+        fill_part(part, seed, (uint64_t)f->n_parts++,
+                  !strncmp(type->text, "gemma", 5)); /* Gemma's gammas are stored without the 1 */
     }
     int n = 0;
     for (const Json *t = json_first(tokens); t; t = json_next(tokens, t)) f->tokens[n++] = integer(t);

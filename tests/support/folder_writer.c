@@ -1,8 +1,6 @@
-/* folder_writer.c: Hugging Face folders, good ones and others.
+/* folder_writer.c: writes a Model as a Hugging Face folder: config.json, safetensors files with or without an index.
  *
- * Owns the way back from a Model to a folder: config.json, the names of the
- * weights, safetensors files with or without an index. What is wrong with a
- * folder is the business of the tests that need it so.
+ * Tests that need an invalid folder change its files.
  */
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
@@ -48,7 +46,7 @@ static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *f
     return p;
 }
 
-/* The row of a matrix in pairs of neighbours that is `row` in halves. */
+/* The row, in the layout of adjacent pairs, that is `row` in the layout of halves. */
 static int row_in_pairs(const Config *c, int row) {
     const int half = c->rope.dims / 2, i = row % c->head_size;
     return i < 2 * half ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1) : row;
@@ -154,7 +152,7 @@ static int write_header(const Folder *f, int first, int step, FILE *out) {
     return 0;
 }
 
-/* Tensors first, first + step, ... as one file. */
+/* Writes the tensors first, first + step, ... to one file. */
 static int write_tensors(const Folder *f, int first, int step, const char *path) {
     FILE *out = fopen(path, "wb");
     if (!out) return -1;

@@ -1,8 +1,6 @@
-/* gguf_writer.c: GGUF files for tests, written from the format's description.
+/* gguf_writer.c: writes GGUF files for tests, by the format's specification.
  *
- * Owns a file in the making: its keys, its tensors, and how they become
- * bytes. The weights are hashmodel.c's. It checks nothing, so that tests can
- * write what no program should.
+ * Nothing is checked, so that tests can write invalid files. hashmodel.c gives the weights.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -72,7 +70,6 @@ static size_t stored_bytes(Type type, size_t count) {
                                : count * 2;
 }
 
-/* One behind the other, every one on a multiple of 64. */
 void gguf_place(GgufFile *f) {
     uint64_t at = 0;
     for (int i = 0; i < f->n_tensors; i++) {
@@ -99,7 +96,7 @@ GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float me
     return t;
 }
 
-/* As the matrices and norms of hashmodel.c; n_matrices > 1: one behind the other. */
+/* Adds n_matrices matrices with the weights of hashmodel.c as one tensor. */
 static void add_matrices(GgufFile *f, const HashModel *m, const char *name, int id, int n_matrices, int rows,
                          int cols) {
     GgufTensor *t =
@@ -114,7 +111,7 @@ static void add_norm(GgufFile *f, const HashModel *m, const char *name, int id, 
     gguf_add(f, name, 1, dim, 1, 0.5f, m->seed << 32 | (uint64_t)id);
 }
 
-/* The parts that llama2.c's files do not have are numbered from here on. */
+/* Numbers of tensors that llama2.c's files do not have. */
 enum { MORE_PARTS = 4096, PER_LAYER = 16 };
 enum { Q_NORM, K_NORM, Q_BIAS, K_BIAS, V_BIAS, ROUTER, GATES, DOWNS, UPS };
 
@@ -231,7 +228,7 @@ static void rename_all(GgufFile *f, const char *from, const char *to) {
     }
 }
 
-/* One tensor of the rows of several, whose names are separated by spaces. */
+/* Replaces several tensors, whose names are separated by spaces, by one tensor of all their rows. */
 static void fuse(GgufFile *f, int layer, const char *names, const char *name) {
     char full[64], list[64], *next = list;
     float *values = malloc(1 << 22);
@@ -323,7 +320,7 @@ void gguf_free(GgufFile *f) {
 
 /* ---- weight types ----------------------------------------------------------------------- */
 
-/* bfloat16 is the upper half of a float32, to the nearest, ties to even. */
+/* Rounds to bfloat16, the upper half of a float32; ties to even. */
 static uint16_t to_bf16(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -337,7 +334,7 @@ static float from_bf16(uint16_t half) {
     return x;
 }
 
-/* 32 weights and their scale. */
+/* Quantizes 32 weights; returns their scale. */
 static uint16_t to_q8_0(int8_t *q, const float *x) {
     float max = 0;
     for (int i = 0; i < 32; i++) max = fmaxf(max, fabsf(x[i]));
@@ -371,7 +368,7 @@ void gguf_convert(GgufFile *f, Type type) {
     gguf_place(f);
 }
 
-/* Blocks of any bits but for their float16 numbers, which make the weights small. */
+/* Writes random blocks with small float16 scales and offsets, so that the weights are small. */
 static void write_random_blocks(FILE *out, const GgufTensor *t) {
     uint8_t block[256];
     const size_t weights = (size_t)TYPES[t->stored].weights, bytes = stored_bytes(t->stored, weights);
@@ -406,7 +403,7 @@ static void write_values(FILE *out, const GgufTensor *t) {
 
 /* ---- the tokenizer ---------------------------------------------------------------------- */
 
-/* An array's bytes, growing. */
+/* The bytes of an array under construction. */
 typedef struct {
     uint8_t bytes[1 << 16];
     size_t n;
@@ -423,7 +420,7 @@ static void start_array(Bytes *b, uint32_t type, uint64_t count) {
     append(b, &count, sizeof count);
 }
 
-/* A piece with U+2581 for its spaces. */
+/* Appends a piece, with U+2581 for spaces. */
 static void append_piece(Bytes *b, const char *text, int n) {
     char marked[1024];
     uint64_t length = 0;
@@ -443,7 +440,7 @@ int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n
     const char *path = temporary("pieces.bin");
     size_t size, at = 4;
     if (hashtokenizer_write(path, vocab_size)) return -1;
-    char *pieces = file_read(path, &size); /* for each piece score, length, text */
+    char *pieces = file_read(path, &size); /* for each piece: score, length, text */
     start_array(&texts, GGUF_STRING, (uint64_t)vocab_size);
     start_array(&scores, GGUF_F32, (uint64_t)vocab_size);
     start_array(&types, GGUF_I32, (uint64_t)vocab_size);
@@ -483,13 +480,13 @@ static void pad(FILE *out, size_t to) {
 }
 
 int gguf_write(const GgufFile *f, const char *path) {
-    remove(path); /* to write over a file waits for the disk */
+    remove(path); /* overwriting a file would wait for the disk */
     FILE *out = fopen(path, "wb");
     if (!out) return -1;
     fwrite(&f->magic, sizeof f->magic, 1, out);
     fwrite(&f->version, sizeof f->version, 1, out);
-    write_u64(out, f->n_tensors_said ? f->n_tensors_said : (uint64_t)f->n_tensors);
-    write_u64(out, f->n_keys_said ? f->n_keys_said : (uint64_t)f->n_keys);
+    write_u64(out, f->n_tensors_claimed ? f->n_tensors_claimed : (uint64_t)f->n_tensors);
+    write_u64(out, f->n_keys_claimed ? f->n_keys_claimed : (uint64_t)f->n_keys);
     for (int i = 0; i < f->n_keys; i++) {
         write_name(out, f->keys[i].name);
         fwrite(&f->keys[i].type, sizeof f->keys[i].type, 1, out);
@@ -504,7 +501,7 @@ int gguf_write(const GgufFile *f, const char *path) {
         write_u64(out, t->offset);
     }
     const size_t start = ((size_t)ftell(out) + f->alignment - 1) / f->alignment * f->alignment;
-    size_t at = 0; /* the values stand where they were placed, whatever the table says now */
+    size_t at = 0; /* the data is at the original offsets, even if a test changed the table */
     for (int i = 0; i < f->n_tensors; i++) {
         pad(out, start + at);
         write_values(out, &f->tensors[i]);

@@ -1,9 +1,7 @@
-/* hashmodel.c: small random models made on the spot.
+/* hashmodel.c: small random models.
  *
- * Owns the integer hash that gives every weight, the same as in
- * scripts/random_model.py (the definition is there), and the writing of
- * llama2.c files from it, so that only logits need to be kept in the
- * repository.
+ * An integer hash gives every weight, as defined in scripts/random_model.py, so that the repository stores only the
+ * logits. Also writes these models as llama2.c files.
  */
 #include "tests/support/test.h"
 
@@ -79,7 +77,7 @@ static void write_matrix(Writer *w, uint64_t id, int rows, int cols) {
 
 enum { ATTN_NORM, WQ, WK, WV, WO, MLP_NORM, GATE, DOWN, UP, PARTS };
 
-/* One kind of part for all layers, as the files have it. */
+/* Writes one kind of tensor for all layers. */
 static void write_layers(Writer *w, const HashModel *m, int part) {
     const int kv_dim = m->dim / m->n_heads * m->n_kv_heads;
     for (int l = 0; l < m->n_layers; l++) {
@@ -126,7 +124,7 @@ int hashmodel_write(const HashModel *m, const char *path, int version, int group
         for (int i = 0; i < 9; i++) write_layers(&w, m, v0[i]);
         write_norm(&w, final_norm, m->dim);
         for (int i = 0; i < m->context * (m->dim / m->n_heads); i++)
-            fwrite("\0\0\300\177", 4, 1, w.out); /* NaN: dead */
+            fwrite("\0\0\300\177", 4, 1, w.out); /* NaN: never read */
     } else {
         write_layers(&w, m, ATTN_NORM);
         write_layers(&w, m, MLP_NORM);

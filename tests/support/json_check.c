@@ -1,8 +1,6 @@
-/* json_check.c: a checker for JSON that the program writes.
+/* json_check.c: checks the syntax of JSON that the program writes.
  *
- * Owns the grammar and nothing else: what the values are, tests look up
- * themselves. Each function returns the first byte behind what it read, NULL
- * where the text is wrong.
+ * Each function returns the first byte after the part that it read; NULL on a syntax error.
  */
 #include "tests/support/test.h"
 

@@ -1,9 +1,8 @@
-/* norm_inputs.c: inputs that put norms to the test, and exact results for them.
+/* norm_inputs.c: difficult inputs of norms, and their exact results.
  *
- * Owns the input sets, which scripts/make_norm_golden.py makes too, the two
- * norms forward and backward in double precision, and the error that PyTorch
- * makes on each set (tests/golden/norm_errors.txt). What norma makes of them is
- * in test_norm.c and test_backward.c.
+ * Makes the same input sets as scripts/make_norm_golden.py, computes both norms and their gradients in double
+ * precision, and reads PyTorch's error on each set (tests/golden/norm_errors.txt). Used by test_norm.c and
+ * test_backward.c.
  */
 #include "norm.h"
 
@@ -59,8 +58,8 @@ void norm_inputs(NormInputs *in, NormSet set, int dim) {
         }
 }
 
-/* y of one token, and its gradients, with the mean from distances to x[0]: a
- * constant token has no deviations. For RMSNorm the mean is 0 by definition. */
+/* y and the gradients of one token. The mean is computed from differences to x[0], so that a constant token has no
+ * deviations. For RMSNorm the mean is 0 by definition. */
 static void exact_token(ExactNorm *e, const NormInputs *in, NormKind kind, int t) {
     const int dim = in->dim;
     const float *x = in->x + t * dim, *dy = in->dy + t * dim;

@@ -1,8 +1,8 @@
-/* oracle.c: draft tokens that do not depend on how many were right.
+/* oracle.c: a fixed number of draft tokens, independent of how many were accepted.
  *
  * The tests, and the program that they run, are linked with --wrap for the functions of WRAPPED in the Makefile, as for
- * wrap.c. With NORMA_ORACLE=PERCENT in the environment every pass runs as many draft tokens as it may, and PERCENT of
- * those of a draft model are replaced by wrong ones.
+ * wrap.c. With NORMA_ORACLE=PERCENT in the environment every pass runs the max number of draft tokens, and PERCENT of a
+ * draft model's tokens are replaced by wrong ones.
  */
 #include "modes/guess.h"
 #include "tests/support/test.h"

@@ -1,4 +1,5 @@
-/* products.c: the promise that no subdivision of rows and tokens, no thread and no panel changes a bit of a product. */
+/* products.c: checks that a product has the same bits for any subdivision of rows and tokens, with threads and panels.
+ */
 #include "base/memory.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
@@ -12,15 +13,15 @@ enum { GAP = 3 };
 
 float product_before(int i) { return 0.5f + (float)(i % 5); }
 
-/* By pieces of n_rows rows and `most` tokens into wider rows, of which the rest must stay as it is. */
-static void check_pieces(const Product *p, int n_rows, int most) {
+/* Computes n_rows rows and `max` tokens at a time into wider rows, whose other elements must not change. */
+static void check_pieces(const Product *p, int n_rows, int max) {
     static float pieces[PRODUCT_TOKENS * (PRODUCT_ROWS + GAP)];
     const Tensor *w = p->w;
     const int rows = w->rows, stride = rows + GAP;
     for (int i = 0; i < p->n * stride; i++)
         pieces[i] = i % stride < rows ? product_before(i / stride * rows + i % stride) : -9;
-    for (int t = 0; t < p->n; t += most) {
-        const int tokens = p->n - t < most ? p->n - t : most;
+    for (int t = 0; t < p->n; t += max) {
+        const int tokens = p->n - t < max ? p->n - t : max;
         const Input in = input_prepare(p->buffer, w, p->x + (size_t)(t * w->cols), tokens);
         for (int r = 0; r < rows; r += n_rows)
             matmul_rows(pieces + t * stride, (size_t)stride, w, r, rows - r < n_rows ? rows - r : n_rows, &in, tokens,
@@ -29,8 +30,8 @@ static void check_pieces(const Product *p, int n_rows, int most) {
     for (int t = 0; t < p->n; t++) {
         CHECK(!memcmp(pieces + t * stride, p->y + t * rows, (size_t)rows * sizeof *pieces),
               "%s %d x %d, %d tokens, group %d: by %d rows and %d tokens other bits", type_name(w->type), rows, w->cols,
-              p->n, w->group, n_rows, most);
-        for (int i = rows; i < stride; i++) CHECK(pieces[t * stride + i] == -9, "wrote beyond the rows asked for");
+              p->n, w->group, n_rows, max);
+        for (int i = rows; i < stride; i++) CHECK(pieces[t * stride + i] == -9, "wrote past the requested rows");
     }
 }
 

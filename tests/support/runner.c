@@ -1,11 +1,11 @@
-/* runner.c: runs the suites, each in a process of its own, as many at a time as there are processors.
+/* runner.c: runs each suite in its own process, as many at a time as there are processors.
  *
  *     tests/all           every suite that is linked
  *     tests/all A B ...   these suites
  *     tests/all A         this suite, in this process
  *
- * Owns the order, the processes, their output and the counts. NORMA_JOBS limits the number of processes. The suite
- * `growth` is run by the program tests/growth, whose readers count their steps (steps.c).
+ * NORMA_JOBS limits the number of processes. The suite `growth` runs in the program tests/growth, which counts the
+ * steps of the code that reads files (steps.c).
  */
 #include "base/process.h"
 #include "base/ranks.h"
@@ -60,7 +60,7 @@ static const char *program_name(const Suite *s, const char *program) {
     return path;
 }
 
-/* Runs a suite in a process of its own. */
+/* Starts a suite in a child process. */
 static void start(Suite *s, const char *program) {
     const char *path = program_name(s, program);
     s->start = now();
@@ -79,7 +79,7 @@ static void add_reason(const char *reason) {
     }
 }
 
-/* Prints what the suite has printed, except its counts, which it adds up, and the reasons why tests were skipped. */
+/* Prints the output of a suite, except its counts and the reasons of skipped tests, which are collected. */
 static void report(const Suite *s, int state) {
     bool found = false;
     int counts[3] = {0};
@@ -126,11 +126,11 @@ static void run_chosen(const char *program) {
     while (running--) wait_for_one();
 }
 
-/* Runs a suite in this process: `growth` in the program whose readers count. */
+/* Runs a suite in this process; `growth` in the program that counts steps. */
 static int run_here(Suite *s, const char *program) {
     const char *name = program_name(s, program);
     if (strcmp(name, program) != 0) execl(name, name, s->name, (char *)NULL);
-    signal(SIGINT, SIG_DFL); /* a shell's & ignores it, and what is ignored stays ignored */
+    signal(SIGINT, SIG_DFL); /* a shell's & sets it to be ignored, which child processes inherit */
     ranks_open();
     test_begin();
     s->run();

@@ -23,7 +23,7 @@ static int write_text(const char *path, const char *text) {
     return f && fputs(text, f) >= 0 && fclose(f) == 0 ? 0 : -1;
 }
 
-/* tokenizer.json of tests/golden with the first few merges alone: each takes an allocation of its own. */
+/* tokenizer.json of tests/golden with only the first merges: each merge is an allocation. */
 static int write_tokenizer(const char *from, const char *to) {
     static char text[1 << 15];
     FILE *source = fopen(from, "rb");
@@ -59,7 +59,7 @@ static int write_gguf(const char *path, const Relative *relative, Type type) {
     return status;
 }
 
-/* A folder with a model of this many tokens, its weights in n_files. */
+/* Writes a folder with a model of vocab_size tokens, its weights in n_files files. */
 static int write_folder(const char *folder, const char *scratch, int vocab_size, int n_files) {
     const HashModel hash = {16, 24, 2, 4, 2, vocab_size, 40, false, 12};
     const FolderForm form = {.model_type = "llama", .type = n_files > 1 ? TYPE_BF16 : TYPE_F32, .n_files = n_files};
@@ -89,7 +89,7 @@ static int write_folders(const char *folder) {
                : 0;
 }
 
-/* The folder bpe as a GGUF file. */
+/* Converts the folder bpe to GGUF. */
 static int convert_folder(const char *folder) {
     Model m;
     Tokenizer t;
@@ -131,8 +131,8 @@ static int write_family(const char *folder, const char *name) {
     return status;
 }
 
-/* Of seven layers: every sixth of Gemma 3 is another. The context is longer than what a window's cache keeps. Gemma 2
- * is always tied. */
+/* With seven layers, since every sixth layer of Gemma 3 has no window, and a context longer than a window's cache.
+ * Gemma 2 is always tied. */
 static int write_gguf_family(const char *folder, const char *architecture) {
     const HashModel model = {32, 32, 7, 4, 2, 40, 200, strcmp(architecture, "gemma2") != 0, 14};
     static GgufFile f;

@@ -1,22 +1,22 @@
 /* samples.h: a small model of each format, with its tokenizer, as files in a folder. */
 #pragma once
 
-/* Writes into a folder, which is there:
+/* Writes to an existing folder:
  *
  *   v0.bin, v1.bin, v2.bin   llama2.c's formats
- *   tokenizer.bin            theirs
+ *   tokenizer.bin            their tokenizer
  *   spm.gguf                 llama, with a SentencePiece vocabulary and ChatML's template
- *   moe.gguf                 qwen3moe in float16, with the same
- *   bpe.gguf                 what convert makes of bpe
- *   bpe                      a folder: two safetensors files with an index, tokenizer.json as Llama 3 has it, and all
- *                            the small files beside it
- *   words                    a folder: one safetensors file, tokenizer.json as Llama 2 has it
+ *   moe.gguf                 qwen3moe in float16, with the same tokenizer
+ *   bpe.gguf                 bpe, converted
+ *   bpe                      a folder: two safetensors files with an index, tokenizer.json like Llama 3's, and all
+ *                            small files
+ *   words                    a folder: one safetensors file, tokenizer.json like Llama 2's
  *
- * -1 if that failed. */
+ * -1 on failure. */
 int samples_write(const char *folder);
 
-/* Writes a folder for each of these models of tests/golden/families, and gemma2.gguf and so on for each of
- * GGUF_FAMILIES. They have no tokenizers. -1 if that failed. */
+/* Writes a folder for each of these models of tests/golden/families, and a GGUF file (gemma2.gguf, ...) for each of
+ * GGUF_FAMILIES, without tokenizers. -1 on failure. */
 enum { N_SAMPLE_FAMILIES = 12 };
 extern const char *const SAMPLE_FAMILIES[];
 int samples_write_families(const char *folder);

@@ -1,9 +1,8 @@
-/* steps.c: counts what the code that reads files and texts does.
+/* steps.c: counts the basic blocks that the code for files and texts runs.
  *
- * The compiler calls the function below at the beginning of each basic block of
- * base/, text/, formats/ and tokenizer.c (Makefile: COUNTED), so that every loop
- * counts, the calls that qsort makes of a comparison, too. Of C's library
- * nothing counts, nor do threads count exactly.
+ * The compiler calls the function below at the beginning of each basic block of base/, text/, formats/ and tokenizer.c
+ * (Makefile: COUNTED), also in comparisons called by qsort. The C library is not counted, and counts are not exact with
+ * several threads.
  */
 #include "tests/support/test.h"
 

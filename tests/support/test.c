@@ -1,8 +1,4 @@
-/* test.c: what every test uses.
- *
- * Owns the counts of one suite, its temporary folder, changes of files in it, hiding stderr, and the path to the real
- * checkpoints. Which suites run, and when, is runner.c's.
- */
+/* test.c: counts of one suite, its temporary folder, capture of stderr, paths of real checkpoints. */
 #include "base/file.h"
 
 #include "tests/support/test.h"
@@ -70,16 +66,16 @@ const char *real_checkpoint(const char *name) {
     return file_exists(path) ? path : NULL;
 }
 
-/* Into a file, where a sanitizer's last words can still be found. */
+/* stderr is captured in a file, which keeps the message of a sanitizer that ends the process. */
 static int true_stderr = -1, hidden_stderr = -1;
 static char hidden_text[1 << 14];
 
 void stderr_hide(void) {
-    char path[sizeof folder + 8]; /* no temporary(): the strings of the tests stay */
+    char path[sizeof folder + 8]; /* not temporary(), whose strings are the tests' */
     snprintf(path, sizeof path, "%s/stderr", folder);
     fflush(stderr);
     true_stderr = dup(STDERR_FILENO);
-    remove(path); /* to write over a file waits for the disk */
+    remove(path); /* overwriting a file would wait for the disk */
     hidden_stderr = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
     dup2(hidden_stderr, STDERR_FILENO);
 }

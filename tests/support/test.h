@@ -1,7 +1,7 @@
-/* test.h: what the tests share: counting, checking, and models made on the spot.
+/* test.h: shared by all tests: counting, checks, and models made by the tests.
  *
- * A suite is a function that calls TEST(f) for each of its tests; a test fails
- * at its first CHECK that does not hold. Suite X is in a file test_X.c; SUITE_LIST has all of them.
+ * A suite is a function that calls TEST(f) for each of its tests; a test ends at its first CHECK that fails. Suite X is
+ * in test_X.c; SUITE_LIST lists all suites.
  */
 #pragma once
 
@@ -17,14 +17,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Runs one test and counts it; fails it with a message; leaves it out. */
+/* Runs and counts a test; fails the running test with a message; skips it. */
 void test_run(const char *name, void (*test)(void));
 void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void test_skip(const char *why);
 
 #define TEST(f) test_run(#f, f)
 
-/* CHECK(condition, "what was found: %d", value): ends the test if it is false. */
+/* CHECK(condition, "found %d", value): ends the test with a failure if the condition is false. */
 #define CHECK(condition, ...)                                                                                          \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -33,59 +33,59 @@ void test_skip(const char *why);
         }                                                                                                              \
     } while (0)
 
-/* Around a suite: its temporary folder. The counts of its tests are printed; returns whether one failed. */
+/* Called before and after a suite: make and remove its temporary folder. test_counts() prints the numbers of tests and
+ * returns whether one failed. */
 void test_begin(void);
 void test_end(void);
 int test_counts(void);
 
-/* Makes a new folder with a name of its own and writes its path. Removes a folder with all that is in it. */
+/* Makes a new folder with a unique name and writes its path. Removes a folder with its contents. */
 void temporary_folder(char *path, size_t room);
 void folder_remove(const char *path);
 
-/* A file name in this run's own temporary folder, which goes at the end.
- * The string stays until the next 8 calls. */
+/* A path in the temporary folder of this run. The string is valid until the next 8 calls. */
 const char *temporary(const char *name);
 
-/* In a file, the first `old` becomes `new`; the program ends if there is none. */
+/* Replaces the first `old` in a file by `new`; aborts if it is missing. */
 void replace_in_file(const char *path, const char *old, const char *new);
 
-/* A file of the folder NORMA_CHECKPOINTS; NULL if there is none: the test is then skipped with NO_CHECKPOINTS. */
+/* The path of a file in the folder NORMA_CHECKPOINTS; NULL if it is missing: the test then skips with NO_CHECKPOINTS.
+ */
 const char *real_checkpoint(const char *name);
 #define NO_CHECKPOINTS                                                                                                 \
     "NORMA_CHECKPOINTS=FOLDER runs these on real files: stories260K.bin and tok512.bin (see README.md, Your own "      \
     "models), llama32k.bin, minimind/tokenizer.json"
 
-/* Between the two nothing reaches stderr; the second says how many lines were
- * meant for it. */
+/* Between these calls stderr is captured; stderr_show() returns the number of its lines. */
 void stderr_hide(void);
 int stderr_show(void);
 
-/* What stderr_show counted; the first 1023 bytes. */
+/* The first 1023 bytes of the captured stderr. */
 const char *stderr_text(void);
 
-/* Whether to do less (valgrind): NORMA_FAST is set. Whether to do all that `make test` thins out: NORMA_THOROUGH is
- * set, as in .ci/run. */
+/* NORMA_FAST is set: reduced tests, for valgrind. NORMA_THOROUGH is set, as in .ci/run: the cases that `make test`
+ * omits, too. */
 bool test_fast(void);
 bool test_thorough(void);
 
-/* wrap.c: what is called before memory is allocated; NULL: nothing. */
+/* wrap.c: called before each allocation, if not NULL. */
 extern void (*before_allocation)(void);
 
-/* How often the process has lost a processor; -1: as often as the system says. */
+/* Number of involuntary context switches; -1: the system's number. */
 extern long processors_lost;
 
-/* The memory that is available; 0: as much as the system says. */
+/* Available memory in bytes; 0: the system's number. */
 extern size_t bytes_available;
 
-/* The largest of n magnitudes |x|, and of n differences |x - y|: NaN, if one is. */
+/* The largest |x| and the largest |x - y| of n elements; NaN if one is NaN. */
 double largest(const float *x, int n);
 double largest_difference(const float *x, const float *y, int n);
 
-/* steps.c: the basic blocks that base/, text/, formats/ and tokenizer.c have run so far; only in tests/growth. */
+/* steps.c: the number of basic blocks that base/, text/, formats/ and tokenizer.c have run; only in tests/growth. */
 extern uint64_t steps_taken;
-void rope_factors_wait_for_the_weights(void); /* a test of growth, in test_folder.c */
+void rope_factors_wait_for_the_weights(void); /* a test of suite growth, in test_folder.c */
 
-/* A sanitizer is at work: it maps terabytes, and sees more than one line of a failure. */
+/* Defined under sanitizers, which map terabytes and may print more than one line. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED
 #elif defined(__has_feature)
@@ -94,7 +94,7 @@ void rope_factors_wait_for_the_weights(void); /* a test of growth, in test_folde
 #endif
 #endif
 
-/* ---- hashmodel.c: random models that scripts/random_model.py makes too -------------- */
+/* ---- hashmodel.c: random models, the same as in scripts/random_model.py -------------- */
 
 typedef struct {
     int dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context;
@@ -107,27 +107,26 @@ extern const HashModel GQA_TIED, MHA_UNTIED, ODD_MQA, WIDE;
 
 uint64_t hash64(uint64_t seed, uint64_t tensor, uint64_t i);
 
-/* Element i of a tensor in [-0.5, 0.5), and the factor of a matrix of so many columns that is no embedding. */
+/* Element i of a tensor, in [-0.5, 0.5); the factor of a matrix with `cols` columns (not of the embedding). */
 float hash_uniform(uint64_t seed, uint64_t tensor, uint64_t i);
 float hash_factor(int cols);
 
-/* Token i of the test sequence of a model. */
+/* Token i of a model's test sequence. */
 int hash_token(const HashModel *m, int i);
 
-/* Writes a llama2.c checkpoint, version 0, 1 or 2 (then in groups of `group`).
- * -1 if that failed. */
+/* Writes a llama2.c checkpoint of version 0, 1 or 2 (int8 in groups of `group`). -1 on failure. */
 int hashmodel_write(const HashModel *m, const char *path, int version, int group);
 
 /* Writes a tokenizer.bin of vocab_size pieces (>= 300): <unk>, BOS, EOS, the
  * bytes, the printable ASCII characters, then made-up words. */
 int hashtokenizer_write(const char *path, int vocab_size);
 
-/* ---- gguf_writer.c: GGUF files, good ones and others -------------------------------- */
+/* ---- gguf_writer.c: valid and invalid GGUF files ----------------------------------- */
 
 typedef struct {
     char name[64];
     uint32_t type;
-    uint8_t *value; /* owned; as it stands in the file */
+    uint8_t *value; /* owned; as in the file */
     size_t bytes;
 } GgufKey;
 
@@ -141,24 +140,24 @@ typedef struct {
     float *values; /* owned */
 } GgufTensor;
 
-/* A file in the making: tests change any of it before it is written. */
+/* A GGUF file under construction. Tests may change any field before it is written. */
 typedef struct {
     uint32_t magic, version;
-    uint64_t n_keys_said, n_tensors_said; /* 0: as many as there are */
-    size_t alignment;                     /* of the data section; the tensors' offsets are made for 64 */
+    uint64_t n_keys_claimed, n_tensors_claimed; /* 0: n_keys, n_tensors */
+    size_t alignment;                           /* of the data section; tensor offsets are multiples of 64 */
     int n_keys, n_tensors;
     GgufKey keys[64];
     GgufTensor tensors[400];
 } GgufFile;
 
-/* What a model may have that llama2.c's formats do not know. */
+/* Options of a model that llama2.c's formats do not have. */
 typedef struct {
-    const char *architecture; /* qwen3 and qwen3moe have norms of heads */
+    const char *architecture; /* qwen3 and qwen3moe have head norms */
     int head_size;            /* 0: dim / n_heads */
     bool biases;              /* of queries, keys and values */
     int n_experts, n_experts_used, expert_dim;
     int n_dense;          /* layers before the first with experts */
-    bool plain_weights;   /* of experts: not divided by their sum */
+    bool plain_weights;   /* expert weights are not divided by their sum */
     float rope_amplitude; /* 0: 1 */
     bool rope_factors;
 } Relative;
@@ -173,17 +172,17 @@ typedef struct {
 enum { N_GOLDEN_RELATIVES = 5 };
 extern const GoldenRelative GOLDEN_RELATIVES[N_GOLDEN_RELATIVES];
 
-/* The file of a random model, in float32. head_size 0: dim / n_heads. */
+/* Makes the file of a random model in float32. head_size 0: dim / n_heads. */
 void gguf_make(GgufFile *f, const HashModel *m, int head_size);
 void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r);
 void gguf_free(GgufFile *f);
 
-/* The file of a random model of an architecture whose layers are others, with its usual keys. */
+/* Makes the file of a random model of an architecture with other layers, with its usual keys. */
 extern const char *const GGUF_FAMILIES[];
 enum { N_GGUF_FAMILIES = 8, FAMILY_WINDOW = 5 };
 void gguf_make_family(GgufFile *f, const HashModel *m, const char *architecture);
 
-/* The name of a key of the architecture. The string stays until the next 4 calls. */
+/* The name of a key of the architecture. The string is valid until the next 4 calls. */
 const char *gguf_key(const Relative *r, const char *name);
 
 /* Adds a metadata key, or replaces it. */
@@ -192,20 +191,20 @@ void gguf_set_int(GgufFile *f, const char *name, int value);
 void gguf_set_real(GgufFile *f, const char *name, float value);
 void gguf_set_text(GgufFile *f, const char *name, const char *value);
 
-/* Without this key, or tensor. */
+/* Removes a key or tensor. */
 void gguf_remove(GgufFile *f, const char *name);
 
-/* NULL if there is none. */
+/* NULL if it is missing. */
 GgufTensor *gguf_tensor(GgufFile *f, const char *name);
 
-/* A new tensor with values around `mean`, which `id` chooses. */
+/* Adds a tensor with random values around `mean`, chosen by `id`. */
 GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width, uint64_t id);
 
-/* Stores all matrices as F32, F16, BF16 or Q8_0: the values become what is left of them. Of the other
- * block types it writes random blocks, whatever the values are. */
+/* Stores all matrices as F32, F16, BF16 or Q8_0 and rounds `values` accordingly. For other block types random blocks
+ * are written, independent of `values`. */
 void gguf_convert(GgufFile *f, Type type);
 
-/* Places the tensors one behind the other, on multiples of 64. */
+/* Places the tensors one after another, at multiples of 64. */
 void gguf_place(GgufFile *f);
 
 typedef struct {
@@ -213,29 +212,27 @@ typedef struct {
     int type;
 } GgufPiece;
 
-/* Adds the tokenizer of hashtokenizer_write, as SentencePiece models have it,
- * with n_last pieces in place of its last ones. */
+/* Adds the tokenizer of hashtokenizer_write in SentencePiece form, its last pieces replaced by last[n_last]. */
 int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n_last);
 
-/* -1 if that failed. */
+/* -1 on failure. */
 int gguf_write(const GgufFile *f, const char *path);
 
-/* Ends the file and opens it as a model with its tokenizer; -1: it does not open. */
+/* Writes and frees the file, then opens it as a model with its tokenizer; -1 on failure. */
 int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);
 
 /* ---- folder_writer.c: Hugging Face folders ------------------------------------------- */
 
 typedef struct {
     const char *model_type;
-    Type type;           /* of all that is in it: F32, F16 or BF16 */
-    int n_files;         /* from 2 on: with an index */
-    int misaligned;      /* bytes by which the data misses a multiple of 8 */
-    bool fused;          /* all experts of a layer in two tensors */
-    const char *options; /* more of config.json: "key": value, ...; NULL: none */
+    Type type;           /* of all tensors: F32, F16 or BF16 */
+    int n_files;         /* 2 or more: with an index */
+    int misaligned;      /* offset of the data modulo 8 */
+    bool fused;          /* the experts of a layer are in two tensors */
+    const char *options; /* added to config.json: "key": value, ...; NULL: none */
 } FolderForm;
 
-/* Writes a model as a folder; rows of queries and keys go to where they are in
- * halves. -1 if that failed. */
+/* Writes a model as a folder, with rows of queries and keys permuted to RoPE in halves. -1 on failure. */
 int folder_write(const Model *m, const char *folder, const FolderForm *form);
 
 typedef struct {
@@ -245,43 +242,44 @@ typedef struct {
     float *values; /* owned */
 } FolderPart;
 
-/* Writes the tensors of a folder. -1 if that failed. */
+/* Writes the tensors of a folder. -1 on failure. */
 int folder_write_parts(FolderPart *parts, int n, const char *folder, const FolderForm *form);
 
-/* ---- family_writer.c: models of families that tests/golden/families describes ------------- */
+/* ---- family_writer.c: the models of tests/golden/families ----------------------------------- */
 
 enum { FAMILY_TOKENS = 40 };
 
 typedef struct {
     char *config; /* config.json, owned */
     int vocab_size, tokens[FAMILY_TOKENS];
-    FolderPart *parts; /* [n_parts], owned: what published files store, with the weights of scripts/families.py */
+    FolderPart
+        *parts; /* [n_parts], owned: the tensors of the published files, with the weights of scripts/families.py */
     int n_parts;
 } Family;
 
-/* -1 if there is none; else the caller closes it. */
+/* -1: missing; otherwise the caller closes it. */
 int family_open(Family *f, const char *name);
 void family_close(Family *f);
 
-/* Writes the model as a folder; of the form, the type and the files count. -1 if that failed. */
+/* Writes the model as a folder, in this type and number of files. -1 on failure. */
 int family_write(const Family *f, const char *folder, const FolderForm *form);
 
-/* The weights become what is left of them in F16 or BF16. */
+/* Rounds the weights to F16 or BF16. */
 void family_round(Family *f, Type type);
 
 /* ---- json_check.c ---------------------------------------------------------------------- */
 
-/* Whether text is one JSON value (RFC 8259), with white space around it. */
+/* Whether text is one JSON value (RFC 8259), possibly with white space around it. */
 bool json_valid(const char *text);
 
-/* ---- norm_inputs.c: inputs for norms that scripts/make_norm_golden.py makes too ------ */
+/* ---- norm_inputs.c: inputs of norms, the same as in scripts/make_norm_golden.py ----- */
 
-enum { N_NORM_DIMS = 10, NORM_TOKENS = 8, NORM_MOST = 8192 };
+enum { N_NORM_DIMS = 10, NORM_TOKENS = 8, NORM_MAX_DIM = 8192 };
 extern const int NORM_DIMS[N_NORM_DIMS];
 
-/* In [-1, 1) unless the name says otherwise: times 1e-20; the same, with eps = 0
- * instead of 1e-5; times 1e18, whose squares overflow float32 when they are
- * added; all equal; one element of 1000 among 0.01; around 5; around 1000. */
+/* Random values in [-1, 1); TINY: times 1e-20; TINY_NO_EPS: the same with eps = 0 instead of 1e-5; HUGE: times 1e18, so
+ * that sums of squares overflow float32; CONSTANT: all equal; SPIKE: one element of 1000 among 0.01; OFFSET: around 5;
+ * FAR_OFFSET: around 1000. */
 typedef enum {
     SET_RANDOM,
     SET_TINY,
@@ -298,37 +296,36 @@ extern const char *const NORM_SETS[N_NORM_SETS];
 typedef struct {
     int dim;
     float eps;
-    float gamma[NORM_MOST], beta[NORM_MOST];
-    float x[NORM_TOKENS * NORM_MOST], dy[NORM_TOKENS * NORM_MOST]; /* [NORM_TOKENS][dim] */
+    float gamma[NORM_MAX_DIM], beta[NORM_MAX_DIM];
+    float x[NORM_TOKENS * NORM_MAX_DIM], dy[NORM_TOKENS * NORM_MAX_DIM]; /* [NORM_TOKENS][dim] */
 } NormInputs;
 
-/* The inputs of a set in one of the NORM_DIMS. */
+/* The inputs of a set for one of NORM_DIMS. */
 void norm_inputs(NormInputs *in, NormSet set, int dim);
 
-/* In double precision, [NORM_TOKENS][dim]: what each token adds to dgamma by
- * itself; what it adds to dbeta is dy. */
+/* Results in double precision, [NORM_TOKENS][dim]; dgamma is each token's contribution, that to dbeta is dy. */
 typedef struct {
-    double y[NORM_TOKENS * NORM_MOST], dx[NORM_TOKENS * NORM_MOST], dgamma[NORM_TOKENS * NORM_MOST];
+    double y[NORM_TOKENS * NORM_MAX_DIM], dx[NORM_TOKENS * NORM_MAX_DIM], dgamma[NORM_TOKENS * NORM_MAX_DIM];
 } ExactNorm;
 
 void norm_exactly(ExactNorm *e, const NormInputs *in, NormKind kind);
 
-/* The distance of float32 numbers of this size. */
+/* The distance between float32 numbers near `value`. */
 double ulp(double value);
 
-/* The largest error of found[n] in ulp of the largest |exact[i]|, or of `each`
- * exact[i]. Infinite for NaN. */
+/* The largest error of found[n] in ulp of the largest |exact[i]| or, if `each`, of the same exact[i]. Infinite for
+ * NaN. */
 double error_in_ulp(const float *found, const double *exact, int n, bool each);
 
-/* The largest error of PyTorch in float32 on a set, over all dims, of "y" (RMSNorm:
- * in ulp of each), "dx" or one token's "dgamma". -1: not listed. */
+/* PyTorch's largest float32 error on a set, over all dims, of "y" (RMSNorm: in ulp of each element), "dx" or one
+ * token's "dgamma". -1: not listed. */
 double pytorch_error(NormKind kind, const char *quantity, NormSet set);
 
-/* ---- products.c: products however they are divided ----------------------------------- */
+/* ---- products.c: products in any subdivision ----------------------------------------- */
 
-enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 35 }; /* the most */
+enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 35 }; /* max */
 
-/* A product y[n][w->rows] of x[n][w->cols], which was added, where `add` is set, to product_before(i) at y[i]. */
+/* A product y[n][w->rows] of x[n][w->cols]; if `add` is set, it was added to y[i] = product_before(i). */
 typedef struct {
     Tensor *w; /* without panels */
     const InputBuffer *buffer;
@@ -339,53 +336,54 @@ typedef struct {
 
 float product_before(int i);
 
-/* By pieces of rows and tokens, by three threads, and from panels the product has the same bits. */
+/* Checks that the product has the same bits by parts of rows and tokens, by three threads, and from panels. */
 void check_divisions(const Product *p);
 
-/* ---- texts.c: the tokens that libraries make of texts -------------------------------- */
+/* ---- texts.c: tokens of other libraries ---------------------------------------------- */
 
-/* What a library takes: any bytes; valid UTF-8 alone; that, and its tokens do not give the text back. */
+/* The texts that a library accepts: any bytes; only valid UTF-8; only valid UTF-8, which decoding may change. */
 typedef enum { ALL_BYTES, VALID_TEXT, VALID_TEXT_CHANGES } TextCheck;
 
-/* 12,000 texts of every sort give the tokens of tests/golden/tokens_NAME.bin and
- * come back from them, with VALID_TEXT also those that are not valid. */
+/* Checks that 12,000 texts of every kind have the tokens of tests/golden/tokens_NAME.bin and are decoded back, with
+ * VALID_TEXT also invalid texts. */
 void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck sort);
 
-/* Of 1,000 valid texts two tokenizers make the same tokens. */
+/* Checks that two tokenizers give the same tokens for 1,000 valid texts. */
 void check_same_tokens(const Tokenizer *a, const Tokenizer *b);
 
-/* What is no UTF-8 comes back, too. */
+/* Checks that texts of any bytes are decoded back. */
 void check_all_bytes_return(const Tokenizer *t);
 
 /* ---- chat.c: conversations ------------------------------------------------------------ */
 
 typedef struct {
     const char *user, *answer;
-} Said;
+} Exchange;
 
-/* The tokens of n turns up to where the answer to the last begins: turn by turn, each with an answer that is encoded by
- * itself. The caller frees ids. */
-int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Said *said, int n, Tokens *all);
+/* The tokens of n turns up to the answer to the last one, rendered turn by turn; each answer is encoded separately. The
+ * caller frees ids. */
+int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Exchange *turns, int n,
+                Tokens *all);
 
 /* ---- suites, the longest first -------------------------------------------------------- */
 
 #define SUITE_LIST(SUITE)                                                                                              \
     SUITE(lab)        /* norm_spec.c and --norm; -m norms */                                                           \
     SUITE(texts)      /* texts.c, prompts.c */                                                                         \
-    SUITE(memory)     /* every mode without memory */                                                                  \
-    SUITE(sequences)  /* the same bits in any company; with several ranks, too */                                      \
+    SUITE(memory)     /* failing allocations in every mode */                                                          \
+    SUITE(sequences)  /* the same bits with any other sequences; also with several ranks */                            \
     SUITE(convert)    /* convert.c, for the newer architectures */                                                     \
     SUITE(cli)        /* the binary */                                                                                 \
     SUITE(bpe)        /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */                \
-    SUITE(families)   /* folder.c, gguf_write.c: models of other families */                                           \
+    SUITE(families)   /* folder.c, gguf_write.c: other families than LLaMA */                                          \
     SUITE(gguf)       /* gguf.c */                                                                                     \
     SUITE(tokenizer)  /* tokenizer.c */                                                                                \
     SUITE(quant)      /* quant.c, GGUF's weight types in matmul.c */                                                   \
     SUITE(folder)     /* folder.c, safetensors.c */                                                                    \
     SUITE(profile)    /* profile.c, --profile */                                                                       \
-    SUITE(mutants)    /* files that are almost right */                                                                \
+    SUITE(mutants)    /* mutated files */                                                                              \
     SUITE(invariance) /* the same bits for any chunks and threads */                                                   \
-    SUITE(growth)     /* the work of opening, by the size of the files */                                              \
+    SUITE(growth)     /* steps of opening and encoding, by the size of the input */                                    \
     SUITE(damage)     /* damaged files */                                                                              \
     SUITE(batching)   /* the statements of docs/batching.md */                                                         \
     SUITE(matmul)     /* matmul.c, quant.c */                                                                          \
@@ -412,7 +410,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
     SUITE(textbook)   /* the statements of docs/norms.md */                                                            \
     SUITE(ranks)      /* with MPI: the program under mpirun */
 
-/* NULL where its file is not linked. */
+/* NULL if the suite's file is not linked. */
 #define SUITE_FUNCTION(name) void suite_##name(void) __attribute__((weak));
 SUITE_LIST(SUITE_FUNCTION)
 #undef SUITE_FUNCTION

@@ -1,8 +1,7 @@
-/* texts.c: texts of every sort, and the tokens that a library makes of them.
+/* texts.c: compares the tokens of random texts with tests/golden/tokens_NAME.bin.
  *
- * Owns the comparison with tests/golden/tokens_NAME.bin. Its texts and format
- * are defined in scripts/golden_tokens.py, which wrote it; the texts are made
- * here once more, from the same integer hash.
+ * scripts/golden_tokens.py defines the texts and the format and wrote the files; the same integer hash gives the texts
+ * here.
  */
 #include "base/file.h"
 #include "text/pieces.h"
@@ -21,7 +20,7 @@
 
 enum { SEED = 23, N_TEXTS = 12000, MAX_TEXT = 1 << 16 };
 
-/* A text in the making. */
+/* A text under construction. */
 typedef struct {
     const Tokenizer *t;
     uint64_t text, k;
@@ -38,7 +37,7 @@ static void put(Draw *d, const char *bytes, int n) {
 
 static void put_byte(Draw *d, unsigned byte) { d->bytes[d->n++] = (char)byte; }
 
-/* In UTF-8, surrogates too. */
+/* Appends a code point in UTF-8, also a surrogate. */
 static void put_code(Draw *d, unsigned code) {
     if (code < 0x80) {
         put_byte(d, code);
@@ -144,7 +143,7 @@ static void contraction(Draw *d) {
     if (any(d, 3) == 0) put_byte(d, ' ');
 }
 
-/* Runs of several sorts of white space. */
+/* Runs of different white space. */
 static void lines(Draw *d) {
     for (unsigned n = 1 + any(d, 8); n > 0; n--) put_byte(d, (unsigned)"  \n\n\r\t\v"[any(d, 7)]);
     if (any(d, 2)) put_byte(d, 'a' + any(d, 26));
@@ -165,7 +164,7 @@ static void anywhere(Draw *d) {
     put_code(d, (code >= 0xd800 && code < 0xe000) || code == 0x2581 ? 0xfffd : code);
 }
 
-/* Of the vocabulary, often one of the last 20. */
+/* A piece of the vocabulary, often one of the last 20. */
 static void piece(Draw *d) {
     const unsigned n = (unsigned)d->t->pieces.n;
     const Piece *p = &d->t->pieces.list[any(d, 2) ? any(d, n) : n - 1 - any(d, 20)];
@@ -206,21 +205,21 @@ static uint32_t hash_vocabulary(const Tokenizer *t) {
     return h;
 }
 
-/* The text with U+FFFD for what is no UTF-8, judged without norma's own code. Returns whether it was valid. */
+/* The text with invalid UTF-8 replaced by U+FFFD, without norma's code. Returns whether it was valid. */
 static bool replace_invalid(Draw *d, char *to, int *n) {
     bool valid = true;
     *n = 0;
     for (int at = 0; at < d->n;) {
         const uint8_t *s = (const uint8_t *)d->bytes + at;
         const int length = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
-        static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+        static const uint32_t min[] = {0, 0, 0x80, 0x800, 0x10000};
         uint32_t code = length > 1 ? s[0] & (0x7fu >> length) : 0;
         bool good = length > 0 && at + length <= d->n;
         for (int i = 1; i < length && good; i++) {
             good = s[i] >> 6 == 2;
             code = code << 6 | (s[i] & 0x3f);
         }
-        if (length > 1) good = good && code >= least[length] && code <= 0x10ffff && code >> 11 != 0x1b;
+        if (length > 1) good = good && code >= min[length] && code <= 0x10ffff && code >> 11 != 0x1b;
         memcpy(to + *n, good ? (const char *)s : "\xef\xbf\xbd", good ? (size_t)length : 3);
         *n += good ? length : 3;
         at += good ? length : 1;
@@ -229,8 +228,8 @@ static bool replace_invalid(Draw *d, char *to, int *n) {
     return valid;
 }
 
-/* Whether the tokens after BOS are this text. */
-static bool says(const Tokenizer *t, const Tokens *tokens, const char *text, int n) {
+/* Whether the tokens after BOS decode to this text. */
+static bool decodes_to(const Tokenizer *t, const Tokens *tokens, const char *text, int n) {
     int at = 0;
     for (int i = 0; i < tokens->n; i++) {
         int length;
@@ -251,14 +250,15 @@ static void check_text(const Tokenizer *t, const char *name, int i, TextCheck so
     const bool valid_only = sort != ALL_BYTES;
     const char *text = valid_only ? replaced : draw.bytes;
     CHECK(!tokenizer_encode(t, text, (size_t)(valid_only ? n : draw.n), false, &tokens), "text %d", i);
-    CHECK(sort == VALID_TEXT_CHANGES || says(t, &tokens, replaced, n), "%s, text %d: '%.*s' does not come back", name,
-          i, draw.n, draw.bytes);
+    CHECK(sort == VALID_TEXT_CHANGES || decodes_to(t, &tokens, replaced, n), "%s, text %d: '%.*s' does not come back",
+          name, i, draw.n, draw.bytes);
     *h = hash_word(*h, (uint32_t)tokens.n);
     for (int k = 0; k < tokens.n; k++) *h = hash_word(*h, (uint32_t)tokens.ids[k]);
     free(tokens.ids);
     if (valid || sort != VALID_TEXT) return;
     CHECK(!tokenizer_encode(t, draw.bytes, (size_t)draw.n, false, &tokens), "text %d", i);
-    CHECK(says(t, &tokens, draw.bytes, draw.n), "%s, text %d: '%.*s' does not come back", name, i, draw.n, draw.bytes);
+    CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "%s, text %d: '%.*s' does not come back", name, i, draw.n,
+          draw.bytes);
     free(tokens.ids);
 }
 
@@ -305,7 +305,7 @@ void check_all_bytes_return(const Tokenizer *t) {
         Tokens tokens;
         make_text(&draw, i);
         CHECK(!tokenizer_encode(t, draw.bytes, (size_t)draw.n, false, &tokens), "text %d", i);
-        CHECK(says(t, &tokens, draw.bytes, draw.n), "text %d: '%.*s' does not come back", i, draw.n, draw.bytes);
+        CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "text %d: '%.*s' does not come back", i, draw.n, draw.bytes);
         free(tokens.ids);
     }
 }

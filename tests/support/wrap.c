@@ -1,18 +1,15 @@
-/* wrap.c: the system as tests want it: files that end at a page without access, memory that fails.
+/* wrap.c: replaced system functions: mapped files end at an inaccessible page, allocations can fail.
  *
  * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for the functions of
- * WRAPPED in the Makefile: the sources call malloc, and get __wrap_malloc. No source knows of it.
+ * WRAPPED in the Makefile: calls of malloc in the sources become calls of __wrap_malloc.
  *
- * Owns five things:
- *
- * - Guard pages. A file that is mapped is a copy that ends where a page without access begins: who reads a byte behind
- *   the file dies there. NORMA_REAL_MAPS in the environment leaves maps as they are.
- * - Slow messages. Where there is MPI, ranks wait NORMA_MESSAGE_DELAY microseconds longer for every exchange.
- * - Processors that are lost. Where a test has set `processors_lost`, the process has lost so many.
- * - Memory that is available. Where a test has set `bytes_available`, the system has that much.
- * - Memory that fails. NORMA_FAIL_ALLOCATION=K in the environment lets the K-th allocation fail, and "K+" all from the
- *   K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes to a file how many there were. What the C library allocates for
- *   itself is left alone.
+ * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so reading past its end is fatal.
+ *   NORMA_REAL_MAPS in the environment disables this.
+ * - Slow messages. With MPI every exchange takes NORMA_MESSAGE_DELAY microseconds longer.
+ * - Involuntary context switches. `processors_lost`, if set by a test, replaces the system's number.
+ * - Available memory. `bytes_available`, if set by a test, replaces the system's number.
+ * - Failing allocations. NORMA_FAIL_ALLOCATION=K in the environment makes the K-th allocation fail, "K+" all from the
+ *   K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes their number to a file. Allocations inside the C library never fail.
  */
 #include "tests/support/test.h"
 
@@ -44,14 +41,13 @@
 #define ASAN_UNPOISON_MEMORY_REGION(data, size) ((void)(data), (void)(size))
 #endif
 
-/* Declares the function as it is, and the one that is called in its place. */
+/* Declares the original function and its replacement. */
 #define WRAP(type, name, ...)                                                                                          \
     type __real_##name(__VA_ARGS__);                                                                                   \
     type __wrap_##name(__VA_ARGS__);                                                                                   \
     type __wrap_##name(__VA_ARGS__)
 
-/* ---- processors that are lost, memory that is available
- * -------------------------------------------------------------------- */
+/* ---- context switches, available memory ---------------------------------------------------------- */
 
 long processors_lost = -1;
 
@@ -63,12 +59,12 @@ WRAP(size_t, memory_available, const char *root) {
     return bytes_available ? bytes_available : __real_memory_available(root);
 }
 
-/* ---- which allocation fails ---------------------------------------------------------------------- */
+/* ---- failing allocations ------------------------------------------------------------------------- */
 
 static atomic_long n_allocations;
 
-/* K: the K-th; "K+": it and all that follow. */
-static bool is_asked_for(const char *which, long n) {
+/* which: "K": the K-th; "K+": the K-th and all later ones. */
+static bool is_selected(const char *which, long n) {
     char *end;
     const long first = which ? strtol(which, &end, 10) : 0;
     return first && (n == first || (n > first && *end == '+'));
@@ -79,12 +75,13 @@ void (*before_allocation)(void);
 static bool fails(void) {
     if (before_allocation) before_allocation();
     const char *which = getenv("NORMA_FAIL_ALLOCATION");
-    if (!is_asked_for(which, ++n_allocations)) return false;
+    if (!is_selected(which, ++n_allocations)) return false;
     errno = ENOMEM;
     return true;
 }
 
-/* After the program's end memory does not fail: gcov allocates, too. Where it can write nothing, it says nothing. */
+/* After the program's end allocations do not fail, since gcov allocates. If gcov cannot write, its messages are
+ * dropped. */
 __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
     const long allocations = n_allocations;
@@ -101,7 +98,7 @@ WRAP(void *, calloc, size_t count, size_t size) { return fails() ? NULL : __real
 WRAP(void *, realloc, void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
 WRAP(void *, aligned_alloc, size_t unit, size_t size) { return fails() ? NULL : __real_aligned_alloc(unit, size); }
 WRAP(char *, strdup, const char *s) { return fails() ? NULL : __real_strdup(s); }
-WRAP(char *, strndup, const char *s, size_t most) { return fails() ? NULL : __real_strndup(s, most); }
+WRAP(char *, strndup, const char *s, size_t max) { return fails() ? NULL : __real_strndup(s, max); }
 WRAP(char *, realpath, const char *path, char *to) { return !to && fails() ? NULL : __real_realpath(path, to); }
 WRAP(FILE *, fopen, const char *path, const char *mode) { return fails() ? NULL : __real_fopen(path, mode); }
 WRAP(FILE *, fdopen, int fd, const char *mode) { return fails() ? NULL : __real_fdopen(fd, mode); }
@@ -116,25 +113,25 @@ WRAP(int, asprintf, char **to, const char *format, ...) {
 
 /* ---- guard pages ---------------------------------------------------------------------------------------- */
 
-enum { MOST_GUARDED = 16 << 20 /* bytes of a file; greater ones are mapped as they are */, MOST_MAPS = 256 };
+enum { MAX_GUARDED = 16 << 20 /* bytes of a file; larger files are mapped without a guard page */, MAX_MAPS = 256 };
 
 typedef struct {
-    uint8_t *start; /* of all pages, the guard included; NULL: this row is free */
+    uint8_t *start; /* of all pages, including the guard; NULL: unused */
     size_t bytes;
-    uint8_t *data; /* what the caller got */
+    uint8_t *data; /* the caller's address */
 } Guarded;
 
-static Guarded maps[MOST_MAPS];
+static Guarded maps[MAX_MAPS];
 
-/* Bytes between the end of the file and the guard page. Numbers stay on multiples of 4 bytes, which is what a file may
- * rely on (general.alignment of a GGUF file is at least that); in texts nothing is aligned. */
-static size_t left_behind(int fd, size_t size) {
+/* Bytes between the end of the file and the guard page. Data of binary files must stay aligned to 4 bytes (the smallest
+ * general.alignment of GGUF); texts need no alignment. */
+static size_t bytes_before_guard(int fd, size_t size) {
     char start[64];
     const ssize_t n = pread(fd, start, sizeof start, 0);
     return n > 0 && memchr(start, 0, (size_t)n) ? -size % 4 : 0;
 }
 
-/* The copy is a file of its own: pages that are given back (memory_drop) come again with what was in them. */
+/* The copy is a file, so that dropped pages (memory_drop) are read again. */
 static int copy_of(int fd, size_t size, size_t at, size_t bytes) {
     const int copy = memfd_create("norma", MFD_CLOEXEC);
     off_t from = 0;
@@ -148,7 +145,7 @@ static int copy_of(int fd, size_t size, size_t at, size_t bytes) {
 }
 
 static Guarded *find_map(const uint8_t *data) {
-    for (int i = 0; i < MOST_MAPS; i++)
+    for (int i = 0; i < MAX_MAPS; i++)
         if (maps[i].data == data) return &maps[i];
     return NULL;
 }
@@ -156,10 +153,10 @@ static Guarded *find_map(const uint8_t *data) {
 void *__real_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset);
 int __real_munmap(void *data, size_t size);
 
-/* NULL: it cannot be done. */
+/* NULL on failure. */
 static void *map_guarded(int fd, size_t size) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (size + 3 + page - 1) / page * page;
-    const size_t at = pages - left_behind(fd, size) - size;
+    const size_t at = pages - bytes_before_guard(fd, size) - size;
     Guarded *map = find_map(NULL);
     const int copy = map ? copy_of(fd, size, at, pages) : -1;
     if (copy < 0) return NULL;
@@ -179,7 +176,7 @@ WRAP(void *, mmap, void *at, size_t size, int access, int flags, int fd, off_t o
     struct stat st;
     if (fails()) return MAP_FAILED;
     const bool whole = !at && access == PROT_READ && flags == MAP_PRIVATE && fd >= 0 && !offset &&
-                       size <= MOST_GUARDED && fstat(fd, &st) == 0 && st.st_size == (off_t)size;
+                       size <= MAX_GUARDED && fstat(fd, &st) == 0 && st.st_size == (off_t)size;
     void *data = whole && !getenv("NORMA_REAL_MAPS") ? map_guarded(fd, size) : NULL;
     return data ? data : __real_mmap(at, size, access, flags, fd, offset);
 }
@@ -197,7 +194,7 @@ WRAP(int, munmap, void *data, size_t size) {
 #include <mpi.h>
 #include <time.h>
 
-/* Does not sleep, because the system may wake a sleeper much later, and lets MPI go on with other ranks' messages. */
+/* Polls instead of sleeping, since a sleep may last much longer, and lets MPI process other messages. */
 static void wait_longer(void) {
     int there;
     const char *delay = getenv("NORMA_MESSAGE_DELAY");

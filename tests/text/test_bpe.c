@@ -142,7 +142,7 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
 }
 
 static void check_turn(const char *family, bool system, int turn, const char *ids) {
-    static const Said said[] = {
+    static const Exchange said[] = {
         {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
     Tokenizer t;
     ChatTemplate chat = {.name = "none"};
@@ -381,7 +381,7 @@ static void other_files_of_the_folder_are_read(void) {
     tokenizer_close(&t);
     CHECK(!open_files(&t, text, "{\"chat_template\":[{\"name\":\"default\"},{\"name\":\"x\"}]}", NULL), "%s",
           stderr_text());
-    CHECK(!t.chat_template, "a default template without text is none");
+    CHECK(!t.chat_template, "a default template without text is used");
     tokenizer_close(&t);
     CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"), "%s",
           stderr_text());
@@ -828,18 +828,18 @@ static void other_files_of_the_folder_are_regular_files(void) {
 }
 
 static void a_template_may_be_a_separate_file(void) {
-    enum { MOST = 1 << 20 };
-    static char text[MOST + 2];
+    enum { MAX_SIZE = 1 << 20 };
+    static char text[MAX_SIZE + 2];
     char json[256];
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
     for (int i = 0; i < 3; i++) {
-        const int size = (const int[]){5, MOST, MOST + 1}[i];
+        const int size = (const int[]){5, MAX_SIZE, MAX_SIZE + 1}[i];
         Tokenizer t;
         memset(text, 'x', (size_t)size);
         mkdir(inside("t"), 0700);
         write_file("t/chat_template.jinja", text);
         const int opened = open_files(&t, json, "{\"chat_template\":\"y\"}", NULL);
-        CHECK((opened == 0) == (size <= MOST), "%d bytes: %s", size, stderr_text());
+        CHECK((opened == 0) == (size <= MAX_SIZE), "%d bytes: %s", size, stderr_text());
         if (opened == 0) {
             CHECK(t.chat_template_size == (size_t)size && !strcmp(t.chat_template, text), "%zu bytes of %d",
                   t.chat_template_size, size);
@@ -901,13 +901,13 @@ static void the_number_of_merges_has_a_limit(void) {
     Merges m = {0};
     CHECK(!pieces_open(&p, 1, 0), "no memory");
     stderr_hide();
-    const int most = merges_begin(&m, &p, 1 << 24);
+    const int max = merges_begin(&m, &p, 1 << 24);
     merges_close(&m);
     const int more = merges_begin(&m, &p, (1 << 24) + 1);
     const int lines = stderr_show();
     merges_close(&m);
     pieces_close(&p);
-    CHECK(most == 0 && more == -1 && lines == 1, "%d, %d", most, more);
+    CHECK(max == 0 && more == -1 && lines == 1, "%d, %d", max, more);
     CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s", stderr_text());
 }
 

@@ -92,7 +92,7 @@ static bool gives(const Tokenizer *t, const char *text, const int *ids) {
     return same;
 }
 
-/* With a SentencePiece vocabulary U+2581 in a text is a space, as in the library. In llama2.c it is no space. */
+/* With a SentencePiece vocabulary U+2581 in a text is a space, as in the library. In llama2.c it is not. */
 static void a_space_mark_in_a_text_is_a_space(void) {
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
     static const GgufPiece user = {"x" SPACE_MARK "y", USER_DEFINED};
@@ -118,19 +118,19 @@ static void a_space_mark_in_a_text_is_a_space(void) {
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-enum { N_PIECES = 60, MOST_LETTERS = 5 };
+enum { N_PIECES = 60, MAX_LETTERS = 5 };
 
 /* Random pieces of few letters (the least byte and the greatest are among them), of random kinds, some twice. */
 static void random_pieces(Pieces *p, uint64_t round) {
     static const char letters[] = {'a', 'b', '\0', '\xff'};
     *p = (Pieces){.unk = -1, .byte_level = true};
-    if (pieces_open(p, N_PIECES, (size_t)N_PIECES * MOST_LETTERS)) abort();
+    if (pieces_open(p, N_PIECES, (size_t)N_PIECES * MAX_LETTERS)) abort();
     for (int id = 0; id < N_PIECES; id++) {
         const uint64_t bits = hash64(77, round, (uint64_t)id);
-        char *text = p->text + (size_t)id * MOST_LETTERS;
-        for (int i = 0; i < MOST_LETTERS; i++) text[i] = letters[bits >> (8 + 2 * i) & 3];
+        char *text = p->text + (size_t)id * MAX_LETTERS;
+        for (int i = 0; i < MAX_LETTERS; i++) text[i] = letters[bits >> (8 + 2 * i) & 3];
         p->list[id] = (Piece){.text = text,
-                              .length = (int)(bits % (MOST_LETTERS + 1)),
+                              .length = (int)(bits % (MAX_LETTERS + 1)),
                               .kind = (PieceKind)(bits >> 32 & 3),
                               .also_merged = (bits >> 40) & 1,
                               .raw = (bits >> 41) & 1};
@@ -173,9 +173,9 @@ static void lookup_matches_a_linear_search(void) {
     for (uint64_t round = 0; round < (test_fast() ? 20 : 300); round++) {
         Pieces p;
         random_pieces(&p, round);
-        for (int at = 0; at < N_PIECES * MOST_LETTERS; at++) {
+        for (int at = 0; at < N_PIECES * MAX_LETTERS; at++) {
             const char *s = p.text + at;
-            const int left = N_PIECES * MOST_LETTERS - at < 7 ? N_PIECES * MOST_LETTERS - at : 7;
+            const int left = N_PIECES * MAX_LETTERS - at < 7 ? N_PIECES * MAX_LETTERS - at : 7;
             for (int raw = 0; raw < 2; raw++) {
                 const int id = pieces_match(&p, s, (size_t)left, raw), expected = match_naively(&p, s, left, raw);
                 CHECK(id == expected, "round %d, byte %d: match %d, expected %d", (int)round, at, id, expected);

@@ -178,7 +178,7 @@ static void a_terminal_gets_only_text(void) {
 
 /* The code point at s, its length in *n; -1 for invalid UTF-8 (RFC 3629). */
 static int decode(const char *s, int left, int *n) {
-    static const int least[] = {0, 0, 0x80, 0x800, 0x10000};
+    static const int min[] = {0, 0, 0x80, 0x800, 0x10000};
     const uint8_t lead = (uint8_t)s[0];
     *n = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
     if (*n == 0 || *n > left) return -1;
@@ -187,7 +187,7 @@ static int decode(const char *s, int left, int *n) {
         if ((uint8_t)s[i] >> 6 != 2) return -1;
         code = code << 6 | ((uint8_t)s[i] & 0x3f);
     }
-    return code < least[*n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? -1 : code;
+    return code < min[*n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? -1 : code;
 }
 
 /* For random bytes, many of them lead and continuation bytes, the output is UTF-8 without control characters. */
