@@ -102,7 +102,7 @@ static void batch_norm(float *y, const float *x, int n, int apart, double eps) {
     for (int t = 0; t < n; t++) y[t * apart] = (float)((x[t * apart] - mean) / sqrt(variance + eps));
 }
 
-static void batch_norm_sees_the_company(void) {
+static void batch_norm_depends_on_other_texts(void) {
     const float above[] = {1, 3}, below[] = {1, -1};
     float y[2];
     batch_norm(y, above, 1, 1, 1e-5);
@@ -395,10 +395,12 @@ static void longest_is_not_best(void) {
 }
 
 static const Statement STATEMENTS[] = {
-    STATEMENT(one_reading_for_all),        STATEMENT(batch_norm_sees_the_company), STATEMENT(a_norm_over_the_batch),
-    STATEMENT(a_sum_depends_on_its_order), STATEMENT(products_in_two_orders),      STATEMENT(one_scale_for_two_tokens),
-    STATEMENT(no_bit_of_a_logit),          STATEMENT(no_byte_of_a_text),           STATEMENT(two_ways_to_accept),
-    STATEMENT(tokens_of_a_pass),           STATEMENT(longest_is_not_best),
+    STATEMENT(one_reading_for_all),    STATEMENT(batch_norm_depends_on_other_texts),
+    STATEMENT(a_norm_over_the_batch),  STATEMENT(a_sum_depends_on_its_order),
+    STATEMENT(products_in_two_orders), STATEMENT(one_scale_for_two_tokens),
+    STATEMENT(no_bit_of_a_logit),      STATEMENT(no_byte_of_a_text),
+    STATEMENT(two_ways_to_accept),     STATEMENT(tokens_of_a_pass),
+    STATEMENT(longest_is_not_best),
 };
 
 static const Book BOOK = {.chapters = {"docs/batching.md", "docs/batching.zh.md"},

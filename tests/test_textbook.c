@@ -1,10 +1,8 @@
 /* test_textbook.c: the numbered statements of docs/norms.md.
  *
- * Owns a test for every statement that can be one, in the chapter's order (from 39
- * on in test_textbook_today.c), and what holds the chapter's numbers: they are read
- * from it and from its Chinese twin, and compared with what the tests compute, which
- * are closed forms, double precision done here, or PyTorch's, printed by
- * `python scripts/textbook.py`. How exact norm.c is belongs to test_norm.c.
+ * One test for every testable statement, in the chapter's order (from 39 on in test_textbook_today.c). The numbers in
+ * the chapter and its Chinese translation are compared with the numbers of the tests: closed forms, results in double
+ * precision, or PyTorch's, printed by `python scripts/textbook.py`. test_norm.c tests the accuracy of norm.c.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -62,7 +60,7 @@ static void every_token_gets_the_same_length(void) {
         CHECK(fabs(sqrt(dot(y, y, N)) - 8) < 1e-6, "LayerNorm, length %.9g", sqrt(dot(y, y, N)));
         CHECK(fabs(mean_of(y, N)) < 1e-6, "LayerNorm, mean %.9g", mean_of(y, N));
     }
-    HOLDS(1, 2); /* the picture is of dim 2 */
+    HOLDS(1, 2); /* the figure has dim 2 */
 }
 
 /* ---- 4 to 7: when they coincide ------------------------------------------------------------- */
@@ -118,7 +116,7 @@ static void only_layernorm_ignores_a_shift(void) {
     HOLDS(2);
 }
 
-/* Without beta LayerNorm centers as before; with one, RMSNorm still does not. */
+/* LayerNorm centers also without beta; RMSNorm does not, even with a beta. */
 static void beta_is_not_the_centering(void) {
     float y[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
@@ -132,7 +130,7 @@ static void beta_is_not_the_centering(void) {
 
 /* ---- 8 to 10: eps --------------------------------------------------------------------------- */
 
-/* The RMS of what comes out, for a token of RMS r: r / sqrt(r^2 + eps) and r / (r + eps). */
+/* The RMS of the output for a token of RMS r: r / sqrt(r^2 + eps) and r / (r + eps). */
 static const struct {
     double rms, inside, outside;
 } EPS_TABLE[] = {{1, 0.99999500, 0.99999000},    {0.1, 0.99950037, 0.99990001},
@@ -155,7 +153,7 @@ static void eps_inside_and_outside_the_root(void) {
     }
 }
 
-/* No 0 / 0; and the slope there is 1 / sqrt(eps). */
+/* The result is 0, not 0 / 0; the derivative at 0 is 1 / sqrt(eps). */
 static void a_token_of_zeros_stays_zero(void) {
     const float x[4] = {0}, dy[] = {1, 2, 3, 4};
     float y[4], dx[4], dgamma[4] = {0};
@@ -216,9 +214,8 @@ static void a_variance_takes_two_passes(void) {
     HOLDS(4097, 4098, 4099, 4100, 1, 2, 1.25);
 }
 
-/* LlamaRMSNorm's bits, then those of torch.nn.functional.rms_norm; how many of
- * 4096 differ. A float32 value next to a rounding boundary may fall on the other
- * side elsewhere, hence the margin. */
+/* Bits of LlamaRMSNorm and of torch.nn.functional.rms_norm, and how many of 4096 differ. A float32 value next to a
+ * rounding boundary may be rounded differently on another machine, hence the margin. */
 static const struct {
     Type type;
     uint16_t bits[2][8];
@@ -284,13 +281,13 @@ static void both_norms_ignore_the_scale(void) {
     fill_random(x, 50, N, 4);
     rmsnorm(y[0], x, ONES, N, 0);
     layernorm(y[1], x, ONES, NULL, N, 0);
-    for (int k = -20; k <= 20; k++) { /* by a power of two: to the bit */
+    for (int k = -20; k <= 20; k++) { /* powers of two: the same bits */
         for (int i = 0; i < N; i++) scaled[i] = ldexpf(x[i], k);
         rmsnorm(z[0], scaled, ONES, N, 0);
         layernorm(z[1], scaled, ONES, NULL, N, 0);
         CHECK(!memcmp(y, z, sizeof y), "2^%d x differs from x", k);
     }
-    for (int i = 0; i < N; i++) scaled[i] = -10 * x[i]; /* and of the sign only the sign is left */
+    for (int i = 0; i < N; i++) scaled[i] = -10 * x[i]; /* a negative factor only changes the sign */
     rmsnorm(z[0], scaled, ONES, N, 0);
     layernorm(z[1], scaled, ONES, NULL, N, 0);
     for (int i = 0; i < N; i++) {
@@ -304,7 +301,7 @@ static void both_norms_ignore_the_scale(void) {
     HOLDS(0, 6, 1, 2, 3, 4, 8);
 }
 
-/* norm(s x) with eps is norm(x) with eps / s^2. */
+/* norm(s x) with eps equals norm(x) with eps / s^2. */
 static void eps_sets_a_smallest_scale(void) {
     static const double scales[] = {1, 0.1, 0.01, 0.001}, first[] = {0.3651481, 0.3651240, 0.3627381, 0.2390457};
     for (int k = 0; k < 4; k++) {
@@ -340,7 +337,7 @@ static void gradient_of_one_to_four(void) {
 
 enum { FEW = 12 };
 
-/* sum(dy y) of a norm in double; of LayerNorm if beta is given. */
+/* sum(dy y) in double precision: of LayerNorm if beta is not NULL, else of RMSNorm. */
 static double weighted_output(const double *x, const double *gamma, const double *beta, const float *dy, double eps) {
     double mean = 0, square = 0, sum = 0;
     for (int i = 0; i < FEW; i++) mean += beta ? x[i] / FEW : 0;
@@ -349,7 +346,7 @@ static double weighted_output(const double *x, const double *gamma, const double
     return sum;
 }
 
-/* Each parameter a little up and down; parameters is x, gamma or beta. */
+/* Compares a gradient with finite differences; `parameters` is x, gamma or beta. */
 static int differs_from_slope(const float *gradient, double *parameters, const double *x, const double *gamma,
                               const double *beta, const float *dy) {
     for (int i = 0; i < FEW; i++) {
@@ -391,7 +388,7 @@ static void gradients_are_slopes(void) {
     CHECK(wrong < 0, "LayerNorm, dbeta[%d] is %.9g", wrong, dbeta[wrong]);
 }
 
-/* What a norm ignores has no gradient: scale (without eps), and LayerNorm's shift. */
+/* Directions that a norm ignores have gradient 0: scaling (without eps) and, for LayerNorm, shifting. */
 static void no_gradient_along_what_is_ignored(void) {
     enum { N = 64 };
     float x[N], gamma[N], dy[N], dx[N], unused[2][N];
@@ -423,7 +420,7 @@ static void backward(float *dx, NormKind kind, const float *dy, const float *x) 
             layernorm_backward(dx + t, unused[0], unused[1], dy + t, x + t, ONES, DIM, 1e-5f);
 }
 
-/* PyTorch's, for "sum of w y" and x times s. */
+/* PyTorch's numbers for the loss sum(w y) and x times s. */
 static void the_gradient_shrinks_as_the_input_grows(void) {
     static const double scales[] = {1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100};
     static const double sizes[] = {89.0727194, 81.5296238,   20.7274822,   2.14150636,
@@ -437,7 +434,7 @@ static void the_gradient_shrinks_as_the_input_grows(void) {
         CHECK(fabs(size - sizes[k]) < 1e-5 * sizes[k], "x times %g: %.9g, expected %.9g", scales[k], size, sizes[k]);
         HOLDS(scales[k], sizes[k], 1 / sqrt(1e-5), TOKENS, DIM);
     }
-    fill_random(x, 3, DIM, 4); /* without eps, and by 2: to the bit */
+    fill_random(x, 3, DIM, 4); /* without eps and with a factor of 2: the same bits */
     rmsnorm_backward(dx, unused, dy, x, ONES, DIM, 0);
     for (int i = 0; i < DIM; i++) x[i] *= 2;
     rmsnorm_backward(half, unused, dy, x, ONES, DIM, 0);
@@ -490,27 +487,27 @@ static void layernorms_gradient_has_mean_zero(void) {
 
 static void neighbors_change_nothing(void) {
     enum { N = 5, WIDTH = 64 };
-    float x[N * WIDTH], alone[WIDTH], y[N * WIDTH];
+    float x[N * WIDTH], single[WIDTH], y[N * WIDTH];
     const Norm norms[] = {{NORM_RMS, 1e-5f, ONES, NULL}, {NORM_LAYER, 1e-5f, ONES, NULL}};
     for (int k = 0; k < 2; k++) {
         fill_random(x, 70, N * WIDTH, 4);
-        norm_forward(alone, x, &norms[k], 1, WIDTH);
+        norm_forward(single, x, &norms[k], 1, WIDTH);
         for (int neighbors = 1; neighbors < N; neighbors++) {
             for (int i = WIDTH; i < N * WIDTH; i++) x[i] = 1e6f * random_float(71 + (uint64_t)neighbors, i);
             norm_forward(y, x, &norms[k], 1 + neighbors, WIDTH);
-            CHECK(!memcmp(y, alone, sizeof alone), "%s beside %d others: another result", norm_name(norms[k].kind),
-                  neighbors);
+            CHECK(!memcmp(y, single, sizeof single), "%s with %d other tokens: the result changes",
+                  norm_name(norms[k].kind), neighbors);
         }
     }
 }
 
-/* One feature of n tokens, statistics over the tokens, as in training. */
+/* BatchNorm of one feature, with statistics over n tokens, as in training. */
 static void batch_norm(float *y, const float *x, int n, double eps) {
     const double mean = mean_of(x, n), variance = dot(x, x, n) / n - mean * mean;
     for (int i = 0; i < n; i++) y[i] = (float)((x[i] - mean) / sqrt(variance + eps));
 }
 
-/* PyTorch's BatchNorm1d says the same; alone in its batch, a token becomes 0. */
+/* PyTorch's BatchNorm1d gives the same numbers; a token without others in its batch becomes 0. */
 static void batch_norm_sees_the_padding(void) {
     const float padded[8] = {1, 2, 3, 4};
     float y[8];
@@ -523,7 +520,7 @@ static void batch_norm_sees_the_padding(void) {
     HOLDS(1, 2, 3, 4, -1.34163542, 1.34163542, -0.169030465, 1.85933511, 0);
 }
 
-/* Without keepdim the scales lie along the columns: token 1's first element gets token 0's. */
+/* Without keepdim the scales are broadcast along columns: token 1's first element gets token 0's scale. */
 static void keepdim_is_one_number_for_each_token(void) {
     const Norm norm = {NORM_RMS, 0, ONES, NULL};
     float y[4], wrong[4];
@@ -538,9 +535,9 @@ static void keepdim_is_one_number_for_each_token(void) {
     HOLDS(1, 2, 3, 4, 0, 0.632455532, 1.26491106, 0.848528137, 1.13137085, 0.565685425, 1.8973666);
 }
 
-/* ---- 26 to 28: where norms stand ---------------------------------------------------------------------- */
+/* ---- 26 to 28: where norms are placed ----------------------------------------------------------------- */
 
-/* A pre-norm layer around anything: what comes back from a branch is added to x. */
+/* A branch of a pre-norm layer; its output is added to x. */
 typedef void Branch(float *out, const float *xn, int n); /* both [n][DIM] */
 
 static void pre_norm_layer(float *x, const Norm *attn_norm, Branch *attention_, const Norm *mlp_norm, Branch *mlp_,
@@ -554,7 +551,7 @@ static void pre_norm_layer(float *x, const Norm *attn_norm, Branch *attention_, 
     for (int i = 0; i < n * DIM; i++) x[i] += out[i];
 }
 
-/* out[rows] = w x, for the random w[rows][cols] of this number. */
+/* out[rows] = W x, with the random matrix W[rows][cols] of number w. */
 static void project(float *out, const float *x, uint64_t w, int rows, int cols) {
     for (int r = 0; r < rows; r++) {
         double sum = 0;
@@ -563,7 +560,7 @@ static void project(float *out, const float *x, uint64_t w, int rows, int cols) 
     }
 }
 
-/* Causal, one head, no positions. */
+/* Causal attention with one head, without positions. */
 static void plain_attention(float *out, const float *xn, int n) {
     float q[TOKENS][DIM], k[TOKENS][DIM], v[TOKENS][DIM];
     for (int t = 0; t < n; t++) {
@@ -593,7 +590,7 @@ static void nothing(float *out, const float *xn, int n) {
     memset(out, 0, (size_t)(n * DIM) * sizeof *out);
 }
 
-/* PyTorch's pre_norm_layer() in scripts/textbook.py, in float64. */
+/* The numbers of pre_norm_layer() in scripts/textbook.py, in float64. */
 static void a_pre_norm_layer_with_relu(void) {
     float x[3 * DIM], gammas[2 * DIM];
     fill_random(x, 10, 3 * DIM, 4);
@@ -608,7 +605,7 @@ static void a_pre_norm_layer_with_relu(void) {
     HOLDS(3 * DIM, DIM);
 }
 
-/* The layer whose branches give nothing leaves x alone; the norm does not. */
+/* A layer whose branches return 0 does not change x; the norm does. */
 static void the_layer_is_the_identity_not_the_norm(void) {
     const Norm norm = {NORM_RMS, 1e-5f, ONES, NULL};
     float x[3 * DIM], kept[3 * DIM], y[3 * DIM], again[3 * DIM];
@@ -619,14 +616,15 @@ static void the_layer_is_the_identity_not_the_norm(void) {
     norm_forward(y, x, &norm, 3, DIM);
     CHECK(fabs(rms_of(x, DIM) - 1.0297) < 5e-5, "RMS of x: %.9g", rms_of(x, DIM));
     CHECK(fabs(rms_of(y, DIM) - 1) < 1e-5, "RMS of the norm of x: %.9g", rms_of(y, DIM));
-    norm_forward(again, y, &norm, 3, DIM); /* it is a projection: once is as good as twice */
+    norm_forward(again, y, &norm, 3, DIM); /* a projection: applying it twice changes nothing */
     for (int i = 0; i < 3 * DIM; i++) CHECK(fabsf(again[i] - y[i]) < 3e-5f, "twice: %.9g, %.9g", again[i], y[i]);
     HOLDS(1, 0, 1.02970);
 }
 
 enum { SUBLAYERS = 12 };
 
-/* PyTorch's placement(): the RMS at the end; the gradient at the beginning, as a part of that at the end. */
+/* The numbers of placement() in scripts/textbook.py: the RMS at the end; the gradient at the beginning relative to that
+ * at the end. */
 static void twelve_sublayers_before_and_after(void) {
     float x[SUBLAYERS + 1][MAX_DIM], added[SUBLAYERS][MAX_DIM], gradient[2][MAX_DIM], unused[MAX_DIM] = {0};
     fill_random(added[0], 20, SUBLAYERS * MAX_DIM, 1);
@@ -637,7 +635,7 @@ static void twelve_sublayers_before_and_after(void) {
     memcpy(pre, x[0], sizeof pre);
     memcpy(post, x[0], sizeof post);
     for (int l = 0; l < SUBLAYERS; l++) {
-        for (int i = 0; i < MAX_DIM; i++) pre[i] += added[l][i]; /* dx is dy, at any depth */
+        for (int i = 0; i < MAX_DIM; i++) pre[i] += added[l][i]; /* dx equals dy at any depth */
         for (int i = 0; i < MAX_DIM; i++) x[l][i] = post[i] + added[l][i];
         rmsnorm(post, x[l], ONES, MAX_DIM, 1e-5f);
     }
@@ -652,9 +650,9 @@ static void twelve_sublayers_before_and_after(void) {
     HOLDS(SUBLAYERS, 1, MAX_DIM, 3.56660432, SUBLAYERS + 1, 2, -SUBLAYERS, 0.0159023039);
 }
 
-/* ---- what stories260K shows ------------------------------------------------------------------- */
+/* ---- measurements of stories260K -------------------------------------------------------------- */
 
-/* stories260K and its tokenizer, as a command line has them; NULL: no checkpoint. */
+/* stories260K and its tokenizer as command-line arguments; NULL: no checkpoint. */
 static const char *story_model(void) {
     static char words[2 * 4096 + 16];
     const char *path = real_checkpoint("stories260K.bin");
@@ -666,7 +664,7 @@ static const char *story_model(void) {
     return words;
 }
 
-/* The binary on a model, its result in `out`, its messages in `errors`; -1: no checkpoint, or it failed. */
+/* Runs the program on a model, with stdout to `out` and stderr to `errors`; -1: no checkpoint, or it failed. */
 static int run_model(const char *model, const char *options, const char *out, const char *errors) {
     char command[3 * 8192];
     const char *binary = getenv("NORMA_RUN");
@@ -709,7 +707,7 @@ int first_token_of_story(double *first, double *others) {
     return n == 2 ? 0 : -1;
 }
 
-/* nats a token; -1: none. */
+/* Nats per token; -1: failed. */
 static double loss_of(const char *model, const char *options) {
     size_t size;
     const char *out = temporary("loss.txt");
@@ -739,7 +737,7 @@ double story_loss_converted(const char *type, bool fold) {
 
 enum { STORY_SITES = 11 };
 
-static void eps_beside_embeddings(void) {
+static void eps_and_the_size_of_embeddings(void) {
     StorySite sites[STORY_SITES];
     if (profile_of_story(sites, STORY_SITES) != STORY_SITES) return story_missing();
     const double rms = sites[0].rms_in, taken = 1e-5 / (2 * rms * rms);
@@ -769,13 +767,13 @@ static void norms_exchanged(void) {
     HOLDS(0, 5);
 }
 
-/* ---- 31 to 33: the kernel; what is counted ------------------------------------------------------------- */
+/* ---- 31 to 33: the kernel, operations, parameters ------------------------------------------------------ */
 
 static int operations;
 static double plus(double a, double b) { return operations++, a + b; }
 static double times(double a, double b) { return operations++, a * b; }
 
-/* The formulas as they stand, on numbers that count what is done with them. */
+/* The formulas, with arithmetic that counts operations. */
 static void counted_rmsnorm(double *y, const float *x, const float *gamma) {
     double sum = 0;
     for (int i = 0; i < MAX_DIM; i++) sum = plus(sum, times(x[i], x[i]));
@@ -795,7 +793,7 @@ static void counted_layernorm(double *y, const float *x, const float *gamma, con
     for (int i = 0; i < MAX_DIM; i++) y[i] = plus(times(times(y[i], scale), gamma[i]), beta[i]);
 }
 
-/* 4 and 7 an element. */
+/* 4 and 7 operations per element. */
 static void operations_counted(void) {
     float x[MAX_DIM], gamma[MAX_DIM], beta[MAX_DIM], y[MAX_DIM];
     double exact[MAX_DIM];
@@ -833,7 +831,7 @@ static void fused_gives_the_same_bits(void) {
     HOLDS(5 * 4, 4 * 4);
 }
 
-/* Of the bundled model, and of Llama 2 7B by its published shape. */
+/* Parameters of the bundled model, and of Llama 2 7B by its published shape. */
 static void parameters_counted(void) {
     Model m;
     int norms = 0;
@@ -862,7 +860,7 @@ static const Statement STATEMENTS[] = {
     STATEMENT(beta_is_not_the_centering),
     STATEMENT(eps_inside_and_outside_the_root),
     STATEMENT(a_token_of_zeros_stays_zero),
-    STATEMENT(eps_beside_embeddings),
+    STATEMENT(eps_and_the_size_of_embeddings),
     STATEMENT(sums_in_half_precision_fail),
     STATEMENT(squares_beyond_float32),
     STATEMENT(a_variance_takes_two_passes),
@@ -895,14 +893,14 @@ static const Book BOOK = {.chapters = {"docs/norms.md", "docs/norms.zh.md"},
 
 static void twins_of_the_experiment(void) { same_numbers("docs/experiment.md", "docs/experiment.zh.md"); }
 
-/* A line of docs/experiment.csv: a run, and its loss. 0 at the end. */
+/* Reads a line of docs/experiment.csv: a run and its loss. 0 at the end. */
 static int next_run(char **at, char *norms, char *rate, double *loss) {
     char *line = *at ? strchr(*at, '\n') : NULL;
     *at = line ? line + 1 : NULL;
     return *at && sscanf(*at, "%15[^,],%15[^,],%*d,%lf", norms, rate, loss) == 3;
 }
 
-/* The row of a table that has the losses of some norms: a cell for each learning rate, a number for each seed. */
+/* Writes the table row of the losses of `norms`: a cell for each learning rate, a number for each seed. */
 static void write_row(char row[256], char *csv, const char *norms) {
     static const char *const rates[] = {"0.001", "0.002", "0.004", "0.008", "0.016"};
     char found[16], rate[16];
@@ -919,7 +917,7 @@ static void write_row(char row[256], char *csv, const char *norms) {
     }
 }
 
-/* The mean over seeds. */
+/* The mean loss over the seeds. */
 static double mean_loss(char *csv, const char *norms, const char *rate) {
     char found_norms[16], found_rate[16];
     double loss, sum = 0;
@@ -929,21 +927,21 @@ static double mean_loss(char *csv, const char *norms, const char *rate) {
     return sum / n;
 }
 
-/* What statement 49 says QK-norm buys. */
-static void qk_norm_bears_a_larger_rate(void) {
+/* The losses with and without QK-norm in statement 49. */
+static void qk_norm_tolerates_a_larger_rate(void) {
     size_t size;
-    char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/norms.md", &size), told[64];
+    char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/norms.md", &size), sentence[64];
     CHECK(csv && text, "no files");
     const double with = mean_loss(csv, "qk", "0.016") - mean_loss(csv, "qk", "0.004");
     const double without = mean_loss(csv, "rms", "0.016") - mean_loss(csv, "rms", "0.004");
-    snprintf(told, sizeof told, "rises by %.3f with it, by %.3f without", with, without);
-    CHECK(strstr(text, told), "it does not say: %s", told);
+    snprintf(sentence, sizeof sentence, "rises by %.3f with it, by %.3f without", with, without);
+    CHECK(strstr(text, sentence), "it does not say: %s", sentence);
     free(csv);
     free(text);
 }
 
-/* The second table of docs/experiment.md has the losses of docs/experiment.csv. */
-static void the_experiment_is_its_files(void) {
+/* The second table of docs/experiment.md matches docs/experiment.csv. */
+static void the_experiment_matches_its_files(void) {
     static const char *const cases[] = {"none", "rms", "layer", "mixed", "post", "sandwich", "olmo2", "qk", "dyt"};
     size_t size;
     char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/experiment.md", &size), row[256];
@@ -956,7 +954,7 @@ static void the_experiment_is_its_files(void) {
     free(text);
 }
 
-/* Means and spreads of docs/experiment.md are those of the losses in its table. */
+/* Means and spreads in docs/experiment.md follow from the losses in its table. */
 static void the_experiment_adds_up(void) {
     size_t size;
     char *text = file_read("docs/experiment.md", &size), *at = text;
@@ -972,17 +970,17 @@ static void the_experiment_adds_up(void) {
         n++;
     }
     CHECK(n == 4, "%d rows of three seeds", n);
-    char told[128];
+    char sentence[128];
     const double higher = means[3] - means[0];
-    snprintf(told, sizeof told, "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)", higher,
+    snprintf(sentence, sizeof sentence, "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)", higher,
              higher / spreads[3], spreads[3]);
-    CHECK(strstr(text, told), "it does not say: %s", told);
-    snprintf(told, sizeof told, "lie up to %.3f", fmax(fmax(spreads[0], spreads[1]), spreads[2]));
-    CHECK(strstr(text, told), "it does not say: %s", told);
+    CHECK(strstr(text, sentence), "it does not say: %s", sentence);
+    snprintf(sentence, sizeof sentence, "lie up to %.3f", fmax(fmax(spreads[0], spreads[1]), spreads[2]));
+    CHECK(strstr(text, sentence), "it does not say: %s", sentence);
     free(text);
 }
 
-/* Names with digits in them that the chapters have. */
+/* Names with digits in the chapters. */
 static const char *const NAMES[] = {"Float32",
                                     "float16",
                                     "float32",
@@ -1005,8 +1003,8 @@ static bool is_known(const char *name, size_t n) {
     return false;
 }
 
-/* An address is the number in front of it, a name is spelled as it is, and the files of this repository are there. */
-static void addresses_and_names_are_right(void) {
+/* An address matches the number before it, names are spelled correctly, and named files exist. */
+static void addresses_and_names_are_correct(void) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", digits[] = "0123456789";
     static const char *const folders[] = {"tests/", "scripts/", "models/"};
     for (size_t c = 0; c < 2; c++) {
@@ -1038,8 +1036,8 @@ static void addresses_and_names_are_right(void) {
     }
 }
 
-/* README's rows of measurements are rows of the pages that have them, to the digit. */
-static void the_readmes_measurements_are_the_pages(void) {
+/* README's rows of measurements are equal to rows of the linked pages. */
+static void readme_measurements_match_the_pages(void) {
     static const char *const pages[] = {"docs/norms.md", "docs/performance.md"};
     static const char *const sections[] = {"\n## What do norms cost?\n", "\n## How fast?\n"};
     size_t size;
@@ -1067,8 +1065,8 @@ void suite_textbook(void) {
     book_test(&BOOK);
     TEST(twins_of_the_experiment);
     TEST(the_experiment_adds_up);
-    TEST(the_experiment_is_its_files);
-    TEST(qk_norm_bears_a_larger_rate);
-    TEST(addresses_and_names_are_right);
-    TEST(the_readmes_measurements_are_the_pages);
+    TEST(the_experiment_matches_its_files);
+    TEST(qk_norm_tolerates_a_larger_rate);
+    TEST(addresses_and_names_are_correct);
+    TEST(readme_measurements_match_the_pages);
 }

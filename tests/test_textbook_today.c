@@ -1,8 +1,7 @@
-/* test_textbook_today.c: the numbered statements of docs/norms.md from 39 on: shapes, places, weights in front of a
- * norm, norms of today's models, and the answers to the exercises.
+/* test_textbook_today.c: the numbered statements of docs/norms.md from 39 on: shapes, placement, weights before a norm,
+ * norms of today's models, and the answers to the exercises.
  *
- * Owns a test for each, as test_textbook.c does for those before; PyTorch's numbers are those that
- * `python scripts/textbook_today.py` prints.
+ * Continues test_textbook.c. `python scripts/textbook_today.py` prints PyTorch's numbers.
  */
 #include "lab/norm_backward.h"
 #include "norm.h"
@@ -17,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- 39 to 45: what the notes say in words ---------------------------------------------------- */
+/* ---- 39 to 45: shapes ------------------------------------------------------------------------- */
 
-/* x[2][2][2]; the scales [2][2] that are left without keepdim lie along the last two axes. */
+/* x[2][2][2]; without keepdim the scales [2][2] are broadcast along the last two axes. */
 static void three_axes(void) {
     const Norm norm = {NORM_RMS, 0, ONES, NULL};
     float x[8], y[8], wrong[8];
@@ -35,7 +34,7 @@ static void three_axes(void) {
     HOLDS(2, 5, 8, 1, 0, 3, 4, 3 / sqrt(12.5), 4 / sqrt(12.5), 3 / sqrt(30.5), 4 / sqrt((49 + 64) / 2.0));
 }
 
-/* One mean of two tokens: 25.5, where theirs are 7.5 and 43.5. */
+/* The mean of both tokens is 25.5; their means are 7.5 and 43.5. */
 static void one_mean_of_everything(void) {
     float x[8], y[8];
     for (int i = 0; i < 8; i++) x[i] = (float)(i + 1);
@@ -55,7 +54,7 @@ static void project_double(double *out, const double *x, uint64_t w, int first_r
     }
 }
 
-/* All tokens of x[n][DIM] see each other. */
+/* Attention among all tokens of x[n][DIM]. */
 static void two_heads(double *out, const double *x, int n) {
     double q[LENGTH][DIM], k[LENGTH][DIM], v[LENGTH][DIM];
     for (int t = 0; t < n; t++) {
@@ -79,8 +78,8 @@ static void two_heads(double *out, const double *x, int n) {
     }
 }
 
-/* How far sample 0 of x[SAMPLES][LENGTH][DIM] moves when sample 1 moves by 1: attention along the first axis or the
- * second. */
+/* The largest change of sample 0 of x[SAMPLES][LENGTH][DIM] if sample 1 changes by 1, with attention along the first or
+ * the second axis. */
 static double moved(bool batch_first) {
     double y[2][LENGTH][DIM], max = 0;
     for (int move = 0; move < 2; move++)
@@ -107,7 +106,7 @@ static void attention_across_the_batch(void) {
     HOLDS(2, 3, 8, 1, 0, moved(false), moved(true));
 }
 
-/* mean(z^4) / mean(z^2)^2, for z = y less its mean. */
+/* mean(z^4) / mean(z^2)^2 for z = y - mean(y). */
 static double kurtosis(const float *y, int n) {
     double mean = mean_of(y, n), fourth = 0, second = 0;
     for (int i = 0; i < n; i++) {
@@ -135,7 +134,7 @@ static void a_norm_keeps_the_shape(void) {
     HOLDS(0, 1, 3, N, 3 * (3.0 * N * N - 7) / (5 * (N * N - 1.0)), sqrt(N));
 }
 
-/* 2 is added to feature 0 of every token; what the mean over the tokens is afterwards. */
+/* 2 is added to feature 0 of every token: the mean over the tokens afterwards. */
 static void a_feature_may_shift(void) {
     enum { N = 256, WIDTH = 64 };
     static float x[N * WIDTH], y[N * WIDTH];
@@ -170,7 +169,8 @@ static void two_defaults_of_eps(void) {
     HOLDS(1e-5, 1e-6);
 }
 
-/* mean(norm(10 x) / norm(x)), in double from its closed form; norm.c in float32 is near, and without eps it is at 1. */
+/* mean(norm(10 x) / norm(x)) in double precision by its closed form; norm.c in float32 is close, and without eps it is
+ * 1. */
 static void the_ratio_is_eps(void) {
     const double ulp_of_one = ldexp(1, -23);
     float x[DIM], scaled[DIM], y[DIM], z[DIM];
@@ -198,7 +198,7 @@ static double normal(uint64_t tensor, int i) {
     return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
 }
 
-/* Mean and variance (of n - 1, as torch.var has it) of dL/dx, for L = mean((norm(x) - target)^2). */
+/* Mean and variance (with n - 1, as torch.var) of dL/dx for L = mean((norm(x) - target)^2). */
 static void notes_gradient(double *mean, double *variance, NormKind kind, const float *x, const float *target) {
     enum { N = TOKENS * DIM };
     const Norm norm = {kind, 1e-6f, ONES, NULL};
@@ -238,14 +238,13 @@ static void the_loss_of_the_notes(void) {
     HOLDS(TOKENS, DIM, N, 1, 2, 4, N * N, rms, layer, sqrt(rms / N), DIM - 1, DIM - 2, DIM - 3, 8.0 / 6, 8.0 / 5);
 }
 
-/* ---- 47, 48: where norms stand ------------------------------------------------------------------- */
+/* ---- 47, 48: where norms are placed -------------------------------------------------------------- */
 
 enum { BREADTH = 64, DEEP = 12 };
 typedef enum { PRE, POST, INSIDE, SANDWICH, N_PLACES } Place;
 typedef struct {
     float w[DEEP][BREADTH * BREADTH];
-    float x[DEEP + 1][BREADTH], in[DEEP][BREADTH],
-        out[DEEP][BREADTH]; /* what goes into the matrix, and what comes out */
+    float x[DEEP + 1][BREADTH], in[DEEP][BREADTH], out[DEEP][BREADTH]; /* inputs and outputs of the matrices */
 } Depth;
 
 static void multiply(float *out, const float *w, const float *x, bool transposed) {
@@ -256,7 +255,7 @@ static void multiply(float *out, const float *w, const float *x, bool transposed
     }
 }
 
-/* The sublayers of linear maps, from d->x[0] on. */
+/* Runs the sublayers, which are linear maps, from d->x[0] on. */
 static void go_deep(Depth *d, Place place) {
     for (int l = 0; l < DEEP; l++) {
         float *x = d->x[l], *y = d->x[l + 1], branch[BREADTH];
@@ -269,13 +268,13 @@ static void go_deep(Depth *d, Place place) {
         if (place == INSIDE || place == SANDWICH) rmsnorm(branch, branch, ONES, BREADTH, 0);
         for (int i = 0; i < BREADTH; i++) y[i] = x[i] + branch[i];
         if (place == POST) {
-            memcpy(d->out[l], y, sizeof d->out[l]); /* what the norm got */
+            memcpy(d->out[l], y, sizeof d->out[l]); /* the norm's input */
             rmsnorm(y, y, ONES, BREADTH, 0);
         }
     }
 }
 
-/* |dL/dx| at every depth, for L = sum(loss norm(x)) at the end, as a part of |loss|. */
+/* |dL/dx| / |loss| at every depth, for L = sum(loss norm(x)) at the end. */
 static void come_back(double *sizes, const Depth *d, Place place, const float *loss) {
     float g[BREADTH], dx[BREADTH], branch[BREADTH], unused[BREADTH] = {0};
     rmsnorm_backward(g, unused, loss, d->x[DEEP], ONES, BREADTH, 0);
@@ -306,8 +305,8 @@ static void set_weights(Depth *d, double factor, double move) {
     rmsnorm(d->x[0], d->x[0], ONES, BREADTH, 0);
 }
 
-/* PyTorch's: RMS of the end; the gradient at depth 0, 4, 8, 12; by what part the result moves with 1 % of the weights.
- */
+/* PyTorch's numbers: RMS at the end; the gradient at depths 0, 4, 8, 12; the relative change of the result if the
+ * weights change by 1 %. */
 static const struct {
     double rms, gradients[4], moves;
 } PLACES[N_PLACES] = {
@@ -346,8 +345,8 @@ static void four_places_by_depth(void) {
     HOLDS(DEEP, BREADTH, 0, 4, 8, 1);
 }
 
-/* Weights times 4: what a norm behind the branch gives is the same to the bit. */
-static void a_norm_behind_bounds_the_branch(void) {
+/* With weights times 4 a norm after the branch has the same bits. */
+static void a_post_norm_bounds_the_branch(void) {
     Depth *d = malloc(sizeof *d);
     float end[BREADTH];
     double sizes[2];
@@ -373,7 +372,7 @@ static void qk_norm_bounds_the_scores(void) {
         const int n = heads[k];
         float q[MAX_DIM], key[MAX_DIM];
         double max = 0;
-        for (int t = 0; t < 200; t++) { /* random ones; the last is the query itself, which is the worst */
+        for (int t = 0; t < 200; t++) { /* random keys; the last is the query itself, the worst case */
             fill_random(q, 120, n, 1e3f);
             fill_random(key, t == 199 ? 120 : 121 + (uint64_t)t, n, 1e5f);
             rmsnorm(q, q, ONES, n, 0);
@@ -432,7 +431,7 @@ static void one_large_element_silences_the_others(void) {
     x[7] = 1000;
     rmsnorm(y, x, ones, N, 0);
     const double scale = 1 / sqrt((1e6 + N - 1) / N);
-    CHECK(fabs(y[0] - scale) < 1e-7 && fabs(y[7] - 1000 * scale) < 1e-4, "%.9g beside %.9g", y[0], y[7]);
+    CHECK(fabs(y[0] - scale) < 1e-7 && fabs(y[7] - 1000 * scale) < 1e-4, "%.9g and %.9g", y[0], y[7]);
     HOLDS(N, 1, 1000, 1 / scale, scale, 1000 * scale, sqrt(N));
     double first, others;
     if (first_token_of_story(&first, &others)) return story_missing();
@@ -440,8 +439,8 @@ static void one_large_element_silences_the_others(void) {
     HOLDS(0, 1, first, others);
 }
 
-/* Weights of a block of 32, all of size 1, as 8 bits with one step: the mean square error of the product's input side,
- * in squared steps of 1/127, if one gamma is 16. */
+/* A block of 32 weights of similar size, quantized to 8 bits with one step: the mean square error of the products, in
+ * squared steps of 1/127, if one gamma is 16. */
 static void folding_widens_a_block(void) {
     enum { BLOCK = 32, BLOCKS = 500 };
     double errors[2] = {0};
@@ -458,14 +457,14 @@ static void folding_widens_a_block(void) {
                 errors[fold] += error * error * gamma * gamma;
             }
         }
-    /* unfolded: 31 steps squared and 16^2; folded: 32 times the square of a step that is |w_0| 16, on the average */
+    /* unfolded: 31 squared steps and one of 16^2; folded: 32 squares of a step of 16 |w_0| on average */
     const double ratio = sqrt(errors[1] / errors[0]);
     CHECK(fabs(ratio - 3.0) < 0.3, "the error is %.9g times as large", ratio);
     HOLDS(BLOCK, 16, 3);
     static const struct {
         const char *type;
         bool fold;
-        double nats; /* with other vectors activations round to other bytes now and then */
+        double nats; /* with other vector widths a few activations are rounded to other bytes */
     } LOSSES[] = {{"f32", 0, 0.494},  {"f32", 1, 0.494},  {"q8_0", 0, 0.495},
                   {"q8_0", 1, 0.497}, {"q4_0", 0, 0.566}, {"q4_0", 1, 0.609}};
     for (int k = 0; k < 6; k++) {
@@ -477,7 +476,7 @@ static void folding_widens_a_block(void) {
     }
 }
 
-/* ---- 54, 55: weights in front of a norm ------------------------------------------------------------------- */
+/* ---- 54, 55: weights before a norm ------------------------------------------------------------------------ */
 
 /* dw[DIM][DIM] = dL/dW for y = rmsnorm(W x), L = sum(v y). */
 static void weight_gradient(float *dw, const float *w, const float *x, const float *v) {
@@ -508,7 +507,7 @@ static void the_gradient_of_weights_before_a_norm(void) {
     HOLDS(size, sqrt(dot(g[1], g[1], N)), length, expected, 0.1, 2, DIM, 0, 1);
 }
 
-/* The change of the gradient along a direction, that is the curvature, falls with the square of |W|. */
+/* The curvature, the change of the gradient along a direction, falls with 1 / |W|^2. */
 static void curvature_falls_with_the_square(void) {
     enum { N = DIM * DIM };
     float x[DIM], v[DIM], w[N], moved_w[N], g[N], before[N], after[N];
@@ -549,7 +548,7 @@ static void names_that_mislead(void) {
     float y[4];
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
     CHECK_VALUES(y, 4, 1e-7, 0.365148372, 0.730296743, 1.09544512, 1.46059349);
-    rmsnorm(y, shifted, ONES, 4, 0); /* T5LayerNorm's, too: it sees the shift */
+    rmsnorm(y, shifted, ONES, 4, 0); /* T5LayerNorm computes this too: it does not ignore the shift */
     CHECK_VALUES(y, 4, 2e-7, 0.998503122, 0.999500628, 1.00049813, 1.00149564);
     HOLDS(1, 2, 3, 4, 7.5, 1.25, 4, 1001, 1002, 1003, 1004, 1001 / sqrt(dot(shifted, shifted, 4) / 4));
 }
@@ -605,7 +604,7 @@ const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY] = {
     STATEMENT(the_ratio_is_eps),
     STATEMENT(the_loss_of_the_notes),
     STATEMENT(four_places_by_depth),
-    STATEMENT(a_norm_behind_bounds_the_branch),
+    STATEMENT(a_post_norm_bounds_the_branch),
     STATEMENT(qk_norm_bounds_the_scores),
     STATEMENT(a_mean_is_one_over_the_root_of_dim),
     STATEMENT(a_real_models_mean_is_chance),
