@@ -457,7 +457,7 @@ static void the_cache_has_room_for_the_context(void) {
     CHECK(!kv.layers && !kv.blocks, "not closed");
 }
 
-/* Whichever logit it is. */
+/* NaN and infinity are found in any logit. */
 static void every_logit_is_checked(void) {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     enum { N = 5 };

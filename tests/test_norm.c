@@ -157,8 +157,9 @@ static void check_fused(Kind x_kind, Kind r_kind, int dim, float eps) {
     for (int i = 0; i < dim; i++) sum[i] = x[i] + r[i];
     rmsnorm(expected, sum, gamma_, dim, eps);
     add_rmsnorm(y, x, r, gamma_, dim, eps);
-    CHECK(!memcmp(x, sum, (size_t)dim * sizeof *x), "dim %d, inputs %d, %d: another sum", dim, x_kind, r_kind);
-    CHECK(!memcmp(y, expected, (size_t)dim * sizeof *y), "dim %d, inputs %d, %d: another norm", dim, x_kind, r_kind);
+    CHECK(!memcmp(x, sum, (size_t)dim * sizeof *x), "dim %d, inputs %d, %d: the sum differs", dim, x_kind, r_kind);
+    CHECK(!memcmp(y, expected, (size_t)dim * sizeof *y), "dim %d, inputs %d, %d: the norm differs", dim, x_kind,
+          r_kind);
 }
 
 static void adding_first_gives_the_same_bits(void) {
@@ -185,7 +186,7 @@ static void product(float *y, const float *w, const float *x, int rows, int dim)
 
 /* W (gamma x / RMS(x)) = (W gamma) x / RMS(x): gamma can be folded into the weights, and 1 / RMS applied after the
  * product (Graef et al. 2024, "FlashNorm", sec. 2). */
-static void one_over_rms_can_be_applied_after_the_product(void) {
+static void one_over_rms_may_follow_the_product(void) {
     enum { ROWS = 7, DIM = 96 };
     static float x[MAX_DIM], w[ROWS * DIM], folded[ROWS * DIM], xn[DIM], ones[DIM], y[ROWS], late[ROWS];
     for (Kind kind = RANDOM; kind < N_KINDS; kind++) {
@@ -300,7 +301,7 @@ static void fill_tokens(float *x, int dim) {
 }
 
 static void check_tokens(const Norm *norm, int dim, int n, int threads) {
-    static float x[TOKENS * MAX_DIM], y[TOKENS * MAX_DIM], alone[MAX_DIM];
+    static float x[TOKENS * MAX_DIM], y[TOKENS * MAX_DIM], single[MAX_DIM];
     fill_tokens(x, dim);
     memset(y, 0xff, sizeof y);
     const float *got = y;
@@ -312,8 +313,8 @@ static void check_tokens(const Norm *norm, int dim, int n, int threads) {
     }
     CHECK(got == y, "n = %d: the result is not at y", n);
     for (int t = 0; t < n; t++) {
-        run_norm(alone, x + t * dim, norm, dim);
-        CHECK(!memcmp(alone, y + t * dim, (size_t)dim * sizeof *y),
+        run_norm(single, x + t * dim, norm, dim);
+        CHECK(!memcmp(single, y + t * dim, (size_t)dim * sizeof *y),
               "%s, dim %d, %d tokens, %d threads: token %d differs", norm_name(norm->kind), dim, n, threads, t);
     }
     for (int i = n * dim; i < TOKENS * dim; i++) CHECK(isnan(y[i]), "wrote beyond token %d", n);
@@ -333,12 +334,12 @@ static void tokens_are_independent(void) {
 /* One token: every thread gets its own copy of the result. */
 static void one_token_is_copied_for_each_thread(void) {
     enum { DIM = 172, THREADS = 3 };
-    float x[DIM], y[THREADS * DIM], alone[DIM];
+    float x[DIM], y[THREADS * DIM], single[DIM];
     const float *rows[THREADS] = {NULL};
     int threads = 0;
     const Norm norm = {NORM_LAYER, 1e-5f, gamma_, beta};
     fill(x, RANDOM, DIM);
-    run_norm(alone, x, &norm, DIM);
+    run_norm(single, x, &norm, DIM);
     memset(y, 0xff, sizeof y);
 #pragma omp parallel num_threads(THREADS)
     {
@@ -349,7 +350,7 @@ static void one_token_is_copied_for_each_thread(void) {
     CHECK(threads == THREADS, "%d threads, expected %d", threads, THREADS);
     for (int t = 0; t < THREADS; t++) {
         CHECK(rows[t] == y + t * DIM, "thread %d reads from elsewhere", t);
-        CHECK(!memcmp(rows[t], alone, sizeof alone), "thread %d has another result", t);
+        CHECK(!memcmp(rows[t], single, sizeof single), "thread %d: the result differs", t);
     }
 }
 
@@ -381,7 +382,7 @@ void suite_norm(void) {
     TEST(norms_match_double_precision);
     TEST(norms_are_no_worse_than_pytorch_s);
     TEST(adding_first_gives_the_same_bits);
-    TEST(one_over_rms_can_be_applied_after_the_product);
+    TEST(one_over_rms_may_follow_the_product);
     TEST(worked_example);
     TEST(a_mean_between_two_floats);
     TEST(memory_after_a_token_is_not_touched);

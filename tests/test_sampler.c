@@ -213,8 +213,6 @@ static void random_numbers_are_xorshift64_star(void) {
     }
 }
 
-/* Pearson's chi-square of many draws; with 11 degrees of freedom it exceeds 50
- * once in a million. */
 /* The first numbers of splitmix64's reference implementation for seed 1234567, shifted by 11 bits. */
 static void seeds_of_samples_are_splitmix64(void) {
     static const uint64_t published[] = {6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
@@ -243,6 +241,7 @@ static void first_draws_of_samples_are_uniform(void) {
     }
 }
 
+/* Pearson's chi-square of many draws; with 11 degrees of freedom it exceeds 50 once in a million. */
 static void frequencies_match(Sampling o) {
     enum { N = 12, DRAWS = 50000 };
     static const float logits[N] = {0, 1, 2, -1, 0.5f, 0.25f, 3, -2, 1, 1.5f, 0, -0.5f};

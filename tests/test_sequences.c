@@ -24,7 +24,7 @@ enum { TEXTS = 4, LENGTH = 48, PREFIX = 14, MAX_VOCAB = 131, MAX_TEXT_STEPS = TE
 
 /* The tokens of a text and its reference logits. */
 static struct {
-    int tokens[LENGTH], n; /* n of them have run in the schedule */
+    int tokens[LENGTH], n; /* n: tokens that have run in the schedule */
     float logits[LENGTH * MAX_VOCAB];
 } texts[TEXTS];
 

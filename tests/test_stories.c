@@ -23,10 +23,10 @@ static char model[PATH_MAX], tokenizer[PATH_MAX];
 static bool have_checkpoint(void) {
     const char *path = real_checkpoint("stories260K.bin");
     if (path) strcpy(model, path);
-    const char *beside = path ? real_checkpoint("tok512.bin") : NULL;
-    if (beside) strcpy(tokenizer, beside);
-    if (!beside) test_skip(NO_CHECKPOINTS);
-    return beside != NULL;
+    const char *found = path ? real_checkpoint("tok512.bin") : NULL;
+    if (found) strcpy(tokenizer, found);
+    if (!found) test_skip(NO_CHECKPOINTS);
+    return found != NULL;
 }
 
 static char *read_golden(const char *name) {

@@ -1027,7 +1027,7 @@ static void addresses_and_names_are_correct(void) {
         for (int i = 0; i < 3; i++)
             for (const char *at = text; (at = strstr(at, folders[i])); at++) {
                 FILE *in = sscanf(at, "%63[a-zA-Z0-9_./]", first) == 1 && strchr(first, '.') ? fopen(first, "r") : NULL;
-                CHECK(in || !strchr(first, '.'), "%s: %s is no file", BOOK.chapters[c], first);
+                CHECK(in || !strchr(first, '.'), "%s: %s does not exist", BOOK.chapters[c], first);
                 if (in) fclose(in);
                 files += in != NULL;
             }

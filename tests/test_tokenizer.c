@@ -238,7 +238,7 @@ static void encodes_with_ties_and_duplicates(void) {
 
 /* ---- round trips -------------------------------------------------------------------------------- */
 
-/* Whether decoding decodes_back the text, with BOS, or without BOS (then with the space that encoding prepends). */
+/* Whether decoding returns the text, with BOS, or without BOS (then with the space that encoding prepends). */
 static bool decodes_back(const Tokenizer *t, const char *text, size_t size, bool bos) {
     Tokens tokens;
     if (tokenizer_encode(t, text, size, bos, &tokens)) return false;
@@ -398,7 +398,7 @@ static void refuses_bad_files(void) {
     hashtokenizer_write(path, 300);
     CHECK(tokenizer_open_bin(&t, path, 300) == 0, "the unchanged file is refused");
     tokenizer_close(&t);
-    CHECK(refused(path, 299) && refused(path, 301), "another vocabulary");
+    CHECK(refused(path, 299) && refused(path, 301), "wrong vocabulary sizes are accepted");
     CHECK(refused(path, INT_MAX), "a vocabulary of INT_MAX");
     damage(path, 4, &(float){NAN});
     CHECK(refused(path, 300), "a score that is not a number");
@@ -475,7 +475,7 @@ static void refuses_a_vocabulary_without_bos(void) {
 
 /* ---- the published vocabularies --------------------------------------------------------------------------- */
 
-/* Undoes \n, \t, \r, \\ and \xNN in place; decodes_back the size. */
+/* Undoes \n, \t, \r, \\ and \xNN in place; returns the size. */
 static size_t unescape(char *s) {
     char *to = s;
     for (const char *from = s; *from; to++) {

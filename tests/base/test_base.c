@@ -281,7 +281,7 @@ static void an_output_is_complete_or_missing(void) {
     free(text);
 }
 
-/* The text of a file; it stays until the next call. */
+/* The text of a file, valid until the next call. */
 static const char *text_of(const char *path) {
     static char text[256];
     FILE *in = fopen(path, "rb");
@@ -447,7 +447,7 @@ static void files_of_the_program_s_folder_are_found(void) {
     CHECK(!program_file("no/such.file"), "finds a missing file");
 }
 
-static void a_file_is_no_terminal(void) {
+static void a_file_is_not_a_terminal(void) {
     FILE *f = fopen(write_bytes("plain"), "rb");
     CHECK(f && !on_terminal(f), "a terminal");
     fclose(f);
@@ -651,7 +651,7 @@ void suite_base(void) {
     if (!test_fast()) TEST(reading_past_a_file_is_fatal); /* valgrind reports the expected crash */
     TEST(an_output_is_complete_or_missing);
     TEST(files_of_the_program_s_folder_are_found);
-    TEST(a_file_is_no_terminal);
+    TEST(a_file_is_not_a_terminal);
     TEST(the_hash_is_a_polynomial);
     TEST(keys_are_random);
 }

@@ -57,7 +57,7 @@ static void check_tensor(const HashModel *m, const char *name, const Tensor *w, 
 }
 
 static void check_norm(const HashModel *m, const char *name, const Norm *norm, uint64_t id) {
-    CHECK(norm->kind == NORM_RMS && norm->eps == 1e-5f && !norm->beta, "%s is another norm", name);
+    CHECK(norm->kind == NORM_RMS && norm->eps == 1e-5f && !norm->beta, "%s: wrong norm", name);
     for (int i = 0; i < m->dim; i++) {
         const double expected = 1 + (((double)(hash64(m->seed, id, (uint64_t)i) >> 40)) / 16777216 - 0.5) / 2;
         CHECK(fabs(norm->gamma[i] - expected) <= 1e-7, "%s[%d] is %.9g, expected %.9g", name, i, norm->gamma[i],
@@ -263,7 +263,7 @@ static void headers_are_checked(void) {
     free(image.bytes);
 }
 
-/* Every format must be as long as its header says, to the byte. */
+/* The length of a file must match its header to the byte. */
 static void lengths_are_checked(void) {
     for (int version = 0; version < 3; version++)
         for (int untied = 0; untied < 2; untied++) {

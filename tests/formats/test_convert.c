@@ -127,7 +127,7 @@ static void yarn_is_kept(void) {
         gguf_free(&file);
         CHECK(difference("m.gguf", "plain.gguf") > 1e-3, "YaRN has no effect");
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
-        CHECK(is_architecture("out/a.gguf", i ? "llama" : "qwen3"), "another architecture");
+        CHECK(is_architecture("out/a.gguf", i ? "llama" : "qwen3"), "wrong architecture");
         const double found = difference("m.gguf", "out/a.gguf");
         CHECK(found <= 2e-6, "%s: %g of the largest logit away", r->architecture, found);
         unlink(inside("out/a.gguf"));
@@ -153,7 +153,7 @@ static void experts_in_every_type(void) {
         char expected[64];
         snprintf(expected, sizeof expected, "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
         CHECK(strstr(out, expected), "%s: no '%s' in %s", types[i], expected, out);
-        CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: another router: %s", types[i], out);
+        CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: wrong router: %s", types[i], out);
         CHECK(strstr(out, "\nexperts      8 of width 32, 2 per token\n"), "%s", out);
         const double found = difference("m.gguf", "out/a.gguf");
         CHECK(found <= tolerances[i], "%s: %g of the largest logit away", types[i], found);

@@ -26,7 +26,7 @@ static const double EXACT = 2e-5, HALF = 0.02;
 
 static const struct {
     const char *name, *architectures; /* allowed in its GGUF file */
-    bool limited;                     /* llama.cpp runs it only with a shorter context */
+    bool limited;                     /* llama.cpp does not run it completely: refused, or a shorter context */
 } FAMILIES[] = {
     {"gemma2", "gemma2", false},       {"gemma2_caps", "gemma2", true}, /* scale of scores, kinds of layers */
     {"gemma3_270m", "gemma3", false},  {"gemma3_1b", "gemma3", false},

@@ -762,7 +762,8 @@ static void only_regular_files_are_opened(void) {
         Model m;
         CHECK(!make_folder(i / 2 < 2 ? 0 : 1), "no folder");
         unlink(in_folder(names[i / 2]));
-        CHECK(!(i % 2 ? symlink("/dev/zero", in_folder(names[i / 2])) : mkfifo(in_folder(names[i / 2]), 0600)), "none");
+        CHECK(!(i % 2 ? symlink("/dev/zero", in_folder(names[i / 2])) : mkfifo(in_folder(names[i / 2]), 0600)),
+              "cannot make it");
         stderr_hide();
         const int status = model_open(&m, folder());
         CHECK(stderr_show() == 1 && status == -1, "opens with %s", names[i / 2]);

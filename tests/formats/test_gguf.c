@@ -959,7 +959,7 @@ static void set_array(const char *name, uint32_t type, uint64_t count) {
 }
 
 static void bad_keys(void) {
-    /* the last two overflow when multiplied by the least size of a key or a tensor */
+    /* the last two overflow when multiplied by the min size of a key or a tensor */
     static const uint64_t giant[] = {0xffffffff, 0x100000001,        0x7fffffffffffffff,
                                      UINT64_MAX, 0x13b13b13b13b13b2, 0x0800000000000001};
     static const GgufType negative[] = {GGUF_I8, GGUF_I16, GGUF_I32, GGUF_I64};
@@ -1304,7 +1304,7 @@ static void truncated_files(void) {
     const GgufTensor *last = &file.tensors[file.n_tensors - 1];
     const long data = (long)(last->offset + 4 * last->count);
     gguf_free(&file);
-    /* every 997th length of the data and the last bytes of the header, then every length */
+    /* the header has more than 500 bytes, so data + 500 is less than the size of the file */
     for (long n = data + 500; n > 0; n -= n > HEADER ? 997 : test_fast() ? 37 : 1) {
         Model model;
         CHECK(!truncate(path, n), "cannot cut");
@@ -1501,7 +1501,7 @@ static void the_default_pretokenizer_is_gpt2_s(void) {
         CHECK(found == 1, "case %d: found %d, %s", i, found, stderr_text());
         CHECK(lines == (i < 3) && (i >= 3 || strstr(stderr_text(), "(tokenizer.ggml.pre): GPT-2's is used\n")),
               "case %d: %s", i, stderr_text());
-        CHECK(t.pretokenizer.n_steps == 1 && t.pretokenizer.steps[0] == PATTERN_GPT2, "case %d: another pattern", i);
+        CHECK(t.pretokenizer.n_steps == 1 && t.pretokenizer.steps[0] == PATTERN_GPT2, "case %d: wrong pattern", i);
         tokenizer_close(&t);
         model_close(&model);
     }

@@ -484,7 +484,7 @@ static void files_are_read(void) {
     json_close(&json);
     stderr_hide();
     const int status = json_open(&json, temporary("none.json"));
-    CHECK(stderr_show() == 1 && status == -1, "a file that is not there: %s", stderr_text());
+    CHECK(stderr_show() == 1 && status == -1, "a missing file: %s", stderr_text());
 }
 
 /* A file that changes after its values were counted and before they are read. */

@@ -231,7 +231,7 @@ static void check_column(const Problem *p, const uint8_t *panel, const float *we
         const float product = (float)weight * scale[r];
         const double expected = (double)product + (double)min[r], found = (double)weights[r * cols + c];
         CHECK(fabs(found - expected) <= 0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
-              "%s [%d][%d] is %.9g, its panel says %.9g", type_name(type), r, c, found, expected);
+              "%s [%d][%d] is %.9g, in its panel %.9g", type_name(type), r, c, found, expected);
     }
 }
 

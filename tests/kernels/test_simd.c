@@ -184,7 +184,7 @@ static double round_to_half(float f) {
     return copysign(rint(magnitude / step) * step, f);
 }
 
-static void every_half_is_widened(void) {
+static void every_half_float_is_widened(void) {
     for (int h = 0; h < 65536; h++) {
         const float f = f16_to_f32((uint16_t)h);
         const uint16_t back = f32_to_f16(f);
@@ -219,7 +219,7 @@ static void check_half(float f) {
     CHECK(got == expected && !signbit(got) == !signbit(f), "%.9g becomes %.9g, expected %.9g", f, got, expected);
 }
 
-static void halfs_round_to_even(void) {
+static void half_floats_round_to_even(void) {
     for (int h = 0; h < 0x7c00; h++) { /* halfway to the next value, and next to that */
         const double next = h == 0x7bff ? 65536 : half_value(h + 1);
         const float middle = (float)((half_value(h) + next) / 2);
@@ -315,9 +315,9 @@ void suite_simd(void) {
     TEST(lanes_are_numbered_and_compared);
     TEST(exp_is_accurate);
     TEST(exp_at_the_edges);
-    TEST(every_half_is_widened);
+    TEST(every_half_float_is_widened);
     TEST(vectors_widen_like_scalars);
-    TEST(halfs_round_to_even);
+    TEST(half_floats_round_to_even);
     TEST(byte_dots_are_exact);
     TEST(integers_become_floats);
     TEST(quads_fill_every_lane);

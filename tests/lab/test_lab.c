@@ -291,7 +291,7 @@ static void bad_specifications_are_refused(void) {
     check_refused(2, "--norm needs a model", "-m norms --norm layer");
 }
 
-/* What a mode writes for these arguments: its bytes; the caller frees them. */
+/* The bytes of the logits with these arguments; the caller frees them. */
 static char *logits_of(const char *arguments, size_t *size) {
     run("%s -m logits --kv f32 --tokens 1,2,300,17,4,99,5 -o out/logits", arguments);
     char *bytes = status == 0 ? file_read(inside("out/logits"), size) : NULL;
@@ -514,7 +514,7 @@ static void the_bench_of_a_model_s_sites(void) {
 }
 
 /* The width of its norms, then that of its head norms. */
-static void the_bench_of_a_model_with_norms_of_heads(void) {
+static void the_bench_of_a_model_with_head_norms(void) {
     gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
     gguf_write(&file, inside("heads.gguf"));
     gguf_free(&file);
@@ -589,7 +589,7 @@ void suite_lab(void) {
     TEST(a_ratio_has_an_interval);
     TEST(measuring_ends_at_2_percent);
     TEST(the_bench_of_a_model_s_sites);
-    TEST(the_bench_of_a_model_with_norms_of_heads);
+    TEST(the_bench_of_a_model_with_head_norms);
     TEST(the_memory_that_is_read_is_limited);
     TEST(the_bench_of_all_dims);
     TEST(ctrl_c_ends_the_bench_cleanly);

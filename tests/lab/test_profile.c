@@ -259,10 +259,10 @@ static void delays_count_for_their_site(void) {
         CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS), "does not run");
         check_account(PREFILL, slow, layer, delays[i].site, 1000);
         check_account(PREFILL, !slow, layer, SITE_WAIT, 1000);
-        const double behind = profile_of_thread(profile, !slow, PREFILL, layer, delays[i].site)->waited;
+        const double waited = profile_of_thread(profile, !slow, PREFILL, layer, delays[i].site)->waited;
         const double own = profile_of_thread(profile, slow, PREFILL, layer, delays[i].site)->waited;
-        CHECK(fabs(behind - 1e-6) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g", SITES[delays[i].site].name,
-              behind, own);
+        CHECK(fabs(waited - 1e-6) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g", SITES[delays[i].site].name,
+              waited, own);
         const bool norm = slow == 0 && SITES[delays[i].site].is_norm;
         const Estimate share = estimate_ratio(&profile->passes[PREFILL].norms);
         CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name, share.value);
@@ -767,7 +767,7 @@ static void infinite_sizes_are_null(void) {
     close_session();
 }
 
-/* Long waits of one thread or many involuntary context switches indicate a busy machine; the report says so. */
+/* Long waits of one thread or many involuntary context switches are reported as a busy machine. */
 static void a_busy_machine_is_reported(void) {
     static const struct {
         int threads, switches;

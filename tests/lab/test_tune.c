@@ -30,7 +30,7 @@ static void close_all(void) {
     model_close(&m);
 }
 
-/* What is fastest on the simulated machine. */
+/* The fastest settings of the simulated machine. */
 typedef struct {
     int threads;
     Prefetch prefetch;
@@ -39,7 +39,7 @@ typedef struct {
 
 static bool same_prefetch(Prefetch a, Prefetch b) { return a.distance == b.distance && a.near == b.near; }
 
-/* Sets the duration of a token. Now and then another program takes the processor. */
+/* Sets the duration of a token. Sometimes another program takes the processor. */
 static void run_token(const Likes *likes, int token) {
     s.seconds = 10.0 * (same_prefetch(m.output.prefetch, likes->prefetch) ? 1 - likes->gain : 1) *
                     (s.decode_threads == likes->threads ? 1 : 1.5) +

@@ -961,7 +961,7 @@ static void write_bytes(const char *name, const void *bytes, size_t n) {
 }
 
 /* For common files that are not models the message names their kind and what to do. */
-static void files_that_are_no_models_are_recognized(void) {
+static void files_that_are_not_models_are_recognized(void) {
     static const struct {
         const char *begin;
         size_t n;
@@ -1091,7 +1091,7 @@ static void a_bad_environment_is_refused(void) {
 }
 
 /* A message is one line without control characters, for any file name. */
-static void messages_are_safe_to_read(void) {
+static void messages_contain_no_control_characters(void) {
     check_refused(1, "no?model?[31m.bin: ", "'no\nmodel\x1b[31m.bin'");
     check_refused(2, "'a?b', expected", "m/model.bin -n 'a\nb'");
 }
@@ -1270,7 +1270,7 @@ static void a_closed_pipe_is_an_error(void) { /* only in modes, not for --help *
 }
 
 /* An endless text stops when its pipe is closed. */
-static void an_endless_text_stops_when_unread(void) {
+static void an_endless_text_stops_at_a_closed_pipe(void) {
     setup.closed_output = true;
     run("m/long.bin -i aa -t 0 -n 0");
     CHECK(status == 1, "status %d", status);
@@ -1379,13 +1379,13 @@ void suite_cli(void) {
     TEST(bad_options_are_refused);
     TEST(bad_usage_is_refused);
     TEST(bad_files_are_refused);
-    TEST(files_that_are_no_models_are_recognized);
+    TEST(files_that_are_not_models_are_recognized);
     TEST(git_lfs_pointers_in_a_folder_are_recognized);
     TEST(a_vocabulary_without_tensors_tokenizes);
     TEST(a_context_beyond_the_model_s_is_noted);
     TEST(bad_prompts_are_refused);
     TEST(a_bad_environment_is_refused);
-    TEST(messages_are_safe_to_read);
+    TEST(messages_contain_no_control_characters);
     TEST(nan_logits_are_an_error);
     TEST(overflow_of_a_float16_cache_is_an_error);
     TEST(the_tokenizer_may_be_in_the_current_folder);
@@ -1397,7 +1397,7 @@ void suite_cli(void) {
     TEST(thread_limits_of_the_system_are_handled);
     TEST(a_full_disk_is_an_error);
     TEST(a_closed_pipe_is_an_error);
-    TEST(an_endless_text_stops_when_unread);
+    TEST(an_endless_text_stops_at_a_closed_pipe);
     TEST(ctrl_c_ends_a_text_cleanly);
     TEST(ctrl_c_ends_a_chat);
     if (test_fast()) return; /* valgrind uses files, signals and limits itself */

@@ -50,8 +50,8 @@ static void check_pace(Guesser *g, const int (*passes)[2], int n) {
     }
 }
 
-/* {drafted, accepted}: the number doubles if all are accepted and halves if fewer than half are; after a total failure
- * pauses of 1, 2, 4, ... passes. */
+/* {drafted, accepted}: the number doubles if all are accepted and halves if fewer than half are; after a single
+ * rejected token pauses of 1, 2, 4, ... passes. */
 static void the_number_follows_acceptance(void) {
     static const int up[][2] = {{1, 1},  {2, 2},  {4, 4}, {8, 8}, {15, 15}, {15, 15},
                                 {15, 8}, {15, 7}, {7, 4}, {7, 3}, {3, 2},   {3, 1}},
@@ -166,15 +166,15 @@ static void the_bundled_pair_agrees(void) {
 
 /* The draft's cache is rewound and extended with the conversation's. */
 static void chats_with_a_draft_are_the_same(void) {
-    static const char said[] = "aa\nba ca\naa\n";
+    static const char lines[] = "aa\nba ca\naa\n";
     static char plain[1 << 14];
     binary_folder("draft_chat");
     CHECK(samples_write(folder) == 0, "no samples");
-    setup.input = said;
+    setup.input = lines;
     CHECK_RUN("-m chat spm.gguf -t 0");
     memcpy(plain, out, sizeof plain);
     for (int lookup = 0; lookup < 8; lookup += 4) {
-        setup.input = said;
+        setup.input = lines;
         setup.environment = "NORMA_ORACLE=0";
         CHECK_RUN("-m chat spm.gguf -t 0 --draft spm.gguf --lookup %d", lookup);
         CHECK(!strncmp(plain, out, sizeof plain), "%s", out);
@@ -193,12 +193,12 @@ static void chats_with_windows_and_a_draft_are_the_same(void) {
     replace_in_file(inside("words/config.json"), "\"max_position_embeddings\": 40",
                     "\"max_position_embeddings\": 3000");
     for (int seed = 1; seed < 5; seed++) {
-        static const char said[] = "aa\nba ca\naa\n";
-        setup.input = said;
+        static const char lines[] = "aa\nba ca\naa\n";
+        setup.input = lines;
         CHECK_RUN("-m chat words --template llama-2 -b 4 -p 0 -t 5 -s %d", seed);
         memcpy(plain, out, sizeof plain);
         for (const char *c = out; *c; c++) answered += *c == '\n';
-        setup.input = said;
+        setup.input = lines;
         setup.environment = "NORMA_ORACLE=0";
         CHECK_RUN("-m chat words --template llama-2 -b 4 -p 0 -t 5 -s %d --draft words", seed);
         CHECK(!strncmp(plain, out, sizeof plain), "%s", out);

@@ -208,7 +208,7 @@ static void check_killed(const char *arguments, const char *file) {
     }
     for (int i = 0; i < 3000 && processes("123457", 0, 9) < 3; i++) usleep(1000);
     for (int i = 0; i < 3000 && file && (!has_file(file, written, &n) || !n); i++) usleep(10000);
-    CHECK(processes("123457", SIGKILL, 1) == 1, "%s: nobody was killed", command);
+    CHECK(processes("123457", SIGKILL, 1) == 1, "%s: no process was killed", command);
     while (waitpid(pid, &state, WNOHANG) == 0 && waited++ < 3000) usleep(10000);
     CHECK(waited < 3000 && (WIFSIGNALED(state) || WEXITSTATUS(state)), "%s: still running, or status 0", command);
     for (int i = 0; i < 500 && processes("123457", 0, 9); i++) usleep(10000);

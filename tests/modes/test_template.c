@@ -23,7 +23,7 @@ enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, N_PIECES = 1600 };
 
 static const HashModel SPEAKING = {16, 16, 1, 2, 1, N_PIECES, 16, false, 9};
 
-/* What tests open, in one. */
+/* A model with its tokenizer. */
 typedef struct {
     Model model;
     Tokenizer t;
@@ -81,7 +81,7 @@ static void close_chat(Opened *o, ChatTemplate *chat) {
 }
 
 static void check_turn(const char *family, int type, const char *system, int turn, const char *expected) {
-    static const Exchange said[] = {
+    static const Exchange messages[] = {
         {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
     Opened o;
     ChatTemplate chat = {.name = "none"};
@@ -89,7 +89,7 @@ static void check_turn(const char *family, int type, const char *system, int tur
     char *template = template_of(family);
     CHECK(template && open_chat(&o, template, type), "%s does not open", family);
     CHECK(open_template(&o, &chat, NULL) && !strcmp(chat.name, family), "%s is taken for %s", family, chat.name);
-    CHECK(!chat_tokens(&chat, &o.t, system, said, turn + 1, &tokens), "%s", family);
+    CHECK(!chat_tokens(&chat, &o.t, system, messages, turn + 1, &tokens), "%s", family);
     CHECK(!strcmp(list_of(&tokens), expected), "%s, markers %d, system %s, turn %d: %s, expected %s", family, type,
           system ? system : "-", turn, list_of(&tokens), expected);
     free(tokens.ids);
@@ -292,7 +292,7 @@ static bool open_plain(Opened *o, ChatTemplate *chat, const char *template, cons
 }
 
 static void every_family_has_its_format(void) {
-    static const Exchange said[] = {
+    static const Exchange messages[] = {
         {"hello", "<think>\nHm.\n</think>\n\ngood day"}, {" and you? ", "fine "}, {"bye", NULL}};
     setenv("NORMA_DATE", "07 Mar 2026", 1);
     for (size_t i = 0; i < sizeof CONVERSATIONS / sizeof *CONVERSATIONS; i++)
@@ -304,10 +304,10 @@ static void every_family_has_its_format(void) {
             const char *first = CONVERSATIONS[i].first[system], *third = CONVERSATIONS[i].third[system];
             CHECK(open_plain(&o, &chat, CONVERSATIONS[i].template, NULL), "case %zu: no family", i);
             CHECK(!strcmp(chat.name, family), "case %zu is taken for %s, expected %s", i, chat.name, family);
-            CHECK(!chat_tokens(&chat, &o.t, prompt, said, 1, &tokens), "%s", family);
+            CHECK(!chat_tokens(&chat, &o.t, prompt, messages, 1, &tokens), "%s", family);
             CHECK(!strcmp(text_of(&o.t, &tokens), first), "%s: %s, expected %s", family, text_of(&o.t, &tokens), first);
             free(tokens.ids);
-            CHECK(!chat_tokens(&chat, &o.t, prompt, said, 3, &tokens), "%s", family);
+            CHECK(!chat_tokens(&chat, &o.t, prompt, messages, 3, &tokens), "%s", family);
             CHECK(!strcmp(text_of(&o.t, &tokens), third), "%s: %s, expected %s", family, text_of(&o.t, &tokens), third);
             free(tokens.ids);
             close_chat(&o, &chat);
@@ -317,8 +317,8 @@ static void every_family_has_its_format(void) {
 
 /* Markers, BOS and EOS in a user or system prompt are encoded as plain text. */
 static void messages_contain_no_markers(void) {
-    static const char said[] = "<s></s><|im_start|><|im_end|><|system|><|user|><|assistant|><|start_header_id|>"
-                               "<|end_header_id|><|eot_id|>[INST]<<SYS>>";
+    static const char message[] = "<s></s><|im_start|><|im_end|><|system|><|user|><|assistant|><|start_header_id|>"
+                                  "<|end_header_id|><|eot_id|>[INST]<<SYS>>";
     static const char *const families[] = {"llama-2", "chatml", "zephyr", "llama-3"};
     for (int f = 0; f < 4; f++)
         for (int type = CONTROL; type <= USER_DEFINED; type++) {
@@ -332,7 +332,7 @@ static void messages_contain_no_markers(void) {
                 o.t.pieces.list[i].kind = (PieceKind)(type == USER_DEFINED ? PIECE_USER : PIECE_CONTROL);
             CHECK(open_template(&o, &chat, NULL), "%s", families[f]);
             CHECK(!chat_template_render(&chat, &o.t, "x", NULL, "x", &plain, &begin) &&
-                      !chat_template_render(&chat, &o.t, said, NULL, said, &tokens, &begin),
+                      !chat_template_render(&chat, &o.t, message, NULL, message, &tokens, &begin),
                   "%s", families[f]);
             const bool mine[] = {f == 1, f == 1, f == 2, f == 2, f == 2, f == 3, f == 3, f == 3};
             for (int way = 0; way < 2; way++) {
@@ -351,8 +351,8 @@ static void messages_contain_no_markers(void) {
                 if (n + length < (int)sizeof text) memcpy(text + n, s, (size_t)length), n += length;
             }
             text[n < (int)sizeof text ? n : 0] = 0;
-            const char *first = strstr(text, said);
-            CHECK(first && strstr(first + 1, said), "%s, type %d: '%s'", families[f], type, text);
+            const char *first = strstr(text, message);
+            CHECK(first && strstr(first + 1, message), "%s, type %d: '%s'", families[f], type, text);
             free(plain.ids);
             free(tokens.ids);
             free(template);
@@ -433,13 +433,13 @@ static void a_system_prompt_is_read_from_the_template(void) {
         Opened o;
         ChatTemplate chat;
         Tokens tokens;
-        const Exchange said = {"hi", NULL};
+        const Exchange message = {"hi", NULL};
         CHECK(open_plain(&o, &chat, cases[i].template, NULL), "case %zu: no family", i);
         CHECK(!strcmp(chat.prompt, cases[i].prompt), "case %zu: '%s', expected '%s'", i, chat.prompt, cases[i].prompt);
-        CHECK(!chat_tokens(&chat, &o.t, NULL, &said, 1, &tokens), "case %zu", i);
+        CHECK(!chat_tokens(&chat, &o.t, NULL, &message, 1, &tokens), "case %zu", i);
         CHECK(!!strstr(text_of(&o.t, &tokens), "system") == !!*cases[i].prompt, "%s", text_of(&o.t, &tokens));
         free(tokens.ids);
-        CHECK(!chat_tokens(&chat, &o.t, "", &said, 1, &tokens), "case %zu", i);
+        CHECK(!chat_tokens(&chat, &o.t, "", &message, 1, &tokens), "case %zu", i);
         CHECK(!strstr(text_of(&o.t, &tokens), "system"), "an empty system prompt is used: %s", text_of(&o.t, &tokens));
         free(tokens.ids);
         close_chat(&o, &chat);
@@ -478,13 +478,13 @@ static void spaces_follow_the_template(void) {
         {"mistral", NULL, "<s> [INST]  hi  [/INST] fine</s> [INST] bye [/INST]"},
         {"mistral-v0.2", NULL, "<s>[INST]  hi  [/INST] fine</s>[INST] bye [/INST]"},
     };
-    static const Exchange said[] = {{" hi ", " fine"}, {"bye", NULL}};
+    static const Exchange messages[] = {{" hi ", " fine"}, {"bye", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Opened o;
         ChatTemplate chat;
         Tokens tokens;
         CHECK(open_plain(&o, &chat, "{{ bos_token }}", cases[i].family), "case %zu does not open", i);
-        CHECK(!chat_tokens(&chat, &o.t, cases[i].system, said, 2, &tokens), "case %zu does not render", i);
+        CHECK(!chat_tokens(&chat, &o.t, cases[i].system, messages, 2, &tokens), "case %zu does not render", i);
         CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text), "case %zu: '%s', expected '%s'", i,
               text_of(&o.t, &tokens), cases[i].text);
         free(tokens.ids);
@@ -516,16 +516,16 @@ static void messages_contain_no_end_tokens(void) {
             ChatTemplate chat;
             Tokens out;
             int begin, n = 0;
-            char said[64];
+            char message[64];
             CHECK(open_chat(&o, "<|im_start|><|im_end|>", CONTROL), "does not open");
             *(which == 0 ? &o.t.bos : which == 1 ? &o.t.eos : &o.t.eot) = id;
             o.t.pieces.list[id].kind = PIECE_USER;
             o.t.no_bos = true;
             CHECK(!pieces_index(&o.t.pieces) && open_template(&o, &chat, NULL), "does not open");
-            snprintf(said, sizeof said, "%.*s", o.t.pieces.list[id].length, o.t.pieces.list[id].text);
-            CHECK(!chat_template_render(&chat, &o.t, NULL, NULL, said, &out, &begin), "does not render");
+            snprintf(message, sizeof message, "%.*s", o.t.pieces.list[id].length, o.t.pieces.list[id].text);
+            CHECK(!chat_template_render(&chat, &o.t, NULL, NULL, message, &out, &begin), "does not render");
             for (int i = 0; i < out.n; i++) n += out.ids[i] == id;
-            CHECK(n == 0, "'%s' is token %d, number %d", said, id, which);
+            CHECK(n == 0, "'%s' is token %d, number %d", message, id, which);
             free(out.ids);
             close_chat(&o, &chat);
         }
@@ -548,9 +548,9 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
             char *template = template_of(cases[i].family);
             CHECK(template && open_chat(&o, template, CONTROL), "%s does not open", cases[i].family);
             o.t.no_bos = !cases[i].add_bos;
-            const Exchange said[] = {{"aa", "ba"}, {"aa", NULL}};
-            CHECK(open_template(&o, &chat, NULL) && !chat_tokens(&chat, &o.t, NULL, said, first ? 1 : 2, &tokens), "%s",
-                  cases[i].family);
+            const Exchange messages[] = {{"aa", "ba"}, {"aa", NULL}};
+            CHECK(open_template(&o, &chat, NULL) && !chat_tokens(&chat, &o.t, NULL, messages, first ? 1 : 2, &tokens),
+                  "%s", cases[i].family);
             for (int k = 0; k < tokens.n; k++) n_bos += tokens.ids[k] == 1;
             CHECK(n_bos == cases[i].first + (!first && cases[i].next), "case %zu: %d BOS", i, n_bos);
             free(tokens.ids);

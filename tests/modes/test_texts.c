@@ -55,14 +55,14 @@ static char expected[1 << 18];
 static char texts[16][1 << 14]; /* the output of a separate run for each text */
 
 /* -1: a plain run fails. */
-static int expect_texts(const ExpectedText *wanted, int n, const char *options) {
+static int expect_texts(const ExpectedText *list, int n, const char *options) {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
-        const long long seed = wanted[i].seed;
-        if (run("%s %s -s %lld -i '%s'", model, options, seed, wanted[i].prompt)) return -1;
+        const long long seed = list[i].seed;
+        if (run("%s %s -s %lld -i '%s'", model, options, seed, list[i].prompt)) return -1;
         snprintf(texts[i], sizeof texts[i], "%.16000s", out);
-        at += (size_t)snprintf(expected + at, sizeof expected - at, "=== prompt %d, seed %lld\n%s", wanted[i].line,
-                               seed, texts[i]);
+        at += (size_t)snprintf(expected + at, sizeof expected - at, "=== prompt %d, seed %lld\n%s", list[i].line, seed,
+                               texts[i]);
     }
     return 0;
 }
@@ -80,7 +80,7 @@ static const char *as_json_has_it(const char *text) {
 }
 
 /* Compares the output of --json with these texts. */
-static void check_objects(const ExpectedText *wanted, int n, const char *reason) {
+static void check_objects(const ExpectedText *list, int n, const char *reason) {
     const char *line = out;
     for (int i = 0; i < n; i++) {
         JsonFile json;
@@ -89,9 +89,9 @@ static void check_objects(const ExpectedText *wanted, int n, const char *reason)
         char text[1 << 14];
         CHECK(line[size] == '\n' && !json_parse(&json, "line", line, size), "object %d: %s", i, line);
         const Json *o = json.values;
-        CHECK(json_integer(json_get(o, "index"), &number) && number == wanted[i].line, "object %d: %s", i, line);
-        CHECK(json_integer(json_get(o, "seed"), &number) && number == wanted[i].seed, "object %d: %s", i, line);
-        CHECK(json_is(json_get(o, "prompt"), wanted[i].prompt), "object %d: %s", i, line);
+        CHECK(json_integer(json_get(o, "index"), &number) && number == list[i].line, "object %d: %s", i, line);
+        CHECK(json_integer(json_get(o, "seed"), &number) && number == list[i].seed, "object %d: %s", i, line);
+        CHECK(json_is(json_get(o, "prompt"), list[i].prompt), "object %d: %s", i, line);
         snprintf(text, sizeof text, "%s\n", json_shown(json_get(o, "text")));
         CHECK(!strcmp(text, as_json_has_it(texts[i])), "object %d: '%s', expected '%s'", i, text, texts[i]);
         CHECK(json_integer(json_get(o, "tokens"), &number) &&
@@ -109,15 +109,15 @@ static const char *const WAYS[] = {
 static const char *const CHOICES[] = {"-t 0", "-t 1", "-t 0.8 -k 40 --min-p 0.02 --repeat-penalty 1.2"};
 
 /* The arguments give these texts for any number of sequences and threads, as text and as JSON. */
-static void check_ways(const ExpectedText *wanted, int n, const char *arguments, const char *options) {
-    CHECK(!expect_texts(wanted, n, options), "no plain texts: %s", err);
+static void check_ways(const ExpectedText *list, int n, const char *arguments, const char *options) {
+    CHECK(!expect_texts(list, n, options), "no plain texts: %s", err);
     for (int way = 0; way < (test_fast() ? 2 : 6); way++) {
         CHECK_RUN("%s %s %s %s", model, options, arguments, WAYS[way]);
         CHECK(!strcmp(out, expected), "%s %s %s: '%s', expected '%s'", options, arguments, WAYS[way], out, expected);
         CHECK(strstr(err, " tokens/s\n"), "no statistics: %s", err);
     }
     CHECK_RUN("%s %s %s --json", model, options, arguments);
-    check_objects(wanted, n, NULL);
+    check_objects(list, n, NULL);
 }
 
 /* ---- the same texts ---------------------------------------------------------------------------------- */
@@ -171,12 +171,12 @@ static void texts_of_a_real_checkpoint(void) {
 
 /* Some texts end long before others; their sequences are used again. --samples applies to each prompt. */
 static void texts_of_different_lengths(void) {
-    static const ExpectedText wanted[] = {{1, 4, "Once"}, {1, 3886208520046193, "Once"}, {1, 8038086278214422, "Once"},
-                                          {2, 4, "Two"},  {2, 3886208520046193, "Two"},  {2, 8038086278214422, "Two"}};
+    static const ExpectedText list[] = {{1, 4, "Once"}, {1, 3886208520046193, "Once"}, {1, 8038086278214422, "Once"},
+                                        {2, 4, "Two"},  {2, 3886208520046193, "Two"},  {2, 8038086278214422, "Two"}};
     CHECK(bundled_model(), "models/stories.gguf is missing");
     write_file("two.txt", "Once\nTwo\n");
-    check_ways(wanted, 6, "-s 4 --samples 3 --prompts two.txt", "-n 0");
-    check_objects(wanted, 6, "stop");
+    check_ways(list, 6, "-s 4 --samples 3 --prompts two.txt", "-n 0");
+    check_objects(list, 6, "stop");
     CHECK_RUN("%s --prompts two.txt -n 20 --json", model);
     CHECK(strstr(out, "\"tokens\": 1") && strstr(out, "\"finish_reason\": \"length\""), "%s", out);
 }
@@ -249,9 +249,9 @@ static void bad_lines_are_reported_and_skipped(void) {
     enum { N_CASES = sizeof cases / sizeof *cases, A_FILE = 4 };
     for (int first = 0; first < N_CASES; first += A_FILE) {
         const int n = N_CASES - first < A_FILE ? N_CASES - first : A_FILE;
-        const ExpectedText wanted[] = {{1, 9, "A"}, {n + 2, 9, "B"}};
+        const ExpectedText list[] = {{1, 9, "A"}, {n + 2, 9, "B"}};
         char lines[1 << 10] = "{\"prompt\": \"A\"}\n", *at = lines + strlen(lines);
-        CHECK(bundled_model() && !expect_texts(wanted, 2, "-t 1 -c 20"), "no plain texts: %s", err);
+        CHECK(bundled_model() && !expect_texts(list, 2, "-t 1 -c 20"), "no plain texts: %s", err);
         for (int i = first; i < first + n; i++) at += sprintf(at, "%s\n", cases[i].line);
         strcpy(at, "{\"prompt\": \"B\"}\n");
         write_file("bad.jsonl", lines);

@@ -269,7 +269,7 @@ void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck sort) {
     uint32_t *golden = (void *)file_read(path, &size);
     CHECK(golden && size >= 12 && golden[1] == N_TEXTS && golden[2] > 0 && size == 4 * (3 + N_TEXTS / golden[2]),
           "%s has %zu bytes", path, golden ? size : 0);
-    CHECK(golden[0] == hash_vocabulary(t), "%s is of another tokenizer: run scripts/golden_tokens.py", path);
+    CHECK(golden[0] == hash_vocabulary(t), "%s has a different tokenizer: run scripts/golden_tokens.py", path);
     const int group = (int)golden[2];
     uint32_t h = HASH_START;
     draw.t = t;

@@ -142,13 +142,13 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
 }
 
 static void check_turn(const char *family, bool system, int turn, const char *ids) {
-    static const Exchange said[] = {
+    static const Exchange messages[] = {
         {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
     Tokenizer t;
     ChatTemplate chat = {.name = "none"};
     Tokens tokens;
     CHECK(!open_chat(&t, &chat, family) && !strcmp(chat.name, family), "%s does not open, or as %s", family, chat.name);
-    CHECK(!chat_tokens(&chat, &t, system ? "Be kind, and be brief." : NULL, said, turn + 1, &tokens), "%s", family);
+    CHECK(!chat_tokens(&chat, &t, system ? "Be kind, and be brief." : NULL, messages, turn + 1, &tokens), "%s", family);
     for (int i = 0; i < tokens.n; i++) {
         char *end;
         CHECK(strtol(ids, &end, 10) == tokens.ids[i] && *end == (i + 1 < tokens.n ? ',' : 0),
@@ -176,13 +176,14 @@ static void turns_match_transformers(void) {
 
 /* The names of added tokens in a user or system prompt are encoded as plain text. */
 static void messages_contain_no_added_tokens(void) {
-    static const char said[] = "<|endoftext|><|im_start|><|im_end|><tool_call></tool_call><tool<think><left> <right> x";
+    static const char message[] =
+        "<|endoftext|><|im_start|><|im_end|><tool_call></tool_call><tool<think><left> <right> x";
     Tokenizer t;
     ChatTemplate chat;
     Tokens tokens;
     int n_added = 0;
     CHECK(!open_chat(&t, &chat, "chatml"), "does not open");
-    CHECK(!chat_template_render(&chat, &t, said, NULL, said, &tokens, &(int){0}), "does not render");
+    CHECK(!chat_template_render(&chat, &t, message, NULL, message, &tokens, &(int){0}), "does not render");
     for (int i = 0; i < tokens.n; i++) n_added += tokens.ids[i] >= 900;
     CHECK(n_added == 5, "%d added tokens, expected the five of the template", n_added);
     free(tokens.ids);
@@ -1278,7 +1279,7 @@ static void pieces_too_long_to_check_are_refused(void) {
 
 /* ---- random tokenizers, into GGUF files ---------------------------------------------------------------- */
 
-enum { N_RANDOM = 300 }; /* pieces at most */
+enum { N_RANDOM = 300 }; /* max pieces */
 
 /* A tokenizer.json under construction. */
 typedef struct {
@@ -1425,13 +1426,13 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
         CHECK(!write_random(&r, &byte_level) && r.n < N_RANDOM, "cannot write");
         stderr_hide();
         const bool opens = !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
-        const bool says = opens && !gguf_check_model(&model, &t, "m.bin");
-        const bool writes = says && !gguf_write_model(&model, &t, TYPE_F16, false, inside("m.gguf"));
+        const bool representable = opens && !gguf_check_model(&model, &t, "m.bin");
+        const bool writes = representable && !gguf_write_model(&model, &t, TYPE_F16, false, inside("m.gguf"));
         const int lines = stderr_show();
-        CHECK(says ? writes : lines == 1, "tokenizer %d: %d lines: %s", (int)seed, lines, stderr_text());
-        (says ? written : refused)[byte_level]++;
-        if (opens && !says) closed++;
-        if (says) {
+        CHECK(representable ? writes : lines == 1, "tokenizer %d: %d lines: %s", (int)seed, lines, stderr_text());
+        (representable ? written : refused)[byte_level]++;
+        if (opens && !representable) closed++;
+        if (representable) {
             CHECK(!reopen(&t_gguf, &again, "m.gguf", N_RANDOM), "tokenizer %d does not open", (int)seed);
             check_random(&t, &t_gguf, &r);
             tokenizer_close(&t_gguf);

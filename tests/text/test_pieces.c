@@ -120,7 +120,7 @@ static void a_space_mark_in_a_text_is_a_space(void) {
 
 enum { N_PIECES = 60, MAX_LETTERS = 5 };
 
-/* Random pieces of few letters (the least byte and the greatest are among them), of random kinds, some twice. */
+/* Random pieces of four letters, including bytes 0 and 255, of random kinds, with duplicates. */
 static void random_pieces(Pieces *p, uint64_t round) {
     static const char letters[] = {'a', 'b', '\0', '\xff'};
     *p = (Pieces){.unk = -1, .byte_level = true};
