@@ -202,7 +202,7 @@ static int how_many(int files) { return test_fast() ? files / 10 : files; }
 
 static void check_counts(const char *what, const Counts *c) {
     printf("%s: %d files refused, %d ran", what, c->refused, c->ran);
-    printf(c->not_a_number ? ", %d of them to a logit that is not finite\n" : "\n", c->not_a_number);
+    printf(c->not_a_number ? ", %d of them with a logit that is not finite\n" : "\n", c->not_a_number);
     const int min = (c->refused + c->ran) / 10;
     CHECK(c->refused >= min && c->ran >= min, "%d refused, %d ran: not much of a test", c->refused, c->ran);
 }

@@ -955,7 +955,7 @@ static void damaged_folders(void) {
         }
         remove_folder();
     }
-    printf("folders: %d refused, %d ran, %d of them to a logit that is not finite\n", counts.refused, counts.ran,
+    printf("folders: %d refused, %d ran, %d of them with a logit that is not finite\n", counts.refused, counts.ran,
            counts.not_a_number);
     const int min = (counts.refused + counts.ran) / 10;
     CHECK(counts.refused >= min && counts.ran >= min, "too few refused or too few run");
