@@ -232,12 +232,12 @@ static void attend_all(Session *s, const Layer *layer) {
     const bool groups = has_own_groups(s, layer);
     const int kv_heads = heads_of(s, &layer->wk), share = kv_heads / omp_get_num_threads();
     const int threads = groups ? 1 : omp_get_num_threads();
-    const int own = groups ? omp_get_thread_num() * share : 0, end = groups ? own + share : kv_heads;
+    const int first_head = groups ? omp_get_thread_num() * share : 0, end = groups ? first_head + share : kv_heads;
     int turn = groups ? 0 : omp_get_thread_num(); /* until the thread's next ones */
     for (const Span *span = s->spans; span < s->spans + s->n_spans; span++) {
         const int n = span->n * (c->n_heads / c->n_kv_heads); /* queries of each KV head */
         for (int first = 0; first < n; first += KV_QUERIES)
-            for (int head = own; head < end; head++) {
+            for (int head = first_head; head < end; head++) {
                 if (turn == 0) attend_some(s, layer, span, head, first, n);
                 turn = turn ? turn - 1 : threads - 1;
             }

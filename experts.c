@@ -108,8 +108,8 @@ static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
 static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const Input *in, bool one_row) {
     const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
     const size_t at = (size_t)start * (size_t)tensor_all_rows(&m->gate);
-    const Input own = input_from(in, one_row ? 0 : start);
-    if (n > 0) mlp_gate_up(m, s->model->config.activation, s->gate + at, s->up + at, first, count, &own, n);
+    const Input slots = input_from(in, one_row ? 0 : start);
+    if (n > 0) mlp_gate_up(m, s->model->config.activation, s->gate + at, s->up + at, first, count, &slots, n);
 }
 
 /* x[n] += weight * y[n] */
@@ -121,14 +121,15 @@ static void add_weighted(float *x, const float *y, float weight, int n) {
 
 /* Computes elements [first, first + count) of x += p_e y_e for the tokens of expert e. */
 static void down(Session *s, float *x, const Mlp *m, int e, int first, int count, const Input *in) {
-    const size_t dim = (size_t)tensor_all_rows(&m->down), before = (size_t)tensor_first_row(&m->down);
+    const size_t dim = (size_t)tensor_all_rows(&m->down), first_row = (size_t)tensor_first_row(&m->down);
     const int start = s->expert_start[e], end = s->expert_start[e + 1];
     if (start == end) return;
-    const Input own = input_from(in, start);
-    x += before;
-    matmul_rows(s->expert_rows + (size_t)start * dim + before, dim, &m->down, first, count, &own, end - start, false);
+    const Input slots = input_from(in, start);
+    x += first_row;
+    matmul_rows(s->expert_rows + (size_t)start * dim + first_row, dim, &m->down, first, count, &slots, end - start,
+                false);
     for (int i = start; i < end; i++) {
-        const float *y = s->expert_rows + (size_t)i * dim + before + (size_t)first;
+        const float *y = s->expert_rows + (size_t)i * dim + first_row + (size_t)first;
         add_weighted(x + (size_t)s->slots[i].token * dim + (size_t)first, y, s->slots[i].weight, count);
     }
 }

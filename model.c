@@ -195,9 +195,9 @@ int check_context(const Session *s, int64_t n) {
 
 /* Checks the steps and updates the positions of their sequences. -1 and a message if a step cannot run. */
 static int admit(Session *s, const Step *steps, int n) {
-    int most = 0;
-    for (int t = 0; t < n; t++) most = steps[t].pos >= most ? steps[t].pos + 1 : most;
-    if (check_context(s, most)) return -1;
+    int end = 0;
+    for (int t = 0; t < n; t++) end = steps[t].pos >= end ? steps[t].pos + 1 : end;
+    if (check_context(s, end)) return -1;
     for (int t = 0; t < n; t++) {
         Sequence *q = &s->sequences[steps[t].sequence];
         const int pos = steps[t].pos;

@@ -46,8 +46,9 @@ static int open_session(Run *run, const Mode *mode) {
     const About about = {o->model, o->norm, run->session.n_threads};
     if (o->profile && !(run->profile = profile_open(&run->session, about, nanoseconds))) return -1;
     if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer)) return -1;
-    const int usual_lookup = o->profile ? 0 : MAX_LOOKUP; /* a profile is of single tokens, unless --lookup is given */
-    guesser_open(&run->guesser, o->lookup < 0 ? usual_lookup : o->lookup, o->draft ? &run->draft : NULL);
+    const int default_lookup =
+        o->profile ? 0 : MAX_LOOKUP; /* a profile is of single tokens, unless --lookup is given */
+    guesser_open(&run->guesser, o->lookup < 0 ? default_lookup : o->lookup, o->draft ? &run->draft : NULL);
     return 0;
 }
 

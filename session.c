@@ -26,8 +26,8 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 enum {
     N_BUFFERS = 19,                  /* without the input buffer */
-    MOST_CHUNK_BYTES = 128 << 20,    /* of activations and logits, */
-    MOST_CHUNK_WEIGHTS = 4,          /* or this multiple of decode_bytes */
+    MAX_CHUNK_BYTES = 128 << 20,     /* of activations and logits, */
+    MAX_CHUNK_WEIGHTS = 4,           /* or this multiple of decode_bytes */
     SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a common machine */
     FEW_STEPS = 16
 };
@@ -139,9 +139,9 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
                    .batch = batch,
                    .kv_type = kv_type,
                    .context = context > 0 && context < c->context ? context : c->context};
-    const double most = fmax(MOST_CHUNK_BYTES, MOST_CHUNK_WEIGHTS * (double)model->decode_bytes);
-    while (s->n_threads > 1 && chunk_bytes(s, 1) > most) s->n_threads /= 2;
-    while (s->batch > 1 && chunk_bytes(s, s->batch) > most) s->batch /= 2;
+    const double max_bytes = fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
+    while (s->n_threads > 1 && chunk_bytes(s, 1) > max_bytes) s->n_threads /= 2;
+    while (s->batch > 1 && chunk_bytes(s, s->batch) > max_bytes) s->batch /= 2;
     if (!open_ropes(s) && !session_reserve(s, 1)) return 0;
     session_close(s);
     return -1;
@@ -177,8 +177,8 @@ void session_close(Session *s) {
 
 /* At least FEW_STEPS, but at most one chunk. */
 static int few(const Session *s, int n) {
-    const int least = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
-    return n > least ? n : least;
+    const int min_steps = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
+    return n > min_steps ? n : min_steps;
 }
 
 /* Room for the activations of n steps, or of a few: how many are guessed changes from pass to pass. */

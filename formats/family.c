@@ -171,10 +171,10 @@ void family_set_formulas(const ModelFamily *f, Config *c) {
 
 void family_place_layer(const ModelFamily *f, int window, const int64_t *is_usual, Layer *layer) {
     const bool by_period = f->may & PERIODIC_WINDOWS, last = f->period && (layer->index + 1) % f->period == 0;
-    const bool usual = is_usual ? *is_usual : !last;
-    if (f->may & ALL_WINDOWS || (by_period && usual)) layer->window = window;
-    if (by_period && usual && window && f->has & LOCAL_ROPE) layer->rope = ROPE_LOCAL;
-    if (!by_period && !usual) layer->rope = ROPE_NONE;
+    const bool is_default = is_usual ? *is_usual : !last;
+    if (f->may & ALL_WINDOWS || (by_period && is_default)) layer->window = window;
+    if (by_period && is_default && window && f->has & LOCAL_ROPE) layer->rope = ROPE_LOCAL;
+    if (!by_period && !is_default) layer->rope = ROPE_NONE;
 }
 
 bool family_has_key(const ModelFamily *f, const Key *key) { return !key->needs || (f->has | f->may) & key->needs; }

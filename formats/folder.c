@@ -88,8 +88,8 @@ static void read_experts(Folder *f) {
     const char *count = option(f->options, "num_experts") ? "num_experts" : "num_local_experts";
     const char *width = wide ? "intermediate_size" : "moe_intermediate_size";
     const Value n = value_of(option(f->options, count));
-    const int least = option_of(f, IN_ALL_LAYERS);
-    h->n_experts = value_integer(&f->reader.origin, count, n, least, MAX_EXPERTS, mixtral ? 8 : REQUIRED);
+    const int min_experts = option_of(f, IN_ALL_LAYERS);
+    h->n_experts = value_integer(&f->reader.origin, count, n, min_experts, MAX_EXPERTS, mixtral ? 8 : REQUIRED);
     if (h->n_experts == 0) return;
     h->n_experts_used = get_int(f, f->options, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
     h->config.expert_dim = get_int(f, f->options, width, 1, switched ? h->config.hidden_dim : REQUIRED);
@@ -159,8 +159,9 @@ static void read_layers(Folder *f) {
 
 /* The context that the model was trained on before it was extended. */
 static int original_context(Folder *f, const Json *rope) {
-    const int own = get_int(f, rope, "original_max_position_embeddings", 1, f->header->config.context);
-    return has(&f->reader, LOCAL_ROPE) ? own : get_int(f, f->options, "original_max_position_embeddings", 1, own);
+    const int original = get_int(f, rope, "original_max_position_embeddings", 1, f->header->config.context);
+    return has(&f->reader, LOCAL_ROPE) ? original
+                                       : get_int(f, f->options, "original_max_position_embeddings", 1, original);
 }
 
 /* Llama 3.1: high frequencies are unchanged, low frequencies are divided by `factor`, with a ramp between the two. */

@@ -72,8 +72,8 @@ static int read_value(Gguf *g, GgufValue *v) {
 }
 
 /* Memory for `count` items of `size` bytes, each of which takes at least `least` bytes of the file. */
-static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t least, const char *items) {
-    if (count <= (g->size - g->at) / least) return allocate((size_t)count, size);
+static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t min_bytes, const char *items) {
+    if (count <= (g->size - g->at) / min_bytes) return allocate((size_t)count, size);
     fail("%s: %" PRIu64 " %s do not fit in the file", g->path, count, items);
     return NULL;
 }
@@ -142,7 +142,7 @@ static int bad_type(const Gguf *g, const Stored *e, uint32_t type) {
 
 static int read_tensor(Gguf *g, Stored *e) {
     enum { MAX_DIMS = 4 };
-    static const uint64_t most[MAX_DIMS] = {INT_MAX, INT_MAX, MAX_EXPERTS, 1};
+    static const uint64_t max_dims[MAX_DIMS] = {INT_MAX, INT_MAX, MAX_EXPERTS, 1};
     uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
     uint32_t n_dims = 0, type = 0;
     *e = (Stored){.path = g->path};
@@ -151,7 +151,7 @@ static int read_tensor(Gguf *g, Stored *e) {
         return bad_tensor(g, e->name, "has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
     if (read_bytes(g, dims, n_dims * sizeof *dims) || read_number(g, type) || read_number(g, e->offset)) return -1;
     for (int i = 0; i < MAX_DIMS; i++)
-        if (dims[i] < 1 || dims[i] > most[i])
+        if (dims[i] < 1 || dims[i] > max_dims[i])
             return bad_tensor(g, e->name,
                               "has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
                               "], expected a vector, a matrix or up to %d",

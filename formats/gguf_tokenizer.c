@@ -52,9 +52,9 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
         p->raw = pieces->byte_level;
         if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, name.n);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
-        if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && name.n > MOST_MATCHED_BYTES)
+        if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && name.n > MAX_MATCHED_BYTES)
             return fail("%s: %s piece %d has %zu bytes, expected at most %d", g->path,
-                        p->kind == PIECE_USER ? "user-defined" : "control", id, name.n, MOST_MATCHED_BYTES);
+                        p->kind == PIECE_USER ? "user-defined" : "control", id, name.n, MAX_MATCHED_BYTES);
         memcpy(to, name.text, name.n);
         p->text = to;
         p->length = pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);

@@ -73,11 +73,11 @@ static bool layers_are_alike(const ModelFamily *a, const Model *m) {
     const bool same_amplitude = a->local_base == 0 || c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1);
     bool alike = h.config.local_base == 0 || (same_base && same_amplitude);
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
-        Layer there = {.index = layer->index};
-        family_place_layer(a, (int)h.window, NULL, &there);
-        const bool none = layer->window == 0 && there.window == c->context;
-        const bool same_window = !(a->may & PERIODIC_WINDOWS) || layer->window == there.window || none;
-        alike = alike && same_window && layer->rope == there.rope;
+        Layer read_back = {.index = layer->index};
+        family_place_layer(a, (int)h.window, NULL, &read_back);
+        const bool none = layer->window == 0 && read_back.window == c->context;
+        const bool same_window = !(a->may & PERIODIC_WINDOWS) || layer->window == read_back.window || none;
+        alike = alike && same_window && layer->rope == read_back.rope;
     }
     return alike;
 }
@@ -88,10 +88,10 @@ static bool same_factor(float x, float y, double usual) {
 }
 
 static bool has_own_factors(const ModelFamily *a, const Config *c) {
-    Config usual = {.dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
-    family_set_formulas(a, &usual);
-    return !same_factor(c->embedding_scale, usual.embedding_scale, 1) || !same_factor(c->residual_scale, 0, 1) ||
-           !same_factor(c->attention_scale, usual.attention_scale, 1 / sqrt(c->head_size)) ||
+    Config defaults = {.dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
+    family_set_formulas(a, &defaults);
+    return !same_factor(c->embedding_scale, defaults.embedding_scale, 1) || !same_factor(c->residual_scale, 0, 1) ||
+           !same_factor(c->attention_scale, defaults.attention_scale, 1 / sqrt(c->head_size)) ||
            !same_factor(c->logit_scale, 0, 1);
 }
 
@@ -158,11 +158,11 @@ static int first_difference(const ModelFamily *a, const Model *m, char *place) {
 /* The first architecture that can store the model, else the one with the latest difference; `place`: its name. */
 static const ModelFamily *architecture_of(const Model *model, char *place) {
     const ModelFamily *closest = FAMILIES;
-    int most = -1;
+    int furthest = -1;
     for (const ModelFamily *a = FAMILIES; a->gguf; a++) {
         const int n = first_difference(a, model, place);
-        if (n > most) closest = a;
-        if (n > most) most = n;
+        if (n > furthest) closest = a;
+        if (n > furthest) furthest = n;
     }
     first_difference(closest, model, place);
     return closest;
@@ -181,13 +181,13 @@ static double number_of(const Key *key, const Header *h) {
 }
 
 static int check_numbers(const Model *model, const ModelFamily *a, const Header *h, const char *path) {
-    static const char beyond[] = "which float32 cannot represent";
+    static const char not_float32[] = "which float32 cannot represent";
     for (const Key *key = KEYS; key->gguf || key->hf; key++)
         if (key->gguf && family_has_key(a, key) && !is_float(number_of(key, h)))
-            return fail("%s: %s.%s would be %g, %s", path, a->gguf, key->gguf, number_of(key, h), beyond);
+            return fail("%s: %s.%s would be %g, %s", path, a->gguf, key->gguf, number_of(key, h), not_float32);
     for (int i = 0; a->may & ROPE_FACTORS && model->rope_factors && i < model->config.rope.dims / 2; i++)
         if (!is_float(model->rope_factors[i]))
-            return fail("%s: factor %d of rope_freqs would be %g, %s", path, i, model->rope_factors[i], beyond);
+            return fail("%s: factor %d of rope_freqs would be %g, %s", path, i, model->rope_factors[i], not_float32);
     for (PartAt at = parts_of(model); next_part(&at);) {
         const Norm *norm = part_norm(&at);
         if (norm && norm->kind == NORM_NONE) return fail("%s: GGUF cannot store a site without its norm", path);
@@ -215,7 +215,7 @@ static MergeRule *ranked_rules(const Merges *m) {
 static bool all_pieces_merge(const Tokenizer *t) {
     for (const Piece *p = t->pieces.list; p < t->pieces.list + t->pieces.n; p++) {
         if (p->kind != PIECE_TEXT) continue;
-        if (p->length > MOST_MATCHED_BYTES) return false; /* too long to look up all its parts */
+        if (p->length > MAX_MATCHED_BYTES) return false; /* too long to look up all its parts */
         for (int n = 1; n < p->length; n++) {
             const int left = pieces_find(&t->pieces, p->text, n),
                       right = pieces_find(&t->pieces, p->text + n, p->length - n);

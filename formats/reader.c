@@ -109,14 +109,15 @@ static void set_formulas(Reader *r) {
 
 /* Allocates memory for all norms and biases as float32. */
 static float *allocate_vectors(const Reader *r) {
-    size_t n = 0, most = 0;
+    size_t n = 0, max_weights = 0;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         const size_t cols = (size_t)t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1 && TYPES[t->type].weights == 1) n += cols;
-        most += 2 * t->bytes; /* a byte holds at most two weights */
+        max_weights += 2 * t->bytes; /* a byte holds at most two weights */
     }
     const size_t dim = (size_t)r->header.config.dim;
-    if (has(r, BARE_NORMS)) n += most < dim ? most : dim; /* gamma of all norms; the embedding before them is wider */
+    if (has(r, BARE_NORMS))
+        n += max_weights < dim ? max_weights : dim; /* gamma of all norms; the embedding before them is wider */
     return allocate(n, sizeof(float));
 }
 

@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-enum { MOST_SHARDS = 4096 };
+enum { MAX_SHARDS = 4096 };
 
 typedef struct Shard {
     struct Shard *next; /* the previous file in the index */
@@ -134,7 +134,7 @@ static int add_shards(Safetensors *s, Model *m, const char *folder, const char *
     for (size_t i = 0; i < n; i++)
         if (!n_files || compare_strings(&names[n_files - 1], &names[i])) names[n_files++] = names[i];
     int status = names ? 0 : -1;
-    if (n_files > MOST_SHARDS) status = fail("%s: names %zu files, expected at most %d", index, n_files, MOST_SHARDS);
+    if (n_files > MAX_SHARDS) status = fail("%s: names %zu files, expected at most %d", index, n_files, MAX_SHARDS);
     for (size_t i = 0; i < n_files && !status; i++) status = add_shard(s, m, folder, names[i]->text);
     free(names);
     return status;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TEMPLATE_BYTES = 1 << 20 }; /* of chat_template.jinja */
+enum { MAX_TEMPLATE_BYTES = 1 << 20 }; /* of chat_template.jinja */
 
 typedef struct {
     Tokenizer *t;
@@ -60,24 +60,24 @@ static int read_added(Loader *l, const Json *added) {
     int64_t wide = 0;
     int id = 0;
     if (!json_has_kind(name, JSON_STRING) || !name->length) return refuse(l, "an added token", name, "text");
-    if (name->length > MOST_MATCHED_BYTES)
-        return fail("%s: an added token has %u bytes, expected at most %d", l->path, name->length, MOST_MATCHED_BYTES);
+    if (name->length > MAX_MATCHED_BYTES)
+        return fail("%s: an added token has %u bytes, expected at most %d", l->path, name->length, MAX_MATCHED_BYTES);
     if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
         return 0; /* the embedding has no row for it */
     if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
     Piece *p = &l->t->pieces.list[id];
-    const bool there = p->length > 0, special = json_true(json_get(added, "special"));
-    if (there && !has_name(p, name))
+    const bool in_vocabulary = p->length > 0, special = json_true(json_get(added, "special"));
+    if (in_vocabulary && !has_name(p, name))
         return fail("%s: added token '%.40s' has id %d, which is '%.*s'", l->path, name->text, id,
                     p->length < 40 ? p->length : 40, p->text);
     if (json_true(json_get(added, "single_word")))
         return fail("%s: added token '%.40s' has single_word set, which is not supported", l->path, name->text);
     *p = (Piece){.text = name->text,
                  .length = (int)name->length,
-                 .decoded = there ? (char *)(uintptr_t)p->text : NULL, /* the vocabulary's copy of the name */
+                 .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL, /* the vocabulary's copy of the name */
                  .n_decoded = (int)name->length,
                  .kind = special ? PIECE_SPECIAL : PIECE_USER,
-                 .also_merged = there,
+                 .also_merged = in_vocabulary,
                  .raw = !json_true(json_get(added, "normalized")),
                  .eats_left = json_true(json_get(added, "lstrip")),
                  .eats_right = json_true(json_get(added, "rstrip"))};
@@ -336,8 +336,8 @@ static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const
 static int read_template(Tokenizer *t, const char *path) {
     File file;
     if (map_model_file(&file, path)) return -1;
-    const int status = file.size > MOST_TEMPLATE_BYTES
-                           ? fail("%s: has %zu bytes, expected at most %d", path, file.size, MOST_TEMPLATE_BYTES)
+    const int status = file.size > MAX_TEMPLATE_BYTES
+                           ? fail("%s: has %zu bytes, expected at most %d", path, file.size, MAX_TEMPLATE_BYTES)
                            : tokenizer_set_chat_template(t, (const char *)file.data, file.size);
     file_unmap(&file);
     return status;

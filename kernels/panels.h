@@ -53,8 +53,8 @@ INLINE vi fifth_bits(vi v, int i) {
 /* The 6-bit scale, or min, of group i of a Q4_K or Q5_K block. The scales of four groups are computed at once, in
  * the bytes of a word: for the other three groups the compiler finds the word already there. */
 INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
-    const vi own = block_word(type, block, min), low = block_word(type, block, 2);
-    const vi four = i < 4 ? bits_at(own, 0, 6) : bits_at(low, 4 * min, 4) | (own >> 2 & 0x30303030);
+    const vi high = block_word(type, block, min), low = block_word(type, block, 2);
+    const vi four = i < 4 ? bits_at(high, 0, 6) : bits_at(low, 4 * min, 4) | (high >> 2 & 0x30303030);
     return four >> 8 * (i % 4) & 255;
 }
 

@@ -78,8 +78,8 @@ INLINE int block_integer(Type type, const uint8_t *p, int i) {
 /* The 6-bit scale of group i of a Q4_K or Q5_K block, or its min: of the 12 bytes at p, four have scales and the upper
  * bits of later scales, four have mins and the upper bits of later mins, four have the lower bits of both. */
 INLINE int six_bits(const uint8_t *p, int i, bool min) {
-    const uint8_t own = p[i % 4 + 4 * min], low = p[i % 4 + 8];
-    return i < 4 ? own & 63 : (low >> 4 * min & 15) | own >> 6 << 4;
+    const uint8_t high = p[i % 4 + 4 * min], low = p[i % 4 + 8];
+    return i < 4 ? high & 63 : (low >> 4 * min & 15) | high >> 6 << 4;
 }
 
 /* The scale of group i of a block, or its min. */

@@ -76,12 +76,12 @@ static double time_loop(Loop *loop, const float *p, size_t share, bool reads, in
     float total = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : total)
     {
-        const float *own = p + (reads ? share * (size_t)omp_get_thread_num() : 0);
-        total += loop(own, share); /* warm-up */
+        const float *numbers = p + (reads ? share * (size_t)omp_get_thread_num() : 0);
+        total += loop(numbers, share); /* warm-up */
 #pragma omp barrier
 #pragma omp master
         start = now();
-        for (int pass = 0; pass < passes; pass++) total += loop(own, share);
+        for (int pass = 0; pass < passes; pass++) total += loop(numbers, share);
 #pragma omp barrier
 #pragma omp master
         end = now();

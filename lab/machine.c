@@ -10,8 +10,8 @@
 #define NORMA_FLAGS ""
 #endif
 
-static void write_string(FILE *out, const char *before, const char *text) {
-    fprintf(out, "%s%s", before, text ? "\"" : "null");
+static void write_string(FILE *out, const char *prefix, const char *text) {
+    fprintf(out, "%s%s", prefix, text ? "\"" : "null");
     for (size_t left = text ? strlen(text) : 0, n; left > 0; text += n, left -= n) {
         const char *escaped = json_escape(text, left, &n);
         fputs(*text == '<' ? "\\u003c" : escaped, out); /* a name must not end the <script> of page.html */

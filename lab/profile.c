@@ -293,7 +293,7 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
 static uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
     uint64_t min = UINT64_MAX;
     for (int i = 0; i < 100; i++) {
-        const uint64_t before = clock(), ticks = clock() - before;
+        const uint64_t start = clock(), ticks = clock() - start;
         if (ticks < min) min = ticks;
     }
     return min;
@@ -427,8 +427,8 @@ bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
     while (row->next < (p->n_rows + 2) * N_SITES) {
         row->row = row->next / N_SITES - 1;
         row->site = (Site)(row->next++ % N_SITES);
-        const bool in_layer = row->row >= 0 && row->row < p->n_rows, before = row->site <= SITE_EMBED;
-        if (!in_layer && before != (row->row < 0)) continue;
+        const bool in_layer = row->row >= 0 && row->row < p->n_rows, is_before = row->site <= SITE_EMBED;
+        if (!in_layer && is_before != (row->row < 0)) continue;
         row->layer = in_layer ? row->row : NO_LAYER;
         row->record = record_of(p, phase, row->layer, row->site);
         if (!row->record.calls && !(row->record.seconds > 0)) continue;

@@ -89,11 +89,11 @@ static double time_passes(Session *s, Step *steps, int n) {
 /* Runs the first half of the prompt in sequences 1 to n; sequence 0 belongs to time_text(). */
 static int begin_sequences(const Workload *t, Step *steps, int n) {
     Session *s = t->tuning->session;
-    const int before = s->n_sequences, half = t->prompt / 2;
+    const int n_sequences = s->n_sequences, half = t->prompt / 2;
     if (session_reserve(s, 1 + n)) return -1;
     fill(steps, s, 1, 0, half, NO_LOGITS);
-    if (before == 1 && half && !model_forward(s, steps, half)) return -1;
-    for (int i = before > 1 ? before : 2; i <= n; i++)
+    if (n_sequences == 1 && half && !model_forward(s, steps, half)) return -1;
+    for (int i = n_sequences > 1 ? n_sequences : 2; i <= n; i++)
         if (session_fork(s, i, 1)) return -1;
     return 0;
 }

@@ -84,14 +84,14 @@ static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
 }
 
 /* Runs a turn, which becomes *turn. Its tokens that have run stay in the cache. Returns 1 if the context is full. */
-static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTurn *turn, const char *said) {
+static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTurn *turn, const char *message) {
     Tokens tokens = {0};
     int begin = 0, same = 0;
-    char *user = strdup(said);
+    char *user = strdup(message);
     if (!user) return fail("out of memory");
     turn->tokens = (Tokens){.ids = text->ids.ids + turn->begin, .n = text->ids.n - turn->begin};
-    int status = chat_template_render(template, &run->tokenizer, run->options->system, turn->user ? turn : NULL, said,
-                                      &tokens, &begin);
+    int status = chat_template_render(template, &run->tokenizer, run->options->system, turn->user ? turn : NULL,
+                                      message, &tokens, &begin);
     const int n_ran = text->n_ran - turn->begin; /* not the last token of an answer that -n ended */
     while (same < n_ran && same < tokens.n - 1 && tokens.ids[same] == turn->tokens.ids[same]) same++;
     const Tokens prompt = {.ids = tokens.ids + same, .n = tokens.n - same};
@@ -127,7 +127,7 @@ static int open_template(ChatTemplate *template, Run *run) {
 static const char help[] = "/bye or Ctrl-D leaves, Ctrl-C stops an answer, /clear begins a new conversation\n";
 
 /* Runs a typed command. Returns false if the line is a message. */
-static bool obey(Text *text, ChatTurn *turn, const char *line, int *more) {
+static bool run_command(Text *text, ChatTurn *turn, const char *line, int *more) {
     const bool leaves = !strcmp(line, "/bye"), clears = !strcmp(line, "/clear"), asks = !strcmp(line, "/?");
     if (leaves) *more = 0;
     if (asks) fputs(help, stderr);
@@ -161,7 +161,7 @@ int mode_chat(Run *run) {
         if (more < 0) status = -1;
         if (more > 0 && memchr(line, '\0', size))
             note("ignored: a line with a zero byte");
-        else if (more > 0 && size && !(typed && obey(&text, &turn, line, &more)))
+        else if (more > 0 && size && !(typed && run_command(&text, &turn, line, &more)))
             status = take_turn(run, &template, &text, &turn, line);
     }
     free(in.bytes.bytes);

@@ -21,8 +21,8 @@
 #include <string.h>
 
 enum {
-    USUAL_PARALLEL = 16, /* max texts that run together, without --parallel */
-    MAX_WAITING = 1024   /* max samples that are not written yet */
+    DEFAULT_PARALLEL = 16, /* max texts that run together, without --parallel */
+    MAX_WAITING = 1024     /* max samples that are not written yet */
 };
 
 /* A text and its prompt. */
@@ -181,7 +181,7 @@ static int begin_samples(Generation *g) {
 
 /* ---- the run --------------------------------------------------------------------------------------- */
 
-/* --parallel or USUAL_PARALLEL, limited by -b and by 7/8 of the available memory: logits, caches and samplers of the
+/* --parallel or DEFAULT_PARALLEL, limited by -b and by 7/8 of the available memory: logits, caches and samplers of the
  * texts, and the cache of a root. */
 static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
@@ -190,10 +190,12 @@ static int choose_parallel(const Run *run, int max) {
     const double cache = kv_bytes(&s->sequences->kv, max, s->context);
     const double each = cache + (double)run->model.config.vocab_size * (double)sampled;
     const double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
-    const int asked = o->parallel ? o->parallel : USUAL_PARALLEL, most = asked < s->batch ? asked : s->batch;
-    const int parallel = left >= each * most ? most : left >= each ? (int)(left / each) : 1;
+    const int requested = o->parallel ? o->parallel : DEFAULT_PARALLEL,
+              max_parallel = requested < s->batch ? requested : s->batch;
+    const int parallel = left >= each * max_parallel ? max_parallel : left >= each ? (int)(left / each) : 1;
     if (parallel < o->parallel)
-        note("--parallel %d: %d at once, as %s", asked, parallel, parallel < most ? "memory allows" : "-b allows");
+        note("--parallel %d: %d at once, as %s", requested, parallel,
+             parallel < max_parallel ? "memory allows" : "-b allows");
     return parallel;
 }
 

@@ -46,7 +46,7 @@ typedef struct {
     size_t n_weights;
 } Case;
 
-static const double LEAST_SECONDS = 2e-4; /* min duration of a measurement */
+static const double MIN_SECONDS = 2e-4; /* min duration of a measurement */
 static const float EPS = 1e-5f;
 
 /* The timed work on one token; `at` is the index of its first element. */
@@ -71,13 +71,16 @@ static void run_add(const Case *c, size_t at) {
 }
 
 /* The thread's gradient of gamma or beta. */
-static float *own(const Case *c, float *gradients) { return gradients + (size_t)omp_get_thread_num() * (size_t)c->dim; }
+static float *thread_gradient(const Case *c, float *gradients) {
+    return gradients + (size_t)omp_get_thread_num() * (size_t)c->dim;
+}
 
 static void run_rms_back(const Case *c, size_t at) {
-    rmsnorm_backward(c->y + at, own(c, c->dgamma), c->r + at, c->x + at, c->gamma, c->dim, EPS);
+    rmsnorm_backward(c->y + at, thread_gradient(c, c->dgamma), c->r + at, c->x + at, c->gamma, c->dim, EPS);
 }
 static void run_layer_back(const Case *c, size_t at) {
-    layernorm_backward(c->y + at, own(c, c->dgamma), own(c, c->dbeta), c->r + at, c->x + at, c->gamma, c->dim, EPS);
+    layernorm_backward(c->y + at, thread_gradient(c, c->dgamma), thread_gradient(c, c->dbeta), c->r + at, c->x + at,
+                       c->gamma, c->dim, EPS);
 }
 
 /* A loop, not memcpy, which would use other stores for large sizes. */
@@ -231,10 +234,10 @@ static const char HEADER[] =
 
 /* The seconds of one case. */
 static int measure_case(const Run *run, int dim, int tokens, double seconds, bool first) {
-    enum { MOST_WEIGHTS = 4 << 20 /* 16 MB */ };
+    enum { MAX_WEIGHTS = 4 << 20 /* 16 MB */ };
     const int threads = run->options->threads;
     const size_t n = ((size_t)tokens * (size_t)dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
-    const size_t layer = (size_t)dim * (size_t)dim * 4, n_weights = layer < MOST_WEIGHTS ? layer : MOST_WEIGHTS;
+    const size_t layer = (size_t)dim * (size_t)dim * 4, n_weights = layer < MAX_WEIGHTS ? layer : MAX_WEIGHTS;
     float *x = allocate(8 * n + n_weights, sizeof *x);
     if (!x) return -1;
     float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n, *dgamma = beta + n, *dbeta = dgamma + n;
@@ -248,7 +251,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds, boo
     for (size_t i = 0; i < n; i++) half_gamma[i] = f32_to_bf16(gamma[i]);
     for (size_t i = 0; i < n_weights; i++) weights[i] = 0.5f;
     for (Timed k = 0; k < N_TIMED; k++)
-        for (c.repeats[k] = 1; warm_seconds(&c, k, c.repeats[k]) < LEAST_SECONDS;) c.repeats[k] *= 2;
+        for (c.repeats[k] = 1; warm_seconds(&c, k, c.repeats[k]) < MIN_SECONDS;) c.repeats[k] *= 2;
     Estimate estimates[N_MEASURED];
     const int rounds = measure(time_kernels, &c, N_MEASURED, seconds, estimates);
     if (rounds > 0 && !interrupted) show_case(&c, estimates, run->options->json, first);
@@ -318,9 +321,9 @@ static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
-        const double own = sums->seconds - profile_observing(p, phase);
+        const double net = sums->seconds - profile_observing(p, phase);
         costs[phase][SHARE] = estimate_ratio(&sums->norms).value;
-        costs[phase][TOKEN_US] = 1e6 * own / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
+        costs[phase][TOKEN_US] = 1e6 * net / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
     }
     profile_close(p);
     return status;

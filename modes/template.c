@@ -297,8 +297,8 @@ static int encode_written(Renderer *r, int id) {
 
 static void append(Buffer *to, Slice text) { buffer_append(to, text.s, text.n); }
 
-static void say_trimmed(Renderer *r, const char *said, bool start, bool end) {
-    append(&r->text, trim((Slice){said, strlen(said)}, WHITE_SPACE, start, end));
+static void say_trimmed(Renderer *r, const char *text, bool start, bool end) {
+    append(&r->text, trim((Slice){text, strlen(text)}, WHITE_SPACE, start, end));
 }
 
 /* What is behind the last place where the text has this word; if there is none, all of it. */
@@ -344,13 +344,13 @@ static int say_answer(Renderer *r) {
     const char *at = r->answer.bytes, *end = kept.s + kept.n;
     for (int i = r->last->answer; i < r->last->tokens.n; i++) {
         const int id = r->last->tokens.ids[i];
-        const char *behind = at + token_text(r, i).n;
-        const char *from = at < kept.s ? kept.s : at, *to = behind < end ? behind : end;
-        if (from == at && to == behind && is_special(&r->t->pieces.list[id])) {
+        const char *after = at + token_text(r, i).n;
+        const char *from = at < kept.s ? kept.s : at, *to = after < end ? after : end;
+        if (from == at && to == after && is_special(&r->t->pieces.list[id])) {
             if (encode_written(r, id)) return -1;
         } else if (from < to)
             append(&r->text, (Slice){from, (size_t)(to - from)});
-        at = behind;
+        at = after;
     }
     return 0;
 }

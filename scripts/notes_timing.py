@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 SHAPES = (10, 8), (1, 8), (1, 4096), (8, 4096), (64, 512), (512, 64), (512, 4096)  # tokens, dim
 EPS = 1e-5
-LEAST_SECONDS = 0.02  # of one measurement
+MIN_SECONDS = 0.02  # of one measurement
 
 
 class NotesRMSNorm(nn.Module):
@@ -74,7 +74,7 @@ RATIOS = {  # what it says, the slower, the faster
 
 def seconds_a_call(function, *args):
     times, seconds = 1, 0.0
-    while seconds < LEAST_SECONDS:
+    while seconds < MIN_SECONDS:
         times *= 2
         start = time.perf_counter()
         for _ in range(times):

@@ -47,7 +47,7 @@ typedef struct {
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 stands for a space in names of pieces */
 
-enum { MOST_MATCHED_BYTES = 512 }; /* of a piece that is matched as a whole; bounds the work per byte of text */
+enum { MAX_MATCHED_BYTES = 512 }; /* of a piece that is matched as a whole; bounds the work per byte of text */
 
 /* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0 = stored elsewhere). */
 int pieces_open(Pieces *p, int n, size_t text_bytes);
@@ -61,7 +61,7 @@ int pieces_index(Pieces *p);
 int pieces_find(const Pieces *p, const char *s, int n);
 
 /* The longest user-defined or special piece at the start of s[left]; -1 if not found. `raw`: among pieces that
- * match raw text, else among the others. O(MOST_MATCHED_BYTES). */
+ * match raw text, else among the others. O(MAX_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
 /* Replaces names, in p->text, by the text that they stand for: spaces for U+2581 or, if byte_level, bytes for their
