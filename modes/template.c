@@ -27,7 +27,7 @@
 #define WHITE_SPACE " \t\n\v\f\r"
 
 /* Around what the white space goes. A turn: the system prompt, if there is one, and what the user says, together. */
-enum { TRIM_SYSTEM_AND_USER = 1, TRIM_ANSWER = 2, TRIM_TURN = 4 };
+enum { TRIM_SYSTEM_AND_USER = 1, TRIM_ANSWER = 2, TRIM_TURN = 4, TRIM_USER = 8 };
 
 /* What later turns have of an answer with a thought: all, what is behind </think>, what is behind it and the
  * newlines there, or both in a format of their own. */
@@ -35,14 +35,15 @@ typedef enum { THOUGHTS_STAY, THOUGHTS_GO, THOUGHTS_AND_LINES_GO, THOUGHTS_HAVE_
 
 struct ChatFamily {
     const char *name;
-    const char *mentions[3]; /* a template of this family has all of these: see find */
-    const char *never[3];    /* and none of these, which only similar families have */
-    const char *next;        /* format in front of every turn but the first; begins with what ends an answer */
-    const char *prompt;      /* format of the system prompt */
-    const char *turn;        /* format of a turn, up to where the answer begins */
-    const char *answer;      /* format of the answer in later turns; NULL: as it is */
-    const char *opening;     /* an answer begins with this while it is the last; NULL: with nothing */
-    const char *opens;       /* if the template has this */
+    const char *mentions[3];  /* a template of this family has all of these: see find */
+    const char *never[5];     /* and none of these, which only similar families have */
+    const char *next;         /* format in front of every turn but the first; begins with what ends an answer */
+    const char *prompt;       /* format of the system prompt */
+    const char *turn;         /* format of a turn, up to where the answer begins */
+    const char *usual_prompt; /* the system prompt without -y, if it is not in the format; or NULL */
+    const char *answer;       /* format of the answer in later turns; NULL: as it is */
+    const char *opening;      /* an answer begins with this while it is the last; NULL: with nothing */
+    const char *opens;        /* if the template has this */
     Thoughts thoughts;
     int trims;
     bool last_prompt;   /* the system prompt is in the last turn, not in the first */
@@ -53,7 +54,9 @@ struct ChatFamily {
     .next = "<|im_end|>\n", .prompt = "<|im_start|>system\n" SYSTEM "<|im_end|>\n",                                    \
     .turn = PROMPT "<|im_start|>user\n" USER "<|im_end|>\n<|im_start|>assistant\n"
 
-#define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define GRANITE_PROMPT "You are a helpful assistant. Please ensure responses are professional, accurate, and safe."
+#define ROLE(role)     "<|start_of_role|>" role "<|end_of_role|>"
+#define HEADER(role)   "<|start_header_id|>" role "<|end_header_id|>\n\n"
 #define LLAMA_3                                                                                                        \
     .next = "<|eot_id|>", .turn = PROMPT HEADER("user") USER "<|eot_id|>" HEADER("assistant"),                         \
     .trims = TRIM_SYSTEM_AND_USER | TRIM_ANSWER
@@ -92,6 +95,49 @@ static const ChatFamily FAMILIES[] = {
      .answer = " " ANSWER,
      .trims = TRIM_ANSWER,
      .last_prompt = true},
+    {.name = "mistral-nemo",
+     .mentions = {"\"[INST]\" + system_message", "\"[/INST]\"", "message[\"content\"] + eos_token"},
+     .next = EOS,
+     .prompt = SYSTEM "\n\n",
+     .turn = "[INST]" PROMPT USER "[/INST]",
+     .last_prompt = true},
+    {.name = "gemma", /* 2 and 3; Gemma 2's template refuses a system prompt */
+     .mentions = {"<start_of_turn>", "<end_of_turn>", "content"},
+     .never = {"<start_function_call>", "developer"}, /* FunctionGemma */
+     .next = "<end_of_turn>\n",
+     .prompt = SYSTEM "\n\n",
+     .turn = "<start_of_turn>user\n" PROMPT USER "<end_of_turn>\n<start_of_turn>model\n",
+     .trims = TRIM_USER | TRIM_ANSWER},
+    {.name = "phi-3", /* and 3.5 */
+     .mentions = {"<|user|>", "<|assistant|>", "<|end|>"},
+     .never = {"<|tool|>", "think"},
+     .next = "<|end|>\n",
+     .prompt = "<|system|>\n" SYSTEM "<|end|>\n",
+     .turn = PROMPT "<|user|>\n" USER "<|end|>\n<|assistant|>\n"},
+    {.name = "phi-4-mini",
+     .mentions = {"\"<|\" + message[\"role\"] + \"|>\" + message[\"content\"] + \"<|end|>\""},
+     .never = {"think"},
+     .next = "<|end|>",
+     .prompt = "<|system|>" SYSTEM "<|end|>",
+     .turn = PROMPT "<|user|>" USER "<|end|><|assistant|>"},
+    {.name = "phi-4",
+     .mentions = {"<|im_start|>user<|im_sep|>", "<|im_end|>"},
+     .never = {"think"}, /* its reasoning models have a long system prompt */
+     .next = "<|im_end|>",
+     .prompt = "<|im_start|>system<|im_sep|>" SYSTEM "<|im_end|>",
+     .turn = PROMPT "<|im_start|>user<|im_sep|>" USER "<|im_end|><|im_start|>assistant<|im_sep|>"},
+    {.name = "granite-4",
+     .mentions = {"<|start_of_role|>", GRANITE_PROMPT, "default_system_message"},
+     .never = {"strftime_now"}, /* 3 */
+     .next = "<|end_of_text|>\n",
+     .prompt = ROLE("system") SYSTEM "<|end_of_text|>\n",
+     .turn = PROMPT ROLE("user") USER "<|end_of_text|>\n" ROLE("assistant"),
+     .usual_prompt = GRANITE_PROMPT},
+    {.name = "tulu", /* 3, OLMo 2 and Falcon 3 */
+     .mentions = {"\"<|user|>\n\" + message[\"content\"] + \"\n\"", "<|assistant|>", "eos_token"},
+     .next = EOS "\n",
+     .prompt = "<|system|>\n" SYSTEM "\n",
+     .turn = PROMPT "<|user|>\n" USER "\n<|assistant|>\n"},
     {.name = "minimind", /* an answer begins with a thought, empty unless it is asked for */
      .mentions = {"<|im_start|>", "<|im_end|>", "open_thinking"},
      CHATML,
@@ -100,15 +146,16 @@ static const ChatFamily FAMILIES[] = {
      .opens = "\"<think>\n\n</think>\n\n\"",
      .thoughts = THOUGHTS_HAVE_A_FORMAT},
     {.name = "qwen-3",
-     .mentions = {"<|im_start|>", "<|im_end|>", "</think>"},
-     .never = {"strftime_now"},
+     .mentions = {"<|im_start|>", "<|im_end|>", "split(\"</think>\")[-1]"},
+     .never = {"strftime_now", "Metadata", "<|im_sep|>"}, /* SmolLM 3, Phi 4 reasoning */
      CHATML,
      .opening = "<think>\n",
      .opens = "assistant\n<think>\n\"",
      .thoughts = THOUGHTS_AND_LINES_GO},
     {.name = "chatml",
      .mentions = {"<|im_start|>", "<|im_end|>"},
-     .never = {"<|im_sep|>", "<end_of_utterance>", "strftime_now"}, /* Phi 4, SmolVLM, SmolLM 3 */
+     .never = {"<|im_sep|>", "<end_of_utterance>", "strftime_now", "think>",
+               "trim"}, /* Phi 4, SmolVLM, SmolLM 3, OLMo 3 Think */
      CHATML},
     {.name = "zephyr",
      .mentions = {"<|user|>", "<|assistant|>", "eos_token"},
@@ -123,7 +170,7 @@ static const ChatFamily FAMILIES[] = {
      .always_prompt = true},
     {.name = "llama-3",
      .mentions = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
-     .never = {"function", "strftime_now"}, /* other fine-tunings */
+     .never = {"function", "strftime_now", "unsafe"}, /* other fine-tunings, Llama Guard */
      LLAMA_3,
      .prompt = HEADER("system") SYSTEM "<|eot_id|>"},
     {.name = "deepseek", /* R1, distilled */
@@ -164,7 +211,9 @@ static bool mentions(const Tokenizer *t, const char *text) {
 
 static bool is_of_family(const Tokenizer *t, const ChatFamily *f) {
     for (int i = 0; i < 3; i++)
-        if ((f->mentions[i] && !mentions(t, f->mentions[i])) || (f->never[i] && mentions(t, f->never[i]))) return false;
+        if (f->mentions[i] && !mentions(t, f->mentions[i])) return false;
+    for (int i = 0; i < 5; i++)
+        if (f->never[i] && mentions(t, f->never[i])) return false;
     return true;
 }
 
@@ -236,6 +285,9 @@ static void stop_matching(const ChatFamily *f, Tokenizer *t) {
     }
 }
 
+/* Whether a string ends at s, or text outside of strings has a Jinja tag. */
+static bool is_jinja(const char *s) { return *s == '\'' || *s == '"' || (*s == '{' && strchr("{%", s[1])); }
+
 /* The template's own system prompt, into prompt[]: what a string of the template has between the family's text in
  * front of a system prompt and the marker behind it. False: it has none. O(n). */
 static bool read_prompt(const Tokenizer *t, const ChatFamily *f, char *prompt) {
@@ -245,7 +297,7 @@ static bool read_prompt(const Tokenizer *t, const ChatFamily *f, char *prompt) {
     if (!n_marker) return false;
     for (const char *s = t->chat_template; (s = find(t, s, f->prompt, n_front));) {
         size_t n = 0;
-        for (; s < end && !strchr("'\"{}", *s) && strncmp(s, marker, n_marker) != 0; s++) {
+        for (; s < end && !is_jinja(s) && strncmp(s, marker, n_marker) != 0; s++) {
             const bool escape = *s == '\\' && s + 1 < end;
             s += escape;
             prompt[n++] = escape && *s == 'n' ? '\n' : *s;
@@ -261,7 +313,8 @@ int chat_template_open(ChatTemplate *c, Tokenizer *t, const ChatFamily *f) {
     *c = (ChatTemplate){.family = f, .name = f->name, .end = *f->next == *EOS ? t->eos : end};
     c->prompt = allocate(t->chat_template_size + 1, 1);
     if (!c->prompt) return -1;
-    if (!t->chat_template || !read_prompt(t, f, c->prompt)) *c->prompt = '\0';
+    if (!t->chat_template || !read_prompt(t, f, c->prompt))
+        strcpy(c->prompt, f->usual_prompt && mentions(t, f->usual_prompt) ? f->usual_prompt : "");
     c->bos = (!t->no_bos && !t->chat_has_bos) || mentions(t, "bos_token");
     c->opens = f->opening && (!t->chat_template || mentions(t, f->opens));
     c->date = mentions(t, "strftime_now") ? today() : "26 Jul 2024"; /* what Llama 3.1's has */
@@ -281,6 +334,7 @@ typedef struct {
     const ChatTurn *last;      /* NULL: none */
     Buffer answer;             /* the last one's, as it was written */
     Buffer text;               /* what was written, and is no tokens yet */
+    bool eats;                 /* the last marker absorbs the white space that follows it */
     bool space;                /* a space may go in front of what is written next: not if it continues an answer */
     Tokens *out;
 } Renderer;
@@ -289,8 +343,12 @@ typedef struct {
 static int encode_written(Renderer *r, int id) {
     buffer_append(&r->text, "", 0);
     const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
-    if (r->text.failed || tokenizer_append(r->t, r->text.bytes, r->text.n, space, r->out)) return -1;
-    r->space = id >= 0 || (r->space && !r->text.n);
+    if (r->text.failed) return -1;
+    const Piece *piece = id < 0 ? NULL : &r->t->pieces.list[id];
+    const Slice text = trim((Slice){r->text.bytes, r->text.n}, WHITE_SPACE, r->eats, piece && piece->eats_left);
+    if (tokenizer_append(r->t, text.s, text.n, space, r->out)) return -1;
+    r->space = piece || (r->space && !r->text.n);
+    r->eats = piece && piece->eats_right;
     r->text.n = 0;
     return id < 0 ? 0 : tokens_add(r->out, id);
 }
@@ -357,7 +415,7 @@ static int say_answer(Renderer *r) {
 
 static int render(Renderer *r, const char *format) {
     const ChatFamily *f = r->template->family;
-    const bool each = f->trims & TRIM_SYSTEM_AND_USER, turn = f->trims & TRIM_TURN;
+    const bool each = f->trims & TRIM_SYSTEM_AND_USER, turn = f->trims & TRIM_TURN, user = f->trims & TRIM_USER;
     int status = 0;
     for (const char *s = format; *s && !status;) {
         const size_t n = marker_length(s);
@@ -367,7 +425,7 @@ static int render(Renderer *r, const char *format) {
         else if (*s == *EOS)
             status = encode_written(r, r->t->eos);
         else if (*s == *USER)
-            say_trimmed(r, r->user, each || (turn && !r->system), each || turn);
+            say_trimmed(r, r->user, each || user || (turn && !r->system), each || user || turn);
         else if (*s == *SYSTEM)
             say_trimmed(r, r->system ? r->system : "", each, each);
         else if (*s == *DATE)

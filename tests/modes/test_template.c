@@ -114,7 +114,8 @@ static void conversations_match_hugging_face(void) {
 
 /* Conversations as transformers renders them with the templates of TinyLlama, Llama 2, 3, 3.1 and 3.2, SmolLM2 (except
  * its system prompt), Qwen 3, with thoughts or opening them, Mistral 7B v0.1 (its present and its first template), v0.2
- * and v0.3, MiniMind and DeepSeek-R1-Distill-Qwen. The templates here contain only the strings that identify them. */
+ * and v0.3, Mistral Nemo, Gemma 3, Phi 3.5, Phi 4, Phi-4-mini, Granite 4, OLMo 2, MiniMind and
+ * DeepSeek-R1-Distill-Qwen. The templates here contain only the strings that identify them. */
 static const struct {
     const char *family, *template, *first[2], *third[2]; /* without a system prompt, with one */
 } CONVERSATIONS[] = {
@@ -152,6 +153,81 @@ static const struct {
      {"<s>[INST] hello[/INST] <think>\nHm.\n</think>\n\ngood day</s>[INST]  and you? [/INST] fine</s>[INST] bye[/INST]",
       "<s>[INST] hello[/INST] <think>\nHm.\n</think>\n\ngood day</s>[INST]  and you? [/INST] fine</s>[INST] Be "
       "brief.\n\nbye[/INST]"}},
+    {"mistral-nemo",
+     "{{ bos_token }}{{ \"[INST]\" + system_message }}{{ \"[/INST]\" }}{{ message[\"content\"] + eos_token }}",
+     {"<s>[INST]hello[/INST]", "<s>[INST]Be brief.\n\nhello[/INST]"},
+     {"<s>[INST]hello[/INST]<think>\nHm.\n</think>\n\ngood day</s>[INST] and you? [/INST]fine </s>[INST]bye[/INST]",
+      "<s>[INST]hello[/INST]<think>\nHm.\n</think>\n\ngood day</s>[INST] and you? [/INST]fine </s>[INST]Be "
+      "brief.\n\nbye[/INST]"}},
+    {"gemma",
+     "{{ bos_token }}<start_of_turn>{{ content }}<end_of_turn>",
+     {"<s><start_of_turn>user\nhello<end_of_turn>\n<start_of_turn>model\n",
+      "<s><start_of_turn>user\nBe brief.\n\nhello<end_of_turn>\n<start_of_turn>model\n"},
+     {"<s><start_of_turn>user\nhello<end_of_turn>\n<start_of_turn>model\n<think>\nHm.\n</think>\n\ngood "
+      "day<end_of_turn>\n<start_of_turn>user\nand "
+      "you?<end_of_turn>\n<start_of_turn>model\nfine<end_of_turn>\n<start_of_turn>user\nbye<end_of_turn>\n<start_of_"
+      "turn>model\n",
+      "<s><start_of_turn>user\nBe brief.\n\nhello<end_of_turn>\n<start_of_turn>model\n<think>\nHm.\n</think>\n\ngood "
+      "day<end_of_turn>\n<start_of_turn>user\nand "
+      "you?<end_of_turn>\n<start_of_turn>model\nfine<end_of_turn>\n<start_of_turn>user\nbye<end_of_turn>\n<start_of_"
+      "turn>model\n"}},
+    {"phi-3",
+     "<|user|>{{ content }}<|end|><|assistant|>",
+     {"<|user|>\nhello<|end|>\n<|assistant|>\n",
+      "<|system|>\nBe brief.<|end|>\n<|user|>\nhello<|end|>\n<|assistant|>\n"},
+     {"<|user|>\nhello<|end|>\n<|assistant|>\n<think>\nHm.\n</think>\n\ngood day<|end|>\n<|user|>\n and you? "
+      "<|end|>\n<|assistant|>\nfine <|end|>\n<|user|>\nbye<|end|>\n<|assistant|>\n",
+      "<|system|>\nBe brief.<|end|>\n<|user|>\nhello<|end|>\n<|assistant|>\n<think>\nHm.\n</think>\n\ngood "
+      "day<|end|>\n<|user|>\n and you? <|end|>\n<|assistant|>\nfine <|end|>\n<|user|>\nbye<|end|>\n<|assistant|>\n"}},
+    {"phi-4-mini",
+     "{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}",
+     {"<|user|>hello<|end|><|assistant|>", "<|system|>Be brief.<|end|><|user|>hello<|end|><|assistant|>"},
+     {"<|user|>hello<|end|><|assistant|><think>\nHm.\n</think>\n\ngood day<|end|><|user|> and you? "
+      "<|end|><|assistant|>fine <|end|><|user|>bye<|end|><|assistant|>",
+      "<|system|>Be brief.<|end|><|user|>hello<|end|><|assistant|><think>\nHm.\n</think>\n\ngood day<|end|><|user|> "
+      "and you? <|end|><|assistant|>fine <|end|><|user|>bye<|end|><|assistant|>"}},
+    {"phi-4",
+     "<|im_start|>user<|im_sep|>{{ content }}<|im_end|>",
+     {"<|im_start|>user<|im_sep|>hello<|im_end|><|im_start|>assistant<|im_sep|>",
+      "<|im_start|>system<|im_sep|>Be "
+      "brief.<|im_end|><|im_start|>user<|im_sep|>hello<|im_end|><|im_start|>assistant<|im_sep|>"},
+     {"<|im_start|>user<|im_sep|>hello<|im_end|><|im_start|>assistant<|im_sep|><think>\nHm.\n</think>\n\ngood "
+      "day<|im_end|><|im_start|>user<|im_sep|> and you? <|im_end|><|im_start|>assistant<|im_sep|>fine "
+      "<|im_end|><|im_start|>user<|im_sep|>bye<|im_end|><|im_start|>assistant<|im_sep|>",
+      "<|im_start|>system<|im_sep|>Be "
+      "brief.<|im_end|><|im_start|>user<|im_sep|>hello<|im_end|><|im_start|>assistant<|im_sep|><think>\nHm.\n</"
+      "think>\n\ngood day<|im_end|><|im_start|>user<|im_sep|> and you? <|im_end|><|im_start|>assistant<|im_sep|>fine "
+      "<|im_end|><|im_start|>user<|im_sep|>bye<|im_end|><|im_start|>assistant<|im_sep|>"}},
+    {"granite-4",
+     "<|start_of_role|>{{ default_system_message }}You are a helpful assistant. Please ensure responses are "
+     "professional, accurate, and safe.",
+     {"<|start_of_role|>system<|end_of_role|>You are a helpful assistant. Please ensure responses are professional, "
+      "accurate, and "
+      "safe.<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>hello<|end_of_text|>\n<|start_of_role|>assistant<|end_"
+      "of_role|>",
+      "<|start_of_role|>system<|end_of_role|>Be "
+      "brief.<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>hello<|end_of_text|>\n<|start_of_role|>assistant<|"
+      "end_of_role|>"},
+     {"<|start_of_role|>system<|end_of_role|>You are a helpful assistant. Please ensure responses are professional, "
+      "accurate, and "
+      "safe.<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>hello<|end_of_text|>\n<|start_of_role|>assistant<|end_"
+      "of_role|><think>\nHm.\n</think>\n\ngood day<|end_of_text|>\n<|start_of_role|>user<|end_of_role|> and you? "
+      "<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>fine "
+      "<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>bye<|end_of_text|>\n<|start_of_role|>assistant<|end_of_"
+      "role|>",
+      "<|start_of_role|>system<|end_of_role|>Be "
+      "brief.<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>hello<|end_of_text|>\n<|start_of_role|>assistant<|"
+      "end_of_role|><think>\nHm.\n</think>\n\ngood day<|end_of_text|>\n<|start_of_role|>user<|end_of_role|> and you? "
+      "<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>fine "
+      "<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>bye<|end_of_text|>\n<|start_of_role|>assistant<|end_of_"
+      "role|>"}},
+    {"tulu",
+     "{{ bos_token }}{{ '<|user|>\\n' + message['content'] + '\\n' }}<|assistant|>{{ eos_token }}",
+     {"<s><|user|>\nhello\n<|assistant|>\n", "<s><|system|>\nBe brief.\n<|user|>\nhello\n<|assistant|>\n"},
+     {"<s><|user|>\nhello\n<|assistant|>\n<think>\nHm.\n</think>\n\ngood day</s>\n<|user|>\n and you? "
+      "\n<|assistant|>\nfine </s>\n<|user|>\nbye\n<|assistant|>\n",
+      "<s><|system|>\nBe brief.\n<|user|>\nhello\n<|assistant|>\n<think>\nHm.\n</think>\n\ngood day</s>\n<|user|>\n "
+      "and you? \n<|assistant|>\nfine </s>\n<|user|>\nbye\n<|assistant|>\n"}},
     {"minimind",
      "<|im_start|><|im_end|>{% if open_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}",
      {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
@@ -165,7 +241,7 @@ static const struct {
       "day<|im_end|>\n<|im_start|>user\n and you? <|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nfine "
       "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"}},
     {"qwen-3",
-     "<|im_start|><|im_end|>{{ content.split('</think>') }}",
+     "<|im_start|><|im_end|>{{ content.split('</think>')[-1] }}",
      {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
       "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"},
      {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\ngood day<|im_end|>\n<|im_start|>user\n and you? "
@@ -174,7 +250,7 @@ static const struct {
       "day<|im_end|>\n<|im_start|>user\n and you? <|im_end|>\n<|im_start|>assistant\nfine "
       "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n"}},
     {"qwen-3",
-     "<|im_end|>{{ content.split('</think>') }}{{ '<|im_start|>assistant\\n<think>\\n' }}",
+     "<|im_end|>{{ content.split('</think>')[-1] }}{{ '<|im_start|>assistant\\n<think>\\n' }}",
      {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n",
       "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n"},
      {"<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\ngood day<|im_end|>\n<|im_start|>user\n and you? "
@@ -374,15 +450,25 @@ static void templates_are_recognized_by_their_keywords(void) {
         {"[SYSTEM_PROMPT]{{ '[INST] ' + text + '[/INST]' }}{{ ' ' + message['content']|trim }}", NULL, 0},
         {"[INST] <<SYS>> [/INST]", "llama-2", 2},
         {"<|im_start|>user\n{{ content }}<|im_end|>", "chatml", FIRST_MARKER + 1},
-        {"<|im_start|>user<|im_sep|>{{ content }}<|im_end|>", NULL, 0},
+        {"<|im_start|>user<|im_sep|>{{ content }}<|im_end|>", "phi-4", FIRST_MARKER + 1},
+        {"<|im_start|>user<|im_sep|>{{ content }}<|im_end|><think></think>", NULL, 0},
+        {"<|im_start|>user{{ content }}<|im_end|><think>", NULL, 0},
+        {"<|im_start|>user{{ content | trim }}<|im_end|>", NULL, 0},
+        {"<|im_start|>user{{ content }}<|im_end|>## Metadata{{ content.split('</think>')[-1] }}", NULL, 0},
+        {"{{'<|user|>\n' + message['content'] + '\n'}}<|assistant|>{{ eos_token }}", "tulu", 2},
+        {"<start_of_turn>developer\n{{ content }}<end_of_turn>", NULL, 0},
+        {"<|start_of_role|>user<|end_of_role|>{{ content }}{{ strftime_now() }}", NULL, 0},
         {"<|im_start|>user{{ content }}<|im_end|><end_of_utterance>", NULL, 0},
         {"<|im_start|>user{{ content }}<|im_end|>{{ strftime_now() }}", NULL, 0},
-        {"<|im_start|>user{{ content }}<|im_end|>{{ strftime_now() }}</think>", NULL, 0},
-        {"<|im_start|>user{{ content }}<|im_end|></think>", "qwen-3", FIRST_MARKER + 1},
+        {"<|im_start|>user{{ content }}<|im_end|>{{ strftime_now() }}{{ content.split('</think>')[-1] }}", NULL, 0},
+        {"<|im_start|>user{{ content.split('</think>')[-1] }}<|im_end|>", "qwen-3", FIRST_MARKER + 1},
+        {"<|im_start|>user{{ content }}<|im_end|></think>", NULL, 0},
         {"<|user|>\n + eos_token }}<|assistant|>", "zephyr", 2},
-        {"<|user|>\n{{ content }}<|end|>\n<|assistant|>{{ eos_token }}", NULL, 0},
+        {"<|user|>\n{{ content }}<|end|>\n<|assistant|>{{ eos_token }}", "phi-3", -1},
+        {"<|user|>\n{{ content }}<|end|>\n<|assistant|><|tool|>", NULL, 0},
         {"<|start_header_id|>user<|end_header_id|>\n\n{{ content }}<|eot_id|>", "llama-3", FIRST_MARKER + 7},
         {"<|start_header_id|>user<|end_header_id|>{{ functions }}<|eot_id|>", NULL, 0},
+        {"<|start_header_id|>user<|end_header_id|>unsafe content<|eot_id|>", NULL, 0},
         {"<|start_header_id|>user<|end_header_id|>{{ strftime_now() }}<|eot_id|>", NULL, 0},
         {"{{'<\uFF5CUser\uFF5C>' + message['content']}}<\uFF5CAssistant\uFF5C></think>", "deepseek", 2},
         {"{{'<\uFF5CUser\uFF5C>' + message['content']}}<\uFF5CAssistant\uFF5C></think>{{ thinking }}", NULL, 0},
@@ -420,6 +506,7 @@ static void a_system_prompt_is_read_from_the_template(void) {
         {"{{ '<|im_start|>system\nBe a badger.<|im_end|>\n' }}", "Be a badger."},
         {"{{ \"<|im_start|>system\\nI\\'m \\\"Tuck\\\",\\na \\\\ < badger<|im_end|>\" }}",
          "I'm \"Tuck\",\na \\ < badger"},
+        {"{{ '<|im_start|>system\\nUse \\\\boxed{}.<|im_end|>\\n' }}", "Use \\boxed{}."},
         {"{{ '<|im_start|>system\\tBe a badger.<|im_end|>\\n' }}", ""},
         {"{{ '<|im_start|>system\n' + text + '<|im_end|>' }}", ""},
         {"{{ '<|im_start|>system\n' }}x<|im_end|>{{ '<|im_start|>system\nlater<|im_end|>' }}", "later"},
