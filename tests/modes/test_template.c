@@ -579,6 +579,21 @@ static void spaces_follow_the_template(void) {
     }
 }
 
+/* An added token absorbs the white space next to it, as Hugging Face's tokenizers do for Phi 3's markers. */
+static void markers_absorb_white_space(void) {
+    Opened o;
+    ChatTemplate chat;
+    Tokens out;
+    const Exchange message = {"hello ", NULL};
+    CHECK(open_plain(&o, &chat, "<|user|><|end|><|assistant|>", NULL), "does not open");
+    o.t.pieces.list[FIRST_MARKER + 3].eats_right = true; /* <|user|> */
+    o.t.pieces.list[FIRST_MARKER + 4].eats_left = true;  /* <|assistant|> */
+    CHECK(!chat_tokens(&chat, &o.t, NULL, &message, 1, &out), "does not render");
+    CHECK(!strcmp(text_of(&o.t, &out), "<|user|>hello <|end|><|assistant|>\n"), "%s", text_of(&o.t, &out));
+    free(out.ids);
+    close_chat(&o, &chat);
+}
+
 /* Special tokens of an answer keep their ids, also the markers of other families. The text is encoded again together
  * with the text around it. */
 static void special_tokens_of_an_answer_are_kept(void) {
@@ -678,6 +693,7 @@ void suite_template(void) {
     TEST(a_system_prompt_is_read_from_the_template);
     TEST(a_hostile_template_takes_linear_time);
     TEST(spaces_follow_the_template);
+    TEST(markers_absorb_white_space);
     TEST(special_tokens_of_an_answer_are_kept);
     TEST(messages_contain_no_end_tokens);
     TEST(bos_of_the_template_or_of_the_tokenizer);
