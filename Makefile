@@ -198,7 +198,7 @@ ALL := $(SOURCES) $(TESTS) base/ranks.c tests/modes/test_ranks.c $(wildcard *.h 
 lint: ## the lint of the house (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
 	@python3 scripts/house_test.py
 	@python3 scripts/house.py
-	@python3 scripts/phrases.py --test
+	@python3 scripts/phrases.py --test && python3 scripts/phrases.py
 	@python3 scripts/draw_architecture.py --check
 	@python3 scripts/remeasure.py --check
 	@clang-format --dry-run --Werror $(ALL)

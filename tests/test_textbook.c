@@ -975,13 +975,14 @@ static void the_experiment_adds_up(void) {
     snprintf(sentence, sizeof sentence, "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)", higher,
              higher / spreads[3], spreads[3]);
     CHECK(strstr(text, sentence), "it does not say: %s", sentence);
-    snprintf(sentence, sizeof sentence, "lie up to %.3f", fmax(fmax(spreads[0], spreads[1]), spreads[2]));
+    snprintf(sentence, sizeof sentence, "differ by up to\n  %.3f", fmax(fmax(spreads[0], spreads[1]), spreads[2]));
     CHECK(strstr(text, sentence), "it does not say: %s", sentence);
     free(text);
 }
 
 /* Names with digits in the chapters. */
-static const char *const NAMES[] = {"Float32",
+static const char *const NAMES[] = {"L2",
+                                    "Float32",
                                     "float16",
                                     "float32",
                                     "float64",
