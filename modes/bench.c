@@ -139,13 +139,12 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
               rates[int8 ? BYTE_RATE : FLOAT_RATE]);
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
     show_few(t, rates);
-    printf("%s%s, %d threads, %d prompt tokens, %d decoded, %zu bytes of weights per token; medians of %d rounds\n",
+    printf("%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n",
            type_name(m->embedding.type), t->tuning->session->input.unit_rows ? " in tiles" : "", threads, t->prompt,
            t->steps, m->decode_bytes, rounds);
     printf("decode: %s\n", tuning_text(t->tuning));
     if (messages)
-        printf("%d ranks: per token, rank 0 sends and receives %lld messages, %lld bytes\n", ranks_number(), messages,
-               bytes);
+        printf("ranks: %d; messages and bytes of rank 0 per token: %lld, %lld\n", ranks_number(), messages, bytes);
 }
 
 int mode_bench(Run *run) {

@@ -222,7 +222,7 @@ static void close_generation(Generation *g) {
 static void show_progress(Generation *g, bool end) {
     const double interval = 0.1; /* seconds */
     if (!g->many || !on_terminal(stderr) || on_terminal(stdout) || (!end && now() - g->shown < interval)) return;
-    fprintf(stderr, "\r%d texts%s", g->n_texts, end ? "\n" : " ");
+    fprintf(stderr, "\rtexts: %d%s", g->n_texts, end ? "\n" : " ");
     g->shown = now();
 }
 
@@ -234,7 +234,7 @@ static void show_statistics(const Generation *g, double start, double end) {
     const Sampling *sampling = &g->run->options->sampling;
     if (sampling->temperature > 0) fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many) {
-        fprintf(stderr, "prompts: %d, %lld tokens; generation: %d texts, %lld tokens, %.0f tokens/s",
+        fprintf(stderr, "prompts: %d (tokens: %lld); texts: %d (tokens: %lld), %.0f tokens/s",
                 g->prompts.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
                 (double)g->n_sampled / (end - start));
     } else {

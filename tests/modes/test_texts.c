@@ -258,7 +258,7 @@ static void bad_lines_are_reported_and_skipped(void) {
         for (int parallel = 1; parallel < 4; parallel += test_fast() ? 2 : 1) {
             run("%s --prompts bad.jsonl -c 20 -s 9 --parallel %d", model, parallel);
             CHECK(status == 1 && !strcmp(out, expected), "status %d: '%s', expected '%s'", status, out, expected);
-            CHECK(strstr(err, "prompts: 2, ") && !strstr(err, "could not run"), "%s", err);
+            CHECK(strstr(err, "prompts: 2 (") && !strstr(err, "could not run"), "%s", err);
             for (int i = first; i < first + n; i++) {
                 char message[128];
                 snprintf(message, sizeof message, "run: bad.jsonl: line %d: %s\n", i - first + 2, cases[i].message);
@@ -306,11 +306,11 @@ static void texts_that_end_at_once_take_no_memory(void) {
     write_lines("long.txt", "A\n", "One day, Tim went to the park and saw a big dog\n", 20000);
     setup.memory = 400 << 20;
     CHECK_RUN("%s -j 1 -n 6 --prompts long.txt --parallel 3", model);
-    CHECK(strstr(err, "generation: 20001 texts, 5 tokens"), "%s", err);
+    CHECK(strstr(err, "texts: 20001 (tokens: 5)"), "%s", err);
     write_lines("long.txt", "a\n", "aa ba ca\n", 400000); /* these texts are not kept until the first one ends */
     setup.memory = 100 << 20;
     CHECK_RUN("spm.gguf -j 1 -n 3 -t 0 --prompts long.txt --parallel 3");
-    CHECK(strstr(err, "generation: 400001 texts"), "%s", err);
+    CHECK(strstr(err, "texts: 400001 ("), "%s", err);
 #endif
 }
 
@@ -512,15 +512,15 @@ static void ctrl_c_ends_prompts_that_run_nothing(void) {
     for (int json = 0; json < 2; json++) {
         setup.interrupt = AT_OUTPUT;
         run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
-        CHECK(status == 130 && number_after("or more in ") < LINES, "long prompts: status %d, %s", status, err);
+        CHECK(status == 130 && number_after("counts the prompt; ") < LINES, "long prompts: status %d, %s", status, err);
         setup.closed_output = true;
         run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
-        CHECK(status == 1 && strstr(err, "cannot write the output") && number_after("or more in ") < LINES,
+        CHECK(status == 1 && strstr(err, "cannot write the output") && number_after("counts the prompt; ") < LINES,
               "closed pipe: status %d, %s", status, err);
     }
     setup.interrupt = AT_OUTPUT;
     run("spm.gguf -n 1 -i 'aa ba' --samples 2000000000");
-    CHECK(status == 130 && strstr(err, "prompts: 1, "), "samples: status %d, %s", status, err);
+    CHECK(status == 130 && strstr(err, "prompts: 1 ("), "samples: status %d, %s", status, err);
 }
 
 static void ctrl_c_ends_a_line_cleanly(void) {
