@@ -846,7 +846,8 @@ static void bench_escapes_the_model_s_name(void) {
 static void bench_is_cut_to_the_context(void) {
     CHECK_RUN("m/v2.bin -m bench --seconds 0 --prompt-tokens 1000 -n 10 -c 30");
     CHECK(one_line(err) && strstr(err, "cut to 20 + 10 tokens"), "%s", err);
-    CHECK(strstr(out, "prefill ") && strstr(out, "decode ") && strstr(out, "prompt tokens: 20; decoded: 10"), "%s", out);
+    CHECK(strstr(out, "prefill ") && strstr(out, "decode ") && strstr(out, "prompt tokens: 20; decoded: 10"), "%s",
+          out);
     check_refused(1, "at least 2", "m/model.bin -m bench --seconds 0 -c 1");
 }
 
