@@ -351,7 +351,7 @@ static void add_depth_draw(AtDepth *sums, Depth *d, int draw, float (*ends)[BREA
 
 static void four_places_by_depth(void) {
     Depth *d = malloc(sizeof *d);
-    float ends[N_PLACES][BREADTH];
+    float ends[N_PLACES][BREADTH] = {{0}};
     AtDepth found[N_PLACES] = {0};
     for (int draw = 0; draw < DEPTH_DRAWS; draw++) {
         add_depth_draw(found, d, draw, ends, 0);
