@@ -16,7 +16,7 @@ int model_open_vocabulary(Model *model, const char *path);
 typedef enum {
     TOKENIZER_UNUSED,      /* no tokenizer is opened */
     TOKENIZER_NEEDED,      /* failure */
-    TOKENIZER_IF_READABLE, /* continues without it, with a note; fails if a tokenizer.bin cannot be read */
+    TOKENIZER_IF_READABLE, /* continues without it; prints a note if its file cannot be read */
     TOKENIZER_IF_THERE     /* continues without it; fails if its file cannot be read */
 } TokenizerUse;
 

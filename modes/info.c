@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "formats/parts.h"
 #include "modes/common.h"
+#include "modes/template.h"
 #include "norm.h"
 
 static void show_parts(const Model *m, bool norms) {
@@ -46,6 +47,13 @@ static void show_family(const Model *m) {
         if (reals[i].value != 0) printf("%-12s %g\n", reals[i].name, reals[i].value);
 }
 
+static void show_tokenizer(const Tokenizer *t) {
+    const ChatFamily *f = t->chat_template ? chat_family(t, NULL) : NULL;
+    printf("tokenizer    %s, %d pieces, BOS %d, EOS %d\n", t->merges.rules ? "ranked merges" : "SentencePiece",
+           t->pieces.n, t->bos, t->eos);
+    printf("template     %s\n", f ? chat_family_name(f) : t->chat_template ? "unsupported" : "none");
+}
+
 int mode_info(Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
@@ -64,6 +72,7 @@ int mode_info(Run *run) {
         printf("experts      %d of width %d, %d per token\n", c->n_experts, c->expert_dim, c->n_experts_used);
     if (m->embedding.group) printf("group size   %d\n", m->embedding.group);
     printf("parameters   %zu\n", m->parameters);
+    if (run->tokenizer.pieces.n) show_tokenizer(&run->tokenizer);
     size_t bytes = 0;
     for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
     printf("file         %zu bytes, mapped; %zu read per token\n", bytes, m->decode_bytes);

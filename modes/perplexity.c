@@ -19,12 +19,14 @@ static double surprise(const float *logits, int n, int token) {
     return log(sum) + (double)max - (double)logits[token];
 }
 
-/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before each. */
-static int score(Run *run, const Tokens *text, int *inputs, double *nll) {
+/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before each. Ctrl-C
+ * shortens the text to the scored tokens. */
+static int score(Run *run, Tokens *text, int *inputs, double *nll) {
     const int vocab_size = run->model.config.vocab_size;
     const int scored = run->session.context - 1; /* tokens of a window that are not BOS */
     for (int i = 0; i < text->n; i++) inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
-    for (int at = 0, n; at < text->n && !interrupted; at += n) {
+    int at = 0;
+    for (int n; at < text->n && !interrupted; at += n) {
         const int pos = at % scored, left = text->n - at < scored - pos ? text->n - at : scored - pos;
         n = left < run->session.batch ? left : run->session.batch;
         const float *logits = run_logits(run, inputs + at, n, pos);
@@ -35,10 +37,11 @@ static int score(Run *run, const Tokens *text, int *inputs, double *nll) {
         if (on_terminal(stderr)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
     }
     if (on_terminal(stderr)) fputc('\n', stderr);
+    text->n = at;
     return 0;
 }
 
-static int report(const double *nll, int n) {
+static int report(const double *nll, int n, int window) {
     double total = 0, squares = 0;
     for (int i = 0; i < n; i++) total += nll[i];
     const double mean = total / n, perplexity = exp(mean);
@@ -50,7 +53,7 @@ static int report(const double *nll, int n) {
            n, total, mean, perplexity);
     if (n > 1) /* d exp(mean) = exp(mean) d mean */
         printf(" +- %.4f (standard error)", perplexity * sqrt(squares / (n - 1) / n));
-    putchar('\n');
+    printf("\nwindow               %d tokens\n", window);
     return stdout_finish();
 }
 
@@ -68,7 +71,7 @@ int mode_perplexity(Run *run) {
     double *nll = allocate((size_t)text.n, sizeof *nll);
     int *inputs = nll ? allocate((size_t)text.n, sizeof *inputs) : NULL;
     int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll) : -1;
-    if (!status && !interrupted) status = report(nll, text.n);
+    if (!status && text.n) status = report(nll, text.n, run->session.context);
     free(inputs);
     free(nll);
     free(text.ids);

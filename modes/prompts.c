@@ -62,7 +62,8 @@ static int read_text(Prompts *p, Prompt *to, const char *where) {
     to->text = line ? line : o->tokens ? o->tokens : o->prompt ? o->prompt : "";
     to->size = end ? (size_t)(end - line) : line ? p->size - p->at : strlen(to->text);
     p->at += to->size + (end != NULL);
-    if (is_line && to->size && line[to->size - 1] == '\r') to->size--;
+    if (line && !is_line && to->size && line[to->size - 1] == '\n') to->size--; /* echo adds one */
+    if (line && to->size && line[to->size - 1] == '\r') to->size--;
     return is_line && p->json ? read_object(to, where, line) : 0;
 }
 

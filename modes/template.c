@@ -223,6 +223,8 @@ const ChatFamily *chat_family(const Tokenizer *t, const char *name) {
     return NULL;
 }
 
+const char *chat_family_name(const ChatFamily *f) { return f->name; }
+
 const char *chat_families(void) {
     static char names[256];
     size_t n = 0;

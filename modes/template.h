@@ -27,6 +27,9 @@ typedef struct {
  * none. NULL: no known one. */
 const ChatFamily *chat_family(const Tokenizer *t, const char *name);
 
+/* The name of a family. */
+const char *chat_family_name(const ChatFamily *f);
+
 /* The names of all families: "llama-2, chatml". */
 const char *chat_families(void);
 

@@ -303,6 +303,15 @@ static void prompts_come_from_files_and_standard_input(void) {
     setup.input = "aa ba ca, da! Text from a file";
     CHECK_RUN("m/model.bin -t 0 -n 40 -f -");
     CHECK(!strcmp(out, from_file), "-f -: %s", out);
+    setup.input = "A\r\n"; /* one final newline is not part of the prompt */
+    CHECK_RUN("m/model.bin -t 0 -n 40 -f -");
+    char *with_newline = strdup(out);
+    CHECK_RUN("m/model.bin -t 0 -n 40 -i A");
+    CHECK(!strcmp(out, with_newline), "-f -: %s, expected %s", with_newline, out);
+    free(with_newline);
+    setup.input = "A\n\n";
+    CHECK_RUN("m/model.bin -t 0 -n 40 -f -");
+    CHECK(!strncmp(out, "A\n", 2), "-f -: %s", out);
 }
 
 /* All short options of llama2.c's run are accepted. */
@@ -710,7 +719,8 @@ static void perplexity_follows_from_the_logits(void) {
         CHECK(sscanf(out, "tokens scored %d total NLL %lf nats NLL per token %lf nats perplexity %lf", &scored, &nll,
                      &mean, &perplexity) == 4,
               "%s", out);
-        CHECK(scored == 50, "%d tokens", scored);
+        const char *window = strstr(out, "\nwindow ");
+        CHECK(scored == 50 && window && atoi(window + strlen("\nwindow ")) == context, "%s", out);
         CHECK(fabs(nll - total) < 1e-3, "context %d: NLL %.4f, expected %.4f", context, nll, total);
         CHECK(fabs(mean - total / 50) < 2e-5, "context %d: mean %g, expected %g", context, mean, total / 50);
         CHECK(fabs(perplexity / exp(total / 50) - 1) < 1e-4, "perplexity %g, expected %g", perplexity, exp(total / 50));
@@ -762,6 +772,11 @@ static void info_lists_the_model(void) {
     CHECK(strstr(out, line), "no '%s' in %s", line, out);
     CHECK_RUN("m/v2.bin -m info");
     CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") && strstr(out, "group size   4\n"), "%s", out);
+    CHECK(strstr(out, "tokenizer    SentencePiece, 512 pieces, BOS 1, EOS 2\ntemplate     none\n"), "%s", out);
+    CHECK_RUN("m/chat.gguf -m info");
+    CHECK(strstr(out, "template     chatml\n"), "%s", out);
+    CHECK_RUN("m/model.bin -m info -z m/model.bin");
+    CHECK(!strstr(out, "tokenizer") && one_line(err) && !strncmp(err, "note: m/model.bin", 17), "%s: %s", out, err);
 }
 
 /* The value of a key, as text, in `out`, which is a flat JSON object on one line; NULL if the key is missing or the
