@@ -47,7 +47,7 @@ CHINESE = {
     "12 sublayers with random matrices": "12 个子层，矩阵随机",
     "pre-norm": "pre-norm",
     "post-norm": "post-norm",
-    "inside the residual, sandwich": "残差内侧、三明治",
+    "inside the residual, sandwich": "残差支路内、三明治",
     "dim (one token, one thread)": "dim（1 个 token，1 个线程）",
     "ns an element": "每个元素的纳秒数",
     "The cost of one norm": "一次归一化的开销",
