@@ -14,7 +14,7 @@ from pathlib import Path
 
 FUNCTION_LINES = 50
 GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables, whose tokens are not counted
-MAX_TOKENS = {"model.h": 950, "read first": 12_000, "top level": 23_000, "norma": 143_200}  # never raised; "norma" is to fall to 122,000
+MAX_TOKENS = {"model.h": 950, "read first": 12_000, "top level": 23_000, "norma": 142_800}  # never raised; "norma" is to fall to 122,000
 READ_FIRST = ["run.c", "model.h", "model.c", "norm.c", "attention.c", "mlp.c"]
 NAMED_IN = ["README.md", "docs/architecture.md"]  # documents whose files and functions are looked up
 ISO_C = re.compile(  # and OpenMP's and getopt's, but not <signal.h>
