@@ -157,11 +157,32 @@ def names():
     row("parameters", [p.numel() for p in norm.parameters()])
 
 
+def layernorm_as_rmsnorm():
+    print("\n# 12 sublayers with LayerNorm, and with RMSNorm: gamma and beta folded, then the stream centered")
+    size = (12 / DIM) ** 0.5
+    up, down = (size * random(seed, SUBLAYERS, DIM, DIM).double() for seed in (150, 151))
+    down, head = down + 0.02, size * random(152, DIM, DIM).double()
+    gamma, beta = (random(seed, SUBLAYERS + 1, DIM).double() for seed in (153, 154))
+    gamma, x = gamma + 1, random(155, DIM).double() + 0.5
+
+    def logits(norm, x, up, down, head, gamma, beta, bias):
+        for u, d, g, b, c in zip(up, down, gamma, beta, bias, strict=False):
+            x = x + d @ torch.tanh(u @ (g * norm(x, (DIM,), eps=0.0) + b) + c)
+        return head @ (gamma[-1] * norm(x, (DIM,), eps=0.0) + beta[-1]) + bias[-1]
+
+    none = torch.zeros_like(beta)
+    layer = logits(layer_norm, x, up, down, head, gamma, beta, none)
+    bias = torch.cat([(up @ beta[:-1, :, None])[..., 0], (head @ beta[-1])[None]])
+    norms = head * gamma[-1], none + 1, none, bias
+    for name, first, last in ("folded", x, down), ("and centered", x - x.mean(), down - down.mean(1, keepdim=True)):
+        row(name, (logits(rms_norm, first, up * gamma[:-1, None], last, *norms) - layer).abs().max())
+
+
 def main():
     row("# PyTorch " + torch.__version__ + ", rms_norm(x)", rms_norm(ONE_TO_FOUR, (4,), eps=0.0))
     for experiment in (three_axes, attention_across_the_batch, shapes_of_distributions, ratio, notes_loss, places):
         experiment()
-    for experiment in weights_in_front, dynamic_tanh, names:
+    for experiment in weights_in_front, dynamic_tanh, names, layernorm_as_rmsnorm:
         experiment()
 
 

@@ -621,6 +621,129 @@ static void answer_of_the_spike(void) {
     HOLDS(0, -10, 99, -sqrt(99));
 }
 
+/* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations ---------------------------------------- */
+
+typedef struct {
+    double up[DEEP][BREADTH][BREADTH], down[DEEP][BREADTH][BREADTH], head[BREADTH][BREADTH], bias[DEEP + 1][BREADTH];
+    double gamma[DEEP + 1][BREADTH], beta[DEEP + 1][BREADTH], x[BREADTH];
+} Sublayers;
+
+static double mean_of_doubles(const double *x, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    return sum / n;
+}
+
+/* The norm of n numbers; without gamma and beta. */
+static void norm_doubles(double *y, const double *x, int n, NormKind kind) {
+    const double mean = kind == NORM_LAYER ? mean_of_doubles(x, n) : 0;
+    double squares = 0;
+    for (int i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+    for (int i = 0; i < n; i++) y[i] = (x[i] - mean) / sqrt(squares / n);
+}
+
+static void fill_doubles(double *x, uint64_t tensor, int n, double size, double center) {
+    for (int i = 0; i < n; i++) x[i] = center + size * (double)random_float(tensor, i);
+}
+
+static void random_sublayers(Sublayers *m) {
+    const double size = sqrt(12.0 / BREADTH);
+    memset(m, 0, sizeof *m);
+    fill_doubles(m->up[0][0], 150, DEEP * BREADTH * BREADTH, size, 0);
+    fill_doubles(m->down[0][0], 151, DEEP * BREADTH * BREADTH, size, 0.02); /* columns with a mean */
+    fill_doubles(m->head[0], 152, BREADTH * BREADTH, size, 0);
+    fill_doubles(m->gamma[0], 153, (DEEP + 1) * BREADTH, 1, 1);
+    fill_doubles(m->beta[0], 154, (DEEP + 1) * BREADTH, 1, 0);
+    fill_doubles(m->x, 155, BREADTH, 1, 0.5);
+}
+
+static double dot_doubles(const double *a, const double *b) {
+    double sum = 0;
+    for (int i = 0; i < BREADTH; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* logits = head norm(x), after x += down tanh(up norm(x)) for each sublayer. */
+static void run_sublayers(double *logits, const Sublayers *m, NormKind kind) {
+    double x[BREADTH], n[BREADTH], hidden[BREADTH];
+    memcpy(x, m->x, sizeof x);
+    for (int l = 0; l <= DEEP; l++) {
+        norm_doubles(n, x, BREADTH, kind);
+        for (int i = 0; i < BREADTH; i++) n[i] = m->gamma[l][i] * n[i] + m->beta[l][i];
+        const double(*const matrix)[BREADTH] = l < DEEP ? m->up[l] : m->head;
+        for (int i = 0; i < BREADTH; i++) hidden[i] = dot_doubles(matrix[i], n) + m->bias[l][i];
+        if (l == DEEP) break;
+        for (int i = 0; i < BREADTH; i++) hidden[i] = tanh(hidden[i]);
+        for (int i = 0; i < BREADTH; i++) x[i] += dot_doubles(m->down[l][i], hidden);
+    }
+    memcpy(logits, hidden, sizeof hidden);
+}
+
+/* Folds gamma and beta into the next matrix and its bias. */
+static void fold_sublayers(Sublayers *m) {
+    for (int l = 0; l <= DEEP; l++)
+        for (int i = 0; i < BREADTH; i++) {
+            double *row = l < DEEP ? m->up[l][i] : m->head[i];
+            m->bias[l][i] += dot_doubles(row, m->beta[l]);
+            for (int k = 0; k < BREADTH; k++) row[k] *= m->gamma[l][k];
+        }
+    memset(m->beta, 0, sizeof m->beta);
+    fill_doubles(m->gamma[0], 0, (DEEP + 1) * BREADTH, 0, 1);
+}
+
+/* Subtracts the means of all that is added to the residual stream. */
+static void center_sublayers(Sublayers *m) {
+    const double mean = mean_of_doubles(m->x, BREADTH);
+    for (int i = 0; i < BREADTH; i++) m->x[i] -= mean;
+    for (int l = 0; l < DEEP; l++)
+        for (int k = 0; k < BREADTH; k++) {
+            double column = 0;
+            for (int i = 0; i < BREADTH; i++) column += m->down[l][i][k] / BREADTH;
+            for (int i = 0; i < BREADTH; i++) m->down[l][i][k] -= column;
+        }
+}
+
+static double largest_gap(const double *a, const double *b, int n) {
+    double max = 0;
+    for (int i = 0; i < n; i++) max = fmax(max, fabs(a[i] - b[i]));
+    return max;
+}
+
+static void layernorm_folds_into_rmsnorm(void) {
+    Sublayers *m = malloc(sizeof *m);
+    double layer[BREADTH], rms[BREADTH];
+    random_sublayers(m);
+    run_sublayers(layer, m, NORM_LAYER);
+    fold_sublayers(m);
+    run_sublayers(rms, m, NORM_RMS);
+    const double uncentered = largest_gap(layer, rms, BREADTH);
+    center_sublayers(m);
+    run_sublayers(rms, m, NORM_RMS);
+    const double difference = largest_gap(layer, rms, BREADTH);
+    CHECK(difference < 1e-13, "the logits differ by %g", difference);
+    free(m);
+    HOLDS(DEEP, BREADTH, 1e-13, uncentered);
+}
+
+static void rmsnorm_commutes_with_rotations(void) {
+    const double x[] = {1, 2, 3, 4}, turned[] = {-2, 1, 3, 4};
+    double y[4], v[BREADTH], a[BREADTH], b[BREADTH], c[BREADTH];
+    norm_doubles(y, turned, 4, NORM_RMS);
+    HOLDS(1, 2, 3, 4, -2, y[0], y[1], y[2], y[3]);
+    norm_doubles(y, turned, 4, NORM_LAYER);
+    HOLDS(y[0], y[1], y[2], y[3]);
+    norm_doubles(y, x, 4, NORM_LAYER);
+    HOLDS(-y[1], y[0], y[2], y[3]);
+    fill_doubles(v, 160, BREADTH, 1, 0);
+    fill_doubles(a, 161, BREADTH, 1, 0.5);
+    norm_doubles(b, a, BREADTH, NORM_RMS);
+    const double p = 2 * dot_doubles(v, a) / dot_doubles(v, v), q = 2 * dot_doubles(v, b) / dot_doubles(v, v);
+    for (int i = 0; i < BREADTH; i++) a[i] -= p * v[i], b[i] -= q * v[i]; /* a reflection of both */
+    norm_doubles(c, a, BREADTH, NORM_RMS);
+    CHECK(largest_gap(b, c, BREADTH) < 1e-14, "they differ by %g", largest_gap(b, c, BREADTH));
+    HOLDS(BREADTH, 1e-14);
+}
+
 const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY] = {
     STATEMENT(three_axes),
     STATEMENT(one_mean_of_everything),
@@ -645,4 +768,6 @@ const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY] = {
     STATEMENT(answer_of_two_elements),
     STATEMENT(answer_of_eps),
     STATEMENT(answer_of_the_spike),
+    STATEMENT(layernorm_folds_into_rmsnorm),
+    STATEMENT(rmsnorm_commutes_with_rotations),
 };

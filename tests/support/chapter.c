@@ -103,17 +103,18 @@ static void read_numbers(Chapter *c) {
 }
 
 static void find_statements(Chapter *c) {
-    const char *at = c->text;
-    for (int i = 1; at && i <= MAX_STATEMENTS; i++) {
+    for (int i = 1; i <= MAX_STATEMENTS; i++) {
         char mark[32];
         snprintf(mark, sizeof mark, "\n**%d.** ", i);
-        if (!(at = strstr(at, mark))) break;
-        c->start[c->n_statements = i] = ++at;
+        const char *at = strstr(c->text, mark);
+        if (!at) break;
+        c->start[c->n_statements = i] = at + 1;
     }
     for (int i = 1; i <= c->n_statements; i++) {
-        const char *heading = strstr(c->start[i], "\n## "), *end = c->text + strlen(c->text);
-        c->end[i] = i < c->n_statements ? c->start[i + 1] : end;
-        if (heading && heading < c->end[i]) c->end[i] = heading + 1;
+        const char *heading = strstr(c->start[i], "\n## ");
+        c->end[i] = heading ? heading + 1 : c->text + strlen(c->text);
+        for (int k = 1; k <= c->n_statements; k++)
+            if (c->start[k] > c->start[i] && c->start[k] < c->end[i]) c->end[i] = c->start[k];
     }
 }
 

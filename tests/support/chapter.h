@@ -20,7 +20,8 @@ typedef struct {
     int n_numbers[MAX_STATEMENTS + 1];
 } Chapter;
 
-/* A statement begins with "**N.** " at the start of a line and ends at the next one or at a heading "## ". Digits in
+/* A statement begins with "**N.** " at the start of a line and ends at the next one, of any number, or at a
+ * heading "## ". Digits in
  * names (float32), code, commands, addresses and pictures are not numbers. -1: no such file. */
 int chapter_open(Chapter *c, const char *path);
 void chapter_close(Chapter *c);
