@@ -81,12 +81,12 @@ static void text_is_independent_of_the_number_of_ranks(void) {
 }
 
 static void profiles_have_the_gathers(void) {
-    launch("$RUN -n 2 $P $M/stories.gguf -n 20 --profile=profile.json");
-    static char json[1 << 20];
+    launch("$RUN -n 2 $P $M/stories.gguf -n 20 --profile=profile.csv");
+    static char csv[1 << 20];
     size_t n;
-    CHECK(status == 0 && has_file("profile.json", json, &n), "status %d, %s", status, err);
-    json[n] = '\0';
-    CHECK(strstr(json, "\"gather\""), "no site for communication: %.300s", json);
+    CHECK(status == 0 && has_file("profile.csv", csv, &n), "status %d, %s", status, err);
+    csv[n] = '\0';
+    CHECK(strstr(csv, ",gather,"), "no site for communication: %.300s", csv);
 }
 
 /* Messages and bytes of rank 0 in a gather: it sends its part, if any, to every other rank and receives theirs; see
