@@ -102,6 +102,12 @@ static void read_numbers(Chapter *c) {
     }
 }
 
+/* The next heading "# " or "## "; NULL: none. */
+static const char *heading_after(const char *at) {
+    while ((at = strchr(at, '\n')) && !begins(at, "\n# ") && !begins(at, "\n## ")) at++;
+    return at ? at + 1 : NULL;
+}
+
 static void find_statements(Chapter *c) {
     for (int i = 1; i <= MAX_STATEMENTS; i++) {
         char mark[32];
@@ -111,8 +117,8 @@ static void find_statements(Chapter *c) {
         c->start[c->n_statements = i] = at + 1;
     }
     for (int i = 1; i <= c->n_statements; i++) {
-        const char *heading = strstr(c->start[i], "\n## ");
-        c->end[i] = heading ? heading + 1 : c->text + strlen(c->text);
+        const char *heading = heading_after(c->start[i]);
+        c->end[i] = heading ? heading : c->text + strlen(c->text);
         for (int k = 1; k <= c->n_statements; k++)
             if (c->start[k] > c->start[i] && c->start[k] < c->end[i]) c->end[i] = c->start[k];
     }

@@ -21,7 +21,7 @@ typedef struct {
 } Chapter;
 
 /* A statement begins with "**N.** " at the start of a line and ends at the next one, of any number, or at a
- * heading "## ". Digits in
+ * heading "# " or "## ". Digits in
  * names (float32), code, commands, addresses and pictures are not numbers. -1: no such file. */
 int chapter_open(Chapter *c, const char *path);
 void chapter_close(Chapter *c);
