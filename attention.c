@@ -11,10 +11,10 @@
  * Causal mask: a query sees the keys up to its own position, n_keys of them; in a layer with a window
  * (Beltagy et al. 2020, sec. 3.1), only the last of these. Some models cap the scores (Gemma 2, sec. 2).
  *
- * Owns these steps. The products with weights are matmul.c's, norms norm.c's, rotation rope.c's,
- * the cache kv_cache.c's. Each score is computed separately, and values are summed in vectors of LANES
- * positions from position 0 up, for every query in the same order (kernels/attend.c): a token's result depends only on
- * the tokens before it, and not on how they were divided into chunks.
+ * Owns these steps. Products with weights are in matmul.c, norms in norm.c, rotation in rope.c, the cache in
+ * kv_cache.c. Each score is computed separately, and values are summed in vectors of LANES positions from position 0
+ * up, for every query in the same order (kernels/attend.c): a token's result depends only on the tokens up to it, not
+ * on their division into chunks.
  */
 #include "kernels/attend.h"
 #include "kernels/input.h"
@@ -97,7 +97,7 @@ void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, 
  * works on its heads from the product to the cache, so no barrier is needed in between. */
 typedef struct {
     float *rows;   /* token 0, first head of this process */
-    size_t stride; /* floats per token, the heads of other processes included */
+    size_t stride; /* floats per token, including other processes' heads */
     int size;      /* floats per head */
     int first, n;  /* the thread's heads */
 } Heads;
@@ -108,8 +108,8 @@ static int clamp(int i, int max) { return i < 0 ? 0 : i > max ? max : i; }
 static int heads_of(const Session *s, const Tensor *w) { return w->rows / s->model->config.head_size; }
 
 /* Whether each thread owns whole KV heads with their queries. No barrier is then needed between projection and
- * attention, and with many sequences each thread reads the caches that it wrote. With one sequence an even division of
- * all heads is faster: longer streams of weights. */
+ * attention, and with many sequences each thread reads the caches that it wrote. With one sequence it is faster to
+ * divide all heads evenly, because each thread then reads a longer stream of weights. */
 static bool has_own_groups(const Session *s, const Layer *layer) {
     return s->n_spans > 1 && heads_of(s, &layer->wk) % omp_get_num_threads() == 0 && !s->model->config.wide_head_norms;
 }
@@ -147,7 +147,7 @@ static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const
     probe_heads(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
 }
 
-/* All heads of a token as one vector, from token `first` on. */
+/* Treats all heads of a token as one long head, starting at token `first`. */
 static Heads whole_rows(float *rows, int dim, int first) {
     return (Heads){rows + (size_t)first * (size_t)dim, (size_t)dim, dim, 0, 1};
 }
@@ -156,7 +156,7 @@ static Heads whole_rows(float *rows, int dim, int first) {
 static void norm_rows(Session *s, const Layer *layer, int n) {
     const Config *c = &s->model->config;
     const int share = (n - 1) / omp_get_num_threads() + 1, first = clamp(omp_get_thread_num() * share, n);
-    const int count = clamp(n - first, share); /* of one token: thread 0, which the profile observes */
+    const int count = clamp(n - first, share); /* a single token goes to thread 0, which the profile observes */
     const Heads q = whole_rows(s->q, c->n_heads * c->head_size, first);
     const Heads k = whole_rows(s->k, c->n_kv_heads * c->head_size, first);
     team_wait(s->probe, layer->index, SITE_QKV);
@@ -182,15 +182,15 @@ static void write_heads(const Session *s, int layer, KvKind kind, const Heads *h
                      a->pos);
 }
 
-/* The weight that decides the form of the common input: an int8 one of Wq, Wk, Wv if there is one. */
+/* The weight that determines the form of the input shared by Wq, Wk and Wv: one that takes int8 if there is one. */
 static const Tensor *input_weight(const Layer *layer) {
     return type_takes_int8(layer->wq.type) ? &layer->wq : type_takes_int8(layer->wk.type) ? &layer->wk : &layer->wv;
 }
 
 /* ---- the fast form: attend -------------------------------------------------------- */
 
-/* Attends queries [first, first + n) of a span to KV head `head`. Query i belongs to step i / queries_per_kv_head of
- * the span and to query head i % queries_per_kv_head of the group. */
+/* Computes attention for queries [first, first + n) of a span and KV head `head`. Query i belongs to step i /
+ * queries_per_kv_head of the span and to query head i % queries_per_kv_head of the group. */
 static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
     const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
@@ -216,7 +216,7 @@ static void attend_queries(Session *s, const Layer *layer, const Span *span, int
     attend(&a, &s->sequences[span->sequence].kv.layers[layer->index], s->kv_type, n);
 }
 
-/* Attends up to KV_QUERIES queries from `first` on, of the n that a span has for a KV head. */
+/* Computes attention for up to KV_QUERIES of a span's n queries of a KV head, starting at `first`. */
 static void attend_some(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const int end = first + KV_QUERIES < n ? first + KV_QUERIES : n;
     for (int i = first, count; i < end; i += count) {
@@ -225,15 +225,15 @@ static void attend_some(Session *s, const Layer *layer, const Span *span, int he
     }
 }
 
-/* Attends all queries of the chunk. Each thread takes those of its own KV heads; without own heads the threads take
- * groups of queries in turn, because later queries of a span see more keys. */
+/* Computes attention for all queries of the chunk. With own groups, each thread takes the queries of its KV heads.
+ * Otherwise threads take small groups of queries in turn, because later queries of a span see more keys. */
 static void attend_all(Session *s, const Layer *layer) {
     const Config *c = &s->model->config;
     const bool groups = has_own_groups(s, layer);
     const int kv_heads = heads_of(s, &layer->wk), share = kv_heads / omp_get_num_threads();
     const int threads = groups ? 1 : omp_get_num_threads();
     const int first_head = groups ? omp_get_thread_num() * share : 0, end = groups ? first_head + share : kv_heads;
-    int turn = groups ? 0 : omp_get_thread_num(); /* until the thread's next ones */
+    int turn = groups ? 0 : omp_get_thread_num(); /* groups to skip until this thread's next */
     for (const Span *span = s->spans; span < s->spans + s->n_spans; span++) {
         const int n = span->n * (c->n_heads / c->n_kv_heads); /* queries of each KV head */
         for (int first = 0; first < n; first += KV_QUERIES)

@@ -1,12 +1,12 @@
 /* experts.c: the feed-forward half of a sparse decoder layer, a mixture of experts.
  *
- *     p = softmax(Wrouter xn), the largest few     route          (Shazeer et al. 2017, "Outrageously
+ *     p = softmax(Wrouter xn), the largest kept    route          (Shazeer et al. 2017, "Outrageously
  *     y_e = down(silu(gate(xn)) * up(xn))          gate_up, down  Large Neural Networks")
  *     x += sum over the chosen e of p_e y_e        down           the residual
  *
  * Owns the router and the division of work. A slot is one token's use of one expert. Slots are sorted by expert: an
- * expert computes one product for all of its tokens, and its weights are read once per chunk. A token always adds its
- * experts from the first to the last. An expert is a SwiGLU (mlp.c).
+ * expert computes one product for all of its tokens, and its weights are read once per chunk. A token's experts are
+ * always added in ascending order. An expert is a SwiGLU (mlp.c).
  */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
@@ -18,7 +18,7 @@
 
 /* ---- the formula ------------------------------------------------------------------ */
 
-/* The other three softmaxes differ in the order of their sums, so sharing one would change bits: attend.c scales
+/* The other three softmaxes sum in a different order, so sharing one function would change bits: attend.c scales
  * vectors of scores and keeps 1 / sum, sampler.c divides by a temperature, perplexity.c takes the logarithm in double.
  */
 static void softmax(float *p, int n) {
@@ -62,7 +62,7 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, in
 
 /* ---- the fast form ---------------------------------------------------------------- */
 
-/* Turns the router's logits of n tokens into slots, sorted by expert. One thread does it: it is little work. */
+/* Turns the router's logits of n tokens into slots, sorted by expert. It is little work: one thread calls it. */
 static void fill_slots(Session *s, int n) {
     const Config *c = &s->model->config;
     const int experts = c->n_experts;
@@ -91,7 +91,7 @@ static void route(Session *s, const Layer *layer, const float *xn, int n) {
     team_end(s->probe, layer->index, SITE_TOP_K);
 }
 
-/* The experts' input: one row per slot; of one token, a single row for all slots. */
+/* The experts' input: one row per slot, or for a single token one row shared by all slots. */
 static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const size_t dim = (size_t)w->cols;
     const int n_slots = n * s->model->config.n_experts_used;
@@ -103,8 +103,8 @@ static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     return input_prepare(&s->input, w, s->expert_rows, n_slots);
 }
 
-/* Computes elements [first, first + count) of silu(gate) * up for expert e's slots. `one_row`: they share an input row.
- */
+/* Computes elements [first, first + count) of silu(gate) * up for expert e's slots. `one_row`: the slots share one
+ * input row. */
 static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const Input *in, bool one_row) {
     const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
     const size_t at = (size_t)start * (size_t)tensor_all_rows(&m->gate);

@@ -23,7 +23,7 @@ void kv_close(KvCache *kv) {
     *kv = (KvCache){0};
 }
 
-/* Copies a layer's keys or values into memory with room for new_blocks; each part of each head moves as a whole. */
+/* Copies a layer's keys or values into memory with room for new_blocks; each part of each head is copied as a whole. */
 static void *grown(const KvCache *kv, const void *old, int part, int old_blocks, int new_blocks) {
     const int size = kv->head_size;
     const size_t element = kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
@@ -50,16 +50,16 @@ static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from, int r
     return 0;
 }
 
-/* Blocks of a layer in a cache of `blocks`: a ring has enough for any alignment of its window to blocks. */
+/* Blocks of a layer in a cache of `blocks` blocks. A ring has enough for any alignment of its window to blocks. */
 static int layer_room(const KvLayer *layer, int blocks) {
     const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks;
     return ring < blocks ? ring : blocks;
 }
 
-int kv_reserve(KvCache *kv, int n, int most) {
-    const int needed = (n - 1) / KV_BLOCK + 1, most_blocks = (most - 1) / KV_BLOCK + 1;
+int kv_reserve(KvCache *kv, int n, int max) {
+    const int needed = (n - 1) / KV_BLOCK + 1, max_blocks = (max - 1) / KV_BLOCK + 1;
     if (needed <= kv->blocks) return 0;
-    int blocks = kv->blocks > most_blocks / 2 ? most_blocks : 2 * kv->blocks;
+    int blocks = kv->blocks > max_blocks / 2 ? max_blocks : 2 * kv->blocks;
     if (blocks < needed) blocks = needed;
     for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers; layer++) {
         const int room = layer_room(layer, blocks);
@@ -71,13 +71,13 @@ int kv_reserve(KvCache *kv, int n, int most) {
     return 0;
 }
 
-double kv_bytes(const KvCache *kv, int n, int most) {
+double kv_bytes(const KvCache *kv, int n, int max) {
     const size_t block =
         2 * kv_head_elements(kv->head_size, 1) * (kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
-    const int grown_blocks = 2 * ((n - 1) / KV_BLOCK + 1), most_blocks = (most - 1) / KV_BLOCK + 1;
+    const int grown_blocks = 2 * ((n - 1) / KV_BLOCK + 1), max_blocks = (max - 1) / KV_BLOCK + 1;
     double blocks = 0;
     for (int l = 0; l < kv->n_layers; l++)
-        blocks += layer_room(&kv->layers[l], grown_blocks < most_blocks ? grown_blocks : most_blocks);
+        blocks += layer_room(&kv->layers[l], grown_blocks < max_blocks ? grown_blocks : max_blocks);
     return blocks * kv->n_heads * (double)block;
 }
 

@@ -1,4 +1,4 @@
-/* kv_cache.h: the keys and values of cached positions; their layout is that of kernels/attend.h. */
+/* kv_cache.h: the keys and values of cached positions; kernels/attend.h defines their layout. */
 #pragma once
 
 #include "kernels/attend.h"
@@ -18,15 +18,15 @@ typedef struct {
 int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size);
 void kv_close(KvCache *kv);
 
-/* Makes room for n positions, of `most` in the end; cached positions stay. The capacity at least doubles, so that
- * growth is cheap; pages that are never touched cost nothing. A layer that keeps fewer positions is a ring. -1: out of
- * memory. */
-int kv_reserve(KvCache *kv, int n, int most);
+/* Makes room for n positions; the cache will never need more than `max`. Cached positions are kept. The capacity at
+ * least doubles, so that growth is cheap; untouched pages cost nothing. A layer that keeps fewer positions becomes a
+ * ring. -1: out of memory. */
+int kv_reserve(KvCache *kv, int n, int max);
 
-/* Max bytes of the cache after n positions, of `most` in the end. */
-double kv_bytes(const KvCache *kv, int n, int most);
+/* Max bytes of the cache after n positions; `max` as in kv_reserve(). */
+double kv_bytes(const KvCache *kv, int n, int max);
 
-/* Copies `from` to `to`, a cache of the same kind. -1: out of memory. */
+/* Copies `from` to `to`, a cache of the same shape. -1: out of memory. */
 int kv_copy(KvCache *to, const KvCache *from);
 
 /* Writes the keys (or values) of one head of n tokens at positions pos, pos + 1, ...; token t's are the head_size

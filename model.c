@@ -16,9 +16,9 @@
 #include <omp.h>
 #include <stdlib.h>
 
-/* ---- the forms of the parts ---------------------------------------------------- */
+/* ---- formulas and fast forms ---------------------------------------------------- */
 
-/* y[n][rows of the output matrix] = logits of xn[n][dim], before a scale or a cap. */
+/* y[n][rows of the output matrix] = logits of xn[n][dim], before any scale or cap. */
 static void output_plain(Session *s, float *y, const float *xn, int n) {
     const Tensor *w = &s->model->output;
     for (int t = 0; t < n; t++)
@@ -32,7 +32,7 @@ static void output_fast(Session *s, float *y, const float *xn, int n) {
 
 typedef void Sublayer(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
-/* The parts of the forward pass: the formulas, or their fast forms. */
+/* The functions of a forward pass: the formulas, or their fast forms. */
 typedef struct {
     const float *(*norm)(float *y, const float *x, const Norm *norm, int n, int dim);
     Sublayer *attention, *mlp, *mixture;
@@ -149,10 +149,10 @@ static void forward_chunk(Session *s, int n, float *logits) {
     if (s->n_requested > 0) compute_logits(s, logits);
 }
 
-/* The number of threads for a chunk of n steps: one if the work is too little to pay for barriers. */
+/* Number of threads for a chunk of n steps: one if there is too little work to be worth the barriers. */
 static int chunk_threads(const Session *s, int n) {
-    const size_t worth_sharing = 1 << 19; /* bytes of a layer's weights times steps: docs/performance.md */
-    const size_t layers = (size_t)s->model->config.n_layers + 1; /* and the output, the barriers of a layer each */
+    const size_t worth_sharing = 1 << 19; /* bytes of weights per layer, times steps (docs/performance.md) */
+    const size_t layers = (size_t)s->model->config.n_layers + 1; /* the output counts as one more layer */
     if (s->plain) return 1;
     if (n == 1 && s->decode_threads) return s->decode_threads;
     return s->model->decode_bytes / layers < worth_sharing / (size_t)n ? 1 : s->n_threads;
@@ -173,8 +173,7 @@ static void begin_chunk(Session *s, const Step *steps, int n) {
     }
 }
 
-/* Runs a chunk. One thread runs it outside a parallel region: in a region of one thread every barrier is a system call.
- */
+/* Runs a chunk. With one thread it avoids the parallel region, in which every barrier would be a system call. */
 static void share_chunk(Session *s, int n, float *logits) {
     const int threads = chunk_threads(s, n);
     probe_chunk(s->probe, n);
@@ -202,14 +201,14 @@ static int admit(Session *s, const Step *steps, int n) {
         Sequence *q = &s->sequences[steps[t].sequence];
         const int pos = steps[t].pos;
         if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && q->kv.rolls)
-            return fail("cannot rewind to position %d: a sliding window allows the last %d positions", pos,
+            return fail("cannot rewind to position %d: with a sliding window at most %d positions can be rewound", pos,
                         MAX_ROLLBACK);
         if (pos == 0 || pos >= q->n_ran) q->n_ran = pos + 1;
     }
     return 0;
 }
 
-/* Whether every sequence has one step, and after it only draft tokens. */
+/* Whether each sequence has one step, followed only by draft tokens. */
 static bool is_decode(const Step *steps, int n) {
     for (int t = 1; t < n; t++)
         if (follows(&steps[t], &steps[t - 1]) && steps[t].logits != GUESS_LOGITS) return false;
@@ -247,7 +246,6 @@ int check_logits(const float *logits, size_t n) {
     int finite = 1;
     for (size_t i = 0; i < n; i++) finite &= isfinite(logits[i]) != 0;
     return finite ? 0
-                  : fail("the model computed a logit that is not finite; its weights may be damaged, or too "
-                         "large for a float16 "
-                         "cache (use --kv f32)");
+                  : fail("the model computed a logit that is not finite; its weights may be damaged, or "
+                         "too large for a float16 cache (use --kv f32)");
 }

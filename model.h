@@ -1,8 +1,8 @@
-/* model.h: what a model is.
+/* model.h: the types and functions of the decoder.
  *
- * Owns the vocabulary of the transformer: configuration, layer, model, session, and the functions of the decoder. It
- * holds no code. Activations are row-major, float x[n_tokens][dim]; a weight is [rows = out][cols = in]. A function
- * that fails prints one line to stderr and returns -1 or NULL; int functions return 0 on success.
+ * Defines the transformer's configuration, layers, model and session. It contains no code. Activations are row-major,
+ * float x[n_tokens][dim]; a weight is [rows = out][cols = in]. A function that fails prints one line to stderr and
+ * returns -1 or NULL; int functions return 0 on success.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ typedef struct {
     int context;        /* max positions that the model was trained for */
     Rope rope;          /* of ROPE_GLOBAL layers */
     int n_experts;      /* experts of a sparse layer, max MAX_EXPERTS; 0: all layers are dense */
-    int n_experts_used; /* experts that a token uses */
+    int n_experts_used; /* experts per token */
     int expert_dim;     /* width inside an expert */
     bool norm_topk;     /* divide the weights of a token's experts by their sum */
 
@@ -62,13 +62,13 @@ enum { N_ROPES = ROPE_NONE };
 /* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm has gamma NULL. */
 typedef struct {
     int index;  /* number of the layer, from 0 */
-    int window; /* positions that a query sees, its own included; 0: all before it */
+    int window; /* positions that a query sees, including its own; 0: no limit */
     RopeUse rope;
     Norm attn_norm;
     Tensor wq;           /* [n_heads * head_size, dim] */
     Tensor wk;           /* [n_kv_heads * head_size, dim] */
     Tensor wv;           /* [n_kv_heads * head_size, dim] */
-    Norm q_norm, k_norm; /* [head_size] of each head, before it rotates; wide_head_norms: [all heads] */
+    Norm q_norm, k_norm; /* applied before rotation; [head_size], with wide_head_norms [all heads] */
     Tensor wo;           /* [dim, n_heads * head_size] */
     Norm attn_post_norm; /* of attention's output, before it is added to x */
     Norm mlp_norm;
@@ -86,11 +86,11 @@ typedef struct {
     Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
     bool tied;
     double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
-    float *vectors;       /* norms and biases that the file does not hold as float32, owned; NULL: none */
-    const char *format;   /* its name, "llama2.c v0" for example */
+    float *vectors;       /* norms and biases converted to float32, owned; NULL: none */
+    const char *format;   /* name of the file format, for example "llama2.c v0" */
     int bos, eos;         /* token ids for models without a tokenizer; -1: none */
     bool eos_ends;        /* whether EOS ends a text; BOS always does */
-    const char *ended_by; /* why `context` is shorter than the model's own; NULL: it is not */
+    const char *ended_by; /* why `context` is shorter than in the checkpoint; NULL if it is not */
     KvType kv_type;       /* default type of the KV cache */
     bool bf16;            /* some weights are BF16 */
     size_t decode_bytes;  /* bytes of the weights read for one token: layers, norms, output, one embedding row */
@@ -107,7 +107,7 @@ typedef struct {
     float weight; /* multiplies the expert's output */
 } Slot;
 
-/* Whether a step's logits are requested. GUESS_LOGITS: they are, for a draft token, which counts as decode. */
+/* Whether a step's logits are requested. GUESS_LOGITS: logits of a draft token; the step still counts as decode. */
 typedef enum { NO_LOGITS, LOGITS, GUESS_LOGITS } StepLogits;
 
 /* One token to run. */
@@ -152,32 +152,32 @@ typedef struct {
     /* The chunk being run. */
     const Step *steps; /* [n], not owned */
     int n_spans, n_requested;
-    Span *spans;             /* [n_spans] its steps, by sequence */
+    Span *spans;             /* [n_spans] the chunk's steps, by sequence */
     int *requested;          /* [n_requested] indices of the steps whose logits are requested */
     int chunk;               /* capacity of the buffers below, in steps */
     float *x;                /* [chunk][dim] residual stream */
-    float *xn;               /* [max(chunk, n_threads)][dim] its normalized rows */
+    float *xn;               /* [max(chunk, n_threads)][dim] normalized rows of x */
     float *branch;           /* [chunk][dim] a sublayer's output, if a post-norm or a scale follows */
     float *angles[N_ROPES];  /* [chunk][rope.dims / 2][cos, sin] */
     float *q;                /* [chunk][n_heads * head_size] */
     float *k, *v;            /* [chunk][n_kv_heads * head_size] before they are cached */
-    int room;                /* max positions that any cache has room for */
+    int room;                /* capacity of the largest cache, in positions */
     float *scores;           /* [n_threads][KV_QUERIES][room] */
-    float *att;              /* [chunk][n_heads * head_size] attention's heads */
+    float *att;              /* [chunk][n_heads * head_size] outputs of the attention heads */
     float *gate, *up;        /* [chunk][hidden_dim], or [slots][expert_dim] */
     float *router;           /* [chunk][n_experts] logits, then weights */
     Slot *slots;             /* [chunk * n_experts_used], sorted by expert, then by token */
     int *expert_start;       /* [n_experts + 1] an expert's first slot */
     float *expert_rows;      /* [slots][dim] the experts' input, then their output */
-    bool plain;              /* use the formulas (`_plain`): in double, by one thread; `make PLAIN=1`: always */
-    float *row, *added;      /* formulas: one row of a weight; [dim] what a sublayer adds to one token */
+    bool plain;              /* use the `_plain` formulas: double precision, one thread; always set by `make PLAIN=1` */
+    float *row, *added;      /* formulas: one row of a weight; a sublayer's output for one token, [dim] */
     InputBuffer input;       /* inputs of products, in the form that the weights need */
     float *logits;           /* [n_logits][vocab_size] */
     int n_logits;            /* capacity of logits, in rows */
-    int decode_threads;      /* threads for one token; 0: chosen by the model's size */
+    int decode_threads;      /* threads for a single token; 0: chosen by model size */
     double seconds;          /* duration of the last forward pass */
     Mirror *mirror;          /* repeats this session's changes in other processes; NULL: none */
-    Probe *observer, *probe; /* not owned; NULL: none. probe: the observer, during a pass that it observes */
+    Probe *observer, *probe; /* not owned, or NULL; probe: the observer, only during passes that it observes */
 } Session;
 
 /* Opens a session with one sequence. context 0: the model's. Allocates little: caches and buffers grow as steps run.
@@ -198,14 +198,14 @@ int session_fork(Session *s, int to, int from);
 /* Runs steps[n] of any sequences, in chunks of s->batch; a sequence's positions must ascend. Returns the requested
  * logits in the order of the steps, float [n_requested][vocab_size], owned by the session and valid until the next
  * call; NULL on failure (out of memory, or a position beyond the context). If none are requested the result is non-NULL
- * and must not be dereferenced. Request at most s->batch of a long prompt, to bound memory.
+ * and must not be dereferenced. For a long prompt, request the logits of at most s->batch steps, to bound memory.
  *
- * The bits of a step's logits depend only on the tokens of its sequence up to it: not on other sequences, chunks or
- * threads. A step at a cached position overwrites the cache from there; with a sliding window this works for the last
- * MAX_ROLLBACK positions and for 0. */
+ * The bits of a step's logits depend only on its sequence's tokens up to that step, not on other sequences, chunks or
+ * threads. A step at a cached position overwrites the cache from there; with a sliding window the position must be 0 or
+ * one of the last MAX_ROLLBACK. */
 const float *model_forward(Session *s, const Step *steps, int n);
 
-/* The same for tokens[n] of sequence 0 from position pos; requests the logits of the last n_logits. */
+/* Like model_forward, for tokens[n] of sequence 0 from position pos; requests the last n_logits tokens' logits. */
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits);
 
 /* Whether a post-norm or a scale comes between a sublayer and the residual stream. (Not in LLaMA.) */
@@ -222,8 +222,8 @@ int check_logits(const float *logits, size_t n);
 
 /* ---- the sublayers ------------------------------------------------------------------
  *
- * Every thread of an OpenMP parallel region calls them, for the n steps of the chunk: x[n][dim] is the residual stream,
- * xn[n][dim] is norm(x). The `_plain` ones are the formulas, called by one thread. */
+ * Every thread of the parallel region calls these functions for the n steps of the chunk: x[n][dim] is the residual
+ * stream, xn[n][dim] is norm(x). The `_plain` variants are the formulas; one thread calls them. */
 
 /* x += attention(xn), each step within its own sequence: attention.c. */
 void attention(Session *s, const Layer *layer, float *x, const float *xn, int n);
@@ -237,13 +237,13 @@ void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n)
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n);
 void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
-/* y[dim] = the SwiGLU m of xn[dim], one token, by its formula. */
+/* Computes y[dim] = SwiGLU m of one token xn[dim], by the formula. */
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
-/* Computes elements [first, first + count) of gate[n][hidden_dim] = activation(gate(in)) * up(in), by one thread: both
- * products in one task need no barrier between them. up[n][hidden_dim] is scratch. */
+/* Computes elements [first, first + count) of gate[n][hidden_dim] = activation(gate(in)) * up(in), on one thread. With
+ * both products in one task, no barrier is needed between them. up[n][hidden_dim] is scratch. */
 void mlp_gate_up(const Mlp *m, Activation activation, float *gate, float *up, int first, int count, const Input *in,
                  int n);
 
-/* The weight that decides the form of gate's and up's common input: an int8 one if there is one. */
+/* Returns gate or up, whichever determines the form of their shared input: one that takes int8 if there is one. */
 const Tensor *mlp_input_weight(const Mlp *m);

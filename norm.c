@@ -1,9 +1,8 @@
-/* norm.c: normalization, the whole of it.
+/* norm.c: normalization.
  *
  * Owns RMSNorm and LayerNorm: the formulas in plain C, then the fast forms that the decoder runs. Both normalize over
- * the last axis, each token by itself: statistics never cross from one token to another, so a token's result does not
- * depend on the rest of the batch. The places of norms in a model are in model.c; fused, half-precision and backward
- * forms are in lab/. docs/norms.md is its chapter.
+ * the last axis, each token separately, so a token's result does not depend on the rest of the batch. model.c places
+ * the norms in the model; fused, half-precision and backward forms are in lab/. docs/norms.md explains normalization.
  */
 #include "norm.h"
 #include "kernels/simd.h"
@@ -42,9 +41,9 @@ const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int d
 
 /* ---- sums over a token --------------------------------------------------------------
  *
- * The fast forms compute the same with three changes. Sums are vectorized: float32 within a block, in four vectors, so
- * that no lane adds more than eleven numbers; blocks are added in double. The rounding error is then less than an ulp
- * for any length. A sum that overflows or underflows float32 is computed again in double. Root and division are
+ * The fast forms differ from the formulas in three ways. Sums are vectorized: float32 within a block, in four vectors,
+ * so that no lane adds more than eleven numbers; blocks are added in double. The rounding error is then less than an
+ * ulp for any length. A sum that overflows or underflows float32 is computed again in double. Root and division are
  * computed once: every element is multiplied by one scale. */
 
 typedef enum { DEVIATIONS, SQUARES } Terms; /* x - shift, (x - shift)^2 */
@@ -69,8 +68,8 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* The sum, or a second one in double if float32 overflowed (|x| beyond 1e19, squared) or may have lost terms near zero
- * (below 1e-19). */
+/* Returns the sum, recomputed in double if float32 overflowed (|x| above 1e19, squared) or may have lost terms near
+ * zero (|x| below 1e-19). */
 static double checked(double sum, Terms terms, const float *x, float shift, int n) {
     if (isfinite(sum) && fabs(sum) > 1e-30) return sum;
     sum = 0;
@@ -104,8 +103,8 @@ typedef struct {
     double mean, scale; /* scale = 1 / sqrt(variance + eps) */
 } Moments;
 
-/* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first pass sums distances to
- * x[0] for the same reason. */
+/* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first pass sums differences
+ * from x[0] for the same reason. */
 static Moments moments(const float *x, int dim, float eps) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
     const float shift = (float)mean;

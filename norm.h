@@ -13,12 +13,12 @@ enum { N_NORM_KINDS = NORM_NONE + 1 };
 /* The kinds as --norm and its messages list them. */
 #define NORM_KIND_LIST(conjunction) "rms, layer " conjunction " none"
 
-/* One norm site. The kind belongs to the site, so a model may mix both. */
+/* A norm of a model. Each has its own kind, so a model may mix kinds. */
 typedef struct {
     NormKind kind;
     float eps;          /* inside the root */
     const float *gamma; /* [dim] */
-    const float *beta;  /* [dim], only of LayerNorms; NULL: zeros */
+    const float *beta;  /* [dim], LayerNorm only; NULL: zeros */
 } Norm;
 
 /* A kind's name ("RMSNorm", "LayerNorm", "none") and its name in --norm ("rms", "layer", "none"). */
@@ -33,7 +33,7 @@ void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps);
  * y_i = (x_i - mean) / sqrt(mean((x - mean)^2) + eps) * gamma_i + beta_i. beta may be NULL; y may be x. */
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
 
-/* The two formulas in plain C and double precision: the place to begin reading, and the reference of the fast forms. */
+/* The two formulas in plain C and double precision. Start reading here; the fast forms are tested against them. */
 void rmsnorm_plain(float *y, const float *x, const float *gamma, int dim, float eps);
 void layernorm_plain(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
 
@@ -48,7 +48,7 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim);
  * thread's row for n = 1, x for NORM_NONE. y has room for max(n, threads) rows. */
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
 
-/* The sum of x[n]^2 as rmsnorm() computes it: in blocks of NORM_BLOCK elements (of kernels/simd.h), whose sums are
- * added in double. */
+/* The sum of x[n]^2 as rmsnorm() computes it: in blocks of NORM_BLOCK elements, whose sums are added in double. (LANES
+ * is in kernels/simd.h.) */
 #define NORM_BLOCK (32 * LANES)
 double sum_squares(const float *x, int n);

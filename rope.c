@@ -1,4 +1,4 @@
-/* rope.c: rotary positions.
+/* rope.c: rotary position embeddings.
  *
  * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of them, the angles of a position, and the
  * rotation of a head. It does not own a checkpoint's settings (formats/) or the order of steps (attention.c).
@@ -23,7 +23,7 @@ void rope_plain(float *v, const Rope *r, const double *frequencies, int pos) {
 
 double rope_frequency(const Rope *r, int pair) { return pow(r->base, -2.0 * pair / r->dims); }
 
-/* The pair, as a real number, that makes this many turns in a context. */
+/* Index of the pair that makes this many turns in a context, as a real number. */
 static double pair_of_turns(const Rope *r, double context, double turns) {
     return r->dims * log(context / (turns * 2 * M_PI)) / (2 * log(r->base));
 }

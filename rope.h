@@ -1,9 +1,9 @@
-/* rope.h: rotary positions (Su et al. 2021, "RoFormer", sec. 3.4). */
+/* rope.h: rotary position embeddings (Su et al. 2021, "RoFormer", sec. 3.4). */
 #pragma once
 
 #include <stdbool.h>
 
-/* YaRN (Peng et al. 2023, sec. 3.2) extends the context by lowering slow frequencies. Pairs with at least `fast` turns
+/* YaRN (Peng et al. 2023, sec. 3.2) extends the context by reducing low frequencies. Pairs with at least `fast` turns
  * in the original context keep their frequency; that of pairs with at most `slow` turns is divided by `factor`; a
  * linear ramp connects the two. */
 typedef struct {
@@ -11,7 +11,7 @@ typedef struct {
     double context; /* original context, in positions */
     double fast, slow;
     bool fractional;        /* do not round the ramp's ends to whole pairs; else low is rounded down, high up */
-    bool ends_at_last_pair; /* the ramp ends at the last pair or before, and its min width is 0.001 */
+    bool ends_at_last_pair; /* the ramp ends no later than the last pair; its min width is 0.001 */
 } Yarn;
 
 /* Rotation of heads: pair i by position * base^(-2i / dims) / (scale * factor_i) radians. */
@@ -40,7 +40,8 @@ void rope_frequencies(double *frequencies, const Rope *r, const double *factors)
  * has an error of 1e-4 at position 1,000. */
 void rope_angles(float *angles, const Rope *r, const double *frequencies, int pos);
 
-/* Rotates the leading elements of a head v by the angles of position pos, in place and in double: the formula. */
+/* Rotates the leading elements of a head v by the angles of position pos, in place and in double precision: the
+ * formula. */
 void rope_plain(float *v, const Rope *r, const double *frequencies, int pos);
 
 /* Rotates the leading elements of a head v by the angles of its token, in place. */

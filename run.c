@@ -1,4 +1,4 @@
-/* run.c: the program: reads the options, opens the model, does what the mode says, closes everything. */
+/* run.c: the program: reads the options, opens the model, runs the mode, closes everything. */
 #include "base/file.h"
 #include "base/platform.h"
 #include "base/process.h"
@@ -27,7 +27,7 @@ static const char *bundled_model(void) {
     return path;
 }
 
-/* Whether packing the weights saves time. A large model takes as long to pack as packing saves on a few tokens. */
+/* Whether packing the weights saves time. With a large model and a few tokens, packing takes as long as it saves. */
 static bool is_worth_packing(const Run *run, const Mode *mode) {
     enum { SMALL_MODEL = 64 << 20 /* bytes */, FEW_TOKENS = 8 };
     const int n = run->options->steps;
@@ -38,21 +38,21 @@ static int open_session(Run *run, const Mode *mode) {
     const Options *o = run->options;
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
     if (o->context > run->model.config.context)
-        note("-c %d is beyond the model's context; it is %d", o->context, run->model.config.context);
+        note("-c %d exceeds the model's context; using %d", o->context, run->model.config.context);
     if (is_worth_packing(run, mode)) model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
-    if (ranks_own()) return 0; /* the rest is rank 0's */
+    if (ranks_own()) return 0; /* only rank 0 needs the rest */
     const About about = {o->model, o->norm, run->session.n_threads};
     if (o->profile && !(run->profile = profile_open(&run->session, about, nanoseconds))) return -1;
     if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer)) return -1;
     const int default_lookup =
-        o->profile ? 0 : MAX_LOOKUP; /* a profile is of single tokens, unless --lookup is given */
+        o->profile ? 0 : MAX_LOOKUP; /* a profile measures single tokens unless --lookup is given */
     guesser_open(&run->guesser, o->lookup < 0 ? default_lookup : o->lookup, o->draft ? &run->draft : NULL);
     return 0;
 }
 
-/* Opens everything that the mode needs. Returns the exit status if that fails. */
+/* Opens everything that the mode needs. Returns 0 or an exit status. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
     const bool text_only = mode->needs & TAKES_VOCABULARY;
@@ -105,7 +105,7 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     if (open_standard_streams()) return EXIT_BAD_INPUT;
-    if (ranks_launched()) limit_spinning(argv); /* it loads the program once more: before MPI begins */
+    if (ranks_launched()) limit_spinning(argv); /* executes the program again, so call it before MPI starts */
     ranks_open();
     return ranks_close(run(argc, argv));
 }

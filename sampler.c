@@ -1,7 +1,7 @@
 /* sampler.c: from logits to the next token.
  *
- * Owns the ways to choose and the random numbers. With temperature and top-p only, it draws the same
- * tokens as llama2.c from the same seed: same generator, same nucleus rule.
+ * Owns the sampling methods and the random number generator. With temperature and top-p only, it draws the same tokens
+ * as llama2.c from the same seed: same generator, same nucleus rule.
  */
 #include "sampler.h"
 #include "base/memory.h"
@@ -103,7 +103,7 @@ static int draw(const float *p, int n, float coin) {
         if (coin < cumulative) return i;
     }
     while (n > 1 && !(p[n - 1] > 0)) n--;
-    return n - 1; /* rounding */
+    return n - 1; /* rounding: the probabilities sum to less than coin */
 }
 
 /* Draws from the tokens that top-k, top-p and min-p keep. */
@@ -119,21 +119,21 @@ static int draw_truncated(Sampler *s, float coin) {
         if (s->p[i] >= min) s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
     if (n_candidates == 0) return argmax(s->p, n); /* top_p < 1 / n and all are about equally likely */
 
-    /* heap_pop moves the most likely to the end, in reverse order: all of top-k, or only the nucleus */
+    /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to the end of the array */
     const int max = limited && o->top_k < n_candidates ? o->top_k : n_candidates;
-    const HeapItem *likeliest = s->candidates + n_candidates - 1; /* the next one is likeliest[-1] */
+    const HeapItem *top = s->candidates + n_candidates - 1; /* in descending order: top[0], top[-1], ... */
     float popped = 0, sum = 0;
     int n_popped = 0, kept = 0;
     heap_make(s->candidates, n_candidates);
     while (n_popped < max && !(nucleus && !limited && popped > o->top_p))
         popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
-    /* keep those that min-p and the nucleus within top-k keep */
+    /* of these, keep the ones that pass min-p and, with top-k, the nucleus */
     const float enough = nucleus && limited ? o->top_p * popped : INFINITY;
-    while (kept < n_popped && !(sum > enough) && !(kept && likeliest[-kept].value < o->min_p * likeliest->value)) {
-        s->p[kept] = likeliest[-kept].value;
+    while (kept < n_popped && !(sum > enough) && !(kept && top[-kept].value < o->min_p * top->value)) {
+        s->p[kept] = top[-kept].value;
         sum += s->p[kept++];
     }
-    return likeliest[-draw(s->p, kept, coin * sum)].id;
+    return top[-draw(s->p, kept, coin * sum)].id;
 }
 
 int sampler_next(Sampler *s, const float *logits) {
@@ -145,7 +145,7 @@ int sampler_next(Sampler *s, const float *logits) {
     if (o->temperature == 0) return argmax(s->p, n);
     const float coin = random_float(&s->state);
     const int best = argmax(s->p, n);
-    if (!isfinite(s->p[best])) return best; /* a logit of infinity, or all -infinity */
+    if (!isfinite(s->p[best])) return best; /* an infinite logit, or all -infinity */
     softmax(s->p, n, s->p[best], o->temperature);
     const bool truncates = (o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0;
     return truncates ? draw_truncated(s, coin) : draw(s->p, n, coin);

@@ -25,7 +25,8 @@ typedef struct {
     uint64_t n_recent; /* tokens seen so far */
 } Sampler;
 
-/* The seed of sample i of a prompt: `seed` if i is 0, else a mix of both from 1 to 2^53 - 1, exact in JSON. */
+/* The seed of sample i of a prompt: `seed` if i is 0, else a hash of both from 1 to 2^53 - 1, which JSON numbers
+ * represent exactly. */
 uint64_t sample_seed(uint64_t seed, int i);
 
 /* Allocates memory. Returns -1 and a message on failure. The caller closes the sampler in either case. */

@@ -1,6 +1,6 @@
 /* session.c: the memory of a session: KV caches and scratch buffers, which grow as steps run.
  *
- * The forward pass itself is model.c's, the layout of a cache kv_cache.c's.
+ * The forward pass is in model.c, the memory of a cache in kv_cache.c.
  */
 #include "base/memory.h"
 #include "kernels/input.h"
@@ -26,9 +26,9 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 enum {
     N_BUFFERS = 19,                  /* without the input buffer */
-    MAX_CHUNK_BYTES = 128 << 20,     /* of activations and logits, */
-    MAX_CHUNK_WEIGHTS = 4,           /* or this multiple of decode_bytes */
-    SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a common machine */
+    MAX_CHUNK_BYTES = 128 << 20,     /* max bytes of activations and logits, unless the next limit is larger */
+    MAX_CHUNK_WEIGHTS = 4,           /* the same limit as a multiple of decode_bytes */
+    SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a typical machine */
     FEW_STEPS = 16
 };
 
@@ -97,7 +97,8 @@ static int open_ropes(Session *s) {
     return 0;
 }
 
-/* Min number of latest positions that a layer's cache keeps; 0: all. The first query of a chunk sees a whole window. */
+/* Number of most recent positions that a layer's cache must keep; 0: all. The first query of a chunk needs a whole
+ * window. */
 static int kept_positions(const Session *s, const Layer *layer) {
     const int64_t kept = (int64_t)layer->window + s->batch + MAX_ROLLBACK;
     return layer->window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
@@ -175,13 +176,14 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
-/* At least FEW_STEPS, but at most one chunk. */
+/* Rounds a small n up to FEW_STEPS, or to the batch if that is smaller. */
 static int few(const Session *s, int n) {
     const int min_steps = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
     return n > min_steps ? n : min_steps;
 }
 
-/* Room for the activations of n steps, or of a few: how many are guessed changes from pass to pass. */
+/* Makes room for the activations of n steps. A small n is rounded up, because the number of draft tokens changes from
+ * pass to pass. */
 static int reserve_chunk(Session *s, int n) {
     if (n <= s->chunk) return 0;
     n = few(s, n);

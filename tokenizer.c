@@ -50,7 +50,8 @@ static int encode_word(void *encoder, const char *s, size_t n) {
     return whole >= 0 ? tokens_add(e->out, whole) : merger_encode(&e->merger, s, n, e->out);
 }
 
-/* Encodes normalized text that contains no user-defined or special piece. `first`: it begins the whole text. */
+/* Encodes normalized text that contains no user-defined or special piece. `first`: it is at the start of the whole
+ * text. */
 static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
     const Pretokenizer *p = &e->t->pretokenizer;
     const SpacePrefix prefix = e->t->space_prefix;
@@ -64,7 +65,7 @@ static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
 
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first);
 
-/* Encodes the text between pieces. `raw`: it is not normalized yet; pieces may match it once it is. */
+/* Encodes the text between pieces. `raw`: it is not normalized yet; after normalization more pieces may match. */
 static int encode_between(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     if (!size) return 0;
     if (!raw) return encode_words(e, text, size, first);
@@ -75,7 +76,7 @@ static int encode_between(Encoder *e, const char *text, size_t size, bool raw, b
     return status;
 }
 
-/* Bytes of white space that end at s; looks back no further than `start`. */
+/* Bytes of white space directly before s, at or after `start`. */
 static size_t space_before(const char *s, const char *start) {
     const char *at = s;
     for (size_t n = 1, length; n <= 4 && at - start >= (ptrdiff_t)n; n++)
@@ -83,8 +84,8 @@ static size_t space_before(const char *s, const char *start) {
     return (size_t)(s - at);
 }
 
-/* Encodes text as user-defined and special pieces and the stretches between them. `raw`: the pieces that match raw
- * text, else those that match normalized text. `first`: the whole text begins here. */
+/* Encodes text as user-defined and special pieces and the stretches between them. `raw`: use the pieces that match raw
+ * text, else those that match normalized text. `first`: text is at the start of the whole text. */
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     size_t from = 0;
     for (size_t at = 0; at < size;) {

@@ -36,13 +36,13 @@ typedef struct {
 
 void tokenizer_close(Tokenizer *t);
 
-/* Gives the tokenizer a copy of its chat template. */
+/* Sets the chat template to a copy of text[size]. -1: out of memory. */
 int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
 
-/* Encodes text[size] (any bytes). User-defined and special pieces match first, the longest from left to right. The text
- * between them is normalized, gets a space prefix if the tokenizer has one, and is split into words, which become
- * tokens by merging (text/merges.h). O(n log n), with user-defined pieces of up to m bytes O(n log n + n m). `bos`: add
- * BOS first, unless no_bos. The caller frees ids. Returns -1 and a message on failure. */
+/* Encodes text[size] (any bytes). User-defined and special pieces match first, from left to right and the longest at
+ * each position. The text between them is normalized, gets a space prefix if the tokenizer has one, and is split into
+ * words, which become tokens by merging (text/merges.h). O(n log n), with user-defined pieces of up to m bytes O(n log
+ * n + n m). `bos`: add BOS first, unless no_bos. The caller frees ids. Returns -1 and a message on failure. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
 
 /* Like tokenizer_encode, but appends to *out and adds no BOS. `space`: add the space prefix. */

@@ -3,21 +3,21 @@
 
 #include <stdbool.h>
 
-/* Exit statuses. 130 after Ctrl-C is process.h's. */
+/* Exit statuses. 130, after Ctrl-C, is in process.h. */
 enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 
 /* Prints "kind: message" on stderr as one printable line. kind: "note"; NULL for failures: the program's name. */
 void print_message(const char *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Replaces characters that could change a terminal's output by '?': control characters, line ends, changes of writing
- * direction and invalid UTF-8. File names may contain them. */
+/* Replaces with '?' the characters that could corrupt a terminal's output: control characters, line ends, changes of
+ * writing direction and invalid UTF-8. File names may contain them. */
 void make_printable(char *text);
 
-/* Prints failures as notes from now on, for optional input; false: as failures again. */
+/* Sets whether failures are printed as notes, for optional input. */
 void print_failures_as_notes(bool as_notes);
 
-/* While messages are held, nothing is printed and the last failure is kept: on ranks other than 0, and for repeated
- * failures. */
+/* While messages are held, nothing is printed and the last failure is kept. Used on ranks other than 0 and to limit the
+ * number of reported failures. */
 void hold_messages(bool hold);
 
 /* Prints the held failure with its rank: "norma: rank 2: ...". */

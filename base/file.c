@@ -20,7 +20,7 @@ bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* The place of a file that this run will write. */
+/* Identifies a file that this run will write. */
 typedef struct {
     dev_t device;
     ino_t inode;      /* of the file; of its folder if the file does not exist yet */
@@ -154,14 +154,14 @@ static void free_names(OutputFile *out) {
 
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
-    const bool is_there = stat(path, &st) == 0;
-    const Place *place = is_there ? find_output(&st) : NULL;
+    const bool exists = stat(path, &st) == 0;
+    const Place *place = exists ? find_output(&st) : NULL;
     *out = (OutputFile){.path = path};
     if (place && place->is_read) return fail("%s: was read in this run; name another file to write", path);
-    if (is_there && !S_ISREG(st.st_mode))
+    if (exists && !S_ISREG(st.st_mode))
         out->stream = fopen(path, "wb");
     else if ((out->real = resolve(path)))
-        out->stream = open_temporary(out, is_there ? &st : NULL);
+        out->stream = open_temporary(out, exists ? &st : NULL);
     if (out->stream) return 0;
     failed(path, strerror(errno));
     free_names(out);

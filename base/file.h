@@ -12,7 +12,7 @@ typedef struct {
     size_t size; /* bytes, > 0 */
     bool sparse; /* has holes: less than half of it is on disk */
     WatchedFile *watched;
-    size_t header; /* bytes before the weights, of a model's file */
+    size_t header; /* model files: bytes before the weights */
 } File;
 
 bool file_exists(const char *path);

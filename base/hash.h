@@ -1,4 +1,4 @@
-/* hash.h: a keyed hash: without the key no one can choose strings that collide. */
+/* hash.h: a keyed hash: colliding strings cannot be constructed without the key. */
 #pragma once
 
 #include <stddef.h>

@@ -12,7 +12,8 @@
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20 };
 
-/* Whole cache lines: no vector straddles two. Hardware prefetching ends with a page: large memory gets huge pages. */
+/* Allocates whole cache lines, so that no vector straddles two. Hardware prefetching stops at the end of a page, so
+ * large allocations get huge pages. */
 void *allocate_quietly(size_t count, size_t size) {
     size_t bytes;
     if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE) return NULL;
@@ -44,7 +45,7 @@ void memory_drop(const void *data, size_t bytes) {
 void buffer_append(Buffer *b, const void *bytes, size_t n) {
     if (n >= b->room - b->n && !b->failed) {
         const size_t room = 2 * (b->n + n) + 64;
-        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL; /* b->n is smaller: b->bytes[n] exist */
+        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL; /* no overflow: b->n bytes exist */
         if (!grown) fail("out of memory: %zu bytes", n);
         b->failed = !grown;
         if (grown) b->bytes = grown, b->room = room;
@@ -69,7 +70,7 @@ static size_t number_in(const char *folder, const char *name, const char *key, s
     return number;
 }
 
-/* The files of control groups, of version 2 and version 1. */
+/* The files of control groups, versions 2 and 1. */
 typedef struct {
     const char *line, *mount, *limit, *used, *pages[2]; /* line: prefix of the group in /proc/self/cgroup */
 } Groups;
@@ -85,37 +86,37 @@ static const Groups GROUPS[] = {
 static size_t difference(size_t a, size_t b) { return a > b ? a - b : 0; }
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Bytes available under the limits of a group and its parents. Shortens the path to the top group. */
+/* Bytes available under the limits of a group and its parents. Truncates `path` to that of the top group. */
 static size_t left_by_groups(const char *root, const Groups *g, char *path) {
     char folder[2 * PATH_MAX], *last;
-    size_t least = SIZE_MAX;
+    size_t min = SIZE_MAX;
     do {
         snprintf(folder, sizeof folder, "%s%s%s", root, g->mount, path);
         const size_t limit = number_in(folder, g->limit, "", SIZE_MAX), used = number_in(folder, g->used, "", 0);
         const size_t pages =
             number_in(folder, "memory.stat", g->pages[0], 0) + number_in(folder, "memory.stat", g->pages[1], 0);
-        if (limit < SIZE_MAX) least = smaller(least, difference(limit, difference(used, pages)));
+        if (limit < SIZE_MAX) min = smaller(min, difference(limit, difference(used, pages)));
         last = strrchr(path, '/');
         if (last) *last = '\0';
     } while (last);
-    return least;
+    return min;
 }
 
 size_t memory_available(const char *root) {
     char line[PATH_MAX];
     struct rlimit limit;
-    size_t least = number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
+    size_t min = number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
     snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
     FILE *in = fopen(line, "r");
     while (in && fgets(line, sizeof line, in)) {
         line[strcspn(line, "\n")] = '\0';
         for (const Groups *g = GROUPS; g < GROUPS + sizeof GROUPS / sizeof *GROUPS; g++) {
             char *at = strstr(line, g->line);
-            if (at) least = smaller(least, left_by_groups(root, g, at + strlen(g->line)));
+            if (at) min = smaller(min, left_by_groups(root, g, at + strlen(g->line)));
         }
     }
     if (in) fclose(in);
     const size_t used = number_in(root, "proc/self/statm", "", 0) * (size_t)sysconf(_SC_PAGESIZE);
-    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return least;
-    return smaller(least, difference(limit.rlim_cur, used));
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return min;
+    return smaller(min, difference(limit.rlim_cur, used));
 }

@@ -21,15 +21,15 @@ void *allocate_quietly(size_t count, size_t size);
 void memory_drop(const void *data, size_t bytes);
 
 /* Bytes that this process can still allocate, by the limits of the machine, of its control groups and of `ulimit -v`,
- * read from the system's files below the folder `root` ("": the real ones). Pages of files count as free. A missing
- * file is no limit. */
+ * read from the system's files below the folder `root` ("": the real ones). The page cache counts as free. A missing
+ * file means no limit. */
 size_t memory_available(const char *root);
 
 /* A growing array of bytes. Initialize with zeros; the caller frees `bytes`. */
 typedef struct {
     char *bytes; /* [n] and a final zero byte; NULL = empty */
     size_t n, room;
-    bool failed; /* out of memory, and a message; later bytes are lost */
+    bool failed; /* out of memory, which was reported; later bytes are discarded */
 } Buffer;
 
 void buffer_append(Buffer *b, const void *bytes, size_t n);

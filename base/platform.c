@@ -1,6 +1,6 @@
 /* platform.c: Linux and macOS, side by side.
  *
- * Owns every call that POSIX does not have, except madvise() in memory.c. Signals, threads and clocks are process.c's.
+ * Owns every non-POSIX call except madvise() in memory.c. Signals, threads and clocks are in process.c.
  */
 #include "base/platform.h"
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* probe.h: the hooks by which the forward pass reports its sites to an observer (lab/profile.c). */
+/* probe.h: the hooks through which the forward pass reports its sites to an observer (lab/profile.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -40,19 +40,19 @@ enum { NO_LAYER = -1 }; /* of sites outside the layers */
 typedef struct Probe Probe;
 struct Probe {
     /* A forward pass begins. `decode`: one step per sequence, plus draft tokens; else a prompt. Returns whether to
-     * observe it: the hooks after `end` are called only if so. */
+     * observe it; if not, only `end` is called. */
     bool (*begin)(Probe *p, bool decode);
 
     /* The forward pass has ended, observed or not. */
     void (*end)(Probe *p);
 
-    /* The next chunk of it: n steps. */
+    /* The next chunk begins: n steps. */
     void (*chunk)(Probe *p, int n);
 
-    /* This thread has done its share of the site; the time since its last mark belongs to it. */
+    /* This thread has done its share of the site; the time since its last mark belongs to the site. */
     void (*mark)(Probe *p, int layer, Site site);
 
-    /* This thread has waited for the others at the end of the site since its last mark. */
+    /* Since its last mark, this thread has waited for the others at the end of the site. */
     void (*waited)(Probe *p, int layer, Site site);
 
     /* A norm has computed y[n][dim] from x[n][dim]. */

@@ -1,4 +1,4 @@
-/* process.c: the running program: Ctrl-C, which ends waiting for input by a pipe; threads; the clock. */
+/* process.c: the running program: Ctrl-C, which interrupts a wait for input through a pipe; threads; the clock. */
 #include "base/process.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -38,7 +38,7 @@ void interrupt_clear(void) {
 }
 
 static int open_pipe(void) {
-    if (pipe(pipe_ends)) return fail("cannot make a pipe: %s", strerror(errno));
+    if (pipe(pipe_ends)) return fail("cannot create a pipe: %s", strerror(errno));
     for (int i = 0; i < 2; i++) {
         fcntl(pipe_ends[i], F_SETFD, FD_CLOEXEC);
         fcntl(pipe_ends[i], F_SETFL, O_NONBLOCK);
@@ -54,7 +54,7 @@ int handle_signals(void) {
     /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and KILL together a second later. */
     if (ranks_number() > 1) sigaction(SIGTERM, &action, NULL);
     if (ranks_number() > 1) sigaction(SIGCONT, &action, NULL);
-    if (!sigaction(SIGINT, NULL, &old) && old.sa_handler == SIG_IGN) return 0; /* by nohup, or a shell's & */
+    if (!sigaction(SIGINT, NULL, &old) && old.sa_handler == SIG_IGN) return 0; /* ignored by nohup, or by a shell's & */
     return sigaction(SIGINT, &action, NULL);
 }
 
@@ -64,11 +64,11 @@ int usual_threads(void) {
     return given ? n : share > 1 ? share : 1;
 }
 
-/* If libgomp cannot create a thread it ends the program: a child process tries first. */
+/* libgomp ends the program if it cannot create a thread, so a child process tries first. */
 int start_threads(int n) {
     int status = 0, n_threads = 1;
     if (n == 1) return 1;
-    omp_set_dynamic(false);                                     /* every region has this number */
+    omp_set_dynamic(false);                                     /* every region gets exactly this number */
     signal(SIGCHLD, SIG_DFL);                                   /* with SIG_IGN waitpid gets no status */
     const pid_t child = ranks_number() > 1 ? getpid() : fork(); /* not with ranks: MPI may not survive a fork */
     if (child == 0) close(STDERR_FILENO);
@@ -94,11 +94,11 @@ const char *today(void) {
     static char date[16];
     const time_t seconds = time(NULL);
     struct tm local;
-    const char *said = getenv("NORMA_DATE");
-    return said ? said : localtime_r(&seconds, &local) && strftime(date, sizeof date, "%d %b %Y", &local) ? date : "";
+    const char *given = getenv("NORMA_DATE");
+    return given ? given : localtime_r(&seconds, &local) && strftime(date, sizeof date, "%d %b %Y", &local) ? date : "";
 }
 
-/* Polls the pipe, too: it gets a byte at Ctrl-C, whichever thread handles the signal. */
+/* Also polls the pipe, which receives a byte on Ctrl-C, whichever thread handles the signal. */
 ssize_t read_some(int fd, char *bytes, size_t n) {
     struct pollfd wait[2] = {{.fd = fd, .events = POLLIN}, {.fd = pipe_ends[0], .events = POLLIN}};
     while (poll(wait, 2, -1) < 0)

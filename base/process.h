@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Set by Ctrl-C; loops that generate, measure or write look at it. Global: signal handlers have no argument for it. */
+/* Set by Ctrl-C; loops that generate, measure or write check it. Global, because a signal handler cannot be passed a
+ * context. */
 extern volatile sig_atomic_t interrupted;
 
 /* Exit status of a run that Ctrl-C ended. */
@@ -15,13 +16,13 @@ enum { EXIT_INTERRUPTED = 130 };
 /* Opens /dev/null for each closed standard stream, so that no file opened later takes its descriptor. */
 int open_standard_streams(void);
 
-/* Forgets a Ctrl-C that has stopped a part of the work. */
+/* Clears a Ctrl-C that stopped only part of the work. */
 void interrupt_clear(void);
 
 /* Installs handlers. The first Ctrl-C sets `interrupted`; the second and other deadly signals end the program and
- * remove temporary files (signals.h). Ignored signals stay ignored. A closed pipe is an error of write. With several
- * ranks, rank 0 treats TERM and CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks ignore all three
- * and are ended by rank 0. */
+ * remove temporary files (signals.h). Ignored signals stay ignored. Writing to a closed pipe is an ordinary error. With
+ * several ranks, rank 0 treats TERM and CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks ignore
+ * all three and are ended by rank 0. */
 int handle_signals(void);
 
 /* The default number of threads: OMP_NUM_THREADS, else the number of processors, divided among the ranks of a machine

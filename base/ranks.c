@@ -2,7 +2,7 @@
  *
  * Owns how ranks start, agree, receive commands and end, and the exchange of outputs. Each rank sends its outputs to
  * all others at once, so a gather takes as long as one message, whatever the number of ranks. (MPI_Allgatherv uses a
- * ring, or several steps, and needs each rank's part in one piece; the parts of several tokens are not.)
+ * ring, or several steps, and requires each rank's part to be contiguous, which it is not for several tokens.)
  * cluster/share.c divides the rows. The state is global: one process is one rank.
  */
 #include "base/ranks.h"
@@ -21,22 +21,23 @@ enum { TELLING, GATHERING }; /* tags of messages */
 static int n_ranks = 1, own, n_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
 static MPI_Status *statuses;  /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
-static int64_t *values;       /* [n_ranks] a value of each rank */
+static int64_t *values;       /* [n_ranks] one value per rank */
 static Traffic traffic;
 static bool agreed; /* ranks_agree() has been called */
 
-/* Starting MPI takes a third of a second. */
+/* Avoids starting MPI needlessly, which takes a third of a second. */
 bool ranks_launched(void) { return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK"); }
 
-/* Returns -1 and a message on failure. */
+/* Allocates buffers; redirects the standard streams of ranks other than 0 to /dev/null. Returns -1 and a message on
+ * failure. */
 static int make_ready(void) {
-    const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const size_t n = (size_t)n_ranks;
-    if (nowhere < 0 || (own && (dup2(nowhere, STDIN_FILENO) < 0 || dup2(nowhere, STDOUT_FILENO) < 0)))
+    if (null < 0 || (own && (dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)))
         return fail("rank %d: /dev/null: %s", own, strerror(errno));
     if (!(requests = allocate(2 * n, sizeof *requests)) || !(statuses = allocate(2 * n, sizeof *statuses))) return -1;
     if (!(values = allocate(n, sizeof *values))) return -1;
-    close(nowhere);
+    close(null);
     return 0;
 }
 
@@ -56,7 +57,7 @@ void ranks_open(void) {
 
 int ranks_close(int status) {
     if (!requests) return status;                       /* nothing was opened */
-    if (!agreed) status = ranks_agree(status, NULL, 0); /* ranks may end before they have made ready */
+    if (!agreed) status = ranks_agree(status, NULL, 0); /* a rank may end before it is ready */
     free(requests);
     free(statuses);
     free(values);
@@ -86,21 +87,22 @@ static void exchange_values(int64_t value) {
     MPI_Request request;
     int done = 0;
     MPI_Iallgather(&value, 1, MPI_INT64_T, values, 1, MPI_INT64_T, MPI_COMM_WORLD, &request);
-    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) usleep(200); /* others may work long */
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
+        usleep(200); /* other ranks may be busy for long */
 }
 
-/* The first rank with another value; n_ranks: none. */
+/* The first rank with a different value; n_ranks if there is none. */
 static int first_other(int64_t value) {
     int r = 0;
     while (r < n_ranks && values[r] == value) r++;
     return r;
 }
 
-/* Compares a value with rank 0's. Returns 0, or -1 if a rank has another; rank 0 then has a message. */
+/* Compares a value with rank 0's. Returns -1 if a rank's value differs; rank 0 then prints a message. */
 static int compare_value(const char *what, int64_t value) {
     exchange_values(value);
     const int other = first_other(values[0]);
-    if (other < n_ranks && own == 0) fail("rank %d has another %s than rank 0", other, what);
+    if (other < n_ranks && own == 0) fail("rank %d has a different %s than rank 0", other, what);
     return other < n_ranks ? -1 : 0;
 }
 
@@ -127,14 +129,14 @@ void ranks_tell(const void *message, size_t bytes) {
     traffic.bytes += (n_ranks - 1) * (int64_t)bytes;
 }
 
-/* Rank 0 may be waiting for its user: after a while this rank sleeps between two looks. */
+/* Rank 0 may be waiting for its user, so after a while this rank sleeps between polls. */
 void *ranks_hear(void) {
     MPI_Status status;
-    int there = 0, bytes;
-    for (int times = 0; !there; times++) {
-        MPI_Iprobe(0, TELLING, MPI_COMM_WORLD, &there, &status);
-        if (!there && times > 20000) usleep(200);
-        if (!there) sched_yield();
+    int arrived = 0, bytes;
+    for (int polls = 0; !arrived; polls++) {
+        MPI_Iprobe(0, TELLING, MPI_COMM_WORLD, &arrived, &status);
+        if (!arrived && polls > 20000) usleep(200);
+        if (!arrived) sched_yield();
     }
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     void *message = allocate((size_t)bytes, 1);

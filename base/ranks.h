@@ -26,11 +26,12 @@ typedef struct {
 /* Whether mpirun or a similar launcher started this process. */
 bool ranks_launched(void);
 
-/* Starts MPI; call it before anything is printed or read. Then ranks other than 0 hold their messages (base/error.h)
+/* Starts MPI; call it before anything is printed or read. Ranks other than 0 then hold their messages (base/error.h)
  * and have /dev/null as standard input and output. */
 void ranks_open(void);
 
-/* Waits for all ranks and ends MPI. Returns the exit status, which is common if the ranks have not agreed before. */
+/* Waits for all ranks and ends MPI. Returns the exit status: that of the first failed rank if ranks_agree() was not
+ * called. */
 int ranks_close(int status);
 
 /* Prints this rank's failure and ends all ranks with status 1. */
@@ -40,16 +41,17 @@ int ranks_number(void);
 int ranks_own(void);  /* this rank, from 0 */
 int ranks_here(void); /* number of ranks on this machine */
 
-/* All ranks call it when they are ready, with 0, or have failed, with an exit status. Returns 0 if all are ready and
+/* Every rank calls it: with status 0 when ready, or with an exit status after a failure. Returns 0 if all are ready and
  * same[n] is the same on all; else the status of the first rank that failed, whose message is printed. */
 int ranks_agree(int status, const Same *same, int n);
 
-/* Rank 0 sends a message to all others. Each of them receives it; the caller frees it. Messages keep their order. */
+/* ranks_tell() sends a message from rank 0 to all others. They receive messages in order with ranks_hear(); the caller
+ * frees them. */
 void ranks_tell(const void *message, size_t bytes);
 void *ranks_hear(void);
 
-/* Exchanges the columns of y[n][columns], which are divided among ranks by ranks_start(). Rank 0, or `all`, receive the
- * other ranks' columns. */
+/* Exchanges the columns of y[n][columns], which are divided among ranks by ranks_start(). Rank 0 receives the other
+ * ranks' columns; if `all`, every rank does. */
 void ranks_gather(float *y, int n, int columns, int unit, bool all);
 
 Traffic ranks_traffic(void);
@@ -73,7 +75,7 @@ static inline Traffic ranks_traffic(void) { return (Traffic){0, 0}; }
 
 #endif
 
-/* The first of n items that a rank gets if ranks share them in whole units; n if it comes after the last rank. */
+/* Index of a rank's first item when ranks share n items in whole units; n for the rank after the last. */
 static inline int ranks_start(int n, int unit, int rank) {
     const int units = (n - 1) / unit + 1;
     return rank < ranks_number() ? (int)((int64_t)units * rank / ranks_number()) * unit : n;

@@ -1,4 +1,4 @@
-/* signals.c: cleanup on deadly signals: temporary files are removed, and a mapped file that became shorter is named.
+/* signals.c: cleanup on deadly signals: temporary files are removed, and a truncated mapped file is reported.
  *
  * Owns the table of mapped and temporary files, and the handlers of deadly signals. Handlers call only
  * async-signal-safe functions, and see only complete entries: an entry is filled before it is linked and freed after it
@@ -18,16 +18,16 @@
 #include <unistd.h>
 
 struct WatchedFile {
-    WatchedFile *volatile next, *volatile *link; /* link: what points to this entry */
+    WatchedFile *volatile next, *volatile *link; /* link: the pointer to this entry */
     const uint8_t *bytes;                        /* [size]; NULL: a temporary file */
     size_t size;
-    char path[]; /* of a mapped file: as messages show it */
+    char path[]; /* of a mapped file: printable, for messages */
 };
 
 static WatchedFile *volatile table;
-static char prefix[NAME_MAX + 32]; /* of the message: the program, and the rank if it is not the first */
+static char prefix[NAME_MAX + 32]; /* of the message: the program, and the rank unless it is 0 */
 
-/* Seconds. If ranks lose the same page, the first one's message ends the others before theirs. */
+/* Seconds per rank. If several ranks lose the same page, the first one reports it, and its exit ends the others. */
 enum { LOST_PAGE_DELAY = 3 };
 
 WatchedFile *file_watch(const char *path, const void *bytes, size_t size) {
@@ -67,16 +67,16 @@ static void say(const char *text) {
 
 /* Handles SIGBUS: a page of a mapped file is missing. */
 static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
     const WatchedFile *file = table;
     (void)context;
     while (file && (uintptr_t)info->si_addr - (uintptr_t)file->bytes >= file->size) file = file->next;
     if (!file) return die_by_signal(signal_number);
-    while (atomic_flag_test_and_set(&said)) pause(); /* another thread reports it */
+    while (atomic_flag_test_and_set(&reported)) pause(); /* another thread reports it */
     sleep(LOST_PAGE_DELAY * (unsigned)ranks_own());
     say(prefix);
     say(file->path);
-    say(": cannot be read any more: the file became shorter, or its disk failed\n");
+    say(": cannot be read any more: the file was truncated, or its disk failed\n");
     remove_temporaries();
     _exit(EXIT_BAD_INPUT);
 }

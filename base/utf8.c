@@ -1,4 +1,4 @@
-/* utf8.c: characters as bytes (UTF-8, RFC 3629). Their classes are text/pretokenize.c's. */
+/* utf8.c: UTF-8 (RFC 3629). Character classes are in text/pretokenize.c. */
 #include "base/utf8.h"
 
 int utf8_length(uint8_t lead) {

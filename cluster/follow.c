@@ -1,6 +1,6 @@
 /* follow.c: the protocol between the sessions of several ranks.
  *
- * Owns the messages: every change of rank 0's session is broadcast before it happens, and repeated by all others.
+ * Owns the messages: every change to rank 0's session is broadcast before it happens, and repeated by all other ranks.
  * share.c divides the rows; base/ranks.c exchanges results.
  */
 #include "cluster/follow.h"
@@ -34,7 +34,7 @@ Mirror *follow_mirror(void) { return ranks_number() > 1 && ranks_own() == 0 ? mi
 
 void follow_end(int status) { mirror((SessionChange)END, status, 0, NULL); }
 
-/* Returns the number of steps, or -1 on failure. */
+/* Repeats a change. Returns the number of steps, or -1 on failure. */
 static int repeat(Session *s, const Message *m) {
     switch ((SessionChange)m->change) {
     case SESSION_RESERVE: return session_reserve(s, m->a);

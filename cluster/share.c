@@ -1,7 +1,7 @@
 /* share.c: which rows of a model's weights each rank has.
  *
- * Owns the division only. Every rank maps the whole file, and reads, packs and multiplies its own rows. The forward
- * pass gathers the results (model.h).
+ * Owns only the division of rows. Every rank maps the whole file, and reads, packs and multiplies its own rows. The
+ * forward pass gathers the results (model.h).
  */
 #include "cluster/share.h"
 #include "base/error.h"
@@ -14,7 +14,7 @@
 #include "kernels/simd.h"
 #include <string.h>
 
-/* Rows that are not divided: a KV head's keys, the queries that attend to it, a panel. */
+/* Number of rows that stay together: a KV head's keys, the queries that attend to it, or a panel. */
 static int unit_rows(const Config *c, PartSize rows) {
     if (rows == SIZE_KEYS) return c->head_size;
     if (rows == SIZE_QUERIES) return c->n_heads / c->n_kv_heads * c->head_size;
@@ -31,7 +31,7 @@ static void gather(const Share *share, float *y, int n, bool everywhere) {
     ranks_gather(y, n, share->all, ((const RankShare *)share)->unit, everywhere);
 }
 
-/* Divides the rows of a weight, of which there are `size`, and leaves this rank its own. */
+/* Divides the rows of a weight (their number is `size`) and keeps only this rank's. */
 static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     const int rows = part_size(&m->config, size), unit = unit_rows(&m->config, size);
     const int first = ranks_start(rows, unit, ranks_own());
@@ -49,16 +49,17 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
 int model_share(Model *m) {
     const Config *c = &m->config;
     const size_t ranks = (size_t)ranks_number();
-    const int least = c->dim < c->vocab_size ? c->dim : c->vocab_size;
+    const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
     if (ranks == 1) return 0;
-    if (ranks > (size_t)least) return fail("%zu ranks cannot share a model whose weights have %d rows", ranks, least);
+    if (ranks > (size_t)min_rows)
+        return fail("%zu ranks cannot share a model whose weights have %d rows", ranks, min_rows);
     m->shares = allocate(N_PART_SIZES, sizeof(RankShare));
     if (!m->shares) return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
         Tensor *w = part_weight(&at);
         if (w && w != &m->embedding && at.part->rows != SIZE_EXPERTS) keep_own_rows(m, w, at.part->rows);
     }
-    if (m->tied) keep_own_rows(m, &m->output, SIZE_VOCAB); /* not a part then */
+    if (m->tied) keep_own_rows(m, &m->output, SIZE_VOCAB); /* a tied output is not a part */
     return 0;
 }
 

@@ -3,9 +3,9 @@
 
 #include "model.h"
 
-/* Leaves this rank its rows of every weight: whole KV heads with their queries; of other weights whole panels if there
- * are enough. The embedding, of which a token reads one row, and the routers are not divided. Returns -1 and a message
- * if there are more ranks than rows. Does nothing if there is one rank. */
+/* Restricts every weight to this rank's rows: whole KV heads with their queries; for other weights whole panels, if
+ * there are enough. The routers are not divided, nor is the embedding, of which a token reads one row. Returns -1 and a
+ * message if there are more ranks than rows. Does nothing if there is one rank. */
 int model_share(Model *m);
 
 /* A hash of the model's dimensions, of its files' sizes and of their headers. */

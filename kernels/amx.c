@@ -1,20 +1,21 @@
-/* amx.c: products in the tile registers of Intel's AMX, a unit of tile_unit.h.
+/* amx.c: products in the tile registers of Intel AMX, a unit for tile_unit.h.
  *
  * To remove it, delete this file, its row in tile_unit.c, its line in tile_unit.h and tests/kernels/test_amx.c.
  *
- * int8: from 16 tokens on, groups are unpacked to signed bytes and multiplied 16 tokens at a time. Sums of a group are
- * exact, so the bits are those of the vectors.
+ * int8: used for 16 tokens or more. Groups are unpacked to signed bytes and multiplied by 16 tokens at a time. Sums of
+ * a group are exact, so the result has the same bits as the vector code's.
  *
- * BF16: always. The instruction multiplies bfloat16 by bfloat16. A float32 has 24 bits of mantissa: cut off after 8, 16
- * and 24 bits, it is exactly the sum of three bfloat16 numbers, its parts. So no activation is rounded.
+ * BF16: used for any number of tokens. The instruction multiplies bfloat16 by bfloat16. The 24-bit mantissa of a
+ * float32 is split into three parts of 8 bits: three bfloat16 numbers whose sum is exact, so no activation is rounded.
  *
- * A step is 32 columns: 16 rows of a packed panel by the same columns of up to 16 tokens. In a step the
- * instruction sums the products of the even columns from 0 up, fused, and those of the odd columns; then it adds both,
- * and adds that to the sum of the steps before. A shorter last step is padded with zeros. The sums of the three parts
- * are added last, the smallest first. This order is the same for any number of tokens.
+ * A step is 32 columns: 16 rows of a packed panel by the same columns of up to 16 tokens. In a step the instruction
+ * sums the products of the even columns in ascending order, with fused multiply-adds, and likewise those of the odd
+ * columns; it adds the two sums, then adds the result to the sum of the preceding steps. A short last step is padded
+ * with zeros. The sums of the three parts are added last, the smallest first. This order is the same for any number of
+ * tokens.
  *
- * The instruction reads and writes denormal numbers (below 2^-126) as zeros: up to 2^-126 of an activation is lost.
- * Infinity has parts that are NaN: the outputs of such a token are NaN.
+ * The instruction treats denormal numbers (below 2^-126) as zeros, in inputs and outputs, so an activation may lose up
+ * to 2^-126. The parts of an infinite activation contain NaN, so its token's outputs are NaN.
  */
 #include "base/platform.h"
 #include "kernels/input.h"
@@ -25,7 +26,7 @@
 
 enum {
     AMX_TOKENS = 16, /* max tokens of a tile */
-    AMX_PANELS = 2,  /* max panels that are multiplied side by side */
+    AMX_PANELS = 2,  /* max panels that are multiplied together */
     STEP = 32,       /* columns */
     STEP_BYTES = STEP / 2 * VBYTES,
     PARTS = 3,
@@ -41,7 +42,7 @@ typedef struct {
     uint8_t rows[16];
 } TileShapes;
 
-#ifndef TILE_LOAD /* the tests define a model of the instructions */
+#ifndef TILE_LOAD /* the tests define an emulation of the instructions */
 #define TILE_CONFIGURE(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(shapes))
 #define TILE_RELEASE()         __asm__ volatile("tilerelease")
 
@@ -52,7 +53,7 @@ typedef struct {
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p), "r"((size_t)(stride)) : "memory")
 #define TILE_CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 
-/* sum[i][j] += x[i] . w[j] for rows x[i], and lanes w[j], of quads: of two bfloat16 numbers, or of four bytes. */
+/* sum[i][j] += x[i] . w[j] for rows x[i] and lanes w[j] of quads. A quad is two bfloat16 numbers or four bytes. */
 #define TILE_MULTIPLY(sum, x, w)       __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #define TILE_MULTIPLY_BYTES(sum, x, w) __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #endif
@@ -69,7 +70,7 @@ static void tiles_open(int tokens, int quads) {
 
 /* ---- int8 -------------------------------------------------------------------------- */
 
-/* The packed panel of unpacked groups: the tile that multiplies the groups prefetches it. */
+/* The packed panel from which groups were unpacked: the tile that multiplies the groups prefetches further into it. */
 typedef struct {
     Prefetch prefetch;
     const uint8_t *packed;
@@ -83,8 +84,8 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
     TILE_MULTIPLY_BYTES(0, 6, 7);
 }
 
-/* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a group is multiplied, the group before
- * is stored, and the one before that is scaled. */
+/* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a group is multiplied, the previous one
+ * is stored and the one before that is scaled. */
 static void byte_tile_16(vf *sums, const Task *p, const uint8_t *panel, int t, int col, int n, Stream s) {
     const Input *in = p->in;
     const int group = TYPES[p->w->type].group, n_groups = n / group, halves = INPUT_GROUP / group;
@@ -107,7 +108,8 @@ static void byte_tile_16(vf *sums, const Task *p, const uint8_t *panel, int t, i
     for (int k = 0; k < AMX_TOKENS; k++) sums[k] = totals[k];
 }
 
-/* One panel by AMX_TOKENS tokens, as it streams by from memory: a few columns are unpacked, then multiplied. */
+/* Multiplies one panel by AMX_TOKENS tokens as it is read from memory: unpacks a few columns, multiplies them, and so
+ * on. */
 static void stream_panel(const Task *p, int panel) {
     const Tensor *w = p->w;
     const int step = chunk_columns(w);
@@ -124,7 +126,7 @@ static void stream_panel(const Task *p, int panel) {
     store_sums(p, sums, panel, 1, 0, AMX_TOKENS, 0);
 }
 
-/* n_panels panels, unpacked, by more tokens. The last tile ends with the last token: it computes some tokens again. */
+/* Multiplies n_panels unpacked panels by more tokens. The last tile ends at the last token, so it recomputes a few. */
 static void unpacked_block(const Task *p, int panel, int n_panels) {
     size_t stride;
     const uint8_t *panels = unpacked_panels(p, panel, n_panels, 0, &stride);
@@ -152,10 +154,10 @@ static void multiply_bytes(const Task *p) {
 
 /* ---- the three parts of activations ----------------------------------------------------- */
 
-/* For each step its three parts; one cache line more, so that tokens do not collide in the cache. */
+/* Bytes of a token's parts, plus one cache line, so that different tokens do not fall into the same cache sets. */
 static size_t parts_bytes(int cols) { return (size_t)((cols - 1) / STEP + 1) * PARTS * PART_BYTES + CACHE_LINE; }
 
-/* Writes the first 8 bits of x as bfloat16, and returns the rest. */
+/* Writes the upper 8 mantissa bits of x as bfloat16 and returns the remainder. */
 INLINE vf cut(uint8_t *part, vf x) {
     vstore_cut(part, x);
     return x - (vf)((vi)x & ~0xffff);
@@ -173,7 +175,8 @@ static void split(uint8_t *parts, const float *x, int cols) {
 
 /* ---- BF16 -------------------------------------------------------------------------------- */
 
-/* The sums of one token with one panel. The token's parts are the rows of tile 0, so one product serves all three. */
+/* Returns the outputs of one token and one panel. The token's parts are the rows of tile 0, so one product serves all
+ * three. */
 static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols, Prefetch prefetch) {
     vf sums[PARTS];
     TILE_CLEAR(0);
@@ -187,8 +190,8 @@ static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols, Prefet
     return sums[0] + (sums[1] + sums[2]);
 }
 
-/* Adds a step of a panel, or of two, by the parts of several tokens to the sums: tiles 0 to 2, a tile for each part and
- * a row for each token; tiles 3 to 5 for the second panel. */
+/* Multiplies a step of one or two panels by the parts of several tokens and adds it to the sums. Tiles 0 to 2 are the
+ * sums of the first panel, a tile for each part and a row for each token; tiles 3 to 5, of the second. */
 INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t *x, size_t next_token) {
     TILE_LOAD(7, panel, VBYTES);
     TILE_LOAD(6, x, next_token);
@@ -233,7 +236,7 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n
         for (int t = 0; t < n; t++) *sums++ = by_part[i][0][t] + (by_part[i][1][t] + by_part[i][2][t]);
 }
 
-/* Number of panels of w that fit into the second-level cache, for many tokens, and into the scratch. */
+/* Number of panels of w that fit into the second-level cache and into the scratch, for many tokens. */
 static int cached_panels(const Tensor *w) {
     const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)), max = 2 * MAX_PANELS * VBYTES / (2 * LANES);
     return fit < AMX_PANELS ? AMX_PANELS : fit > max ? max : fit / AMX_PANELS * AMX_PANELS;
@@ -254,7 +257,7 @@ static void multiply_block(const Task *p, const uint8_t *panels, size_t stride, 
     }
 }
 
-/* 16 tokens by all panels of a block, then the next 16. */
+/* Multiplies each block of panels by 16 tokens, then by the next 16. */
 static void multiply_bf16(const Task *p) {
     const int max = p->n == 1 ? 1 : cached_panels(p->w);
     int opened = 0;
@@ -286,7 +289,7 @@ static int task_panels(const Tensor *w) { return w->type == TYPE_BF16 ? cached_p
 
 const TileUnit amx_unit = {processor_has_tiles, parts_bytes, split, multiply, task_panels};
 
-#else /* the tiles' rows are vectors of 16 lanes */
+#else /* a row of a tile is a vector of 16 lanes */
 static bool never(void) { return false; }
 const TileUnit amx_unit = {.available = never};
 #endif

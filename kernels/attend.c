@@ -2,10 +2,10 @@
  *
  *     out = softmax(scale q k) v, under a mask
  *
- * Owns the vectors, the order in which the cache is read, and prefetching. attention.c decides which queries attend to
- * which head; attend.h has the layout of the cache. Each score is computed separately, and values are summed in vectors
- * of LANES positions from position 0 up, in the same order for every query: the result does not depend on the other
- * queries.
+ * Owns the vector code, the order in which the cache is read, and prefetching. attention.c decides which queries attend
+ * to which head; attend.h has the layout of the cache. Each score is computed separately, and values are summed in
+ * vectors of LANES positions from position 0 up, in the same order for every query: the result does not depend on the
+ * other queries.
  */
 #include "kernels/attend.h"
 #include "kernels/simd.h"
@@ -13,12 +13,12 @@
 
 enum { BLOCK_VECTORS = KV_BLOCK / LANES };
 
-/* The queries, and the places of the keys that they see. */
+/* The queries, and the location of the keys that they see. */
 typedef struct {
     const Queries *queries;
     int size;             /* elements of a head */
     int blocks;           /* of the cache */
-    size_t start, next;   /* element at which the head begins in the cache; the next head to prefetch */
+    size_t start, next;   /* first element of the head in the cache; of the next head, to prefetch */
     int wrapped;          /* blocks that the ring has overwritten: a multiple of `blocks` */
     int from, end;        /* vectors of keys [from, end): seen by at least one query */
     int whole, whole_end; /* [whole, whole_end): seen by all */
@@ -59,7 +59,7 @@ INLINE vi visible(const Reading *a, int v, int k) {
     return (lane < a->queries->n_keys[k] - v * LANES) & (lane >= a->queries->first_key[k] - v * LANES);
 }
 
-/* scores = q . key for `count` vectors of keys, from vector v on in steps of `apart`. */
+/* scores = q . key for `count` vectors of keys, the first at v, `apart` vectors apart. */
 INLINE void score_vectors(const Reading *a, KvType type, const void *keys, int v, int apart, const int count,
                           const int n) {
     vf sums[KV_QUERIES][4];
@@ -82,7 +82,7 @@ INLINE void score_vectors(const Reading *a, KvType type, const void *keys, int v
     for (int j = 0; j < count; j++) vstore(a->queries->scores[k] + (v + j * apart) * LANES, sums[k][j]);
 }
 
-/* scores = -infinity where the mask hides a key: in vectors that query k does not see whole. */
+/* Sets the scores of masked keys to -infinity. Vectors that all queries see whole are skipped. */
 static void mask_scores(const Reading *a, int k) {
     for (int v = a->from; v < a->end; v++) {
         if (v >= a->whole && v < a->whole_end) continue;
@@ -112,9 +112,9 @@ static float softmax(float *scores, int from, int end, float scale) {
     return 1.0f / vsum(sum);
 }
 
-/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v, values[0] being element 0 of the first.
- * `masked`: some query does not see all of them. A value that a query does not see counts as 0, not as what the cache
- * holds: NaN times 0 would be NaN. */
+/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `at`: index in `values` of the first element.
+ * `masked`: some query does not see all positions. Hidden values are replaced by 0, because the cache may contain NaN
+ * there, and NaN times 0 is NaN. */
 INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a, KvType type, const void *values, size_t at,
                        int v, const bool masked, const int count, const int n) {
     vf p[KV_QUERIES];

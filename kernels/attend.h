@@ -3,8 +3,8 @@
  * The layout of keys, and of values, is [heads][parts of a head][blocks of positions][elements of the part][KV_BLOCK
  * positions]. Positions are innermost, so that one vector holds the same element of neighbouring positions. A key is
  * one part, since a score reads all of its elements; a value has parts of KV_VALUE_PART elements, which are summed at
- * once. So both are read in the order of their addresses. A layer with a window has fewer blocks
- * than positions: a ring, in which block b of positions is at b % blocks.
+ * once. Both are therefore read sequentially. A layer with a window has fewer blocks than positions: a ring, in which
+ * block b of positions is at b % blocks.
  */
 #pragma once
 
@@ -23,15 +23,15 @@ enum {
 typedef struct {
     void *keys, *values; /* float or float16 */
     int blocks;          /* capacity, in blocks */
-    int kept;            /* min number of latest positions to keep, set before any runs; 0: all */
+    int kept;            /* min number of most recent positions to keep, set before the first run; 0: all */
 } KvLayer;
 
 /* 1, 2 or 4 queries that read one KV head together: queries of neighbouring positions and of the query heads that
  * share it, in the order of their positions. */
 typedef struct {
     int size;      /* elements of a head */
-    int head;      /* the KV head, and */
-    int next_head; /* the one that this thread reads next, to prefetch; the same one: none */
+    int head;      /* the KV head */
+    int next_head; /* the KV head that this thread reads next, to prefetch; equal to `head`: none */
     bool prefetch; /* of values and of the next head's keys */
     float scale;   /* of the scores */
     float cap;     /* a score z becomes cap tanh(z / cap); 0: not capped */
@@ -41,21 +41,21 @@ typedef struct {
     int first_key[KV_QUERIES], n_keys[KV_QUERIES]; /* a query sees the keys from first_key to n_keys - 1 */
 } Queries;
 
-/* out[k][size] = softmax(scale q[k] keys) values of the keys that query k sees, for n queries: 1, 2 or 4. */
+/* out[k][size] = softmax(scale q[k] keys) values over the keys that query k sees, for n = 1, 2 or 4 queries. */
 void attend(const Queries *queries, const KvLayer *kv, KvType type, int n);
 
-/* Elements of the part that begins at element `start` of a head: the last one may be short. */
+/* Elements of the part that begins at element `start` of a head; the last part may be short. */
 static inline int kv_part_width(int head_size, int part, int start) {
     return start + part < head_size ? part : head_size - start;
 }
 
-/* Where element i of a block of positions is, counted from where the head begins. */
+/* Index of element i of a block of positions, relative to the start of the head. */
 static inline size_t kv_at(int head_size, int part, int blocks, int block, int i) {
     const int start = i / part * part, width = kv_part_width(head_size, part, start);
     return ((size_t)start * (size_t)blocks + (size_t)block * (size_t)width + (size_t)(i - start)) * KV_BLOCK;
 }
 
-/* Elements of one head in all. */
+/* Total elements of one head. */
 static inline size_t kv_head_elements(int head_size, int blocks) {
     return (size_t)head_size * (size_t)blocks * KV_BLOCK;
 }

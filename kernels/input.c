@@ -1,6 +1,5 @@
-/* input.c: the left side of products. Owns its memory and its conversion to int8 groups (quant.c does the arithmetic)
- * and to the form of a unit that multiplies tiles.
- */
+/* input.c: the left operand of products. Owns its memory and its conversion to int8 groups (quant.c does the
+ * arithmetic) and to the form of a unit that multiplies tiles. */
 #include "kernels/input.h"
 #include "base/memory.h"
 #include "kernels/simd.h"
@@ -14,8 +13,9 @@ static size_t unit_row_bytes(int cols, bool bf16) {
     return unit && bf16 ? unit->row_bytes(cols) : 0;
 }
 
-/* One half is for packed panels, the other for unpacked ones: room for the panels of any tile (tiles.h). int8 groups of
- * one weight take both halves: each column is a quad and a scale. They are not unpacked. */
+/* Half of the scratch is for packed panels, half for unpacked ones; each has room for the panels of any tile (tiles.h).
+ * TYPE_I8 with groups of one weight fills both halves, because each column takes a quad and a scale; it is never
+ * unpacked. */
 static size_t scratch_bytes(int max_cols) { return 2 * (size_t)SCRATCH_PANELS * ((size_t)max_cols + 32) * VBYTES; }
 
 double input_buffer_bytes(double rows, int cols, int n_threads, bool bf16) {

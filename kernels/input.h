@@ -1,4 +1,4 @@
-/* input.h: the left side of products: activations in the forms that weights need. */
+/* input.h: the left operand of products: activations in the forms that weights need. */
 #pragma once
 
 #include "kernels/quant.h"
@@ -7,45 +7,46 @@
 
 enum {
     INPUT_GROUP = 32,  /* activations that share a scale, unless the weights are TYPE_I8 */
-    SCRATCH_PANELS = 4 /* unpacked panels for which each half of a thread's scratch has room */
+    SCRATCH_PANELS = 4 /* capacity of each half of a thread's scratch, in unpacked panels */
 };
 
-/* Memory for the left side of products. */
+/* Memory for the left operands of products. */
 typedef struct {
     int8_t *q;          /* [max_rows][max_cols] */
     InputGroup *groups; /* [max_rows][max_cols] */
     uint8_t *unit_rows; /* [max_rows][unit's bytes of max_cols]; NULL: no weights need them */
     uint8_t *scratch;   /* [n_threads][scratch_bytes], for panels that are packed or unpacked during a product */
     size_t scratch_bytes;
-    const TileUnit *unit;   /* multiplies instead of the vectors where it can; NULL: none */
+    const TileUnit *unit;   /* used instead of the vector code where it supports a product; NULL: none */
     bool weights_exceed_l2; /* the weights that one token reads are larger than the second-level cache; set by the
                                caller */
 } InputBuffer;
 
 /* Allocates a buffer for up to max_rows x max_cols activations and n_threads threads. `bf16`: some weights are BF16.
- * Returns 0, or -1 without memory; close it in both cases. */
+ * Returns -1 if out of memory; close the buffer in either case. */
 int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads, bool bf16);
 void input_buffer_close(InputBuffer *buffer);
 
 /* The max bytes of such a buffer. */
 double input_buffer_bytes(double rows, int cols, int n_threads, bool bf16);
 
-/* The left side of a product: n rows of activations, in float32 and in the forms that weights need. */
+/* The left operand of a product: n rows of activations, in float32 and in the forms that weights need. */
 typedef struct {
     const InputBuffer *buffer;
     const float *x;     /* [n][cols] */
     int8_t *q;          /* [n][cols] */
     InputGroup *groups; /* [n][row_groups] */
     uint8_t *unit_rows; /* [n][unit's bytes of cols], or NULL */
-    uint8_t *packed;    /* this thread's scratch for packed panels, */
-    uint8_t *unpacked;  /* and for unpacked panels */
+    uint8_t *packed;    /* this thread's scratch for packed panels */
+    uint8_t *unpacked;  /* this thread's scratch for unpacked panels */
     int cols, group, row_groups;
 } Input;
 
-/* Prepares x[n][w->cols] for products with w, with any weight that takes float32 activations, and with any of the same
- * cols and group as w. Every thread of a parallel region calls it, or one thread outside a region. For n > 1 the
- * threads share the work and meet at a barrier; for n = 1 each thread makes its own copy (buffer row = thread number),
- * which costs less than a barrier. max_rows of the buffer is at least n and the number of threads. */
+/* Prepares x[n][w->cols] for products with w. The result also serves weights that take float32 activations, and weights
+ * with the same cols and group as w. Every thread of a parallel region calls it, or one thread outside a region. The
+ * threads share the work and meet at a barrier, except for n = 1: then each thread makes its own copy (buffer row =
+ * thread number), which costs less than a barrier. max_rows of the buffer must be at least max(n, number of threads).
+ */
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n);
 
 /* The same Input without its first `row` rows. */

@@ -1,7 +1,7 @@
 /* matmul.c: linear layers, y = x w^T, for every weight type.
  *
- * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks, groups and quads. The caller's parallel
- * region has the threads; the worksharing loops are here.
+ * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks, groups and quads. The caller opens the
+ * parallel region; the worksharing loops are here.
  *
  * There are three ways to compute a product. For a few tokens, a packed panel is multiplied as it is read from memory.
  * For many tokens, panels are unpacked first, once for all tokens. A unit of the processor that multiplies tiles
@@ -23,8 +23,7 @@ static const Kernels *const KERNELS[] = {
 
 /* ---- a few tokens ----------------------------------------------------------------- */
 
-/* Adds columns [col, col + n) of one packed panel to sums[tokens]. The first tile prefetches, while the others compute.
- */
+/* Adds columns [col, col + n) of one packed panel to sums[tokens]. Only the first tile prefetches. */
 static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col, int n) {
     Tile *const *tiles = p->kernels->packed;
     for (int t = 0, k = 3; t < p->n; t += 1 << k) {
@@ -33,7 +32,7 @@ static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col, i
     }
 }
 
-/* n_panels panels: a few columns for all tokens, then the next. More than one panel only for one token. */
+/* Multiplies n_panels panels, a few columns at a time, by all tokens. n_panels > 1 only with one token. */
 static void few_tokens(const Task *p, int panel, int n_panels) {
     const Tensor *w = p->w;
     vf sums[FEW_TOKENS];
@@ -51,7 +50,7 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
     store_sums(p, sums, panel, n_panels, 0, p->n, 0);
 }
 
-/* How many of `left` panels the next tile takes. Large weights: one panel, so one stream of memory per thread. */
+/* Number of panels of the next tile, out of `left`. One for large weights: a thread then reads one stream of memory. */
 static int panels_at_once(const Task *p, int left) {
     if (p->n > 1 || p->in->buffer->weights_exceed_l2 || p->kernels->unpack) return 1;
     return left >= MAX_PANELS ? MAX_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
@@ -59,7 +58,7 @@ static int panels_at_once(const Task *p, int left) {
 
 /* ---- many tokens ----------------------------------------------------------------- */
 
-/* The last tile ends with the last token: it computes some tokens again. */
+/* Multiplies n_panels unpacked panels by many tokens. The last tile ends at the last token, so it recomputes a few. */
 static void many_tokens(const Task *p, int panel, int n_panels) {
     size_t stride;
     const uint8_t *panels = unpacked_panels(p, panel, n_panels, BYTE_OFFSET, &stride);
@@ -93,7 +92,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
         for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + (size_t)r] += w->bias[r];
 }
 
-/* The rows of one thread, in whole panels. */
+/* Rows per thread, in whole panels. */
 static int thread_rows(int rows) {
     const int panels = (rows - 1) / LANES + 1, threads = omp_get_num_threads();
     return ((panels - 1) / threads + 1) * LANES;
@@ -104,7 +103,7 @@ int matmul_task_rows(const Tensor *w, const Input *in, int n) {
     if (n <= FEW_TOKENS) return share;
     const int max = in->buffer->unit ? in->buffer->unit->task_panels(w) : 0;
     if (!max) return TILE_PANELS * LANES;
-    const int tasks = (panels - 1) / max + 1; /* of a thread */
+    const int tasks = (panels - 1) / max + 1; /* per thread */
     return ((panels - 1) / tasks + 1) * LANES;
 }
 

@@ -2,7 +2,7 @@
  * layout of a panel; formats/pack.c decides which weights are packed. */
 #include "kernels/panels.h"
 
-/* Finds the LANES rows of a panel at `data`. Lanes after the last row of w repeat the last row. */
+/* Sets rows[] to the LANES rows of a panel in `data`. Lanes after the last row of w repeat the last row. */
 static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
         const int row = panel * LANES + j;
@@ -31,7 +31,7 @@ INLINE void add_offset(uint8_t *out, int n) {
     for (int i = 0; i < n * VBYTES; i++) out[i] ^= BYTE_OFFSET;
 }
 
-/* Quad q of group i of a Q6_K block as it is in the file, with low and high bits in different places (quant.c). */
+/* Quad q of group i of a Q6_K block as stored in the file, with low and high bits in different places (quant.c). */
 INLINE vi q6_quad(const vi *words, int i, int q) {
     const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
     return bits_at(words[half * 16 + part % 2 * 8 + at], part / 2 * 4, 4) |
@@ -70,8 +70,8 @@ INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, siz
     }
 }
 
-/* Packs n columns of TYPE_I8, whole groups, and their scales. In an incomplete quad, bytes after the group become 0:
- * whatever they are multiplied by, the product is 0. */
+/* Packs n columns of TYPE_I8, whole groups, and their scales. The padding bytes of an incomplete quad are 0, so their
+ * products are 0. */
 static void pack_groups(uint8_t *out, const Tensor *w, const uint8_t *const *rows, int panel, int col, int n) {
     const uint8_t *scales[LANES];
     const int quads = group_quads(w->group), whole = w->group / 4;

@@ -5,7 +5,7 @@
  *
  * Packed: the bytes of the rows in another order. Float types are stored column by column (two-byte types in pairs of
  * columns). GGUF's types are stored block by block: the float16 numbers of a block, then its words of four bytes, each
- * for all rows before the next.
+ * stored for all rows before the next.
  *
  * Unpacked: ready to be multiplied. Float types are columns of float32. Other types are groups, that is, weights that
  * share a scale. A group is stored as quads (four bytes of each row), then its scale, then its min if the type has one.
@@ -29,7 +29,7 @@ INLINE vi block_word(Type type, const uint8_t *block, int i) {
     return v;
 }
 
-/* Prefetches the bytes of a panel that are read `distance` bytes after [p, p + bytes). */
+/* Prefetches the bytes of a panel that are `distance` bytes after [p, p + bytes). */
 INLINE void prefetch_ahead(Prefetch prefetch, const uint8_t *p, size_t bytes) {
     for (size_t i = 0; prefetch.distance && i < bytes; i += CACHE_LINE)
         if (prefetch.near)
@@ -50,8 +50,8 @@ INLINE vi fifth_bits(vi v, int i) {
     return ((v | v << 7 | v << 14 | v << 21) & 0x01010101) << 4;
 }
 
-/* The 6-bit scale, or min, of group i of a Q4_K or Q5_K block. The scales of four groups are computed at once, in
- * the bytes of a word: for the other three groups the compiler finds the word already there. */
+/* The 6-bit scale, or min, of group i of a Q4_K or Q5_K block. The scales of four groups are computed at once, in the
+ * bytes of a word; for the other three groups the compiler reuses the word. */
 INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
     const vi high = block_word(type, block, min), low = block_word(type, block, 2);
     const vi four = i < 4 ? bits_at(high, 0, 6) : bits_at(low, 4 * min, 4) | (high >> 2 & 0x30303030);
@@ -115,8 +115,7 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
 /* Quads of a group of n weights. The last one may be incomplete. */
 INLINE int group_quads(int n) { return (n + 3) / 4; }
 
-/* Bytes of an unpacked group: its quads, where the byte BYTE_OFFSET stands for 0, its scale, and its min if it has one.
- */
+/* Bytes of an unpacked group: quads (BYTE_OFFSET stands for a weight of 0), scale, and min if the type has one. */
 INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + mins) * VBYTES; }
 
 /* Bytes of n columns of a packed panel, whole blocks or groups. Columns of two-byte types are padded with zeros to a
@@ -143,5 +142,5 @@ void panel_prefetch(const Tensor *w, int panel, int col, int n);
 size_t panels_bytes(const Tensor *w);
 
 /* Packs all of w into w->panels: panels_bytes(w) bytes that the caller owns. Products then read them instead of
- * w->data, and have the same bits. */
+ * w->data, with the same bits in the result. */
 void tensor_pack(Tensor *w, uint8_t *panels, int n_threads);

@@ -1,8 +1,8 @@
-/* quant.c: weights and activations between float32 and their types.
+/* quant.c: conversion of weights and activations between float32 and their types.
  *
- * Owns the meaning of the bytes of each weight type, one number at a time in plain code, and the quantization of
+ * Defines what the bytes of each weight type mean, in plain code that converts one number at a time, and quantizes
  * activations to int8. panels.h has the vector code for blocks; the tests compare it with this file. Compiled without
- * contraction of a * b + c, so results have the bits of the reference.
+ * contraction of a * b + c, so that results have the same bits as the reference.
  */
 #include "kernels/quant.h"
 #include "kernels/simd.h"
@@ -56,7 +56,7 @@ static uint16_t u16_at(const uint8_t *p) {
     return u;
 }
 
-/* Number i of 4-bit numbers that share bytes by pairs: the low halves of `run` bytes, then their high halves. */
+/* 4-bit number i. Every `run` bytes hold first the numbers in their low halves, then those in their high halves. */
 INLINE int nibble(const uint8_t *p, int i, int run) { return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15; }
 
 /* The integer of weight i of a block. */

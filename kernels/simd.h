@@ -1,5 +1,5 @@
-/* simd.h: vectors of LANES floats, and every intrinsic in the program. A function is a handful of instructions, and
- * serves matrix-vector and matrix-matrix products alike: that keeps their bits equal. */
+/* simd.h: vectors of LANES floats, and every intrinsic in the program. Each function is a few instructions.
+ * Matrix-vector and matrix-matrix products use the same functions, so their results have the same bits. */
 #pragma once
 
 #include <stdint.h>
@@ -83,7 +83,7 @@ INLINE void vstore_n(float *p, vf v, int n) {
 #endif
 }
 
-/* a * b + c, rounded once where the machine can. */
+/* a * b + c, rounded once if the processor has FMA. */
 INLINE vf vfma(vf a, vf b, vf c) {
 #ifdef MM
     return (vf)MM(fmadd_ps)(a, b, c);
@@ -96,8 +96,8 @@ INLINE vf vfma(vf a, vf b, vf c) {
 #endif
 }
 
-/* a * b + c for one number. In a sum of two products the compiler may fuse either one or none; this function
- * fixes the choice, so that every compiler makes the same bits. */
+/* a * b + c for one number. In a sum of two products the compiler may fuse either one or none; this function fixes the
+ * choice, so that every compiler produces the same bits. */
 INLINE float fma_float(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_NEON)
     return __builtin_fmaf(a, b, c);
@@ -109,7 +109,7 @@ INLINE float fma_float(float a, float b, float c) {
 /* mask ? a : b; a lane of a mask is all ones or all zeros, as a comparison returns it. */
 INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
-/* The larger of each, and the smaller; b where either is NaN. */
+/* Lane-wise max and min; b if either is NaN. */
 #ifdef MM
 INLINE vf vmax(vf a, vf b) { return (vf)MM(max_ps)(a, b); }
 INLINE vf vmin(vf a, vf b) { return (vf)MM(min_ps)(a, b); }
@@ -135,7 +135,7 @@ INLINE float vmax_lane(vf a) {
 #endif
 }
 
-/* {sum a, sum b, sum c, sum d}: the lanes of each are added in the order of one fixed tree. */
+/* {sum a, sum b, sum c, sum d}: the lanes of each are added in one fixed tree order. */
 INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 #ifdef MM
     const vf ab = MM(add_ps)(MM(unpacklo_ps)(a, b), MM(unpackhi_ps)(a, b));
@@ -156,8 +156,8 @@ INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
 
 /* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n. NaN for NaN, infinity beyond the range,
- * and 0 below 1e-30: attention would have many such weights, and their products with values would be subnormal numbers,
- * which cost a hundred cycles each. */
+ * and 0 below 1e-30: attention has many such weights, and their products with values would be subnormal, at a hundred
+ * cycles each. */
 INLINE vf vexp(vf x) {
     const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
     const vi underflow = x < -69.0f; /* e^-69 = 1e-30 */
@@ -199,7 +199,7 @@ INLINE float float_of_bits(uint32_t bits) {
 INLINE float f16_to_f32(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff, wide = magnitude << 13;
     if (magnitude >= 0x7c00) return float_of_bits(sign | 0x7f800000u | wide); /* infinity, NaN */
-    return float_of_bits(sign | float_bits(float_of_bits(wide) * 0x1p112f)); /* the exponent's bias is another: exact */
+    return float_of_bits(sign | float_bits(float_of_bits(wide) * 0x1p112f));  /* changes the exponent's bias; exact */
 }
 
 /* Rounds to nearest, ties to even; overflow gives infinity. */
@@ -208,7 +208,7 @@ INLINE uint16_t f32_to_f16(float f) {
     uint32_t magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00); /* NaN */
     if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
-    if (magnitude < 0x38800000) /* subnormal: an addition rounds */
+    if (magnitude < 0x38800000) /* subnormal: the addition rounds */
         return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) - 0x3f000000));
     magnitude += 0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | ((magnitude >> 13) - (112 << 10)));
@@ -250,7 +250,7 @@ INLINE void vstore_f16(void *p, vf v) {
 #endif
 }
 
-/* LANES floats cut off to bfloat16, not rounded. */
+/* Stores LANES floats truncated to bfloat16. */
 INLINE void vstore_cut(void *p, vf v) {
     const vh h = __builtin_convertvector((vi)v >> 16, vh);
     memcpy(p, &h, sizeof h);
@@ -277,8 +277,8 @@ INLINE vb vset_quad(const int8_t *p) {
     return (vb)vset_int(quad);
 }
 
-/* Lane j of sum + the products of the four bytes in lane j: exact for weights w
- * of any value (with the offset on) and activations x in [-127, 127]. */
+/* Adds the dot product of the four bytes in lane j to lane j of sum. Exact for any weights w (offset included) and
+ * activations x in [-127, 127]. */
 INLINE vi vdot(vi sum, vb w, vb x) {
 #if SIMD_AVX512 && defined(__AVX512VNNI__)
     return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
@@ -308,8 +308,8 @@ INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
 
 /* ---- transposition ----------------------------------------------------------- */
 
-/* In each four lanes, of the lanes a0 to a3 and b0 to b3 of a and b: FIRST_ONES {a0, b0, a1, b1}, LAST_ONES
- * {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
+/* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b: FIRST_ONES {a0, b0, a1, b1},
+ * LAST_ONES {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -342,7 +342,7 @@ INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 #endif
 }
 
-/* Word i of four words of each of LANES rows, from byte `at` on, becomes columns[i] = {rows[0][i], rows[1][i], ...}. */
+/* Transposes four words of each of LANES rows, from byte `at` on: columns[i] = {word i of rows[0], of rows[1], ...}. */
 INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
     const vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
     const vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);

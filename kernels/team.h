@@ -1,7 +1,7 @@
-/* team.h: how the threads of a forward pass meet, and how processes that share a weight exchange their results.
+/* team.h: the barriers of a forward pass, and the exchange of results between processes that share a weight.
  *
- * Owns the barrier. A site that other threads read ends with team_end(); docs/architecture.md lists every meeting of a
- * layer. The observer only reads clocks: without it (probe NULL) the threads meet just the same.
+ * Owns the barrier. A site that other threads read ends with team_end(); docs/architecture.md lists the barriers of a
+ * layer. The observer only reads clocks; the barriers are the same without it (probe NULL).
  */
 #pragma once
 
@@ -17,7 +17,7 @@ static inline void team_barrier(void) {
 #pragma omp barrier
 }
 
-/* The same; the observer counts the time since the last mark as waiting. */
+/* Like team_barrier; the observer counts the time since the last mark as waiting. */
 static inline void team_wait(Probe *probe, int layer, Site site) {
     team_barrier();
     PROBE_CALL(probe, waited, layer, site);

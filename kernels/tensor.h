@@ -5,11 +5,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The weight types. A new type is a line here; the compiler then names the missing cases in quant.c and panels.h.
+/* The weight types. To add a type, add a line here; the compiler then reports the missing cases in quant.c and
+ * panels.h.
  *
  *   GGUF    its number as a tensor's type in GGUF files; -1: not in GGUF
  *   file    its number as the type of a whole GGUF file; -1: norma writes no such files
- *   weights in a block, the smallest part of a row, and the bytes of a block
+ *   weights per block, the smallest unit of a row
+ *   bytes   per block
  *   group   weights that share a float scale, and a float min where min is 1; 0: the weights are floats
  *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min
  *   at      offset of the float16 numbers in a block: the scale, then the min. The words of four bytes follow them,
@@ -34,7 +36,7 @@
 #define WEIGHT_TYPES(X) \
     X(F32,  "f32",     0,   0,      1,    4,    0,  0,   0,   0) \
     FLOAT16_TYPES(X) \
-    X(I8,   "int8",   -1,  -1,      1,    1,    0,  0,   0,   0) /* llama2.c v2: groups and scales are the tensor's */ \
+    X(I8,   "int8",   -1,  -1,      1,    1,    0,  0,   0,   0) /* llama2.c v2: group and scales are in Tensor */ \
     BLOCK_TYPES(X)
 /* clang-format on */
 
@@ -75,8 +77,8 @@ static inline int type_from_name(const char *name, Type *type) {
     return -1;
 }
 
-/* The software prefetch of a product: how far before it reads a panel it fetches the bytes. lab/tune.c measures what
- * helps on a machine. */
+/* Software prefetch in a product: how far ahead of its reads it fetches a panel. lab/tune.c measures which setting is
+ * fastest on a machine. */
 typedef struct {
     int distance; /* bytes; 0: off */
     bool near;    /* into the first-level cache, not the second */
@@ -100,7 +102,7 @@ typedef struct {
     const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
     uint8_t *panels;    /* a copy of data in panels (panels.h), not owned; or NULL */
     Prefetch prefetch;  /* of panels */
-    int group;          /* TYPE_I8: weights to a scale; divides cols */
+    int group;          /* TYPE_I8: weights per scale; divides cols */
     const float *bias;  /* [rows], added to the product; or NULL */
     uint64_t offset;    /* of data in the file, for `info` */
     const Share *share; /* not owned; NULL: all rows are here */

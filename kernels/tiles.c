@@ -3,7 +3,7 @@
 
 /* ---- panels ------------------------------------------------------------------- */
 
-/* They stay in the first-level cache. */
+/* Few enough to stay in the first-level cache. */
 int chunk_columns(const Tensor *w) {
     if (!type_takes_int8(w->type)) return 128;
     const int whole = w->type == TYPE_I8 ? w->group : 256;

@@ -1,10 +1,10 @@
 /* tiles.h: the inner loops of the products.
  *
- * A tile is the outputs of a few panels for a few tokens, summed side by side in vector registers. This header owns the
+ * A tile is the outputs of a few panels for a few tokens, whose sums are all in vector registers. This header owns the
  * loops of a tile. tiles_float.c, tiles_int8.c and tiles_k.c compile them for each weight type, in separate files
- * because they take much of the build time. matmul.c calls them.
+ * because they are slow to compile. matmul.c calls them.
  *
- * A lane is an output. Its sum runs along the columns from 0 up; a group of int8 weights, or 16 columns of floats, is
+ * Each lane is one output, summed over the columns from 0 up; a group of int8 weights, or 16 columns of floats, is
  * summed separately and then added. No tile changes that order, so the bits of a result depend neither on chunks nor on
  * threads.
  */
@@ -16,9 +16,9 @@
 
 enum {
     SUM_COLUMNS = 16,                      /* float columns that are summed separately */
-    MAX_PANELS = SCRATCH_PANELS,           /* of a tile for one token */
-    TILE_PANELS = 2,                       /* of a tile for more tokens */
-    TILE_TOKENS = LANES == 16 ? 6 : 3,     /* max tokens of a tile of 2 panels, by the number of registers */
+    MAX_PANELS = SCRATCH_PANELS,           /* max panels of a tile for one token */
+    TILE_PANELS = 2,                       /* max panels of a tile for more tokens */
+    TILE_TOKENS = LANES == 16 ? 6 : 3,     /* max tokens of a tile of 2 panels, limited by the registers */
     MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
     MAX_SUMS = TILE_PANELS * TILE_TOKENS   /* vectors of sums in a tile */
 };
@@ -32,7 +32,7 @@ typedef struct {
     Prefetch prefetch; /* of a tile of one panel, which reads from memory */
 } Operands;
 
-/* Adds the products of a tile to sums[panels][tokens]; column 0 begins new sums. */
+/* Adds the products of a tile to sums[panels][tokens]; at column 0 the sums start from 0. */
 typedef void Tile(vf *sums, Operands o);
 
 /* Unpacks n columns of a packed panel. `offset` is the byte that stands for an int8 weight of 0. */
@@ -41,16 +41,16 @@ typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset, 
 /* The functions of a weight type. */
 typedef struct {
     Tile *packed[4];       /* packed[k]: 1 packed panel by 2^k tokens; or NULL */
-    Tile *wide[2];         /* 2 and 4 panels by 1 token; only of types without `unpack` */
+    Tile *wide[2];         /* 2 and 4 panels by 1 token; only for types without `unpack` */
     Tile *const *unpacked; /* 1 and 2 unpacked panels by TILE_TOKENS tokens */
-    Unpack *unpack;        /* NULL: a packed panel is unpacked */
+    Unpack *unpack;        /* NULL: packed and unpacked panels are the same */
 } Kernels;
 
 #define X(id, ...) extern const Kernels kernels_##id;
 WEIGHT_TYPES(X)
 #undef X
 
-/* The tiles of unpacked panels whose groups have 32 weights without and with a min, and 16 weights. */
+/* Tiles of unpacked panels, for groups of 32 weights without a min, of 32 with a min, and of 16 without. */
 typedef Tile *const UnpackedTiles[TILE_PANELS];
 extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0;
 
@@ -72,22 +72,23 @@ struct Task {
 /* How many columns of w are packed or unpacked together: whole groups and blocks. */
 int chunk_columns(const Tensor *w);
 
-/* Prefetches the rows that are packed after columns [col, col + n) of a panel, if w has no panels and is large. */
+/* Prefetches what will be packed after columns [col, col + n) of a panel, if w is large and not packed in advance. */
 void prefetch_next_chunk(const Task *p, int panel, int col, int n);
 
-/* Columns [col, col + n) of n_panels packed panels, `stride` bytes apart: of w, or packed now, in the scratch. */
+/* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes apart: from w, or packed now into the
+ * scratch. */
 const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n, size_t *stride);
 
-/* All columns of n_panels unpacked panels: of w, or unpacked now, in the scratch. `offset` as in Unpack. */
+/* Returns all columns of n_panels unpacked panels: from w, or unpacked now into the scratch. `offset` as in Unpack. */
 const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels, int offset, size_t *stride);
 
-/* What the tile of the tokens from t on prefetches: only the first tile does, and not from panels packed just now. */
+/* The prefetch setting of the tile that begins at token t. Only the first tile prefetches, and only panels of w. */
 static inline Prefetch first_prefetch(const Tensor *w, int t) {
     const Prefetch none = {0};
     return w->panels && t == 0 ? w->prefetch : none;
 }
 
-/* Writes sums[n_panels][tokens], of tokens from t on, without the first `skip` tokens. */
+/* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the first `skip` tokens. */
 void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, int tokens, int skip);
 
 /* Prefetches what store_sums will write. */
@@ -142,15 +143,15 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, cons
 
 /* ---- int8 ------------------------------------------------------------------- */
 
-/* How the groups of a panel lie. Constant where a tile is compiled, except for the groups of TYPE_I8. */
+/* The layout of a panel's groups. A compile-time constant in every tile, except for TYPE_I8. */
 typedef struct {
     Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
     int weights;      /* of a group */
     int quads;        /* of a group */
-    int unrolled;     /* quads that are unrolled together; 0: any number may be */
+    int unrolled;     /* quads unrolled together; 0: chosen by the size of the tile */
     int mins;         /* of a group: 0 or 1 */
     int groups;       /* of a block */
-    int input_groups; /* groups to one group of the activations: 1 or 2 */
+    int input_groups; /* weight groups per activation group: 1 or 2 */
     size_t bytes;     /* of a block, for all rows */
 } Layout;
 
@@ -193,14 +194,14 @@ INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, bool min) {
     return vload((const float *)(const void *)(group + (l->quads + min) * VBYTES));
 }
 
-/* The first summand of group i: corrects for the byte that stands for 0. */
+/* The initial dot product of group i: corrects for the byte that stands for 0. */
 INLINE vi zero_correction(const Layout *l, const InputGroup *x, int i) {
     const int total = l->input_groups == 1 ? x->total : i % 2 ? x->total - x->first_half : x->first_half;
     return vset_int(-zero_byte(l->type) * total);
 }
 
-/* Adds the scaled dot products of group i with one panel to the sums, then its min. The groups of the activations of
- * one token and the next are `next` apart. */
+/* Adds the scaled dot products of group i with one panel to the sums, then its min. The activation groups of
+ * consecutive tokens are `next` apart. */
 INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t *block, int i, const InputGroup *x,
                        size_t next, const int tokens) {
     const vf scale = load_scale(l, block, i, false);
@@ -212,7 +213,7 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t 
     for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(x[(size_t)j * next].sum), sums[j]);
 }
 
-/* Adds the products of quad k of group i of a block. q is the group's activations, of the first token. */
+/* Adds the products of quad k of group i of a block. q: the group's activations of the first token. */
 INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layout *l, int i, int k, const int8_t *q,
                      const int n_panels, const int tokens) {
     vb w[MAX_PANELS];
@@ -226,7 +227,7 @@ INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layou
     }
 }
 
-/* Adds the products of group i of a block. q and x are the group's activations, of the first token. */
+/* Adds the products of group i of a block. q and x: the group's activations of the first token. */
 INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const int8_t *q, const InputGroup *x,
                       const int n_panels, const int tokens) {
     const size_t next = (size_t)o->in->row_groups;
@@ -270,7 +271,7 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, 
     for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
 }
 
-/* `offset` is the byte that stands for a weight of 0 afterwards. */
+/* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the unpacked form. */
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset, Prefetch prefetch) {
     const Layout l = packed_layout(type);
     prefetch_ahead(prefetch, panel, (size_t)(n / TYPES[type].weights) * l.bytes);
@@ -294,7 +295,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
     NOINLINE void name(vf *sums, Operands o) { tile(sums, o, layout, panels, tokens); }
 
 /* The tiles of one packed panel, and their list. `eight`: whether 8 tokens are faster in one tile than in two. Only
- * vectors of 16 lanes have the registers for it. */
+ * processors with 16 lanes have enough registers. */
 #define PACKED_TILES(name, tile, layout)                                                                               \
     TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
     TILE(name##_1x2, tile, layout, 1, 2)                                                                               \
@@ -309,7 +310,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
     TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                                                                     \
     UnpackedTiles name = {name##_1xM, name##_2xM};
 
-/* The kernels of a type of blocks, whose groups lie as those of `groups` when unpacked. */
+/* The kernels of a block type. `groups`: the tiles for its unpacked groups. */
 #define BLOCK_KERNELS(id, groups, eight)                                                                               \
     PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                                                              \
     static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Prefetch prefetch) {           \

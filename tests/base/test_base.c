@@ -576,7 +576,7 @@ static void a_file_that_shrinks_is_an_error(void) {
         char name[32], expected[PATH_MAX];
         snprintf(name, sizeof name, "mapped?%d", shrinks);
         snprintf(expected, sizeof expected,
-                 "run: %s: cannot be read any more: the file became shorter, or its disk failed\n", temporary(name));
+                 "run: %s: cannot be read any more: the file was truncated, or its disk failed\n", temporary(name));
         const int died = status_of(read_a_file_that_shrinks);
         CHECK(died == 1 && !strcmp(stderr_text(), expected), "file %d: %d, said: %s", shrinks, died, stderr_text());
         CHECK(files_in_folder("signals") == 0, "%d files", files_in_folder("signals"));

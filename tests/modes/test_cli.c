@@ -1073,7 +1073,7 @@ static void a_vocabulary_without_tensors_tokenizes(void) {
 
 static void a_context_beyond_the_model_s_is_noted(void) {
     CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 65");
-    CHECK(strstr(err, "note: -c 65 is beyond the model's context; it is 64\n") == err, "stderr: %s", err);
+    CHECK(strstr(err, "note: -c 65 exceeds the model's context; using 64\n") == err, "stderr: %s", err);
     CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 64");
     CHECK(one_line(err) && !strstr(err, "note"), "stderr: %s", err);
 }
