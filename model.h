@@ -86,7 +86,7 @@ typedef struct {
     Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
     bool tied;
     double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
-    float *vectors;       /* norms and biases converted to float32, owned; NULL: none */
+    float *vectors;       /* norms and biases that the file does not store as float32, owned; NULL: none */
     const char *format;   /* name of the file format, for example "llama2.c v0" */
     int bos, eos;         /* token ids for models without a tokenizer; -1: none */
     bool eos_ends;        /* whether EOS ends a text; BOS always does */

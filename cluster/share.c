@@ -51,8 +51,7 @@ int model_share(Model *m) {
     const size_t ranks = (size_t)ranks_number();
     const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
     if (ranks == 1) return 0;
-    if (ranks > (size_t)min_rows)
-        return fail("%zu ranks cannot share a model whose weights have %d rows", ranks, min_rows);
+    if (ranks > (size_t)min_rows) return fail("%zu ranks cannot share a weight of %d rows", ranks, min_rows);
     m->shares = allocate(N_PART_SIZES, sizeof(RankShare));
     if (!m->shares) return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
