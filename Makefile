@@ -78,7 +78,7 @@ JOBS     := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 PARALLEL  = $(MAKE) --no-print-directory \
     $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target))
 
-.PHONY: all objects run test tests coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install uninstall clean help FORCE
+.PHONY: all objects run test tests coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install uninstall book clean help FORCE
 all:
 	+@$(PARALLEL) $(BINARY)
 	$(if $(filter release mpi plain,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
@@ -227,8 +227,11 @@ install: all ## to $(DESTDIR)$(PREFIX), as `norma`, with its models, manual page
 uninstall: ## remove what `make install` wrote
 	rm -rf $(INSTALLED)
 
+book: ## the chapters as one page, book/index.html (needs scripts/requirements.txt)
+	python3 scripts/book.py
+
 clean: ## remove what was built
-	rm -rf build run
+	rm -rf build book run
 
 help: ## this list
 	@echo 'make [target] [CC=gcc] [ARCH=native] [CFLAGS=-O3] [PREFIX=/usr/local]'
