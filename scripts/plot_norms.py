@@ -25,6 +25,13 @@ EPS = 1e-5
 BLUE, ORANGE, GREEN, GRAY = "#1f6fb4", "#d9720b", "#3a8f3a", "#888888"
 NORM_SITES = "attn_norm", "mlp_norm", "final_norm"
 CHINESE = {
+    "inside": "残差支路内",
+    "sandwich": "三明治",
+    "One sublayer with its norm in four places": "同一个子层，归一化的四种位置",
+    "features": "特征",
+    "tokens": "token",
+    "samples": "样本",
+    "Numbers that share one mean": "哪些数合求一个均值",
     "RMS of the token going in": "输入 token 的 RMS",
     "RMS coming out": "输出的 RMS",
     "eps = 1e-5, inside the root and outside": "eps = 1e-5，在根号里与根号外",
@@ -92,6 +99,55 @@ def draw_arrows(axes):
     axes.plot(*after.T, "s", color=ORANGE, label=say("LayerNorm: the part along [1, 1] is gone"))
     axes.set(aspect="equal", xlim=(-1.9, 7.4), ylim=(-1.7, 2.2))
     label(axes, "first element", "second element", "tokens of dim 2, and what norms make of them")
+
+
+def draw_places(axes):
+    """Four residual blocks, from bottom to top: the stream on the left, the branch on the right."""
+    blocks = {"pre-norm": (1.0, None, None), "post-norm": (None, None, 4.0), "inside": (None, 3.0, None),
+              "sandwich": (1.0, 3.0, None)}  # heights of the norms: before f, after f, on the stream
+
+    def box(x, y, text, color):
+        axes.text(x, y, text, ha="center", va="center", bbox={"boxstyle": "round", "fc": "white", "ec": color})
+
+    for i, (name, (before, after, stream)) in enumerate(blocks.items()):
+        x, f = 3.2 * i, 3.2 * i + 1.3
+        axes.annotate("", (x, 5), (x, 0), arrowprops={"arrowstyle": "->", "color": GRAY, "linewidth": 1.6})
+        axes.plot([x, f, f, x], [0.4, 0.4, 3.6, 3.6], color=GRAY, linewidth=1.2)
+        box(f, 2.0, "f", BLUE)
+        for at, place in (f, before), (f, after), (x, stream):
+            if place:
+                box(at, place + (0.25 if at == x else 0), "norm", ORANGE)
+        box(x, 3.6 if not stream else 3.5, "+", GRAY)
+        axes.text(x + 0.6, -0.4, say(name), ha="center", va="top")
+    axes.set(xlim=(-0.8, 11.8), ylim=(-1.0, 5.2))
+    axes.set_axis_off()
+    axes.set_title(say("One sublayer with its norm in four places"))
+
+
+def draw_axes_of_norms(axes):
+    """A batch as a block of samples, tokens and features; what is averaged into one number is dark."""
+    size = 4
+    norms = {"BatchNorm": lambda b, t, f: f == 0, "LayerNorm, RMSNorm": lambda b, t, f: b == 0 and t == size - 1}
+
+    def cell(x, y, a, b, dark):
+        corners = [(x, y), (x + a[0], y + a[1]), (x + a[0] + b[0], y + a[1] + b[1]), (x + b[0], y + b[1])]
+        axes.fill(*zip(*corners, strict=True), facecolor=ORANGE if dark else "white", edgecolor=GRAY, linewidth=0.8)
+
+    right, up, back = (1.0, 0.0), (0.0, 1.0), (0.45, 0.35)
+    for i, (name, dark) in enumerate(norms.items()):
+        x0, last = 9.0 * i, size - 1
+        for j in range(size):
+            for k in range(size):
+                cell(x0 + j, k, right, up, dark(0, k, j))  # front: sample 0
+                cell(x0 + j + 0.45 * k, size + 0.35 * k, right, back, dark(k, last, j))  # top: last token
+                cell(x0 + size + 0.45 * k, j + 0.35 * k, back, up, dark(k, j, last))  # side: last feature
+        axes.text(x0 + size / 2, -0.3, say("features"), ha="center", va="top", color=GRAY)
+        axes.text(x0 - 0.2, size / 2, say("tokens"), ha="right", va="center", rotation=90, color=GRAY)
+        axes.text(x0 + size + 1.3, 0.4, say("samples"), ha="left", va="center", color=GRAY)
+        axes.text(x0 + size / 2 + 0.9, size + 1.8, name, ha="center")
+    axes.set(xlim=(-1, 17), ylim=(-1.2, 6.8), aspect="equal")
+    axes.set_axis_off()
+    axes.set_title(say("Numbers that share one mean"))
 
 
 def draw_eps(axes):
@@ -229,7 +285,8 @@ def save(name, png, draw, *args):
         file = f"norms_{name}" + ("" if language == "en" else ".zh")
         figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
         draw(axes, *args)
-        axes.legend(frameon=False, **LEGENDS.get(name, {}))
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, **LEGENDS.get(name, {}))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
         figure.savefig(DOCS / f"{file}.svg", metadata={"Date": None})
@@ -248,6 +305,8 @@ def main():
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "norma"})
     warnings.filterwarnings("ignore", "Glyph .* missing from font")
     save("arrows", args.png, draw_arrows)
+    save("places", args.png, draw_places)
+    save("axes", args.png, draw_axes_of_norms)
     save("eps", args.png, draw_eps)
     save("gradient", args.png, draw_gradient)
     save("depth", args.png, draw_depth)
