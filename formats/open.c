@@ -117,7 +117,8 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
         path = found;
     }
     const char *ending = strrchr(path, '.');
-    const bool json = ending && !strcmp(ending, ".json"), does_without = use == TOKENIZER_IF_READABLE;
+    const bool json = ending && !strcmp(ending, ".json");
+    const bool does_without = use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);
     print_failures_as_notes(does_without);
     const bool opened = !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);

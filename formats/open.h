@@ -15,8 +15,9 @@ int model_open_vocabulary(Model *model, const char *path);
 /* What happens if the tokenizer is missing or unsupported. */
 typedef enum {
     TOKENIZER_UNUSED,      /* no tokenizer is opened */
+    TOKENIZER_TO_SHOW,     /* continues without it, with a note */
     TOKENIZER_NEEDED,      /* failure */
-    TOKENIZER_IF_READABLE, /* continues without it; prints a note if its file cannot be read */
+    TOKENIZER_IF_READABLE, /* continues without it, with a note; fails if a tokenizer.bin cannot be read */
     TOKENIZER_IF_THERE     /* continues without it; fails if its file cannot be read */
 } TokenizerUse;
 

@@ -26,7 +26,7 @@ enum {
     MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL, "measure what norms cost")                    \
     MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY, "list the tokens of a text")                                    \
     MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS, "write the logits of every token")         \
-    MODE(info, TOKENIZER_IF_READABLE, 0, "list the configuration, norms and tensors of a model")                       \
+    MODE(info, TOKENIZER_TO_SHOW, 0, "list the configuration, norms and tensors of a model")                           \
     MODE(convert, TOKENIZER_IF_THERE, 0, "write a model as a GGUF file")
 
 typedef struct {
