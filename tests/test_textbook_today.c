@@ -725,7 +725,7 @@ static void center_checkpoint(char *file) {
     int c[7]; /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context */
     memcpy(c, file, sizeof c);
     const int dim = c[0], hidden = c[1], layers = c[2], kv_dim = dim / c[3] * c[4], vocab = c[5];
-    float *embedding = (float *)(file + sizeof c);
+    float *embedding = (float *)(void *)(file + sizeof c);
     float *wo = embedding + vocab * dim + layers * dim * (1 + dim + 2 * kv_dim);
     float *down = wo + layers * dim * (dim + 1 + hidden);
     for (int i = 0; i < vocab; i++) center(embedding + i * dim, dim, 1);
@@ -747,7 +747,7 @@ static int write_centered(const char *path, const char *original) {
     char *classifier = malloc(embeddings);
     memcpy(classifier, file + sizeof c, embeddings);
     center_checkpoint(file);
-    c[5] = -c[5]; /* a classifier of its own */
+    c[5] = -c[5]; /* a separate classifier */
     memcpy(file, c, sizeof c);
     const bool written = fwrite(file, 1, size, out) == size && fwrite(classifier, 1, embeddings, out) == embeddings;
     free(classifier);
