@@ -28,7 +28,7 @@ body { max-width: 46rem; margin: 0 auto; padding: 1rem; color: var(--text); back
 h1 { margin-top: 4rem; } h1, h2, h3, nav { font-family: system-ui, sans-serif; line-height: 1.25; }
 a { color: var(--link); text-decoration: none; } a:hover { text-decoration: underline; }
 pre, table { display: block; overflow-x: auto; font-size: 0.85rem; }
-pre { padding: 0.7rem; background: var(--code); } code { background: var(--code); }
+pre { padding: 0.7rem; background: var(--code); } code { background: var(--code); overflow-wrap: anywhere; }
 table { border-collapse: collapse; } th, td { padding: 0.2rem 0.6rem; border: 1px solid var(--line); text-align: left; }
 img { max-width: 100%; height: auto; }
 @media print { nav { display: none; } h1 { break-before: page; } }
