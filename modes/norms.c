@@ -10,9 +10,7 @@
 #include "kernels/simd.h"
 #include "lab/estimate.h"
 #include "lab/machine.h"
-#include "lab/norm_backward.h"
 #include "lab/norm_fused.h"
-#include "lab/norm_half.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include "modes/common.h"
@@ -22,27 +20,14 @@
 
 /* ---- what is timed ------------------------------------------------------------------------------ */
 
-typedef enum {
-    RMS,
-    LAYER,
-    HALF_RMS,       /* bfloat16, rounded before the product with gamma, as in Llama, */
-    HALF_RMS_AFTER, /* or after it, as in Gemma */
-    ADD_RMS,
-    ADD_THEN_RMS,
-    RMS_BACKWARD,
-    LAYER_BACKWARD,
-    COPY,
-    N_TIMED
-} Timed;
+typedef enum { RMS, LAYER, LAYER_NO_BETA, ADD_RMS, ADD_THEN_RMS, COPY, N_TIMED } Timed;
 
 /* The arrays that the kernels work on. */
 typedef struct {
     int dim, tokens, threads, repeats[N_TIMED];
     float *x, *y, *r; /* [tokens][dim] */
     float *gamma, *beta;
-    float *dgamma, *dbeta;         /* [threads][dim] */
-    uint16_t *half_x, *half_gamma; /* x and gamma as bfloat16 */
-    float *weights;                /* [n_weights] read by a product between two norms */
+    float *weights; /* [n_weights] read by a product between two norms */
     size_t n_weights;
 } Case;
 
@@ -54,33 +39,14 @@ typedef void Kernel(const Case *c, size_t at);
 
 static void run_rms(const Case *c, size_t at) { rmsnorm(c->y + at, c->x + at, c->gamma, c->dim, EPS); }
 static void run_layer(const Case *c, size_t at) { layernorm(c->y + at, c->x + at, c->gamma, c->beta, c->dim, EPS); }
+static void run_no_beta(const Case *c, size_t at) { layernorm(c->y + at, c->x + at, c->gamma, NULL, c->dim, EPS); }
 static void run_fused(const Case *c, size_t at) { add_rmsnorm(c->y + at, c->x + at, c->r + at, c->gamma, c->dim, EPS); }
-
-static void run_half(const Case *c, size_t at, RoundingOrder order) {
-    uint16_t *y = (void *)c->y;
-    rmsnorm_half(y + at, c->half_x + at, c->half_gamma, c->dim, EPS, TYPE_BF16, order);
-}
-static void run_half_rms(const Case *c, size_t at) { run_half(c, at, ROUND_THEN_SCALE); }
-static void run_half_after(const Case *c, size_t at) { run_half(c, at, SCALE_THEN_ROUND); }
 
 static void run_add(const Case *c, size_t at) {
     float *x = c->x + at;
     const float *r = c->r + at;
 #pragma omp simd
     for (int i = 0; i < c->dim; i++) x[i] += r[i];
-}
-
-/* The thread's gradient of gamma or beta. */
-static float *thread_gradient(const Case *c, float *gradients) {
-    return gradients + (size_t)omp_get_thread_num() * (size_t)c->dim;
-}
-
-static void run_rms_back(const Case *c, size_t at) {
-    rmsnorm_backward(c->y + at, thread_gradient(c, c->dgamma), c->r + at, c->x + at, c->gamma, c->dim, EPS);
-}
-static void run_layer_back(const Case *c, size_t at) {
-    layernorm_backward(c->y + at, thread_gradient(c, c->dgamma), thread_gradient(c, c->dbeta), c->r + at, c->x + at,
-                       c->gamma, c->dim, EPS);
 }
 
 /* A loop, not memcpy, which would use other stores for large sizes. */
@@ -98,12 +64,9 @@ static const struct {
 } TIMED[N_TIMED] = {
     [RMS] = {"rmsnorm_ns", run_rms, NULL},
     [LAYER] = {"layernorm_ns", run_layer, NULL},
-    [HALF_RMS] = {"rmsnorm_bf16_llama_ns", run_half_rms, NULL},
-    [HALF_RMS_AFTER] = {"rmsnorm_bf16_gemma_ns", run_half_after, NULL},
+    [LAYER_NO_BETA] = {"layernorm_no_beta_ns", run_no_beta, NULL},
     [ADD_RMS] = {"add_rmsnorm_ns", run_fused, NULL},
     [ADD_THEN_RMS] = {"add_then_rmsnorm_ns", run_add, run_rms},
-    [RMS_BACKWARD] = {"rmsnorm_backward_ns", run_rms_back, NULL},
-    [LAYER_BACKWARD] = {"layernorm_backward_ns", run_layer_back, NULL},
     [COPY] = {"copy_ns", run_copy, NULL},
 };
 
@@ -169,6 +132,7 @@ enum {
     PLACE_LAYER,
     PLACE_COPY,
     LAYER_TO_RMS, /* ratios */
+    NO_BETA_TO_RMS,
     FUSED_TO_SEPARATE,
     RMS_TO_COPY,
     PLACE_LAYER_TO_RMS,
@@ -176,9 +140,9 @@ enum {
     N_MEASURED
 };
 static const char *const MEASURED[N_MEASURED - N_TIMED] = {
-    "rmsnorm_in_place_ns",           "layernorm_in_place_ns", "copy_in_place_ns",
-    "layernorm_to_rmsnorm",          "fused_to_separate",     "rmsnorm_to_copy",
-    "layernorm_to_rmsnorm_in_place", "in_place_to_warm"};
+    "rmsnorm_in_place_ns",  "layernorm_in_place_ns",         "copy_in_place_ns",
+    "layernorm_to_rmsnorm", "layernorm_no_beta_to_rmsnorm",  "fused_to_separate",
+    "rmsnorm_to_copy",      "layernorm_to_rmsnorm_in_place", "in_place_to_warm"};
 
 static int time_kernels(void *context, double *ns) {
     enum { TIMES = 8 }; /* in place, one kernel after the other */
@@ -189,6 +153,7 @@ static int time_kernels(void *context, double *ns) {
     for (int time = 0; time < TIMES; time++)
         for (int i = 0; i < 3; i++) ns[PLACE_RMS + i] += 1e9 * seconds_in_place(c, in_place[i]) / TIMES / c->tokens;
     ns[LAYER_TO_RMS] = ns[LAYER] / ns[RMS];
+    ns[NO_BETA_TO_RMS] = ns[LAYER_NO_BETA] / ns[RMS];
     ns[FUSED_TO_SEPARATE] = ns[ADD_RMS] / ns[ADD_THEN_RMS];
     ns[RMS_TO_COPY] = ns[RMS] / ns[COPY];
     ns[PLACE_LAYER_TO_RMS] = ns[PLACE_LAYER] / ns[PLACE_RMS];
@@ -211,9 +176,9 @@ static void show_case(const Case *c, const Estimate *e, bool json, bool first) {
     if (!json) {
         printf("%5d %6d %7d %8.1f %8.1f", c->dim, c->tokens, c->threads, e[RMS].value, e[LAYER].value);
         print_ratio(e[LAYER_TO_RMS]);
+        print_ratio(e[NO_BETA_TO_RMS]);
         print_ratio(e[RMS_TO_COPY]);
         print_ratio(e[FUSED_TO_SEPARATE]);
-        printf(" %8.1f %8.1f %8.1f", e[HALF_RMS].value, e[RMS_BACKWARD].value, e[LAYER_BACKWARD].value);
         printf(" | %8.1f %8.1f", e[PLACE_RMS].value, e[PLACE_LAYER].value);
         print_ratio(e[PLACE_LAYER_TO_RMS]);
         putchar('\n');
@@ -227,10 +192,9 @@ static void show_case(const Case *c, const Estimate *e, bool json, bool first) {
 
 static const char HEADER[] =
     "ns per token. Warm: repeated on the same tokens; in place: once, after a product, as in a decoder\n"
-    "                     warm                                                                              "
-    "             | in place\n"
-    "  dim tokens threads      RMS    Layer   Layer/RMS    RMS/copy  fused/apart    bf16 RMS back Layer back |"
-    "      RMS    Layer   Layer/RMS\n";
+    "                     warm                                                                | in place\n"
+    "  dim tokens threads      RMS    Layer   Layer/RMS no beta/RMS    RMS/copy  fused/apart |      RMS    Layer   "
+    "Layer/RMS\n";
 
 /* The seconds of one case. */
 static int measure_case(const Run *run, int dim, int tokens, double seconds, bool first) {
@@ -238,17 +202,13 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds, boo
     const int threads = run->options->threads;
     const size_t n = ((size_t)tokens * (size_t)dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
     const size_t layer = (size_t)dim * (size_t)dim * 4, n_weights = layer < MAX_WEIGHTS ? layer : MAX_WEIGHTS;
-    float *x = allocate(8 * n + n_weights, sizeof *x);
+    float *x = allocate(5 * n + n_weights, sizeof *x);
     if (!x) return -1;
-    float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n, *dgamma = beta + n, *dbeta = dgamma + n;
-    uint16_t *half_x = (void *)(dbeta + n), *half_gamma = half_x + n;
-    float *weights = dbeta + 2 * n;
+    float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n, *weights = beta + n;
     const int used = tokens < threads ? tokens : threads;
-    Case c = {dim, tokens, used, {0}, x, y, r, gamma, beta, dgamma, dbeta, half_x, half_gamma, weights, n_weights};
-    for (size_t i = 0; i < 7 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
+    Case c = {dim, tokens, used, {0}, x, y, r, gamma, beta, weights, n_weights};
+    for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* so small that repeated additions hardly change x */
-    for (size_t i = 0; i < n; i++) half_x[i] = f32_to_bf16(x[i]);
-    for (size_t i = 0; i < n; i++) half_gamma[i] = f32_to_bf16(gamma[i]);
     for (size_t i = 0; i < n_weights; i++) weights[i] = 0.5f;
     for (Timed k = 0; k < N_TIMED; k++)
         for (c.repeats[k] = 1; warm_seconds(&c, k, c.repeats[k]) < MIN_SECONDS;) c.repeats[k] *= 2;

@@ -9,9 +9,7 @@
 #include "formats/parts.h"
 #include "kernels/simd.h"
 #include "lab/machine.h"
-#include "lab/norm_backward.h"
 #include "lab/norm_fused.h"
-#include "lab/norm_half.h"
 #include "lab/profile.h"
 #include "modes/common.h"
 #include "norm.h"
@@ -28,15 +26,7 @@ static double virtual_seconds; /* the virtual time */
 static double virtual_now(void) { return virtual_seconds; }
 
 /* Nanoseconds for a token. */
-enum {
-    RMS_NS = 100,
-    LAYER_NS = 160,
-    LLAMA_NS = 300,
-    GEMMA_NS = 290,
-    FUSED_NS = 120,
-    BACK_NS = 500,
-    LAYER_BACK_NS = 700
-};
+enum { RMS_NS = 100, LAYER_NS = 160, NO_BETA_NS = 150, FUSED_NS = 120 };
 
 static void spend(int ns) {
 #pragma omp atomic
@@ -48,56 +38,35 @@ static void fake_rmsnorm(float *y, const float *x, const float *gamma, int dim, 
     rmsnorm(y, x, gamma, dim, eps);
 }
 static void fake_layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
-    spend(LAYER_NS);
+    spend(beta ? LAYER_NS : NO_BETA_NS);
     layernorm(y, x, gamma, beta, dim, eps);
-}
-static void fake_rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim, float eps, Type type,
-                              RoundingOrder order) {
-    spend(order == ROUND_THEN_SCALE ? LLAMA_NS : GEMMA_NS);
-    rmsnorm_half(y, x, gamma, dim, eps, type, order);
 }
 static void fake_add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim, float eps) {
     spend(FUSED_NS);
     add_rmsnorm(y, x, r, gamma, dim, eps);
 }
-static void fake_rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma,
-                                  int dim, float eps) {
-    spend(BACK_NS);
-    rmsnorm_backward(dx, dgamma, dy, x, gamma, dim, eps);
-}
-static void fake_layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
-                                    const float *gamma, int dim, float eps) {
-    spend(LAYER_BACK_NS);
-    layernorm_backward(dx, dgamma, dbeta, dy, x, gamma, dim, eps);
-}
-
 static uint64_t virtual_read(void) { return (uint64_t)llround(1e9 * virtual_seconds); }
 
 int mode_norms_again(Run *run);
 
-#define mode_norms         mode_norms_again
-#define now                virtual_now
-#define nanoseconds        virtual_read
-#define rmsnorm            fake_rmsnorm
-#define layernorm          fake_layernorm
-#define rmsnorm_half       fake_rmsnorm_half
-#define add_rmsnorm        fake_add_rmsnorm
-#define rmsnorm_backward   fake_rmsnorm_backward
-#define layernorm_backward fake_layernorm_backward
+#define mode_norms  mode_norms_again
+#define now         virtual_now
+#define nanoseconds virtual_read
+#define rmsnorm     fake_rmsnorm
+#define layernorm   fake_layernorm
+#define add_rmsnorm fake_add_rmsnorm
 #include "modes/norms.c" /* NOLINT(bugprone-suspicious-include) */
 #undef rmsnorm
 #undef layernorm
 
 enum { DIM = 24, TOKENS = 5 };
-static float x[TOKENS * DIM], y[TOKENS * DIM], r[TOKENS * DIM], ones[DIM], zeros[DIM], dgamma[DIM], dbeta[DIM];
-static uint16_t half_x[TOKENS * DIM], half_ones[DIM];
+static float x[TOKENS * DIM], y[TOKENS * DIM], r[TOKENS * DIM], ones[DIM], zeros[DIM];
 
 static Case make_case(void) {
-    Case c = {DIM, TOKENS, 1, {0}, x, y, r, ones, zeros, dgamma, dbeta, half_x, half_ones, x, 16};
+    Case c = {DIM, TOKENS, 1, {0}, x, y, r, ones, zeros, x, 16};
     for (int k = 0; k < N_TIMED; k++) c.repeats[k] = 3;
     for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(i * 37 % 101) * 0.01f - 0.5f;
-    for (int i = 0; i < TOKENS * DIM; i++) half_x[i] = f32_to_bf16(x[i]);
-    for (int i = 0; i < DIM; i++) half_ones[i] = f32_to_bf16(ones[i] = 1);
+    for (int i = 0; i < DIM; i++) ones[i] = 1;
     memset(r, 0, sizeof r);
     return c;
 }
@@ -107,15 +76,13 @@ static void numbers_belong_to_their_kernels(void) {
     static const double expected[N_MEASURED] = {
         [RMS] = RMS_NS,
         [LAYER] = LAYER_NS,
-        [HALF_RMS] = LLAMA_NS,
-        [HALF_RMS_AFTER] = GEMMA_NS,
+        [LAYER_NO_BETA] = NO_BETA_NS,
         [ADD_RMS] = FUSED_NS,
         [ADD_THEN_RMS] = RMS_NS, /* the addition takes no virtual time */
-        [RMS_BACKWARD] = BACK_NS,
-        [LAYER_BACKWARD] = LAYER_BACK_NS,
         [PLACE_RMS] = RMS_NS,
         [PLACE_LAYER] = LAYER_NS,
         [LAYER_TO_RMS] = 1.6,
+        [NO_BETA_TO_RMS] = 1.5,
         [FUSED_TO_SEPARATE] = 1.2,
         [RMS_TO_COPY] = INFINITY, /* the copy takes no virtual time either */
         [PLACE_LAYER_TO_RMS] = 1.6,
