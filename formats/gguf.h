@@ -20,6 +20,12 @@ int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vo
 /* GGUF's name for a pre-tokenizer; text NULL if GGUF has no name for it. */
 String gguf_pretokenizer_name(const Pretokenizer *p);
 
+/* Rewrites a model whose norms are LayerNorms without beta as one with RMSNorm and the same logits up to rounding: the
+ * embedding and the weights that add to the residual stream become float32 and lose their means, and the output is no
+ * longer tied. For models that will only be written. Returns -1 and a message if a norm is of another kind, or memory
+ * is short. */
+int model_center(Model *model, const char *path);
+
 /* Checks that GGUF can store a model and its tokenizer (NULL: none). Prints notes on small differences. Returns -1 and
  * a message that names their `path` if it cannot. */
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path);

@@ -111,15 +111,6 @@ double time_steps(const Workload *t, int n, bool sequences) {
     return time_passes(s, steps, n);
 }
 
-double time_prompt(const Workload *t) {
-    Session *s = t->tuning->session;
-    const int n = t->prompt < s->batch ? t->prompt : s->batch;
-    Step *steps = allocate((size_t)n, sizeof *steps);
-    if (!steps) return -1;
-    fill(steps, s, 0, 0, n, LOGITS);
-    return time_passes(s, steps, n) / n;
-}
-
 double copy_seconds(int dim) {
     enum { TIMES = 1000 };
     const size_t bytes = (size_t)dim * sizeof(float);

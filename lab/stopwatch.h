@@ -29,8 +29,5 @@ int time_text(const Workload *text, double *seconds);
  * one step of each of n sequences. -1 and a message on failure. */
 double time_steps(const Workload *text, int n, bool sequences);
 
-/* Seconds per token of a prompt with all logits; at most a batch of it runs. Negative, and a message, on failure. */
-double time_prompt(const Workload *text);
-
 /* Seconds to copy dim floats in the first-level cache; 0 and a message if memory runs out. */
 double copy_seconds(int dim);

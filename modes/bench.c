@@ -18,7 +18,7 @@ static const int FEW[] = {1, 2, 4, 8, 16};
 enum { N_FEW = sizeof FEW / sizeof *FEW };
 
 /* Measured values: tokens/s of both phases, bytes/s, operations/s on floats and on bytes; seconds of passes of FEW
- * steps (of one sequence, of k sequences), and of a prompt's step, logits included. */
+ * steps (of one sequence, of k sequences). */
 enum {
     PREFILL_RATE,
     DECODE_RATE,
@@ -27,8 +27,7 @@ enum {
     BYTE_RATE,
     STEPS_OF_ONE,
     STEPS_OF_MANY = STEPS_OF_ONE + N_FEW,
-    STEP_OF_PROMPT = STEPS_OF_MANY + N_FEW,
-    N_VALUES
+    N_VALUES = STEPS_OF_MANY + N_FEW
 };
 
 /* The number of FEW that fit after half of the prompt, and into a chunk. */
@@ -46,8 +45,7 @@ static int time_few(const Workload *t, double *values) {
         *value = time_steps(t, FEW[i % n], i >= n);
         if (*value < 0) return -1;
     }
-    if (!interrupted) values[STEP_OF_PROMPT] = time_prompt(t);
-    return values[STEP_OF_PROMPT] < 0 ? -1 : 0;
+    return 0;
 }
 
 static int time_round(void *context, double *rates) {
@@ -91,14 +89,13 @@ static void show_few(const Workload *t, const Estimate *values) {
         printf(of == STEPS_OF_ONE ? "\n  one sequence " : "\n  k sequences  ");
         for (int i = 0; i < n; i++) printf("%7.3f ms", 1e3 * values[of + i].value);
     }
-    printf("   per prompt token, logits included: %.3f ms\n", 1e3 * values[STEP_OF_PROMPT].value);
+    putchar('\n');
 }
 
 static void write_few(const Workload *t, const Estimate *values) {
     for (int i = 0; i < few_that_fit(t); i++)
         printf(", \"steps_%d_ms\": %.5f, \"sequences_%d_ms\": %.5f", FEW[i], 1e3 * values[STEPS_OF_ONE + i].value,
                FEW[i], 1e3 * values[STEPS_OF_MANY + i].value);
-    printf(", \"prompt_step_ms\": %.5f", 1e3 * values[STEP_OF_PROMPT].value);
 }
 
 /* The traffic of rank 0 per token; zero with one rank. */

@@ -4,12 +4,13 @@
 
 int mode_convert(Run *run) {
     const Options *o = run->options;
-    const Model *model = &run->model;
+    Model *model = &run->model;
     const Tokenizer *tokenizer = run->tokenizer.pieces.n ? &run->tokenizer : NULL;
     Type type;
     if (!o->output || !o->type)
         return bad_usage("convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf");
     if (type_from_name(o->type, &type)) return bad_usage("-q is '%s', expected f32, f16, bf16, q8_0 or q4_0", o->type);
+    if (o->center && model_center(model, o->model)) return -1;
     if (gguf_check_model(model, tokenizer, o->model)) return -1;
     if (!tokenizer) note("no tokenizer found; the file will have no tokenizer");
     return gguf_write_model(model, tokenizer, type, o->fold_norms, o->output);

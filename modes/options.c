@@ -104,6 +104,7 @@ static const Option OPTIONS[] = {
     {'o', STRING, "output", "FILE", LOGITS_MODE | CONVERT, INTO(output),
      "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
     {'q', STRING, "type", "TYPE", CONVERT, INTO(type), "convert: type of the weights: f32 f16 bf16 q8_0 q4_0"},
+    {0, TRUE, "center", NULL, CONVERT, INTO(center), "convert: rewrite a model with LayerNorm as one with RMSNorm"},
     {0, TRUE, "fold-norms", NULL, CONVERT, INTO(fold_norms), "convert: multiply gamma into the weights that follow it"},
     {'j', INT, "threads", "N", RUNS, RANGE(threads, 1, 1024), "[OMP_NUM_THREADS, else the number of cores]"},
     {'b', INT, "batch", "N", RUNS, RANGE(batch, 1, 1 << 16), "prompt tokens per forward pass [512]"},
@@ -232,35 +233,14 @@ static int set_option(Options *o, const Option *option, const char *text) {
 /* getopt's code of an option: its letter, or a number above all characters. */
 static int code_of(int i) { return OPTIONS[i].letter ? OPTIONS[i].letter : 256 + i; }
 
-/* Length of the longer word, a[n] or b, without the common prefix and suffix. */
-static size_t difference(const char *a, size_t n, const char *b) {
-    const size_t m = strlen(b), min = n < m ? n : m;
-    size_t begin = 0, end = 0;
-    while (begin < min && a[begin] == b[begin]) begin++;
-    while (begin + end < min && a[n - 1 - end] == b[m - 1 - end]) end++;
-    return n + m - min - begin - end;
-}
-
 /* Reports the option `word`, for which getopt returned `code`: an unknown or ambiguous name, an argument that is
- * missing
- * (':') or not allowed. Suggests the option with this beginning, or else the most similar one. */
+ * missing (':') or not allowed. */
 static int refuse_option(int code, const char *word) {
-    const char *nearest = NULL;
     if (code == ':') return bad_usage("option '%s' requires an argument; see --help", word);
     for (int i = 0; i < N_OPTIONS; i++)
         if (optopt == code_of(i)) return bad_usage("option '%s' takes no argument; see --help", word);
     if (optopt) return bad_usage("no option is named '-%c'; see --help", optopt);
-    const size_t n = strcspn(word, "=") - 2; /* without "--" */
-    size_t min = n / 3 + 2;                  /* names that differ more are not suggested */
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const char *name = OPTIONS[i].name;
-        const size_t differs = strncmp(name, word + 2, n) ? difference(word + 2, n, name) : 0;
-        if (differs >= min) continue;
-        nearest = name;
-        min = differs;
-    }
-    return bad_usage("no option is named '%.*s'; %s%s%ssee --help", (int)n + 2, word, nearest ? "did you mean --" : "",
-                     nearest ? nearest : "", nearest ? "? " : "");
+    return bad_usage("no option is named '%.*s'; see --help", (int)strcspn(word, "="), word);
 }
 
 /* Sets the options in argv and marks them in given[N_OPTIONS]. getopt moves the other arguments to argv[optind]. */

@@ -56,7 +56,7 @@ typedef struct {
     int lookup;  /* -1 = not given */
     int context; /* 0 = the model's */
     float seconds;
-    bool json, verbose, fold_norms, no_echo;
+    bool json, verbose, fold_norms, center, no_echo;
     const char *profile; /* output file; "" = only the table on stderr */
     const char *kv;      /* "f32" or "f16"; NULL = the default of the model's format */
 } Options;

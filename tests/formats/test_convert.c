@@ -25,6 +25,10 @@
 
 static GgufFile file;
 
+/* Enough layers for every pattern of windows to repeat. */
+static const HashModel MANY_LAYERS = {64, 80, 7, 4, 2, 60, 40, true, 38};
+static const HashModel MANY_TIED = {64, 80, 7, 4, 2, 60, 40, false, 39};
+
 static int write_relative(const char *name, const HashModel *m, const Relative *r) {
     gguf_make_relative(&file, m, r);
     const int status_ = gguf_write(&file, inside(name));
@@ -222,11 +226,59 @@ static void a_norm_with_beta_is_not_folded(void) {
     unlink(inside("out/a.gguf"));
 }
 
-/* ---- families ------------------------------------------------------------------------------------------- */
+/* ---- centered weights ------------------------------------------------------------------------------- */
 
-/* Enough layers for every pattern of windows to repeat. */
-static const HashModel MANY_LAYERS = {64, 80, 7, 4, 2, 60, 40, true, 38};
-static const HashModel MANY_TIED = {64, 80, 7, 4, 2, 60, 40, false, 39};
+/* A model without means in its residual stream has the same logits with RMSNorm as with LayerNorm (statement 62). */
+static void a_centered_model_needs_no_layernorm(void) {
+    static const char spec[] = "attn=layer,mlp=layer,final=layer", all[] = "layer";
+    static const struct {
+        int relative;
+        const char *norms;
+    } cases[] = {{0, all}, {1, spec}, {2, spec}};
+    char original[128];
+    for (int i = test_fast() ? 2 : 0; i < 3; i++) {
+        const GoldenRelative *g = &GOLDEN_RELATIVES[cases[i].relative];
+        CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
+        CHECK_RUN("m.gguf -m convert --norm %s --center -q f32 -o out/a.gguf", cases[i].norms);
+        snprintf(original, sizeof original, "m.gguf --norm %s", cases[i].norms);
+        const double found = difference(original, "out/a.gguf"), to_rms = difference("m.gguf", "out/a.gguf");
+        CHECK(found > 0 && found <= 1e-5, "%s: %g of the largest logit away", g->name, found);
+        CHECK(to_rms > 1e-3, "%s: LayerNorm makes no difference: %g", g->name, to_rms);
+        CHECK_RUN("out/a.gguf -m info");
+        CHECK(!strstr(out, "LayerNorm") && strstr(out, "output separate"), "%s: %s", g->name, out);
+        unlink(inside("out/a.gguf"));
+    }
+}
+
+static void what_cannot_be_centered_is_refused(void) {
+    static const float beta[64] = {1};
+    static const char *const places[] = {"layers.0.attn_norm", "layers.1.mlp_norm", "layers.1.wo", "final_norm"};
+    char expected[64];
+    gguf_make_family(&file, &MANY_TIED, "gemma2");
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    check_refused(1, "m.gguf: --center cannot change layers.0.attn_norm", "m.gguf -m convert --center -q f32 -o out/a");
+    check_refused(1, "--center cannot change layers.0.attn_post_norm",
+                  "m.gguf -m convert --center --norm layer -q f32 -o out/a");
+    for (int i = 0; i < 4; i++) {
+        Model m;
+        CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
+        for (PartAt at = parts_of(&m); next_part(&at);)
+            if (part_norm(&at)) part_norm(&at)->kind = NORM_LAYER;
+        *(i == 0   ? &m.layers[0].attn_norm.beta
+          : i == 1 ? &m.layers[1].mlp_norm.beta
+          : i == 2 ? &m.layers[1].wo.bias
+                   : &m.final_norm.beta) = beta;
+        stderr_hide();
+        const int result = model_center(&m, "m.bin");
+        CHECK(stderr_show() == 1 && result == -1, "case %d: %d, %s", i, result, stderr_text());
+        snprintf(expected, sizeof expected, "m.bin: --center cannot change %s\n", places[i]);
+        CHECK(strstr(stderr_text(), expected), "case %d: %s", i, stderr_text());
+        model_close(&m);
+    }
+}
+
+/* ---- families ------------------------------------------------------------------------------------------- */
 
 static void families_are_kept(void) {
     for (int i = 0; i < 2 * N_GGUF_FAMILIES; i++) {
@@ -517,6 +569,8 @@ void suite_convert(void) {
     TEST(experts_in_every_type);
     TEST(folding_is_exact_up_to_rounding);
     TEST(a_norm_with_beta_is_not_folded);
+    TEST(a_centered_model_needs_no_layernorm);
+    TEST(what_cannot_be_centered_is_refused);
     TEST(families_are_kept);
     TEST(partial_rope_becomes_phi3);
     TEST(the_context_is_cut_to_a_llama_s_window);

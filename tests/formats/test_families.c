@@ -227,6 +227,25 @@ static void check_gguf_of(const char *name, const char *architectures, bool limi
     family_close(&family);
 }
 
+/* OLMo 1, whose LayerNorms have no gamma, is a llama once its weights are centered. */
+static void a_centered_olmo_is_a_llama(void) {
+    char path[512];
+    Model m;
+    snprintf(path, sizeof path, "%s", temporary("centered.gguf"));
+    CHECK(!family_open(&family, "olmo") && !family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+          "no olmo");
+    CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected), "olmo does not run: %s", stderr_text());
+    CHECK(!model_center(&m, folder()), "not centered");
+    CHECK(!gguf_check_model(&m, NULL, folder()) && !gguf_write_model(&m, NULL, TYPE_F32, false, path), "not written");
+    model_close(&m);
+    CHECK(!strcmp(architecture_in(path), "llama"), "is a file of %s", architecture_in(path));
+    CHECK(!model_open(&m, path) && m.final_norm.kind == NORM_RMS && !run(&m, FAMILY_TOKENS, logits), "does not run");
+    model_close(&m);
+    CHECK(distance_of(FAMILY_TOKENS) <= 1e-5, "differs by %.3g", distance_of(FAMILY_TOKENS));
+    unlink(path);
+    family_close(&family);
+}
+
 /* ---- config.json -------------------------------------------------------------------------------- */
 
 /* Opens the folder. message NULL: same logits; "": it opens; else: it is refused with this message. */
@@ -529,6 +548,7 @@ void suite_families(void) {
         TEST(gguf_files_have_the_same_logits);
     }
     TEST(gemma_options);
+    TEST(a_centered_olmo_is_a_llama);
     TEST(olmo_options);
     TEST(phi_options);
     TEST(granite_options);

@@ -812,11 +812,11 @@ static const char *json_value(const char *key) {
 static void bench_writes_json(void) {
     static const struct {
         const char *key, *value; /* NULL: some positive number */
-    } keys[] = {{"model", "m/model.bin"},  {"norm", "null"},        {"type", "f32"},       {"threads", "1"},
-                {"prompt_tokens", "20"},   {"rounds", "1"},         {"prefill_tps", NULL}, {"decode_tps", NULL},
-                {"weight_bytes", NULL},    {"decode_gbps", NULL},   {"read_gbps", NULL},   {"prefill_gflops", NULL},
-                {"peak_gflops", NULL},     {"steps_1_ms", NULL},    {"steps_16_ms", NULL}, {"sequences_1_ms", NULL},
-                {"sequences_16_ms", NULL}, {"prompt_step_ms", NULL}};
+    } keys[] = {{"model", "m/model.bin"}, {"norm", "null"},      {"type", "f32"},       {"threads", "1"},
+                {"prompt_tokens", "20"},  {"rounds", "1"},       {"prefill_tps", NULL}, {"decode_tps", NULL},
+                {"weight_bytes", NULL},   {"decode_gbps", NULL}, {"read_gbps", NULL},   {"prefill_gflops", NULL},
+                {"peak_gflops", NULL},    {"steps_1_ms", NULL},  {"steps_16_ms", NULL}, {"sequences_1_ms", NULL},
+                {"sequences_16_ms", NULL}};
     CHECK_RUN("m/model.bin -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
     CHECK(one_line(out), "%s", out);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -932,12 +932,10 @@ static void bad_usage_is_refused(void) {
         {"no option is named '-Q'; see --help", "m/model.bin -vQ"},
         {"no option is named '--nonsense'; see --help", "m/model.bin --nonsense"},
         {"no option is named '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
-        {"'--tempreture'; did you mean --temperature? see --help", "m/model.bin --tempreture=3"},
-        {"'--topk'; did you mean --top-k?", "m/model.bin --topk 3"},
-        {"'--thread-s'; did you mean --threads?", "m/model.bin --thread-s"},
-        {"'--sed'; did you mean --seed?", "m/model.bin --sed 3"},
+        {"'--tempreture'; see --help", "m/model.bin --tempreture=3"},
+        {"'--thread-s'; see --help", "m/model.bin --thread-s"},
         {"'--x'; see --help", "m/model.bin --x"},
-        {"'--pro'; did you mean --prompt?", "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
+        {"'--pro'; see --help", "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
         {"option '-n' requires an argument; see --help", "m/model.bin -n"},
         {"option '--tokens' requires an argument; see --help", "m/model.bin --tokens"},
         {"option '--json=yes' takes no argument; see --help", "m/model.bin --json=yes"},

@@ -1,0 +1,59 @@
+/* center.c: a model with LayerNorm rewritten with RMSNorm.
+ *
+ * Owns the change of weights that makes the two norms equal. If every vector that is added to the residual stream has
+ * mean 0, the stream has mean 0, and LayerNorm of it is RMSNorm (Jiang et al. 2023, arXiv:2305.14858, section 3).
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "formats/gguf.h"
+#include "formats/parts.h"
+#include "kernels/quant.h"
+
+/* Whether the part's outputs are added to the residual stream; the embedding's rows begin it. */
+static bool is_added(const PartAt *at) {
+    return part_weight(at) && (at->part->rows == SIZE_DIM || at->part->rows == SIZE_VOCAB) && at->part->feed == NO_FEED;
+}
+
+static size_t tensor_weights(const Tensor *w) { return (size_t)w->rows * (size_t)w->cols; }
+
+/* Whether the part can be rewritten: a norm before a sublayer or the output is a LayerNorm without beta, a norm of
+ * heads stays, and no bias is added to the stream. */
+static bool can_change(const PartAt *at) {
+    const Norm *norm = part_norm(at);
+    if (!norm) return !is_added(at) || !part_weight(at)->bias;
+    return at->part->of_heads || (!at->part->post && norm->kind == NORM_LAYER && !norm->beta);
+}
+
+/* Replaces w by a copy at `to` whose rows (the embedding) or columns have mean 0. */
+static void center(Tensor *w, bool embedding, float *to) {
+    const size_t rows = (size_t)w->rows, cols = (size_t)w->cols, dim = embedding ? cols : rows;
+    for (size_t r = 0; r < rows; r++) dequantize_row(to + r * cols, w, (int)r);
+    for (size_t i = 0; i < rows * cols / dim; i++) {
+        float *x = to + i * (embedding ? cols : 1);
+        const size_t stride = embedding ? 1 : cols;
+        double sum = 0;
+        for (size_t d = 0; d < dim; d++) sum += x[d * stride];
+        for (size_t d = 0; d < dim; d++) x[d * stride] -= (float)(sum / (double)dim);
+    }
+    *w = (Tensor){TYPE_F32, w->rows, w->cols, .data = to};
+}
+
+int model_center(Model *m, const char *path) {
+    size_t n = 0;
+    char name[PART_NAME];
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        if (!can_change(&at)) return fail("%s: --center cannot change %s", path, part_name(name, &at, NAME_NORMA));
+        if (is_added(&at)) n += tensor_weights(part_weight(&at));
+    }
+    float *to = allocate(n, sizeof *to);
+    if (!to) return -1;
+    m->panels = (void *)to; /* its owner */
+    m->tied = false;        /* the output stays as it is */
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        if (part_norm(&at) && !at.part->of_heads) part_norm(&at)->kind = NORM_RMS;
+        if (!is_added(&at)) continue;
+        center(part_weight(&at), at.part->rows == SIZE_VOCAB, to);
+        to += tensor_weights(part_weight(&at));
+    }
+    return 0;
+}
