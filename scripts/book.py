@@ -16,7 +16,7 @@ import markdown
 
 TOP = Path(__file__).resolve().parent.parent
 DOCS = TOP / "docs"
-CHAPTERS = "norms", "experiment", "batching", "profile", "distributed"
+CHAPTERS = "norms", "norms_appendix", "experiment", "batching", "profile", "distributed"
 STYLE = """
 :root { --text: #1c1c1c; --background: #fdfdfb; --line: #d8d8d2; --link: #1f6fb4; --code: #f2f2ec; }
 @media (prefers-color-scheme: dark) {

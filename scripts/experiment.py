@@ -24,7 +24,7 @@ import train
 from llama import Llama
 
 SCRIPTS = Path(__file__).parent
-CASES = {  # the norms, where they stand, the norms of queries and keys
+CASES = {  # the norms, their placement, the norms of queries and keys; more options of train.py
     "none": ("none", "pre", "none"),
     "rms": ("rms", "pre", "none"),
     "layer": ("layer", "pre", "none"),
@@ -34,6 +34,13 @@ CASES = {  # the norms, where they stand, the norms of queries and keys
     "olmo2": ("rms", "inside", "vector"),
     "qk": ("rms", "pre", "head"),
     "dyt": ("dyt", "pre", "none"),
+}
+MORE_CASES = {
+    "rms_cold": ("rms", "pre", "none", "--warm-up", "0"),
+    "post_cold": ("rms", "post", "none", "--warm-up", "0"),
+    "rms_apart": ("rms", "pre", "none", "--separate-classifier"),
+    "dyt_apart": ("dyt", "pre", "none", "--separate-classifier"),
+    "none_apart": ("none", "pre", "none", "--separate-classifier"),
 }
 RATES = 1e-3, 2e-3, 4e-3, 8e-3, 16e-3
 EXPORTED = "rms", "layer", "mixed", "olmo2", "qk"
@@ -51,11 +58,13 @@ def train_one(run, args):
         for name in ("tokenizer.model", "train.npy", "held_out.npy"):
             if not (folder / name).exists():
                 (folder / name).symlink_to((args.data / name).resolve())
-        norm, placement, qk_norm = CASES[case]
+        norm, placement, qk_norm, *more = (CASES | MORE_CASES)[case]
         options = {"norm": norm, "placement": placement, "qk-norm": qk_norm, "lr": rate, "seed": seed}
         options |= {"steps": args.steps, "batch": args.batch, "threads": 1}
         named = (str(x) for name, value in options.items() for x in (f"--{name}", value))
-        subprocess.run([sys.executable, SCRIPTS / "train.py", folder, *named], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, SCRIPTS / "train.py", folder, *named, *more], check=True, stdout=subprocess.DEVNULL
+        )
     losses = torch.load(folder / "checkpoint.pt", weights_only=True)["losses"]
     return float(log.read_text().splitlines()[-1].split(",")[3]), *np.mean(np.reshape(losses, (-1, MEAN_OVER)), axis=1)
 
@@ -123,7 +132,9 @@ def main():
     parser.add_argument("--run", default="./run", help="norma [./run]")
     parser.add_argument("--steps", type=int, default=300, help="[300]")
     parser.add_argument("--batch", type=int, default=12, help="[12]")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES, metavar="CASE", help="[all]")
+    parser.add_argument(
+        "--cases", nargs="+", choices=CASES | MORE_CASES, default=CASES, metavar="CASE", help="[all but those with _]"
+    )
     parser.add_argument("--rates", nargs="+", type=float, default=RATES, metavar="RATE", help="learning rates [all]")
     parser.add_argument("--seeds", type=int, default=1, help="[1]")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, a thread each [2]")
@@ -136,7 +147,7 @@ def main():
     rates = sorted({rate for _, rate, _ in found})
     print(f"| norms | {' | '.join(f'{rate:g}' for rate in rates)} |")
     print(f"| --- |{' --- |' * len(rates)}")
-    for case in CASES:
+    for case in CASES | MORE_CASES:
         cells = [[f"{found[run][0]:.3f}" for run in sorted(found) if run[:2] == (case, rate)] for rate in rates]
         print(f"| {case} | {' | '.join(map(', '.join, cells))} |")
     if args.train_only:

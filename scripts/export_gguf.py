@@ -35,7 +35,7 @@ NAMES = {
     "mlp_post_norm": "post_ffw_norm",
 }
 ARCHITECTURES = {("pre", "none"): "llama", ("pre", "head"): "qwen3", ("inside", "vector"): "olmo2"}
-TOP_NAMES = {"token_embedding": "token_embd", "final_norm": "output_norm"}
+TOP_NAMES = {"token_embedding": "token_embd", "final_norm": "output_norm", "output": "output"}
 
 
 def tensor_name(name):

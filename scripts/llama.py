@@ -95,7 +95,7 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    """config is a checkpoint.Config; the output classifier is the token embedding."""
+    """config is a checkpoint.Config. The output classifier is the token embedding, or a separate weight."""
 
     def __init__(self, config, norms="rms", placement="pre", qk_norm="none"):
         super().__init__()
@@ -108,6 +108,8 @@ class Llama(nn.Module):
         self.scale = nn.Parameter(torch.tensor(math.sqrt(config.dim))) if norms in ("dyt", "none") else 1
         self.layers = nn.ModuleList(Layer(config, kind, placement, qk_norm) for kind in kinds[:-1])
         self.final_norm = norm(kinds[-1], config.dim)
+        if not config.shared_classifier:
+            self.output = nn.Linear(config.dim, config.vocab_size, bias=False)
         for name, w in self.named_parameters():
             if w.dim() == 2:
                 residual = name.endswith(("wo.weight", "down.weight"))  # their sums grow with the layers
@@ -121,7 +123,7 @@ class Llama(nn.Module):
         x = self.token_embedding(tokens) * self.scale
         for layer in self.layers:
             x = layer(x, (self.cos[:n], self.sin[:n]))
-        return self.final_norm(x) @ self.token_embedding.weight.T
+        return self.final_norm(x) @ (self.token_embedding if self.config.shared_classifier else self.output).weight.T
 
     def loss(self, tokens):
         """The mean loss over every token but the first; tokens [batch, n], -1 behind the end of a text."""

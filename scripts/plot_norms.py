@@ -27,6 +27,12 @@ NORM_SITES = "attn_norm", "mlp_norm", "final_norm"
 CHINESE = {
     "inside": "残差支路内",
     "sandwich": "三明治",
+    "The way of a token through a layer": "一个 token 穿过一层的路",
+    "one of the 5 layers; the stream itself is never normalized": "5 层中的一层；残差流本身从不归一化",
+    "attention": "注意力",
+    "embedding": "嵌入",
+    "output": "输出",
+    "logits [512]": "logits [512]",
     "One sublayer with its norm in four places": "同一个子层，归一化的四种位置",
     "features": "特征",
     "tokens": "token",
@@ -103,8 +109,12 @@ def draw_arrows(axes):
 
 def draw_places(axes):
     """Four residual blocks, from bottom to top: the stream on the left, the branch on the right."""
-    blocks = {"pre-norm": (1.0, None, None), "post-norm": (None, None, 4.0), "inside": (None, 3.0, None),
-              "sandwich": (1.0, 3.0, None)}  # heights of the norms: before f, after f, on the stream
+    blocks = {
+        "pre-norm": (1.0, None, None),
+        "post-norm": (None, None, 4.0),
+        "inside": (None, 3.0, None),
+        "sandwich": (1.0, 3.0, None),
+    }  # heights of the norms: before f, after f, on the stream
 
     def box(x, y, text, color):
         axes.text(x, y, text, ha="center", va="center", bbox={"boxstyle": "round", "fc": "white", "ec": color})
@@ -122,6 +132,51 @@ def draw_places(axes):
     axes.set(xlim=(-0.8, 11.8), ylim=(-1.0, 5.2))
     axes.set_axis_off()
     axes.set_title(say("One sublayer with its norm in four places"))
+
+
+def draw_token(axes):
+    """The residual stream of one token from left to right, below; the two sublayers of a layer above it. Sizes are those
+    of stories260K."""
+    stream, branch, norms = 0.0, 1.5, {"attn_norm": 2.6, "mlp_norm": 8.7, "final_norm": 14.3}
+
+    def box(x, y, text, color):
+        bbox = {"boxstyle": "round", "fc": "white", "ec": color}
+        axes.text(x, y, text, ha="center", va="center", fontsize=7, bbox=bbox)
+
+    def line(xs, ys):
+        axes.plot(xs, ys, color=GRAY, linewidth=1.1, zorder=0)
+
+    axes.annotate("", (17.5, stream), (0.6, stream), arrowprops={"arrowstyle": "->", "color": GRAY, "linewidth": 1.8})
+    for left, right in (1.6, 7.2), (7.6, 13.0):
+        line([left, left, right, right], [stream, branch, branch, stream])
+        box(right, stream, "+", GRAY)
+    for name, x in norms.items():
+        box(x, stream if name == "final_norm" else branch, name, ORANGE)
+    box(4.2, branch, "wq\nwk\nwv", BLUE)
+    box(5.4, branch, say("attention"), BLUE)
+    box(6.6, branch, "wo", BLUE)
+    box(10.1, branch, "gate\nup", BLUE)
+    box(11.2, branch, "SwiGLU", BLUE)
+    box(12.4, branch, "down", BLUE)
+    box(0.3, stream, say("embedding"), BLUE)
+    box(15.9, stream, say("output"), BLUE)
+    for x, y, text in (
+        (1.1, stream + 0.25, "x [64]"),
+        (3.5, branch + 0.25, "[64]"),
+        (4.75, branch + 0.55, "q [64]\nk, v [32]"),
+        (9.5, branch + 0.25, "[64]"),
+        (10.6, branch + 0.5, "[172]"),
+        (15.2, stream + 0.25, "[64]"),
+        (17.0, stream + 0.25, say("logits [512]")),
+        (7.0, stream - 0.75, say("one of the 5 layers; the stream itself is never normalized")),
+    ):
+        axes.text(x, y, text, ha="center", va="center", fontsize=7, color=GRAY)
+    axes.plot(
+        [1.4, 1.4, 13.3, 13.3], [stream - 0.35, stream - 0.5, stream - 0.5, stream - 0.35], color=GRAY, linewidth=0.8
+    )
+    axes.set(xlim=(-0.6, 18.0), ylim=(-1.0, 2.3))
+    axes.set_axis_off()
+    axes.set_title(say("The way of a token through a layer"))
 
 
 def draw_axes_of_norms(axes):
@@ -205,11 +260,12 @@ def draw_cost(axes):
 
 
 def read_experiment():
-    """{case: rows}, in the order of the file"""
+    """{case: rows} of the main cases, in the order of the file"""
     cases = {}
     with (DOCS / "experiment.csv").open() as file:
         for row in csv.DictReader(file):
-            cases.setdefault(row["norms"], []).append(row)
+            if "_" not in row["norms"]:
+                cases.setdefault(row["norms"], []).append(row)
     return cases
 
 
@@ -306,6 +362,7 @@ def main():
     warnings.filterwarnings("ignore", "Glyph .* missing from font")
     save("arrows", args.png, draw_arrows)
     save("places", args.png, draw_places)
+    save("token", args.png, draw_token)
     save("axes", args.png, draw_axes_of_norms)
     save("eps", args.png, draw_eps)
     save("gradient", args.png, draw_gradient)

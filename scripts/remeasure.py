@@ -72,7 +72,7 @@ def column(shape, name):
     return read
 
 
-NORMS, PERFORMANCE = "docs/norms.md", "docs/performance.md"
+NORMS, APPENDIX, PERFORMANCE = "docs/norms.md", "docs/norms_appendix.md", "docs/performance.md"
 TABLE = [
     Measured(NORMS, "RMSNorm takes {} times as long as the copy", "norms", case(512, 4096, "rmsnorm_to_copy")),
     Measured(NORMS, "and LayerNorm {} times as long as RMSNorm", "norms", case(512, 4096, "layernorm_to_rmsnorm")),
@@ -84,18 +84,20 @@ TABLE = [
     Measured(NORMS, "{} at 1024, where", "norms", case(1, 1024, "layernorm_to_rmsnorm")),
     Measured(NORMS, "and takes {} of the time at 512 x 4096", "norms", case(512, 4096, "fused_to_separate")),
     Measured(NORMS, "it saves no time ({})", "norms", case(1, 4096, "fused_to_separate")),
-    Measured(NORMS, "of a token of dim 8, root and division included, takes {} ns", "norms", case(1, 8, "rmsnorm_ns")),
+    Measured(
+        APPENDIX, "of a token of dim 8, root and division included, takes {} ns", "norms", case(1, 8, "rmsnorm_ns")
+    ),
     Measured(NORMS, "The machine below computes {} GFLOP/s", "bench", value("peak_gflops")),
     Measured(NORMS, "the norms take {} % of prefill", "model", share("unchanged", "prefill_share")),
     Measured(NORMS, "of prefill and {} % of decode", "model", share("unchanged", "decode_share")),
     Measured(NORMS, "site it would be {} % of either", "model", share("LayerNorm", "decode_share")),
-    Measured(NORMS, "| inference mode | ... | {} % |", "calls", found("inference mode: RMSNorm saves {} %")),
-    Measured(NORMS, "| autograd | ... | {} % |", "calls", found("autograd: RMSNorm saves {} %")),
-    Measured(NORMS, "one call, takes {} of the time", "timing", column("10 x 8", "nn.L / notes R")),
-    Measured(NORMS, "RMSNorm takes {} times as long as norma's", "timing", column("512 x 4096", "best RMS / norma")),
-    Measured(NORMS, "there, and {} times at 1 x 4096", "timing", column("1 x 4096", "best RMS / norma")),
-    Measured(NORMS, "one call instead of two, {} µs against", "timing", found("PyTorch: rsqrt {} us")),
-    Measured(NORMS, "against {} µs for 512 tokens", "timing", found("root and division {} us")),
+    Measured(APPENDIX, "| inference mode | ... | {} % |", "calls", found("inference mode: RMSNorm saves {} %")),
+    Measured(APPENDIX, "| autograd | ... | {} % |", "calls", found("autograd: RMSNorm saves {} %")),
+    Measured(APPENDIX, "one call, takes {} of the time", "timing", column("10 x 8", "nn.L / notes R")),
+    Measured(APPENDIX, "RMSNorm takes {} times as long as norma's", "timing", column("512 x 4096", "best RMS / norma")),
+    Measured(APPENDIX, "there, and {} times at 1 x 4096", "timing", column("1 x 4096", "best RMS / norma")),
+    Measured(APPENDIX, "one call instead of two, {} µs against", "timing", found("PyTorch: rsqrt {} us")),
+    Measured(APPENDIX, "against {} µs for 512 tokens", "timing", found("root and division {} us")),
     Measured(PERFORMANCE, "| bundled | {} |", "bench", value("prefill_tps")),
     Measured(PERFORMANCE, "| bundled | ... | {} | 1.75", "bench", value("decode_tps")),
     Measured(PERFORMANCE, "| 260K | {} |", "bench-260K", value("prefill_tps")),

@@ -12,7 +12,7 @@ import io
 import os
 import sys
 import time
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,9 +69,9 @@ def tokenize(folder, tokenizer, n, held_out):
     return torch.from_numpy(np.load(path))
 
 
-def learning_rate(step, steps, peak):
-    """Up in a line, then the peak, then down in a line to zero: until then a run may be given another number of steps."""
-    return peak * min((step + 1) / WARMUP, 1, (steps - step) / (DECAY * steps))
+def learning_rate(step, steps, peak, warm_up=WARMUP):
+    """A linear warm-up, the peak, then a linear decay to zero. Before the decay, a run can get another number of steps."""
+    return peak * min((step + 1) / max(warm_up, 1), 1, (steps - step) / (DECAY * steps))
 
 
 @torch.no_grad()
@@ -110,6 +110,8 @@ def main():
     parser.add_argument("--steps", type=int, default=3000, help="[3000]")
     parser.add_argument("--batch", type=int, default=40, help="stories in a step [40]")
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate [0.002]")
+    parser.add_argument("--warm-up", type=int, default=WARMUP, help=f"steps until the peak learning rate [{WARMUP}]")
+    parser.add_argument("--separate-classifier", action="store_true", help="not the token embedding")
     parser.add_argument("--seed", type=int, default=SEED, help="of the first weights and the order of the stories [1]")
     parser.add_argument("--float32", action="store_true", help="no bfloat16: for processors that only emulate it")
     parser.add_argument("--threads", type=int, default=2, help="[2]")
@@ -117,7 +119,7 @@ def main():
     if min(args.steps, args.batch, args.threads) < 1 or not args.lr > 0:
         raise ValueError("--steps, --batch, --threads and --lr must be positive")
 
-    config = shaped(args.shape)
+    config = replace(shaped(args.shape), shared_classifier=not args.separate_classifier)
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     folder = args.folder
@@ -135,7 +137,7 @@ def main():
     optimizer = torch.optim.AdamW(groups, args.lr, BETAS, fused=True)
     first, seconds, history = 0, 0.0, []
     log = folder / "log.csv"
-    named = "norm", "placement", "qk_norm", "batch", "lr", "seed"
+    named = "norm", "placement", "qk_norm", "batch", "lr", "warm_up", "seed"
     options = {name: value for name, value in vars(args).items() if name in named}
     if (folder / "checkpoint.pt").exists():
         state = torch.load(folder / "checkpoint.pt", weights_only=True)
@@ -158,7 +160,7 @@ def main():
     for step in range(first, args.steps):
         rows = order[torch.arange(step * args.batch, (step + 1) * args.batch) % len(train)]
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, args.steps, args.lr)
+            group["lr"] = learning_rate(step, args.steps, args.lr, args.warm_up)
         with autocast:
             loss = model.loss(train[rows].long())
         optimizer.zero_grad()

@@ -15,6 +15,7 @@
 #include "model.h"
 #include "norm.h"
 
+#include "tests/support/chapter.h"
 #include "tests/support/test.h"
 #include "tests/textbook.h"
 
@@ -1009,8 +1010,7 @@ static void addresses_and_names_are_correct(void) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", digits[] = "0123456789";
     static const char *const folders[] = {"tests/", "scripts/", "models/"};
     for (size_t c = 0; c < 2; c++) {
-        size_t size;
-        char *text = file_read(BOOK.chapters[c], &size), first[64], second[64];
+        char *text = chapter_text(BOOK.chapters[c]), first[64], second[64];
         int papers = 0, files = 0, names = 0;
         CHECK(text, "%s does not open", BOOK.chapters[c]);
         for (const char *at = text; (at = strstr(at, "[arXiv:")); at++, papers++)
@@ -1045,7 +1045,7 @@ static void readme_measurements_match_the_pages(void) {
     char *readme = file_read("README.md", &size);
     CHECK(readme, "README.md does not open");
     for (int i = 0; i < 2; i++) {
-        char *page = file_read(pages[i], &size), row[1024];
+        char *page = chapter_text(pages[i]), row[1024];
         const char *at = strstr(readme, sections[i]), *end = at ? strstr(at + 1, "\n## ") : NULL;
         int rows = 0;
         CHECK(page && end, "README.md has no section%s", sections[i]);

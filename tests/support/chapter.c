@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char MINUS[] = "\xe2\x88\x92"; /* U+2212 */
 
@@ -124,9 +125,22 @@ static void find_statements(Chapter *c) {
     }
 }
 
+char *chapter_text(const char *path) {
+    char appendix[128];
+    const int stem = (int)strcspn(path, ".");
+    size_t size = 0, more_size = 0;
+    char *text = file_read(path, &size);
+    snprintf(appendix, sizeof appendix, "%.*s_appendix%s", stem, path, path + stem);
+    if (!text || access(appendix, R_OK)) return text;
+    char *more = file_read(appendix, &more_size), *all = realloc(text, size + more_size + 2);
+    if (!more || !all) abort();
+    snprintf(all + size, more_size + 2, "\n%s", more);
+    free(more);
+    return all;
+}
+
 int chapter_open(Chapter *c, const char *path) {
-    size_t size;
-    *c = (Chapter){.path = path, .text = file_read(path, &size)};
+    *c = (Chapter){.path = path, .text = chapter_text(path)};
     if (!c->text) return -1;
     find_statements(c);
     for (int i = 0; i <= MAX_STATEMENTS; i++)
