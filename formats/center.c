@@ -1,7 +1,7 @@
-/* center.c: a model with LayerNorm rewritten with RMSNorm.
+/* center.c: rewrites a model with LayerNorm as a model with RMSNorm.
  *
- * Owns the change of weights that makes the two norms equal. If every vector that is added to the residual stream has
- * mean 0, the stream has mean 0, and LayerNorm of it is RMSNorm (Jiang et al. 2023, arXiv:2305.14858, section 3).
+ * Owns the change of weights after which the two norms are equal. If every vector added to the residual stream has mean
+ * 0, the stream has mean 0, and its LayerNorm is its RMSNorm (Jiang et al. 2023, arXiv:2305.14858, section 3).
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -9,15 +9,15 @@
 #include "formats/parts.h"
 #include "kernels/quant.h"
 
-/* Whether the part's outputs are added to the residual stream; the embedding's rows begin it. */
+/* Whether the part's outputs are added to the residual stream. The embedding counts: its rows start the stream. */
 static bool is_added(const PartAt *at) {
     return part_weight(at) && (at->part->rows == SIZE_DIM || at->part->rows == SIZE_VOCAB) && at->part->feed == NO_FEED;
 }
 
 static size_t tensor_weights(const Tensor *w) { return (size_t)w->rows * (size_t)w->cols; }
 
-/* Whether the part can be rewritten: a norm before a sublayer or the output is a LayerNorm without beta, a norm of
- * heads stays, and no bias is added to the stream. */
+/* Whether the part allows the rewrite. Norms before a sublayer or the output must be LayerNorms without beta; head
+ * norms are unchanged; post-norms, and biases added to the stream, are not supported. */
 static bool can_change(const PartAt *at) {
     const Norm *norm = part_norm(at);
     if (!norm) return !is_added(at) || !part_weight(at)->bias;
@@ -47,8 +47,8 @@ int model_center(Model *m, const char *path) {
     }
     float *to = allocate(n, sizeof *to);
     if (!to) return -1;
-    m->panels = (void *)to; /* its owner */
-    m->tied = false;        /* the output stays as it is */
+    m->panels = (void *)to; /* model_close() frees it */
+    m->tied = false;        /* the output weights are not centered */
     for (PartAt at = parts_of(m); next_part(&at);) {
         if (part_norm(&at) && !at.part->of_heads) part_norm(&at)->kind = NORM_RMS;
         if (!is_added(&at)) continue;

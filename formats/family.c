@@ -1,4 +1,5 @@
-/* family.c: the families of models, and the keys that describe a model. To add a family, add a row to FAMILIES. */
+/* family.c: the table of model families, and the table of keys that describe a model. To add a family, add a row to
+ * FAMILIES. */
 #include "formats/family.h"
 #include "base/error.h"
 #include "formats/parts.h"
@@ -103,8 +104,8 @@ const Key KEYS[] = {
     {0},
 };
 
-/* Parts with other names in families that have this trait or, of config.json, this option: formats of the numbers of
- * layer and expert. */
+/* Parts that have other names in families with this trait, or with this option of config.json. The names are printf
+ * formats of the layer and the expert. */
 static const struct {
     int trait, option;
     const char *part, *gguf, *hf;
@@ -169,9 +170,9 @@ void family_set_formulas(const ModelFamily *f, Config *c) {
     c->attention_scale = c->n_layers == f->special_layers ? 1 / sqrtf((float)head_size) : 0;
 }
 
-void family_place_layer(const ModelFamily *f, int window, const int64_t *is_usual, Layer *layer) {
+void family_place_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer) {
     const bool by_period = f->may & PERIODIC_WINDOWS, last = f->period && (layer->index + 1) % f->period == 0;
-    const bool is_default = is_usual ? *is_usual : !last;
+    const bool is_default = flag ? *flag : !last;
     if (f->may & ALL_WINDOWS || (by_period && is_default)) layer->window = window;
     if (by_period && is_default && window && f->has & LOCAL_ROPE) layer->rope = ROPE_LOCAL;
     if (!by_period && !is_default) layer->rope = ROPE_NONE;

@@ -1,8 +1,8 @@
 /* folder.c: the model in a Hugging Face folder.
  *
  * Owns what the options of config.json mean: an option that changes the result is honoured or refused by name; keys
- * that the family's code in transformers does not read are not read here either. Families, and the keys that GGUF files
- * have, too, are in family.c, the files of weights in safetensors.c.
+ * that transformers ignores for a family are ignored here, too. family.c has the families and the keys shared with
+ * GGUF; safetensors.c reads the weights.
  */
 #include "formats/folder.h"
 #include "base/error.h"
@@ -38,7 +38,7 @@ static Value value_of(const Json *json) {
     return v;
 }
 
-/* The value of a key in config.json. A family reads the eps of its own kind of norm only. */
+/* The value of a key in config.json. The eps of another kind of norm than the family's is ignored. */
 static Value get(const Reader *r, const char *key) {
     const char *eps = has(r, BARE_NORMS) ? "" : has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
     if (strstr(key, "_norm_eps") && strcmp(key, eps)) return (Value){.kind = VALUE_MISSING};
@@ -145,11 +145,11 @@ static void read_layers(Folder *f) {
         const bool last = period && (layer->index + 1) % period == 0;
         int64_t rope = !last;
         if (rotates && !json_integer(rotates, &rope)) refuse_json(f, "no_rope_layers", rotates, "whole numbers");
-        const bool still = some_rotate && rope == 0;
-        const bool usually = some_rotate ? still : layer->index >= first && !last;
-        const bool slides = window && (type ? json_is(type, "sliding_attention") : usually);
+        const bool no_rope = some_rotate && rope == 0;
+        const bool by_index = some_rotate ? no_rope : layer->index >= first && !last;
+        const bool slides = window && (type ? json_is(type, "sliding_attention") : by_index);
         if (slides) layer->window = window;
-        layer->rope = slides && has(&f->reader, LOCAL_ROPE) ? ROPE_LOCAL : still ? ROPE_NONE : ROPE_GLOBAL;
+        layer->rope = slides && has(&f->reader, LOCAL_ROPE) ? ROPE_LOCAL : no_rope ? ROPE_NONE : ROPE_GLOBAL;
         if (type) type = json_next(types, type);
         if (rotates) rotates = json_next(ropes, rotates);
     }
@@ -181,8 +181,8 @@ static void read_llama3(Folder *f, const Json *rope) {
     }
 }
 
-/* YaRN. MiniMind's has the defaults and the ramp of its model_minimind.py, and applies only beyond the original
- * context. */
+/* YaRN. MiniMind has the defaults and the ramp of its model_minimind.py, and scales only if its context is longer than
+ * the original one. */
 static void read_yarn(Folder *f, const Json *rope, bool minimind) {
     Config *c = &f->header->config;
     Yarn y = {.fast = get_real(f, rope, "beta_fast", 32), .slow = get_real(f, rope, "beta_slow", 1)};
@@ -201,7 +201,8 @@ static void read_yarn(Folder *f, const Json *rope, bool minimind) {
     if (!f->reader.model->rope_factors) f->reader.origin.status = -1;
 }
 
-/* LongRoPE (Ding et al. 2024), within the original context only. Beyond it, other factors apply to all positions. */
+/* LongRoPE (Ding et al. 2024). The context ends at the original one: in a longer text, other factors would apply to all
+ * positions. */
 static void read_longrope(Folder *f, const Json *rope) {
     Config *c = &f->header->config;
     const int original = get_int(f, f->options, "original_max_position_embeddings", 2, 4096), n = c->rope.dims / 2;
@@ -209,7 +210,7 @@ static void read_longrope(Folder *f, const Json *rope) {
     const Json *list = option(rope, "short_factor"), *value = json_members(list, JSON_ARRAY);
     c->rope.amplitude = get_real(f, rope, "attention_factor", factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
     if (!value || (int64_t)list->n_members != n)
-        refuse_json(f, "short_factor", list, "a list of half as many as rotate");
+        refuse_json(f, "short_factor", list, "a list with a number for each rotating pair");
     if (f->reader.origin.status) return;
     double *factors = f->reader.model->rope_factors = allocate((size_t)n, sizeof *factors);
     if (!factors) f->reader.origin.status = -1;
@@ -225,7 +226,7 @@ static void read_scaling(Folder *f, const Json *rope) {
     Config *c = &f->header->config;
     size_t bytes = 0;
     for (int i = 0; i < f->reader.model->n_files; i++) bytes += f->reader.model->files[i].size;
-    if ((size_t)c->rope.dims > bytes) return; /* allocates nothing: no weights can have such heads */
+    if ((size_t)c->rope.dims > bytes) return; /* the weights cannot fit in the files; reader_end() fails */
     const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
     if (option_of(f, SWITCHED_YARN)) {
         if (get_bool(f, f->options, "inference_rope_scaling", false)) read_yarn(f, rope, true);
@@ -242,14 +243,14 @@ static void read_scaling(Folder *f, const Json *rope) {
         read_yarn(f, rope, false);
     } else if (json_is(type, "linear")) {
         c->rope.scale = get_real(f, rope, "factor", NAN);
-    } else if (json_is(type, "dynamic")) { /* applies beyond the original context only, where norma's context ends */
+    } else if (json_is(type, "dynamic")) { /* changes only positions after the original context: end there */
         c->context = get_int(f, rope, "original_max_position_embeddings", 1, c->context);
     } else {
         refuse_json(f, "rope_type", type, "default, linear, dynamic, llama3 or yarn");
     }
 }
 
-/* The part of a head that rotates. */
+/* The number of elements of a head that rotate. */
 static int rotating_dims(Folder *f, const Json *rope) {
     const int head_size = f->header->config.head_size;
     const Json *part = option(rope, "partial_rotary_factor");
@@ -259,12 +260,12 @@ static int rotating_dims(Folder *f, const Json *rope) {
     const int dims = (int)(head_size * partial);
     if (f->reader.family->rotating == 0 && partial < 1) refuse_json(f, "partial_rotary_factor", part, "1");
     if (dims < 2 || dims % 2)
-        refuse_json(f, "partial_rotary_factor", part, "a part that is an even number of elements");
+        refuse_json(f, "partial_rotary_factor", part, "a share of the head that is an even number of elements");
     return dims;
 }
 
-/* RoPE of layers with a sliding window is not scaled. Its base is in sliding_attention, in rope_local_base_freq, or the
- * architecture's default. */
+/* RoPE of layers with a sliding window is not scaled. Its base is given by sliding_attention, by rope_local_base_freq,
+ * or by the family's default. */
 static void read_local_rope(Folder *f, const Json *rope) {
     const Json *type = option(rope, option(rope, "rope_type") ? "rope_type" : "type");
     const Json *theta = option(f->options, "rope_theta");
@@ -274,7 +275,8 @@ static void read_local_rope(Folder *f, const Json *rope) {
     if (option_of(f, GEMMA3))
         base = get_real(f, f->options, "rope_local_base_freq", base);
     else if (theta && !option(rope, "rope_theta") && get_real(f, f->options, "rope_theta", base) != base)
-        refuse_json(f, "rope_theta", theta, "one in sliding_attention, too: versions of transformers disagree on it");
+        refuse_json(f, "rope_theta", theta,
+                    "rope_theta in sliding_attention, too: transformers' default differs between versions");
     f->header->config.local_base = get_real(f, rope, "rope_theta", base);
 }
 
@@ -296,16 +298,16 @@ static void read_rope(Folder *f) {
     }
     if (rope && rope->kind != JSON_OBJECT) refuse_json(f, "rope_scaling or rope_parameters", rope, "an object");
     for (const Json *key = json_members(rope, JSON_OBJECT); key; key = json_next(rope, key))
-        if (key[1].kind == JSON_OBJECT) refuse_json(f, key->text, key + 1, "no other positions for some layers");
+        if (key[1].kind == JSON_OBJECT) refuse_json(f, key->text, key + 1, "a value for all layers, not an object");
     *r = (Rope){.scale = 1, .amplitude = 1, .dims = rotating_dims(f, rope), .halves = !option_of(f, NEIGHBOUR_ROPE)};
     r->base = get_real(f, rope, "rope_theta", base);
     if (local) read_local_rope(f, option(newer, "sliding_attention"));
     if (!f->reader.origin.status) read_scaling(f, rope);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the model ------------------------------------------------------------------------------ */
 
-/* Unsupported options, by the trait or the option of the families that read them. */
+/* Unsupported options, and the trait or the option of the families that have them. */
 static const struct {
     int trait, option;
     const char *key;
@@ -319,7 +321,7 @@ static void refuse_options(Folder *f) {
     const bool gelu = has(&f->reader, GELU);
     const char *key = option_of(f, GEMMA) ? "hidden_activation" : "hidden_act";
     const Json *act = option(f->options, key), *quantization = option(f->options, "quantization_config");
-    const char *other = !gelu ? "swish" : option_of(f, GEMMA) ? "" : "gelu"; /* also the tanh form in Gemma 1 */
+    const char *other = !gelu ? "swish" : option_of(f, GEMMA) ? "" : "gelu"; /* in Gemma 1, also the tanh form */
     if (act && !json_is(act, gelu ? "gelu_pytorch_tanh" : "silu") && !json_is(act, other))
         refuse_json(f, key, act, gelu ? "gelu_pytorch_tanh" : "silu");
     for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) {
