@@ -1,7 +1,7 @@
-/* gguf.c: the model in a GGUF file.
+/* gguf.c: reads the model in a GGUF file.
  *
- * Owns the keys that only GGUF files have: each key that changes the result is honoured or refused by name. The
- * container is gguf_file.c's, the tokenizer gguf_tokenizer.c's, the blocks of quantized tensors quant.c's.
+ * Owns the keys that only GGUF files have: each key that changes the result is honoured or refused by name.
+ * gguf_file.c reads the container, gguf_tokenizer.c the tokenizer, kernels/quant.c the blocks of quantized tensors.
  */
 #include "formats/gguf.h"
 #include "base/memory.h"
@@ -61,7 +61,7 @@ static void check_keys(Reader *r) {
             check_key(r, v, (String){v->key.text + n, v->key.n - n});
 }
 
-/* Linear scaling divides positions; it is the default if there is only a factor. Types other than YaRN are refused. */
+/* Reads the scaling of RoPE. Without a type it is linear; the default factor is 1. */
 static void read_rope(Reader *r) {
     Header *h = &r->header;
     Config *c = &h->config;
@@ -84,7 +84,8 @@ static void read_rope(Reader *r) {
         refuse(s, "rope.scaling.type", get(r, "rope.scaling.type"), "none, linear, yarn or longrope");
 }
 
-/* The RoPE base of layers with windows. llama.cpp applies an amplitude other than YaRN's to all layers of Gemma. */
+/* Reads the RoPE base of layers with a window, which norma never scales. Gemma with an amplitude other than YaRN's is
+ * refused, because llama.cpp applies it to these layers, too. */
 static void read_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
@@ -101,7 +102,7 @@ static void read_local_rope(Reader *r) {
 
 /* ---- layers ------------------------------------------------------------------------------ */
 
-/* The window and RoPE of each layer. */
+/* Sets the window and the kind of RoPE of each layer. */
 static void read_layers(Reader *r) {
     static const char key[] = "attention.sliding_window_pattern";
     const Header *h = &r->header;
@@ -122,7 +123,8 @@ static void read_layers(Reader *r) {
     }
 }
 
-/* LongRoPE has other factors past the original context, which is where norma's context ends. */
+/* Reads RoPE's factors, if stored. LongRoPE has other factors after the original context: norma's context ends there.
+ */
 static void read_rope_factors(Reader *r) {
     Model *m = r->model;
     Config *c = &r->header.config;
@@ -158,10 +160,9 @@ static int read_model(Reader *r) {
     if (r->origin.status) return -1;
     read_rope(r);
     read_local_rope(r);
-    const bool ends = !(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0;
-    if (ends && h->window < h->config.context)
-        h->config.context =
-            (int)h->window; /* layers with a window are unknown; within the window they make no difference */
+    const bool limits = !(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0;
+    /* the file does not say which layers have the window; within the window, all layers are the same */
+    if (limits && h->window < h->config.context) h->config.context = (int)h->window;
     read_layers(r);
     const bool yarn = h->config.rope.yarn.factor > 0;
     if (!yarn) read_rope_factors(r);
@@ -179,7 +180,7 @@ static int read_vocabulary(const Gguf *g, Model *m) {
     return 0;
 }
 
-/* Refuses a split file, which has only a part of the tensors. */
+/* Refuses one file of a split model. */
 static int check_whole(const Gguf *g) {
     Origin o = {.path = g->path};
     const int64_t count = value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, INT64_MAX, 1);

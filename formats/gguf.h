@@ -7,31 +7,32 @@
 
 enum { GGUF_KEY_NAME = 64 }; /* max bytes of a full name such as "llama.block_count" */
 
+/* Whether a file begins as a GGUF file. */
 bool gguf_is(const File *file);
 
 /* Fills the model from its mapped file. A file with a vocabulary and no tensors sets only vocab_size. On failure the
  * caller closes the model. */
 int gguf_read_model(Model *model, const char *path);
 
-/* Returns 1 if *t holds the tokenizer, 0 if it is of an unsupported kind and not needed (*t has no pieces), -1 if it is
- * damaged, or unsupported and needed. */
+/* Returns 1 if *t holds the tokenizer, 0 if it is of an unsupported kind and not needed (*t has no pieces), -1 and a
+ * message if it is damaged, or unsupported and needed. */
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
 
-/* GGUF's name for a pre-tokenizer; text NULL if GGUF has no name for it. */
+/* GGUF's name for a pre-tokenizer; its text is NULL if GGUF has none. */
 String gguf_pretokenizer_name(const Pretokenizer *p);
 
 /* Rewrites a model whose norms are LayerNorms without beta as one with RMSNorm and the same logits up to rounding: the
  * embedding and the weights that add to the residual stream become float32 and lose their means, and the output is no
- * longer tied. For models that will only be written. Returns -1 and a message if a norm is of another kind, or memory
- * is short. */
+ * longer tied. The result is for gguf_write_model() only. Returns -1 and a message if the model has other norms, has
+ * biases on these weights, or memory runs out. */
 int model_center(Model *model, const char *path);
 
 /* Checks that GGUF can store a model and its tokenizer (NULL: none). Prints notes on small differences. Returns -1 and
- * a message that names their `path` if it cannot. */
+ * a message that begins with `path` if it cannot. */
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path);
 
 /* Writes a model that gguf_check_model() accepts, with weights of a type that norma writes (type_from_name). `fold`:
- * multiplies gamma of norms into the columns of the next weights where that is exact algebra, and sets it to 1; a note
- * names the others. Weights whose rows are not a multiple of the type's blocks become float16. Shows progress on a
- * terminal. The file appears whole or not at all; after Ctrl-C it does not appear, and 0 is returned. */
+ * multiplies the gamma of norms into the columns of the next weights if that is algebraically exact, and writes 1 for
+ * it; notes name the other norms. Weights whose rows are not a multiple of the type's blocks become float16. Shows
+ * progress on a terminal. The file appears whole or not at all; after Ctrl-C it does not appear, and 0 is returned. */
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path);

@@ -1,7 +1,7 @@
 /* gguf_file.c: the container of a GGUF file (versions 2 and 3, little-endian).
  *
  * Owns its layout: metadata (keys and typed values), the tensor table and where each tensor's data lies. Every size
- * is checked against the file before it is used. What keys and tensors mean is gguf.c's and gguf_tokenizer.c's.
+ * is checked against the file before it is used. gguf.c and gguf_tokenizer.c interpret keys and tensors.
  */
 #include "formats/gguf_file.h"
 #include "base/memory.h"
@@ -61,8 +61,8 @@ static int read_value(Gguf *g, GgufValue *v) {
     v->count = 1;
     if (v->is_array && (read_number(g, v->type) || read_number(g, v->count))) return -1;
     if (v->type >= GGUF_N_TYPES || v->type == GGUF_ARRAY)
-        return fail("%s: %.*s has values of type %u, expected 0 to 12 and no arrays in arrays", g->path, SHOWN(v->key),
-                    v->type);
+        return fail("%s: %.*s has values of type %u, expected 0 to 12, and no array in an array", g->path,
+                    SHOWN(v->key), v->type);
     v->at = g->data + g->at;
     if (v->type != GGUF_STRING && skip(g, v->count, value_bytes[v->type])) return -1;
     for (uint64_t i = 0; v->type == GGUF_STRING && i < v->count; i++)
@@ -71,7 +71,7 @@ static int read_value(Gguf *g, GgufValue *v) {
     return 0;
 }
 
-/* Memory for `count` items of `size` bytes, each of which takes at least `least` bytes of the file. */
+/* Allocates `count` items of `size` bytes. Fails if the file is too short: an item takes at least `min_bytes` of it. */
 static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t min_bytes, const char *items) {
     if (count <= (g->size - g->at) / min_bytes) return allocate((size_t)count, size);
     fail("%s: %" PRIu64 " %s do not fit in the file", g->path, count, items);
@@ -125,7 +125,7 @@ Value gguf_get(const Gguf *g, const char *key) {
 
 /* ---- the tensor table ------------------------------------------------------------------ */
 
-/* Names an unsupported tensor type: ggml's types by number, from 9 on. */
+/* Refuses an unsupported tensor type. names: ggml's types by number, from FIRST on. */
 static int bad_type(const Gguf *g, const Stored *e, uint32_t type) {
     enum { FIRST = 9 };
     static const char *const names[] = {
@@ -154,7 +154,7 @@ static int read_tensor(Gguf *g, Stored *e) {
         if (dims[i] < 1 || dims[i] > max_dims[i])
             return bad_tensor(g, e->name,
                               "has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
-                              "], expected a vector, a matrix or up to %d",
+                              "], expected a vector, a matrix or at most %d matrices",
                               dims[0], dims[1], dims[2], dims[3], MAX_EXPERTS);
     for (int i = 0; i < 3; i++) e->dims[2 - i] = (int)dims[i];
     const int cols = e->dims[2];
@@ -162,7 +162,7 @@ static int read_tensor(Gguf *g, Stored *e) {
     if (cols % TYPES[e->type].weights)
         return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", cols, TYPES[e->type].weights,
                           type_name(e->type));
-    /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes a weight */
+    /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes per weight */
     const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
     if (!multiply(matrix, (size_t)e->dims[0], &e->bytes)) return bad_tensor(g, e->name, "has more bytes than any file");
     return 0;
@@ -177,7 +177,8 @@ static int read_tensors(Gguf *g, uint64_t count) {
         if (read_tensor(g, &g->tensors[g->n_tensors])) return -1;
     if (gguf_find_value(g, "general.alignment")) alignment = gguf_get(g, "general.alignment").integer;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
-        return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 on", g->path, alignment);
+        return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 to 1048576", g->path,
+                    alignment);
     const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a;
     const uint64_t room = g->size < start ? 0 : g->size - start;
     uint64_t end = 0;

@@ -7,7 +7,7 @@
 
 enum { GGUF_MAGIC = 0x46554747, GGUF_VERSION = 3, GGUF_ALIGNMENT = 32 };
 
-typedef uint32_t GgufType; /* of a value: a number in the file */
+typedef uint32_t GgufType; /* the type of a value, as the file numbers it */
 enum { GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY };
 enum { GGUF_U64 = GGUF_ARRAY + 1, GGUF_I64, GGUF_F64, GGUF_N_TYPES };
 
@@ -16,34 +16,36 @@ typedef struct {
     GgufType type; /* of the elements, if it is an array */
     bool is_array;
     uint64_t count;    /* elements; 1 if not an array */
-    const uint8_t *at; /* the first element */
+    const uint8_t *at; /* the value, or the first element */
     size_t bytes;      /* of all elements */
 } GgufValue;
 
 typedef struct {
     const char *path;
     const uint8_t *data;
-    size_t size, at;
+    size_t size;       /* of the file, in bytes */
+    size_t at;         /* bytes read so far */
     GgufValue *values; /* [n_values], sorted by key, owned */
     size_t n_values;
     Stored *tensors; /* [n_tensors], sorted by name, owned */
     size_t n_tensors;
 } Gguf;
 
-/* Reports a failure with a tensor of the file. Returns -1. */
+/* Reports a bad tensor. Returns -1. */
 #define bad_tensor(g, name, format, ...) fail("%s: tensor %.*s " format, (g)->path, SHOWN(name), ##__VA_ARGS__)
 
 /* Reads the metadata and the tensor table of a mapped file. The caller closes it, even after a failure. */
 int gguf_open(Gguf *g, const char *path, const File *file);
 void gguf_close(Gguf *g);
 
-/* NULL: the file has no such key. */
+/* Finds a key. Returns NULL if the file does not have it. */
 const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 
-/* The value of a key; of an array, its element i. */
+/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if it is an array. And element i of an
+ * array. */
 Value gguf_get(const Gguf *g, const char *key);
 Value gguf_element(const GgufValue *array, int i);
 
-/* The next string, at *at, of an array of strings that ends at `end`; moves *at past it. It lies inside the array, even
- * if another process has changed its length since gguf_open() read it. */
+/* Reads the string at *at in an array of strings that ends at `end`; moves *at to the next. The string is inside the
+ * array, even if another process has changed its length since gguf_open() read it. */
 String gguf_next_string(const uint8_t **at, const uint8_t *end);

@@ -1,4 +1,4 @@
-/* gguf_tokenizer.c: the tokenizer in a GGUF file.
+/* gguf_tokenizer.c: reads the tokenizer in a GGUF file.
  *
  * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and EOS.
  */
@@ -19,7 +19,8 @@ typedef struct {
 
 typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
 
-/* An array with one element for each piece; NULL and a message if the key is missing or different. */
+/* Finds an array with one element for each piece. Returns NULL and a message if the key is missing or has another type
+ * or length. */
 static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType type, int n) {
     const GgufValue *v = gguf_find_value(g, key);
     if (v && v->is_array && v->type == type && v->count == (uint64_t)n) return v;
@@ -31,7 +32,7 @@ static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType typ
  * vocabularies. */
 static PieceKind kind_of(int32_t type, bool byte_level) {
     if (type == USER_DEFINED) return PIECE_USER;
-    if (type == NORMAL || type == BYTE) return PIECE_TEXT; /* the name marks byte pieces */
+    if (type == NORMAL || type == BYTE) return PIECE_TEXT; /* byte pieces are found by their names */
     return type == CONTROL && byte_level ? PIECE_SPECIAL : PIECE_CONTROL;
 }
 
@@ -63,7 +64,7 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     return 0;
 }
 
-/* Pre-tokenizers by their names in tokenizer.ggml.pre. The first name is written. */
+/* Pre-tokenizers by their names in tokenizer.ggml.pre. norma writes the first name. */
 static const struct {
     const char *names;
     Pretokenizer pretokenizer;
@@ -81,7 +82,7 @@ static const struct {
 };
 enum { N_PRETOKENIZERS = sizeof PRETOKENIZERS / sizeof *PRETOKENIZERS };
 
-/* NULL: the name is unknown. */
+/* Returns NULL if the name is unknown. */
 static const Pretokenizer *find_pretokenizer(String name) {
     for (int i = 0; i < N_PRETOKENIZERS; i++)
         for (const char *at = PRETOKENIZERS[i].names; *at; at += *at == ' ') {
@@ -117,26 +118,26 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
 
 static Value get(const Loader *l, const char *key) { return gguf_get(l->g, key); }
 
-/* A token id; if the key is missing, `missing`, which may be -1. */
-static int take_token(Loader *l, const char *key, int missing) {
+/* Reads a token id. `missing`: the result if the key is missing; may be -1. */
+static int get_token(Loader *l, const char *key, int missing) {
     return (int)value_integer(&l->origin, key, get(l, key), 0, l->n - 1, missing < l->n ? missing : REQUIRED);
 }
 
-/* Whether an integer or a bool is not 0. */
-static bool take_flag(Loader *l, const char *key, bool missing) {
+/* Reads a bool, or an integer as a bool. */
+static bool get_flag(Loader *l, const char *key, bool missing) {
     return value_integer(&l->origin, key, get(l, key), INT64_MIN, INT64_MAX, missing) != 0;
 }
 
 static String get_string(Loader *l, const char *key) { return value_string(&l->origin, key, get(l, key)); }
 
-/* Reads the keys of both kinds of vocabulary: BOS, EOS, <unk>, the chat template. */
+/* Reads the keys that both kinds of vocabulary have: BOS, EOS, <unk>, the chat template. */
 static int fill_ends(Loader *l) {
     Tokenizer *t = l->t;
-    t->bos = take_token(l, "tokenizer.ggml.bos_token_id", t->bos);
-    t->eos = take_token(l, "tokenizer.ggml.eos_token_id", t->eos);
-    t->eot = take_token(l, "tokenizer.ggml.eot_token_id", t->eot);
-    t->pieces.unk = take_token(l, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
-    t->no_bos = !take_flag(l, "tokenizer.ggml.add_bos_token", !t->no_bos) || t->bos < 0;
+    t->bos = get_token(l, "tokenizer.ggml.bos_token_id", t->bos);
+    t->eos = get_token(l, "tokenizer.ggml.eos_token_id", t->eos);
+    t->eot = get_token(l, "tokenizer.ggml.eot_token_id", t->eot);
+    t->pieces.unk = get_token(l, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
+    t->no_bos = !get_flag(l, "tokenizer.ggml.add_bos_token", !t->no_bos) || t->bos < 0;
     const String template = get_string(l, "tokenizer.chat_template");
     if (l->origin.status || get(l, "tokenizer.chat_template").kind == VALUE_MISSING) return l->origin.status;
     return tokenizer_set_chat_template(t, template.text, template.n);
@@ -146,13 +147,13 @@ static int fill_sentencepiece(Loader *l) {
     Tokenizer *t = l->t;
     *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true, .replaces_mark = true}};
     if (fill_pieces(&t->pieces, l->g, l->n) || fill_ends(l)) return -1;
-    t->space_prefix = take_flag(l, "tokenizer.ggml.add_space_prefix", true) ? SPACE_ALWAYS : SPACE_NEVER;
+    t->space_prefix = get_flag(l, "tokenizer.ggml.add_space_prefix", true) ? SPACE_ALWAYS : SPACE_NEVER;
     return l->origin.status || pieces_index(&t->pieces) ? -1 : 0;
 }
 
 /* If add_bos_token is missing, Llama 3's and Mistral's tokenizers add BOS before a text, other tokenizers do not. */
 static int fill_byte_level(Loader *l, const Pretokenizer *pretokenizer) {
-    static const char key[] = "norma.tokenizer.normalizer"; /* a key of norma: GGUF has no standard key for it */
+    static const char key[] = "norma.tokenizer.normalizer"; /* norma's own key: GGUF has no standard one */
     const String normalizer = get_string(l, key);
     Tokenizer *t = l->t;
     *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER, .pretokenizer = *pretokenizer};
@@ -165,20 +166,20 @@ static int fill_byte_level(Loader *l, const Pretokenizer *pretokenizer) {
 }
 
 static int read_tokenizer(Loader *l, bool needed) {
-    static const char cut[] = "tokenizer.ggml.pre";
+    static const char pre_key[] = "tokenizer.ggml.pre";
     const String model = get_string(l, "tokenizer.ggml.model");
-    String pre = get_string(l, cut);
+    String pre = get_string(l, pre_key);
     if (l->origin.status) return -1;
     if (string_is(model, "llama")) return fill_sentencepiece(l) ? -1 : 1;
     const bool byte_level = string_is(model, "gpt2");
     if (byte_level && (!pre.n || string_is(pre, "default"))) {
-        note("%s does not name its pre-tokenizer (%s): GPT-2's is used", l->g->path, cut);
+        note("%s does not name its pre-tokenizer (%s): GPT-2's is used", l->g->path, pre_key);
         pre = (String){"gpt-2", 5};
     }
     const Pretokenizer *pretokenizer = byte_level ? find_pretokenizer(pre) : NULL;
     if (pretokenizer) return fill_byte_level(l, pretokenizer) ? -1 : 1;
     if (!needed) return 0;
-    return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path, byte_level ? cut : "tokenizer of kind",
+    return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path, byte_level ? pre_key : "tokenizer of kind",
                 SHOWN(byte_level ? pre : model));
 }
 

@@ -1,7 +1,7 @@
-/* gguf_write.c: any model as a GGUF file (version 3).
+/* gguf_write.c: writes a model as a GGUF file (version 3).
  *
- * Owns which models and tokenizers GGUF can store, and the file's layout: metadata, tensor table, data.
- * The tables of keys and architectures are gguf.c's, what a block holds is quant.c's.
+ * Owns which models and tokenizers GGUF can store, and the file's layout: metadata, tensor table, data. family.c has
+ * the tables of architectures and keys; kernels/quant.c packs the blocks.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -23,7 +23,8 @@
 
 /* ---- whether GGUF can store the model and the tokenizer ------------------------------------ */
 
-/* Whether the model's factors are the same as llama.cpp's YaRN, where the numbers of turns are constants. */
+/* Whether the model's RoPE factors are those of YaRN with the default beta_fast and beta_slow: norma writes no others.
+ */
 static bool is_plain_yarn(const Model *model) {
     const Config *c = &model->config;
     const Yarn plain = {.factor = c->rope.yarn.factor, .context = c->rope.yarn.context, .fast = 32, .slow = 1};
@@ -34,7 +35,8 @@ static bool is_plain_yarn(const Model *model) {
     return same;
 }
 
-/* Fields that are zero are not written. The eps is that of the last norm of each kind. */
+/* The values of the keys to write; a field that is zero is not written. The eps is that of the last norm of each kind.
+ */
 static Header header_of(const Model *model, const ModelFamily *a) {
     Header h = {.config = model->config,
                 .value_length = model->config.head_size,
@@ -61,11 +63,11 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     if (h.factor == 1) h.factor = 0;
     if (h.factor > 0) h.scaling = yarn ? (String){"yarn", 4} : (String){"linear", 6};
     if (c->rope.amplitude == 1) c->rope.amplitude = 0;
-    c->rope.yarn = (Yarn){0}; /* its numbers of turns are the defaults */
+    c->rope.yarn = (Yarn){0}; /* beta_fast and beta_slow are the defaults */
     return h;
 }
 
-/* Whether all layers have the windows and RoPE that a reader of the architecture gives them. */
+/* Whether a reader of the architecture gives all layers the windows and RoPE that they have in the model. */
 static bool layers_are_alike(const ModelFamily *a, const Model *m) {
     const Header h = header_of(m, a);
     const Config *c = &m->config;
@@ -96,11 +98,12 @@ static bool has_own_factors(const ModelFamily *a, const Config *c) {
 }
 
 /* Whether the architecture supports models with (or without) this trait. */
-static bool has_place(const ModelFamily *a, int trait, bool with) {
+static bool supports(const ModelFamily *a, int trait, bool with) {
     return with ? (a->has | a->may) & trait : !(a->has & trait);
 }
 
-/* What the architecture cannot store of a part: the suffix of a tensor's name; NULL if it can store all. */
+/* The suffix (.weight or .bias) of a part's first tensor that the architecture cannot store; NULL if it can store all.
+ */
 static const char *difference_in(const PartAt *at, const ModelFamily *a) {
     const Config *c = &at->model->config;
     const Part *part = at->part;
@@ -111,7 +114,7 @@ static const char *difference_in(const PartAt *at, const ModelFamily *a) {
     if (w) return w->bias && !may_have_bias ? ".bias" : NULL;
     if (!norm->gamma != !family_has_norm(a, part)) return ".weight";
     if (!norm->gamma) return NULL;
-    if (!has_place(a, LAYER_NORMS, norm->kind == NORM_LAYER)) return ".bias";
+    if (!supports(a, LAYER_NORMS, norm->kind == NORM_LAYER)) return ".bias";
     bool bare = !norm->beta;
     for (int i = 0; bare && i < part_size(c, part->cols); i++) bare = norm->gamma[i] == 1;
     return a->has & BARE_NORMS && !bare ? ".weight" : NULL;
@@ -119,8 +122,8 @@ static const char *difference_in(const PartAt *at, const ModelFamily *a) {
 
 enum { PLACE_NAME = PART_NAME + 8 }; /* max bytes of the name of a difference */
 
-/* The number of the first part or trait that the architecture cannot store, and its name; or the number of all, and
- * "". */
+/* The index of the first part or trait that the architecture cannot store, with its name in `place`. If it can store
+ * all, their number, with "" in `place`. */
 static int first_difference(const ModelFamily *a, const Model *m, char *place) {
     const Config *c = &m->config;
     const struct {
@@ -149,13 +152,14 @@ static int first_difference(const ModelFamily *a, const Model *m, char *place) {
     }
     for (size_t i = 0; i < sizeof traits / sizeof *traits; i++, n++) {
         snprintf(place, PLACE_NAME, "%s", traits[i].name);
-        if (!has_place(a, traits[i].trait, traits[i].is_there)) return n;
+        if (!supports(a, traits[i].trait, traits[i].is_there)) return n;
     }
     *place = '\0';
     return n;
 }
 
-/* The first architecture that can store the model, else the one with the latest difference; `place`: its name. */
+/* The first architecture that can store the model, else the one whose first difference is last. `place` receives the
+ * name of that difference, or "". */
 static const ModelFamily *architecture_of(const Model *model, char *place) {
     const ModelFamily *closest = FAMILIES;
     int furthest = -1;
@@ -168,7 +172,8 @@ static const ModelFamily *architecture_of(const Model *model, char *place) {
     return closest;
 }
 
-/* Whether float32 can represent x. A number that becomes 0 would not be written, an infinite one not read. */
+/* Whether float32 can represent x. If x became 0, its key would be omitted; if it became infinite, readers would refuse
+ * it. */
 static bool is_float(double x) { return x == 0 || ((float)x != 0 && isfinite((float)x)); }
 
 /* The value of a numeric key; else 0. */
@@ -248,13 +253,13 @@ static bool ranks_are_by_piece(const Tokenizer *t) {
     return by_piece;
 }
 
-/* Whether a merge rule may have this piece: it is found by its text, and text can become it in the file, too. */
+/* Whether merge rules with this piece work in the file, too: it is a text piece, and the first one with its text. */
 static bool may_merge(const Pieces *p, int id) {
     const Piece *piece = &p->list[id];
     return piece->kind == PIECE_TEXT && id != p->unk && pieces_find(p, piece->text, piece->length) == id;
 }
 
-/* Which texts without special tokens the GGUF file would tokenize differently; NULL: no such text. */
+/* Describes a text without special tokens that the GGUF file would tokenize differently. NULL: there is none. */
 static const char *changed_in_gguf(const Tokenizer *t) {
     const Pieces *p = &t->pieces;
     for (int byte = 0; byte < 256; byte++) {
@@ -307,22 +312,22 @@ int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char 
     return tokenizer ? check_tokenizer(tokenizer, path) : 0;
 }
 
-/* ---- values (a write that fails is found when the stream is closed) -------------------------- */
+/* ---- values (output_close() reports a failed write) -------------------------------------------- */
 
 typedef struct {
     const Model *model;
     const ModelFamily *architecture;
     Type type; /* requested */
     bool fold; /* gamma into weights */
-    FILE *out; /* NULL until `head` is complete: the header begins with its counts */
+    FILE *out; /* NULL in the first pass, which fills `head`; then the file */
     Buffer head;
     uint64_t n_keys, n_tensors;
     uint64_t offset;  /* of the next tensor in the data */
     uint64_t written; /* bytes of the file */
-    bool shows;       /* progress; determined once, because isatty() changes errno, which a failed write reports */
-    size_t done;      /* weights written */
-    float *row;       /* [widest row] */
-    uint8_t *packed;  /* a row in its new type; follows `row` */
+    bool shows;  /* progress; set once, because isatty() changes errno, which the message about a failed write needs */
+    size_t done; /* weights written */
+    float *row;  /* [widest row] */
+    uint8_t *packed; /* a row in its new type; follows `row` */
 } Writer;
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
@@ -357,7 +362,7 @@ static void write_value(Writer *w, const char *key, GgufType type, const void *v
 }
 
 static void write_bool(Writer *w, const char *key, bool value) { write_value(w, key, GGUF_BOOL, &value, 1); }
-/* Negative numbers, the ids of missing tokens, are not written. */
+/* A negative number is the id of a missing token and is not written. */
 static void write_int(Writer *w, const char *key, int value) {
     if (value >= 0) write_value(w, key, GGUF_U32, &value, sizeof value);
 }
@@ -367,7 +372,7 @@ static void write_name(Writer *w, const char *key, const char *name, size_t n) {
     write_string(w, name, n);
 }
 
-/* The n elements follow. */
+/* Begins an array. The caller writes its n elements. */
 static void write_array(Writer *w, const char *key, GgufType type, int n) {
     write_value(w, key, GGUF_ARRAY, "", 0);
     write_u32(w, type);
@@ -376,7 +381,7 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 
 /* ---- the tokenizer ------------------------------------------------------------------------- */
 
-/* In byte-level vocabularies, every byte is written as a character. */
+/* Appends the name of a piece in a byte-level vocabulary: one character for each byte. */
 static void append_byte_names(Buffer *out, const Piece *p) {
     for (int i = 0; i < p->length; i++) {
         char name[2];
@@ -385,7 +390,8 @@ static void append_byte_names(Buffer *out, const Piece *p) {
     }
 }
 
-/* In other vocabularies a space is U+2581. llama2.c puts newlines around control pieces; they are removed. */
+/* Appends the name of a piece in another vocabulary: U+2581 for a space, and without the newlines that llama2.c puts
+ * around control pieces. */
 static void append_marked(Buffer *out, const Piece *p) {
     for (int i = 0; i < p->length; i++)
         if (p->text[i] == ' ')
@@ -414,7 +420,7 @@ static void write_pieces(Writer *w, const Tokenizer *t) {
     }
 }
 
-/* The types of GGUF: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. */
+/* GGUF's types of pieces: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. */
 static void write_piece_types(Writer *w, const Tokenizer *t) {
     static const int32_t types[] = {
         [PIECE_TEXT] = 1, [PIECE_USER] = 4, [PIECE_SPECIAL] = 3, [PIECE_BYTE] = 6, [PIECE_CONTROL] = 3};
@@ -450,7 +456,7 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     free(rules);
     free(scores);
     write_piece_types(w, t);
-    int eot = t->eot; /* GGUF stores one more end token */
+    int eot = t->eot; /* GGUF can store one end token besides EOS */
     for (int i = 0; i < t->n_ends && eot < 0; i++)
         if (t->ends[i] != t->eos) eot = t->ends[i];
     write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
@@ -485,7 +491,8 @@ static void write_padding(Writer *w) {
     write_bytes(w, zeros, aligned(w->written) - w->written);
 }
 
-/* Writes a tensor's entry in the table. In the second pass, returns true: the caller writes the tensor's data. */
+/* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file and returns true:
+ * the caller then writes the tensor's data. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
     const uint64_t dims[] = {(uint64_t)cols, (uint64_t)rows, (uint64_t)depth};
     char full[PART_NAME + 8];
@@ -506,7 +513,7 @@ static void write_vector(Writer *w, const char *name, const char *suffix, const 
     if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32)) write_bytes(w, v, (size_t)n * sizeof *v);
 }
 
-/* In a GGUF file a norm with a bias is a LayerNorm. */
+/* A LayerNorm without beta is written with a beta of zeros: in a GGUF file, the bias makes a norm a LayerNorm. */
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols);
@@ -543,8 +550,8 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
     if (w->shows) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->model->parameters);
 }
 
-/* Writes a weight, or the weights of all experts of a layer as one tensor. The router stays float32: quantized, it
- * would choose other experts. */
+/* Writes a weight, or the weights of all experts of a layer as one tensor. The router stays float32: a quantized
+ * router would choose other experts. */
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
@@ -589,7 +596,7 @@ static int write_header(Writer *w, const Tokenizer *t) {
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++) write_header_key(w, key, &h);
     if (!t) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs require the key */
-    /* if the head is out of memory, the message is already printed */
+    /* head.failed: out of memory, already reported */
     if (!w->head.failed && t && write_tokenizer(w, t)) return -1;
     if (!w->head.failed) write_tensors(w);
     if (w->head.failed) return -1;

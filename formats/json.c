@@ -1,7 +1,7 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
- * Owns the grammar: it parses an untrusted text into a flat array of values. JSON_DEPTH bounds the stack. All memory is
- * allocated at once, for the maximum number of values that the text can have.
+ * Owns the grammar. Parses an untrusted text into a flat array of values. JSON_DEPTH bounds the stack. The memory for
+ * the max number of values in the text is allocated at once.
  */
 #include "formats/json.h"
 #include "base/error.h"
@@ -48,7 +48,7 @@ static int read_hex(Parser *p) {
     return (int)strtol(digits, NULL, 16);
 }
 
-/* \uXXXX. A character beyond U+FFFF is a pair of escapes, a high and a low surrogate. */
+/* Reads XXXX of \uXXXX. A character above U+FFFF is a pair of escapes: a high and a low surrogate. */
 static bool read_unicode_escape(Parser *p) {
     int c = read_hex(p);
     if (c < 0) return syntax_error(p, "\\u without four hexadecimal digits");
@@ -79,15 +79,15 @@ static Json *add_value(Parser *p, JsonKind kind, const char *text) {
     return value;
 }
 
-/* Ends the text of a string or a number with a zero byte. There is room for it, because at least one byte separates two
- * values. */
+/* Ends the text of a string or a number with a zero byte. At least one byte of JSON separates two values, so there is
+ * room for it. */
 static bool end_text(Parser *p, Json *value) {
     value->length = (uint32_t)(p->out - value->text);
     *p->out++ = '\0';
     return true;
 }
 
-/* A string never takes more bytes than its JSON form. */
+/* Reads a string. It never takes more bytes than its JSON form. */
 static bool read_string(Parser *p) {
     Json *value = add_value(p, JSON_STRING, p->out);
     for (p->at++; p->at < p->end && *p->at != '"';) {
@@ -114,23 +114,23 @@ static bool read_word(Parser *p, const char *word, JsonKind kind) {
     return true;
 }
 
-/* Skips at most `most` characters of this set. Returns false if there are none. */
-static bool pass(Parser *p, const char *set, int most) {
+/* Skips at most `max` characters of this set. Returns false if there is none. */
+static bool skip(Parser *p, const char *set, int max) {
     const char *begin = p->at;
-    while (p->at < p->end && p->at - begin < most && *p->at && strchr(set, *p->at)) p->at++;
+    while (p->at < p->end && p->at - begin < max && *p->at && strchr(set, *p->at)) p->at++;
     return p->at > begin;
 }
 
 static bool read_number(Parser *p) {
     static const char digits[] = "0123456789";
     const char *begin = p->at;
-    pass(p, "-", 1);
-    if (!pass(p, "0", 1) && !pass(p, digits, JSON_BYTES)) /* no digits follow a leading 0 */
+    skip(p, "-", 1);
+    if (!skip(p, "0", 1) && !skip(p, digits, JSON_BYTES)) /* no digits follow a leading 0 */
         return syntax_error(p, "expected a value");
-    bool ends = !pass(p, ".", 1) || pass(p, digits, JSON_BYTES);
-    if (ends && pass(p, "eE", 1)) {
-        pass(p, "+-", 1);
-        ends = pass(p, digits, JSON_BYTES);
+    bool ends = !skip(p, ".", 1) || skip(p, digits, JSON_BYTES);
+    if (ends && skip(p, "eE", 1)) {
+        skip(p, "+-", 1);
+        ends = skip(p, digits, JSON_BYTES);
     }
     if (!ends) return syntax_error(p, "expected a digit");
     Json *value = add_value(p, JSON_NUMBER, p->out);
@@ -169,10 +169,10 @@ static bool expect(Parser *p, char byte, const char *error) {
 
 static bool read_value(Parser *p);
 
-/* The file may have changed since its values were counted. */
+/* Reads an array or an object. Checks the room again, because the file may have changed since it was counted. */
 static bool read_list(Parser *p, JsonKind kind) {
     const bool object = kind == JSON_OBJECT;
-    if (p->depth == JSON_DEPTH) return syntax_error(p, "lists nested too deep");
+    if (p->depth == JSON_DEPTH) return syntax_error(p, "lists nested too deeply");
     Json *list = add_value(p, kind, object ? "an object" : "a list");
     p->depth++;
     for (p->at++; peek(p) != (object ? '}' : ']'); list->n_members++) {
@@ -200,7 +200,8 @@ static bool read_value(Parser *p) {
     }
 }
 
-/* Each value after the first follows a comma, a colon or an opening bracket. There is always room for two values. */
+/* Counts the values: each one after the first follows a comma, a colon or an opening bracket. There is always room for
+ * two. */
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);

@@ -16,16 +16,16 @@ typedef enum { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_
  * followed by its value. */
 typedef struct {
     JsonKind kind;
-    uint32_t length;    /* of a string, in bytes; it may contain zero bytes */
+    uint32_t length;    /* bytes of a string, which may contain zero bytes */
     uint32_t n_members; /* of a list: elements, or keys; else 0 */
     uint32_t n_values;  /* the value and all values in it */
-    const char *text;   /* a string's characters, UTF-8; else as written, or "a list", "an object"; zero-terminated */
+    const char *text; /* zero-terminated: a string in UTF-8; a number, bool or null as written; "a list", "an object" */
 } Json;
 
 typedef struct {
     const char *path; /* not owned */
-    Json *values;     /* owned; the first one is the whole text */
-    char *text;       /* owned; of strings and numbers */
+    Json *values;     /* owned; the first value contains all others */
+    char *text;       /* owned: the text of strings and numbers */
 } JsonFile;
 
 /* Reads one JSON value (RFC 8259). Stricter than the RFC: UTF-8 without lone surrogates, no duplicate keys, lists at

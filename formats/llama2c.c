@@ -1,8 +1,8 @@
-/* llama2c.c: the checkpoints and tokenizers of llama2.c.
+/* llama2c.c: reads the checkpoints and tokenizers of llama2.c.
  *
- * Owns v0 (seven ints, then float32), v1 (magic, 256-byte header, float32) and v2 (as v1, weights in int8 groups), and
- * tokenizer.bin (int max_token_length, then for each piece float score, int length, bytes; pieces 0 to 2 are <unk>, BOS
- * and EOS). Every size is checked against the file's length before it is used.
+ * Owns their formats: v0 (seven ints, then float32), v1 (magic, 256-byte header, float32) and v2 (as v1, weights in
+ * int8 groups), and tokenizer.bin (int max_token_length, then for each piece float score, int length, bytes; pieces 0
+ * to 2 are <unk>, BOS and EOS). Every size is checked against the file's length before it is used.
  */
 #include "formats/llama2c.h"
 #include "base/error.h"
@@ -17,11 +17,11 @@ enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
 typedef struct {
     const char *path;
-    char doubt[PATH_MAX + 64]; /* the path; for a v0 header, followed by a doubt about the format */
+    char source[PATH_MAX + 64]; /* for messages: the path; for v0, also that the format is unknown and v0 is tried */
     const File *file;
     Model *model;
     size_t at;     /* bytes read so far, the header first */
-    size_t tables; /* bytes of RoPE's angles, which norma computes */
+    size_t tables; /* bytes of the RoPE tables, which norma does not use */
     int group;     /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
 } Reader;
 
@@ -35,7 +35,7 @@ static int32_t int_at(const File *file, size_t offset) {
 
 enum { VOCAB_SIZE = 5, N_INTS = 7 };
 
-/* The seven ints that every header has. */
+/* Reads and checks the seven ints of every header. */
 static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
     const struct {
         const char *name;
@@ -65,11 +65,11 @@ static void add_product(size_t *sum, size_t a, size_t b) {
     *sum = overflows ? SIZE_MAX : *sum + product;
 }
 
-/* The file size must be exactly the size that the header implies. */
+/* Checks that the file has exactly the size that its header implies. */
 static int check_size(const Reader *r) {
     const Config *c = &r->model->config;
     const size_t dim = (size_t)c->dim, kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
-    const size_t rows = 2 * dim + 2 * kv_dim + 3 * (size_t)c->hidden_dim; /* of dim columns (down: its columns) */
+    const size_t rows = 2 * dim + 2 * kv_dim + 3 * (size_t)c->hidden_dim; /* of `dim` weights; for `down`, columns */
     size_t weights = 0, expected = r->at;
     add_product(&weights, (size_t)c->n_layers * dim, rows);
     add_product(&weights, (r->model->tied ? 1 : 2) * dim, (size_t)c->vocab_size);
@@ -104,14 +104,14 @@ static void read_part(Reader *r, const PartAt *at) {
     if (group) w->scales = read_bytes(r, count / group * sizeof(float));
 }
 
-/* The parts in file order: each part of all layers, then the next part. */
+/* The parts in file order. A part of all layers comes before the next part. */
 enum { N_PARTS = 11 };
 static const char *const V0_PARTS[N_PARTS] = {"embedding", "attn_norm", "wq",   "wk", "wv",        "wo",
                                               "mlp_norm",  "gate",      "down", "up", "final_norm"};
 static const char *const V1_PARTS[N_PARTS] = {"attn_norm", "mlp_norm", "final_norm", "embedding", "wq", "wk",
                                               "wv",        "wo",       "gate",       "down",      "up"};
 
-/* Reads one part, named as in the table of parts, of all layers. */
+/* Reads one part of all layers. `name`: norma's name of the part. */
 static void read_parts(Reader *r, const char *name) {
     Model *m = r->model;
     PartAt at = parts_of(m);
@@ -136,8 +136,7 @@ static int read_all(Reader *r, const char *const names[N_PARTS]) {
 
 /* ---- the model ------------------------------------------------------------------------- */
 
-/* Reads the header of a version. v0 has only the seven ints: a negative vocab_size means that the output is not tied.
- */
+/* Reads the header of a version. v0 has only the seven ints; in v0, a negative vocab_size means an untied output. */
 static int read_header(Reader *r, int version) {
     static const char *const formats[] = {"llama2.c v0", "llama2.c v1", "llama2.c v2"};
     const uint8_t *data = r->file->data;
@@ -147,7 +146,7 @@ static int read_header(Reader *r, int version) {
     memcpy(ints, data + (version ? 8 : 0), sizeof ints);
     const int shared = version ? data[36] : ints[VOCAB_SIZE] > 0;
     if (!version && !shared) ints[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)ints[VOCAB_SIZE]);
-    if (read_config(c, r->doubt, ints)) return -1;
+    if (read_config(c, r->source, ints)) return -1;
     if (shared > 1) return fail("%s: shared_classifier is %d, expected 0 or 1", r->path, shared);
     m->format = formats[version];
     m->tied = shared;
@@ -165,12 +164,12 @@ int llama2c_read_model(Model *m, const char *path) {
     const File *file = m->files;
     const bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
     Reader r = {.path = path, .file = file, .model = m, .at = has_magic ? HEADER_BYTES : V0_HEADER_BYTES};
-    snprintf(r.doubt, sizeof r.doubt, "%s%s", path, has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint");
+    snprintf(r.source, sizeof r.source, "%s%s", path, has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint");
     m->bos = 1;
     m->eos = 2;
     m->eos_ends = false; /* the model was trained on texts separated by BOS */
     if (file->size < r.at)
-        return fail("%s: file is %zu bytes, too short for a header of %zu", r.doubt, file->size, r.at);
+        return fail("%s: file is %zu bytes, too short for a header of %zu", r.source, file->size, r.at);
     m->files->header = r.at;
     const int version = has_magic ? int_at(file, 4) : 0;
     if (has_magic && version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", path, version);

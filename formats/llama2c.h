@@ -1,10 +1,10 @@
-/* llama2c.h: the checkpoints and tokenizers of llama2.c. */
+/* llama2c.h: reads the checkpoints and tokenizers of llama2.c. */
 #pragma once
 
 #include "model.h"
 #include "tokenizer.h"
 
-/* Fills the model from its file, which is mapped. On failure the caller closes it. */
+/* Fills the model from its mapped file. Returns -1 and a message on failure; the caller then closes the model. */
 int llama2c_read_model(Model *model, const char *path);
 
 /* Opens a tokenizer.bin, which must hold vocab_size pieces. */

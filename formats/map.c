@@ -1,5 +1,5 @@
-/* map.c: maps the files of models and tokenizers, and recognizes by their first bytes failed downloads and files of
- * other programs. */
+/* map.c: maps the files of models and tokenizers. Recognizes failed downloads and the files of other programs by their
+ * first bytes. */
 #include "formats/map.h"
 #include "base/error.h"
 #include <string.h>
@@ -8,9 +8,9 @@
 #define PYTORCH "is a PyTorch file, which can run programs; convert it with scripts/bin_to_safetensors.py"
 #define PACKED  "is compressed; unpack it first"
 
-/* No llama2.c checkpoint begins with these bytes, which would be its dim. */
+/* Kinds of files that norma refuses. No llama2.c checkpoint begins with these bytes: they would be its dim. */
 static const struct {
-    const char *begin; /* letters of either case */
+    const char *begin; /* case is ignored */
     const char *what;
 } OTHERS[] = {
     {"version https://git-lfs", "is a Git LFS pointer; run git lfs pull to fetch the file"},
@@ -21,7 +21,7 @@ static const struct {
     {"\x1f\x8b\x08", PACKED},    /* gzip */
     {"\3757zXZ", PACKED},        /* xz */
     {"(\xb5/\xfd", PACKED},      /* zstd */
-    {"tjgg", "is a GGML file, the predecessor of GGUF, which is not supported"},
+    {"tjgg", "is a GGML file, the predecessor of GGUF, and not supported"},
 };
 
 int map_model_file(File *file, const char *path) {

@@ -1,7 +1,7 @@
 /* open.c: opens a checkpoint of any format, and its tokenizer.
  *
  * Owns how formats are recognized, the sizes derived from a complete model, and the search for the tokenizer. The
- * contents of a file belong to its loader.
+ * loaders read the files.
  */
 #include "formats/open.h"
 #include "base/error.h"
@@ -15,8 +15,8 @@
 
 /* Sets what depends on all parts of a model: the number of parameters, whether some are BF16, and the bytes read per
  * token (one row of the embedding, or all rows if the output is tied; the experts in use). Also corrects sizes that no
- * weight confirms but sessions allocate by: without dense layers hidden_dim becomes expert_dim, without sparse layers
- * there are no experts. */
+ * weight confirms, because sessions allocate by them: without dense layers hidden_dim becomes expert_dim, without
+ * sparse layers there are no experts. */
 static void complete(Model *m) {
     Config *c = &m->config;
     size_t expert_bytes = 0;
@@ -118,11 +118,11 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
     }
     const char *ending = strrchr(path, '.');
     const bool json = ending && !strcmp(ending, ".json");
-    const bool does_without = use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);
-    print_failures_as_notes(does_without);
+    const bool optional = use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);
+    print_failures_as_notes(optional);
     const bool opened = !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);
     if (opened) return 1;
     *t = (Tokenizer){.bos = model->bos, .eos = model->eos, .eot = -1};
-    return does_without ? 0 : -1;
+    return optional ? 0 : -1;
 }

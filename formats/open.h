@@ -4,24 +4,24 @@
 #include "model.h"
 #include "tokenizer.h"
 
-/* Opens a checkpoint of any format and checks every size in it against the file's length
- * before anything is allocated. The caller closes it. */
+/* Opens a checkpoint of any format. Checks every size in it against the file's length before allocating. Returns -1 and
+ * a message on failure; else the caller closes the model. */
 int model_open(Model *model, const char *path);
 void model_close(Model *model);
 
 /* As model_open(), but accepts a GGUF file with a vocabulary and no tensors: then only vocab_size is set. */
 int model_open_vocabulary(Model *model, const char *path);
 
-/* What happens if the tokenizer is missing or unsupported. */
+/* What model_open_tokenizer() does if the tokenizer is missing or unsupported. */
 typedef enum {
-    TOKENIZER_UNUSED,      /* no tokenizer is opened */
+    TOKENIZER_UNUSED,      /* does not open it */
     TOKENIZER_TO_SHOW,     /* continues without it, with a note */
-    TOKENIZER_NEEDED,      /* failure */
+    TOKENIZER_NEEDED,      /* fails */
     TOKENIZER_IF_READABLE, /* continues without it, with a note; fails if a tokenizer.bin cannot be read */
     TOKENIZER_IF_THERE     /* continues without it; fails if its file cannot be read */
 } TokenizerUse;
 
 /* Opens the tokenizer of the model in model_path: the file `path` (tokenizer.json or tokenizer.bin) if not NULL; else
  * the GGUF file's, the folder's tokenizer.json, the tokenizer.bin next to the model, or ./tokenizer.bin. Returns 1 if
- * it is open, 0 if the run continues without (*t has no pieces), -1 on failure. The caller closes it. */
+ * it is open, 0 if the run continues without it (*t has no pieces), -1 on failure. The caller closes the tokenizer. */
 int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use);

@@ -1,8 +1,8 @@
 /* pack.c: packs weights into panels.
  *
- * Owns the memory for panels. Products have the same bits with and without panels, but read panels faster: as one
- * stream of memory, in the order of use. The embedding is never packed, because a token reads one row of it; a tied
- * output has its own panels. The layout of a panel is in kernels/panels.h.
+ * Owns the memory for panels. Panels do not change the bits of a product. They are read faster: as one stream of
+ * memory, in the order of use. The embedding is never packed, because a token reads one row of it; a tied output has
+ * its own panels. The layout of a panel is in kernels/panels.h.
  */
 #include "formats/pack.h"
 #include "base/memory.h"
@@ -10,19 +10,19 @@
 #include "formats/parts.h"
 #include "kernels/panels.h"
 
-enum { WORTH_SHARING = 4 << 20 }; /* bytes: below this, one thread finishes before a second one starts */
+enum { WORTH_SHARING = 4 << 20 }; /* max bytes that one thread packs before a second thread would start */
 
 /* Whether `bytes` of panels may be allocated. An eighth of the available memory is left for the cache. Sparse files are
  * not packed: their panels could be far larger than the file's blocks on disk. */
 static bool may_pack(const Model *m, size_t bytes) {
-    const size_t available =
-        memory_available("") / (size_t)ranks_here(); /* other ranks pack on this machine at the same time */
+    /* the other ranks on this machine pack at the same time */
+    const size_t available = memory_available("") / (size_t)ranks_here();
     bool sparse = false;
     for (int i = 0; i < m->n_files; i++) sparse |= m->files[i].sparse;
     return !sparse && bytes <= available - available / 8;
 }
 
-/* The weight of a part if it should be packed; else NULL. */
+/* The weight of a part if it is packed; else NULL. */
 static Tensor *weight_to_pack(const PartAt *at) {
     Tensor *w = part_weight(at);
     return w != &at->model->embedding ? w : NULL;

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Prefixes of names, as formats of the layer's number. */
+/* Prefixes of names: printf formats of the layer and the expert. */
 static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_MODEL] = {"", "", ""},
     [OF_LAYER] = {"layers.%d.", "blk.%d.", "model.layers.%d."},
@@ -14,8 +14,7 @@ static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
 };
 
-/* In the order of the forward pass, except for the norm after the MLP. A part's name in norma is the name of its field.
- */
+/* In the order of the forward pass, except for the norm after the MLP. A part's norma name is its field's name. */
 static const Part PARTS[] = {
 #define PART(owner, type, field, ...)                                                                                  \
     owner, offsetof(type, field), { #field, __VA_ARGS__ }
@@ -103,7 +102,7 @@ PartRows part_fused(const PartAt *at) {
     return (PartRows){(int)first, all > INT_MAX ? -1 : (int)all};
 }
 
-/* The first part of this owner from `from` on. */
+/* The first part of this owner, starting at `from`. */
 static const Part *first_of(const Part *from, PartOwner owner) {
     while (from->owner != owner) from++;
     return from;

@@ -17,7 +17,7 @@ typedef enum {
     SIZE_HIDDEN,
     SIZE_QUERIES,
     SIZE_KEYS,
-    SIZE_Q_NORM, /* of one head, or of all heads */
+    SIZE_Q_NORM, /* one head, or all heads if wide_head_norms */
     SIZE_K_NORM,
     SIZE_VOCAB,
     SIZE_EXPERTS,
@@ -36,17 +36,17 @@ typedef enum { NAME_NORMA, NAME_GGUF, NAME_HF, N_NAMINGS } Naming;
 typedef struct {
     PartOwner owner;
     size_t offset;                /* of the Norm or the Tensor in its owner */
-    const char *names[N_NAMINGS]; /* in its owner, without ".weight" */
+    const char *names[N_NAMINGS]; /* without the owner's prefix and ".weight" */
     PartSize rows, cols;
     PartBias bias;
-    PartFeed feed;    /* of the norm, or of a weight after it */
-    const char *site; /* of a norm in --norm; NULL: the part is a weight */
-    bool of_heads;    /* q_norm, k_norm: the families that have them */
-    bool post;        /* post-norms: the families that have them */
-    bool rotates;     /* rows are elements of heads with RoPE */
+    PartFeed feed;    /* the weights that this norm feeds, or the norms that feed this weight */
+    const char *site; /* a norm's name in --norm; NULL: the part is a weight */
+    bool of_heads;    /* q_norm and k_norm: families with HEAD_NORMS have them */
+    bool post;        /* post-norms: families with POST_NORMS have them */
+    bool rotates;     /* RoPE rotates the weight's outputs */
 } Part;
 
-/* A place in the walk. */
+/* A position in a walk over the parts. */
 typedef struct {
     const Part *part;
     int layer, expert; /* counted from 0 */
@@ -57,17 +57,17 @@ typedef struct {
  * the model is const. */
 PartAt parts_of(const Model *model);
 
-/* Moves to the next part that the model has or, in a loader, may have by its config: a layer has either the parts of an
- * MLP or those of its experts, which are allocated after the router. Returns false at the end. */
+/* next_part() moves to the next part that the model has; next_slot(), for loaders, to the next one that its config
+ * allows. A layer has an MLP or, once they are allocated, experts. Both return false at the end. */
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);
 
-/* The part as a norm or as a weight; NULL if it is the other. */
+/* The part's norm, or its weight; NULL if it is the other kind. */
 Norm *part_norm(const PartAt *at);
 Tensor *part_weight(const PartAt *at);
 
 /* gamma [dim] of the part's norm, or of the norm before the weight, if it can be folded into the weights' columns by
- * W (gamma * n) = (W gamma) n. NULL if there is no such norm, it has a beta, or other parts share the weights. */
+ * W (gamma * n) = (W gamma) n. NULL if there is no such norm, it has a beta, or another part shares the weights. */
 const float *part_folded(const PartAt *at);
 
 int part_size(const Config *c, PartSize size);

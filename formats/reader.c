@@ -1,6 +1,6 @@
-/* reader.c: from keys and tensors to a Model, by the tables of families, keys and parts.
+/* reader.c: builds a Model from keys and tensors, with the tables of families, keys and parts.
  *
- * What only one format has (layers, RoPE scaling) is gguf.c's and folder.c's.
+ * gguf.c and folder.c read what differs between the formats: the kinds of layers and the scaling of RoPE.
  */
 #include "formats/reader.h"
 #include "base/error.h"
@@ -79,7 +79,7 @@ static void check_sizes(Reader *r) {
         refuse_field(r, window, "0: layers without RoPE are not supported in this family");
     else if (c->head_size != r->header.value_length)
         refuse_field(r, value_length, "%d, as for keys", c->head_size);
-    else if ((size_t)c->n_layers > r->n_tensors / 6) /* a layer has at least 6 tensors: this bounds its memory */
+    else if ((size_t)c->n_layers > r->n_tensors / 6) /* bounds memory: a layer has at least 6 tensors */
         refuse_field(r, config.n_layers, "at most %zu (number of tensors: %zu)", r->n_tensors / 6, r->n_tensors);
 }
 
@@ -96,7 +96,8 @@ static void check_experts(Reader *r) {
     c->norm_topk = h->norm_weights;
 }
 
-/* Logits are divided by their scale. A scale of 1 means no scale, except for scores, which have a default. */
+/* Logits are divided by logit_scale. Scales of 1 become 0 (not used), except attention_scale: there, 0 means
+ * the default. */
 static void set_formulas(Reader *r) {
     Config *c = &r->header.config;
     if (r->family->may & SCALES && c->logit_scale == 0)
@@ -117,7 +118,7 @@ static float *allocate_vectors(const Reader *r) {
     }
     const size_t dim = (size_t)r->header.config.dim;
     if (has(r, BARE_NORMS))
-        n += max_weights < dim ? max_weights : dim; /* gamma of all norms; the embedding before them is wider */
+        n += max_weights < dim ? max_weights : dim; /* the shared gamma; a file with fewer weights than dim fails */
     return allocate(n, sizeof(float));
 }
 
@@ -139,7 +140,7 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }
 
-/* Sizes as "[2, 3, 4]", without leading sizes of 1. */
+/* Writes a shape as "[2, 3, 4]", without leading sizes of 1. */
 static const char *show_dims(char text[48], const int dims[3]) {
     const int first = dims[0] != 1 ? 0 : dims[1] != 1 ? 1 : 2;
     int length = sprintf(text, "[%d", dims[first]);
@@ -175,7 +176,7 @@ float *reader_vector(Reader *r, const char *name, const char *suffix, bool neede
     return values;
 }
 
-/* A vector of ones, shared by LayerNorms without parameters. */
+/* The gamma of all LayerNorms without stored parameters: a vector of ones. */
 static const float *read_ones(Reader *r, int n) {
     if (r->ones) return r->ones;
     r->ones = r->vectors;
@@ -196,7 +197,7 @@ static bool is_there(const Reader *r, const PartAt *at, const char *name) {
     return part_norm(at) == &layer->q_norm ? reader_find(r, name, ".weight") != NULL : layer->q_norm.gamma != NULL;
 }
 
-/* A norm with a bias is a LayerNorm. In GGUF files of some families it may or may not have one. */
+/* Reads a norm. A norm with a bias is a LayerNorm; in GGUF files of some families the bias is optional. */
 static void read_norm(Reader *r, const PartAt *at, const char *name) {
     const int n = part_size(&r->model->config, at->part->cols);
     const bool bare = has(r, BARE_NORMS), layer = has(r, LAYER_NORMS);
@@ -238,7 +239,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     if (may_have_bias || r->biases[at->part->bias]) w->bias = reader_vector(r, name, ".bias", !gguf, rows);
 }
 
-/* A folder of a tied model may store the embedding under the name of the output only. */
+/* Reads a part. A folder may store a tied embedding only under the name of the output. */
 static void read_part(Reader *r, const PartAt *at) {
     Model *m = r->model;
     char name[PART_NAME];
@@ -252,7 +253,7 @@ static void read_part(Reader *r, const PartAt *at) {
     if (router && !r->origin.status) r->origin.status = model_allocate_experts(m, at->layer);
 }
 
-/* A folder may have a copy of the tied embedding as the output, and older ones RoPE's angles. */
+/* Whether an unused tensor is accepted: in a folder, the copy of a tied embedding, or RoPE's tables (old folders). */
 static bool may_be_unused(const Reader *r, String name) {
     static const char angles[] = ".rotary_emb.inv_freq";
     const size_t n = sizeof angles - 1;

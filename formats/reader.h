@@ -19,16 +19,15 @@ struct Reader {
     Stored *tensors;                                /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
     Header header;
-    bool biases[MLP_BIAS +
-                1];    /* config.json: whether a group of weights has biases. In GGUF files any weight may have one. */
-    bool *is_sparse;   /* config.json: [n_layers], layers with experts; NULL: no layer */
-    float *vectors;    /* room for the next norm or bias */
-    const float *ones; /* [dim], gamma of norms without one */
+    bool biases[MLP_BIAS + 1]; /* of config.json: the groups with biases. In GGUF files any weight may have one. */
+    bool *is_sparse;           /* [n_layers], of config.json: layers with experts; NULL: no layer */
+    float *vectors;            /* where the next norm or bias goes */
+    const float *ones;         /* [dim], gamma of norms without stored parameters */
 };
 
 static inline bool has(const Reader *r, int trait) { return r->family->has & trait; }
 
-/* Refuses the integer value of a key, by the field of the header that it is read into. */
+/* Refuses the integer value of a key. `field`: the field of the header that holds the value. */
 #define refuse_field(r, field, ...)                                                                                    \
     refuse(&(r)->origin, key_of((r)->naming, offsetof(Header, field)),                                                 \
            ((Value){.kind = VALUE_INTEGER, .integer = (r)->header.field}), __VA_ARGS__)
@@ -40,14 +39,15 @@ void reader_keys(Reader *r);
 /* 2. Checks the header and allocates the layers. */
 void reader_begin(Reader *r);
 
-/* The tensor `name``suffix`; NULL if it is missing. */
+/* The tensor with the name `name` + `suffix`; NULL if it is missing. */
 Stored *reader_find(const Reader *r, const char *name, const char *suffix);
 
-/* The same, with the shape [rows, cols], marked as used. NULL if it is missing and not needed, or on failure. */
+/* Finds a tensor, checks its shape [depth, rows, cols], and marks it as used. Returns NULL if it is missing; prints a
+ * message if it is needed or has another shape. */
 const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth, int rows,
                             int cols);
 
-/* The same for a vector [n], as float32. The model owns it. */
+/* Finds a vector [n] in the same way. Returns it as float32; the model owns it. */
 float *reader_vector(Reader *r, const char *name, const char *suffix, bool needed, int n);
 
 /* 3. Fills in all norms and weights, and refuses unused tensors. Returns origin.status. */

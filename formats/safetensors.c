@@ -1,5 +1,7 @@
-/* safetensors.c: the files with the weights of a Hugging Face folder: 8 bytes with the length of the header, the header
- * in JSON, the data; and the index of tensors if there are several files. The meaning of names is folder.c's. */
+/* safetensors.c: the files with the weights of a Hugging Face folder.
+ *
+ * Owns the format of a file (8 bytes: the length of the header; the header in JSON; the data) and of the index of
+ * several files. reader.c and family.c know the names of tensors. */
 #include "formats/safetensors.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -13,8 +15,8 @@
 enum { MAX_SHARDS = 4096 };
 
 typedef struct Shard {
-    struct Shard *next; /* the previous file in the index */
-    JsonFile header;    /* the tensors' names are in it */
+    struct Shard *next; /* the file added before it */
+    JsonFile header;    /* owns the tensors' names */
     char path[];
 } Shard;
 
@@ -115,7 +117,7 @@ static int add_shard(Safetensors *s, Model *m, const char *folder, const char *n
     return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
 }
 
-/* Whether it names a file in the index's folder. */
+/* Whether a value of the index is the name of a file in the same folder. */
 static bool is_plain_name(const Json *name) {
     return name->kind == JSON_STRING && name->length > 0 && strlen(name->text) == name->length &&
            !strchr(name->text, '/') && strcmp(name->text, ".") && strcmp(name->text, "..");
@@ -125,7 +127,7 @@ static int compare_strings(const void *a, const void *b) {
     return strcmp((*(const Json *const *)a)->text, (*(const Json *const *)b)->text);
 }
 
-/* Maps each file in the index once, in the order of their names. */
+/* Maps each file of the index once, in the order of names. */
 static int add_shards(Safetensors *s, Model *m, const char *folder, const char *index, const Json *map) {
     const Json **names = allocate(map->n_members, sizeof(Json *));
     size_t n = 0, n_files = 0;

@@ -1,5 +1,5 @@
-/* stored.c: checks of the values of keys, and lists sorted by name. The keys are in family.c, the file formats in
- * json.c and gguf_file.c. */
+/* stored.c: checks the values of keys; searches lists sorted by name. family.c has the keys, json.c and gguf_file.c the
+ * file formats. */
 #include "formats/stored.h"
 #include "base/error.h"
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Text that does not end with a zero byte. */
+/* A text without a zero byte at its end. */
 typedef struct {
     const char *text;
     size_t n;
@@ -28,17 +28,17 @@ typedef enum { VALUE_MISSING, VALUE_NULL, VALUE_BOOL, VALUE_INTEGER, VALUE_REAL,
 
 typedef struct {
     ValueKind kind;
-    int64_t integer; /* of a bool, too */
+    int64_t integer; /* of an integer or a bool */
     double real;     /* of an integer or a real number */
     String string;   /* of a string; for other values, their text for messages, or NULL */
 } Value;
 
-/* Where values come from. */
+/* The source of values, for messages. */
 typedef struct {
     const char *path;
     char prefix[32];    /* of keys in messages */
-    int status;         /* -1 after the first message; no other is printed */
-    char expected[512]; /* the last argument of refuse() */
+    int status;         /* -1 after the first message; later ones are not printed */
+    char expected[512]; /* refuse()'s text after "expected" */
 } Origin;
 
 /* Prints "path: key is value, expected ..." and sets the status. */
@@ -48,7 +48,7 @@ void refuse_value(Origin *o, const char *key, Value v);
 
 #define REQUIRED INT64_MIN /* `missing` of a required value; NAN for real numbers */
 
-/* The checked value; `missing` if it is missing or null. After a refusal, a value within the limits. */
+/* Checks a value. Returns it, or `missing` if it is missing or null; after a refusal, a value within the limits. */
 int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max, int64_t missing);
 double value_real(Origin *o, const char *key, Value v, double missing); /* finite and positive */
 float value_float(Origin *o, const char *key, Value v, double missing); /* positive and normal in float32 */
@@ -70,5 +70,5 @@ typedef struct {
 /* Compares the offsets of two tensors; empty tensors are first. */
 int compare_offsets(const void *a, const void *b);
 
-/* Sorts tensors by name. -1 and a message if two have the same name. */
+/* Sorts tensors by name. Returns -1 and a message if two have the same name. */
 int sort_tensors(Stored *tensors, size_t n);

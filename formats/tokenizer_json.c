@@ -1,7 +1,7 @@
-/* tokenizer_json.c: the tokenizer of a Hugging Face folder.
+/* tokenizer_json.c: reads the tokenizer of a Hugging Face folder.
  *
  * Owns tokenizer.json with byte-pair encoding, and the files next to it with special tokens, end tokens and the chat
- * template. Options that change the tokens are honoured or refused by name. Encoding is tokenizer.c's.
+ * template. Options that change the tokens are honoured or refused by name. tokenizer.c encodes.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -48,13 +48,13 @@ static int read_vocabulary(Loader *l, const Json *vocab) {
         int id = 0;
         if (get_id(l, "a piece of model.vocab", name + 1, &id)) return -1;
         Piece *p = &l->t->pieces.list[id];
-        if (p->length) return fail("%s: model.vocab has id %d twice, for '%.40s', too", l->path, id, name->text);
+        if (p->length) return fail("%s: model.vocab has id %d twice, also for '%.40s'", l->path, id, name->text);
         *p = (Piece){.text = name->text, .length = (int)name->length, .kind = PIECE_TEXT};
     }
     return 0;
 }
 
-/* Reads an added token, which is in the vocabulary or follows it. */
+/* Reads an added token: a piece of the vocabulary, or one after its end. */
 static int read_added(Loader *l, const Json *added) {
     const Json *name = json_get(added, "content");
     int64_t wide = 0;
@@ -63,7 +63,7 @@ static int read_added(Loader *l, const Json *added) {
     if (name->length > MAX_MATCHED_BYTES)
         return fail("%s: an added token has %u bytes, expected at most %d", l->path, name->length, MAX_MATCHED_BYTES);
     if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
-        return 0; /* the embedding has no row for it */
+        return 0; /* ignored: the embedding has no row for it */
     if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
     Piece *p = &l->t->pieces.list[id];
     const bool in_vocabulary = p->length > 0, special = json_true(json_get(added, "special"));
@@ -91,7 +91,7 @@ static int read_added(Loader *l, const Json *added) {
 
 /* The piece of any kind with this name; -1 if not found. */
 static int find_name(const Pieces *p, const Json *name) {
-    if (json_has_kind(name, JSON_OBJECT)) name = json_get(name, "content"); /* as added tokens are written */
+    if (json_has_kind(name, JSON_OBJECT)) name = json_get(name, "content"); /* written like an added token */
     if (!json_has_kind(name, JSON_STRING) || !name->length) return -1;
     for (int id = 0; id < p->n; id++)
         if (has_name(&p->list[id], name)) return id;
@@ -100,7 +100,7 @@ static int find_name(const Pieces *p, const Json *name) {
 
 /* ---- the model: merges ------------------------------------------------------------------- */
 
-/* Old files have "a b", newer ones ["a", "b"]. */
+/* Reads a merge: "a b" in old files, ["a", "b"] in newer ones. */
 static int read_merge(Loader *l, const Json *merge) {
     Merges *m = &l->t->merges;
     const Pieces *pieces = &l->t->pieces;
@@ -192,13 +192,13 @@ static const char *const EXPRESSIONS[] = {
 };
 enum { N_EXPRESSIONS = sizeof EXPRESSIONS / sizeof *EXPRESSIONS };
 
-/* Text between matches is a word, too. Patterns up to PATTERN_TEKKEN match all text: then "Removed" with invert is the
- * same as "Isolated". */
+/* Reads a Split. Text between matches is a word, too. Patterns up to PATTERN_TEKKEN match all text, so that "Removed"
+ * with invert is the same as "Isolated". */
 static int read_split(Loader *l, const Json *p) {
     const Json *regex = json_get(json_get(p, "pattern"), "Regex"), *behavior = json_get(p, "behavior");
     const Json *shown = regex ? regex : json_get(json_get(p, "pattern"), "String");
     int pattern = 0;
-    if (!regex && json_is(shown, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma's: no space is left */
+    if (!regex && json_is(shown, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma: no spaces are left */
     while (pattern < N_EXPRESSIONS && !(regex && !strcmp(regex->text, EXPRESSIONS[pattern]))) pattern++;
     if (pattern == N_EXPRESSIONS)
         return fail("%s: pre-tokenizer Split with the pattern %.100s is not supported", l->path, json_shown(shown));
@@ -211,7 +211,7 @@ static int read_split(Loader *l, const Json *p) {
 
 static int read_metaspace(Loader *l, const Json *p) {
     const Json *scheme = json_get(p, "prepend_scheme"), *split = json_get(p, "split");
-    const Json *prefix = json_get(p, "add_prefix_space"); /* its older name */
+    const Json *prefix = json_get(p, "add_prefix_space"); /* the older option */
     if (!json_is(json_get(p, "replacement"), SPACE_MARK))
         return refuse(l, "Metaspace's replacement", json_get(p, "replacement"), "U+2581");
     if (scheme && !json_is(scheme, "always") && !json_is(scheme, "first") && !json_is(scheme, "never"))
@@ -259,10 +259,10 @@ static int read_pipeline(Loader *l, const Json *root) {
     return 0;
 }
 
-/* Reads the tokens that are added before and after a text. */
+/* Reads which tokens are added before and after a text. */
 static int read_processor(Loader *l, const Json *processor) {
     const Json *type = json_get(processor, "type"), *single = json_get(processor, "single");
-    bool after = false;                                               /* the text itself was passed in the template */
+    bool after = false;                                               /* the template's item for the text is passed */
     if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* it changes offsets, not tokens */
     if (!json_is(type, "TemplateProcessing"))
         return fail("%s: post-processor %.40s is not supported", l->path, json_shown(type));
@@ -316,7 +316,7 @@ static int read_root(Loader *l, const Json *root) {
     if (check_model(l, model) || read_pipeline(l, root) || read_vocabulary(l, json_get(model, "vocab"))) return -1;
     for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v))
         if (read_added(l, v)) return -1;
-    l->t->pieces.text = l->json.text; /* the pieces' names are in it; t owns it now */
+    l->t->pieces.text = l->json.text; /* the pieces' names are in it; the tokenizer owns it now */
     l->json.text = NULL;
     if (read_merges(l, model)) return -1;
     if (read_each(l, json_get(root, "post_processor"), "processors", read_processor)) return -1;
@@ -343,7 +343,7 @@ static int read_template(Tokenizer *t, const char *path) {
     return status;
 }
 
-/* Calls `read` with the contents of another file of the folder, if it exists. name NULL: the chat template. */
+/* Reads another file of the folder, if it exists, with `read`; a chat template if `read` is NULL. */
 static int read_sibling(Tokenizer *t, const char *sibling, const char *name, int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
     const char *slash = strrchr(sibling, '/');

@@ -1021,7 +1021,7 @@ static void bad_keys(void) {
             gguf_set(&file, "llama.attention.layer_norm_rms_epsilon", GGUF_F64, &tiny, 8));
     REFUSED("llama.expert_used_count is 0", gguf_set_int(&file, "llama.expert_count", 8));
     REFUSED("metadata key llama.context_length appears twice", snprintf(file.keys[1].name, 64, "llama.context_length"));
-    REFUSED("no arrays in arrays", set_array("x.y", GGUF_ARRAY, 1));
+    REFUSED("no array in an array", set_array("x.y", GGUF_ARRAY, 1));
     REFUSED("values of type 13", set_array("x.y", 13, 1));
     REFUSED("values of type 13", gguf_set(&file, "x.y", (GgufType)13, "1234", 4));
     for (int i = 0; i < 4; i++)
@@ -1222,7 +1222,7 @@ static void bad_files(void) {
     REFUSED("version is 4, expected 2 or 3", file.version = 4);
     REFUSED("little-endian", file.version = 0x03000000);
     for (int i = 0; i < 7; i++)
-        REFUSED("expected a power of two from 4 on", gguf_set_int(&file, "general.alignment", alignments[i]));
+        REFUSED("expected a power of two from 4 to 1048576", gguf_set_int(&file, "general.alignment", alignments[i]));
     const Reference ref = reference_of(&SMALL);
     for (int alignment = 4; alignment <= 64; alignment *= 2) { /* these are valid */
         gguf_make(&file, &SMALL, 0);

@@ -221,7 +221,7 @@ static void unsupported_options_are_refused(void) {
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":8},\"merges\":[]}}", "has id 8, expected one of the model's 8"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "has id -1"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0.5},\"merges\":[]}}", "has id 0.5"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "has id 0 twice, for 'b'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "has id 0 twice, also for 'b'"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}",
          "merge 0 is 'a', expected two pieces"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "merge 0 is of 'a' and 'b'"},
