@@ -28,16 +28,16 @@ AT_ONCE = 4096  # characters to a string: strings of all of them take the librar
 
 HEAD = """/* unicode.h: which characters are letters, marks, numbers and white space (Unicode {version}).
  *
- * Owns this table, which scripts/make_unicode.py wrote; pretokenize.c reads it.
+ * Owns this table, which scripts/make_unicode.py generates; pretokenize.c searches it.
  */
 #pragma once
 
 #include <stdint.h>
 
-/* LETTER: without case. UPPER: also title case. */
+/* LETTER: letters without case. UPPER: uppercase and titlecase letters. */
 typedef enum {{ OTHER, MARK, NUMBER, SPACE, LETTER, UPPER, LOWER }} CharacterClass;
 
-/* code << 3 | class of the first of a run of characters of one class, ascending. */
+/* Runs of characters of the same class, ascending: first code << 3 | class. */
 /* clang-format off */
 static const uint32_t CLASS_RUNS[] = {{
 {runs}
@@ -47,8 +47,7 @@ static const uint32_t CLASS_RUNS[] = {{
 
 NFC_HEAD = """/* nfc.h: how characters decompose and compose (Unicode 9.0).
  *
- * Owns nothing but these tables, which scripts/make_unicode.py wrote; pretokenize.c
- * says what they are for.
+ * Owns these tables, which scripts/make_unicode.py generates; pretokenize.c searches them.
  */
 #pragma once
 
@@ -56,17 +55,17 @@ NFC_HEAD = """/* nfc.h: how characters decompose and compose (Unicode 9.0).
 
 /* clang-format off */
 
-/* A character and the one or two (else 0) that it decomposes into, by character. */
+/* A character, and the one or two characters (0: none) that it decomposes into. Sorted by character. */
 static const uint32_t DECOMPOSITIONS[][3] = {{
 {decompositions}
 }};
 
-/* The rows of those that compose again, by what they decompose into. */
+/* The rows of DECOMPOSITIONS that also compose, sorted by decomposition. */
 static const uint16_t COMPOSITIONS[] = {{
 {compositions}
 }};
 
-/* code << 8 | combining class of the first of a run of characters of one class, ascending. */
+/* Runs of characters of the same combining class, ascending: first code << 8 | class. */
 static const uint32_t COMBINING_RUNS[] = {{
 {combining}
 }};

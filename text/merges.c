@@ -1,7 +1,7 @@
 /* merges.c: byte-pair encoding of a word.
  *
- * Owns the rules (which two neighbours merge into what, in which order) and the merging, by rules or by scores. Rules
- * come from formats/gguf_tokenizer.c and formats/tokenizer_json.c.
+ * Owns the merge rules (which two neighbours merge into what, and in which order) and merging by rules or by scores.
+ * formats/gguf_tokenizer.c and formats/tokenizer_json.c read the rules.
  */
 #include "text/merges.h"
 #include "base/error.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RULES = 1 << 24 }; /* a float holds every rank */
+enum { MAX_RULES = 1 << 24 }; /* float32 represents every rank exactly */
 
 int tokens_reserve(Tokens *tokens, size_t more) {
     const size_t needed = (size_t)tokens->n + more;
@@ -66,22 +66,22 @@ int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const cha
         free(name);
     }
     if (rule.left < 0 || rule.right < 0 || rule.result < 0)
-        return fail("%s: merge %d is of '%.*s' and '%.*s', expected pieces that together are a piece", path, m->n,
+        return fail("%s: merge %d is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece", path, m->n,
                     n_left < 32 ? (int)n_left : 32, left, n_right < 32 ? (int)n_right : 32, right);
     m->rules[m->n++] = rule;
     return 0;
 }
 
 int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pair, size_t n) {
-    const char *space =
-        n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL; /* a name contains no space but may be a single one */
+    /* a name contains no space, unless it is a single space */
+    const char *space = n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL;
     if (!space) return fail("%s: merge %d is '%.*s', expected two pieces", path, m->n, n < 32 ? (int)n : 32, pair);
     const size_t n_left = (size_t)(space - pair);
     return merges_add_pair(m, pieces, path, pair, n_left, space + 1, n - n_left - 1);
 }
 
 int merges_end(Merges *m, Pieces *pieces) {
-    int n = 0; /* rules kept: the last one of each pair */
+    int n = 0; /* rules kept: of each pair, the last in the file */
     m->first = allocate((size_t)pieces->n + 1, sizeof *m->first);
     if (!m->first) return -1;
     qsort(m->rules, (size_t)m->n, sizeof *m->rules, compare_rules);
@@ -105,10 +105,10 @@ void merges_close(Merges *m) {
 
 /* ---- merging ------------------------------------------------------------------------------ */
 
-/* A part of a word that is one token so far. Symbols are a list in word order. */
+/* A part of a word that is one token so far. The symbols are a linked list, in word order. */
 typedef struct Symbol {
     int start, length;  /* bytes of the word */
-    int previous, next; /* -1 = none */
+    int previous, next; /* indices; -1 = none */
     int id;             /* -1 = no piece has this text */
     int merged;         /* result of merging it with the next; -1 = no merge, or already merged */
     float score;        /* of this merge */
@@ -129,8 +129,8 @@ static int merged_piece(const Merger *m, const Symbol *a, const Symbol *b, float
     return id;
 }
 
-/* Considers merging symbol `left` with the next one. */
-static void propose(Merger *m, int left) {
+/* Pushes the merge of symbol `left` with the next one, if there is one, onto the heap. */
+static void push_merge(Merger *m, int left) {
     if (left < 0) return;
     Symbol *a = &m->symbols[left];
     a->merged = a->next < 0 ? -1 : merged_piece(m, a, &m->symbols[a->next], &a->score);
@@ -152,7 +152,7 @@ static void split(Merger *m, int size) {
 }
 
 static void merge(Merger *m) {
-    for (int i = 0; i < m->n_symbols; i++) propose(m, i);
+    for (int i = 0; i < m->n_symbols; i++) push_merge(m, i);
     while (m->n_heap > 0) {
         const HeapItem best = heap_pop(m->heap, m->n_heap--);
         Symbol *a = &m->symbols[best.id];
@@ -163,8 +163,8 @@ static void merge(Merger *m) {
         a->next = b->next;
         if (b->next >= 0) m->symbols[b->next].previous = best.id;
         b->merged = -1;
-        propose(m, a->previous);
-        propose(m, best.id);
+        push_merge(m, a->previous);
+        push_merge(m, best.id);
     }
 }
 
@@ -190,7 +190,7 @@ static void emit_unknown(const Merger *m, const Symbol *s, Tokens *out) {
     if (unknown && m->merges->fuses_unknown && s->start && out->n && out->ids[out->n - 1] == p->unk) return;
     for (int k = 0; k < (unknown ? 1 : s->length); k++) {
         const int id = p->byte_piece[bytes[k]];
-        if (id >= 0) out->ids[out->n++] = id; /* no piece if there is no <unk> either */
+        if (id >= 0) out->ids[out->n++] = id; /* -1: the vocabulary has no <unk> either */
     }
 }
 

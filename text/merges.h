@@ -16,7 +16,7 @@ typedef struct {
     size_t room;
 } Tokens;
 
-/* Reserves room for `more` further tokens. */
+/* Reserves room for `more` tokens after the last one. Both functions return -1 and a message if out of memory. */
 int tokens_reserve(Tokens *tokens, size_t more);
 int tokens_add(Tokens *tokens, int id);
 
@@ -28,8 +28,8 @@ typedef struct {
 typedef struct {
     MergeRule *rules; /* [n], by left, then right; owned; NULL = merge by the scores of pieces */
     int n;
-    int *first;         /* [pieces + 1], owned: the first rule of each left */
-    bool fuses_unknown; /* neighbouring unknown characters are one <unk> */
+    int *first;         /* [pieces + 1], owned: index of the first rule with each left piece */
+    bool fuses_unknown; /* adjacent unknown characters become one <unk> */
 } Merges;
 
 /* Reads a file's rules. Call merges_begin once the pieces have the file's names; then merges_add (two names separated
@@ -45,7 +45,7 @@ void merges_close(Merges *m);
 /* The rule for two neighbours; NULL if not found. */
 const MergeRule *merges_rule(const Merges *m, int left, int right);
 
-/* Encodes words; reuses its memory. Initialize pieces and merges, the rest with zeros. */
+/* Encodes words, and keeps its memory between words. Initialize pieces and merges; set the rest to zero. */
 typedef struct {
     const Pieces *pieces;
     const Merges *merges;

@@ -1,7 +1,6 @@
 /* nfc.h: how characters decompose and compose (Unicode 9.0).
  *
- * Owns nothing but these tables, which scripts/make_unicode.py wrote; pretokenize.c
- * says what they are for.
+ * Owns these tables, which scripts/make_unicode.py generates; pretokenize.c searches them.
  */
 #pragma once
 
@@ -9,7 +8,7 @@
 
 /* clang-format off */
 
-/* A character and the one or two (else 0) that it decomposes into, by character. */
+/* A character, and the one or two characters (0: none) that it decomposes into. Sorted by character. */
 static const uint32_t DECOMPOSITIONS[][3] = {
     {0xc0,0x41,0x300}, {0xc1,0x41,0x301}, {0xc2,0x41,0x302}, {0xc3,0x41,0x303}, {0xc4,0x41,0x308}, {0xc5,0x41,0x30a},
     {0xc7,0x43,0x327}, {0xc8,0x45,0x300}, {0xc9,0x45,0x301}, {0xca,0x45,0x302}, {0xcb,0x45,0x308}, {0xcc,0x49,0x300},
@@ -428,7 +427,7 @@ static const uint32_t DECOMPOSITIONS[][3] = {
     {0x2fa1b,0x9f16,0x0}, {0x2fa1c,0x9f3b,0x0}, {0x2fa1d,0x2a600,0x0},
 };
 
-/* The rows of those that compose again, by what they decompose into. */
+/* The rows of DECOMPOSITIONS that also compose, sorted by decomposition. */
 static const uint16_t COMPOSITIONS[] = {
     912, 909, 913, 0, 1, 2, 3, 53, 55, 238, 4, 572, 5, 165, 208, 210, 570, 415, 57, 417, 419, 421, 59, 61, 63, 65, 6,
     425, 67, 427, 431, 433, 429, 7, 8, 9, 598, 69, 71, 73, 10, 596, 77, 212, 214, 594, 240, 75, 439, 441, 445, 198, 79,
@@ -472,7 +471,7 @@ static const uint16_t COMPOSITIONS[] = {
     989, 990, 991, 992, 994, 995, 996, 997, 998, 1493, 1494, 1495, 1496, 1497, 1498, 1499, 1501, 1500, 1502, 1503, 1504,
 };
 
-/* code << 8 | combining class of the first of a run of characters of one class, ascending. */
+/* Runs of characters of the same combining class, ascending: first code << 8 | class. */
 static const uint32_t COMBINING_RUNS[] = {
     0x0, 0x300e6, 0x315e8, 0x316dc, 0x31ae8, 0x31bd8, 0x31cdc, 0x321ca, 0x323dc, 0x327ca, 0x329dc, 0x33401, 0x339dc,
     0x33de6, 0x345f0, 0x346e6, 0x347dc, 0x34ae6, 0x34ddc, 0x34f00, 0x350e6, 0x353dc, 0x357e6, 0x358e8, 0x359dc, 0x35be6,

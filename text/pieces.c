@@ -28,7 +28,7 @@ int pieces_find(const Pieces *p, const char *s, int n) {
     return id >= 0 && p->list[id].kind != PIECE_CONTROL ? id : -1;
 }
 
-/* Of two equal pieces the first is kept. */
+/* Builds the table of merged pieces. Of two pieces with the same text, the first is in it. */
 static int index_merged(Pieces *p) {
     IdTable *table = &p->merged;
     size_t size = 16;
@@ -152,7 +152,7 @@ int unmark_spaces(char *s, int n) {
     return length;
 }
 
-/* Printable Latin-1 is its own name; the other bytes are named U+0100, U+0101, ... in their order. */
+/* A printable Latin-1 byte is its own name. The other bytes are named U+0100, U+0101, ... in ascending order. */
 static bool names_itself(uint32_t code) { return (code > 0x20 && code < 0x7f) || (code > 0xa0 && code != 0xad); }
 
 static uint32_t name_code(uint8_t byte) {
@@ -164,7 +164,7 @@ static uint32_t name_code(uint8_t byte) {
 
 int byte_name(char name[2], uint8_t byte) { return utf8_encode(name, name_code(byte)); }
 
-enum { N_CODES = 0x144 }; /* all code points of names are below */
+enum { N_CODES = 0x144 }; /* max code point of a name, plus 1 */
 
 /* Decodes the names in s[n] to bytes in place. Returns their number; -1, with s unchanged, if a character is not a
  * name. bytes[N_CODES]: byte by code point, -1 = not a name. */

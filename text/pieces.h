@@ -7,24 +7,24 @@
 typedef enum {
     PIECE_TEXT,    /* produced by merging */
     PIECE_USER,    /* user-defined: matched as a whole before merging */
-    PIECE_SPECIAL, /* special: like PIECE_USER, but not in the messages of a chat */
+    PIECE_SPECIAL, /* special: like PIECE_USER, but never matched in chat messages */
     PIECE_BYTE,    /* one byte, for characters without a piece */
     PIECE_CONTROL, /* never matches text; also <unk> and unused pieces */
 } PieceKind;
 
 typedef struct {
-    const char *text; /* [length]: in the mapped file, in Pieces.text or, a byte piece's, in Pieces.bytes */
+    const char *text; /* [length], not owned: in the mapped file, in Pieces.text, or (byte pieces) in Pieces.bytes */
     int length;       /* bytes */
     int n_decoded;    /* bytes of `decoded` */
     char *decoded;    /* [n_decoded]: decoded text if it differs from `text`, else NULL */
     float score;
     PieceKind kind;
-    bool also_merged;           /* produced by merging, too, although not PIECE_TEXT */
+    bool also_merged;           /* merging produces it, too, although it is not PIECE_TEXT */
     bool raw;                   /* matches raw text; else normalized text */
     bool eats_left, eats_right; /* the match includes white space before, after it */
 } Piece;
 
-/* An open hash table of ids; -1 = free slot. */
+/* A hash table of ids with open addressing; -1 = free slot. */
 typedef struct {
     int32_t *slots; /* [mask + 1], owned */
     size_t mask;
@@ -39,7 +39,7 @@ typedef struct {
     bool byte_level;         /* pieces are made of bytes, not of characters */
     char *text;              /* owned; NULL if the text of all pieces is in the mapped file */
     int byte_piece[256];     /* token of each byte, or unk */
-    uint8_t bytes[256];      /* text of the byte pieces, which point here: a tokenizer must not move */
+    uint8_t bytes[256];      /* text of the byte pieces; they point here, so Pieces must not be moved */
     IdTable merged;          /* pieces that merging produces */
     const Piece **matched;   /* pieces matched as a whole, sorted by text; owned */
     size_t first_match[257]; /* first index into `matched` by first byte; [256] is the count */
@@ -49,7 +49,8 @@ typedef struct {
 
 enum { MAX_MATCHED_BYTES = 512 }; /* of a piece that is matched as a whole; bounds the work per byte of text */
 
-/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0 = stored elsewhere). */
+/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0 = stored elsewhere). Returns -1
+ * and a message if out of memory. */
 int pieces_open(Pieces *p, int n, size_t text_bytes);
 void pieces_close(Pieces *p);
 
@@ -60,13 +61,13 @@ int pieces_index(Pieces *p);
 /* The first piece with text s[n] that merging can produce; -1 if not found. */
 int pieces_find(const Pieces *p, const char *s, int n);
 
-/* The longest user-defined or special piece at the start of s[left]; -1 if not found. `raw`: among pieces that
- * match raw text, else among the others. O(MAX_MATCHED_BYTES). */
+/* The longest user-defined or special piece at the start of s[left]; -1 if not found. `raw`: among pieces that match
+ * raw text, else among the others. O(MAX_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
 /* Replaces names, in p->text, by the text that they stand for: spaces for U+2581 or, if byte_level, bytes for their
  * names. A piece with no such name becomes a control piece. User-defined pieces match by their names; only their
- * decoded text is replaced. The tables are out of date then. */
+ * decoded text is replaced. Call pieces_index() afterwards. */
 void pieces_decode_names(Pieces *p);
 
 /* Replaces U+2581 by spaces in place. Returns the new size. */

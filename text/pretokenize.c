@@ -1,8 +1,8 @@
 /* pretokenize.c: the steps from text to words: normalization and splitting.
  *
- * Owns normalization, above all Unicode's form C (Unicode Standard Annex 15; tables in nfc.h), in which e and a
- * combining acute accent become one character. Owns the patterns that split a text into words: regular expressions in
- * Hugging Face's files, here matched by hand-written code in linear time. Letters, numbers and white space are
+ * Owns normalization, which includes Unicode's form C (Unicode Standard Annex 15; tables in nfc.h): e and a combining
+ * acute accent become one character. Owns the patterns that split a text into words: Hugging Face's files have regular
+ * expressions; this file matches them by hand-written code in linear time. Letters, numbers and white space are
  * Unicode's (unicode.h). An invalid UTF-8 byte is a character in none of these classes and never composes.
  */
 #include "text/pretokenize.h"
@@ -87,7 +87,7 @@ static int compare_marks(const void *a, const void *b) {
     return x->order != y->order ? (int)x->order - (int)y->order : x->place < y->place ? -1 : 1;
 }
 
-/* Sorts each run of marks. */
+/* Sorts each run of marks by combining class. */
 static void order_marks(Character *text, size_t n) {
     for (size_t i = 0; i < n; i++) text[i].place = i;
     for (size_t from = 0, end; from < n; from = end + 1) {
@@ -129,8 +129,8 @@ static char *write_composed(const Normalizer *z, char *to, const char *text, siz
 }
 
 char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
-    char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* the max growth */
-    size_t unchanged = 0; /* text below U+0300, whose first byte is 0xcc, is in form C */
+    char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* the max size: a byte becomes at most 3 */
+    size_t unchanged = 0; /* bytes before the first 0xcc: characters below U+0300 are in form C */
     if (!normalized) return NULL;
     if (space) *to++ = ' ';
     while (unchanged < size && (uint8_t)text[unchanged] < 0xcc) unchanged++;
@@ -161,7 +161,7 @@ typedef struct {
     CharacterClass class; /* the same, but OTHER for marks and LETTER for all letters */
 } Cursor;
 
-static void look(Cursor *c) {
+static void classify(Cursor *c) {
     c->length = 0;
     c->exact = c->s < c->end ? class_of(utf8_read(c->s, (size_t)(c->end - c->s), &c->length)) : OTHER;
     c->class = c->exact >= LETTER ? LETTER : c->exact == MARK ? OTHER : c->exact;
@@ -169,7 +169,7 @@ static void look(Cursor *c) {
 
 static void step(Cursor *c) {
     c->s += c->length;
-    look(c);
+    classify(c);
 }
 
 static bool at_class(const Cursor *c, CharacterClass class) { return c->length && c->class == class; }
@@ -186,23 +186,23 @@ bool is_white_space(uint32_t code) { return class_of(code) == SPACE; }
 
 enum { ANY = 1 << 30 };
 
-/* 's 't 're 've 'm 'll 'd, in Llama 3's and Qwen 2's pattern also in capitals. */
+/* 's 't 're 've 'm 'll 'd. `capitals`: ignores case, as the patterns of Llama 3, Qwen 2 and GPT-4o do. */
 static bool skip_contraction(Cursor *c, bool capitals) {
-    /* the long s comes last: ignoring case it equals s */
+    /* the last one is the long s (U+017F): ignoring case, it equals s */
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d", "\xc5\xbf"};
     const size_t left = (size_t)(c->end - c->s);
     for (int i = 0; i < (capitals ? 8 : 7) && *c->s == '\''; i++) {
         const size_t n = strlen(endings[i]);
         if (n >= left || (capitals ? strncasecmp : strncmp)(c->s + 1, endings[i], n)) continue;
         c->s += 1 + n;
-        look(c);
+        classify(c);
         return true;
     }
     return false;
 }
 
-/* \s+(?!\S)|\s+ : white space without its last character if text follows.
- * `lines`: first tries \s*[\r\n]+, white space up to its last newline. */
+/* \s+(?!\S)|\s+ : white space without its last character if text follows. `lines`: first tries \s*[\r\n]+, white space
+ * up to its last newline. */
 static void skip_space(Cursor *c, bool lines) {
     Cursor at = *c, last = *c, line = *c;
     while (at_class(&at, SPACE)) {
@@ -250,9 +250,10 @@ static void next_llama3(Cursor *c, int digits) {
 }
 
 /* [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ : uppercase letters, then at least one other letter.
- * `capitals`: the other way, at least one in capitals, then others. False: no match. */
+ * `capitals`: at least one uppercase letter, then other letters. Letters and marks without case match both parts.
+ * Returns false if there is no match. */
 static bool skip_cased(Cursor *c, bool capitals) {
-    Cursor at = *c, caseless = *c; /* after the last letter or mark without case: both parts match it */
+    Cursor at = *c, caseless = *c; /* after the last letter or mark without case */
     for (; at.length && (at.exact == UPPER || at.exact == LETTER || at.exact == MARK); step(&at)) {
         if (at.exact == UPPER) continue;
         caseless = at;
@@ -266,8 +267,10 @@ static bool skip_cased(Cursor *c, bool capitals) {
     return found;
 }
 
-/* GPT-4o's pattern: [^\r\n\p{L}\p{N}]?, letters as above with either part first in turn, and a contraction;
- * \p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+. Mistral's (1 digit) has no contractions. */
+/* GPT-4o's pattern. First a word: [^\r\n\p{L}\p{N}]?, the letters of skip_cased(), then a contraction, if any. It is
+ * tried without and with capitals, each time with and without its first character. Else:
+ * \p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+ * Mistral's pattern has 1 digit and no contractions. */
 static void next_cased(Cursor *c, int digits) {
     const Cursor start = *c;
     for (int i = 0; i < 4; i++) {
@@ -302,7 +305,7 @@ static void next_number(Cursor *c, int digits) {
         while (c->length && c->class != NUMBER) step(c);
 }
 
-/* A space and the text up to the next one. */
+/* A character, usually a space, and the text up to the next space. */
 static void next_spaced(Cursor *c, int digits) {
     (void)digits;
     do step(c);
@@ -324,7 +327,7 @@ static const struct {
 int pretokenize(const Pattern *steps, int n_steps, const char *text, size_t size, WordFunction word, void *arg) {
     if (!n_steps) return size ? word(arg, text, size) : 0;
     Cursor c = {.s = text, .end = text + size};
-    look(&c);
+    classify(&c);
     while (c.length) {
         const char *start = c.s;
         PATTERNS[*steps].next(&c, PATTERNS[*steps].digits);

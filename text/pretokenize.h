@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 typedef struct {
-    bool composes;         /* to Unicode's normalization form C, as the first step */
+    bool composes;         /* converts to Unicode's normalization form C first */
     bool replaces_invalid; /* invalid UTF-8 bytes become U+FFFD, as in the sentencepiece library */
     bool replaces_mark;    /* U+2581 becomes a space */
 } Normalizer;
@@ -24,7 +24,7 @@ typedef enum {
     PATTERN_DIGIT,   /* single digits */
     PATTERN_DIGITS3, /* groups of three digits */
     PATTERN_DIGITS,  /* runs of digits */
-    PATTERN_SPACED,  /* before every space */
+    PATTERN_SPACED,  /* text from a space to the next */
 } Pattern;
 
 enum { MAX_STEPS = 4 };
@@ -41,7 +41,7 @@ typedef int (*WordFunction)(void *arg, const char *s, size_t n);
  * O(size). */
 int pretokenize(const Pattern *steps, int n_steps, const char *text, size_t size, WordFunction word, void *arg);
 
-/* The name of its first step, for messages. */
+/* The name of the first step, for messages. */
 const char *pretokenizer_shown(const Pretokenizer *p);
 
 /* Whether a code point from utf8_read() is white space. */

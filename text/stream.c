@@ -25,7 +25,7 @@ static void write_held(Stream *s) {
 }
 
 void stream_write(Stream *s, const char *bytes, int n) {
-    const double patience = 0.002; /* seconds between flushes */
+    const double interval = 0.002; /* min seconds between flushes */
     if (s->error) return;
     for (int i = 0; i < n; i++) {
         if (s->n_held > 0 && !utf8_is_continuation((uint8_t)bytes[i])) write_held(s);
@@ -33,13 +33,13 @@ void stream_write(Stream *s, const char *bytes, int n) {
         if (s->n_held >= utf8_length((uint8_t)s->held[0])) write_held(s);
     }
     const double t = now();
-    if (s->error || t - s->flushed < patience) return;
+    if (s->error || t - s->flushed < interval) return;
     if (fflush(s->out)) s->error = errno;
     s->flushed = t;
 }
 
 int stream_close(Stream *s) {
     if (s->n_held) write_held(s);
-    if (!s->error && fflush(s->out)) s->error = errno; /* after a write that Ctrl-C ended, another would block */
+    if (!s->error && fflush(s->out)) s->error = errno; /* if Ctrl-C ended a write, a flush would block */
     return s->error && !interrupted ? fail("cannot write the output: %s", strerror(s->error)) : 0;
 }

@@ -12,11 +12,11 @@ typedef struct {
     char held[4]; /* [n_held]: bytes of an incomplete character */
     int n_held;
     double flushed; /* time of the last flush, in seconds of now() */
-    int error;      /* errno of a write that failed */
+    int error;      /* errno of the failed write; 0: none */
 } Stream;
 
 void stream_open(Stream *s, FILE *out);
 void stream_write(Stream *s, const char *bytes, int n);
 
-/* Writes the held bytes and flushes. Returns -1 and a message if a write failed and not because of Ctrl-C. */
+/* Writes the held bytes and flushes. Returns -1 and a message if a write failed, unless Ctrl-C interrupted it. */
 int stream_close(Stream *s);

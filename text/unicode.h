@@ -1,15 +1,15 @@
 /* unicode.h: which characters are letters, marks, numbers and white space (Unicode 16.0).
  *
- * Owns this table, which scripts/make_unicode.py wrote; pretokenize.c reads it.
+ * Owns this table, which scripts/make_unicode.py generates; pretokenize.c searches it.
  */
 #pragma once
 
 #include <stdint.h>
 
-/* LETTER: without case. UPPER: also title case. */
+/* LETTER: letters without case. UPPER: uppercase and titlecase letters. */
 typedef enum { OTHER, MARK, NUMBER, SPACE, LETTER, UPPER, LOWER } CharacterClass;
 
-/* code << 3 | class of the first of a run of characters of one class, ascending. */
+/* Runs of characters of the same class, ascending: first code << 3 | class. */
 /* clang-format off */
 static const uint32_t CLASS_RUNS[] = {
     0x0, 0x4b, 0x70, 0x103, 0x108, 0x182, 0x1d0, 0x20d, 0x2d8, 0x30e, 0x3d8, 0x42b, 0x430, 0x503, 0x508, 0x554, 0x558,

@@ -954,8 +954,8 @@ static void long_names_are_cut_in_messages(void) {
         const int pair = merges_add_pair(&m, &p, "x", left, (size_t)n, right, (size_t)n);
         stderr_show();
         snprintf(expected, sizeof expected,
-                 "run: x: merge 0 is of '%.*s' and '%.*s', expected pieces that together are a piece\n", shown, left,
-                 shown, right);
+                 "run: x: merge 0 is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece\n", shown,
+                 left, shown, right);
         CHECK(pair == -1 && !strcmp(stderr_text(), expected), "%s", stderr_text());
         stderr_hide();
         const int one = merges_add(&m, &p, "x", left, (size_t)n);
