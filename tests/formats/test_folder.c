@@ -349,7 +349,7 @@ static void options_are_applied_or_refused_by_name(void) {
 }
 
 /* A head_dim that the weights contradict costs neither memory nor time. */
-void rope_factors_wait_for_the_weights(void) {
+void no_rope_factors_before_the_weights_fit(void) {
     static const char *const heads[] = {"\"head_dim\": 18", "\"head_dim\": 4194304"};
     static const char scaling[] = "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
                                   "\"high_freq_factor\": 4}";

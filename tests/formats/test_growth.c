@@ -283,5 +283,5 @@ static void encoding_grows_with_the_text(void) {
 void suite_growth(void) {
     TEST(opening_grows_with_the_bytes);
     TEST(encoding_grows_with_the_text);
-    TEST(rope_factors_wait_for_the_weights);
+    TEST(no_rope_factors_before_the_weights_fit);
 }

@@ -1,7 +1,7 @@
 /* amx_model.c: a model of Intel's AMX in plain C.
  *
- * Models the tile instructions by Intel's manual (Software Developer's Manual, volume 2): shapes, loads, stores and the
- * order of sums. kernels/amx.c is compiled here again with the model in place of the instructions.
+ * Models the tile instructions as in Intel's manual (Software Developer's Manual, volume 2): shapes, loads, stores and
+ * the order of sums. kernels/amx.c is compiled here again with the model in place of the instructions.
  */
 #define amx_unit amx_model
 #include "tests/support/amx_model.h"
@@ -20,7 +20,7 @@ static float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
 
 static float multiply_add(float a, float b, float c) { return flushed(fmaf(flushed(a), flushed(b), c)); }
 
-/* Adds the even columns, the odd columns, both sums, and then the total to `sum`. */
+/* Sums the even and the odd columns separately, adds the two sums, and adds the result to `sum`. */
 float amx_model_step(float sum, const float *w, const float *x) {
     float even = 0, odd = 0;
     for (int c = 0; c < COLUMNS; c += 2) {
@@ -80,7 +80,7 @@ static void multiply_bfloat16(int sum, int x, int w) {
 }
 
 /* tdpbssd: row k of tile w has columns 4 k to 4 k + 3 of each output. */
-static void multiply_bytes_(int sum, int x, int w) {
+static void multiply_int8(int sum, int x, int w) {
     for (int i = 0; i < rows(sum); i++)
         for (int j = 0; j < row_bytes(sum) / 4; j++) {
             int32_t total;
@@ -97,7 +97,7 @@ static void multiply_bytes_(int sum, int x, int w) {
 #define TILE_STORE(tile, p, stride)    store(tile, p, stride)
 #define TILE_CLEAR(tile)               clear(tile)
 #define TILE_MULTIPLY(sum, x, w)       multiply_bfloat16(sum, x, w)
-#define TILE_MULTIPLY_BYTES(sum, x, w) multiply_bytes_(sum, x, w)
+#define TILE_MULTIPLY_BYTES(sum, x, w) multiply_int8(sum, x, w)
 
 #endif
 

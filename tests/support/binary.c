@@ -1,6 +1,4 @@
-/* binary.c: runs the program (NORMA_RUN, else ./run) in a controlled environment: its process, folder, input and
- * output.
- */
+/* binary.c: runs the program (NORMA_RUN, else ./run) with a chosen folder, input, output, terminal and limits. */
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
 
@@ -94,7 +92,7 @@ static void child(const char *binary, char **args, const int *input, const int *
     _exit(127);
 }
 
-/* Whether the program has a handler of SIGINT, by /proc. */
+/* Whether the program has a handler of SIGINT, according to /proc. */
 static bool handles_interrupt(pid_t pid) {
     char path[64], text[4096] = {0};
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
@@ -105,7 +103,7 @@ static bool handles_interrupt(pid_t pid) {
     return caught && strtoull(caught + 7, NULL, 16) & 1ull << (SIGINT - 1);
 }
 
-/* Whether the pipe has data, and the amount did not change for a while. */
+/* Whether the pipe has data, and as much as 0.2 s ago. */
 static bool is_full(int pipe_end) {
     int before = 0, n = 0;
     ioctl(pipe_end, FIONREAD, &before);
@@ -114,6 +112,7 @@ static bool is_full(int pipe_end) {
     return n > 0 && n == before;
 }
 
+/* Whether the moment for Ctrl-C has come. */
 static bool is_time(pid_t pid, int output) {
     struct stat st;
     switch (setup.interrupt) {
@@ -139,7 +138,8 @@ static void interrupt(pid_t pid, int output, int terminal) {
         abort();
 }
 
-/* Waits until the program has written `text` `times` times and more than `size` bytes; false if it ends before. */
+/* Waits until the program has written `text` `times` times and more than `size` bytes. Returns false if it ends
+ * first. */
 static bool wait_for(pid_t pid, const char *name, const char *text, int times, size_t size) {
     for (siginfo_t ended = {0}; !ended.si_pid; usleep(10000)) {
         int n = 0;
@@ -162,7 +162,7 @@ static void type_lines(pid_t pid, int terminal) {
     }
 }
 
-/* Splits at spaces; 'one argument' may be quoted. */
+/* Splits a line at spaces; an argument may be in single quotes. */
 static int split(char *line, char **args, int max) {
     int n = 0;
     for (char *s = line + strspn(line, " "); *s && n < max; n++) {

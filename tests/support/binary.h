@@ -1,4 +1,4 @@
-/* binary.h: runs the program in a controlled environment. */
+/* binary.h: runs the program with a chosen folder, input, output, terminal and limits. */
 #pragma once
 
 #include "tests/support/test.h"
@@ -14,18 +14,17 @@ typedef enum { NEVER, AT_OUTPUT, WHEN_HANDLED, WHEN_BLOCKED, AT_PROMPT } Interru
 
 /* The setup of the next run; each run resets it. */
 typedef struct {
-    const char *input;   /* standard input; NULL: /dev/null */
-    bool endless_input;  /* a pipe that is neither written to nor closed */
-    size_t input_size;   /* bytes of input, some of them zero; 0: up to the first zero byte */
-    const char *output;  /* file for standard output; NULL: it is captured */
-    bool closed_output;  /* a pipe without a reader */
-    bool blocked_output; /* a full pipe whose reader does not read */
-    bool terminal;       /* standard input is a terminal */
-    const char *const
-        *typed;     /* lines typed at each "User: ", ends at NULL; "\3" at a line's end: Ctrl-C in its answer */
-    int closed;     /* closed descriptors, as a sum of 1 << descriptor */
-    long file_size; /* max bytes of a file (ulimit -f); 0: no limit */
-    const char *environment; /* "NAME=VALUE" */
+    const char *input;        /* standard input; NULL: /dev/null */
+    bool endless_input;       /* a pipe that is neither written to nor closed */
+    size_t input_size;        /* bytes of input, if it contains zero bytes; 0: it ends at the first one */
+    const char *output;       /* file for standard output; NULL: it is captured */
+    bool closed_output;       /* a pipe without a reader */
+    bool blocked_output;      /* a full pipe whose reader does not read */
+    bool terminal;            /* standard input is a terminal */
+    const char *const *typed; /* a line for each prompt "User: ", then NULL; "\3" at its end: Ctrl-C in the answer */
+    int closed;               /* closed descriptors, as a sum of 1 << descriptor */
+    long file_size;           /* max bytes of a file (ulimit -f); 0: no limit */
+    const char *environment;  /* "NAME=VALUE" */
     Interrupt interrupt;
     size_t memory; /* max bytes of address space; 0: no limit */
 } Setup;
@@ -37,7 +36,7 @@ extern int status; /* exit status, or KILLED + signal */
 extern char out[1 << 20], err[1 << 16];
 extern size_t n_out; /* bytes of the output, also if `out` is too small */
 
-/* Makes the current folder of all following runs. */
+/* Makes a folder, in which all following runs start. */
 void binary_folder(const char *name);
 extern char folder[PATH_MAX];
 

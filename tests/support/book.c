@@ -34,7 +34,7 @@ static const Statement *statement(int i) {
     return i < book->n[0] ? &book->tables[0][i] : &book->tables[1][i - book->n[0]];
 }
 
-/* The test named after a statement's arrow; tests_of(book): a command or the file `given`; -1: none of these. */
+/* The index of the test named after a statement's arrow; tests_of(book) for a command or the file `given`; else -1. */
 static int shown_by(const char *text, const char *end) {
     const char *arrow = memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
     if (!arrow) return -1;
@@ -68,8 +68,8 @@ static void every_statement_is_shown(void) {
     }
 }
 
-/* Numbers that no test computes, given or measured: lines "STATEMENT: ...". A number is listed as often as it occurs in
- * the statement. */
+/* Numbers that no test computes, because they are given or measured. Lines "STATEMENT: ..." list each number as often
+ * as it occurs in the statement. */
 typedef struct {
     Number numbers[MAX_STATEMENTS + 1][MAX_NUMBERS];
     int n[MAX_STATEMENTS + 1];
@@ -96,7 +96,7 @@ static Given *read_given(const char *path) {
     return given;
 }
 
-/* Removes a number from a statement's given numbers; false: not listed, or not often enough. */
+/* Removes a number from a statement's given numbers. Returns false if it is not in the list (any more). */
 static bool take_given(Given *given, int number, const char *text) {
     for (int i = 0; i < given->n[number]; i++) {
         if (strcmp(text, given->numbers[number][i].text) != 0) continue;
@@ -106,8 +106,8 @@ static bool take_given(Given *given, int number, const char *text) {
     return false;
 }
 
-/* Whether a statement's number is given or computed by its test; a number of three digits or more in other prose may be
- * computed by any test. */
+/* Whether a statement's number is given or computed by its test. Outside of statements, a number of four characters or
+ * more may be computed by any test. */
 static bool is_covered(const Number *n, int number, Given *given) {
     const bool prose = number == PROSE;
     if (take_given(given, number, n->text)) return true;
@@ -139,7 +139,7 @@ static void every_number_is_covered(void) {
         for (int i = 0; i <= book->n_statements; i++)
             for (int k = 0; k < chapter.n_numbers[i]; k++)
                 if (!is_covered(&chapter.numbers[i][k], i, given))
-                    test_fail(__FILE__, __LINE__, "%s, statement %d: nothing holds %s", chapter.path, i,
+                    test_fail(__FILE__, __LINE__, "%s, statement %d: no test computes %s", chapter.path, i,
                               chapter.numbers[i][k].text);
         for (int t = 0; t < tests_of(book); t++)
             for (size_t i = 0; i < computed[t].n; i++)

@@ -22,15 +22,16 @@ typedef struct {
 } Book;
 
 /* Runs the tests, then checks the chapters: every statement names a test, a command or, for measurements made
- * elsewhere, the file `given`; its numbers are computed by its test or given; both languages have the same numbers. */
+ * elsewhere, the file `given`. Each of its numbers is computed by its test or given. Both languages have the same
+ * numbers. */
 void book_test(const Book *book);
 
-/* Declares the numbers of the running test's statement: it must contain each of them and, besides given numbers, no
- * others. They are closed forms or computed in double precision. */
+/* Declares the numbers of the running test's statement: it must contain each of them and, except for given numbers,
+ * no others. They are closed forms or computed in double precision. */
 #define HOLDS(...) holds((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 void holds(const double *values, size_t n);
 
-/* Declares that the numbers of the running test's statement cannot be computed, since a file is missing. */
+/* Declares that the numbers of the running test's statement cannot be computed, because a file is missing. */
 void holds_unknown(void);
 
 /* Checks that the statements of two chapters have the same numbers, equally often, to the digit. */

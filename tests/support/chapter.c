@@ -56,10 +56,10 @@ bool number_shows(const Number *n, double value) {
     return fabs(value - n->value) <= n->half * (1 + 1e-6) + 4e-16 * fabs(value);
 }
 
-/* The end of code, an address or a picture's file name that begins here; else `at`. */
+/* The end of the code, the address or the file name of a picture that begins at `at`; else `at`. */
 static const char *skip_code(const char *at, const char *line) {
     if (at == line && begins(at, "```")) {
-        const bool code = begins(at, "```c\n") || begins(at, "```sh\n"); /* output of programs does count */
+        const bool code = begins(at, "```c\n") || begins(at, "```sh\n"); /* numbers in programs' output count */
         const char *end = code ? strstr(at + 3, "\n```") : NULL;
         return end ? end + 4 : at + 3;
     }

@@ -20,13 +20,13 @@ typedef struct {
     int n_numbers[MAX_STATEMENTS + 1];
 } Chapter;
 
-/* The text of a chapter, followed by its appendix (x_appendix.md for x.md) if there is one; the caller frees it. NULL:
- * no such file. */
+/* The text of a chapter, followed by its appendix (x_appendix.md for x.md) if there is one; the caller frees it. NULL
+ * if the file is missing. */
 char *chapter_text(const char *path);
 
-/* A statement begins with "**N.** " at the start of a line and ends at the next one, of any number, or at a
- * heading "# " or "## ". Digits in
- * names (float32), code, commands, addresses and pictures are not numbers. -1: no such file. */
+/* A statement begins with "**N.** " at the start of a line and ends at the next statement or heading ("# " or "## ").
+ * Digits in names (float32), code, commands, addresses and pictures are not numbers. Returns -1 if the file is
+ * missing. */
 int chapter_open(Chapter *c, const char *path);
 void chapter_close(Chapter *c);
 

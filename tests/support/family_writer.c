@@ -23,7 +23,7 @@ static int integer(const Json *value) {
     return (int)number;
 }
 
-/* config.json is a part of the text, between two lines. */
+/* Extracts the text of config.json, which is between two lines of the file. */
 static char *config_of(const char *path) {
     static const char begins[] = "\n\"config\": {\n", ends[] = "\n},\n";
     size_t size;
@@ -35,7 +35,7 @@ static char *config_of(const char *path) {
     return config;
 }
 
-/* ["model.norm.weight", [48]] */
+/* Reads a tensor's name and shape, such as ["model.norm.weight", [48]]. */
 static void read_part(FolderPart *p, const Json *tensor) {
     const Json *name = json_first(tensor), *dims = json_next(tensor, name);
     *p = (FolderPart){.dims = {1, 1, 1}, .count = 1};
@@ -54,7 +54,7 @@ static bool ends_with(const char *name, const char *end) {
     return n >= length && !strcmp(name + n - length, end);
 }
 
-/* Biases, norms, the embedding, other matrices. */
+/* Computes the values of a tensor: a bias, a norm, the embedding or another matrix. adds_one: gamma - 1 is stored. */
 static void fill_part(FolderPart *p, uint64_t seed, uint64_t id, bool adds_one) {
     const bool bias = ends_with(p->name, ".bias"), norm = p->n_dims == 1 && !bias;
     const double mean = norm && !adds_one ? 1 : 0;
@@ -81,8 +81,7 @@ int family_open(Family *f, const char *name) {
     for (const Json *t = json_first(tensors); t; t = json_next(tensors, t)) {
         FolderPart *part = &f->parts[f->n_parts];
         read_part(part, t);
-        fill_part(part, seed, (uint64_t)f->n_parts++,
-                  !strncmp(type->text, "gemma", 5)); /* Gemma's gammas are stored without the 1 */
+        fill_part(part, seed, (uint64_t)f->n_parts++, !strncmp(type->text, "gemma", 5));
     }
     int n = 0;
     for (const Json *t = json_first(tokens); t; t = json_next(tokens, t)) f->tokens[n++] = integer(t);

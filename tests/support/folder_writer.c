@@ -46,7 +46,7 @@ static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *f
     return p;
 }
 
-/* The row, in the layout of adjacent pairs, that is `row` in the layout of halves. */
+/* The index, in the layout of adjacent pairs, of the row with index `row` in the layout of halves. */
 static int row_in_pairs(const Config *c, int row) {
     const int half = c->rope.dims / 2, i = row % c->head_size;
     return i < 2 * half ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1) : row;

@@ -1,6 +1,6 @@
-/* gguf_writer.c: writes GGUF files for tests, by the format's specification.
+/* gguf_writer.c: writes GGUF files for tests, according to the format's specification.
  *
- * Nothing is checked, so that tests can write invalid files. hashmodel.c gives the weights.
+ * Checks nothing, so that tests can write invalid files. hashmodel.c computes the weights.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -111,7 +111,7 @@ static void add_norm(GgufFile *f, const HashModel *m, const char *name, int id, 
     gguf_add(f, name, 1, dim, 1, 0.5f, m->seed << 32 | (uint64_t)id);
 }
 
-/* Numbers of tensors that llama2.c's files do not have. */
+/* Ids of tensors that llama2.c's files do not have. */
 enum { MORE_PARTS = 4096, PER_LAYER = 16 };
 enum { Q_NORM, K_NORM, Q_BIAS, K_BIAS, V_BIAS, ROUTER, GATES, DOWNS, UPS };
 
@@ -372,7 +372,7 @@ void gguf_convert(GgufFile *f, Type type) {
 static void write_random_blocks(FILE *out, const GgufTensor *t) {
     uint8_t block[256];
     const size_t weights = (size_t)TYPES[t->stored].weights, bytes = stored_bytes(t->stored, weights);
-    const float largest = weights == 32 ? 0x1p-6f : 0x1p-13f; /* scale or min */
+    const float largest = weights == 32 ? 0x1p-6f : 0x1p-13f; /* of a scale or a min */
     for (size_t b = 0; b < t->count / weights; b++) {
         for (size_t i = 0; i < bytes; i++) block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
         for (int i = 0; i <= TYPES[t->stored].min; i++) {

@@ -1,6 +1,6 @@
 /* hashmodel.c: small random models.
  *
- * An integer hash gives every weight, as defined in scripts/random_model.py, so that the repository stores only the
+ * Every weight is computed from an integer hash, as in scripts/random_model.py, so that the repository stores only the
  * logits. Also writes these models as llama2.c files.
  */
 #include "tests/support/test.h"

@@ -1,6 +1,6 @@
 /* oracle.c: a fixed number of draft tokens, independent of how many were accepted.
  *
- * The tests, and the program that they run, are linked with --wrap for the functions of WRAPPED in the Makefile, as for
+ * The tests, and the program that they run, are linked with --wrap for the functions in WRAPPED of the Makefile, as for
  * wrap.c. With NORMA_ORACLE=PERCENT in the environment every pass runs the max number of draft tokens, and PERCENT of a
  * draft model's tokens are replaced by wrong ones.
  */

@@ -1,5 +1,4 @@
-/* products.c: checks that a product has the same bits for any subdivision of rows and tokens, with threads and panels.
- */
+/* products.c: checks that a product has the same bits in parts of rows and tokens, with threads, and from panels. */
 #include "base/memory.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
@@ -29,8 +28,8 @@ static void check_pieces(const Product *p, int n_rows, int max) {
     }
     for (int t = 0; t < p->n; t++) {
         CHECK(!memcmp(pieces + t * stride, p->y + t * rows, (size_t)rows * sizeof *pieces),
-              "%s %d x %d, %d tokens, group %d: by %d rows and %d tokens other bits", type_name(w->type), rows, w->cols,
-              p->n, w->group, n_rows, max);
+              "%s %d x %d, %d tokens, group %d: other bits with %d rows and %d tokens at a time", type_name(w->type),
+              rows, w->cols, p->n, w->group, n_rows, max);
         for (int i = rows; i < stride; i++) CHECK(pieces[t * stride + i] == -9, "wrote past the requested rows");
     }
 }
@@ -46,7 +45,7 @@ static void check_threads(const Product *p) {
         (p->add ? matmul_add : matmul)(shared, w, &in, p->n);
     }
     CHECK(!memcmp(shared, p->y, (size_t)(p->n * w->rows) * sizeof *shared),
-          "%s %d x %d, %d tokens, group %d: 3 threads give other bits", type_name(w->type), w->rows, w->cols, p->n,
+          "%s %d x %d, %d tokens, group %d: other bits with 3 threads", type_name(w->type), w->rows, w->cols, p->n,
           w->group);
 }
 

@@ -1,4 +1,4 @@
-/* runner.c: runs each suite in its own process, as many at a time as there are processors.
+/* runner.c: runs each suite in its own process, at most one per processor at a time.
  *
  *     tests/all           every suite that is linked
  *     tests/all A B ...   these suites
@@ -79,7 +79,7 @@ static void add_reason(const char *reason) {
     }
 }
 
-/* Prints the output of a suite, except its counts and the reasons of skipped tests, which are collected. */
+/* Prints the output of a suite, except its counts and the reasons for skipped tests, which are collected. */
 static void report(const Suite *s, int state) {
     bool found = false;
     int counts[3] = {0};
@@ -130,7 +130,7 @@ static void run_chosen(const char *program) {
 static int run_here(Suite *s, const char *program) {
     const char *name = program_name(s, program);
     if (strcmp(name, program) != 0) execl(name, name, s->name, (char *)NULL);
-    signal(SIGINT, SIG_DFL); /* a shell's & sets it to be ignored, which child processes inherit */
+    signal(SIGINT, SIG_DFL); /* a shell ignores it in background jobs, and children inherit that */
     ranks_open();
     test_begin();
     s->run();

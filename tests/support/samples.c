@@ -23,7 +23,7 @@ static int write_text(const char *path, const char *text) {
     return f && fputs(text, f) >= 0 && fclose(f) == 0 ? 0 : -1;
 }
 
-/* tokenizer.json of tests/golden with only the first merges: each merge is an allocation. */
+/* Copies a tokenizer.json of tests/golden with only its first 16 merges, because each merge allocates memory. */
 static int write_tokenizer(const char *from, const char *to) {
     static char text[1 << 15];
     FILE *source = fopen(from, "rb");
@@ -131,8 +131,8 @@ static int write_family(const char *folder, const char *name) {
     return status;
 }
 
-/* With seven layers, since every sixth layer of Gemma 3 has no window, and a context longer than a window's cache.
- * Gemma 2 is always tied. */
+/* Writes a model with seven layers, because every sixth layer of Gemma 3 has no window, and with a context longer than
+ * a window's cache. Gemma 2 is always tied. */
 static int write_gguf_family(const char *folder, const char *architecture) {
     const HashModel model = {32, 32, 7, 4, 2, 40, 200, strcmp(architecture, "gemma2") != 0, 14};
     static GgufFile f;

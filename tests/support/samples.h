@@ -7,16 +7,16 @@
  *   tokenizer.bin            their tokenizer
  *   spm.gguf                 llama, with a SentencePiece vocabulary and ChatML's template
  *   moe.gguf                 qwen3moe in float16, with the same tokenizer
- *   bpe.gguf                 bpe, converted
+ *   bpe.gguf                 the folder bpe, converted
  *   bpe                      a folder: two safetensors files with an index, tokenizer.json like Llama 3's, and all
- *                            small files
+ *                            other configuration files
  *   words                    a folder: one safetensors file, tokenizer.json like Llama 2's
  *
- * -1 on failure. */
+ * Returns -1 on failure. */
 int samples_write(const char *folder);
 
 /* Writes a folder for each of these models of tests/golden/families, and a GGUF file (gemma2.gguf, ...) for each of
- * GGUF_FAMILIES, without tokenizers. -1 on failure. */
+ * GGUF_FAMILIES, without tokenizers. Returns -1 on failure. */
 enum { N_SAMPLE_FAMILIES = 12 };
 extern const char *const SAMPLE_FAMILIES[];
 int samples_write_families(const char *folder);

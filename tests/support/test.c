@@ -71,7 +71,7 @@ static int true_stderr = -1, hidden_stderr = -1;
 static char hidden_text[1 << 14];
 
 void stderr_hide(void) {
-    char path[sizeof folder + 8]; /* not temporary(), whose strings are the tests' */
+    char path[sizeof folder + 8]; /* not temporary(): the test may still use its last 8 strings */
     snprintf(path, sizeof path, "%s/stderr", folder);
     fflush(stderr);
     true_stderr = dup(STDERR_FILENO);

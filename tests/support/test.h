@@ -1,4 +1,4 @@
-/* test.h: shared by all tests: counting, checks, and models made by the tests.
+/* test.h: what all tests share: counting, checks, and writers of test models.
  *
  * A suite is a function that calls TEST(f) for each of its tests; a test ends at its first CHECK that fails. Suite X is
  * in test_X.c; SUITE_LIST lists all suites.
@@ -39,7 +39,8 @@ void test_begin(void);
 void test_end(void);
 int test_counts(void);
 
-/* Makes a new folder with a unique name and writes its path. Removes a folder with its contents. */
+/* temporary_folder() makes a new folder with a unique name and writes its path; folder_remove() removes a folder with
+ * its contents. */
 void temporary_folder(char *path, size_t room);
 void folder_remove(const char *path);
 
@@ -49,8 +50,8 @@ const char *temporary(const char *name);
 /* Replaces the first `old` in a file by `new`; aborts if it is missing. */
 void replace_in_file(const char *path, const char *old, const char *new);
 
-/* The path of a file in the folder NORMA_CHECKPOINTS; NULL if it is missing: the test then skips with NO_CHECKPOINTS.
- */
+/* The path of a file in the folder NORMA_CHECKPOINTS. NULL if it is missing; the test then calls
+ * test_skip(NO_CHECKPOINTS). */
 const char *real_checkpoint(const char *name);
 #define NO_CHECKPOINTS                                                                                                 \
     "NORMA_CHECKPOINTS=FOLDER runs these on real files: stories260K.bin and tok512.bin (see README.md, Your own "      \
@@ -63,27 +64,27 @@ int stderr_show(void);
 /* The first 1023 bytes of the captured stderr. */
 const char *stderr_text(void);
 
-/* NORMA_FAST is set: reduced tests, for valgrind. NORMA_THOROUGH is set, as in .ci/run: the cases that `make test`
- * omits, too. */
+/* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether NORMA_THOROUGH is set, as in .ci/run: also the cases
+ * that `make test` omits. */
 bool test_fast(void);
 bool test_thorough(void);
 
 /* wrap.c: called before each allocation, if not NULL. */
 extern void (*before_allocation)(void);
 
-/* Number of involuntary context switches; -1: the system's number. */
+/* wrap.c: replaces the number of involuntary context switches; -1: the system's number. */
 extern long processors_lost;
 
-/* Available memory in bytes; 0: the system's number. */
+/* wrap.c: replaces the available memory, in bytes; 0: the system's number. */
 extern size_t bytes_available;
 
 /* The largest |x| and the largest |x - y| of n elements; NaN if one is NaN. */
 double largest(const float *x, int n);
 double largest_difference(const float *x, const float *y, int n);
 
-/* steps.c: the number of basic blocks that base/, text/, formats/ and tokenizer.c have run; only in tests/growth. */
+/* steps.c: number of basic blocks executed in base/, text/, formats/ and tokenizer.c; counted only in tests/growth. */
 extern uint64_t steps_taken;
-void rope_factors_wait_for_the_weights(void); /* a test of suite growth, in test_folder.c */
+void no_rope_factors_before_the_weights_fit(void); /* a test of suite growth, in test_folder.c */
 
 /* Defined under sanitizers, which map terabytes and may print more than one line. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -102,23 +103,24 @@ typedef struct {
     uint64_t seed;
 } HashModel;
 
-/* The four models whose float64 logits are in tests/golden. */
+/* Models whose float64 logits are in tests/golden. */
 extern const HashModel GQA_TIED, MHA_UNTIED, ODD_MQA, WIDE;
 
 uint64_t hash64(uint64_t seed, uint64_t tensor, uint64_t i);
 
-/* Element i of a tensor, in [-0.5, 0.5); the factor of a matrix with `cols` columns (not of the embedding). */
+/* Element i of a tensor, in [-0.5, 0.5), before it is multiplied by the factor of a matrix with `cols` columns. The
+ * embedding has another factor. */
 float hash_uniform(uint64_t seed, uint64_t tensor, uint64_t i);
 float hash_factor(int cols);
 
 /* Token i of a model's test sequence. */
 int hash_token(const HashModel *m, int i);
 
-/* Writes a llama2.c checkpoint of version 0, 1 or 2 (int8 in groups of `group`). -1 on failure. */
+/* Writes a llama2.c checkpoint of version 0, 1 or 2 (int8 in groups of `group`). Returns -1 on failure. */
 int hashmodel_write(const HashModel *m, const char *path, int version, int group);
 
-/* Writes a tokenizer.bin of vocab_size pieces (>= 300): <unk>, BOS, EOS, the
- * bytes, the printable ASCII characters, then made-up words. */
+/* Writes a tokenizer.bin of vocab_size pieces (>= 300): <unk>, BOS, EOS, the bytes, the printable ASCII characters,
+ * then short words. */
 int hashtokenizer_write(const char *path, int vocab_size);
 
 /* ---- gguf_writer.c: valid and invalid GGUF files ----------------------------------- */
@@ -156,7 +158,7 @@ typedef struct {
     int head_size;            /* 0: dim / n_heads */
     bool biases;              /* of queries, keys and values */
     int n_experts, n_experts_used, expert_dim;
-    int n_dense;          /* layers before the first with experts */
+    int n_dense;          /* number of dense layers, before the layers with experts */
     bool plain_weights;   /* expert weights are not divided by their sum */
     float rope_amplitude; /* 0: 1 */
     bool rope_factors;
@@ -177,7 +179,7 @@ void gguf_make(GgufFile *f, const HashModel *m, int head_size);
 void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r);
 void gguf_free(GgufFile *f);
 
-/* Makes the file of a random model of an architecture with other layers, with its usual keys. */
+/* Makes the file of a random model of one of GGUF_FAMILIES (layers unlike LLaMA's), with the usual keys. */
 extern const char *const GGUF_FAMILIES[];
 enum { N_GGUF_FAMILIES = 8, FAMILY_WINDOW = 5 };
 void gguf_make_family(GgufFile *f, const HashModel *m, const char *architecture);
@@ -185,7 +187,7 @@ void gguf_make_family(GgufFile *f, const HashModel *m, const char *architecture)
 /* The name of a key of the architecture. The string is valid until the next 4 calls. */
 const char *gguf_key(const Relative *r, const char *name);
 
-/* Adds a metadata key, or replaces it. */
+/* Adds or replaces a metadata key. */
 void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value, size_t bytes);
 void gguf_set_int(GgufFile *f, const char *name, int value);
 void gguf_set_real(GgufFile *f, const char *name, float value);
@@ -194,10 +196,10 @@ void gguf_set_text(GgufFile *f, const char *name, const char *value);
 /* Removes a key or tensor. */
 void gguf_remove(GgufFile *f, const char *name);
 
-/* NULL if it is missing. */
+/* Finds a tensor. Returns NULL if it is missing. */
 GgufTensor *gguf_tensor(GgufFile *f, const char *name);
 
-/* Adds a tensor with random values around `mean`, chosen by `id`. */
+/* Adds a tensor with random values, chosen by `id`: mean + width * [-0.5, 0.5). */
 GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width, uint64_t id);
 
 /* Stores all matrices as F32, F16, BF16 or Q8_0 and rounds `values` accordingly. For other block types random blocks
@@ -212,13 +214,14 @@ typedef struct {
     int type;
 } GgufPiece;
 
-/* Adds the tokenizer of hashtokenizer_write in SentencePiece form, its last pieces replaced by last[n_last]. */
+/* Adds the tokenizer of hashtokenizer_write() in SentencePiece form, with last[n_last] as its last pieces. Returns -1
+ * on failure. */
 int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n_last);
 
-/* -1 on failure. */
+/* Writes the file. Returns -1 on failure. */
 int gguf_write(const GgufFile *f, const char *path);
 
-/* Writes and frees the file, then opens it as a model with its tokenizer; -1 on failure. */
+/* Writes and frees the file, then opens it as a model with its tokenizer. Returns -1 on failure. */
 int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);
 
 /* ---- folder_writer.c: Hugging Face folders ------------------------------------------- */
@@ -232,7 +235,7 @@ typedef struct {
     const char *options; /* added to config.json: "key": value, ...; NULL: none */
 } FolderForm;
 
-/* Writes a model as a folder, with rows of queries and keys permuted to RoPE in halves. -1 on failure. */
+/* Writes a model as a folder, with rows of queries and keys permuted for RoPE in halves. Returns -1 on failure. */
 int folder_write(const Model *m, const char *folder, const FolderForm *form);
 
 typedef struct {
@@ -242,7 +245,7 @@ typedef struct {
     float *values; /* owned */
 } FolderPart;
 
-/* Writes the tensors of a folder. -1 on failure. */
+/* Writes the tensors of a folder. Returns -1 on failure. */
 int folder_write_parts(FolderPart *parts, int n, const char *folder, const FolderForm *form);
 
 /* ---- family_writer.c: the models of tests/golden/families ----------------------------------- */
@@ -252,19 +255,18 @@ enum { FAMILY_TOKENS = 40 };
 typedef struct {
     char *config; /* config.json, owned */
     int vocab_size, tokens[FAMILY_TOKENS];
-    FolderPart
-        *parts; /* [n_parts], owned: the tensors of the published files, with the weights of scripts/families.py */
+    FolderPart *parts; /* [n_parts], owned: named as in the published files; weights from scripts/families.py */
     int n_parts;
 } Family;
 
-/* -1: missing; otherwise the caller closes it. */
+/* Opens a model of tests/golden/families. Returns -1 if it is missing; else the caller closes it. */
 int family_open(Family *f, const char *name);
 void family_close(Family *f);
 
-/* Writes the model as a folder, in this type and number of files. -1 on failure. */
+/* Writes the model as a folder, in the type and number of files of `form`. Returns -1 on failure. */
 int family_write(const Family *f, const char *folder, const FolderForm *form);
 
-/* Rounds the weights to F16 or BF16. */
+/* Rounds the weights of a family to F16 or BF16. */
 void family_round(Family *f, Type type);
 
 /* ---- json_check.c ---------------------------------------------------------------------- */
@@ -303,7 +305,8 @@ typedef struct {
 /* The inputs of a set for one of NORM_DIMS. */
 void norm_inputs(NormInputs *in, NormSet set, int dim);
 
-/* Results in double precision, [NORM_TOKENS][dim]; dgamma is each token's contribution, that to dbeta is dy. */
+/* Results in double precision, [NORM_TOKENS][dim]; dgamma: the contribution of each token. (Its contribution to dbeta
+ * is dy.) */
 typedef struct {
     double y[NORM_TOKENS * NORM_MAX_DIM], dx[NORM_TOKENS * NORM_MAX_DIM], dgamma[NORM_TOKENS * NORM_MAX_DIM];
 } ExactNorm;
@@ -313,7 +316,7 @@ void norm_exactly(ExactNorm *e, const NormInputs *in, NormKind kind);
 /* The distance between float32 numbers near `value`. */
 double ulp(double value);
 
-/* The largest error of found[n] in ulp of the largest |exact[i]| or, if `each`, of the same exact[i]. Infinite for
+/* The largest error of found[n] in ulp of the largest |exact[i]| or, if `each`, of its own exact[i]. Infinite for
  * NaN. */
 double error_in_ulp(const float *found, const double *exact, int n, bool each);
 
@@ -321,7 +324,7 @@ double error_in_ulp(const float *found, const double *exact, int n, bool each);
  * token's "dgamma". -1: not listed. */
 double pytorch_error(NormKind kind, const char *quantity, NormSet set);
 
-/* ---- products.c: products in any subdivision ----------------------------------------- */
+/* ---- products.c: products computed in parts  ----------------------------------------- */
 
 enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 35 }; /* max */
 
@@ -336,7 +339,8 @@ typedef struct {
 
 float product_before(int i);
 
-/* Checks that the product has the same bits by parts of rows and tokens, by three threads, and from panels. */
+/* Checks that the product has the same bits if it is computed in parts of rows and tokens, by three threads, or from
+ * panels. */
 void check_divisions(const Product *p);
 
 /* ---- texts.c: tokens of other libraries ---------------------------------------------- */
@@ -344,14 +348,14 @@ void check_divisions(const Product *p);
 /* The texts that a library accepts: any bytes; only valid UTF-8; only valid UTF-8, which decoding may change. */
 typedef enum { ALL_BYTES, VALID_TEXT, VALID_TEXT_CHANGES } TextCheck;
 
-/* Checks that 12,000 texts of every kind have the tokens of tests/golden/tokens_NAME.bin and are decoded back, with
- * VALID_TEXT also invalid texts. */
-void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck sort);
+/* Checks that 12,000 random texts have the tokens of tests/golden/tokens_NAME.bin, and that the tokens decode to the
+ * text. `check`: which texts the library accepts; with VALID_TEXT, the decoding of invalid texts is checked, too. */
+void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck check);
 
 /* Checks that two tokenizers give the same tokens for 1,000 valid texts. */
 void check_same_tokens(const Tokenizer *a, const Tokenizer *b);
 
-/* Checks that texts of any bytes are decoded back. */
+/* Checks that the tokens of 1,000 texts of any bytes decode to the text. */
 void check_all_bytes_return(const Tokenizer *t);
 
 /* ---- chat.c: conversations ------------------------------------------------------------ */
@@ -360,8 +364,8 @@ typedef struct {
     const char *user, *answer;
 } Exchange;
 
-/* The tokens of n turns up to the answer to the last one, rendered turn by turn; each answer is encoded separately. The
- * caller frees ids. */
+/* The tokens of n turns up to the last answer (exclusive), rendered turn by turn; each answer is encoded separately.
+ * The caller frees all->ids. */
 int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Exchange *turns, int n,
                 Tokens *all);
 
@@ -371,7 +375,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
     SUITE(lab)        /* norm_spec.c and --norm; -m norms */                                                           \
     SUITE(texts)      /* texts.c, prompts.c */                                                                         \
     SUITE(memory)     /* failing allocations in every mode */                                                          \
-    SUITE(sequences)  /* the same bits with any other sequences; also with several ranks */                            \
+    SUITE(sequences)  /* the same bits whatever other sequences run; also with several ranks */                        \
     SUITE(convert)    /* convert.c, for the newer architectures */                                                     \
     SUITE(cli)        /* the binary */                                                                                 \
     SUITE(bpe)        /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */                \
@@ -383,7 +387,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
     SUITE(profile)    /* profile.c, --profile */                                                                       \
     SUITE(mutants)    /* mutated files */                                                                              \
     SUITE(invariance) /* the same bits for any chunks and threads */                                                   \
-    SUITE(growth)     /* steps of opening and encoding, by the size of the input */                                    \
+    SUITE(growth)     /* number of steps to open and encode, by the input's size */                                    \
     SUITE(damage)     /* damaged files */                                                                              \
     SUITE(batching)   /* the statements of docs/batching.md */                                                         \
     SUITE(matmul)     /* matmul.c, quant.c */                                                                          \

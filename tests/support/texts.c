@@ -1,7 +1,7 @@
 /* texts.c: compares the tokens of random texts with tests/golden/tokens_NAME.bin.
  *
- * scripts/golden_tokens.py defines the texts and the format and wrote the files; the same integer hash gives the texts
- * here.
+ * scripts/golden_tokens.py defines the texts and writes these files. This file makes the same texts, from the same
+ * integer hash.
  */
 #include "base/file.h"
 #include "text/pieces.h"
@@ -180,11 +180,11 @@ static void make_text(Draw *d, int i) {
     static void (*const kinds[])(Draw *) = {word,     script, emoji,       spaces, controls, invalid, numbers,
                                             anywhere, piece,  contraction, lines,  digits,   marks};
     enum { N_KINDS = sizeof kinds / sizeof *kinds };
-    const unsigned sort = (unsigned)i % (N_KINDS + 4);
+    const unsigned kind = (unsigned)i % (N_KINDS + 4);
     d->text = (uint64_t)i;
     d->k = 0;
     d->n = 0;
-    for (unsigned n = 1 + any(d, 24); n > 0; n--) kinds[sort < N_KINDS ? sort : any(d, N_KINDS)](d);
+    for (unsigned n = 1 + any(d, 24); n > 0; n--) kinds[kind < N_KINDS ? kind : any(d, N_KINDS)](d);
 }
 
 /* ---- tokens ------------------------------------------------------------------------------- */
@@ -242,27 +242,27 @@ static bool decodes_to(const Tokenizer *t, const Tokens *tokens, const char *tex
 
 static Draw draw;
 
-static void check_text(const Tokenizer *t, const char *name, int i, TextCheck sort, uint32_t *h) {
+static void check_text(const Tokenizer *t, const char *name, int i, TextCheck check, uint32_t *h) {
     static char replaced[3 * MAX_TEXT];
     Tokens tokens;
     int n;
     const bool valid = replace_invalid(&draw, replaced, &n);
-    const bool valid_only = sort != ALL_BYTES;
+    const bool valid_only = check != ALL_BYTES;
     const char *text = valid_only ? replaced : draw.bytes;
     CHECK(!tokenizer_encode(t, text, (size_t)(valid_only ? n : draw.n), false, &tokens), "text %d", i);
-    CHECK(sort == VALID_TEXT_CHANGES || decodes_to(t, &tokens, replaced, n), "%s, text %d: '%.*s' does not come back",
-          name, i, draw.n, draw.bytes);
+    CHECK(check == VALID_TEXT_CHANGES || decodes_to(t, &tokens, replaced, n),
+          "%s, text %d: '%.*s' decodes to another text", name, i, draw.n, draw.bytes);
     *h = hash_word(*h, (uint32_t)tokens.n);
     for (int k = 0; k < tokens.n; k++) *h = hash_word(*h, (uint32_t)tokens.ids[k]);
     free(tokens.ids);
-    if (valid || sort != VALID_TEXT) return;
+    if (valid || check != VALID_TEXT) return;
     CHECK(!tokenizer_encode(t, draw.bytes, (size_t)draw.n, false, &tokens), "text %d", i);
-    CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "%s, text %d: '%.*s' does not come back", name, i, draw.n,
+    CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "%s, text %d: '%.*s' decodes to another text", name, i, draw.n,
           draw.bytes);
     free(tokens.ids);
 }
 
-void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck sort) {
+void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck check) {
     char path[64];
     size_t size;
     snprintf(path, sizeof path, "tests/golden/tokens_%s.bin", name);
@@ -275,9 +275,9 @@ void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck sort) {
     draw.t = t;
     for (int i = 0; i < (test_fast() ? N_TEXTS / 10 : N_TEXTS); i++) {
         make_text(&draw, i);
-        check_text(t, name, i, sort, &h);
+        check_text(t, name, i, check, &h);
         if (i % group < group - 1) continue;
-        CHECK(h == golden[3 + i / group], "%s: other tokens in one of the texts %d to %d", name, i - group + 1, i);
+        CHECK(h == golden[3 + i / group], "%s: one of the texts %d to %d has other tokens", name, i - group + 1, i);
         h = HASH_START;
     }
     free(golden);
@@ -305,7 +305,8 @@ void check_all_bytes_return(const Tokenizer *t) {
         Tokens tokens;
         make_text(&draw, i);
         CHECK(!tokenizer_encode(t, draw.bytes, (size_t)draw.n, false, &tokens), "text %d", i);
-        CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "text %d: '%.*s' does not come back", i, draw.n, draw.bytes);
+        CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "text %d: '%.*s' decodes to another text", i, draw.n,
+              draw.bytes);
         free(tokens.ids);
     }
 }

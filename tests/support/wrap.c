@@ -1,7 +1,7 @@
-/* wrap.c: replaced system functions: mapped files end at an inaccessible page, allocations can fail.
+/* wrap.c: replaces system functions: mapped files end at an inaccessible page, and allocations can fail.
  *
- * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for the functions of
- * WRAPPED in the Makefile: calls of malloc in the sources become calls of __wrap_malloc.
+ * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for the functions in
+ * WRAPPED of the Makefile: calls of malloc in the sources become calls of __wrap_malloc.
  *
  * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so reading past its end is fatal.
  *   NORMA_REAL_MAPS in the environment disables this.
@@ -80,8 +80,8 @@ static bool fails(void) {
     return true;
 }
 
-/* After the program's end allocations do not fail, since gcov allocates. If gcov cannot write, its messages are
- * dropped. */
+/* Allocations after main() do not fail, because gcov allocates. With GCOV_PREFIX gcov cannot write, and its messages
+ * are dropped. */
 __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
     const long allocations = n_allocations;
@@ -131,7 +131,7 @@ static size_t bytes_before_guard(int fd, size_t size) {
     return n > 0 && memchr(start, 0, (size_t)n) ? -size % 4 : 0;
 }
 
-/* The copy is a file, so that dropped pages (memory_drop) are read again. */
+/* Copies a file to a file in memory, so that pages dropped by memory_drop() can be read again. */
 static int copy_of(int fd, size_t size, size_t at, size_t bytes) {
     const int copy = memfd_create("norma", MFD_CLOEXEC);
     off_t from = 0;
@@ -153,7 +153,7 @@ static Guarded *find_map(const uint8_t *data) {
 void *__real_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset);
 int __real_munmap(void *data, size_t size);
 
-/* NULL on failure. */
+/* Maps a copy of the file before a guard page. Returns NULL on failure. */
 static void *map_guarded(int fd, size_t size) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (size + 3 + page - 1) / page * page;
     const size_t at = pages - bytes_before_guard(fd, size) - size;
@@ -194,7 +194,7 @@ WRAP(int, munmap, void *data, size_t size) {
 #include <mpi.h>
 #include <time.h>
 
-/* Polls instead of sleeping, since a sleep may last much longer, and lets MPI process other messages. */
+/* Polls instead of sleeping, because a sleep may last much longer. Lets MPI process other messages. */
 static void wait_longer(void) {
     int there;
     const char *delay = getenv("NORMA_MESSAGE_DELAY");
