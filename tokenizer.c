@@ -95,10 +95,10 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
             continue;
         }
         const Piece *p = &e->t->pieces.list[id];
-        const size_t end = p->eats_left ? at - space_before(text + at, text + from) : at;
+        const size_t end = p->strips_left ? at - space_before(text + at, text + from) : at;
         if (encode_between(e, text + from, end - from, raw, first && !from) || tokens_add(e->out, id)) return -1;
         at += (size_t)p->length;
-        for (size_t n; p->eats_right && at < size && is_white_space(utf8_read(text + at, size - at, &n));) at += n;
+        for (size_t n; p->strips_right && at < size && is_white_space(utf8_read(text + at, size - at, &n));) at += n;
         from = at;
     }
     return encode_between(e, text + from, size - from, raw, first && !from);

@@ -77,8 +77,8 @@ typedef struct {
     int window;
     double rotating;                /* share of a head that rotates; 0: the whole head, and no option changes it */
     float attention_cap, logit_cap; /* also GGUF's */
-    int period;                     /* every nth layer has no window, or no RoPE; 0: all layers are alike */
-    double local_base;              /* with LOCAL_ROPE; 0: that of the other layers */
+    int period;                     /* every period-th layer has no window, or no RoPE; 0: all layers are alike */
+    double local_base;              /* with LOCAL_ROPE; 0: the base of the other layers */
     int special_layers; /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this number of layers divides
                            scores by sqrt(dim / n_heads) instead of sqrt(head_size); -1: no model does */
 } ModelFamily;
@@ -113,7 +113,7 @@ typedef struct {
     int64_t window;               /* sliding window, in positions; 0 or less: none */
     int64_t finetuned;            /* 0 in a Granite model: no layer has RoPE */
     int64_t norm_weights;         /* Config.norm_topk */
-    float rms_eps, layer_eps;     /* of norms */
+    float rms_eps, layer_eps;     /* of RMSNorms, of LayerNorms */
     double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
     double extrapolation;         /* YaRN's extrapolation factor; negative: the default, 1 with YaRN, else 0 */
     double yarn_attn_factor;      /* 1: the default */
@@ -121,7 +121,7 @@ typedef struct {
 } Header;
 
 typedef enum {
-    KEY_SIZE,    /* int: an integer from 1 on */
+    KEY_SIZE,    /* int: an integer of at least 1 */
     KEY_INTEGER, /* int64_t: any integer; read by hand from config.json */
     KEY_REAL,    /* double: a positive number */
     KEY_NUMBER,  /* double: any finite number */

@@ -123,8 +123,7 @@ static void read_layers(Reader *r) {
     }
 }
 
-/* Reads RoPE's factors, if stored. LongRoPE has other factors after the original context: norma's context ends there.
- */
+/* Reads RoPE's factors, if stored. norma's context ends where LongRoPE would change to other factors. */
 static void read_rope_factors(Reader *r) {
     Model *m = r->model;
     Config *c = &r->header.config;

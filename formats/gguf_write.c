@@ -23,8 +23,7 @@
 
 /* ---- whether GGUF can store the model and the tokenizer ------------------------------------ */
 
-/* Whether the model's RoPE factors are those of YaRN with the default beta_fast and beta_slow: norma writes no others.
- */
+/* Whether the model's RoPE factors are those of YaRN with the default beta_fast and beta_slow. */
 static bool is_plain_yarn(const Model *model) {
     const Config *c = &model->config;
     const Yarn plain = {.factor = c->rope.yarn.factor, .context = c->rope.yarn.context, .fast = 32, .slow = 1};
@@ -35,8 +34,7 @@ static bool is_plain_yarn(const Model *model) {
     return same;
 }
 
-/* The values of the keys to write; a field that is zero is not written. The eps is that of the last norm of each kind.
- */
+/* The values of the keys to write; zeros are not written. The eps is that of the last norm of each kind. */
 static Header header_of(const Model *model, const ModelFamily *a) {
     Header h = {.config = model->config,
                 .value_length = model->config.head_size,
@@ -102,8 +100,7 @@ static bool supports(const ModelFamily *a, int trait, bool with) {
     return with ? (a->has | a->may) & trait : !(a->has & trait);
 }
 
-/* The suffix (.weight or .bias) of a part's first tensor that the architecture cannot store; NULL if it can store all.
- */
+/* The suffix of the first tensor of a part (.weight, .bias) that the architecture cannot store; NULL: none. */
 static const char *difference_in(const PartAt *at, const ModelFamily *a) {
     const Config *c = &at->model->config;
     const Part *part = at->part;
@@ -131,17 +128,17 @@ static int first_difference(const ModelFamily *a, const Model *m, char *place) {
         bool is_there;
         const char *name;
     } traits[] = {{SPARSE, c->n_experts > 0, "expert_count"},
-                  {WIDE_HEAD_NORMS, c->wide_head_norms, "norms of all heads together"},
+                  {WIDE_HEAD_NORMS, c->wide_head_norms, "head norms over all heads"},
                   {GELU, c->activation == ACTIVATION_GELU, "GELU"},
                   {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
                   {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
                   {SCALES, has_own_factors(a, c), "a scale of embeddings, scores, residuals or logits"},
-                  {0, !layers_are_alike(a, m), "windows or RoPE of layers"},
-                  {NEIGHBOURS, !c->rope.halves, "RoPE of neighbours"},
+                  {0, !layers_are_alike(a, m), "the windows or the RoPE of its layers"},
+                  {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
                   {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
                   {ROPE_FACTORS, m->rope_factors && !is_plain_yarn(m), "rope_scaling"},
                   {ODD_HEADS, c->head_size * c->n_heads != c->dim, "a head size that is not dim / n_heads"},
-                  {TIED, m->tied, "an output that is the embedding"},
+                  {TIED, m->tied, "a tied output"},
                   {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
     char name[PART_NAME];
     int n = 0;
@@ -276,7 +273,7 @@ static const char *changed_in_gguf(const Tokenizer *t) {
             return "text next to an added token";
     for (const MergeRule *r = t->merges.rules; r < t->merges.rules + t->merges.n; r++)
         if (!may_merge(p, r->left) || !may_merge(p, r->right) || !may_merge(p, r->result))
-            return "merges of added tokens, of <unk>, or of two pieces with one text";
+            return "merges of added tokens, of <unk>, or of two pieces with the same text";
     /* scores are equivalent to rules, except for the order of two rules for the same piece */
     if (!p->byte_level && (!all_pieces_merge(t) || !ranks_are_by_piece(t)))
         return "its merges are not those of a SentencePiece vocabulary";
@@ -292,9 +289,10 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
                     p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(t);
     if (changed) return fail("%s: GGUF would tokenize differently: %s", path, changed);
-    bool eats = false;
-    for (int id = 0; id < t->pieces.n; id++) eats |= t->pieces.list[id].eats_left || t->pieces.list[id].eats_right;
-    if (eats) note("some pieces absorb the white space next to them; GGUF cannot store that");
+    bool strips = false;
+    for (int id = 0; id < t->pieces.n; id++)
+        strips |= t->pieces.list[id].strips_left || t->pieces.list[id].strips_right;
+    if (strips) note("some pieces absorb the white space next to them; GGUF cannot store that");
     if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
         note("GGUF always inserts a space before a text, the folder only if the text has none");
     return 0;
@@ -324,10 +322,10 @@ typedef struct {
     uint64_t n_keys, n_tensors;
     uint64_t offset;  /* of the next tensor in the data */
     uint64_t written; /* bytes of the file */
-    bool shows;  /* progress; set once, because isatty() changes errno, which the message about a failed write needs */
-    size_t done; /* weights written */
-    float *row;  /* [widest row] */
-    uint8_t *packed; /* a row in its new type; follows `row` */
+    bool shows;       /* progress; set once, because isatty() changes errno, which a failed write reports */
+    size_t done;      /* weights written */
+    float *row;       /* [widest row] */
+    uint8_t *packed;  /* a row in its new type; follows `row` */
 } Writer;
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {

@@ -1,4 +1,4 @@
-/* json.h: JSON texts as flat arrays of values; strings as JSON writes them.
+/* json.h: reads JSON texts into flat arrays of values; escapes characters for JSON.
  *
  * "List" means an array or an object. NULL is a missing value, which all functions accept.
  */

@@ -12,13 +12,14 @@ void model_close(Model *model);
 /* As model_open(), but accepts a GGUF file with a vocabulary and no tensors: then only vocab_size is set. */
 int model_open_vocabulary(Model *model, const char *path);
 
-/* What model_open_tokenizer() does if the tokenizer is missing or unsupported. */
+/* What model_open_tokenizer() does without a readable tokenizer. Except with TOKENIZER_NEEDED, a tokenizer may be
+ * missing, or be of an unsupported kind in a GGUF file. */
 typedef enum {
-    TOKENIZER_UNUSED,      /* does not open it */
-    TOKENIZER_TO_SHOW,     /* continues without it, with a note */
-    TOKENIZER_NEEDED,      /* fails */
-    TOKENIZER_IF_READABLE, /* continues without it, with a note; fails if a tokenizer.bin cannot be read */
-    TOKENIZER_IF_THERE     /* continues without it; fails if its file cannot be read */
+    TOKENIZER_UNUSED,      /* opens none */
+    TOKENIZER_TO_SHOW,     /* an unreadable file is a note */
+    TOKENIZER_NEEDED,      /* fails in all cases */
+    TOKENIZER_IF_READABLE, /* an unreadable tokenizer.json is a note, an unreadable tokenizer.bin a failure */
+    TOKENIZER_IF_THERE     /* an unreadable file is a failure */
 } TokenizerUse;
 
 /* Opens the tokenizer of the model in model_path: the file `path` (tokenizer.json or tokenizer.bin) if not NULL; else

@@ -57,7 +57,7 @@ typedef struct {
  * the model is const. */
 PartAt parts_of(const Model *model);
 
-/* next_part() moves to the next part that the model has; next_slot(), for loaders, to the next one that its config
+/* next_part() moves to the next part that the model has; next_slot() to the next part that the model's config
  * allows. A layer has an MLP or, once they are allocated, experts. Both return false at the end. */
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);

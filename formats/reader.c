@@ -96,8 +96,7 @@ static void check_experts(Reader *r) {
     c->norm_topk = h->norm_weights;
 }
 
-/* Logits are divided by logit_scale. Scales of 1 become 0 (not used), except attention_scale: there, 0 means
- * the default. */
+/* Logits are divided by logit_scale. Scales of 1 become 0 (not used), except attention_scale: its 0 is the default. */
 static void set_formulas(Reader *r) {
     Config *c = &r->header.config;
     if (r->family->may & SCALES && c->logit_scale == 0)
@@ -140,7 +139,7 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }
 
-/* Writes a shape as "[2, 3, 4]", without leading sizes of 1. */
+/* Writes a shape such as "[2, 3, 4]", without leading sizes of 1. */
 static const char *show_dims(char text[48], const int dims[3]) {
     const int first = dims[0] != 1 ? 0 : dims[1] != 1 ? 1 : 2;
     int length = sprintf(text, "[%d", dims[first]);

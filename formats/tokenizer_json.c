@@ -79,8 +79,8 @@ static int read_added(Loader *l, const Json *added) {
                  .kind = special ? PIECE_SPECIAL : PIECE_USER,
                  .also_merged = in_vocabulary,
                  .raw = !json_true(json_get(added, "normalized")),
-                 .eats_left = json_true(json_get(added, "lstrip")),
-                 .eats_right = json_true(json_get(added, "rstrip"))};
+                 .strips_left = json_true(json_get(added, "lstrip")),
+                 .strips_right = json_true(json_get(added, "rstrip"))};
     if (p->raw || l->t->space_prefix != SPACE_ALWAYS) return 0;
     if (!special)
         return fail("%s: added token '%.40s' would match after an inserted space, which is not supported", l->path,
@@ -262,7 +262,7 @@ static int read_pipeline(Loader *l, const Json *root) {
 /* Reads which tokens are added before and after a text. */
 static int read_processor(Loader *l, const Json *processor) {
     const Json *type = json_get(processor, "type"), *single = json_get(processor, "single");
-    bool after = false;                                               /* the template's item for the text is passed */
+    bool after = false; /* the template's item for the text itself has been read */
     if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* it changes offsets, not tokens */
     if (!json_is(type, "TemplateProcessing"))
         return fail("%s: post-processor %.40s is not supported", l->path, json_shown(type));
@@ -284,8 +284,8 @@ static int read_processor(Loader *l, const Json *processor) {
 
 /* ---- the other files of the folder ------------------------------------------------------------- */
 
-/* Reads tokenizer_config.json. Its BOS overrides that of the post-processor. The chat template is a text, or a list of
- * named texts with one named "default". */
+/* Reads tokenizer_config.json. Its add_bos_token overrides the post-processor, its bos_token does not. The chat
+ * template is a text, or a list of named texts with one named "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *add_bos = json_get(root, "add_bos_token"), *template = json_get(root, "chat_template");

@@ -336,7 +336,7 @@ typedef struct {
     const ChatTurn *last;      /* NULL: none */
     Buffer answer;             /* the last one's, as it was written */
     Buffer text;               /* what was written, and is no tokens yet */
-    bool eats;                 /* the last marker absorbs the white space that follows it */
+    bool strips;               /* the last marker absorbs the white space that follows it */
     bool space;                /* a space may go in front of what is written next: not if it continues an answer */
     Tokens *out;
 } Renderer;
@@ -347,10 +347,10 @@ static int encode_written(Renderer *r, int id) {
     const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
     if (r->text.failed) return -1;
     const Piece *piece = id < 0 ? NULL : &r->t->pieces.list[id];
-    const Slice text = trim((Slice){r->text.bytes, r->text.n}, WHITE_SPACE, r->eats, piece && piece->eats_left);
+    const Slice text = trim((Slice){r->text.bytes, r->text.n}, WHITE_SPACE, r->strips, piece && piece->strips_left);
     if (tokenizer_append(r->t, text.s, text.n, space, r->out)) return -1;
     r->space = piece || (r->space && !r->text.n);
-    r->eats = piece && piece->eats_right;
+    r->strips = piece && piece->strips_right;
     r->text.n = 0;
     return id < 0 ? 0 : tokens_add(r->out, id);
 }

@@ -19,9 +19,9 @@ typedef struct {
     char *decoded;    /* [n_decoded]: decoded text if it differs from `text`, else NULL */
     float score;
     PieceKind kind;
-    bool also_merged;           /* merging produces it, too, although it is not PIECE_TEXT */
-    bool raw;                   /* matches raw text; else normalized text */
-    bool eats_left, eats_right; /* the match includes white space before, after it */
+    bool also_merged;               /* merging produces it, too, although it is not PIECE_TEXT */
+    bool raw;                       /* matches raw text; else normalized text */
+    bool strips_left, strips_right; /* the match includes white space before, after it */
 } Piece;
 
 /* A hash table of ids with open addressing; -1 = free slot. */

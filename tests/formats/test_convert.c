@@ -370,7 +370,8 @@ static void check_unrepresentable(const char *architecture, int change, const ch
 }
 
 static void families_that_gguf_cannot_represent_are_refused(void) {
-    const char *const layers = "differs in: windows or RoPE of layers", *const factor = "a scale of embeddings, scores";
+    const char *const layers = "differs in: the windows or the RoPE of its layers", *const factor =
+                                                                                        "a scale of embeddings, scores";
     check_unrepresentable("gemma2", 0, layers);
     check_unrepresentable("gemma2", 1, layers);
     check_unrepresentable("gemma3", 1, layers);
@@ -390,8 +391,8 @@ static void families_that_gguf_cannot_represent_are_refused(void) {
     check_unrepresentable("gemma3", 11, "gemma3 differs in: attn_logit_softcapping");
     check_unrepresentable("gemma3", 12, "differs in: blk.0.attn_output.bias");
     check_unrepresentable("phi3", 13, "phi3 differs in: a head size that is not dim / n_heads");
-    check_unrepresentable("gemma2", 14, "gemma2 differs in: an output that is the embedding");
-    check_unrepresentable("gemma3", 15, "gemma3 differs in: RoPE of neighbours");
+    check_unrepresentable("gemma2", 14, "gemma2 differs in: a tied output");
+    check_unrepresentable("gemma3", 15, "gemma3 differs in: RoPE that pairs neighbours");
     check_unrepresentable("gemma3", 16, layers);
 }
 

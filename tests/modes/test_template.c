@@ -586,8 +586,8 @@ static void markers_absorb_white_space(void) {
     Tokens out;
     const Exchange message = {"hello ", NULL};
     CHECK(open_plain(&o, &chat, "<|user|><|end|><|assistant|>", NULL), "does not open");
-    o.t.pieces.list[FIRST_MARKER + 3].eats_right = true; /* <|user|> */
-    o.t.pieces.list[FIRST_MARKER + 4].eats_left = true;  /* <|assistant|> */
+    o.t.pieces.list[FIRST_MARKER + 3].strips_right = true; /* <|user|> */
+    o.t.pieces.list[FIRST_MARKER + 4].strips_left = true;  /* <|assistant|> */
     CHECK(!chat_tokens(&chat, &o.t, NULL, &message, 1, &out), "does not render");
     CHECK(!strcmp(text_of(&o.t, &out), "<|user|>hello <|end|><|assistant|>\n"), "%s", text_of(&o.t, &out));
     free(out.ids);

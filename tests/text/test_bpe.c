@@ -526,10 +526,10 @@ static void added_tokens_match_by_their_options(void) {
          {.kind = PIECE_SPECIAL}},
         {"{\"id\":2,\"content\":\"ab\",\"lstrip\":true}",
          2,
-         {.kind = PIECE_USER, .also_merged = true, .raw = true, .eats_left = true}},
+         {.kind = PIECE_USER, .also_merged = true, .raw = true, .strips_left = true}},
         {"{\"id\":0,\"content\":\"a\",\"rstrip\":true,\"normalized\":false}",
          0,
-         {.kind = PIECE_USER, .also_merged = true, .raw = true, .eats_right = true}},
+         {.kind = PIECE_USER, .also_merged = true, .raw = true, .strips_right = true}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[512];
@@ -541,7 +541,7 @@ static void added_tokens_match_by_their_options(void) {
         if (cases[i].id >= 0) {
             const Piece *p = &t.pieces.list[cases[i].id], *e = &cases[i].piece;
             CHECK(p->kind == e->kind && p->also_merged == e->also_merged && p->raw == e->raw &&
-                      p->eats_left == e->eats_left && p->eats_right == e->eats_right,
+                      p->strips_left == e->strips_left && p->strips_right == e->strips_right,
                   "case %zu: kind %d", i, p->kind);
         }
         tokenizer_close(&t);
@@ -1178,7 +1178,7 @@ static void a_gguf_file_has_the_same_tokens(void) {
               "BOS %d", t_gguf.bos);
         for (int id = 0; id < t.pieces.n; id++) { /* not stored in GGUF, or different in SentencePiece */
             t.pieces.list[id].raw = true;
-            t.pieces.list[id].eats_left = t.pieces.list[id].eats_right = false;
+            t.pieces.list[id].strips_left = t.pieces.list[id].strips_right = false;
             if (i == 2 && t.pieces.list[id].kind == PIECE_SPECIAL) t.pieces.list[id].kind = PIECE_CONTROL;
         }
         check_same_tokens(&t, &t_gguf);
