@@ -170,7 +170,7 @@ void family_set_formulas(const ModelFamily *f, Config *c) {
     c->attention_scale = c->n_layers == f->special_layers ? 1 / sqrtf((float)head_size) : 0;
 }
 
-void family_place_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer) {
+void family_set_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer) {
     const bool by_period = f->may & PERIODIC_WINDOWS, last = f->period && (layer->index + 1) % f->period == 0;
     const bool is_default = flag ? *flag : !last;
     if (f->may & ALL_WINDOWS || (by_period && is_default)) layer->window = window;

@@ -103,7 +103,7 @@ void family_set_formulas(const ModelFamily *f, Config *c);
 
 /* Sets the window (0: none) and RoPE of a layer of a GGUF file. *flag: the layer's element of
  * attention.sliding_window_pattern; NULL: the file has no such key, and the family's period applies. */
-void family_place_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer);
+void family_set_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer);
 
 /* The values of a file's keys. */
 typedef struct {

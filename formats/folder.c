@@ -96,7 +96,7 @@ static void read_experts(Folder *f) {
     h->norm_weights = mixtral || get_bool(f, f->options, "norm_topk_prob", option_of(f, NORM_TOPK));
 }
 
-static void place_experts(Folder *f) {
+static void read_sparse_layers(Folder *f) {
     const int n = f->header->config.n_layers;
     const bool all = option_of(f, IN_ALL_LAYERS);
     const int step = all ? 1 : get_int(f, f->options, "decoder_sparse_step", 1, 1);
@@ -133,20 +133,20 @@ static int read_window(Folder *f, const Json *layer_types) {
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Folder *f) {
     const Config *c = &f->header->config;
-    const bool some_rotate = option_of(f, NO_ROPE_LAYERS);
+    const bool some_without_rope = option_of(f, NO_ROPE_LAYERS);
     const Json *types = option_of(f, LAYER_TYPES) ? get_list(f, "layer_types") : NULL, *type = json_first(types);
-    const Json *ropes = some_rotate ? get_list(f, "no_rope_layers") : NULL, *rotates = json_first(ropes);
+    const Json *ropes = some_without_rope ? get_list(f, "no_rope_layers") : NULL, *rotates = json_first(ropes);
     int period = f->reader.family->period;
     if (option_of(f, GEMMA3)) period = get_int(f, f->options, "sliding_window_pattern", 1, period);
-    if (some_rotate && !ropes) period = get_int(f, f->options, "no_rope_layer_interval", 1, period);
+    if (some_without_rope && !ropes) period = get_int(f, f->options, "no_rope_layer_interval", 1, period);
     const int first = option_of(f, WINDOW_ABOVE) ? get_int(f, f->options, "max_window_layers", 0, 28) : 0;
     const int window = read_window(f, types);
     for (Layer *layer = f->reader.model->layers; layer < f->reader.model->layers + c->n_layers; layer++) {
         const bool last = period && (layer->index + 1) % period == 0;
         int64_t rope = !last;
         if (rotates && !json_integer(rotates, &rope)) refuse_json(f, "no_rope_layers", rotates, "whole numbers");
-        const bool no_rope = some_rotate && rope == 0;
-        const bool by_index = some_rotate ? no_rope : layer->index >= first && !last;
+        const bool no_rope = some_without_rope && rope == 0;
+        const bool by_index = some_without_rope ? no_rope : layer->index >= first && !last;
         const bool slides = window && (type ? json_is(type, "sliding_attention") : by_index);
         if (slides) layer->window = window;
         layer->rope = slides && has(&f->reader, LOCAL_ROPE) ? ROPE_LOCAL : no_rope ? ROPE_NONE : ROPE_GLOBAL;
@@ -362,7 +362,7 @@ static int read_model(Folder *f) {
     r->model->tied = get_bool(f, f->options, "tie_word_embeddings", option_of(f, TIED_DEFAULT));
     reader_begin(r);
     if (r->origin.status) return -1;
-    if (h->n_experts) place_experts(f);
+    if (h->n_experts) read_sparse_layers(f);
     if (option_of(f, GEMMA)) {
         const Value scalar = get(r, "query_pre_attn_scalar");
         h->config.attention_scale = 1 / sqrtf(value_float(&r->origin, "query_pre_attn_scalar", scalar, 256));

@@ -23,8 +23,7 @@ typedef struct {
 typedef struct {
     const char *path;
     const uint8_t *data;
-    size_t size;       /* of the file, in bytes */
-    size_t at;         /* bytes read so far */
+    size_t size, at;   /* bytes of the file; bytes read so far */
     GgufValue *values; /* [n_values], sorted by key, owned */
     size_t n_values;
     Stored *tensors; /* [n_tensors], sorted by name, owned */

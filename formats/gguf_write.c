@@ -66,7 +66,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
 }
 
 /* Whether a reader of the architecture gives all layers the windows and RoPE that they have in the model. */
-static bool layers_are_alike(const ModelFamily *a, const Model *m) {
+static bool layers_read_back(const ModelFamily *a, const Model *m) {
     const Header h = header_of(m, a);
     const Config *c = &m->config;
     const bool same_base = a->local_base > 0 || h.config.local_base == c->rope.base;
@@ -74,7 +74,7 @@ static bool layers_are_alike(const ModelFamily *a, const Model *m) {
     bool alike = h.config.local_base == 0 || (same_base && same_amplitude);
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
         Layer read_back = {.index = layer->index};
-        family_place_layer(a, (int)h.window, NULL, &read_back);
+        family_set_layer(a, (int)h.window, NULL, &read_back);
         const bool none = layer->window == 0 && read_back.window == c->context;
         const bool same_window = !(a->may & PERIODIC_WINDOWS) || layer->window == read_back.window || none;
         alike = alike && same_window && layer->rope == read_back.rope;
@@ -117,11 +117,11 @@ static const char *difference_in(const PartAt *at, const ModelFamily *a) {
     return a->has & BARE_NORMS && !bare ? ".weight" : NULL;
 }
 
-enum { PLACE_NAME = PART_NAME + 8 }; /* max bytes of the name of a difference */
+enum { DIFFERENCE_NAME = PART_NAME + 8 }; /* max bytes of the name of a difference */
 
-/* The index of the first part or trait that the architecture cannot store, with its name in `place`. If it can store
- * all, their number, with "" in `place`. */
-static int first_difference(const ModelFamily *a, const Model *m, char *place) {
+/* The index of the first part or trait that the architecture cannot store, with its name in `difference`. If it can
+ * store all, their number, with "" in `difference`. */
+static int first_difference(const ModelFamily *a, const Model *m, char *difference) {
     const Config *c = &m->config;
     const struct {
         int trait; /* 0: no architecture has it */
@@ -133,7 +133,7 @@ static int first_difference(const ModelFamily *a, const Model *m, char *place) {
                   {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
                   {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
                   {SCALES, has_own_factors(a, c), "a scale of embeddings, scores, residuals or logits"},
-                  {0, !layers_are_alike(a, m), "the windows or the RoPE of its layers"},
+                  {0, !layers_read_back(a, m), "the windows or the RoPE of its layers"},
                   {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
                   {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
                   {ROPE_FACTORS, m->rope_factors && !is_plain_yarn(m), "rope_scaling"},
@@ -144,28 +144,28 @@ static int first_difference(const ModelFamily *a, const Model *m, char *place) {
     int n = 0;
     for (PartAt at = parts_of(m); next_slot(&at); n++) {
         const char *end = difference_in(&at, a);
-        if (end) snprintf(place, PLACE_NAME, "%s%s", part_name(name, &at, NAME_GGUF), end);
+        if (end) snprintf(difference, DIFFERENCE_NAME, "%s%s", part_name(name, &at, NAME_GGUF), end);
         if (end) return n;
     }
     for (size_t i = 0; i < sizeof traits / sizeof *traits; i++, n++) {
-        snprintf(place, PLACE_NAME, "%s", traits[i].name);
+        snprintf(difference, DIFFERENCE_NAME, "%s", traits[i].name);
         if (!supports(a, traits[i].trait, traits[i].is_there)) return n;
     }
-    *place = '\0';
+    *difference = '\0';
     return n;
 }
 
-/* The first architecture that can store the model, else the one whose first difference is last. `place` receives the
- * name of that difference, or "". */
-static const ModelFamily *architecture_of(const Model *model, char *place) {
+/* The first architecture that can store the model, else the one whose first difference is last. `difference` receives
+ * the name of that difference, or "". */
+static const ModelFamily *architecture_of(const Model *model, char *difference) {
     const ModelFamily *closest = FAMILIES;
     int furthest = -1;
     for (const ModelFamily *a = FAMILIES; a->gguf; a++) {
-        const int n = first_difference(a, model, place);
+        const int n = first_difference(a, model, difference);
         if (n > furthest) closest = a;
         if (n > furthest) furthest = n;
     }
-    first_difference(closest, model, place);
+    first_difference(closest, model, difference);
     return closest;
 }
 
@@ -299,10 +299,10 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
 }
 
 int gguf_check_model(const Model *model, const Tokenizer *tokenizer, const char *path) {
-    char place[PLACE_NAME];
-    const ModelFamily *a = architecture_of(model, place);
+    char difference[DIFFERENCE_NAME];
+    const ModelFamily *a = architecture_of(model, difference);
     const Header h = header_of(model, a);
-    if (*place) return fail("%s: no GGUF architecture can store it; %s differs in: %s", path, a->gguf, place);
+    if (*difference) return fail("%s: no GGUF architecture can store it; %s differs in: %s", path, a->gguf, difference);
     if (check_numbers(model, a, &h, path)) return -1;
     if (h.config.context < model->config.context)
         note("GGUF's %s cannot store windows; the file's context is %d, the shortest window", a->gguf,
@@ -615,7 +615,7 @@ static int write_file(Writer *w, const Tokenizer *t, const char *path) {
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *path) {
     Writer w = {.model = model, .type = type, .fold = fold, .shows = on_terminal(stderr)};
-    w.architecture = architecture_of(model, (char[PLACE_NAME]){0});
+    w.architecture = architecture_of(model, (char[DIFFERENCE_NAME]){0});
     size_t widest = 0;
     for (PartAt at = parts_of(model); next_part(&at);) {
         const size_t cols = (size_t)part_size(&model->config, at.part->cols);

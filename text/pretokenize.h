@@ -22,7 +22,7 @@ typedef enum {
     PATTERN_GPT4O,
     PATTERN_TEKKEN,  /* Mistral's */
     PATTERN_DIGIT,   /* single digits */
-    PATTERN_DIGITS3, /* groups of three digits */
+    PATTERN_DIGITS3, /* groups of up to three digits */
     PATTERN_DIGITS,  /* runs of digits */
     PATTERN_SPACED,  /* text from a space to the next */
 } Pattern;

@@ -96,7 +96,7 @@ static Given *read_given(const char *path) {
     return given;
 }
 
-/* Removes a number from a statement's given numbers. Returns false if it is not in the list (any more). */
+/* Removes a number from a statement's given numbers. Returns false if it is not there. */
 static bool take_given(Given *given, int number, const char *text) {
     for (int i = 0; i < given->n[number]; i++) {
         if (strcmp(text, given->numbers[number][i].text) != 0) continue;

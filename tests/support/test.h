@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Runs and counts a test; fails the running test with a message; skips it. */
+/* Runs and counts a test. Fails the running test with a message. Skips the running test. */
 void test_run(const char *name, void (*test)(void));
 void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void test_skip(const char *why);
@@ -61,7 +61,7 @@ const char *real_checkpoint(const char *name);
 void stderr_hide(void);
 int stderr_show(void);
 
-/* The first 1023 bytes of the captured stderr. */
+/* The first 16383 bytes of the captured stderr. */
 const char *stderr_text(void);
 
 /* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether NORMA_THOROUGH is set, as in .ci/run: also the cases
