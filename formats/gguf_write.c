@@ -192,7 +192,8 @@ static int check_numbers(const Model *model, const ModelFamily *a, const Header 
             return fail("%s: factor %d of rope_freqs would be %g, %s", path, i, model->rope_factors[i], not_float32);
     for (PartAt at = parts_of(model); next_part(&at);) {
         const Norm *norm = part_norm(&at);
-        if (norm && norm->kind == NORM_NONE) return fail("%s: GGUF cannot store a site without its norm", path);
+        if (norm && norm->kind == NORM_NONE)
+            return fail("%s: GGUF cannot store a model without one of its norms", path);
         if (norm && norm->eps != (norm->kind == NORM_LAYER ? h->layer_eps : h->rms_eps))
             return fail("%s: its %ss differ in eps, and GGUF has one eps for all", path, norm_name(norm->kind));
     }
@@ -294,7 +295,7 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
         strips |= t->pieces.list[id].strips_left || t->pieces.list[id].strips_right;
     if (strips) note("some pieces absorb the white space next to them; GGUF cannot store that");
     if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
-        note("GGUF always inserts a space before a text, the folder only if the text has none");
+        note("GGUF always inserts a space before a text; the folder does so only if the text has none");
     return 0;
 }
 

@@ -85,8 +85,8 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
         return fail("%s: has %zu bytes, expected the length of a header", shard->path, file->size);
     memcpy(&size, file->data, sizeof size);
     if (size > room)
-        return fail("%s: header of %llu bytes, expected at most %zu (truncated, or no safetensors file?)", shard->path,
-                    (unsigned long long)size, room);
+        return fail("%s: header of %llu bytes, expected at most %zu (truncated, or not a safetensors file?)",
+                    shard->path, (unsigned long long)size, room);
     const size_t start = file->header = sizeof size + (size_t)size;
     if (json_parse(&shard->header, shard->path, (const char *)file->data + sizeof size, (size_t)size)) return -1;
     const Json *header = shard->header.values;

@@ -1214,8 +1214,9 @@ static int convert_changed(const char *path, int vocab_size, const char *from, c
 static void differences_in_gguf_are_noted(void) {
     static const char white_space[] = "note: some pieces absorb the white space next to them; GGUF cannot store "
                                       "that\n",
-                      spaces[] = "note: GGUF always inserts a space before a text, the folder only if the text has "
-                                 "none\n";
+                      spaces[] =
+                          "note: GGUF always inserts a space before a text; the folder does so only if the text has "
+                          "none\n";
     static const struct {
         const char *from, *to, *note;
     } cases[] = {
