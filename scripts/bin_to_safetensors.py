@@ -1,9 +1,8 @@
-"""Makes a folder whose weights are in PyTorch's own format one that norma opens.
+"""Converts the weights of a folder from PyTorch's own format to one that norma opens.
 
-pytorch_model.bin and its shards are pickles, which are programs: they are loaded with weights_only=True, which runs
-none of it, and become model.safetensors beside them. The same for consolidated.*.pth, as Meta publishes LLaMA: its parts
-are put together, the tensors get the names and the order of rows that Hugging Face gives them, and params.json becomes
-config.json.
+pytorch_model.bin and its shards are pickles, which are programs. They are loaded with weights_only=True, which does not
+execute them, and written as model.safetensors in the same folder. Meta's consolidated.*.pth are converted, too: their
+parts are joined, the tensors get Hugging Face's names and order of rows, and params.json becomes config.json.
 """
 
 import argparse
@@ -20,7 +19,7 @@ TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 def load(path):
-    """The tensors of one file, mapped where its format allows."""
+    """The tensors of one file, memory-mapped if its format allows that."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except RuntimeError:  # the format before PyTorch 1.6 cannot be mapped
@@ -31,7 +30,7 @@ def load(path):
 
 
 def huggingface_tensors(folder):
-    """{name: tensor} of pytorch_model.bin or its shards, without buffers that are computed from config.json."""
+    """Returns {name: tensor} of pytorch_model.bin or its shards, without buffers that config.json determines."""
     index = folder / "pytorch_model.bin.index.json"
     names = ["pytorch_model.bin"]
     if not (folder / names[0]).exists():
@@ -39,7 +38,7 @@ def huggingface_tensors(folder):
     tensors = {}
     for name in names:
         if Path(name).name != name:
-            raise ValueError(f"{index}: {name!r} is no file beside it")
+            raise ValueError(f"{index}: {name!r} is not a file in the same folder")
         tensors |= load(folder / name)
     tensors = {name: w for name, w in tensors.items() if not name.endswith(".rotary_emb.inv_freq")}
     embedding, output = tensors.get("model.embed_tokens.weight"), tensors.get("lm_head.weight")
@@ -74,7 +73,7 @@ def new_name(name):
 
 
 def join(name, parts, dim):
-    """A tensor from its parts on several devices; norms are there in full on each."""
+    """Joins a tensor from its parts for several devices; each part has all norms in full."""
     if len(parts) == 1 or parts[0].dim() == 1:
         return parts[0]
     by_columns = any(part in name for part in SPLIT_BY_COLUMNS)
@@ -105,7 +104,8 @@ def meta_tensors(folder, params):
 
 
 def meta_config(params, tensors):
-    """What params.json does not say (the context, how RoPE is scaled) is that of the model's generation."""
+    """Builds config.json. params.json lacks the context and the scaling of RoPE; they follow from the model's
+    generation."""
     dim, n_heads, scaled = params["dim"], params["n_heads"], params.get("use_scaled_rope", False)
     llama3 = "rope_theta" in params
     config = {
@@ -138,7 +138,7 @@ def meta_config(params, tensors):
 
 
 def write_safetensors(path, tensors):
-    """8 bytes of length, a JSON header, the data; under its name when it is whole."""
+    """Writes 8 bytes of length, a JSON header and the data; renames the file when it is complete."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, w in tensors.items():
         if w.dtype not in TYPES:
@@ -158,13 +158,13 @@ def write_safetensors(path, tensors):
 def main():
     parser = argparse.ArgumentParser(
         usage="%(prog)s FOLDER",
-        description="Write model.safetensors beside pytorch_model.bin or consolidated.*.pth.",
+        description="Write model.safetensors from pytorch_model.bin or consolidated.*.pth in the same folder.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path)
     folder = parser.parse_args().folder
     target = folder / "model.safetensors"
     if target.exists():
-        raise ValueError(f"{target} is there already")
+        raise ValueError(f"{target} exists already")
     if not (folder / "consolidated.00.pth").exists():
         write_safetensors(target, huggingface_tensors(folder))
         return
@@ -179,6 +179,6 @@ if __name__ == "__main__":
     try:
         main()
     except pickle.UnpicklingError:
-        sys.exit("bin_to_safetensors.py: a file holds more than tensors, and is not loaded")
+        sys.exit("bin_to_safetensors.py: a file contains objects other than tensors and is not loaded")
     except (ValueError, OSError, KeyError) as error:
         sys.exit(f"bin_to_safetensors.py: {error}")

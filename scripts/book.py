@@ -1,9 +1,9 @@
-"""Makes book/index.html: the chapters of docs/ in English and Chinese as one page, which loads nothing from the network.
+"""Makes book/index.html: the chapters of docs/ in English and Chinese as one page that loads nothing.
 
     python3 scripts/book.py        `make book`
 
-Owns the page: its order, its style, and the tests that statements name, which stand at its end with file and line. The
-Markdown is read by Python-Markdown, figures are put in as they are.
+Owns the page: its order, its style, and the list of tests at its end, with file and line, to which the statements link.
+Python-Markdown converts the chapters; figures are embedded unchanged.
 """
 
 import base64
@@ -36,7 +36,7 @@ img { max-width: 100%; height: auto; }
 
 
 def tests():
-    """{name: (path, line, code)} of all test functions."""
+    """Returns {name: (path, line, code)} for all test functions."""
     found = {}
     for path in sorted((TOP / "tests").rglob("*.c")):
         text = path.read_text()
@@ -47,13 +47,13 @@ def tests():
 
 
 def figure(match):
-    """An image as data in the page."""
+    """An image as a data: URL."""
     data = base64.b64encode((DOCS / match[1]).read_bytes()).decode()
     return f'src="data:image/svg+xml;base64,{data}"'
 
 
 def chapter(path, known, used):
-    """A chapter's HTML; `used` gets the tests that it names."""
+    """A chapter's HTML; adds the tests that it names to `used`."""
     body = markdown.markdown(path.read_text(), extensions=["tables", "fenced_code", "sane_lists"])
 
     def test_link(match):
@@ -71,7 +71,7 @@ def chapter(path, known, used):
 
 
 def page_link(name):
-    """A link to a chapter of this page, or to the document."""
+    """A link to a chapter of this page, or to another document."""
     inside = name.removesuffix(".zh") in CHAPTERS
     return f'href="#{name}"' if inside else f'href="../docs/{name}.md"'
 

@@ -17,8 +17,8 @@ VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
-    """`bars` and `norms`: (phase, microseconds, is it waiting); `sums` and `rows`: of the table, by phase; `curves`: the
-    classes of points."""
+    """Reads the page: `bars` and `norms` are (phase, microseconds, whether it is waiting), `sums` and `rows` are the
+    table's by phase, `curves` the classes of points."""
 
     def __init__(self):
         super().__init__()
@@ -72,7 +72,7 @@ def main():
     parser.add_argument("command", nargs="+", help="./run MODEL and options")
     args = parser.parse_args()
     browser = shutil.which("chromium") or shutil.which("google-chrome")
-    check(browser, "there is no chromium")
+    check(browser, "chromium is not installed")
     with tempfile.TemporaryDirectory() as folder:
         csv, html = (Path(folder) / name for name in ("x.csv", "x.html"))
         for file in (csv, html):

@@ -1,13 +1,13 @@
-"""Judges stories: do names and pronouns agree, is everybody introduced, does it end?
+"""Judges stories: do names and pronouns agree, is everybody introduced, does the story end?
 
-Owns the rules, which are those of English rather than of the generator: they know names and their genders, nouns and
-words from corpus.py, but none of its plots or sentences. A story that passes may still be dull or strange; one that
-fails has a fault that a child would notice.
+Owns the rules, which are rules of English, not of the generator: they use names and their genders, nouns and words from
+corpus.py, but none of its plots or sentences. A story that passes may still be dull or strange; one that fails has a
+fault that a child would notice.
 
     ./run | python scripts/check_story.py                            one story from standard input
-    python scripts/check_story.py -n 100 -- ./run models/stories.gguf   seeds 1 to 100 of a command, which gets -s SEED
-    python scripts/check_story.py --corpus 2000                      the corpus itself: held-out stories, all must pass
-    python scripts/check_story.py --self-test                        good stories pass, and each bad one fails its rule
+    python scripts/check_story.py -n 100 -- ./run models/stories.gguf   runs a command with -s 1 to -s 100
+    python scripts/check_story.py --corpus 2000                      held-out stories of the corpus; all must pass
+    python scripts/check_story.py --self-test                        a good story passes, each bad one fails its rule
 
 The exit status is 0 if enough stories pass: --at-least of them, all by default.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import corpus
 
-POSITIONS = 256  # a story must end before
+POSITIONS = 256  # a story must be shorter
 FEWEST_WORDS = 70
 GENDER = {
     **{name: "she" for key in ("girl", "she-animal") for name in corpus.NAMES[key]},
@@ -37,7 +37,7 @@ QUOTE = re.compile(r'"[^"]*"')
 
 
 def narration(text):
-    """The sentences of a text without what is said in them; a quote that asks or shouts does not end a sentence."""
+    """The sentences of a text without quoted speech; a quote that ends with ? or ! does not end a sentence."""
     outside = QUOTE.sub(lambda quote: '".' if quote[0].endswith('."') else '"', text)
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\n", outside) if sentence.strip('". ')]
 
@@ -45,7 +45,7 @@ def narration(text):
 def words_are_known(text, lexicon):
     for word in WORD.findall(text):
         if word.lower() not in lexicon or (word.capitalize() in GENDER and word.islower() and word not in lexicon):
-            yield f"{word!r} is no word"
+            yield f"{word!r} is not a word"
     if match := re.search(r"[^A-Za-z \n.,!?'\"-]", text):
         yield f"a strange character: {match[0]!r}"
 
@@ -99,7 +99,7 @@ def everybody_stays_who_they_are(text):
         if kinds.setdefault(name, kind) != kind:
             yield f"{name} is a {kinds[name]} and a {kind}"
         if PEOPLE.get(kind, GENDER[name]) != GENDER[name]:
-            yield f"{name} is no {kind}"
+            yield f"{name} is not a {kind}"
     looks = {}
     for look, noun in re.findall(rf"\b({LOOKS}) ({NOUNS})\b", text):
         if looks.setdefault(noun, look) != look:
@@ -110,7 +110,7 @@ def everybody_stays_who_they_are(text):
 
 
 def pronouns_agree(text):
-    """he and she are somebody of this sentence or, if there is nobody yet, of the last sentence with somebody in it."""
+    """he and she refer to a person of this sentence or, before it names one, of the last sentence that names one."""
     recent = set()
     for sentence in narration(text):
         here = set()
@@ -123,7 +123,7 @@ def pronouns_agree(text):
                 here.add(he)
         recent = here or recent
     if match := re.search(rf"\b({NAMES})(?: [a-z]+){{1,3}} \1\b", " ".join(narration(text))):
-        yield f"one and the same: {match[0]!r}"
+        yield f"the same name twice: {match[0]!r}"
 
 
 def nobody_talks_to_themselves(text):
@@ -161,7 +161,7 @@ RULES = (
 
 
 def lexicon():
-    """Every word of the corpus, in small letters."""
+    """Every word of the corpus, in lower case."""
     texts = [*corpus.stories(5000, seed=2), *corpus.stories(500, seed=2, held_out=True)]
     return {word.lower() for text in texts for word in WORD.findall(text)}
 
@@ -172,7 +172,7 @@ def faults(text, words):
 
 
 def told_by(command, seed):
-    """What a command tells with this seed, and whether it came to an end by itself before POSITIONS."""
+    """Returns the story that a command writes with this seed, and whether it ended before POSITIONS."""
     command = [*command, "-s", str(seed)]
     done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
@@ -192,15 +192,15 @@ BAD = {  # a change to GOOD: the fault that it makes
     ("she told her mother", "he told his mother"): "who is 'he'",
     ("missed his old", "missed her old"): "who is 'her'",
     ('"I am Tom," said', '"Hi," said'): "Tom is not introduced",
-    ("Mia was a brave girl", "Mia was a brave boy"): "Mia is no boy",
+    ("Mia was a brave girl", "Mia was a brave boy"): "Mia is not a boy",
     ("said the boy", "said the fox"): "which fox?",
     ("the kite, and", "the drum, and"): "which drum?",
     ("Tom the kite", "Tom the blue kite"): "the kite is red and blue",
     ("said her mother", "said her aunt"): "the family changes",
     ('Mia," said her mother', 'Mia," said Mia'): "Mia talks to Mia",
-    ("Mia showed Tom", "Mia showed Mia"): "one and the same",
+    ("Mia showed Tom", "Mia showed Mia"): "the same name twice",
     ("friends from that day on.", "friends from that day"): "no end",
-    ("small voice.", "small vooce."): "'vooce' is no word",
+    ("small voice.", "small vooce."): "'vooce' is not a word",
     ('"Yes, please!" said', '"Yes, please! said'): "a quote is not closed",
     ("a red kite", "a orange kite"): "article",
     ("and they played", "and they was"): "number",
@@ -213,7 +213,7 @@ BAD = {  # a change to GOOD: the fault that it makes
 
 
 def self_test(words):
-    """The faults of the test itself: a good story that fails, a bad one that passes."""
+    """Self-test: yields a message for a good story that fails and for each bad one that passes."""
     if found := faults(GOOD, words):
         yield f"a good story fails: {found}"
     for (old, new), fault in BAD.items():
@@ -227,11 +227,11 @@ def main():
     parser = argparse.ArgumentParser(
         usage="%(prog)s [FILE ...] [options] [-- COMMAND ...]", description="Judge stories, one to a file."
     )
-    parser.add_argument("what", metavar="FILE", nargs="*", help="stories, or the words of a command after --")
+    parser.add_argument("what", metavar="FILE", nargs="*", help="files with stories, or a command after --")
     parser.add_argument("-n", type=int, help="run the command for seeds 1 to N")
     parser.add_argument("--at-least", type=int, metavar="N", help="stories that must pass [all]")
     parser.add_argument("--corpus", type=int, metavar="N", help="judge N held-out stories of the corpus")
-    parser.add_argument("--self-test", action="store_true", help="judge stories whose faults are known")
+    parser.add_argument("--self-test", action="store_true", help="judge stories with known faults")
     args = parser.parse_args()
 
     if any(n is not None and n < 1 for n in (args.n, args.corpus)):

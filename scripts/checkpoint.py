@@ -1,12 +1,12 @@
 """llama2.c checkpoints: reads and writes versions 0, 1 and 2.
 
-Owns the three file layouts, the names and shapes of the tensors, and the int8 quantization of version 2.
-It computes nothing with a model (reference.py does) and knows no other file format.
+Owns the three file layouts, the names and shapes of the tensors, and the int8 quantization of version 2. The forward
+pass is in reference.py.
 
 Every number is little-endian. A matrix is [rows = out, cols = in], row-major.
 
-    v0  7 int32: dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len; a negative vocab_size says that
-        the model has its own classifier. Then float32 tensors, among them two RoPE tables that nobody reads.
+    v0  7 int32: dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len; a negative vocab_size means
+        that the classifier is not the embedding. Then float32 tensors, including two RoPE tables that no reader needs.
     v1  uint32 magic, int32 version, the same 7 int32 (vocab_size positive), uint8 shared_classifier, zeros up to
         byte 256. Then float32 tensors, the norms first.
     v2  as v1, with an int32 group_size at byte 37. The norms are float32; every other tensor is int8 [numel] followed
@@ -75,7 +75,7 @@ class Config:
 
 
 def layout(config, version):
-    """The names of a file's tensors in the file's order: kind by kind, and layer by layer within a kind."""
+    """The names of the tensors in the order of the file: by kind, then by layer."""
 
     def every_layer(*kinds):
         return [f"layers.{layer}.{kind}" for kind in kinds for layer in range(config.n_layers)]
@@ -92,7 +92,7 @@ def is_quantized(name, version):
 
 
 def quantize(w, group_size):
-    """float32 w -> int8 q, float32 scales: one scale = max|w| / 127 to a group, q = w / scale rounded half to even."""
+    """float32 w -> int8 q, float32 scales: one scale = max|w| / 127 per group, q = w / scale rounded half to even."""
     groups = w.reshape(-1, group_size)
     scales = np.abs(groups).max(axis=1) / np.float32(127)
     q = groups / np.where(scales == 0, np.float32(np.inf), scales)[:, None]  # an all-zero group: scale 0, q 0
@@ -111,7 +111,7 @@ def check_group_size(config, group_size):
 
 
 def write(path, config, tensor, version, group_size=None):
-    """Writes the checkpoint whole or not at all. tensor(name) returns a float32 array, asked for one at a time."""
+    """Writes the checkpoint whole or not at all. tensor(name) returns a float32 array; called once per tensor."""
     if version == 2:
         check_group_size(config, group_size)
     *sizes, shared = astuple(config)
@@ -136,19 +136,19 @@ def write(path, config, tensor, version, group_size=None):
 
 
 def rope_table(config, name):
-    """v0's RoPE tables, as the file format has them. No reader needs them: the angles follow from the config."""
+    """v0's RoPE tables, which the format requires. No reader needs them: the angles follow from the config."""
     theta = 10000.0 ** (-2 * np.arange(config.head_size // 2) / config.head_size)
     angle = np.outer(np.arange(config.seq_len), theta)
     return (np.cos(angle) if name == "rope_cos" else np.sin(angle)).astype(np.float32)
 
 
 def read(path):
-    """Returns config, {name: float32 tensor}; v0 and v1 are views of the file, v2 is dequantized in float32."""
+    """Returns config, {name: float32 tensor}; tensors of v0 and v1 are views of the file, of v2 dequantized copies."""
     try:
         config, version, group_size, offset = read_header(path)
         data = np.memmap(path, np.uint8, "r")
         too_short = ValueError(f"{data.size} bytes, too short for its header")
-        if 8 * config.n_layers * config.dim > data.size:  # the norms alone: no billion layers to go through below
+        if 8 * config.n_layers * config.dim > data.size:  # the norms do not fit: avoids a loop over billions of layers
             raise too_short
 
         def take(dtype, count):
@@ -167,14 +167,14 @@ def read(path):
             else:
                 tensors[name] = take("<f4", count).reshape(shape)
         if offset != data.size:
-            raise ValueError(f"{data.size} bytes, expected {offset} by its header")
+            raise ValueError(f"{data.size} bytes, expected {offset} according to its header")
         return config, tensors
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
 def read_header(path):
-    """Returns config, version, group_size (None unless v2), bytes of the header."""
+    """Returns config, version, group_size (None unless v2), header size in bytes."""
     with open(path, "rb") as file:
         header = file.read(HEADER_BYTES)
     if len(header) < 28:

@@ -1,7 +1,7 @@
 """Compares two profiles (`./run MODEL --profile=x.csv`) of different norms, threads, types, machines or commits.
 
-Prints the differences of the means with their 95 % intervals: the half-widths of two intervals add in quadrature. A "?"
-marks a difference that is not significant.
+Prints the differences of the means with their 95 % intervals; the half-widths of the two intervals add in quadrature. A
+"?" marks a difference that is not significant.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def main():
     key = by_layer if args.layers else by_site
     before, after = sums_of(rows, key), sums_of(rows_after, key)
     for phase in dict.fromkeys([*before, *after]):
-        print(f"\n{phase}, microseconds a token")
+        print(f"\n{phase}, microseconds per token")
         show(before[phase], after[phase])
 
 

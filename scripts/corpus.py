@@ -1,15 +1,15 @@
-"""The corpus of the bundled model: writes short stories for children, as many as you like, each from its number.
+"""The corpus of the bundled model: generates any number of short stories for children, from a seed.
 
-Owns the people, the things, the sentences that any plot uses, who is "he" and what is "they", and which stories are
-held out of training; the plots are in plots.txt. It knows nothing of tokens or models (train.py does), and whether a
-story is any good is judged by rules of another kind (check_story.py).
+Owns the people, the things, the sentences that all plots share, the choice of pronouns, and the split between training
+and held-out stories; the plots are in plots.txt. Tokens and models belong to train.py; check_story.py judges the
+stories by independent rules.
 
-A sentence is a text with choices and facts: "{He} [ran|walked] to {place}." Choices may stand inside choices; facts are
-filled in last, and sentences begin with a capital by themselves. A story is decided by its plot, hero, place, thing and
-trouble. Where the hash of these five is 0 modulo 20 the story is held out: none with these five is ever trained on.
+A sentence is a text with choices and facts: "{He} [ran|walked] to {place}." Choices may be nested; facts are inserted
+last, and sentences are capitalized automatically. A story is defined by its plot, hero, place, thing and trouble. If
+the hash of these five is 0 modulo 20, the story is held out: no story with these five is used in training.
 
     python scripts/corpus.py -n 5                  five stories
-    python scripts/corpus.py -n 5 --held-out       five of those never trained on
+    python scripts/corpus.py -n 5 --held-out       five held-out stories
 """
 
 import argparse
@@ -19,8 +19,8 @@ import re
 import sys
 from pathlib import Path
 
-HELD_OUT = 20  # one combination in so many is held out
-LONGEST = 212  # in words, punctuation and paragraphs: a longer story is told again, so that 256 positions are enough
+HELD_OUT = 20  # one combination in 20 is held out
+MAX_PARTS = 212  # words, punctuation marks and newlines; longer stories are drawn again, so that 256 positions suffice
 
 
 def words(text):
@@ -48,7 +48,7 @@ FAMILY = {"mother": "she", "grandmother": "she", "aunt": "she", "father": "he", 
 TRAITS = words("little kind brave curious cheerful shy gentle busy clever quiet merry young small friendly")
 
 COLORS = words("red blue green yellow purple orange white black brown golden striped spotted")
-THINGS = {  # how they look, what they are
+THINGS = {  # kind: (adjectives, nouns)
     "toys": (
         COLORS,
         words(
@@ -69,7 +69,7 @@ THINGS = {  # how they look, what they are
     "sky": (words("little tiny small lost"), words("star cloud moonbeam firefly snowflake")),
 }
 PAIRS = words("boots mittens slippers skates socks gloves")
-PLACES = {  # how one is there
+PLACES = {  # place: preposition
     "the park": "in",
     "the forest": "in",
     "the meadow": "in",
@@ -88,7 +88,7 @@ PLACES = {  # how one is there
     "the barn": "behind",
 }
 
-PHRASES = {  # facts that are sentences or parts of them
+PHRASES = {  # facts that are sentences or parts of sentences
     "intro": (
         "[once upon a time,|once,|long ago,|a long time ago,] there was {a trait kind} [named|called] {H}. {He} lived {home}."
         "|{H} was {a trait kind} who lived {home}."
@@ -144,7 +144,7 @@ SENTENCE_START = re.compile(r'(?:^|(?<=[.!?] )|(?<=\n)|(?<=[.,!?]" ")|(?<=[.!?] 
 
 
 def read_plots(path):
-    """{name: (things, relative, [trouble], [paragraph])}, a paragraph being a list of ways to write it."""
+    """Returns {name: (things, relative, [trouble], [paragraph])}; a paragraph is a list of alternatives."""
     plots = {}
     for block in re.split(r"\n\s*\n", path.read_text()):
         lines = [line for line in block.splitlines() if not line.startswith("#")]
@@ -162,14 +162,14 @@ PLOTS = read_plots(Path(__file__).with_name("plots.txt"))
 
 
 def choose(rng, text):
-    """Decides every choice of a text, innermost first."""
+    """Resolves every choice in a text, innermost first."""
     while "[" in text:
         text = CHOICE.sub(lambda match: rng.choice(match[1].split("|")), text)
     return text
 
 
 def phrase(rng, name):
-    """One of the alternatives of PHRASES[name]: a choice without its brackets."""
+    """One of the alternatives of PHRASES[name], which is a choice without its brackets."""
     return choose(rng, f"[{PHRASES[name]}]")
 
 
@@ -178,7 +178,7 @@ def article(noun):
 
 
 def person(rng, animal, others=()):
-    """name, pronoun, kind; nobody of the others' names, no animal of their kinds."""
+    """Returns name, pronoun, kind; neither the name nor the animal is in `others`."""
     if animal:
         kind = rng.choice([kind for kind in ANIMALS if kind not in others])
         he = rng.choice(["she", "he"])
@@ -208,7 +208,7 @@ def thing_facts(look, noun):
 
 
 def story(rng):
-    """A story and the five facts that decide it."""
+    """Returns a story and the five facts that define it."""
     plot = rng.choice(list(PLOTS))
     things, relative, troubles, paragraphs = PLOTS[plot]
     animal = rng.random() < 0.35
@@ -240,7 +240,7 @@ def story(rng):
         "spot1": spot1,
         "spot2": spot2,
     }
-    while len(PART.findall(text := tell(rng, facts, paragraphs))) > LONGEST:
+    while len(PART.findall(text := tell(rng, facts, paragraphs))) > MAX_PARTS:
         pass
     return text, (plot, hero, place, f"{look} {noun}", trouble)
 
@@ -268,7 +268,7 @@ def is_held_out(facts):
 
 
 def stories(n, seed, held_out=False):
-    """n stories of one side of the split. The same seed tells the same stories."""
+    """Yields n stories of one side of the split. The same seed gives the same stories."""
     rng = random.Random(f"{seed} {held_out}")
     while n:
         text, facts = story(rng)
@@ -281,7 +281,7 @@ def main():
     parser = argparse.ArgumentParser(usage="%(prog)s [options]", description="Write stories, separated by blank lines.")
     parser.add_argument("-n", type=int, default=5, help="stories [5]")
     parser.add_argument("-s", "--seed", type=int, default=1, help="[1]")
-    parser.add_argument("--held-out", action="store_true", help="of the combinations kept out of training")
+    parser.add_argument("--held-out", action="store_true", help="write held-out stories")
     args = parser.parse_args()
     if args.n < 0:
         raise ValueError(f"-n is {args.n}, expected 0 or more")

@@ -1,12 +1,12 @@
-"""What ran: the lines and branches of every source file, from what gcc's --coverage or clang's source coverage counted.
+"""Shows which lines and branches of every source file ran, as counted by gcc's --coverage or clang's source coverage.
 
-    python3 scripts/coverage.py BUILD [LINES BRANCHES]   after `make coverage`: gcov of the objects in BUILD; status 1 if a
-                                                         file of formats/ or text/ has less than these percentages
-    python3 scripts/coverage.py --llvm LINES < EXPORT    after `make fuzz-coverage`: what `llvm-cov export` wrote; status 1
-                                                         if formats/, text/ and the top level together have less
+    python3 scripts/coverage.py BUILD [LINES BRANCHES]   after `make coverage`: gcov of the objects in BUILD; status 1
+                                                         if a file of formats/ or text/ has less than these percentages
+    python3 scripts/coverage.py --llvm LINES < EXPORT    after `make fuzz-coverage`: output of `llvm-cov export`; status
+                                                         1 if formats/, text/ and the top level together have less
 
-Owns the tables. A branch is one way out of a condition, as the compiler sees it: `a && b` has four. Behind each file are
-the lines that nothing ran.
+Owns the tables. A branch is one way out of a condition, as the compiler sees it: `a && b` has four. Each file's row
+ends with the lines that never ran.
 """
 
 import json
@@ -20,7 +20,7 @@ TOP = Path(__file__).resolve().parent.parent
 
 
 def gcov_counts(build, top=TOP):
-    """{file: {line: (count, [count of each branch])}} of the sources of the tree `top`, headers included."""
+    """Returns {file: {line: (count, [count of each branch])}} for the sources of the tree `top`, including headers."""
     found = defaultdict(dict)
     build = Path(build).resolve()
     data = sorted(str(p) for p in build.rglob("*.gcda") if "tests" not in p.relative_to(build).parts)
@@ -50,7 +50,7 @@ def percent(part, whole):
     return 100 * part / whole if whole else 100.0
 
 
-def show_gcov(build, least_lines, least_branches):
+def show_gcov(build, min_lines, min_branches):
     low = []
     print(f"{'file':28}{'lines':>12}{'%':>7}{'branches':>12}{'%':>7}  lines never run")
     for file, lines in sorted(gcov_counts(build).items()):
@@ -62,14 +62,14 @@ def show_gcov(build, least_lines, least_branches):
             f"{file:28}{f'{ran}/{len(lines)}':>12}{shares[0]:7.1f}"
             f"{f'{taken}/{len(branches)}':>12}{shares[1]:7.1f}  {ranges(missing)}"
         )
-        if file.startswith(("formats/", "text/")) and (shares[0] < least_lines or shares[1] < least_branches):
+        if file.startswith(("formats/", "text/")) and (shares[0] < min_lines or shares[1] < min_branches):
             low.append(file)
     for file in low:
-        print(f"{file}: less than {least_lines:g} % of its lines or {least_branches:g} % of its branches")
+        print(f"{file}: less than {min_lines:g} % of its lines or {min_branches:g} % of its branches")
     return 1 if low else 0
 
 
-def show_llvm(least):
+def show_llvm(min_share):
     counted = ran = 0
     for file in json.load(sys.stdin)["data"][0]["files"]:
         path = Path(file["filename"]).resolve()
@@ -77,20 +77,20 @@ def show_llvm(least):
         lines, branches = file["summary"]["lines"], file["summary"]["branches"]
         if str(path).startswith("tests/"):
             continue
-        asked = len(path.parts) == 1 or path.parts[0] in ("formats", "text")
-        counted, ran = counted + asked * lines["count"], ran + asked * lines["covered"]
+        counts = len(path.parts) == 1 or path.parts[0] in ("formats", "text")
+        counted, ran = counted + counts * lines["count"], ran + counts * lines["covered"]
         of = f"{lines['covered']}/{lines['count']}", f"{branches['covered']}/{branches['count']}"
         print(f"{path!s:28}{of[0]:>12}{lines['percent']:7.1f}{of[1]:>12}{branches['percent']:7.1f}")
     share = percent(ran, counted)
     print(f"formats, text and transformer: {ran} of {counted} lines, {share:.1f} %")
-    return 1 if share < least else 0
+    return 1 if share < min_share else 0
 
 
 def main(arguments):
     if arguments[0] == "--llvm":
         return show_llvm(float(arguments[1]))
-    least = [float(a) for a in arguments[1:]] or [0.0, 0.0]
-    return show_gcov(arguments[0], *least)
+    minimums = [float(a) for a in arguments[1:]] or [0.0, 0.0]
+    return show_gcov(arguments[0], *minimums)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Draws docs/architecture.svg: the floors, what stands on them, and the arrows between, from the sources as they are.
+"""Draws docs/architecture.svg: the floors, the files and folders on them, and the arrows between them.
 
     python3 scripts/draw_architecture.py           writes the picture
-    python3 scripts/draw_architecture.py --check   status 1 if the picture is not the one that this would write
+    python3 scripts/draw_architecture.py --check   status 1 if the picture is out of date
 
-Owns how it looks. Floors and arrows (an include, or a call of a function of another file) come from scripts/house.py. A
-folder is one box, and so is each file of the top level. An arrow that a path of others implies is left out.
+Owns the layout. Floors and arrows (an include, or a call of a function of another file) come from scripts/house.py. A
+folder is one box, and so is each file of the top level. An arrow implied by a path of others is omitted.
 """
 
 import sys
@@ -16,8 +16,8 @@ import house
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs/architecture.svg"
-WIDTH, MARGIN, GAP, LINE = 1080, 20, 44, 17  # pixels: of all; at its edges; between floors; of small text
-CENTERS = {  # x of each box that does not stand in the middle of its floor
+WIDTH, MARGIN, GAP, LINE = 1080, 20, 44, 17  # pixels: picture, its edges, between floors, small text
+CENTERS = {  # x of each box that is not in the middle of its floor
     "lab/": 190, "cluster/": 500, "formats/": 820, "model.c": 365,
     "attention.c": 240, "mlp.c": 440, "experts.c": 560,
     "norm.c": 140, "rope.c": 265, "kv_cache.c": 390, "sampler.c": 690, "tokenizer.c": 810,
@@ -46,7 +46,7 @@ class Box:
         self.x = CENTERS.get(name, WIDTH / 2) - self.width / 2
         self.lines = wrap(files, self.width)
         self.height = 32 + LINE * len(self.lines)
-        self.y, self.exits, self.entries = 0, {}, {}  # x where arrows to others begin, and those from others end
+        self.y, self.exits, self.entries = 0, {}, {}  # {other box: x} of arrows that begin or end here
 
     @property
     def center(self):
@@ -75,7 +75,7 @@ def read_boxes(sources):
 
 
 def read_arrows(sources, boxes):
-    """{box: the boxes it reaches by arrows that no others, by way of the floors between or of headers, imply}."""
+    """Returns {box: boxes}, an arrow for each, without arrows implied by paths through lower floors or headers."""
     arrows = {name: set() for name in boxes}
     for source, _, to, _ in sources.arrows():
         start, end = (path.split("/")[0] + "/" if "/" in path else path for path in (source, to))
@@ -112,14 +112,14 @@ def place(boxes):
 
 
 def toward(box, other):
-    """The x over or under another box that is the nearest to a box's own middle."""
+    """The x within another box that is nearest to the middle of this box."""
     if other.width == FILE_WIDTH:
         return other.center
     return min(max(box.center, other.x + 12), other.x + other.width - 12)
 
 
 def spread(box, wanted):
-    """{name: x} along a side of a box for arrows that would rather be at the x of wanted, a list of (x, name)."""
+    """Returns {name: x}: spreads arrows along a side of a box, near their preferred x; wanted: [(x, name)]."""
     room, x, ports = min(16, (box.width - 24) / max(1, len(wanted))), box.x + 12, {}
     if len(wanted) == 1 and box.width == FILE_WIDTH:
         return {wanted[0][1]: box.center}
@@ -131,7 +131,7 @@ def spread(box, wanted):
 
 
 def find_lane(lanes, boxes, floors, x1, x2):
-    """The x at which an arrow passes these floors: free of boxes and other arrows, on the shortest way."""
+    """The x at which an arrow passes these floors by the shortest way, without touching boxes or other arrows."""
 
     def is_free(x):
         beside = [abs(x - other) >= 10 for number in floors for other in lanes[number]]
@@ -161,7 +161,7 @@ def way_down(start, end, boxes, floors, lanes):
 
 
 def way_along(start, end):
-    """On one floor: straight to a neighbor, else below what is between."""
+    """An arrow on one floor: straight to a neighbor, else below the boxes between."""
     right = end.x > start.x
     x1, x2 = (start.x + start.width, end.x - 7) if right else (start.x, end.x + end.width + 7)
     if abs(x2 - x1) < 120:
@@ -212,7 +212,7 @@ def main(arguments):
     if "--check" not in arguments:
         PICTURE.write_text(picture)
     elif not PICTURE.exists() or PICTURE.read_text() != picture:
-        print("docs/architecture.svg:1: not what scripts/draw_architecture.py makes of these sources: run it again")
+        print("docs/architecture.svg:1: out of date: run scripts/draw_architecture.py")
         return 1
     return 0
 

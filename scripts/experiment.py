@@ -1,9 +1,10 @@
-"""The experiment of docs/experiment.md: the bundled model's architecture under other norms, same data, seeds and budget.
+"""The experiment of docs/experiment.md: the bundled model's architecture with other norms, same data, seeds and budget.
 
-Owns which norms, where, which learning rates and seeds, and what is reported; training itself is train.py's, the file
-export_gguf.py's, and norma's own speed bench's. Everything goes into one folder, a run of training to a folder in it, and
-its losses to a line of results.csv; what is there is not done again, and a run that was stopped goes on. docs/experiment.csv
-is such a file: copied to FOLDER/results.csv it spares its runs. The data come from a folder that train.py has filled.
+Owns the choice of norms, placements, learning rates and seeds, and the report. train.py trains, export_gguf.py writes
+the models, and norma's -m bench measures its speed. Everything is written to one folder: a folder for each training
+run, and a line in results.csv for its losses. Finished runs are skipped, and an interrupted run continues.
+docs/experiment.csv is such a file: copied to FOLDER/results.csv, it skips its runs. The data come from a folder that
+train.py has filled.
 
     python scripts/experiment.py build/experiment --data build/stories
 """
@@ -24,7 +25,7 @@ import train
 from llama import Llama
 
 SCRIPTS = Path(__file__).parent
-CASES = {  # the norms, their placement, the norms of queries and keys; more options of train.py
+CASES = {  # name: (norms, placement, norms of queries and keys, more options of train.py)
     "none": ("none", "pre", "none"),
     "rms": ("rms", "pre", "none"),
     "layer": ("layer", "pre", "none"),
@@ -45,11 +46,11 @@ MORE_CASES = {
 RATES = 1e-3, 2e-3, 4e-3, 8e-3, 16e-3
 EXPORTED = "rms", "layer", "mixed", "olmo2", "qk"
 TIMED_STEPS = 9
-MEAN_OVER = 10  # steps, for a curve's points
+MEAN_OVER = 10  # steps per point of a curve
 
 
 def train_one(run, args):
-    """The last held-out loss of a run (case, rate, seed), and a curve: the loss of training, a mean over so many steps."""
+    """The last held-out loss of a run (case, rate, seed), and its training losses as means of MEAN_OVER steps."""
     case, rate, seed = run
     folder = args.folder / f"{case}-{rate:g}-{seed}"
     log = folder / "log.csv"
@@ -70,13 +71,13 @@ def train_one(run, args):
 
 
 def read_results(path):
-    """{(case, rate, seed): (held-out loss, curve...)}"""
+    """Returns {(case, rate, seed): (held-out loss, training losses...)}."""
     rows = [line.split(",") for line in path.read_text().splitlines()[1:]] if path.exists() else []
     return {(row[0], float(row[1]), int(row[2])): tuple(map(float, row[3:])) for row in rows}
 
 
 def train_all(runs, path, args):
-    """What read_results gives, after every run is there; a line for each as it ends."""
+    """Trains the missing runs, adding a line to the file at the end of each; returns all results."""
     found = read_results(path)
     missing = [run for run in runs if run not in found]
     with ThreadPoolExecutor(args.jobs) as pool, path.open("a") as out:
@@ -94,7 +95,7 @@ def train_all(runs, path, args):
 
 
 def steps_per_second(args):
-    """Medians; the cases take turns, step by step."""
+    """Returns {case: training steps per second}: medians; the cases alternate step by step."""
     torch.set_num_threads(args.jobs)
     tokens = train.tokenize(args.data, None, train.N_STORIES, held_out=False)[: args.batch].long()
     models = {case: Llama(train.CONFIG, *kind) for case, kind in CASES.items()}
@@ -113,7 +114,7 @@ def steps_per_second(args):
 
 
 def norma_speed(files, run, rounds=5):
-    """{case: (prefill, decode)} tokens/s: medians of several benches, the files in turn."""
+    """Returns {case: (prefill, decode)} in tokens/s: medians of several benchmarks, files alternating."""
     found = {case: [] for case in files}
     for _ in range(rounds):
         for case, file in files.items():
@@ -128,7 +129,7 @@ def norma_speed(files, run, rounds=5):
 def main():
     parser = argparse.ArgumentParser(usage="%(prog)s FOLDER --data FOLDER [options]", description="Compare norms.")
     parser.add_argument("folder", metavar="FOLDER", type=Path)
-    parser.add_argument("--data", metavar="FOLDER", type=Path, required=True, help="of train.py: tokenizer and tokens")
+    parser.add_argument("--data", metavar="FOLDER", type=Path, required=True, help="train.py's folder")
     parser.add_argument("--run", default="./run", help="norma [./run]")
     parser.add_argument("--steps", type=int, default=300, help="[300]")
     parser.add_argument("--batch", type=int, default=12, help="[12]")
@@ -137,7 +138,7 @@ def main():
     )
     parser.add_argument("--rates", nargs="+", type=float, default=RATES, metavar="RATE", help="learning rates [all]")
     parser.add_argument("--seeds", type=int, default=1, help="[1]")
-    parser.add_argument("--jobs", type=int, default=2, help="runs side by side, a thread each [2]")
+    parser.add_argument("--jobs", type=int, default=2, help="parallel runs, one thread each [2]")
     parser.add_argument("--train-only", action="store_true", help="measure no speeds")
     args = parser.parse_args()
 

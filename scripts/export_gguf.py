@@ -1,9 +1,9 @@
-"""Writes what train.py trained as a GGUF file that norma, and any other runner, opens.
+"""Writes a model trained by train.py as a GGUF file for norma and other runners.
 
-Owns the names and types of GGUF's tensors and keys, and which architecture has a model's norms. Matrices are float16, norms
-float32. train.py rotates neighbours, which is the order that GGUF expects of a llama; in the other architectures an element
-rotates with the one half a head behind, so rows move. A LayerNorm is a norm with a bias, which norma runs and other runners
-reject.
+Owns the names and types of GGUF's tensors and keys, and the choice of an architecture that has the model's norms.
+Matrices are float16, norms float32. train.py rotates adjacent elements, the order that GGUF uses for llama; in the
+other architectures an element is rotated with the one half a head later, so rows are permuted. LayerNorm is stored as a
+norm with a bias, which norma runs and other runners reject.
 """
 
 import argparse
@@ -86,12 +86,12 @@ def add_tokenizer(writer, tokenizer):
 
 
 def halves(w, head_size):
-    """The rows of a head, or its part of a vector, from the order of neighbours to that of halves."""
+    """Reorders the rows of each head (or its part of a vector) from adjacent pairs to halves."""
     return w.unflatten(0, (-1, head_size // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def write(path, architecture, config, tensors, tokenizer):
-    """The file appears whole or not at all."""
+    """Writes the file whole or not at all."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         writer = gguf.GGUFWriter(partial, architecture)
@@ -112,14 +112,14 @@ def write(path, architecture, config, tensors, tokenizer):
 
 def main():
     parser = argparse.ArgumentParser(usage="%(prog)s FOLDER OUT", description="Write a trained model as GGUF.")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="of train.py")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="train.py's folder")
     parser.add_argument("out", metavar="OUT", type=Path)
     args = parser.parse_args()
     state = torch.load(args.folder / "checkpoint.pt", weights_only=True)
     options = state["options"]
     architecture = ARCHITECTURES.get((options["placement"], options["qk_norm"]))
     if options["norm"] in ("dyt", "none") or not architecture:
-        raise ValueError(f"{args.folder}/checkpoint.pt: no architecture of GGUF has such norms: {options}")
+        raise ValueError(f"{args.folder}/checkpoint.pt: no GGUF architecture has these norms: {options}")
     tokenizer = sentencepiece.SentencePieceProcessor(str(args.folder / "tokenizer.model"))
     write(args.out, architecture, Config(**state["config"]), state["model"], tokenizer)
 

@@ -1,22 +1,22 @@
-"""Writes tests/golden/families: small random models of the families beside LLaMA, and their logits by transformers.
+"""Writes tests/golden/families: small random models of other families than LLaMA, and their logits from transformers.
 
-Owns which families there are and their configurations: the keys are those of the published config.json files, those
-that change nothing among them; the sizes are small. NAME.json has for the C tests
+Owns the list of families and their configurations. The keys are those of the published config.json files, including
+keys without effect; the sizes are small. For the C tests, NAME.json has
 
     config   config.json, from the line `"config": {` to the line `},`
     seed     of the weights and the tokens
     tensors  name and shape, as published files store them; tensor i of the hash is the i-th of the list
     tokens   the prompt
 
-and NAME.f32 the logits [tokens, vocab_size] in float32, rounded from float64: every cast to float32 in transformers'
-code, of norms, softmax and RoPE, is made one to float64. The weights come from the hash of random_model.py:
+and NAME.f32 the logits [tokens, vocab_size] in float32, rounded from float64: casts to float32 in transformers' code
+(in norms, softmax and RoPE) are replaced by casts to float64. The weights come from the hash of random_model.py:
 
     biases (*.bias)      u
     norms (one axis)     1 + u / 2; u / 2 in Gemma, whose code adds the 1; computed in double, rounded to float32
     model.embed_tokens   u * 2
     other matrices       u * 2^k with random_model.py's k for their columns
 
-A family also lists options that must matter: with another value, its logits must be others.
+A family also lists options that must matter: with the given other value, the logits must change.
 """
 
 import contextlib
@@ -152,7 +152,7 @@ FAMILIES = {
     "gemma2": Family(
         31,
         "Gemma-2-2B",
-        "four norms a layer, soft caps as published, every other layer slides",
+        "four norms per layer, soft caps as published, every other layer slides",
         sizes(48, 96, 3, 4, 2, 60, 64, 20) | GEMMA2,
         {
             "final_logit_softcapping": None,
@@ -164,7 +164,7 @@ FAMILIES = {
     "gemma2_caps": Family(
         32,
         "Gemma-2-2B",
-        "small soft caps, scores not scaled by the head size, one KV head, layer_types in another order",
+        "small soft caps, scores not scaled by the head size, one KV head, layer_types in a different order",
         sizes(40, 72, 3, 4, 1, 61, 64, 10)
         | GEMMA2
         | {
@@ -217,7 +217,7 @@ FAMILIES = {
     "gemma3_nested": Family(
         35,
         "Gemma-3, as transformers 5 saves it",
-        "rope_parameters for each kind of layer, linear scaling in the full ones, logits capped",
+        "rope_parameters for each kind of layer, linear scaling in full layers, logits capped",
         sizes(40, 64, 4, 2, 2, 60, 64, 10)
         | GEMMA3
         | {
@@ -243,7 +243,7 @@ FAMILIES = {
     "olmo2": Family(
         36,
         "OLMo-2-1B",
-        "norms behind the sublayers alone, q_norm and k_norm of all heads together",
+        "norms after the sublayers only, q_norm and k_norm of all heads together",
         sizes(48, 80, 2, 6, 3, 60, 64)
         | OLMO2
         | {
@@ -259,7 +259,7 @@ FAMILIES = {
     "olmo3": Family(
         37,
         "OLMo-3-7B",
-        "the same with layers that slide, and YaRN in the full ones",
+        "the same with layers that slide, and YaRN in full layers",
         sizes(60, 88, 5, 6, 2, 60, 512)
         | OLMO2
         | {
@@ -299,7 +299,7 @@ FAMILIES = {
     "phi4": Family(
         39,
         "Phi-4-mini",
-        "the same with grouped heads of which 3/4 rotate, longrope, tied",
+        "the same with grouped heads, 3/4 of which rotate, longrope, tied",
         sizes(64, 96, 2, 4, 2, 60, 384)
         | PHI3
         | {
@@ -471,7 +471,7 @@ FAMILIES = {
     "gemma": Family(
         47,
         "Gemma-2B",
-        "gamma stored less 1, embeddings scaled, one KV head, heads wider than dim / n_heads",
+        "gamma stored minus 1, embeddings scaled, one KV head, heads wider than dim / n_heads",
         sizes(48, 96, 3, 4, 1, 60, 64, 20)
         | {
             "architectures": ["GemmaForCausalLM"],
@@ -496,7 +496,7 @@ FAMILIES = {
     "ernie4_5": Family(
         48,
         "ERNIE-4.5-0.3B",
-        "RoPE of neighbours, tied",
+        "RoPE of adjacent pairs, tied",
         sizes(48, 96, 3, 4, 2, 60, 64, 16)
         | {
             "architectures": ["Ernie4_5ForCausalLM"],
@@ -598,7 +598,7 @@ FAMILIES = {
 
 
 def row(name):
-    """Of the table in tests/golden/README.md."""
+    """A row of the table in tests/golden/README.md."""
     family = FAMILIES[name]
     return f"| `{name}` | {family.seed} | {family.config['model_type']} | {family.like} | {family.notes} |"
 
@@ -606,7 +606,7 @@ def row(name):
 # ---- weights ---------------------------------------------------------------------------------
 
 
-STORED = {  # experts in published files: the block's name, the router, and gate, up and down; a stack of all has two names
+STORED = {  # experts in published files: block, router, and gate, up and down (fused gate and up: two names)
     "mixtral": ("block_sparse_moe", "gate", ("w1", "w3", "w2")),
     "olmoe": ("mlp", "gate", ("gate_proj", "up_proj", "down_proj")),
     "granitemoe": ("block_sparse_moe", "router.layer", ("input_linear", "output_linear")),
@@ -614,7 +614,7 @@ STORED = {  # experts in published files: the block's name, the router, and gate
 
 
 def as_stored(model_type, name, shape):
-    """Name and shape in published files of a tensor of the model in memory; several of experts that are not stacked."""
+    """The names and shapes in published files for a tensor of the model: several if experts are stored separately."""
     if model_type not in STORED or not (".experts." in name or ".gate.weight" in name or ".router." in name):
         return [(name, list(shape))]
     block, router, parts = STORED[model_type]
@@ -655,7 +655,7 @@ def hash_weights(family, tensors):
 
 @contextlib.contextmanager
 def float64_for_float32():
-    """Code that asks PyTorch for float32 gets float64."""
+    """Within this context PyTorch's float32 is float64."""
     saved = torch.float32, torch.float, torch.Tensor.float
     torch.set_default_dtype(torch.float64)
     torch.float32 = torch.float = torch.float64
@@ -668,16 +668,16 @@ def float64_for_float32():
 
 
 def build(config):
-    """The model without its weights."""
+    """Builds the model with random weights."""
     options = {key: value for key, value in config.items() if key not in ("dtype", "torch_dtype", "model_type")}
-    options = json.loads(json.dumps(options))  # transformers changes the dictionaries in it
+    options = json.loads(json.dumps(options))  # transformers modifies nested dictionaries
     config = transformers.AutoConfig.for_model(config["model_type"], **options)
     config._attn_implementation = config._experts_implementation = "eager"
     return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
 
 
 def load(config, named):
-    """The weights as transformers reads them from a folder; every tensor must have its place."""
+    """Returns the weights as transformers reads them from a folder; fails if a tensor is missing or unused."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config))
         save_file({name: torch.from_numpy(w) for name, w in named.items()}, f"{folder}/model.safetensors")
@@ -686,13 +686,13 @@ def load(config, named):
         )
     wrong = {key: found for key, found in info.items() if found and key != "error_msgs"}
     if wrong or info.get("error_msgs"):
-        raise ValueError(f"{config['model_type']}: transformers says {info}")
+        raise ValueError(f"{config['model_type']}: transformers reports {info}")
     return model.state_dict()
 
 
 @torch.inference_mode()
 def logits(config, state, tokens, exact=True):
-    """In float64, or as stock transformers computes them in float32."""
+    """Returns the logits in float64 or, if not exact, as stock transformers computes them in float32."""
     with float64_for_float32() if exact else contextlib.nullcontext():
         model = build(config)
         model.load_state_dict(state)
@@ -716,11 +716,11 @@ def check_options(name, family, state, tokens, golden):
     for key, value in family.matters.items():
         error, largest = compare(logits(family.config | {key: value}, state, tokens), golden)
         if error < 1e-3 * largest:
-            raise ValueError(f"{name}: with {key} = {value} the logits differ by {error / largest:.1e} alone")
+            raise ValueError(f"{name}: with {key} = {value} the logits differ by only {error / largest:.1e}")
 
 
 def write(name, family):
-    """Returns how far stock float32 is away, as a part of the largest logit."""
+    """Writes the files of a family; returns the error of stock float32, relative to the largest logit."""
     tensors = stored_tensors(build(family.config))
     tokens = (hashes(family.seed, 0xFFFFFF, 0, N_TOKENS) % np.uint64(family.config["vocab_size"])).astype(np.int64)
     state = load(family.config, hash_weights(family, tensors))

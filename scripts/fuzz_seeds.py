@@ -1,10 +1,11 @@
-"""Writes what the fuzzers in tests/fuzz begin with: small models, folders, tokenizers and texts that are good.
+"""Writes the seeds of the fuzzers in tests/fuzz: small valid models, folders, tokenizers and texts.
 
-    python3 scripts/fuzz_seeds.py                     tests/fuzz/seeds/TARGET/*, which are in the repository
-    python3 scripts/fuzz_seeds.py --dictionary FILE   a dictionary for libFuzzer: the strings in the sources that read files
+    python3 scripts/fuzz_seeds.py                     writes tests/fuzz/seeds/TARGET/* (in the repository)
+    python3 scripts/fuzz_seeds.py --dictionary FILE   writes a dictionary for libFuzzer
 
-Owns what the seeds hold: between them every format, architecture and weight type, most keys and options. How a target
-reads its input is said in tests/fuzz/TARGET.c. Needs Python's standard library only; always writes the same bytes.
+Owns the contents of the seeds: together they have every format, architecture and weight type, and most keys and
+options. tests/fuzz/TARGET.c says how a target reads its input. Needs only Python's standard library; the output is
+deterministic.
 """
 
 import json
@@ -65,7 +66,7 @@ def tokenizer_bin(pieces):
 # ---- GGUF ----------------------------------------------------------------------------------------------------
 
 INT, REAL, BOOL, TEXT, I32 = 4, 6, 7, 8, 5
-# name: number, weights to a block, bytes of a block, where its float16 numbers are
+# name: (number, weights per block, bytes per block, offsets of its float16 numbers)
 TYPES = {
     "F32": (0, 1, 4, []),
     "F16": (1, 1, 2, [0]),
@@ -99,7 +100,7 @@ def gguf_value(value, integers=INT):
 
 
 def blocks(name, count):
-    """The weights of a tensor: any bits, in blocks whose float16 numbers are small."""
+    """The weights of a tensor: random bits, with small float16 numbers in blocks."""
     _, size, n_bytes, places = TYPES[name]
     if name == "F32":
         return floats(count)
@@ -130,7 +131,7 @@ def gguf(keys, tensors, version=3):
 
 def gguf_model(architecture, keys=None, types=("F32",), biases=(), norms=("attn_norm", "ffn_norm"), head_norms=False,
                experts=0, tied=False, fused=False, **sizes):
-    """Tensors take their types in turn, where their columns allow; else F32. Norms of heads may be "wide"."""
+    """Tensors cycle through the types that fit their columns, else F32. head_norms may be "wide"."""
     s = DEFAULT | sizes
     dim, hidden, q_dim, kv_dim = s["dim"], s["hidden"], s["heads"] * s["head"], s["kv_heads"] * s["head"]
     tensors = {}
@@ -323,7 +324,7 @@ SPECIAL = [("<|im_start|>", {"special": True}), ("<|im_end|>", {"special": True}
 
 
 def tokenizers():
-    """{name: text}; between them all that norma knows of tokenizer.json."""
+    """Returns {name: text}, together with all features of tokenizer.json that norma supports."""
     few = ["a", "b", "e", "i", "m", "o", "t", "\u0120", "1", "2", "'", "s", "\u0120a", "ti", "me", "time", "12"]
     few_merges = ["\u0120 a", "t i", "m e", "ti me", "1 2"]
     pairs = [merge.split() for merge in few_merges]
@@ -369,7 +370,7 @@ PRE_NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 def folder(config, tokenizer="", beside=("", "", ""), kind="F16", fused=False, shards=False, norms=PRE_NORMS, **sizes):
-    """What fuzz/folder.c reads. Of two shards, layers are in the first, the rest in the second."""
+    """The input of tests/fuzz/folder.c. With two shards, layers are in the first, the rest in the second."""
     s = DEFAULT | {"vocab": 20} | sizes
     dim, hidden, q_dim, kv_dim = s["dim"], s["hidden"], s["heads"] * s["head"], s["kv_heads"] * s["head"]
     architecture, biases = config["model_type"], []
@@ -496,14 +497,17 @@ def write_folder_families():
 
 # ---- the other targets ---------------------------------------------------------------------------------------
 
-SAID = "Once it's 12 o'clock, n\u00e4her e\u0301 \u4f60\u597d\r\n  \t<s>time<|im_end|> \U0001f600'll 1234567 \u2028\uac01".encode()
+SAMPLE = (
+    "Once it's 12 o'clock, n\u00e4her e\u0301 \u4f60\u597d\r\n  \t<s>time<|im_end|> \U0001f600'll 1234567 \u2028\uac01".encode()
+)
 
 
 def with_text(head, tail, share, mode):
-    """`share` of a whole says how much of what follows the head is text: bpe.c and tokenizer.c begin so."""
-    total = len(SAID) + len(tail)
-    part = next(p for p in range(mode, 256, 2) if total * p // share >= len(SAID))
-    text = SAID.ljust(total * part // share, b" ")
+    """Input for bpe.c and tokenizer.c: a head, a text and a tail; the head gives the length of the text, in parts of
+    `share`."""
+    total = len(SAMPLE) + len(tail)
+    part = next(p for p in range(mode, 256, 2) if total * p // share >= len(SAMPLE))
+    text = SAMPLE.ljust(total * part // share, b" ")
     while (len(text) + len(tail)) * part // share > len(text):
         text += b" "
     return head(part) + text + tail
@@ -512,12 +516,13 @@ def with_text(head, tail, share, mode):
 def write_bpe():
     for name, text in tokenizers().items():
         tail = text.encode()
-        share = next(p for p in range(256) if (len(SAID) + len(tail)) * p // 256 >= len(SAID))
-        room = (len(SAID) + len(tail)) * share // 256
-        yield name, bytes([share, 0]) + SAID.ljust(room, b".")[:room] + tail
+        share = next(p for p in range(256) if (len(SAMPLE) + len(tail)) * p // 256 >= len(SAMPLE))
+        room = (len(SAMPLE) + len(tail)) * share // 256
+        yield name, bytes([share, 0]) + SAMPLE.ljust(room, b".")[:room] + tail
     for pre in range(5):
         merges = bytes(v for pair in (b"ti", b"me", b" a", b"12", b"\x80\xff", b"he", b"\xffr") for v in pair)
-        yield f"merges{pre}", bytes([(len(SAID) * 256 + 255) // (len(SAID) + len(merges)), 2 * pre + 1]) + SAID + merges
+        share = (len(SAMPLE) * 256 + 255) // (len(SAMPLE) + len(merges))
+        yield f"merges{pre}", bytes([share, 2 * pre + 1]) + SAMPLE + merges
 
 
 def write_tokenizer():
@@ -539,7 +544,7 @@ def write_json():
 
 
 def dictionary():
-    """The strings that readers compare with: keys, options, names, parts of chat templates."""
+    """The strings in the sources that read files: keys, options, names, parts of chat templates."""
     texts = set()
     for path in ["formats/*.c", "kernels/tensor.h", "modes/template.c", "norm.c"]:
         for source in sorted(TOP.glob(path)):

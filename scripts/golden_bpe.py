@@ -1,24 +1,24 @@
-r"""Writes what Hugging Face's tokenizers library makes of the texts of golden_tokens.py: tests/golden/tokens_NAME.bin.
+r"""Writes tests/golden/tokens_NAME.bin: the tokens of golden_tokens.py's texts from Hugging Face's tokenizers library.
 
-Owns the byte-pair tokenizers that tests are made with, tests/golden/bpe_KIND.json, small ones trained for the purpose on
-the text of this repository (as it was then; `golden_bpe.py --train` makes others); and what varies of them:
+Owns the byte-pair tokenizers of the tests, tests/golden/bpe_KIND.json, which were trained on an earlier text of this
+repository (`golden_bpe.py --train` trains new ones), and their variants:
 
     llama3          the Llama 3 pattern; words that are pieces are not split; BOS by a template
-    qwen2           the Qwen 2 pattern; NFC; added tokens of every sort
-    gpt2, smollm,   the pieces of qwen2 without NFC, cut by ByteLevel, by digits and ByteLevel, by numbers and ByteLevel,
-    numbers, space  by ByteLevel with a space before the text,
+    qwen2           the Qwen 2 pattern; NFC; added tokens of every kind
+    gpt2, smollm,   the pieces of qwen2 without NFC, split by ByteLevel, by digits and ByteLevel, by numbers and
+    numbers, space  ByteLevel, by ByteLevel with a space before the text,
     gpt4o, tekken   by the patterns of GPT-4o and of Mistral's Tekken
-    llama2          no words: spaces are U+2581 and one is put in front, unknown characters are bytes
-    llama2_first    the same with one put only in front of a whole text, where there is none (Metaspace)
-    minimind        minimind/tokenizer.json in the folder NORMA_CHECKPOINTS (without it the file stays as it was)
+    llama2          no words: spaces become U+2581, one is prepended, unknown characters become bytes
+    llama2_first    the same, with one prepended only to a whole text that does not begin with one (Metaspace)
+    minimind        minimind/tokenizer.json in the folder NORMA_CHECKPOINTS (without it the file is unchanged)
 
 patterns.txt has the regular expressions of pre-tokenizers, as JSON strings.
 
-chat_bpe.txt has lines of: family, 1 with a system prompt, turn, the ids up to where its answer begins that transformers'
-apply_chat_template gives with the templates in chat/ (MiniMind: its own) and llama3, qwen2, llama2 (zephyr, llama-2) or
-MiniMind's tokenizer.
+A line of chat_bpe.txt is: family, 1 with a system prompt (else 0), turn, and the ids before the answer to that turn, as
+transformers' apply_chat_template returns them with the templates in chat/ (MiniMind: its own) and the tokenizer llama3,
+qwen2, llama2 (zephyr, llama-2) or MiniMind's.
 
-Another tokenizer: golden_bpe.py NAME tokenizer.json. Texts are made valid first: invalid UTF-8 becomes U+FFFD.
+Another tokenizer: golden_bpe.py NAME tokenizer.json. Invalid UTF-8 in texts is replaced by U+FFFD first.
 """
 
 import codecs
@@ -72,7 +72,7 @@ def train(tokenizer, size, special, alphabet):
 
 
 def save(name, tokenizer, change):
-    """In one line, after a change to what the library would write."""
+    """Writes the tokenizer as one line of JSON, modified by change()."""
     content = json.loads(tokenizer.to_str())
     change(content)
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -90,7 +90,7 @@ def train_llama3():
     template = processors.TemplateProcessing(f"{special[0]} $A", None, [(special[0], bos)])
     tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
 
-    def add_words(content):  # that no merges lead to
+    def add_words(content):  # pieces that no merges produce
         vocab = content["model"]["vocab"]
         vocab.update({word: len(vocab) + i for i, word in enumerate(("\u0120wonderful", "zzzz", "zqj"))})
 
@@ -113,7 +113,7 @@ def train_qwen2():
 
 
 def train_llama2():
-    """By sentencepiece, then converted by transformers: so came the tokenizer.json of Llama 2."""
+    """Trained by sentencepiece, then converted by transformers, like the tokenizer.json of Llama 2."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "text").write_text("\n".join(corpus()))
         options = "--model_type=bpe --vocab_size=900 --byte_fallback --character_coverage=0.98 --split_digits"
@@ -160,7 +160,7 @@ def variants():
 
 
 def alphabet():
-    """The byte that each character of a byte-level vocabulary stands for."""
+    """Returns {character: byte} of a byte-level vocabulary."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     names = {chr(byte): byte for byte in printable}
     others = [byte for byte in range(256) if byte not in printable]
@@ -168,7 +168,7 @@ def alphabet():
 
 
 def pieces_of(tokenizer):
-    """The bytes of each piece, as norma has them, and whether text can become it."""
+    """Yields the bytes of each piece, as norma has them, and whether text can become that piece."""
     content = json.loads(tokenizer.to_str())
     added = {token["id"] for token in content["added_tokens"]}
     byte_level = not content["model"]["byte_fallback"]
@@ -206,7 +206,7 @@ def write_tokens(name, tokenizer):
 
 
 def chat_tokenizers(folder):
-    """Family, tokenizer, template."""
+    """Yields (family, tokenizer, template)."""
     for family, name, ends in (
         ("llama-3", "llama3", ("<|begin_of_text|>", "<|eot_id|>")),
         ("chatml", "qwen2", (None, "<|im_end|>")),
@@ -222,7 +222,7 @@ def chat_tokenizers(folder):
 
 
 def conversation(tokenizer, template, system, turn):
-    """The ids up to where the answer to this turn begins."""
+    """The ids before the answer to this turn."""
     messages = [{"role": "system", "content": SYSTEM}] if system else []
     for user, answer in zip(USERS[:turn], ANSWERS[:turn], strict=True):
         messages += [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
@@ -260,7 +260,7 @@ def main():
         write_tokens("minimind", Tokenizer.from_file(str(Path(folder) / "minimind" / "tokenizer.json")))
     else:
         print(
-            "golden_bpe.py: NORMA_CHECKPOINTS is not set, tokens_minimind.bin and chat_bpe.txt are left as they were",
+            "golden_bpe.py: NORMA_CHECKPOINTS is not set, tokens_minimind.bin and chat_bpe.txt are unchanged",
             file=sys.stderr,
         )
 

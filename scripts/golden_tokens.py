@@ -1,17 +1,18 @@
-r"""Writes the tokens in tests/golden: what the sentencepiece library makes of texts, and Hugging Face of conversations.
+r"""Writes tokens in tests/golden: those of texts from the sentencepiece library, of conversations from Hugging Face's.
 
-Owns the texts, which come from an integer hash, so that tests/text/test_pieces.c makes the very same ones; the made-up
+Owns the texts, which come from an integer hash, so that tests/text/test_pieces.c computes the same ones; the made-up
 vocabulary of the tests (tests/support/hashmodel.c) as a SentencePiece model; and the files:
 
-    tokens_NAME.bin     uint32, little-endian: hash of the vocabulary, texts, texts to a group, then a hash of the tokens
-                        of each group. A hash is FNV-1a over uint32 words. Vocabulary: id, bits of the score, length and
-                        bytes of each piece that is a text; tokens: for each text their number, then the ids.
-    chat.txt            lines of: family, how the vocabulary has its markers (control, user, none), 1 with a system
-                        prompt, turn, the ids of the conversation up to where its answer begins. chat/FAMILY.jinja say the same as the templates that models of the family have.
+    tokens_NAME.bin     uint32, little-endian: hash of the vocabulary, number of texts, texts per group, then a hash of
+                        the tokens of each group. A hash is FNV-1a over uint32 words. Vocabulary: id, bits of the score,
+                        length and bytes of each piece that is a text; tokens: for each text their number, then the ids.
+    chat.txt            lines of: family, type of the markers in the vocabulary (control, user, none), 1 with a system
+                        prompt (else 0), turn, the ids of the conversation before the answer. chat/FAMILY.jinja are
+                        equivalent to the templates in models of the family.
 
-NAME is `stories` (models/stories.gguf), `user` (made up, with user-defined pieces) and `llama32k` (llama32k.model in the
-folder NORMA_CHECKPOINTS; without it the file stays as it was). Another tokenizer: golden_tokens.py NAME FILE, where FILE
-is a SentencePiece model or a GGUF file.
+NAME is `stories` (models/stories.gguf), `user` (made up, with user-defined pieces) and `llama32k` (llama32k.model in
+the folder NORMA_CHECKPOINTS; without it the file is unchanged). Another tokenizer: golden_tokens.py NAME FILE, where
+FILE is a SentencePiece model or a GGUF file.
 
 The numbers of text i are h(SEED, i, k), k = 0, 1, ... of random_model.py.
 """
@@ -33,7 +34,7 @@ SEED, N_TEXTS, GROUP = 23, 12000, 8
 M64 = 2**64 - 1
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 
-SCRIPTS = [  # first code point, how many
+SCRIPTS = [  # (first code point, number)
     *[(0x21, 94), (0xA1, 95), (0x100, 384), (0x250, 96), (0x300, 112), (0x370, 144), (0x400, 304), (0x531, 86)],
     *[(0x591, 100), (0x600, 256), (0x700, 80), (0x780, 50), (0x7C0, 60), (0x900, 128), (0x980, 128), (0xA00, 128)],
     *[(0xA80, 128), (0xB00, 128), (0xB80, 128), (0xC00, 128), (0xC80, 128), (0xD00, 128), (0xD80, 128), (0xE01, 91)],
@@ -52,7 +53,7 @@ SPACES = [0x20, 0x20, 0x20, 0x09, 0x0A, 0x0A, 0x0D, 0x0B, 0xA0, 0x2009, 0x3000, 
 
 
 class Draw:
-    """The numbers of one text."""
+    """The random numbers of one text."""
 
     def __init__(self, text):
         self.next = (SEED * 0x9E3779B97F4A7C15 + (text << 40)) & M64
@@ -66,7 +67,7 @@ class Draw:
 
 
 def utf8(code):
-    """Surrogates, too."""
+    """Also encodes surrogates."""
     return chr(code).encode("utf-8", "surrogatepass")
 
 
@@ -86,7 +87,7 @@ def script(d):
 
 
 def emoji(d):
-    """Perhaps with a skin tone, a variation selector; joined; flags."""
+    """A flag, or an emoji with skin tones, variation selectors or joined parts."""
     if d.any(6) == 0:
         return utf8(0x1F1E6 + d.any(26)) + utf8(0x1F1E6 + d.any(26))
     text = utf8(0x1F300 + d.any(0x350))
@@ -108,7 +109,7 @@ def invalid(d):
     kind = d.any(4)
     if kind == 0:
         return bytes([0x80 + d.any(128)])
-    if kind == 1:  # a character cut short
+    if kind == 1:  # a truncated character
         return in_script(d)[:-1]
     if kind == 2:
         return utf8(0xD800 + d.any(2048))
@@ -126,7 +127,7 @@ def contraction(d):
 
 
 def lines(d):
-    """Runs of several sorts of white space."""
+    """A run of mixed white space, sometimes followed by a letter."""
     text = bytes(b"  \n\n\r\t\v"[d.any(7)] for _ in range(1 + d.any(8)))
     return text + (bytes([ord("a") + d.any(26)]) if d.any(2) else b"")
 
@@ -194,7 +195,7 @@ def made_up(n, extra):
     """hashtokenizer_write's n pieces, the last of them replaced by (text, type)."""
     texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *map(chr, range(32, 127))]
     types = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
-    for i in range(n - len(texts)):  # aa, ba, ..., then with a space in front
+    for i in range(n - len(texts)):  # aa, ba, ..., then with a space before
         texts.append(" " * (i // 676 % 2) + chr(ord("a") + i % 26) + chr(ord("a") + i // 26 % 26))
     types += [NORMAL] * (n - len(types))
     texts[n - len(extra) :], types[n - len(extra) :] = zip(*extra, strict=True)
@@ -205,7 +206,7 @@ def made_up(n, extra):
 USER_PIECES = [
     *[(text, USER_DEFINED) for text in ("<|im_start|>", "<|im_end|>", "Ab", "Abc", "Abcab", " Us", "  ", "C d")],
     *[(text, USER_DEFINED) for text in ("\n", "\n\n", "\u00e9", "h\u00e9", "</s>x", " \u3000", "x y  z")],
-    *[(text, NORMAL) for text in ("Abq", "qAb", "\u00e9a")],  # nothing becomes these
+    *[(text, NORMAL) for text in ("Abq", "qAb", "\u00e9a")],  # no text becomes these
     ("<|control|>", CONTROL),
 ]
 
@@ -238,7 +239,7 @@ def write_tokens(name, proto):
     words = [vocabulary.value, N_TEXTS, GROUP]
     for i, text in enumerate(texts([bytes_of(piece) for piece in proto.pieces])):
         if b"\0" in text or "\u2581".encode() in text:
-            raise ValueError(f"text {i} has a character that SentencePiece models do not tell from others")
+            raise ValueError(f"text {i} has a character that SentencePiece models cannot distinguish from others")
         if i % GROUP == 0:
             group = Hash()
         ids = processor.encode(text)
@@ -262,7 +263,7 @@ N_CHAT_PIECES = 1600
 
 
 def conversation(tokenizer, template, system, n_turns):
-    """Token ids up to where the answer to the last of n turns begins."""
+    """The token ids before the answer to the last of n turns."""
     messages = [{"role": "system", "content": SYSTEM}] if system else []
     for user, answer in zip(USERS, (*ANSWERS, None), strict=True):
         messages += [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
@@ -277,7 +278,7 @@ def write_chat():
         for markers, kind in kinds.items():
             extra = [(marker, kind) for marker in MARKERS] if kind else [("\u00b7", NORMAL)]
             (Path(folder) / "tokenizer.model").write_bytes(made_up(N_CHAT_PIECES, extra).SerializeToString())
-            # legacy: a space before text that follows a marker, as llama.cpp has it
+            # legacy: a space before text that follows a marker, as in llama.cpp
             tokenizer = LlamaTokenizer.from_pretrained(folder, legacy=True, add_bos_token=True)
             for family in FAMILIES:
                 template = (GOLDEN / "chat" / f"{family}.jinja").read_text()
@@ -301,7 +302,7 @@ def main():
     if folder:
         write_tokens("llama32k", from_model(Path(folder) / "llama32k.model"))
     else:
-        print("golden_tokens.py: NORMA_CHECKPOINTS is not set, tokens_llama32k.bin is left as it was", file=sys.stderr)
+        print("golden_tokens.py: NORMA_CHECKPOINTS is not set, tokens_llama32k.bin is unchanged", file=sys.stderr)
 
 
 if __name__ == "__main__":

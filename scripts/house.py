@@ -1,10 +1,10 @@
-"""The lint of the house: holds the sources to the floors of docs/architecture.md, to their sizes, and to who may print.
+"""Checks norma's own rules: the floors of docs/architecture.md, sizes of files and functions, who may print or exit.
 
-    python3 scripts/house.py [FOLDER]           silent when all is well, else a line for each violation and status 1
-    python3 scripts/house.py --sizes [FOLDER]   the sizes, and what they may be
+    python3 scripts/house.py [FOLDER]           silent if all is well, else a line for each violation and status 1
+    python3 scripts/house.py --sizes [FOLDER]   prints the sizes and their maximums
 
-Owns the rules; the table of floors is in docs/architecture.md. It reads C as clang-format leaves it: what begins in
-column 0 is a definition or a declaration. scripts/house_test.py plants violations of every kind.
+Owns the rules; the table of floors is in docs/architecture.md. It expects C in clang-format's layout: a definition or
+declaration begins in column 0. scripts/house_test.py tests it with violations of every kind.
 """
 
 import re
@@ -13,10 +13,10 @@ from collections import defaultdict
 from pathlib import Path
 
 FUNCTION_LINES = 50
-GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables, whose tokens are not counted
-MAX_TOKENS = {"model.h": 950, "read first": 12_000, "top level": 23_000, "norma": 142_800}  # never raised; "norma" is to fall to 122,000
+GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables; their tokens are not counted
+MAX_TOKENS = {"model.h": 950, "read first": 12_000, "top level": 23_000, "norma": 142_800}  # never raised
 READ_FIRST = ["run.c", "model.h", "model.c", "norm.c", "attention.c", "mlp.c"]
-NAMED_IN = ["README.md", "docs/architecture.md"]  # documents whose files and functions are looked up
+NAMED_IN = ["README.md", "docs/architecture.md"]  # documents that must name existing files and functions
 ISO_C = re.compile(  # and OpenMP's and getopt's, but not <signal.h>
     r"(assert|complex|ctype|errno|fenv|float|getopt|inttypes|iso646|limits|locale|math|omp|setjmp|stdalign|stdarg|"
     r"stdatomic|stdbool|stddef|stdint|stdio|stdlib|stdnoreturn|string|tgmath|threads|time|uchar|wchar|wctype)\.h"
@@ -25,8 +25,8 @@ ISO_C = re.compile(  # and OpenMP's and getopt's, but not <signal.h>
 INCLUDE = re.compile(r'#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 COMMENT_OR_STRING = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
-NAME = re.compile(r"(?<!->)(?<![.\w])[A-Za-z_]\w*\b(?!\.|->|\[)")  # of no member, and of nothing that has some
-TOKEN = re.compile(  # of C, after comments are gone: strings, characters, numbers, names, operators
+NAME = re.compile(r"(?<!->)(?<![.\w])[A-Za-z_]\w*\b(?!\.|->|\[)")  # neither a member nor a struct or array
+TOKEN = re.compile(  # of C without comments: strings, characters, numbers, names, operators
     r"""L?"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?:0[xX][\da-fA-F.pP+-]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*"""
     r"""|[A-Za-z_]\w*|<<=|>>=|\.\.\.|->|\+\+|--|<<|>>|##|&&|\|\||[-+*/%&|^<>=!]=|[^\s\w]""",
     re.DOTALL,
@@ -70,7 +70,7 @@ class Source:
                 self.external.add(name[1])
 
     def calls(self, owners):
-        """{name: line} of the functions of other files that are named here."""
+        """Returns {name: line} for the functions of other files that this file names."""
         found = {}
         for i, line in enumerate(self.code, 1):
             for name in NAME.findall(line):
@@ -83,7 +83,7 @@ class Source:
 class House:
     def __init__(self, root):
         self.root, self.violations = Path(root), set()
-        self.floors = {}  # of "run.c", of "modes/"
+        self.floors = {}  # {"run.c": 9, "modes/": 8, ...}
         table = (self.root / "docs/architecture.md").read_text()
         for floor, places in re.findall(r"^\| *(\d+) *\|([^|]*)\|", table, re.MULTILINE):
             self.floors.update({place: int(floor) for place in re.findall(r"`([^`]+)`", places)})
@@ -98,7 +98,7 @@ class House:
         return self.floors.get(path if "/" not in path else path.split("/")[0] + "/")
 
     def arrows(self):
-        """(from, line, to, function or None) for each include, and for each function that another file defines."""
+        """Yields (from, line, to, function or None) for each include and each use of a function of another file."""
         owners = {name: path for path, source in self.sources.items() for name in source.external}
         for path, source in self.sources.items():
             yield from ((path, line, to, None) for to, line in source.includes.items())
@@ -106,8 +106,8 @@ class House:
                 yield from ((path, line, owners[name], name) for name, line in source.calls(owners).items())
 
     def declared_in(self, path, name):
-        """Whether the headers that a file includes, or those that its own headers (they declare what it defines)
-        include, declare a function."""
+        """Whether a header that the file includes declares the function, directly or through the file's own header (one
+        that declares functions which the file defines)."""
         source = self.sources[path]
         headers = {h for h in source.includes if h in self.sources}
         own = [self.sources[h] for h in headers if source.external & self.sources[h].prototypes]
@@ -120,19 +120,19 @@ class House:
             what, floors = f"{name}() of {to}" if name else f'"{to}"', (self.floor(path), self.floor(to))
             units = [(floor, file.rsplit(".", 1)[0]) for floor, file in zip(floors, (path, to))]
             if to not in self.sources:
-                self.say(path, line, f"{what} is no file that may be included")
+                self.say(path, line, f"{what} is not a file that may be included")
             elif None not in floors and floors[0] < floors[1]:
                 self.say(path, line, f"{what} is above: an arrow from floor {floors[0]} up to floor {floors[1]}")
             elif units[0] != units[1]:
                 graph[units[0]].setdefault(units[1], (path, line))
             if name and not self.declared_in(path, name):
-                self.say(path, line, f"{what} is declared in no header that is included here")
+                self.say(path, line, f"{what} is not declared in any header included here")
         done = set()
 
         def walk(unit, trail):
             if unit in trail:
-                circle = trail[trail.index(unit) :] + [unit]
-                self.say(*graph[circle[-2]][unit], "closes a circle: " + " -> ".join(name for _, name in circle))
+                cycle = trail[trail.index(unit) :] + [unit]
+                self.say(*graph[cycle[-2]][unit], "closes a cycle: " + " -> ".join(name for _, name in cycle))
             elif unit not in done:
                 for to in list(graph[unit]):
                     walk(to, trail + [unit])
@@ -143,7 +143,7 @@ class House:
 
     def check_file(self, path, source):
         name, machine = path.split("/")[-1], path.startswith("base/") or path in ("kernels/simd.h", "kernels/amx.c")
-        speaks = path == "run.c" or path.startswith("modes/")
+        prints = path == "run.c" or path.startswith("modes/")
         if self.floor(path) is None:
             self.say(path, 1, "is on no floor of docs/architecture.md")
         if not source.text.startswith(f"/* {name}: "):
@@ -158,13 +158,13 @@ class House:
         for i, line in enumerate(source.code, 1):
             if not machine and (match := COMPILER.search(line)):
                 self.say(path, i, f"{match[0]} is for base/ and kernels/simd.h")
-            if not speaks and (match := PRINTS.search(line)):
+            if not prints and (match := PRINTS.search(line)):
                 self.say(path, i, f"{match[0]}: only run.c and modes/ print to stdout")
-            if not speaks and (match := ENDS.search(line)):
+            if not prints and (match := ENDS.search(line)):
                 self.say(path, i, f"{match[0]}: only run.c and modes/ end the program")
 
     def sizes(self):
-        """(what, its C tokens, the maximum). Comments do not count, nor do line breaks."""
+        """Yields (what, its C tokens, the maximum). Comments and line breaks do not count."""
         tokens = {path: source.tokens for path, source in self.sources.items() if path not in GENERATED}
         yield "model.h", tokens.get("model.h", 0), MAX_TOKENS["model.h"]
         yield " + ".join(READ_FIRST), sum(tokens.get(path, 0) for path in READ_FIRST), MAX_TOKENS["read first"]
@@ -176,7 +176,7 @@ class House:
         for what, tokens, maximum in self.sizes():
             if tokens > maximum:
                 self.say("model.h" if what[0] == "m" else ".", 1, f"{what}: {tokens} C tokens, more than {maximum}")
-            if what in ("the top level", "all of norma"):  # README says it, rounded up to a thousand
+            if what in ("the top level", "all of norma"):  # README states it, rounded up to a thousand
                 right = f"{tokens // 1000 * 1000 + 1000:,}"
                 found = re.search(what + r"\W+(?:is )?under\s+([\d,]*\d)", readme)
                 if not found or found[1] != right:
@@ -184,7 +184,7 @@ class House:
                     self.say("README.md", at, f"does not say that {what} is under {right} tokens")
 
     def check_names(self, path):
-        """A file that is named exists; a function is in the file named before it, in its paragraph or row."""
+        """Each named file exists; each function is defined in the file named before it in the same paragraph or row."""
         file = None
         for i, line in enumerate((self.root / path).read_text().split("\n"), 1):
             file = None if not line.strip() or line.lstrip()[0] in "|-*0123456789" else file
@@ -193,20 +193,20 @@ class House:
                 if re.fullmatch(r"[\w/.]+\.(c|h|py|svg|md)", span):
                     file = span
                     if not (self.root / span).exists():
-                        self.say(path, i, f"{span} is no file")
+                        self.say(path, i, f"{span} does not exist")
                 elif call and (file not in self.sources or call[1] not in self.sources[file].functions):
-                    self.say(path, i, f"{span} is not defined in {file or 'a file that is named before it'}")
+                    self.say(path, i, f"{span} is not defined in {file or 'a file named before it'}")
 
     def check_links(self, path):
-        """Links lead to files, and what is quoted as C is in the sources."""
+        """Links lead to existing files, and the sources contain the C that is quoted."""
         text = (self.root / path).read_text()
         for found in re.finditer(r"\]\(([^)#:]+)\)|```c\n(.*?)```", text, re.DOTALL):
             at = text[: found.start()].count("\n") + 1
             if found[1] and not (self.root / path).parent.joinpath(found[1]).exists():
-                self.say(path, at, f"{found[1]} is no file")
+                self.say(path, at, f"{found[1]} does not exist")
             for i, line in enumerate((found[2] or "").splitlines(), 1):
                 if line.strip() not in self.text:
-                    self.say(path, at + i, f"quotes C that is in no source: {line}")
+                    self.say(path, at + i, f"quotes C that no source contains: {line}")
 
     def check(self):
         self.check_arrows()

@@ -1,6 +1,6 @@
-"""Tests scripts/house.py: it is silent about a small clean tree and reports every violation that is planted in it.
+"""Tests scripts/house.py: it reports nothing for a small clean tree, and every violation that is planted in it.
 
-Owns the small tree, what is planted, and the report expected: file, line and text.
+Owns the small tree, the violations, and the expected reports: file, line and text.
 """
 
 import sys
@@ -69,7 +69,7 @@ int(fail)(const char *text) {
 
 LONG = "static int longest(void) {\n" + "    (void)0;\n" * 48 + "    return 0;\n}\n"  # 51 lines
 
-# what is planted: (file, text that is replaced, its replacement), and what is reported
+# violations: (file, text to replace, its replacement), and the expected report
 PLANTED = [
     ("base/error.c", "#include <unistd.h>", '#include "model.h"', 'base/error.c:4: "model.h" is above'),
     ("base/error.c", "(int)write(2, text, 1)", "model_size()", "base/error.c:7: model_size() of model.c is above"),
@@ -77,17 +77,17 @@ PLANTED = [
         "base/error.h",
         "\nint",
         '\n#include "base/other.h"\nint',
-        "base/other.c:2: closes a circle: base/error -> base/other -> ",
+        "base/other.c:2: closes a cycle: base/error -> base/other -> ",
     ),
-    ("run.c", '#include "modes/text.h"', "", "run.c:8: mode_text() of modes/text.c is declared in no header"),
+    ("run.c", '#include "modes/text.h"', "", "run.c:8: mode_text() of modes/text.c is not declared in any"),
     (
         "run.c",
         '#include "modes/text.h"',
         "extern int mode_text(void);",
-        "run.c:3: mode_text() of modes/text.c is declared in no",
+        "run.c:3: mode_text() of modes/text.c is not declared in any",
     ),
-    ("run.c", "modes/text.h", "text.h", 'run.c:3: "text.h" is no file'),
-    ("run.c", "modes/text.h", "tests/test_model.c", 'run.c:3: "tests/test_model.c" is no file'),
+    ("run.c", "modes/text.h", "text.h", 'run.c:3: "text.h" is not a file'),
+    ("run.c", "modes/text.h", "tests/test_model.c", 'run.c:3: "tests/test_model.c" is not a file'),
     ("model.c", "\nint", "\n" + LONG + "\nint", "model.c:6: longest() has 51 lines, more than 50"),
     ("model.h", "*/", "*/" + 475 * "\nx;", "model.h:1: model.h: 956 C tokens, more than 950"),
     ("norm.c", "", "/* norm.c: norms. */" + 6000 * "\nx;", ".:1: run.c + model.h + model.c + norm.c + attention.c + mlp.c: "),
@@ -119,9 +119,9 @@ PLANTED = [
         "norma",
         "README.md:1: does not say that all of norma is under 1,000 tokens",
     ),
-    ("README.md", "docs/architecture.md", "docs/house.md", "README.md:1: docs/house.md is no file"),
-    ("docs/model.md", "exit(1)", "exit(2)", 'docs/model.md:5: quotes C that is in no source: return fail("exit(2)")'),
-    ("docs/architecture.md", "modes/text.c", "modes/test.c", "docs/architecture.md:10: modes/test.c is no file"),
+    ("README.md", "docs/architecture.md", "docs/house.md", "README.md:1: docs/house.md does not exist"),
+    ("docs/model.md", "exit(1)", "exit(2)", 'docs/model.md:5: quotes C that no source contains: return fail('),
+    ("docs/architecture.md", "modes/text.c", "modes/test.c", "docs/architecture.md:10: modes/test.c does not exist"),
     (
         "docs/architecture.md",
         "mode_text",
@@ -135,7 +135,7 @@ PLANTED = [
         "docs/architecture.md:10: mode_text() is not defined in model.c",
     ),
 ]
-OTHER = {  # one half of the circle; the other is planted
+OTHER = {  # one half of the cycle; the other half is planted
     "base/other.c": '/* other.c: a circle. */\n#include "base/error.h"\n',
     "base/other.h": "/* other.h: a circle. */\n",
 }

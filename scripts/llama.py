@@ -1,7 +1,7 @@
-"""The model that train.py trains: a LLaMA in PyTorch, the same maths as reference.py's, fast enough to learn.
+"""The model that train.py trains: a LLaMA in PyTorch, the same maths as in reference.py, fast enough for training.
 
-Owns the forward pass, the initial weights, and the kinds of norms and where they stand. Weights have the names and shapes of
-checkpoint.py. It knows no files and no text.
+Owns the forward pass, the initial weights, and the kinds and placements of norms. Weights have the names and shapes of
+checkpoint.py.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention, sil
 EPS = 1e-5
 NORMS = "rms", "layer", "mixed", "dyt", "none"  # mixed: LayerNorm in the first and the last layer, RMSNorm elsewhere
 PLACEMENTS = "pre", "post", "inside", "sandwich"
-QK_NORMS = "none", "head", "vector"  # of each head, as in Qwen 3; of all heads together, as in OLMo 2
+QK_NORMS = "none", "head", "vector"  # head: each head, as in Qwen 3; vector: all heads together, as in OLMo 2
 
 
 class DyT(nn.Module):
@@ -104,7 +104,7 @@ class Llama(nn.Module):
             kinds[0] = kinds[-2] = "layer"
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.dim)
-        # nothing else lifts the embeddings from the size that they begin with
+        # without a norm, nothing else enlarges the small initial embeddings
         self.scale = nn.Parameter(torch.tensor(math.sqrt(config.dim))) if norms in ("dyt", "none") else 1
         self.layers = nn.ModuleList(Layer(config, kind, placement, qk_norm) for kind in kinds[:-1])
         self.final_norm = norm(kinds[-1], config.dim)
@@ -112,7 +112,7 @@ class Llama(nn.Module):
             self.output = nn.Linear(config.dim, config.vocab_size, bias=False)
         for name, w in self.named_parameters():
             if w.dim() == 2:
-                residual = name.endswith(("wo.weight", "down.weight"))  # their sums grow with the layers
+                residual = name.endswith(("wo.weight", "down.weight"))  # added to the stream in every layer
                 nn.init.normal_(w, std=0.03 / (math.sqrt(2 * config.n_layers) if residual else 1))
         for name, table in zip(("cos", "sin"), rope_angles(config.seq_len, config.head_size), strict=True):
             self.register_buffer(name, table, persistent=False)
@@ -126,7 +126,7 @@ class Llama(nn.Module):
         return self.final_norm(x) @ (self.token_embedding if self.config.shared_classifier else self.output).weight.T
 
     def loss(self, tokens):
-        """The mean loss over every token but the first; tokens [batch, n], -1 behind the end of a text."""
+        """The mean loss over all tokens but the first; tokens [batch, n], -1 after the end of a text."""
         targets = tokens[:, 1:]
         logits = self(tokens[:, :-1].clamp(min=0))
         return cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-1)

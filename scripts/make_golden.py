@@ -1,8 +1,8 @@
-"""Writes tests/golden: float64 logits of small models whose weights the tests compute for themselves; weight blocks.
+"""Writes tests/golden: float64 logits of small models whose weights the tests also compute, and weight blocks.
 
-Owns which models, how many tokens, and the files' names. The weights are random_model.py's, the maths reference.py's;
-what the blocks of a weight type mean is said by the Python library gguf.
-With NORMA_CHECKPOINTS set, stories260K.bin from that folder is one of the models; otherwise its files stay as they are.
+Owns the list of models, the number of tokens, and the names of the files. Weights come from random_model.py, the
+forward pass from reference.py; the Python library gguf defines the blocks of a weight type. With NORMA_CHECKPOINTS set,
+stories260K.bin from that folder is one of the models; otherwise its files are unchanged.
 """
 
 import os
@@ -30,7 +30,7 @@ MODELS = {  # name: seed, config, group size of the v2 twin
 }
 STORIES_PROMPT = [1, 403, 407, 261, 378]
 STORIES_N_TOKENS = 48
-BLOCK_TYPES = {  # in blocks.bin: how many blocks, where their float16 scales and offsets are (bytes from the start)
+BLOCK_TYPES = {  # in blocks.bin: (number of blocks, offsets of their float16 scales and offsets in bytes)
     "F16": (256, (0,)),
     "BF16": (256, ()),
     "Q8_0": (8, (0,)),
@@ -47,10 +47,10 @@ README = r"""# Golden logits
 
 `NAME.f32` holds the logits of a model for a list of tokens: float32, little-endian, `[n_tokens, vocab_size]`, rounded
 from the float64 forward pass of `scripts/reference.py`. Weights and tokens are not stored: they come from the integer
-hash defined in `scripts/random_model.py`, which the tests compute for themselves. `NAME_v2.f32` is the same for the
-weights quantized to int8 in groups and dequantized again (llama2.c's version 2), with activations left alone.
-`stories260K.f32` belongs to the published checkpoint of that name and the ids in `stories260K.tokens`: a prompt and
-its greedy continuation.
+hash defined in `scripts/random_model.py`, which the tests also compute. `NAME_v2.f32` is the same for the weights
+quantized to int8 in groups and dequantized again (llama2.c's version 2), without quantizing activations.
+`stories260K.f32` belongs to the published checkpoint of that name and the ids in `stories260K.tokens`: a prompt and its
+greedy continuation.
 
 | model | seed | dim | hidden | layers | heads | kv heads | vocab | context | classifier | v2 group | tokens |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -62,9 +62,9 @@ Models of other architectures, whose weights `scripts/relatives.py` defines, all
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {relatives}
 
-Models of the families beside LLaMA, in `families/`: `NAME.json` is a config.json shaped as the published model's, the
-names and shapes of its tensors, and the prompt; `NAME.f32` the logits of transformers 5.23.0 in float64, with eager
-attention. `python scripts/families.py` writes them, and says what the weights are:
+Models of other families than LLaMA are in `families/`: `NAME.json` has a config.json with the published model's keys,
+the names and shapes of its tensors, and the prompt; `NAME.f32` has the logits of transformers 5.23.0 in float64, with
+eager attention. `python scripts/families.py` writes them, and defines the weights:
 
 | model | seed | model_type | like | notes |
 | --- | --- | --- | --- | --- |
@@ -77,8 +77,8 @@ Regenerate everything, from the top of the repository, with the folder that hold
 
 ## Stock
 
-How far stock Hugging Face `LlamaForCausalLM` (or `Qwen2...`, `Qwen3...`, `Qwen3MoeForCausalLM`; float32, eager
-attention) is from these files, with the same weights and tokens. `stock.txt` has the first column for the tests to read.
+The error of stock Hugging Face `LlamaForCausalLM` (or `Qwen2...`, `Qwen3...`, `Qwen3MoeForCausalLM`; float32, eager
+attention) relative to these files, with the same weights and tokens. The tests read the first column from `stock.txt`.
 
 | model | max abs error | max abs logit | ratio |
 | --- | --- | --- | --- |
@@ -88,10 +88,10 @@ attention) is from these files, with the same weights and tokens. `stock.txt` ha
 
 `bits.txt` holds a hash of the logits of each model of `tests/test_bits.c`, to the last bit (FNV-1a, 64 bits): lines of
 the kind of build (`avx512`, `avx2`, `sse2`: the vectors that `kernels/simd.h` finds; `neon`: four lanes and fused
-multiply-add, which aarch64 and `x86-64-v2 -mfma` share), the model and its type, the hash.
-gcc and clang give the same bits, optimized or not, with and without VNNI. They were made with gcc 12 and glibc 2.36,
-whose `expf`, `pow`, `cos` and `sin` are part of the result: another C library may round one of them another way. A
-change of bits is a change of results: it is made on purpose, and its commit says so. Then, on a machine with AVX-512:
+multiply-add, which aarch64 and `x86-64-v2 -mfma` share), the model and its type, the hash. gcc and clang give the same
+bits, optimized or not, with and without VNNI. They were made with gcc 12 and glibc 2.36, whose `expf`, `pow`, `cos` and
+`sin` affect the result: another C library may round one of them differently. A change of bits is a change of results,
+which must be intended and stated in its commit. To update the file, on a machine with AVX-512:
 
     make -s test TEST_WRAPPER=true && make -s test TEST_WRAPPER=true ARCH=x86-64-v3 VARIANT=v3 &&
         make -s test TEST_WRAPPER=true ARCH=x86-64 VARIANT=v1 &&
@@ -107,28 +107,29 @@ writes for the published checkpoint: `run stories260K.bin -z tok512.bin -t 0 -n 
 
 `tok512_ids.txt` and `llama32k_ids.txt` hold lines of ids, a space, and the text in quotation marks (with `\n`, `\t`,
 `\r`, `\\` and `\xNN`). The first come from `encode()` in the same `run.c`, with BOS; the second from the Python library
-sentencepiece 0.2.3 and the Llama 2 tokenizer model, with BOS put in front. llama2.c gives the same ids for these, too.
+sentencepiece 0.2.3 and the Llama 2 tokenizer model, with BOS before them. llama2.c gives the same ids for these, too.
 
-`tokens_NAME.bin` holds hashes of what sentencepiece makes of 12,000 texts, which come from an integer hash as well;
-`chat.txt` what Hugging Face makes of conversations with the templates in `chat/`, which are written from the published
-formats. `scripts/golden_tokens.py` writes them, and says what is in them. After a change of models/stories.gguf:
+`tokens_NAME.bin` holds hashes of sentencepiece's tokens for 12,000 texts, which come from an integer hash as well;
+`chat.txt` holds Hugging Face's tokens for conversations with the templates in `chat/`, which are written from the
+published formats. `scripts/golden_tokens.py` writes them and documents their format. After a change of
+models/stories.gguf:
 
     NORMA_CHECKPOINTS=FOLDER python scripts/golden_tokens.py
 
-`bpe_NAME.json` are byte-pair tokenizers as Hugging Face writes them, trained for the tests on this repository's own text;
-the other `tokens_NAME.bin` hold hashes of what the tokenizers library 0.23.3 makes of the same texts with them, with
-variants of them, and with MiniMind's; `chat_bpe.txt` what transformers makes of conversations with them.
-`scripts/golden_bpe.py` writes all of these, and says what they are.
+`bpe_NAME.json` are byte-pair tokenizers in Hugging Face's format, trained for the tests on this repository's own text.
+The other `tokens_NAME.bin` hold hashes of the tokens of the same texts from the tokenizers library 0.23.3, with these
+tokenizers, with variants of them, and with MiniMind's; `chat_bpe.txt` holds transformers' tokens for conversations with
+them. `scripts/golden_bpe.py` writes all of these and documents them.
 
 ## Blocks
 
-`blocks.bin` holds random blocks of each of GGUF's weight types and what `gguf.quants.dequantize` of the Python library
-gguf makes of them, to the bit. Little-endian, one type after the other: its number in GGUF files and the number of its
+`blocks.bin` holds random blocks of each of GGUF's weight types and their exact values from `gguf.quants.dequantize` of
+the Python library gguf. Little-endian, one type after the other: its number in GGUF files and the number of its
 weights (two uint32), the blocks, the weights in float32. Scales and offsets are finite; some of them are negative, zero
 or subnormal.
 
-`quantized.bin` holds what `gguf.quants.quantize` makes of 32 x 32 weights in F16, BF16, Q8_0 and Q4_0, one after the
-other; `write_quantized()` in `scripts/make_golden.py` says which weights.
+`quantized.bin` holds the output of `gguf.quants.quantize` for 32 x 32 weights in F16, BF16, Q8_0 and Q4_0, one after
+the other; `write_quantized()` in `scripts/make_golden.py` defines the weights.
 
 ## Norms
 
@@ -136,14 +137,21 @@ Inputs for these are the sets of `tests/support/norm_inputs.c` and `scripts/make
 PyTorch is 2.13.0 on a CPU with AVX-512, with one thread; transformers is 5.23.0. `python scripts/make_norm_golden.py`
 writes them.
 
-`norm_errors.txt`: how far PyTorch's `rms_norm` and `layer_norm` in float32, and their gradients, are from float64 on
-each set, at the most. `y` of RMSNorm is measured in ulp of each element, everything else in ulp of a token's largest.
+`norm_errors.txt`: the largest errors of PyTorch's `rms_norm` and `layer_norm` in float32, and of their gradients,
+relative to float64 on each set. `y` of RMSNorm is measured in ulp of each element, everything else in ulp of a token's
+largest.
 
 `norm_backward.bin`: gradients on the set `random` by float64 autograd, for dims 8, 17, 64 and 172, of RMSNorm, then of
 LayerNorm: float64 `dx` of 8 tokens, then `dgamma` and (LayerNorm) `dbeta`, summed over the tokens.
 
-`norm_half.bin`: what `LlamaRMSNorm` of transformers, then `rms_norm` of PyTorch make of half-precision inputs, 16 bits
-each: in float16, then in bfloat16; for the sets `random`, `constant`, `spike` and `offset`; for dims 8, 17, 64 and 172.
+`norm_half.bin`: the outputs of transformers' `LlamaRMSNorm`, then of PyTorch's `rms_norm`, for half-precision inputs,
+16 bits each: in float16, then in bfloat16; for the sets `random`, `constant`, `spike` and `offset`; for dims 8, 17, 64
+and 172.
+
+`textbook.txt`: the numbers of `docs/norms.md` and its Chinese twin that no test computes, by statement: given numbers
+(years, versions, numbers of the notes), and measured ones. Written by hand; `tests/test_textbook.c` reads it.
+
+`batching.txt`: the same for `docs/batching.md`; `tests/test_batching.c` reads it.
 """
 
 
@@ -160,7 +168,7 @@ def write_logits(name, config, tensors, tokens, architecture=LLAMA):
 
 
 def write_relative(name, r):
-    """The same for a model of another architecture; stock in float64 must be what reference.py computes."""
+    """The same for a model of another architecture; stock in float64 must agree with reference.py."""
     tensors, tokens = relatives.hash_tensors(r), hash_tokens(r.config, r.seed, N_TOKENS)
     golden = write_logits(name, r.config, tensors, tokens, r.architecture)
     error, largest = compare(relatives.stock_logits(r, tensors, tokens, double=True), golden)
@@ -172,7 +180,7 @@ def write_relative(name, r):
 
 
 def quantized(tensors, group_size):
-    """What is left of the tensors after a round trip through a v2 checkpoint."""
+    """The tensors after a round trip through a v2 checkpoint."""
     return {
         name: checkpoint.dequantize(*checkpoint.quantize(w, group_size)) if checkpoint.is_quantized(name, 2) else w
         for name, w in tensors.items()
@@ -186,7 +194,7 @@ def greedy(config, tensors, tokens, n):
 
 
 def random_halfs(random, n):
-    """Up to 1/4 or so and of either sign, every fourth of them zero, minus zero or subnormal."""
+    """float16 numbers between -1/4 and 1/4; every fourth is zero, minus zero or subnormal."""
     halfs = random.uniform(-0.25, 0.25, n).astype("<f2")
     halfs[::4] = random.choice(np.array([0, 0x8000, 1, 0x83FF, 0x0123], "<u2"), len(halfs[::4])).view("<f2")
     return halfs
@@ -210,7 +218,7 @@ def write_blocks():
 
 
 def write_quantized():
-    """The bytes that the gguf library makes of hash weights (tensor 1 of seed 6), in awkward scales, and of ties."""
+    """Writes the gguf library's bytes for hash weights (tensor 1 of seed 6), in awkward scales, and for ties."""
     weights = uniform(6, 1, (32, 32)) * np.float32(2.0) ** np.arange(-16, 16)[:, None]
     weights[0] = 0
     weights[1] = (np.arange(32) - 16) / np.float32(16)  # -8.0, -7.5, ... of Q4_0's steps
@@ -271,7 +279,7 @@ def main():
         (GOLDEN / "stories260K.tokens").write_text(",".join(map(str, tokens)) + "\n")
         errors["stories260K"] = write_model("stories260K", config, tensors, tokens)
     else:
-        print("make_golden.py: NORMA_CHECKPOINTS is not set, stories260K is left as it was", file=sys.stderr)
+        print("make_golden.py: NORMA_CHECKPOINTS is not set, stories260K's files are unchanged", file=sys.stderr)
 
     (GOLDEN / "stock.txt").write_text("".join(f"{name} {error:.3e}\n" for name, error in errors.items()))
     stock_table = "\n".join(stock_row(name, error) for name, error in errors.items())

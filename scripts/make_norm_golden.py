@@ -1,7 +1,8 @@
-"""Regenerates what the tests of norm.c are held against: PyTorch's norms on inputs that C computes too.
+"""Writes the expected values of norm.c's tests: PyTorch's norms on inputs that C also computes.
 
-Owns the input sets (tests/support/norm_inputs.c makes the same), the measure of an error, and the files tests/golden/norm_*.
-The hash is random_model.py's. Nothing here comes from norma: exact values are float64, by formula or by autograd.
+Owns the input sets (tests/support/norm_inputs.c has the same), the measure of an error, and the files
+tests/golden/norm_*. The hash is random_model.py's. Nothing here comes from norma: exact values are float64, by formula
+or by autograd.
 
 norm_errors.txt    the largest error of PyTorch in float32 on each input set, over all dims: of y, dx, and one token's
                    dgamma (its dbeta is dy, without error)
@@ -27,11 +28,11 @@ DIMS = 8, 15, 16, 17, 64, 172, 288, 1000, 4096, 8192
 SMALL_DIMS = 8, 17, 64, 172
 SETS = "random", "tiny", "tiny_no_eps", "huge", "constant", "spike", "offset", "far_offset"
 HALF_SETS = "random", "constant", "spike", "offset"
-GAMMA, BETA, X, DY = 1, 2, 1000, 2000  # tensors of the hash; X and DY: + 16 * the dim's index + the set's
+GAMMA, BETA, X, DY = 1, 2, 1000, 2000  # tensors of the hash; for X and DY add 16 * index of the dim + index of the set
 
 
 def symmetric(tensor, shape):
-    """In [-1, 1), exact."""
+    """Hash numbers in [-1, 1), exact in float32."""
     return 2 * uniform(SEED, tensor, shape)
 
 
@@ -78,7 +79,7 @@ def run_token(norm, x, dy, gamma, beta, eps):
 
 
 def run(norm, kind, dim, dtype):
-    """y, dx, dgamma, dbeta [TOKENS, dim] of PyTorch's norm, each token by itself; no dbeta for RMSNorm."""
+    """Returns y, dx, dgamma, dbeta [TOKENS, dim] of PyTorch's norm, each token separately; no dbeta for RMSNorm."""
     x, dy, gamma, beta = (
         torch.from_numpy(a).to(dtype) for a in (inputs(kind, dim), output_gradient(kind, dim), *parameters(dim))
     )
@@ -87,7 +88,7 @@ def run(norm, kind, dim, dtype):
 
 
 def ulp(value):
-    """The distance of float32 numbers at this size."""
+    """The distance between adjacent float32 numbers of this magnitude."""
     return np.spacing(np.abs(value).astype(np.float32)).astype(np.float64)
 
 
@@ -98,7 +99,7 @@ def largest_error(found, exact, unit):
 
 
 def exact(norm, kind, dim):
-    """The same by formula: autograd's mean of a constant token is off by a rounding error, which dgamma shows."""
+    """The same by formula: autograd rounds the mean of a constant token, which makes its dgamma inexact."""
     x, dy = inputs(kind, dim).astype(np.float64), output_gradient(kind, dim).astype(np.float64)
     gamma, beta = parameters(dim)
     if norm == "layernorm":
@@ -114,7 +115,7 @@ def exact(norm, kind, dim):
 
 
 def check_exact(exact_values, norm, kind, dim):
-    """Formula and float64 autograd agree."""
+    """Checks that the formula and float64 autograd agree."""
     for value, autograd in zip(exact_values, run(norm, kind, dim, torch.float64), strict=True):
         if not np.allclose(value, autograd, rtol=1e-7, atol=1e-9 * np.abs(autograd).max() + 1e-9):
             raise ValueError(f"{norm}, {kind}, dim {dim}: formula and float64 autograd differ")
@@ -154,7 +155,7 @@ def write_backward():
 
 
 def half_norms(x, gamma):
-    """Hugging Face's module and PyTorch's function."""
+    """Returns the results of Hugging Face's module and of PyTorch's function."""
     module = LlamaRMSNorm(x.shape[1], float(EPS)).to(x.dtype)
     module.weight.data = gamma
     return module(x).detach(), rms_norm(x, (x.shape[1],), gamma, float(EPS))

@@ -1,9 +1,9 @@
-"""Writes text/unicode.h and text/nfc.h: what norma has to know of characters.
+"""Writes text/unicode.h and text/nfc.h, norma's tables of characters.
 
-unicode.h: letters by case, marks, numbers and white space, as the tokenizers library's regular expressions classify each
-character. They are Oniguruma's, which follow Unicode 16.0.
-nfc.h: the characters that decompose and compose in normalization form C, from Python's unicodedata, limited to those that
-the library's normalizer knows: it follows Unicode 9.0.
+unicode.h has letters by case, marks, numbers and white space, as the tokenizers library's regular expressions classify
+each character. They are Oniguruma's, which follow Unicode 16.0. nfc.h has the characters that decompose and compose in
+normalization form C, from Python's unicodedata, limited to those that the library's normalizer knows, which follows
+Unicode 9.0.
 """
 
 import unicodedata
@@ -24,7 +24,7 @@ CLASSES = {  # in the order of CharacterClass
     "UPPER": r"[\p{Lu}\p{Lt}]",
     "LOWER": r"\p{Ll}",
 }
-AT_ONCE = 4096  # characters to a string: strings of all of them take the library long
+AT_ONCE = 4096  # characters per string: the library is slow for one string with all characters
 
 HEAD = """/* unicode.h: which characters are letters, marks, numbers and white space (Unicode {version}).
  *
@@ -85,7 +85,7 @@ def in_lines(items):
 
 
 def runs_of(value, bits):
-    """The first characters of runs of one value, with it."""
+    """Yields the first character of each run of equal values, and the value."""
     last = None
     for code in range(0x110000):
         if value(code) != last:
@@ -94,13 +94,13 @@ def runs_of(value, bits):
 
 
 def canonical(code):
-    """What a character decomposes into in one step."""
+    """The canonical decomposition of a character, one step."""
     mapping = unicodedata.decomposition(chr(code))
     return [] if mapping.startswith("<") else [int(part, 16) for part in mapping.split()]
 
 
 def combining(code):
-    """The class by which marks are ordered, if the library orders this one between U+0334 (of class 1) and U+0345 (240)."""
+    """The combining class of a mark, if the library orders it between U+0334 (class 1) and U+0345 (240), else 0."""
     if unicodedata.combining(chr(code)) and NFC().normalize_str(f"a\u0345{chr(code)}\u0334")[1] != "\u0345":
         return unicodedata.combining(chr(code))
     return 0

@@ -1,16 +1,16 @@
-"""Do the tests see small changes of the sources? Changes one place at a time, builds, runs the tests, lists what passes.
+"""Do the tests detect small changes of the sources? Makes one change at a time, runs the tests, lists survivors.
 
-    python3 scripts/mutate.py [FILE...]    `make mutate`; without FILE: the lines that the branch changed (against
-                                           origin/main, or else against the last commit but one)
+    python3 scripts/mutate.py [FILE...]    `make mutate`; without FILE: the lines that the branch changed (since
+                                           origin/main, or else since the commit before the last)
 
-In the environment: N, the most mutants to try (all of them); SECONDS from the first one, after which none is begun (600); SEED of their
-order (1); JOBS at a time (2); SANITIZE=1 runs what the tests let pass once more under AddressSanitizer and UBSan.
+Environment: N, the max number of mutants (default: all); SECONDS after which no mutant begins (600); SEED of their
+order (1); JOBS at a time (2); SANITIZE=1 runs survivors again under AddressSanitizer and UBSan.
 
-Owns the mutations (MUTATIONS, and statements that are left out) and what is left alone: comments, strings, prefetches,
-schedules, pragmas, assembly, static assertions, and the mutants in tests/equivalent_mutants.txt, which change nothing that
-a test can see; each is there with its reason, in the form in which survivors are listed. The sources are never touched:
-each job has a copy of the tree. The tests are compiled with gcc's --coverage first, and only suites that run a mutant's
-line are run. A mutant that hangs or crashes is caught; one that does not compile does not count.
+Owns the mutations (MUTATIONS, and removed statements) and the exclusions: comments, strings, prefetches, schedules,
+pragmas, assembly, static assertions, and the mutants in tests/equivalent_mutants.txt, which no test can detect; that
+file lists each with a reason, in the form in which survivors are printed. The sources are never changed: each job has a
+copy of the tree. The tests are compiled with gcc's --coverage first, and a mutant runs only the suites that run its
+line. A mutant that hangs or crashes is caught; one that does not compile does not count.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ COUNTED = ("coverage", "-O1 -w --coverage")  # names and flags of builds
 PLAIN = ("mutants", "-O1 -w")
 SANITIZED = ("sanitized", "-O1 -w -fsanitize=address,undefined -fno-sanitize-recover=all")
 
-MUTATIONS = [  # what, into what
+MUTATIONS = [  # (pattern, replacement)
     (r"(?<= )<(?= )", "<="),
     (r"(?<= )<=(?= )", "<"),
     (r"(?<= )>(?= )", ">="),
@@ -60,12 +60,12 @@ MUTATIONS = [  # what, into what
 ]
 LEFT_ALONE = re.compile(r"prefetch|schedule|pragma|\basm\b|__asm__|static_assert|^\s*#")
 NOT_CODE = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
-# A statement in one line, or `return fail(...);` in several; with the `if` in front of it, if that is in the same line.
+# A statement in one line, or `return fail(...);` in several, including an `if` before it in the same line.
 STATEMENT = re.compile(r"^ +(?:if \(.*\) )?(?:return fail\([^;{}]*|[\w>.*\[\]()-]+(?: [-+*/%|&]?= |\(|\+\+|--)[^;{}\n]*);$", re.M)
 
 
 class Mutant:
-    """`new` in place of text[start:end] of a file; a place that fills no whole line is shown with its line."""
+    """Replaces text[start:end] of a file by `new`; printed as whole lines."""
 
     def __init__(self, file, text, start, end, new):
         self.file, self.start, self.end, self.put = file, start, end, new
@@ -86,7 +86,7 @@ class Mutant:
 
 
 def mutants_of(file, wanted):
-    """All mutants of a file in the lines that are wanted."""
+    """Yields all mutants of a file in the wanted lines."""
     text = (TOP / file).read_text()
     code = NOT_CODE.sub(lambda m: re.sub(r"[^\n]", "~", m[0]), text)
     start = 0
@@ -112,7 +112,7 @@ def is_source(path):
 
 
 def changed_lines():
-    """{file: lines} of the sources that differ from where the branch began."""
+    """Returns {file: lines} for the lines of sources that the branch changed."""
     refs = git("for-each-ref", "--format=%(refname)", "refs/remotes/origin/main").split()
     base = git("merge-base", "HEAD", refs[0]).strip() if refs else ""
     if base in ("", git("rev-parse", "HEAD").strip()):
@@ -128,7 +128,7 @@ def changed_lines():
 
 
 def equivalent_mutants():
-    """Those of the list: paragraphs of `file`, `- line`, `+ line`, and why."""
+    """Reads tests/equivalent_mutants.txt: paragraphs of `file`, `- line`, `+ line`, and the reason."""
     listed = set()
     for paragraph in re.split(r"\n\s*\n", EQUIVALENT.read_text() if EQUIVALENT.exists() else ""):
         m = re.search(r"^(\S+)\n(- .*?)\n\+ (.*)\n", paragraph + "\n", re.MULTILINE | re.DOTALL)
@@ -157,7 +157,7 @@ def build(folder, variant, flags):
 
 
 def run_suite(folder, variant, name, seconds):
-    """Whether the suite passes in time. What it leaves behind goes with a folder of its own."""
+    """Whether the suite passes in time. Its temporary files are in a separate folder, which is removed."""
     tests = f"build/{variant}/tests"
     command = [f"{tests}/{'growth' if name == 'growth' else 'all'}", name]
     settings = {"NORMA_RUN": f"./{tests}/run", "OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "300"}
@@ -179,7 +179,7 @@ def run_suite(folder, variant, name, seconds):
 
 
 def measure(folder):
-    """{suite: (seconds, {file: lines that it runs})}, kept in build/ until a source or a test changes."""
+    """Returns {suite: (seconds, {file: lines that it runs})}, cached in build/ until a source or a test changes."""
     digest = hashlib.sha256()
     for path in git("ls-files", "*.[ch]", "*.txt", "Makefile", ":!tests/fuzz", f":!{EQUIVALENT.relative_to(TOP)}").split("\n"):
         digest.update((TOP / path).read_bytes() if path and (TOP / path).exists() else b"")
@@ -194,7 +194,7 @@ def measure(folder):
             data.unlink()
         begin = time.monotonic()
         if not run_suite(folder, COUNTED[0], name, 600):
-            sys.exit(f"the tests fail as they are: {name}")
+            sys.exit(f"the suite {name} fails without mutants")
         counts = gcov_counts(folder / "build/coverage", folder)
         ran = {file: [n for n, (count, _) in lines.items() if count] for file, lines in counts.items()}
         suites[name] = time.monotonic() - begin, ran
@@ -207,8 +207,8 @@ def measure(folder):
 
 
 def suites_for(suites, file, line):
-    """The suites that run a line, quickest first; of a line without code of its own (a table), those that run the
-    file; of a file without any, all."""
+    """The suites that run the line, quickest first. For a line without code (a table), the suites that run the file;
+    for a file without code, all suites."""
     names = sorted((name for name in suites if name), key=lambda name: suites[name][0])
     if line in suites[""][1].get(file, ()):
         return [name for name in names if line in suites[name][1].get(file, ())]
@@ -216,7 +216,7 @@ def suites_for(suites, file, line):
 
 
 def passes(folder, mutant, suites, variant, flags):
-    """True: the tests pass; False: they do not; None: it does not compile."""
+    """True if the tests pass, False if one fails, None if the mutant does not compile."""
     names = suites_for(suites, mutant.file, mutant.line)
     if not names:
         return True
@@ -232,12 +232,12 @@ def passes(folder, mutant, suites, variant, flags):
 
 
 def choose(files):
-    """All mutants that are asked for, in their order, without those that are known to be equivalent."""
+    """The requested mutants in random order, without known equivalent ones."""
     wanted = {file: range(1, 1 << 20) for file in files} or changed_lines()
     mutants = [m for file in sorted(wanted) for m in mutants_of(file, wanted[file])]
     known, all_keys = equivalent_mutants(), {m.key() for m in mutants}
     for file, old, new in sorted(k for k in known - all_keys if k[0] in files):
-        print(f"{EQUIVALENT.name}: there is no such mutant any more\n{file}\n- {old}\n+ {new}\n")
+        print(f"{EQUIVALENT.name}: this mutant no longer exists\n{file}\n- {old}\n+ {new}\n")
     random.Random(int(os.environ.get("SEED", "1"))).shuffle(mutants)
     print(f"{len(mutants)} mutants in {len(wanted)} files, {len(known & all_keys)} known to be equivalent", flush=True)
     return [m for m in mutants if m.key() not in known]
@@ -245,7 +245,7 @@ def choose(files):
 
 def main(files):
     mutants = choose(files)
-    asked = int(os.environ.get("N") or len(mutants))
+    max_tried = int(os.environ.get("N") or len(mutants))
     caught, survivors = [], []
 
     with tempfile.TemporaryDirectory(prefix="norma-mutate-") as top:
@@ -263,7 +263,7 @@ def main(files):
             copies.put(Path(top) / str(job))
 
         def attempt(mutant):
-            if time.monotonic() > ends or len(caught) + len(survivors) >= asked:
+            if time.monotonic() > ends or len(caught) + len(survivors) >= max_tried:
                 return
             folder = copies.get()
             try:
@@ -271,9 +271,9 @@ def main(files):
                 if result is False:
                     caught.append(mutant)
                 elif result:
-                    why = "no test sees it" if suites_for(suites, mutant.file, mutant.line) else "no test runs it"
+                    why = "no test detects it" if suites_for(suites, mutant.file, mutant.line) else "no test runs it"
                     if len(variants) > 1 and passes(folder, mutant, suites, *SANITIZED) is False:
-                        why = "only the sanitizers see it"
+                        why = "only the sanitizers detect it"
                     survivors.append(mutant)
                     print(f"\n{mutant}\n{why}", flush=True)
             finally:

@@ -1,11 +1,11 @@
-"""Times norms the way study notes do, through Python, beside `./run -m norms`: the same shapes, machine and threads.
+"""Times norms as study notes do, from Python, and compares them with `./run -m norms`: same shapes, machine, threads.
 
-Owns the norms as notes write them, the order of the measurements and the table. The two programs take turns, round by
-round, so that what else the machine does hits both; the table holds medians over the rounds. norma's own numbers are
-modes/norms.c's.
+Owns the norms as the notes write them, the order of the measurements and the table. The two programs run alternately,
+so that other load on the machine affects both; the table holds medians over the rounds. norma's numbers come from
+modes/norms.c.
 
-PyTorch gets what it needs to be fast: no autograd, and memory that is kept from call to call (it allocates its result
-anew each time; without the two settings below, large results cost page faults on top).
+PyTorch runs under good conditions: without autograd, and with an allocator that keeps memory between calls (each call
+allocates its result; without the two settings below, large results would also cost page faults).
 """
 
 import argparse
@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 SHAPES = (10, 8), (1, 8), (1, 4096), (8, 4096), (64, 512), (512, 64), (512, 4096)  # tokens, dim
 EPS = 1e-5
-MIN_SECONDS = 0.02  # of one measurement
+MIN_SECONDS = 0.02  # per measurement
 
 
 class NotesRMSNorm(nn.Module):
@@ -39,7 +39,7 @@ class NotesRMSNorm(nn.Module):
 
 
 class NotesLayerNorm(nn.Module):
-    """As notes write it: the variance by x.var, then the root and the division in turn."""
+    """As the notes write it: the variance by x.var, then a square root and a division as separate calls."""
 
     def __init__(self, dim, eps=EPS):
         super().__init__()
@@ -57,14 +57,14 @@ class FunctionalRMSNorm(NotesRMSNorm):
         return rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
-TIMED = {  # column, then what is timed in it
+TIMED = {  # column: module
     "notes RMS": NotesRMSNorm,
     "notes Layer": NotesLayerNorm,
     "F.rms_norm": FunctionalRMSNorm,
     "nn.LayerNorm": nn.LayerNorm,
 }
 OURS = {"norma RMS": "rmsnorm_ns", "norma Layer": "layernorm_ns"}
-RATIOS = {  # what it says, the slower, the faster
+RATIOS = {  # column: (numerator, denominator)
     "notes L/R": ("notes Layer", "notes RMS"),
     "nn.L / notes R": ("nn.LayerNorm", "notes RMS"),
     "norma L/R": ("norma Layer", "norma RMS"),
@@ -84,26 +84,26 @@ def seconds_a_call(function, *args):
 
 
 def time_torch(tokens, dim):
-    """Nanoseconds a call for the whole [tokens, dim]."""
+    """Nanoseconds per call, for all tokens: {column: nanoseconds}."""
     x = torch.rand(tokens, dim) - 0.5
     return {name: 1e9 * seconds_a_call(norm(dim), x) for name, norm in TIMED.items()}
 
 
 def time_norma(binary, threads):
-    """The same for every shape that `-m norms` has: {(tokens, dim): {column: nanoseconds}}."""
+    """The same for every shape of `-m norms`: {(tokens, dim): {column: nanoseconds}}."""
     command = [binary, "-m", "norms", "--json", "-j", str(threads)]
     rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["cases"]
     return {(row["tokens"], row["dim"]): {name: row["tokens"] * row[key] for name, key in OURS.items()} for row in rows}
 
 
 def time_roots():
-    """Of 512 numbers, one to a token: nanoseconds of rsqrt, and of a root and a division."""
+    """Nanoseconds of rsqrt, and of a square root and a division, for 512 numbers (one per token)."""
     v = torch.rand(512, 1) + 0.5
     return 1e9 * seconds_a_call(torch.rsqrt, v), 1e9 * seconds_a_call(lambda v: 1 / torch.sqrt(v), v)
 
 
 class Calls(TorchDispatchMode):
-    """Counts what reaches PyTorch's kernels."""
+    """Counts the calls that reach PyTorch's kernels."""
 
     def __init__(self):
         super().__init__()
@@ -121,7 +121,7 @@ def count_calls(norm, x):
 
 
 def count_recorded(norm, x):
-    """Of the calls, how many autograd keeps for the way back: those that a parameter has gone into."""
+    """The number of calls that autograd records for the backward pass: those that depend on a parameter."""
     todo, seen = [norm(x).grad_fn], set()
     while todo:
         node = todo.pop()
@@ -132,7 +132,7 @@ def count_recorded(norm, x):
 
 
 def calls_of(x):
-    """Each call that either norm makes, by itself, and what goes into it as in the norm."""
+    """Each call of the two norms separately, with inputs of the same shape as in the norm."""
     weight, mean, root = nn.Parameter(torch.ones(x.shape[-1])), x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
     weighted = (weight * x) if torch.is_grad_enabled() else (weight * x).detach()
     return {
@@ -151,7 +151,7 @@ def calls_of(x):
 
 
 def show_calls(rounds):
-    """Where the 34 % of the notes come from: 10 tokens of dim 8, with and without what autograd records."""
+    """Explains the notes' 34 %: times 10 tokens of dim 8 with and without autograd, and each call separately."""
     x = torch.randn(2, 5, 8)
     norms = {"notes RMS": NotesRMSNorm(8), "notes Layer": NotesLayerNorm(8)}
     for name, norm in norms.items():
@@ -186,11 +186,11 @@ def show(shapes, measured):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time the norms of study notes beside norma's.")
+    parser = argparse.ArgumentParser(description="Time the norms of study notes and norma's.")
     parser.add_argument("--run", default="./run", metavar="FILE", help="norma's binary [./run]")
-    parser.add_argument("--threads", type=int, default=2, help="of both [2]")
+    parser.add_argument("--threads", type=int, default=2, help="threads of both programs [2]")
     parser.add_argument("--rounds", type=int, default=7, help="[7]")
-    parser.add_argument("--calls", action="store_true", help="only what each call costs, and how many there are")
+    parser.add_argument("--calls", action="store_true", help="time and count only the calls of each norm")
     args = parser.parse_args()
     if min(args.threads, args.rounds) < 1:
         raise ValueError("--threads and --rounds must be positive")
@@ -217,7 +217,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if any(name not in os.environ for name in KEEP_MEMORY):  # malloc reads them as the process starts
+    if any(name not in os.environ for name in KEEP_MEMORY):  # malloc reads them when the process starts
         os.execve(sys.executable, [sys.executable, *sys.argv], KEEP_MEMORY | os.environ)
     try:
         main()

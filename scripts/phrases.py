@@ -1,10 +1,11 @@
 """The lint of the English: counts phrases that read as translated from German, in comments, strings and documents.
 
-    python3 scripts/phrases.py [-v]      silent when all is well, else a line for each kind of text above its rate, and
-                                         status 1; -v: every place
+    python3 scripts/phrases.py [-v]      silent if all is well, else a line for each kind of text above its rate, and
+                                         status 1; -v: every hit
     python3 scripts/phrases.py --test    checks that each pattern finds its example, and that plain English passes
 
-Owns the patterns and the rates. A hit is not always wrong ("in front of the house" is English), so the rate counts.
+Owns the patterns and the rates. A hit is not always wrong ("in front of the house" is English), so the rate is limited,
+not single hits.
 """
 
 import re
@@ -65,7 +66,7 @@ def kind_of(name):
 
 
 def count(verbose):
-    """Words and hits of each kind of text that git tracks."""
+    """Counts words and hits of each kind of text in files tracked by git."""
     words, hits = dict.fromkeys(RATES, 0), dict.fromkeys(RATES, 0)
     names = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True, check=True).stdout.split()
     for name in names:
@@ -93,11 +94,11 @@ def main(arguments):
         return 0
     words, hits = count("-v" in arguments)
     status = 0
-    for kind, most in RATES.items():
+    for kind, maximum in RATES.items():
         rate = 1000 * hits[kind] / max(words[kind], 1)
-        if rate > most or "-v" in arguments:
-            print(f"{kind}: {rate:.1f} phrases of translated English in 1,000 words, at most {most:.1f} (-v lists them)")
-        status |= rate > most
+        if rate > maximum or "-v" in arguments:
+            print(f"{kind}: {rate:.1f} phrases of translated English in 1,000 words, max {maximum:.1f} (-v lists them)")
+        status |= rate > maximum
     return int(status)
 
 

@@ -1,9 +1,9 @@
-"""Draws the pictures of docs/norms.md and, with Chinese labels, of docs/norms.zh.md.
+"""Draws the figures of docs/norms.md and, with Chinese labels, of docs/norms.zh.md.
 
-Owns how the pictures look, and their words in both languages. What is drawn are closed forms in float64, the tables that
-stand in docs/norms.md (the gradient's sizes, what `./run -m norms` printed), gradients by depth from textbook_today.py, and
-the losses of docs/experiment.csv (experiment.py), and norma's own account of the residual stream, from `./run MODEL -m
-perplexity -f FILE --profile=x.csv`; without that file its picture is left as it is.
+Owns the style of the figures and their words in both languages. The data are closed forms in float64, tables of
+docs/norms.md (the sizes of gradients, the output of `./run -m norms`), gradients by depth from textbook_today.py, the
+losses of docs/experiment.csv (experiment.py), and a profile of the residual stream, from `./run MODEL -m perplexity -f
+FILE --profile=x.csv`; without that file its figure is unchanged.
 """
 
 import argparse
@@ -75,7 +75,7 @@ CHINESE = {
     "loss of training, nats a token": "训练损失，nat / token",
     "Training, peak learning rate 0.002": "训练过程，学习率峰值 0.002",
 }
-LEGENDS = {  # where "best" is beside points, or on a line
+LEGENDS = {  # where matplotlib's choice covers points or a line
     "arrows": {"loc": "center right"},
     "eps": {"loc": "lower right"},
     "rates": {"loc": "upper center", "ncols": 2},
@@ -216,7 +216,7 @@ def draw_eps(axes):
 
 
 def draw_gradient(axes):
-    """|dx| of a gradient that is orthogonal to x: 1 / sqrt(mean(x^2) + eps), the scale itself; and the chapter's table."""
+    """|dx| for a gradient that is orthogonal to x, 1 / sqrt(mean(x^2) + eps), and the chapter's table."""
     r = np.logspace(-5, 3, 200)
     for eps, color, style in (1e-5, BLUE, "-"), (1e-6, ORANGE, "--"), (0.0, GRAY, ":"):
         axes.loglog(r, 1 / np.sqrt(r**2 + eps), color=color, linestyle=style, label=f"eps = {eps:g}")
@@ -242,7 +242,7 @@ def draw_depth(axes):
 
 
 def draw_cost(axes):
-    """What `./run -m norms` printed into the chapter, of one token."""
+    """The rows for one token of the chapter's output of `./run -m norms`."""
     rows = re.findall(
         r"^ +(\d+) +1 +1 +([\d.]+) +([\d.]+) .*\| +([\d.]+) +([\d.]+) ", (DOCS / "norms.md").read_text(), re.MULTILINE
     )
@@ -260,7 +260,7 @@ def draw_cost(axes):
 
 
 def read_experiment():
-    """{case: rows} of the main cases, in the order of the file"""
+    """Returns {case: rows} for the main cases, in the order of the file."""
     cases = {}
     with (DOCS / "experiment.csv").open() as file:
         for row in csv.DictReader(file):
@@ -270,7 +270,7 @@ def read_experiment():
 
 
 def draw_cases(axes, lines):
-    """lines: {case: (x, y)}; a look of its own for each, and a little room for those that differ little."""
+    """lines: {case: (x, y)}; each has a separate color and marker."""
     for i, (case, (x, y)) in enumerate(lines.items()):
         axes.plot(
             x,
@@ -285,7 +285,7 @@ def draw_cases(axes, lines):
 
 
 def draw_rates(axes):
-    """Means over seeds; what is much worse than the best leaves the picture at its top."""
+    """Means over seeds; values far above the best are outside the figure."""
     lines = {}
     for case, rows in read_experiment().items():
         losses = {}
@@ -315,7 +315,7 @@ def draw_training(axes):
 
 
 def read_profile(path):
-    """(site with its layer, RMS going in, largest |x|) for every norm of the phase with most tokens, in its order."""
+    """Returns [(layer and site, RMS of the input, largest |x|)] of all norms, for the phase with most tokens."""
     rows = [row for row in read(path)[1] if row["site"] in NORM_SITES]
     if not rows:
         raise ValueError(f"{path}: no norms in it")
@@ -352,12 +352,12 @@ def save(name, png, draw, *args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Draw the pictures of docs/norms.md.")
-    parser.add_argument("--profile", metavar="FILE", help="what --profile=FILE.csv wrote")
-    parser.add_argument("--png", metavar="FOLDER", type=Path, help="PNGs as well, into this folder")
+    parser = argparse.ArgumentParser(description="Draw the figures of docs/norms.md.")
+    parser.add_argument("--profile", metavar="FILE", help="a file of --profile=FILE.csv")
+    parser.add_argument("--png", metavar="FOLDER", type=Path, help="also write PNG files to this folder")
     args = parser.parse_args()
     matplotlib.use("svg")
-    # text as text, which the reader's own fonts show, and the same file each time
+    # text stays text, shown in the reader's fonts; the output is reproducible
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "norma"})
     warnings.filterwarnings("ignore", "Glyph .* missing from font")
     save("arrows", args.png, draw_arrows)

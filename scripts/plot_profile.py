@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 mpl.use("Agg")
-mpl.rcParams["svg.hashsalt"] = "norma"  # the same file for the same numbers
+mpl.rcParams["svg.hashsalt"] = "norma"  # makes the output reproducible
 import matplotlib.pyplot as plt
 from profiles import read
 
@@ -53,7 +53,7 @@ def place(row):
 
 
 def draw_bars(axes, rows):
-    """A stacked bar for each place: the mean time of its sites."""
+    """A stacked bar for each position: the mean times of its sites."""
     names = places(rows)
     times = defaultdict(lambda: [0.0] * len(names))
     for row in rows:
@@ -62,7 +62,7 @@ def draw_bars(axes, rows):
     for site in (site for site in COLORS if site in times):
         axes.bar(names, times[site], bottom=bottom, color=COLORS[site], label=site, width=0.8)
         bottom = [b + t for b, t in zip(bottom, times[site], strict=True)]
-    axes.set_ylabel("microseconds a token")
+    axes.set_ylabel("microseconds per token")
     axes.set_xlabel("layer")
 
 
@@ -79,7 +79,7 @@ def draw_norms(axes, rows):
 
 def draw_residual(axes, rows):
     """The residual stream that each norm reads: two points per layer, one for the final norm."""
-    offsets = {"attn_norm": -0.25, "mlp_norm": 0.25, "final_norm": 0}  # q_norm and k_norm read something else
+    offsets = {"attn_norm": -0.25, "mlp_norm": 0.25, "final_norm": 0}  # not q_norm and k_norm, which read other values
     names, norms = places(rows), [row for row in rows if row["site"] in offsets]
     depth = [names.index(place(row)) + offsets[row["site"]] for row in norms]
     axes.plot(depth, [float(row["rms_in"]) for row in norms], "o-", color="#333333", label="RMS")
@@ -88,7 +88,7 @@ def draw_residual(axes, rows):
     axes.set_xticks(range(len(names)), names)
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.set_ylabel("residual stream")
-    axes.set_xlabel("layer: what its two norms read; out: the final norm")
+    axes.set_xlabel("layer: the inputs of its two norms; out: the final norm")
     axes.grid(alpha=0.3, which="both")
     axes.legend()
 
@@ -110,8 +110,8 @@ def draw(rows):
 
 def main():
     parser = argparse.ArgumentParser(description="Draw a profile: NAME.png and NAME.svg.")
-    parser.add_argument("csv", help="what --profile=x.csv wrote")
-    parser.add_argument("-o", "--output", metavar="NAME", help="[the CSV's name without its ending]")
+    parser.add_argument("csv", help="the file of --profile=x.csv")
+    parser.add_argument("-o", "--output", metavar="NAME", help="name of the plots [the CSV file's name without .csv]")
     args = parser.parse_args()
     name = args.output or str(Path(args.csv).with_suffix(""))
     figure = draw(read(args.csv)[1])

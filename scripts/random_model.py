@@ -2,7 +2,7 @@
 
 Owns the hash weights and the made-up vocabulary. The file formats of checkpoints belong to checkpoint.py.
 
-The weights come from an integer hash, so that a C test computes the very same ones. This is their definition:
+The weights come from an integer hash, so that C tests compute the same ones. This is their definition:
 
     h(seed, tensor, i) = finalizer(seed * 0x9E3779B97F4A7C15 + (tensor << 40) + i)      all in uint64, wrapping around
     finalizer(z):  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
@@ -22,12 +22,12 @@ The weights come from an integer hash, so that a C test computes the very same o
                           + 7   down      [dim, hidden_dim]    (llama2.c: w2)
                           + 8   up        [hidden_dim, dim]    (llama2.c: w3)
             1 + 9 * n_layers    final_norm [dim]
-            2 + 9 * n_layers    output    [vocab_size, dim], when it is not token_embedding itself
+            2 + 9 * n_layers    output    [vocab_size, dim], unless it is token_embedding
 
     norms            1 + u / 2, computed in double, rounded to float32
     token_embedding  u * 2
-    other matrices   u * 2^k,  k = floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5), computed in double: as near as a power
-                     of two comes to a variance of 1 / cols; the product is exact
+    other matrices   u * 2^k,  k = floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5), computed in double: the power
+                     of two that is nearest to a variance of 1 / cols; the product is exact
 
     token(seed, i) = h(seed, 0xFFFFFF, i) % vocab_size                                  test tokens
 """
@@ -84,7 +84,7 @@ def tensor_id(config, name):
 
 
 def weights(name, u):
-    """A norm or a matrix, from u of its shape, which is overwritten."""
+    """A norm or a matrix, computed from u, which has its shape and is overwritten."""
     if name.endswith("norm"):
         return (1 + u.astype(np.float64) / 2).astype(np.float32)
     k = 1 if name == "token_embedding" else math.floor(math.log2(2 * math.sqrt(3) / math.sqrt(u.shape[-1])) + 0.5)
@@ -125,7 +125,7 @@ def main():
     )
     parser.add_argument("out", metavar="OUT")
     parser.add_argument("--format", choices=["v0", "v1", "v2"], default="v0")
-    parser.add_argument("--preset", choices=PRESETS, default="260K", help="the shape, where no option says otherwise")
+    parser.add_argument("--preset", choices=PRESETS, default="260K", help="the shape; other options change it")
     parser.add_argument("--dim", type=int)
     parser.add_argument("--hidden", type=int, dest="hidden_dim")
     parser.add_argument("--layers", type=int, dest="n_layers")
@@ -133,8 +133,8 @@ def main():
     parser.add_argument("--kv-heads", type=int, dest="n_kv_heads")
     parser.add_argument("--vocab", type=int, dest="vocab_size")
     parser.add_argument("--context", type=int, dest="seq_len")
-    parser.add_argument("--untied", action=argparse.BooleanOptionalAction, help="an output classifier of its own")
-    parser.add_argument("--group-size", type=int, default=32, help="of v2's scales [32]")
+    parser.add_argument("--untied", action=argparse.BooleanOptionalAction, help="a separate output classifier")
+    parser.add_argument("--group-size", type=int, default=32, help="group size of v2's scales [32]")
     parser.add_argument("--seed", type=int, default=1, help="[1]")
     parser.add_argument("--tokenizer", metavar="FILE", help="write a tokenizer.bin for this vocabulary as well")
     args = parser.parse_args()

@@ -1,8 +1,8 @@
-"""What norma computes: the forward pass of a LLaMA, or a relative of it, every step in float64.
+"""The reference of norma: the forward pass of a LLaMA, or of a related model, in float64.
 
-Owns the maths, written to be read beside the paper, and the comparison of logits with it. It has no KV cache, no
-sampling, no speed. Version 2 checkpoints are dequantized; activations are never quantized. How stock
-LlamaForCausalLM is built for comparison is in stock.py.
+Owns the maths, written to be read with the paper, and the comparison of logits with it. It has no KV cache and no
+sampling, and is slow. Version 2 checkpoints are dequantized; activations are never quantized. stock.py builds stock
+LlamaForCausalLM for comparison.
 """
 
 import argparse
@@ -18,11 +18,11 @@ EPS = 1e-5
 
 @dataclass(frozen=True)
 class Architecture:
-    """In what a model differs from a llama2.c checkpoint; biases, norms of heads and experts are tensors, or are not."""
+    """Differences from a llama2.c checkpoint. Biases, norms of heads and experts exist if their tensors do."""
 
     head_size: int | None = None  # None: dim / n_heads
     rope_halves: bool = False  # pairs (v[i], v[i + head_size / 2]), else (v[2i], v[2i + 1])
-    rope_factors: np.ndarray | None = None  # [head_size / 2], divide the angles
+    rope_factors: np.ndarray | None = None  # [head_size / 2]; angles are divided by these
     rope_amplitude: float = 1.0  # of cos and sin
     n_experts_used: int = 0
     norm_topk: bool = True  # the chosen experts' weights are divided by their sum
@@ -62,7 +62,7 @@ def silu(x):
 
 
 def attention(h, w, config, architecture):
-    """Causal grouped-query attention: query heads share a key and value head in runs; h [n, dim] -> [n, dim]."""
+    """Causal grouped-query attention: adjacent query heads share a key and value head; h [n, dim] -> [n, dim]."""
     n, dim = h.shape
     head_size = architecture.head_size or dim // config.n_heads
 
@@ -75,7 +75,7 @@ def attention(h, w, config, architecture):
     q, k = rope(q, architecture), rope(k, architecture)
     k, v = (np.repeat(kv, config.n_heads // config.n_kv_heads, axis=1) for kv in (k, v))
     scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(head_size)  # [n_heads, n queries, n keys]
-    scores[:, np.triu(np.ones((n, n), bool), 1)] = -np.inf  # no looking forward
+    scores[:, np.triu(np.ones((n, n), bool), 1)] = -np.inf  # causal mask
     return np.einsum("hij,jhd->ihd", softmax(scores), v).reshape(n, -1) @ w["wo"].T
 
 
@@ -85,7 +85,7 @@ def mlp(h, gate, down, up):
 
 
 def mixture(h, w, architecture):
-    """Of each token's experts with the largest probabilities the sum, weighted with them; h [n, dim] -> [n, dim]."""
+    """The sum of each token's most probable experts, weighted by their probabilities; h [n, dim] -> [n, dim]."""
     p = softmax(h @ w["router"].T)  # [n, n_experts]
     chosen = np.argsort(-p, axis=-1, kind="stable")[:, : architecture.n_experts_used]
     weights = np.take_along_axis(p, chosen, axis=-1)
@@ -116,12 +116,12 @@ def forward(config, tensors, tokens, architecture=LLAMA):
 
 
 def compare(logits, reference):
-    """The largest absolute error, the largest |logit|."""
+    """Returns the largest absolute error and the largest |logit|."""
     return np.abs(logits - reference).max(), np.abs(reference).max()
 
 
 def read_tokens(text, config):
-    """Token ids from a list such as 1,403,407, or from a file with such a line in it, given as @FILE."""
+    """Token ids from a list such as 1,403,407, or from a file with such a line (@FILE)."""
     if text.startswith("@"):
         with open(text[1:]) as file:
             text = file.read()
@@ -146,7 +146,7 @@ def read_logits(path, shape):
 def main():
     parser = argparse.ArgumentParser(
         usage="%(prog)s CHECKPOINT --tokens LIST [options]",
-        description="Run a llama2.c checkpoint in float64; write its logits, or hold others against them.",
+        description="Run a llama2.c checkpoint in float64; write its logits, or compare others with them.",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT")
     parser.add_argument("--tokens", required=True, metavar="LIST", help="1,403,407 or @FILE")

@@ -1,7 +1,7 @@
-"""Random models of the architectures beside llama2.c's: which ones, their weights, and how stock Hugging Face builds them.
+"""Random models of other architectures than llama2.c's: their configurations, weights and stock Hugging Face models.
 
-Owns what goes beyond a llama2.c checkpoint: biases, norms of heads, experts, heads of any size, RoPE in halves, with
-factors and an amplitude. The weights come from the hash of random_model.py, by these numbers:
+Owns the features that a llama2.c checkpoint lacks: biases, norms of heads, experts, heads of any size, RoPE in halves,
+with factors and an amplitude. The weights come from the hash of random_model.py, with these tensor numbers:
 
     4095                        rope_factors [head_size / 2]
     4096 + 16 * layer + 0       q_norm    [head_size]
@@ -79,7 +79,7 @@ RELATIVES = {
 
 
 def shapes(r, layer):
-    """Of the tensors of a layer, by kind."""
+    """Returns {kind: shape} of the tensors of a layer."""
     c = r.config
     q_dim, kv_dim = c.n_heads * r.head_size, c.n_kv_heads * r.head_size
     found = {"attn_norm": (c.dim,), "wq": (q_dim, c.dim), "wk": (kv_dim, c.dim), "wv": (kv_dim, c.dim)}
@@ -112,7 +112,7 @@ def hash_tensors(r):
 
 
 def build(r):
-    """The model without its weights, from transformers."""
+    """Builds transformers' model with random weights."""
     c = r.config
     options = {
         "hidden_size": c.dim,
@@ -148,7 +148,7 @@ def state_dict(tensors):
     for name, w in tensors.items():
         _, layer, kind = name.split(".") if name.startswith("layers.") else (None, None, name)
         w = torch.from_numpy(w)
-        if kind == "gates":  # one above the other
+        if kind == "gates":  # fused: gates, then ups
             w = torch.cat([w, torch.from_numpy(tensors[f"layers.{layer}.ups"])], dim=1)
             state[f"model.layers.{layer}.mlp.experts.gate_up_proj"] = w
         elif kind in HF_NAMES:
@@ -161,7 +161,7 @@ def state_dict(tensors):
 
 @torch.inference_mode()
 def stock_logits(r, tensors, tokens, double=False):
-    """tokens [n] -> logits [n, vocab_size] of transformers, in float32 or, from a model made .double(), float64"""
+    """tokens [n] -> logits [n, vocab_size] of transformers, in float32 or, if double, float64"""
     model = build(r).eval()
     model.load_state_dict(state_dict(tensors))
     rotary = model.model.rotary_emb

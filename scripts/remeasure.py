@@ -1,12 +1,12 @@
-"""Measures again what the documents say was measured, and prints old and new side by side.
+"""Repeats measurements of the documents, and prints old and new numbers next to each other.
 
     python scripts/remeasure.py --checkpoints FOLDER        everything; takes some minutes
-    python scripts/remeasure.py --only norms                what one command measures
-    python scripts/remeasure.py --check                     measures nothing: silent if every number is found
+    python scripts/remeasure.py --only norms                the numbers of one command
+    python scripts/remeasure.py --check                     no measurement: silent if every number is found
 
-Owns the table of (document, the words around a number, command, how to read its result). Only what one command can
-measure on any machine is in it: what needs another program beside norma, or minutes of a quiet machine, is not. Machines
-differ: a ratio may come out the same, a time will not. The documents' machine and date stand at the end of each table.
+Owns the table of (document, the words around a number, command, how to read its result). It has only numbers that one
+command can measure on any machine, not those that need other programs or a quiet machine for minutes. Machines differ:
+a ratio may be the same, a time will not. The documents' machine and date are printed after each table.
 """
 
 import argparse
@@ -31,23 +31,23 @@ COMMANDS = {
     "calls": (*TIMING, "--calls"),
     "timing": (*TIMING, "--threads", "1"),
 }
-# words: as they stand in the document, {} for the number, ... for anything in the line
+# words: text of the document, with {} for the number and ... for anything in the line
 Measured = namedtuple("Measured", "document words command read")
 
 
 def first(numbers):
     for n in numbers:
         return n
-    raise ValueError("the command no longer prints what is looked for")
+    raise ValueError("the command does not print the expected number")
 
 
 def case(tokens, dim, key):
-    """Of -m norms --json."""
+    """Reads the output of -m norms --json."""
     return lambda out: first(c[key] for c in json.loads(out)["cases"] if (c["tokens"], c["dim"]) == (tokens, dim))
 
 
 def share(norms, key):
-    """Of a model's -m norms --json, in percent."""
+    """Reads a model's output of -m norms --json, in percent."""
     return lambda out: 100 * first(row[key] for row in json.loads(out)["model"] if row["norms"] == norms)
 
 
@@ -56,12 +56,12 @@ def value(key):
 
 
 def found(words):
-    """The number in a line of text."""
+    """Reads the number in a line of text."""
     return lambda out: first(number(match[1]) for match in pattern(words).finditer(out))
 
 
 def column(shape, name):
-    """Of notes_timing.py's table, whose names have single spaces."""
+    """Reads notes_timing.py's table, whose column names contain single spaces."""
 
     def read(out):
         table = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
@@ -115,16 +115,16 @@ def pattern(words):
 
 
 def find(measured):
-    """(line, number) in the document, where the words stand once."""
+    """Returns (line, number); the document must contain the words exactly once."""
     text = (TOP / measured.document).read_text()
     matches = list(pattern(measured.words).finditer(text))
     if len(matches) != 1:
-        raise ValueError(f"{measured.document}: {len(matches)} times {measured.words!r}, not once")
+        raise ValueError(f"{measured.document}: contains {measured.words!r} {len(matches)} times, not once")
     return text[: matches[0].start(1)].count("\n") + 1, number(matches[0][1])
 
 
 def machines(document):
-    """The paragraphs that name machine and date."""
+    """The paragraphs that name the machine and the date."""
     return re.findall(r"^\((?:One of )?2 virtual cores[^;]*;", (TOP / document).read_text(), re.MULTILINE)
 
 
@@ -153,12 +153,12 @@ def show(command, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Old and new of what the documents say was measured.")
+    parser = argparse.ArgumentParser(description="Repeat measurements of the documents.")
     parser.add_argument("--run", default="./run", metavar="FILE", help="norma's binary [./run]")
     parser.add_argument("--checkpoints", default=os.environ.get("NORMA_CHECKPOINTS"), metavar="FOLDER",
-                        help="with stories260K.bin and tok512.bin [NORMA_CHECKPOINTS; without: what needs none]")  # fmt: skip
-    parser.add_argument("--only", choices=COMMANDS, help="what this command measures")
-    parser.add_argument("--check", action="store_true", help="only look for the numbers")
+                        help="with stories260K.bin and tok512.bin [NORMA_CHECKPOINTS; else skips what needs it]")  # fmt: skip
+    parser.add_argument("--only", choices=COMMANDS, help="only the numbers of this command")
+    parser.add_argument("--check", action="store_true", help="only find the numbers in the documents")
     args = parser.parse_args()
     if args.check:
         for measured in TABLE:

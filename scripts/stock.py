@@ -1,7 +1,7 @@
-"""The same model as stock Hugging Face LlamaForCausalLM, to see by how much stock differs from float64.
+"""Runs the same model in stock Hugging Face LlamaForCausalLM, to measure how much it differs from float64.
 
-Owns the mapping from llama2.c tensors to Hugging Face's. The maths is theirs: norms and softmax are done in float32,
-and so are the RoPE angles, whatever the type of the model.
+Owns the mapping from llama2.c's tensors to Hugging Face's. Stock code computes norms, softmax and RoPE angles in
+float32, whatever the type of the model.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ def build(config, tensors):
 
 @torch.inference_mode()
 def logits(config, tensors, tokens, double=False):
-    """tokens [n] -> logits [n, vocab_size], float32 or, from a model made .double(), float64"""
+    """tokens [n] -> logits [n, vocab_size], float32 or, if double, float64"""
     model = build(config, tensors)
     model = model.double() if double else model
     return model(torch.from_numpy(np.asarray(tokens)[None])).logits[0].numpy()

@@ -1,7 +1,7 @@
-"""PyTorch's numbers for docs/norms.md: prints what tests/test_textbook.c holds norma against.
+"""PyTorch's numbers for docs/norms.md: prints the values with which tests/test_textbook.c compares norma.
 
-Owns the small experiments of the chapter, as a reader of PyTorch code would write them. Inputs are the integer hash of
-random_model.py, which the tests compute for themselves, or a handful of integers. Where nothing is said, float64.
+Owns the small experiments of the chapter, in ordinary PyTorch code. Inputs are the integer hash of random_model.py,
+which the tests also compute, or a few integers. Everything is float64 unless stated otherwise.
 """
 
 import torch
@@ -17,7 +17,7 @@ ONE_TO_FOUR = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
 
 
 def random(tensor, *shape):
-    """Between -0.5 and 0.5, float32."""
+    """Hash numbers in [-0.5, 0.5), float32."""
     return torch.from_numpy(uniform(SEED, tensor, shape))
 
 
@@ -46,7 +46,7 @@ def float32():
 
 
 def rounding():
-    """The bits of eight results, and how many of 4,096 differ by the order of rounding."""
+    """Prints the bits of eight results, and how many of 4,096 depend on the order of rounding."""
     print("\n# half precision: bits of 8 results; how many of 4096 differ")
     for kind in torch.bfloat16, torch.float16:
         x, gamma = (4 * random(1, 4096)).to(kind), (1 + random(2, 4096)).to(kind)
@@ -61,7 +61,7 @@ def rounding():
 
 
 def gradients():
-    """x [10, 8]; the mean and the RMS of dL/dx."""
+    """Prints the mean and the RMS of dL/dx for x [10, 8]."""
     print("\n# dL/dx of 10 tokens of dim 8: mean, RMS")
     weights = random(4, 10, 8)
     losses = {
@@ -116,7 +116,7 @@ def pre_norm_layer():
 
 
 def placement():
-    """What 12 sublayers leave of the gradient, when each adds a vector of its own to the residual stream, RMS 1."""
+    """The gradient that remains after 12 sublayers, each of which adds a different vector of RMS 1 to the stream."""
     print("\n# 12 sublayers that add constants, dim 256: RMS of the end, dL/dx at the beginning against the end")
     added = rms_norm(random(20, 12, 256).double(), (256,), eps=0.0)
     weights = random(21, 256).double()

@@ -1,7 +1,7 @@
-"""PyTorch's numbers for the second part of docs/norms.md, from statement 39 on: what textbook.py does for the first.
+"""PyTorch's numbers for docs/norms.md from statement 39 on; textbook.py prints those before.
 
-Owns the experiments about shapes, places, weights in front of a norm and norms of today's models. Inputs are the hash of
-random_model.py; all is float64 unless said.
+Owns the experiments about shapes, places, weights before a norm and norms of today's models. Inputs are the hash of
+random_model.py. Everything is float64 unless stated otherwise.
 """
 
 import torch
@@ -92,7 +92,7 @@ def run_places(place, weights, start):
 
 
 def place_inputs(draw):
-    """Weights, their changes by 1 %, a loss and a token; draw 0 is also that of statement 48."""
+    """Draws weights, changes of 1 %, a loss and a token; statement 48 also uses draw 0."""
     size, seed = (12 / DIM) ** 0.5, 1000 + 4 * draw if draw else 100
     weights = size * random(seed, SUBLAYERS, DIM, DIM).double()
     moves = 0.01 * size * random(seed + 1, SUBLAYERS, DIM, DIM).double()

@@ -1,10 +1,10 @@
 """Trains the bundled model: stories from corpus.py, a SentencePiece tokenizer, then llama.py.
 
-Owns the sizes of the model, the data, the optimizer and the log. What a story is belongs to corpus.py, what the model
-computes to llama.py, and the file that norma opens to export_gguf.py.
+Owns the sizes of the model, the data, the optimizer and the log. corpus.py writes the stories, llama.py has the forward
+pass, and export_gguf.py writes the file that norma opens.
 
-Everything goes into one folder: tokenizer.model, the tokens, log.csv and checkpoint.pt. Training goes on from the
-checkpoint where there is one; with the same options a run that was interrupted ends like one that was not.
+Everything is written to one folder: tokenizer.model, the tokens, log.csv and checkpoint.pt. Training continues from the
+checkpoint if there is one. With the same options, an interrupted run gives the same result as an uninterrupted one.
 """
 
 import argparse
@@ -26,10 +26,10 @@ from llama import NORMS, PLACEMENTS, QK_NORMS, Llama
 CONFIG = Config(192, 512, 4, 6, 2, 2000, 256, True)
 SHAPE = ",".join(map(str, astuple(CONFIG)[:5]))
 SEED = 1
-N_STORIES = 160_000  # to learn from
+N_STORIES = 160_000  # for training
 N_HELD_OUT = 1000
 N_TOKENIZER = 20_000  # stories that the tokenizer is trained on
-WARMUP, DECAY = 100, 0.4  # of the learning rate: steps up, the part of all steps that goes down
+WARMUP, DECAY = 100, 0.4  # of the learning rate: steps of warm-up, fraction of all steps in the decay
 WEIGHT_DECAY, BETAS, CLIP = 0.1, (0.9, 0.98), 1.0
 
 
@@ -58,7 +58,7 @@ def train_tokenizer(path):
 
 
 def tokenize(folder, tokenizer, n, held_out):
-    """int16 [n, longest story]: BOS, story, EOS, and -1 behind it."""
+    """int16 [n, longest story]: BOS, story, EOS, then -1."""
     path = folder / ("held_out.npy" if held_out else "train.npy")
     if not path.exists():
         rows = [tokenizer.encode(text) for text in corpus.stories(n, SEED, held_out)]
@@ -70,13 +70,13 @@ def tokenize(folder, tokenizer, n, held_out):
 
 
 def learning_rate(step, steps, peak, warm_up=WARMUP):
-    """A linear warm-up, the peak, then a linear decay to zero. Before the decay, a run can get another number of steps."""
+    """Linear warm-up, constant peak, linear decay to zero. Before the decay, the total number of steps can change."""
     return peak * min((step + 1) / max(warm_up, 1), 1, (steps - step) / (DECAY * steps))
 
 
 @torch.no_grad()
 def held_out_loss(model, tokens, batch):
-    """The mean over tokens, not over batches."""
+    """The mean loss over all tokens, not over batches."""
     total = count = 0
     for rows in tokens.split(batch):
         n = (rows[:, 1:] >= 0).sum().item()
@@ -86,7 +86,7 @@ def held_out_loss(model, tokens, batch):
 
 
 def shaped(text):
-    """CONFIG with the five numbers of --shape."""
+    """Returns CONFIG with the five numbers of --shape."""
     try:
         dim, hidden_dim, n_layers, n_heads, n_kv_heads = map(int, text.split(","))
     except ValueError:
@@ -104,16 +104,16 @@ def main():
     parser = argparse.ArgumentParser(usage="%(prog)s [FOLDER] [options]", description="Train the bundled model.")
     parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, default=Path("build/stories"))
     parser.add_argument("--norm", choices=NORMS, default="rms", help="the kind of every norm [rms]")
-    parser.add_argument("--placement", choices=PLACEMENTS, default="pre", help="where norms stand (llama.py) [pre]")
+    parser.add_argument("--placement", choices=PLACEMENTS, default="pre", help="of norms (see llama.py) [pre]")
     parser.add_argument("--qk-norm", choices=QK_NORMS, default="none", help="norms of queries and keys [none]")
     parser.add_argument("--shape", default=SHAPE, help=f"dim, hidden, layers, heads, key and value heads [{SHAPE}]")
     parser.add_argument("--steps", type=int, default=3000, help="[3000]")
-    parser.add_argument("--batch", type=int, default=40, help="stories in a step [40]")
+    parser.add_argument("--batch", type=int, default=40, help="stories per step [40]")
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate [0.002]")
     parser.add_argument("--warm-up", type=int, default=WARMUP, help=f"steps until the peak learning rate [{WARMUP}]")
-    parser.add_argument("--separate-classifier", action="store_true", help="not the token embedding")
-    parser.add_argument("--seed", type=int, default=SEED, help="of the first weights and the order of the stories [1]")
-    parser.add_argument("--float32", action="store_true", help="no bfloat16: for processors that only emulate it")
+    parser.add_argument("--separate-classifier", action="store_true", help="instead of the token embedding")
+    parser.add_argument("--seed", type=int, default=SEED, help="of initial weights and order of stories [1]")
+    parser.add_argument("--float32", action="store_true", help="no bfloat16; for processors that only emulate it")
     parser.add_argument("--threads", type=int, default=2, help="[2]")
     args = parser.parse_args()
     if min(args.steps, args.batch, args.threads) < 1 or not args.lr > 0:
