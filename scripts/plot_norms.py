@@ -27,7 +27,7 @@ NORM_SITES = "attn_norm", "mlp_norm", "final_norm"
 CHINESE = {
     "inside": "残差支路内",
     "sandwich": "三明治",
-    "The way of a token through a layer": "一个 token 穿过一层的路",
+    "A token's path through a layer": "一个 token 穿过一层的路",
     "one of the 5 layers; the stream itself is never normalized": "5 层中的一层；残差流本身从不归一化",
     "attention": "注意力",
     "embedding": "嵌入",
@@ -38,19 +38,19 @@ CHINESE = {
     "tokens": "token",
     "samples": "样本",
     "Numbers that share one mean": "哪些数合求一个均值",
-    "RMS of the token going in": "输入 token 的 RMS",
-    "RMS coming out": "输出的 RMS",
+    "RMS of the input token": "输入 token 的 RMS",
+    "RMS of the output": "输出的 RMS",
     "eps = 1e-5, inside the root and outside": "eps = 1e-5，在根号里与根号外",
     "inside:  x / sqrt(mean(x²) + eps)": "根号里：x / sqrt(mean(x²) + eps)",
     "outside:  x / (RMS(x) + eps)": "根号外：x / (RMS(x) + eps)",
     "The larger the input, the smaller its gradient": "输入越大，梯度越小",
     "statement 21, 10 tokens of dim 8": "第 21 条，10 个 dim 为 8 的 token",
     "layer and norm": "层与归一化",
-    "residual stream going in": "输入的残差流",
+    "residual stream at the norm's input": "输入的残差流",
     "The residual stream grows with depth": "残差流随深度增长",
     "largest |x|": "最大的 |x|",
     "RMS, over all tokens": "RMS，所有 token 合计",
-    "tokens of dim 2, and what norms make of them": "dim 为 2 的 token，以及归一化的结果",
+    "tokens of dim 2, before and after norms": "dim 为 2 的 token，以及归一化的结果",
     "RMSNorm: the same direction, length sqrt(2)": "RMSNorm：方向不变，长度为 sqrt(2)",
     "LayerNorm: the part along [1, 1] is gone": "LayerNorm：沿 [1, 1] 的部分没有了",
     "first element": "第一个元素",
@@ -62,17 +62,17 @@ CHINESE = {
     "post-norm": "post-norm",
     "inside the residual, sandwich": "残差支路内、三明治",
     "dim (one token, one thread)": "dim（1 个 token，1 个线程）",
-    "ns an element": "每个元素的纳秒数",
+    "ns per element": "每个元素的纳秒数",
     "The cost of one norm": "一次归一化的开销",
     "LayerNorm, in place": "LayerNorm，现场",
     "RMSNorm, in place": "RMSNorm，现场",
     "LayerNorm, warm": "LayerNorm，热缓存",
     "RMSNorm, warm": "RMSNorm，热缓存",
     "peak learning rate": "学习率峰值",
-    "held-out loss, nats a token": "留出集损失，nat / token",
-    "Who bears which learning rate": "谁受得了多大的学习率",
+    "held-out loss, nats per token": "留出集损失，nat / token",
+    "Learning rates that each variant tolerates": "谁受得了多大的学习率",
     "step": "步",
-    "loss of training, nats a token": "训练损失，nat / token",
+    "training loss, nats per token": "训练损失，nat / token",
     "Training, peak learning rate 0.002": "训练过程，学习率峰值 0.002",
 }
 LEGENDS = {  # where matplotlib's choice covers points or a line
@@ -104,7 +104,7 @@ def draw_arrows(axes):
     after = centered / np.sqrt((centered**2).mean(1, keepdims=True))
     axes.plot(*after.T, "s", color=ORANGE, label=say("LayerNorm: the part along [1, 1] is gone"))
     axes.set(aspect="equal", xlim=(-1.9, 7.4), ylim=(-1.7, 2.2))
-    label(axes, "first element", "second element", "tokens of dim 2, and what norms make of them")
+    label(axes, "first element", "second element", "tokens of dim 2, before and after norms")
 
 
 def draw_places(axes):
@@ -176,7 +176,7 @@ def draw_token(axes):
     )
     axes.set(xlim=(-0.6, 18.0), ylim=(-1.0, 2.3))
     axes.set_axis_off()
-    axes.set_title(say("The way of a token through a layer"))
+    axes.set_title(say("A token's path through a layer"))
 
 
 def draw_axes_of_norms(axes):
@@ -212,7 +212,7 @@ def draw_eps(axes):
     for at, text in (EPS**0.5, "sqrt(eps)"), (EPS, "eps"):
         axes.axvline(at, color=GRAY, linewidth=0.8, linestyle=":")
         axes.text(at * 0.85, 0.03, text, color=GRAY, rotation=90, ha="right")
-    label(axes, "RMS of the token going in", "RMS coming out", "eps = 1e-5, inside the root and outside")
+    label(axes, "RMS of the input token", "RMS of the output", "eps = 1e-5, inside the root and outside")
 
 
 def draw_gradient(axes):
@@ -227,7 +227,7 @@ def draw_gradient(axes):
     )
     x, dy = (np.sqrt((uniform(7, tensor, (10, 8)).astype(float) ** 2).mean()) for tensor in (3, 4))
     axes.loglog(4 * x * scales, sizes / dy, "o", color=BLUE, label=say("statement 21, 10 tokens of dim 8"))
-    axes.set(xlabel=say("RMS of the token going in"), ylabel="|dx| / |dy|")
+    axes.set(xlabel=say("RMS of the input token"), ylabel="|dx| / |dy|")
     axes.set_title(say("The larger the input, the smaller its gradient"))
 
 
@@ -256,7 +256,7 @@ def draw_cost(axes):
         )
     axes.set_xticks(dim, [f"{d:g}" for d in dim])
     axes.minorticks_off()
-    label(axes, "dim (one token, one thread)", "ns an element", "The cost of one norm")
+    label(axes, "dim (one token, one thread)", "ns per element", "The cost of one norm")
 
 
 def read_experiment():
@@ -298,7 +298,7 @@ def draw_rates(axes):
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
     axes.set_ylim(0.6, 0.8)
-    label(axes, "peak learning rate", "held-out loss, nats a token", "Who bears which learning rate")
+    label(axes, "peak learning rate", "held-out loss, nats per token", "Learning rates that each variant tolerates")
 
 
 def draw_training(axes):
@@ -311,7 +311,7 @@ def draw_training(axes):
     axes.set_yscale("log")
     axes.minorticks_off()
     axes.set_yticks([0.7, 1, 2, 4, 8], ["0.7", "1", "2", "4", "8"])
-    label(axes, "step", "loss of training, nats a token", "Training, peak learning rate 0.002")
+    label(axes, "step", "training loss, nats per token", "Training, peak learning rate 0.002")
 
 
 def read_profile(path):
@@ -331,7 +331,7 @@ def draw_residual(axes, profile):
     names, rms, largest = zip(*profile, strict=True)
     axes.semilogy(names, largest, color=ORANGE, marker="s", markersize=4, linestyle="--", label=say("largest |x|"))
     axes.semilogy(names, rms, color=BLUE, marker="o", markersize=4, label=say("RMS, over all tokens"))
-    label(axes, "layer and norm", "residual stream going in", "The residual stream grows with depth")
+    label(axes, "layer and norm", "residual stream at the norm's input", "The residual stream grows with depth")
     axes.tick_params(axis="x", rotation=45)
 
 
