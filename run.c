@@ -77,7 +77,8 @@ static int run_mode(const Mode *mode, const Options *options) {
     if (status < 0) status = EXIT_BAD_INPUT;
     if (!status && interrupted) status = EXIT_INTERRUPTED;
     if (run.session.mirror) follow_end(status);
-    if ((!status || status == EXIT_INTERRUPTED) && run.profile && profile_report(run.profile, options->profile))
+    if ((!status || status == EXIT_INTERRUPTED) && run.profile &&
+        profile_report(run.profile, options->profile, options->verbose))
         status = 1;
     profile_close(run.profile);
     draft_close(&run.draft);

@@ -20,7 +20,7 @@ static void write_threads(FILE *out, const Profile *p, Phase phase) {
 static void write_phase(FILE *out, const Profile *p, Phase phase) {
     const char *separator = "\n[";
     const Passes *s = &p->passes[phase];
-    const Estimate norms = estimate_ratio(&s->norms);
+    const Estimate norms = profile_work(p, phase).share;
     fprintf(out, "{\"name\": \"%s\", \"passes\": %llu, \"observed\": %llu, \"observing\": %.6g, \"norms\": [",
             PHASE_NAMES[phase], (unsigned long long)s->passes, (unsigned long long)s->observed,
             profile_observing(p, phase) / s->seconds);

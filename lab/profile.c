@@ -22,6 +22,8 @@ const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "de
 #define SITE_INFO(name, text, is_norm) {text, is_norm},
 const SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
+static bool is_work(Site site) { return site >= SITE_EMBED && site <= SITE_LOGITS; }
+
 /* The row of a layer, or of NO_LAYER. */
 static int row_of(const Profile *p, int layer) {
     if (layer == NO_LAYER) return p->n_rows;
@@ -158,6 +160,7 @@ static void mark(Probe *probe, int layer, Site site) {
     }
     const double seconds = add_time(p, thread, layer, site, at);
     if (SITES[site].is_norm) track->norms += seconds;
+    if (is_work(site)) track->work += seconds;
     if (site == SITE_PROFILE) track->spent += seconds;
     if (thread == 0 && (site == SITE_ATTENTION || site == SITE_GATE_UP_SILU || site == SITE_DOWN)) {
         const double bytes = chunk_bytes(p->session, &p->session->model->layers[layer], site);
@@ -176,14 +179,15 @@ static void waited(Probe *probe, int layer, Site site) {
 }
 
 double profile_observing(const Profile *p, Phase phase) {
-    return p->passes[phase].seconds_observed - p->passes[phase].norms.x;
+    return p->passes[phase].seconds_observed - p->passes[phase].net;
 }
 
 /* Every prefill pass is observed, and a sample of the decode passes. */
 static bool begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
-    p->tracks[0].spent = p->tracks[0].norms = 0;
+    p->tracks[0].spent = p->tracks[0].norms = p->tracks[0].work = 0;
+    p->switches = lost_processors();
     p->began = p->tracks[0].began = p->tracks[0].last = p->clock();
     return p->phase == PREFILL || p->unobserved == 0;
 }
@@ -203,11 +207,15 @@ static void end(Probe *probe) {
     if (observed) {
         sums->observed++;
         sums->seconds_observed += seconds;
-        ratio_add(&sums->norms, track->norms, seconds - track->spent);
+        sums->net += seconds - track->spent;
+        if (lost_processors() == p->switches)
+            ratio_add(&sums->norms, track->norms, track->work);
+        else
+            sums->interrupted++;
     }
     if (p->phase == PREFILL || p->unobserved-- > 0) return;
     /* an odd distance, because the time of a token depends on its place in a block of positions */
-    const double every = profile_observing(p, p->phase) / (p->budget * sums->norms.x);
+    const double every = profile_observing(p, p->phase) / (p->budget * sums->net);
     p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
@@ -310,7 +318,7 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
                    .n_rows = n_rows,
                    .clock = clock,
                    .reading = ticks_of_reading(clock),
-                   .budget = 0.01};
+                   .budget = 0.1};
     session->observer = &p->probe;
     /* zeroed now: the first access to a new page takes longer than a site of a small model */
     if (!(p->records = allocate_zeroed(n_threads * sites, sizeof *p->records)) ||
@@ -321,7 +329,6 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
         return NULL;
     }
     p->opened = clock();
-    p->switches = lost_processors();
     return p;
 }
 
@@ -338,6 +345,38 @@ void profile_close(Profile *p) {
 /* One past the last layer of the row that begins with `layer`. */
 static int row_end(const Profile *p, int layer) {
     return layer == MAX_LAYERS ? p->session->model->config.n_layers : layer + 1;
+}
+
+/* The q-quantile of a call's microseconds per token, interpolated within a bucket. */
+static double quantile(const uint32_t *histogram, double q) {
+    double n = 0, below = 0;
+    for (int b = 0; b < BUCKETS; b++) n += histogram[b];
+    for (int b = 0; b < BUCKETS; below += histogram[b++])
+        if (histogram[b] && below + histogram[b] >= q * n) {
+            const double start = (double)bucket_start(b), width = (double)bucket_start(b + 1) - start;
+            return 1e-3 * (start + width * (q * n - below) / histogram[b]);
+        }
+    return 0;
+}
+
+/* Seconds of the first thread that other programs took at a site: what calls longer than 8 times the median and 1 us
+ * exceed the median by. A site with few calls is compared with the same site of all layers. */
+static double lost_at(const Profile *p, Phase phase, int layer, Site site) {
+    const Record *r = profile_of_thread(p, 0, phase, layer, site);
+    const uint32_t *calls = histogram_of(p, phase, layer, site);
+    Histogram all = {0};
+    double usual = 0; /* nanoseconds per token, summed over the calls, each long one as the median */
+    bool lost = false;
+    for (int l = r->calls < 8 ? NO_LAYER : p->n_rows; l < p->n_rows; l++)
+        for (int b = 0; b < BUCKETS; b++) all[b] += histogram_of(p, phase, l, site)[b];
+    const double median = 1e3 * quantile(r->calls < 8 ? all : calls, 0.5);
+    for (int b = 0; b < BUCKETS; b++) {
+        const double middle = 0.5 * (double)(bucket_start(b) + bucket_start(b + 1));
+        const bool is_long = middle > 8 * median + 1000;
+        usual += calls[b] * (is_long ? median : middle);
+        lost = lost || (is_long && calls[b]);
+    }
+    return lost ? r->seconds - 1e-9 * usual * r->per_token.x / (double)r->calls : 0;
 }
 
 /* The first thread's record of a site, with all of its bytes, and with the other threads' data on activations. */
@@ -358,19 +397,9 @@ static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
         sum.max_channel = r->max_channel;
         sum.max_position = r->max_position;
     }
+    sum.lost = is_work(site) ? lost_at(p, phase, layer, site) : 0;
+    sum.seconds -= sum.lost;
     return sum;
-}
-
-/* The q-quantile of a call's microseconds per token, interpolated within a bucket. */
-static double quantile(const uint32_t *histogram, double q) {
-    double n = 0, below = 0;
-    for (int b = 0; b < BUCKETS; b++) n += histogram[b];
-    for (int b = 0; b < BUCKETS; below += histogram[b++])
-        if (histogram[b] && below + histogram[b] >= q * n) {
-            const double start = (double)bucket_start(b), width = (double)bucket_start(b + 1) - start;
-            return 1e-3 * (start + width * (q * n - below) / histogram[b]);
-        }
-    return 0;
 }
 
 double profile_rms_at(const Profile *p, int row, int from, int to) {
@@ -391,10 +420,24 @@ double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Si
     return seconds;
 }
 
+Work profile_work(const Profile *p, Phase phase) {
+    Work w = {0};
+    for (int layer = NO_LAYER; layer < p->n_rows; layer++)
+        for (Site s = SITE_EMBED; s <= SITE_LOGITS; s++) {
+            const Record r = record_of(p, phase, layer, s);
+            w.work += r.seconds;
+            w.lost += r.lost;
+            if (SITES[s].is_norm) w.norms += r.seconds;
+        }
+    w.share = estimate_ratio(&p->passes[phase].norms);
+    if (!(p->passes[phase].norms.n > 0)) w.share = (Estimate){w.norms / w.work, -INFINITY, INFINITY};
+    return w;
+}
+
 double profile_waiting(const Profile *p) {
     double waiting = 0, all = 0;
     for (Phase phase = 0; phase < N_PHASES; phase++) {
-        all += p->passes[phase].norms.x * p->session->n_threads;
+        all += p->passes[phase].net * p->session->n_threads;
         for (int t = 0; t < p->session->n_threads; t++) waiting += profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
     }
     return all > 0 ? waiting / all : 0;
@@ -416,7 +459,7 @@ static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
     row->us.high = row->us.value + (call.high - call.value) * r->per_token.x * of_phase;
     row->median = quantile(calls, 0.5);
     row->p95 = quantile(calls, 0.95);
-    row->share = row->site == SITE_PROFILE ? 0 : r->seconds / p->passes[phase].norms.x;
+    row->share = is_work(row->site) ? r->seconds / row->work : 0;
     row->gb_per_s = r->seconds > 0 ? 1e-9 * r->bytes / r->seconds : 0;
     row->rms_in = sqrt(r->squares_in / (double)r->tokens);
     row->rms_out = sqrt(r->squares_out / (double)r->tokens);
@@ -424,6 +467,7 @@ static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
 }
 
 bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
+    if (row->next == 0) row->work = profile_work(p, phase).work;
     while (row->next < (p->n_rows + 2) * N_SITES) {
         row->row = row->next / N_SITES - 1;
         row->site = (Site)(row->next++ % N_SITES);

@@ -20,6 +20,7 @@ extern const SiteInfo SITES[N_SITES];
 typedef struct {
     uint64_t calls, tokens;
     double seconds;                 /* without the time of the profiler */
+    double lost;                    /* seconds taken by other programs, not in `seconds` */
     Ratio per_token;                /* per call: seconds, and tokens of the chunk */
     double waited;                  /* seconds at the barrier after the site */
     double bytes;                   /* min memory traffic: weights, inputs and outputs, each once */
@@ -48,7 +49,7 @@ enum { MAX_LAYERS = 256 }; /* later layers share a row, to limit memory */
 /* State of one thread, in a cache line of its own. */
 typedef struct {
     _Alignas(64) uint64_t began, last; /* start and end of the last mark */
-    double spent, norms;               /* seconds of the profiler and of norms in this forward pass */
+    double spent, norms, work;         /* seconds of the profiler, of norms and of all work in this forward pass */
 } Track;
 
 /* Totals of the forward passes of a phase. */
@@ -56,7 +57,9 @@ typedef struct {
     uint64_t passes, observed;
     double seconds;          /* wall-clock time of all passes */
     double seconds_observed; /* wall-clock time of observed passes */
-    Ratio norms;             /* observed passes: seconds of norms / seconds without the profiler */
+    double net;              /* seconds_observed without the profiler */
+    uint64_t interrupted;    /* observed passes in which a thread lost its processor */
+    Ratio norms;             /* the other observed passes: seconds of norms / seconds of work */
 } Passes;
 
 typedef struct {
@@ -66,7 +69,7 @@ typedef struct {
     int n_rows;              /* layers with a row of their own, and one for the others if there are more */
     uint64_t (*clock)(void); /* in nanoseconds */
     uint64_t opened;
-    long switches;    /* involuntary context switches before the profile was opened */
+    long switches;    /* involuntary context switches before the current forward pass */
     uint64_t reading; /* nanoseconds of a clock reading */
     double budget;    /* max share of decode time spent in the profiler */
     uint64_t began;   /* start of the current forward pass */
@@ -92,6 +95,7 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, 
 /* A row of the report. Times are the first thread's; data on activations is from all threads. */
 typedef struct {
     int next;      /* state of profile_next */
+    double work;   /* seconds of the phase's work */
     int row;       /* -1: before the layers; n_rows: after them */
     int layer;     /* the first layer of the row, or NO_LAYER */
     char name[24]; /* "3"; "256-299" for a row of several layers; "" outside the layers */
@@ -99,7 +103,7 @@ typedef struct {
     Record record;
     Estimate us;                  /* microseconds per token of the phase; these add up over sites */
     double median, p95;           /* microseconds of a call, per token of its chunk */
-    double share;                 /* of forward time; 0 for SITE_PROFILE */
+    double share;                 /* of the phase's work; 0 for sites that are not work */
     double gb_per_s;              /* 0: unknown */
     double rms_in, rms_out, mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
 } SiteRow;
@@ -117,6 +121,15 @@ double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Si
 /* Seconds of the profiler itself, first thread. */
 double profile_observing(const Profile *p, Phase phase);
 
+/* Seconds of one phase, first thread: norms, all work, and what other programs took (Record.lost). Work is every site
+ * but waiting, the start and end of threads, and the profiler. `share`: norms / work, of the passes without
+ * interruption. */
+typedef struct {
+    double norms, work, lost;
+    Estimate share;
+} Work;
+Work profile_work(const Profile *p, Phase phase);
+
 /* Share of the time of observed passes, over all threads, spent at barriers; 0: nothing was observed. */
 double profile_waiting(const Profile *p);
 
@@ -128,9 +141,9 @@ double site_bytes(const Profile *p, int layer, Site site, double tokens, double 
 typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the table to stderr and, unless path is "", the file. Returns -1 and a message if the file cannot be written.
- */
-int profile_report(const Profile *p, const char *path);
+/* Writes the answer and a table to stderr (a line for each kind of site, or for each layer and site) and, unless path
+ * is "", the file. Returns -1 and a message if the file cannot be written. */
+int profile_report(const Profile *p, const char *path, bool layers);
 
 /* Write the numbers of a row, named by COLUMNS, separated by commas. Strings are in quotes; `unknown` replaces numbers
  * that are not finite or do not apply. */

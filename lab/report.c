@@ -1,6 +1,5 @@
 /* report.c: the table of --profile on stderr, and the choice of the file's format. */
 #include "base/file.h"
-#include "base/process.h"
 #include "lab/profile.h"
 #include <math.h>
 #include <string.h>
@@ -26,16 +25,27 @@ static void write_sums(const Profile *p, Phase phase, FILE *out) {
             PHASE_NAMES[phase]);
 }
 
-/* A note if other programs, or too many threads, affected the times. */
-static void write_disturbance(const Profile *p, FILE *out) {
-    const double seconds = 1e-9 * (double)(p->clock() - p->opened), waiting = profile_waiting(p);
-    const double switches = (double)(lost_processors() - p->switches);
-    if ((switches < 10 || switches < 20 * seconds) && waiting < 0.25) return;
-    fprintf(
-        out,
-        "busy: %.0f involuntary context switches in %.2f s, %.0f %% of the time at barriers: on an idle machine the "
-        "shares differ\n",
-        switches, seconds, 100 * waiting);
+/* What the other lines summarize: the norms' share of each phase's work, and whether other programs disturbed it. */
+static void write_answer(const Profile *p, FILE *out) {
+    uint64_t observed = 0, interrupted = 0;
+    double lost = 0;
+    for (Phase phase = N_PHASES; phase-- > 0;) {
+        const Passes *s = &p->passes[phase];
+        const Work w = profile_work(p, phase);
+        if (!s->observed) continue;
+        fprintf(out, "norms: %.2f %% of the work of %s", 100 * w.share.value, PHASE_NAMES[phase]);
+        if (isfinite(w.share.low)) fprintf(out, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
+        fprintf(out, ", %.2f %% of its time\n", 100 * w.norms / s->net);
+        observed += s->observed;
+        interrupted += s->interrupted;
+        lost += w.lost;
+    }
+    const double waiting = profile_waiting(p);
+    fprintf(out, 10 * interrupted > observed || waiting > 0.25 ? "busy: " : "idle: ");
+    fprintf(out,
+            "other programs interrupted %llu of %llu observed passes and took %.3f ms, left out above; threads waited "
+            "%.0f %% of the time\n",
+            (unsigned long long)interrupted, (unsigned long long)observed, 1e3 * lost, 100 * waiting);
 }
 
 /* The layer where the residual stream's RMS at position 0 is largest, relative to other positions. */
@@ -54,26 +64,50 @@ static void write_first_token(const Profile *p, FILE *out) {
         fprintf(out, "residual before layer %d: RMS %.4g at position 0, %.4g elsewhere\n", layer, first, others);
 }
 
-static void write_table(const Profile *p, FILE *out) {
-    const char *separator = "norms: ";
+/* A line for each kind of site: sums over the layers; for norms the smallest and largest RMS of their inputs. */
+static void write_totals(const Profile *p, Phase phase, FILE *out) {
+    SiteRow sums[N_SITES] = {0};
+    fprintf(out, "\n%s\n%-14s %7s %9s %6s %7s  %s\n", PHASE_NAMES[phase], "site", "calls", "us/token", "%", "GB/s",
+            "RMS in, over layers");
+    for (SiteRow row = {0}; profile_next(p, phase, &row);) {
+        SiteRow *sum = &sums[row.site];
+        sum->rms_in = sum->record.calls ? fmin(sum->rms_in, row.rms_in) : row.rms_in;
+        sum->rms_out = fmax(sum->rms_out, row.rms_in);
+        sum->record.calls += row.record.calls;
+        sum->record.bytes += row.record.bytes;
+        sum->record.seconds += row.record.seconds;
+        sum->us.value += row.us.value;
+        sum->share += row.share;
+    }
+    for (Site site = 0; site < N_SITES; site++) {
+        const SiteRow *sum = &sums[site];
+        const Record *r = &sum->record;
+        if (!r->calls) continue;
+        fprintf(out, "%-14s %7llu %9.2f %6.2f", SITES[site].name, (unsigned long long)r->calls, sum->us.value,
+                100 * sum->share);
+        if (r->bytes > 0) fprintf(out, " %7.1f", 1e-9 * r->bytes / r->seconds);
+        if (SITES[site].is_norm) fprintf(out, "  %.4g to %.4g", sum->rms_in, sum->rms_out);
+        fputc('\n', out);
+    }
+}
+
+static void write_layers(const Profile *p, Phase phase, FILE *out) {
+    fprintf(out, "\n%s\n%5s  %-12s %7s %9s %9s %9s %6s %7s %9s %9s %8s %9s\n", PHASE_NAMES[phase], "layer", "site",
+            "calls", "us/token", "median", "95 %", "%", "GB/s", "RMS in", "RMS out", "mean/RMS",
+            "max |x| at position, channel");
+    for (SiteRow row = {0}; profile_next(p, phase, &row);) write_table_row(out, &row);
+}
+
+static void write_table(const Profile *p, bool layers, FILE *out) {
+    fputc('\n', out);
+    write_answer(p, out);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         if (!p->passes[phase].observed) continue;
-        fprintf(out, "\n%s\n%5s  %-12s %7s %9s %9s %9s %6s %7s %9s %9s %8s %9s\n", PHASE_NAMES[phase], "layer", "site",
-                "calls", "us/token", "median", "95 %", "%", "GB/s", "RMS in", "RMS out", "mean/RMS",
-                "max |x| at position, channel");
-        for (SiteRow row = {0}; profile_next(p, phase, &row);) write_table_row(out, &row);
+        (layers ? write_layers : write_totals)(p, phase, out);
         write_sums(p, phase, out);
     }
-    for (Phase phase = 0; phase < N_PHASES; phase++) {
-        if (!p->passes[phase].observed) continue;
-        const Estimate norms = estimate_ratio(&p->passes[phase].norms);
-        fprintf(out, "%s%.2f %% of %s", separator, 100 * norms.value, PHASE_NAMES[phase]);
-        if (isfinite(norms.low)) fprintf(out, " (%.2f to %.2f)", 100 * norms.low, 100 * norms.high);
-        separator = ", ";
-    }
-    fputc('\n', out);
     write_first_token(p, out);
-    write_disturbance(p, out);
+    if (!layers) fputs("-v lists every layer\n", out);
 }
 
 static const struct {
@@ -89,9 +123,9 @@ ProfileFormat profile_format(const char *path) {
     return format;
 }
 
-int profile_report(const Profile *p, const char *path) {
+int profile_report(const Profile *p, const char *path, bool layers) {
     OutputFile out;
-    write_table(p, stderr);
+    write_table(p, layers, stderr);
     if (!*path) return 0;
     if (output_open(&out, path)) return -1;
     FILES[profile_format(path)].write(p, out.stream);

@@ -47,12 +47,10 @@ static bool has_all_norms(const Model *model) {
     return true;
 }
 
-/* steps[n] = positions [pos, pos + n) of the synthetic text, in a sequence. */
-static void fill(Step *steps, const Session *s, int sequence, int pos, int n, StepLogits logits) {
-    for (int i = 0; i < n; i++) {
-        const int token = (int)(((pos + i) * 7919LL + 3) % s->model->config.vocab_size);
-        steps[i] = (Step){token, sequence, pos + i, logits};
-    }
+/* steps[n] = positions [pos, pos + n) of the synthetic text; the last step's logits are requested. */
+static void fill(Step *steps, int vocab_size, int pos, int n) {
+    for (int i = 0; i < n; i++)
+        steps[i] = (Step){(int)(((pos + i) * 7919LL + 3) % vocab_size), 0, pos + i, i < n - 1 ? NO_LOGITS : LOGITS};
 }
 
 int time_text(const Workload *t, double *seconds) {
@@ -64,8 +62,7 @@ int time_text(const Workload *t, double *seconds) {
     for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
         const int n = i ? 1 : t->prompt;
         const double start = now();
-        fill(steps, s, 0, i ? t->prompt + i - 1 : 0, n, NO_LOGITS);
-        steps[n - 1].logits = LOGITS;
+        fill(steps, s->model->config.vocab_size, i ? t->prompt + i - 1 : 0, n);
         const float *logits = model_forward(s, steps, n);
         tune(t->tuning, n);
         status = !logits || (check && check_logits(logits, (size_t)s->model->config.vocab_size)) ? -1 : 0;
@@ -73,42 +70,6 @@ int time_text(const Workload *t, double *seconds) {
     }
     free(steps);
     return status;
-}
-
-/* The mean of a few passes, after one that warms up threads and caches. Frees the steps. */
-static double time_passes(Session *s, Step *steps, int n) {
-    enum { TIMES = 3 };
-    double start = 0;
-    int i = 0;
-    for (; i <= TIMES && model_forward(s, steps, n); i++)
-        if (i == 0) start = now();
-    free(steps);
-    return i > TIMES ? (now() - start) / TIMES : -1;
-}
-
-/* Runs the first half of the prompt in sequences 1 to n; sequence 0 belongs to time_text(). */
-static int begin_sequences(const Workload *t, Step *steps, int n) {
-    Session *s = t->tuning->session;
-    const int n_sequences = s->n_sequences, half = t->prompt / 2;
-    if (session_reserve(s, 1 + n)) return -1;
-    fill(steps, s, 1, 0, half, NO_LOGITS);
-    if (n_sequences == 1 && half && !model_forward(s, steps, half)) return -1;
-    for (int i = n_sequences > 1 ? n_sequences : 2; i <= n; i++)
-        if (session_fork(s, i, 1)) return -1;
-    return 0;
-}
-
-double time_steps(const Workload *t, int n, bool sequences) {
-    Session *s = t->tuning->session;
-    const int half = t->prompt / 2;
-    Step *steps = allocate((size_t)(half + n), sizeof *steps);
-    if (!steps || begin_sequences(t, steps, sequences ? n : 1)) {
-        free(steps);
-        return -1;
-    }
-    fill(steps, s, 1, half, n, LOGITS);
-    for (int i = 0; i < n && sequences; i++) fill(&steps[i], s, 1 + i, half, 1, LOGITS);
-    return time_passes(s, steps, n);
 }
 
 double copy_seconds(int dim) {

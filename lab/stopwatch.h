@@ -25,9 +25,5 @@ typedef struct {
  * on failure. */
 int time_text(const Workload *text, double *seconds);
 
-/* Seconds of a forward pass of n steps with all logits, after the first half of the prompt: n steps of one sequence, or
- * one step of each of n sequences. -1 and a message on failure. */
-double time_steps(const Workload *text, int n, bool sequences);
-
 /* Seconds to copy dim floats in the first-level cache; 0 and a message if memory runs out. */
 double copy_seconds(int dim);

@@ -1,7 +1,7 @@
 /* bench.c: speed, compared with the limits of the machine.
  *
  * Owns the mode that times prefill and decode together with limits measured in the same run: reading memory (decode
- * reads every weight once per token) and multiply-adds (prefill); and passes of a few steps, which share one reading.
+ * reads every weight once per token) and multiply-adds (prefill).
  */
 #include "base/file.h"
 #include "base/ranks.h"
@@ -14,39 +14,8 @@
 #include "model.h"
 #include "modes/common.h"
 
-static const int FEW[] = {1, 2, 4, 8, 16};
-enum { N_FEW = sizeof FEW / sizeof *FEW };
-
-/* Measured values: tokens/s of both phases, bytes/s, operations/s on floats and on bytes; seconds of passes of FEW
- * steps (of one sequence, of k sequences). */
-enum {
-    PREFILL_RATE,
-    DECODE_RATE,
-    READ_RATE,
-    FLOAT_RATE,
-    BYTE_RATE,
-    STEPS_OF_ONE,
-    STEPS_OF_MANY = STEPS_OF_ONE + N_FEW,
-    N_VALUES = STEPS_OF_MANY + N_FEW
-};
-
-/* The number of FEW that fit after half of the prompt, and into a chunk. */
-static int few_that_fit(const Workload *t) {
-    const int batch = t->tuning->session->batch, room = t->prompt + t->steps - t->prompt / 2;
-    int n = N_FEW;
-    while (FEW[n - 1] > room || FEW[n - 1] > batch) n--;
-    return n;
-}
-
-static int time_few(const Workload *t, double *values) {
-    const int n = few_that_fit(t);
-    for (int i = 0; i < 2 * n && !interrupted; i++) {
-        double *value = &values[(i < n ? STEPS_OF_ONE : STEPS_OF_MANY - n) + i];
-        *value = time_steps(t, FEW[i % n], i >= n);
-        if (*value < 0) return -1;
-    }
-    return 0;
-}
+/* Measured values: tokens/s of both phases, bytes/s, operations/s on floats and on bytes. */
+enum { PREFILL_RATE, DECODE_RATE, READ_RATE, FLOAT_RATE, BYTE_RATE, N_VALUES };
 
 static int time_round(void *context, double *rates) {
     const Workload *t = context;
@@ -59,7 +28,7 @@ static int time_round(void *context, double *rates) {
     if (!(rates[READ_RATE] > 0) || time_text(t, seconds)) return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
     rates[DECODE_RATE] = t->steps / seconds[DECODE];
-    return time_few(t, rates);
+    return 0;
 }
 
 /* Floating-point operations of the layers' products per token: two for each weight in use. */
@@ -78,24 +47,6 @@ static void show_rate(const char *name, Estimate tokens, double unit, const char
     const double rate = tokens.value * unit;
     printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value, tokens.low,
            tokens.high, rate, of, 1e-9 * limit.value, 100 * rate / (1e-9 * limit.value));
-}
-
-/* T(k), the time of k steps, which share one reading of the weights. */
-static void show_few(const Workload *t, const Estimate *values) {
-    const int n = few_that_fit(t);
-    printf("steps in a pass");
-    for (int i = 0; i < n; i++) printf("%10d", FEW[i]);
-    for (int of = STEPS_OF_ONE; of <= STEPS_OF_MANY; of += STEPS_OF_MANY - STEPS_OF_ONE) {
-        printf(of == STEPS_OF_ONE ? "\n  one sequence " : "\n  k sequences  ");
-        for (int i = 0; i < n; i++) printf("%7.3f ms", 1e3 * values[of + i].value);
-    }
-    putchar('\n');
-}
-
-static void write_few(const Workload *t, const Estimate *values) {
-    for (int i = 0; i < few_that_fit(t); i++)
-        printf(", \"steps_%d_ms\": %.5f, \"sequences_%d_ms\": %.5f", FEW[i], 1e3 * values[STEPS_OF_ONE + i].value,
-               FEW[i], 1e3 * values[STEPS_OF_MANY + i].value);
 }
 
 /* The traffic of rank 0 per token; zero with one rank. */
@@ -125,7 +76,6 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
                m->decode_bytes, rates[DECODE_RATE].value * gb, 1e-9 * rates[READ_RATE].value,
                rates[PREFILL_RATE].value * gflop, 1e-9 * rates[FLOAT_RATE].value, 1e-9 * rates[BYTE_RATE].value,
                tuning_text(t->tuning));
-        write_few(t, rates);
         if (messages)
             printf(", \"ranks\": %d, \"messages\": %lld, \"message_bytes\": %lld", ranks_number(), messages, bytes);
         printf("}\n");
@@ -135,7 +85,6 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
     show_rate("prefill", rates[PREFILL_RATE], gflop, int8 ? "int8 GOP/s" : "GFLOP/s",
               rates[int8 ? BYTE_RATE : FLOAT_RATE]);
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
-    show_few(t, rates);
     printf("%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n",
            type_name(m->embedding.type), t->tuning->session->input.unit_rows ? " in tiles" : "", threads, t->prompt,
            t->steps, m->decode_bytes, rounds);

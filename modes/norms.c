@@ -282,7 +282,7 @@ static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
         const double net = sums->seconds - profile_observing(p, phase);
-        costs[phase][SHARE] = estimate_ratio(&sums->norms).value;
+        costs[phase][SHARE] = profile_work(p, phase).share.value;
         costs[phase][TOKEN_US] = 1e6 * net / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
     }
     profile_close(p);

@@ -110,8 +110,8 @@ static const Option OPTIONS[] = {
     {'b', INT, "batch", "N", RUNS, RANGE(batch, 1, 1 << 16), "prompt tokens per forward pass [512]"},
     {'c', INT, "context", "N", RUNS, RANGE(context, 1, INT_MAX), "max length of a sequence [the model's]"},
     {0, STRING, "kv", "f32|f16", RUNS, INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
-    {'v', TRUE, "verbose", NULL, GENERATE | TOKENIZE, INTO(verbose),
-     "generate: print tuning results; tokenize: print\nids with their pieces"},
+    {'v', TRUE, "verbose", NULL, PROFILED | TOKENIZE, INTO(verbose),
+     "with --profile: list every layer; generate: print\ntuning results; tokenize: print ids with their\npieces"},
     {'h', HELP, "help", NULL, ALL, 0, 0, 0, "print this text"},
     {0, VERSION, "version", NULL, ALL, 0, 0, 0, "print the version"},
 };
