@@ -1,73 +1,112 @@
-"""Compares two profiles (`./run MODEL --profile=x.csv`) of different norms, threads, types, machines or commits.
+"""Compares profiles of two programs, norms, threads, types or machines, from pairs of runs.
 
-Prints the differences of the means with their 95 % intervals; the half-widths of the two intervals add in quadrature. A
-"?" marks a difference that is not significant.
+    python3 scripts/compare_profiles.py A1.csv B1.csv A2.csv B2.csv ...       files of `./run MODEL --profile=x.csv`
+    python3 scripts/compare_profiles.py --run "./run -n 200" "./run -n 200 --norm layer" --pairs 15
+
+Prints the median over the pairs of each site's time in A and in B, and of the ratio B / A with its interval. The intervals are
+those of order statistics, wide enough that all rows of a phase together are right in 95 % of comparisons; "?" marks a ratio
+whose interval contains 1. Times of two single runs differ for other reasons, too (the placement of memory, other programs),
+so fewer than about 10 pairs have no interval.
 """
 
 import argparse
 import math
+import shlex
+import statistics
+import subprocess
 import sys
+import tempfile
 from collections import defaultdict
+from pathlib import Path
 
 from profiles import read
 
-SUMS = "all norms", "a token"
+SUMS = "all norms", "all work"
+NOT_WORK = "(start)", "(end)", "(wait)", "(profile)", "gather"
 
 
-def half_width(row):
-    """The half-width of a mean's interval; NaN if the site ran once."""
-    return (float(row["us_high"]) - float(row["us_low"])) / 2 if row["us_low"] else math.nan
+def run_pairs(commands, pairs):
+    """Runs A and B in turn, every other pair in reverse order. Returns the profiles: A, B, A, B, ..."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in range(pairs):
+            order = (0, 1) if pair % 2 == 0 else (1, 0)
+            for which in order:
+                file = Path(folder) / f"{which}.csv"
+                file.unlink(missing_ok=True)
+                command = [*shlex.split(commands[which]), f"--profile={file}"]
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            found += [read(Path(folder) / f"{which}.csv") for which in (0, 1)]
+            print(f"\rpair {pair + 1} of {pairs}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return found
 
 
-def sums_of(rows, key):
-    """{phase: {key: (microseconds per token, half-width of the interval)}}, in the order of the forward pass."""
-    sums = defaultdict(dict)
+def sums_of(rows, layers):
+    """{phase: {site: microseconds per token}}, in the order of the forward pass."""
+    sums = defaultdict(lambda: defaultdict(float))
     for row in rows:
-        for name in key(row):
-            us, half = sums[row["phase"]].get(name, (0.0, 0.0))
-            sums[row["phase"]][name] = us + float(row["us_per_token"]), math.hypot(half, half_width(row))
+        us, phase = float(row["us_per_token"]), sums[row["phase"]]
+        phase[f"{row['layer']:>3} {row['site']}" if layers else row["site"]] += us
+        if row["rms_in"]:
+            phase[SUMS[0]] += us
+        if row["site"] not in NOT_WORK:
+            phase[SUMS[1]] += us
     return sums
 
 
-def by_site(row):
-    norms, token = SUMS
-    return (row["site"],) + (norms,) * bool(row["rms_in"]) + (token,) * (row["site"] != "(profile)")
+def rank(n, error):
+    """The largest k such that the k-th smallest and k-th largest of n values enclose the median but for `error`; 0: none."""
+    k, outside = 0, 0.0
+    while k < n // 2:
+        outside += 2 * math.comb(n, k) / 2**n
+        if outside > error:
+            break
+        k += 1
+    return k
 
 
-def by_layer(row):
-    return (f"{row['layer']:>3} {row['site']}",)
-
-
-def show(before, after):
-    nothing = 0.0, 0.0
-    print(f"{'':<18}{'A, us':>10}{'B, us':>10}{'B - A':>10}{'+-':>9}{'B / A':>8}")
-    for name in sorted(dict.fromkeys([*before, *after]), key=lambda name: name in SUMS):
-        (a, half_a), (b, half_b) = before.get(name, nothing), after.get(name, nothing)
-        half = math.hypot(half_a, half_b)
-        ratio = f"{b / a:8.2f}" if a else " " * 8
-        within = f"{half:>9.3f}" if math.isfinite(half) else " " * 9
-        print(f"{name:<18}{a:>10.3f}{b:>10.3f}{b - a:>10.3f}{within}{ratio}{'' if abs(b - a) > half else ' ?'}")
+def show(pairs, names):
+    k = rank(len(pairs), 0.05 / len(names))
+    print(f"{'':<18}{'A, us':>10}{'B, us':>10}{'B / A':>8}  interval")
+    for name in sorted(names, key=lambda name: name in SUMS):
+        of_pairs = [(a.get(name, 0.0), b.get(name, 0.0)) for a, b in pairs]
+        a, b = (statistics.median(times) for times in zip(*of_pairs, strict=True))
+        ratios = sorted(b / a for a, b in of_pairs if a > 0 and b > 0)
+        line = f"{name:<18}{a:>10.3f}{b:>10.3f}"
+        if len(ratios) == len(pairs):
+            line += f"{statistics.median(ratios):>8.3f}"
+            if k:
+                low, high = ratios[k - 1], ratios[-k]
+                line += f"  {low:.3f} to {high:.3f}{' ?' if low <= 1 <= high else ''}"
+        print(line)
+    if not k:
+        print(f"{len(pairs)} pairs are too few for intervals")
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Compare two profiles.")
-    parser.add_argument("before", metavar="A.csv", help="the file of --profile=A.csv")
-    parser.add_argument("after", metavar="B.csv", help="the file of --profile=B.csv")
+    parser = argparse.ArgumentParser(description="Compare profiles, pair by pair.")
+    parser.add_argument("files", metavar="A.csv B.csv", nargs="*", help="files of --profile=x.csv, in turn of A and of B")
+    parser.add_argument("--run", nargs=2, metavar=("A", "B"), help="commands to run in turn, without --profile")
+    parser.add_argument("--pairs", type=int, default=15, help="with --run [15]")
     parser.add_argument("--layers", action="store_true", help="compare every layer separately")
     args = parser.parse_args()
-    (about, rows), (about_after, rows_after) = read(args.before), read(args.after)
+    if bool(args.run) == bool(args.files) or len(args.files) % 2 or args.pairs < 1:
+        parser.error("expected pairs of files, or --run A B")
+    found = run_pairs(args.run, args.pairs) if args.run else [read(file) for file in args.files]
+    about, about_after = found[0][0], found[1][0]
     for name in about:
         if about[name] != about_after[name]:
             print(f"{name}: {about[name]} -> {about_after[name]}")
-    key = by_layer if args.layers else by_site
-    before, after = sums_of(rows, key), sums_of(rows_after, key)
-    for phase in dict.fromkeys([*before, *after]):
-        print(f"\n{phase}, microseconds per token")
-        show(before[phase], after[phase])
+    sums = [sums_of(rows, args.layers) for _, rows in found]
+    for phase in dict.fromkeys(phase for one in sums for phase in one):
+        pairs = [(a[phase], b[phase]) for a, b in zip(sums[::2], sums[1::2], strict=True)]
+        print(f"\n{phase}, microseconds per token, medians of {len(pairs)} pairs")
+        show(pairs, dict.fromkeys(name for pair in pairs for one in pair for name in one))
 
 
 if __name__ == "__main__":
     try:
         main()
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, subprocess.CalledProcessError) as error:
         sys.exit(f"compare_profiles.py: {error}")
