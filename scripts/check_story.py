@@ -21,7 +21,7 @@ from pathlib import Path
 import corpus
 
 POSITIONS = 256  # a story must be shorter
-FEWEST_WORDS = 70
+MIN_WORDS = 70
 GENDER = {
     **{name: "she" for key in ("girl", "she-animal") for name in corpus.NAMES[key]},
     **{name: "he" for key in ("boy", "he-animal") for name in corpus.NAMES[key]},
@@ -65,7 +65,7 @@ def it_is_well_formed(text):
 def it_ends(text):
     if not re.search(r'[.!?]"?$', text):
         yield "no end"
-    if len(WORD.findall(text)) < FEWEST_WORDS:
+    if len(WORD.findall(text)) < MIN_WORDS:
         yield "too short for a story"
 
 
@@ -171,7 +171,7 @@ def faults(text, words):
     return [*words_are_known(text, words), *(fault for rule in RULES for fault in rule(text))]
 
 
-def told_by(command, seed):
+def story_by(command, seed):
     """Returns the story that a command writes with this seed, and whether it ended before POSITIONS."""
     command = [*command, "-s", str(seed)]
     done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -244,7 +244,7 @@ def main():
         print("\n".join(wrong) if wrong else f"self-test: 1 good story passes, {len(BAD)} bad ones fail")
         sys.exit(bool(wrong))
     if args.n:
-        told = ((f"seed {seed}", *told_by(args.what, seed)) for seed in range(1, args.n + 1))
+        told = ((f"seed {seed}", *story_by(args.what, seed)) for seed in range(1, args.n + 1))
     elif args.corpus:
         told = ((f"story {i}", text, True) for i, text in enumerate(corpus.stories(args.corpus, 3, True), 1))
     elif args.what:

@@ -240,12 +240,12 @@ def story(rng):
         "spot1": spot1,
         "spot2": spot2,
     }
-    while len(PART.findall(text := tell(rng, facts, paragraphs))) > MAX_PARTS:
+    while len(PART.findall(text := compose(rng, facts, paragraphs))) > MAX_PARTS:
         pass
     return text, (plot, hero, place, f"{look} {noun}", trouble)
 
 
-def tell(rng, facts, paragraphs):
+def compose(rng, facts, paragraphs):
     first, *rest = [rng.choice(ways) for ways in paragraphs]
     text = choose(rng, "\n".join(["{intro} {habit} " + first, *rest[:-1], rest[-1] + " {closing}"]))
     while "{" in text:

@@ -124,8 +124,8 @@ def spread(box, wanted):
     if len(wanted) == 1 and box.width == FILE_WIDTH:
         return {wanted[0][1]: box.center}
     for i, (best, name) in enumerate(sorted(wanted)):
-        most = box.x + box.width - 12 - (len(wanted) - 1 - i) * room
-        ports[name] = min(max(best, x), most)
+        max_x = box.x + box.width - 12 - (len(wanted) - 1 - i) * room
+        ports[name] = min(max(best, x), max_x)
         x = ports[name] + room
     return ports
 
@@ -134,8 +134,8 @@ def find_lane(lanes, boxes, floors, x1, x2):
     """The x at which an arrow passes these floors by the shortest way, without touching boxes or other arrows."""
 
     def is_free(x):
-        beside = [abs(x - other) >= 10 for number in floors for other in lanes[number]]
-        return all(beside) and not any(b.floor in floors and b.x - 9 < x < b.x + b.width + 9 for b in boxes)
+        apart = [abs(x - other) >= 10 for number in floors for other in lanes[number]]
+        return all(apart) and not any(b.floor in floors and b.x - 9 < x < b.x + b.width + 9 for b in boxes)
 
     ways = [(abs(x - x1) + abs(x - x2), abs(x - x2), x) for x in range(44, WIDTH - 20) if is_free(x)]
     lane = min(ways)[2]

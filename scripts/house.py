@@ -91,7 +91,7 @@ class House:
         self.sources = {p: Source(self.root, p) for p in paths if not re.match(r"tests/|build/|\.", p)}
         self.text = "\n".join(source.text for source in self.sources.values())
 
-    def say(self, path, line, text):
+    def report(self, path, line, text):
         self.violations.add((path, line, text))
 
     def floor(self, path):
@@ -120,19 +120,19 @@ class House:
             what, floors = f"{name}() of {to}" if name else f'"{to}"', (self.floor(path), self.floor(to))
             units = [(floor, file.rsplit(".", 1)[0]) for floor, file in zip(floors, (path, to))]
             if to not in self.sources:
-                self.say(path, line, f"{what} is not a file that may be included")
+                self.report(path, line, f"{what} is not a file that may be included")
             elif None not in floors and floors[0] < floors[1]:
-                self.say(path, line, f"{what} is above: an arrow from floor {floors[0]} up to floor {floors[1]}")
+                self.report(path, line, f"{what} is above: an arrow from floor {floors[0]} up to floor {floors[1]}")
             elif units[0] != units[1]:
                 graph[units[0]].setdefault(units[1], (path, line))
             if name and not self.declared_in(path, name):
-                self.say(path, line, f"{what} is not declared in any header included here")
+                self.report(path, line, f"{what} is not declared in any header included here")
         done = set()
 
         def walk(unit, trail):
             if unit in trail:
                 cycle = trail[trail.index(unit) :] + [unit]
-                self.say(*graph[cycle[-2]][unit], "closes a cycle: " + " -> ".join(name for _, name in cycle))
+                self.report(*graph[cycle[-2]][unit], "closes a cycle: " + " -> ".join(name for _, name in cycle))
             elif unit not in done:
                 for to in list(graph[unit]):
                     walk(to, trail + [unit])
@@ -145,23 +145,23 @@ class House:
         name, machine = path.split("/")[-1], path.startswith("base/") or path in ("kernels/simd.h", "kernels/amx.c")
         prints = path == "run.c" or path.startswith("modes/")
         if self.floor(path) is None:
-            self.say(path, 1, "is on no floor of docs/architecture.md")
+            self.report(path, 1, "is on no floor of docs/architecture.md")
         if not source.text.startswith(f"/* {name}: "):
-            self.say(path, 1, f"does not begin with its head comment, /* {name}: ...")
+            self.report(path, 1, f"does not begin with its head comment, /* {name}: ...")
         for function, (line, lines) in source.functions.items():
             if lines > FUNCTION_LINES:
-                self.say(path, line, f"{function}() has {lines} lines, more than {FUNCTION_LINES}")
+                self.report(path, line, f"{function}() has {lines} lines, more than {FUNCTION_LINES}")
         if not machine:
             for header, line in source.system.items():
                 if not ISO_C.fullmatch(header):
-                    self.say(path, line, f"<{header}> is for base/ and kernels/simd.h")
+                    self.report(path, line, f"<{header}> is for base/ and kernels/simd.h")
         for i, line in enumerate(source.code, 1):
             if not machine and (match := COMPILER.search(line)):
-                self.say(path, i, f"{match[0]} is for base/ and kernels/simd.h")
+                self.report(path, i, f"{match[0]} is for base/ and kernels/simd.h")
             if not prints and (match := PRINTS.search(line)):
-                self.say(path, i, f"{match[0]}: only run.c and modes/ print to stdout")
+                self.report(path, i, f"{match[0]}: only run.c and modes/ print to stdout")
             if not prints and (match := ENDS.search(line)):
-                self.say(path, i, f"{match[0]}: only run.c and modes/ end the program")
+                self.report(path, i, f"{match[0]}: only run.c and modes/ end the program")
 
     def sizes(self):
         """Yields (what, its C tokens, the maximum). Comments and line breaks do not count."""
@@ -175,13 +175,13 @@ class House:
         readme = (self.root / "README.md").read_text().lower()
         for what, tokens, maximum in self.sizes():
             if tokens > maximum:
-                self.say("model.h" if what[0] == "m" else ".", 1, f"{what}: {tokens} C tokens, more than {maximum}")
+                self.report("model.h" if what[0] == "m" else ".", 1, f"{what}: {tokens} C tokens, more than {maximum}")
             if what in ("the top level", "all of norma"):  # README states it, rounded up to a thousand
                 right = f"{tokens // 1000 * 1000 + 1000:,}"
                 found = re.search(what + r"\W+(?:is )?under\s+([\d,]*\d)", readme)
                 if not found or found[1] != right:
                     at = readme[: found.start(1)].count("\n") + 1 if found else 1
-                    self.say("README.md", at, f"does not say that {what} is under {right} tokens")
+                    self.report("README.md", at, f"does not say that {what} is under {right} tokens")
 
     def check_names(self, path):
         """Each named file exists; each function is defined in the file named before it in the same paragraph or row."""
@@ -193,9 +193,9 @@ class House:
                 if re.fullmatch(r"[\w/.]+\.(c|h|py|svg|md)", span):
                     file = span
                     if not (self.root / span).exists():
-                        self.say(path, i, f"{span} does not exist")
+                        self.report(path, i, f"{span} does not exist")
                 elif call and (file not in self.sources or call[1] not in self.sources[file].functions):
-                    self.say(path, i, f"{span} is not defined in {file or 'a file named before it'}")
+                    self.report(path, i, f"{span} is not defined in {file or 'a file named before it'}")
 
     def check_links(self, path):
         """Links lead to existing files, and the sources contain the C that is quoted."""
@@ -203,10 +203,10 @@ class House:
         for found in re.finditer(r"\]\(([^)#:]+)\)|```c\n(.*?)```", text, re.DOTALL):
             at = text[: found.start()].count("\n") + 1
             if found[1] and not (self.root / path).parent.joinpath(found[1]).exists():
-                self.say(path, at, f"{found[1]} does not exist")
+                self.report(path, at, f"{found[1]} does not exist")
             for i, line in enumerate((found[2] or "").splitlines(), 1):
                 if line.strip() not in self.text:
-                    self.say(path, at + i, f"quotes C that no source contains: {line}")
+                    self.report(path, at + i, f"quotes C that no source contains: {line}")
 
     def check(self):
         self.check_arrows()

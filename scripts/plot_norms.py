@@ -83,12 +83,12 @@ LEGENDS = {  # where matplotlib's choice covers points or a line
 language = "en"
 
 
-def say(text):
+def translate(text):
     return CHINESE[text] if language == "zh" else text
 
 
 def label(axes, x, y, title):
-    axes.set(xlabel=say(x), ylabel=say(y), title=say(title))
+    axes.set(xlabel=translate(x), ylabel=translate(y), title=translate(title))
 
 
 def draw_arrows(axes):
@@ -99,10 +99,10 @@ def draw_arrows(axes):
     for x in points:
         axes.annotate("", x, (0, 0), arrowprops={"arrowstyle": "->", "color": GRAY, "linewidth": 1.2})
     after = points / np.sqrt((points**2).mean(1, keepdims=True))
-    axes.plot(*after.T, "o", color=BLUE, label=say("RMSNorm: the same direction, length sqrt(2)"))
+    axes.plot(*after.T, "o", color=BLUE, label=translate("RMSNorm: the same direction, length sqrt(2)"))
     centered = points - points.mean(1, keepdims=True)
     after = centered / np.sqrt((centered**2).mean(1, keepdims=True))
-    axes.plot(*after.T, "s", color=ORANGE, label=say("LayerNorm: the part along [1, 1] is gone"))
+    axes.plot(*after.T, "s", color=ORANGE, label=translate("LayerNorm: the part along [1, 1] is gone"))
     axes.set(aspect="equal", xlim=(-1.9, 7.4), ylim=(-1.7, 2.2))
     label(axes, "first element", "second element", "tokens of dim 2, before and after norms")
 
@@ -128,10 +128,10 @@ def draw_places(axes):
             if place:
                 box(at, place + (0.25 if at == x else 0), "norm", ORANGE)
         box(x, 3.6 if not stream else 3.5, "+", GRAY)
-        axes.text(x + 0.6, -0.4, say(name), ha="center", va="top")
+        axes.text(x + 0.6, -0.4, translate(name), ha="center", va="top")
     axes.set(xlim=(-0.8, 11.8), ylim=(-1.0, 5.2))
     axes.set_axis_off()
-    axes.set_title(say("One sublayer with its norm in four places"))
+    axes.set_title(translate("One sublayer with its norm in four places"))
 
 
 def draw_token(axes):
@@ -153,13 +153,13 @@ def draw_token(axes):
     for name, x in norms.items():
         box(x, stream if name == "final_norm" else branch, name, ORANGE)
     box(4.2, branch, "wq\nwk\nwv", BLUE)
-    box(5.4, branch, say("attention"), BLUE)
+    box(5.4, branch, translate("attention"), BLUE)
     box(6.6, branch, "wo", BLUE)
     box(10.1, branch, "gate\nup", BLUE)
     box(11.2, branch, "SwiGLU", BLUE)
     box(12.4, branch, "down", BLUE)
-    box(0.3, stream, say("embedding"), BLUE)
-    box(15.9, stream, say("output"), BLUE)
+    box(0.3, stream, translate("embedding"), BLUE)
+    box(15.9, stream, translate("output"), BLUE)
     for x, y, text in (
         (1.1, stream + 0.25, "x [64]"),
         (3.5, branch + 0.25, "[64]"),
@@ -167,8 +167,8 @@ def draw_token(axes):
         (9.5, branch + 0.25, "[64]"),
         (10.6, branch + 0.5, "[172]"),
         (15.2, stream + 0.25, "[64]"),
-        (17.0, stream + 0.25, say("logits [512]")),
-        (7.0, stream - 0.75, say("one of the 5 layers; the stream itself is never normalized")),
+        (17.0, stream + 0.25, translate("logits [512]")),
+        (7.0, stream - 0.75, translate("one of the 5 layers; the stream itself is never normalized")),
     ):
         axes.text(x, y, text, ha="center", va="center", fontsize=7, color=GRAY)
     axes.plot(
@@ -176,7 +176,7 @@ def draw_token(axes):
     )
     axes.set(xlim=(-0.6, 18.0), ylim=(-1.0, 2.3))
     axes.set_axis_off()
-    axes.set_title(say("A token's path through a layer"))
+    axes.set_title(translate("A token's path through a layer"))
 
 
 def draw_axes_of_norms(axes):
@@ -196,19 +196,19 @@ def draw_axes_of_norms(axes):
                 cell(x0 + j, k, right, up, dark(0, k, j))  # front: sample 0
                 cell(x0 + j + 0.45 * k, size + 0.35 * k, right, back, dark(k, last, j))  # top: last token
                 cell(x0 + size + 0.45 * k, j + 0.35 * k, back, up, dark(k, j, last))  # side: last feature
-        axes.text(x0 + size / 2, -0.3, say("features"), ha="center", va="top", color=GRAY)
-        axes.text(x0 - 0.2, size / 2, say("tokens"), ha="right", va="center", rotation=90, color=GRAY)
-        axes.text(x0 + size + 1.3, 0.4, say("samples"), ha="left", va="center", color=GRAY)
+        axes.text(x0 + size / 2, -0.3, translate("features"), ha="center", va="top", color=GRAY)
+        axes.text(x0 - 0.2, size / 2, translate("tokens"), ha="right", va="center", rotation=90, color=GRAY)
+        axes.text(x0 + size + 1.3, 0.4, translate("samples"), ha="left", va="center", color=GRAY)
         axes.text(x0 + size / 2 + 0.9, size + 1.8, name, ha="center")
     axes.set(xlim=(-1, 17), ylim=(-1.2, 6.8), aspect="equal")
     axes.set_axis_off()
-    axes.set_title(say("Numbers that share one mean"))
+    axes.set_title(translate("Numbers that share one mean"))
 
 
 def draw_eps(axes):
     r = np.logspace(-7, 1, 200)
-    axes.semilogx(r, r / np.sqrt(r**2 + EPS), color=BLUE, label=say("inside:  x / sqrt(mean(x²) + eps)"))
-    axes.semilogx(r, r / (r + EPS), color=ORANGE, linestyle="--", label=say("outside:  x / (RMS(x) + eps)"))
+    axes.semilogx(r, r / np.sqrt(r**2 + EPS), color=BLUE, label=translate("inside:  x / sqrt(mean(x²) + eps)"))
+    axes.semilogx(r, r / (r + EPS), color=ORANGE, linestyle="--", label=translate("outside:  x / (RMS(x) + eps)"))
     for at, text in (EPS**0.5, "sqrt(eps)"), (EPS, "eps"):
         axes.axvline(at, color=GRAY, linewidth=0.8, linestyle=":")
         axes.text(at * 0.85, 0.03, text, color=GRAY, rotation=90, ha="right")
@@ -226,9 +226,9 @@ def draw_gradient(axes):
         for name in ("x times", "RMS of dx")
     )
     x, dy = (np.sqrt((uniform(7, tensor, (10, 8)).astype(float) ** 2).mean()) for tensor in (3, 4))
-    axes.loglog(4 * x * scales, sizes / dy, "o", color=BLUE, label=say("statement 21, 10 tokens of dim 8"))
-    axes.set(xlabel=say("RMS of the input token"), ylabel="|dx| / |dy|")
-    axes.set_title(say("The larger the input, the smaller its gradient"))
+    axes.loglog(4 * x * scales, sizes / dy, "o", color=BLUE, label=translate("statement 21, 10 tokens of dim 8"))
+    axes.set(xlabel=translate("RMS of the input token"), ylabel="|dx| / |dy|")
+    axes.set_title(translate("The larger the input, the smaller its gradient"))
 
 
 def draw_depth(axes):
@@ -236,7 +236,7 @@ def draw_depth(axes):
 
     places = {"pre": "pre-norm", "post": "post-norm", "inside": "inside the residual, sandwich"}
     for (place, name), color, marker in zip(places.items(), (BLUE, ORANGE, GREEN), "osD", strict=True):
-        axes.plot(gradients_by_depth(place), color=color, marker=marker, markersize=4, label=say(name))
+        axes.plot(gradients_by_depth(place), color=color, marker=marker, markersize=4, label=translate(name))
     axes.set_ylim(0, 1.1)
     label(axes, "depth", "|dL/dx| / |dL/dy| of the final norm", "12 sublayers with random matrices")
 
@@ -252,7 +252,7 @@ def draw_cost(axes):
     for i in 3, 2, 1, 0:
         color, style, marker = looks[i]
         axes.loglog(
-            dim, columns[i] / dim, color=color, linestyle=style, marker=marker, markersize=4, label=say(names[i])
+            dim, columns[i] / dim, color=color, linestyle=style, marker=marker, markersize=4, label=translate(names[i])
         )
     axes.set_xticks(dim, [f"{d:g}" for d in dim])
     axes.minorticks_off()
@@ -329,8 +329,9 @@ def read_profile(path):
 
 def draw_residual(axes, profile):
     names, rms, largest = zip(*profile, strict=True)
-    axes.semilogy(names, largest, color=ORANGE, marker="s", markersize=4, linestyle="--", label=say("largest |x|"))
-    axes.semilogy(names, rms, color=BLUE, marker="o", markersize=4, label=say("RMS, over all tokens"))
+    label_of_largest = translate("largest |x|")
+    axes.semilogy(names, largest, color=ORANGE, marker="s", markersize=4, linestyle="--", label=label_of_largest)
+    axes.semilogy(names, rms, color=BLUE, marker="o", markersize=4, label=translate("RMS, over all tokens"))
     label(axes, "layer and norm", "residual stream at the norm's input", "The residual stream grows with depth")
     axes.tick_params(axis="x", rotation=45)
 
