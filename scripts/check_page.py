@@ -1,5 +1,5 @@
 """Opens the page of --profile=x.html in headless Chromium and checks what the page's script drew: a bar for each row of
-the CSV file of a second run, bars that add up to the sum in the page's table, a colour for each curve. Bars of waiting
+the CSV file of a second run, bars that add up to the sum in the page's table, a color for each curve. Bars of waiting
 are not compared: the number of threads may differ between the runs."""
 
 import argparse
@@ -83,7 +83,7 @@ def main():
         page.feed(run([browser, *options, html.as_uri()]))
         style = html.read_text()
     for name in page.curves:
-        check(style.count(f"--{name}: #") == 2, f"{name} has no colour for light and dark")
+        check(style.count(f"--{name}: #") == 2, f"{name} has no color for light and dark")
     check(page.curves, "no curves")
     for phase in ("prefill", "decode"):
         own = [row for row in rows if row["phase"] == phase]

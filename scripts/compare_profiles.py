@@ -3,10 +3,10 @@
     python3 scripts/compare_profiles.py A1.csv B1.csv A2.csv B2.csv ...       files of `./run MODEL --profile=x.csv`
     python3 scripts/compare_profiles.py --run "./run -n 200" "./run -n 200 --norm layer" --pairs 15
 
-Prints the median over the pairs of each site's time in A and in B, and of the ratio B / A with its interval. The intervals are
-those of order statistics, wide enough that all rows of a phase together are right in 95 % of comparisons; "?" marks a ratio
-whose interval contains 1. Times of two single runs differ for other reasons, too (the placement of memory, other programs),
-so fewer than about 10 pairs have no interval.
+Prints each site's median time in A and in B, and the median of the pairs' ratios B / A with an interval. The intervals
+come from order statistics; in 95 % of comparisons all intervals of a phase are right. "?" marks a ratio whose interval
+contains 1. Times of two single runs differ for other reasons, too (the placement of memory, other programs), so there
+is no interval for fewer than about 10 pairs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NOT_WORK = "(start)", "(end)", "(wait)", "(profile)", "gather"
 
 
 def run_pairs(commands, pairs):
-    """Runs A and B in turn, every other pair in reverse order. Returns the profiles: A, B, A, B, ..."""
+    """Runs A and B alternately, every other pair in reverse order. Returns the profiles: A, B, A, B, ..."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for pair in range(pairs):
@@ -43,7 +43,7 @@ def run_pairs(commands, pairs):
 
 
 def sums_of(rows, layers):
-    """{phase: {site: microseconds per token}}, in the order of the forward pass."""
+    """Returns {phase: {site: microseconds per token}}, in the order of the forward pass."""
     sums = defaultdict(lambda: defaultdict(float))
     for row in rows:
         us, phase = float(row["us_per_token"]), sums[row["phase"]]
@@ -56,7 +56,8 @@ def sums_of(rows, layers):
 
 
 def rank(n, error):
-    """The largest k such that the k-th smallest and k-th largest of n values enclose the median but for `error`; 0: none."""
+    """The largest k for which the k-th smallest and largest of n values enclose the median, except with probability
+    `error`; 0 if there is none."""
     k, outside = 0, 0.0
     while k < n // 2:
         outside += 2 * math.comb(n, k) / 2**n
@@ -86,9 +87,9 @@ def show(pairs, names):
 
 def main():
     parser = argparse.ArgumentParser(description="Compare profiles, pair by pair.")
-    parser.add_argument("files", metavar="A.csv B.csv", nargs="*", help="files of --profile=x.csv, in turn of A and of B")
-    parser.add_argument("--run", nargs=2, metavar=("A", "B"), help="commands to run in turn, without --profile")
-    parser.add_argument("--pairs", type=int, default=15, help="with --run [15]")
+    parser.add_argument("files", metavar="A.csv B.csv", nargs="*", help="of --profile=x.csv, alternately of A and B")
+    parser.add_argument("--run", nargs=2, metavar=("A", "B"), help="commands to compare, without --profile")
+    parser.add_argument("--pairs", type=int, default=15, help="pairs of runs, with --run [15]")
     parser.add_argument("--layers", action="store_true", help="compare every layer separately")
     args = parser.parse_args()
     if bool(args.run) == bool(args.files) or len(args.files) % 2 or args.pairs < 1:
