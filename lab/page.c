@@ -20,11 +20,13 @@ static void write_threads(FILE *out, const Profile *p, Phase phase) {
 static void write_phase(FILE *out, const Profile *p, Phase phase) {
     const char *separator = "\n[";
     const Passes *s = &p->passes[phase];
-    const Estimate norms = profile_work(p, phase).share;
-    fprintf(out, "{\"name\": \"%s\", \"passes\": %llu, \"observed\": %llu, \"observing\": %.6g, \"norms\": [",
+    const Work w = profile_work(p, phase);
+    fprintf(out,
+            "{\"name\": \"%s\", \"passes\": %llu, \"observed\": %llu, \"interrupted\": %llu, \"lost\": %.6g, "
+            "\"observing\": %.6g, \"norms\": [",
             PHASE_NAMES[phase], (unsigned long long)s->passes, (unsigned long long)s->observed,
-            profile_observing(p, phase) / s->seconds);
-    write_numbers(out, (const double[]){norms.value, norms.low, norms.high}, 3, "null");
+            (unsigned long long)s->interrupted, w.lost, profile_observing(p, phase) / s->seconds);
+    write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.norms / s->net}, 4, "null");
     fputs("], \"threads\": [", out);
     write_threads(out, p, phase);
     fputs("], \"rows\": [", out);
@@ -56,9 +58,11 @@ static void write_json(FILE *out, const Profile *p) {
     const char *separator = "";
     fputc('{', out);
     write_about(out, &p->about);
-    fprintf(out, ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"copy_us\": %.6g, \"columns\": \"%s\",\n",
-            type_name(m->embedding.type), m->config.n_layers, m->config.dim, 1e6 * copy_seconds(m->config.dim),
-            COLUMNS);
+    fprintf(
+        out,
+        ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"copy_us\": %.6g, \"waiting\": %.6g, \"columns\": \"%s\",\n",
+        type_name(m->embedding.type), m->config.n_layers, m->config.dim, 1e6 * copy_seconds(m->config.dim),
+        profile_waiting(p), COLUMNS);
     fputs("\"phases\": [", out);
     for (Phase phase = N_PHASES; phase-- > 0;) {
         if (!p->passes[phase].observed) continue;

@@ -1,6 +1,7 @@
-"""Opens the page of --profile=x.html in headless Chromium and checks what the page's script drew: a bar for each row of
-the CSV file of a second run, bars that add up to the sum in the page's table, a color for each curve. Bars of waiting
-are not compared: the number of threads may differ between the runs."""
+"""Opens the page of --profile=x.html in headless Chromium and checks what the page's script drew: the report's lines
+`norms:` and `idle:` or `busy:`, a bar for each row of the CSV file of a second run, sums over sites that agree with the
+page's table, a color for each mark. Bars of waiting are not compared: the number of threads may differ between the
+runs."""
 
 import argparse
 import re
@@ -17,27 +18,29 @@ VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
-    """Reads the page: `bars` and `norms` are (phase, microseconds, whether it is waiting), `sums` and `rows` are the
-    table's by phase, `curves` the classes of points."""
+    """Reads the page. `bars` lists (phase, chart, text) of each bar, `sums` and `rows` are the table's by phase, `text`
+    is what a reader sees, `sites` the names that have a mark."""
 
     def __init__(self):
         super().__init__()
-        self.open, self.phase, self.panel, self.cells = [], "", "", []
-        self.bars, self.norms, self.sums, self.rows = [], [], {}, {"prefill": 0, "decode": 0}
-        self.curves = set()
+        self.open, self.phase, self.chart, self.cells = [], "", "", []
+        self.bars, self.sums, self.rows = [], {}, {"prefill": 0, "decode": 0}
+        self.text, self.sites, self.points = "", set(), 0
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
+        classes = attributes.get("class", "").split()
         if tag not in VOID:
             self.open.append(tag)
         if tag == "section":
             self.phase = attributes["id"]
-        if attributes.get("class") in ("sites", "norms"):
-            self.panel = attributes["class"]
-        if tag == "circle":
-            self.curves.add(attributes["class"])
-        if tag == "h2":
-            self.panel = ""
+        if classes[:1] == ["chart"]:
+            self.chart = " ".join(classes[1:])
+        if tag == "i" and "data-text" in attributes:
+            self.bars.append((self.phase, self.chart, attributes["data-text"]))
+        if tag == "use":
+            self.sites.add(attributes["href"].removeprefix("#m-"))
+            self.points += "data-text" in attributes
         if tag == "tr":
             self.cells = []
 
@@ -53,18 +56,54 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] == "td" and data.strip():
             self.cells.append(data.strip())
-        if self.open[-2:] == ["rect", "title"] and self.panel:
-            us = float(re.search(r": ([0-9.]+) us a token", data)[1])
-            (self.bars if self.panel == "sites" else self.norms).append((self.phase, us, "(wait)" in data))
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+
+    def us(self, phase, chart):
+        """The site and the microseconds of each bar of a chart."""
+        texts = [text for bar_phase, bar_chart, text in self.bars if (bar_phase, bar_chart) == (phase, chart)]
+        return [re.search(r"(\S+): ([0-9.]+) us a token", text).groups() for text in texts]
 
 
 def run(command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 def check(condition, message):
     if not condition:
         raise ValueError(message)
+
+
+def check_answer(page, report):
+    """The page has the report's answer; the last digit of a number may differ."""
+    number = re.compile(r"\d+(?:\.\d+)?")
+    text = " ".join(page.text.split())
+    for line in re.findall(r"^(?:norms|idle|busy): .*", report, re.MULTILINE):
+        line = line.replace("left out above", "left out of the shares of work")
+        pattern = "(" + number.pattern.join(re.escape(part) for part in number.split(line)) + ")"
+        found = [
+            match
+            for match in re.findall(pattern, text)
+            if all(abs(float(a) - float(b)) < 0.011 for a, b in zip(number.findall(match), number.findall(line)))
+        ]
+        check(found, f"not on the page: {line}")
+
+
+def check_phase(page, phase, rows):
+    bars = page.us(phase, "layers")
+    sites = sum(1 for site, _ in bars if site != "(wait)")
+    expected = sum(1 for row in rows if row["site"] != "(wait)")
+    check(expected and sites == expected, f"{phase}: {sites} bars of sites, the CSV file has {expected} rows")
+    check(page.rows[phase] == len(bars), f"{phase}: the table has {page.rows[phase]} rows, expected {len(bars)}")
+    norms, expected = len(page.us(phase, "norms")), sum(1 for row in rows if row["rms_in"])
+    check(norms == expected, f"{phase}: {norms} bars of norms, expected {expected}")
+    kinds = dict(page.us(phase, "kinds"))
+    check(kinds.keys() == {site for site, _ in bars}, f"{phase}: kinds of sites are {sorted(kinds)}")
+    total = page.sums[phase]
+    for name, drawn in ("layers", [us for _, us in bars]), ("kinds of sites", list(kinds.values())):
+        drawn_total = sum(map(float, drawn))
+        check(abs(drawn_total - total) < 0.001 * len(bars), f"{phase}: {name}: {drawn_total} us, the table {total}")
+    print(f"{phase}: {len(bars)} bars, {total:.3f} us a token")
 
 
 def main():
@@ -75,29 +114,19 @@ def main():
     check(browser, "chromium is not installed")
     with tempfile.TemporaryDirectory() as folder:
         csv, html = (Path(folder) / name for name in ("x.csv", "x.html"))
-        for file in (csv, html):
-            run([*args.command, f"--profile={file}"])
+        run([*args.command, f"--profile={csv}"])
+        report = run([*args.command, f"--profile={html}"]).stderr
         _, rows = read(csv)
         options = "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/browser", "--dump-dom"
         page = Page()
-        page.feed(run([browser, *options, html.as_uri()]))
+        page.feed(run([browser, *options, html.as_uri()]).stdout)
         style = html.read_text()
-    for name in page.curves:
+    check_answer(page, report)
+    check(page.points, "no curves")
+    for name in page.sites - {"norms", "others"}:
         check(style.count(f"--{name}: #") == 2, f"{name} has no color for light and dark")
-    check(page.curves, "no curves")
     for phase in ("prefill", "decode"):
-        own = [row for row in rows if row["phase"] == phase]
-        bars = [us for name, us, _ in page.bars if name == phase]
-        norms = [us for name, us, _ in page.norms if name == phase]
-        sites = sum(1 for name, _, waits in page.bars if name == phase and not waits)
-        expected = sum(1 for row in own if row["site"] != "(wait)")
-        check(expected and sites == expected, f"{phase}: {sites} bars of sites, the CSV file has {expected} rows")
-        check(page.rows[phase] == len(bars), f"{phase}: the table has {page.rows[phase]} rows, expected {len(bars)}")
-        expected = sum(1 for row in own if row["rms_in"])
-        check(len(norms) == expected, f"{phase}: {len(norms)} bars of norms, expected {expected}")
-        total = page.sums[phase]
-        check(abs(sum(bars) - total) < 0.001 * len(bars), f"{phase}: bars add up to {sum(bars)}, the table to {total}")
-        print(f"{phase}: {len(bars)} bars, {total:.3f} us a token")
+        check_phase(page, phase, [row for row in rows if row["phase"] == phase])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <omp.h>
 #include <stdbool.h>
@@ -790,6 +791,21 @@ static void pages_and_csv_files_have_the_same_numbers(void) {
     }
 }
 
+extern const char PAGE_HTML[];
+
+/* The page has a light and a dark color, a mark and an explanation for every site. */
+static void every_site_has_a_color_and_a_mark_on_the_page(void) {
+    for (Site site = 0; site < N_SITES; site++) {
+        char color[32] = "--", entry[40];
+        for (const char *c = SITES[site].name; *c; c++)
+            if (isalnum((unsigned char)*c) || *c == '_') strncat(color, c, 1);
+        strcat(color, ": #");
+        snprintf(entry, sizeof entry, "\n  \"%s\": [\"", SITES[site].name);
+        CHECK(times_in(PAGE_HTML, color) == 2, "%s: %d colors, expected 2", color, times_in(PAGE_HTML, color));
+        CHECK(times_in(PAGE_HTML, entry) == 1, "%s has no mark", SITES[site].name);
+    }
+}
+
 /* Elements whose squares overflow float32. JSON cannot represent infinity. */
 static void infinite_sizes_are_null(void) {
     CHECK(!open_session(&MODEL, 1, true), "no session");
@@ -815,6 +831,13 @@ static void a_busy_machine_is_reported(void) {
         CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
         CHECK(!report("x.csv"), "no CSV");
         CHECK(!!strstr(stderr_text(), "\nbusy: ") == cases[i].busy, "case %d: %s", i, stderr_text());
+        CHECK(!report("x.html"), "no page");
+        char *data = read_page_data("x.html"), *waiting = data ? strstr(data, "\"waiting\": ") : NULL;
+        char *interrupted = data ? strstr(data, "\"interrupted\": ") : NULL;
+        CHECK(waiting && interrupted && (strtod(waiting + 11, NULL) > 0.25) == (cases[i].threads > 1) &&
+                  (strtol(interrupted + 15, NULL, 10) > 0) == (cases[i].switches > 0),
+              "case %d: %s", i, data ? data : "no data");
+        free(data);
         close_session();
     }
 }
@@ -949,6 +972,7 @@ void suite_profile(void) {
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);
     TEST(pages_and_csv_files_have_the_same_numbers);
+    TEST(every_site_has_a_color_and_a_mark_on_the_page);
     TEST(a_busy_machine_is_reported);
     TEST(the_json_checker);
     TEST(infinite_sizes_are_null);
