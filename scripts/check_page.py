@@ -1,7 +1,7 @@
 """Opens the page of --profile=x.html in headless Chromium and checks what the page's script drew: the report's lines
 `norms:` and `idle:` or `busy:`, a bar for each row of the CSV file of a second run, sums over sites that agree with the
-page's table, a color for each mark. Bars of waiting are not compared: the number of threads may differ between the
-runs."""
+page's table, a color for each mark, an answer of each chart to the arrow keys, no line wider than a narrow window. Bars
+of waiting are not compared: the number of threads may differ between the runs."""
 
 import argparse
 import re
@@ -15,6 +15,16 @@ from pathlib import Path
 from profiles import read
 
 VOID = {"meta", "br"}
+# Run in the page: every chart gets a key; the result is the number of charts without an answer, and the excess width.
+KEYS = """<script>
+const charts = [...document.querySelectorAll(".chart")];
+for (const owner of charts)
+  for (const key of ["ArrowRight", "ArrowDown", "ArrowRight"])
+    owner.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const silent = charts.filter((owner) => !owner.querySelector("output").textContent).length;
+document.title = `${charts.length - silent} of ${charts.length}, ${document.documentElement.scrollWidth - document.documentElement.clientWidth}`;
+</script>
+</body>"""
 
 
 class Page(HTMLParser):
@@ -25,7 +35,7 @@ class Page(HTMLParser):
         super().__init__()
         self.open, self.phase, self.chart, self.cells = [], "", "", []
         self.bars, self.sums, self.rows = [], {}, {"prefill": 0, "decode": 0}
-        self.text, self.sites, self.points = "", set(), 0
+        self.text, self.title, self.sites, self.points = "", "", set(), 0
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
@@ -56,6 +66,8 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] == "td" and data.strip():
             self.cells.append(data.strip())
+        if self.open and self.open[-1] == "title":
+            self.title += data
         if self.open and self.open[-1] not in ("script", "style"):
             self.text += data
 
@@ -66,7 +78,7 @@ class Page(HTMLParser):
 
 
 def run(command):
-    return subprocess.run(command, check=True, capture_output=True, text=True)
+    return subprocess.run(command, check=True, capture_output=True, text=True, errors="replace")
 
 
 def check(condition, message):
@@ -97,12 +109,15 @@ def check_phase(page, phase, rows):
     check(page.rows[phase] == len(bars), f"{phase}: the table has {page.rows[phase]} rows, expected {len(bars)}")
     norms, expected = len(page.us(phase, "norms")), sum(1 for row in rows if row["rms_in"])
     check(norms == expected, f"{phase}: {norms} bars of norms, expected {expected}")
-    kinds = dict(page.us(phase, "kinds"))
+    drawn = page.us(phase, "kinds")
+    kinds = dict(drawn)
+    twice = sum(1 for site in kinds if site.endswith("norm"))  # in the bar of all norms, too
+    check(len(drawn) == len(kinds) + twice > len(kinds), f"{phase}: {len(drawn)} bars of {len(kinds)} kinds of sites")
     check(kinds.keys() == {site for site, _ in bars}, f"{phase}: kinds of sites are {sorted(kinds)}")
     total = page.sums[phase]
-    for name, drawn in ("layers", [us for _, us in bars]), ("kinds of sites", list(kinds.values())):
-        drawn_total = sum(map(float, drawn))
-        check(abs(drawn_total - total) < 0.001 * len(bars), f"{phase}: {name}: {drawn_total} us, the table {total}")
+    for name, times in ("layers", [us for _, us in bars]), ("kinds of sites", kinds.values()):
+        us = sum(map(float, times))
+        check(abs(us - total) < 0.001 * len(bars), f"{phase}: {name}: {us} us, the table {total}")
     print(f"{phase}: {len(bars)} bars, {total:.3f} us a token")
 
 
@@ -118,11 +133,15 @@ def main():
         report = run([*args.command, f"--profile={html}"]).stderr
         _, rows = read(csv)
         options = "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/browser", "--dump-dom"
-        page = Page()
-        page.feed(run([browser, *options, html.as_uri()]).stdout)
         style = html.read_text()
+        html.write_text(style.replace("</body>", KEYS))
+        page = Page()
+        page.feed(run([browser, *options, "--window-size=500,900", html.as_uri()]).stdout)
     check_answer(page, report)
     check(page.points, "no curves")
+    found = re.fullmatch(r"(\d+) of (\d+), (-?\d+)", page.title)
+    check(found and found[1] == found[2] and int(found[1]) > 0, f"charts that answer to keys: {page.title}")
+    check(int(found[3]) <= 0, f"{found[3]} pixels wider than the window")
     for name in page.sites - {"norms", "others"}:
         check(style.count(f"--{name}: #") == 2, f"{name} has no color for light and dark")
     for phase in ("prefill", "decode"):
