@@ -1,8 +1,9 @@
 /* norm.c: normalization.
  *
- * Owns RMSNorm and LayerNorm: the formulas in plain C, then the fast forms that the decoder runs. Both normalize over
- * the last axis, each token separately, so a token's result does not depend on the rest of the batch. model.c places
- * the norms in the model; fused, half-precision and backward forms are in lab/. docs/norms.md explains normalization.
+ * Owns RMSNorm, LayerNorm and DyT: the formulas in plain C, then the fast forms that the decoder runs. Both normalize
+ * over the last axis, each token separately, so a token's result does not depend on the rest of the batch. model.c
+ * places the norms in the model; fused, half-precision and backward forms are in lab/. docs/norms.md explains
+ * normalization.
  */
 #include "norm.h"
 #include "kernels/simd.h"
@@ -27,12 +28,18 @@ void layernorm_plain(float *y, const float *x, const float *gamma, const float *
         y[i] = (float)((x[i] - mean) / sqrt(variance + eps) * gamma[i] + (beta ? beta[i] : 0));
 }
 
+static void dyt_plain(float *y, const float *x, const Norm *norm, int dim) {
+    for (int i = 0; i < dim; i++)
+        y[i] = (float)(tanh((double)norm->alpha * x[i]) * norm->gamma[i] + (norm->beta ? norm->beta[i] : 0));
+}
+
 const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim) {
     for (int t = 0; t < n; t++) {
         const size_t at = (size_t)t * (size_t)dim;
         switch (norm->kind) {
         case NORM_RMS: rmsnorm_plain(y + at, x + at, norm->gamma, dim, norm->eps); break;
         case NORM_LAYER: layernorm_plain(y + at, x + at, norm->gamma, norm->beta, dim, norm->eps); break;
+        case NORM_DYT: dyt_plain(y + at, x + at, norm, dim); break;
         case NORM_NONE: return x;
         }
     }
@@ -125,11 +132,24 @@ void layernorm(float *y, const float *x, const float *gamma, const float *beta, 
     }
 }
 
+/* Squashes each element by itself: vector by vector, as a cap of 1 on alpha x (kernels/simd.h). */
+void dyt(float *y, const float *x, const Norm *norm, int dim) {
+    for (int i = 0; i < dim; i += LANES) {
+        const int n = dim - i < LANES ? dim - i : LANES;
+        const vf squashed = vcap(vload_n(x + i, n) * vset(norm->alpha), 1);
+        const vf beta = norm->beta ? vload_n(norm->beta + i, n) : vset(0);
+        vstore_n(y + i, vfma(squashed, vload_n(norm->gamma + i, n), beta), n);
+    }
+}
+
 /* ---- a site's norm ------------------------------------------------------------------ */
 
 static const struct {
     const char *name, *spec;
-} KINDS[] = {[NORM_RMS] = {"RMSNorm", "rms"}, [NORM_LAYER] = {"LayerNorm", "layer"}, [NORM_NONE] = {"none", "none"}};
+} KINDS[] = {[NORM_RMS] = {"RMSNorm", "rms"},
+             [NORM_LAYER] = {"LayerNorm", "layer"},
+             [NORM_NONE] = {"none", "none"},
+             [NORM_DYT] = {"DyT", "dyt"}};
 _Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS, "a kind of norm has no names");
 
 const char *norm_name(NormKind kind) { return KINDS[kind].name; }
@@ -140,6 +160,7 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim) {
     case NORM_RMS: rmsnorm(y, x, norm->gamma, dim, norm->eps); break;
     case NORM_LAYER: layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps); break;
     case NORM_NONE: memmove(y, x, (size_t)dim * sizeof *y); break;
+    case NORM_DYT: dyt(y, x, norm, dim); break;
     }
 }
 

@@ -7,21 +7,23 @@
 
 #include "kernels/tensor.h"
 
-typedef enum { NORM_RMS, NORM_LAYER, NORM_NONE /* y = x, to time a model without norms */ } NormKind;
-enum { N_NORM_KINDS = NORM_NONE + 1 };
+/* NORM_NONE: y = x, to time a model without norms. NORM_DYT: Dynamic Tanh, which is no norm (Zhu et al. 2025). */
+typedef enum { NORM_RMS, NORM_LAYER, NORM_NONE, NORM_DYT } NormKind;
+enum { N_NORM_KINDS = NORM_DYT + 1 };
 
 /* The kinds as --norm and its messages list them. */
-#define NORM_KIND_LIST(conjunction) "rms, layer " conjunction " none"
+#define NORM_KIND_LIST(conjunction) "rms, layer, none " conjunction " dyt:ALPHA"
 
 /* A norm of a model. Each has its own kind, so a model may mix kinds. */
 typedef struct {
     NormKind kind;
     float eps;          /* inside the root */
     const float *gamma; /* [dim] */
-    const float *beta;  /* [dim], LayerNorm only; NULL: zeros */
+    const float *beta;  /* [dim], LayerNorm and DyT; NULL: zeros */
+    float alpha;        /* DyT only */
 } Norm;
 
-/* A kind's name ("RMSNorm", "LayerNorm", "none") and its name in --norm ("rms", "layer", "none"). */
+/* A kind's name ("RMSNorm", "LayerNorm", "none", "DyT") and its name in --norm ("rms", "layer", "none", "dyt"). */
 const char *norm_name(NormKind kind);
 const char *norm_spec_name(NormKind kind);
 
@@ -33,7 +35,11 @@ void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps);
  * y_i = (x_i - mean) / sqrt(mean((x - mean)^2) + eps) * gamma_i + beta_i. beta may be NULL; y may be x. */
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
 
-/* The two formulas in plain C and double precision. Start reading here; the fast forms are tested against them. */
+/* DyT of one token (Zhu et al. 2025, section 4): y_i = tanh(alpha x_i) * gamma_i + beta_i. beta may be NULL; y may be
+ * x. */
+void dyt(float *y, const float *x, const Norm *norm, int dim);
+
+/* The formulas in plain C and double precision. Start reading here; the fast forms are tested against them. */
 void rmsnorm_plain(float *y, const float *x, const float *gamma, int dim, float eps);
 void layernorm_plain(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
 

@@ -44,7 +44,7 @@ static int open_session(Run *run, const Mode *mode) {
     if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
     if (ranks_own()) return 0; /* only rank 0 needs the rest */
     const About about = {o->model, o->norm, run->session.n_threads};
-    if (o->profile && !(run->profile = profile_open(&run->session, about, nanoseconds))) return -1;
+    if ((o->profile || o->dump) && !(run->profile = profile_open(&run->session, about, nanoseconds))) return -1;
     if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer)) return -1;
     const int default_lookup =
         o->profile ? 0 : MAX_LOOKUP; /* a profile measures single tokens unless --lookup is given */
@@ -77,7 +77,7 @@ static int run_mode(const Mode *mode, const Options *options) {
     if (status < 0) status = EXIT_BAD_INPUT;
     if (!status && interrupted) status = EXIT_INTERRUPTED;
     if (run.session.mirror) follow_end(status);
-    if ((!status || status == EXIT_INTERRUPTED) && run.profile &&
+    if ((!status || status == EXIT_INTERRUPTED) && options->profile && run.profile &&
         profile_report(run.profile, options->profile, options->verbose))
         status = 1;
     profile_close(run.profile);
@@ -96,6 +96,8 @@ static int run(int argc, char **argv) {
     if (status >= 0) return status;
     const Mode *mode = options.mode;
     if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model())) return EXIT_BAD_USAGE;
+    if ((options.dump || options.norm_sweep) && ranks_number() > 1)
+        return bad_usage("--dump and --norm-sweep work on one machine only");
     if (options.norm && !options.model) return bad_usage("--norm needs a model");
     if (options.threads > 1) limit_spinning(argv);
     if (handle_signals()) return EXIT_BAD_INPUT;

@@ -192,8 +192,8 @@ static int check_numbers(const Model *model, const ModelFamily *a, const Header 
             return fail("%s: factor %d of rope_freqs would be %g, %s", path, i, model->rope_factors[i], not_float32);
     for (PartAt at = parts_of(model); next_part(&at);) {
         const Norm *norm = part_norm(&at);
-        if (norm && norm->kind == NORM_NONE)
-            return fail("%s: GGUF cannot store a model without one of its norms", path);
+        if (norm && norm->kind >= NORM_NONE)
+            return fail("%s: GGUF cannot store norms of the kind %s", path, norm_name(norm->kind));
         if (norm && norm->eps != (norm->kind == NORM_LAYER ? h->layer_eps : h->rms_eps))
             return fail("%s: its %ss differ in eps, and GGUF has one eps for all", path, norm_name(norm->kind));
     }

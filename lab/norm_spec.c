@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "formats/parts.h"
 #include "norm.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 typedef struct {
     char text[48];
     NormKind kind;
+    float alpha;      /* of dyt:ALPHA */
     const Part *site; /* NULL: every norm */
     int first, last;  /* layers */
 } Item;
@@ -20,9 +22,14 @@ static int bad_item(const Item *item, const char *problem) {
 }
 
 static int parse_kind(Item *item, const char *name) {
+    const size_t n = strcspn(name, ":");
+    char *end;
+    item->alpha = name[n] ? strtof(name + n + 1, &end) : 0;
     for (int kind = 0; kind < N_NORM_KINDS; kind++) {
-        item->kind = (NormKind)kind;
-        if (!strcmp(name, norm_spec_name(item->kind))) return 0;
+        const char *known = norm_spec_name(item->kind = (NormKind)kind);
+        if (strlen(known) != n || strncmp(name, known, n) != 0 || !name[n] != (kind != NORM_DYT)) continue;
+        if (!name[n] || (!*end && isfinite(item->alpha) && item->alpha > 0)) return 0;
+        return bad_item(item, "has an alpha that is not a number above 0");
     }
     return bad_item(item, "has a kind other than " NORM_KIND_LIST("and"));
 }
@@ -47,8 +54,9 @@ static int parse_item(Item *item, const char *text, size_t size, const Model *mo
     *item = (Item){.last = model->config.n_layers - 1};
     memcpy(item->text, text, size < sizeof item->text ? size : sizeof item->text - 1);
     if (size >= sizeof item->text) return bad_item(item, "is too long");
-    const char *equals = strchr(item->text, '='), *dot = strchr(item->text, '.'), *site = dot ? dot + 1 : item->text;
+    const char *equals = strchr(item->text, '=');
     if (!equals) return parse_kind(item, item->text);
+    const char *dot = memchr(item->text, '.', (size_t)(equals - item->text)), *site = dot ? dot + 1 : item->text;
     for (PartAt at = parts_of(model); next_slot(&at);) {
         const char *known = at.part->site;
         if (known && !strncmp(site, known, strlen(known)) && site + strlen(known) == equals) item->site = at.part;
@@ -65,6 +73,7 @@ static int swap_item(Model *model, const Item *item) {
         const bool in_layers = at.part->owner == OF_MODEL || (at.layer >= item->first && at.layer <= item->last);
         if (!part_norm(&at) || !in_layers || (item->site && item->site != at.part)) continue;
         part_norm(&at)->kind = item->kind;
+        part_norm(&at)->alpha = item->alpha;
         found = true;
     }
     return found ? 0 : bad_item(item, "names a norm that this model does not have");

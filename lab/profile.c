@@ -189,7 +189,7 @@ static bool begin(Probe *probe, bool decode) {
     p->tracks[0].spent = p->tracks[0].norms = p->tracks[0].work = 0;
     p->switches = lost_processors();
     p->began = p->tracks[0].began = p->tracks[0].last = p->clock();
-    return p->phase == PREFILL || p->unobserved == 0;
+    return p->phase == PREFILL || p->unobserved == 0 || p->dump;
 }
 
 static void end(Probe *probe) {
@@ -263,6 +263,9 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     const int rank_rows = site == SITE_Q_NORM ? l->wq.rows : l->wk.rows;
     const int width = (size_t)dim == stride ? dim : rank_rows, channel = (int)(at % stride);
     Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
+    if (p->dump)
+        dump_rows(p->dump, layer, SITES[site].name, out, x, s->steps + at / stride, n, (int)stride, channel,
+                  n_heads * dim);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
             const float *head = x + (size_t)t * stride + (size_t)(h * dim);
@@ -281,6 +284,8 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
     const Session *s = p->session;
     const int thread = omp_get_thread_num();
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
+    for (int out = 0; p->dump && thread == 0 && out < 2; out++)
+        dump_rows(p->dump, layer, SITES[site].name, out, out ? y : x, s->steps, n, dim, 0, dim);
     for (int t = thread; t < n; t += omp_get_num_threads()) {
         const int pos = s->steps[site == SITE_FINAL_NORM ? s->requested[t] : t].pos;
         const size_t at = (size_t)t * (size_t)dim;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/probe.h"
+#include "lab/dump.h"
 #include "lab/estimate.h"
 #include "lab/machine.h"
 #include "model.h"
@@ -81,6 +82,7 @@ typedef struct {
     StreamSizes *streams;  /* [n_threads][n_rows], before attention */
     Histogram *histograms; /* [N_PHASES][n_rows + 1][N_SITES], first thread */
     Track *tracks;         /* [n_threads] */
+    Dump *dump;            /* of all norms, not owned; NULL: none */
 } Profile;
 
 /* Starts to observe a session. The caller calls profile_close before session_close.

@@ -35,7 +35,9 @@ int measure(Round *round, void *context, int n_values, double seconds, Estimate 
         status = round(context, values);
         if (!status) narrow = add_round(sorted, ++n, values, n_values, estimates);
         in_time = now() - start < seconds;
+        if (on_terminal(stderr)) fprintf(stderr, "\r%d rounds, %.0f of %.0f s ", n, now() - start, seconds);
     }
+    if (on_terminal(stderr)) fprintf(stderr, "\r%*s\r", 40, "");
     free(sorted);
     return status ? -1 : n;
 }

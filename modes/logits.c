@@ -1,5 +1,6 @@
 /* logits.c: the mode that writes the logits of every position into a file. */
 #include "base/file.h"
+#include "lab/dump.h"
 #include "modes/common.h"
 #include <stdlib.h>
 
@@ -16,15 +17,24 @@ static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
     return 0;
 }
 
-int mode_logits(Run *run) {
-    Tokens tokens;
+static int write_file(Run *run, const Tokens *tokens) {
     OutputFile out;
-    if (!run->options->output) return bad_usage("logits need an output file: -o FILE");
+    if (output_open(&out, run->options->output)) return -1;
+    const int status = write_logits(run, tokens, &out);
+    return output_close(&out, !status && !interrupted) ? -1 : status;
+}
+
+int mode_logits(Run *run) {
+    const Options *o = run->options;
+    Tokens tokens;
+    Dump dump;
+    if (!o->output) return bad_usage("logits need an output file: -o FILE");
     if (run_tokens(run, true, &tokens)) return -1;
-    int status = output_open(&out, run->options->output);
+    int status = o->dump ? dump_open(&dump, &run->model, o->dump, tokens.n) : 0;
+    if (o->dump) run->profile->dump = &dump;
     if (!status) {
-        status = write_logits(run, &tokens, &out);
-        status |= output_close(&out, !status && !interrupted);
+        status = write_file(run, &tokens);
+        if (o->dump && dump_close(&dump, !status && !interrupted)) status = -1;
     }
     free(tokens.ids);
     return status;

@@ -15,6 +15,7 @@
 #include "lab/stopwatch.h"
 #include "modes/common.h"
 #include "norm.h"
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 
@@ -243,7 +244,7 @@ static int measure_kernels(const Run *run, double seconds) {
 /* ---- what a model's norms cost ------------------------------------------------------------------ */
 
 /* The model's norms unchanged (or changed by --norm), then all of one kind. */
-enum { AS_THEY_ARE = N_NORM_KINDS, N_WAYS };
+enum { AS_THEY_ARE = NORM_NONE + 1, N_WAYS };
 
 /* For each way and phase: the norms' share of the time, microseconds per token, and the ratio to the time without
  * norms.
@@ -315,36 +316,62 @@ static void show_way(int way, const Estimate e[N_PHASES][N_COSTS], bool json) {
         }
         if (json) continue;
         const Estimate share = e[phase][SHARE];
-        printf("  %6.2f %% (%.2f to %.2f) %9.1f", 100 * share.value, 100 * share.low, 100 * share.high,
-               e[phase][TOKEN_US].value);
+        char text[64];
+        snprintf(text, sizeof text, "%.2f %% (%.2f to %.2f)", 100 * share.value, 100 * share.low, 100 * share.high);
+        printf("  %-23s %9.1f", text, e[phase][TOKEN_US].value);
         print_ratio(e[phase][OVER_NONE]);
     }
     fputs(json ? "}" : "\n", stdout);
+}
+
+/* What the rows below it say, in words. */
+static void show_answer(const Estimate e[N_WAYS][N_PHASES][N_COSTS]) {
+    for (Phase phase = N_PHASES; phase-- > 0;) {
+        const Estimate share = e[AS_THEY_ARE][phase][SHARE];
+        printf("Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
+               "removing all "
+               "norms would save at most %.2f us a token.\n",
+               100 * share.value, PHASE_NAMES[phase], 100 * share.low, 100 * share.high,
+               100 * e[NORM_LAYER][phase][SHARE].value, share.value * e[AS_THEY_ARE][phase][TOKEN_US].value);
+    }
+}
+
+/* Makes the text so short that MIN_ROUNDS rounds fit into the time. */
+static int fit_text(Workload *t, double seconds) {
+    double trial[N_PHASES];
+    const Workload few = {t->tuning, 2, 2};
+    const double one_way = seconds / (N_WAYS * MIN_ROUNDS);
+    if (time_text(&few, trial) || time_text(&few, trial)) return -1;
+    const double all = trial[DECODE] / few.steps * (t->steps + 0.25 * t->prompt);
+    if (all <= one_way) return 0;
+    t->prompt = (int)fmax(2, t->prompt * one_way / all);
+    t->steps = (int)fmax(2, t->steps * one_way / all);
+    return 0;
 }
 
 static int measure_model(Run *run, double seconds) {
     enum { PROMPT = 256, STEPS = 64 };
     const bool json = run->options->json;
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
-    const int steps = context - prompt < STEPS ? context - prompt : STEPS;
-    Trial t = {.text = {&run->tuning, prompt, steps}};
+    Trial t = {.text = {&run->tuning, prompt, context - prompt < STEPS ? context - prompt : STEPS}};
     Estimate estimates[N_WAYS][N_PHASES][N_COSTS];
     double warm_up[N_ALL_COSTS];
     if (prompt < 2 || interrupted) return 0;
-    if (keep_norms(&t)) return -1;
+    if (fit_text(&t.text, seconds) || keep_norms(&t)) return -1;
     const int rounds = time_ways(&t, warm_up) ? -1 : measure(time_ways, &t, N_ALL_COSTS, seconds, **estimates);
     set_norms(&t, AS_THEY_ARE);
     free(t.kinds);
     if (rounds < 0 || interrupted) return rounds < 0 ? -1 : 0;
     if (json)
-        printf(",\n \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"model\": [", prompt, steps, rounds);
+        printf("\n \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"model\": [", t.text.prompt, t.text.steps, rounds);
     else
-        printf(
-            "\nthe whole model, %d rounds: prefill of %d tokens, then decode of %d: the share of norms, us per token, "
-            "and the ratio to no norms\n",
-            rounds, prompt, steps);
+        show_answer(estimates);
+    if (!json)
+        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s  %-23s %9s %11s  %-23s %9s %11s\n",
+               t.text.prompt, t.text.steps, rounds, "norms", "share of prefill's work", "us/token", "to no norms",
+               "share of decode's work", "us/token", "to no norms");
     for (int way = N_WAYS - 1; way >= 0; way--) show_way(way, estimates[way], json);
-    if (json) putchar(']');
+    fputs(json ? "]," : "\n", stdout);
     return 0;
 }
 
@@ -356,8 +383,8 @@ int mode_norms(Run *run) {
         putchar(',');
     }
     const double kernels = o->model ? 0.4 * o->seconds : o->seconds;
-    int status = measure_kernels(run, kernels);
-    if (!status && o->model) status = measure_model(run, o->seconds - kernels);
+    int status = o->model ? measure_model(run, o->seconds - kernels) : 0;
+    if (!status) status = measure_kernels(run, kernels);
     if (o->json) puts("}");
     return status || stdout_finish() ? -1 : 0;
 }

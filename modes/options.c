@@ -93,6 +93,10 @@ static const Option OPTIONS[] = {
     {0, STRING, "template", "FAMILY", CHAT, INTO(template), "chat: the format [the model's chat template]"},
     {0, STRING, "profile", "[=FILE]", PROFILED, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
+    {0, STRING, "dump", "FOLDER", LOGITS_MODE, INTO(dump),
+     "logits: also write the input and output of every norm as NumPy files"},
+    {0, TRUE, "norm-sweep", NULL, PERPLEXITY, INTO(norm_sweep),
+     "perplexity: nats per token with each norm swapped or removed"},
     {0, STRING, "norm", "SPEC", ALL & ~TOKENIZE, INTO(norm),
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...; KIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "

@@ -6,7 +6,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "formats/parts.h"
 #include "modes/common.h"
+#include "norm.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -41,19 +43,50 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll) {
     return 0;
 }
 
-static int report(const double *nll, int n, int window) {
-    double total = 0, squares = 0;
+static double mean_of(const double *nll, int n) {
+    double total = 0;
     for (int i = 0; i < n; i++) total += nll[i];
-    const double mean = total / n, perplexity = exp(mean);
+    return total / n;
+}
+
+static int report(const double *nll, int n, int window) {
+    double squares = 0;
+    const double mean = mean_of(nll, n), perplexity = exp(mean);
     for (int i = 0; i < n; i++) squares += (nll[i] - mean) * (nll[i] - mean);
     printf("tokens scored        %d\n"
            "total NLL            %.4f nats\n"
            "NLL per token        %.6f nats\n"
            "perplexity           %.4f",
-           n, total, mean, perplexity);
+           n, n * mean, mean, perplexity);
     if (n > 1) /* d exp(mean) = exp(mean) d mean */
         printf(" +- %.4f (standard error)", perplexity * sqrt(squares / (n - 1) / n));
     printf("\nwindow               %d tokens\n", window);
+    return stdout_finish();
+}
+
+/* A line for each norm: by how much the mean NLL grows with another kind in its place. Ctrl-C ends it. */
+static int sweep(Run *run, Tokens *text, int *inputs, double *nll) {
+    const double usual = mean_of(nll, text->n);
+    char name[PART_NAME];
+    printf("\nnats per token more, with another kind\n%-26s", "norm");
+    for (NormKind kind = 0; kind <= NORM_NONE; kind++) printf(" %11s", norm_name(kind));
+    for (PartAt at = parts_of(&run->model); next_part(&at) && !interrupted;) {
+        Norm *norm = part_norm(&at);
+        const NormKind kept = norm ? norm->kind : NORM_RMS;
+        if (!norm) continue;
+        printf("\n%-26s", part_name(name, &at, NAME_NORMA));
+        for (norm->kind = 0; norm->kind <= NORM_NONE && !interrupted; norm->kind++) {
+            if (norm->kind == kept)
+                printf(" %11s", "-");
+            else if (score(run, text, inputs, nll))
+                return -1;
+            else if (!interrupted)
+                printf(" %+11.6f", mean_of(nll, text->n) - usual);
+            fflush(stdout);
+        }
+        norm->kind = kept;
+    }
+    putchar('\n');
     return stdout_finish();
 }
 
@@ -72,6 +105,7 @@ int mode_perplexity(Run *run) {
     int *inputs = nll ? allocate((size_t)text.n, sizeof *inputs) : NULL;
     int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll) : -1;
     if (!status && text.n) status = report(nll, text.n, run->session.context);
+    if (!status && o->norm_sweep && !interrupted) status = sweep(run, &text, inputs, nll);
     free(inputs);
     free(nll);
     free(text.ids);
