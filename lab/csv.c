@@ -2,8 +2,8 @@
 #include "lab/profile.h"
 #include <math.h>
 
-const char COLUMNS[] = "layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,bytes,"
-                       "gb_per_s,rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position";
+const char COLUMNS[] = "layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,"
+                       "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position";
 
 void write_numbers(FILE *out, const double *numbers, int n, const char *unknown) {
     for (int i = 0; i < n; i++) {
@@ -17,8 +17,8 @@ void write_numbers(FILE *out, const double *numbers, int n, const char *unknown)
 
 void write_row(FILE *out, const SiteRow *row, const char *quote, const char *unknown) {
     const Record *r = &row->record;
-    const double times[] = {(double)r->calls, (double)r->tokens, r->seconds, row->us.value, row->us.low, row->us.high,
-                            row->median,      row->p95,          row->share, r->waited,     r->bytes,    row->gb_per_s};
+    const double times[] = {(double)r->calls, (double)r->tokens, r->seconds, row->us.value, row->us.low,
+                            row->us.high,     row->median,       row->p95,   row->share,    r->waited};
     const double sizes[] = {row->rms_in, row->rms_out, row->mean, r->max_abs, r->max_channel, r->max_position};
     const double none[] = {NAN, NAN, NAN, NAN, NAN, NAN};
     fprintf(out, "%s%s%s,%s%s%s,", quote, row->name, quote, quote, SITES[row->site].name, quote);

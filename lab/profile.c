@@ -2,8 +2,7 @@
  *
  * Owns the hooks that the forward pass calls (base/probe.h). They read the clock and measure the inputs and outputs of
  * norms. The time between two marks of a thread belongs to the site of the second mark. The marks themselves are a site
- * of their own (SITE_PROFILE), so the sites add up to the whole. Decode passes are sampled to bound the overhead. Also
- * owns the min memory traffic of each site.
+ * of their own (SITE_PROFILE), so the sites add up to the whole. Decode passes are sampled to bound the overhead.
  */
 #include "lab/profile.h"
 #include "base/error.h"
@@ -37,74 +36,6 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, 
 
 static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site site) {
     return p->histograms[profile_of_thread(p, 0, phase, layer, site) - p->records];
-}
-
-/* ---- memory traffic ---------------------------------------------------------------------- */
-
-static double weights(const Tensor *w) { return (double)tensor_bytes(w, w->rows); }
-
-/* Bytes of `down`, or of gate and up. */
-static double mlp_weights(const Mlp *m, bool down) {
-    return down ? weights(&m->down) : weights(&m->gate) + weights(&m->up);
-}
-
-/* Traffic of `down`, or of gate and up, without the weights of experts. Each expert of a token reads and writes a row
- * of activations. */
-static double mlp_bytes(const Config *c, const Layer *l, bool down, double calls, double tokens) {
-    const double dim = 4.0 * c->dim, hidden = 4.0 * (l->experts ? c->expert_dim : c->hidden_dim);
-    const double rows = tokens * (l->experts ? c->n_experts_used : 1) * (down ? hidden + 2 * dim : dim + 2 * hidden);
-    return rows + (l->experts ? 0 : calls * mlp_weights(&l->mlp, down));
-}
-
-/* Bytes of the keys and values of one position, for this rank's heads. */
-static double cached_bytes(const Session *s, const Layer *l) { return (s->kv_type == KV_F32 ? 8.0 : 4.0) * l->wk.rows; }
-
-/* Bytes that depend on the tokens of the current chunk: the weights of the experts in use, and the keys and values that
- * each sequence attends to, from the start of its window. */
-static double chunk_bytes(const Session *s, const Layer *layer, Site site) {
-    double sum = 0;
-    for (int i = 0; site == SITE_ATTENTION && i < s->n_spans; i++) {
-        const Span *span = &s->spans[i];
-        const int seen = layer->window > 0 && layer->window <= span->pos ? layer->window - 1 : span->pos;
-        sum += (seen + span->n) * cached_bytes(s, layer);
-    }
-    const bool mlp = site == SITE_GATE_UP_SILU || site == SITE_DOWN;
-    for (int e = 0; mlp && layer->experts && e < s->model->config.n_experts; e++)
-        if (s->expert_start[e] < s->expert_start[e + 1]) sum += mlp_weights(&layer->experts[e], site == SITE_DOWN);
-    return sum;
-}
-
-double site_bytes(const Profile *p, int layer, Site site, double n, double calls) {
-    const Session *s = p->session;
-    const Model *m = s->model;
-    const Config *c = &m->config;
-    const Layer *l = &m->layers[layer == NO_LAYER ? 0 : layer]; /* unused by sites outside the layers */
-    /* bytes per token of x, and of this rank's queries and keys */
-    const double dim = 4.0 * c->dim, q = 4.0 * l->wq.rows, k = 4.0 * l->wk.rows;
-    switch (site) {
-    case SITE_EMBED: return n * ((double)tensor_bytes(&m->embedding, 1) + dim);
-    case SITE_ATTN_NORM:
-    case SITE_MLP_NORM:
-    case SITE_ATTN_POST_NORM:
-    case SITE_MLP_POST_NORM:
-    case SITE_FINAL_NORM: return (2 * n + calls) * dim;
-    case SITE_QKV: return calls * (weights(&l->wq) + weights(&l->wk) + weights(&l->wv)) + n * (dim + q + 2 * k);
-    case SITE_ROPE: return n * (2 * q + 2 * k + cached_bytes(s, l));
-    case SITE_Q_NORM: return 2 * n * q + calls * 4.0 * part_size(c, SIZE_Q_NORM);
-    case SITE_K_NORM: return 2 * n * k + calls * 4.0 * part_size(c, SIZE_K_NORM);
-    case SITE_ATTENTION: return 2 * n * q;
-    case SITE_ATTN_OUT: return calls * weights(&l->wo) + n * (q + 2 * dim);
-    case SITE_ROUTER: return calls * weights(&l->router) + n * (dim + 4.0 * c->n_experts);
-    case SITE_TOP_K: return n * 4.0 * c->n_experts;
-    case SITE_GATE_UP_SILU: return mlp_bytes(c, l, false, calls, n);
-    case SITE_DOWN: return mlp_bytes(c, l, true, calls, n);
-    case SITE_RESIDUAL: return 3 * n * dim;
-    case SITE_LOGITS: return calls * weights(&m->output) + n * (dim + 4.0 * m->output.rows);
-    case SITE_GATHER:
-    case SITE_START:
-    case SITE_END ... N_SITES: break;
-    }
-    return 0;
 }
 
 /* ---- the hooks --------------------------------------------------------------------------- */
@@ -162,10 +93,6 @@ static void mark(Probe *probe, int layer, Site site) {
     if (SITES[site].is_norm) track->norms += seconds;
     if (is_work(site)) track->work += seconds;
     if (site == SITE_PROFILE) track->spent += seconds;
-    if (thread == 0 && (site == SITE_ATTENTION || site == SITE_GATE_UP_SILU || site == SITE_DOWN)) {
-        const double bytes = chunk_bytes(p->session, &p->session->model->layers[layer], site);
-        profile_of_thread(p, thread, p->phase, layer, site)->bytes += bytes;
-    }
     track->last = p->clock();
 }
 
@@ -384,13 +311,9 @@ static double lost_at(const Profile *p, Phase phase, int layer, Site site) {
     return lost ? r->seconds - 1e-9 * usual * r->per_token.x / (double)r->calls : 0;
 }
 
-/* The first thread's record of a site, with all of its bytes, and with the other threads' data on activations. */
+/* The first thread's record of a site, with the other threads' data on activations. */
 static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *profile_of_thread(p, 0, phase, layer, site);
-    const int end = row_end(p, layer);
-    const double n = end - layer; /* every layer of a row runs equally often */
-    for (int l = layer; l < end; l++)
-        sum.bytes += site_bytes(p, l, site, (double)sum.tokens / n, (double)sum.calls / n);
     for (int t = 1; t < p->session->n_threads; t++) {
         const Record *r = profile_of_thread(p, t, phase, layer, site);
         sum.squares_in += r->squares_in;
@@ -465,7 +388,6 @@ static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
     row->median = quantile(calls, 0.5);
     row->p95 = quantile(calls, 0.95);
     row->share = is_work(row->site) ? r->seconds / row->work : 0;
-    row->gb_per_s = r->seconds > 0 ? 1e-9 * r->bytes / r->seconds : 0;
     row->rms_in = sqrt(r->squares_in / (double)r->tokens);
     row->rms_out = sqrt(r->squares_out / (double)r->tokens);
     row->mean = r->vectors ? r->means / (double)r->vectors : 0;

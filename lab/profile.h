@@ -24,7 +24,6 @@ typedef struct {
     double lost;                    /* seconds taken by other programs, not in `seconds` */
     Ratio per_token;                /* per call: seconds, and tokens of the chunk */
     double waited;                  /* seconds at the barrier after the site */
-    double bytes;                   /* min memory traffic: weights, inputs and outputs, each once */
     double squares_in, squares_out; /* norms: sums over tokens of mean(x^2) and of mean(y^2) */
     uint64_t vectors;               /* norms: number of normalized vectors (tokens or heads) */
     double means;                   /* norms: sum over vectors of |mean(x)| / RMS(x) */
@@ -91,7 +90,7 @@ typedef struct {
 Profile *profile_open(Session *session, About about, uint64_t (*clock)(void));
 void profile_close(Profile *p);
 
-/* One thread's record of a site in a layer's row, or outside the layers (NO_LAYER); bytes are incomplete. */
+/* One thread's record of a site in a layer's row, or outside the layers (NO_LAYER). */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
 
 /* A row of the report. Times are the first thread's; data on activations is from all threads. */
@@ -106,7 +105,6 @@ typedef struct {
     Estimate us;                  /* microseconds per token of the phase; these add up over sites */
     double median, p95;           /* microseconds of a call, per token of its chunk */
     double share;                 /* of the phase's work; 0 for sites that are not work */
-    double gb_per_s;              /* 0: unknown */
     double rms_in, rms_out, mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
 } SiteRow;
 
@@ -134,9 +132,6 @@ Work profile_work(const Profile *p, Phase phase);
 
 /* Share of the time of observed passes, over all threads, spent at barriers; 0: nothing was observed. */
 double profile_waiting(const Profile *p);
-
-/* Bytes that calls of a site move, without chunk_bytes() (profile.c). */
-double site_bytes(const Profile *p, int layer, Site site, double tokens, double calls);
 
 /* The format of a path: "" (no file, only the table), NAME.csv or NAME.html; PROFILE_NONE: not a valid name.
  */

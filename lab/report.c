@@ -8,21 +8,10 @@ static void write_table_row(FILE *out, const SiteRow *row) {
     const Record *r = &row->record;
     fprintf(out, "%5s  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", row->name, SITES[row->site].name,
             (unsigned long long)r->calls, row->us.value, row->median, row->p95, 100 * row->share);
-    if (r->bytes > 0) fprintf(out, " %7.1f", row->gb_per_s);
     if (SITES[row->site].is_norm)
         fprintf(out, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row->rms_in, row->rms_out, row->mean, (double)r->max_abs,
                 r->max_position, r->max_channel);
     fputc('\n', out);
-}
-
-static void write_sums(const Profile *p, Phase phase, FILE *out) {
-    const Passes *s = &p->passes[phase];
-    const double parts = profile_seconds(p, 0, phase, 0, N_SITES - 1);
-    fprintf(out, "parts: %.3f ms, %.1f %% of the %.3f ms of %llu forward passes", 1e3 * parts,
-            100 * parts / s->seconds_observed, 1e3 * s->seconds_observed, (unsigned long long)s->observed);
-    if (s->observed < s->passes) fprintf(out, ", one in %.0f observed", (double)s->passes / (double)s->observed);
-    fprintf(out, "; observing took %.2f %% of %s\n", 100 * profile_observing(p, phase) / s->seconds,
-            PHASE_NAMES[phase]);
 }
 
 /* What the other lines summarize: the norms' share of each phase's work, and whether other programs disturbed it. */
@@ -67,15 +56,13 @@ static void write_first_token(const Profile *p, FILE *out) {
 /* A line for each kind of site: sums over the layers; for norms the smallest and largest RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase, FILE *out) {
     SiteRow sums[N_SITES] = {0};
-    fprintf(out, "\n%s\n%-14s %7s %9s %6s %7s  %s\n", PHASE_NAMES[phase], "site", "calls", "us/token", "%", "GB/s",
+    fprintf(out, "\n%s\n%-14s %7s %9s %6s  %s\n", PHASE_NAMES[phase], "site", "calls", "us/token", "%",
             "RMS in, over layers");
     for (SiteRow row = {0}; profile_next(p, phase, &row);) {
         SiteRow *sum = &sums[row.site];
         sum->rms_in = sum->record.calls ? fmin(sum->rms_in, row.rms_in) : row.rms_in;
         sum->rms_out = fmax(sum->rms_out, row.rms_in);
         sum->record.calls += row.record.calls;
-        sum->record.bytes += row.record.bytes;
-        sum->record.seconds += row.record.seconds;
         sum->us.value += row.us.value;
         sum->share += row.share;
     }
@@ -85,16 +72,14 @@ static void write_totals(const Profile *p, Phase phase, FILE *out) {
         if (!r->calls) continue;
         fprintf(out, "%-14s %7llu %9.2f %6.2f", SITES[site].name, (unsigned long long)r->calls, sum->us.value,
                 100 * sum->share);
-        if (r->bytes > 0) fprintf(out, " %7.1f", 1e-9 * r->bytes / r->seconds);
         if (SITES[site].is_norm) fprintf(out, "  %.4g to %.4g", sum->rms_in, sum->rms_out);
         fputc('\n', out);
     }
 }
 
 static void write_layers(const Profile *p, Phase phase, FILE *out) {
-    fprintf(out, "\n%s\n%5s  %-12s %7s %9s %9s %9s %6s %7s %9s %9s %8s %9s\n", PHASE_NAMES[phase], "layer", "site",
-            "calls", "us/token", "median", "95 %", "%", "GB/s", "RMS in", "RMS out", "mean/RMS",
-            "max |x| at position, channel");
+    fprintf(out, "\n%s\n%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", PHASE_NAMES[phase], "layer", "site", "calls",
+            "us/token", "median", "95 %", "%", "RMS in", "RMS out", "mean/RMS", "max |x| at position, channel");
     for (SiteRow row = {0}; profile_next(p, phase, &row);) write_table_row(out, &row);
 }
 
@@ -104,7 +89,6 @@ static void write_table(const Profile *p, bool layers, FILE *out) {
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         if (!p->passes[phase].observed) continue;
         (layers ? write_layers : write_totals)(p, phase, out);
-        write_sums(p, phase, out);
     }
     write_first_token(p, out);
     if (!layers) fputs("-v lists every layer\n", out);

@@ -54,6 +54,8 @@ static void reference(double *y, double *size, const float *x, const Norm *norm,
 static void run_norm(float *y, const float *x, const Norm *norm, int dim) {
     if (norm->kind == NORM_RMS)
         rmsnorm(y, x, norm->gamma, dim, norm->eps);
+    else if (norm->kind == NORM_DYT)
+        dyt(y, x, norm, dim);
     else
         layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps);
 }
@@ -109,7 +111,7 @@ static void check_norm(const Norm *norm, Kind kind, int dim) {
 static void norms_match_double_precision(void) {
     static const int dims[] = {1, 2, 15, 16, 17, 64, 172, 288, 4096};
     const Norm norms[] = {
-        {NORM_RMS, 1e-5f, gamma_, NULL}, {NORM_LAYER, 1e-5f, gamma_, beta}, {NORM_LAYER, 1e-6f, gamma_, NULL}};
+        {NORM_RMS, 1e-5f, gamma_, NULL, 0}, {NORM_LAYER, 1e-5f, gamma_, beta, 0}, {NORM_LAYER, 1e-6f, gamma_, NULL, 0}};
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
         for (size_t n = 0; n < 3; n++)
             for (Kind kind = RANDOM; kind < N_KINDS; kind++) check_norm(&norms[n], kind, dims[d]);
@@ -130,7 +132,7 @@ static void check_set(NormKind kind, NormSet set) {
     for (int d = 0; d < N_NORM_DIMS; d++) {
         norm_inputs(&in, set, NORM_DIMS[d]);
         norm_exactly(&exact, &in, kind);
-        const Norm norm = {kind, in.eps, in.gamma, in.beta};
+        const Norm norm = {kind, in.eps, in.gamma, in.beta, 0};
         for (int t = 0; t < NORM_TOKENS; t++) {
             run_norm(y, in.x + t * in.dim, &norm, in.dim);
             worst = fmax(worst, error_in_ulp(y, exact.y + t * in.dim, in.dim, kind == NORM_RMS));
@@ -255,7 +257,7 @@ static void eps_is_inside_the_root(void) {
 /* Without eps 2^k x gives the bits of x, and 3 x nearly the same values. */
 static void scale_of_the_input_does_not_matter(void) {
     float x[172], y[172], z[172];
-    const Norm norms[] = {{NORM_RMS, 1e-30f, gamma_, NULL}, {NORM_LAYER, 1e-30f, gamma_, beta}};
+    const Norm norms[] = {{NORM_RMS, 1e-30f, gamma_, NULL, 0}, {NORM_LAYER, 1e-30f, gamma_, beta, 0}};
     for (int k = 0; k < 2; k++) {
         fill(x, RANDOM, 172);
         run_norm(y, x, &norms[k], 172);
@@ -272,7 +274,7 @@ static void scale_of_the_input_does_not_matter(void) {
 
 static void nan_and_infinity_propagate(void) {
     float x[172], y[172];
-    const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL}, {NORM_LAYER, 1e-5f, gamma_, beta}};
+    const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0}, {NORM_LAYER, 1e-5f, gamma_, beta, 0}};
     for (int k = 0; k < 2; k++)
         for (int at = 0; at < 172; at++) {
             fill(x, RANDOM, 172);
@@ -320,10 +322,36 @@ static void check_tokens(const Norm *norm, int dim, int n, int threads) {
     for (int i = n * dim; i < TOKENS * dim; i++) CHECK(isnan(y[i]), "wrote beyond token %d", n);
 }
 
+/* gamma tanh(alpha x) + beta in double, at small, usual and saturated elements, and at the end of a vector. */
+static void dyt_is_its_formula(void) {
+    static const float alphas[] = {0.1f, 1, 7};
+    float x[37], y[37], plain[37];
+    for (int a = 0; a < 3; a++)
+        for (int with_beta = 0; with_beta < 2; with_beta++) {
+            const Norm norm = {NORM_DYT, 0, gamma_, with_beta ? beta : NULL, alphas[a]};
+            for (int i = 0; i < 37; i++) x[i] = (float)(i - 18) * (i % 3 ? 1e-3f : 1) * (i == 5 ? 1e30f : 1);
+            dyt(y, x, &norm, 37);
+            norm_plain(plain, x, &norm, 1, 37);
+            for (int i = 0; i < 37; i++) {
+                const double expected = tanh((double)alphas[a] * x[i]) * gamma_[i] + (with_beta ? (double)beta[i] : 0);
+                CHECK(fabs(y[i] - expected) <= 4e-7, "alpha %g: %g becomes %.9g, expected %.9g", (double)alphas[a],
+                      (double)x[i], (double)y[i], expected);
+                CHECK(fabs(plain[i] - expected) <= 1e-7 * fmax(1, fabs(expected)),
+                      "alpha %g: the formula makes %.9g of %g", (double)alphas[a], (double)plain[i], (double)x[i]);
+            }
+        }
+    const Norm norm = {NORM_DYT, 0, gamma_, NULL, 1};
+    x[3] = NAN;
+    norm_token(x, x, &norm, 37);
+    CHECK(isnan(x[3]) && !isnan(x[4]), "NaN becomes %g", (double)x[3]);
+}
+
 static void tokens_are_independent(void) {
-    const Norm norms[] = {
-        {NORM_RMS, 1e-5f, gamma_, NULL}, {NORM_LAYER, 1e-5f, gamma_, beta}, {NORM_LAYER, 1e-5f, gamma_, NULL}};
-    for (int k = 0; k < 3; k++)
+    const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0},
+                          {NORM_LAYER, 1e-5f, gamma_, beta, 0},
+                          {NORM_LAYER, 1e-5f, gamma_, NULL, 0},
+                          {NORM_DYT, 0, gamma_, beta, 0.7f}};
+    for (int k = 0; k < 4; k++)
         for (int threads = 1; threads <= 3; threads++)
             for (int n = 2; n <= TOKENS; n++) {
                 check_tokens(&norms[k], 172, n, threads);
@@ -337,7 +365,7 @@ static void one_token_is_copied_for_each_thread(void) {
     float x[DIM], y[THREADS * DIM], single[DIM];
     const float *rows[THREADS] = {NULL};
     int threads = 0;
-    const Norm norm = {NORM_LAYER, 1e-5f, gamma_, beta};
+    const Norm norm = {NORM_LAYER, 1e-5f, gamma_, beta, 0};
     fill(x, RANDOM, DIM);
     run_norm(single, x, &norm, DIM);
     memset(y, 0xff, sizeof y);
@@ -390,6 +418,7 @@ void suite_norm(void) {
     TEST(scale_of_the_input_does_not_matter);
     TEST(nan_and_infinity_propagate);
     TEST(norms_have_names);
+    TEST(dyt_is_its_formula);
     TEST(tokens_are_independent);
     TEST(one_token_is_copied_for_each_thread);
 }

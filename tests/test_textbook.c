@@ -489,7 +489,7 @@ static void layernorms_gradient_has_mean_zero(void) {
 static void neighbors_change_nothing(void) {
     enum { N = 5, WIDTH = 64 };
     float x[N * WIDTH], single[WIDTH], y[N * WIDTH];
-    const Norm norms[] = {{NORM_RMS, 1e-5f, ONES, NULL}, {NORM_LAYER, 1e-5f, ONES, NULL}};
+    const Norm norms[] = {{NORM_RMS, 1e-5f, ONES, NULL, 0}, {NORM_LAYER, 1e-5f, ONES, NULL, 0}};
     for (int k = 0; k < 2; k++) {
         fill_random(x, 70, N * WIDTH, 4);
         norm_forward(single, x, &norms[k], 1, WIDTH);
@@ -523,7 +523,7 @@ static void batch_norm_sees_the_padding(void) {
 
 /* Without keepdim the scales are broadcast along columns: token 1's first element gets token 0's scale. */
 static void keepdim_is_one_number_for_each_token(void) {
-    const Norm norm = {NORM_RMS, 0, ONES, NULL};
+    const Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
     float y[4], wrong[4];
     norm_forward(y, ONE_TO_FOUR, &norm, 2, 2);
     CHECK_VALUES(y, 4, 2e-7, 0.632455532, 1.26491106, 0.848528137, 1.13137085);
@@ -597,7 +597,7 @@ static void a_pre_norm_layer_with_relu(void) {
     fill_random(x, 10, 3 * DIM, 4);
     fill_random(gammas, 11, 2 * DIM, 1);
     for (int i = 0; i < 2 * DIM; i++) gammas[i] += 1;
-    const Norm norms[] = {{NORM_RMS, 1e-5f, gammas, NULL}, {NORM_RMS, 1e-5f, gammas + DIM, NULL}};
+    const Norm norms[] = {{NORM_RMS, 1e-5f, gammas, NULL, 0}, {NORM_RMS, 1e-5f, gammas + DIM, NULL, 0}};
     pre_norm_layer(x, &norms[0], plain_attention, &norms[1], relu_mlp, 3);
     CHECK_VALUES(x, 3 * DIM, 2e-6, 0.204324335, -1.5217078, -0.760427164, 1.20871657, 0.197776343, -1.06017899,
                  -0.310442325, 0.377527749, -0.0140095405, 1.9739592, -1.08573829, -1.57688451, 0.527898125,
@@ -608,7 +608,7 @@ static void a_pre_norm_layer_with_relu(void) {
 
 /* A layer whose branches return 0 does not change x; the norm does. */
 static void the_layer_is_the_identity_not_the_norm(void) {
-    const Norm norm = {NORM_RMS, 1e-5f, ONES, NULL};
+    const Norm norm = {NORM_RMS, 1e-5f, ONES, NULL, 0};
     float x[3 * DIM], kept[3 * DIM], y[3 * DIM], again[3 * DIM];
     fill_random(x, 10, 3 * DIM, 4);
     memcpy(kept, x, sizeof x);
@@ -689,10 +689,10 @@ int profile_of_story(StorySite *sites, int max_sites) {
     FILE *in = run_model(story_model(), options, "/dev/null", "/dev/null") ? NULL : fopen(csv, "r");
     int n = 0;
     while (in && n < max_sites && fgets(line, sizeof line, in)) {
-        char *column[19], *at = line;
-        for (int i = 0; i < 19; i++) column[i] = at ? strsep(&at, ",") : line;
+        char *column[17], *at = line;
+        for (int i = 0; i < 17; i++) column[i] = at ? strsep(&at, ",") : line;
         if (strcmp(column[0], "prefill") || !strstr(column[2], "_norm")) continue;
-        sites[n++] = (StorySite){atof(column[15]), atof(column[17]), atof(column[18])};
+        sites[n++] = (StorySite){atof(column[13]), atof(column[15]), atof(column[16])};
     }
     if (in) fclose(in);
     return n;

@@ -24,7 +24,7 @@
 
 /* x[2][2][2]; without keepdim the scales [2][2] are broadcast along the last two axes. */
 static void three_axes(void) {
-    const Norm norm = {NORM_RMS, 0, ONES, NULL};
+    const Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
     float x[8], y[8], wrong[8];
     double scales[4];
     for (int i = 0; i < 8; i++) x[i] = (float)(i + 1);
@@ -146,7 +146,7 @@ static void a_feature_may_shift(void) {
     fill_random(x, 93, N * WIDTH, 4);
     for (int t = 0; t < N; t++) x[t * WIDTH] += 2;
     for (int k = 0; k < 2; k++) {
-        const Norm norm = {k ? NORM_LAYER : NORM_RMS, 1e-5f, ONES, NULL};
+        const Norm norm = {k ? NORM_LAYER : NORM_RMS, 1e-5f, ONES, NULL, 0};
         norm_forward(y, x, &norm, N, WIDTH);
         for (int t = 0; t < N; t++)
             for (int i = 0; i < 2; i++) means[k][i] += (double)y[t * WIDTH + i] / N;
@@ -205,7 +205,7 @@ static double normal(uint64_t tensor, int i) {
 /* Mean and variance (with n - 1, as torch.var) of dL/dx for L = mean((norm(x) - target)^2). */
 static void notes_gradient(double *mean, double *variance, NormKind kind, const float *x, const float *target) {
     enum { N = TOKENS * DIM };
-    const Norm norm = {kind, 1e-6f, ONES, NULL};
+    const Norm norm = {kind, 1e-6f, ONES, NULL, 0};
     float y[N], dy[N], dx[N], unused[2][DIM];
     norm_forward(y, x, &norm, TOKENS, DIM);
     for (int i = 0; i < N; i++) dy[i] = 2 * (y[i] - target[i]) / N;

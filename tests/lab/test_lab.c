@@ -4,7 +4,9 @@
  * output of -m norms, whose numbers depend on the machine and are only checked to exist.
  */
 #include "base/file.h"
+#include "formats/gguf.h"
 #include "formats/open.h"
+#include "kernels/quant.h"
 #include "kv_cache.h"
 #include "lab/estimate.h"
 #include "lab/limits.h"
@@ -100,7 +102,7 @@ static void valid_specifications(void) {
 static const struct {
     const char *spec, *mention;
 } MISTAKES[] = {
-    {"", "kind other than rms, layer and none"},
+    {"", "kind other than rms, layer, none and dyt:ALPHA"},
     {"batch", "'batch' has a kind"},
     {"Layer", "'Layer' has a kind"},
     {"layer ", "'layer ' has a kind"},
@@ -113,7 +115,15 @@ static const struct {
     {"attn_norm=layer", "has a site"},
     {"0.=layer", "has a site"},
     {"att=layer", "has a site"},
-    {"attn=layer.rms", "has a site"},
+    {"attn=layer.rms", "has a kind"},
+    {"dyt", "'dyt' has a kind"},
+    {"rms:1", "'rms:1' has a kind"},
+    {"dyt:", "has an alpha that is not a number above 0"},
+    {"0.attn=dyt:0", "has an alpha"},
+    {"attn=dyt:-1", "has an alpha"},
+    {"dyt:nan", "has an alpha"},
+    {"dyt:inf", "has an alpha"},
+    {"dyt:1x", "has an alpha"},
     {"layer,", "'' has a kind"},
     {",layer", "'' has a kind"},
     {"layer,,rms", "'' has a kind"},
@@ -206,6 +216,20 @@ static void none_is_the_identity(void) {
     norm_token(y, x, &none, 8);
     CHECK(!memcmp(y, x, sizeof x), "a token is changed");
     CHECK(norm_forward(y, x, &none, 1, 8) == x && norm_forward(y, x, &none, 2, 4) == x, "the input is copied");
+}
+
+/* dyt:ALPHA reaches the sites that are named, with their gamma; GGUF cannot store it. */
+static void dyt_has_an_alpha(void) {
+    Model m;
+    CHECK(!hashmodel_write(&MODEL, temporary("dyt.bin"), 1, 0) && !model_open(&m, temporary("dyt.bin")), "no model");
+    CHECK(!model_swap_norms(&m, "1.attn=dyt:0.75,final=dyt:2"), "refused");
+    CHECK(m.layers[1].attn_norm.kind == NORM_DYT && m.layers[1].attn_norm.alpha == 0.75f, "another alpha");
+    CHECK(m.final_norm.kind == NORM_DYT && m.final_norm.alpha == 2 && m.final_norm.gamma, "another final norm");
+    CHECK(m.layers[0].attn_norm.kind == NORM_RMS && m.layers[1].mlp_norm.kind == NORM_RMS, "other sites changed");
+    stderr_hide();
+    CHECK(gguf_check_model(&m, NULL, "m") == -1, "GGUF stores it");
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "GGUF cannot store norms of the kind DyT"), "%s", stderr_text());
+    model_close(&m);
 }
 
 /* ---- norms of heads ---------------------------------------------------------------------------- */
@@ -554,6 +578,133 @@ static void the_bench_of_all_dims(void) {
     for (int i = 0; i < 36; i++) check_case(cases[1 + i], i < 4 ? 8 : 32 << i / 4, COUNTS[i % 4], 2);
 }
 
+/* ---- --norm-sweep and --dump --------------------------------------------------------------------------- */
+
+static double nats(const char *arguments) {
+    run("model.bin -m perplexity --tokens 4,9,300,17,8,99,5,2,77 %s", arguments);
+    const char *at = strstr(out, "NLL per token");
+    return at ? strtod(at + strlen("NLL per token"), NULL) : (double)NAN;
+}
+
+/* Each number of the sweep is the difference of two separate runs; the model's own norms are back at the end. */
+static void a_sweep_equals_separate_runs(void) {
+    static const char *const sites[] = {"layers.0.attn_norm", "0.attn", "layers.2.mlp_norm", "2.mlp",
+                                        "final_norm",         "final"};
+    char table[1 << 13], arguments[64];
+    const double base = nats("--norm-sweep");
+    CHECK(status == 0 && *err == '\0', "status %d: %s", status, err);
+    snprintf(table, sizeof table, "%.8000s", out);
+    for (int i = 0; i < 6; i += 2) {
+        double layer, none;
+        const char *row = strstr(table, sites[i]);
+        CHECK(row && sscanf(row, "%*s - %lf %lf", &layer, &none) == 2, "no row of %s in %s", sites[i], table);
+        snprintf(arguments, sizeof arguments, "--norm %s=layer", sites[i + 1]);
+        CHECK(fabs(nats(arguments) - base - layer) < 2.1e-6, "%s: LayerNorm %g", sites[i], layer);
+        snprintf(arguments, sizeof arguments, "--norm %s=none", sites[i + 1]);
+        CHECK(fabs(nats(arguments) - base - none) < 2.1e-6, "%s: none %g", sites[i], none);
+    }
+    int rows = 0;
+    for (const char *at = table; (at = strstr(at, "_norm  ")); at++) rows++;
+    CHECK(rows == 7, "%d rows: %s", rows, table);
+}
+
+/* The floats of an .npy file [n][width] that dump_rows() wrote; NULL: it has another form. The caller frees the bytes.
+ */
+static float *npy(const char *name, char **bytes, int n, int width) {
+    char shape[64];
+    size_t size = 0;
+    *bytes = file_read(inside(name), &size);
+    snprintf(shape, sizeof shape, "'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n, width);
+    const bool right = *bytes && size == 128 + 4 * (size_t)n * (size_t)width &&
+                       !memcmp(*bytes, "\x93NUMPY\1\0v\0{", 11) && (*bytes)[127] == '\n' && strstr(*bytes + 10, shape);
+    return right ? (float *)(void *)(*bytes + 128) : NULL;
+}
+
+/* An output of the dump is the norm of its input, in double; the residual stream begins with the embeddings, and its
+ * last norm gives the logits. */
+static void check_dump(const char *dump, const Model *m, const int *ids, int n, const float *logits_) {
+    static const char *const names[] = {"layers.0.attn_norm", "layers.1.mlp_norm", "layers.2.attn_norm", "final_norm"};
+    const Norm *norms[] = {&m->layers[0].attn_norm, &m->layers[1].mlp_norm, &m->layers[2].attn_norm, &m->final_norm};
+    const int dim = m->config.dim;
+    char name[96], *in_bytes, *out_bytes;
+    for (int k = 0; k < 4; k++) {
+        snprintf(name, sizeof name, "%s/%s.in.npy", dump, names[k]);
+        const float *x = npy(name, &in_bytes, n, dim);
+        snprintf(name, sizeof name, "%s/%s.out.npy", dump, names[k]);
+        const float *y = npy(name, &out_bytes, n, dim);
+        CHECK(x && y, "%s: no such array", name);
+        for (int t = 0; t < n; t++) {
+            float expected[64], row[64];
+            norm_plain(expected, x + t * dim, norms[k], 1, dim);
+            for (int i = 0; i < dim; i++)
+                CHECK(fabsf(y[t * dim + i] - expected[i]) <= 1e-5f, "%s: %g, expected %g", name, (double)y[t * dim + i],
+                      (double)expected[i]);
+            dequantize_row(row, &m->embedding, ids[t]);
+            CHECK(k || !memcmp(row, x + t * dim, sizeof row), "token %d is not its embedding", t);
+            for (int v = 0; k == 3 && v < m->config.vocab_size; v++) {
+                double logit = 0;
+                dequantize_row(row, &m->output, v);
+                for (int i = 0; i < dim; i++) logit += (double)row[i] * y[t * dim + i];
+                CHECK(fabs(logit - logits_[t * m->config.vocab_size + v]) < 1e-4, "token %d, logit %d", t, v);
+            }
+        }
+        free(in_bytes);
+        free(out_bytes);
+    }
+}
+
+static void a_dump_has_every_norm(void) {
+    static const int ids[] = {1, 2, 300, 17, 4, 99, 5};
+    size_t size, plain_size;
+    Model m;
+    char *plain = logits_of("model.bin", &plain_size), arguments[64];
+    CHECK(plain && !model_open(&m, inside("model.bin")), "does not run");
+    for (int i = 0; i < 4; i++) { /* chunks; a chunk of one token; two threads */
+        static const char *const ways[] = {"-j 1", "-b 3 -j 2", "-b 1", "-j 2"};
+        snprintf(arguments, sizeof arguments, "model.bin %s --dump out/d", ways[i]);
+        char *bytes = logits_of(arguments, &size);
+        CHECK(bytes && size == plain_size && !memcmp(bytes, plain, size), "%s: other logits: %s", ways[i], err);
+        CHECK(files_in("out/d") == 14 && files_in("out") == 1, "%s: %d files", ways[i], files_in("out/d"));
+        check_dump("out/d", &m, ids, 7, (const float *)(void *)bytes);
+        free(bytes);
+        if (i == 3) check_refused(1, "--dump out/d: exists", "model.bin -m logits --tokens 1 -o out/l --dump out/d");
+        folder_remove(inside("out/d"));
+    }
+    check_refused(1, "No such file or directory", "model.bin -m logits --tokens 1 -o out/l --dump out/no/d");
+    CHECK(files_in("out") == 0, "%d files are left", files_in("out"));
+    model_close(&m);
+    free(plain);
+}
+
+/* The inputs and outputs of head norms have the elements of all heads. */
+static void a_dump_has_head_norms(void) {
+    char *bytes;
+    gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
+    gguf_write(&file, inside("heads.gguf"));
+    gguf_free(&file);
+    CHECK_RUN("heads.gguf -m logits --tokens 1,2,3,4,5 -j 3 -b 4 -o out/l --dump out/d");
+    const float *y = npy("out/d/layers.1.q_norm.out.npy", &bytes, 5, 4 * 24);
+    CHECK(y, "no q_norm");
+    Model m;
+    CHECK(!model_open(&m, inside("heads.gguf")), "does not open");
+    char *in_bytes;
+    const float *x = npy("out/d/layers.1.q_norm.in.npy", &in_bytes, 5, 4 * 24);
+    for (int h = 0; h < 5 * 4; h++) {
+        float expected[24];
+        norm_plain(expected, x + h * 24, &m.layers[1].q_norm, 1, 24);
+        for (int i = 0; i < 24; i++)
+            CHECK(fabsf(y[h * 24 + i] - expected[i]) <= 1e-5f, "head %d: %g, expected %g", h, (double)y[h * 24 + i],
+                  (double)expected[i]);
+    }
+    free(in_bytes);
+    free(bytes);
+    CHECK(npy("out/d/layers.0.k_norm.in.npy", &bytes, 5, 2 * 24), "no k_norm");
+    free(bytes);
+    model_close(&m);
+    folder_remove(inside("out/d"));
+    unlink(inside("out/l"));
+}
+
 /* After Ctrl-C the finished cases are a valid array. */
 static void ctrl_c_ends_the_bench_cleanly(void) {
     setup.interrupt = AT_OUTPUT;
@@ -576,6 +727,7 @@ void suite_lab(void) {
     TEST(a_swap_equals_a_checkpoint_with_these_norms);
     TEST(layernorms_become_rmsnorms);
     TEST(none_is_the_identity);
+    TEST(dyt_has_an_alpha);
     TEST(head_norms_are_swapped);
     make_models();
     TEST(bad_specifications_are_refused);
@@ -590,6 +742,9 @@ void suite_lab(void) {
     TEST(the_bench_of_a_model_with_head_norms);
     TEST(the_memory_that_is_read_is_limited);
     TEST(the_bench_of_all_dims);
+    TEST(a_sweep_equals_separate_runs);
+    TEST(a_dump_has_every_norm);
+    TEST(a_dump_has_head_norms);
     TEST(ctrl_c_ends_the_bench_cleanly);
     TEST(the_bench_reports_a_full_disk);
 }

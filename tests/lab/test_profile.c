@@ -364,7 +364,7 @@ typedef struct {
     char phase[16], site[24];
     int layer; /* -1: outside the layers */
     long long calls, tokens;
-    double seconds, us_per_token, us_low, us_high, us_median, us_95, share, waited, bytes, gb_per_s;
+    double seconds, us_per_token, us_low, us_high, us_median, us_95, share, waited;
     double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position; /* -1: empty field */
 } Row;
 
@@ -383,8 +383,8 @@ static double number(const char *field) { return *field ? atof(field) : -1; }
 
 static int read_rows(const char *path) {
     static const char header[] =
-        "phase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,bytes,"
-        "gb_per_s,rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
+        "phase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,"
+        "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
     char line[512];
     FILE *in = fopen(path, "r");
     if (!in) return -1;
@@ -395,17 +395,16 @@ static int read_rows(const char *path) {
         char *at = line;
         int commas = 0;
         for (const char *c = line; *c; c++) commas += *c == ',';
-        if (commas != 20) break;
+        if (commas != 18) break;
         snprintf(r->phase, sizeof r->phase, "%.15s", next_field(&at));
         r->layer = (int)number(next_field(&at));
         snprintf(r->site, sizeof r->site, "%.23s", next_field(&at));
         r->calls = atoll(next_field(&at));
         r->tokens = atoll(next_field(&at));
-        double *const numbers[] = {&r->seconds,       &r->us_per_token, &r->us_low,      &r->us_high,
-                                   &r->us_median,     &r->us_95,        &r->share,       &r->waited,
-                                   &r->bytes,         &r->gb_per_s,     &r->rms_in,      &r->rms_out,
+        double *const numbers[] = {&r->seconds,       &r->us_per_token, &r->us_low,      &r->us_high,     &r->us_median,
+                                   &r->us_95,         &r->share,        &r->waited,      &r->rms_in,      &r->rms_out,
                                    &r->mean_over_rms, &r->max_abs,      &r->max_channel, &r->max_position};
-        for (int i = 0; i < 16; i++) *numbers[i] = number(next_field(&at));
+        for (int i = 0; i < 14; i++) *numbers[i] = number(next_field(&at));
     }
     const bool whole = feof(in);
     fclose(in);
@@ -510,117 +509,6 @@ static void csv_lists_every_site(void) {
     }
 }
 
-/* Floats moved: weights per call; activations per token, inputs and outputs. */
-typedef struct {
-    int layer;
-    const char *site;
-    double per_call, per_token;
-} Moved;
-
-static void check_bytes(const Moved *m, const char *phase) {
-    const Row *r = find_row(phase, m->layer, m->site);
-    CHECK(r, "no %s", m->site);
-    const double bytes = 4 * ((double)r->calls * m->per_call + (double)r->tokens * m->per_token);
-    CHECK(r->bytes == bytes, "%s: %g bytes, expected %g", r->site, r->bytes, bytes);
-    const double rounding = 1e-4 + 1e-9 / r->seconds * r->gb_per_s; /* seconds are written in nanoseconds */
-    CHECK(fabs(r->gb_per_s - 1e-9 * bytes / r->seconds) <= rounding, "%s: %g GB/s", r->site, r->gb_per_s);
-}
-
-static void bytes_of_each_site(void) {
-    static const Moved expected[] = {
-        {0, "attn_norm", 64, 2 * 64},
-        {2, "mlp_norm", 64, 2 * 64},
-        {1, "qkv", 64 * (64 + 32 + 32), 64 + 64 + 2 * 32},
-        {1, "rope", 0, 2 * 64 + 4 * 32},
-        {1, "attn_out", 64 * 64, 64 + 2 * 64},
-        {0, "gate_up+silu", 2 * 64 * 172, 64 + 2 * 172},
-        {2, "down", 64 * 172, 172 + 2 * 64},
-        {-1, "embed", 0, 2 * 64},
-        {-1, "logits", 97 * 64, 64 + 97},
-        {-1, "final_norm", 64, 2 * 64},
-    };
-    double seconds[N_PHASES] = {0};
-    CHECK(!open_session(&MODEL, 1, true), "no session");
-    run_session(seconds, NULL);
-    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        check_bytes(&expected[i], "prefill");
-        check_bytes(&expected[i], "decode");
-    }
-    const Row *attention_row = find_row("decode", 0, "attention");
-    double cached = 0; /* keys and values of all positions so far */
-    for (int i = 1; i <= DECODED; i++) cached += 4 * (2.0 * 64 + 2.0 * 32 * (TOKENS + i));
-    CHECK(attention_row, "no attention");
-    CHECK(attention_row->bytes == cached, "attention: %g bytes, expected %g", attention_row->bytes, cached);
-    close_session();
-}
-
-/* A single token reads the weights of its experts, and a row of activations for each of them. */
-static void bytes_of_heads_and_experts(void) {
-    static const Moved both[] = {
-        {0, "q_norm", 16, 2 * 64},
-        {1, "k_norm", 16, 2 * 16},
-        {1, "router", 8 * 64, 64 + 8},
-        {1, "top_k", 0, 8},
-    };
-    static const Moved decode[] = {
-        {0, "gate_up+silu", 2 * 2 * 64 * 32, 2 * (64 + 2 * 32)},
-        {1, "down", 2 * 64 * 32, 2 * (32 + 2 * 64)},
-    };
-    double seconds[N_PHASES] = {0};
-    CHECK(!open_moe(1, true), "no session");
-    run_session(seconds, NULL);
-    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
-    for (int i = 0; i < 4; i++) {
-        check_bytes(&both[i], "prefill");
-        check_bytes(&both[i], "decode");
-    }
-    for (int i = 0; i < 2; i++) check_bytes(&decode[i], "decode");
-    close_session();
-    CHECK(!open_moe(1, true), "no session");
-    session.batch = TOKENS; /* a chunk reads each expert of its tokens once */
-    CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
-    int used = 0;
-    for (int e = 0; e < 8; e++) used += session.expert_start[e] < session.expert_start[e + 1];
-    CHECK(session.expert_start[8] == 2 * TOKENS && used > 2, "%d slots, %d experts", session.expert_start[8], used);
-    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
-    check_bytes(&(Moved){1, "gate_up+silu", used * 2 * 64 * 32, 2 * (64 + 2 * 32)}, "prefill");
-    close_session();
-}
-
-/* Two sequences in one chunk, whose queries see only their sequence; layer 1 has a window of 6, with the query's own
- * position. */
-static void bytes_of_windows_and_sequences(void) {
-    const int position = 2 * 4 * 32, query = 2 * 4 * 64; /* bytes: key and value; query and output */
-    Step steps[8];
-    CHECK(!open_session(&MODEL, 1, true) && !session_reserve(&session, 2), "no session");
-    model.layers[1].window = 6;
-    session.batch = 8;
-    CHECK(model_forward_text(&session, tokens, 6, 0, 1), "does not run");
-    for (int i = 0; i < 8; i++) steps[i] = (Step){tokens[i], i < 5, i < 5 ? i : i + 1, i == 4 || i == 7 ? LOGITS : 0};
-    CHECK(model_forward(&session, steps, 8) && model_forward_text(&session, tokens, 2, 9, 1), "does not run");
-    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
-    const Row *all = find_row("prefill", 0, "attention"), *windows = find_row("prefill", 1, "attention");
-    CHECK(all && windows, "no attention");
-    CHECK(all->bytes == 16 * query + (6 + 5 + 9 + 11) * position, "all: %g bytes", all->bytes);
-    CHECK(windows->bytes == 16 * query + (6 + 5 + 5 + 3 + 5 + 2) * position, "windows: %g bytes", windows->bytes);
-    close_session();
-}
-
-/* A float16 cache has half the bytes of a float32 cache. */
-static void bytes_of_a_half_precision_cache(void) {
-    const int query = 2 * 4 * 64, position = 2 * 2 * 32; /* bytes: query and output; key and value */
-    CHECK(!open_session(&MODEL, 1, true), "no session");
-    session.kv_type = session.sequences->kv.type = KV_F16;
-    CHECK(model_forward_text(&session, tokens, 6, 0, 1), "does not run");
-    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
-    const Row *seen = find_row("prefill", 0, "attention"), *rotated = find_row("prefill", 0, "rope");
-    CHECK(seen && rotated, "no attention");
-    CHECK(seen->bytes == 6 * query + 6 * position, "attention: %g bytes", seen->bytes);
-    CHECK(rotated->bytes == 6 * (2 * 4 * (64 + 32) + position), "rope: %g bytes", rotated->bytes);
-    close_session();
-}
-
 /* Layers after the first 256 share a row, which contains their delays. */
 static void many_layers_share_a_row(void) {
     const HashModel many = {8, 8, 300, 1, 1, 97, 64, true, 43};
@@ -639,7 +527,6 @@ static void many_layers_share_a_row(void) {
           n_layers, one.name, others.name);
     CHECK(one.record.calls == 1 && others.record.calls == 44 && others.record.tokens == 44 * 6, "%llu calls",
           (unsigned long long)others.record.calls);
-    CHECK(one.record.bytes > 0 && others.record.bytes == 44 * one.record.bytes, "%g bytes", others.record.bytes);
     CHECK(one.record.seconds == 0 && fabs(others.record.seconds - 1e-6) < 1e-12, "%g s", others.record.seconds);
     close_session();
 }
@@ -892,7 +779,6 @@ static void every_mode_that_runs_the_model_can_be_profiled(void) {
             if (way == 0) continue;
             CHECK(times_in(err, "\nidle: ") + times_in(err, "\nbusy: ") == 1, "%s", err);
             CHECK(times_in(err, "\nprefill\n") == modes[i].prefill && times_in(err, "\ndecode\n") == modes[i].decode &&
-                      times_in(err, "\nparts: ") == modes[i].prefill + modes[i].decode &&
                       times_in(err, "\nnorms: ") == modes[i].prefill + modes[i].decode,
                   "%s: another table: %s", modes[i].arguments, err);
             CHECK(times_in(err, "\nattn_norm ") == modes[i].prefill + modes[i].decode, "%s: %s", modes[i].arguments,
@@ -964,10 +850,6 @@ void suite_profile(void) {
     TEST(observing_stays_within_its_budget);
     TEST(quantiles_of_calls);
     TEST(csv_lists_every_site);
-    TEST(bytes_of_each_site);
-    TEST(bytes_of_heads_and_experts);
-    TEST(bytes_of_windows_and_sequences);
-    TEST(bytes_of_a_half_precision_cache);
     TEST(many_layers_share_a_row);
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);

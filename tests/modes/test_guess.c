@@ -217,10 +217,8 @@ static void profiles_count_verification_as_decode(void) {
     read_guesses(&right, &ran);
     CHECK(ran > 10 && right > 0, "%s", err);
     int passes = 0; /* passes of the prompt */
-    const char *parts = strstr(err, "parts: ");
-    CHECK(parts && sscanf(parts, "parts: %*f ms, %*f %% of the %*f ms of %d forward passes", &passes) == 1 &&
-              passes == 1,
-          "%d passes of a prompt: %s", passes, err);
+    const char *prefill = strstr(err, "\nprefill\n"), *embed = prefill ? strstr(prefill, "\nembed ") : NULL;
+    CHECK(embed && sscanf(embed, " embed %d", &passes) == 1 && passes == 1, "%d passes of a prompt: %s", passes, err);
 }
 
 /* Copies a file of `folder` and replaces the n bytes `old` by `new`. */
