@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/platform.h"
 #include "base/process.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,6 +19,15 @@ bool file_exists(const char *path) { return access(path, F_OK) == 0; }
 bool is_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int folder_create(const char *path) { return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0; }
+
+void folder_delete(const char *path) {
+    DIR *folder = opendir(path);
+    for (const struct dirent *file; folder && (file = readdir(folder));) unlinkat(dirfd(folder), file->d_name, 0);
+    if (folder) closedir(folder);
+    rmdir(path);
 }
 
 /* Identifies a file that this run will write. */

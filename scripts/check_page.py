@@ -74,7 +74,7 @@ class Page(HTMLParser):
     def us(self, phase, chart):
         """The site and the microseconds of each bar of a chart."""
         texts = [text for bar_phase, bar_chart, text in self.bars if (bar_phase, bar_chart) == (phase, chart)]
-        return [re.search(r"(\S+): ([0-9.]+) us a token", text).groups() for text in texts]
+        return [re.search(r"(\S+): ([0-9.]+) us per token", text).groups() for text in texts]
 
 
 def run(command):
@@ -118,7 +118,7 @@ def check_phase(page, phase, rows):
     for name, times in ("layers", [us for _, us in bars]), ("kinds of sites", kinds.values()):
         us = sum(map(float, times))
         check(abs(us - total) < 0.001 * len(bars), f"{phase}: {name}: {us} us, the table {total}")
-    print(f"{phase}: {len(bars)} bars, {total:.3f} us a token")
+    print(f"{phase}: {len(bars)} bars, {total:.3f} us per token")
 
 
 def main():

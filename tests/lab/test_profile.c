@@ -720,9 +720,9 @@ static void a_busy_machine_is_reported(void) {
         CHECK(!!strstr(stderr_text(), "\nbusy: ") == cases[i].busy, "case %d: %s", i, stderr_text());
         CHECK(!report("x.html"), "no page");
         char *data = read_page_data("x.html"), *waiting = data ? strstr(data, "\"waiting\": ") : NULL;
-        char *interrupted = data ? strstr(data, "\"interrupted\": ") : NULL;
-        CHECK(waiting && interrupted && (strtod(waiting + 11, NULL) > 0.25) == (cases[i].threads > 1) &&
-                  (strtol(interrupted + 15, NULL, 10) > 0) == (cases[i].switches > 0),
+        char *lost = data ? strstr(data, "\"interrupted\": ") : NULL;
+        CHECK(waiting && lost && (strtod(waiting + 11, NULL) > 0.25) == (cases[i].threads > 1) &&
+                  (strtol(lost + 15, NULL, 10) > 0) == (cases[i].switches > 0),
               "case %d: %s", i, data ? data : "no data");
         free(data);
         close_session();
