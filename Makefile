@@ -93,9 +93,9 @@ $(BINARY): $(OBJECTS)
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # Of the tests, and of the program that they run, tests/support/wrap.c replaces these functions of the system (and
-# lost_processors), and oracle.c those that make guesses.
+# lost_processors), and oracle.c the one that drafts tokens.
 WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf lost_processors memory_available \
-    guesser_learn draft_guess $(if $(MPI),MPI_Waitall MPI_Recv)
+    guesser_guess $(if $(MPI),MPI_Waitall MPI_Recv)
 PROGRAM := $(BUILD)/tests/run
 $(RUNNER): $(TESTED) $(LIBRARY)
 $(BUILD)/tests/growth: $(TESTED) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))

@@ -12,7 +12,6 @@
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
-#include "modes/draft.h"
 #include "modes/guess.h"
 #include "modes/options.h"
 #include "tokenizer.h"
@@ -45,10 +44,9 @@ static int open_session(Run *run, const Mode *mode) {
     if (ranks_own()) return 0; /* only rank 0 needs the rest */
     const About about = {o->model, o->norm, run->session.n_threads};
     if ((o->profile || o->dump) && !(run->profile = profile_open(&run->session, about, nanoseconds))) return -1;
-    if (o->draft && draft_open(&run->draft, o, &run->model, &run->tokenizer)) return -1;
     const int default_lookup =
         o->profile ? 0 : MAX_LOOKUP; /* a profile measures single tokens unless --lookup is given */
-    guesser_open(&run->guesser, o->lookup < 0 ? default_lookup : o->lookup, o->draft ? &run->draft : NULL);
+    guesser_open(&run->guesser, o->lookup < 0 ? default_lookup : o->lookup);
     return 0;
 }
 
@@ -81,7 +79,6 @@ static int run_mode(const Mode *mode, const Options *options) {
         profile_report(run.profile, options->profile, options->verbose))
         status = 1;
     profile_close(run.profile);
-    draft_close(&run.draft);
     free(run.steps.bytes);
     if (run.session.model) session_close(&run.session);
     tokenizer_close(&run.tokenizer);

@@ -7,7 +7,6 @@
 #include "lab/profile.h"
 #include "lab/tune.h"
 #include "model.h"
-#include "modes/draft.h"
 #include "modes/guess.h"
 #include "modes/options.h"
 #include "tokenizer.h"
@@ -21,7 +20,6 @@ struct Run {
     Session session;
     Tuning tuning;
     Buffer steps; /* of the last forward pass: text.c */
-    Draft draft;
     Guesser guesser;
     Profile *profile; /* NULL: off */
 };

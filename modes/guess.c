@@ -1,16 +1,14 @@
 /* guess.c: draft tokens from the text itself, and how many of them run.
  *
  * The number doubles after a pass in which all draft tokens were right and halves after one in which fewer than half
- * were. Below 1 a source pauses, for twice as many passes each time; success makes the next pause shorter. So a source
- * costs time only while most of its draft tokens are right, and in one pass of some MAX_WAIT.
+ * were. A single wrong one starts a pause, twice as long each time; right ones make the next pause shorter. So if most
+ * draft tokens are wrong, only one pass in about MAX_WAIT runs any.
  */
 #include "modes/guess.h"
 
 enum { MAX_WAIT = 64 };
 
-void guesser_open(Guesser *g, int max_lookup, Draft *draft) {
-    *g = (Guesser){.max_lookup = max_lookup, .draft = draft, .paces = {{1, 0, 1}, {1, 0, 1}}};
-}
+void guesser_open(Guesser *g, int max_lookup) { *g = (Guesser){.max_lookup = max_lookup, .next = 1, .wait = 1}; }
 
 static int min(int a, int b) { return a < b ? a : b; }
 
@@ -29,36 +27,28 @@ static int look_up(const Tokens *text, int *tokens, int n) {
     return from ? n : 0;
 }
 
-/* The number of draft tokens that a source may give in this pass. */
-static int allowed(Pace *p, int max) {
-    if (p->pause > 0 && p->pause--) return 0;
-    return min(p->n, max);
-}
-
-int guesser_guess(Guesser *g, const Tokens *text, const Sampler *sampler, int room) {
+int guesser_guess(Guesser *g, const Tokens *text, int room) {
     g->passes++;
-    g->source = LOOKUP;
-    g->n = look_up(text, g->tokens, allowed(&g->paces[LOOKUP], min(room, g->max_lookup)));
-    if (g->n || !g->draft) return g->n;
-    g->source = DRAFT_MODEL;
-    const int n = allowed(&g->paces[DRAFT_MODEL], min(room, MAX_MODEL_DRAFT));
-    if (n > 0) g->n = draft_guess(g->draft, text, sampler, g->tokens, n);
+    if (g->pause > 0) {
+        g->pause--;
+        return 0;
+    }
+    g->n = look_up(text, g->tokens, min(g->next, min(room, g->max_lookup)));
     return g->n;
 }
 
 void guesser_learn(Guesser *g, int n_right) {
-    Pace *p = &g->paces[g->source];
     g->guessed += g->n;
     g->accepted += n_right;
     if (!g->n) return;
     if (n_right == g->n) {
-        p->n = min(2 * p->n, MAX_LOOKUP);
-        p->wait = p->wait > 1 ? p->wait / 2 : 1;
-    } else if (p->n > 1 && 2 * n_right < g->n) {
-        p->n /= 2;
+        g->next = min(2 * g->next, MAX_LOOKUP);
+        g->wait = g->wait > 1 ? g->wait / 2 : 1;
+    } else if (g->next > 1 && 2 * n_right < g->n) {
+        g->next /= 2;
     } else if (n_right == 0) {
-        p->pause = p->wait;
-        p->wait = min(2 * p->wait, MAX_WAIT);
+        g->pause = g->wait;
+        g->wait = min(2 * g->wait, MAX_WAIT);
     }
     g->n = 0;
 }

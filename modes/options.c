@@ -83,8 +83,6 @@ static const Option OPTIONS[] = {
     {'s', UINT64, "seed", "N", WRITES, INTO(sampling.seed), "seed of the random numbers [0: from the clock]"},
     {0, INT, "lookup", "N", WRITES, RANGE(lookup, 0, MAX_LOOKUP),
      "draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
-    {0, STRING, "draft", "MODEL", WRITES, INTO(draft),
-     "a smaller model with the same tokens also drafts (not with --samples, --prompts or --json)"},
     {0, INT, "samples", "N", GENERATE, RANGE(samples, 1, INT_MAX), "generate: texts per prompt, with seeds from -s on"},
     {0, INT, "parallel", "N", GENERATE, RANGE(parallel, 1, 4096),
      "generate: texts that run together [16, fewer if memory is short]"},
@@ -305,8 +303,6 @@ int options_parse(Options *o, int argc, char **argv) {
         return bad_usage("-i, -f, --tokens and --prompts exclude each other");
     if (o->parallel && !o->samples && !o->prompts)
         return bad_usage("--parallel needs several texts: --samples N or --prompts FILE");
-    if (o->draft && (o->samples || o->prompts || o->json))
-        return bad_usage("--draft does not work with --samples, --prompts or --json");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
     return -1;
 }

@@ -48,7 +48,7 @@ enum { MAX_LOOKUP = 15 }; /* --lookup */
 typedef struct {
     const Mode *mode;
     const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
-        *template, *draft;
+        *template;
     Sampling sampling;
     int steps;             /* -1 = not given */
     int samples, parallel; /* 0 = not given */

@@ -32,11 +32,10 @@ int text_append(Text *t, const Tokens *prompt) {
     return 0;
 }
 
-/* Adds the steps of the ids that still have to run; if it is only the last, draft tokens, too. Returns -1 on failure.
- */
+/* Adds the steps of the pending ids; after a single one, those of draft tokens. Returns -1 if out of memory. */
 static int add_steps(Run *run, Text *t) {
     const int n = t->ended ? 0 : t->ids.n - t->n_ran;
-    const int n_draft = t->guesser && n == 1 ? guesser_guess(t->guesser, &t->ids, t->sampler, t->max - t->ids.n) : 0;
+    const int n_draft = t->guesser && n == 1 ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n) : 0;
     for (int i = 0; i < n + n_draft; i++) {
         Step step = {.sequence = t->sequence, .pos = t->n_ran + i};
         step.token = i < n ? t->ids.ids[step.pos] : t->guesser->tokens[i - n];
@@ -45,7 +44,7 @@ static int add_steps(Run *run, Text *t) {
     }
     t->n_rows = n && t->sampler ? 1 + n_draft : 0;
     t->n_ran += n;
-    return n_draft < 0 || run->steps.failed ? -1 : 0;
+    return run->steps.failed ? -1 : 0;
 }
 
 /* Samples the token after the last id, and after each accepted draft token. Returns -1 on failure. */

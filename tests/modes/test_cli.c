@@ -923,7 +923,6 @@ static void bad_usage_is_refused(void) {
         {"-o is for modes logits and convert, not generate", "m/model.bin -o x"},
         {"--json is for modes generate, bench and norms, not chat", "m/model.bin -m chat --json"},
         {"-t is for modes generate and chat, not perplexity", "m/model.bin -m perplexity -t 0 -i x"},
-        {"--draft does not work with --samples, --prompts or --json", "m/model.bin --samples 2 --draft m/model.bin"},
         {"exclude", "m/model.bin -i aa -f text"},
         {"exclude", "m/model.bin -i aa --tokens 1"},
         {"exclude", "m/model.bin -f text --tokens 1"},

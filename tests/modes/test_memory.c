@@ -22,7 +22,6 @@ static const struct {
     {"v0.bin -z tokenizer.bin -i 'aa ba' -t 0 -n 12", NULL, false},
     {"v1.bin --tokens 3,4 -n 30 -b 2 -c 30 -k 5 --top-p 0.5 -s 1", NULL, false},
     {"v1.bin --tokens 3,4,3,4,3,4 -n 30 -t 0 --lookup 4", NULL, false},
-    {"spm.gguf -i 'aa ba' -t 0 -n 30 --draft spm.gguf", NULL, false},
     {"v2.bin -z tokenizer.bin -f - -n 6 -j 2 --kv f16", "aa ba", false},
     {"spm.gguf -i 'aa ba' -t 0 -n 12", NULL, false},
     {"moe.gguf -i 'aa ba' -t 0 -n 12", NULL, false},
