@@ -30,6 +30,12 @@ void write_row(FILE *out, const SiteRow *row, const char *quote, const char *unk
 void write_csv(const Profile *p, FILE *out) {
     fputs("# {", out);
     write_about(out, &p->about);
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        const Estimate norms = profile_work(p, phase).share;
+        fprintf(out, ", \"%s_norms\": [", PHASE_NAMES[phase]);
+        write_numbers(out, (const double[]){norms.value, norms.low, norms.high}, 3, "null");
+        fputc(']', out);
+    }
     fprintf(out, "}\nphase,%s\n", COLUMNS);
     for (Phase phase = 0; phase < N_PHASES; phase++)
         for (SiteRow row = {0}; profile_next(p, phase, &row);) {

@@ -26,7 +26,7 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
             "\"observing\": %.6g, \"norms\": [",
             PHASE_NAMES[phase], (unsigned long long)s->passes, (unsigned long long)s->observed,
             (unsigned long long)s->interrupted, w.lost, profile_observing(p, phase) / s->seconds);
-    write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.norms / s->net}, 4, "null");
+    write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.elapsed / s->net}, 4, "null");
     fputs("], \"threads\": [", out);
     write_threads(out, p, phase);
     fputs("], \"rows\": [", out);

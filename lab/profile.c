@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "formats/parts.h"
 #include "kernels/simd.h"
+#include "kernels/team.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include <math.h>
@@ -90,8 +91,9 @@ static void mark(Probe *probe, int layer, Site site) {
         return;
     }
     const double seconds = add_time(p, thread, layer, site, at);
-    if (SITES[site].is_norm) track->norms += seconds;
-    if (is_work(site)) track->work += seconds;
+    const bool repeated = thread > 0 && SITES[site].is_norm && each_thread_computes(p->n);
+    if (SITES[site].is_norm && !repeated) track->norms += seconds;
+    if (is_work(site) && !repeated) track->work += seconds;
     if (site == SITE_PROFILE) track->spent += seconds;
     track->last = p->clock();
 }
@@ -113,7 +115,7 @@ double profile_observing(const Profile *p, Phase phase) {
 static bool begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
-    p->tracks[0].spent = p->tracks[0].norms = p->tracks[0].work = 0;
+    for (int t = 0; t < p->session->n_threads; t++) p->tracks[t].spent = p->tracks[t].norms = p->tracks[t].work = 0;
     p->switches = lost_processors();
     p->began = p->tracks[0].began = p->tracks[0].last = p->clock();
     return p->phase == PREFILL || p->unobserved == 0 || p->dump;
@@ -135,8 +137,10 @@ static void end(Probe *probe) {
         sums->observed++;
         sums->seconds_observed += seconds;
         sums->net += seconds - track->spent;
+        double norms = 0, work = 0;
+        for (const Track *t = track; t < track + p->session->n_threads; t++) norms += t->norms, work += t->work;
         if (lost_processors() == p->switches)
-            ratio_add(&sums->norms, track->norms, track->work);
+            ratio_add(&sums->norms, norms, work);
         else
             sums->interrupted++;
     }
@@ -320,12 +324,14 @@ static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
         sum.squares_out += r->squares_out;
         sum.vectors += r->vectors;
         sum.means += r->means;
+        if (phase == DECODE && !SITES[site].is_norm) sum.work += r->seconds; /* threads share prompts equally */
         if (r->max_abs <= sum.max_abs) continue;
         sum.max_abs = r->max_abs;
         sum.max_channel = r->max_channel;
         sum.max_position = r->max_position;
     }
     sum.lost = is_work(site) ? lost_at(p, phase, layer, site) : 0;
+    sum.work = sum.seconds > 0 ? (sum.seconds - sum.lost) * (1 + sum.work / sum.seconds) : sum.work;
     sum.seconds -= sum.lost;
     return sum;
 }
@@ -353,9 +359,10 @@ Work profile_work(const Profile *p, Phase phase) {
     for (int layer = NO_LAYER; layer < p->n_rows; layer++)
         for (Site s = SITE_EMBED; s <= SITE_LOGITS; s++) {
             const Record r = record_of(p, phase, layer, s);
-            w.work += r.seconds;
+            w.work += r.work;
             w.lost += r.lost;
-            if (SITES[s].is_norm) w.norms += r.seconds;
+            if (SITES[s].is_norm) w.norms += r.work;
+            if (SITES[s].is_norm) w.elapsed += r.seconds;
         }
     w.share = estimate_ratio(&p->passes[phase].norms);
     if (!(p->passes[phase].norms.n > 0)) w.share = (Estimate){w.norms / w.work, -INFINITY, INFINITY};
@@ -387,7 +394,7 @@ static void fill_row(const Profile *p, Phase phase, SiteRow *row) {
     row->us.high = row->us.value + (call.high - call.value) * r->per_token.x * of_phase;
     row->median = quantile(calls, 0.5);
     row->p95 = quantile(calls, 0.95);
-    row->share = is_work(row->site) ? r->seconds / row->work : 0;
+    row->share = is_work(row->site) ? r->work / row->work : 0;
     row->rms_in = sqrt(r->squares_in / (double)r->tokens);
     row->rms_out = sqrt(r->squares_out / (double)r->tokens);
     row->mean = r->vectors ? r->means / (double)r->vectors : 0;

@@ -22,6 +22,7 @@ typedef struct {
     uint64_t calls, tokens;
     double seconds;                 /* without the time of the profiler */
     double lost;                    /* seconds taken by other programs, not in `seconds` */
+    double work;                    /* seconds of all threads (of one: prompts, and norms of one token) */
     Ratio per_token;                /* per call: seconds, and tokens of the chunk */
     double waited;                  /* seconds at the barrier after the site */
     double squares_in, squares_out; /* norms: sums over tokens of mean(x^2) and of mean(y^2) */
@@ -121,11 +122,11 @@ double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Si
 /* Seconds of the profiler itself, first thread. */
 double profile_observing(const Profile *p, Phase phase);
 
-/* Seconds of one phase, first thread: norms, all work, and what other programs took (Record.lost). Work is every site
- * but waiting, the start and end of threads, and the profiler. `share`: norms / work, of the passes without
- * interruption. */
+/* Seconds of one phase: the work of all threads and that of norms, the first thread's norms, and what other programs
+ * took from it (Record.lost). Work is every site but waiting, the start and end of threads, and the profiler. A norm of
+ * one token, which every thread computes, counts once. `share`: norms / work, of the passes without interruption. */
 typedef struct {
-    double norms, work, lost;
+    double norms, work, elapsed, lost;
     Estimate share;
 } Work;
 Work profile_work(const Profile *p, Phase phase);

@@ -24,7 +24,7 @@ static void write_answer(const Profile *p, FILE *out) {
         if (!s->observed) continue;
         fprintf(out, "norms: %.2f %% of the work of %s", 100 * w.share.value, PHASE_NAMES[phase]);
         if (isfinite(w.share.low)) fprintf(out, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
-        fprintf(out, ", %.2f %% of its time\n", 100 * w.norms / s->net);
+        fprintf(out, ", %.2f %% of its time\n", 100 * w.elapsed / s->net);
         observed += s->observed;
         interrupted += s->interrupted;
         lost += w.lost;

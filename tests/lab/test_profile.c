@@ -270,7 +270,7 @@ static void delays_count_for_their_site(void) {
         const double own = profile_of_thread(profile, slow, PREFILL, layer, delays[i].site)->waited;
         CHECK(fabs(waited - 1e-6) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g", SITES[delays[i].site].name,
               waited, own);
-        const bool norm = slow == 0 && SITES[delays[i].site].is_norm;
+        const bool norm = SITES[delays[i].site].is_norm;
         const Estimate share = estimate_ratio(&profile->passes[PREFILL].norms);
         CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name, share.value);
         CHECK(fabs(profile_waiting(profile) - 0.5) < 1e-9, "waiting is %g", profile_waiting(profile));
