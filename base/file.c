@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "base/platform.h"
 #include "base/process.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -22,13 +21,6 @@ bool is_folder(const char *path) {
 }
 
 int folder_create(const char *path) { return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0; }
-
-void folder_delete(const char *path) {
-    DIR *folder = opendir(path);
-    for (const struct dirent *file; folder && (file = readdir(folder));) unlinkat(dirfd(folder), file->d_name, 0);
-    if (folder) closedir(folder);
-    rmdir(path);
-}
 
 /* Identifies a file that this run will write. */
 typedef struct {

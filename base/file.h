@@ -21,9 +21,6 @@ bool is_folder(const char *path);
 /* Returns -1 and a message on failure, as for a folder that exists. */
 int folder_create(const char *path);
 
-/* Deletes a folder and the files in it; folders in it stay, and it with them. */
-void folder_delete(const char *path);
-
 /* Maps a regular, non-empty file. The caller unmaps it. */
 int file_map(File *file, const char *path);
 void file_unmap(File *file);

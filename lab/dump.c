@@ -9,49 +9,55 @@
 #include "formats/parts.h"
 #include <stdio.h>
 
-enum { NPY_HEADER = 128 };
+enum { NPY_HEADER = 128, PATH_SIZE = sizeof((Dump *)0)->folder + PART_NAME + 16 };
 
-static FILE *open_array(const Dump *d, const char *norm, bool out, const char *mode) {
-    char path[1000 + PART_NAME + 32];
-    snprintf(path, sizeof path, "%s/%s.%s.npy", d->folder, norm, out ? "out" : "in");
-    return fopen(path, mode);
+static const char *path_of(const Dump *d, char path[PATH_SIZE], const char *norm, bool out) {
+    snprintf(path, PATH_SIZE, "%s/%s.%s.npy", d->folder, norm, out ? "out" : "in");
+    return path;
 }
 
-/* Creates a norm's file with its header. -1: not written. */
-static int create_array(const Dump *d, const char *norm, bool out, int width) {
+/* Creates a file with its header. -1: not written. */
+static int create_array(const char *path, int n, int width) {
     char about[118];
-    FILE *file = open_array(d, norm, out, "wb");
+    FILE *file = fopen(path, "wb");
     if (!file) return -1;
-    snprintf(about, sizeof about, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", d->n, width);
+    snprintf(about, sizeof about, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n, width);
     fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0, about);
     return fclose(file) ? -1 : 0;
 }
 
-int dump_open(Dump *d, const Model *m, const char *path, int n) {
+/* Creates the files of all norms, or deletes them. Returns the bytes of their arrays. */
+static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
-    *d = (Dump){.path = path, .n = n};
+    char norm[PART_NAME], path[PATH_SIZE];
+    for (PartAt at = parts_of(d->model); next_part(&at);) {
+        const PartSize size = !at.part->of_heads ? SIZE_DIM : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES : SIZE_KEYS;
+        const int width = part_size(&d->model->config, size);
+        if (!part_norm(&at)) continue;
+        bytes += 8.0 * d->n * width;
+        for (int out = 0; out < 2; out++) {
+            path_of(d, path, part_name(norm, &at, NAME_NORMA), out);
+            if (create ? create_array(path, d->n, width) : remove(path)) d->failed = true;
+        }
+    }
+    return bytes;
+}
+
+int dump_open(Dump *d, const Model *model, const char *path, int n) {
+    *d = (Dump){.path = path, .model = model, .n = n};
     if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >= (int)sizeof d->folder || file_exists(path))
         return fail("--dump %s: exists, or its name is too long", path);
     if (folder_create(d->folder)) return -1;
-    for (PartAt at = parts_of(m); next_part(&at);) {
-        const PartSize size = !at.part->of_heads ? SIZE_DIM : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES : SIZE_KEYS;
-        const int width = part_size(&m->config, size);
-        char norm[PART_NAME];
-        if (!part_norm(&at)) continue;
-        bytes += 8.0 * n * width;
-        for (int out = 0; out < 2; out++)
-            if (create_array(d, part_name(norm, &at, NAME_NORMA), out, width)) d->failed = true;
-    }
-    note("--dump writes %.1f MB", 1e-6 * bytes);
+    note("--dump writes %.1f MB", 1e-6 * all_arrays(d, true));
     return 0;
 }
 
 void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, const Step *steps, int n, int stride,
                int channel, int width) {
-    char norm[PART_NAME], prefix[32] = "";
+    char path[PATH_SIZE], norm[PART_NAME], prefix[32] = "";
     if (layer != NO_LAYER) snprintf(prefix, sizeof prefix, "layers.%d.", layer);
     snprintf(norm, sizeof norm, "%s%s", prefix, site);
-    FILE *file = open_array(d, norm, out, "r+b");
+    FILE *file = fopen(path_of(d, path, norm, out), "r+b");
     bool whole = file;
     for (int t = 0; t < n && whole; t++) {
         const long at = NPY_HEADER + ((long)steps[t].pos * stride + channel) * (long)sizeof *x;
@@ -63,6 +69,7 @@ void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, c
 
 int dump_close(Dump *d, bool keep) {
     if (keep && !d->failed && !rename(d->folder, d->path)) return 0;
-    folder_delete(d->folder);
+    all_arrays(d, false);
+    remove(d->folder);
     return keep ? fail("--dump %s: cannot write it", d->path) : 0;
 }

@@ -7,7 +7,8 @@
 typedef struct {
     const char *path;  /* not owned */
     char folder[1000]; /* PATH.part, until it is whole */
-    int n;             /* tokens of the text */
+    const Model *model;
+    int n; /* tokens of the text */
     bool failed;
 } Dump;
 

@@ -17,25 +17,26 @@ static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
     return 0;
 }
 
-static int write_file(Run *run, const Tokens *tokens) {
+/* Writes the file and, unless dump is NULL, ends the dump; both appear or neither does. */
+static int write_file(Run *run, const Tokens *tokens, Dump *dump) {
     OutputFile out;
-    if (output_open(&out, run->options->output)) return -1;
-    const int status = write_logits(run, tokens, &out);
-    return output_close(&out, !status && !interrupted) ? -1 : status;
+    int status = output_open(&out, run->options->output);
+    const bool is_open = !status;
+    if (is_open) status = write_logits(run, tokens, &out);
+    if (dump && dump_close(dump, !status && !interrupted)) status = -1;
+    if (is_open && output_close(&out, !status && !interrupted)) status = -1;
+    return status;
 }
 
 int mode_logits(Run *run) {
-    const Options *o = run->options;
+    const char *folder = run->options->dump;
     Tokens tokens;
     Dump dump;
-    if (!o->output) return bad_usage("logits need an output file: -o FILE");
+    if (!run->options->output) return bad_usage("logits need an output file: -o FILE");
     if (run_tokens(run, true, &tokens)) return -1;
-    int status = o->dump ? dump_open(&dump, &run->model, o->dump, tokens.n) : 0;
-    if (o->dump) run->profile->dump = &dump;
-    if (!status) {
-        status = write_file(run, &tokens);
-        if (o->dump && dump_close(&dump, !status && !interrupted)) status = -1;
-    }
+    int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
+    if (folder) run->profile->dump = &dump;
+    if (!status) status = write_file(run, &tokens, folder ? &dump : NULL);
     free(tokens.ids);
     return status;
 }

@@ -34,11 +34,11 @@ static const struct {
     {"spm.gguf --prompts one.jsonl -n 12 -t 0 --parallel 1", NULL, false},
     {"-m chat spm.gguf -t 0 -n 40", "aa\nba\n", false},
     {"-m chat bpe -t 0 -n 38 -i a --system b", "c\n", false},
-    {"-m perplexity spm.gguf -i 'aa ba ca'", NULL, false},
+    {"-m perplexity spm.gguf -i 'aa ba ca' --norm-sweep", NULL, false},
     {"-m tokenize words -i 'a text'", NULL, false},
-    {"-m logits moe.gguf -i 'aa ba' -o out/file", NULL, false},
+    {"-m logits moe.gguf -i 'aa ba' -o out/file --dump out/d", NULL, false},
     {"-m info bpe.gguf", NULL, false},
-    {"-m convert spm.gguf -q f32 -o out/file", NULL, false},
+    {"-m convert spm.gguf --norm layer --center -q f32 -o out/file", NULL, false},
     {"-m convert bpe -o out/file -q bf16", NULL, false},
     {"-m convert v0.bin -z tokenizer.bin -q f32 -o out/file", NULL, false},
     {"spm.gguf -i a -n 6 -j 2 --profile=out/file.csv", NULL, true},
@@ -64,6 +64,7 @@ static int run_with(int command, const char *environment) {
     setup.environment = environment;
     remove(inside("out/file"));
     remove(inside("out/file.csv"));
+    folder_remove(inside("out/d"));
     return run("%s", COMMANDS[command].arguments);
 }
 
