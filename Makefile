@@ -2,12 +2,12 @@
 #
 # For several machines:              make MPI=1
 # Other compilers, machines, flags:  make CC=clang ARCH=x86-64-v3 CFLAGS=-g
-# Cross-compiling:                   make CC=aarch64-linux-gnu-gcc ARCH=cortex-a76
+# Cross-compilation:                 make CC=aarch64-linux-gnu-gcc ARCH=cortex-a76
 # Warnings as errors:                make WERROR=1
-# By the formulas alone, slow:       make PLAIN=1
-# The commands in full:              make V=1
+# Plain formulas only, slow:         make PLAIN=1
+# Show full commands:                make V=1
 #
-# All processors compile unless -j is given.
+# Compiles on all processors unless -j is given.
 
 CC     ?= cc
 ARCH   ?= native
@@ -15,23 +15,23 @@ PREFIX ?= /usr/local
 CFLAGS ?= -O3
 
 Q := $(if $(V),,@)
-# -Wno-psabi: vectors wider than the machine's are split, and only inlined functions take them.
-# -Wno-pass-failed: clang says so where it is asked to optimize too little to heed `omp simd`.
-# -Wno-enum-float-conversion: constants are enumerators here, and a double holds every one of them exactly.
-# -Wswitch-enum: the compiler names every switch that lacks a new kind of norm or type of weights.
+# -Wno-psabi: vectors wider than the machine's are split; only inlined functions have them as parameters.
+# -Wno-pass-failed: clang warns if the optimization level is too low for `omp simd`.
+# -Wno-enum-float-conversion: integer constants are enumerators; all of them are exact in double.
+# -Wswitch-enum: warns about every switch that lacks a new kind of norm or type of weights.
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-psabi -Wno-pass-failed -Wswitch-enum \
     -Wno-enum-float-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(if $(WERROR),-Werror)
 MACHINE  := $(if $(filter aarch64% arm64%,$(shell $(CC) -dumpmachine)),-mcpu=$(ARCH),-march=$(ARCH))
 FLAGS     = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CFLAGS)
 LIBS     := -lm
 
-# MPI=1: ranks share a run (docs/distributed.md). The compiler is then MPI's, around the one that CC names.
+# MPI=1: ranks share a run (docs/distributed.md). MPI's compiler wrapper calls $(CC).
 ifdef MPI
 MPICC ?= mpicc
 override CC := env OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
 FLAGS += -DNORMA_MPI
 VARIANT ?= mpi
-# How ranks are started for the tests: more than there are cores, in a container, by root.
+# Tests start more ranks than there are cores, in a container, as root.
 MPIRUN ?= mpirun --bind-to none --oversubscribe
 TEST_RANKS ?= 2 3 4 5 7
 export MPIRUN
@@ -40,28 +40,28 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export OMPI_MCA_btl_vader_single_copy_mechanism := none
 endif
 
-# PLAIN=1: every part of the forward pass by its formula, in double and by one thread: slow, to read and to check against.
+# PLAIN=1: the forward pass as plain formulas in double, on one thread: a slow reference to read and to compare with.
 ifdef PLAIN
 FLAGS += -DNORMA_PLAIN
 VARIANT ?= plain
 endif
 
-# One folder for each set of flags (VARIANT), so that they do not mix.
+# Each variant, a set of flags, has its own build folder.
 VARIANT ?= release
 BUILD   := build/$(VARIANT)
 BINARY  := $(BUILD)/run
 
-# The transformer is on the top level, what it takes to run one in folders (docs/architecture.md).
+# The transformer is in the top-level folder, everything else in subfolders (docs/architecture.md).
 FOLDERS := base kernels text formats lab cluster modes
 SOURCES := $(filter-out $(if $(MPI),,base/ranks.c),$(wildcard *.c $(FOLDERS:%=%/*.c)))
 TESTS   := $(filter-out tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/lab/page_html.o
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
-# What reads files and texts; the suite `growth` has it built again, to count its steps (tests/support/steps.c).
+# Readers of files and texts. The suite `growth` compiles them again, to count their steps (tests/support/steps.c).
 READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$(LIBRARY))
 COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
-# SUITES names the suites to build and run; suite X is in tests/.../test_X.c. Unset: all of them.
+# SUITES: the suites to build and run; suite X is in tests/.../test_X.c. Unset: all suites.
 CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c %/test_$(s)_today.c),$(TESTS)),$(TESTS))
 ifneq ($(filter growth,$(or $(SUITES),growth)),)
 GROWTH := $(BUILD)/tests/growth
@@ -73,7 +73,7 @@ endif
 TESTED := $(patsubst %.c,$(BUILD)/%.o,$(sort $(filter tests/support/%,$(TESTS)) $(CHOSEN)))
 RUNNER := $(BUILD)/tests/$(if $(SUITES),suites-$(firstword $(shell echo '$(SUITES)' | cksum)),all)
 
-# As many jobs as processors, unless the caller has said -j; the output of a job in one piece where make can do that.
+# One job per processor, unless -j is given. The output of jobs is not interleaved if make supports that.
 JOBS     := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 PARALLEL  = $(MAKE) --no-print-directory \
     $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target))
@@ -85,15 +85,14 @@ all:
 
 objects: $(OBJECTS)
 
-run: all ## build ./run and start it (on models/stories.gguf, where that is)
+run: all ## build ./run and start it (with models/stories.gguf, if present)
 	@./run
 
 $(BINARY): $(OBJECTS)
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# Of the tests, and of the program that they run, tests/support/wrap.c replaces these functions of the system (and
-# lost_processors), and oracle.c the one that drafts tokens.
+# Functions that tests/support/wrap.c and oracle.c (guesser_guess) replace in the tests and in the program under test.
 WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf lost_processors memory_available \
     guesser_guess $(if $(MPI),MPI_Waitall MPI_Recv)
 PROGRAM := $(BUILD)/tests/run
@@ -104,14 +103,14 @@ $(RUNNER) $(GROWTH) $(PROGRAM):
 	@echo '  LD $@'
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
 
-# Rebuild everything when compiler or flags change.
+# Rebuilds everything if the compiler or the flags change.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(dir $(OBJECTS) $(COUNTED) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
-# EXTRA: flags of some objects only. Loaders and modes have no loops that -O3 would make faster, and compile sooner with
-# -O2. Tests are compiled once and run once: -O1. They are not counted by --coverage: with it, fork and exec write
-# counts, where tests allow no files.
+# EXTRA: additional flags of some objects. Loaders and modes have no loops that -O3 speeds up; -O2 compiles faster. Tests
+# run once, so -O1 is enough. Tests are compiled without --coverage: it makes fork and exec write files, which some tests
+# forbid.
 O1 := $(if $(filter -O3,$(CFLAGS)),-O1)
 O2 := $(if $(filter -O3,$(CFLAGS)),-O2)
 $(addprefix $(BUILD)/,base/%.o cluster/%.o formats/%.o modes/%.o text/%.o): EXTRA = $(O2)
@@ -134,9 +133,9 @@ $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 	$(Q)$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
 -include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
-# With more threads than free processors, spinning takes minutes: libgomp spins for a moment only, libomp not at all.
+# With more threads than free processors, spinning takes minutes. These limit it in libgomp and disable it in libomp.
 WAITING := OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=300
-test: tests ## build and run every test that needs only C (SUITES='json bpe': these)
+test: tests ## build and run all tests in C (SUITES='json bpe': only these suites)
 	@$(WAITING) NORMA_RUN=./$(PROGRAM) $(TEST_WRAPPER) $(RUNNER) $(if $(SUITES),$(SUITES))
 	$(if $(MPI),@export $(WAITING); for n in $(TEST_RANKS); do \
 	    echo "$$n ranks:"; $(MPIRUN) -n $$n $(RUNNER) sequences || exit 1; done)
@@ -147,37 +146,37 @@ SANITIZERS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-s
 sanitize: ## the same tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory test VARIANT=sanitize CFLAGS='$(SANITIZERS)'
 
-# Valgrind ends with "VEX temporary storage exhausted" if it translates 60 vector instructions, its default, at once.
-valgrind: ## the same tests under valgrind, which knows no AVX-512
+# With valgrind's default of 60 instructions per block, vector code ends with "VEX temporary storage exhausted".
+valgrind: ## the same tests under valgrind (x86-64-v3: valgrind does not support AVX-512)
 	@$(MAKE) --no-print-directory test VARIANT=valgrind ARCH=x86-64-v3 CFLAGS='-O2 -g' \
 	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --vex-guest-max-insns=25 --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite'
 
-# LLVM's libarcher tells ThreadSanitizer how OpenMP's threads meet.
+# LLVM's libarcher informs ThreadSanitizer about OpenMP's synchronization.
 TSAN_ENVIRONMENT = OMP_NUM_THREADS=3 NORMA_FAST=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 history_size=5 halt_on_error=1' \
     OMP_TOOL_LIBRARIES=$(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 tsan: ## ThreadSanitizer over the forward pass (needs clang and libomp-dev)
 	@$(TSAN_ENVIRONMENT) $(MAKE) --no-print-directory test VARIANT=tsan CC=clang ARCH=x86-64-v3 CFLAGS='-O1 -g -fsanitize=thread' \
 	    SUITES='attention matmul invariance sequences golden'
 
-coverage: ## the lines and branches that the tests run (gcc); COVERAGE='98 88' fails below that
+coverage: ## line and branch coverage of the tests (gcc); COVERAGE='98 88': fail below these percentages
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
 	@$(MAKE) --no-print-directory test VARIANT=coverage CC=gcc CFLAGS='-O1 --coverage'
 	@python3 scripts/coverage.py build/coverage $(COVERAGE)
 
-mutate: ## do the tests see small changes? of FILE='a.c b.c', else of what the branch changed (gcc)
+mutate: ## mutation test of FILE='a.c b.c', or of the branch's changes (gcc)
 	@python3 scripts/mutate.py $(FILE)
 
-# Corpora grow in build/fuzz/NAME, from tests/fuzz/seeds/NAME; SEEDS are more files to begin with.
+# Corpora are in build/fuzz/NAME and start from tests/fuzz/seeds/NAME. SEEDS: additional seed files.
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json
-fuzz: ## libFuzzer on everything that reads, FUZZ_SECONDS each (needs clang)
+fuzz: ## libFuzzer on all readers of files and texts, FUZZ_SECONDS each (needs clang)
 	@$(MAKE) --no-print-directory fuzzers VARIANT=fuzz CC=clang CFLAGS='$(SANITIZERS) -DUNROLL= -fsanitize=fuzzer-no-link'
 
 .PHONY: fuzzers
 fuzzers:
 	+@$(PARALLEL) $(FUZZ_TARGETS)
 
-fuzz-coverage: ## the lines that the fuzzers reach from their seeds in 10 s each; fails below 75 %
+fuzz-coverage: ## line coverage of 10 s of each fuzzer from its seeds; fails below 75 %
 	@rm -rf $(FUZZ_TARGETS:fuzz-%=build/reach/%)
 	@$(MAKE) --no-print-directory $(FUZZ_TARGETS) VARIANT=reach CC=clang FUZZ_SECONDS=10 \
 	    CFLAGS='-O1 -g -fprofile-instr-generate -fcoverage-mapping -fsanitize=fuzzer-no-link'
@@ -195,7 +194,7 @@ $(FUZZ_TARGETS): fuzz-%: $(LIBRARY) tests/fuzz/%.c tests/fuzz/use.c $(BUILD)/dic
 	    -artifact_prefix=$(BUILD)/ $(BUILD)/$* tests/fuzz/seeds/$* $(SEEDS)
 
 ALL := $(SOURCES) $(TESTS) base/ranks.c tests/modes/test_ranks.c $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
-lint: ## the lint of the house (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
+lint: ## house.py (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
 	@python3 scripts/house_test.py
 	@python3 scripts/house.py
 	@python3 scripts/phrases.py --test && python3 scripts/phrases.py
@@ -215,7 +214,7 @@ INSTALLED = $(DESTDIR)$(PREFIX)/bin/norma $(SHARE)/norma $(SHARE)/man/man1/norma
             $(SHARE)/bash-completion/completions/norma $(SHARE)/zsh/site-functions/_norma
 LIST_OPTIONS = sed -n 's/.*\(--[a-z][a-z-]*\)[ [].*/\1/p' docs/options.md | sort -u | tr '\n' ' '
 
-install: all ## to $(DESTDIR)$(PREFIX), as `norma`, with its models, manual page and completions
+install: all ## install as `norma` in $(DESTDIR)$(PREFIX), with models, manual page and completions
 	mkdir -p $(dir $(INSTALLED)) $(SHARE)/norma
 	install -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
 	$(if $(wildcard models/*.gguf),install -m 644 $(wildcard models/*.gguf) $(SHARE)/norma)
@@ -224,16 +223,16 @@ install: all ## to $(DESTDIR)$(PREFIX), as `norma`, with its models, manual page
 	echo "complete -o default -W '$$($(LIST_OPTIONS))' norma" > $(SHARE)/bash-completion/completions/norma
 	printf '#compdef norma\ncompadd -- %s\n_files\n' "$$($(LIST_OPTIONS))" > $(SHARE)/zsh/site-functions/_norma
 
-uninstall: ## remove what `make install` wrote
+uninstall: ## remove the installed files
 	rm -rf $(INSTALLED)
 
-book: ## the chapters as one page, book/index.html (needs scripts/requirements.txt)
+book: ## write the chapters as one page, book/index.html (needs scripts/requirements.txt)
 	python3 scripts/book.py
 
-clean: ## remove what was built
+clean: ## remove build products
 	rm -rf build book run
 
-help: ## this list
+help: ## print this list
 	@echo 'make [target] [CC=gcc] [ARCH=native] [CFLAGS=-O3] [PREFIX=/usr/local]'
 	@echo '  all             build ./run (the default)'
 	@sed -n 's/^\([a-z-]*\):.*## /  \1 /p' Makefile | awk '{t=$$1; $$1=""; printf "  %-15s%s\n", t, $$0}'

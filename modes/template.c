@@ -1,9 +1,8 @@
 /* template.c: chat templates.
  *
- * Owns how a turn of each family of chat models looks, and how the template in a file (a Jinja program, which is never
- * run) is recognised as one of them: by what it mentions. Its own system prompt is read from it. Markers become tokens,
- * where the vocabulary has them; what the user or the system prompt says is text, whatever it looks like. Who says
- * what, and when, is chat.c's.
+ * Owns the format of a turn in each family of chat models. A model's own template is a Jinja program. It is not run:
+ * its family is recognized by strings that it contains, and its default system prompt is extracted. Markers of a format
+ * become single tokens if the vocabulary has them; messages and system prompts are always encoded as plain text.
  */
 #include "modes/template.h"
 #include "base/error.h"
@@ -13,41 +12,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In a format these stand for a token or for what is said. What begins with '<' or '[' is a marker, up to and
- * including the '>' or ']' at its end. */
+/* Placeholders in a format. A marker begins with '<' or '[' and ends with '>' or ']'. */
 #define BOS     "\1"
 #define EOS     "\2"
 #define USER    "\3"
 #define SYSTEM  "\4"
-#define PROMPT  "\5" /* the format of the system prompt, if there is one */
+#define PROMPT  "\5" /* the formatted system prompt, if any */
 #define ANSWER  "\6"
-#define THOUGHT "\16" /* what the answer has between <think> and </think> */
+#define THOUGHT "\16" /* the answer's text between <think> and </think> */
 #define DATE    "\17"
 
 #define WHITE_SPACE " \t\n\v\f\r"
 
-/* Around what the white space goes. A turn: the system prompt, if there is one, and what the user says, together. */
+/* Where white space is trimmed. TRIM_TURN trims the system prompt and the message as one string. */
 enum { TRIM_SYSTEM_AND_USER = 1, TRIM_ANSWER = 2, TRIM_TURN = 4, TRIM_USER = 8 };
 
-/* What later turns have of an answer with a thought: all, what is behind </think>, what is behind it and the
- * newlines there, or both in a format of their own. */
+/* How later turns see an answer with a thought: complete; only the text after </think>; the same without leading
+ * newlines; or formatted by ChatFamily.answer. */
 typedef enum { THOUGHTS_STAY, THOUGHTS_GO, THOUGHTS_AND_LINES_GO, THOUGHTS_HAVE_A_FORMAT } Thoughts;
 
 struct ChatFamily {
     const char *name;
-    const char *mentions[3];  /* a template of this family has all of these: see find */
-    const char *never[5];     /* and none of these, which only similar families have */
-    const char *next;         /* format in front of every turn but the first; begins with what ends an answer */
+    const char *mentions[3];  /* strings that every template of this family contains (see find) */
+    const char *never[5];     /* strings that it does not contain; they occur in similar families */
+    const char *next;         /* separator before each turn but the first; begins with the token that ends an answer */
     const char *prompt;       /* format of the system prompt */
-    const char *turn;         /* format of a turn, up to where the answer begins */
-    const char *usual_prompt; /* the system prompt without -y, if it is not in the format; or NULL */
-    const char *answer;       /* format of the answer in later turns; NULL: as it is */
-    const char *opening;      /* an answer begins with this while it is the last; NULL: with nothing */
-    const char *opens;        /* if the template has this */
+    const char *turn;         /* format of a turn, up to the answer */
+    const char *usual_prompt; /* default system prompt if read_prompt finds none; or NULL */
+    const char *answer;       /* format of the answer in later turns; NULL: unchanged */
+    const char *opening;      /* start of a new answer, if the template contains `opens`; NULL: none */
+    const char *opens;
     Thoughts thoughts;
     int trims;
-    bool last_prompt;   /* the system prompt is in the last turn, not in the first */
-    bool always_prompt; /* its format is there without a system prompt, too */
+    bool last_prompt;   /* the system prompt is in the last turn instead of the first */
+    bool always_prompt; /* the format of the system prompt is used even if it is empty */
 };
 
 #define CHATML                                                                                                         \
@@ -61,7 +59,7 @@ struct ChatFamily {
     .next = "<|eot_id|>", .turn = PROMPT HEADER("user") USER "<|eot_id|>" HEADER("assistant"),                         \
     .trims = TRIM_SYSTEM_AND_USER | TRIM_ANSWER
 
-/* A template is of the first that fits. */
+/* The first family that matches is used. */
 static const ChatFamily FAMILIES[] = {
     {.name = "llama-2", /* Touvron et al. 2023b */
      .mentions = {"[INST]", "<<SYS>>"},
@@ -76,12 +74,12 @@ static const ChatFamily FAMILIES[] = {
      .prompt = SYSTEM "\n\n",
      .turn = " [INST] " PROMPT USER " [/INST]",
      .answer = " " ANSWER},
-    {.name = "mistral-v0.1", /* as it was at first */
+    {.name = "mistral-v0.1", /* the first version of its template */
      .mentions = {"\"[INST] \"", "\" [/INST]\"", "] + eos_token + \" \""},
      .next = EOS " ",
      .prompt = SYSTEM "\n\n",
      .turn = "[INST] " PROMPT USER " [/INST]"},
-    {.name = "mistral-v0.2", /* likewise */
+    {.name = "mistral-v0.2", /* the first version of its template */
      .mentions = {"\"[INST] \"", "\" [/INST]\"", "{ message[\"content\"] + eos_token"},
      .next = EOS,
      .prompt = SYSTEM "\n\n",
@@ -122,7 +120,7 @@ static const ChatFamily FAMILIES[] = {
      .turn = PROMPT "<|user|>" USER "<|end|><|assistant|>"},
     {.name = "phi-4",
      .mentions = {"<|im_start|>user<|im_sep|>", "<|im_end|>"},
-     .never = {"think"}, /* its reasoning models have a long system prompt */
+     .never = {"think"}, /* the reasoning models */
      .next = "<|im_end|>",
      .prompt = "<|im_start|>system<|im_sep|>" SYSTEM "<|im_end|>",
      .turn = PROMPT "<|im_start|>user<|im_sep|>" USER "<|im_end|><|im_start|>assistant<|im_sep|>"},
@@ -138,7 +136,7 @@ static const ChatFamily FAMILIES[] = {
      .next = EOS "\n",
      .prompt = "<|system|>\n" SYSTEM "\n",
      .turn = PROMPT "<|user|>\n" USER "\n<|assistant|>\n"},
-    {.name = "minimind", /* an answer begins with a thought, empty unless it is asked for */
+    {.name = "minimind", /* an answer begins with a thought, by default empty */
      .mentions = {"<|im_start|>", "<|im_end|>", "open_thinking"},
      CHATML,
      .answer = "<think>\n" THOUGHT "\n</think>\n\n" ANSWER,
@@ -170,7 +168,7 @@ static const ChatFamily FAMILIES[] = {
      .always_prompt = true},
     {.name = "llama-3",
      .mentions = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
-     .never = {"function", "strftime_now", "unsafe"}, /* other fine-tunings, Llama Guard */
+     .never = {"function", "strftime_now", "unsafe"}, /* other fine-tuned models, Llama Guard */
      LLAMA_3,
      .prompt = HEADER("system") SYSTEM "<|eot_id|>"},
     {.name = "deepseek", /* R1, distilled */
@@ -186,10 +184,10 @@ static const ChatFamily FAMILIES[] = {
 
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
-/* ---- recognising ----------------------------------------------------------------------- */
+/* ---- recognizing ----------------------------------------------------------------------- */
 
-/* What follows the first place at or behind s where the template has text[n]; NULL: it has it nowhere. In a
- * template a newline may also be written \n, and a quotation mark (") be a single one. */
+/* Finds text[n] in the template, from s on. Returns the end of the match; NULL: no match. A newline also matches the
+ * escape \n, and a double quotation mark a single one. */
 static const char *find(const Tokenizer *t, const char *s, const char *text, size_t n) {
     const char *end = t->chat_template + t->chat_template_size;
     for (; s < end; s++) {
@@ -235,16 +233,15 @@ const char *chat_families(void) {
 
 /* ---- opening --------------------------------------------------------------------------- */
 
-/* Bytes of the marker that the format has at s; 0: none. */
+/* Bytes of the marker at s in a format; 0: none. */
 static size_t marker_length(const char *s) {
     const size_t n = *s == '<' || *s == '[' ? strcspn(s, ">]") : 0;
     return n ? n + strspn(s + n, ">]") : 0;
 }
 
-/* Control, special or user-defined. */
 static bool is_special(const Piece *p) { return p->kind != PIECE_TEXT && p->kind != PIECE_BYTE; }
 
-/* The first special piece with this text, from `id` on; -1: none. */
+/* The first special piece with this text and an id of at least `id`; -1: none. */
 static int find_marker(const Pieces *pieces, const char *marker, size_t n, int id) {
     for (; id < pieces->n && n > 0; id++) {
         const Piece *p = &pieces->list[id];
@@ -258,7 +255,7 @@ typedef struct {
     size_t n;
 } Slice;
 
-/* The text without the characters of `set` at its start, at its end. */
+/* Removes characters of `set` from the start and the end of the text. */
 static Slice trim(Slice text, const char *set, bool start, bool end) {
     for (; start && text.n > 0 && *text.s && strchr(set, *text.s); text.n--) text.s++;
     while (end && text.n > 0 && text.s[text.n - 1] && strchr(set, text.s[text.n - 1])) text.n--;
@@ -267,10 +264,9 @@ static Slice trim(Slice text, const char *set, bool start, bool end) {
 
 static bool is_white(const Piece *p) { return !trim((Slice){p->text, (size_t)p->length}, WHITE_SPACE, true, false).n; }
 
-/* From now on only the template puts the family's markers, BOS, EOS or EOT, and no text matches a
- * special piece or, where merges have ranks, an added (user-defined) one, except pieces of white space
- * alone; an added piece that merges make still comes from merging. In SentencePiece vocabularies,
- * whose pieces merge by scores, user-defined pieces go on matching. */
+/* Changes piece kinds so that text is never encoded as one of the family's markers, BOS, EOS, EOT or a special piece.
+ * With ranked merges, text also matches no added (user-defined) piece except white space; merges may still produce it.
+ * In SentencePiece vocabularies text still matches other user-defined pieces. */
 static void stop_matching(const ChatFamily *f, Tokenizer *t) {
     const char *const formats[] = {f->next, f->prompt, f->turn, f->answer, f->opening};
     for (int i = 0; i < 5; i++)
@@ -287,11 +283,11 @@ static void stop_matching(const ChatFamily *f, Tokenizer *t) {
     }
 }
 
-/* Whether a string ends at s, or text outside of strings has a Jinja tag. */
+/* Whether a string literal ends at s, or a Jinja tag begins. */
 static bool is_jinja(const char *s) { return *s == '\'' || *s == '"' || (*s == '{' && strchr("{%", s[1])); }
 
-/* The template's own system prompt, into prompt[]: what a string of the template has between the family's text in
- * front of a system prompt and the marker behind it. False: it has none. O(n). */
+/* Copies the template's default system prompt to prompt[]: the text in a string literal between the family's start of
+ * a system prompt and the marker after it. Returns false if there is none. Takes O(n). */
 static bool read_prompt(const Tokenizer *t, const ChatFamily *f, char *prompt) {
     const size_t n_front = strcspn(f->prompt, SYSTEM);
     const char *marker = f->prompt + n_front + 1, *end = t->chat_template + t->chat_template_size;
@@ -319,7 +315,7 @@ int chat_template_open(ChatTemplate *c, Tokenizer *t, const ChatFamily *f) {
         strcpy(c->prompt, f->usual_prompt && mentions(t, f->usual_prompt) ? f->usual_prompt : "");
     c->bos = (!t->no_bos && !t->chat_has_bos) || mentions(t, "bos_token");
     c->opens = f->opening && (!t->chat_template || mentions(t, f->opens));
-    c->date = mentions(t, "strftime_now") ? today() : "26 Jul 2024"; /* what Llama 3.1's has */
+    c->date = mentions(t, "strftime_now") ? today() : "26 Jul 2024"; /* the default in Llama 3.1's template */
     stop_matching(f, t);
     return 0;
 }
@@ -328,21 +324,20 @@ void chat_template_close(ChatTemplate *c) { free(c->prompt); }
 
 /* ---- rendering ------------------------------------------------------------------------- */
 
-/* Turns on their way to tokens. */
 typedef struct {
     const ChatTemplate *template;
     const Tokenizer *t;
-    const char *system, *user; /* of the turn that is being rendered; no system prompt: NULL */
+    const char *system, *user; /* of the current turn; system is NULL if it has no system prompt */
     const ChatTurn *last;      /* NULL: none */
-    Buffer answer;             /* the last one's, as it was written */
-    Buffer text;               /* what was written, and is no tokens yet */
-    bool strips;               /* the last marker absorbs the white space that follows it */
-    bool space;                /* a space may go in front of what is written next: not if it continues an answer */
+    Buffer answer;             /* the last turn's answer, as the model generated it */
+    Buffer text;               /* text that is not encoded yet */
+    bool strips;               /* the last marker strips the white space after it */
+    bool space;                /* the next text may get the tokenizer's space prefix; false if it continues an answer */
     Tokens *out;
 } Renderer;
 
-/* Encodes the text that was written; then adds a marker's token, if it is not -1. */
-static int encode_written(Renderer *r, int id) {
+/* Encodes r->text, then appends the token `id` unless it is -1. */
+static int encode_text(Renderer *r, int id) {
     buffer_append(&r->text, "", 0);
     const bool space = r->space && (r->t->space_prefix != SPACE_ONCE || !r->out->n);
     if (r->text.failed) return -1;
@@ -357,11 +352,11 @@ static int encode_written(Renderer *r, int id) {
 
 static void append(Buffer *to, Slice text) { buffer_append(to, text.s, text.n); }
 
-static void say_trimmed(Renderer *r, const char *text, bool start, bool end) {
+static void append_trimmed(Renderer *r, const char *text, bool start, bool end) {
     append(&r->text, trim((Slice){text, strlen(text)}, WHITE_SPACE, start, end));
 }
 
-/* What is behind the last place where the text has this word; if there is none, all of it. */
+/* The text after the last occurrence of this word; the whole text if there is none. */
 static Slice after_last(Slice text, const char *word) {
     for (const char *s; (s = memmem(text.s, text.n, word, strlen(word)));) {
         s += strlen(word);
@@ -370,14 +365,15 @@ static Slice after_last(Slice text, const char *word) {
     return text;
 }
 
-/* What the answer has before the first </think>. */
+/* The answer's thought: the text before the first </think>. */
 static Slice thought_of(Slice answer) {
     const char *end = memmem(answer.s, answer.n, "</think>", strlen("</think>"));
     const Slice thought = {answer.s, end ? (size_t)(end - answer.s) : 0};
     return trim(after_last(thought, "<think>"), "\n", true, true);
 }
 
-/* What later turns have of an answer. The space that its format begins with is not written twice. */
+/* The part of an answer that later turns keep. If the format of answers begins with a space, the answer's own leading
+ * space is dropped. */
 static Slice kept_of(Slice answer, const ChatFamily *f) {
     Slice kept = f->thoughts ? after_last(answer, "</think>") : answer;
     const bool cut = kept.n < answer.n, trims = f->trims & TRIM_ANSWER;
@@ -395,11 +391,10 @@ static Slice token_text(const Renderer *r, int i) {
     return (Slice){s, (size_t)n};
 }
 
-/* The text of the answer is encoded again, with what is around it; a special piece that the model wrote stays one
- * token.
- */
-static int say_answer(Renderer *r) {
-    if (!r->last) return 0; /* a new turn has none */
+/* Appends the last turn's answer. Its text is encoded again together with the text around it; a special piece that the
+ * model generated remains one token. */
+static int append_answer(Renderer *r) {
+    if (!r->last) return 0; /* a new turn has no answer */
     const Slice kept = kept_of((Slice){r->answer.bytes, r->answer.n}, r->template->family);
     const char *at = r->answer.bytes, *end = kept.s + kept.n;
     for (int i = r->last->answer; i < r->last->tokens.n; i++) {
@@ -407,7 +402,7 @@ static int say_answer(Renderer *r) {
         const char *after = at + token_text(r, i).n;
         const char *from = at < kept.s ? kept.s : at, *to = after < end ? after : end;
         if (from == at && to == after && is_special(&r->t->pieces.list[id])) {
-            if (encode_written(r, id)) return -1;
+            if (encode_text(r, id)) return -1;
         } else if (from < to)
             append(&r->text, (Slice){from, (size_t)(to - from)});
         at = after;
@@ -423,23 +418,23 @@ static int render(Renderer *r, const char *format) {
         const size_t n = marker_length(s);
         const int id = n ? find_marker(&r->t->pieces, s, n, 0) : -1;
         if (*s == *BOS)
-            status = r->template->bos ? encode_written(r, r->t->bos) : 0;
+            status = r->template->bos ? encode_text(r, r->t->bos) : 0;
         else if (*s == *EOS)
-            status = encode_written(r, r->t->eos);
+            status = encode_text(r, r->t->eos);
         else if (*s == *USER)
-            say_trimmed(r, r->user, each || user || (turn && !r->system), each || user || turn);
+            append_trimmed(r, r->user, each || user || (turn && !r->system), each || user || turn);
         else if (*s == *SYSTEM)
-            say_trimmed(r, r->system ? r->system : "", each, each);
+            append_trimmed(r, r->system ? r->system : "", each, each);
         else if (*s == *DATE)
-            say_trimmed(r, r->template->date, false, false);
+            append_trimmed(r, r->template->date, false, false);
         else if (*s == *PROMPT)
             status = r->system ? render(r, f->prompt) : 0;
         else if (*s == *THOUGHT)
             append(&r->text, thought_of((Slice){r->answer.bytes, r->answer.n}));
         else if (*s == *ANSWER)
-            status = say_answer(r);
+            status = append_answer(r);
         else if (id >= 0)
-            status = encode_written(r, id);
+            status = encode_text(r, id);
         else
             append(&r->text, (Slice){s, 1});
         s += id >= 0 ? n : 1;
@@ -447,7 +442,7 @@ static int render(Renderer *r, const char *format) {
     return status;
 }
 
-/* A turn up to where its answer begins; no system prompt: NULL. */
+/* Renders a turn up to its answer. `system` NULL: no system prompt. */
 static int render_turn(Renderer *r, bool first, const char *system, const char *user) {
     const ChatFamily *f = r->template->family;
     r->system = system;
@@ -455,7 +450,7 @@ static int render_turn(Renderer *r, bool first, const char *system, const char *
     return render(r, first ? BOS : f->next) || render(r, f->turn);
 }
 
-/* Renders the last turn as later ones have it, then the new one. */
+/* Renders the last turn as later turns see it, then the new turn. */
 static int render_turns(Renderer *r, const char *system, const char *user, int *begin) {
     const ChatFamily *f = r->template->family;
     if (r->last) {
@@ -463,12 +458,12 @@ static int render_turns(Renderer *r, const char *system, const char *user, int *
         buffer_append(&r->answer, "", 0);
         for (int i = r->last->answer; i < r->last->tokens.n; i++) append(&r->answer, token_text(r, i));
         if (r->answer.failed || render_turn(r, first, first && !f->last_prompt ? system : NULL, r->last->user) ||
-            render(r, f->answer ? f->answer : ANSWER) || encode_written(r, -1))
+            render(r, f->answer ? f->answer : ANSWER) || encode_text(r, -1))
             return -1;
     }
     *begin = r->out->n;
     return render_turn(r, !r->last, !r->last || f->last_prompt ? system : NULL, user) ||
-           (r->template->opens && render(r, f->opening)) || encode_written(r, -1);
+           (r->template->opens && render(r, f->opening)) || encode_text(r, -1);
 }
 
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const ChatTurn *last,

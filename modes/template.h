@@ -1,4 +1,4 @@
-/* template.h: what a turn of chat looks like. */
+/* template.h: chat templates. */
 #pragma once
 
 #include "tokenizer.h"
@@ -11,35 +11,34 @@ typedef struct {
     char *prompt;     /* the template's own system prompt, owned; "": none */
     const char *date; /* "26 Jul 2024" */
     int end;          /* token that ends an answer; -1: the vocabulary has none */
-    bool bos;         /* whether BOS is put where the format has it */
-    bool opens;       /* whether the format itself begins the answer, with <think> */
+    bool bos;         /* BOS is added where the format contains it */
+    bool opens;       /* the prompt ends with the start of the answer (<think>) */
 } ChatTemplate;
 
 /* A turn that has run. */
 typedef struct {
-    char *user;    /* what the user said */
-    int begin;     /* position of its first token */
-    Tokens tokens; /* of the format, then from tokens[answer] on of the answer; not owned */
-    int answer;
+    char *user;    /* the user's message */
+    int begin;     /* position of the turn's first token */
+    Tokens tokens; /* the formatted prompt, then the answer; not owned */
+    int answer;    /* index in `tokens` of the answer's first token */
 } ChatTurn;
 
-/* The family of this name or, without one, of the template that came with the tokenizer; Llama 2's, where there is
- * none. NULL: no known one. */
+/* The family with this name. If name is NULL, the family of the model's own template, or Llama 2 if the model has no
+ * template. NULL: unknown. */
 const ChatFamily *chat_family(const Tokenizer *t, const char *name);
 
-/* The name of a family. */
 const char *chat_family_name(const ChatFamily *f);
 
 /* The names of all families: "llama-2, chatml". */
 const char *chat_families(void);
 
-/* Opens the template as one of this family. From here on no text of t becomes one of the family's markers,
- * user-defined or not, nor a special piece, nor one that was added to a vocabulary with ranked merges. */
+/* Opens the template as one of this family. Changes t: afterwards no text is encoded as a marker of the family, a
+ * special piece or (with ranked merges) an added piece. Returns -1 and a message if memory runs out. */
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const ChatFamily *family);
 void chat_template_close(ChatTemplate *c);
 
-/* The tokens of the last turn, as it looks now that it has an answer (without its thought, say), and behind them, from
- * (*out)[*begin] on, those of a new turn, up to where its answer begins. `last` NULL: there was none. `system`: the
- * system prompt; "": none; NULL: the template's own. The caller frees ids. */
+/* Sets *out to the tokens of the last turn (NULL: none) as later turns see it, for example without its thought, and of
+ * a new turn up to its answer; *begin is the index of the new turn's first token. `system`: the system prompt; "":
+ * none; NULL: the template's own. The caller frees out->ids. Returns -1 and a message on failure. */
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const ChatTurn *last,
                          const char *user, Tokens *out, int *begin);
