@@ -1,7 +1,7 @@
 /* bench.c: speed, compared with the limits of the machine.
  *
- * Owns the mode that times prefill and decode together with limits measured in the same run: reading memory (decode
- * reads every weight once per token) and multiply-adds (prefill).
+ * Owns the mode that times prefill and decode and, in the same run, the limits of each: the read bandwidth (decode
+ * reads every weight once per token) and the rate of multiply-adds (prefill).
  */
 #include "base/file.h"
 #include "base/ranks.h"
@@ -42,14 +42,14 @@ static double layer_operations(const Model *m) {
     return 2 * weights;
 }
 
-/* Prints a rate in tokens/s and in the unit of its limit, the limit, and the fraction of it. */
+/* Prints a rate in tokens/s and in the unit of its limit, then the limit and the percentage reached. */
 static void show_rate(const char *name, Estimate tokens, double unit, const char *of, Estimate limit) {
     const double rate = tokens.value * unit;
     printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value, tokens.low,
            tokens.high, rate, of, 1e-9 * limit.value, 100 * rate / (1e-9 * limit.value));
 }
 
-/* The traffic of rank 0 per token; zero with one rank. */
+/* Runs a token and returns the traffic of rank 0 for it; zero with one rank. */
 static Traffic token_traffic(const Workload *t) {
     const Traffic before = ranks_traffic();
     const int token = 0;
@@ -99,11 +99,11 @@ int mode_bench(Run *run) {
     Estimate rates[N_VALUES];
     double warm_up[N_VALUES] = {0};
     Workload t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
-    if (context < 2) return bad_input("bench needs a context of at least 2, it is %d", context);
+    if (context < 2) return bad_input("context is %d, bench needs at least 2; use a larger -c", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
         if (t.steps > context / 2) t.steps = context / 2;
         if (t.prompt > context - t.steps) t.prompt = context - t.steps;
-        note("cut to %d + %d tokens, the context is %d", t.prompt, t.steps, context);
+        note("shortened to %d + %d tokens, because the context is %d", t.prompt, t.steps, context);
     }
     const int rounds = time_round(&t, warm_up) ? -1 : measure(time_round, &t, N_VALUES, o->seconds, rates);
     if (rounds < 0) return -1;

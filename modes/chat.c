@@ -1,7 +1,7 @@
 /* chat.c: conversation.
  *
- * Owns the turns: the user's lines, and which cached positions are kept between turns. The tokens of a turn are
- * template.c's, the loop that generates an answer is text.c's.
+ * Owns the input lines and the positions that stay cached between turns. template.c formats a turn as tokens, text.c
+ * generates the answer.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -20,12 +20,12 @@ enum { MAX_LINE = 1 << 30 /* bytes */ };
 
 /* Standard input, read in blocks. */
 typedef struct {
-    Buffer bytes; /* read so far; its lines up to `at` are done */
+    Buffer bytes; /* input read so far; lines before `at` have been returned */
     size_t at;
 } Lines;
 
-/* Reads another block. Returns the number of bytes, 0 at the end of the input or after Ctrl-C; -1 and a message: out of
- * memory, or the line is too long. */
+/* Reads another block. Returns the number of bytes, 0 at the end of the input or after Ctrl-C; -1 and a message if
+ * memory runs out or the line is too long. */
 static ssize_t read_block(Lines *in) {
     char block[1 << 14];
     Buffer *b = &in->bytes;
@@ -38,8 +38,8 @@ static ssize_t read_block(Lines *in) {
     return b->failed ? -1 : n > 0 ? n : 0;
 }
 
-/* Finds the user's next line. It has `*size` bytes without its newline, then a zero byte, and is valid until the next
- * call. Returns 1; 0 at the end of the input or after Ctrl-C; -1 and a message on failure. */
+/* Finds the user's next line: *size bytes without the newline, then a zero byte; valid until the next call. Returns 1
+ * for a line, 0 at the end of the input or after Ctrl-C, -1 and a message on failure. */
 static int next_line(Lines *in, char **line, size_t *size) {
     char *end = NULL;
     ssize_t n = 1;
@@ -53,7 +53,7 @@ static int next_line(Lines *in, char **line, size_t *size) {
         n = read_block(in);
     }
     if (n < 0) return -1;
-    *line = in->bytes.bytes + in->at; /* without a newline: the last line */
+    *line = in->bytes.bytes + in->at; /* without a newline at the end of the input */
     *size = end ? (size_t)(end - *line) : in->bytes.n - in->at;
     in->at += *size + (end != NULL);
     (*line)[*size] = '\0';
@@ -62,8 +62,8 @@ static int next_line(Lines *in, char **line, size_t *size) {
     return 0;
 }
 
-/* Keeps the first `same` ids of the text, appends a prompt, and writes the answer of at most -n tokens. Returns 1 if
- * the context is full. */
+/* Keeps the first `same` ids of the text, appends the prompt, then generates and writes an answer of at most -n tokens.
+ * Returns 1 if the context is full, -1 on failure. */
 static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
     const int context = run->session.context, limit = run->options->steps;
     Stream out;
@@ -83,7 +83,8 @@ static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
     return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH && text->max == context;
 }
 
-/* Runs a turn, which becomes *turn. Its tokens that have run stay in the cache. Returns 1 if the context is full. */
+/* Runs a turn, which replaces *turn. Reuses the longest cached prefix. Returns 1 if the context is full, -1 on failure.
+ */
 static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTurn *turn, const char *message) {
     Tokens tokens = {0};
     int begin = 0, same = 0;
@@ -92,7 +93,7 @@ static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTur
     turn->tokens = (Tokens){.ids = text->ids.ids + turn->begin, .n = text->ids.n - turn->begin};
     int status = chat_template_render(template, &run->tokenizer, run->options->system, turn->user ? turn : NULL,
                                       message, &tokens, &begin);
-    const int n_ran = text->n_ran - turn->begin; /* not the last token of an answer that -n ended */
+    const int n_ran = text->n_ran - turn->begin; /* without the last token of an answer that -n ended: it has not run */
     while (same < n_ran && same < tokens.n - 1 && tokens.ids[same] == turn->tokens.ids[same]) same++;
     const Tokens prompt = {.ids = tokens.ids + same, .n = tokens.n - same};
     if (!status) status = prompt.n ? answer(run, text, turn->begin + same, &prompt) : fail("the turn has no tokens");
@@ -113,30 +114,30 @@ static int open_template(ChatTemplate *template, Run *run) {
     if (!family && o->template)
         return bad_usage("--template is '%s', expected one of %s", o->template, chat_families());
     if (!family)
-        return bad_input("%s: its chat template ('%.40s') is of no family that norma knows; --template takes one of %s",
+        return bad_input("%s: the chat template ('%.40s') is of an unknown family; select one with --template: %s",
                          o->model, t->chat_template, chat_families());
     const size_t n = strlen(o->model), n_bundled = strlen(bundled);
     const bool has_template = o->template || t->chat_template;
     if (!has_template && n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
         note("%s was trained on stories, not to chat; try -i \"Once upon a time\"", o->model);
     else if (!has_template)
-        note("%s has no chat template, so it may not be a chat model; using the format llama-2", o->model);
+        note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
     return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
 }
 
-static const char help[] = "/bye or Ctrl-D leaves, Ctrl-C stops an answer, /clear begins a new conversation\n";
+static const char help[] = "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation\n";
 
-/* Runs a typed command. Returns false if the line is a message. */
+/* Runs a command (/bye, /clear, /?). Returns false if the line is not a command. */
 static bool run_command(Text *text, ChatTurn *turn, const char *line, int *more) {
-    const bool leaves = !strcmp(line, "/bye"), clears = !strcmp(line, "/clear"), asks = !strcmp(line, "/?");
-    if (leaves) *more = 0;
-    if (asks) fputs(help, stderr);
-    if (clears) {
+    const bool is_bye = !strcmp(line, "/bye"), is_clear = !strcmp(line, "/clear"), is_help = !strcmp(line, "/?");
+    if (is_bye) *more = 0;
+    if (is_help) fputs(help, stderr);
+    if (is_clear) {
         free(turn->user);
         *turn = (ChatTurn){0};
         text->ids.n = text->n_ran = 0;
     }
-    return leaves || clears || asks;
+    return is_bye || is_clear || is_help;
 }
 
 int mode_chat(Run *run) {
@@ -150,8 +151,8 @@ int mode_chat(Run *run) {
     Lines in = {0};
     const bool typed = on_terminal(stdin);
     if (typed) fputs(help, stderr);
-    session_keep_all(&run->session); /* a long thought may be removed from the conversation */
-    run->model.eos_ends = true;      /* an answer ends at EOS, even if other texts do not */
+    session_keep_all(&run->session); /* removing a long thought may rewind beyond a sliding window */
+    run->model.eos_ends = true;      /* EOS ends an answer, even if it does not end other texts of this model */
     if (sampler_open(&sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
     if (!status && o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
     for (int more = 1; more > 0 && !status && !interrupted;) {

@@ -1,4 +1,4 @@
-/* common.c: the tokens that a run begins with, the tokens that end a text, and what ranks do. */
+/* common.c: functions that several modes share. */
 #include "modes/common.h"
 #include "base/file.h"
 #include "base/memory.h"

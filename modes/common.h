@@ -11,43 +11,44 @@
 #include "modes/options.h"
 #include "tokenizer.h"
 
-/* The state of a run. A mode's row in options.h decides what is opened. */
+/* The state of a run. run.c opens the parts that the mode's row in options.h requires. */
 struct Run {
     const Options *options;
     Model model;
-    uint64_t model_hash; /* if ranks share the model */
+    uint64_t model_hash; /* set if ranks share the model */
     Tokenizer tokenizer; /* no pieces: no tokenizer */
     Session session;
     Tuning tuning;
-    Buffer steps; /* of the last forward pass: text.c */
+    Buffer steps; /* Step of the last forward pass, by text.c */
     Guesser guesser;
     Profile *profile; /* NULL: off */
 };
 
-/* The tokens of --tokens, -f or -i; `bos`: a text begins with BOS. The caller frees ids. Returns -1 and a message on
- * failure; then there is nothing to free. */
+/* The tokens of --tokens, or of the text of -f or -i; `bos`: BOS precedes the text. The caller frees out->ids. Returns
+ * -1 and a message on failure; then there is nothing to free. */
 int run_tokens(const Run *run, bool bos, Tokens *out);
 
 /* The first token of an empty text: BOS, else EOS; -1 if the vocabulary has neither. */
 int run_first_token(const Run *run);
 
-/* Max positions of a text of `generate`: -n, up to the context. */
+/* Max positions of a text in mode generate: -n, limited by the context. */
 int run_steps(const Run *run);
 
-/* Index of the first token of a prompt that is shown: BOS is not. */
+/* Index of the prompt's first token to print: 1 if the prompt begins with BOS, which is not shown. */
 int run_first_shown(const Run *run, const Tokens *prompt);
 
 /* Whether a text ends before this token. */
 bool run_is_end(const Run *run, int token);
 
-/* The bytes of ids[i]; its number without a tokenizer. Valid until the next call. */
+/* The bytes of ids[i], or its number if there is no tokenizer. Valid until the next call. */
 const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n);
 
-/* Runs tokens[n] from position pos on. Returns their logits, finite float [n][vocab_size]; NULL on failure. */
+/* Runs tokens[n] at positions pos, pos + 1, ... Returns their logits, float [n][vocab_size], all finite; NULL and a
+ * message on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);
 
 /* Checks that all ranks are ready (`status` 0) and will compute the same bits. Returns 0 or the exit status. */
 int run_agree(const Run *run, int status);
 
-/* Runs the same forward passes as rank 0 until it ends, on the other ranks. Returns rank 0's exit status. */
+/* On ranks other than 0: runs the same forward passes as rank 0 until it ends. Returns rank 0's exit status. */
 int run_follow(Run *run);

@@ -1,4 +1,4 @@
-/* convert.c: the mode that writes any model as a GGUF file, by gguf_write.c. */
+/* convert.c: the mode that writes a model as a GGUF file (gguf_write.c). */
 #include "formats/gguf.h"
 #include "modes/common.h"
 

@@ -1,8 +1,8 @@
-/* generate.c: the mode that continues prompts: one text, samples of a prompt, or prompts of a file.
+/* generate.c: the mode that continues prompts: one prompt, several samples of it, or the prompts of a file.
  *
- * Owns which texts run together, each in its own sequence, and the order of the output. Each text has the same bytes as
- * in a separate run with its prompt and seed. If a prompt has several samples, it runs once without its last token, in
- * the last sequence (the root); samples are forks of the root and begin with that token.
+ * Owns the choice of texts that run together, each in its own sequence, and the order of the output. Each text is the
+ * same as in a separate run with its prompt and seed. If a prompt has several samples, the prompt without its last
+ * token runs once, in the last sequence (the root). The samples are forks of the root and start with that last token.
  */
 #include "base/memory.h"
 #include "base/process.h"
@@ -21,17 +21,17 @@
 #include <string.h>
 
 enum {
-    DEFAULT_PARALLEL = 16, /* max texts that run together, without --parallel */
-    MAX_WAITING = 1024     /* max samples that are not written yet */
+    DEFAULT_PARALLEL = 16, /* max texts that run together, if --parallel is not given */
+    MAX_WAITING = 1024     /* max unwritten samples */
 };
 
 /* A text and its prompt. */
 typedef struct Sample {
     struct Sample *next; /* in the order of the output */
     Text text;
-    Prompt prompt; /* its ids are the first prompt.ids.n of the text */
+    Prompt prompt; /* its ids are the first prompt.ids.n ids of `text`; not owned */
     uint64_t seed;
-    bool begun; /* part of it is written */
+    bool begun; /* writing has started */
 } Sample;
 
 typedef struct {
@@ -39,19 +39,19 @@ typedef struct {
     bool many; /* --samples, --prompts or --json */
     int max;   /* positions of a text */
     Prompts prompts;
-    Prompt prompt; /* the last one read; its ids are owned */
-    int n_begun;   /* number of its samples that have begun */
-    Text root;     /* its ids except for the last, not owned; empty: samples run them */
+    Prompt prompt; /* the last prompt read; its ids are owned */
+    int n_begun;   /* number of samples of `prompt` that have begun */
+    Text root;     /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
     int parallel;
-    Text **running;        /* [parallel + 1], owned: by sequence, then the root; NULL: the sequence is free */
+    Text **running;        /* [parallel + 1], owned: the text of each sequence, then the root; NULL: free */
     Sampler *samplers;     /* [parallel], owned */
-    Sample *first, **last; /* unwritten samples, owned; the end of the list */
+    Sample *first, **last; /* list of unwritten samples, owned; the pointer to append to */
     int n_waiting;         /* unwritten samples */
     Stream out;
-    double shown;                     /* time of the last progress */
-    double prefilled;                 /* time after the first pass */
-    int n_texts;                      /* written texts */
-    int64_t n_read, n_ran, n_sampled; /* tokens of prompts; positions of texts; sampled tokens */
+    double shown;                     /* time when progress was last shown, seconds */
+    double prefilled;                 /* time after the first forward pass, seconds */
+    int n_texts;                      /* number of written texts */
+    int64_t n_read, n_ran, n_sampled; /* numbers of prompt tokens, of positions that ran, of sampled tokens */
 } Generation;
 
 /* ---- the output ----------------------------------------------------------------------------------- */
@@ -81,7 +81,7 @@ static int write_object(Generation *g, const Sample *s) {
     Buffer text = {0};
     char *line = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&line, &size); /* one write, which Ctrl-C does not interrupt */
+    FILE *out = open_memstream(&line, &size); /* a single write, so that Ctrl-C leaves no partial line */
     if (!out) return fail("out of memory");
     for (int i = s->text.n_shown, n; i < ids->n; i++) {
         const char *bytes = run_token_text(g->run, ids, i, &n);
@@ -100,7 +100,7 @@ static int write_object(Generation *g, const Sample *s) {
     return failed ? -1 : 0;
 }
 
-/* Counts and frees the first sample. */
+/* Adds the first sample to the statistics and frees it. */
 static void drop_sample(Generation *g) {
     Sample *s = g->first;
     g->first = s->next;
@@ -125,9 +125,9 @@ static int write_samples(Generation *g) {
     return 0;
 }
 
-/* ---- texts that begin ------------------------------------------------------------------------------ */
+/* ---- starting texts -------------------------------------------------------------------------------- */
 
-/* Reads the next prompt. Returns 1; 0 if no prompt is left; -1 if out of memory. */
+/* Reads the next prompt. Returns 1 for a prompt, 0 if none is left, -1 if out of memory. */
 static int next_prompt(Generation *g) {
     free(g->prompt.ids.ids);
     const int found = prompts_next(&g->prompts, &g->prompt), n = g->prompt.ids.n;
@@ -160,8 +160,8 @@ static Text *add_sample(Generation *g, int sequence) {
     return text_append(&s->text, &g->prompt.ids) ? NULL : &s->text;
 }
 
-/* Begins samples in all free sequences, unless a root has to run first. A sample that ends immediately is written, and
- * its sequence stays free. Returns -1 if out of memory. */
+/* Begins samples in all free sequences, unless the root must run first. A sample that ends immediately is written and
+ * leaves its sequence free. Returns -1 if out of memory. */
 static int begin_samples(Generation *g) {
     for (int i = 0; i < g->parallel; i++)
         while (!g->running[i] && g->n_waiting < MAX_WAITING && !texts_stopped(&g->out)) {
@@ -181,8 +181,8 @@ static int begin_samples(Generation *g) {
 
 /* ---- the run --------------------------------------------------------------------------------------- */
 
-/* --parallel or DEFAULT_PARALLEL, limited by -b and by 7/8 of the available memory: logits, caches and samplers of the
- * texts, and the cache of a root. */
+/* --parallel or DEFAULT_PARALLEL, limited by -b and by memory: the texts' logits, caches and samplers and the root's
+ * cache may use 7/8 of what is available. */
 static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
@@ -245,13 +245,13 @@ static void show_statistics(const Generation *g, double start, double end) {
                     (double)decoded / (end - g->prefilled));
     }
     if (guesser->guessed)
-        fprintf(stderr, "; %ld of %ld guesses right, %.2f tokens a pass", guesser->accepted, guesser->guessed,
+        fprintf(stderr, "; %ld of %ld draft tokens accepted, %.2f tokens per pass", guesser->accepted, guesser->guessed,
                 (double)decoded / (double)guesser->passes);
     fputc('\n', stderr);
     if (g->run->options->verbose && (g->many || decoded > 0)) fprintf(stderr, "%s\n", tuning_text(&g->run->tuning));
 }
 
-/* Writes, then runs, so that a prompt is shown before it runs. Returns -1 on failure. */
+/* Writes before each forward pass, so that a prompt is shown before it runs. Returns -1 on failure. */
 static int generate(Generation *g) {
     int more = 1;
     while (more > 0) {

@@ -446,7 +446,7 @@ static const Format LLAMA_2 = {
     "\1[INST] <<SYS>>\nBe kind.</s>\n<</SYS>>\n\n%s [/INST]",
     "\2\1[INST] %s [/INST]",
     " \7 ",
-    "note: m/long.bin has no chat template, so it may not be a chat model; using the format llama-2",
+    "note: m/long.bin has no chat template, so it may not be a chat model; using the llama-2 format",
     0};
 static const Format CHATML = {"m/chat.gguf",
                               "\1\3user\n%s\4\n\3assistant\n",
@@ -858,7 +858,7 @@ static void bench_escapes_the_model_s_name(void) {
 
 static void bench_is_cut_to_the_context(void) {
     CHECK_RUN("m/v2.bin -m bench --seconds 0 --prompt-tokens 1000 -n 10 -c 30");
-    CHECK(one_line(err) && strstr(err, "cut to 20 + 10 tokens"), "%s", err);
+    CHECK(one_line(err) && strstr(err, "shortened to 20 + 10 tokens"), "%s", err);
     CHECK(strstr(out, "prefill ") && strstr(out, "decode ") && strstr(out, "prompt tokens: 20; decoded: 10"), "%s",
           out);
     check_refused(1, "at least 2", "m/model.bin -m bench --seconds 0 -c 1");
