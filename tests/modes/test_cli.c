@@ -502,7 +502,7 @@ static void chat_uses_the_template_of_the_file(void) {
 }
 
 static void chat_refuses_an_unknown_template(void) {
-    check_refused(1, "m/strange.gguf: its chat template ('{{ content }}') is of no family",
+    check_refused(1, "m/strange.gguf: its chat template ('{{ content }}') is of an unknown family",
                   "m/strange.gguf -m chat -i a");
     CHECK(strstr(err, "--template takes one of llama-2, mistral, "), "%s", err);
     check_refused(2, "--template is 'llama', expected one of llama-2, ", "m/chat.gguf -m chat --template llama -i a");
