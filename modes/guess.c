@@ -1,18 +1,18 @@
-/* guess.c: draft tokens from the text itself, and how many of them run.
+/* guess.c: draft tokens by prompt lookup, and how many of them run.
  *
- * The number doubles after a pass in which all draft tokens were right and halves after one in which fewer than half
- * were. A single wrong one starts a pause, twice as long each time; right ones make the next pause shorter. So if most
- * draft tokens are wrong, only one pass in about MAX_WAIT runs any.
+ * The max number of draft tokens doubles after a pass that accepts all of them and halves after a pass that accepts
+ * fewer than half. At the minimum of one, a rejected draft token starts a pause without drafts. Each pause is twice as
+ * long as the last one, up to MAX_WAIT passes; accepting all draft tokens of a pass halves the next pause.
  */
 #include "modes/guess.h"
 
-enum { MAX_WAIT = 64 };
+enum { MAX_WAIT = 64 /* passes */ };
 
 void guesser_open(Guesser *g, int max_lookup) { *g = (Guesser){.max_lookup = max_lookup, .next = 1, .wait = 1}; }
 
 static int min(int a, int b) { return a < b ? a : b; }
 
-/* The index after the most recent earlier occurrence of the last three ids; 0 if there is no other. */
+/* The index after the most recent earlier occurrence of the last three ids; 0 if there is none. */
 static int find_last(const Tokens *text) {
     const int *ids = text->ids, n = text->n;
     for (int end = n - 1; end >= 3; end--)
@@ -23,7 +23,7 @@ static int find_last(const Tokens *text) {
 static int look_up(const Tokens *text, int *tokens, int n) {
     const int from = n > 0 ? find_last(text) : 0, period = text->n - from;
     for (int i = 0; from && i < n; i++)
-        tokens[i] = text->ids[from + i % period]; /* assumes that a repetition continues */
+        tokens[i] = text->ids[from + i % period]; /* past the end of the text, the repetition continues */
     return from ? n : 0;
 }
 

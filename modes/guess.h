@@ -1,8 +1,8 @@
-/* guess.h: draft tokens: a continuation of the text, copied from after an earlier occurrence of its last tokens (prompt
- * lookup: Saxena 2023).
+/* guess.h: draft tokens by prompt lookup (Saxena 2023): the last tokens of the text are searched in the earlier text,
+ * and the tokens after the match are the draft.
  *
- * A draft token that is right saves a forward pass: its logits are computed with those of the token before it
- * (speculative decoding: Leviathan et al. 2023). The text does not change: the sampler draws every token of it.
+ * An accepted draft token saves a forward pass, because its logits are computed together with those of the token before
+ * it (speculative decoding: Leviathan et al. 2023). The text does not change: every token of it is sampled.
  */
 #pragma once
 
@@ -12,17 +12,17 @@
 typedef struct {
     int max_lookup;                 /* max draft tokens per pass; 0: off */
     int next;                       /* max draft tokens of the next pass; 1 at first */
-    int pause;                      /* passes without draft tokens until then */
-    int wait;                       /* passes of the next pause */
-    int n;                          /* draft tokens of this pass */
+    int pause;                      /* passes left without draft tokens */
+    int wait;                       /* length of the next pause, in passes */
+    int n;                          /* number of draft tokens in this pass */
     int tokens[MAX_LOOKUP];         /* [n] */
-    long guessed, accepted, passes; /* draft tokens that ran, and that were right; forward passes */
+    long guessed, accepted, passes; /* draft tokens that ran; draft tokens accepted; forward passes */
 } Guesser;
 
 void guesser_open(Guesser *g, int max_lookup);
 
-/* Writes up to `room` draft tokens for the text to g->tokens. Returns their number. */
+/* Starts a pass. Writes up to `room` draft tokens that may follow the text to g->tokens. Returns their number. */
 int guesser_guess(Guesser *g, const Tokens *text, int room);
 
-/* The draft tokens have run, and the first n_right of them were right. */
+/* Ends a pass: the first n_right of its draft tokens were accepted. Adapts the number of draft tokens. */
 void guesser_learn(Guesser *g, int n_right);

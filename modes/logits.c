@@ -4,7 +4,7 @@
 #include "modes/common.h"
 #include <stdlib.h>
 
-/* Writes float32 [tokens->n][vocab_size], in the byte order of the machine. */
+/* Writes float32 [tokens->n][vocab_size] in native byte order. */
 static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
     const size_t row = sizeof(float) * (size_t)run->model.config.vocab_size;
     const int batch = run->session.batch;
@@ -17,7 +17,7 @@ static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
     return 0;
 }
 
-/* Writes the file and, unless dump is NULL, ends the dump; both appear or neither does. */
+/* Writes the file and, unless dump is NULL, closes the dump. On failure neither of them exists. */
 static int write_file(Run *run, const Tokens *tokens, Dump *dump) {
     OutputFile out;
     int status = output_open(&out, run->options->output);
@@ -32,7 +32,7 @@ int mode_logits(Run *run) {
     const char *folder = run->options->dump;
     Tokens tokens;
     Dump dump;
-    if (!run->options->output) return bad_usage("logits need an output file: -o FILE");
+    if (!run->options->output) return bad_usage("-m logits needs an output file: -o FILE");
     if (run_tokens(run, true, &tokens)) return -1;
     int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
     if (folder) run->profile->dump = &dump;

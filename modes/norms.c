@@ -1,7 +1,7 @@
-/* norms.c: the bench of the norms, -m norms.
+/* norms.c: the benchmark of norms (-m norms).
  *
- * Owns the mode that times every norm of norm.h and its lower bound, a plain copy of the same bytes by the same threads
- * in the same run; and, for a model, the share of norms in its time, as they are and if all were of another kind.
+ * Owns the mode that times every norm of norm.h and, as a lower bound, a copy of the same bytes by the same threads in
+ * the same run. With a model it also measures the norms' share of the time, unchanged and with all norms of one kind.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -19,7 +19,7 @@
 #include <omp.h>
 #include <stdlib.h>
 
-/* ---- what is timed ------------------------------------------------------------------------------ */
+/* ---- timed kernels ------------------------------------------------------------------------------ */
 
 typedef enum { RMS, LAYER, LAYER_NO_BETA, ADD_RMS, ADD_THEN_RMS, COPY, N_TIMED } Timed;
 
@@ -28,14 +28,14 @@ typedef struct {
     int dim, tokens, threads, repeats[N_TIMED];
     float *x, *y, *r; /* [tokens][dim] */
     float *gamma, *beta;
-    float *weights; /* [n_weights] read by a product between two norms */
+    float *weights; /* [n_weights] read between two norms */
     size_t n_weights;
 } Case;
 
 static const double MIN_SECONDS = 2e-4; /* min duration of a measurement */
 static const float EPS = 1e-5f;
 
-/* The timed work on one token; `at` is the index of its first element. */
+/* Processes one token; `at` is the index of its first element. */
 typedef void Kernel(const Case *c, size_t at);
 
 static void run_rms(const Case *c, size_t at) { rmsnorm(c->y + at, c->x + at, c->gamma, c->dim, EPS); }
@@ -50,7 +50,7 @@ static void run_add(const Case *c, size_t at) {
     for (int i = 0; i < c->dim; i++) x[i] += r[i];
 }
 
-/* A loop, not memcpy, which would use other stores for large sizes. */
+/* A loop, because memcpy uses other store instructions for large sizes. */
 static void run_copy(const Case *c, size_t at) {
     float *y = c->y + at;
     const float *x = c->x + at;
@@ -61,7 +61,7 @@ static void run_copy(const Case *c, size_t at) {
 
 static const struct {
     const char *name;
-    Kernel *first, *then; /* `then` (NULL: none) runs after `first` has processed all tokens */
+    Kernel *first, *then; /* `then`, unless NULL, runs after `first` has processed all tokens */
 } TIMED[N_TIMED] = {
     [RMS] = {"rmsnorm_ns", run_rms, NULL},
     [LAYER] = {"layernorm_ns", run_layer, NULL},
@@ -73,7 +73,7 @@ static const struct {
 
 /* ---- timing ------------------------------------------------------------------------------------- */
 
-/* Runs a kernel on all tokens; threads share the tokens as in norm_forward(). */
+/* Runs a kernel on all tokens, distributed over the threads as in norm_forward(). */
 static void run_on_tokens(const Case *c, Kernel *kernel) {
     if (c->tokens == 1)
         kernel(c, 0);
@@ -82,7 +82,7 @@ static void run_on_tokens(const Case *c, Kernel *kernel) {
         for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
-/* Warm: repeated, with all data in the caches. */
+/* Seconds of `repeats` repetitions, with warm caches. */
 static double warm_seconds(const Case *c, Timed what, int repeats) {
     double start = 0, end = 0;
 #pragma omp parallel num_threads(c->threads)
@@ -100,8 +100,9 @@ static double warm_seconds(const Case *c, Timed what, int repeats) {
     return end - start;
 }
 
-/* In place: once, after code that reads as much memory as the products between two norms of a layer and writes x, as in
- * a decoder. The min of two adjacent clock readings is the cost of the clock. */
+/* Seconds of a single call in place, that is in a decoder's cache state: first the threads read as much memory as the
+ * products between two norms of a layer do, and x is written. The cost of reading the clock is subtracted: the min
+ * difference of two adjacent readings. */
 static double seconds_in_place(const Case *c, Timed what) {
     uint64_t ticks = 0, clock_ticks = UINT64_MAX;
 #pragma omp parallel num_threads(c->threads)
@@ -127,7 +128,7 @@ static double seconds_in_place(const Case *c, Timed what) {
     return ticks > clock_ticks ? 1e-9 * (double)(ticks - clock_ticks) : 0;
 }
 
-/* The values of a round: nanoseconds per token of each kernel, of three kernels in place, and ratios. */
+/* Values of a round: nanoseconds per token of each kernel, the same of three kernels in place, then ratios. */
 enum {
     PLACE_RMS = N_TIMED,
     PLACE_LAYER,
@@ -146,7 +147,7 @@ static const char *const MEASURED[N_MEASURED - N_TIMED] = {
     "rmsnorm_to_copy",      "layernorm_to_rmsnorm_in_place", "in_place_to_warm"};
 
 static int time_kernels(void *context, double *ns) {
-    enum { TIMES = 8 }; /* in place, one kernel after the other */
+    enum { TIMES = 8 }; /* calls in place; the kernels alternate */
     static const Timed in_place[] = {RMS, LAYER, COPY};
     const Case *c = context;
     for (Timed k = 0; k < N_TIMED; k++) ns[k] = 1e9 * warm_seconds(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
@@ -197,7 +198,7 @@ static const char HEADER[] =
     "  dim tokens threads      RMS    Layer   Layer/RMS no beta/RMS    RMS/copy  fused/apart |      RMS    Layer   "
     "Layer/RMS\n";
 
-/* The seconds of one case. */
+/* Measures and prints one case. Returns -1 on failure. */
 static int measure_case(const Run *run, int dim, int tokens, double seconds, bool first) {
     enum { MAX_WEIGHTS = 4 << 20 /* 16 MB */ };
     const int threads = run->options->threads;
@@ -209,7 +210,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds, boo
     const int used = tokens < threads ? tokens : threads;
     Case c = {dim, tokens, used, {0}, x, y, r, gamma, beta, weights, n_weights};
     for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
-    for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* so small that repeated additions hardly change x */
+    for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* repeated additions hardly change x */
     for (size_t i = 0; i < n_weights; i++) weights[i] = 0.5f;
     for (Timed k = 0; k < N_TIMED; k++)
         for (c.repeats[k] = 1; warm_seconds(&c, k, c.repeats[k]) < MIN_SECONDS;) c.repeats[k] *= 2;
@@ -221,8 +222,8 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds, boo
     return rounds < 0 ? -1 : 0;
 }
 
-/* Measures the dims of the model's norms (a "token" of q_norm or k_norm is one of a token's heads); without a model,
- * many dims. */
+/* Measures the dims of the model's norms (for q_norm and k_norm a head counts as a token), or a range of dims without a
+ * model. */
 static int measure_kernels(const Run *run, double seconds) {
     const bool json = run->options->json, model = run->options->model;
     int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192}, n_dims = sizeof dims / sizeof *dims;
@@ -233,7 +234,7 @@ static int measure_kernels(const Run *run, double seconds) {
     }
     const double each = seconds / (4 * n_dims + !model);
     fputs(json ? "\n \"cases\": [" : HEADER, stdout);
-    int status = model ? 0 : measure_case(run, 8, 10, each, true); /* the shape that study notes time */
+    int status = model ? 0 : measure_case(run, 8, 10, each, true); /* the shape used in study notes */
     for (int i = 0; i < n_dims; i++)
         for (int tokens = 1; tokens <= 512 && !status && !interrupted; tokens *= 8)
             status = measure_case(run, dims[i], tokens, each, model && i == 0 && tokens == 1);
@@ -241,14 +242,13 @@ static int measure_kernels(const Run *run, double seconds) {
     return status;
 }
 
-/* ---- what a model's norms cost ------------------------------------------------------------------ */
+/* ---- cost of a model's norms ------------------------------------------------------------------ */
 
 /* The model's norms unchanged (or changed by --norm), then all of one kind. */
-enum { AS_THEY_ARE = NORM_NONE + 1, N_WAYS };
+enum { UNCHANGED = NORM_NONE + 1, N_WAYS };
 
-/* For each way and phase: the norms' share of the time, microseconds per token, and the ratio to the time without
- * norms.
- */
+/* For each way and phase: the norms' share of the work, microseconds per token, and the latter divided by the time
+ * without norms. */
 typedef enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS } Cost;
 static const char *const COSTS[N_COSTS] = {"share", "us_per_token", "over_none"};
 enum { N_ALL_COSTS = N_WAYS * N_PHASES * N_COSTS };
@@ -259,11 +259,11 @@ typedef struct {
     NormKind *kinds; /* of the model's unchanged norms, in the order of its parts */
 } Trial;
 
-/* Sets the kinds of all norms, or keeps them. */
+/* Sets the kind of all norms, or restores the original kinds (UNCHANGED). */
 static void set_norms(Trial *t, int way) {
     int i = 0;
     for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
-        if (part_norm(&at)) part_norm(&at)->kind = way == AS_THEY_ARE ? t->kinds[i++] : (NormKind)way;
+        if (part_norm(&at)) part_norm(&at)->kind = way == UNCHANGED ? t->kinds[i++] : (NormKind)way;
 }
 
 static int keep_norms(Trial *t) {
@@ -305,7 +305,7 @@ static int time_ways(void *trial, double *values) {
 }
 
 static void show_way(int way, const Estimate e[N_PHASES][N_COSTS], bool json) {
-    const char *name = way == AS_THEY_ARE ? "unchanged" : norm_name((NormKind)way);
+    const char *name = way == UNCHANGED ? "unchanged" : norm_name((NormKind)way);
     if (json) printf("%s\n  {\"norms\": \"%s\"", way < N_WAYS - 1 ? "," : "", name);
     if (!json) printf("%-11s", name);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
@@ -324,19 +324,18 @@ static void show_way(int way, const Estimate e[N_PHASES][N_COSTS], bool json) {
     fputs(json ? "}" : "\n", stdout);
 }
 
-/* What the rows below it say, in words. */
+/* Prints a summary in words. */
 static void show_answer(const Estimate e[N_WAYS][N_PHASES][N_COSTS]) {
     for (Phase phase = N_PHASES; phase-- > 0;) {
-        const Estimate share = e[AS_THEY_ARE][phase][SHARE];
+        const Estimate share = e[UNCHANGED][phase][SHARE];
         printf("Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
-               "removing all "
-               "norms would save at most %.2f us a token.\n",
+               "removing all norms would save at most %.2f us per token.\n",
                100 * share.value, PHASE_NAMES[phase], 100 * share.low, 100 * share.high,
-               100 * e[NORM_LAYER][phase][SHARE].value, share.value * e[AS_THEY_ARE][phase][TOKEN_US].value);
+               100 * e[NORM_LAYER][phase][SHARE].value, share.value * e[UNCHANGED][phase][TOKEN_US].value);
     }
 }
 
-/* Makes the text so short that MIN_ROUNDS rounds fit into the time. */
+/* Shortens the text until MIN_ROUNDS rounds fit into the time. */
 static int fit_text(Workload *t, double seconds) {
     double trial[N_PHASES];
     const Workload few = {t->tuning, 2, 2};
@@ -359,7 +358,7 @@ static int measure_model(Run *run, double seconds) {
     if (prompt < 2 || interrupted) return 0;
     if (fit_text(&t.text, seconds) || keep_norms(&t)) return -1;
     const int rounds = time_ways(&t, warm_up) ? -1 : measure(time_ways, &t, N_ALL_COSTS, seconds, **estimates);
-    set_norms(&t, AS_THEY_ARE);
+    set_norms(&t, UNCHANGED);
     free(t.kinds);
     if (rounds < 0 || interrupted) return rounds < 0 ? -1 : 0;
     if (json)

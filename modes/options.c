@@ -41,18 +41,18 @@ enum {
     ALL = (1 << N_MODES) - 1
 };
 
-/* What an option does. The kinds up to UINT64 store a value of this type in a field of Options. */
+/* The effect of an option. The kinds up to UINT64 store a value of this type in a field of Options. */
 typedef enum { STRING, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
 
 typedef struct {
     char letter; /* 0 = none */
     Kind kind;
     const char *name;     /* after "--" */
-    const char *argument; /* as --help shows it; "[=...]" = optional; NULL = none */
-    int modes;            /* the modes that use it */
+    const char *argument; /* for --help; "[=...]" = optional; NULL = none */
+    int modes;            /* set of modes that accept it */
     size_t field;         /* offset in Options */
     double min, max;      /* of INT and FLOAT */
-    const char *help;     /* lines; print_option breaks the long ones */
+    const char *help;     /* print_option wraps long lines */
 } Option;
 
 #define INTO(field)       offsetof(Options, field), 0, 0
@@ -120,7 +120,7 @@ static const Option OPTIONS[] = {
 
 enum { N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS };
 
-/* Headings of --help, each before an option. */
+/* Headings of --help; each is printed before `option`. */
 static const struct {
     const char *option, *heading;
 } HEADINGS[] = {{"prompt", "Input of generate, chat, perplexity, tokenize and logits:"},
@@ -161,7 +161,7 @@ static void print_help(void) {
 
 /* ---- modes -------------------------------------------------------------------------------- */
 
-/* The names of these modes: "a, b and c". The string is valid until the next call. */
+/* The names of a set of modes: "a, b and c". Valid until the next call. */
 static const char *mode_names(int modes, const char *conjunction) {
     static char names[256];
     size_t n = 0;
@@ -182,11 +182,11 @@ static const Mode *find_mode(const char *name) {
     return NULL;
 }
 
-/* ---- values; functions return -1 to go on, or the exit status ------------------------------- */
+/* ---- values; functions return -1 to continue, or the exit status ----------------------------- */
 
 enum { NAME_SIZE = 32 };
 
-/* An option as messages name it: -x, or --name if it has no letter. */
+/* The name of an option in messages: -x, or --name if it has no letter. */
 static const char *option_name(const Option *option, char name[NAME_SIZE]) {
     snprintf(name, NAME_SIZE, option->letter ? "-%.1s" : "--%s", option->letter ? &option->letter : option->name);
     return name;
@@ -232,11 +232,11 @@ static int set_option(Options *o, const Option *option, const char *text) {
 
 /* ---- the command line ------------------------------------------------------------------- */
 
-/* getopt's code of an option: its letter, or a number above all characters. */
+/* getopt's code of an option: its letter, or 256 + i if it has no letter. */
 static int code_of(int i) { return OPTIONS[i].letter ? OPTIONS[i].letter : 256 + i; }
 
-/* Reports the option `word`, for which getopt returned `code`: an unknown or ambiguous name, an argument that is
- * missing (':') or not allowed. */
+/* Reports the invalid option `word`. `code` is getopt's result: ':' if the argument is missing, else '?' for an unknown
+ * or ambiguous name or an unexpected argument. */
 static int refuse_option(int code, const char *word) {
     if (code == ':') return bad_usage("option '%s' requires an argument; see --help", word);
     for (int i = 0; i < N_OPTIONS; i++)
@@ -268,7 +268,8 @@ static int set_options(Options *o, bool *given, int argc, char **argv) {
     return status;
 }
 
-/* Refuses options that the mode does not use. llama2.c ignores -y unless it chats: that is a note. */
+/* Rejects options that the mode does not accept. For -y in mode generate, which llama2.c ignores, there is only a note.
+ */
 static int check_modes(const Mode *mode, const bool *given) {
     const int bit = 1 << (mode - MODE_TABLE);
     char name[NAME_SIZE];

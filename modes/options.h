@@ -6,13 +6,13 @@
 
 typedef struct Run Run; /* common.h */
 
-/* What a mode needs; which options it takes is in the table of options.c. */
+/* Requirements of a mode. Its options are in the table of options.c. */
 enum {
     RUNS_MODEL = 1,       /* needs a session */
     TAKES_TOKENS = 2,     /* needs no tokenizer if --tokens is given */
     MODEL_OPTIONAL = 4,   /* also works without a model */
-    TAKES_VOCABULARY = 8, /* also works with a file that has a vocabulary but no weights */
-    TAKES_RANKS = 16,     /* ranks share its model (base/ranks.h); other modes run on rank 0 only */
+    TAKES_VOCABULARY = 8, /* also works with a file that contains a vocabulary but no weights */
+    TAKES_RANKS = 16,     /* ranks share the model (base/ranks.h); other modes run on rank 0 only */
     DECODES = 32          /* runs single tokens, so packed weights save time */
 };
 
@@ -21,7 +21,7 @@ enum {
     MODE(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_TOKENS | TAKES_RANKS, "continue a text (default)")   \
     MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS, "hold a conversation")                            \
     MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS,                                        \
-         "measure how well a text is predicted")                                                                       \
+         "measure how well the model predicts a text")                                                                 \
     MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_RANKS, "measure speed, and the limits of the machine")  \
     MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL, "measure what norms cost")                    \
     MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY, "list the tokens of a text")                                    \
@@ -31,7 +31,7 @@ enum {
 
 typedef struct {
     const char *name;
-    int (*run)(Run *run); /* returns 0, -1 (a failure) or the exit status */
+    int (*run)(Run *run); /* returns 0, -1 (failure) or the exit status */
     TokenizerUse tokenizer;
     int needs;
     const char *purpose;

@@ -1,7 +1,7 @@
 /* perplexity.c: measures how well the model predicts a text.
  *
- * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not overlap; each has the
- * length of the context and begins with BOS, and every other token in it is scored: perplexity = exp(mean NLL).
+ * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not overlap. Each has the
+ * length of the context and begins with BOS; all its other tokens are scored. Perplexity is exp(mean NLL).
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -25,7 +25,7 @@ static double surprise(const float *logits, int n, int token) {
  * shortens the text to the scored tokens. */
 static int score(Run *run, Tokens *text, int *inputs, double *nll) {
     const int vocab_size = run->model.config.vocab_size;
-    const int scored = run->session.context - 1; /* tokens of a window that are not BOS */
+    const int scored = run->session.context - 1; /* scored tokens of a window */
     for (int i = 0; i < text->n; i++) inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
     int at = 0;
     for (int n; at < text->n && !interrupted; at += n) {
@@ -64,11 +64,12 @@ static int report(const double *nll, int n, int window) {
     return stdout_finish();
 }
 
-/* A line for each norm: by how much the mean NLL grows with another kind in its place. Ctrl-C ends it. */
+/* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other kind. Ctrl-C stops it.
+ */
 static int sweep(Run *run, Tokens *text, int *inputs, double *nll) {
     const double usual = mean_of(nll, text->n);
     char name[PART_NAME];
-    printf("\nnats per token more, with another kind\n%-26s", "norm");
+    printf("\nchange of NLL per token, in nats, with another kind of norm\n%-26s", "norm");
     for (NormKind kind = 0; kind <= NORM_NONE; kind++) printf(" %11s", norm_name(kind));
     for (PartAt at = parts_of(&run->model); next_part(&at) && !interrupted;) {
         Norm *norm = part_norm(&at);

@@ -1,6 +1,6 @@
 /* prompts.c: reads prompts, one at a time.
  *
- * Owns their sources (-i, -f, --tokens, the lines of --prompts) and the options of a line.
+ * Owns the sources of prompts (-i, -f, --tokens, --prompts) and the fields of a line in a .jsonl file.
  */
 #include "modes/prompts.h"
 #include "base/error.h"
@@ -19,7 +19,7 @@ int prompts_open(Prompts *p, const Run *run) {
     *p = (Prompts){.run = run, .name = path && strcmp(path, "-") ? path : "standard input"};
     p->json = o->prompts && ending && !strcmp(ending, ".jsonl");
     if (path && !(p->text = file_read(path, &p->size))) return -1;
-    return o->prompts && !p->size ? fail("%s: holds no prompt", p->name) : 0;
+    return o->prompts && !p->size ? fail("%s: contains no prompt", p->name) : 0;
 }
 
 void prompts_close(Prompts *p) {
@@ -27,7 +27,7 @@ void prompts_close(Prompts *p) {
     *p = (Prompts){0};
 }
 
-/* Reads a number from 0 or 1 to max, if the key exists. */
+/* Reads a whole number from min to max, if the key exists. */
 static int read_number(const Json *object, const char *where, const char *key, int64_t min, int64_t max, int64_t *to) {
     const Json *value = json_get(object, key);
     if (json_null(value) || (json_integer(value, to) && *to >= min && *to <= max)) return 0;
@@ -35,7 +35,7 @@ static int read_number(const Json *object, const char *where, const char *key, i
                 (long long)min, (long long)max);
 }
 
-/* Reads a line of JSON. The prompt's text replaces the line, which is never shorter. */
+/* Parses a line of JSON. Its prompt overwrites the line; it is never longer. */
 static int read_object(Prompt *to, const char *where, char *line) {
     JsonFile json;
     int64_t seed = 0, samples = to->samples;
@@ -43,7 +43,7 @@ static int read_object(Prompt *to, const char *where, char *line) {
     const Json *text = json_get(json.values, "prompt");
     int status = json_has_kind(text, JSON_STRING)
                      ? 0
-                     : fail("%s: \"prompt\" is %.40s, expected a text", where, json_shown(text));
+                     : fail("%s: \"prompt\" is %.40s, expected a string", where, json_shown(text));
     if (!status) status = read_number(json.values, where, "seed", 0, INT64_MAX, &seed);
     if (!status) status = read_number(json.values, where, "n", 1, INT_MAX, &samples);
     if (!status) memmove(line, text->text, to->size = text->length);
@@ -62,24 +62,25 @@ static int read_text(Prompts *p, Prompt *to, const char *where) {
     to->text = line ? line : o->tokens ? o->tokens : o->prompt ? o->prompt : "";
     to->size = end ? (size_t)(end - line) : line ? p->size - p->at : strlen(to->text);
     p->at += to->size + (end != NULL);
-    if (line && !is_line && to->size && line[to->size - 1] == '\n') to->size--; /* echo adds one */
+    if (line && !is_line && to->size && line[to->size - 1] == '\n')
+        to->size--; /* the output ends with its own newline */
     if (line && to->size && line[to->size - 1] == '\r') to->size--;
     return is_line && p->json ? read_object(to, where, line) : 0;
 }
 
-/* An empty prompt becomes BOS. `where` is "" for the prompt of the command line. */
+/* Checks that a prompt fits. An empty prompt becomes BOS. `where`: the line, for messages; "" on the command line. */
 static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
     const Run *run = p->run;
     const int first = run_first_token(run), max = run_steps(run);
     const char *colon = *where ? ": " : "";
     if (!ids->n && first < 0)
-        return fail("%s%sthe prompt is empty, and the model has no BOS; give it a text with -i", where, colon);
+        return fail("%s%sthe prompt is empty, and the model has no BOS; pass a text with -i", where, colon);
     if (!ids->n) ids->ids[ids->n++] = first;
     if (ids->n > run->session.context && *where)
         return fail("%s: %d positions do not fit in a context of %d", where, ids->n, run->session.context);
     if (check_context(&run->session, ids->n)) return -1;
     if (max <= ids->n && p->n_no_room++ < MAX_REPORTS)
-        note("%s%s-n %d counts the prompt, which has %d token%s", where, colon, max, ids->n, ids->n == 1 ? "" : "s");
+        note("%s%s-n %d includes the prompt, which has %d token%s", where, colon, max, ids->n, ids->n == 1 ? "" : "s");
     return 0;
 }
 
@@ -116,7 +117,7 @@ int prompts_next(Prompts *p, Prompt *next) {
 
 int prompts_report(const Prompts *p) {
     if (p->n_no_room > MAX_REPORTS)
-        note("%s: -n %d counts the prompt; %d lines have at least that many tokens", p->name, run_steps(p->run),
+        note("%s: -n %d includes the prompt; %d lines have at least that many tokens", p->name, run_steps(p->run),
              p->n_no_room);
     if (p->n_failed > MAX_REPORTS)
         fail("%s: %d of %d lines could not run; the first %d are above", p->name, p->n_failed, p->line, MAX_REPORTS);

@@ -5,13 +5,13 @@
 
 enum { MAX_REPORTS = 5 }; /* max messages of a kind */
 
-/* The source of prompts: the lines of a file, or the command line, which has one. */
+/* The source of prompts: the lines of a file, or the single prompt of the command line. */
 typedef struct {
     const Run *run;
     const char *name; /* for messages */
-    char *text;       /* owned; NULL: not a file */
+    char *text;       /* contents of the file, owned; NULL: not a file */
     size_t size, at;  /* `at`: bytes read so far */
-    int line;         /* the last line read */
+    int line;         /* number of the last line read */
     bool json;
     int n_failed;  /* prompts that could not run */
     int n_no_room; /* prompts of at least -n tokens */
@@ -21,19 +21,18 @@ typedef struct {
     const char *text; /* [size], valid until the prompts are closed */
     size_t size;
     int line;
-    Tokens ids;    /* at least one; the caller frees them */
+    Tokens ids;    /* at least one; the caller frees ids.ids */
     uint64_t seed; /* of the first sample */
     int samples;
 } Prompt;
 
-/* Returns -1 and a message on failure. The caller closes it in any case. */
+/* Opens the source. Returns -1 and a message on failure. The caller closes it in either case. */
 int prompts_open(Prompts *p, const Run *run);
 void prompts_close(Prompts *p);
 
-/* Reads the next prompt. Skips prompts that cannot run and reports their lines, up to MAX_REPORTS. Returns 1 for a
- * prompt; 0 if no prompt is left, or after Ctrl-C; -1 if out of memory. */
+/* Reads the next prompt. Skips prompts that cannot run, with a message for the first MAX_REPORTS. Returns 1 for a
+ * prompt, 0 if no prompt is left or after Ctrl-C, -1 if out of memory. */
 int prompts_next(Prompts *p, Prompt *next);
 
-/* Reports the number of prompts that could not run, or were too long, if some messages were skipped. Returns -1 if a
- * prompt could not run. */
+/* Summarizes the messages beyond MAX_REPORTS. Returns -1 if a prompt could not run. */
 int prompts_report(const Prompts *p);

@@ -1,8 +1,8 @@
 /* text.c: the loop that generates texts.
  *
  * Owns the steps of a forward pass, the sampling from its logits, and the end of a text. Draft tokens (guess.h) run in
- * the pass of the last id. A draft token that equals the sampled token is accepted: the logits after it are already
- * computed.
+ * the same pass as the last id. A draft token is accepted if it equals the sampled token; the logits after it are then
+ * already computed.
  */
 #include "modes/text.h"
 #include "base/memory.h"
@@ -15,7 +15,7 @@
 #include "text/merges.h"
 #include "text/stream.h"
 
-enum { WORTH_SHARING = 1 << 16 }; /* logits: below this, one thread finishes before a second one starts */
+enum { WORTH_SHARING = 1 << 16 }; /* logits; with fewer, starting a second thread takes longer than sampling */
 
 bool texts_stopped(const Stream *out) { return interrupted || out->error; }
 
@@ -32,7 +32,7 @@ int text_append(Text *t, const Tokens *prompt) {
     return 0;
 }
 
-/* Adds the steps of the pending ids; after a single one, those of draft tokens. Returns -1 if out of memory. */
+/* Adds the steps of the pending ids and, if there is only one, of draft tokens. Returns -1 if out of memory. */
 static int add_steps(Run *run, Text *t) {
     const int n = t->ended ? 0 : t->ids.n - t->n_ran;
     const int n_draft = t->guesser && n == 1 ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n) : 0;

@@ -4,7 +4,7 @@
 #include "tokenizer.h"
 #include <stdlib.h>
 
-/* Writes a line: the token's id and its bytes, control characters and backslashes as \xNN. */
+/* Writes a line: the token's id and its bytes, with control characters and backslashes as \xNN. */
 static void show_piece(const Run *run, Stream *out, int token) {
     char text[32];
     int n;

@@ -502,9 +502,9 @@ static void chat_uses_the_template_of_the_file(void) {
 }
 
 static void chat_refuses_an_unknown_template(void) {
-    check_refused(1, "m/strange.gguf: its chat template ('{{ content }}') is of an unknown family",
+    check_refused(1, "m/strange.gguf: the chat template ('{{ content }}') is of an unknown family",
                   "m/strange.gguf -m chat -i a");
-    CHECK(strstr(err, "--template takes one of llama-2, mistral, "), "%s", err);
+    CHECK(strstr(err, "select one with --template: llama-2, mistral, "), "%s", err);
     check_refused(2, "--template is 'llama', expected one of llama-2, ", "m/chat.gguf -m chat --template llama -i a");
     for (int seed = 12; seed < (test_fast() ? 12 : 16); seed++) converse(&CHOSEN, seed, 1000, false, &(int){0});
 }

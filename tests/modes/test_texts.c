@@ -235,11 +235,11 @@ static void bad_lines_are_reported_and_skipped(void) {
     } cases[] = {
         {"{\"prompt: 3}", "byte 13: an unterminated string"},
         {"", "byte 1: expected a value"},
-        {"[1]", "\"prompt\" is missing, expected a text"},
+        {"[1]", "\"prompt\" is missing, expected a string"},
         {"{\"prompt\": \"Tom\", \"seed\": -1}",
          "\"seed\" is -1, expected a whole number from 0 to 9223372036854775807"},
         {"{\"prompt\": \"B\", \"n\": 0}", "\"n\" is 0, expected a whole number from 1 to 2147483647"},
-        {"{\"prompt\": 3}", "\"prompt\" is 3, expected a text"},
+        {"{\"prompt\": 3}", "\"prompt\" is 3, expected a string"},
         {"{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}", "22 positions do not fit in a context of 20"},
         {"{\"prompt\": \"A\"} B", "byte 17: text after the end"},
         {"{\"n\": 1, \"n\": 2}", "an object has the key \"n\" twice"},
@@ -288,8 +288,8 @@ static int write_lines(const char *name, const char *first, const char *line, in
 static void many_bad_lines_are_counted(void) {
     write_lines("many.txt", "", "aa ba ca aa ba ca\n", 7);
     CHECK_RUN("spm.gguf -n 3 --prompts many.txt");
-    CHECK(lines_of(err) == 7 && strstr(err, "line 5: -n 3 counts") && !strstr(err, "line 6:"), "%s", err);
-    CHECK(strstr(err, "note: many.txt: -n 3 counts the prompt; 7 lines have at least that many tokens\n"), "%s", err);
+    CHECK(lines_of(err) == 7 && strstr(err, "line 5: -n 3 includes") && !strstr(err, "line 6:"), "%s", err);
+    CHECK(strstr(err, "note: many.txt: -n 3 includes the prompt; 7 lines have at least that many tokens\n"), "%s", err);
     write_lines("many.jsonl", "{\"prompt\": \"a\"}\n", "{}\n", 6);
     run("spm.gguf -n 8 --prompts many.jsonl");
     CHECK(status == 1 && lines_of(err) == 7 && strstr(err, "line 6: ") && !strstr(err, "line 7: "), "%s", err);
@@ -440,8 +440,8 @@ static void bad_usage_is_refused(void) {
         {2, "--samples is '0', expected a whole number from 1", "spm.gguf --samples 0"},
         {2, "--parallel is '0', expected a whole number from 1", "spm.gguf --samples 2 --parallel 0"},
         {1, "missing.txt: No such file", "spm.gguf --prompts missing.txt"},
-        {1, "empty.txt: holds no prompt", "spm.gguf --prompts empty.txt"},
-        {1, "standard input: holds no prompt", "spm.gguf --prompts -"},
+        {1, "empty.txt: contains no prompt", "spm.gguf --prompts empty.txt"},
+        {1, "standard input: contains no prompt", "spm.gguf --prompts -"},
         {1, "outside the vocabulary", "spm.gguf --tokens 1,99999 --samples 2"},
         {1, "cannot write the output: No space", "spm.gguf --samples 2 -n 4 --json"},
     };
@@ -512,10 +512,11 @@ static void ctrl_c_ends_prompts_that_run_nothing(void) {
     for (int json = 0; json < 2; json++) {
         setup.interrupt = AT_OUTPUT;
         run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
-        CHECK(status == 130 && number_after("counts the prompt; ") < LINES, "long prompts: status %d, %s", status, err);
+        CHECK(status == 130 && number_after("includes the prompt; ") < LINES, "long prompts: status %d, %s", status,
+              err);
         setup.closed_output = true;
         run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
-        CHECK(status == 1 && strstr(err, "cannot write the output") && number_after("counts the prompt; ") < LINES,
+        CHECK(status == 1 && strstr(err, "cannot write the output") && number_after("includes the prompt; ") < LINES,
               "closed pipe: status %d, %s", status, err);
     }
     setup.interrupt = AT_OUTPUT;
