@@ -1,4 +1,4 @@
-/* csv.c: a profile as a CSV file, whose rows the page has, too. */
+/* csv.c: writes a profile as a CSV file. page.c writes the same rows. */
 #include "lab/profile.h"
 #include <math.h>
 

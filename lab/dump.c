@@ -1,4 +1,5 @@
-/* dump.c: inputs and outputs of norms as NumPy files: FOLDER/layers.3.attn_norm.in.npy, float32 [tokens, elements].
+/* dump.c: writes inputs and outputs of norms as NumPy files: FOLDER/layers.3.attn_norm.in.npy, float32 [tokens,
+ * elements].
  *
  * Owns the layout of the files; profile.c calls it. In a pre-norm model the inputs of attn_norm, mlp_norm and
  * final_norm are the residual stream.
@@ -16,7 +17,7 @@ static const char *path_of(const Dump *d, char path[PATH_SIZE], const char *norm
     return path;
 }
 
-/* Creates a file with its header. -1: not written. */
+/* Creates a file and writes its header. Returns -1 on failure. */
 static int create_array(const char *path, int n, int width) {
     char about[118];
     FILE *file = fopen(path, "wb");
@@ -46,7 +47,7 @@ static double all_arrays(Dump *d, bool create) {
 int dump_open(Dump *d, const Model *model, const char *path, int n) {
     *d = (Dump){.path = path, .model = model, .n = n};
     if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >= (int)sizeof d->folder || file_exists(path))
-        return fail("--dump %s: exists, or its name is too long", path);
+        return fail("--dump %s: the path exists or is too long; choose another one", path);
     if (folder_create(d->folder)) return -1;
     note("--dump writes %.1f MB", 1e-6 * all_arrays(d, true));
     return 0;

@@ -1,4 +1,4 @@
-/* dump.h: inputs and outputs of norms as NumPy files (--dump). */
+/* dump.h: writes inputs and outputs of norms as NumPy files (--dump). */
 #pragma once
 
 #include "base/probe.h"
@@ -6,21 +6,21 @@
 
 typedef struct {
     const char *path;  /* not owned */
-    char folder[1000]; /* PATH.part, until it is whole */
+    char folder[1000]; /* PATH.part, renamed to PATH when complete */
     const Model *model;
     int n; /* tokens of the text */
     bool failed;
 } Dump;
 
-/* Creates the folder PATH.part for one text of n tokens and says on stderr how much it will hold. Returns -1 and a
- * message if `path` exists or the folder cannot be created; then there is nothing to close. */
+/* Creates the folder PATH.part for one text of n tokens and prints the size of its files on stderr. Returns -1 and a
+ * message if `path` exists or the folder cannot be created; the caller must not close the dump then. */
 int dump_open(Dump *d, const Model *model, const char *path, int n);
 
-/* Writes elements [channel, channel + width) of a norm's input, or output, for steps[n]. x[n][stride] begins at the
- * first of these elements; a token has `stride` elements. */
+/* Writes elements [channel, channel + width) of a norm's input (or output, if `out`) for the tokens of steps[n]. `x`
+ * points to the first of these elements; tokens are `stride` elements apart. */
 void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, const Step *steps, int n, int stride,
                int channel, int width);
 
-/* Renames the folder to `path` if `keep` and every write succeeded, else removes it. Returns -1 and a message if a
- * write failed. */
+/* If `keep` is set and every write succeeded, renames the folder to `path`; else removes it. Returns -1 and a message
+ * if `keep` is set and a write failed. */
 int dump_close(Dump *d, bool keep);

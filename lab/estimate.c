@@ -2,14 +2,15 @@
 #include "lab/estimate.h"
 #include <math.h>
 
-/* By order statistics, which assume no distribution (David and Nagaraja 2003, "Order Statistics", section 7.1). The
- * ranks are those of the binomial distribution in its normal approximation. */
+/* The interval is between two order statistics, which needs no assumption about the distribution (David and Nagaraja
+ * 2003, "Order Statistics", section 7.1). Their ranks are from the normal approximation of the binomial distribution.
+ */
 Estimate estimate_median(const double *sorted, int n) {
     const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0; /* ranks begin at 1 */
     return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low], sorted[n - 1 - low]};
 }
 
-/* Its variance is in Cochran 1977, "Sampling Techniques", section 2.11. */
+/* Variance of a ratio: Cochran 1977, "Sampling Techniques", section 2.11. */
 Estimate estimate_ratio(const Ratio *r) {
     const double ratio = r->x > 0 ? r->y / r->x : 0;
     if (r->n < 2) return (Estimate){ratio, -INFINITY, INFINITY};

@@ -6,7 +6,7 @@ typedef struct {
     double value, low, high;
 } Estimate;
 
-/* The population median, from n sorted samples. */
+/* Estimates the population median from n sorted samples. */
 Estimate estimate_median(const double *sorted, int n);
 
 /* Sums over n pairs (x, y): of x and y, of their squares and products. */
@@ -23,5 +23,5 @@ static inline void ratio_add(Ratio *r, double y, double x) {
     r->yy += y * y;
 }
 
-/* Sum of y / sum of x. The interval of a single pair is infinite. */
+/* Sum of y / sum of x. With fewer than two pairs the interval is infinite. */
 Estimate estimate_ratio(const Ratio *r);

@@ -1,7 +1,7 @@
 /* limits.c: the read bandwidth and the peak arithmetic rates of this machine.
  *
- * Owns the loops that measure them. Each limit is the best of a few loops, because processors differ in which loop is
- * fastest. The result of a loop depends on all of its work, so that the compiler keeps it.
+ * Owns the loops that measure them. Each limit is the result of the fastest of several loops; which one is fastest
+ * depends on the processor. The result of a loop depends on all of its work, so the compiler cannot remove any of it.
  */
 #include "lab/limits.h"
 #include "base/memory.h"
@@ -15,13 +15,13 @@ enum {
     SUMS = 8,
     MAX_SUMS = 16,
     UNIT = 4 * SUMS * LANES,
-    MAX_READ = 512 << 20 /* bytes: larger than caches */
+    MAX_READ = 512 << 20 /* bytes; larger than the caches */
 };
 
-/* Processes n numbers, a multiple of UNIT. A loop that reads reads p[n], another one only *p. */
+/* Processes n numbers, a multiple of UNIT. Loops that measure bandwidth read p[n]; the others read only *p. */
 typedef float Loop(const float *p, size_t n);
 
-/* Sums n floats, read in `streams` streams. */
+/* Sums n floats, read as `streams` concurrent streams. */
 INLINE float read_streams(const float *floats, size_t n, const size_t streams, Prefetch prefetch) {
     const size_t part = n / streams;
     vf sums[SUMS] = {{0}};
@@ -38,7 +38,7 @@ INLINE float read_streams(const float *floats, size_t n, const size_t streams, P
 /* n multiply-adds in n_sums independent chains. */
 INLINE float multiply_floats(const float *p, size_t n, const int n_sums) {
     vf sums[MAX_SUMS];
-    const vf a = vset(0.999f * *p), b = vset(0.001f * *p); /* stays near 1 */
+    const vf a = vset(0.999f * *p), b = vset(0.001f * *p); /* keeps sums near 1 */
     UNROLL
     for (int j = 0; j < n_sums; j++) sums[j] = vset((float)j);
     for (size_t i = 0; i < n; i += (size_t)n_sums * LANES) UNROLL
@@ -70,7 +70,7 @@ LOOP(floats_16, multiply_floats(p, n, 16))
 LOOP(bytes_12, multiply_bytes(p, n, 12))
 LOOP(bytes_16, multiply_bytes(p, n, 16))
 
-/* Seconds of `passes` passes of all threads, each over a share of its own. */
+/* Seconds that all threads take for `passes` passes, each over `share` numbers. */
 static double time_loop(Loop *loop, const float *p, size_t share, bool reads, int passes, int threads, float *sum) {
     double start = 0, end = 0;
     float total = 0;
@@ -90,7 +90,7 @@ static double time_loop(Loop *loop, const float *p, size_t share, bool reads, in
     return end - start;
 }
 
-/* Numbers per second of the fastest loop; each thread processes a share. */
+/* Numbers per second of the fastest loop, over all threads. Each thread processes `share` numbers per pass. */
 static double best_rate(Loop *const *loops, const float *p, size_t share, bool reads, int threads) {
     const int passes = (int)(1 + (32u << 20) / (share + 1)); /* at least 32 M numbers */
     double best = 0;

@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-/* Bytes per second of all threads reading the same memory again and again: `bytes` of it, or 512 MB if that is less.
- * 0 and a message if memory runs out. */
+/* Bytes per second when all threads repeatedly read a buffer of `bytes` bytes, at most 512 MB, each thread its own
+ * part. 0 and a message if memory runs out. */
 double read_rate(size_t bytes, int threads);
 
 /* Operations per second of all threads, two per multiply-add: of float32, and of int8 summed in int32. */

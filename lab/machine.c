@@ -14,7 +14,7 @@ static void write_string(FILE *out, const char *prefix, const char *text) {
     fprintf(out, "%s%s", prefix, text ? "\"" : "null");
     for (size_t left = text ? strlen(text) : 0, n; left > 0; text += n, left -= n) {
         const char *escaped = json_escape(text, left, &n);
-        fputs(*text == '<' ? "\\u003c" : escaped, out); /* a name must not end the <script> of page.html */
+        fputs(*text == '<' ? "\\u003c" : escaped, out); /* a string must not end the <script> of page.html */
     }
     if (text) fputc('"', out);
 }

@@ -10,8 +10,9 @@ typedef struct {
     int threads;
 } About;
 
-/* Writes "model": ..., "norm": ..., "threads": ..., "lanes": ..., "machine": ..., "compiler": ..., "flags": ... */
+/* Writes the members "model": ..., "norm": ..., "threads": ..., "lanes": ..., "machine": ..., "compiler": ..., "flags":
+ * ... */
 void write_about(FILE *out, const About *about);
 
-/* Writes , "NAME": value, "NAME_low": low, "NAME_high": high */
+/* Writes an estimate, after a comma: , "NAME": value, "NAME_low": low, "NAME_high": high */
 void write_estimate(FILE *out, const char *name, Estimate e);

@@ -29,19 +29,19 @@ static int parse_kind(Item *item, const char *name) {
         const char *known = norm_spec_name(item->kind = (NormKind)kind);
         if (strlen(known) != n || strncmp(name, known, n) != 0 || !name[n] != (kind != NORM_DYT)) continue;
         if (!name[n] || (!*end && isfinite(item->alpha) && item->alpha > 0)) return 0;
-        return bad_item(item, "has an alpha that is not a number above 0");
+        return bad_item(item, "has an alpha that is not a positive number");
     }
     return bad_item(item, "has a kind other than " NORM_KIND_LIST("and"));
 }
 
-/* "3" or "0-2", up to the dot at `end`. */
+/* Parses "3" or "0-2", which must end at the dot `end`. */
 static int parse_layers(Item *item, const char *text, const char *end, int n_layers) {
     char *rest;
-    if (*text < '0' || *text > '9') return bad_item(item, "begins with no layer");
+    if (*text < '0' || *text > '9') return bad_item(item, "does not begin with a layer");
     const long first = strtol(text, &rest, 10);
     long last = first;
     if (*rest == '-' && rest[1] >= '0' && rest[1] <= '9') last = strtol(rest + 1, &rest, 10);
-    if (rest != end) return bad_item(item, "has no layers n or n-m before the dot");
+    if (rest != end) return bad_item(item, "does not have layers n or n-m before the dot");
     if (first > last || last >= n_layers)
         return fail("--norm: '%s' names layers %ld to %ld, the model has 0 to %d", item->text, first, last,
                     n_layers - 1);
@@ -62,7 +62,8 @@ static int parse_item(Item *item, const char *text, size_t size, const Model *mo
         if (known && !strncmp(site, known, strlen(known)) && site + strlen(known) == equals) item->site = at.part;
     }
     if (!item->site) return bad_item(item, "has a site other than attn, mlp, q, k, attn_post, mlp_post and final");
-    if (dot && item->site->owner == OF_MODEL) return bad_item(item, "gives the final norm a layer");
+    if (dot && item->site->owner == OF_MODEL)
+        return bad_item(item, "gives layers for the final norm, which is outside the layers");
     if (dot && parse_layers(item, item->text, dot, model->config.n_layers)) return -1;
     return parse_kind(item, equals + 1);
 }
@@ -89,6 +90,6 @@ int model_swap_norms(Model *model, const char *spec) {
         none = none || item.kind == NORM_NONE;
         at = end + 1;
     } while (*end);
-    if (none) note("--norm none is for timing: without its norms the model's text means nothing");
+    if (none) note("--norm none is for timing only: without its norms the model generates meaningless text");
     return 0;
 }

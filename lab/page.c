@@ -1,11 +1,11 @@
-/* page.c: writes a profile as a page for a browser: page.html, with the profile's JSON in place of the sample data. */
+/* page.c: writes a profile as an HTML page: page.html, with the profile as JSON instead of the sample data. */
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include <string.h>
 
 extern const char PAGE_HTML[]; /* lab/page.html; the Makefile generates it */
 
-/* The milliseconds of each thread: work, norms, waiting. */
+/* Milliseconds of each thread: other work, norms, waiting. */
 static void write_threads(FILE *out, const Profile *p, Phase phase) {
     for (int t = 0; t < p->session->n_threads; t++) {
         const double work = profile_seconds(p, t, phase, 0, SITE_END);
@@ -38,7 +38,7 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     fputs("]}", out);
 }
 
-/* The RMS of the residual stream before attention, for each row by position. */
+/* The RMS of the residual stream before attention: for each row an array over position buckets. */
 static void write_residual(FILE *out, const Profile *p) {
     double rms[POSITION_BUCKETS];
     for (int row = 0; row < p->n_rows; row++) {

@@ -1,8 +1,9 @@
 /* profile.c: the time of each site in each layer, and the size of activations.
  *
  * Owns the hooks that the forward pass calls (base/probe.h). They read the clock and measure the inputs and outputs of
- * norms. The time between two marks of a thread belongs to the site of the second mark. The marks themselves are a site
- * of their own (SITE_PROFILE), so the sites add up to the whole. Decode passes are sampled to bound the overhead.
+ * norms. The time between two marks of a thread belongs to the site of the second mark. The time of the marks
+ * themselves belongs to SITE_PROFILE, so the sites add up to the total. Decode passes are sampled to limit the
+ * overhead.
  */
 #include "lab/profile.h"
 #include "base/error.h"
@@ -41,7 +42,7 @@ static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site sit
 
 /* ---- the hooks --------------------------------------------------------------------------- */
 
-/* The number of tokens of the chunk that a site processes. */
+/* The number of tokens of the current chunk that a site processes. */
 static int tokens_of(const Profile *p, int layer, Site site) {
     return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->session->n_requested : p->n;
 }
@@ -56,7 +57,7 @@ uint64_t bucket_start(int bucket) {
     return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
-/* Adds the duration of a thread's last mark, and of the clock reading after it, to SITE_PROFILE. */
+/* Adds the duration of a thread's last mark, plus `reading` nanoseconds for reading the clock, to SITE_PROFILE. */
 static void add_mark(Profile *p, int thread, int layer, uint64_t reading) {
     Track *track = &p->tracks[thread];
     const double seconds = 1e-9 * (double)(track->last - track->began + reading);
@@ -65,7 +66,7 @@ static void add_mark(Profile *p, int thread, int layer, uint64_t reading) {
     track->began = track->last;
 }
 
-/* Adds the time from a thread's last mark to `at`, where a mark begins, to a site. Returns the seconds. */
+/* Adds the time from a thread's last mark to `at`, the start of a new mark, to a site. Returns the seconds added. */
 static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at) {
     Track *track = &p->tracks[thread];
     const uint64_t all = at - track->last, reading = all < p->reading ? all : p->reading, ticks = all - reading;
@@ -86,7 +87,7 @@ static void mark(Probe *probe, int layer, Site site) {
     const uint64_t at = p->clock();
     const int thread = omp_get_thread_num();
     Track *track = &p->tracks[thread];
-    if (site == SITE_START && thread > 0) { /* it was idle until now */
+    if (site == SITE_START && thread > 0) { /* the thread was idle until now */
         track->began = track->last = at;
         return;
     }
@@ -111,7 +112,7 @@ double profile_observing(const Profile *p, Phase phase) {
     return p->passes[phase].seconds_observed - p->passes[phase].net;
 }
 
-/* Every prefill pass is observed, and a sample of the decode passes. */
+/* Starts a forward pass. Returns whether it is observed: every prefill pass is, and a sample of the decode passes. */
 static bool begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
@@ -145,7 +146,7 @@ static void end(Probe *probe) {
             sums->interrupted++;
     }
     if (p->phase == PREFILL || p->unobserved-- > 0) return;
-    /* an odd distance, because the time of a token depends on its place in a block of positions */
+    /* observe every n-th pass with n odd, because the time of a token depends on its place in a block of positions */
     const double every = profile_observing(p, p->phase) / (p->budget * sums->net);
     p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
@@ -168,8 +169,8 @@ static Sizes sizes_of(const float *x, int dim) {
     return (Sizes){(double)vsum(squares), (double)vsum(sum), vmax_lane(max)};
 }
 
-/* Adds x[dim] to a norm's input statistics: elements [channel, channel + dim) of a token's `width`. Returns the sum of
- * squares. */
+/* Adds x[dim] to a norm's input statistics: elements [channel, channel + dim) of a token's `width` elements. Returns
+ * the sum of squares. */
 static double add_input(Record *r, const float *x, int dim, int width, int channel, int position) {
     const Sizes s = sizes_of(x, dim);
     r->squares_in += s.squares / width;
@@ -190,7 +191,7 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     const Profile *p = (Profile *)probe;
     const Session *s = p->session;
     const Layer *l = &s->model->layers[layer];
-    const size_t at = (size_t)(x - (site == SITE_Q_NORM ? s->q : s->k)); /* of the first token's first head */
+    const size_t at = (size_t)(x - (site == SITE_Q_NORM ? s->q : s->k)); /* index of the first token's first head */
     const int rank_rows = site == SITE_Q_NORM ? l->wq.rows : l->wk.rows;
     const int width = (size_t)dim == stride ? dim : rank_rows, channel = (int)(at % stride);
     Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
@@ -256,7 +257,7 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
                    .reading = ticks_of_reading(clock),
                    .budget = 0.1};
     session->observer = &p->probe;
-    /* zeroed now: the first access to a new page takes longer than a site of a small model */
+    /* zeroed here, because the first access to a page takes longer than a site of a small model */
     if (!(p->records = allocate_zeroed(n_threads * sites, sizeof *p->records)) ||
         !(p->streams = allocate_zeroed(n_threads * (size_t)n_rows, sizeof *p->streams)) ||
         !(p->histograms = allocate_zeroed(sites, sizeof *p->histograms)) ||
@@ -278,12 +279,12 @@ void profile_close(Profile *p) {
     free(p);
 }
 
-/* One past the last layer of the row that begins with `layer`. */
+/* The end of the row that begins with `layer`: one past its last layer. */
 static int row_end(const Profile *p, int layer) {
     return layer == MAX_LAYERS ? p->session->model->config.n_layers : layer + 1;
 }
 
-/* The q-quantile of a call's microseconds per token, interpolated within a bucket. */
+/* The q-quantile of microseconds per token of a call, interpolated within its bucket. */
 static double quantile(const uint32_t *histogram, double q) {
     double n = 0, below = 0;
     for (int b = 0; b < BUCKETS; b++) n += histogram[b];
@@ -295,13 +296,14 @@ static double quantile(const uint32_t *histogram, double q) {
     return 0;
 }
 
-/* Seconds of the first thread that other programs took at a site: what calls longer than 8 times the median and 1 us
- * exceed the median by. A site with few calls is compared with the same site of all layers. */
+/* Seconds that other programs took from the first thread at a site. A call is long if it takes more than 8 times the
+ * median plus 1 us per token; its time above the median is lost. For a site with fewer than 8 calls the median is over
+ * all layers. */
 static double lost_at(const Profile *p, Phase phase, int layer, Site site) {
     const Record *r = profile_of_thread(p, 0, phase, layer, site);
     const uint32_t *calls = histogram_of(p, phase, layer, site);
     Histogram all = {0};
-    double usual = 0; /* nanoseconds per token, summed over the calls, each long one as the median */
+    double usual = 0; /* sum over calls of nanoseconds per token; a long call counts as the median */
     bool lost = false;
     for (int l = r->calls < 8 ? NO_LAYER : p->n_rows; l < p->n_rows; l++)
         for (int b = 0; b < BUCKETS; b++) all[b] += histogram_of(p, phase, l, site)[b];
@@ -315,7 +317,7 @@ static double lost_at(const Profile *p, Phase phase, int layer, Site site) {
     return lost ? r->seconds - 1e-9 * usual * r->per_token.x / (double)r->calls : 0;
 }
 
-/* The first thread's record of a site, with the other threads' data on activations. */
+/* The first thread's record of a site, with all threads' work and activation statistics. */
 static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
     Record sum = *profile_of_thread(p, 0, phase, layer, site);
     for (int t = 1; t < p->session->n_threads; t++) {

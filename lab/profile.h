@@ -7,7 +7,7 @@
 #include "lab/machine.h"
 #include "model.h"
 
-/* A forward pass is decode if each sequence runs one token and draft tokens after it; else it is prefill. */
+/* A forward pass is decode if each sequence runs one token, possibly followed by draft tokens; else it is prefill. */
 typedef enum { PREFILL, DECODE, N_PHASES } Phase;
 extern const char *const PHASE_NAMES[N_PHASES];
 
@@ -20,10 +20,10 @@ extern const SiteInfo SITES[N_SITES];
 /* Totals of one site in one row and one phase. */
 typedef struct {
     uint64_t calls, tokens;
-    double seconds;                 /* without the time of the profiler */
-    double lost;                    /* seconds taken by other programs, not in `seconds` */
-    double work;                    /* seconds of all threads (of one: prompts, and norms of one token) */
-    Ratio per_token;                /* per call: seconds, and tokens of the chunk */
+    double seconds;                 /* without the profiler and `lost` */
+    double lost;                    /* seconds that other programs took */
+    double work;                    /* seconds of all threads; of one thread for prefill, and for norms of one token */
+    Ratio per_token;                /* of each call: seconds / tokens of the chunk */
     double waited;                  /* seconds at the barrier after the site */
     double squares_in, squares_out; /* norms: sums over tokens of mean(x^2) and of mean(y^2) */
     uint64_t vectors;               /* norms: number of normalized vectors (tokens or heads) */
@@ -32,7 +32,8 @@ typedef struct {
     int max_channel, max_position;  /* norms: where max_abs occurred */
 } Record;
 
-/* Logarithmic buckets: 0 to 7 have one each; above, 8 buckets per power of two. */
+/* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of two. bucket_start: the min value of a
+ * bucket. */
 enum { BUCKETS = 8 * 39, POSITION_BUCKETS = 8 * 29 };
 uint64_t bucket_start(int bucket);
 
@@ -45,12 +46,12 @@ typedef struct {
     uint64_t tokens;
 } StreamSizes[POSITION_BUCKETS];
 
-enum { MAX_LAYERS = 256 }; /* later layers share a row, to limit memory */
+enum { MAX_LAYERS = 256 }; /* layers from here on share a row, to limit memory */
 
-/* State of one thread, in a cache line of its own. */
+/* State of one thread, in a separate cache line. */
 typedef struct {
     _Alignas(64) uint64_t began, last; /* start and end of the last mark */
-    double spent, norms, work;         /* seconds of the profiler, of norms and of all work in this forward pass */
+    double spent, norms, work;         /* seconds in this forward pass: the profiler, norms, all work */
 } Track;
 
 /* Totals of the forward passes of a phase. */
@@ -60,19 +61,19 @@ typedef struct {
     double seconds_observed; /* wall-clock time of observed passes */
     double net;              /* seconds_observed without the profiler */
     uint64_t interrupted;    /* observed passes in which a thread lost its processor */
-    Ratio norms;             /* the other observed passes: seconds of norms / seconds of work */
+    Ratio norms;             /* of the other observed passes: seconds of norms / seconds of work */
 } Passes;
 
 typedef struct {
     Probe probe; /* first member: hooks cast Probe to Profile */
     Session *session;
     About about;
-    int n_rows;              /* layers with a row of their own, and one for the others if there are more */
+    int n_rows;              /* rows of layers: one per layer; layers from MAX_LAYERS on share the last row */
     uint64_t (*clock)(void); /* in nanoseconds */
     uint64_t opened;
     long switches;    /* involuntary context switches before the current forward pass */
-    uint64_t reading; /* nanoseconds of a clock reading */
-    double budget;    /* max share of decode time spent in the profiler */
+    uint64_t reading; /* duration of reading the clock, nanoseconds */
+    double budget;    /* max time of the profiler, as a share of decode time */
     uint64_t began;   /* start of the current forward pass */
     int unobserved;   /* forward passes until the next observed one */
     Phase phase;
@@ -82,19 +83,19 @@ typedef struct {
     StreamSizes *streams;  /* [n_threads][n_rows], before attention */
     Histogram *histograms; /* [N_PHASES][n_rows + 1][N_SITES], first thread */
     Track *tracks;         /* [n_threads] */
-    Dump *dump;            /* of all norms, not owned; NULL: none */
+    Dump *dump;            /* --dump, not owned; NULL: off */
 } Profile;
 
-/* Starts to observe a session. The caller calls profile_close before session_close.
- * The clock is nanoseconds(), or a virtual clock in tests. Decode passes are sampled so that the profiler takes
- * about 1 % of decode time. Returns NULL and a message if memory runs out. */
+/* Starts to observe a session. The caller calls profile_close before session_close. `clock` is nanoseconds(), or a
+ * virtual clock in tests. Decode passes are sampled so that the profiler takes at most about 10 % of decode time.
+ * Returns NULL and a message if memory runs out. */
 Profile *profile_open(Session *session, About about, uint64_t (*clock)(void));
 void profile_close(Profile *p);
 
-/* One thread's record of a site in a layer's row, or outside the layers (NO_LAYER). */
+/* One thread's record of a site in the row of a layer, or outside the layers (NO_LAYER). */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
 
-/* A row of the report. Times are the first thread's; data on activations is from all threads. */
+/* A row of the report. Times are those of the first thread; `work` and activation statistics are of all threads. */
 typedef struct {
     int next;      /* state of profile_next */
     double work;   /* seconds of the phase's work */
@@ -103,48 +104,49 @@ typedef struct {
     char name[24]; /* "3"; "256-299" for a row of several layers; "" outside the layers */
     Site site;
     Record record;
-    Estimate us;                  /* microseconds per token of the phase; these add up over sites */
-    double median, p95;           /* microseconds of a call, per token of its chunk */
-    double share;                 /* of the phase's work; 0 for sites that are not work */
+    Estimate us;                  /* microseconds per token of the phase; sites add up */
+    double median, p95;           /* quantiles of calls: microseconds per token of the chunk */
+    double share;                 /* share of the phase's work; 0 for sites that are not work */
     double rms_in, rms_out, mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
 } SiteRow;
 
-/* Advances to the next site that ran in a phase, in the order of the forward pass; `row` begins as {0}. Returns false
+/* Advances `row`, initially {0}, to the next site that ran in a phase, in the order of the forward pass. Returns false
  * at the end. */
 bool profile_next(const Profile *p, Phase phase, SiteRow *row);
 
-/* RMS of the residual stream before attention, in a row, at the positions of buckets [from, to); 0: no tokens. */
+/* RMS of the residual stream before attention, in a row of layers, at the positions of buckets [from, to); 0: no
+ * tokens. */
 double profile_rms_at(const Profile *p, int row, int from, int to);
 
 /* Seconds of one thread in sites [first, last]. */
 double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Site last);
 
-/* Seconds of the profiler itself, first thread. */
+/* Seconds that the profiler itself took from the first thread. */
 double profile_observing(const Profile *p, Phase phase);
 
-/* Seconds of one phase: the work of all threads and that of norms, the first thread's norms, and what other programs
- * took from it (Record.lost). Work is every site but waiting, the start and end of threads, and the profiler. A norm of
- * one token, which every thread computes, counts once. `share`: norms / work, of the passes without interruption. */
+/* Seconds of one phase. work, norms: all threads, in all sites of work (SITE_EMBED to SITE_LOGITS) and in norms; a norm
+ * of one token, which every thread computes, counts once. elapsed: norms of the first thread. lost: taken from the
+ * first thread by other programs. share: norms / work in the passes without interruption. */
 typedef struct {
     double norms, work, elapsed, lost;
     Estimate share;
 } Work;
 Work profile_work(const Profile *p, Phase phase);
 
-/* Share of the time of observed passes, over all threads, spent at barriers; 0: nothing was observed. */
+/* Share of all threads' time in observed passes that they waited at barriers; 0: no observed pass. */
 double profile_waiting(const Profile *p);
 
-/* The format of a path: "" (no file, only the table), NAME.csv or NAME.html; PROFILE_NONE: not a valid name.
+/* The format of the file `path`: NAME.csv or NAME.html; PROFILE_TABLE for "" (no file), PROFILE_NONE for other names.
  */
 typedef enum { PROFILE_NONE, PROFILE_CSV, PROFILE_PAGE, PROFILE_TABLE } ProfileFormat;
 ProfileFormat profile_format(const char *path);
 
-/* Writes the answer and a table to stderr (a line for each kind of site, or for each layer and site) and, unless path
- * is "", the file. Returns -1 and a message if the file cannot be written. */
+/* Writes the summary and a table to stderr (a line for each kind of site or, if `layers`, for each layer and site) and,
+ * unless `path` is "", the file. Returns -1 and a message if the file cannot be written. */
 int profile_report(const Profile *p, const char *path, bool layers);
 
-/* Write the numbers of a row, named by COLUMNS, separated by commas. Strings are in quotes; `unknown` replaces numbers
- * that are not finite or do not apply. */
+/* write_row writes a row's fields in the order of COLUMNS, separated by commas, with `quote` around strings.
+ * write_numbers writes n numbers. `unknown` replaces numbers that are not finite or do not apply. */
 extern const char COLUMNS[];
 void write_row(FILE *out, const SiteRow *row, const char *quote, const char *unknown);
 void write_numbers(FILE *out, const double *numbers, int n, const char *unknown);

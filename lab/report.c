@@ -1,4 +1,4 @@
-/* report.c: the table of --profile on stderr, and the choice of the file's format. */
+/* report.c: writes the table of --profile to stderr and selects the format of its file. */
 #include "base/file.h"
 #include "lab/profile.h"
 #include <math.h>
@@ -14,7 +14,7 @@ static void write_table_row(FILE *out, const SiteRow *row) {
     fputc('\n', out);
 }
 
-/* What the other lines summarize: the norms' share of each phase's work, and whether other programs disturbed it. */
+/* Writes the norms' share of each phase's work, and whether other programs disturbed the measurement. */
 static void write_answer(const Profile *p, FILE *out) {
     uint64_t observed = 0, interrupted = 0;
     double lost = 0;
@@ -32,12 +32,12 @@ static void write_answer(const Profile *p, FILE *out) {
     const double waiting = profile_waiting(p);
     fprintf(out, 10 * interrupted > observed || waiting > 0.25 ? "busy: " : "idle: ");
     fprintf(out,
-            "other programs interrupted %llu of %llu observed passes and took %.3f ms, left out above; threads waited "
+            "other programs interrupted %llu of %llu observed passes and took %.3f ms, excluded above; threads waited "
             "%.0f %% of the time\n",
             (unsigned long long)interrupted, (unsigned long long)observed, 1e3 * lost, 100 * waiting);
 }
 
-/* The layer where the residual stream's RMS at position 0 is largest, relative to other positions. */
+/* Writes the layer with the largest ratio of the residual stream's RMS at position 0 to its RMS at other positions. */
 static void write_first_token(const Profile *p, FILE *out) {
     double max_ratio = 0, first = 0, others = 0;
     int layer = 0;
@@ -53,7 +53,7 @@ static void write_first_token(const Profile *p, FILE *out) {
         fprintf(out, "residual before layer %d: RMS %.4g at position 0, %.4g elsewhere\n", layer, first, others);
 }
 
-/* A line for each kind of site: sums over the layers; for norms the smallest and largest RMS of their inputs. */
+/* Writes a line for each kind of site: sums over the layers and, for norms, the min and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase, FILE *out) {
     SiteRow sums[N_SITES] = {0};
     fprintf(out, "\n%s\n%-14s %7s %9s %6s  %s\n", PHASE_NAMES[phase], "site", "calls", "us/token", "%",
@@ -91,7 +91,7 @@ static void write_table(const Profile *p, bool layers, FILE *out) {
         (layers ? write_layers : write_totals)(p, phase, out);
     }
     write_first_token(p, out);
-    if (!layers) fputs("-v lists every layer\n", out);
+    if (!layers) fputs("use -v to list every layer\n", out);
 }
 
 static const struct {

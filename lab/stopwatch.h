@@ -9,21 +9,21 @@ enum { MIN_ROUNDS = 7, MAX_ROUNDS = 501, MAX_VALUES = 48 };
 /* Measures every value once. Returns -1 on failure. */
 typedef int Round(void *context, double *values);
 
-/* Estimates the median of each of the n_values (at most MAX_VALUES) of a round. All values are measured in each round,
- * so that other programs disturb all of them alike. Ends after MIN_ROUNDS rounds if every interval is narrower than 2 %
- * of its median, when `seconds` have passed (after at least one round), or after Ctrl-C. Returns the number of rounds;
- * -1: a round failed, or memory ran out. */
+/* Estimates the median of each of the n_values (at most MAX_VALUES) of a round. Each round measures all values, so
+ * other programs disturb all of them equally. Stops when every interval is at most 2 % of its median (after at least
+ * MIN_ROUNDS rounds), after `seconds` or MAX_ROUNDS rounds, or after Ctrl-C. Returns the number of rounds; -1 if a
+ * round failed or memory ran out. */
 int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates);
 
 /* A synthetic text: a prompt in one pass, then `steps` tokens one by one. */
 typedef struct {
-    Tuning *tuning; /* with the model and the session */
+    Tuning *tuning; /* contains the model and the session */
     int prompt, steps;
 } Workload;
 
-/* Runs a text and sets seconds[N_PHASES] (lab/profile.h). Calls tune(). Ctrl-C ends it early. Returns -1 and a message
- * on failure. */
+/* Runs a text, sets seconds[N_PHASES] (lab/profile.h) and calls tune() after each pass. Ctrl-C stops it. Returns -1 and
+ * a message on failure. */
 int time_text(const Workload *text, double *seconds);
 
-/* Seconds to copy dim floats in the first-level cache; 0 and a message if memory runs out. */
+/* Seconds to copy dim floats within the first-level cache; 0 and a message if memory runs out. */
 double copy_seconds(int dim);

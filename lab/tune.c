@@ -1,9 +1,9 @@
 /* tune.c: the fastest settings for decode on this machine, measured while the first tokens run.
  *
- * Owns the candidates and the choice. A small model may be faster with one thread, because barriers cost more than
- * sharing saves. Some processors prefetch a stream of memory by themselves; on others software prefetch is 1.1 to 1.7
- * times as fast (docs/performance.md). Each token runs with one setting; the min time counts, because other programs
- * only add to it.
+ * Owns the candidates and the choice. A small model may be faster with one thread, if barriers cost more than
+ * parallelism saves. Some processors prefetch sequential reads in hardware; on others decode is 1.1 to 1.7 times as
+ * fast with software prefetch (docs/performance.md). Each token runs with one setting. The min time of a setting is
+ * compared, because other programs can only add to it.
  */
 #include "lab/tune.h"
 #include "base/error.h"
@@ -15,9 +15,9 @@
 static const Prefetch PREFETCHES[N_PREFETCHES] = {{0, false}, {2048, true}, {8192, true}, {4096, false}, {8192, false}};
 
 enum {
-    MIN_LAYER = 128 << 10, /* bytes per layer: below, one thread is faster; */
-    MAX_LAYER = 4 << 20,   /* from here on, all threads are */
-    RUN = 8,               /* tokens before the number of threads changes; the first half wakes the threads up */
+    MIN_LAYER = 128 << 10, /* bytes per layer; below, one thread is faster */
+    MAX_LAYER = 4 << 20,   /* bytes per layer; from here on, all threads are faster */
+    RUN = 8,               /* tokens before the number of threads changes; the first half is not measured */
     THREAD_TRIALS = 4 * RUN,
     TRIALS = THREAD_TRIALS + 4 * N_PREFETCHES
 };
@@ -25,10 +25,10 @@ enum {
 static void set_prefetch(Model *m, Prefetch prefetch) {
     for (PartAt at = parts_of(m); next_part(&at);)
         if (part_weight(&at)) part_weight(&at)->prefetch = prefetch;
-    m->output.prefetch = prefetch; /* a tied output is not in the table of parts */
+    m->output.prefetch = prefetch; /* a tied output tensor is not in the table of parts */
 }
 
-/* The index of the min; the first one unless another is 2 % faster. */
+/* The index of the min; 0 unless another setting is more than 2 % faster. */
 static int fastest(const double *seconds, int n) {
     int best = 0;
     for (int i = 1; i < n; i++)
@@ -40,7 +40,7 @@ static void record(double *min, double seconds) {
     if (*min == 0 || seconds < *min) *min = seconds;
 }
 
-/* Sets what the next pass runs with. */
+/* Applies the settings of the next pass. */
 static void choose(Tuning *t) {
     Session *s = t->session;
     const int i = t->tried, all = s->n_threads;
@@ -63,7 +63,7 @@ void tune(Tuning *t, int n_steps) {
     choose(t);
 }
 
-/* Reads NORMA_AHEAD. Returns 0 if it is not set, 1 if it is, -1 and a message if it is invalid. */
+/* Reads NORMA_AHEAD. Returns 1 if it is set, 0 if it is not set, -1 and a message if it is invalid. */
 static int read_environment(Prefetch *prefetch) {
     const char *text = getenv("NORMA_AHEAD");
     int level = 2, distance = 0;

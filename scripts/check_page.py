@@ -91,7 +91,7 @@ def check_answer(page, report):
     number = re.compile(r"\d+(?:\.\d+)?")
     text = " ".join(page.text.split())
     for line in re.findall(r"^(?:norms|idle|busy): .*", report, re.MULTILINE):
-        line = line.replace("left out above", "left out of the shares of work")
+        line = line.replace("excluded above", "excluded from the shares of work")
         pattern = "(" + number.pattern.join(re.escape(part) for part in number.split(line)) + ")"
         found = [
             match

@@ -118,7 +118,7 @@ static const struct {
     {"attn=layer.rms", "has a kind"},
     {"dyt", "'dyt' has a kind"},
     {"rms:1", "'rms:1' has a kind"},
-    {"dyt:", "has an alpha that is not a number above 0"},
+    {"dyt:", "has an alpha that is not a positive number"},
     {"0.attn=dyt:0", "has an alpha"},
     {"attn=dyt:-1", "has an alpha"},
     {"dyt:nan", "has an alpha"},
@@ -129,18 +129,18 @@ static const struct {
     {"layer,,rms", "'' has a kind"},
     {"q=layer", "this model does not have"},
     {"0.k=rms", "this model does not have"},
-    {"0.final=layer", "gives the final norm a layer"},
+    {"0.final=layer", "gives layers for the final norm, which is outside the layers"},
     {"3.attn=layer", "names layers 3 to 3, the model has 0 to 2"},
     {"0-3.attn=layer", "names layers 0 to 3, the model has 0 to 2"},
     {"2-1.attn=layer", "names layers 2 to 1"},
     {"99999999999999999999.attn=layer", "the model has 0 to 2"},
-    {"-1.attn=layer", "begins with no layer"},
-    {"x.attn=layer", "begins with no layer"},
-    {".attn=layer", "begins with no layer"},
-    {"0-.attn=layer", "no layers n or n-m"},
-    {"0-x.attn=layer", "no layers n or n-m"},
-    {"0 .attn=layer", "no layers n or n-m"},
-    {"0-1-2.attn=layer", "no layers n or n-m"},
+    {"-1.attn=layer", "does not begin with a layer"},
+    {"x.attn=layer", "does not begin with a layer"},
+    {".attn=layer", "does not begin with a layer"},
+    {"0-.attn=layer", "does not have layers n or n-m"},
+    {"0-x.attn=layer", "does not have layers n or n-m"},
+    {"0 .attn=layer", "does not have layers n or n-m"},
+    {"0-1-2.attn=layer", "does not have layers n or n-m"},
     {"0..attn=layer", "has a site"},
     {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=rms", "is too long"},
 };
@@ -355,7 +355,8 @@ static void conversion_keeps_a_swap(void) {
 }
 
 static void none_is_noted_to_be_only_for_timing(void) {
-    static const char note_[] = "note: --norm none is for timing: without its norms the model's text means nothing\n";
+    static const char note_[] =
+        "note: --norm none is for timing only: without its norms the model generates meaningless text\n";
     CHECK_RUN("model.bin -t 0 -i aa -n 8");
     CHECK(!strstr(err, "timing"), "%s", err);
     for (int i = 0; i < 2; i++) {
@@ -667,7 +668,8 @@ static void a_dump_has_every_norm(void) {
         CHECK(files_in("out/d") == 14 && files_in("out") == 1, "%s: %d files", ways[i], files_in("out/d"));
         check_dump("out/d", &m, ids, 7, (const float *)(void *)bytes);
         free(bytes);
-        if (i == 3) check_refused(1, "--dump out/d: exists", "model.bin -m logits --tokens 1 -o out/l --dump out/d");
+        if (i == 3)
+            check_refused(1, "--dump out/d: the path exists", "model.bin -m logits --tokens 1 -o out/l --dump out/d");
         folder_remove(inside("out/d"));
     }
     check_refused(1, "No such file or directory", "model.bin -m logits --tokens 1 -o out/l --dump out/no/d");
