@@ -3,7 +3,7 @@
 #include "lab/stopwatch.h"
 #include <string.h>
 
-extern const char PAGE_HTML[]; /* lab/page.html; the Makefile generates it */
+extern const char PAGE_HTML[]; /* contents of lab/page.html; the Makefile generates the array */
 
 /* Milliseconds of each thread: other work, norms, waiting. */
 static void write_threads(FILE *out, const Profile *p, Phase phase) {

@@ -119,7 +119,7 @@ static int open_template(ChatTemplate *template, Run *run) {
     const size_t n = strlen(o->model), n_bundled = strlen(bundled);
     const bool has_template = o->template || t->chat_template;
     if (!has_template && n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
-        note("%s was trained on stories, not to chat; try -i \"Once upon a time\"", o->model);
+        note("%s was trained on stories, not for chat; try -i \"Once upon a time\"", o->model);
     else if (!has_template)
         note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
     return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;

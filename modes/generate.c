@@ -194,8 +194,8 @@ static int choose_parallel(const Run *run, int max) {
               max_parallel = requested < s->batch ? requested : s->batch;
     const int parallel = left >= each * max_parallel ? max_parallel : left >= each ? (int)(left / each) : 1;
     if (parallel < o->parallel)
-        note("--parallel %d: %d at once, as %s", requested, parallel,
-             parallel < max_parallel ? "memory allows" : "-b allows");
+        note("--parallel %d: running %d at once, limited by %s", requested, parallel,
+             parallel < max_parallel ? "memory" : "-b");
     return parallel;
 }
 

@@ -1,5 +1,5 @@
-/* guess.h: draft tokens by prompt lookup (Saxena 2023): the last tokens of the text are searched in the earlier text,
- * and the tokens after the match are the draft.
+/* guess.h: draft tokens by prompt lookup (Saxena 2023), which searches the text for an earlier occurrence of its last
+ * tokens and copies the tokens after it.
  *
  * An accepted draft token saves a forward pass, because its logits are computed together with those of the token before
  * it (speculative decoding: Leviathan et al. 2023). The text does not change: every token of it is sampled.

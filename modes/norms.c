@@ -242,7 +242,7 @@ static int measure_kernels(const Run *run, double seconds) {
     return status;
 }
 
-/* ---- cost of a model's norms ------------------------------------------------------------------ */
+/* ---- cost of a model's norms -------------------------------------------------------------------- */
 
 /* The model's norms unchanged (or changed by --norm), then all of one kind. */
 enum { UNCHANGED = NORM_NONE + 1, N_WAYS };

@@ -182,7 +182,7 @@ static const Mode *find_mode(const char *name) {
     return NULL;
 }
 
-/* ---- values; functions return -1 to continue, or the exit status ----------------------------- */
+/* ---- values; functions return -1 to continue, or the exit status ---------------------------- */
 
 enum { NAME_SIZE = 32 };
 
@@ -241,8 +241,8 @@ static int refuse_option(int code, const char *word) {
     if (code == ':') return bad_usage("option '%s' requires an argument; see --help", word);
     for (int i = 0; i < N_OPTIONS; i++)
         if (optopt == code_of(i)) return bad_usage("option '%s' takes no argument; see --help", word);
-    if (optopt) return bad_usage("no option is named '-%c'; see --help", optopt);
-    return bad_usage("no option is named '%.*s'; see --help", (int)strcspn(word, "="), word);
+    if (optopt) return bad_usage("unknown option '-%c'; see --help", optopt);
+    return bad_usage("unknown option '%.*s'; see --help", (int)strcspn(word, "="), word);
 }
 
 /* Sets the options in argv and marks them in given[N_OPTIONS]. getopt moves the other arguments to argv[optind]. */
@@ -301,9 +301,9 @@ int options_parse(Options *o, int argc, char **argv) {
     if (o->profile && !profile_format(o->profile))
         return bad_usage("--profile is '%s', expected a name that ends in .csv or .html", o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
-        return bad_usage("-i, -f, --tokens and --prompts exclude each other");
+        return bad_usage("-i, -f, --tokens and --prompts are mutually exclusive");
     if (o->parallel && !o->samples && !o->prompts)
-        return bad_usage("--parallel needs several texts: --samples N or --prompts FILE");
+        return bad_usage("--parallel requires --samples N or --prompts FILE");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
     return -1;
 }

@@ -1,4 +1,4 @@
-/* options.h: the command line: modes and options. A mode is a row here and a file. */
+/* options.h: the command line: modes and options. Each mode has a row here and a source file. */
 #pragma once
 
 #include "formats/open.h"
@@ -62,6 +62,6 @@ typedef struct {
     const char *kv;      /* "f32" or "f16"; NULL = the default of the model's format */
 } Options;
 
-/* Parses the command line. Returns -1 to go on, or the exit status after --help, --version or a message about bad
+/* Parses the command line. Returns -1 to continue, or the exit status after --help, --version or a message about bad
  * usage. */
 int options_parse(Options *o, int argc, char **argv);

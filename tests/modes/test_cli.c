@@ -514,7 +514,7 @@ static void chat_notes_that_the_bundled_model_is_not_for_chat(void) {
     CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
     setup.input = "hello\n";
     CHECK_RUN("%s -m chat -n 30 -t 0", model);
-    CHECK(strstr(err, "stories.gguf was trained on stories, not to chat; try -i \"Once upon a time\"\n") &&
+    CHECK(strstr(err, "stories.gguf was trained on stories, not for chat; try -i \"Once upon a time\"\n") &&
               !strstr(err, "llama-2"),
           "%s", err);
 }
@@ -923,13 +923,13 @@ static void bad_usage_is_refused(void) {
         {"-o is for modes logits and convert, not generate", "m/model.bin -o x"},
         {"--json is for modes generate, bench and norms, not chat", "m/model.bin -m chat --json"},
         {"-t is for modes generate and chat, not perplexity", "m/model.bin -m perplexity -t 0 -i x"},
-        {"exclude", "m/model.bin -i aa -f text"},
-        {"exclude", "m/model.bin -i aa --tokens 1"},
-        {"exclude", "m/model.bin -f text --tokens 1"},
-        {"no option is named '-Q'; see --help", "m/model.bin -Q"},
-        {"no option is named '-Q'; see --help", "m/model.bin -vQ"},
-        {"no option is named '--nonsense'; see --help", "m/model.bin --nonsense"},
-        {"no option is named '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
+        {"mutually exclusive", "m/model.bin -i aa -f text"},
+        {"mutually exclusive", "m/model.bin -i aa --tokens 1"},
+        {"mutually exclusive", "m/model.bin -f text --tokens 1"},
+        {"unknown option '-Q'; see --help", "m/model.bin -Q"},
+        {"unknown option '-Q'; see --help", "m/model.bin -vQ"},
+        {"unknown option '--nonsense'; see --help", "m/model.bin --nonsense"},
+        {"unknown option '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
         {"'--tempreture'; see --help", "m/model.bin --tempreture=3"},
         {"'--thread-s'; see --help", "m/model.bin --thread-s"},
         {"'--x'; see --help", "m/model.bin --x"},

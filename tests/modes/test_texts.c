@@ -430,13 +430,13 @@ static void bad_usage_is_refused(void) {
         int status;
         const char *mention, *arguments;
     } cases[] = {
-        {2, "-i, -f, --tokens and --prompts exclude each other", "spm.gguf -i a --prompts b"},
-        {2, "exclude each other", "spm.gguf -f a --prompts b"},
-        {2, "exclude each other", "spm.gguf --tokens 1 --prompts b"},
+        {2, "-i, -f, --tokens and --prompts are mutually exclusive", "spm.gguf -i a --prompts b"},
+        {2, "mutually exclusive", "spm.gguf -f a --prompts b"},
+        {2, "mutually exclusive", "spm.gguf --tokens 1 --prompts b"},
         {2, "--samples is for mode generate, not chat", "spm.gguf -m chat --samples 2"},
         {2, "not perplexity", "spm.gguf -m perplexity --prompts b"},
         {2, "not bench", "spm.gguf -m bench --parallel 2"},
-        {2, "--parallel needs several texts", "spm.gguf -i a --parallel 2"},
+        {2, "--parallel requires --samples N", "spm.gguf -i a --parallel 2"},
         {2, "--samples is '0', expected a whole number from 1", "spm.gguf --samples 0"},
         {2, "--parallel is '0', expected a whole number from 1", "spm.gguf --samples 2 --parallel 0"},
         {1, "missing.txt: No such file", "spm.gguf --prompts missing.txt"},
@@ -454,7 +454,7 @@ static void bad_usage_is_refused(void) {
 
 static void memory_and_batch_limit_the_sequences(void) {
     CHECK_RUN("spm.gguf -i a -n 8 --samples 3 --parallel 3 -b 2");
-    CHECK(strstr(err, "note: --parallel 3: 2 at once, as -b allows\n"), "%s", err);
+    CHECK(strstr(err, "note: --parallel 3: running 2 at once, limited by -b\n"), "%s", err);
     CHECK_RUN("spm.gguf -i a -n 8 --samples 3 -b 2");
     CHECK(!strstr(err, "note"), "%s", err);
     const HashModel longer = {64, 172, 2, 8, 4, 300, 1 << 30, false, 11};
@@ -462,8 +462,8 @@ static void memory_and_batch_limit_the_sequences(void) {
     hashmodel_write(&longer, inside("long/model.bin"), 1, 0);
     setup.closed_output = true;
     run("long/model.bin --tokens 3 -n 0 --samples 2 --parallel 2 --kv f32");
-    CHECK(status == 1 && strstr(err, "note: --parallel 2: 1 at once, as memory allows\n"), "status %d, %s", status,
-          err);
+    CHECK(status == 1 && strstr(err, "note: --parallel 2: running 1 at once, limited by memory\n"), "status %d, %s",
+          status, err);
 }
 
 /* Two texts and the root need three caches; if each takes 45 % of the available memory, one text runs. */
@@ -473,8 +473,8 @@ static void the_root_cache_counts_as_memory(void) {
     const int context = positions < INT_MAX ? (int)positions : INT_MAX;
     setup.closed_output = true;
     run("long/model.bin --tokens 3 -n 0 -c %d --samples 2 --parallel 2 --kv f32 -j 1", context);
-    CHECK(status == 1 && strstr(err, "note: --parallel 2: 1 at once, as memory allows\n"), "status %d, %s", status,
-          err);
+    CHECK(status == 1 && strstr(err, "note: --parallel 2: running 1 at once, limited by memory\n"), "status %d, %s",
+          status, err);
 }
 
 /* kv_bytes is at least the memory that a filled cache takes, and at most twice as much. */
