@@ -133,7 +133,7 @@ $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 	$(Q)$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
 -include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
-# With more threads than free processors, spinning takes minutes. These limit it in libgomp and disable it in libomp.
+# With more threads than free processors, spinning takes minutes. These settings limit it (libgomp) or disable it (libomp).
 WAITING := OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=300
 test: tests ## build and run all tests in C (SUITES='json bpe': only these suites)
 	@$(WAITING) NORMA_RUN=./$(PROGRAM) $(TEST_WRAPPER) $(RUNNER) $(if $(SUITES),$(SUITES))
@@ -206,7 +206,7 @@ lint: ## house.py (floors, sizes, names), clang-format (check), clang-tidy, cppc
 	@cppcheck -j $(JOBS) --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
 	    --error-exitcode=1 -D__x86_64__ -D__AVX512F__ -D__AVX512BW__ -I. $(SOURCES) $(TESTS)
 
-format: ## rewrite the sources in the house style
+format: ## clang-format all sources
 	clang-format -i $(ALL)
 
 SHARE = $(DESTDIR)$(PREFIX)/share
@@ -214,7 +214,7 @@ INSTALLED = $(DESTDIR)$(PREFIX)/bin/norma $(SHARE)/norma $(SHARE)/man/man1/norma
             $(SHARE)/bash-completion/completions/norma $(SHARE)/zsh/site-functions/_norma
 LIST_OPTIONS = sed -n 's/.*\(--[a-z][a-z-]*\)[ [].*/\1/p' docs/options.md | sort -u | tr '\n' ' '
 
-install: all ## install as `norma` in $(DESTDIR)$(PREFIX), with models, manual page and completions
+install: all ## copy to $(DESTDIR)$(PREFIX) as `norma`, with models, manual page and completions
 	mkdir -p $(dir $(INSTALLED)) $(SHARE)/norma
 	install -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
 	$(if $(wildcard models/*.gguf),install -m 644 $(wildcard models/*.gguf) $(SHARE)/norma)

@@ -27,7 +27,7 @@ static int create_array(const char *path, int n, int width) {
     return fclose(file) ? -1 : 0;
 }
 
-/* Creates the files of all norms, or deletes them. Returns the bytes of their arrays. */
+/* Creates or deletes the files of all norms. Returns the size of their arrays in bytes. */
 static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char norm[PART_NAME], path[PATH_SIZE];

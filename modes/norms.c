@@ -245,13 +245,13 @@ static int measure_kernels(const Run *run, double seconds) {
 /* ---- cost of a model's norms -------------------------------------------------------------------- */
 
 /* The model's norms unchanged (or changed by --norm), then all of one kind. */
-enum { UNCHANGED = NORM_NONE + 1, N_WAYS };
+enum { UNCHANGED = NORM_NONE + 1, N_VARIANTS };
 
-/* For each way and phase: the norms' share of the work, microseconds per token, and the latter divided by the time
+/* For each variant and phase: the norms' share of the work, microseconds per token, and the latter divided by the time
  * without norms. */
 typedef enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS } Cost;
 static const char *const COSTS[N_COSTS] = {"share", "us_per_token", "over_none"};
-enum { N_ALL_COSTS = N_WAYS * N_PHASES * N_COSTS };
+enum { N_ALL_COSTS = N_VARIANTS * N_PHASES * N_COSTS };
 _Static_assert((int)N_ALL_COSTS <= MAX_VALUES, "a round has too many values");
 
 typedef struct {
@@ -260,10 +260,10 @@ typedef struct {
 } Trial;
 
 /* Sets the kind of all norms, or restores the original kinds (UNCHANGED). */
-static void set_norms(Trial *t, int way) {
+static void set_norms(Trial *t, int variant) {
     int i = 0;
     for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
-        if (part_norm(&at)) part_norm(&at)->kind = way == UNCHANGED ? t->kinds[i++] : (NormKind)way;
+        if (part_norm(&at)) part_norm(&at)->kind = variant == UNCHANGED ? t->kinds[i++] : (NormKind)variant;
 }
 
 static int keep_norms(Trial *t) {
@@ -275,9 +275,9 @@ static int keep_norms(Trial *t) {
     return 0;
 }
 
-static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
+static int time_variant(Trial *t, int variant, double costs[N_PHASES][N_COSTS]) {
     double seconds[N_PHASES];
-    set_norms(t, way);
+    set_norms(t, variant);
     Profile *p = profile_open(t->text.tuning->session, (About){0}, nanoseconds);
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
@@ -290,23 +290,23 @@ static int time_way(Trial *t, int way, double costs[N_PHASES][N_COSTS]) {
     return status;
 }
 
-static void divide_by_none(double costs[N_WAYS][N_PHASES][N_COSTS]) {
-    for (int way = 0; way < N_WAYS; way++)
+static void divide_by_none(double costs[N_VARIANTS][N_PHASES][N_COSTS]) {
+    for (int variant = 0; variant < N_VARIANTS; variant++)
         for (Phase phase = 0; phase < N_PHASES; phase++)
-            costs[way][phase][OVER_NONE] = costs[way][phase][TOKEN_US] / costs[NORM_NONE][phase][TOKEN_US];
+            costs[variant][phase][OVER_NONE] = costs[variant][phase][TOKEN_US] / costs[NORM_NONE][phase][TOKEN_US];
 }
 
-static int time_ways(void *trial, double *values) {
+static int time_variants(void *trial, double *values) {
     double(*costs)[N_PHASES][N_COSTS] = (void *)values;
-    for (int way = 0; way < N_WAYS; way++)
-        if (time_way(trial, way, costs[way])) return -1;
+    for (int variant = 0; variant < N_VARIANTS; variant++)
+        if (time_variant(trial, variant, costs[variant])) return -1;
     divide_by_none(costs);
     return 0;
 }
 
-static void show_way(int way, const Estimate e[N_PHASES][N_COSTS], bool json) {
-    const char *name = way == UNCHANGED ? "unchanged" : norm_name((NormKind)way);
-    if (json) printf("%s\n  {\"norms\": \"%s\"", way < N_WAYS - 1 ? "," : "", name);
+static void show_variant(int variant, const Estimate e[N_PHASES][N_COSTS], bool json) {
+    const char *name = variant == UNCHANGED ? "unchanged" : norm_name((NormKind)variant);
+    if (json) printf("%s\n  {\"norms\": \"%s\"", variant < N_VARIANTS - 1 ? "," : "", name);
     if (!json) printf("%-11s", name);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         for (Cost c = 0; c < N_COSTS && json; c++) {
@@ -325,7 +325,7 @@ static void show_way(int way, const Estimate e[N_PHASES][N_COSTS], bool json) {
 }
 
 /* Prints a summary in words. */
-static void show_answer(const Estimate e[N_WAYS][N_PHASES][N_COSTS]) {
+static void show_answer(const Estimate e[N_VARIANTS][N_PHASES][N_COSTS]) {
     for (Phase phase = N_PHASES; phase-- > 0;) {
         const Estimate share = e[UNCHANGED][phase][SHARE];
         printf("Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
@@ -339,12 +339,12 @@ static void show_answer(const Estimate e[N_WAYS][N_PHASES][N_COSTS]) {
 static int fit_text(Workload *t, double seconds) {
     double trial[N_PHASES];
     const Workload few = {t->tuning, 2, 2};
-    const double one_way = seconds / (N_WAYS * MIN_ROUNDS);
+    const double one_variant = seconds / (N_VARIANTS * MIN_ROUNDS);
     if (time_text(&few, trial) || time_text(&few, trial)) return -1;
     const double all = trial[DECODE] / few.steps * (t->steps + 0.25 * t->prompt);
-    if (all <= one_way) return 0;
-    t->prompt = (int)fmax(2, t->prompt * one_way / all);
-    t->steps = (int)fmax(2, t->steps * one_way / all);
+    if (all <= one_variant) return 0;
+    t->prompt = (int)fmax(2, t->prompt * one_variant / all);
+    t->steps = (int)fmax(2, t->steps * one_variant / all);
     return 0;
 }
 
@@ -353,11 +353,11 @@ static int measure_model(Run *run, double seconds) {
     const bool json = run->options->json;
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
     Trial t = {.text = {&run->tuning, prompt, context - prompt < STEPS ? context - prompt : STEPS}};
-    Estimate estimates[N_WAYS][N_PHASES][N_COSTS];
+    Estimate estimates[N_VARIANTS][N_PHASES][N_COSTS];
     double warm_up[N_ALL_COSTS];
     if (prompt < 2 || interrupted) return 0;
     if (fit_text(&t.text, seconds) || keep_norms(&t)) return -1;
-    const int rounds = time_ways(&t, warm_up) ? -1 : measure(time_ways, &t, N_ALL_COSTS, seconds, **estimates);
+    const int rounds = time_variants(&t, warm_up) ? -1 : measure(time_variants, &t, N_ALL_COSTS, seconds, **estimates);
     set_norms(&t, UNCHANGED);
     free(t.kinds);
     if (rounds < 0 || interrupted) return rounds < 0 ? -1 : 0;
@@ -369,7 +369,7 @@ static int measure_model(Run *run, double seconds) {
         printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s  %-23s %9s %11s  %-23s %9s %11s\n",
                t.text.prompt, t.text.steps, rounds, "norms", "share of prefill's work", "us/token", "to no norms",
                "share of decode's work", "us/token", "to no norms");
-    for (int way = N_WAYS - 1; way >= 0; way--) show_way(way, estimates[way], json);
+    for (int variant = N_VARIANTS - 1; variant >= 0; variant--) show_variant(variant, estimates[variant], json);
     fputs(json ? "]," : "\n", stdout);
     return 0;
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 /* -log softmax(logits[n])[token], in nats. */
-static double surprise(const float *logits, int n, int token) {
+static double token_nll(const float *logits, int n, int token) {
     float max = logits[0];
     for (int i = 1; i < n; i++) max = logits[i] > max ? logits[i] : max;
     double sum = exp((double)logits[0] - (double)max);
@@ -35,7 +35,7 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll) {
         if (!logits) return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)
         for (int i = 0; i < n; i++)
-            nll[at + i] = surprise(logits + (size_t)i * (size_t)vocab_size, vocab_size, text->ids[at + i]);
+            nll[at + i] = token_nll(logits + (size_t)i * (size_t)vocab_size, vocab_size, text->ids[at + i]);
         if (on_terminal(stderr)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
     }
     if (on_terminal(stderr)) fputc('\n', stderr);

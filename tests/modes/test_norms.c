@@ -116,15 +116,16 @@ static void timed_kernels_run_on_every_token(void) {
 }
 
 static void costs_are_relative_to_no_norms(void) {
-    double costs[N_WAYS][N_PHASES][N_COSTS] = {0};
-    for (int way = 0; way < N_WAYS; way++)
+    double costs[N_VARIANTS][N_PHASES][N_COSTS] = {0};
+    for (int variant = 0; variant < N_VARIANTS; variant++)
         for (Phase phase = 0; phase < N_PHASES; phase++)
-            costs[way][phase][TOKEN_US] = (way == NORM_NONE ? 8 : 10 + way) * (1 + (int)phase);
+            costs[variant][phase][TOKEN_US] = (variant == NORM_NONE ? 8 : 10 + variant) * (1 + (int)phase);
     divide_by_none(costs);
-    for (int way = 0; way < N_WAYS; way++)
+    for (int variant = 0; variant < N_VARIANTS; variant++)
         for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double expected = way == NORM_NONE ? 1 : (10 + way) / 8.0, found = costs[way][phase][OVER_NONE];
-            CHECK(found == expected, "way %d: %g", way, found);
+            const double expected = variant == NORM_NONE ? 1 : (10 + variant) / 8.0,
+                         found = costs[variant][phase][OVER_NONE];
+            CHECK(found == expected, "variant %d: %g", variant, found);
         }
 }
 
