@@ -40,7 +40,7 @@ static int open_session(Run *run, const Mode *mode) {
         note("-c %d exceeds the model's context; using %d", o->context, run->model.config.context);
     if (is_worth_packing(run, mode)) model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
-    if (tuning_open(&run->tuning, &run->model, &run->session)) return -1;
+    tuning_open(&run->tuning, &run->model, &run->session);
     if (ranks_own()) return 0; /* only rank 0 needs the rest */
     const About about = {o->model, o->norm, run->session.n_threads};
     if ((o->profile || o->dump) && !(run->profile = profile_open(&run->session, about, nanoseconds))) return -1;

@@ -9,9 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__x86_64__) && defined(__linux__)
-#include <cpuid.h>
+#ifdef __linux__
+#include <linux/futex.h>
 #include <sys/syscall.h>
+#else
+#include <sched.h>
+#endif
+#ifdef __x86_64__
+#include <cpuid.h>
 #endif
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
@@ -30,6 +35,28 @@ static bool find_program(char *path) {
     const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
     path[n > 0 ? n : 0] = '\0';
     return n > 0;
+#endif
+}
+
+void sleep_while(atomic_uint *word, unsigned value) {
+#ifdef __linux__
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+#else
+    (void)word, (void)value, sched_yield();
+#endif
+}
+
+void wake_sleepers(atomic_uint *word) {
+#ifdef __linux__
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+#else
+    (void)word;
+#endif
+}
+
+void relax_processor(void) {
+#ifdef __x86_64__
+    __builtin_ia32_pause();
 #endif
 }
 

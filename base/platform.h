@@ -2,6 +2,7 @@
  * returns its "unknown" value and the program runs without it. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -16,6 +17,13 @@ const char *program_path(void);
 
 /* A path relative to the program's folder; NULL if the file does not exist. The string is valid until the next call. */
 const char *program_file(const char *name);
+
+/* Sleeps until wake_sleepers(), or briefly; not at all if *word is not `value`. */
+void sleep_while(atomic_uint *word, unsigned value);
+void wake_sleepers(atomic_uint *word);
+
+/* Tells the processor that the thread waits in a loop. */
+void relax_processor(void);
 
 /* The processor's model name; "" if unknown. The string is valid until the next call. */
 const char *processor_name(void);

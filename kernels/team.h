@@ -13,9 +13,7 @@
 static inline bool each_thread_computes(int n) { return n == 1; }
 
 /* Waits for all threads of the team. Their writes are then visible to all. */
-static inline void team_barrier(void) {
-#pragma omp barrier
-}
+void team_barrier(void);
 
 /* Like team_barrier; the observer counts the time since the last mark as waiting. */
 static inline void team_wait(Probe *probe, int layer, Site site) {

@@ -37,22 +37,6 @@ static void write_answer(const Profile *p, FILE *out) {
             (unsigned long long)interrupted, (unsigned long long)observed, 1e3 * lost, 100 * waiting);
 }
 
-/* Writes the layer with the largest ratio of the residual stream's RMS at position 0 to its RMS at other positions. */
-static void write_first_token(const Profile *p, FILE *out) {
-    double max_ratio = 0, first = 0, others = 0;
-    int layer = 0;
-    for (int l = 0; l < p->n_rows; l++) {
-        const double a = profile_rms_at(p, l, 0, 1), b = profile_rms_at(p, l, 1, POSITION_BUCKETS);
-        if (!(b > 0) || !(a / b > max_ratio)) continue;
-        max_ratio = a / b;
-        first = a;
-        others = b;
-        layer = l;
-    }
-    if (max_ratio > 0)
-        fprintf(out, "residual before layer %d: RMS %.4g at position 0, %.4g elsewhere\n", layer, first, others);
-}
-
 /* Writes a line for each kind of site: sums over the layers and, for norms, the min and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase, FILE *out) {
     SiteRow sums[N_SITES] = {0};
@@ -90,7 +74,6 @@ static void write_table(const Profile *p, bool layers, FILE *out) {
         if (!p->passes[phase].observed) continue;
         (layers ? write_layers : write_totals)(p, phase, out);
     }
-    write_first_token(p, out);
     if (!layers) fputs("use -v to list every layer\n", out);
 }
 

@@ -6,18 +6,15 @@
  * compared, because other programs can only add to it.
  */
 #include "lab/tune.h"
-#include "base/error.h"
 #include "formats/parts.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const Prefetch PREFETCHES[N_PREFETCHES] = {{0, false}, {2048, true}, {8192, true}, {4096, false}, {8192, false}};
 
 enum {
     MIN_LAYER = 128 << 10, /* bytes per layer; below, one thread is faster */
     MAX_LAYER = 4 << 20,   /* bytes per layer; from here on, all threads are faster */
-    RUN = 8,               /* tokens before the number of threads changes; the first half is not measured */
+    RUN = 16,              /* tokens before the number of threads changes; the first 12 wake the threads up */
     THREAD_TRIALS = 4 * RUN,
     TRIALS = THREAD_TRIALS + 4 * N_PREFETCHES
 };
@@ -48,46 +45,28 @@ static void choose(Tuning *t) {
         s->decode_threads = i / RUN % 2 ? all : 1;
     else if (t->thread_seconds[0] > 0)
         s->decode_threads = fastest(t->thread_seconds, 2) ? all : 1;
-    if (i >= THREAD_TRIALS && t->trials == TRIALS)
+    if (i >= THREAD_TRIALS)
         set_prefetch(t->model, PREFETCHES[i < TRIALS ? i % N_PREFETCHES : fastest(t->prefetch_seconds, N_PREFETCHES)]);
 }
 
 void tune(Tuning *t, int n_steps) {
     const int i = t->tried;
-    if (n_steps != 1 || i == t->trials) return;
+    if (n_steps != 1 || i == TRIALS) return;
     if (i >= THREAD_TRIALS)
         record(&t->prefetch_seconds[i % N_PREFETCHES], t->session->seconds);
-    else if (i % RUN >= RUN / 2)
+    else if (i % RUN >= RUN - 4)
         record(&t->thread_seconds[i / RUN % 2], t->session->seconds);
     t->tried++;
     choose(t);
 }
 
-/* Reads NORMA_AHEAD. Returns 1 if it is set, 0 if it is not set, -1 and a message if it is invalid. */
-static int read_environment(Prefetch *prefetch) {
-    const char *text = getenv("NORMA_AHEAD");
-    int level = 2, distance = 0;
-    char end;
-    if (!text) return 0;
-    if (strcmp(text, "off") && (sscanf(text, "l%1d:%7d%c", &level, &distance, &end) != 2 || level < 1 || level > 2 ||
-                                distance < 1 || distance > 1 << 20))
-        return fail("NORMA_AHEAD is '%s', expected off, l1:BYTES or l2:BYTES (at most 1048576)", text);
-    *prefetch = (Prefetch){distance, level == 1};
-    return 1;
-}
-
-int tuning_open(Tuning *t, Model *model, Session *s) {
+void tuning_open(Tuning *t, Model *model, Session *s) {
     const size_t layer_bytes =
         model->decode_bytes / ((size_t)model->config.n_layers + 1); /* the output counts as one */
     const bool try_threads = s->n_threads > 1 && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
-    Prefetch given;
-    const int is_given = read_environment(&given);
-    if (is_given < 0) return -1;
-    *t = (Tuning){model, s, .tried = try_threads ? 0 : THREAD_TRIALS, .trials = is_given ? THREAD_TRIALS : TRIALS};
-    if (is_given) set_prefetch(model, given);
+    *t = (Tuning){model, s, .tried = try_threads ? 0 : THREAD_TRIALS};
     s->decode_threads = layer_bytes < MIN_LAYER ? 1 : s->n_threads;
     choose(t);
-    return 0;
 }
 
 const char *tuning_text(const Tuning *t) {

@@ -699,13 +699,24 @@ int profile_of_story(StorySite *sites, int max_sites) {
 }
 
 int first_token_of_story(double *first, double *others) {
-    size_t size;
-    const char *table = temporary("profile.txt");
-    char *text = run_model(story_model(), ON_STORY "--profile", "/dev/null", table) ? NULL : file_read(table, &size);
-    const char *at = text ? strstr(text, "\nresidual before layer 1: RMS ") : NULL;
-    const int n = at ? sscanf(at, " residual before layer 1: RMS %lf at position 0, %lf", first, others) : 0;
-    free(text);
-    return n == 2 ? 0 : -1;
+    enum { DIM_HERE = 64, HEADER = 128 };
+    char options[4096], file[2048];
+    size_t size = 0;
+    const char *dump = temporary("dump");
+    snprintf(options, sizeof options, "-m logits -f tests/golden/stories260K_greedy.txt -o /dev/null --dump '%s'",
+             dump);
+    if (run_model(story_model(), options, "/dev/null", "/dev/null")) return -1;
+    snprintf(file, sizeof file, "%s/layers.1.attn_norm.in.npy", dump);
+    char *bytes = file_read(file, &size);
+    const float *x = (const float *)(void *)(bytes + HEADER);
+    const size_t n = (size - HEADER) / sizeof *x;
+    double squares[2] = {0};
+    for (size_t i = 0; i < n; i++) squares[i >= DIM_HERE] += (double)x[i] * x[i];
+    *first = sqrt(squares[0] / DIM_HERE);
+    *others = sqrt(squares[1] / (double)(n - DIM_HERE));
+    free(bytes);
+    folder_remove(dump);
+    return 0;
 }
 
 /* Nats per token; -1: failed. */

@@ -1092,15 +1092,6 @@ static void bad_prompts_are_refused(void) {
     CHECK_RUN("m/model.bin -c 7 -i ABCDE -t 0"); /* fits exactly: room for one more token */
 }
 
-static void a_bad_environment_is_refused(void) {
-    static const char *const values[] = {"", "4096", "l3:64", "l2:0", "l2:1048577", "l1:64k", "l1:99999999999"};
-    for (size_t i = 0; i < sizeof values / sizeof *values; i += (size_t)stride()) {
-        setenv("NORMA_AHEAD", values[i], 1);
-        check_refused(1, "NORMA_AHEAD is '", "m/model.bin -i aa");
-    }
-    unsetenv("NORMA_AHEAD");
-}
-
 /* A message is one line without control characters, for any file name. */
 static void messages_contain_no_control_characters(void) {
     check_refused(1, "no?model?[31m.bin: ", "'no\nmodel\x1b[31m.bin'");
@@ -1395,7 +1386,6 @@ void suite_cli(void) {
     TEST(a_vocabulary_without_tensors_tokenizes);
     TEST(a_context_beyond_the_model_s_is_noted);
     TEST(bad_prompts_are_refused);
-    TEST(a_bad_environment_is_refused);
     TEST(messages_contain_no_control_characters);
     TEST(nan_logits_are_an_error);
     TEST(overflow_of_a_float16_cache_is_an_error);

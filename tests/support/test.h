@@ -396,6 +396,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
     SUITE(guess)      /* guess.c */                                                                                    \
     SUITE(json)       /* json.c */                                                                                     \
     SUITE(base)       /* error.c, memory.c, file.c, process.c */                                                       \
+    SUITE(team)       /* the barrier */                                                                                \
     SUITE(simd)       /* simd.h */                                                                                     \
     SUITE(norm)       /* norm.c, forward */                                                                            \
     SUITE(half)       /* norm.c, half precision */                                                                     \
