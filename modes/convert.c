@@ -12,6 +12,6 @@ int mode_convert(Run *run) {
     if (type_from_name(o->type, &type)) return bad_usage("-q is '%s', expected f32, f16, bf16, q8_0 or q4_0", o->type);
     if (o->center && model_center(model, o->model)) return -1;
     if (gguf_check_model(model, tokenizer, o->model)) return -1;
-    if (!tokenizer) note("no tokenizer found; the file will have no tokenizer");
+    if (!tokenizer) note("no tokenizer found; the file will not contain one");
     return gguf_write_model(model, tokenizer, type, o->fold_norms, o->output);
 }

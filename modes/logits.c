@@ -17,7 +17,7 @@ static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
     return 0;
 }
 
-/* Writes the file and, unless dump is NULL, closes the dump. On failure neither of them exists. */
+/* Writes the file and, unless dump is NULL, closes the dump. The file is kept only if the dump is. */
 static int write_file(Run *run, const Tokens *tokens, Dump *dump) {
     OutputFile out;
     int status = output_open(&out, run->options->output);

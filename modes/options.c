@@ -61,7 +61,7 @@ typedef struct {
 static const Option OPTIONS[] = {
     {'m', STRING, "mode", "MODE", ALL, INTO(mode_name), "one of the modes above"},
     {'i', STRING, "prompt", "TEXT", READS | CHAT, INTO(prompt), "the text; chat: the first message"},
-    {'f', STRING, "file", "FILE", READS, INTO(prompt_file), "the text is in a file (\"-\": standard input)"},
+    {'f', STRING, "file", "FILE", READS, INTO(prompt_file), "read the text from a file (\"-\": standard input)"},
     {0, STRING, "tokens", "LIST", READS, INTO(tokens), "token ids instead of text: 1,403,407"},
     {0, STRING, "prompts", "FILE", GENERATE, INTO(prompts),
      "generate: continue each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
@@ -83,7 +83,8 @@ static const Option OPTIONS[] = {
     {'s', UINT64, "seed", "N", WRITES, INTO(sampling.seed), "seed of the random numbers [0: from the clock]"},
     {0, INT, "lookup", "N", WRITES, RANGE(lookup, 0, MAX_LOOKUP),
      "draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
-    {0, INT, "samples", "N", GENERATE, RANGE(samples, 1, INT_MAX), "generate: texts per prompt, with seeds from -s on"},
+    {0, INT, "samples", "N", GENERATE, RANGE(samples, 1, INT_MAX),
+     "generate: texts per prompt; seeds are derived from -s"},
     {0, INT, "parallel", "N", GENERATE, RANGE(parallel, 1, 4096),
      "generate: texts that run together [16, fewer if memory is short]"},
     {0, TRUE, "no-echo", NULL, GENERATE, INTO(no_echo), "generate: write only what follows the prompt"},
