@@ -128,5 +128,5 @@ long lost_processors(void) {
 void limit_spinning(char **argv) {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     const char *program = program_path();
-    if (program && !setenv("GOMP_SPINCOUNT", "4000", 1)) execv(program, argv); /* if it fails, barriers are slower */
+    if (program && !setenv("GOMP_SPINCOUNT", "1000", 1)) execv(program, argv); /* if it fails, barriers are slower */
 }
