@@ -23,8 +23,8 @@ static int bad_item(const Item *item, const char *problem) {
 
 static int parse_kind(Item *item, const char *name) {
     const size_t n = strcspn(name, ":");
-    char *end;
-    item->alpha = name[n] ? strtof(name + n + 1, &end) : 0;
+    char *end = item->text;
+    if (name[n]) item->alpha = strtof(name + n + 1, &end);
     for (int kind = 0; kind < N_NORM_KINDS; kind++) {
         const char *known = norm_spec_name(item->kind = (NormKind)kind);
         if (strlen(known) != n || strncmp(name, known, n) != 0 || !name[n] != (kind != NORM_DYT)) continue;

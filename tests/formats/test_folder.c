@@ -559,8 +559,7 @@ static void options_of_families(void) {
         {"phi3\", \"rope_scaling\": {\"type\": \"linear\"}, \"x\": \"",
          "rope_type is 'linear', expected default or longrope"},
         {LONGROPE(""), "short_factor is missing, expected a list with a number for each rotating pair"},
-        {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"),
-         "short_factor is a list, expected a list with"},
+        {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"), "short_factor is a list, expected a list with"},
         {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 0]"), "short_factor is 0, expected positive numbers"},
         {"mixtral", "block_sparse_moe.gate.weight is missing"},
     };
