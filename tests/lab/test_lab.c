@@ -527,10 +527,10 @@ static void the_bench_of_a_model_s_sites(void) {
               over);
     }
     CHECK_RUN("model.bin -m norms -j 1 --seconds 0.02");
-    static const char *const words[] = {"Layer/RMS",       "in place",        "RMS/copy",
-                                        "\n   64      1 ", "\n   64    512 ", "prefill of 32 tokens, then decode of 32",
-                                        "\nunchanged    ", "\nnone         ", "\nRMSNorm      ",
-                                        "\nLayerNorm    "};
+    static const char *const words[] = {
+        "Layer/RMS",       "in place",        "RMS/copy",        "\n   64      1 ",
+        "\n   64    512 ", "\nprefill of ",   "Norms take ",     "with LayerNorm everywhere ",
+        "\nunchanged    ", "\nnone         ", "\nRMSNorm      ", "\nLayerNorm    "};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         CHECK(strstr(out, words[i]), "no '%s' in %s", words[i], out);
     CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
