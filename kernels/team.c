@@ -6,6 +6,7 @@
  */
 #include "kernels/team.h"
 #include "base/platform.h"
+#include "base/ranks.h"
 #include <omp.h>
 
 enum { LONG_SPIN = 10000, BRIEF_SPIN = 1000, BRIEF_WAITS = 1000 };
@@ -31,7 +32,12 @@ static bool spin(unsigned turn) {
     return left > 0;
 }
 
+/* With several ranks the threads wait as OpenMP's do: ranks on one machine share its processors. */
 void team_barrier(void) {
+    if (ranks_number() > 1) {
+#pragma omp barrier
+        return;
+    }
     const unsigned n = (unsigned)omp_get_num_threads(), turn = atomic_load(&barrier.turn);
     if (n == 1) return;
     if (atomic_fetch_add(&barrier.arrived, 1) == n - 1) {
