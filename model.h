@@ -96,7 +96,7 @@ typedef struct {
     size_t decode_bytes;  /* bytes of the weights read for one token: layers, norms, output, one embedding row */
     size_t parameters;
     void *shares;    /* target of the tensors' `share` pointers (cluster/share.c), owned; NULL: all rows are here */
-    uint8_t *panels; /* packed copy of the weights (formats/pack.c), owned; NULL: not packed */
+    uint8_t *panels; /* packed (formats/pack.c) or centered (formats/center.c) copy of weights, owned; NULL: none */
     File *files;     /* [n_files], owned; tensors point into them */
     int n_files;
 } Model;

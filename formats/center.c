@@ -42,13 +42,17 @@ int model_center(Model *m, const char *path) {
     size_t n = 0;
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);) {
-        if (!can_change(&at)) return fail("%s: --center cannot change %s", path, part_name(name, &at, NAME_NORMA));
+        if (!can_change(&at))
+            return fail(
+                "%s: --center cannot change %s; it needs LayerNorms without beta and no biases in the residual stream",
+                path, part_name(name, &at, NAME_NORMA));
         if (is_added(&at)) n += tensor_weights(part_weight(&at));
     }
     float *to = allocate(n, sizeof *to);
     if (!to) return -1;
     m->panels = (void *)to; /* model_close() frees it */
-    m->tied = false;        /* the output weights are not centered */
+    if (m->tied) m->parameters += tensor_weights(&m->output);
+    m->tied = false; /* the output weights are not centered */
     for (PartAt at = parts_of(m); next_part(&at);) {
         if (part_norm(&at) && !at.part->of_heads) part_norm(&at)->kind = NORM_RMS;
         if (!is_added(&at)) continue;

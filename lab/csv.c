@@ -28,6 +28,7 @@ void write_row(FILE *out, const SiteRow *row, const char *quote, const char *unk
 }
 
 void write_csv(const Profile *p, FILE *out) {
+    Load load = {0};
     fputs("# {", out);
     write_about(out, &p->about);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
@@ -36,7 +37,10 @@ void write_csv(const Profile *p, FILE *out) {
         write_numbers(out, (const double[]){norms.value, norms.low, norms.high}, 3, "null");
         fputc(']', out);
     }
-    fprintf(out, "}\nphase,%s\n", COLUMNS);
+    fputs(", \"load\": \"", out);
+    profile_add_load(p, &load);
+    write_load(out, &load);
+    fprintf(out, "\"}\nphase,%s\n", COLUMNS);
     for (Phase phase = 0; phase < N_PHASES; phase++)
         for (SiteRow row = {0}; profile_next(p, phase, &row);) {
             fprintf(out, "%s,", PHASE_NAMES[phase]);

@@ -21,11 +21,9 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     const char *separator = "\n[";
     const Passes *s = &p->passes[phase];
     const Work w = profile_work(p, phase);
-    fprintf(out,
-            "{\"name\": \"%s\", \"passes\": %llu, \"observed\": %llu, \"interrupted\": %llu, \"lost\": %.6g, "
-            "\"observing\": %.6g, \"norms\": [",
+    fprintf(out, "{\"name\": \"%s\", \"passes\": %llu, \"observed\": %llu, \"observing\": %.6g, \"norms\": [",
             PHASE_NAMES[phase], (unsigned long long)s->passes, (unsigned long long)s->observed,
-            (unsigned long long)s->interrupted, w.lost, profile_observing(p, phase) / s->seconds);
+            s->observing / s->seconds);
     write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.elapsed / s->net}, 4, "null");
     fputs("], \"threads\": [", out);
     write_threads(out, p, phase);
@@ -56,14 +54,15 @@ static void write_residual(FILE *out, const Profile *p) {
 static void write_json(FILE *out, const Profile *p) {
     const Model *m = p->session->model;
     const char *separator = "";
+    Load load = {0};
     fputc('{', out);
     write_about(out, &p->about);
     fprintf(
-        out,
-        ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"copy_us\": %.6g, \"waiting\": %.6g, \"columns\": \"%s\",\n",
-        type_name(m->embedding.type), m->config.n_layers, m->config.dim, 1e6 * copy_seconds(m->config.dim),
-        profile_waiting(p), COLUMNS);
-    fputs("\"phases\": [", out);
+        out, ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"copy_us\": %.6g, \"columns\": \"%s\", \"load\": \"",
+        type_name(m->embedding.type), m->config.n_layers, m->config.dim, 1e6 * copy_seconds(m->config.dim), COLUMNS);
+    profile_add_load(p, &load);
+    write_load(out, &load);
+    fputs("\",\n\"phases\": [", out);
     for (Phase phase = N_PHASES; phase-- > 0;) {
         if (!p->passes[phase].observed) continue;
         fputs(separator, out);

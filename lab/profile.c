@@ -17,6 +17,7 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "decode"};
 
@@ -108,18 +109,17 @@ static void waited(Probe *probe, int layer, Site site) {
     p->tracks[thread].last = p->clock();
 }
 
-double profile_observing(const Profile *p, Phase phase) {
-    return p->passes[phase].seconds_observed - p->passes[phase].net;
-}
-
 /* Starts a forward pass. Returns whether it is observed: every prefill pass is, and a sample of the decode passes. */
 static bool begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
-    for (int t = 0; t < p->session->n_threads; t++) p->tracks[t].spent = p->tracks[t].norms = p->tracks[t].work = 0;
-    p->switches = lost_processors();
+    const bool observed = p->phase == PREFILL || p->unobserved == 0 || p->dump;
+    if (observed) {
+        memset(p->tracks, 0, (size_t)p->session->n_threads * sizeof *p->tracks);
+        p->switches = lost_processors();
+    }
     p->began = p->tracks[0].began = p->tracks[0].last = p->clock();
-    return p->phase == PREFILL || p->unobserved == 0 || p->dump;
+    return observed;
 }
 
 static void end(Probe *probe) {
@@ -136,8 +136,8 @@ static void end(Probe *probe) {
     sums->seconds += seconds;
     if (observed) {
         sums->observed++;
-        sums->seconds_observed += seconds;
         sums->net += seconds - track->spent;
+        sums->observing += track->spent;
         double norms = 0, work = 0;
         for (const Track *t = track; t < track + p->session->n_threads; t++) norms += t->norms, work += t->work;
         if (lost_processors() == p->switches)
@@ -147,7 +147,7 @@ static void end(Probe *probe) {
     }
     if (p->phase == PREFILL || p->unobserved-- > 0) return;
     /* observe every n-th pass with n odd, because the time of a token depends on its place in a block of positions */
-    const double every = profile_observing(p, p->phase) / (p->budget * sums->net);
+    const double every = sums->observing / (p->budget * sums->net);
     p->unobserved = every < 1 ? 0 : every < 1e6 ? 2 * (int)ceil((every - 1) / 2) : 1000000;
 }
 
@@ -234,8 +234,7 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
-/* The min number of ticks between two consecutive readings. */
-static uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
+uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
     uint64_t min = UINT64_MAX;
     for (int i = 0; i < 100; i++) {
         const uint64_t start = clock(), ticks = clock() - start;
@@ -265,7 +264,6 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
         profile_close(p);
         return NULL;
     }
-    p->opened = clock();
     return p;
 }
 
@@ -371,13 +369,16 @@ Work profile_work(const Profile *p, Phase phase) {
     return w;
 }
 
-double profile_waiting(const Profile *p) {
-    double waiting = 0, all = 0;
+void profile_add_load(const Profile *p, Load *sum) {
     for (Phase phase = 0; phase < N_PHASES; phase++) {
-        all += p->passes[phase].net * p->session->n_threads;
-        for (int t = 0; t < p->session->n_threads; t++) waiting += profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
+        const Passes *passes = &p->passes[phase];
+        sum->observed += passes->observed;
+        sum->interrupted += passes->interrupted;
+        sum->lost += profile_work(p, phase).lost;
+        sum->seconds += passes->net * p->session->n_threads;
+        for (int t = 0; t < p->session->n_threads; t++)
+            sum->waited += profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
     }
-    return all > 0 ? waiting / all : 0;
 }
 
 /* ---- the report's rows ------------------------------------------------------------------- */

@@ -57,11 +57,11 @@ typedef struct {
 /* Totals of the forward passes of a phase. */
 typedef struct {
     uint64_t passes, observed;
-    double seconds;          /* wall-clock time of all passes */
-    double seconds_observed; /* wall-clock time of observed passes */
-    double net;              /* seconds_observed without the profiler */
-    uint64_t interrupted;    /* observed passes in which a thread lost its processor */
-    Ratio norms;             /* of the other observed passes: seconds of norms / seconds of work */
+    double seconds;       /* wall-clock time of all passes */
+    double net;           /* of observed passes, without the profiler */
+    double observing;     /* of the profiler, first thread */
+    uint64_t interrupted; /* observed passes in which a thread lost its processor */
+    Ratio norms;          /* of the other observed passes: seconds of norms / seconds of work */
 } Passes;
 
 typedef struct {
@@ -70,12 +70,11 @@ typedef struct {
     About about;
     int n_rows;              /* rows of layers: one per layer; layers from MAX_LAYERS on share the last row */
     uint64_t (*clock)(void); /* in nanoseconds */
-    uint64_t opened;
-    long switches;    /* involuntary context switches before the current forward pass */
-    uint64_t reading; /* duration of reading the clock, nanoseconds */
-    double budget;    /* max time of the profiler, as a share of decode time */
-    uint64_t began;   /* start of the current forward pass */
-    int unobserved;   /* forward passes until the next observed one */
+    long switches;           /* involuntary context switches before the current forward pass */
+    uint64_t reading;        /* duration of reading the clock, nanoseconds */
+    double budget;           /* max time of the profiler, as a share of decode time */
+    uint64_t began;          /* start of the current forward pass */
+    int unobserved;          /* forward passes until the next observed one */
     Phase phase;
     int n; /* tokens of the current chunk */
     Passes passes[N_PHASES];
@@ -91,6 +90,9 @@ typedef struct {
  * Returns NULL and a message if memory runs out. */
 Profile *profile_open(Session *session, About about, uint64_t (*clock)(void));
 void profile_close(Profile *p);
+
+/* The cost of reading a clock: the min difference of two consecutive readings. */
+uint64_t ticks_of_reading(uint64_t (*clock)(void));
 
 /* One thread's record of a site in the row of a layer, or outside the layers (NO_LAYER). */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
@@ -121,9 +123,6 @@ double profile_rms_at(const Profile *p, int row, int from, int to);
 /* Seconds of one thread in sites [first, last]. */
 double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Site last);
 
-/* Seconds that the profiler itself took from the first thread. */
-double profile_observing(const Profile *p, Phase phase);
-
 /* Seconds of one phase. work, norms: all threads, in all sites of work (SITE_EMBED to SITE_LOGITS) and in norms; a norm
  * of one token, which every thread computes, counts once. elapsed: norms of the first thread. lost: taken from the
  * first thread by other programs. share: norms / work in the passes without interruption. */
@@ -133,8 +132,20 @@ typedef struct {
 } Work;
 Work profile_work(const Profile *p, Phase phase);
 
-/* Share of all threads' time in observed passes that they waited at barriers; 0: no observed pass. */
-double profile_waiting(const Profile *p);
+/* How much other programs disturbed a measurement: observed passes, those in which a thread lost its processor, seconds
+ * that the first thread lost, seconds that all threads waited at barriers, seconds of all threads in observed passes.
+ */
+typedef struct {
+    uint64_t observed, interrupted;
+    double lost, waited, seconds;
+} Load;
+
+/* Adds the load during a profile to `sum`. */
+void profile_add_load(const Profile *p, Load *sum);
+
+/* Writes a load as a sentence without a newline: "busy: ..." if a tenth of the passes was interrupted or threads waited
+ * a quarter of the time, else "idle: ...". */
+void write_load(FILE *out, const Load *load);
 
 /* The format of the file `path`: NAME.csv or NAME.html; PROFILE_TABLE for "" (no file), PROFILE_NONE for other names.
  */

@@ -14,10 +14,18 @@ static void write_table_row(FILE *out, const SiteRow *row) {
     fputc('\n', out);
 }
 
+void write_load(FILE *out, const Load *load) {
+    const bool busy = 10 * load->interrupted > load->observed || load->waited > 0.25 * load->seconds;
+    fprintf(out,
+            "%s: other programs interrupted %llu of %llu observed passes and took %.3f ms, excluded from the shares of "
+            "work; threads waited %.0f %% of the time",
+            busy ? "busy" : "idle", (unsigned long long)load->interrupted, (unsigned long long)load->observed,
+            1e3 * load->lost, load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
+}
+
 /* Writes the norms' share of each phase's work, and whether other programs disturbed the measurement. */
 static void write_answer(const Profile *p, FILE *out) {
-    uint64_t observed = 0, interrupted = 0;
-    double lost = 0;
+    Load load = {0};
     for (Phase phase = N_PHASES; phase-- > 0;) {
         const Passes *s = &p->passes[phase];
         const Work w = profile_work(p, phase);
@@ -25,16 +33,10 @@ static void write_answer(const Profile *p, FILE *out) {
         fprintf(out, "norms: %.2f %% of the work of %s", 100 * w.share.value, PHASE_NAMES[phase]);
         if (isfinite(w.share.low)) fprintf(out, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
         fprintf(out, ", %.2f %% of its time\n", 100 * w.elapsed / s->net);
-        observed += s->observed;
-        interrupted += s->interrupted;
-        lost += w.lost;
     }
-    const double waiting = profile_waiting(p);
-    fprintf(out, 10 * interrupted > observed || waiting > 0.25 ? "busy: " : "idle: ");
-    fprintf(out,
-            "other programs interrupted %llu of %llu observed passes and took %.3f ms, excluded above; threads waited "
-            "%.0f %% of the time\n",
-            (unsigned long long)interrupted, (unsigned long long)observed, 1e3 * lost, 100 * waiting);
+    profile_add_load(p, &load);
+    write_load(out, &load);
+    fputc('\n', out);
 }
 
 /* Writes a line for each kind of site: sums over the layers and, for norms, the min and max RMS of their inputs. */

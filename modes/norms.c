@@ -101,10 +101,9 @@ static double warm_seconds(const Case *c, Timed what, int repeats) {
 }
 
 /* Seconds of a single call in place, that is in a decoder's cache state: first the threads read as much memory as the
- * products between two norms of a layer do, and x is written. The cost of reading the clock is subtracted: the min
- * difference of two adjacent readings. */
+ * products between two norms of a layer do, and x is written. The cost of reading the clock is subtracted. */
 static double seconds_in_place(const Case *c, Timed what) {
-    uint64_t ticks = 0, clock_ticks = UINT64_MAX;
+    uint64_t ticks = 0;
 #pragma omp parallel num_threads(c->threads)
     {
         vf sum = {0};
@@ -113,19 +112,14 @@ static double seconds_in_place(const Case *c, Timed what) {
         const float nothing = 1e-30f * vsum(sum);
 #pragma omp for schedule(static)
         for (int i = 0; i < c->dim * c->tokens; i++) c->x[i] += nothing;
-#pragma omp master
-        for (int i = 0; i < 8; i++) {
-            const uint64_t start = nanoseconds(), end = nanoseconds();
-            if (end - start < clock_ticks) clock_ticks = end - start;
-        }
-#pragma omp barrier
         const uint64_t start = nanoseconds();
         run_on_tokens(c, TIMED[what].first);
         const uint64_t end = nanoseconds();
 #pragma omp master
         ticks = end - start;
     }
-    return ticks > clock_ticks ? 1e-9 * (double)(ticks - clock_ticks) : 0;
+    const uint64_t reading = ticks_of_reading(nanoseconds);
+    return ticks > reading ? 1e-9 * (double)(ticks - reading) : 0;
 }
 
 /* Values of a round: nanoseconds per token of each kernel, the same of three kernels in place, then ratios. */
@@ -166,7 +160,7 @@ static int time_kernels(void *context, double *ns) {
 /* Prints a ratio and its interval; "?": the interval contains 1. */
 static void print_ratio(Estimate e) {
     char text[32];
-    const double reach = e.high - e.value > e.value - e.low ? e.high - e.value : e.value - e.low;
+    const double reach = fmax(e.high - e.value, e.value - e.low);
     if (e.low < 1 && e.high > 1)
         snprintf(text, sizeof text, "%.2f ?", e.value);
     else
@@ -257,6 +251,7 @@ _Static_assert((int)N_ALL_COSTS <= MAX_VALUES, "a round has too many values");
 typedef struct {
     Workload text;
     NormKind *kinds; /* of the model's unchanged norms, in the order of its parts */
+    Load load;       /* of all rounds */
 } Trial;
 
 /* Sets the kind of all norms, or restores the original kinds (UNCHANGED). */
@@ -282,10 +277,11 @@ static int time_variant(Trial *t, int variant, double costs[N_PHASES][N_COSTS]) 
     const int status = p ? time_text(&t->text, seconds) : -1;
     for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
         const Passes *sums = &p->passes[phase];
-        const double net = sums->seconds - profile_observing(p, phase);
         costs[phase][SHARE] = profile_work(p, phase).share.value;
-        costs[phase][TOKEN_US] = 1e6 * net / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
+        costs[phase][TOKEN_US] =
+            1e6 * (sums->seconds - sums->observing) / (double)sums->passes / (phase == PREFILL ? t->text.prompt : 1);
     }
+    if (!status) profile_add_load(p, &t->load);
     profile_close(p);
     return status;
 }
@@ -361,14 +357,17 @@ static int measure_model(Run *run, double seconds) {
     set_norms(&t, UNCHANGED);
     free(t.kinds);
     if (rounds < 0 || interrupted) return rounds < 0 ? -1 : 0;
-    if (json)
-        printf("\n \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"model\": [", t.text.prompt, t.text.steps, rounds);
-    else
+    if (json) {
+        printf("\n \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"load\": \"", t.text.prompt, t.text.steps, rounds);
+        write_load(stdout, &t.load);
+        printf("\", \"model\": [");
+    } else {
         show_answer(estimates);
-    if (!json)
-        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s  %-23s %9s %11s  %-23s %9s %11s\n",
+        write_load(stdout, &t.load);
+        printf("\n\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s  %-23s %9s %11s  %-23s %9s %11s\n",
                t.text.prompt, t.text.steps, rounds, "norms", "share of prefill's work", "us/token", "to no norms",
                "share of decode's work", "us/token", "to no norms");
+    }
     for (int variant = N_VARIANTS - 1; variant >= 0; variant--) show_variant(variant, estimates[variant], json);
     fputs(json ? "]," : "\n", stdout);
     return 0;

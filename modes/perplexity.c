@@ -22,8 +22,8 @@ static double token_nll(const float *logits, int n, int token) {
 }
 
 /* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before each. Ctrl-C
- * shortens the text to the scored tokens. */
-static int score(Run *run, Tokens *text, int *inputs, double *nll) {
+ * shortens the text to the scored tokens. A terminal shows the progress after `shown`. */
+static int score(Run *run, Tokens *text, int *inputs, double *nll, const char *shown) {
     const int vocab_size = run->model.config.vocab_size;
     const int scored = run->session.context - 1; /* scored tokens of a window */
     for (int i = 0; i < text->n; i++) inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
@@ -36,9 +36,9 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll) {
 #pragma omp parallel for num_threads(run->session.n_threads)
         for (int i = 0; i < n; i++)
             nll[at + i] = token_nll(logits + (size_t)i * (size_t)vocab_size, vocab_size, text->ids[at + i]);
-        if (on_terminal(stderr)) fprintf(stderr, "\r%d of %d tokens ", at + n, text->n);
+        if (on_terminal(stderr)) fprintf(stderr, "\r%s: %d of %d tokens ", shown, at + n, text->n);
     }
-    if (on_terminal(stderr)) fputc('\n', stderr);
+    if (on_terminal(stderr)) fprintf(stderr, "\r%*s\r", 60, "");
     text->n = at;
     return 0;
 }
@@ -64,30 +64,36 @@ static int report(const double *nll, int n, int window) {
     return stdout_finish();
 }
 
-/* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other kind. Ctrl-C stops it.
- */
-static int sweep(Run *run, Tokens *text, int *inputs, double *nll) {
+/* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other kind. After Ctrl-C the
+ * line has the kinds measured so far. */
+static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double seconds) {
     const double usual = mean_of(nll, text->n);
     char name[PART_NAME];
+    int norms = 0;
+    for (PartAt at = parts_of(&run->model); next_part(&at);) norms += part_norm(&at) != NULL;
+    note("%d norms, about %.0f s", norms, norms * NORM_NONE * seconds);
     printf("\nchange of NLL per token, in nats, with another kind of norm\n%-26s", "norm");
     for (NormKind kind = 0; kind <= NORM_NONE; kind++) printf(" %11s", norm_name(kind));
+    putchar('\n');
     for (PartAt at = parts_of(&run->model); next_part(&at) && !interrupted;) {
         Norm *norm = part_norm(&at);
-        const NormKind kept = norm ? norm->kind : NORM_RMS;
         if (!norm) continue;
-        printf("\n%-26s", part_name(name, &at, NAME_NORMA));
-        for (norm->kind = 0; norm->kind <= NORM_NONE && !interrupted; norm->kind++) {
-            if (norm->kind == kept)
-                printf(" %11s", "-");
-            else if (score(run, text, inputs, nll))
-                return -1;
-            else if (!interrupted)
-                printf(" %+11.6f", mean_of(nll, text->n) - usual);
-            fflush(stdout);
+        const NormKind kept = norm->kind;
+        part_name(name, &at, NAME_NORMA);
+        double change[NORM_NONE + 1];
+        int n = 0;
+        for (; n <= NORM_NONE && !interrupted; n++) {
+            norm->kind = (NormKind)n;
+            if (n != (int)kept && score(run, text, inputs, nll, name)) return -1;
+            change[n] = mean_of(nll, text->n) - usual;
         }
         norm->kind = kept;
+        printf("%-26s", name);
+        for (int kind = 0; kind < n - interrupted; kind++)
+            kind == (int)kept ? printf(" %11s", "-") : printf(" %+11.6f", change[kind]);
+        putchar('\n');
+        fflush(stdout);
     }
-    putchar('\n');
     return stdout_finish();
 }
 
@@ -104,9 +110,11 @@ int mode_perplexity(Run *run) {
     if (run_tokens(run, false, &text)) return -1;
     double *nll = allocate((size_t)text.n, sizeof *nll);
     int *inputs = nll ? allocate((size_t)text.n, sizeof *inputs) : NULL;
-    int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll) : -1;
+    const double start = now();
+    int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll, "scored") : -1;
+    const double seconds = now() - start;
     if (!status && text.n) status = report(nll, text.n, run->session.context);
-    if (!status && o->norm_sweep && !interrupted) status = sweep(run, &text, inputs, nll);
+    if (!status && o->norm_sweep && !interrupted) status = sweep(run, &text, inputs, nll, seconds);
     free(inputs);
     free(nll);
     free(text.ids);
