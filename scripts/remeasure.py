@@ -25,7 +25,7 @@ STORY = "{checkpoints}/stories260K.bin", "-z", "{checkpoints}/tok512.bin"
 TIMING = sys.executable, "scripts/notes_timing.py", "--run", "{run}"
 COMMANDS = {
     "norms": ("{run}", "-m", "norms", "--json"),
-    "model": ("{run}", *STORY, "-m", "norms", "--json"),
+    "model": ("{run}", *STORY, "-m", "norms", "-j", "1", "--json"),
     "bench": ("{run}", "-m", "bench", "--json"),
     "bench-260K": ("{run}", *STORY, "-m", "bench", "--json"),
     "calls": (*TIMING, "--calls"),
@@ -88,9 +88,9 @@ TABLE = [
         APPENDIX, "of a token of dim 8, root and division included, takes {} ns", "norms", case(1, 8, "rmsnorm_ns")
     ),
     Measured(NORMS, "The machine below computes {} GFLOP/s", "bench", value("peak_gflops")),
-    Measured(NORMS, "the norms take {} % of prefill", "model", share("unchanged", "prefill_share")),
-    Measured(NORMS, "of prefill and {} % of decode", "model", share("unchanged", "decode_share")),
-    Measured(NORMS, "site it would be {} % of either", "model", share("LayerNorm", "decode_share")),
+    Measured(NORMS, "the norms of stories260K take {} % of the work of prefill", "model", share("unchanged", "prefill_share")),
+    Measured(NORMS, "of prefill and {} % of that", "model", share("unchanged", "decode_share")),
+    Measured(NORMS, "site it would be {} and", "model", share("LayerNorm", "prefill_share")),
     Measured(APPENDIX, "| inference mode | ... | {} % |", "calls", found("inference mode: RMSNorm saves {} %")),
     Measured(APPENDIX, "| autograd | ... | {} % |", "calls", found("autograd: RMSNorm saves {} %")),
     Measured(APPENDIX, "one call, takes {} of the time", "timing", column("10 x 8", "nn.L / notes R")),
