@@ -381,6 +381,15 @@ void profile_add_load(const Profile *p, Load *sum) {
     }
 }
 
+void write_load(FILE *out, const Load *load) {
+    const bool busy = 10 * load->interrupted > load->observed || load->waited > 0.25 * load->seconds;
+    fprintf(out,
+            "%s: other programs interrupted %llu of %llu observed passes and took %.3f ms, excluded from the shares of "
+            "work; threads waited %.0f %% of the time",
+            busy ? "busy" : "idle", (unsigned long long)load->interrupted, (unsigned long long)load->observed,
+            1e3 * load->lost, load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
+}
+
 /* ---- the report's rows ------------------------------------------------------------------- */
 
 static void fill_row(const Profile *p, Phase phase, SiteRow *row) {

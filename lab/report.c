@@ -14,15 +14,6 @@ static void write_table_row(FILE *out, const SiteRow *row) {
     fputc('\n', out);
 }
 
-void write_load(FILE *out, const Load *load) {
-    const bool busy = 10 * load->interrupted > load->observed || load->waited > 0.25 * load->seconds;
-    fprintf(out,
-            "%s: other programs interrupted %llu of %llu observed passes and took %.3f ms, excluded from the shares of "
-            "work; threads waited %.0f %% of the time",
-            busy ? "busy" : "idle", (unsigned long long)load->interrupted, (unsigned long long)load->observed,
-            1e3 * load->lost, load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
-}
-
 /* Writes the norms' share of each phase's work, and whether other programs disturbed the measurement. */
 static void write_answer(const Profile *p, FILE *out) {
     Load load = {0};

@@ -80,7 +80,7 @@ static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double second
         if (!norm) continue;
         const NormKind kept = norm->kind;
         part_name(name, &at, NAME_NORMA);
-        double change[NORM_NONE + 1];
+        double change[NORM_NONE + 1] = {0};
         int n = 0;
         for (; n <= NORM_NONE && !interrupted; n++) {
             norm->kind = (NormKind)n;

@@ -154,7 +154,7 @@ static void experts_in_every_type(void) {
     for (int i = test_fast() ? 3 : 0; i < 4; i++) {
         CHECK_RUN("m.gguf -m convert -q %s -o out/a.gguf", types[i]);
         CHECK_RUN("out/a.gguf -m info");
-        char expected[64];
+        char expected[96];
         snprintf(expected, sizeof expected, "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
         CHECK(strstr(out, expected), "%s: no '%s' in %s", types[i], expected, out);
         CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: wrong router: %s", types[i], out);
@@ -253,7 +253,7 @@ static void a_centered_model_needs_no_layernorm(void) {
 static void what_cannot_be_centered_is_refused(void) {
     static const float beta[64] = {1};
     static const char *const places[] = {"layers.0.attn_norm", "layers.1.mlp_norm", "layers.1.wo", "final_norm"};
-    char expected[64];
+    char expected[96];
     gguf_make_family(&file, &MANY_TIED, "gemma2");
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
     gguf_free(&file);
@@ -272,7 +272,8 @@ static void what_cannot_be_centered_is_refused(void) {
         stderr_hide();
         const int result = model_center(&m, "m.bin");
         CHECK(stderr_show() == 1 && result == -1, "case %d: %d, %s", i, result, stderr_text());
-        snprintf(expected, sizeof expected, "m.bin: --center cannot change %s; it needs LayerNorms without beta", places[i]);
+        snprintf(expected, sizeof expected, "m.bin: --center cannot change %s; it needs LayerNorms without beta",
+                 places[i]);
         CHECK(strstr(stderr_text(), expected), "case %d: %s", i, stderr_text());
         model_close(&m);
     }
