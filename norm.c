@@ -1,9 +1,9 @@
 /* norm.c: normalization.
  *
- * Owns RMSNorm, LayerNorm and DyT: the formulas in plain C, then the fast forms that the decoder runs. All work
- * on the last axis, each token separately, so a token's result does not depend on the rest of the batch. RMSNorm and
- * LayerNorm have statistics of the token; DyT has none. model.c places the norms in the model; fused, half-precision
- * and backward forms are in lab/. docs/norms.md explains normalization.
+ * Owns RMSNorm, LayerNorm and DyT: the formulas in plain C, then the fast forms that the decoder runs. All three
+ * work on the last axis, each token separately, so a token's result does not depend on the rest of the batch. RMSNorm
+ * and LayerNorm have statistics of the token; DyT has none. model.c places the norms in the model; fused,
+ * half-precision and backward forms are in lab/. docs/norms.md explains normalization.
  */
 #include "norm.h"
 #include "kernels/simd.h"

@@ -28,7 +28,6 @@ void write_row(FILE *out, const SiteRow *row, const char *quote, const char *unk
 }
 
 void write_csv(const Profile *p, FILE *out) {
-    Load load = {0};
     fputs("# {", out);
     write_about(out, &p->about);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
@@ -38,8 +37,7 @@ void write_csv(const Profile *p, FILE *out) {
         fputc(']', out);
     }
     fputs(", \"load\": \"", out);
-    profile_add_load(p, &load);
-    write_load(out, &load);
+    write_load(out, profile_add_load(p, &(Load){0}));
     fprintf(out, "\"}\nphase,%s\n", COLUMNS);
     for (Phase phase = 0; phase < N_PHASES; phase++)
         for (SiteRow row = {0}; profile_next(p, phase, &row);) {

@@ -54,14 +54,12 @@ static void write_residual(FILE *out, const Profile *p) {
 static void write_json(FILE *out, const Profile *p) {
     const Model *m = p->session->model;
     const char *separator = "";
-    Load load = {0};
     fputc('{', out);
     write_about(out, &p->about);
     fprintf(
         out, ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"copy_us\": %.6g, \"columns\": \"%s\", \"load\": \"",
         type_name(m->embedding.type), m->config.n_layers, m->config.dim, 1e6 * copy_seconds(m->config.dim), COLUMNS);
-    profile_add_load(p, &load);
-    write_load(out, &load);
+    write_load(out, profile_add_load(p, &(Load){0}));
     fputs("\",\n\"phases\": [", out);
     for (Phase phase = N_PHASES; phase-- > 0;) {
         if (!p->passes[phase].observed) continue;

@@ -369,7 +369,7 @@ Work profile_work(const Profile *p, Phase phase) {
     return w;
 }
 
-void profile_add_load(const Profile *p, Load *sum) {
+const Load *profile_add_load(const Profile *p, Load *sum) {
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         const Passes *passes = &p->passes[phase];
         sum->observed += passes->observed;
@@ -379,6 +379,7 @@ void profile_add_load(const Profile *p, Load *sum) {
         for (int t = 0; t < p->session->n_threads; t++)
             sum->waited += profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
     }
+    return sum;
 }
 
 void write_load(FILE *out, const Load *load) {

@@ -140,8 +140,8 @@ typedef struct {
     double lost, waited, seconds;
 } Load;
 
-/* Adds the load during a profile to `sum`. */
-void profile_add_load(const Profile *p, Load *sum);
+/* Adds the load during a profile to `sum`, and returns `sum`. */
+const Load *profile_add_load(const Profile *p, Load *sum);
 
 /* Writes a load as a sentence without a newline: "busy: ..." if a tenth of the passes was interrupted or threads waited
  * a quarter of the time, else "idle: ...". */

@@ -16,7 +16,6 @@ static void write_table_row(FILE *out, const SiteRow *row) {
 
 /* Writes the norms' share of each phase's work, and whether other programs disturbed the measurement. */
 static void write_answer(const Profile *p, FILE *out) {
-    Load load = {0};
     for (Phase phase = N_PHASES; phase-- > 0;) {
         const Passes *s = &p->passes[phase];
         const Work w = profile_work(p, phase);
@@ -25,8 +24,7 @@ static void write_answer(const Profile *p, FILE *out) {
         if (isfinite(w.share.low)) fprintf(out, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
         fprintf(out, ", %.2f %% of its time\n", 100 * w.elapsed / s->net);
     }
-    profile_add_load(p, &load);
-    write_load(out, &load);
+    write_load(out, profile_add_load(p, &(Load){0}));
     fputc('\n', out);
 }
 

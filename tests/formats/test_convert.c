@@ -154,7 +154,7 @@ static void experts_in_every_type(void) {
     for (int i = test_fast() ? 3 : 0; i < 4; i++) {
         CHECK_RUN("m.gguf -m convert -q %s -o out/a.gguf", types[i]);
         CHECK_RUN("out/a.gguf -m info");
-        char expected[96];
+        char expected[64];
         snprintf(expected, sizeof expected, "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
         CHECK(strstr(out, expected), "%s: no '%s' in %s", types[i], expected, out);
         CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: wrong router: %s", types[i], out);

@@ -747,9 +747,9 @@ static void a_busy_machine_is_reported(void) {
         CHECK(!report("x.csv"), "no CSV");
         const char *at = strstr(stderr_text(), cases[i].busy ? "\nbusy: " : "\nidle: ");
         size_t size;
-        char sentence[256] = "?", *csv = file_read(temporary("x.csv"), &size);
+        char sentence[256] = "", *csv = file_read(temporary("x.csv"), &size);
         if (at) sscanf(at + 1, "%255[^\n]", sentence);
-        CHECK(csv && strstr(csv, sentence), "case %d: %s", i, csv);
+        CHECK(*sentence && csv && strstr(csv, sentence), "case %d: '%s' in %s", i, sentence, csv ? csv : "no file");
         CHECK(!report("x.html"), "no page");
         char *data = read_page_data("x.html");
         CHECK(data && strstr(data, sentence), "case %d: %s", i, data ? data : "no data");
