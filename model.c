@@ -220,6 +220,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     if (admit(s, steps, n)) return NULL;
     s->probe = s->observer && s->observer->begin(s->observer, is_decode(steps, n)) ? s->observer : NULL;
     if (session_make_room(s, steps, n)) return NULL;
+    s->input.probe = s->probe; /* session_make_room() may have replaced the buffer */
     if (s->mirror) s->mirror(SESSION_RUN, n, 0, steps);
     float *logits = s->logits;
     for (int chunk; n > 0; n -= chunk, steps += chunk) {

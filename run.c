@@ -40,13 +40,14 @@ static int open_session(Run *run, const Mode *mode) {
         note("-c %d exceeds the model's context; using %d", o->context, run->model.config.context);
     if (is_worth_packing(run, mode)) model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
+    const About about = {o->model, o->norm, run->session.n_threads};
+    if (!ranks_own() && (o->profile || o->dump) && !(run->profile = profile_open(&run->session, about, nanoseconds)))
+        return -1;
+    /* after the profile, because an observed session keeps its number of threads */
     tuning_open(&run->tuning, &run->model, &run->session);
     if (ranks_own()) return 0; /* only rank 0 needs the rest */
-    const About about = {o->model, o->norm, run->session.n_threads};
-    if ((o->profile || o->dump) && !(run->profile = profile_open(&run->session, about, nanoseconds))) return -1;
-    const int default_lookup =
-        o->profile ? 0 : MAX_LOOKUP; /* a profile measures single tokens unless --lookup is given */
-    guesser_open(&run->guesser, o->lookup < 0 ? default_lookup : o->lookup);
+    /* a profile measures single tokens unless --lookup is given */
+    guesser_open(&run->guesser, o->lookup >= 0 ? o->lookup : o->profile ? 0 : MAX_LOOKUP);
     return 0;
 }
 

@@ -9,6 +9,7 @@
     SITE(START, "(start)", false) /* start of threads and memory */                                                    \
     SITE(EMBED, "embed", false)                                                                                        \
     SITE(ATTN_NORM, "attn_norm", true)                                                                                 \
+    SITE(INPUT, "input", false) /* of products, in int8 or bfloat16; one token: part of its product */                 \
     SITE(QKV, "qkv", false)                                                                                            \
     SITE(Q_NORM, "q_norm", true) /* not in all models */                                                               \
     SITE(K_NORM, "k_norm", true)                                                                                       \

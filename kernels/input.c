@@ -81,6 +81,6 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
         const Input row = input_from(&in, t);
         convert_row(&row, w);
     }
-    team_barrier(); /* each thread reads all rows */
+    team_end(buffer->probe, NO_LAYER, SITE_INPUT); /* each thread reads all rows */
     return in;
 }

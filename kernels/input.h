@@ -18,6 +18,7 @@ typedef struct {
     uint8_t *scratch;   /* [n_threads][scratch_bytes], for panels that are packed or unpacked during a product */
     size_t scratch_bytes;
     const TileUnit *unit;   /* used instead of the vector code where it supports a product; NULL: none */
+    struct Probe *probe;    /* the session's, set by the caller; or NULL */
     bool weights_exceed_l2; /* the weights that one token reads are larger than the second-level cache; set by the
                                caller */
 } InputBuffer;
@@ -44,8 +45,9 @@ typedef struct {
 
 /* Prepares x[n][w->cols] for products with w. The result also serves weights that take float32 activations, and weights
  * with the same cols and group as w. Every thread of a parallel region calls it, or one thread outside a region. The
- * threads share the work and meet at a barrier, except for n = 1: then each thread makes its own copy (buffer row =
- * thread number), which costs less than a barrier. max_rows of the buffer must be at least max(n, number of threads).
+ * threads share the work and meet at a barrier (the end of SITE_INPUT), except for n = 1: then each thread makes its
+ * own copy (buffer row = thread number), which costs less than a barrier. max_rows of the buffer must be at least
+ * max(n, number of threads).
  */
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n);
 

@@ -91,7 +91,8 @@ typedef struct {
 Profile *profile_open(Session *session, About about, uint64_t (*clock)(void));
 void profile_close(Profile *p);
 
-/* The cost of reading a clock: the min difference of two consecutive readings. */
+/* The cost of reading a clock: the mean of 100 consecutive readings, the min of 10 such means. One reading may take
+ * less than the clock's resolution (10 ns on some machines). */
 uint64_t ticks_of_reading(uint64_t (*clock)(void));
 
 /* One thread's record of a site in the row of a layer, or outside the layers (NO_LAYER). */

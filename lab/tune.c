@@ -3,7 +3,8 @@
  * Owns the candidates and the choice. A small model may be faster with one thread, if barriers cost more than
  * parallelism saves. Some processors prefetch sequential reads in hardware; on others decode is 1.1 to 1.7 times as
  * fast with software prefetch (docs/performance.md). Each token runs with one setting. The min time of a setting is
- * compared, because other programs can only add to it.
+ * compared, because other programs can only add to it. With an observer no number of threads is tried: a profile's
+ * shares depend on it.
  */
 #include "lab/tune.h"
 #include "formats/parts.h"
@@ -63,7 +64,7 @@ void tune(Tuning *t, int n_steps) {
 void tuning_open(Tuning *t, Model *model, Session *s) {
     const size_t layer_bytes =
         model->decode_bytes / ((size_t)model->config.n_layers + 1); /* the output counts as one */
-    const bool try_threads = s->n_threads > 1 && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
+    const bool try_threads = s->n_threads > 1 && !s->observer && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
     *t = (Tuning){model, s, .tried = try_threads ? 0 : THREAD_TRIALS};
     s->decode_threads = layer_bytes < MIN_LAYER ? 1 : s->n_threads;
     choose(t);
@@ -72,11 +73,8 @@ void tuning_open(Tuning *t, Model *model, Session *s) {
 const char *tuning_text(const Tuning *t) {
     static char text[96];
     const Prefetch prefetch = t->model->output.prefetch;
-    const int n = t->session->decode_threads, level = prefetch.near ? 1 : 2;
-    const int at = snprintf(text, sizeof text, "%d thread%s, ", n, n == 1 ? "" : "s");
-    if (prefetch.distance)
-        snprintf(text + at, sizeof text - (size_t)at, "prefetch %d bytes ahead (l%d)", prefetch.distance, level);
-    else
-        snprintf(text + at, sizeof text - (size_t)at, "prefetch off");
+    const int n = t->session->decode_threads;
+    const char *form = prefetch.distance ? "%d thread%s, prefetch %d bytes ahead (l%d)" : "%d thread%s, prefetch off";
+    snprintf(text, sizeof text, form, n, n == 1 ? "" : "s", prefetch.distance, prefetch.near ? 1 : 2);
     return text;
 }

@@ -56,9 +56,10 @@ static int sample(const Run *run, Text *t) {
         if (right && check_logits(logits, vocab_size)) return -1;
         const int token = sampler_next(t->sampler, logits);
         sampler_accept(t->sampler, token);
-        const bool stops = token == t->end || run_is_end(run, token);
-        if (stops) t->ended = STOP;
-        if (!stops && append(t, token)) return -1;
+        if (token == t->end || run_is_end(run, token))
+            t->ended = STOP;
+        else if (append(t, token))
+            return -1;
         accepted = !t->ended && right + 1 < t->n_rows && token == t->guesser->tokens[right];
     }
     if (t->guesser) guesser_learn(t->guesser, right);

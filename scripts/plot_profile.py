@@ -24,6 +24,7 @@ COLORS = {  # norms: reds; attention: blues; MLP: greens; outside the layers: gr
     "mlp_post_norm": "#e3a857",
     "q_norm": "#e377c2",
     "k_norm": "#f7b6d2",
+    "input": "#8aa8d6",
     "qkv": "#1f4e9c",
     "rope": "#3470c4",
     "attention": "#4f8fd9",

@@ -53,6 +53,7 @@ static Model model;
 static Session session;
 static Profile *profile;
 static int tokens[TOKENS + DECODED];
+static bool in_int8; /* whether open_session() writes the model in int8 */
 
 /* Opens a model and a session, profiled or not; the model uses all threads, although it is small. */
 static int open_path(const HashModel *m, const char *path, int threads, bool profiled) {
@@ -67,7 +68,7 @@ static int open_path(const HashModel *m, const char *path, int threads, bool pro
 
 static int open_session(const HashModel *m, int threads, bool profiled) {
     const char *path = temporary("profile.bin");
-    return hashmodel_write(m, path, 1, 0) ? -1 : open_path(m, path, threads, profiled);
+    return hashmodel_write(m, path, in_int8 ? 2 : 1, in_int8 ? 4 : 0) ? -1 : open_path(m, path, threads, profiled);
 }
 
 /* The same with a model that has head norms and experts. */
@@ -255,21 +256,25 @@ static void delays_count_for_their_site(void) {
     static const struct {
         int thread, layer;
         Site site;
-    } delays[] = {{0, 1, SITE_ATTN_NORM},     {1, 1, SITE_ATTN_NORM},   {1, 0, SITE_MLP_NORM},
-                  {0, 2, SITE_DOWN},          {1, 2, SITE_DOWN},        {1, 0, SITE_ATTENTION},
-                  {0, NO_LAYER, SITE_LOGITS}, {1, NO_LAYER, SITE_EMBED}};
+    } delays[] = {{0, 1, SITE_ATTN_NORM},     {1, 1, SITE_ATTN_NORM},    {1, 0, SITE_MLP_NORM},
+                  {0, 2, SITE_DOWN},          {1, 2, SITE_DOWN},         {1, 0, SITE_ATTENTION},
+                  {0, NO_LAYER, SITE_LOGITS}, {1, NO_LAYER, SITE_EMBED}, {0, NO_LAYER, SITE_INPUT},
+                  {1, NO_LAYER, SITE_INPUT}};
     for (size_t i = 0; i < sizeof delays / sizeof *delays; i++) {
         const int slow = delays[i].thread, layer = delays[i].layer;
+        in_int8 = delays[i].site == SITE_INPUT;
         CHECK(!open_virtual(&MODEL, THREADS, 0), "no session");
         session.batch = TOKENS;
         take_longer(slow, layer, delays[i].site, 1000);
         CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS), "does not run");
-        check_account(PREFILL, slow, layer, delays[i].site, 1000);
-        check_account(PREFILL, !slow, layer, SITE_WAIT, 1000);
+        /* the inputs of qkv, attn_out, gate and up, down; of the logits */
+        const double ticks = 1000 * (in_int8 ? 4 * model.config.n_layers + 1 : 1);
+        check_account(PREFILL, slow, layer, delays[i].site, ticks);
+        check_account(PREFILL, !slow, layer, SITE_WAIT, ticks);
         const double waited = profile_of_thread(profile, !slow, PREFILL, layer, delays[i].site)->waited;
         const double own = profile_of_thread(profile, slow, PREFILL, layer, delays[i].site)->waited;
-        CHECK(fabs(waited - 1e-6) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g", SITES[delays[i].site].name,
-              waited, own);
+        CHECK(fabs(waited - 1e-9 * ticks) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g",
+              SITES[delays[i].site].name, waited, own);
         const bool norm = SITES[delays[i].site].is_norm;
         const Estimate share = estimate_ratio(&profile->passes[PREFILL].norms);
         CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name, share.value);
@@ -278,6 +283,7 @@ static void delays_count_for_their_site(void) {
         CHECK(fabs(load.waited / load.seconds - 0.5) < 1e-9, "waited %g of %g s", load.waited, load.seconds);
         close_session();
     }
+    in_int8 = false;
 }
 
 /* Other programs take the processor in some of 30 passes: shares, sites and their sum are those of the other passes.
@@ -335,6 +341,18 @@ static void a_load_is_busy_or_idle(void) {
         fclose(memory);
         CHECK(strcmp(text, cases[i].text) == 0, "%s", text);
     }
+}
+
+/* A clock that steps by 10 and takes 19 to read. */
+static uint64_t stepping_read(void) {
+    static uint64_t at;
+    return (at += 19) / 10 * 10;
+}
+
+/* Two consecutive readings differ by 10 or 20. */
+static void a_coarse_clock_costs_what_it_takes(void) {
+    const uint64_t ticks = ticks_of_reading(stepping_read);
+    CHECK(ticks == 18 || ticks == 19, "%llu ticks", (unsigned long long)ticks);
 }
 
 /* The cost of marks counts for (profile), never for a site. */
@@ -877,6 +895,7 @@ void suite_profile(void) {
     TEST(delays_count_for_their_site);
     TEST(lost_processors_change_no_share);
     TEST(a_load_is_busy_or_idle);
+    TEST(a_coarse_clock_costs_what_it_takes);
     TEST(marks_count_for_the_profile);
     TEST(observing_stays_within_its_budget);
     TEST(quantiles_of_calls);

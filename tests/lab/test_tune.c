@@ -91,6 +91,20 @@ static void prompts_are_not_timed(void) {
     close_all();
 }
 
+/* A profile's shares depend on the number of threads, so only prefetching is tried. */
+static void an_observed_session_keeps_its_threads(void) {
+    open_all();
+    s.observer = &(Probe){0};
+    tuning_open(&t, &m, &s);
+    for (int i = 0; i < 200; i++) {
+        CHECK(s.decode_threads == 2, "token %d runs on %d threads", i, s.decode_threads);
+        run_token(&(Likes){1, {4096, false}, 0.3}, i);
+        tune(&t, 1);
+    }
+    CHECK(m.output.prefetch.distance == 4096, "prefetches %d bytes ahead", m.output.prefetch.distance);
+    close_all();
+}
+
 /* All weights are packed before the first token. */
 static void nothing_is_packed_while_tokens_run(void) {
     open_all();
@@ -102,6 +116,7 @@ static void nothing_is_packed_while_tokens_run(void) {
 void suite_tune(void) {
     TEST(the_fastest_is_chosen);
     TEST(prefetching_needs_a_gain);
+    TEST(an_observed_session_keeps_its_threads);
     TEST(prompts_are_not_timed);
     TEST(nothing_is_packed_while_tokens_run);
 }
