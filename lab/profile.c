@@ -45,7 +45,7 @@ static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site sit
 
 /* The number of tokens of the current chunk that a site processes. */
 static int tokens_of(const Profile *p, int layer, Site site) {
-    return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->session->n_requested : p->n;
+    return layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS) ? p->session->chunk.n_requested : p->n;
 }
 
 static int bucket_of(uint64_t n, int buckets) {
@@ -191,17 +191,18 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     const Profile *p = (Profile *)probe;
     const Session *s = p->session;
     const Layer *l = &s->model->layers[layer];
-    const size_t at = (size_t)(x - (site == SITE_Q_NORM ? s->q : s->k)); /* index of the first token's first head */
+    const size_t at =
+        (size_t)(x - (site == SITE_Q_NORM ? s->chunk.q : s->chunk.k)); /* index of the first token's first head */
     const int rank_rows = site == SITE_Q_NORM ? l->wq.rows : l->wk.rows;
     const int width = (size_t)dim == stride ? dim : rank_rows, channel = (int)(at % stride);
     Record *r = profile_of_thread(p, omp_get_thread_num(), p->phase, layer, site);
     if (p->dump)
-        dump_rows(p->dump, layer, SITES[site].name, out, x, s->steps + at / stride, n, (int)stride, channel,
+        dump_rows(p->dump, layer, SITES[site].name, out, x, s->chunk.steps + at / stride, n, (int)stride, channel,
                   n_heads * dim);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
             const float *head = x + (size_t)t * stride + (size_t)(h * dim);
-            const int position = s->steps[at / stride + (size_t)t].pos;
+            const int position = s->chunk.steps[at / stride + (size_t)t].pos;
             if (out)
                 r->squares_out += sizes_of(head, dim).squares / width;
             else
@@ -217,9 +218,9 @@ static void norm(Probe *probe, int layer, Site site, const float *x, const float
     const int thread = omp_get_thread_num();
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     for (int out = 0; p->dump && thread == 0 && out < 2; out++)
-        dump_rows(p->dump, layer, SITES[site].name, out, out ? y : x, s->steps, n, dim, 0, dim);
+        dump_rows(p->dump, layer, SITES[site].name, out, out ? y : x, s->chunk.steps, n, dim, 0, dim);
     for (int t = thread; t < n; t += omp_get_num_threads()) {
-        const int pos = s->steps[site == SITE_FINAL_NORM ? s->requested[t] : t].pos;
+        const int pos = s->chunk.steps[site == SITE_FINAL_NORM ? s->chunk.requested[t] : t].pos;
         const size_t at = (size_t)t * (size_t)dim;
         const double mean_square = add_input(r, x + at, dim, dim, 0, pos) / dim;
         r->squares_out += sizes_of(y + at, dim).squares / dim;
