@@ -98,9 +98,9 @@ static int run(int argc, char **argv) {
         return bad_usage("--dump and --norm-sweep work on one machine only");
     if (options.norm && !options.model) return bad_usage("--norm needs a model");
     if (options.threads > 1) limit_spinning(argv);
-    if (handle_signals()) return EXIT_BAD_INPUT;
-    if (mode->needs & RUNS_MODEL && (options.threads = start_threads(options.threads)) < 1) return EXIT_BAD_INPUT;
-    if (outputs_announce(options.output, options.profile)) return EXIT_BAD_INPUT;
+    handle_signals();
+    if (mode->needs & RUNS_MODEL) options.threads = start_threads(options.threads);
+    outputs_announce(options.output, options.profile);
     return run_mode(mode, &options);
 }
 
