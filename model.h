@@ -177,7 +177,7 @@ typedef struct {
     int decode_threads;      /* threads for a single token; 0: chosen by model size */
     double seconds;          /* duration of the last forward pass */
     Mirror *mirror;          /* repeats this session's changes in other processes; NULL: none */
-    Probe *observer, *probe; /* not owned, or NULL; probe: the observer, only during passes that it observes */
+    Probe *probe;            /* observes forward passes; not owned, or NULL */
 } Session;
 
 /* Opens a session with one sequence. context 0: the model's. Allocates little: caches and buffers grow as steps run.
