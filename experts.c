@@ -49,13 +49,13 @@ static void choose(float *p, int n, int n_used, bool divide) {
 void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
     for (int t = 0; t < n; t++, x += c->dim, xn += c->dim) {
-        matmul_plain(s->router, &layer->router, xn, s->row);
-        softmax(s->router, c->n_experts);
-        choose(s->router, c->n_experts, c->n_experts_used, c->norm_topk);
+        matmul_plain(s->chunk.router, &layer->router, xn, s->chunk.row);
+        softmax(s->chunk.router, c->n_experts);
+        choose(s->chunk.router, c->n_experts, c->n_experts_used, c->norm_topk);
         for (int e = 0; e < c->n_experts; e++) {
-            if (s->router[e] == NOT_USED) continue;
-            swiglu_plain(s, &layer->experts[e], s->added, xn);
-            for (int i = 0; i < c->dim; i++) x[i] += s->router[e] * s->added[i];
+            if (s->chunk.router[e] == NOT_USED) continue;
+            swiglu_plain(s, &layer->experts[e], s->chunk.added, xn);
+            for (int i = 0; i < c->dim; i++) x[i] += s->chunk.router[e] * s->chunk.added[i];
         }
     }
 }
@@ -67,24 +67,24 @@ static void fill_slots(Session *s, int n) {
     const Config *c = &s->model->config;
     const int experts = c->n_experts;
     for (int t = 0; t < n; t++) {
-        float *p = s->router + (size_t)t * (size_t)experts;
+        float *p = s->chunk.router + (size_t)t * (size_t)experts;
         softmax(p, experts);
         choose(p, experts, c->n_experts_used, c->norm_topk);
     }
     int i = 0;
     for (int e = 0; e < experts; e++) {
-        s->expert_start[e] = i;
+        s->chunk.expert_start[e] = i;
         for (int t = 0; t < n; t++) {
-            const float weight = s->router[(size_t)t * (size_t)experts + (size_t)e];
-            if (weight != NOT_USED) s->slots[i++] = (Slot){t, weight};
+            const float weight = s->chunk.router[(size_t)t * (size_t)experts + (size_t)e];
+            if (weight != NOT_USED) s->chunk.slots[i++] = (Slot){t, weight};
         }
     }
-    s->expert_start[experts] = i;
+    s->chunk.expert_start[experts] = i;
 }
 
 static void route(Session *s, const Layer *layer, const float *xn, int n) {
-    const Input in = input_prepare(&s->input, &layer->router, xn, n);
-    matmul(s->router, &layer->router, &in, n);
+    const Input in = input_prepare(&s->chunk.input, &layer->router, xn, n);
+    matmul(s->chunk.router, &layer->router, &in, n);
     team_end(s->probe, layer->index, SITE_ROUTER);
 #pragma omp single nowait
     fill_slots(s, n);
@@ -95,21 +95,22 @@ static void route(Session *s, const Layer *layer, const float *xn, int n) {
 static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const size_t dim = (size_t)w->cols;
     const int n_slots = n * s->model->config.n_experts_used;
-    if (each_thread_computes(n)) return input_prepare(&s->input, w, xn, 1);
+    if (each_thread_computes(n)) return input_prepare(&s->chunk.input, w, xn, 1);
 #pragma omp for schedule(static) nowait
     for (int i = 0; i < n_slots; i++)
-        memcpy(s->expert_rows + (size_t)i * dim, xn + (size_t)s->slots[i].token * dim, dim * sizeof *xn);
+        memcpy(s->chunk.expert_rows + (size_t)i * dim, xn + (size_t)s->chunk.slots[i].token * dim, dim * sizeof *xn);
     team_barrier();
-    return input_prepare(&s->input, w, s->expert_rows, n_slots);
+    return input_prepare(&s->chunk.input, w, s->chunk.expert_rows, n_slots);
 }
 
 /* Computes elements [first, first + count) of silu(gate) * up for expert e's slots. `one_row`: the slots share one
  * input row. */
 static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const Input *in, bool one_row) {
-    const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
+    const int start = s->chunk.expert_start[e], n = s->chunk.expert_start[e + 1] - start;
     const size_t at = (size_t)start * (size_t)tensor_all_rows(&m->gate);
     const Input slots = input_from(in, one_row ? 0 : start);
-    if (n > 0) mlp_gate_up(m, s->model->config.activation, s->gate + at, s->up + at, first, count, &slots, n);
+    if (n > 0)
+        mlp_gate_up(m, s->model->config.activation, s->chunk.gate + at, s->chunk.up + at, first, count, &slots, n);
 }
 
 /* x[n] += weight * y[n] */
@@ -122,15 +123,15 @@ static void add_weighted(float *x, const float *y, float weight, int n) {
 /* Computes elements [first, first + count) of x += p_e y_e for the tokens of expert e. */
 static void down(Session *s, float *x, const Mlp *m, int e, int first, int count, const Input *in) {
     const size_t dim = (size_t)tensor_all_rows(&m->down), first_row = (size_t)tensor_first_row(&m->down);
-    const int start = s->expert_start[e], end = s->expert_start[e + 1];
+    const int start = s->chunk.expert_start[e], end = s->chunk.expert_start[e + 1];
     if (start == end) return;
     const Input slots = input_from(in, start);
     x += first_row;
-    matmul_rows(s->expert_rows + (size_t)start * dim + first_row, dim, &m->down, first, count, &slots, end - start,
-                false);
+    matmul_rows(s->chunk.expert_rows + (size_t)start * dim + first_row, dim, &m->down, first, count, &slots,
+                end - start, false);
     for (int i = start; i < end; i++) {
-        const float *y = s->expert_rows + (size_t)i * dim + first_row + (size_t)first;
-        add_weighted(x + (size_t)s->slots[i].token * dim + (size_t)first, y, s->slots[i].weight, count);
+        const float *y = s->chunk.expert_rows + (size_t)i * dim + first_row + (size_t)first;
+        add_weighted(x + (size_t)s->chunk.slots[i].token * dim + (size_t)first, y, s->chunk.slots[i].weight, count);
     }
 }
 
@@ -138,15 +139,15 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
     const Mlp *m = layer->experts;
     route(s, layer, xn, n);
-    Input in = slot_rows(s, mlp_input_weight(m), xn, n);
+    Input in = slot_rows(s, input_weight(&m->gate, &m->up), xn, n);
     int step = matmul_task_rows(&m->gate, &in, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < m->gate.rows; first += step) {
         const int count = m->gate.rows - first < step ? m->gate.rows - first : step;
         for (int e = 0; e < c->n_experts; e++) gate_up(s, &m[e], e, first, count, &in, each_thread_computes(n));
     }
-    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->gate, &m->gate, n * c->n_experts_used);
-    in = input_prepare(&s->input, &m->down, s->gate, n * c->n_experts_used);
+    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate, &m->gate, n * c->n_experts_used);
+    in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n * c->n_experts_used);
     step = matmul_task_rows(&m->down, &in, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < m->down.rows; first += step) {

@@ -18,6 +18,8 @@ bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+int folder_create(const char *path) { return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0; }
+
 /* A file that this run will write, if it exists; else zeros. */
 typedef struct {
     dev_t device;

@@ -16,6 +16,9 @@ typedef struct {
 bool file_exists(const char *path);
 bool is_folder(const char *path);
 
+/* Returns -1 and a message on failure, as for a folder that exists. */
+int folder_create(const char *path);
+
 /* Maps a regular, non-empty file. The caller unmaps it. */
 int file_map(File *file, const char *path);
 void file_unmap(File *file);

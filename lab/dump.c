@@ -8,10 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/parts.h"
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 
 enum { NPY_HEADER = 128, PATH_SIZE = sizeof((Dump *)0)->folder + 64 };
 
@@ -52,7 +49,7 @@ int dump_open(Dump *d, const Model *model, const char *path, int n) {
     *d = (Dump){.path = path, .model = model, .n = n};
     if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >= (int)sizeof d->folder || file_exists(path))
         return fail("--dump %s: the path exists or is too long; choose another one", path);
-    if (mkdir(d->folder, 0777)) return fail("--dump %s: %s", d->folder, strerror(errno));
+    if (folder_create(d->folder)) return -1;
     note("--dump writes %.1f MB", 1e-6 * all_arrays(d, true));
     return 0;
 }

@@ -51,7 +51,7 @@ static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at
     Track *track = &p->tracks[thread];
     const bool is_last = layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS);
     const uint64_t all = at - track->last, ticks = all < p->reading ? 0 : all - p->reading;
-    const int n = is_last ? p->session->n_requested : p->n; /* tokens that the site processes */
+    const int n = is_last ? p->session->chunk.n_requested : p->n; /* tokens that the site processes */
     const double seconds = 1e-9 * (double)ticks;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     r->seconds += seconds;
@@ -144,15 +144,15 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
                   int dim) {
     const Profile *p = (Profile *)probe;
     const Session *s = p->session;
-    const float *all = site == SITE_Q_NORM ? s->q : site == SITE_K_NORM ? s->k : x;
+    const float *all = site == SITE_Q_NORM ? s->chunk.q : site == SITE_K_NORM ? s->chunk.k : x;
     const size_t at = (size_t)(x - all); /* index of the first token's first vector */
-    const Step *steps = s->steps + at / stride;
+    const Step *steps = s->chunk.steps + at / stride;
     const int channel = (int)(at % stride), thread = omp_get_thread_num();
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     if (p->dump) dump_rows(p->dump, layer, SITES[site].name, out, x, steps, n, (int)stride, channel, n_heads * dim);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
-            const int position = steps[site == SITE_FINAL_NORM ? s->requested[t] : t].pos;
+            const int position = steps[site == SITE_FINAL_NORM ? s->chunk.requested[t] : t].pos;
             const float *vector = x + (size_t)t * stride + (size_t)(h * dim);
             const double mean_square = add_vector(r, out, vector, dim, channel + h * dim, position);
             if (site != SITE_ATTN_NORM || out) continue;

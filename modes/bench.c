@@ -86,8 +86,8 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
               rates[int8 ? BYTE_RATE : FLOAT_RATE]);
     show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
     printf("%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n",
-           type_name(m->embedding.type), t->tuning->session->input.unit_rows ? " in tiles" : "", threads, t->prompt,
-           t->steps, m->decode_bytes, rounds);
+           type_name(m->embedding.type), t->tuning->session->chunk.input.unit_rows ? " in tiles" : "", threads,
+           t->prompt, t->steps, m->decode_bytes, rounds);
     printf("decode: %s\n", tuning_text(t->tuning));
     if (messages)
         printf("ranks: %d; messages and bytes of rank 0 per token: %lld, %lld\n", ranks_number(), messages, bytes);

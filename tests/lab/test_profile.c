@@ -582,8 +582,8 @@ static void sizes_of_the_residual_stream(void) {
         CHECK(fabs(first / size_of(x, 1).rms - 1) < 1e-5 && fabs(others / size_of(x + 64, TOKENS - 1).rms - 1) < 1e-5,
               "the first position has RMS %g, the others %g", first, others);
         for (int t = 0; t < TOKENS; t++)
-            rmsnorm(y + t * 64, session.x + t * 64, model.final_norm.gamma, 64, model.final_norm.eps);
-        check_size(find_row("prefill", -1, "final_norm"), size_of(session.x, TOKENS), size_of(y, TOKENS));
+            rmsnorm(y + t * 64, session.chunk.x + t * 64, model.final_norm.gamma, 64, model.final_norm.eps);
+        check_size(find_row("prefill", -1, "final_norm"), size_of(session.chunk.x, TOKENS), size_of(y, TOKENS));
         close_session();
     }
 }
