@@ -160,12 +160,12 @@ static void norm_rows(Session *s, const Layer *layer, int n) {
     const int count = clamp(n - first, share); /* a single token goes to thread 0, which the profile observes */
     const Heads q = whole_rows(s->chunk.q, c->n_heads * c->head_size, first);
     const Heads k = whole_rows(s->chunk.k, c->n_kv_heads * c->head_size, first);
-    team_wait(s->probe, layer->index, SITE_QKV);
+    team_wait(s->probe, layer->index);
     team_gather(s->probe, layer->index, s->chunk.q, &layer->wq, n, true);
     team_gather(s->probe, layer->index, s->chunk.k, &layer->wk, n, true);
     if (count > 0) norm_heads(s, layer->index, SITE_Q_NORM, &layer->q_norm, &q, count);
     if (count > 0) norm_heads(s, layer->index, SITE_K_NORM, &layer->k_norm, &k, count);
-    team_wait(s->probe, layer->index, SITE_K_NORM);
+    team_wait(s->probe, layer->index);
 }
 
 static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
@@ -265,7 +265,7 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     write_heads(s, l, KV_KEYS, &k);
     write_heads(s, l, KV_VALUES, &v);
     probe_mark(s->probe, l, SITE_ROPE);
-    if (!has_own_groups(s, layer)) team_wait(s->probe, l, SITE_ROPE); /* queries attend to other threads' keys */
+    if (!has_own_groups(s, layer)) team_wait(s->probe, l); /* queries attend to other threads' keys */
 
     attend_all(s, layer);
     team_end_product(s->probe, l, SITE_ATTENTION, s->chunk.att, &layer->wq, n);

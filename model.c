@@ -66,7 +66,7 @@ static const float *norm_site(Session *s, int layer, Site site, const Norm *norm
     if (!norm->gamma) return x;
     const float *xn = forms(s)->norm(s->chunk.xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
-    if (!each_thread_computes(n)) team_wait(s->probe, layer, site);
+    if (!each_thread_computes(n)) team_wait(s->probe, layer);
     probe_norm(s->probe, layer, site, x, xn, n, dim);
     return xn;
 }
@@ -220,7 +220,7 @@ static bool is_decode(const Step *steps, int n) {
 const float *model_forward(Session *s, const Step *steps, int n) {
     const double start = now();
     if (admit(s, steps, n)) return NULL;
-    s->probe = s->observer && s->observer->begin(s->observer, is_decode(steps, n)) ? s->observer : NULL;
+    probe_begin(s->probe, is_decode(steps, n));
     if (session_make_room(s, steps, n)) return NULL;
     s->chunk.input.probe = s->probe; /* session_make_room() may have replaced the buffer */
     if (s->mirror) s->mirror(SESSION_RUN, n, 0, steps);
@@ -231,7 +231,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
         share_chunk(s, chunk, logits);
         logits += (size_t)s->chunk.n_requested * (size_t)s->model->config.vocab_size;
     }
-    if (s->observer) s->observer->end(s->observer);
+    probe_end(s->probe);
     s->chunk.steps = NULL;
     s->seconds = now() - start;
     return s->chunk.logits;

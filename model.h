@@ -186,9 +186,9 @@ typedef struct {
     double seconds;               /* duration of the last forward pass */
 
     /* Set by others, or 0. */
-    int decode_threads;      /* threads for a single token; 0: chosen by model size */
-    Mirror *mirror;          /* repeats this session's changes in other processes */
-    Probe *observer, *probe; /* not owned; probe: the observer, only during passes that it observes */
+    int decode_threads; /* threads for a single token; 0: chosen by model size */
+    Mirror *mirror;     /* repeats this session's changes in other processes */
+    Probe *probe;       /* observes forward passes; not owned */
 } Session;
 
 /* Opens a session with one sequence. context 0: the model's. Allocates little: caches and buffers grow as steps run.
