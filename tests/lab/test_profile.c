@@ -787,9 +787,9 @@ static void other_modes_refuse_a_profile(void) {
     for (int i = 0; i < 5; i++) {
         char arguments[128];
         snprintf(arguments, sizeof arguments, "model.bin --profile -m %s", modes[i]);
-        check_refused(2, "--profile is for modes generate, chat, perplexity, bench and logits, not ", arguments);
+        check_refused(2, "--profile works in generate, chat, perplexity, bench, logits, not in ", arguments);
     }
-    check_refused(2, "--profile is for modes generate, chat, perplexity, bench and logits, not ",
+    check_refused(2, "--profile works in generate, chat, perplexity, bench, logits, not in ",
                   "-m norms --profile=out/x.csv");
     CHECK(files_in("out") == 0, "files left over");
 }
