@@ -176,7 +176,6 @@ static void begin_chunk(Session *s, const Step *steps, int n) {
 /* Runs a chunk. With one thread it avoids the parallel region, in which every barrier would be a system call. */
 static void share_chunk(Session *s, int n, float *logits) {
     const int threads = chunk_threads(s, n);
-    probe_chunk(s->probe, n);
     if (threads == 1) {
         forward_chunk(s, n, logits);
         return;

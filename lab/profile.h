@@ -66,7 +66,6 @@ typedef struct {
     uint64_t began;          /* start of the current forward pass */
     long switches;           /* involuntary context switches before it */
     Phase phase;
-    int n; /* tokens of the current chunk */
     Passes passes[N_PHASES];
     Record *records; /* [n_threads][N_PHASES][1 + n_layers][N_SITES]; first: outside the layers */
     StreamSize (*streams)[POSITION_BUCKETS]; /* [n_layers], before attention */
