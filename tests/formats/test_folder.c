@@ -267,8 +267,8 @@ static void rope_matches_transformers(void) {
         CHECK(fabs(m.config.rope.amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g", form.options,
               m.config.rope.amplitude);
         for (int k = 0; k < 8; k++)
-            CHECK(fabs(s.frequencies[ROPE_GLOBAL][k] / cases[i].frequencies[k] - 1) < 1e-6, "%s: frequency %d is %.9g",
-                  form.options, k, s.frequencies[ROPE_GLOBAL][k]);
+            CHECK(fabs(s.ropes[ROPE_GLOBAL].frequencies[k] / cases[i].frequencies[k] - 1) < 1e-6,
+                  "%s: frequency %d is %.9g", form.options, k, s.ropes[ROPE_GLOBAL].frequencies[k]);
         session_close(&s);
         model_close(&m);
         remove_folder();
