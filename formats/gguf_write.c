@@ -179,7 +179,7 @@ static double number_of(const Key *key, const Header *h) {
     if (key->kind == KEY_SIZE) return *(const int *)field;
     if (key->kind == KEY_INTEGER) return (double)*(const int64_t *)field;
     if (key->kind == KEY_FLOAT || key->kind == KEY_CAP) return (double)*(const float *)field;
-    return key->kind == KEY_REAL || key->kind == KEY_NUMBER ? *(const double *)field : 0;
+    return key->kind == KEY_REAL ? *(const double *)field : 0;
 }
 
 static int check_numbers(const Model *model, const ModelFamily *a, const Header *h, const char *path) {
