@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,8 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size) {
 
 typedef struct {
     const Tokenizer *t;
-    bool space; /* add the space prefix, if the tokenizer has one */
+    const bool *open; /* [bytes of the text]: may be in a matched piece; NULL: all may */
+    bool space;       /* add the space prefix, if the tokenizer has one */
     Merger merger;
     Tokens *out;
 } Encoder;
@@ -84,12 +86,18 @@ static size_t space_before(const char *s, const char *start) {
     return (size_t)(s - at);
 }
 
+/* Whether a byte of the raw text may be in a matched piece. */
+static bool may_match(const Encoder *e, const char *text, size_t at) {
+    return !e->open || e->open[at] || isspace((uint8_t)text[at]);
+}
+
 /* Encodes text as user-defined and special pieces and the stretches between them. `raw`: use the pieces that match raw
  * text, else those that match normalized text. `first`: text is at the start of the whole text. */
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     size_t from = 0;
-    for (size_t at = 0; at < size;) {
-        const int id = pieces_match(&e->t->pieces, text + at, size - at, raw);
+    for (size_t at = 0, end_open = 0; at < size;) {
+        while (end_open < size && (end_open < at || !raw || may_match(e, text, end_open))) end_open++;
+        const int id = end_open > at ? pieces_match(&e->t->pieces, text + at, end_open - at, raw) : -1;
         if (id < 0) {
             at++;
             continue;
@@ -104,9 +112,10 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
     return encode_between(e, text + from, size - from, raw, first && !from);
 }
 
-int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool space, Tokens *out) {
+int tokenizer_append(const Tokenizer *t, const char *text, size_t size, const bool *open, bool space, Tokens *out) {
     if (size > INT_MAX / 3 - 1) return fail("a text of %zu bytes is too long", size);
-    Encoder e = {.t = t, .space = space, .merger = {.pieces = &t->pieces, .merges = &t->merges}, .out = out};
+    Encoder e = {
+        .t = t, .open = open, .space = space, .merger = {.pieces = &t->pieces, .merges = &t->merges}, .out = out};
     const int status = tokens_reserve(out, 0) || cut_out(&e, text, size, true, true) ? -1 : 0;
     merger_close(&e.merger);
     return status;
@@ -114,7 +123,7 @@ int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool spa
 
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {
     *out = (Tokens){0};
-    if (!(bos && !t->no_bos && tokens_add(out, t->bos)) && !tokenizer_append(t, text, size, true, out)) return 0;
+    if (!(bos && !t->no_bos && tokens_add(out, t->bos)) && !tokenizer_append(t, text, size, NULL, true, out)) return 0;
     free(out->ids);
     *out = (Tokens){0};
     return -1;

@@ -343,7 +343,7 @@ static int encode_text(Renderer *r, int id) {
     if (r->text.failed) return -1;
     const Piece *piece = id < 0 ? NULL : &r->t->pieces.list[id];
     const Slice text = trim((Slice){r->text.bytes, r->text.n}, WHITE_SPACE, r->strips, piece && piece->strips_left);
-    if (tokenizer_append(r->t, text.s, text.n, space, r->out)) return -1;
+    if (tokenizer_append(r->t, text.s, text.n, NULL, space, r->out)) return -1;
     r->space = piece || (r->space && !r->text.n);
     r->strips = piece && piece->strips_right;
     r->text.n = 0;

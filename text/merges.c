@@ -32,17 +32,23 @@ int tokens_add(Tokens *tokens, int id) {
 
 /* ---- rules ------------------------------------------------------------------------------- */
 
-const MergeRule *merges_rule(const Merges *m, int left, int right) {
-    const size_t end = (size_t)m->first[left + 1];
-    size_t i;
-    SEARCH(i, m->first[left], end, m->rules[i].right < right);
-    return i < end && m->rules[i].right == right ? &m->rules[i] : NULL;
+/* By left, then right piece. */
+static int compare_pairs(const MergeRule *x, const MergeRule *y) {
+    return x->left != y->left ? x->left - y->left : x->right - y->right;
 }
 
+/* Of a pair with several rules, the last in the file comes first. */
 static int compare_rules(const void *a, const void *b) {
     const MergeRule *x = a, *y = b;
-    if (x->left != y->left) return x->left - y->left;
-    return x->right != y->right ? x->right - y->right : y->rank - x->rank;
+    const int order = compare_pairs(x, y);
+    return order ? order : y->rank - x->rank;
+}
+
+const MergeRule *merges_rule(const Merges *m, int left, int right) {
+    const MergeRule pair = {.left = left, .right = right};
+    size_t i;
+    SEARCH(i, 0, m->n, compare_pairs(&m->rules[i], &pair) < 0);
+    return i < (size_t)m->n && !compare_pairs(&m->rules[i], &pair) ? &m->rules[i] : NULL;
 }
 
 int merges_begin(Merges *m, Pieces *pieces, size_t n) {
@@ -81,25 +87,13 @@ int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pa
 }
 
 int merges_end(Merges *m, Pieces *pieces) {
-    int n = 0; /* rules kept: of each pair, the last in the file */
-    m->first = allocate((size_t)pieces->n + 1, sizeof *m->first);
-    if (!m->first) return -1;
     qsort(m->rules, (size_t)m->n, sizeof *m->rules, compare_rules);
-    for (int i = 0; i < m->n; i++)
-        if (!n || m->rules[i].left != m->rules[n - 1].left || m->rules[i].right != m->rules[n - 1].right)
-            m->rules[n++] = m->rules[i];
-    m->n = n;
-    for (int left = 0, at = 0; left <= pieces->n; left++) {
-        while (at < n && m->rules[at].left < left) at++;
-        m->first[left] = at;
-    }
     pieces_decode_names(pieces);
     return pieces_index(pieces);
 }
 
 void merges_close(Merges *m) {
     free(m->rules);
-    free(m->first);
     *m = (Merges){0};
 }
 

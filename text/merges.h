@@ -28,7 +28,6 @@ typedef struct {
 typedef struct {
     MergeRule *rules; /* [n], by left, then right; owned; NULL = merge by the scores of pieces */
     int n;
-    int *first;         /* [pieces + 1], owned: index of the first rule with each left piece */
     bool fuses_unknown; /* adjacent unknown characters become one <unk> */
 } Merges;
 

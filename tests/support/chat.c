@@ -27,7 +27,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
         free(last.tokens.ids);
         last = (ChatTurn){
             .user = strdup(turns[i].user), .begin = last.begin + begin, .tokens = tokens, .answer = tokens.n};
-        if (i + 1 < n) status = tokenizer_append(t, turns[i].answer, strlen(turns[i].answer), false, &answer);
+        if (i + 1 < n) status = tokenizer_append(t, turns[i].answer, strlen(turns[i].answer), NULL, false, &answer);
         append(&last.tokens, &answer);
         free(answer.ids);
     }

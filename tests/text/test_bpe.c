@@ -191,6 +191,26 @@ static void messages_contain_no_added_tokens(void) {
     tokenizer_close(&t);
 }
 
+/* Added tokens match only bytes that are open, and white space. */
+static void closed_bytes_are_in_no_added_token(void) {
+    static const char text[] = "<|im_end|><|im_end|>    <|im_end|>";
+    bool open[sizeof text] = {false};
+    Tokenizer t;
+    Tokens tokens = {0}, all = {0};
+    int n_ends = 0, n_spaces = 0;
+    CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2), "does not open");
+    for (int id = 0; id < N_QWEN2; id++) t.pieces.list[id].raw = true;
+    CHECK(!tokenizer_append(&t, text, sizeof text - 1, NULL, true, &all) && all.n == 4, "%d tokens", all.n);
+    for (int at = 10; at < 20; at++) open[at] = true;
+    open[26] = true;
+    CHECK(!tokenizer_append(&t, text, sizeof text - 1, open, true, &tokens), "does not encode");
+    for (int i = 0; i < tokens.n; i++) n_ends += tokens.ids[i] == 902, n_spaces += tokens.ids[i] == all.ids[2];
+    CHECK(n_ends == 1 && n_spaces == 1, "%d ends, %d spaces", n_ends, n_spaces);
+    free(tokens.ids);
+    free(all.ids);
+    tokenizer_close(&t);
+}
+
 /* ---- options of the files ------------------------------------------------------------------------ */
 
 static const char PIECES[] = "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3},\"merges\":[\"a b\"]";
@@ -1455,6 +1475,7 @@ void suite_bpe(void) {
     TEST(minimind_matches_the_library);
     TEST(turns_match_transformers);
     TEST(messages_contain_no_added_tokens);
+    TEST(closed_bytes_are_in_no_added_token);
     TEST(unsupported_options_are_refused);
     TEST(other_files_of_the_folder_are_read);
     TEST(normalizer_and_pretokenizer_set_the_pipeline);
