@@ -112,7 +112,7 @@ static bool has_own_factors(const ModelFamily *a, const Config *c) {
 
 /* Whether the RoPE factors are those of YaRN with the default options. */
 static bool is_plain_yarn(const Yarn *y) {
-    return y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional && !y->ends_at_last_pair;
+    return y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional;
 }
 
 /* What the architecture cannot store of a part, as the end of its name; NULL: it can store the part. */
@@ -531,7 +531,7 @@ static void write_key(Writer *w, const Key *key) {
     if (key->kind == KEY_SIZE) number = *(const int *)field;
     if (key->kind == KEY_INTEGER) number = (double)*(const int64_t *)field;
     if (key->kind == KEY_FLOAT || key->kind == KEY_CAP) number = (double)*(const float *)field;
-    if (key->kind == KEY_REAL || key->kind == KEY_NUMBER) number = *(const double *)field;
+    if (key->kind == KEY_REAL) number = *(const double *)field;
     if (key->kind == KEY_STRING && text->n) write_name(w, name, text->text, text->n);
     if (number == 0) return;
     if (key->kind == KEY_SIZE || key->kind == KEY_INTEGER)
