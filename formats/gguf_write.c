@@ -285,8 +285,8 @@ static int check_tokenizer(const Tokenizer *t, const char *path) {
     const Pretokenizer *p = &t->pretokenizer;
     const bool byte_level = t->pieces.byte_level;
     if (!t->merges.rules) return 0;
-    if (byte_level ? !gguf_pretokenizer_name(p).text : p->n_steps || p->whole_words || t->normalizer.composes)
-        return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)%s", path, pretokenizer_shown(p),
+    if (byte_level ? !pretokenizer_names(p) : *p->steps || p->whole_words || t->normalizer.composes)
+        return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s", path, *p->steps ? *p->steps : "none",
                     p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(t);
     if (changed) return fail("%s: GGUF would tokenize differently: %s", path, changed);
@@ -434,12 +434,12 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
 
 static int write_tokenizer(Writer *w, const Tokenizer *t) {
     const bool byte_level = t->pieces.byte_level;
-    const String pre = gguf_pretokenizer_name(&t->pretokenizer);
+    const char *names = pretokenizer_names(&t->pretokenizer);
     MergeRule *rules = byte_level ? ranked_rules(&t->merges) : NULL;
     float *scores = byte_level ? NULL : piece_scores(t);
     if (!rules && !scores) return -1;
     write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama", byte_level ? 4 : 5);
-    if (byte_level) write_name(w, "tokenizer.ggml.pre", pre.text, pre.n);
+    if (byte_level) write_name(w, "tokenizer.ggml.pre", names, strcspn(names, " "));
     if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, t);
     write_array(w, byte_level ? "tokenizer.ggml.merges" : "tokenizer.ggml.scores", byte_level ? GGUF_STRING : GGUF_F32,
