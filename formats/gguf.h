@@ -18,9 +18,6 @@ int gguf_read_model(Model *model, const char *path);
  * message if it is damaged, or unsupported and needed. */
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed);
 
-/* GGUF's name for a pre-tokenizer; its text is NULL if GGUF has none. */
-String gguf_pretokenizer_name(const Pretokenizer *p);
-
 /* Rewrites a model whose norms are LayerNorms without beta as one with RMSNorm and the same logits up to rounding: the
  * embedding and the weights that add to the residual stream become float32 and lose their means, and the output is no
  * longer tied. The result is for gguf_write_model() only. Returns -1 and a message if the model has other norms, has

@@ -111,9 +111,7 @@ static bool has_own_factors(const ModelFamily *a, const Config *c) {
 }
 
 /* Whether the RoPE factors are those of YaRN with the default options. */
-static bool is_plain_yarn(const Yarn *y) {
-    return y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional;
-}
+static bool is_plain_yarn(const Yarn *y) { return y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional; }
 
 /* What the architecture cannot store of a part, as the end of its name; NULL: it can store the part. */
 static const char *difference_in(const PartAt *at, const ModelFamily *a) {
@@ -322,8 +320,8 @@ static int check_tokenizer(const Writer *w) {
     const Pretokenizer *p = &t->pretokenizer;
     const bool byte_level = t->pieces.byte_level;
     if (!t->merges.rules) return 0;
-    if (byte_level ? !gguf_pretokenizer_name(p).text : p->n_steps || p->whole_words || t->normalizer.composes)
-        return fail("%s: GGUF has no name for its pre-tokenizer (%s%s)%s", w->source, pretokenizer_shown(p),
+    if (byte_level ? !pretokenizer_names(p) : *p->steps || p->whole_words || t->normalizer.composes)
+        return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s", w->source, *p->steps ? *p->steps : "none",
                     p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(w);
     if (changed) return fail("%s: GGUF would tokenize differently: %s", w->source, changed);
@@ -387,10 +385,10 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
 static int write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const bool byte_level = t->pieces.byte_level;
-    const String pre = gguf_pretokenizer_name(&t->pretokenizer);
+    const char *names = pretokenizer_names(&t->pretokenizer);
     if (rank_pieces(w) || check_tokenizer(w)) return -1;
     write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama", byte_level ? 4 : 5);
-    if (byte_level) write_name(w, "tokenizer.ggml.pre", pre.text, pre.n);
+    if (byte_level) write_name(w, "tokenizer.ggml.pre", names, strcspn(names, " "));
     if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, &t->pieces);
     if (byte_level)
