@@ -156,7 +156,7 @@ TSAN_ENVIRONMENT = OMP_NUM_THREADS=3 NORMA_FAST=1 TSAN_OPTIONS='ignore_noninstru
     OMP_TOOL_LIBRARIES=$(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 tsan: ## ThreadSanitizer over the forward pass (needs clang and libomp-dev)
 	@$(TSAN_ENVIRONMENT) $(MAKE) --no-print-directory test VARIANT=tsan CC=clang ARCH=x86-64-v3 CFLAGS='-O1 -g -fsanitize=thread' \
-	    SUITES='attention matmul invariance sequences golden'
+	    SUITES='attention matmul invariance sequences golden team'
 
 coverage: ## line and branch coverage of the tests (gcc); COVERAGE='98 88': fail below these percentages
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
