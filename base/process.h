@@ -14,7 +14,7 @@ extern volatile sig_atomic_t interrupted;
 enum { EXIT_INTERRUPTED = 130 };
 
 /* Opens /dev/null for each closed standard stream, so that no file opened later takes its descriptor. */
-int open_standard_streams(void);
+void open_standard_streams(void);
 
 /* The temporary file of the output that is being written; NULL: none. Signals that end the program remove it. */
 extern const char *volatile temporary_file;
