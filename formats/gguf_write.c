@@ -426,7 +426,7 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->pieces.n);
     for (int id = 0; id < t->pieces.n; id++) {
         const Piece *p = &t->pieces.list[id];
-        const bool unused = p->kind == PIECE_CONTROL && (t->pieces.byte_level || !p->length);
+        const bool unused = p->kind == PIECE_CONTROL && id != t->bos && id != t->eos;
         const int32_t type = unused ? 5 : id == t->pieces.unk ? 2 : types[p->kind];
         write_bytes(w, &type, sizeof type);
     }
@@ -439,7 +439,7 @@ static int write_tokenizer(Writer *w, const Tokenizer *t) {
     float *scores = byte_level ? NULL : piece_scores(t);
     if (!rules && !scores) return -1;
     write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama", byte_level ? 4 : 5);
-    if (byte_level) write_name(w, "tokenizer.ggml.pre", names, strcspn(names, " "));
+    if (byte_level) write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
     if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, t);
     write_array(w, byte_level ? "tokenizer.ggml.merges" : "tokenizer.ggml.scores", byte_level ? GGUF_STRING : GGUF_F32,
