@@ -88,9 +88,9 @@ static int run_mode(const Mode *mode, const Options *options) {
 }
 
 /* The exit status of the program. */
-static int run(int argc, char **argv) {
+static int run(char **argv) {
     Options options;
-    const int status = options_parse(&options, argc, argv);
+    const int status = options_parse(&options, argv);
     if (status >= 0) return status;
     const Mode *mode = options.mode;
     if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model())) return EXIT_BAD_USAGE;
@@ -98,15 +98,16 @@ static int run(int argc, char **argv) {
         return bad_usage("--dump and --norm-sweep work on one machine only");
     if (options.norm && !options.model) return bad_usage("--norm needs a model");
     if (options.threads > 1) limit_spinning(argv);
-    if (handle_signals()) return EXIT_BAD_INPUT;
-    if (mode->needs & RUNS_MODEL && (options.threads = start_threads(options.threads)) < 1) return EXIT_BAD_INPUT;
-    if (outputs_announce(options.output, options.profile)) return EXIT_BAD_INPUT;
+    handle_signals();
+    if (mode->needs & RUNS_MODEL) options.threads = start_threads(options.threads);
+    outputs_announce(options.output, options.profile);
     return run_mode(mode, &options);
 }
 
 int main(int argc, char **argv) {
+    (void)argc;
     if (open_standard_streams()) return EXIT_BAD_INPUT;
     if (ranks_launched()) limit_spinning(argv); /* executes the program again, so call it before MPI starts */
     ranks_open();
-    return ranks_close(run(argc, argv));
+    return ranks_close(run(argv));
 }

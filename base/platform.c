@@ -20,11 +20,8 @@
 #endif
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
-#include <sys/random.h>
 #include <sys/sysctl.h>
 #endif
-
-int random_bytes(void *bytes, size_t n) { return getentropy(bytes, n); }
 
 /* Writes the program's path to path[PATH_MAX]. Returns whether it is known. */
 static bool find_program(char *path) {

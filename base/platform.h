@@ -6,9 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Fills n <= 256 bytes with random numbers from the system. Returns 0, or -1 and errno. */
-int random_bytes(void *bytes, size_t n);
-
 /* The name by which the program was started, without folders. */
 const char *program_name(void);
 

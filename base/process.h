@@ -16,21 +16,21 @@ enum { EXIT_INTERRUPTED = 130 };
 /* Opens /dev/null for each closed standard stream, so that no file opened later takes its descriptor. */
 int open_standard_streams(void);
 
-/* Clears a Ctrl-C that stopped only part of the work. */
-void interrupt_clear(void);
+/* The temporary file of the output that is being written; NULL: none. Signals that end the program remove it. */
+extern const char *volatile temporary_file;
 
-/* Installs handlers. The first Ctrl-C sets `interrupted`; the second and other deadly signals end the program and
- * remove temporary files (signals.h). Ignored signals stay ignored. Writing to a closed pipe is an ordinary error. With
- * several ranks, rank 0 treats TERM and CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks ignore
- * all three and are ended by rank 0. */
-int handle_signals(void);
+/* Installs handlers. The first Ctrl-C sets `interrupted`; the second, and HUP, QUIT and TERM end the program and remove
+ * the temporary file. Ignored signals stay ignored. Writing to a closed pipe or beyond `ulimit -f` is an ordinary
+ * error. If a mapped file is truncated, the program ends with one line on stderr and status 1. With several ranks, rank
+ * 0 treats TERM and CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks ignore all three and are
+ * ended by rank 0. */
+void handle_signals(void);
 
 /* The default number of threads: OMP_NUM_THREADS, else the number of processors, divided among the ranks of a machine
  * unless each rank is bound to its own. */
 int usual_threads(void);
 
-/* Starts n threads for parallel regions. Returns their number, which OMP_THREAD_LIMIT may reduce; -1 and a message if
- * the system refuses. */
+/* Starts n threads for parallel regions. Returns their number, which OMP_THREAD_LIMIT may reduce. */
 int start_threads(int n);
 
 /* The time on a monotonic clock, in nanoseconds and in seconds. */

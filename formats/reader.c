@@ -245,7 +245,6 @@ static void read_part(Reader *r, const PartAt *at) {
     family_part_name(r->family, name, at, r->naming);
     const bool as_output = r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding;
     if (as_output && !reader_find(r, name, ".weight")) strcpy(name, "lm_head");
-    if (part_norm(at)) part_norm(at)->kind = NORM_NONE;
     if (!is_there(r, at, name)) return;
     (part_norm(at) ? read_norm : read_weight)(r, at, name);
     const bool router = part_weight(at) == &m->layers[at->layer].router;

@@ -79,7 +79,7 @@ static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
     stream_open(&out, stdout);
     while ((more = texts_pass(run, &text, 1, &out)) > 0) text_show(run, text, &out);
     stream_write(&out, "\n", 1);
-    if (on_terminal(stdin)) interrupt_clear();
+    if (on_terminal(stdin)) interrupted = 0;
     return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH && text->max == context;
 }
 

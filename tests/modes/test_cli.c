@@ -316,7 +316,7 @@ static void prompts_come_from_files_and_standard_input(void) {
 /* All short options of llama2.c's run are accepted. */
 static void options_of_llama2c_are_accepted(void) {
     CHECK_RUN("m/model.bin -t 0 -p 0.9 -s 1 -n 5 -i x -z m/tokenizer.bin -m generate -y z");
-    CHECK(strstr(err, "note: -y is for mode chat; ignored\n"), "no note: %s", err);
+    CHECK(strstr(err, "note: --system works in chat; ignored\n"), "no note: %s", err);
     CHECK_RUN("m/chat.gguf -n 100 -i x -m chat -y z -t 0 -p 0.9 -s 1");
     CHECK(!strstr(err, "note: -y"), "%s", err);
 }
@@ -571,9 +571,9 @@ static void chat_ends_at_the_end_of_input(void) {
     CHECK(n_out == 0 && *err == '\0', "empty lines: '%s', '%s'", out, err);
     CHECK_RUN("m/long.bin -m chat");
     CHECK(n_out == 0 && one_line(err) && strstr(err, LLAMA_2.note), "no chat template: '%s', '%s'", out, err);
-    check_refused(2, "-f is for modes generate, perplexity, tokenize and logits, not chat",
+    check_refused(2, "--file works in generate, perplexity, tokenize, logits, not in chat",
                   "m/long.bin -m chat -f text");
-    check_refused(2, "--tokens is for modes", "m/long.bin -m chat --tokens 1,2");
+    check_refused(2, "--tokens works in", "m/long.bin -m chat --tokens 1,2");
 }
 
 /* ---- tokenize, logits, perplexity ------------------------------------------------------------------------ */
@@ -917,20 +917,20 @@ static void bad_usage_is_refused(void) {
         {"no model", ""},
         {"no model", "-n 5"},
         {"unexpected argument 'm/model.bin'; text for the model follows -i", "m/model.bin m/model.bin"},
-        {"-y is for mode chat, not info", "m/model.bin -m info -y x"},
-        {"--template is for mode chat, not generate", "m/model.bin --template zephyr"},
-        {"-q is for mode convert, not generate", "m/model.bin -q f32"},
-        {"-o is for modes logits and convert, not generate", "m/model.bin -o x"},
-        {"--json is for modes generate, bench and norms, not chat", "m/model.bin -m chat --json"},
-        {"-t is for modes generate and chat, not perplexity", "m/model.bin -m perplexity -t 0 -i x"},
+        {"--system works in chat, not in info", "m/model.bin -m info -y x"},
+        {"--template works in chat, not in generate", "m/model.bin --template zephyr"},
+        {"--type works in convert, not in generate", "m/model.bin -q f32"},
+        {"--output works in logits, convert, not in generate", "m/model.bin -o x"},
+        {"--json works in generate, bench, norms, not in chat", "m/model.bin -m chat --json"},
+        {"--temperature works in generate, chat, not in perplexity", "m/model.bin -m perplexity -t 0 -i x"},
         {"mutually exclusive", "m/model.bin -i aa -f text"},
         {"mutually exclusive", "m/model.bin -i aa --tokens 1"},
         {"mutually exclusive", "m/model.bin -f text --tokens 1"},
         {"unknown option '-Q'; see --help", "m/model.bin -Q"},
-        {"unknown option '-Q'; see --help", "m/model.bin -vQ"},
+        {"option '-vQ' takes no argument; see --help", "m/model.bin -vQ"},
         {"unknown option '--nonsense'; see --help", "m/model.bin --nonsense"},
         {"unknown option '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
-        {"'--tempreture'; see --help", "m/model.bin --tempreture=3"},
+        {"'--tempreture=3'; see --help", "m/model.bin --tempreture=3"},
         {"'--thread-s'; see --help", "m/model.bin --thread-s"},
         {"'--x'; see --help", "m/model.bin --x"},
         {"'--pro'; see --help", "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
@@ -997,7 +997,7 @@ static void files_that_are_not_models_are_recognized(void) {
         /* a header longer than the file */
         CASE("\x03\0\0\0\0\0\0\0{}", "unknown format; as a llama2.c v0 checkpoint: file is 10 bytes"),
         CASE("Once upon a time there was a little girl.", "unknown format; as a llama2.c v0 checkpoint: "
-                                                          "dim is 1701015119, expected a multiple of n_heads"),
+                                                          "dim 1701015119, n_heads 1701669236"),
         CASE("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
              "unknown format; as a llama2.c v0 checkpoint: dim is 0, expected a positive number"),
 #undef CASE
@@ -1049,7 +1049,7 @@ static void a_vocabulary_without_tensors_tokenizes(void) {
     CHECK(!strcmp(out, expected) && !*err, "%s, expected %s; stderr: %s", out, expected, err);
     CHECK_RUN("m/vocabulary.gguf -m tokenize -v --tokens 511");
     check_refused(1, "outside the vocabulary of 512", "m/vocabulary.gguf -m tokenize --tokens 512");
-    check_refused(2, "--norm is for modes", "m/vocabulary.gguf -m tokenize -i a --norm rms");
+    check_refused(2, "--norm works in", "m/vocabulary.gguf -m tokenize -i a --norm rms");
     for (int i = 0; i < 8; i++) {
         snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s", modes[i]);
         check_refused(1, "m/vocabulary.gguf: has a vocabulary but no tensors; it works only with -m tokenize",
@@ -1174,7 +1174,7 @@ static void no_output_is_an_input(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(1, "name another file", cases[i]);
     write_file("text.csv", "Once");
     run("m/model.bin -f text.csv -n 4 --profile=text.csv");
-    CHECK(status == 1 && strstr(err, "run: text.csv: was read"), "status %d: %s", status, err);
+    CHECK(status == 1 && strstr(err, "run: text.csv: is also an output"), "status %d: %s", status, err);
     unlink(inside("text.csv"));
     CHECK_RUN("hf -m info");
     for (int i = 0; i < 3; i++) {
@@ -1219,13 +1219,14 @@ static void files_do_not_replace_closed_standard_streams(void) {
     CHECK(status == 1 && one_line(err) && strstr(err, "run: cannot write the output"), "status %d: %s", status, err);
 }
 
-/* With OMP_THREAD_LIMIT, and with stacks too large for the address space. */
+/* With OMP_THREAD_LIMIT, and with stacks too large for the address space (libgomp ends the program). */
 static void thread_limits_of_the_system_are_handled(void) {
     setup.environment = "OMP_THREAD_LIMIT=3";
     CHECK_RUN("m/model.bin -m bench --seconds 0 -n 2 --prompt-tokens 2 -j 4 --json");
     CHECK(strstr(out, "\"threads\": 3,"), "%s", out);
     setup.environment = "OMP_STACKSIZE=65536G";
-    check_refused(1, "cannot start 4 threads", "m/model.bin -i aa -n 4 -j 4");
+    run("m/model.bin -i aa -n 4 -j 4");
+    CHECK(status == 1 && *err, "status %d, %s", status, err);
     setup.environment = "OMP_STACKSIZE=65536G";
     CHECK_RUN("m/model.bin -i aa -n 4 -j 1");
 }
@@ -1257,9 +1258,9 @@ static void a_file_size_limit_is_an_error(void) {
     CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
     snprintf(arguments, sizeof arguments, "%s -m convert -q f32 -o out/a.gguf", model);
     setup.file_size = 5000;
-    check_refused(1, "out/a.gguf: cannot write: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
+    check_refused(1, "out/a.gguf: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
     setup.file_size = 5000;
-    check_refused(1, "out/a.gguf: cannot write: File too large", arguments);
+    check_refused(1, "out/a.gguf: File too large", arguments);
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
