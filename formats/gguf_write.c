@@ -376,7 +376,7 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
     for (int id = 0; id < pieces->n; id++) {
         const Piece *p = &pieces->list[id];
-        const bool unused = p->kind == PIECE_CONTROL && (pieces->byte_level || !p->length);
+        const bool unused = p->kind == PIECE_CONTROL && id != t->bos && id != t->eos;
         const PieceKind kind = becomes_control(t, p) ? PIECE_CONTROL : p->kind;
         write_u32(w, unused ? 5 : id == pieces->unk ? 2 : types[kind]);
     }
@@ -388,7 +388,7 @@ static int write_tokenizer(Writer *w) {
     const char *names = pretokenizer_names(&t->pretokenizer);
     if (rank_pieces(w) || check_tokenizer(w)) return -1;
     write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama", byte_level ? 4 : 5);
-    if (byte_level) write_name(w, "tokenizer.ggml.pre", names, strcspn(names, " "));
+    if (byte_level) write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
     if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, &t->pieces);
     if (byte_level)
