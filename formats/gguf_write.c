@@ -58,6 +58,8 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     h.factor = yarn ? c->rope.yarn.factor : c->rope.scale;
     if (yarn) h.yarn_context = (int)c->rope.yarn.context;
     if (yarn) c->rope.amplitude /= yarn_amplitude(c->rope.yarn.factor, 1);
+    if (model->long_factors) h.yarn_context = model->config.context;
+    if (model->long_factors) c->context = model->long_context;
     if (h.factor == 1) h.factor = 0;
     if (h.factor > 0) h.scaling = yarn ? (String){"yarn", 4} : (String){"linear", 6};
     if (c->rope.amplitude == 1) c->rope.amplitude = 0;
@@ -566,6 +568,12 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     write_vector(w, name, ".bias", at.part->rotates ? w->row : t->bias, t->rows);
 }
 
+static void write_factors(Writer *w, const char *name, const double *factors) {
+    const int n = w->model->config.rope.dims / 2;
+    for (int i = 0; i < n; i++) w->row[i] = (float)factors[i];
+    write_vector(w, name, ".weight", w->row, n);
+}
+
 static void write_tensors(Writer *w) {
     const Model *m = w->model;
     char name[PART_NAME];
@@ -576,10 +584,9 @@ static void write_tensors(Writer *w) {
     PartAt first = parts_of(m);
     if (m->tied && w->architecture->has & STORED_OUTPUT && next_part(&first)) write_weight(w, "output", first);
     if (!m->rope_factors || !(w->architecture->may & ROPE_FACTORS)) return;
-    for (int i = 0; i < m->config.rope.dims / 2; i++) w->row[i] = (float)m->rope_factors[i];
-    const bool longrope = w->architecture->has & FUSED; /* the long factors are never used */
-    write_vector(w, longrope ? "rope_factors_short" : "rope_freqs", ".weight", w->row, m->config.rope.dims / 2);
-    if (longrope) write_vector(w, "rope_factors_long", ".weight", w->row, m->config.rope.dims / 2);
+    const bool longrope = w->architecture->has & FUSED;
+    write_factors(w, longrope ? "rope_factors_short" : "rope_freqs", m->rope_factors);
+    if (longrope) write_factors(w, "rope_factors_long", m->long_factors ? m->long_factors : m->rope_factors);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
