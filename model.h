@@ -90,6 +90,7 @@ typedef struct {
     int long_context;     /* with long_factors: max positions of such a session */
     float *vectors;       /* norms and biases that the file does not store as float32, owned; NULL: none */
     const char *format;   /* name of the file format, for example "llama2.c v0" */
+    const char *family;   /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
     int bos, eos;         /* token ids for models without a tokenizer; -1: none */
     bool eos_ends;        /* whether EOS ends a text; BOS always does */
     const char *ended_by; /* why `context` is shorter than in the checkpoint; NULL if it is not */

@@ -123,6 +123,7 @@ void reader_begin(Reader *r) {
     if (!r->origin.status) set_formulas(r);
     if (r->origin.status) return;
     r->model->config = r->header.config;
+    r->model->family = r->family->gguf;
     r->vectors = r->model->vectors = allocate_vectors(r);
     if (!r->vectors || model_allocate_layers(r->model)) r->origin.status = -1;
 }
