@@ -44,9 +44,6 @@ struct Probe {
     void (*begin)(Probe *p, bool decode);
     void (*end)(Probe *p);
 
-    /* The next chunk begins: n steps. */
-    void (*chunk)(Probe *p, int n);
-
     /* This thread has done its share of the site, or waited (SITE_WAIT); the time since its last mark belongs to the
      * site. */
     void (*mark)(Probe *p, int layer, Site site);
@@ -63,7 +60,6 @@ struct Probe {
 #define PROBE_CALL(p, hook, ...)   ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
 #define probe_begin(p, decode)     PROBE_CALL(p, begin, decode)
 #define probe_end(p)               PROBE_CALL(p, end)
-#define probe_chunk(p, n)          PROBE_CALL(p, chunk, n)
 #define probe_mark(p, layer, site) PROBE_CALL(p, mark, layer, site)
 #define probe_norm(p, ...)         PROBE_CALL(p, norm, __VA_ARGS__)
 #define probe_heads(p, ...)        PROBE_CALL(p, heads, __VA_ARGS__)

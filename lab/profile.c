@@ -46,12 +46,19 @@ uint64_t bucket_start(int bucket) {
     return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
+/* The number of steps of the current chunk. */
+static int chunk_steps(const Profile *p) {
+    const Chunk *c = &p->session->chunk;
+    const Span *last = &c->spans[c->n_spans - 1];
+    return last->first + last->n;
+}
+
 /* Adds the time from a thread's last mark to `at`, without reading the clock, to a site. Returns the seconds added. */
 static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at) {
     Track *track = &p->tracks[thread];
     const bool is_last = layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS);
     const uint64_t all = at - track->last, ticks = all < p->reading ? 0 : all - p->reading;
-    const int n = is_last ? p->session->chunk.n_requested : p->n; /* tokens that the site processes */
+    const int n = is_last ? p->session->chunk.n_requested : chunk_steps(p); /* tokens that the site processes */
     const double seconds = 1e-9 * (double)ticks;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     r->seconds += seconds;
@@ -70,7 +77,7 @@ static void mark(Probe *probe, int layer, Site site) {
     const uint64_t at = p->clock();
     const bool was_idle = thread > 0 && site == SITE_START;
     const double seconds = was_idle ? 0 : add_time(p, thread, layer, site, at);
-    const bool repeated = thread > 0 && SITES[site].is_norm && each_thread_computes(p->n);
+    const bool repeated = thread > 0 && SITES[site].is_norm && each_thread_computes(chunk_steps(p));
     if (SITES[site].is_norm && !repeated) track->norms += seconds;
     if (is_work(site) && !repeated) track->work += seconds;
     track->last = p->clock();
@@ -93,7 +100,7 @@ static void end(Probe *probe) {
     const double seconds = 1e-9 * (double)(track->last - p->began);
     own->seconds += seconds - track->sites;
     own->calls++;
-    own->tokens += (uint64_t)p->n;
+    own->tokens += (uint64_t)chunk_steps(p);
     sums->passes++;
     sums->seconds += seconds;
     sums->observing += seconds - track->sites;
@@ -104,8 +111,6 @@ static void end(Probe *probe) {
     else
         sums->interrupted++;
 }
-
-static void chunk(Probe *probe, int n) { ((Profile *)probe)->n = n; }
 
 typedef struct {
     double squares, sum;
@@ -191,7 +196,7 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
     if (n_layers > MAX_LAYERS)
         fail("a profile needs a model of at most %d layers, this one has %zu", MAX_LAYERS, n_layers);
     if (!p) return NULL;
-    *p = (Profile){.probe = {begin, end, chunk, mark, norm, heads},
+    *p = (Profile){.probe = {begin, end, mark, norm, heads},
                    .session = session,
                    .about = about,
                    .clock = clock,
@@ -289,7 +294,8 @@ static double tokens_of(const Profile *p, Phase phase) {
 Work profile_work(const Profile *p, Phase phase) {
     const Passes *passes = &p->passes[phase];
     double elapsed = 0; /* seconds of norms, first thread */
-    Work w = {.share = estimate_ratio(&passes->norms)};
+    const Estimate of_passes = estimate_ratio(&passes->norms);
+    Work w = {0};
     for (int layer = NO_LAYER; layer < p->session->model->config.n_layers; layer++)
         for (Site s = SITE_EMBED; s <= SITE_LOGITS; s++) {
             const Record r = record_of(p, phase, layer, s);
@@ -300,7 +306,8 @@ Work profile_work(const Profile *p, Phase phase) {
         }
     w.of_time = elapsed / (passes->seconds - passes->observing);
     w.us = 1e6 * elapsed / tokens_of(p, phase);
-    if (!(passes->norms.n > 0)) w.share = (Estimate){w.norms / w.work, -INFINITY, INFINITY};
+    const double share = w.norms / w.work;
+    w.share = (Estimate){share, share + of_passes.low - of_passes.value, share + of_passes.high - of_passes.value};
     return w;
 }
 

@@ -66,7 +66,6 @@ typedef struct {
     uint64_t began;          /* start of the current forward pass */
     long switches;           /* involuntary context switches before it */
     Phase phase;
-    int n; /* tokens of the current chunk */
     Passes passes[N_PHASES];
     Record *records; /* [n_threads][N_PHASES][1 + n_layers][N_SITES]; first: outside the layers */
     StreamSize (*streams)[POSITION_BUCKETS]; /* [n_layers], before attention */
@@ -109,7 +108,7 @@ double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Si
 
 /* The norms of one phase, and all sites of work (SITE_EMBED to SITE_LOGITS). norms, work: seconds of all threads; a
  * norm of one token, which every thread computes, counts once. lost: seconds that other programs took from the first
- * thread. share: norms / work in the passes without interruption. of_time, us: the first thread's norms as a share of
+ * thread. share: norms / work, with the interval of the passes without interruption. of_time, us: the first thread's norms as a share of
  * the time, and in microseconds per token. */
 typedef struct {
     double norms, work, lost;

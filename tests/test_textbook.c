@@ -9,7 +9,6 @@
 #include "formats/parts.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
-#include "lab/norm_backward.h"
 #include "lab/norm_fused.h"
 #include "lab/norm_half.h"
 #include "model.h"

@@ -204,11 +204,6 @@ static void virtual_end(Probe *p) {
     virtual.profile->end(virtual.profile);
 }
 
-static void virtual_chunk(Probe *p, int n) {
-    (void)p;
-    virtual.profile->chunk(virtual.profile, n);
-}
-
 static void virtual_norm(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim) {
     (void)p;
     virtual.profile->norm(virtual.profile, layer, site, x, y, n, dim);
@@ -224,7 +219,7 @@ static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
     profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, virtual_read);
     if (!profile) return -1;
     virtual.profile = session.probe;
-    virtual.probe = (Probe){virtual_begin, virtual_end, virtual_chunk, virtual_mark, virtual_norm, NULL};
+    virtual.probe = (Probe){virtual_begin, virtual_end, virtual_mark, virtual_norm, NULL};
     session.probe = &virtual.probe;
     return 0;
 }
