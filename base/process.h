@@ -26,6 +26,14 @@ extern const char *volatile temporary_file;
  * ended by rank 0. */
 void handle_signals(void);
 
+/* Asks the terminal on standard input to mark pasted text with "\033[200~" and "\033[201~", and to echo control
+ * characters as they are, until terminal_close() or a signal ends or stops the program. */
+void terminal_open(void);
+void terminal_close(void);
+
+/* Discards the lines that the terminal has sent or is sending. */
+void terminal_discard(void);
+
 /* The default number of threads: OMP_NUM_THREADS, else the number of processors, divided among the ranks of a machine
  * unless each rank is bound to its own. */
 int usual_threads(void);

@@ -42,7 +42,7 @@ typedef struct {
 MODES(DECLARE)
 #undef DECLARE
 
-enum { MAX_LOOKUP = 15 }; /* --lookup */
+enum { MAX_LOOKUP = 15, MAX_STOPS = 16, MAX_LOGPROBS = 100 }; /* --lookup, --stop, --logprobs */
 
 /* Strings point into argv; NULL = not given. */
 typedef struct {
@@ -50,7 +50,9 @@ typedef struct {
     const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
         *template;
     Sampling sampling;
-    int steps;             /* -1 = not given */
+    int steps;                    /* -1 = not given */
+    const char *stops[MAX_STOPS]; /* [n_stops], not empty */
+    int n_stops, logprobs;
     int samples, parallel; /* 0 = not given */
     int threads, batch, prompt_tokens;
     int lookup;  /* -1 = not given */

@@ -477,8 +477,9 @@ static void converse(const Format *format, int seed, int context, bool system, i
     run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d -n %d %s %s", format->model, context, seed, format->limit,
         seed % 2 ? "" : "-i hello", system ? "-y 'Be kind.</s>'" : "");
     CHECK(status == 0, "seed %d: status %d, %s", seed, status, err);
-    CHECK(is_output(e->text, e->n_text), "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed, n_out,
-          out, e->n_text, e->text);
+    const bool begins = e->n_text < 2 || !strncmp(out, e->text, e->n_text - 1); /* goes on with fewer turns */
+    CHECK(room ? is_output(e->text, e->n_text) : begins, "%s, seed %d: %zu bytes '%s', expected %zu '%s'",
+          format->model, seed, n_out, out, e->n_text, e->text);
     CHECK(!strstr(err, "note: the context") == room, "seed %d: %s", seed, err);
     CHECK(format->note ? !!strstr(err, format->note) : !strstr(err, "chat template"), "%s", err);
     *answered += room;
@@ -519,7 +520,7 @@ static void chat_notes_that_the_bundled_model_is_not_for_chat(void) {
           "%s", err);
 }
 
-static void chat_ends_when_the_context_is_full(void) {
+static void chat_drops_turns_when_the_context_is_full(void) {
     converse(&LLAMA_2, 1, 70, false, &(int){0});
     converse(&LLAMA_2, 2, 30, false, &(int){0});
     converse(&LLAMA_2, 3, 10, false, &(int){0}); /* not even the first turn fits */
@@ -549,7 +550,8 @@ static void chat_reads_lines_of_any_bytes(void) {
     setup.input_size = 16;
     CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
     CHECK(!strcmp(out, expected_out), "'%s', expected '%s'", out, expected_out);
-    CHECK(strstr(err, "note: ignored: a line with a zero byte\nnote: ignored: a line with a zero byte\n"), "%s", err);
+    CHECK(strstr(err, "note: ignored: a message with a zero byte\nnote: ignored: a message with a zero byte\n"), "%s",
+          err);
     for (size_t n = 16382; n <= 16386; n++) { /* empty lines up to the end of a block */
         memset(input, '\n', n);
         strcpy(input + n, "hi there\n");
@@ -560,7 +562,8 @@ static void chat_reads_lines_of_any_bytes(void) {
     memset(input, 'a', sizeof input - 1);
     setup.input = input;
     CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
-    CHECK(n_out == 0 && strstr(err, "the context of 200 positions is full"), "'%s', '%s'", out, err);
+    CHECK(n_out == 0 && strstr(err, "the context of 200 positions is too small for the message"), "'%s', '%s'", out,
+          err);
 }
 
 static void chat_ends_at_the_end_of_input(void) {
@@ -921,7 +924,9 @@ static void bad_usage_is_refused(void) {
         {"--template works in chat, not in generate", "m/model.bin --template zephyr"},
         {"--type works in convert, not in generate", "m/model.bin -q f32"},
         {"--output works in logits, convert, not in generate", "m/model.bin -o x"},
-        {"--json works in generate, bench, norms, not in chat", "m/model.bin -m chat --json"},
+        {"--json works in generate, chat, bench, norms, not in info", "m/model.bin -m info --json"},
+        {"--logprobs requires --json", "m/model.bin --logprobs 2"},
+        {"--stop is '', expected", "m/model.bin --stop ''"},
         {"--temperature works in generate, chat, not in perplexity", "m/model.bin -m perplexity -t 0 -i x"},
         {"mutually exclusive", "m/model.bin -i aa -f text"},
         {"mutually exclusive", "m/model.bin -i aa --tokens 1"},
@@ -1361,7 +1366,7 @@ void suite_cli(void) {
     TEST(chat_uses_the_template_of_the_file);
     TEST(chat_refuses_an_unknown_template);
     TEST(chat_notes_that_the_bundled_model_is_not_for_chat);
-    TEST(chat_ends_when_the_context_is_full);
+    TEST(chat_drops_turns_when_the_context_is_full);
     TEST(n_limits_each_answer);
     TEST(chat_reads_lines_of_any_bytes);
     TEST(chat_ends_at_the_end_of_input);

@@ -378,6 +378,8 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
 #define SUITE_LIST(SUITE)                                                                                              \
     SUITE(lab)        /* norm_spec.c and --norm; -m norms */                                                           \
     SUITE(texts)      /* texts.c, prompts.c */                                                                         \
+    SUITE(text)       /* text.c: stop strings, log-probabilities */                                                    \
+    SUITE(chat)       /* chat.c, input.c */                                                                            \
     SUITE(memory)     /* failing allocations in every mode */                                                          \
     SUITE(sequences)  /* the same bits whatever other sequences run; also with several ranks */                        \
     SUITE(convert)    /* convert.c, for the newer architectures */                                                     \
