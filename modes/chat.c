@@ -83,78 +83,92 @@ static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
     return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH && text->max == context;
 }
 
-/* Runs a turn, which replaces *turn. Reuses the longest cached prefix. Returns 1 if the context is full, -1 on failure.
- */
-static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTurn *turn, const char *message) {
-    Tokens tokens = {0};
-    int begin = 0, same = 0;
-    char *user = strdup(message);
-    if (!user) return fail("out of memory");
-    turn->tokens = (Tokens){.ids = text->ids.ids + turn->begin, .n = text->ids.n - turn->begin};
-    int status = chat_template_render(template, &run->tokenizer, run->options->system, turn->user ? turn : NULL,
-                                      message, &tokens, &begin);
-    const int n_ran = text->n_ran - turn->begin; /* without the last token of an answer that -n ended: it has not run */
-    while (same < n_ran && same < tokens.n - 1 && tokens.ids[same] == turn->tokens.ids[same]) same++;
+typedef struct {
+    Run *run;
+    ChatTemplate template;
+    Text text;
+    ChatTurn *turns; /* [n], owned */
+    int n;
+} Chat;
+
+static void clear(Chat *c) {
+    for (; c->n > 0; c->n--) {
+        free(c->turns[c->n - 1].user);
+        free(c->turns[c->n - 1].answer.ids);
+    }
+}
+
+/* Shows the tokens of a prompt on stderr. */
+static int show_prompt(const Run *run, const Tokens *tokens) {
+    Stream err;
+    stream_open(&err, stderr);
+    for (int i = 0; i < tokens->n; i++) run_show_piece(run, &err, tokens->ids[i]);
+    return stream_close(&err);
+}
+
+/* Keeps the answer of the last turn: the tokens from `begin` on. */
+static int keep_answer(Chat *c, int begin) {
+    Tokens *answer = &c->turns[c->n - 1].answer;
+    const int n = c->text.ids.n - begin;
+    if (tokens_reserve(answer, (size_t)n)) return -1;
+    memcpy(answer->ids, c->text.ids.ids + begin, (size_t)n * sizeof *answer->ids);
+    answer->n = n;
+    return 0;
+}
+
+/* Answers a message. Renders the whole conversation and reuses the longest cached prefix. Returns 1 if the context is
+ * full, -1 on failure. */
+static int take_turn(Chat *c, const char *message) {
+    const Run *run = c->run;
+    const Options *o = run->options;
+    Tokens tokens;
+    int same = 0;
+    ChatTurn *turns = realloc(c->turns, ((size_t)c->n + 1) * sizeof *turns);
+    if (!turns) return fail("out of memory");
+    c->turns = turns;
+    turns[c->n] = (ChatTurn){.user = strdup(message)};
+    if (!turns[c->n++].user) return fail("out of memory");
+    int status = chat_template_render(&c->template, &run->tokenizer, o->system, turns, c->n, &tokens);
+    if (!status && o->verbose_prompt) status = show_prompt(run, &tokens);
+    while (same < c->text.n_ran && same < tokens.n - 1 && tokens.ids[same] == c->text.ids.ids[same]) same++;
     const Tokens prompt = {.ids = tokens.ids + same, .n = tokens.n - same};
-    if (!status) status = prompt.n ? answer(run, text, turn->begin + same, &prompt) : fail("the turn has no tokens");
-    free(turn->user);
-    turn->user = user;
-    turn->begin += begin;
-    turn->answer = tokens.n - begin;
+    if (!status) status = prompt.n ? answer(c->run, &c->text, same, &prompt) : fail("the prompt has no tokens");
+    if (!status) status = keep_answer(c, tokens.n);
     free(tokens.ids);
     return status;
 }
 
-/* Selects the format of the turns: --template, else the model's own template. Returns 0 or the exit status. */
-static int open_template(ChatTemplate *template, Run *run) {
+/* Opens the template. Returns 0 or the exit status. */
+static int open_template(Chat *c) {
     static const char bundled[] = "stories.gguf";
-    const Options *o = run->options;
-    Tokenizer *t = &run->tokenizer;
-    const ChatFamily *family = chat_family(t, o->template);
-    if (!family && o->template)
-        return bad_usage("--template is '%s', expected one of %s", o->template, chat_families());
-    if (!family)
-        return bad_input("%s: the chat template ('%.40s') is of an unknown family; select one with --template: %s",
-                         o->model, t->chat_template, chat_families());
+    const Options *o = c->run->options;
+    Tokenizer *t = &c->run->tokenizer;
     const size_t n = strlen(o->model), n_bundled = strlen(bundled);
     const bool has_template = o->template || t->chat_template;
     if (!has_template && n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
         note("%s was trained on stories, not for chat; try -i \"Once upon a time\"", o->model);
     else if (!has_template)
         note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
-    return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
+    return chat_template_open(&c->template, t, o) ? EXIT_BAD_INPUT : 0;
 }
 
 static const char help[] = "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation\n";
 
 /* Runs a command (/bye, /clear, /?). Returns false if the line is not a command. */
-static bool run_command(Text *text, ChatTurn *turn, const char *line, int *more) {
+static bool run_command(Chat *c, const char *line, int *more) {
     const bool is_bye = !strcmp(line, "/bye"), is_clear = !strcmp(line, "/clear"), is_help = !strcmp(line, "/?");
     if (is_bye) *more = 0;
     if (is_help) fputs(help, stderr);
-    if (is_clear) {
-        free(turn->user);
-        *turn = (ChatTurn){0};
-        text->ids.n = text->n_ran = 0;
-    }
+    if (is_clear) clear(c);
     return is_bye || is_clear || is_help;
 }
 
-int mode_chat(Run *run) {
-    const Options *o = run->options;
-    ChatTemplate template;
-    int status = open_template(&template, run);
-    if (status) return status;
-    Sampler sampler;
-    Text text = {.end = template.end, .sampler = &sampler, .guesser = &run->guesser};
-    ChatTurn turn = {0};
+/* Takes the lines of standard input. */
+static int converse(Chat *c) {
     Lines in = {0};
     const bool typed = on_terminal(stdin);
+    int status = 0;
     if (typed) fputs(help, stderr);
-    session_keep_all(&run->session); /* removing a long thought may rewind beyond a sliding window */
-    run->model.eos_ends = true;      /* EOS ends an answer, even if it does not end other texts of this model */
-    if (sampler_open(&sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
-    if (!status && o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
     for (int more = 1; more > 0 && !status && !interrupted;) {
         char *line;
         size_t size;
@@ -162,14 +176,32 @@ int mode_chat(Run *run) {
         if (more < 0) status = -1;
         if (more > 0 && memchr(line, '\0', size))
             note("ignored: a line with a zero byte");
-        else if (more > 0 && size && !(typed && run_command(&text, &turn, line, &more)))
-            status = take_turn(run, &template, &text, &turn, line);
+        else if (more > 0 && size && !(typed && run_command(c, line, &more)))
+            status = take_turn(c, line);
     }
     free(in.bytes.bytes);
-    free(turn.user);
-    free(text.ids.ids);
+    return status;
+}
+
+int mode_chat(Run *run) {
+    const Options *o = run->options;
+    Sampler sampler = {0};
+    Chat c = {.run = run};
+    int status = open_template(&c);
+    if (!status) {
+        session_keep_all(&run->session); /* removing a long thought may rewind beyond a sliding window */
+        run->model.eos_ends = true;      /* EOS ends an answer, even if it does not end other texts of this model */
+        c.text = (Text){.end = c.template.end, .sampler = &sampler, .guesser = &run->guesser};
+        if (sampler_open(&sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
+        if (!status && o->prompt && *o->prompt) status = take_turn(&c, o->prompt);
+        if (!status) status = converse(&c);
+        if (status > 0) note("the context of %d positions is full", c.text.max);
+        if (status > 0) status = 0;
+    }
+    clear(&c);
+    free(c.turns);
+    free(c.text.ids.ids);
     sampler_close(&sampler);
-    chat_template_close(&template);
-    if (status > 0) note("the context of %d positions is full", text.max);
-    return status < 0 ? -1 : 0;
+    chat_template_close(&c.template);
+    return status;
 }
