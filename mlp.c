@@ -54,25 +54,26 @@ INLINE vf activate_vector(const Activation activation, vf a) {
 }
 
 /* gate = activation(gate) * up */
-INLINE void activate(const Activation activation, float *gate, const float *up, int n) {
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) vstore(gate + i, activate_vector(activation, vload(gate + i)) * vload(up + i));
-    if (i < n)
-        vstore_n(gate + i, activate_vector(activation, vload_n(gate + i, n - i)) * vload_n(up + i, n - i), n - i);
+static void activate(Activation activation, float *gate, const float *up, int n) {
+    for (int i = 0; i < n; i += LANES) {
+        const int m = n - i < LANES ? n - i : LANES;
+        vstore_n(gate + i, activate_vector(activation, vload_n(gate + i, m)) * vload_n(up + i, m), m);
+    }
 }
 
-void mlp_gate_up(const Mlp *m, Activation activation, float *gate, float *up, int first, int count, const Input *in,
-                 int n) {
-    const size_t hidden_dim = (size_t)tensor_all_rows(&m->gate);
+void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const Input *in, int n) {
+    const size_t hidden_dim = tensor_all_rows(&m->gate);
+    const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
     gate += tensor_first_row(&m->gate);
     up += tensor_first_row(&m->up);
-    matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
-    matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
-    for (int t = 0; t < n; t++) {
-        const size_t at = (size_t)t * hidden_dim + (size_t)first;
-        switch (activation) {
-        case ACTIVATION_SILU: activate(ACTIVATION_SILU, gate + at, up + at, count); break;
-        case ACTIVATION_GELU: activate(ACTIVATION_GELU, gate + at, up + at, count); break;
+#pragma omp for schedule(static) nowait
+    for (int first = 0; first < rows; first += step) {
+        const int count = rows - first < step ? rows - first : step;
+        matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
+        matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
+        for (int t = 0; t < n; t++) {
+            const size_t at = t * hidden_dim + first;
+            activate(s->model->config.activation, gate + at, up + at, count);
         }
     }
 }
@@ -80,12 +81,7 @@ void mlp_gate_up(const Mlp *m, Activation activation, float *gate, float *up, in
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
     Input in = input_prepare(&s->chunk.input, input_weight(&m->gate, &m->up), xn, n);
-    const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, &in, n);
-#pragma omp for schedule(static) nowait
-    for (int first = 0; first < rows; first += step) {
-        const int count = rows - first < step ? rows - first : step;
-        mlp_gate_up(m, s->model->config.activation, s->chunk.gate, s->chunk.up, first, count, &in, n);
-    }
+    mlp_gate_up(s, m, s->chunk.gate, s->chunk.up, &in, n);
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate, &m->gate, n);
     in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n);
     matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */

@@ -59,7 +59,7 @@ typedef struct {
 typedef enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_NONE } RopeUse;
 enum { N_ROPES = ROPE_NONE };
 
-/* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm has gamma NULL. */
+/* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm is NORM_NONE. */
 typedef struct {
     int index;  /* number of the layer, from 0 */
     int window; /* positions that a query sees, including its own; 0: no limit */
@@ -88,6 +88,7 @@ typedef struct {
     double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
     float *vectors;       /* norms and biases that the file does not store as float32, owned; NULL: none */
     const char *format;   /* name of the file format, for example "llama2.c v0" */
+    const char *family;   /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
     int bos, eos;         /* token ids for models without a tokenizer; -1: none */
     bool eos_ends;        /* whether EOS ends a text; BOS always does */
     const char *ended_by; /* why `context` is shorter than in the checkpoint; NULL if it is not */
@@ -180,15 +181,14 @@ typedef struct {
     bool plain;          /* use the `_plain` formulas: double precision, one thread; always set by `make PLAIN=1` */
     Sequence *sequences; /* [n_sequences], owned */
     int n_sequences;
-    Rope ropes[N_ROPES];          /* rotation, by RopeUse */
-    double *frequencies[N_ROPES]; /* [rope.dims / 2] radians per position; NULL: not used */
-    Chunk chunk;                  /* the chunk being run */
-    double seconds;               /* duration of the last forward pass */
+    Rope ropes[N_ROPES]; /* by RopeUse; without frequencies: not used */
+    Chunk chunk;         /* the chunk being run */
+    double seconds;      /* duration of the last forward pass */
 
     /* Set by others, or 0. */
-    int decode_threads;      /* threads for a single token; 0: chosen by model size */
-    Mirror *mirror;          /* repeats this session's changes in other processes */
-    Probe *observer, *probe; /* not owned; probe: the observer, only during passes that it observes */
+    int decode_threads; /* threads for a single token; 0: chosen by model size */
+    Mirror *mirror;     /* repeats this session's changes in other processes */
+    Probe *probe;       /* observes forward passes; not owned */
 } Session;
 
 /* Opens a session with one sequence. context 0: the model's. Allocates little: caches and buffers grow as steps run.
@@ -251,7 +251,6 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, in
 /* Computes y[dim] = SwiGLU m of one token xn[dim], by the formula. */
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
-/* Computes elements [first, first + count) of gate[n][hidden_dim] = activation(gate(in)) * up(in), on one thread. With
- * both products in one task, no barrier is needed between them. up[n][hidden_dim] is scratch. */
-void mlp_gate_up(const Mlp *m, Activation activation, float *gate, float *up, int first, int count, const Input *in,
-                 int n);
+/* gate[n][hidden_dim] = activation(gate(in)) * up(in). The threads share the rows; both products of a row are on one
+ * thread, so no barrier is needed between them. up[n][hidden_dim] is scratch. */
+void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const Input *in, int n);

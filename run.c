@@ -88,9 +88,9 @@ static int run_mode(const Mode *mode, const Options *options) {
 }
 
 /* The exit status of the program. */
-static int run(int argc, char **argv) {
+static int run(char **argv) {
     Options options;
-    const int status = options_parse(&options, argc, argv);
+    const int status = options_parse(&options, argv);
     if (status >= 0) return status;
     const Mode *mode = options.mode;
     if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model())) return EXIT_BAD_USAGE;
@@ -105,8 +105,9 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    (void)argc;
     if (open_standard_streams()) return EXIT_BAD_INPUT;
     if (ranks_launched()) limit_spinning(argv); /* executes the program again, so call it before MPI starts */
     ranks_open();
-    return ranks_close(run(argc, argv));
+    return ranks_close(run(argv));
 }

@@ -19,7 +19,9 @@ static void mirror(const Session *s, SessionChange change, int a, int b) {
     if (s->mirror) s->mirror(change, a, b, NULL);
 }
 
-bool has_branch(const Session *s, const Norm *post) { return post->gamma || s->model->config.residual_scale != 0; }
+bool has_branch(const Session *s, const Norm *post) {
+    return post->kind != NORM_NONE || s->model->config.residual_scale != 0;
+}
 
 enum {
     MAX_CHUNK_BYTES = 128 << 20,     /* max bytes of activations and logits, unless the next limit is larger */
@@ -73,16 +75,11 @@ static double chunk_bytes(Session *s, int n) {
 /* Computes the frequencies of every RopeUse of the model. */
 static int open_ropes(Session *s) {
     const Config *c = &s->model->config;
-    const Rope *r = &c->rope;
-    s->ropes[ROPE_GLOBAL] = *r;
-    s->ropes[ROPE_LOCAL] =
-        (Rope){.base = c->local_base, .scale = 1, .amplitude = 1, .dims = r->dims, .halves = r->halves};
-    for (int i = 0; i < (c->local_base > 0 ? N_ROPES : ROPE_LOCAL); i++) {
-        s->frequencies[i] = allocate((size_t)r->dims / 2, sizeof *s->frequencies[i]);
-        if (!s->frequencies[i]) return -1;
-        rope_frequencies(s->frequencies[i], &s->ropes[i], i == ROPE_GLOBAL ? s->model->rope_factors : NULL);
-    }
-    return 0;
+    Rope *local = &s->ropes[ROPE_LOCAL];
+    s->ropes[ROPE_GLOBAL] = c->rope;
+    *local = (Rope){.base = c->local_base, .scale = 1, .amplitude = 1, .dims = c->rope.dims, .halves = c->rope.halves};
+    if (rope_open(&s->ropes[ROPE_GLOBAL], s->model->rope_factors)) return -1;
+    return c->local_base > 0 ? rope_open(local, NULL) : 0;
 }
 
 /* Number of most recent positions that a layer's cache must keep; 0: all. The first query of a chunk needs a whole
@@ -102,7 +99,7 @@ static int open_sequence(const Session *s, Sequence *q) {
 
 int session_reserve(Session *s, int n) {
     if (n <= s->n_sequences) return 0;
-    Sequence *sequences = allocate((size_t)n, sizeof *sequences);
+    Sequence *sequences = allocate(n, sizeof *sequences);
     if (!sequences) return -1;
     for (int i = 0; i < s->n_sequences; i++) sequences[i] = s->sequences[i];
     free(s->sequences);
@@ -148,7 +145,7 @@ void session_close(Session *s) {
     free(s->chunk.memory);
     for (int i = 0; i < s->n_sequences; i++) kv_close(&s->sequences[i].kv);
     free(s->sequences);
-    for (int r = 0; r < N_ROPES; r++) free(s->frequencies[r]);
+    for (int r = 0; r < N_ROPES; r++) free(s->ropes[r].frequencies);
     *s = (Session){0};
 }
 

@@ -58,9 +58,9 @@ static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
     const Pretokenizer *p = &e->t->pretokenizer;
     const SpacePrefix prefix = e->t->space_prefix;
     const bool space = e->space && (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) && *text != ' ';
-    if (!space) return pretokenize(p->steps, p->n_steps, text, size, encode_word, e);
+    if (!space) return pretokenize(p->steps, text, size, encode_word, e);
     char *spaced = normalize(&(Normalizer){0}, text, size, true, &size);
-    const int status = spaced ? pretokenize(p->steps, p->n_steps, spaced, size, encode_word, e) : -1;
+    const int status = spaced ? pretokenize(p->steps, spaced, size, encode_word, e) : -1;
     free(spaced);
     return status;
 }
@@ -78,12 +78,11 @@ static int encode_between(Encoder *e, const char *text, size_t size, bool raw, b
     return status;
 }
 
-/* Bytes of white space directly before s, at or after `start`. */
-static size_t space_before(const char *s, const char *start) {
-    const char *at = s;
-    for (size_t n = 1, length; n <= 4 && at - start >= (ptrdiff_t)n; n++)
-        if (is_white_space(utf8_read(at - n, n, &length)) && length == n) at -= n, n = 0;
-    return (size_t)(s - at);
+/* The start of the white space directly before s, at or after `start`. */
+static const char *space_before(const char *s, const char *start) {
+    for (size_t n; s > start; s -= n)
+        if (n = utf8_before(s, start), !is_white_space(utf8_read(s - n, n, &n))) break;
+    return s;
 }
 
 /* Whether a byte of the raw text may be in a matched piece. */
@@ -103,7 +102,7 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
             continue;
         }
         const Piece *p = &e->t->pieces.list[id];
-        const size_t end = p->strips_left ? at - space_before(text + at, text + from) : at;
+        const size_t end = p->strips_left ? (size_t)(space_before(text + at, text + from) - text) : at;
         if (encode_between(e, text + from, end - from, raw, first && !from) || tokens_add(e->out, id)) return -1;
         at += (size_t)p->length;
         for (size_t n; p->strips_right && at < size && is_white_space(utf8_read(text + at, size - at, &n));) at += n;

@@ -155,10 +155,12 @@ static int read_normalizer(Loader *l, const Json *n) {
     return fail("%s: normalizer %.40s is not supported", l->path, json_shown(type));
 }
 
-static int add_step(Loader *l, Pattern pattern) {
-    Pretokenizer *p = &l->t->pretokenizer;
-    if (p->n_steps == MAX_STEPS) return fail("%s: more than %d pre-tokenizers", l->path, MAX_STEPS);
-    p->steps[p->n_steps++] = pattern;
+static int add_step(Loader *l, const char *pattern) {
+    const char **steps = l->t->pretokenizer.steps;
+    int n = 0;
+    while (steps[n]) n++;
+    if (n == MAX_STEPS) return fail("%s: more than %d pre-tokenizers", l->path, MAX_STEPS);
+    steps[n] = pattern;
     return 0;
 }
 
@@ -168,45 +170,30 @@ static int read_byte_level(Loader *l, const Json *p) {
     const bool prefix = json_true(json_get(p, "add_prefix_space"));
     t->pieces.byte_level = true;
     t->space_prefix = prefix ? SPACE_IF_NONE : SPACE_NEVER;
-    if (prefix && t->pretokenizer.n_steps)
+    if (prefix && *t->pretokenizer.steps)
         return fail("%s: ByteLevel with add_prefix_space after another pre-tokenizer is not supported", l->path);
     return !use_regex || json_true(use_regex) ? add_step(l, PATTERN_GPT2) : 0;
 }
 
-/* Patterns by their regular expressions, which must match exactly. */
-#define CASED(contractions, digits)                                                                                    \
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" contractions           \
-    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" contractions          \
-    "|\\p{N}" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-static const char *const EXPRESSIONS[] = {
-    [PATTERN_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_LLAMA3] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-                       " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_QWEN2] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-                      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_GPT4O] = CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "{1,3}"),
-    [PATTERN_TEKKEN] = CASED("", ""),
-    [PATTERN_DIGIT] = "\\p{N}",
-    [PATTERN_DIGITS3] = "\\p{N}{1,3}",
-    [PATTERN_DIGITS] = "\\p{N}+",
-};
-enum { N_EXPRESSIONS = sizeof EXPRESSIONS / sizeof *EXPRESSIONS };
+static bool is_known(const char *pattern) {
+    for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
+        for (const char *const *step = p->pretokenizer.steps; *step; step++)
+            if (!strcmp(*step, pattern)) return true;
+    return false;
+}
 
-/* Reads a Split. Text between matches is a word, too. Patterns up to PATTERN_TEKKEN match all text, so that "Removed"
- * with invert is the same as "Isolated". */
+/* Reads a Split. Text between matches is a word, too. With "Removed" and invert it is dropped; the pattern must match
+ * all text. */
 static int read_split(Loader *l, const Json *p) {
     const Json *regex = json_get(json_get(p, "pattern"), "Regex"), *behavior = json_get(p, "behavior");
     const Json *shown = regex ? regex : json_get(json_get(p, "pattern"), "String");
-    int pattern = 0;
     if (!regex && json_is(shown, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma: no spaces are left */
-    while (pattern < N_EXPRESSIONS && !(regex && !strcmp(regex->text, EXPRESSIONS[pattern]))) pattern++;
-    if (pattern == N_EXPRESSIONS)
+    if (!regex || !is_known(regex->text))
         return fail("%s: pre-tokenizer Split with the pattern %.100s is not supported", l->path, json_shown(shown));
-    const bool inverted = json_true(json_get(p, "invert")), whole = pattern <= PATTERN_TEKKEN;
-    if (!(json_is(behavior, "Isolated") && (!inverted || whole)) &&
-        !(json_is(behavior, "Removed") && inverted && whole))
+    const bool whole = json_true(json_get(p, "invert")) && strstr(regex->text, "[^\\s\\p{L}\\p{N}]+");
+    if (!json_is(behavior, "Isolated") && !(whole && json_is(behavior, "Removed")))
         return refuse(l, "the behavior of a pre-tokenizer Split", behavior, "Isolated");
-    return add_step(l, (Pattern)pattern);
+    return add_step(l, regex->text);
 }
 
 static int read_metaspace(Loader *l, const Json *p) {
@@ -231,7 +218,7 @@ static int read_pretokenizer(Loader *l, const Json *p) {
     if (json_is(type, "Split")) return read_split(l, p);
     if (json_is(type, "Digits"))
         return add_step(l, json_true(json_get(p, "individual_digits")) ? PATTERN_DIGIT : PATTERN_DIGITS);
-    if (json_is(type, "Metaspace") && !l->t->pretokenizer.n_steps) return read_metaspace(l, p);
+    if (json_is(type, "Metaspace") && !*l->t->pretokenizer.steps) return read_metaspace(l, p);
     return fail("%s: pre-tokenizer %.40s is not supported", l->path, json_shown(type));
 }
 

@@ -16,15 +16,15 @@ void input_lay_out(InputBuffer *buffer, Arena *a, double rows, int cols, int n_t
     /* Half of the scratch is for packed panels, half for unpacked ones; each has room for the panels of any tile
      * (tiles.h). TYPE_I8 with groups of one weight fills both halves, because each column takes a quad and a scale; it
      * is never unpacked. */
-    buffer->scratch_bytes = 2 * (size_t)SCRATCH_PANELS * ((size_t)cols + 32) * VBYTES;
+    buffer->scratch_bytes = 2 * SCRATCH_PANELS * ((size_t)cols + 32) * VBYTES;
     buffer->scratch = arena_take(a, n_threads, buffer->scratch_bytes);
 }
 
 Input input_from(const Input *in, int row) {
     Input rest = *in;
-    rest.x += (size_t)row * (size_t)in->cols;
-    rest.q += (size_t)row * (size_t)in->cols;
-    rest.groups += (size_t)row * (size_t)in->row_groups;
+    rest.x += (size_t)row * in->cols;
+    rest.q += (size_t)row * in->cols;
+    rest.groups += (size_t)row * in->row_groups;
     if (in->unit_rows) rest.unit_rows += (size_t)row * in->buffer->unit->row_bytes(in->cols);
     return rest;
 }

@@ -76,14 +76,16 @@ bool run_is_end(const Run *run, int token) {
 }
 
 int run_agree(const Run *run, int status) {
-    const Same same[] = {{"program", ranks_number() > 1 ? program_hash() : 0},
-                         {"set of instructions (tiles)", processor_has_tiles()},
-                         {run->options->model, run->model_hash},
-                         {"number of steps in a chunk (-b)", (uint64_t)run->session.batch},
-                         {"context (-c)", (uint64_t)run->session.context},
-                         {"type of cache (--kv)", run->session.kv_type},
-                         {"set of norms (--norm)", run->options->norm ? text_hash(run->options->norm) : 0}};
-    return ranks_agree(status, same, sizeof same / sizeof *same);
+    const char *norms = run->options->norm ? run->options->norm : "";
+    if (ranks_number() == 1) return status;
+    const uint64_t state[] = {program_hash(),
+                              processor_has_tiles(),
+                              run->model_hash,
+                              (uint64_t)run->session.batch,
+                              (uint64_t)run->session.context,
+                              run->session.kv_type,
+                              same_hash(norms, strlen(norms))};
+    return ranks_agree(status, same_hash(state, sizeof state));
 }
 
 int run_follow(Run *run) {

@@ -64,4 +64,4 @@ typedef struct {
 
 /* Parses the command line. Returns -1 to continue, or the exit status after --help, --version or a message about bad
  * usage. */
-int options_parse(Options *o, int argc, char **argv);
+int options_parse(Options *o, char **argv);

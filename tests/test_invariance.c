@@ -483,7 +483,7 @@ static void sessions_free_their_memory(void) {
         CHECK(model_forward_text(&s, tokens, 20, 9, 1) && s.sequences->kv.blocks * KV_BLOCK == 32, "%d blocks",
               s.sequences->kv.blocks);
         session_close(&s);
-        CHECK(!s.chunk.memory && !s.sequences && !s.frequencies[0], "not closed");
+        CHECK(!s.chunk.memory && !s.sequences && !s.ropes[0].frequencies, "not closed");
         const struct mallinfo2 info = mallinfo2();
         const size_t used = info.uordblks + info.hblkhd, more = used > before ? used - before : 0;
         if (i && more < min) min = more;
