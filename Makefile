@@ -168,7 +168,7 @@ mutate: ## mutation test of FILE='a.c b.c', or of the branch's changes (gcc)
 
 # Corpora are in build/fuzz/NAME and start from tests/fuzz/seeds/NAME. SEEDS: additional seed files.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json
+FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json fuzz-jinja
 fuzz: ## libFuzzer on all readers of files and texts, FUZZ_SECONDS each (needs clang)
 	@$(MAKE) --no-print-directory fuzzers VARIANT=fuzz CC=clang CFLAGS='$(SANITIZERS) -DUNROLL= -fsanitize=fuzzer-no-link'
 

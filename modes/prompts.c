@@ -67,13 +67,13 @@ static int read_text(Prompts *p, Prompt *to, const char *where) {
 static int encode(const Prompts *p, const char *where, Prompt *to) {
     const Run *run = p->run;
     const Options *o = run->options;
-    int begin;
     if (o->tokens) return run_tokens(run, true, &to->ids);
     if (!p->template) return tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids);
     char *message = strndup(to->text, to->size);
     int status = !message ? fail("out of memory") : strlen(message) < to->size ? fail("%s: a zero byte", where) : 0;
     if (!status)
-        status = chat_template_render(p->template, &run->tokenizer, o->system, NULL, message, &to->ids, &begin);
+        status =
+            chat_template_render(p->template, &run->tokenizer, o->system, &(ChatTurn){.user = message}, 1, &to->ids);
     free(message);
     return status;
 }
