@@ -194,12 +194,10 @@ static const Tensor *input_weight(const Layer *layer) {
 static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
     const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
-    const int next = head + (has_own_groups(s, layer) ? 1 : omp_get_num_threads());
     const int first_row = tensor_first_row(&layer->wq); /* heads are counted from this process's first */
     float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * (size_t)s->room;
     Queries a = {.size = c->head_size,
                  .head = head,
-                 .next_head = next < heads_of(s, &layer->wk) ? next : head,
                  .prefetch = layer->wo.prefetch.distance > 0,
                  .scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};

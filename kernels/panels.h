@@ -85,7 +85,7 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
 
 /* The scale of group i, or its min. */
 INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
-    const vf d = vload_f16(block + min * 2 * LANES, LANES);
+    const vf d = vload_f16(block + min * 2 * LANES);
     switch (type) {
     case TYPE_Q8_0 ... TYPE_Q5_1: break; /* have one group */
     case TYPE_Q4_K:
@@ -134,9 +134,6 @@ INLINE size_t unpacked_bytes(const Tensor *w, int n) {
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be unaligned. */
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
-
-/* Prefetches what panel_pack will read. */
-void panel_prefetch(const Tensor *w, int panel, int col, int n);
 
 /* Bytes of all panels of w, rounded up to whole cache lines. */
 size_t panels_bytes(const Tensor *w);

@@ -57,10 +57,10 @@ static uint16_t u16_at(const uint8_t *p) {
 }
 
 /* 4-bit number i. Every `run` bytes hold first the numbers in their low halves, then those in their high halves. */
-INLINE int nibble(const uint8_t *p, int i, int run) { return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15; }
+static int nibble(const uint8_t *p, int i, int run) { return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15; }
 
 /* The integer of weight i of a block. */
-INLINE int block_integer(Type type, const uint8_t *p, int i) {
+static int block_integer(Type type, const uint8_t *p, int i) {
     switch (type) {
     case TYPE_Q8_0: return (int8_t)p[2 + i];
     case TYPE_Q4_0: return nibble(p + 2, i, 16);
@@ -77,13 +77,13 @@ INLINE int block_integer(Type type, const uint8_t *p, int i) {
 
 /* The 6-bit scale of group i of a Q4_K or Q5_K block, or its min: of the 12 bytes at p, four have scales and the upper
  * bits of later scales, four have mins and the upper bits of later mins, four have the lower bits of both. */
-INLINE int six_bits(const uint8_t *p, int i, bool min) {
+static int six_bits(const uint8_t *p, int i, bool min) {
     const uint8_t high = p[i % 4 + 4 * min], low = p[i % 4 + 8];
     return i < 4 ? high & 63 : (low >> 4 * min & 15) | high >> 6 << 4;
 }
 
 /* The scale of group i of a block, or its min. */
-INLINE float block_scale(Type type, const uint8_t *p, int i, bool min) {
+static float block_scale(Type type, const uint8_t *p, int i, bool min) {
     const float d = f16_to_f32(u16_at(p + TYPES[type].at + 2 * min));
     switch (type) {
     case TYPE_Q8_0 ... TYPE_Q5_1: break; /* have one group */
@@ -95,7 +95,7 @@ INLINE float block_scale(Type type, const uint8_t *p, int i, bool min) {
     return d;
 }
 
-INLINE void dequantize_block(float *y, Type type, const uint8_t *p) {
+static void dequantize_block(float *y, Type type, const uint8_t *p) {
     const int group = TYPES[type].group;
     for (int i = 0; i < TYPES[type].weights; i += group) {
         const float scale = block_scale(type, p, i / group, false);
@@ -120,12 +120,10 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     case TYPE_I8:
         for (int c = 0; c < n; c++) y[c] = (int8_t)p[c] * tensor_scale(w, (start + (size_t)c) / (size_t)w->group);
         break;
-#define X(id, name, gguf, file, weights, bytes, ...)                                                                   \
-    case TYPE_##id:                                                                                                    \
-        for (int c = 0; c < n; c += weights, p += bytes) dequantize_block(y + c, TYPE_##id, p);                        \
+    case TYPE_Q8_0 ... TYPE_Q6_K:
+        for (int c = 0; c < n; c += TYPES[w->type].weights, p += TYPES[w->type].bytes)
+            dequantize_block(y + c, w->type, p);
         break;
-        BLOCK_TYPES(X)
-#undef X
     }
 }
 

@@ -20,19 +20,21 @@ enum {
     TILE_PANELS = 2,                       /* max panels of a tile for more tokens */
     TILE_TOKENS = LANES == 16 ? 6 : 3,     /* max tokens of a tile of 2 panels, limited by the registers */
     MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
-    MAX_SUMS = TILE_PANELS * TILE_TOKENS   /* vectors of sums in a tile */
+    MAX_SUMS = TILE_PANELS * TILE_TOKENS,  /* vectors of sums in a tile */
+    MANY_SUMS = 16                         /* the same, of a unit's tile */
 };
 
 /* What a tile multiplies: columns [col, col + n) of its panels by its tokens, from token t on. */
 typedef struct {
     const uint8_t *panels; /* at column col of the first panel */
     size_t stride;         /* bytes from a panel to the next */
+    const Tensor *w;
     const Input *in;
     int t, col, n;
     Prefetch prefetch; /* of a tile of one panel, which reads from memory */
 } Operands;
 
-/* Adds the products of a tile to sums[panels][tokens]; at column 0 the sums start from 0. */
+/* Adds the products of a tile to sums[panels][tokens]. */
 typedef void Tile(vf *sums, Operands o);
 
 /* Unpacks n columns of a packed panel. `offset` is the byte that stands for an int8 weight of 0. */
@@ -69,18 +71,9 @@ struct Task {
     bool add;
 };
 
-/* How many columns of w are packed or unpacked together: whole groups and blocks. */
-int chunk_columns(const Tensor *w);
-
-/* Prefetches what will be packed after columns [col, col + n) of a panel, if w is large and not packed in advance. */
-void prefetch_next_chunk(const Task *p, int panel, int col, int n);
-
 /* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes apart: from w, or packed now into the
  * scratch. */
 const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n, size_t *stride);
-
-/* Returns all columns of n_panels unpacked panels: from w, or unpacked now into the scratch. `offset` as in Unpack. */
-const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels, int offset, size_t *stride);
 
 /* The prefetch setting of the tile that begins at token t. Only the first tile prefetches, and only panels of w. */
 static inline Prefetch first_prefetch(const Tensor *w, int t) {
@@ -91,8 +84,9 @@ static inline Prefetch first_prefetch(const Tensor *w, int t) {
 /* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the first `skip` tokens. */
 void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, int tokens, int skip);
 
-/* Prefetches what store_sums will write. */
-void prefetch_outputs(const Task *p, int panel, int n_panels, int t, int tokens);
+/* Multiplies n_panels panels by many tokens: unpacks them (`offset` as in Unpack), then runs the tile, which computes
+ * tile_tokens tokens. The last tile ends at the last token, so it recomputes a few. */
+void many_tokens(const Task *p, int panel, int n_panels, Tile *tile, int tile_tokens, int offset);
 
 /* ---- floats ------------------------------------------------------------------- */
 
@@ -129,7 +123,7 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, cons
     UNROLL
     for (int i = 0; i < tokens; i++) x[i] = o.in->x + (size_t)(o.t + i) * (size_t)o.in->cols + (size_t)o.col;
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
     for (; o.n >= SUM_COLUMNS; o.n -= SUM_COLUMNS, o.panels += step) {
         if (n_panels == 1) prefetch_ahead(o.prefetch, o.panels, step);
         add_columns(totals, o.panels, o.stride, x, type, SUM_COLUMNS, n_panels, tokens);
@@ -253,7 +247,7 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, 
     const InputGroup *x = o.in->groups + (size_t)o.t * (size_t)o.in->row_groups + o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
     for (int g = 0, first = 0; g < o.n / columns; g += step) {
         if (n_panels == 1 && first == 0) prefetch_ahead(o.prefetch, o.panels, l.bytes);
         UNROLL
@@ -274,8 +268,8 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, 
 /* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the unpacked form. */
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset, Prefetch prefetch) {
     const Layout l = packed_layout(type);
-    prefetch_ahead(prefetch, panel, (size_t)(n / TYPES[type].weights) * l.bytes);
-    for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes)
+    for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes) {
+        prefetch_ahead(prefetch, panel, l.bytes);
         for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
@@ -285,6 +279,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
             for (int min = 0; min <= l.mins; min++)
                 vstore((float *)(void *)(unpacked + (l.quads + min) * VBYTES), block_scale(type, panel, i, min));
         }
+    }
 }
 
 /* ---- compiling tiles ---------------------------------------------------------- */
