@@ -88,10 +88,10 @@ static void byte_tile_16(vf *sums, Operands o) {
     vi dots[2][AMX_TOKENS];
     vf totals[AMX_TOKENS] = {0};
     multiply_group(q, cols, o.panels);
-    for (int g = 0; g <= n_groups; g++, o.panels += bytes) {
+    for (int g = 0; g <= n_groups; g++) {
         if (g < n_groups) TILE_STORE(0, dots[g % 2], VBYTES);
-        if (g + 1 < n_groups) multiply_group(q += group, cols, o.panels + bytes);
-        if (g) add_scaled(totals, dots[(g - 1) % 2], &l, o.panels - bytes, 0, x + (g - 1) / halves, next, AMX_TOKENS);
+        if (g + 1 < n_groups) multiply_group(q += group, cols, o.panels + (size_t)(g + 1) * bytes);
+        if (g) add_scaled(totals, dots[(g - 1) % 2], &l, o.panels, g - 1, x + (g - 1) / halves, next, AMX_TOKENS);
     }
     memcpy(sums, totals, sizeof totals);
 }

@@ -91,7 +91,7 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
         memset(out + columns_bytes(w->type, n), 0, packed_bytes(w, n) - columns_bytes(w->type, n));
         break;
     case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
-    case TYPE_Q8_0 ... TYPE_Q6_K: pack_blocks(out, w->type, rows, at, n / TYPES[w->type].weights); break;
+    case TYPE_Q8_0 ... TYPE_IQ4_XS: pack_blocks(out, w->type, rows, at, n / TYPES[w->type].weights); break;
     }
 }
 

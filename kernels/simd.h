@@ -11,7 +11,7 @@
 #include <arm_neon.h>
 #endif
 
-#if defined(__AVX512F__) && defined(__AVX512VNNI__)
+#if defined(__AVX512BW__) && defined(__AVX512VNNI__)
 #define SIMD_AVX512 1
 #define LANES       16
 #define MM(name)    _mm512_##name
@@ -252,6 +252,13 @@ INLINE void vstore_cut(void *p, vf v) {
     memcpy(p, &h, sizeof h);
 }
 
+/* LANES unsigned 16-bit integers, widened. */
+INLINE vi vload_u16(const void *p) {
+    vh h;
+    memcpy(&h, p, sizeof h);
+    return __builtin_convertvector(h, vi);
+}
+
 /* The half floats in the low 16 bits of the lanes, widened. */
 INLINE vf vfrom_f16(vi v) {
     const vh h = __builtin_convertvector(v, vh);
@@ -286,6 +293,23 @@ INLINE vi vdot(vi sum, vb w, vb x) {
 #else           /* odd and even bytes, widened in place */
     const vs pairs = ((vs)w >> 8) * ((vs)x >> 8) + ((vs)w << 8 >> 8) * ((vs)x << 8 >> 8);
     return sum + ((vi)pairs >> 16) + ((vi)pairs << 16 >> 16);
+#endif
+}
+
+/* table[i] for every byte i of the indices, below 16. */
+INLINE vi vlookup(const int8_t *table, vi indices) {
+#if SIMD_AVX512
+    const __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table));
+    return (vi)_mm512_shuffle_epi8(all, (__m512i)indices);
+#elif SIMD_AVX2
+    const __m256i all = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table));
+    return (vi)_mm256_shuffle_epi8(all, (__m256i)indices);
+#elif defined(__ARM_NEON)
+    return (vi)vqtbl1q_s8(vld1q_s8(table), (uint8x16_t)indices);
+#else
+    vb found = (vb)indices;
+    for (int j = 0; j < VBYTES; j++) found[j] = table[found[j]];
+    return (vi)found;
 #endif
 }
 

@@ -52,9 +52,9 @@ typedef struct {
 WEIGHT_TYPES(X)
 #undef X
 
-/* Tiles of unpacked panels, for groups of 32 weights without a min, of 32 with a min, and of 16 without. */
+/* Tiles of unpacked panels, for groups of 32 or 16 weights, without or with a min. */
 typedef Tile *const UnpackedTiles[TILE_PANELS];
-extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0;
+extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0, groups_16_1;
 
 /* ---- what matmul.c and units (tile_unit.h) share ------------------------------------ */
 
@@ -188,10 +188,14 @@ INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, bool min) {
     return vload((const float *)(const void *)(group + (l->quads + min) * VBYTES));
 }
 
-/* The initial dot product of group i: corrects for the byte that stands for 0. */
-INLINE vi zero_correction(const Layout *l, const InputGroup *x, int i) {
-    const int total = l->input_groups == 1 ? x->total : i % 2 ? x->total - x->first_half : x->first_half;
-    return vset_int(-zero_byte(l->type) * total);
+/* The sum of the activations' bytes of group i. */
+INLINE int32_t group_total(const Layout *l, const InputGroup *x, int i) {
+    return l->input_groups == 1 ? x->total : i % 2 ? x->total - x->first_half : x->first_half;
+}
+
+/* The sum of the activations of group i. */
+INLINE float group_sum(const Layout *l, const InputGroup *x, int i) {
+    return l->input_groups == 1 ? x->sum : (float)group_total(l, x, i) * x->scale;
 }
 
 /* Adds the scaled dot products of group i with one panel to the sums, then its min. The activation groups of
@@ -204,7 +208,7 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t 
     if (!l->mins) return;
     const vf min = load_scale(l, block, i, true);
     UNROLL
-    for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(x[(size_t)j * next].sum), sums[j]);
+    for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(group_sum(l, x + (size_t)j * next, i)), sums[j]);
 }
 
 /* Adds the products of quad k of group i of a block. q: the group's activations of the first token. */
@@ -230,7 +234,9 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
     int k = 0;
     UNROLL
     for (int j = 0; j < tokens; j++) UNROLL
-    for (int p = 0; p < n_panels; p++) dots[p][j] = zero_correction(l, x + (size_t)j * next, i);
+    for (int p = 0; p < n_panels; p++)
+        dots[p][j] = vset_int(-zero_byte(l->type) *
+                              group_total(l, x + (size_t)j * next, i)); /* corrects for the byte that stands for 0 */
     for (; k + step <= l->quads; k += step) {
         UNROLL
         for (int s = 0; s < step; s++) add_quad(dots, o, l, i, k + s, q, n_panels, tokens);
@@ -242,7 +248,7 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
 }
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, const int tokens) {
-    const int columns = l.weights, step = l.groups == 16 ? 4 : l.groups; /* of a group; groups unrolled together */
+    const int columns = l.weights, step = l.groups == 16 ? 8 : l.groups; /* of a group; groups unrolled together */
     const int8_t *q = o.in->q + (size_t)o.t * (size_t)o.in->cols + (size_t)o.col;
     const InputGroup *x = o.in->groups + (size_t)o.t * (size_t)o.in->row_groups + o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
