@@ -175,8 +175,7 @@ static void write_heads(const Session *s, int layer, KvKind kind, const Heads *h
 
 /* Computes attention for 1 to 4 queries of a span and KV head `head`, from query `first` on. Query i belongs to step
  * i / group of the span and to query head i % group of the KV head's group. */
-static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int next_head, int first,
-                           int n) {
+static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
     const int group = c->n_heads / c->n_kv_heads, count = n == 3 ? 4 : n;
     const int first_row = tensor_first_row(&layer->wq); /* heads are counted from this process's first */
@@ -184,7 +183,6 @@ static void attend_queries(Session *s, const Layer *layer, const Span *span, int
     float *scores = s->chunk.scores + (size_t)omp_get_thread_num() * KV_QUERIES * positions;
     Queries a = {.size = c->head_size,
                  .head = head,
-                 .next_head = next_head,
                  .prefetch = layer->wo.prefetch.distance > 0,
                  .scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};
@@ -212,10 +210,9 @@ static void attend_all(Session *s, const Layer *layer) {
     for (const Span *span = s->chunk.spans; span < s->chunk.spans + s->chunk.n_spans; span++)
         for (int first = 0; first < span->n * group; first += KV_QUERIES)
             for (int head = 0; head < kv_heads; head++, task++) {
-                const int next = head + (own ? 1 : threads), left = span->n * group - first;
-                if ((own ? head * threads / kv_heads : task % threads) != thread) continue;
-                attend_queries(s, layer, span, head, next < kv_heads ? next : head, first,
-                               left < KV_QUERIES ? left : KV_QUERIES);
+                const int left = span->n * group - first;
+                if ((own ? head * threads / kv_heads : task % threads) == thread)
+                    attend_queries(s, layer, span, head, first, left < KV_QUERIES ? left : KV_QUERIES);
             }
 }
 

@@ -25,9 +25,9 @@
 #if LANES == 16
 
 enum {
-    AMX_TOKENS = 16, /* max tokens of a tile */
-    AMX_PANELS = 2,  /* max panels that are multiplied together */
-    STEP = 32,       /* columns */
+    AMX_TOKENS = MANY_SUMS, /* max tokens of a tile */
+    AMX_PANELS = 2,         /* max panels that are multiplied together */
+    STEP = 32,              /* columns */
     STEP_BYTES = STEP / 2 * VBYTES,
     PARTS = 3,
     PART_BYTES = STEP * 2
@@ -70,13 +70,6 @@ static void tiles_open(int tokens, int quads) {
 
 /* ---- int8 -------------------------------------------------------------------------- */
 
-/* The packed panel from which groups were unpacked: the tile that multiplies the groups prefetches further into it. */
-typedef struct {
-    Prefetch prefetch;
-    const uint8_t *packed;
-    size_t group_bytes;
-} Stream;
-
 INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
     TILE_CLEAR(0);
     TILE_LOAD(6, q, cols);
@@ -86,69 +79,26 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
 
 /* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a group is multiplied, the previous one
  * is stored and the one before that is scaled. */
-static void byte_tile_16(vf *sums, const Task *p, const uint8_t *panel, int t, int col, int n, Stream s) {
-    const Input *in = p->in;
-    const int group = TYPES[p->w->type].group, n_groups = n / group, halves = INPUT_GROUP / group;
-    const Layout l = unpacked_layout(group, TYPES[p->w->type].min, halves);
-    const size_t cols = (size_t)in->cols, next = (size_t)in->row_groups, bytes = group_bytes(l.quads, l.mins);
-    const int8_t *q = in->q + (size_t)t * cols + (size_t)col;
-    const InputGroup *x = in->groups + (size_t)t * next + col / INPUT_GROUP;
+static void byte_tile_16(vf *sums, Operands o) {
+    const int group = TYPES[o.w->type].group, n_groups = o.n / group, halves = INPUT_GROUP / group;
+    const Layout l = unpacked_layout(group, TYPES[o.w->type].min, halves);
+    const size_t cols = (size_t)o.in->cols, next = (size_t)o.in->row_groups, bytes = group_bytes(l.quads, l.mins);
+    const int8_t *q = o.in->q + (size_t)o.t * cols;
+    const InputGroup *x = o.in->groups + (size_t)o.t * next;
     vi dots[2][AMX_TOKENS];
-    vf totals[AMX_TOKENS];
-    UNROLL
-    for (int k = 0; k < AMX_TOKENS; k++) totals[k] = col ? sums[k] : (vf){0};
-    multiply_group(q, cols, panel);
-    for (int g = 0; g <= n_groups; g++, panel += bytes) {
+    vf totals[AMX_TOKENS] = {0};
+    multiply_group(q, cols, o.panels);
+    for (int g = 0; g <= n_groups; g++) {
         if (g < n_groups) TILE_STORE(0, dots[g % 2], VBYTES);
-        if (g + 1 < n_groups) multiply_group(q += group, cols, panel + bytes);
-        if (g < n_groups) prefetch_ahead(s.prefetch, s.packed + (size_t)g * s.group_bytes, s.group_bytes);
-        if (g) add_scaled(totals, dots[(g - 1) % 2], &l, panel - bytes, 0, x + (g - 1) / halves, next, AMX_TOKENS);
+        if (g + 1 < n_groups) multiply_group(q += group, cols, o.panels + (size_t)(g + 1) * bytes);
+        if (g) add_scaled(totals, dots[(g - 1) % 2], &l, o.panels, g - 1, x + (g - 1) / halves, next, AMX_TOKENS);
     }
-    UNROLL
-    for (int k = 0; k < AMX_TOKENS; k++) sums[k] = totals[k];
-}
-
-/* Multiplies one panel by AMX_TOKENS tokens as it is read from memory: unpacks a few columns, multiplies them, and so
- * on. */
-static void stream_panel(const Task *p, int panel) {
-    const Tensor *w = p->w;
-    const int step = chunk_columns(w);
-    vf sums[AMX_TOKENS];
-    for (int col = 0; col < w->cols; col += step) {
-        const int n = w->cols - col < step ? w->cols - col : step;
-        prefetch_next_chunk(p, panel, col, step);
-        size_t stride;
-        const uint8_t *packed = packed_panels(p, panel, 1, col, n, &stride);
-        const Stream s = {first_prefetch(w, 0), packed, packed_bytes(w, n) / (size_t)(n / TYPES[w->type].group)};
-        p->kernels->unpack(p->in->unpacked, packed, n, 0, (Prefetch){0});
-        byte_tile_16(sums, p, p->in->unpacked, 0, col, n, s);
-    }
-    store_sums(p, sums, panel, 1, 0, AMX_TOKENS, 0);
-}
-
-/* Multiplies n_panels unpacked panels by more tokens. The last tile ends at the last token, so it recomputes a few. */
-static void unpacked_block(const Task *p, int panel, int n_panels) {
-    size_t stride;
-    const uint8_t *panels = unpacked_panels(p, panel, n_panels, 0, &stride);
-    for (int t = 0; t < p->n; t += AMX_TOKENS) {
-        const int tokens = p->n - t < AMX_TOKENS ? p->n - t : AMX_TOKENS, skip = AMX_TOKENS - tokens;
-        for (int i = 0; i < n_panels; i++) {
-            vf sums[AMX_TOKENS];
-            prefetch_outputs(p, panel + i, 1, t, tokens);
-            byte_tile_16(sums, p, panels + (size_t)i * stride, t - skip, 0, p->w->cols, (Stream){0});
-            store_sums(p, sums, panel + i, 1, t - skip, AMX_TOKENS, skip);
-        }
-    }
+    memcpy(sums, totals, sizeof totals);
 }
 
 static void multiply_bytes(const Task *p) {
-    const int step = p->n == AMX_TOKENS ? 1 : TILE_PANELS;
     tiles_open(AMX_TOKENS, TYPES[p->w->type].group / 4);
-    for (int panel = p->panel; panel < p->end; panel += step)
-        if (p->n == AMX_TOKENS)
-            stream_panel(p, panel);
-        else
-            unpacked_block(p, panel, p->end - panel < step ? p->end - panel : step);
+    for (int panel = p->panel; panel < p->end; panel++) many_tokens(p, panel, 1, byte_tile_16, AMX_TOKENS, 0);
     TILE_RELEASE();
 }
 

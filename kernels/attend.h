@@ -31,8 +31,7 @@ typedef struct {
 typedef struct {
     int size;      /* elements of a head */
     int head;      /* the KV head */
-    int next_head; /* the KV head that this thread reads next, to prefetch; equal to `head`: none */
-    bool prefetch; /* of values and of the next head's keys */
+    bool prefetch; /* of values */
     float scale;   /* of the scores */
     float cap;     /* a score z becomes cap tanh(z / cap); 0: not capped */
     const float *q[KV_QUERIES];

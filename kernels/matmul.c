@@ -28,7 +28,7 @@ static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col, i
     Tile *const *tiles = p->kernels->packed;
     for (int t = 0, k = 3; t < p->n; t += 1 << k) {
         while (t + (1 << k) > p->n || !tiles[k]) k--;
-        tiles[k](sums + t, (Operands){panel, 0, p->in, t, col, n, first_prefetch(p->w, t)});
+        tiles[k](sums + t, (Operands){panel, 0, p->w, p->in, t, col, n, first_prefetch(p->w, t)});
     }
 }
 
@@ -36,16 +36,17 @@ static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col, i
 static void few_tokens(const Task *p, int panel, int n_panels) {
     const Tensor *w = p->w;
     vf sums[FEW_TOKENS];
-    const int step = p->n == 1 && w->panels ? w->cols : chunk_columns(w);
+    const int whole = w->type == TYPE_I8 ? w->group : 256; /* about 256 columns stay in the first-level cache */
+    const int step = p->n == 1 ? w->cols : (255 / whole + 1) * whole;
+    for (int i = 0; i < p->n * n_panels; i++) sums[i] = (vf){0};
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
-        prefetch_next_chunk(p, panel, col, step);
         size_t stride;
         const uint8_t *panels = packed_panels(p, panel, n_panels, col, n, &stride);
         if (n_panels == 1)
             add_packed(sums, p, panels, col, n);
         else
-            p->kernels->wide[n_panels / 4](sums, (Operands){panels, stride, p->in, 0, col, n, {0}});
+            p->kernels->wide[n_panels / 4](sums, (Operands){panels, stride, w, p->in, 0, col, n, {0}});
     }
     store_sums(p, sums, panel, n_panels, 0, p->n, 0);
 }
@@ -56,31 +57,17 @@ static int panels_at_once(const Task *p, int left) {
     return left >= MAX_PANELS ? MAX_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
 }
 
-/* ---- many tokens ----------------------------------------------------------------- */
-
-/* Multiplies n_panels unpacked panels by many tokens. The last tile ends at the last token, so it recomputes a few. */
-static void many_tokens(const Task *p, int panel, int n_panels) {
-    size_t stride;
-    const uint8_t *panels = unpacked_panels(p, panel, n_panels, BYTE_OFFSET, &stride);
-    Tile *const tile = p->kernels->unpacked[n_panels - 1];
-    for (int t = 0; t < p->n; t += TILE_TOKENS) {
-        const int tokens = p->n - t < TILE_TOKENS ? p->n - t : TILE_TOKENS, skip = TILE_TOKENS - tokens;
-        vf sums[MAX_SUMS];
-        prefetch_outputs(p, panel, n_panels, t, tokens);
-        tile(sums, (Operands){panels, stride, p->in, t - skip, 0, p->w->cols, {0}});
-        store_sums(p, sums, panel, n_panels, t - skip, TILE_TOKENS, skip);
-    }
-}
-
 /* ---- products ------------------------------------------------------------------- */
 
 static void panel_rows(const Task *p) {
     int n_panels;
     for (int panel = p->panel; panel < p->end; panel += n_panels)
-        if (p->n <= FEW_TOKENS)
+        if (p->n <= FEW_TOKENS) {
             few_tokens(p, panel, n_panels = panels_at_once(p, p->end - panel));
-        else
-            many_tokens(p, panel, n_panels = p->end - panel < TILE_PANELS ? p->end - panel : TILE_PANELS);
+        } else {
+            n_panels = p->end - panel < TILE_PANELS ? p->end - panel : TILE_PANELS;
+            many_tokens(p, panel, n_panels, p->kernels->unpacked[n_panels - 1], TILE_TOKENS, BYTE_OFFSET);
+        }
 }
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {

@@ -26,11 +26,6 @@ INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at, int 
         }
 }
 
-/* Adds the offset of vdot to the signed bytes of n vectors. */
-INLINE void add_offset(uint8_t *out, int n) {
-    for (int i = 0; i < n * VBYTES; i++) out[i] ^= BYTE_OFFSET;
-}
-
 /* Quad q of group i of a Q6_K block as stored in the file, with low and high bits in different places (quant.c). */
 INLINE vi q6_quad(const vi *words, int i, int q) {
     const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
@@ -53,8 +48,8 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     }
 }
 
-/* Packs n blocks of every row, from byte `at` of the row on. */
-INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
+/* Packs n blocks of every row, from byte `at` of the row on. Adds the offset of vdot to signed bytes. */
+static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
     const int halves = block_halves(type), words = block_words(type), bytes = TYPES[type].bytes;
     const int halves_at = TYPES[type].at, words_at = halves_at ? 0 : 2 * halves;
     for (; n > 0; n--, at += (size_t)bytes, out += bytes * LANES) {
@@ -66,32 +61,22 @@ INLINE void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, siz
             pack_q6(out_words, rows, at);
         else
             pack_bytes(out_words, rows, at + (size_t)words_at, 4 * words);
-        if (type == TYPE_Q8_0) add_offset(out_words, words);
+        for (int i = 0; type == TYPE_Q8_0 && i < words * VBYTES; i++) out_words[i] ^= BYTE_OFFSET;
     }
 }
 
-/* Packs n columns of TYPE_I8, whole groups, and their scales. The padding bytes of an incomplete quad are 0, so their
- * products are 0. */
+/* Packs n columns of TYPE_I8, whole groups, and their scales; adds the offset of vdot. The padding bytes of an
+ * incomplete quad are 0, so their products are 0. */
 static void pack_groups(uint8_t *out, const Tensor *w, const uint8_t *const *rows, int panel, int col, int n) {
     const uint8_t *scales[LANES];
-    const int quads = group_quads(w->group), whole = w->group / 4;
+    const int quads = group_quads(w->group);
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
     for (int c = col; c < col + n; c += w->group, out += group_bytes(quads, 0)) {
         pack_bytes(out, rows, (size_t)c, w->group);
-        add_offset(out, whole);
-        for (int i = whole * VBYTES; i < quads * VBYTES; i++)
-            if (i % 4 < w->group % 4) out[i] ^= BYTE_OFFSET;
+        for (int i = 0; i < quads * VBYTES; i++)
+            if (i / VBYTES * 4 + i % 4 < w->group) out[i] ^= BYTE_OFFSET;
         pack_bytes(out + quads * VBYTES, scales, (size_t)(c / w->group) * sizeof(float), sizeof(float));
     }
-}
-
-void panel_prefetch(const Tensor *w, int panel, int col, int n) {
-    if (panel * LANES >= w->rows) return;
-    const uint8_t *rows[LANES];
-    const size_t end = type_bytes(w->type, (size_t)(col + n < w->cols ? col + n : w->cols));
-    find_rows(rows, w->data, type_bytes(w->type, (size_t)w->cols), w, panel);
-    for (int j = 0; j < LANES; j++)
-        for (size_t at = type_bytes(w->type, (size_t)col); at < end; at += CACHE_LINE) prefetch_read(rows[j] + at);
 }
 
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
@@ -106,10 +91,7 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
         memset(out + columns_bytes(w->type, n), 0, packed_bytes(w, n) - columns_bytes(w->type, n));
         break;
     case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
-#define X(id, name, gguf, file, weights, ...)                                                                          \
-    case TYPE_##id: pack_blocks(out, TYPE_##id, rows, at, n / weights); break;
-        BLOCK_TYPES(X)
-#undef X
+    case TYPE_Q8_0 ... TYPE_IQ4_XS: pack_blocks(out, w->type, rows, at, n / TYPES[w->type].weights); break;
     }
 }
 

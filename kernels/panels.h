@@ -19,8 +19,9 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
-/* Number of float16 numbers of a block (the scale, and the min if the type has one), and of its words of four bytes. */
-INLINE int block_halves(Type type) { return 1 + TYPES[type].min; }
+/* Number of float16 numbers of a block (the scale, and the min or IQ4_XS's bits of scales), and of its words of four
+ * bytes. */
+INLINE int block_halves(Type type) { return TYPES[type].min || type == TYPE_IQ4_XS ? 2 : 1; }
 INLINE int block_words(Type type) { return (TYPES[type].bytes - 2 * block_halves(type)) / 4; }
 
 INLINE vi block_word(Type type, const uint8_t *block, int i) {
@@ -59,18 +60,30 @@ INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
 }
 
 /* The byte that stands for a weight of 0. Signed bytes are packed with the offset of vdot. */
-INLINE int zero_byte(Type type) { return type == TYPE_Q8_0 || type == TYPE_I8 ? BYTE_OFFSET : TYPES[type].zero; }
+INLINE int zero_byte(Type type) { return TYPES[type].min || TYPES[type].zero ? TYPES[type].zero : BYTE_OFFSET; }
+
+/* Quad q of a group in four words, from word `first` on: the lower halves of their bytes, then the upper ones. */
+INLINE vi nibbles(Type type, const uint8_t *block, int first, int q) {
+    return bits_at(block_word(type, block, first + q % 4), q / 4 * 4, 4);
+}
+
+/* Bytes of IQ4_NL and IQ4_XS, packed like other signed bytes. */
+INLINE vi iq4_bytes(vi indices) { return vlookup(IQ4_INTEGERS, indices) ^ (int32_t)(BYTE_OFFSET * 0x01010101u); }
 
 /* Quad q of group i. */
 INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     switch (type) {
     case TYPE_Q8_0: return block_word(type, block, q);
     case TYPE_Q4_0:
-    case TYPE_Q4_1: return bits_at(block_word(type, block, q % 4), q / 4 * 4, 4);
+    case TYPE_Q4_1: return nibbles(type, block, 0, q);
     case TYPE_Q5_0:
-    case TYPE_Q5_1:
-        return bits_at(block_word(type, block, 1 + q % 4), q / 4 * 4, 4) |
-               fifth_bits(block_word(type, block, 0), 4 * q);
+    case TYPE_Q5_1: return nibbles(type, block, 1, q) | fifth_bits(block_word(type, block, 0), 4 * q);
+    case TYPE_IQ4_NL: return iq4_bytes(nibbles(type, block, 0, q));
+    case TYPE_IQ4_XS: return iq4_bytes(nibbles(type, block, 1 + i * 4, q));
+    case TYPE_Q2_K: return bits_at(block_word(type, block, 4 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2);
+    case TYPE_Q3_K:
+        return bits_at(block_word(type, block, 8 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2) |
+               (vshift(block_word(type, block, i % 2 * 4 + q), i / 2 - 2) & 0x04040404);
     case TYPE_Q4_K: return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4, 4);
     case TYPE_Q5_K:
         return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4, 4) |
@@ -85,15 +98,25 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
 
 /* The scale of group i, or its min. */
 INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
-    const vf d = vload_f16(block + min * 2 * LANES, LANES);
+    const vf d = vload_f16(block + min * 2 * LANES);
+    vi scale = {0};
     switch (type) {
-    case TYPE_Q8_0 ... TYPE_Q5_1: break; /* have one group */
+    case TYPE_F32 ... TYPE_I8: /* have no blocks */
+    case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
+    case TYPE_Q2_K: scale = block_word(type, block, i / 4) >> (i % 4 * 8 + 4 * min) & 15; break;
+    case TYPE_Q3_K:
+        scale = block_word(type, block, 26) >> (i % 4 * 8 + i / 4 * 2) & 3;
+        scale = (block_word(type, block, 24 + i / 4 % 2) >> (i % 4 * 8 + i / 8 * 4) & 15) + (scale << 4) - 32;
+        break;
     case TYPE_Q4_K:
-    case TYPE_Q5_K: return (min ? -1.0f : 1.0f) * (d * vfloat(six_bits(type, block, i, min)));
-    case TYPE_Q6_K: return d * vfloat(block_word(type, block, i / 4) << (24 - i % 4 * 8) >> 24);
-    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
+    case TYPE_Q5_K: scale = six_bits(type, block, i, min); break;
+    case TYPE_Q6_K: scale = block_word(type, block, i / 4) << (24 - i % 4 * 8) >> 24; break;
+    case TYPE_IQ4_XS:
+        scale = vload_u16(block + 2 * LANES) >> 2 * i & 3;
+        scale = (block_word(type, block, 0) >> 4 * i & 15) + (scale << 4) - 32;
+        break;
     }
-    return d;
+    return (min ? -1.0f : 1.0f) * (d * vfloat(scale));
 }
 
 /* Bytes of n columns of a float type; two-byte types are stored in pairs of columns. */
@@ -107,7 +130,7 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
     case TYPE_F32: break;
     case TYPE_F16: return vfrom_f16(c % 2 ? v >> 16 : v);
     case TYPE_BF16: return (vf)(c % 2 ? v & ~0xffff : v << 16);
-    case TYPE_I8 ... TYPE_Q6_K: break; /* have no columns */
+    case TYPE_I8 ... TYPE_IQ4_XS: break; /* have no columns */
     }
     return (vf)v;
 }
@@ -134,9 +157,6 @@ INLINE size_t unpacked_bytes(const Tensor *w, int n) {
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be unaligned. */
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
-
-/* Prefetches what panel_pack will read. */
-void panel_prefetch(const Tensor *w, int panel, int col, int n);
 
 /* Bytes of all panels of w, rounded up to whole cache lines. */
 size_t panels_bytes(const Tensor *w);

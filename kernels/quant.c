@@ -57,19 +57,29 @@ static uint16_t u16_at(const uint8_t *p) {
 }
 
 /* 4-bit number i. Every `run` bytes hold first the numbers in their low halves, then those in their high halves. */
-INLINE int nibble(const uint8_t *p, int i, int run) { return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15; }
+static int nibble(const uint8_t *p, int i, int run) { return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15; }
+
+/* 2-bit number i. Every 32 bytes hold first the numbers in their lowest bits. */
+static int two_bits(const uint8_t *p, int i) { return p[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3; }
+
+/* Bit i of 32 bytes that hold first their lowest bits. */
+static int one_bit(const uint8_t *p, int i) { return p[i % 32] >> i / 32 & 1; }
 
 /* The integer of weight i of a block. */
-INLINE int block_integer(Type type, const uint8_t *p, int i) {
+static int block_integer(Type type, const uint8_t *p, int i) {
     switch (type) {
     case TYPE_Q8_0: return (int8_t)p[2 + i];
     case TYPE_Q4_0: return nibble(p + 2, i, 16);
     case TYPE_Q4_1: return nibble(p + 4, i, 16);
     case TYPE_Q5_0: return nibble(p + 6, i, 16) | (p[2 + i / 8] >> i % 8 & 1) << 4;
     case TYPE_Q5_1: return nibble(p + 8, i, 16) | (p[4 + i / 8] >> i % 8 & 1) << 4;
+    case TYPE_IQ4_NL: return IQ4_INTEGERS[nibble(p + 2, i, 16)];
+    case TYPE_Q2_K: return two_bits(p + 16, i);
+    case TYPE_Q3_K: return two_bits(p + 32, i) | one_bit(p, i) << 2;
     case TYPE_Q4_K: return nibble(p + 16, i, 32);
-    case TYPE_Q5_K: return nibble(p + 48, i, 32) | (p[16 + i % 32] >> i / 32 & 1) << 4;
-    case TYPE_Q6_K: return nibble(p, i, 64) | (p[128 + i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3) << 4;
+    case TYPE_Q5_K: return nibble(p + 48, i, 32) | one_bit(p + 16, i) << 4;
+    case TYPE_Q6_K: return nibble(p, i, 64) | two_bits(p + 128, i) << 4;
+    case TYPE_IQ4_XS: return IQ4_INTEGERS[nibble(p + 8, i, 16)];
     case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
     }
     return 0;
@@ -77,25 +87,29 @@ INLINE int block_integer(Type type, const uint8_t *p, int i) {
 
 /* The 6-bit scale of group i of a Q4_K or Q5_K block, or its min: of the 12 bytes at p, four have scales and the upper
  * bits of later scales, four have mins and the upper bits of later mins, four have the lower bits of both. */
-INLINE int six_bits(const uint8_t *p, int i, bool min) {
+static int six_bits(const uint8_t *p, int i, bool min) {
     const uint8_t high = p[i % 4 + 4 * min], low = p[i % 4 + 8];
     return i < 4 ? high & 63 : (low >> 4 * min & 15) | high >> 6 << 4;
 }
 
 /* The scale of group i of a block, or its min. */
-INLINE float block_scale(Type type, const uint8_t *p, int i, bool min) {
+static float block_scale(Type type, const uint8_t *p, int i, bool min) {
     const float d = f16_to_f32(u16_at(p + TYPES[type].at + 2 * min));
+    int scale = 0;
     switch (type) {
-    case TYPE_Q8_0 ... TYPE_Q5_1: break; /* have one group */
+    case TYPE_F32 ... TYPE_I8: /* have no blocks */
+    case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
+    case TYPE_Q2_K: scale = p[i] >> 4 * min & 15; break;
+    case TYPE_Q3_K: scale = (nibble(p + 96, i, 8) | (p[104 + i % 4] >> i / 4 * 2 & 3) << 4) - 32; break;
     case TYPE_Q4_K:
-    case TYPE_Q5_K: return (min ? -1.0f : 1.0f) * (d * (float)six_bits(p + 4, i, min));
-    case TYPE_Q6_K: return (int8_t)p[192 + i] * d;
-    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
+    case TYPE_Q5_K: scale = six_bits(p + 4, i, min); break;
+    case TYPE_Q6_K: scale = (int8_t)p[192 + i]; break;
+    case TYPE_IQ4_XS: scale = (nibble(p + 4, i, 1) | (u16_at(p + 2) >> 2 * i & 3) << 4) - 32; break;
     }
-    return d;
+    return (min ? -1.0f : 1.0f) * (d * (float)scale);
 }
 
-INLINE void dequantize_block(float *y, Type type, const uint8_t *p) {
+static void dequantize_block(float *y, Type type, const uint8_t *p) {
     const int group = TYPES[type].group;
     for (int i = 0; i < TYPES[type].weights; i += group) {
         const float scale = block_scale(type, p, i / group, false);
@@ -120,12 +134,10 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     case TYPE_I8:
         for (int c = 0; c < n; c++) y[c] = (int8_t)p[c] * tensor_scale(w, (start + (size_t)c) / (size_t)w->group);
         break;
-#define X(id, name, gguf, file, weights, bytes, ...)                                                                   \
-    case TYPE_##id:                                                                                                    \
-        for (int c = 0; c < n; c += weights, p += bytes) dequantize_block(y + c, TYPE_##id, p);                        \
+    case TYPE_Q8_0 ... TYPE_IQ4_XS:
+        for (int c = 0; c < n; c += TYPES[w->type].weights, p += TYPES[w->type].bytes)
+            dequantize_block(y + c, w->type, p);
         break;
-        BLOCK_TYPES(X)
-#undef X
     }
 }
 
@@ -177,7 +189,7 @@ void quantize_row(void *out, Type type, const float *x, int n) {
         case TYPE_Q8_0: quantize_q8_0(p, x + i); break;
         case TYPE_Q4_0: quantize_q4_0(p, x + i); break;
         case TYPE_I8:
-        case TYPE_Q4_1 ... TYPE_Q6_K: break; /* are not written */
+        case TYPE_Q4_1 ... TYPE_IQ4_XS: break; /* are not written */
         }
     }
 }

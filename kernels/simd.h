@@ -11,14 +11,16 @@
 #include <arm_neon.h>
 #endif
 
-#if defined(__AVX512F__) && defined(__AVX512BW__)
+#if defined(__AVX512BW__) && defined(__AVX512VNNI__)
 #define SIMD_AVX512 1
 #define LANES       16
 #define MM(name)    _mm512_##name
+typedef __m256i Halves;
 #elif defined(__AVX2__) && defined(__FMA__)
 #define SIMD_AVX2 1
 #define LANES     8
 #define MM(name)  _mm256_##name
+typedef __m128i Halves;
 #else
 #define LANES 4
 #endif
@@ -35,10 +37,10 @@
 #endif
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
-typedef double vd __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef int8_t vb __attribute__((vector_size(LANES * 4)));
 typedef uint8_t vub __attribute__((vector_size(LANES * 4)));
+typedef int16_t vs __attribute__((vector_size(LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef float f4 __attribute__((vector_size(16)));
 
@@ -66,22 +68,12 @@ INLINE void vstore(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
 /* Loads n < LANES floats, followed by zeros. Reads no further. */
 INLINE vf vload_n(const float *p, int n) {
-#if SIMD_AVX512
-    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
-#else
     vf v = {0};
     memcpy(&v, p, (size_t)n * sizeof *p);
     return v;
-#endif
 }
 
-INLINE void vstore_n(float *p, vf v, int n) {
-#if SIMD_AVX512
-    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
-#else
-    memcpy(p, &v, (size_t)n * sizeof *p);
-#endif
-}
+INLINE void vstore_n(float *p, vf v, int n) { memcpy(p, &v, (size_t)n * sizeof *p); }
 
 /* a * b + c, rounded once if the processor has FMA. */
 INLINE vf vfma(vf a, vf b, vf c) {
@@ -126,31 +118,36 @@ INLINE vi vlane(void) {
 }
 
 INLINE float vmax_lane(vf a) {
-#if SIMD_AVX512
-    return _mm512_reduce_max_ps((__m512)a);
-#else
     float max = a[0];
     for (int j = 1; j < LANES; j++) max = a[j] > max ? a[j] : max;
     return max;
-#endif
 }
+
+/* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b: FIRST_ONES {a0, b0, a1, b1},
+ * LAST_ONES {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
+#define FOUR(i, p, q, r, s) (i) + (p), (i) + (q), (i) + (r), (i) + (s)
+#if LANES == 16
+#define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__), FOUR(8, __VA_ARGS__), FOUR(12, __VA_ARGS__)
+#elif LANES == 8
+#define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__)
+#else
+#define ALL_FOURS(...) FOUR(0, __VA_ARGS__)
+#endif
+#define FIRST_ONES(a, b)  __builtin_shufflevector(a, b, ALL_FOURS(0, LANES, 1, LANES + 1))
+#define LAST_ONES(a, b)   __builtin_shufflevector(a, b, ALL_FOURS(2, LANES + 2, 3, LANES + 3))
+#define FIRST_PAIRS(a, b) __builtin_shufflevector(a, b, ALL_FOURS(0, 1, LANES, LANES + 1))
+#define LAST_PAIRS(a, b)  __builtin_shufflevector(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3))
 
 /* {sum a, sum b, sum c, sum d}: the lanes of each are added in one fixed tree order. */
 INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
-#ifdef MM
-    const vf ab = MM(add_ps)(MM(unpacklo_ps)(a, b), MM(unpackhi_ps)(a, b));
-    const vf cd = MM(add_ps)(MM(unpacklo_ps)(c, d), MM(unpackhi_ps)(c, d));
-    const vf s = MM(add_ps)((vf)MM(unpacklo_pd)((vd)ab, (vd)cd), (vf)MM(unpackhi_pd)((vd)ab, (vd)cd));
-#if SIMD_AVX512
-    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(s), (__m256)_mm512_extractf64x4_pd((vd)s, 1));
-#else
-    const __m256 half = s;
-#endif
-    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-#else
-    return (f4){(a[0] + a[2]) + (a[1] + a[3]), (b[0] + b[2]) + (b[1] + b[3]), (c[0] + c[2]) + (c[1] + c[3]),
-                (d[0] + d[2]) + (d[1] + d[3])};
-#endif
+    const vf ab = FIRST_ONES(a, b) + LAST_ONES(a, b), cd = FIRST_ONES(c, d) + LAST_ONES(c, d);
+    const vf all = FIRST_PAIRS(ab, cd) + LAST_PAIRS(ab, cd);
+    f4 sums[LANES / 4];
+    memcpy(sums, &all, sizeof all);
+    UNROLL
+    for (int n = LANES / 8; n > 0; n /= 2) UNROLL
+    for (int i = 0; i < n; i++) sums[i] += sums[i + n];
+    return sums[0];
 }
 
 INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
@@ -223,31 +220,30 @@ INLINE uint16_t f32_to_bf16(float f) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* The first n <= LANES half floats, widened. */
-INLINE vf vload_f16(const void *p, int n) {
-#if SIMD_AVX512
-    if (n == LANES) return (vf)_mm512_cvtph_ps(_mm256_loadu_si256(p));
-#elif SIMD_AVX2 && defined(__F16C__)
-    if (n == LANES) return (vf)_mm256_cvtph_ps(_mm_loadu_si128(p));
-#endif
-    vf v = {0};
+/* LANES half floats, widened. */
+INLINE vf vload_f16(const void *p) {
+#if defined(MM) && defined(__F16C__)
+    Halves h;
+    memcpy(&h, p, sizeof h);
+    return (vf)MM(cvtph_ps)(h);
+#else
+    vf v;
     uint16_t h[LANES];
-    memcpy(h, p, (size_t)n * sizeof *h);
-    for (int i = 0; i < n; i++) v[i] = f16_to_f32(h[i]);
+    memcpy(h, p, sizeof h);
+    for (int i = 0; i < LANES; i++) v[i] = f16_to_f32(h[i]);
     return v;
+#endif
 }
 
 /* LANES half floats, rounded as f32_to_f16 does. */
 INLINE void vstore_f16(void *p, vf v) {
-#if SIMD_AVX512
-    _mm256_storeu_si256(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
-#elif SIMD_AVX2 && defined(__F16C__)
-    _mm_storeu_si128(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+#if defined(MM) && defined(__F16C__)
+    const Halves h = MM(cvtps_ph)(v, _MM_FROUND_TO_NEAREST_INT);
 #else
     uint16_t h[LANES];
     for (int i = 0; i < LANES; i++) h[i] = f32_to_f16(v[i]);
-    memcpy(p, h, sizeof h);
 #endif
+    memcpy(p, &h, sizeof h);
 }
 
 /* Stores LANES floats truncated to bfloat16. */
@@ -256,10 +252,17 @@ INLINE void vstore_cut(void *p, vf v) {
     memcpy(p, &h, sizeof h);
 }
 
+/* LANES unsigned 16-bit integers, widened. */
+INLINE vi vload_u16(const void *p) {
+    vh h;
+    memcpy(&h, p, sizeof h);
+    return __builtin_convertvector(h, vi);
+}
+
 /* The half floats in the low 16 bits of the lanes, widened. */
 INLINE vf vfrom_f16(vi v) {
     const vh h = __builtin_convertvector(v, vh);
-    return vload_f16(&h, LANES);
+    return vload_f16(&h);
 }
 
 /* ---- int8 ------------------------------------------------------------------ */
@@ -280,53 +283,39 @@ INLINE vb vset_quad(const int8_t *p) {
 /* Adds the dot product of the four bytes in lane j to lane j of sum. Exact for any weights w (offset included) and
  * activations x in [-127, 127]. */
 INLINE vi vdot(vi sum, vb w, vb x) {
-#if SIMD_AVX512 && defined(__AVX512VNNI__)
+#if SIMD_AVX512
     return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
-#elif SIMD_AVX512       /* even and odd bytes separately: _mm512_maddubs_epi16 would saturate */
-    const __m512i low = _mm512_set1_epi16(255);
-    const __m512i even =
-        _mm512_madd_epi16(_mm512_and_si512((__m512i)w, low), _mm512_srai_epi16(_mm512_slli_epi16((__m512i)x, 8), 8));
-    const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16((__m512i)w, 8), _mm512_srai_epi16((__m512i)x, 8));
-    return sum + (vi)_mm512_add_epi32(even, odd);
-#elif SIMD_AVX2         /* |w| * (x with w's sign): pairs stay below 2^15 */
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
-    return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-#elif defined(__SSE2__) /* even and odd bytes, widened in place */
-    const __m128i even = _mm_madd_epi16(_mm_srai_epi16(_mm_slli_epi16((__m128i)w, 8), 8),
-                                        _mm_srai_epi16(_mm_slli_epi16((__m128i)x, 8), 8));
-    const __m128i odd = _mm_madd_epi16(_mm_srai_epi16((__m128i)w, 8), _mm_srai_epi16((__m128i)x, 8));
-    return sum + (vi)_mm_add_epi32(even, odd);
 #elif defined(__ARM_FEATURE_DOTPROD)
     return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x);
+#elif SIMD_AVX2 /* |w| * (x with w's sign): pairs stay below 2^15 */
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
+    return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#else           /* odd and even bytes, widened in place */
+    const vs pairs = ((vs)w >> 8) * ((vs)x >> 8) + ((vs)w << 8 >> 8) * ((vs)x << 8 >> 8);
+    return sum + ((vi)pairs >> 16) + ((vi)pairs << 16 >> 16);
+#endif
+}
+
+/* table[i] for every byte i of the indices, below 16. */
+INLINE vi vlookup(const int8_t *table, vi indices) {
+#if SIMD_AVX512
+    const __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table));
+    return (vi)_mm512_shuffle_epi8(all, (__m512i)indices);
+#elif SIMD_AVX2
+    const __m256i all = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table));
+    return (vi)_mm256_shuffle_epi8(all, (__m256i)indices);
+#elif defined(__ARM_NEON)
+    return (vi)vqtbl1q_s8(vld1q_s8(table), (uint8x16_t)indices);
 #else
-    for (int j = 0; j < VBYTES; j++) sum[j / 4] += w[j] * x[j];
-    return sum;
+    vb found = (vb)indices;
+    for (int j = 0; j < VBYTES; j++) found[j] = table[found[j]];
+    return (vi)found;
 #endif
 }
 
 INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
 
 /* ---- transposition ----------------------------------------------------------- */
-
-/* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b: FIRST_ONES {a0, b0, a1, b1},
- * LAST_ONES {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
-#if defined(__clang__)
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
-#endif
-#define FOUR(i, p, q, r, s) (i) + (p), (i) + (q), (i) + (r), (i) + (s)
-#if LANES == 16
-#define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__), FOUR(8, __VA_ARGS__), FOUR(12, __VA_ARGS__)
-#elif LANES == 8
-#define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__)
-#else
-#define ALL_FOURS(...) FOUR(0, __VA_ARGS__)
-#endif
-#define FIRST_ONES(a, b)  SHUFFLE(a, b, ALL_FOURS(0, LANES, 1, LANES + 1))
-#define LAST_ONES(a, b)   SHUFFLE(a, b, ALL_FOURS(2, LANES + 2, 3, LANES + 3))
-#define FIRST_PAIRS(a, b) SHUFFLE(a, b, ALL_FOURS(0, 1, LANES, LANES + 1))
-#define LAST_PAIRS(a, b)  SHUFFLE(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3))
 
 /* Four words of each of the rows 0, 4, 8 and 12 (below LANES), from byte `at` on. */
 INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {

@@ -14,8 +14,8 @@
  *   bytes   per block
  *   group   weights that share a float scale, and a float min where min is 1; 0: the weights are floats
  *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min
- *   at      offset of the float16 numbers in a block: the scale, then the min. The words of four bytes follow them,
- *           or begin at byte 0 if `at` is not 0.
+ *   at      offset of the float16 numbers in a block: the scale, then the min (in IQ4_XS bits of scales). The words of
+ *           four bytes follow them, or begin at byte 0 if `at` is not 0.
  */
 /* clang-format off */
 #define FLOAT16_TYPES(X) \
@@ -27,11 +27,15 @@
     X(Q4_0, "q4_0",    2,   2,     32,   18,   32,  0,   8,   0) \
     X(Q4_1, "q4_1",    3,  -1,     32,   20,   32,  1,   0,   0) \
     X(Q5_0, "q5_0",    6,  -1,     32,   22,   32,  0,  16,   0) \
-    X(Q5_1, "q5_1",    7,  -1,     32,   24,   32,  1,   0,   0)
+    X(Q5_1, "q5_1",    7,  -1,     32,   24,   32,  1,   0,   0) \
+    X(IQ4_NL, "iq4_nl", 20, -1,    32,   18,   32,  0,   0,   0)
 #define K_TYPES(X) /* blocks of several groups */ \
+    X(Q2_K, "q2_K",   10,  -1,    256,   84,   16,  1,   0,  80) \
+    X(Q3_K, "q3_K",   11,  -1,    256,  110,   16,  0,   4, 108) \
     X(Q4_K, "q4_K",   12,  -1,    256,  144,   32,  1,   0,   0) \
     X(Q5_K, "q5_K",   13,  -1,    256,  176,   32,  1,   0,   0) \
-    X(Q6_K, "q6_K",   14,  -1,    256,  210,   16,  0,  32, 208)
+    X(Q6_K, "q6_K",   14,  -1,    256,  210,   16,  0,  32, 208) \
+    X(IQ4_XS, "iq4_xs", 23, -1,   256,  136,   32,  0,   0,   0)
 #define BLOCK_TYPES(X) ONE_GROUP_TYPES(X) K_TYPES(X)
 #define WEIGHT_TYPES(X) \
     X(F32,  "f32",     0,   0,      1,    4,    0,  0,   0,   0) \
@@ -56,6 +60,9 @@ static const struct {
 };
 
 enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
+
+/* The integers that the four bits of IQ4_NL and IQ4_XS stand for. */
+static const int8_t IQ4_INTEGERS[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 static inline const char *type_name(Type type) { return TYPES[type].name; }
 

@@ -3,19 +3,6 @@
 
 /* ---- panels ------------------------------------------------------------------- */
 
-/* Few enough to stay in the first-level cache. */
-int chunk_columns(const Tensor *w) {
-    if (!type_takes_int8(w->type)) return 128;
-    const int whole = w->type == TYPE_I8 ? w->group : 256;
-    return whole < 256 ? 256 / whole * whole : whole;
-}
-
-void prefetch_next_chunk(const Task *p, int panel, int col, int n) {
-    const bool last = col + n >= p->w->cols;
-    if (p->w->panels || !p->in->buffer->weights_exceed_l2) return;
-    panel_prefetch(p->w, panel + last, last ? 0 : col + n, n);
-}
-
 const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n, size_t *stride) {
     const Tensor *w = p->w;
     *stride = packed_bytes(w, w->panels ? w->cols : n);
@@ -24,20 +11,15 @@ const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, in
     return p->in->packed;
 }
 
-const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels, int offset, size_t *stride) {
+/* Returns all columns of n_panels unpacked panels: from w, or unpacked now into the scratch. `offset` as in Unpack. */
+static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels, int offset, size_t *stride) {
     const Tensor *w = p->w;
-    if (!p->kernels->unpack) return packed_panels(p, panel, n_panels, 0, w->cols, stride);
-    const int step = chunk_columns(w);
-    *stride = unpacked_bytes(w, w->cols);
-    for (int col = 0; col < w->cols; col += step) {
-        const int n = w->cols - col < step ? w->cols - col : step;
-        for (int i = 0; i < n_panels; i++) {
-            size_t unused;
-            const uint8_t *packed = packed_panels(p, panel + i, 1, col, n, &unused);
-            p->kernels->unpack(p->in->unpacked + (size_t)i * *stride + unpacked_bytes(w, col), packed, n, offset,
-                               first_prefetch(w, 0));
-        }
-    }
+    const uint8_t *packed = packed_panels(p, panel, n_panels, 0, w->cols, stride);
+    if (!p->kernels->unpack) return packed;
+    const size_t next = unpacked_bytes(w, w->cols);
+    for (int i = 0; i < n_panels; i++, packed += *stride)
+        p->kernels->unpack(p->in->unpacked + (size_t)i * next, packed, w->cols, offset, first_prefetch(w, 0));
+    *stride = next;
     return p->in->unpacked;
 }
 
@@ -61,7 +43,20 @@ void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, i
     }
 }
 
-void prefetch_outputs(const Task *p, int panel, int n_panels, int t, int tokens) {
+/* Prefetches what store_sums will write. */
+static void prefetch_outputs(const Task *p, int panel, int n_panels, int t, int tokens) {
     for (int i = t; i < t + tokens; i++)
         for (int k = panel; k < panel + n_panels; k++) prefetch_write(p->y + (size_t)i * p->stride + k * LANES);
+}
+
+void many_tokens(const Task *p, int panel, int n_panels, Tile *tile, int tile_tokens, int offset) {
+    size_t stride;
+    const uint8_t *panels = unpacked_panels(p, panel, n_panels, offset, &stride);
+    for (int t = 0; t < p->n; t += tile_tokens) {
+        const int tokens = p->n - t < tile_tokens ? p->n - t : tile_tokens, skip = tile_tokens - tokens;
+        vf sums[MANY_SUMS] = {0};
+        prefetch_outputs(p, panel, n_panels, t, tokens);
+        tile(sums, (Operands){panels, stride, p->w, p->in, t - skip, 0, p->w->cols, {0}});
+        store_sums(p, sums, panel, n_panels, t - skip, tile_tokens, skip);
+    }
 }

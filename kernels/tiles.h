@@ -20,19 +20,21 @@ enum {
     TILE_PANELS = 2,                       /* max panels of a tile for more tokens */
     TILE_TOKENS = LANES == 16 ? 6 : 3,     /* max tokens of a tile of 2 panels, limited by the registers */
     MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
-    MAX_SUMS = TILE_PANELS * TILE_TOKENS   /* vectors of sums in a tile */
+    MAX_SUMS = TILE_PANELS * TILE_TOKENS,  /* vectors of sums in a tile */
+    MANY_SUMS = 16                         /* the same, of a unit's tile */
 };
 
 /* What a tile multiplies: columns [col, col + n) of its panels by its tokens, from token t on. */
 typedef struct {
     const uint8_t *panels; /* at column col of the first panel */
     size_t stride;         /* bytes from a panel to the next */
+    const Tensor *w;
     const Input *in;
     int t, col, n;
     Prefetch prefetch; /* of a tile of one panel, which reads from memory */
 } Operands;
 
-/* Adds the products of a tile to sums[panels][tokens]; at column 0 the sums start from 0. */
+/* Adds the products of a tile to sums[panels][tokens]. */
 typedef void Tile(vf *sums, Operands o);
 
 /* Unpacks n columns of a packed panel. `offset` is the byte that stands for an int8 weight of 0. */
@@ -50,9 +52,9 @@ typedef struct {
 WEIGHT_TYPES(X)
 #undef X
 
-/* Tiles of unpacked panels, for groups of 32 weights without a min, of 32 with a min, and of 16 without. */
+/* Tiles of unpacked panels, for groups of 32 or 16 weights, without or with a min. */
 typedef Tile *const UnpackedTiles[TILE_PANELS];
-extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0;
+extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0, groups_16_1;
 
 /* ---- what matmul.c and units (tile_unit.h) share ------------------------------------ */
 
@@ -69,18 +71,9 @@ struct Task {
     bool add;
 };
 
-/* How many columns of w are packed or unpacked together: whole groups and blocks. */
-int chunk_columns(const Tensor *w);
-
-/* Prefetches what will be packed after columns [col, col + n) of a panel, if w is large and not packed in advance. */
-void prefetch_next_chunk(const Task *p, int panel, int col, int n);
-
 /* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes apart: from w, or packed now into the
  * scratch. */
 const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n, size_t *stride);
-
-/* Returns all columns of n_panels unpacked panels: from w, or unpacked now into the scratch. `offset` as in Unpack. */
-const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels, int offset, size_t *stride);
 
 /* The prefetch setting of the tile that begins at token t. Only the first tile prefetches, and only panels of w. */
 static inline Prefetch first_prefetch(const Tensor *w, int t) {
@@ -91,8 +84,9 @@ static inline Prefetch first_prefetch(const Tensor *w, int t) {
 /* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the first `skip` tokens. */
 void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, int tokens, int skip);
 
-/* Prefetches what store_sums will write. */
-void prefetch_outputs(const Task *p, int panel, int n_panels, int t, int tokens);
+/* Multiplies n_panels panels by many tokens: unpacks them (`offset` as in Unpack), then runs the tile, which computes
+ * tile_tokens tokens. The last tile ends at the last token, so it recomputes a few. */
+void many_tokens(const Task *p, int panel, int n_panels, Tile *tile, int tile_tokens, int offset);
 
 /* ---- floats ------------------------------------------------------------------- */
 
@@ -129,7 +123,7 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, cons
     UNROLL
     for (int i = 0; i < tokens; i++) x[i] = o.in->x + (size_t)(o.t + i) * (size_t)o.in->cols + (size_t)o.col;
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
     for (; o.n >= SUM_COLUMNS; o.n -= SUM_COLUMNS, o.panels += step) {
         if (n_panels == 1) prefetch_ahead(o.prefetch, o.panels, step);
         add_columns(totals, o.panels, o.stride, x, type, SUM_COLUMNS, n_panels, tokens);
@@ -194,10 +188,14 @@ INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, bool min) {
     return vload((const float *)(const void *)(group + (l->quads + min) * VBYTES));
 }
 
-/* The initial dot product of group i: corrects for the byte that stands for 0. */
-INLINE vi zero_correction(const Layout *l, const InputGroup *x, int i) {
-    const int total = l->input_groups == 1 ? x->total : i % 2 ? x->total - x->first_half : x->first_half;
-    return vset_int(-zero_byte(l->type) * total);
+/* The sum of the activations' bytes of group i. */
+INLINE int32_t group_total(const Layout *l, const InputGroup *x, int i) {
+    return l->input_groups == 1 ? x->total : i % 2 ? x->total - x->first_half : x->first_half;
+}
+
+/* The sum of the activations of group i. */
+INLINE float group_sum(const Layout *l, const InputGroup *x, int i) {
+    return l->input_groups == 1 ? x->sum : (float)group_total(l, x, i) * x->scale;
 }
 
 /* Adds the scaled dot products of group i with one panel to the sums, then its min. The activation groups of
@@ -210,7 +208,7 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t 
     if (!l->mins) return;
     const vf min = load_scale(l, block, i, true);
     UNROLL
-    for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(x[(size_t)j * next].sum), sums[j]);
+    for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(group_sum(l, x + (size_t)j * next, i)), sums[j]);
 }
 
 /* Adds the products of quad k of group i of a block. q: the group's activations of the first token. */
@@ -236,7 +234,9 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
     int k = 0;
     UNROLL
     for (int j = 0; j < tokens; j++) UNROLL
-    for (int p = 0; p < n_panels; p++) dots[p][j] = zero_correction(l, x + (size_t)j * next, i);
+    for (int p = 0; p < n_panels; p++)
+        dots[p][j] = vset_int(-zero_byte(l->type) *
+                              group_total(l, x + (size_t)j * next, i)); /* corrects for the byte that stands for 0 */
     for (; k + step <= l->quads; k += step) {
         UNROLL
         for (int s = 0; s < step; s++) add_quad(dots, o, l, i, k + s, q, n_panels, tokens);
@@ -248,12 +248,12 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
 }
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, const int tokens) {
-    const int columns = l.weights, step = l.groups == 16 ? 4 : l.groups; /* of a group; groups unrolled together */
+    const int columns = l.weights, step = l.groups == 16 ? 8 : l.groups; /* of a group; groups unrolled together */
     const int8_t *q = o.in->q + (size_t)o.t * (size_t)o.in->cols + (size_t)o.col;
     const InputGroup *x = o.in->groups + (size_t)o.t * (size_t)o.in->row_groups + o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
     for (int g = 0, first = 0; g < o.n / columns; g += step) {
         if (n_panels == 1 && first == 0) prefetch_ahead(o.prefetch, o.panels, l.bytes);
         UNROLL
@@ -274,8 +274,8 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, 
 /* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the unpacked form. */
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset, Prefetch prefetch) {
     const Layout l = packed_layout(type);
-    prefetch_ahead(prefetch, panel, (size_t)(n / TYPES[type].weights) * l.bytes);
-    for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes)
+    for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes) {
+        prefetch_ahead(prefetch, panel, l.bytes);
         for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
@@ -285,6 +285,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
             for (int min = 0; min <= l.mins; min++)
                 vstore((float *)(void *)(unpacked + (l.quads + min) * VBYTES), block_scale(type, panel, i, min));
         }
+    }
 }
 
 /* ---- compiling tiles ---------------------------------------------------------- */

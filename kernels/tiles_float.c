@@ -2,8 +2,11 @@
 #include "kernels/tiles.h"
 
 INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n, Prefetch prefetch) {
-    prefetch_ahead(prefetch, panel, columns_bytes(type, n));
-    for (int c = 0; c < n; c++) vstore((float *)(void *)unpacked + c * LANES, load_column(type, panel, c));
+    const size_t step = columns_bytes(type, SUM_COLUMNS);
+    for (int c = 0; c < n; c++) {
+        if (c % SUM_COLUMNS == 0) prefetch_ahead(prefetch, panel + columns_bytes(type, c), step);
+        vstore((float *)(void *)unpacked + c * LANES, load_column(type, panel, c));
+    }
 }
 
 PACKED_TILES(F32, float_tile, TYPE_F32)

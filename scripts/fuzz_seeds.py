@@ -79,6 +79,10 @@ TYPES = {
     "Q4_K": (12, 256, 144, [0, 2]),
     "Q5_K": (13, 256, 176, [0, 2]),
     "Q6_K": (14, 256, 210, [208]),
+    "Q2_K": (10, 256, 84, [80, 82]),
+    "Q3_K": (11, 256, 110, [108]),
+    "IQ4_NL": (20, 32, 18, [0]),
+    "IQ4_XS": (23, 256, 136, [0]),
 }
 
 
@@ -232,6 +236,7 @@ def write_models():
     yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 4}
     yarn |= {"rope.scaling.yarn_beta_fast": 32.0, "rope.scaling.yarn_beta_slow": 1.0, "rope.scaling.attn_factor": 1.5}
     small = ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
+    large = ("Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS")
     everywhere = ("norm", *qkv, "attn_output", "ffn_gate", "ffn_up", "ffn_down")
     expert_keys = {"expert_weights_norm": False, "expert_gating_func": 1, "expert_weights_scale": 1.0}
     llama = sentencepiece_keys(TEMPLATES["llama-2"])
@@ -251,7 +256,7 @@ def write_models():
                                    types=("F16",))
     yield "qwen3moe.gguf", gguf_model("qwen3moe", expert_keys, head_norms=True, experts=4, types=("F16", "F32"))
     yield "small_blocks.gguf", gguf_model("llama", types=small, tied=True, **wide)
-    yield "large_blocks.gguf", gguf_model("llama", types=("Q4_K", "Q5_K", "Q6_K"), tied=True, **widest)
+    yield "large_blocks.gguf", gguf_model("llama", types=large, tied=True, **widest)
 
 
 def write_model_families():

@@ -41,6 +41,10 @@ BLOCK_TYPES = {  # in blocks.bin: (number of blocks, offsets of their float16 sc
     "Q4_K": (4, (0, 2)),
     "Q5_K": (4, (0, 2)),
     "Q6_K": (4, (208,)),
+    "Q2_K": (4, (80, 82)),
+    "Q3_K": (4, (108,)),
+    "IQ4_NL": (8, (0,)),
+    "IQ4_XS": (4, (0,)),
 }
 
 README = r"""# Golden logits

@@ -1298,13 +1298,12 @@ static void bad_files(void) {
 static const struct {
     uint32_t number;
     const char *name;
-} OTHER_TYPES[] = {{5, "unknown"},     {8 + 256, "unknown"}, {9, "Q8_1"},      {10, "Q2_K"},    {11, "Q3_K"},
-                   {15, "Q8_K"},       {16, "IQ2_XXS"},      {17, "IQ2_XS"},   {18, "IQ3_XXS"}, {19, "IQ1_S"},
-                   {20, "IQ4_NL"},     {21, "IQ3_S"},        {22, "IQ2_S"},    {23, "IQ4_XS"},  {24, "I8"},
-                   {25, "I16"},        {26, "I32"},          {27, "I64"},      {28, "F64"},     {29, "IQ1_M"},
-                   {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},     {33, "Q4_0_8_8"}, {34, "TQ1_0"},   {35, "TQ2_0"},
-                   {36, "IQ4_NL_4_4"}, {38, "IQ4_NL_8_8"},   {39, "MXFP4"},    {40, "NVFP4"},   {41, "Q1_0"},
-                   {42, "unknown"}};
+} OTHER_TYPES[] = {{5, "unknown"}, {8 + 256, "unknown"}, {9, "Q8_1"},        {15, "Q8_K"},     {16, "IQ2_XXS"},
+                   {17, "IQ2_XS"}, {18, "IQ3_XXS"},      {19, "IQ1_S"},      {21, "IQ3_S"},    {22, "IQ2_S"},
+                   {24, "I8"},     {25, "I16"},          {26, "I32"},        {27, "I64"},      {28, "F64"},
+                   {29, "IQ1_M"},  {31, "Q4_0_4_4"},     {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"}, {34, "TQ1_0"},
+                   {35, "TQ2_0"},  {36, "IQ4_NL_4_4"},   {38, "IQ4_NL_8_8"}, {39, "MXFP4"},    {40, "NVFP4"},
+                   {41, "Q1_0"},   {42, "unknown"}};
 enum { N_OTHER_TYPES = sizeof OTHER_TYPES / sizeof *OTHER_TYPES };
 
 static void bad_tensors(void) {
@@ -1323,8 +1322,8 @@ static void bad_tensors(void) {
     REFUSED("blk.0.attn_q.bias is [63], expected [64]", gguf_add(&file, "blk.0.attn_q.bias", 1, 63, 0, 1, 0));
     REFUSED("rope_freqs.weight is [7], expected [8]", gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
     REFUSED("blk.0.attn_norm.weight is f16, expected f32", gguf_tensor(&file, "blk.0.attn_norm.weight")->type = 1);
-    REFUSED("blk.0.ffn_up.weight has type 4 (unknown), expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_K q5_K "
-            "q6_K\n",
+    REFUSED("blk.0.ffn_up.weight has type 4 (unknown), expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 "
+            "iq4_nl q2_K q3_K q4_K q5_K q6_K iq4_xs\n",
             FFN->type = 4);
     REFUSED("has type 4294967295 (unknown), expected", FFN->type = UINT32_MAX);
     for (int i = 0; i < N_OTHER_TYPES; i++) {

@@ -220,7 +220,7 @@ static void check_bytes(const TileUnit *unit, Type type, int rows, int cols, int
 static void int8_products_match_the_vectors(void) {
     static const int rows[] = {1, 33, 65}, tokens[] = {16, 17, 33};
     for (int unit = 0; unit < 2; unit++)
-        for (Type type = TYPE_Q8_0; unit_at(unit) && type <= TYPE_Q6_K; type++)
+        for (Type type = TYPE_Q8_0; unit_at(unit) && type <= TYPE_IQ4_XS; type++)
             for (int i = 0; i < 9; i++)
                 check_bytes(unit_at(unit), type, rows[i % 3], TYPES[type].weights * (1 + i % 2), tokens[i / 3], i % 2);
 }

@@ -66,13 +66,10 @@ static void loads_and_stores_stay_inside(void) {
 static void half_loads_stay_inside(void) {
     char *end = fence_open();
     CHECK(end, "no memory");
-    for (int n = 1; n <= LANES; n++) {
-        uint16_t *p = (uint16_t *)(void *)end - n;
-        for (int i = 0; i < n; i++) p[i] = (uint16_t)(0x3c00 + i); /* 1 + i / 1024 */
-        vf v = vload_f16(p, n);
-        for (int i = 0; i < LANES; i++)
-            CHECK(v[i] == (i < n ? 1 + (float)i / 1024 : 0), "n %d, lane %d: %.9g", n, i, v[i]);
-    }
+    uint16_t *p = (uint16_t *)(void *)end - LANES;
+    for (int i = 0; i < LANES; i++) p[i] = (uint16_t)(0x3c00 + i); /* 1 + i / 1024 */
+    vf v = vload_f16(p);
+    for (int i = 0; i < LANES; i++) CHECK(v[i] == 1 + (float)i / 1024, "lane %d: %.9g", i, v[i]);
     fence_close(end);
 }
 
@@ -203,12 +200,10 @@ static void vectors_widen_like_scalars(void) {
     uint16_t halfs[LANES];
     for (int h = 0; h < 65536; h += LANES) {
         for (int i = 0; i < LANES; i++) halfs[i] = (uint16_t)(h + i);
-        vf all = vload_f16(halfs, LANES), some = vload_f16(halfs, LANES - 1);
+        vf all = vload_f16(halfs);
         for (int i = 0; i < LANES; i++) {
             const float f = f16_to_f32(halfs[i]);
             CHECK(isnan(f) ? isnan(all[i]) : to_bits(all[i]) == to_bits(f), "%04x: %g, scalar %g", h + i, all[i], f);
-            if (i == LANES - 1) continue;
-            CHECK(isnan(f) ? isnan(some[i]) : to_bits(some[i]) == to_bits(f), "%04x: %g, scalar %g", h + i, some[i], f);
         }
     }
 }
