@@ -36,8 +36,8 @@ double *yarn_factors(const Rope *r, const Yarn *y) {
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, y->ends_at_last_pair ? r->dims / 2 - 1 : r->dims - 1);
-    const double width = y->ends_at_last_pair ? fmax(high - low, 0.001) : high == low ? 0.001 : high - low;
+    high = fmin(high, r->dims - 1);
+    const double width = high == low ? 0.001 : high - low;
     for (int i = 0; factors && i < r->dims / 2; i++) {
         const double ramp = fmin(fmax((i - low) / width, 0), 1);
         factors[i] = 1 / (1 - ramp + ramp / y->factor);

@@ -10,8 +10,7 @@ typedef struct {
     double factor;  /* 0: no YaRN */
     double context; /* original context, in positions */
     double fast, slow;
-    bool fractional;        /* do not round the ramp's ends to whole pairs; else low is rounded down, high up */
-    bool ends_at_last_pair; /* the ramp ends no later than the last pair; its min width is 0.001 */
+    bool fractional; /* do not round the ramp's ends to whole pairs; else low is rounded down, high up */
 } Yarn;
 
 /* Rotation of heads: pair i by position * base^(-2i / dims) / (scale * factor_i) radians. */

@@ -9,17 +9,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <omp.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
-int open_standard_streams(void) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) /* open uses the lowest free descriptor */
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return fail("/dev/null: %s", strerror(errno));
-    return 0;
+void open_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY); /* uses the lowest free descriptor */
 }
 
 /* ---- signals ------------------------------------------------------------------------------- */
@@ -27,12 +28,13 @@ int open_standard_streams(void) {
 volatile sig_atomic_t interrupted;
 const char *volatile temporary_file;
 
-static void remove_temporary(void) {
+static void clean_up(void) {
+    terminal_close();
     if (temporary_file) unlink(temporary_file);
 }
 
 static void die(int signal_number) {
-    remove_temporary();
+    clean_up();
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
@@ -50,7 +52,7 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
     (void)context;
     if (info->si_code != BUS_ADRERR) return die(signal_number);
     while (atomic_flag_test_and_set(&reported)) pause(); /* another thread reports it */
-    remove_temporary();
+    clean_up();
     if (write(STDERR_FILENO, name, strlen(name)) > 0) write(STDERR_FILENO, message, sizeof message - 1);
     _exit(EXIT_BAD_INPUT);
 }
@@ -74,6 +76,45 @@ void handle_signals(void) {
     /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and KILL together a second later. */
     handle(SIGTERM, ranks ? end : die);
     if (ranks) handle(SIGCONT, end);
+}
+
+/* ---- the terminal -------------------------------------------------------------------------- */
+
+static struct termios kept; /* the terminal's settings, if `is_open` */
+static volatile sig_atomic_t is_open;
+
+static void set_terminal(const struct termios *settings, const char *paste_mode) {
+    tcsetattr(STDIN_FILENO, TCSADRAIN, settings);
+    if (write(STDIN_FILENO, paste_mode, strlen(paste_mode)) < 0) return; /* opened only for reading */
+}
+
+void terminal_close(void) {
+    if (is_open) set_terminal(&kept, "\033[?2004l");
+    is_open = 0;
+}
+
+/* Handles Ctrl-Z. */
+static void on_stop(int signal_number) {
+    const bool was_open = is_open;
+    (void)signal_number;
+    terminal_close();
+    raise(SIGSTOP);
+    if (was_open) terminal_open();
+}
+
+void terminal_open(void) {
+    if (is_open || tcgetattr(STDIN_FILENO, &kept)) return;
+    struct termios settings = kept;
+    settings.c_lflag &= ~(tcflag_t)ECHOCTL;
+    handle(SIGTSTP, on_stop);
+    is_open = 1;
+    set_terminal(&settings, "\033[?2004h");
+}
+
+void terminal_discard(void) {
+    enum { PAUSE = 50 }; /* max milliseconds between the lines of a paste */
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    while (isatty(STDIN_FILENO) && !tcflush(STDIN_FILENO, TCIFLUSH) && poll(&input, 1, PAUSE) > 0) continue;
 }
 
 /* ---- threads, clock, streams --------------------------------------------------------------- */
@@ -101,12 +142,13 @@ uint64_t nanoseconds(void) {
 
 double now(void) { return 1e-9 * (double)nanoseconds(); }
 
-const char *today(void) {
-    static char date[16];
+size_t format_today(char *to, size_t size, const char *format) {
     const time_t seconds = time(NULL);
-    struct tm local;
+    struct tm local = {0};
     const char *given = getenv("NORMA_DATE");
-    return given ? given : localtime_r(&seconds, &local) && strftime(date, sizeof date, "%d %b %Y", &local) ? date : "";
+    localtime_r(&seconds, &local);
+    if (given) strptime(given, "%d %b %Y", &local);
+    return strftime(to, size, format, &local);
 }
 
 ssize_t read_some(int fd, char *bytes, size_t n) {

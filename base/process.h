@@ -14,7 +14,7 @@ extern volatile sig_atomic_t interrupted;
 enum { EXIT_INTERRUPTED = 130 };
 
 /* Opens /dev/null for each closed standard stream, so that no file opened later takes its descriptor. */
-int open_standard_streams(void);
+void open_standard_streams(void);
 
 /* The temporary file of the output that is being written; NULL: none. Signals that end the program remove it. */
 extern const char *volatile temporary_file;
@@ -25,6 +25,14 @@ extern const char *volatile temporary_file;
  * 0 treats TERM and CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks ignore all three and are
  * ended by rank 0. */
 void handle_signals(void);
+
+/* Asks the terminal on standard input to mark pasted text with "\033[200~" and "\033[201~", and to echo control
+ * characters as they are, until terminal_close() or a signal ends or stops the program. */
+void terminal_open(void);
+void terminal_close(void);
+
+/* Discards the lines that the terminal has sent or is sending. */
+void terminal_discard(void);
 
 /* The default number of threads: OMP_NUM_THREADS, else the number of processors, divided among the ranks of a machine
  * unless each rank is bound to its own. */
@@ -37,8 +45,9 @@ int start_threads(int n);
 uint64_t nanoseconds(void);
 double now(void);
 
-/* Today's date as "26 Jul 2024", or the value of NORMA_DATE. The string is valid until the next call. */
-const char *today(void);
+/* Writes the time, or the date NORMA_DATE ("26 Jul 2024"), in the format of strftime(). Returns the number of bytes; 0
+ * if they do not fit. */
+size_t format_today(char *to, size_t size, const char *format);
 
 /* Waits for input and reads at most n bytes. Returns 0 at the end, -1 and errno on failure and after Ctrl-C. */
 ssize_t read_some(int fd, char *bytes, size_t n);

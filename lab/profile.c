@@ -8,11 +8,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "formats/parts.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"
-#include "kernels/tensor.h"
-#include "kv_cache.h"
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -294,7 +291,8 @@ static double tokens_of(const Profile *p, Phase phase) {
 Work profile_work(const Profile *p, Phase phase) {
     const Passes *passes = &p->passes[phase];
     double elapsed = 0; /* seconds of norms, first thread */
-    Work w = {.share = estimate_ratio(&passes->norms)};
+    const Estimate of_passes = estimate_ratio(&passes->norms);
+    Work w = {0};
     for (int layer = NO_LAYER; layer < p->session->model->config.n_layers; layer++)
         for (Site s = SITE_EMBED; s <= SITE_LOGITS; s++) {
             const Record r = record_of(p, phase, layer, s);
@@ -305,7 +303,8 @@ Work profile_work(const Profile *p, Phase phase) {
         }
     w.of_time = elapsed / (passes->seconds - passes->observing);
     w.us = 1e6 * elapsed / tokens_of(p, phase);
-    if (!(passes->norms.n > 0)) w.share = (Estimate){w.norms / w.work, -INFINITY, INFINITY};
+    const double share = w.norms / w.work;
+    w.share = (Estimate){share, share + of_passes.low - of_passes.value, share + of_passes.high - of_passes.value};
     return w;
 }
 

@@ -41,7 +41,7 @@ enum {
 };
 
 /* The effect of an option. The kinds up to UINT64 store a value of this type in a field of Options. */
-typedef enum { STRING, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
+typedef enum { STRING, STOP, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
 
 typedef struct {
     char letter; /* 0 = none */
@@ -62,8 +62,8 @@ static const Option OPTIONS[] = {
     {'i', STRING, "prompt", "TEXT", READS | CHAT, INTO(prompt), "the text; chat: the first message"},
     {'f', STRING, "file", "FILE", READS, INTO(prompt_file), "read the text from a file (\"-\": standard input)"},
     {0, STRING, "tokens", "LIST", READS, INTO(tokens), "token ids instead of text: 1,403,407"},
-    {0, STRING, "prompts", "FILE", GENERATE, INTO(prompts),
-     "generate: continue each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
+    {0, STRING, "prompts", "FILE", WRITES, INTO(prompts),
+     "continue or answer each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
      "optionally with \"seed\": N and \"n\": N, the number of samples"},
     {'z', STRING, "tokenizer", "FILE", ALL, INTO(tokenizer),
      "[the GGUF file's, the folder's tokenizer.json; else tokenizer.bin next to the model, else in this folder]"},
@@ -83,13 +83,19 @@ static const Option OPTIONS[] = {
      "seed of the random numbers [0: from the clock]"},
     {0, INT, "lookup", "N", WRITES, RANGE(lookup, 0, MAX_LOOKUP),
      "draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
+    {0, STOP, "stop", "TEXT", WRITES, 0, 0, 0, "end a text before TEXT; may be given several times"},
+    {0, INT, "logprobs", "N", WRITES, RANGE(logprobs, 0, MAX_LOGPROBS),
+     "with --json: log-probabilities of each token and of the N likeliest ones"},
     {0, INT, "samples", "N", GENERATE, RANGE(samples, 1, INT_MAX),
      "generate: texts per prompt; seeds are derived from -s"},
     {0, INT, "parallel", "N", GENERATE, RANGE(parallel, 1, 4096),
      "generate: texts that run together [16, fewer if memory is short]"},
     {0, TRUE, "no-echo", NULL, GENERATE, INTO(no_echo), "generate: write only what follows the prompt"},
     {'y', STRING, "system", "TEXT", CHAT, INTO(system), "chat: the system prompt [the chat template's own, if any]"},
-    {0, STRING, "template", "FAMILY", CHAT, INTO(template), "chat: the format [the model's chat template]"},
+    {0, STRING, "template", "NAME|FILE", CHAT, INTO(template),
+     "chat: a Jinja file, or chatml, gemma, llama-2, llama-3,\nmistral, phi-3, zephyr [the model's chat template]"},
+    {0, STRING, "think", "on|off", CHAT, INTO(think), "chat: enable_thinking of the chat template"},
+    {0, TRUE, "verbose-prompt", NULL, CHAT, INTO(verbose_prompt), "chat: show the tokens of each prompt on stderr"},
     {0, STRING, "profile", "[=FILE]", PROFILED, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
     {0, STRING, "dump", "FOLDER", LOGITS_MODE, INTO(dump),
@@ -102,8 +108,8 @@ static const Option OPTIONS[] = {
                "0-2.attn=layer,final=rms"},
     {0, INT, "prompt-tokens", "N", BENCH, RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
     {0, FLOAT, "seconds", "N", BENCH | NORMS, RANGE(seconds, 0, 1e6), "bench, norms: max measuring time [10]"},
-    {0, TRUE, "json", NULL, GENERATE | BENCH | NORMS, INTO(json),
-     "bench, norms: JSON instead of a table; generate: a\nJSON object for each text, one per line"},
+    {0, TRUE, "json", NULL, WRITES | BENCH | NORMS, INTO(json),
+     "bench, norms: JSON instead of a table; generate,\nchat: a JSON object for each text, one per line"},
     {'o', STRING, "output", "FILE", LOGITS_MODE | CONVERT, INTO(output),
      "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
     {'q', STRING, "type", "TYPE", CONVERT, INTO(type), "convert: type of the weights: f32 f16 bf16 q8_0 q4_0"},
@@ -196,10 +202,19 @@ static int set_number(void *field, const Option *option, const char *text) {
     return -1;
 }
 
+static int add_stop(Options *o, const char *text) {
+    if (!*text || o->n_stops == MAX_STOPS)
+        return bad_usage("--stop is '%s', expected at most %d texts, not empty", text, MAX_STOPS);
+    o->stops[o->n_stops++] = text;
+    return -1;
+}
+
 static int set_option(Options *o, const Option *option, const char *text) {
     void *const field = (char *)o + option->field;
+    if (!text) text = "";
     switch (option->kind) {
-    case STRING: *(const char **)field = text ? text : ""; return -1;
+    case STRING: *(const char **)field = text; return -1;
+    case STOP: return add_stop(o, text);
     case TRUE: *(bool *)field = true; return -1;
     case INT:
     case UINT64:
@@ -276,10 +291,13 @@ int options_parse(Options *o, char **argv) {
     if ((status = check_modes(o->mode, given)) >= 0) return status;
     if (o->kv && strcmp(o->kv, "f32") && strcmp(o->kv, "f16"))
         return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
+    if (o->think && strcmp(o->think, "on") && strcmp(o->think, "off"))
+        return bad_usage("--think is '%s', expected on or off", o->think);
     if (o->profile && !profile_format(o->profile))
         return bad_usage("--profile is '%s', expected a name that ends in .csv or .html", o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage("-i, -f, --tokens and --prompts are mutually exclusive");
+    if (o->logprobs && !o->json) return bad_usage("--logprobs requires --json");
     if (o->parallel && !o->samples && !o->prompts)
         return bad_usage("--parallel requires --samples N or --prompts FILE");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
