@@ -100,7 +100,7 @@ static int read_merge(Loader *l, const Json *merge) {
     Tokenizer *t = l->t;
     const Json *left = json_members(merge, JSON_ARRAY), *right = left ? json_next(merge, left) : NULL;
     if (merge->kind == JSON_STRING) return merges_add(&t->merges, &t->pieces, l->path, merge->text, merge->length);
-    if (!json_has_kind(left, JSON_STRING) || !json_has_kind(right, JSON_STRING) || merge->n_members != 2)
+    if (!right || merge->n_members != 2 || left->kind != JSON_STRING || right->kind != JSON_STRING)
         return refuse(l, "a merge", merge, "two pieces");
     return merges_add_pair(&t->merges, &t->pieces, l->path, left->text, left->length, right->text, right->length);
 }

@@ -758,6 +758,23 @@ static void unknown_characters_with_unk(void) {
     }
 }
 
+/* Without <unk>, characters without a piece are dropped, and their neighbours may merge. */
+static void unknown_characters_are_dropped(void) {
+    char json[256];
+    Tokenizer t;
+    Tokens tokens;
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+    CHECK(!tokenizer_encode(&t,
+                            "xaz\xc3\xa9"
+                            "bz",
+                            7, false, &tokens),
+          "does not encode");
+    CHECK(tokens.n == 1 && tokens.ids[0] == 2, "%d tokens", tokens.n);
+    free(tokens.ids);
+    tokenizer_close(&t);
+}
+
 /* An added token has at most 512 bytes, because each position of a text is compared with it. */
 static void added_tokens_have_a_max_size(void) {
     for (int n = 512; n <= 513; n++) {
@@ -1557,6 +1574,7 @@ void suite_bpe(void) {
     TEST(a_repeated_merge_has_its_last_rank);
     TEST(unknown_characters_without_unk);
     TEST(unknown_characters_with_unk);
+    TEST(unknown_characters_are_dropped);
     TEST(added_tokens_have_a_max_size);
     TEST(user_defined_names_are_decoded);
     TEST(without_a_tokenizer_the_model_sets_the_ends);
