@@ -108,26 +108,23 @@ static int fill_ends(Loader *l) {
     return tokenizer_set_chat_template(t, template.text, template.n);
 }
 
-static int fill_sentencepiece(Loader *l) {
-    Tokenizer *t = l->t;
-    *t = (Tokenizer){.bos = 1, .eos = 2, .eot = -1, .normalizer = {.replaces_invalid = true, .replaces_mark = true}};
-    if (fill_pieces(&t->pieces, l->g, l->n) || fill_ends(l)) return -1;
-    t->space_prefix = get_flag(l, "tokenizer.ggml.add_space_prefix", true) ? SPACE_ALWAYS : SPACE_NEVER;
-    return l->origin.status || pieces_index(&t->pieces) ? -1 : 0;
-}
-
-/* If add_bos_token is missing, Llama 3's and Mistral's tokenizers add BOS before a text, other tokenizers do not. */
-static int fill_byte_level(Loader *l, const NamedPretokenizer *named) {
+/* If add_bos_token is missing, Llama 3's and Mistral's byte-level tokenizers add BOS before a text, others do not.
+ * `named`: NULL for a SentencePiece vocabulary. */
+static int fill(Loader *l, const NamedPretokenizer *named) {
     static const char key[] = "norma.tokenizer.normalizer"; /* norma's own key: GGUF has no standard one */
-    const String normalizer = get_string(l, key);
+    const String normalizer = named ? get_string(l, key) : (String){0};
+    const bool scores = !named;
     Tokenizer *t = l->t;
-    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER, .pretokenizer = named->pretokenizer};
-    t->pieces = (Pieces){.unk = -1, .byte_level = true};
-    t->normalizer.composes = normalizer.n > 0;
+    *t = (Tokenizer){.bos = scores ? 1 : -1, .eos = scores ? 2 : -1, .eot = -1, .space_prefix = SPACE_NEVER};
+    t->pieces = (Pieces){.unk = scores ? 0 : -1, .byte_level = !scores};
+    t->normalizer = (Normalizer){.composes = normalizer.n, .replaces_invalid = scores, .replaces_mark = scores};
+    if (named) t->pretokenizer = named->pretokenizer;
+    t->no_bos = named && !named->adds_bos;
     if (normalizer.n && !string_is(normalizer, "nfc")) refuse(&l->origin, key, get(l, key), "nfc");
-    if (l->origin.status || fill_pieces(&t->pieces, l->g, l->n) || fill_merges(t, l->g)) return -1;
-    t->no_bos = !named->adds_bos;
-    return fill_ends(l);
+    if (l->origin.status || fill_pieces(&t->pieces, l->g, l->n) || (named && fill_merges(t, l->g)) || fill_ends(l))
+        return -1;
+    if (scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true)) t->space_prefix = SPACE_ALWAYS;
+    return l->origin.status || (scores && pieces_index(&t->pieces)) ? -1 : 1;
 }
 
 static int read_tokenizer(Loader *l, bool needed) {
@@ -135,15 +132,14 @@ static int read_tokenizer(Loader *l, bool needed) {
     const String model = get_string(l, "tokenizer.ggml.model");
     String pre = get_string(l, pre_key);
     if (l->origin.status) return -1;
-    if (string_is(model, "llama")) return fill_sentencepiece(l) ? -1 : 1;
+    if (string_is(model, "llama")) return fill(l, NULL);
     const bool byte_level = string_is(model, "gpt2");
     if (byte_level && (!pre.n || string_is(pre, "default"))) {
         note("%s does not name its pre-tokenizer (%s): GPT-2's is used", l->g->path, pre_key);
         pre = (String){"gpt-2", 5};
     }
-    const NamedPretokenizer *pretokenizer = byte_level ? find_pretokenizer(pre) : NULL;
-    if (pretokenizer) return fill_byte_level(l, pretokenizer) ? -1 : 1;
-    if (!needed) return 0;
+    const NamedPretokenizer *named = byte_level ? find_pretokenizer(pre) : NULL;
+    if (named || !needed) return named ? fill(l, named) : 0;
     return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path, byte_level ? pre_key : "tokenizer of kind",
                 SHOWN(byte_level ? pre : model));
 }

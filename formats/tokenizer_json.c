@@ -21,6 +21,7 @@ typedef struct {
     const char *path; /* of the file being read */
     JsonFile json;    /* its contents */
     bool adds_after;  /* adds tokens after every text */
+    bool mixed;       /* the normalizer and the pre-tokenizer, or its steps, are not supported together */
 } Loader;
 
 static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
@@ -99,7 +100,7 @@ static int read_merge(Loader *l, const Json *merge) {
     Tokenizer *t = l->t;
     const Json *left = json_members(merge, JSON_ARRAY), *right = left ? json_next(merge, left) : NULL;
     if (merge->kind == JSON_STRING) return merges_add(&t->merges, &t->pieces, l->path, merge->text, merge->length);
-    if (!json_has_kind(left, JSON_STRING) || !json_has_kind(right, JSON_STRING) || merge->n_members != 2)
+    if (!right || merge->n_members != 2 || left->kind != JSON_STRING || right->kind != JSON_STRING)
         return refuse(l, "a merge", merge, "two pieces");
     return merges_add_pair(&t->merges, &t->pieces, l->path, left->text, left->length, right->text, right->length);
 }
@@ -160,10 +161,9 @@ static int read_byte_level(Loader *l, const Json *p) {
     Tokenizer *t = l->t;
     const Json *use_regex = json_get(p, "use_regex");
     const bool prefix = json_true(json_get(p, "add_prefix_space"));
+    l->mixed |= prefix && *t->pretokenizer.steps;
     t->pieces.byte_level = true;
     t->space_prefix = prefix ? SPACE_IF_NONE : SPACE_NEVER;
-    if (prefix && *t->pretokenizer.steps)
-        return fail("%s: ByteLevel with add_prefix_space after another pre-tokenizer is not supported", l->path);
     return !use_regex || json_true(use_regex) ? add_step(l, PATTERN_GPT2) : 0;
 }
 
@@ -204,8 +204,7 @@ static int read_metaspace(Loader *l, const Json *p) {
 static int read_pretokenizer(Loader *l, const Json *p) {
     const Json *type = json_get(p, "type");
     if (json_null(p)) return 0;
-    if (l->t->pieces.byte_level)
-        return fail("%s: pre-tokenizer %.40s after ByteLevel is not supported", l->path, json_shown(type));
+    l->mixed |= l->t->pieces.byte_level;
     if (json_is(type, "ByteLevel")) return read_byte_level(l, p);
     if (json_is(type, "Split")) return read_split(l, p);
     if (json_is(type, "Digits"))
@@ -224,18 +223,15 @@ static int read_each(Loader *l, const Json *value, const char *members, int (*re
     return 0;
 }
 
-/* Reads the normalizer and the pre-tokenizer. Either may insert a space before a text. */
+/* Reads the normalizer and the pre-tokenizer. Either may insert a space before a text, but not both. */
 static int read_pipeline(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     if (read_each(l, json_get(root, "normalizer"), "normalizers", read_normalizer)) return -1;
     const bool prepends = t->space_prefix == SPACE_ALWAYS;
-    if (prepends && !t->normalizer.replaces_mark)
-        return fail("%s: a normalizer inserts U+2581 before a text, but spaces do not become U+2581", l->path);
     if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers", read_pretokenizer)) return -1;
-    if (prepends && t->space_prefix != SPACE_ALWAYS) return fail("%s: two rules insert a space before a text", l->path);
-    if (t->pieces.byte_level && t->normalizer.replaces_mark)
-        return fail("%s: ByteLevel together with U+2581 for spaces is not supported", l->path);
-    return 0;
+    l->mixed |= prepends && (!t->normalizer.replaces_mark || t->space_prefix != SPACE_ALWAYS);
+    l->mixed |= t->pieces.byte_level && t->normalizer.replaces_mark;
+    return l->mixed ? fail("%s: this normalizer and pre-tokenizer are not supported together", l->path) : 0;
 }
 
 /* Reads which token is added before a text. */
@@ -251,11 +247,9 @@ static int read_processor(Loader *l, const Json *processor) {
         after |= !token;
         l->adds_after |= token && after;
         if (after) continue;
-        const Json *ids = name ? json_get(json_get(json_get(processor, "special_tokens"), name->text), "ids") : NULL;
         if (!t->no_bos) return fail("%s: TemplateProcessing adds more than one token before a text", l->path);
-        if (!json_has_kind(ids, JSON_ARRAY) || ids->n_members != 1)
-            return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
-        if (get_id(l, "a token of TemplateProcessing", json_first(ids), &t->bos)) return -1;
+        t->bos = find_name(&t->pieces, name);
+        if (t->bos < 0) return refuse(l, "a token of TemplateProcessing", name, "a piece");
         t->no_bos = false;
     }
     return 0;

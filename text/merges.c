@@ -133,16 +133,18 @@ static void push_merge(Merger *m, int left) {
     heap_push(m->heap, m->n_heap++, (HeapItem){a->score, left});
 }
 
-/* Splits the word into bytes, or into characters and invalid bytes. */
+/* Splits the word into bytes, or into characters and invalid bytes. Without <unk>, unknown ones are dropped, as in
+ * Hugging Face's library. */
 static void split(Merger *m, size_t size) {
     Symbol *s = m->symbols;
     *s = (Symbol){.id = -1};
     for (size_t at = 0, length = 1; at < size; at += length) {
         const char *text = m->word + at;
         if (!m->pieces->byte_level) utf8_read(text, size - at, &length);
+        const int id = pieces_find(m->pieces, text, (int)length);
+        if (id < 0 && m->pieces->byte_piece[(uint8_t)*text] < 0) continue; /* dropped: there is no <unk> either */
         s->next = ++m->n_symbols;
-        *++s = (Symbol){.start = (int)at, .length = (int)length, .previous = m->n_symbols - 1};
-        s->id = pieces_find(m->pieces, text, (int)length);
+        *++s = (Symbol){.start = (int)at, .length = (int)length, .previous = m->n_symbols - 1, .id = id};
     }
 }
 

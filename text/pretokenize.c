@@ -126,35 +126,31 @@ static size_t compose(Character *text, size_t n) {
     return out;
 }
 
-/* Writes text[size] in form C. Returns NULL if out of memory. */
-static char *write_composed(const Normalizer *z, char *to, const char *text, size_t size) {
-    Character *characters = allocate(2 * size, sizeof *characters);
-    if (!characters) return NULL;
-    size_t n = 0;
-    for (size_t at = 0, length; at < size; at += length)
-        n += decompose(characters + n, utf8_read(text + at, size - at, &length));
-    order_marks(characters, n);
-    n = compose(characters, n);
-    for (size_t i = 0; i < n; i++) to = write_character(z, to, characters[i].code);
-    free(characters);
-    return to;
-}
-
 char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
     char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* the max size: a byte becomes at most 3 */
-    if (!normalized) return NULL;
-    *to++ = ' ';
-    if (z->composes)
-        to = write_composed(z, to, text, size);
-    else
-        for (size_t at = 0, length; at < size; at += length)
-            to = write_character(z, to, utf8_read(text + at, size - at, &length));
-    if (to) {
+    Character *list = z->composes ? allocate(2 * size, sizeof *list) : NULL;
+    size_t n_list = 0;
+    if (normalized && (list || !z->composes)) {
+        *to++ = ' ';
+        for (size_t at = 0, length; at < size; at += length) {
+            const uint32_t code = utf8_read(text + at, size - at, &length);
+            if (list)
+                n_list += decompose(list + n_list, code);
+            else
+                to = write_character(z, to, code);
+        }
+        if (list) {
+            order_marks(list, n_list);
+            n_list = compose(list, n_list);
+            for (size_t i = 0; i < n_list; i++) to = write_character(z, to, list[i].code);
+        }
         *n = (size_t)(to - normalized) - 1;
-        return normalized;
+    } else {
+        free(normalized);
+        normalized = NULL;
     }
-    free(normalized);
-    return NULL;
+    free(list);
+    return normalized;
 }
 
 /* ---- matching -------------------------------------------------------------------------- */
