@@ -34,7 +34,7 @@ const ModelFamily FAMILIES[] = {
      .eps = 1e-6f, .period = 4},
     {"granite", "granite", PRE_NORMS, SCALES | NEIGHBOURS | ROPE_FACTORS | BIASES | ODD_HEADS | TIED,
      ATTENTION_BIAS | MLP_BIASES, 10000, 2048, .eps = 1e-6f},
-    {"phi3", "phi3", PRE_NORMS | FUSED, PARTIAL_ROPE | ROPE_FACTORS | TIED | ALL_WINDOWS, LONGROPE | SLIDES, 10000, 4096,
+    {"phi3", "phi3", PRE_NORMS | FUSED | FUSED_MLP, PARTIAL_ROPE | ROPE_FACTORS | TIED | ALL_WINDOWS, LONGROPE | SLIDES, 10000, 4096,
      .eps = 1e-5f, .rotating = 1},
     {"olmo2", "olmo3", OLMO_NORMS | STORED_OUTPUT | LOCAL_ROPE, TIED | PERIODIC_WINDOWS,
      ATTENTION_BIAS | SLIDES | LAYER_TYPES, 500000, 2048, .eps = 1e-5f, .window = 4096, .period = 4},
@@ -42,13 +42,18 @@ const ModelFamily FAMILIES[] = {
      PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS, GEMMA_KEYS, 10000, 8192, .head_size = 256, .eps = 1e-6f,
      .window = 4096, .attention_cap = 50, .logit_cap = 30, .period = 2, .special_layers = 46},
     {"gemma3", "gemma3_text", GEMMA_FORM | HEAD_NORMS | LOCAL_ROPE,
-     LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED | PERIODIC_WINDOWS, GEMMA_KEYS | GEMMA3, 1e6, 131072,
-     .head_size = 256, .eps = 1e-6f, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62},
+     LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED | PERIODIC_WINDOWS, GEMMA_KEYS | GEMMA3 | PATTERN, 1e6, 131072,
+     .head_size = 256, .n_heads = 8, .eps = 1e-6f, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62},
     {"gemma", "gemma", PRE_NORMS | GELU | TIED, PARTIAL_ROPE | ODD_HEADS, LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS, 10000,
      8192, .head_size = 256, .eps = 1e-6f, .special_layers = -1},
     {"ernie4_5", "ernie4_5", PRE_NORMS, NEIGHBOURS | ODD_HEADS | TIED, USE_BIAS | TIED_DEFAULT | NEIGHBOUR_ROPE, 500000,
      131072, .head_size = 128, .eps = 1e-5f},
-    {"exaone4", "exaone4", POST_NORMS | HEAD_NORMS | NO_WINDOW, ROPE_FACTORS | TIED, 0, 10000, 2048, .eps = 1e-5f},
+    {"exaone4", "exaone4", POST_NORMS | HEAD_NORMS | ROPE_IN_WINDOWS, ROPE_FACTORS | TIED | PERIODIC_WINDOWS,
+     SLIDES | LAYER_TYPES | PATTERN, 10000, 2048, .eps = 1e-5f, .window = 4096, .period = 4},
+    {"glm4", "glm4", PRE_NORMS | POST_NORMS | FUSED_MLP, NEIGHBOURS | PARTIAL_ROPE | ODD_HEADS | TIED,
+     GLM | NEIGHBOUR_ROPE, 10000, 131072, .head_size = 128, .eps = 1.5625e-7f, .rotating = 0.5},
+    {"mistral3", "ministral3", PRE_NORMS | QUERY_SCALE, NEIGHBOURS | ODD_HEADS | TIED, SLIDES, 1e6, 262144,
+     .head_size = 128, .eps = 1e-5f},
     {"olmoe", "olmoe", PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, TIED,
      ATTENTION_BIAS | WIDE_EXPERTS, 10000, 4096, .eps = 1e-5f},
     {"granitemoe", "granitemoe", PRE_NORMS | SPARSE, SCALES | NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED,
@@ -101,6 +106,8 @@ const Key KEYS[] = {
     {"attn_logit_softcapping", "attn_logit_softcapping", KEY_CAP, CONFIG(attention_cap), .needs = SCORE_CAP},
     {"final_logit_softcapping", "final_logit_softcapping", KEY_CAP, CONFIG(logit_cap), .needs = LOGIT_CAP},
     {"rope.scaling.finetuned", NULL, KEY_INTEGER, .field = AT(finetuned)},
+    {"rope.scaling.yarn_log_multiplier", NULL, KEY_REAL, AT(log_multiplier), .needs = QUERY_SCALE},
+    {"attention.temperature_scale", NULL, KEY_REAL, AT(query_scale), .needs = QUERY_SCALE},
     {"tensor_data_layout", NULL, KEY_NO_FIELD, .field = 0},
     {0},
 };
@@ -111,12 +118,14 @@ static const struct {
     int trait, option;
     const char *part, *gguf, *hf;
 } OTHER_NAMES[] = {
-    {POST_NORMS, 0, "mlp_norm", NULL, "model.layers.%d.pre_feedforward_layernorm"},
+    {0, GEMMA, "mlp_norm", NULL, "model.layers.%d.pre_feedforward_layernorm"},
     {FUSED, 0, "wq", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
     {FUSED, 0, "wk", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
     {FUSED, 0, "wv", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED, 0, "gate", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
-    {FUSED, 0, "up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
+    {FUSED_MLP, 0, "gate", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
+    {FUSED_MLP, 0, "up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
+    {0, GLM, "attn_post_norm", NULL, "model.layers.%d.post_self_attn_layernorm"},
+    {0, GLM, "mlp_post_norm", NULL, "model.layers.%d.post_mlp_layernorm"},
     {0, MIXTRAL_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.gate"},
     {0, MIXTRAL_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w1"},
     {0, MIXTRAL_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w3"},
@@ -125,6 +134,25 @@ static const struct {
     {0, GRANITE_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
     {0, GRANITE_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
     {0, GRANITE_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.output_linear"},
+};
+
+/* Known families that norma does not run, in both formats' names, and what they have that norma has not. */
+typedef struct {
+    const char *names, *has;
+} Unsupported;
+static const Unsupported UNSUPPORTED[] = {
+    {" gemma4 gemma4_text gemma3n gemma3n_text ", "per-layer embeddings and layers that share keys and values"},
+    {" qwen35 qwen35moe qwen3_5_text qwen3_5_moe_text qwen3next qwen3_next granitehybrid granitemoehybrid "
+     "falcon-h1 falcon_h1 mamba mamba2 nemotron_h ", "recurrent layers"},
+    {" lfm2 lfm2moe lfm2_moe ", "convolutions"},
+    {" gpt-oss gpt_oss ", "attention sinks"},
+    {" bitnet bitnet-b1.58 ", "ternary weights"},
+    {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
+    {" qwen2moe qwen2_moe ", "a shared expert"},
+    {" hunyuan-dense hunyuan_v1_dense ", "head norms after RoPE"},
+    {" command-r cohere cohere2 ", "parallel attention and MLP"},
+    {" arcee ", "an MLP without a gate"},
+    {0},
 };
 /* clang-format on */
 
@@ -137,6 +165,11 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value 
         snprintf(names + strlen(names), sizeof names - strlen(names), " %s", known);
         if (name.kind == VALUE_STRING && string_is(name.string, known)) found = f;
     }
+    char word[80];
+    snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
+    for (const Unsupported *u = UNSUPPORTED; !found && u->names; u++)
+        if (strstr(u->names, word))
+            o->status = fail("%s: %s is%sand not supported: it has %s", o->path, key, word, u->has);
     if (!found) refuse(o, key, name, "one of%s", names);
     return found;
 }
@@ -148,7 +181,7 @@ bool family_has_norm(const ModelFamily *f, const Part *norm) {
 
 bool family_fuses(const ModelFamily *f, const Part *weight) {
     const bool qkv = weight->feed == QKV_FEED, gate_up = weight->owner == OF_MLP && weight->feed == MLP_FEED;
-    return f->has & FUSED && (qkv || gate_up);
+    return (qkv && f->has & FUSED) || (gate_up && f->has & FUSED_MLP);
 }
 
 char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Naming naming) {
@@ -176,7 +209,8 @@ void family_set_layer(const ModelFamily *f, int window, const int64_t *flag, Lay
     const bool is_default = flag ? *flag : !last;
     if (f->may & ALL_WINDOWS || (by_period && is_default)) layer->window = window;
     if (by_period && is_default && window && f->has & LOCAL_ROPE) layer->rope = ROPE_LOCAL;
-    if (!by_period && !is_default) layer->rope = ROPE_NONE;
+    const bool bare = !by_period || (window && f->has & ROPE_IN_WINDOWS);
+    if (bare && !is_default) layer->rope = ROPE_NONE;
 }
 
 bool family_has_key(const ModelFamily *f, const Key *key) { return !key->needs || (f->has | f->may) & key->needs; }

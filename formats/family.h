@@ -32,10 +32,12 @@ enum {
     PERIODIC_WINDOWS = 1 << 18, /* all layers but every period-th have the window */
     DEFAULT_WINDOW = 1 << 19,   /* a GGUF file without the key has the family's window */
     LOCAL_ROPE = 1 << 20,       /* layers with a window have a different RoPE base */
-    FUSED = 1 << 21,            /* q, k and v are one tensor, gate and up another */
+    FUSED = 1 << 21,            /* q, k and v are one tensor */
     STORED_OUTPUT = 1 << 22,    /* GGUF files have an output tensor even if the output is tied */
     RAW_TOPK = 1 << 23,         /* the routing weights of a token are not divided by their sum */
-    NO_WINDOW = 1 << 24,        /* models with a window are refused: some of their layers have no RoPE */
+    ROPE_IN_WINDOWS = 1 << 24,  /* if some layers have a window, the others have no RoPE */
+    FUSED_MLP = 1 << 25,        /* gate and up are one tensor */
+    QUERY_SCALE = 1 << 26,      /* beyond the original context queries are scaled; norma ends there */
 };
 
 /* Options: which keys of config.json a family reads, and how a folder stores its weights. */
@@ -61,7 +63,9 @@ enum {
     SLIDES = 1 << 19,          /* the option sliding_window */
     SLIDES_IF_USED = 1 << 20,  /* the option sliding_window, if use_sliding_window is true */
     LAYER_TYPES = 1 << 21,     /* the option layer_types: which layers have the window */
-    GEMMA3 = 1 << 22,          /* the options sliding_window_pattern (the period) and rope_local_base_freq */
+    GEMMA3 = 1 << 22,          /* the option rope_local_base_freq */
+    PATTERN = 1 << 24,         /* the option sliding_window_pattern (the period) */
+    GLM = 1 << 16,             /* other names of norms; the option attention_bias: biases of q, k and v */
     ALL_EXPERTS = SWITCHED_EXPERTS | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS, /* no layer is dense */
     WINDOW_ABOVE = 1 << 23, /* without layer_types, layers from max_window_layers on have the window */
 };
@@ -73,6 +77,7 @@ typedef struct {
     double rope_base;      /* config.json's defaults from here on */
     int context;
     int head_size; /* 0: dim / n_heads */
+    int n_heads;   /* with half as many KV heads; 0: no default */
     float eps;
     int window;
     double rotating;                /* share of a head that rotates; 0: the whole head, and no option changes it */
@@ -116,6 +121,8 @@ typedef struct {
     float rms_eps, layer_eps;     /* of RMSNorms, of LayerNorms */
     double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
     double yarn_attn_factor;      /* 1: the default */
+    double log_multiplier;        /* divides YaRN's amplitude by that of this multiplier; 0: not used */
+    double query_scale;           /* of QUERY_SCALE; 0: none */
     String scaling;               /* of RoPE: none, linear, yarn or longrope */
 } Header;
 

@@ -21,7 +21,7 @@ static bool option_of(const Reader *r, int option) { return r->family->options &
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-enum { ROPE, OPTIONS }; /* Reader.keys: the object of RoPE, and that of the model */
+enum { ROPE, OPTIONS, FILE_KEYS, N_SOURCES }; /* Reader.keys: the objects of RoPE, of the text model, of the file */
 
 static Value value_of(const Json *json) {
     static const ValueKind kinds[] = {
@@ -36,8 +36,9 @@ static Value value_of(const Json *json) {
 
 /* An option of RoPE or of the model; NULL if it is missing. */
 static const Json *find(const Reader *r, const char *key) {
-    const Json *value = json_get(r->keys[ROPE], key);
-    return value ? value : json_get(r->keys[OPTIONS], key);
+    const Json *value = NULL;
+    for (int i = 0; !value && i < N_SOURCES; i++) value = json_get(r->keys[i], key);
+    return value;
 }
 
 /* The value of a key in config.json. The eps of another kind of norm than the family's is ignored. */
@@ -60,9 +61,9 @@ static bool get_bool(Reader *r, const char *key, bool missing) {
     return value_bool(&r->origin, key, get(r, key), missing);
 }
 
-/* An object of the model; NULL if it is missing or null. */
+/* An object; NULL if it is missing or null. */
 static const Json *get_object(Reader *r, const char *key) {
-    const Json *object = json_get(r->keys[OPTIONS], key);
+    const Json *object = find(r, key);
     if (!json_null(object) && object->kind != JSON_OBJECT) refuse_key(r, key, "an object");
     return json_null(object) ? NULL : object;
 }
@@ -108,10 +109,12 @@ static void read_layers(Reader *r) {
     const Json *ropes = some_without_rope ? get_list(r, "no_rope_layers") : NULL, *rotates = json_first(ropes);
     const char *period_key = some_without_rope ? "no_rope_layer_interval" : "sliding_window_pattern";
     int period = r->family->period;
-    if (!ropes && option_of(r, GEMMA3 | NO_ROPE_LAYERS)) period = get_int(r, period_key, 1, period);
+    if (!(some_without_rope ? ropes : types) && option_of(r, PATTERN | NO_ROPE_LAYERS))
+        period = get_int(r, period_key, 1, period);
     const int first = option_of(r, WINDOW_ABOVE) ? get_int(r, "max_window_layers", 0, 28) : 0;
     const int window = read_window(r);
-    const bool by_type = types || (period && option_of(r, SLIDES));
+    const bool bare = window && has(r, ROPE_IN_WINDOWS);
+    const bool by_type = types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers; layer < r->model->layers + c->n_layers; layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
         if (rotates && !json_integer(rotates, &rope)) refuse_key(r, "no_rope_layers", "whole numbers");
@@ -122,7 +125,9 @@ static void read_layers(Reader *r) {
             refuse_key(r, "layer_types", "full_attention and sliding_attention");
         if (slides && by_type && !window) refuse_key(r, "sliding_window", "a window in use, for some layers");
         layer->window = slides ? window : 0;
-        layer->rope = no_rope ? ROPE_NONE : layer->window && has(r, LOCAL_ROPE) ? ROPE_LOCAL : ROPE_GLOBAL;
+        layer->rope = no_rope || (bare && !slides)          ? ROPE_NONE
+                      : layer->window && has(r, LOCAL_ROPE) ? ROPE_LOCAL
+                                                            : ROPE_GLOBAL;
         if (type) type = json_next(types, type);
         if (rotates) rotates = json_next(ropes, rotates);
     }
@@ -178,7 +183,7 @@ static void read_longrope(Reader *r) {
     c->rope.amplitude = get_real(r, "attention_factor", factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
     r->model->rope_factors = read_factors(r, "short_factor");
     if (c->context > original) r->model->long_factors = read_factors(r, "long_factor");
-    reader_longrope(r, original);
+    reader_end_context(r, original, BY_LONGROPE);
 }
 
 static void read_scaling(Reader *r) {
@@ -253,6 +258,9 @@ static void read_rope(Reader *r) {
                                    .dims = rotating_dims(r),
                                    .halves = !option_of(r, NEIGHBOUR_ROPE)};
     if (!r->origin.status) read_scaling(r);
+    if (get(r, "llama_4_scaling_beta").kind <= VALUE_NULL) return;
+    const int original = get_int(r, "original_max_position_embeddings", 1, r->header.config.context);
+    reader_end_context(r, original, BY_QUERIES);
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
@@ -265,6 +273,7 @@ static const struct {
 } SWITCHES[] = {
     {"use_bias", USE_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS | 1 << MLP_BIAS},
     {"attention_bias", ATTENTION_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS},
+    {"attention_bias", GLM, 1 << QKV_BIAS},
     {"use_qkv_bias", QKV_BIAS_OPTION, 1 << QKV_BIAS},
     {"mlp_bias", MLP_BIASES, 1 << MLP_BIAS},
     {"clip_qkv", 0, 0},
@@ -279,7 +288,7 @@ static void read_switches(Reader *r) {
     const bool gelu = has(r, GELU), gemma = option_of(r, GEMMA);
     const char *key = gemma ? "hidden_activation" : "hidden_act";
     const char *other = !gelu ? "swish" : gemma ? "" : "gelu"; /* in Gemma 1, also the tanh form */
-    const Json *act = find(r, key), *window = find(r, "sliding_window");
+    const Json *act = find(r, key);
     if (!json_null(act) && !json_is(act, gelu ? "gelu_pytorch_tanh" : "silu") && !json_is(act, other))
         refuse_key(r, key, gelu ? "gelu_pytorch_tanh" : "silu");
     if (option_of(r, QKV_BIASES)) r->biases = 1 << QKV_BIAS;
@@ -292,8 +301,6 @@ static void read_switches(Reader *r) {
         else if (SWITCHES[i].biases && get_bool(r, name, false))
             r->biases |= SWITCHES[i].biases;
     }
-    if (has(r, NO_WINDOW) && !(window && json_null(window)))
-        refuse_key(r, "sliding_window", "null: layers without RoPE are not supported in this family");
     const Json *quantization = get_object(r, "quantization_config");
     if (quantization)
         refuse(&r->origin, "quantization_config", value_of(json_get(quantization, "quant_method")),
@@ -302,9 +309,14 @@ static void read_switches(Reader *r) {
 
 static int read_model(Reader *r) {
     Header *h = &r->header;
+    const Stored *embedding = reader_find(r, "model.embed_tokens", ".weight");
     r->family = family_find(&r->origin, NAME_HF, "model_type", value_of(find(r, "model_type")));
     if (!r->family) return -1;
-    *h = (Header){.config = {.context = r->family->context, .head_size = r->family->head_size}};
+    *h = (Header){.config = {.context = r->family->context,
+                             .head_size = r->family->head_size,
+                             .n_heads = r->family->n_heads,
+                             .n_kv_heads = r->family->n_heads / 2,
+                             .vocab_size = embedding ? embedding->dims[1] : 0}};
     h->rms_eps = r->family->eps;
     read_switches(r);
     reader_keys(r);
@@ -321,6 +333,22 @@ static int read_model(Reader *r) {
     return reader_end(r);
 }
 
+static bool begins(String s, const char *with) { return s.n > strlen(with) && !memcmp(s.text, with, strlen(with)); }
+
+/* In the folder of a multimodal model: shortens the names of the text model's tensors, and skips the others'. */
+static int select_text(Reader *r) {
+    static const char *const skipped[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                          "model.multi_modal_projector."};
+    enum { LONGER = 15 }; /* bytes of "language_model." or "model.language_" */
+    for (Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
+        for (size_t i = 0; i < sizeof skipped / sizeof *skipped; i++) t->used |= begins(t->name, skipped[i]);
+        if (!begins(t->name, "language_model.") && !begins(t->name, "model.language_model.")) continue;
+        t->name.text += LONGER;
+        t->name.n -= LONGER;
+    }
+    return sort_tensors(r->tensors, r->n_tensors);
+}
+
 int folder_read_model(Model *m, const char *folder) {
     char path[PATH_MAX];
     JsonFile json = {0};
@@ -334,10 +362,13 @@ int folder_read_model(Model *m, const char *folder) {
                 .naming = NAME_HF,
                 .model = m,
                 .get = get,
-                .keys = {[OPTIONS] = json.values},
+                .keys = {[FILE_KEYS] = json.values},
                 .tensors = weights.tensors,
                 .n_tensors = weights.n_tensors};
+    r.keys[OPTIONS] = get_object(&r, "text_config");
+    if (!status && r.keys[OPTIONS]) status = select_text(&r);
     if (!status) status = read_model(&r);
+    if (!status && r.keys[OPTIONS]) note("%s: only its text model is used", folder);
     json_close(&json);
     safetensors_close(&weights);
     return status;

@@ -80,7 +80,7 @@ static void read_rope(Reader *r) {
     if (is_yarn) {
         c->rope.yarn.factor = h->factor;
         c->rope.yarn.context = h->yarn_context;
-        c->rope.amplitude *= amplitude;
+        c->rope.amplitude *= amplitude / yarn_amplitude(h->factor, h->log_multiplier);
     } else if (string_is(h->scaling, "linear") || string_is(h->scaling, "longrope"))
         c->rope.scale = h->factor;
     else if (!string_is(h->scaling, "none"))
@@ -137,7 +137,7 @@ static void read_rope_factors(Reader *r) {
     Model *m = r->model;
     m->long_factors = read_factors(r, "rope_factors_long", false);
     m->rope_factors = read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
-    if (m->long_factors) reader_longrope(r, r->header.yarn_context);
+    if (m->long_factors) reader_end_context(r, r->header.yarn_context, BY_LONGROPE);
 }
 
 /* ---- the model --------------------------------------------------------------------------- */
@@ -160,6 +160,7 @@ static int read_model(Reader *r) {
     if (r->origin.status) return -1;
     read_rope(r);
     read_local_rope(r);
+    if (h->query_scale != 0) reader_end_context(r, h->yarn_context, BY_QUERIES);
     const bool limits = !(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0;
     /* the file does not say which layers have the window; within the window, all layers are the same */
     if (limits && h->window < h->config.context) h->config.context = (int)h->window;

@@ -51,10 +51,7 @@ static int open_any(Model *m, const char *path) {
     if (is_folder(path)) return folder_read_model(m, path);
     if (model_map(m, path)) return -1;
     if (gguf_is(m->files)) return gguf_read_model(m, path);
-    const char *slash = strrchr(path, '/');
-    if (is_in_folder(m->files))
-        return fail("%s: is a file of a Hugging Face folder; use the folder: %.*s", path,
-                    slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    if (is_in_folder(m->files)) return fail("%s: is a file of a Hugging Face folder; name the folder", path);
     return llama2c_read_model(m, path);
 }
 
@@ -105,7 +102,8 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
     const int vocab_size = model->config.vocab_size;
     const bool needed = use == TOKENIZER_NEEDED;
     char found[PATH_MAX];
-    *t = (Tokenizer){.bos = model->bos, .eos = model->eos, .eot = -1};
+    const Tokenizer none = {.bos = model->bos, .eos = model->eos, .eot = -1};
+    *t = none;
     if (use == TOKENIZER_UNUSED) return 0;
     if (!path && gguf_is(model->files)) return gguf_read_tokenizer(t, model->files, model_path, vocab_size, needed);
     if (!path) {
@@ -119,6 +117,6 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
     const bool opened = !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);
     if (opened) return 1;
-    *t = (Tokenizer){.bos = model->bos, .eos = model->eos, .eot = -1};
+    *t = none;
     return optional ? 0 : -1;
 }

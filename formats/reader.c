@@ -44,8 +44,7 @@ void reader_keys(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
     char *header = (char *)&r->header;
-    if (f->may & SCALES) c->logit_scale = r->naming == NAME_HF;
-    if (f->may & SCALES && r->naming == NAME_HF) c->attention_scale = 1;
+    c->logit_scale = c->attention_scale = f->may & SCALES && r->naming == NAME_HF;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
     for (const Key *key = KEYS; key->gguf || key->hf; key++) {
@@ -53,7 +52,8 @@ void reader_keys(Reader *r) {
         const size_t bytes = key->kind == KEY_SIZE    ? sizeof(int)
                              : key->kind == KEY_FLOAT ? sizeof(float)
                                                       : sizeof(double);
-        if (key->fallback) memcpy(header + key->field, header + key->fallback, bytes);
+        if (key->fallback && !(key->field == offsetof(Header, config.n_kv_heads) && c->n_kv_heads))
+            memcpy(header + key->field, header + key->fallback, bytes);
         if (name && family_has_key(f, key) && !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
             read_key(r, key, name, header + key->field);
         if (key->field == offsetof(Header, config.n_heads) && !c->head_size)
@@ -71,8 +71,6 @@ static void check_sizes(Reader *r) {
         refuse_field(r, config.dim, "a multiple of %d heads", c->n_heads);
     else if (c->head_size % 2 || c->head_size > INT_MAX / c->n_heads)
         refuse_field(r, config.head_size, "an even number up to %d", INT_MAX / c->n_heads);
-    else if (has(r, NO_WINDOW) && r->header.window > 0) /* GGUF */
-        refuse_field(r, window, "0: layers without RoPE are not supported in this family");
     else if (c->head_size != r->header.value_length)
         refuse_field(r, value_length, "%d, as for keys", c->head_size);
     else if ((size_t)c->n_layers > r->n_tensors / 6) /* bounds memory: a layer has at least 6 tensors */
@@ -108,7 +106,7 @@ static float *allocate_vectors(const Reader *r) {
     size_t n = 0, max_weights = 0;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         const size_t cols = (size_t)t->dims[2];
-        if (t->dims[0] == 1 && t->dims[1] == 1 && TYPES[t->type].weights == 1) n += cols;
+        if (t->dims[0] == 1 && t->dims[1] == 1) n += cols;
         max_weights += 2 * t->bytes; /* a byte holds at most two weights */
     }
     const size_t dim = (size_t)r->header.config.dim;
@@ -118,8 +116,8 @@ static float *allocate_vectors(const Reader *r) {
 }
 
 void reader_begin(Reader *r) {
-    if (!r->origin.status) check_sizes(r);
-    if (!r->origin.status) check_experts(r);
+    check_sizes(r);
+    check_experts(r);
     if (!r->origin.status) set_formulas(r);
     if (r->origin.status) return;
     r->model->config = r->header.config;
@@ -163,10 +161,6 @@ float *reader_vector(Reader *r, const char *name, const char *suffix, bool neede
     const Stored *t = reader_tensor(r, name, suffix, needed, 1, 1, n);
     float *values = r->vectors;
     if (!t) return NULL;
-    if (r->naming == NAME_GGUF && t->type != TYPE_F32) {
-        r->origin.status = fail("%s: tensor %s%s is %s, expected f32", t->path, name, suffix, type_name(t->type));
-        return NULL;
-    }
     dequantize_row(values, &(Tensor){.type = t->type, .rows = 1, .cols = n, .data = t->data}, 0);
     r->vectors += n;
     return values;
@@ -178,12 +172,12 @@ double *reader_factors(Reader *r) {
     return factors;
 }
 
-void reader_longrope(Reader *r, int original) {
+void reader_end_context(Reader *r, int original, const char *why) {
     Config *c = &r->header.config;
     r->model->long_context = c->context;
     if (original >= c->context) return;
     c->context = original;
-    r->model->ended_by = "-c chooses a longer one, with LongRoPE's long factors";
+    r->model->ended_by = why;
 }
 
 /* The gamma of all LayerNorms without stored parameters: a vector of ones. */

@@ -15,7 +15,7 @@ struct Reader {
     Model *model;
     const ModelFamily *family;
     Value (*get)(const Reader *r, const char *key); /* the value of one of KEYS */
-    const void *keys[2];                            /* the sources of get() */
+    const void *keys[3];                            /* the sources of get() */
     Stored *tensors;                                /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
     Header header;
@@ -55,9 +55,11 @@ float *reader_vector(Reader *r, const char *name, const char *suffix, bool neede
 /* Allocates a factor for each rotating pair; the caller owns them. NULL: out of memory. */
 double *reader_factors(Reader *r);
 
-/* LongRoPE (Ding et al. 2024): ends the context at the original one, up to which the short factors apply. A session can
- * choose a longer context, with the long factors. */
-void reader_longrope(Reader *r, int original);
+/* Ends the context at the original one. With LongRoPE (Ding et al. 2024) the short factors apply up to it; a session
+ * can choose a longer context, with the long factors. */
+#define BY_LONGROPE "-c chooses a longer one, with LongRoPE's long factors"
+#define BY_QUERIES  "beyond it queries are scaled"
+void reader_end_context(Reader *r, int original, const char *why);
 
 /* 3. Fills in all norms and weights, and refuses unused tensors. Returns origin.status. */
 int reader_end(Reader *r);

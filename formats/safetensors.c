@@ -23,7 +23,7 @@ typedef struct Shard {
 
 /* Reads a tensor's type, shape and place. check_places() checks that it is in the file. */
 static int read_tensor(Stored *t, const Json *tensor, size_t start) {
-    enum { MAX_DIMS = 3 };
+    enum { USED_DIMS = 3, MAX_DIMS = 5 }; /* tensors with more than 3 sizes are never used */
     const Json *dtype = json_get(tensor, "dtype"), *shape = json_get(tensor, "shape");
     const Json *place = json_get(tensor, "data_offsets");
     int64_t begin, end, n;
@@ -33,11 +33,11 @@ static int read_tensor(Stored *t, const Json *tensor, size_t start) {
     if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > MAX_DIMS)
         return bad_tensor(t, ": shape is %s, expected a list of at most %d sizes", json_shown(shape), MAX_DIMS);
     size_t bytes = (size_t)TYPES[t->type].bytes;
-    int *dim = t->dims + MAX_DIMS - shape->n_members;
+    int *dim = t->dims + (shape->n_members < USED_DIMS ? USED_DIMS - shape->n_members : 0);
     for (const Json *size = json_first(shape); size; size = json_next(shape, size)) {
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX || !multiply(bytes, (size_t)n, &bytes))
             return bad_tensor(t, ": shape has %s in it, expected the sizes of a tensor", json_shown(size));
-        *dim++ = (int)n;
+        if (dim < t->dims + USED_DIMS) *dim++ = (int)n;
     }
     if (!json_has_kind(place, JSON_ARRAY) || place->n_members != 2 || !json_integer(place + 1, &begin) ||
         !json_integer(place + 2, &end) || begin < 0 || end < begin)

@@ -28,19 +28,31 @@ static const struct {
     const char *name, *architectures; /* allowed in its GGUF file */
     bool limited;                     /* llama.cpp does not run it completely: refused, or a shorter context */
 } FAMILIES[] = {
-    {"gemma2", "gemma2", false},       {"gemma2_caps", "gemma2", true}, /* scale of scores, kinds of layers */
-    {"gemma3_270m", "gemma3", false},  {"gemma3_1b", "gemma3", false},
-    {"gemma3_nested", "gemma3", true},                           /* the same, and RoPE scaling only in full layers */
-    {"olmo2", "olmo2", false},         {"olmo3", "olmo2", true}, /* YaRN only in full layers */
-    {"phi3", "phi3", false},                                     /* window */
-    {"phi4", "phi3", false},                                     /* longrope */
-    {"phi4_long", "phi3", false},      {"granite", "granite", false},
-    {"smollm3", "smollm3", false},     {"stablelm", "stablelm", false},
-    {"olmo", "olmo", false},           {"mixtral", "llama", false},
+    {"gemma2", "gemma2", false},
+    {"gemma2_caps", "gemma2", true}, /* scale of scores, kinds of layers */
+    {"gemma3_270m", "gemma3", false},
+    {"gemma3_1b", "gemma3", false},
+    {"gemma3_nested", "gemma3", true}, /* the same, and RoPE scaling only in full layers */
+    {"olmo2", "olmo2", false},
+    {"olmo3", "olmo2", true}, /* YaRN only in full layers */
+    {"phi3", "phi3", false},  /* window */
+    {"phi4", "phi3", false},  /* longrope */
+    {"phi4_long", "phi3", false},
+    {"granite", "granite", false},
+    {"smollm3", "smollm3", false},
+    {"stablelm", "stablelm", false},
+    {"olmo", "olmo", false},
+    {"mixtral", "llama", false},
     {"mistral_v01", "llama", true}, /* window */
-    {"mistral_v03", "llama", false},   {"gemma", "gemma", false},
-    {"ernie4_5", "llama", false},      {"exaone4", "exaone4", false},
-    {"olmoe", "olmoe", false},         {"granitemoe", "granitemoe", false},
+    {"mistral_v03", "llama", false},
+    {"gemma", "gemma", false},
+    {"ernie4_5", "llama", false},
+    {"exaone4", "exaone4", false},
+    {"exaone4_window", "exaone4", false},
+    {"glm4", "glm4", false},
+    {"ministral3", "llama", true}, /* context */
+    {"olmoe", "olmoe", false},
+    {"granitemoe", "granitemoe", false},
 };
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
@@ -529,6 +541,33 @@ static void longrope_ends_at_its_original_context(void) {
     family_close(&family);
 }
 
+/* Names of tensors in older and newer folders of multimodal models. The vision model is skipped, others are refused. */
+static void text_models_of_multimodal_folders(void) {
+    static const char *const forms[] = {"language_model.model.", "model.language_model."};
+    static const char *const others[] = {"vision_tower.patch.weight", "model.multi_modal_projector.x", "audio_tower.x"};
+    for (int i = 0; i < 3; i++) {
+        char *config, name[96];
+        CHECK(!open_golden("gemma3_270m"), "no gemma3_270m in tests/golden/families");
+        for (FolderPart *p = family.parts; p < family.parts + family.n_parts; p++) {
+            CHECK(!strncmp(p->name, "model.", 6), "%s", p->name);
+            snprintf(name, sizeof name, "%s%s", forms[i % 2], p->name + 6);
+            memcpy(p->name, name, sizeof name);
+        }
+        family.parts = realloc(family.parts, (size_t)(family.n_parts + 1) * sizeof *family.parts);
+        FolderPart *other = &family.parts[family.n_parts++];
+        *other = (FolderPart){.n_dims = 3, .dims = {2, 3, 4}, .count = 24, .values = calloc(24, sizeof(float))};
+        snprintf(other->name, sizeof other->name, "%s", others[i]);
+        char *vocab = strstr(family.config, "\"vocab_size\""); /* Gemma 3 4B has none */
+        memcpy(vocab, "\"vocab_\"    ", 12);
+        if (asprintf(&config, "{\"model_type\": \"gemma3\", \"text_config\": %s}", family.config) < 0) abort();
+        free(family.config);
+        family.config = config;
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write");
+        check_opening("gemma3_270m", forms[i % 2], i == 2 ? "audio_tower.x is not supported" : NULL);
+        family_close(&family);
+    }
+}
+
 /* ---- the suite -------------------------------------------------------------------------------------- */
 
 static int current;
@@ -558,4 +597,5 @@ void suite_families(void) {
     TEST(mistral_options);
     TEST(missing_keys_have_their_defaults);
     TEST(longrope_ends_at_its_original_context);
+    TEST(text_models_of_multimodal_folders);
 }

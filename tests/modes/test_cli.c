@@ -1004,9 +1004,9 @@ static void files_that_are_not_models_are_recognized(void) {
         CASE("\xfd\x37zXZ\0", "is compressed; unpack it first"),
         CASE("\x28\xb5\x2f\xfd", "is compressed; unpack it first"),
         CASE("tjgg\1\0\0\0", "is a GGML file, the predecessor of GGUF"),
-        CASE("{\"model_type\": \"llama\"}", "is a file of a Hugging Face folder; use the folder: odd/\n"),
-        CASE("\x02\0\0\0\0\0\0\0{}", "is a file of a Hugging Face folder; use the folder: odd/\n"),
-        CASE("\x01\0\0\0\0\0\0\0{", "is a file of a Hugging Face folder; use the folder: odd/\n"),
+        CASE("{\"model_type\": \"llama\"}", "is a file of a Hugging Face folder; name the folder\n"),
+        CASE("\x02\0\0\0\0\0\0\0{}", "is a file of a Hugging Face folder; name the folder\n"),
+        CASE("\x01\0\0\0\0\0\0\0{", "is a file of a Hugging Face folder; name the folder\n"),
         /* a header longer than the file */
         CASE("\x03\0\0\0\0\0\0\0{}", "unknown format; as a llama2.c v0 checkpoint: file is 10 bytes"),
         CASE("Once upon a time there was a little girl.", "unknown format; as a llama2.c v0 checkpoint: "
@@ -1021,7 +1021,7 @@ static void files_that_are_not_models_are_recognized(void) {
         check_refused(1, cases[i].message, "odd/model.bin --tokens 1");
     }
     write_bytes("config.json", "{}", 2); /* a path without a folder */
-    check_refused(1, "config.json: is a file of a Hugging Face folder; use the folder: .\n", "config.json");
+    check_refused(1, "config.json: is a file of a Hugging Face folder; name the folder\n", "config.json");
     unlink(inside("config.json"));
     /* one byte less is not recognized */
     write_bytes("odd/model.bin", "version https://git-lf", 22);
