@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { UNDEFINED, NONE, BOOLEAN, INTEGER, STRING, LIST, MAP, MACRO } Kind;
+typedef enum { UNDEFINED, NONE, BOOLEAN, INTEGER, STRING, LIST, MAP, MACRO, FUNCTION } Kind;
 
 typedef struct {
     Kind kind;
@@ -130,7 +130,7 @@ static bool is_number(Value v) { return v.kind == BOOLEAN || v.kind == INTEGER; 
 static bool has_items(Value v) { return v.kind == LIST || v.kind == MAP; }
 
 static bool is_true(Value v) {
-    return v.kind == STRING ? v.n > 0 : has_items(v) ? v.items->n > 0 : v.kind == MACRO || (is_number(v) && v.number);
+    return v.kind == STRING ? v.n > 0 : has_items(v) ? v.items->n > 0 : v.kind >= MACRO || (is_number(v) && v.number);
 }
 
 static void add(Items *items, Value key, Value value) {
@@ -507,7 +507,9 @@ static Value range(void) {
 #define KIND(kind) (1 << (kind))
 #define LISTS      (KIND(UNDEFINED) | KIND(STRING) | KIND(LIST) | KIND(MAP))
 
-/* Names of tests begin with "?". */
+enum { N_GLOBAL = 4 };
+
+/* The first N_GLOBAL functions have no self, and their names are defined. Names of tests begin with "?". */
 static const struct {
     const char *name;
     Value (*call)(void);
@@ -1052,6 +1054,7 @@ static int run_template(const char *template, void (*describe)(const void *), co
     if (setjmp(stopped)) return -1;
     copy_template(template);
     describe(arg);
+    for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
     define(&scope.variables, "messages", list_of(messages));
     define(&scope.variables, "tools", (Value){.kind = NONE});
     define(&scope.variables, "documents", (Value){.kind = NONE});

@@ -68,6 +68,7 @@ a {%- if true -%} b {%- endif -%} c {{- ' d ' -}} e {# comment -#}  f {%+ if tru
 {{ tools is none }} {{ documents is none }} {{ enable_thinking is defined }} {{ messages[1].content }} {{ messages[-1]['content'] }}
 {{ messages[1] == messages[1] }} {{ 'b' + 'a' in 'xbax' }} {{ 'a' ~ 'b'|upper }} {{ -1|string }} {{ ('a' ~ 'b')|upper }}
 {{ 'x' if 'a' in 'abc' and not ('d' in 'abc') else 'y' }} {{ [1, 2,][1] }} {{ {'a': 1,}['a'] }} {{ {'a':{'b':{}}}['a']['b']|length }}
+{{ strftime_now is defined }} {{ raise_exception is defined }} {{ 1 if range else 0 }}
 {{ raise_exception('stop') }}
 {{ nothing.x }}
 {{ 'a' + 1 }}
