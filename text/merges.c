@@ -182,8 +182,8 @@ int merges_encode(const Merges *merges, const Pieces *pieces, const char *word, 
     Merger m = {.merges = merges, .pieces = pieces, .word = word};
     m.symbols = allocate(n + 1, sizeof *m.symbols);
     /* at most n initial merges; each of the < n steps removes one and adds two */
-    m.heap = allocate(n, 2 * sizeof *m.heap);
-    const bool failed = !m.symbols || !m.heap || tokens_reserve(out, n);
+    m.heap = m.symbols ? allocate(n, 2 * sizeof *m.heap) : NULL;
+    const bool failed = !m.heap || tokens_reserve(out, n);
     if (!failed) {
         split(&m, n);
         merge(&m);
