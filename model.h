@@ -86,6 +86,8 @@ typedef struct {
     Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
     bool tied;
     double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
+    double *long_factors; /* the same, in sessions beyond `context` (LongRoPE), owned; NULL: none */
+    int long_context;     /* with long_factors: max positions of such a session */
     float *vectors;       /* norms and biases that the file does not store as float32, owned; NULL: none */
     const char *format;   /* name of the file format, for example "llama2.c v0" */
     const char *family;   /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
@@ -191,7 +193,7 @@ typedef struct {
     Probe *probe;       /* observes forward passes; not owned */
 } Session;
 
-/* Opens a session with one sequence. context 0: the model's. Allocates little: caches and buffers grow as steps run.
+/* Opens a session with one sequence. context 0: config.context. Allocates little: caches and buffers grow as steps run.
  * The number of threads and the batch are halved until buffers and logits take at most 128 MB or 4 times decode_bytes,
  * whichever is more. The model must outlive the session. */
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);

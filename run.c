@@ -36,8 +36,10 @@ static bool is_worth_packing(const Run *run, const Mode *mode) {
 static int open_session(Run *run, const Mode *mode) {
     const Options *o = run->options;
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
-    if (o->context > run->model.config.context)
-        note("-c %d exceeds the model's context; using %d", o->context, run->model.config.context);
+    const int max = run->model.long_factors ? run->model.long_context : run->model.config.context;
+    if (o->context > max) note("-c %d exceeds the model's context; using %d", o->context, max);
+    if (o->verbose && run->model.long_factors)
+        note("LongRoPE with its %s factors", o->context > run->model.config.context ? "long" : "short");
     if (is_worth_packing(run, mode)) model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     const About about = {o->model, o->norm, run->session.n_threads};
@@ -107,7 +109,7 @@ static int run(char **argv) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    if (open_standard_streams()) return EXIT_BAD_INPUT;
+    open_standard_streams();
     if (ranks_launched()) limit_spinning(argv); /* executes the program again, so call it before MPI starts */
     ranks_open();
     return ranks_close(run(argv));

@@ -78,7 +78,8 @@ static int open_ropes(Session *s) {
     Rope *local = &s->ropes[ROPE_LOCAL];
     s->ropes[ROPE_GLOBAL] = c->rope;
     *local = (Rope){.base = c->local_base, .scale = 1, .amplitude = 1, .dims = c->rope.dims, .halves = c->rope.halves};
-    if (rope_open(&s->ropes[ROPE_GLOBAL], s->model->rope_factors)) return -1;
+    const double *factors = s->context > c->context ? s->model->long_factors : s->model->rope_factors;
+    if (rope_open(&s->ropes[ROPE_GLOBAL], factors)) return -1;
     return c->local_base > 0 ? rope_open(local, NULL) : 0;
 }
 
@@ -118,13 +119,15 @@ int session_fork(Session *s, int to, int from) {
 }
 
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type) {
-    const Config *c = &model->config;
+    const int max = model->long_factors ? model->long_context : model->config.context;
     *s = (Session){.model = model,
                    .plain = PLAIN_BUILD,
                    .n_threads = n_threads,
                    .batch = batch,
                    .kv_type = kv_type,
-                   .context = context > 0 && context < c->context ? context : c->context};
+                   .context = context <= 0    ? model->config.context
+                              : context < max ? context
+                                              : max};
     s->chunk.input.weights_exceed_l2 = model->decode_bytes > SECOND_LEVEL_CACHE;
     const double max_bytes = fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
     while (s->n_threads > 1 && chunk_bytes(s, 1) > max_bytes) s->n_threads /= 2;

@@ -42,27 +42,23 @@ typedef struct {
     const Tokenizer *t;
     const bool *open; /* [bytes of the text]: may be in a matched piece; NULL: all may */
     bool space;       /* add the space prefix, if the tokenizer has one */
-    Merger merger;
     Tokens *out;
 } Encoder;
 
 static int encode_word(void *encoder, const char *s, size_t n) {
     Encoder *e = encoder;
-    const int whole = e->t->pretokenizer.whole_words ? pieces_find(&e->t->pieces, s, (int)n) : -1;
-    return whole >= 0 ? tokens_add(e->out, whole) : merger_encode(&e->merger, s, n, e->out);
+    const Tokenizer *t = e->t;
+    const int whole = t->pretokenizer.whole_words ? pieces_find(&t->pieces, s, (int)n) : -1;
+    return whole >= 0 ? tokens_add(e->out, whole) : merges_encode(&t->merges, &t->pieces, s, n, e->out);
 }
 
-/* Encodes normalized text that contains no user-defined or special piece. `first`: it is at the start of the whole
- * text. */
-static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
-    const Pretokenizer *p = &e->t->pretokenizer;
+/* Encodes normalized text that contains no user-defined or special piece, and may overwrite the byte before it.
+ * `first`: it is at the start of the whole text. */
+static int encode_words(Encoder *e, char *text, size_t size, bool first) {
     const SpacePrefix prefix = e->t->space_prefix;
     const bool space = e->space && (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) && *text != ' ';
-    if (!space) return pretokenize(p->steps, text, size, encode_word, e);
-    char *spaced = normalize(&(Normalizer){0}, text, size, true, &size);
-    const int status = spaced ? pretokenize(p->steps, spaced, size, encode_word, e) : -1;
-    free(spaced);
-    return status;
+    if (space) *--text = ' ';
+    return pretokenize(e->t->pretokenizer.steps, text, size + space, encode_word, e);
 }
 
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first);
@@ -70,10 +66,10 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
 /* Encodes the text between pieces. `raw`: it is not normalized yet; after normalization more pieces may match. */
 static int encode_between(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     if (!size) return 0;
-    if (!raw) return encode_words(e, text, size, first);
+    if (!raw) return encode_words(e, (char *)(uintptr_t)text, size, first);
     const bool space = e->space && e->t->space_prefix == SPACE_ALWAYS;
-    char *normalized = normalize(&e->t->normalizer, text, size, space, &size);
-    const int status = normalized ? cut_out(e, normalized, size, false, first) : -1;
+    char *normalized = normalize(&e->t->normalizer, text, size, &size);
+    const int status = normalized ? cut_out(e, normalized + !space, size + space, false, first) : -1;
     free(normalized);
     return status;
 }
@@ -97,12 +93,12 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
     for (size_t at = 0, end_open = 0; at < size;) {
         while (end_open < size && (end_open < at || !raw || may_match(e, text, end_open))) end_open++;
         const int id = end_open > at ? pieces_match(&e->t->pieces, text + at, end_open - at, raw) : -1;
-        if (id < 0) {
+        const Piece *p = &e->t->pieces.list[id < 0 ? 0 : id];
+        if (id < 0 || (p->after_space && (at == from || text[at - 1] != ' '))) {
             at++;
             continue;
         }
-        const Piece *p = &e->t->pieces.list[id];
-        const size_t end = p->strips_left ? (size_t)(space_before(text + at, text + from) - text) : at;
+        const size_t end = p->strips_left ? (size_t)(space_before(text + at, text + from) - text) : at - p->after_space;
         if (encode_between(e, text + from, end - from, raw, first && !from) || tokens_add(e->out, id)) return -1;
         at += (size_t)p->length;
         for (size_t n; p->strips_right && at < size && is_white_space(utf8_read(text + at, size - at, &n));) at += n;
@@ -113,11 +109,8 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
 
 int tokenizer_append(const Tokenizer *t, const char *text, size_t size, const bool *open, bool space, Tokens *out) {
     if (size > INT_MAX / 3 - 1) return fail("a text of %zu bytes is too long", size);
-    Encoder e = {
-        .t = t, .open = open, .space = space, .merger = {.pieces = &t->pieces, .merges = &t->merges}, .out = out};
-    const int status = tokens_reserve(out, 0) || cut_out(&e, text, size, true, true) ? -1 : 0;
-    merger_close(&e.merger);
-    return status;
+    Encoder e = {.t = t, .open = open, .space = space, .out = out};
+    return tokens_reserve(out, 0) || cut_out(&e, text, size, true, true) ? -1 : 0;
 }
 
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {

@@ -1,6 +1,7 @@
 /* memory.c: allocation with alignment, huge pages and messages; how much memory is available. */
 #include "base/memory.h"
 #include "base/error.h"
+#include "base/platform.h"
 #include <limits.h>
 #include <math.h>
 #include <stdint.h>
@@ -73,20 +74,7 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
 
 /* ---- available memory ---------------------------------------------------------------------- */
 
-/* Sets rest[PATH_MAX] to the text after `key` at the start of a line of the file folder/name. Returns false if there is
- * none. */
-static bool find_line(const char *folder, const char *name, const char *key, char *rest) {
-    char line[2 * PATH_MAX];
-    bool found = false;
-    snprintf(line, sizeof line, "%s/%s", folder, name);
-    FILE *in = fopen(line, "r");
-    while (in && !found && fgets(line, PATH_MAX, in)) found = !strncmp(line, key, strlen(key));
-    if (in) fclose(in);
-    if (found) strcpy(rest, line + strlen(key));
-    return found;
-}
-
-/* The number in such a line; `none` if there is none. */
+/* The number after `key` (find_line()); `none` if there is none. */
 static size_t number_in(const char *folder, const char *name, const char *key, size_t none) {
     char rest[PATH_MAX];
     size_t number;
@@ -109,7 +97,7 @@ size_t memory_available(const char *root) {
     char group[PATH_MAX] = "", folder[2 * PATH_MAX], *end;
     struct rlimit limit;
     size_t min = number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
-    if (find_line(root, "proc/self/cgroup", "0::", group)) group[strcspn(group, "\n")] = '\0';
+    find_line(root, "proc/self/cgroup", "0::", group);
     do { /* the group and its parents */
         snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, group);
         min = smaller(min, left_in_group(folder));

@@ -18,10 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-int open_standard_streams(void) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) /* open uses the lowest free descriptor */
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return fail("/dev/null: %s", strerror(errno));
-    return 0;
+void open_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY); /* uses the lowest free descriptor */
 }
 
 /* ---- signals ------------------------------------------------------------------------------- */
@@ -143,12 +142,13 @@ uint64_t nanoseconds(void) {
 
 double now(void) { return 1e-9 * (double)nanoseconds(); }
 
-const char *today(void) {
-    static char date[16];
+size_t format_today(char *to, size_t size, const char *format) {
     const time_t seconds = time(NULL);
-    struct tm local;
+    struct tm local = {0};
     const char *given = getenv("NORMA_DATE");
-    return given ? given : localtime_r(&seconds, &local) && strftime(date, sizeof date, "%d %b %Y", &local) ? date : "";
+    localtime_r(&seconds, &local);
+    if (given) strptime(given, "%d %b %Y", &local);
+    return strftime(to, size, format, &local);
 }
 
 ssize_t read_some(int fd, char *bytes, size_t n) {

@@ -14,7 +14,7 @@ extern volatile sig_atomic_t interrupted;
 enum { EXIT_INTERRUPTED = 130 };
 
 /* Opens /dev/null for each closed standard stream, so that no file opened later takes its descriptor. */
-int open_standard_streams(void);
+void open_standard_streams(void);
 
 /* The temporary file of the output that is being written; NULL: none. Signals that end the program remove it. */
 extern const char *volatile temporary_file;
@@ -45,8 +45,9 @@ int start_threads(int n);
 uint64_t nanoseconds(void);
 double now(void);
 
-/* Today's date as "26 Jul 2024", or the value of NORMA_DATE. The string is valid until the next call. */
-const char *today(void);
+/* Writes the time, or the date NORMA_DATE ("26 Jul 2024"), in the format of strftime(). Returns the number of bytes; 0
+ * if they do not fit. */
+size_t format_today(char *to, size_t size, const char *format);
 
 /* Waits for input and reads at most n bytes. Returns 0 at the end, -1 and errno on failure and after Ctrl-C. */
 ssize_t read_some(int fd, char *bytes, size_t n);

@@ -171,17 +171,14 @@ static double *read_factors(Reader *r, const char *key) {
     return factors;
 }
 
-/* LongRoPE (Ding et al. 2024). The context ends at the original one: in a longer text, other factors would apply to all
- * positions. */
 static void read_longrope(Reader *r) {
     Config *c = &r->header.config;
     const int original = get_int(r, "original_max_position_embeddings", 2, 4096);
     const double factor = get_real(r, "factor", (double)c->context / original);
     c->rope.amplitude = get_real(r, "attention_factor", factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
     r->model->rope_factors = read_factors(r, "short_factor");
-    if (c->context <= original) return;
-    c->context = original;
-    r->model->ended_by = "beyond it LongRoPE has other factors";
+    if (c->context > original) r->model->long_factors = read_factors(r, "long_factor");
+    reader_longrope(r, original);
 }
 
 static void read_scaling(Reader *r) {

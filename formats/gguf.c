@@ -124,20 +124,20 @@ static void read_layers(Reader *r) {
     }
 }
 
-/* Reads RoPE's factors, if stored. norma's context ends where LongRoPE would change to other factors. */
+static double *read_factors(Reader *r, const char *name, bool needed) {
+    const int n = r->header.config.rope.dims / 2;
+    const float *stored = reader_vector(r, name, ".weight", needed, n);
+    double *factors = stored ? reader_factors(r) : NULL;
+    for (int i = 0; factors && i < n; i++) factors[i] = (double)stored[i];
+    return factors;
+}
+
+/* Reads RoPE's factors, if stored. */
 static void read_rope_factors(Reader *r) {
     Model *m = r->model;
-    Config *c = &r->header.config;
-    const int n = c->rope.dims / 2;
-    const bool longrope = reader_vector(r, "rope_factors_long", ".weight", false, n);
-    const float *factors = reader_vector(r, longrope ? "rope_factors_short" : "rope_freqs", ".weight", longrope, n);
-    if (longrope && r->header.yarn_context < c->context) {
-        c->context = r->header.yarn_context;
-        m->ended_by = "beyond it LongRoPE has other factors";
-    }
-    if (!factors) return;
-    m->rope_factors = reader_factors(r);
-    for (int i = 0; m->rope_factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
+    m->long_factors = read_factors(r, "rope_factors_long", false);
+    m->rope_factors = read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
+    if (m->long_factors) reader_longrope(r, r->header.yarn_context);
 }
 
 /* ---- the model --------------------------------------------------------------------------- */

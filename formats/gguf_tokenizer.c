@@ -28,12 +28,10 @@ static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType typ
     return NULL;
 }
 
-/* Control pieces match text in byte-level vocabularies, as in Hugging Face's tokenizers, and never in SentencePiece
- * vocabularies. */
-static PieceKind kind_of(int32_t type, bool byte_level) {
-    if (type == USER_DEFINED) return PIECE_USER;
+/* Control pieces match the raw text, as in Hugging Face's tokenizers. */
+static PieceKind kind_of(int32_t type) {
     if (type == NORMAL || type == BYTE) return PIECE_TEXT; /* byte pieces are found by their names */
-    return type == CONTROL && byte_level ? PIECE_SPECIAL : PIECE_CONTROL;
+    return type == USER_DEFINED ? PIECE_USER : type == CONTROL ? PIECE_SPECIAL : PIECE_CONTROL;
 }
 
 static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
@@ -49,13 +47,10 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
         int32_t type;
         memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
         if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
-        p->kind = kind_of(type, pieces->byte_level);
-        p->raw = pieces->byte_level;
+        p->kind = kind_of(type);
+        p->raw = pieces->byte_level || type == CONTROL;
         if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, name.n);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
-        if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && name.n > MAX_MATCHED_BYTES)
-            return fail("%s: %s piece %d has %zu bytes, expected at most %d", g->path,
-                        p->kind == PIECE_USER ? "user-defined" : "control", id, name.n, MAX_MATCHED_BYTES);
         memcpy(to, name.text, name.n);
         p->text = to;
         p->length = pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);
@@ -66,12 +61,10 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
 
 /* Returns NULL if the name is unknown. */
 static const NamedPretokenizer *find_pretokenizer(String name) {
+    char word[64];
+    snprintf(word, sizeof word, " %.*s ", (int)(name.n < 60 ? name.n : 0), name.text);
     for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
-        for (const char *at = p->names; *at; at += *at == ' ') {
-            const size_t n = strcspn(at, " ");
-            if (n == name.n && !memcmp(at, name.text, n)) return p;
-            at += n;
-        }
+        if (strstr(p->names, word)) return p;
     return NULL;
 }
 

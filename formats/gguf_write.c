@@ -73,6 +73,8 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         c->local_base = rope->base;
     if (!h.window && (a->has & DEFAULT_WINDOW)) h.window = c->context;
     c->logit_scale = c->logit_scale != 0 ? 1 / c->logit_scale : 1;
+    if (model->long_factors) h.yarn_context = model->config.context;
+    if (model->long_factors) c->context = model->long_context;
     h.factor = yarn ? rope->yarn.factor : rope->scale;
     if (h.factor == 1) h.factor = 0;
     if (h.factor > 0) h.scaling = yarn ? (String){"yarn", 4} : (String){"linear", 6};
@@ -376,7 +378,7 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
     for (int id = 0; id < pieces->n; id++) {
         const Piece *p = &pieces->list[id];
-        const bool unused = p->kind == PIECE_CONTROL && (pieces->byte_level || !p->length);
+        const bool unused = p->kind == PIECE_CONTROL && id != t->bos && id != t->eos;
         const PieceKind kind = becomes_control(t, p) ? PIECE_CONTROL : p->kind;
         write_u32(w, unused ? 5 : id == pieces->unk ? 2 : types[kind]);
     }
@@ -388,7 +390,7 @@ static int write_tokenizer(Writer *w) {
     const char *names = pretokenizer_names(&t->pretokenizer);
     if (rank_pieces(w) || check_tokenizer(w)) return -1;
     write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama", byte_level ? 4 : 5);
-    if (byte_level) write_name(w, "tokenizer.ggml.pre", names, strcspn(names, " "));
+    if (byte_level) write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
     if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, &t->pieces);
     if (byte_level)
@@ -502,19 +504,24 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     write_vector(w, name, ".bias", w->row, t->rows);
 }
 
+static void write_factors(Writer *w, const char *name, const double *factors) {
+    const int n = w->model->config.rope.dims / 2;
+    for (int i = 0; i < n; i++) w->row[i] = to_float(w, "a factor of rope_freqs", factors[i]);
+    write_vector(w, name, ".weight", w->row, n);
+}
+
 static void write_tensors(Writer *w) {
     const Model *m = w->model;
-    const int n_factors = m->rope_factors && w->family->may & ROPE_FACTORS ? m->config.rope.dims / 2 : 0;
-    const bool longrope = w->family->has & FUSED; /* the long factors are never used */
+    const bool longrope = w->family->has & FUSED;
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);)
         if (at.expert == 0)
             (part_norm(&at) ? write_norm : write_weight)(w, family_part_name(w->family, name, &at, NAME_GGUF), at);
     PartAt first = parts_of(m);
     if (m->tied && w->family->has & STORED_OUTPUT && next_part(&first)) write_weight(w, "output", first);
-    for (int i = 0; i < n_factors; i++) w->row[i] = to_float(w, "a factor of rope_freqs", m->rope_factors[i]);
-    if (n_factors) write_vector(w, longrope ? "rope_factors_short" : "rope_freqs", ".weight", w->row, n_factors);
-    if (n_factors && longrope) write_vector(w, "rope_factors_long", ".weight", w->row, n_factors);
+    if (!m->rope_factors || !(w->family->may & ROPE_FACTORS)) return;
+    write_factors(w, longrope ? "rope_factors_short" : "rope_freqs", m->rope_factors);
+    if (longrope) write_factors(w, "rope_factors_long", m->long_factors ? m->long_factors : m->rope_factors);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */

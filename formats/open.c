@@ -82,6 +82,7 @@ void model_close(Model *m) {
     for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);
     free(m->rope_factors);
+    free(m->long_factors);
     free(m->vectors);
     for (int i = 0; i < m->n_files; i++) file_unmap(&m->files[i]);
     free(m->files);

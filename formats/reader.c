@@ -178,6 +178,14 @@ double *reader_factors(Reader *r) {
     return factors;
 }
 
+void reader_longrope(Reader *r, int original) {
+    Config *c = &r->header.config;
+    r->model->long_context = c->context;
+    if (original >= c->context) return;
+    c->context = original;
+    r->model->ended_by = "-c chooses a longer one, with LongRoPE's long factors";
+}
+
 /* The gamma of all LayerNorms without stored parameters: a vector of ones. */
 static const float *read_ones(Reader *r, int n) {
     if (r->ones) return r->ones;

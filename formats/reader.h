@@ -55,5 +55,9 @@ float *reader_vector(Reader *r, const char *name, const char *suffix, bool neede
 /* Allocates a factor for each rotating pair; the caller owns them. NULL: out of memory. */
 double *reader_factors(Reader *r);
 
+/* LongRoPE (Ding et al. 2024): ends the context at the original one, up to which the short factors apply. A session can
+ * choose a longer context, with the long factors. */
+void reader_longrope(Reader *r, int original);
+
 /* 3. Fills in all norms and weights, and refuses unused tensors. Returns origin.status. */
 int reader_end(Reader *r);

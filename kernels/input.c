@@ -9,7 +9,7 @@
 void input_lay_out(InputBuffer *buffer, Arena *a, double rows, int cols, int n_threads, bool bf16) {
     buffer->unit = tile_unit();
     const double n = rows * cols;
-    buffer->q = arena_take(a, n + 3, sizeof *buffer->q); /* the last quad may be incomplete */
+    buffer->q = arena_take(a, n + 3 * rows, sizeof *buffer->q); /* the last quad of a row may be incomplete */
     buffer->groups = arena_take(a, n, sizeof *buffer->groups);
     const size_t unit_row = buffer->unit && bf16 ? buffer->unit->row_bytes(cols) : 0;
     buffer->unit_rows = unit_row ? arena_take(a, rows, unit_row) : NULL;
@@ -51,6 +51,7 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
     if (!type_takes_int8(w->type) && !in.unit_rows) return in;
     if (each_thread_computes(n)) {
         in = input_from(&in, thread);
+        in.q += 3 * thread; /* no thread reads the beginning of another's row */
         in.x = x;
         convert_row(&in, w);
         return in;

@@ -8,11 +8,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "formats/parts.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"
-#include "kernels/tensor.h"
-#include "kv_cache.h"
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>

@@ -23,16 +23,11 @@
 #include <string.h>
 
 typedef struct {
-    char *user;    /* owned */
-    Tokens answer; /* owned */
-} Turn;
-
-typedef struct {
     Run *run;
     ChatTemplate template;
     Sampler sampler;
     Text text;
-    Turn *turns;        /* [n], owned */
+    ChatTurn *turns;    /* [n], owned, with their members */
     int n, first;       /* `first`: the first turn that is not dropped */
     const char *system; /* NULL: the template's own */
     char *loaded;       /* the system prompt of a loaded file, owned; NULL: none */
@@ -48,11 +43,11 @@ static int copy_tokens(Tokens *to, const int *ids, int n) {
 
 /* Adds a turn with this message. */
 static int add_turn(Chat *c, const char *user) {
-    Turn *turns = realloc(c->turns, ((size_t)c->n + 1) * sizeof *turns);
+    ChatTurn *turns = realloc(c->turns, ((size_t)c->n + 1) * sizeof *turns);
     if (turns) c->turns = turns;
     char *copy = turns ? strdup(user) : NULL;
     if (!copy) return fail("out of memory");
-    turns[c->n++] = (Turn){.user = copy};
+    turns[c->n++] = (ChatTurn){.user = copy};
     return 0;
 }
 
@@ -67,25 +62,24 @@ static void remove_turns(Chat *c, int n) {
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
-/* Appends the tokens of the turns that are not dropped, the last answer included, to *all. */
+/* Sets *all to the tokens of the turns that are not dropped, with what there is of the last answer. */
 static int render(const Chat *c, Tokens *all) {
-    ChatTurn last = {0};
-    all->n = 0;
-    for (int i = c->first, begin = 0; i < c->n; i++) {
-        const Turn *turn = &c->turns[i];
-        Tokens tokens;
-        last.tokens.ids = all->ids + last.begin;
-        if (chat_template_render(&c->template, &c->run->tokenizer, c->system, i > c->first ? &last : NULL, turn->user,
-                                 &tokens, &begin))
-            return -1;
-        all->n = last.begin;
-        const int status = copy_tokens(all, tokens.ids, tokens.n) || copy_tokens(all, turn->answer.ids, turn->answer.n);
-        last = (ChatTurn){.user = turn->user, .begin = last.begin + begin, .answer = tokens.n - begin};
-        last.tokens.n = all->n - last.begin;
-        free(tokens.ids);
-        if (status) return -1;
-    }
-    return 0;
+    const Tokens *answer = &c->turns[c->n - 1].answer;
+    free(all->ids);
+    *all = (Tokens){0};
+    return chat_template_render(&c->template, &c->run->tokenizer, c->system, c->turns + c->first, c->n - c->first,
+                                all) ||
+                   copy_tokens(all, answer->ids, answer->n)
+               ? -1
+               : 0;
+}
+
+/* Shows the tokens of a prompt on stderr. */
+static int show_prompt(const Run *run, const Tokens *tokens) {
+    Stream err;
+    stream_open(&err, stderr);
+    for (int i = 0; i < tokens->n; i++) run_show_piece(run, &err, tokens->ids[i]);
+    return stream_close(&err);
 }
 
 /* Renders the turns into the text. If they do not fit in the context, drops the oldest until they fill at most half of
@@ -102,6 +96,7 @@ static int prepare(Chat *c) {
     if (c->first > first)
         note("the context of %d positions is full; dropped the oldest turns: %d", context, c->first - first);
     if (!status && all.n >= context) status = 1;
+    if (!status && c->run->options->verbose_prompt) status = show_prompt(c->run, &all);
     if (status) {
         free(all.ids);
         return status;
@@ -178,7 +173,7 @@ static void save(const Chat *c, const char *path) {
     fputc('[', file.stream);
     if (c->system) write_message(file.stream, "", "system", c->system, strlen(c->system));
     for (int i = 0; c->turns && i < c->n; i++) {
-        const Turn *turn = &c->turns[i];
+        const ChatTurn *turn = &c->turns[i];
         Text answer = {.ids = turn->answer, .n_prompt = turn->answer.n};
         write_message(file.stream, i || c->system ? ",\n" : "", "user", turn->user, strlen(turn->user));
         if (text_decode(c->run, &answer)) break;
@@ -192,7 +187,7 @@ static void save(const Chat *c, const char *path) {
 /* Adds a message of a file to the conversation. */
 static int load_message(Chat *c, const Json *message) {
     const Json *role = json_get(message, "role"), *content = json_get(message, "content");
-    Turn *last = c->n ? &c->turns[c->n - 1] : NULL;
+    ChatTurn *last = c->n ? &c->turns[c->n - 1] : NULL;
     if (!json_has_kind(content, JSON_STRING) || strlen(content->text) < content->length)
         return fail("\"content\" is %.40s, expected a text", json_shown(content));
     if (json_is(role, "user")) return add_turn(c, content->text);
@@ -230,7 +225,7 @@ static const char help[] = "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear
 /* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
 static int command(Chat *c, const char *line) {
     const bool regenerates = !strcmp(line, "/regen"), loads = !strncmp(line, "/load ", 6);
-    Turn *last = regenerates && c->n ? &c->turns[c->n - 1] : NULL;
+    ChatTurn *last = regenerates && c->n ? &c->turns[c->n - 1] : NULL;
     if (!strcmp(line, "/bye")) return 1;
     if (last) last->answer.n = 0;
     if (loads)
@@ -247,24 +242,18 @@ static int command(Chat *c, const char *line) {
 
 /* ---- the mode ------------------------------------------------------------------------------------ */
 
-/* Selects the format of the turns: --template, else the model's own template. Returns 0 or the exit status. */
-static int open_template(ChatTemplate *template, Run *run) {
+/* Opens the template. Returns 0 or the exit status. */
+static int open_template(Chat *c) {
     static const char bundled[] = "stories.gguf";
-    const Options *o = run->options;
-    Tokenizer *t = &run->tokenizer;
-    const ChatFamily *family = chat_family(t, o->template);
-    if (!family && o->template)
-        return bad_usage("--template is '%s', expected one of %s", o->template, chat_families());
-    if (!family)
-        return bad_input("%s: the chat template ('%.40s') is of an unknown family; select one with --template: %s",
-                         o->model, t->chat_template, chat_families());
+    const Options *o = c->run->options;
+    Tokenizer *t = &c->run->tokenizer;
     const size_t n = strlen(o->model), n_bundled = strlen(bundled);
     const bool has_template = o->template || t->chat_template;
     if (!has_template && n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
         note("%s was trained on stories, not for chat; try -i \"Once upon a time\"", o->model);
     else if (!has_template)
         note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
-    return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
+    return chat_template_open(&c->template, t, o) ? EXIT_BAD_INPUT : 0;
 }
 
 /* Takes the messages of standard input. */
@@ -291,12 +280,13 @@ static int converse(Chat *c) {
 int mode_chat(Run *run) {
     const Options *o = run->options;
     Chat c = {.run = run, .system = o->system};
-    int status = open_template(&c.template, run);
-    if (status) return status;
-    run->model.eos_ends = true; /* EOS ends an answer, even if it does not end other texts of this model */
-    c.text = (Text){.end = c.template.end, .sampler = &c.sampler, .guesser = &run->guesser};
-    session_keep_all(&run->session); /* removing a long thought may rewind beyond a sliding window */
-    if (sampler_open(&c.sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
+    int status = open_template(&c);
+    if (!status) {
+        run->model.eos_ends = true; /* EOS ends an answer, even if it does not end other texts of this model */
+        c.text = (Text){.end = c.template.end, .sampler = &c.sampler, .guesser = &run->guesser};
+        session_keep_all(&run->session); /* removing a long thought may rewind beyond a sliding window */
+        if (sampler_open(&c.sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
+    }
     if (!status && o->prompts) status = generate_texts(run, &c.template);
     if (!status && !o->prompts && o->prompt && *o->prompt) status = take_turn(&c, o->prompt);
     if (!status && !o->prompts) status = converse(&c);

@@ -94,7 +94,10 @@ static const Option OPTIONS[] = {
      "generate: texts that run together [16, fewer if memory is short]"},
     {0, TRUE, "no-echo", NULL, GENERATE, INTO(no_echo), "generate: write only what follows the prompt"},
     {'y', STRING, "system", "TEXT", CHAT, INTO(system), "chat: the system prompt [the chat template's own, if any]"},
-    {0, STRING, "template", "FAMILY", CHAT, INTO(template), "chat: the format [the model's chat template]"},
+    {0, STRING, "template", "NAME|FILE", CHAT, INTO(template),
+     "chat: a Jinja file, or chatml, gemma, llama-2, llama-3,\nmistral, phi-3, zephyr [the model's chat template]"},
+    {0, STRING, "think", "on|off", CHAT, INTO(think), "chat: enable_thinking of the chat template"},
+    {0, TRUE, "verbose-prompt", NULL, CHAT, INTO(verbose_prompt), "chat: show the tokens of each prompt on stderr"},
     {0, STRING, "profile", "[=FILE]", PROFILED, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
     {0, STRING, "dump", "FOLDER", LOGITS_MODE, INTO(dump),
@@ -294,6 +297,8 @@ int options_parse(Options *o, char **argv) {
         return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
     if (o->sampling_of && strcmp(o->sampling_of, "llama2c"))
         return bad_usage("--sampling is '%s', expected llama2c", o->sampling_of);
+    if (o->think && strcmp(o->think, "on") && strcmp(o->think, "off"))
+        return bad_usage("--think is '%s', expected on or off", o->think);
     if (o->profile && !profile_format(o->profile))
         return bad_usage("--profile is '%s', expected a name that ends in .csv or .html", o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)

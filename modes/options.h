@@ -49,7 +49,7 @@ enum { MAX_LOOKUP = 15, MAX_STOPS = 16, MAX_LOGPROBS = 100 }; /* --lookup, --sto
 typedef struct {
     const Mode *mode;
     const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
-        *template, *sampling_of;
+        *template, *think, *sampling_of;
     Sampling sampling;
     bool own_sampling;            /* an option of `sampling` other than the seed is given */
     int steps;                    /* -1 = not given */
@@ -60,7 +60,7 @@ typedef struct {
     int lookup;  /* -1 = not given */
     int context; /* 0 = the model's */
     float seconds;
-    bool json, verbose, fold_norms, center, no_echo, norm_sweep;
+    bool json, verbose, fold_norms, center, no_echo, norm_sweep, verbose_prompt;
     const char *dump;    /* folder */
     const char *profile; /* output file; "" = only the table on stderr */
     const char *kv;      /* "f32" or "f16"; NULL = the default of the model's format */

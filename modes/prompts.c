@@ -69,10 +69,9 @@ static int read_text(Prompts *p, Prompt *to, const char *where) {
 static int encode(const Prompts *p, Prompt *to) {
     const Run *run = p->run;
     const Options *o = run->options;
-    int begin;
     if (o->tokens) return run_tokens(run, true, &to->ids);
     if (!p->template) return tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids);
-    return chat_template_render(p->template, &run->tokenizer, o->system, NULL, to->text, &to->ids, &begin);
+    return chat_template_render(p->template, &run->tokenizer, o->system, &(ChatTurn){.user = to->text}, 1, &to->ids);
 }
 
 /* Checks that a prompt fits. An empty prompt becomes BOS. `where`: the line, for messages; "" on the command line. */

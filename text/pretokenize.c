@@ -47,9 +47,7 @@ typedef struct {
     size_t place;         /* in the text, the second sort key */
 } Character;
 
-static bool is_below(const uint32_t *row, uint32_t first, uint32_t second) {
-    return row[1] < first || (row[1] == first && row[2] < second);
-}
+static uint64_t pair(uint32_t first, uint32_t second) { return (uint64_t)first << 32 | second; }
 
 /* The composition of two characters; 0 if they do not compose. */
 static uint32_t composition(uint32_t first, uint32_t second) {
@@ -58,30 +56,33 @@ static uint32_t composition(uint32_t first, uint32_t second) {
     if (first - SYLLABLES < N_SYLLABLES && (first - SYLLABLES) % N_TRAILING == 0 &&
         second - TRAILING - 1 < N_TRAILING - 1)
         return first + second - TRAILING;
+    const uint32_t *row = DECOMPOSITIONS[0];
     size_t i;
-    SEARCH(i, 0, COUNT(COMPOSITIONS), is_below(DECOMPOSITIONS[COMPOSITIONS[i]], first, second));
-    const uint32_t *row = DECOMPOSITIONS[COMPOSITIONS[i < COUNT(COMPOSITIONS) ? i : 0]];
+    SEARCH(i, 0, COUNT(COMPOSITIONS),
+           (row = DECOMPOSITIONS[COMPOSITIONS[i]], pair(row[1], row[2]) < pair(first, second)));
+    if (i < COUNT(COMPOSITIONS)) row = DECOMPOSITIONS[COMPOSITIONS[i]];
     return row[1] == first && row[2] == second ? row[0] : 0;
 }
 
 /* Writes the decomposition of a character. Returns its length, at most 2 characters per byte of UTF-8. */
 static size_t decompose(Character *to, uint32_t code) {
-    const uint32_t i = code - SYLLABLES;
-    if (i < N_SYLLABLES) {
-        to[0] = (Character){.code = LEADING + i / (N_VOWELS * N_TRAILING)};
-        to[1] = (Character){.code = VOWELS + i / N_TRAILING % N_VOWELS};
-        to[2] = (Character){.code = TRAILING + i % N_TRAILING};
-        return i % N_TRAILING ? 3 : 2;
-    }
+    const uint32_t i = code - SYLLABLES, trailing = i % N_TRAILING;
+    uint32_t first = code, second = 0;
     size_t at;
     SEARCH(at, 0, COUNT(DECOMPOSITIONS), DECOMPOSITIONS[at][0] < code);
-    const uint32_t *row = DECOMPOSITIONS[at];
-    if (at == COUNT(DECOMPOSITIONS) || row[0] != code) {
+    if (i < N_SYLLABLES) {
+        first = trailing ? code - trailing : LEADING + i / (N_VOWELS * N_TRAILING);
+        second = trailing ? TRAILING + trailing : VOWELS + i / N_TRAILING % N_VOWELS;
+    } else if (at < COUNT(DECOMPOSITIONS) && DECOMPOSITIONS[at][0] == code) {
+        first = DECOMPOSITIONS[at][1];
+        second = DECOMPOSITIONS[at][2];
+    }
+    if (first == code) {
         *to = (Character){.code = code, .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), 8, code)};
         return 1;
     }
-    const size_t n = decompose(to, row[1]);
-    return n + (row[2] ? decompose(to + n, row[2]) : 0);
+    const size_t n = decompose(to, first);
+    return n + (second ? decompose(to + n, second) : 0);
 }
 
 /* Writes a normalized character or invalid byte. */
@@ -139,19 +140,17 @@ static char *write_composed(const Normalizer *z, char *to, const char *text, siz
     return to;
 }
 
-char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
+char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
     char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* the max size: a byte becomes at most 3 */
-    size_t unchanged = 0; /* bytes before the first 0xcc: characters below U+0300 are in form C */
     if (!normalized) return NULL;
-    if (space) *to++ = ' ';
-    while (unchanged < size && (uint8_t)text[unchanged] < 0xcc) unchanged++;
-    if (z->composes && unchanged < size)
+    *to++ = ' ';
+    if (z->composes)
         to = write_composed(z, to, text, size);
     else
         for (size_t at = 0, length; at < size; at += length)
             to = write_character(z, to, utf8_read(text + at, size - at, &length));
     if (to) {
-        *n = (size_t)(to - normalized);
+        *n = (size_t)(to - normalized) - 1;
         return normalized;
     }
     free(normalized);
@@ -314,24 +313,24 @@ int pretokenize(const char *const *steps, const char *text, size_t size, WordFun
     "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 
 const NamedPretokenizer PRETOKENIZERS[] = {
-    {"gpt-2 mpt olmo jais phi-2 exaone4 granite-docling trillion gigachat a.x-4.0 mellum modern-bert",
+    {" gpt-2 mpt olmo jais phi-2 exaone4 granite-docling trillion gigachat a.x-4.0 mellum modern-bert ",
      {{PATTERN_GPT2}, false},
      false},
-    {"smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
+    {" smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 ",
      {{PATTERN_DIGIT, PATTERN_GPT2}, false},
      false},
-    {"qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2", {{LLAMA3("\\p{N}")}, false}, false},
-    {"llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2", {{LLAMA3("\\p{N}{1,3}")}, true}, true},
-    {"glm4 glm5", {{LLAMA3("\\p{N}{1,3}")}, true}, false},
-    {"minicpm5", {{"\\p{N}{1,3}", LLAMA3("\\p{N}+")}, true}, false},
-    {"dbrx smaug-bpe chatglm-bpe", {{LLAMA3("\\p{N}{1,3}")}, false}, false},
-    {"gpt-4o llama4 kanana2", {{CASED(CONTRACTION "?", "\\p{N}{1,3}")}, false}, false},
-    {"tekken", {{CASED("", "\\p{N}")}, true}, true},
-    {"deepseek-llm",
+    {" qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2 ", {{LLAMA3("\\p{N}")}, false}, false},
+    {" llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ", {{LLAMA3("\\p{N}{1,3}")}, true}, true},
+    {" glm4 glm5 ", {{LLAMA3("\\p{N}{1,3}")}, true}, false},
+    {" minicpm5 ", {{"\\p{N}{1,3}", LLAMA3("\\p{N}+")}, true}, false},
+    {" dbrx smaug-bpe chatglm-bpe ", {{LLAMA3("\\p{N}{1,3}")}, false}, false},
+    {" gpt-4o llama4 kanana2 ", {{CASED(CONTRACTION "?", "\\p{N}{1,3}")}, false}, false},
+    {" tekken ", {{CASED("", "\\p{N}")}, true}, true},
+    {" deepseek-llm ",
      {{"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", EAST_ASIAN, PATTERN_DIGIT}, false},
      false},
-    {"deepseek-coder", {{"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, PATTERN_DIGIT}, false}, false},
-    {"deepseek-v3 hunyuan-dense joyai-llm", {{"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}, false}, false},
+    {" deepseek-coder ", {{"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, PATTERN_DIGIT}, false}, false},
+    {" deepseek-v3 hunyuan-dense joyai-llm ", {{"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}, false}, false},
     {0},
 };
 

@@ -11,9 +11,9 @@ typedef struct {
     bool replaces_mark;    /* U+2581 becomes a space */
 } Normalizer;
 
-/* Returns the normalized text, after a space if `space`, and its size in *n; NULL and a message if out of memory. The
- * caller frees it. O(size). */
-char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n);
+/* Returns a space and the normalized text, and the size of the text in *n; NULL and a message if out of memory. The
+ * caller frees it. O(size log size). */
+char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n);
 
 /* Regular expressions, as in Hugging Face's files. Words are their matches, and the text between them. */
 #define PATTERN_GPT2   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
@@ -29,7 +29,7 @@ typedef struct {
 } Pretokenizer;
 
 typedef struct {
-    const char *names; /* in tokenizer.ggml.pre of GGUF files, separated by spaces; norma writes the first */
+    const char *names; /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma writes the first */
     Pretokenizer pretokenizer;
     bool adds_bos; /* unless the file says otherwise */
 } NamedPretokenizer;

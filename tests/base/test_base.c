@@ -554,13 +554,14 @@ static void ctrl_c_ends_reading_without_a_message(void) {
 static void use_closed_streams(void) {
     char c;
     for (int fd = 0; fd < 3; fd++) close(fd);
-    if (open_standard_streams()) _exit(2);
+    open_standard_streams();
     if (read(0, &c, 1) != 0 || write(1, "x", 1) != -1 || write(2, "x", 1) != -1) _exit(3);
     if (open("/dev/null", O_RDONLY) < 3) _exit(4);
 }
 
 static void use_open_streams(void) {
-    if (open_standard_streams() || write(2, "x", 1) != 1) _exit(2);
+    open_standard_streams();
+    if (write(2, "x", 1) != 1) _exit(2);
 }
 
 static void closed_streams_are_opened(void) {

@@ -915,13 +915,13 @@ static void prefixes_are_optional(void) {
 }
 
 /* A text is never encoded to control or unused pieces. */
-static void text_is_never_a_control_piece(void) {
+static void text_is_never_an_unused_piece(void) {
     gguf_make(&file, &SPEAKING, 0);
     CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
-    const int control = 3;
+    const int unused = 5;
     for (int i = 0; i < file.n_keys; i++) /* after the type of the elements and their number */
         if (!strcmp(file.keys[i].name, "tokenizer.ggml.token_type"))
-            memcpy(file.keys[i].value + 12 + 4 * (size_t)316, &control, sizeof control);
+            memcpy(file.keys[i].value + 12 + 4 * (size_t)316, &unused, sizeof unused);
     check_tokens("XY", "1:\n<s>\n 259: 315:X 92:Y "); /* as a byte */
     gguf_free(&file);
 }
@@ -1487,7 +1487,7 @@ static void bad_tokenizers(void) {
     TOKENIZER_REFUSED("token_type is missing or not an array", gguf_remove(&file, "tokenizer.ggml.token_type"));
     TOKENIZER_REFUSED("tokens is missing or not an array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
     TOKENIZER_REFUSED("tokens is missing or not an array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
-    TOKENIZER_REFUSED("user-defined piece 1799 has 513 bytes, expected at most 512",
+    TOKENIZER_REFUSED("special piece 1799 has 513 bytes, expected at most 512",
                       gguf_add_tokenizer(&file, SPEAKING.vocab_size, &user, 1));
     TOKENIZER_REFUSED("scores is missing or not an array", set_array("tokenizer.ggml.scores", GGUF_I8, 64));
     TOKENIZER_REFUSED("scores is missing or not an array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
@@ -1660,7 +1660,7 @@ void suite_gguf(void) {
     TEST(unrelated_keys_are_ignored);
     TEST(same_tokens_as_tokenizer_bin);
     TEST(prefixes_are_optional);
-    TEST(text_is_never_a_control_piece);
+    TEST(text_is_never_an_unused_piece);
     TEST(bad_keys);
     TEST(bad_experts);
     TEST(bad_files);

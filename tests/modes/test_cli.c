@@ -69,8 +69,10 @@ static void make_folder(void) {
     hashmodel_write(&MODEL, inside("bare/model.bin"), 1, 0);
     hashmodel_write(&longer, inside("m/long.bin"), 1, 0);
     patch_row("m/long.bin", 1, 0); /* BOS is never the most likely token: the text never ends */
-    write_chat_model(inside("m/chat.gguf"), &longer, "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
-    write_chat_model(inside("m/strange.gguf"), &longer, "{{ content }}");
+    write_chat_model(inside("m/chat.gguf"), &longer,
+                     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+    write_chat_model(inside("m/strange.gguf"), &longer, "a\n{{ raise_exception('strange') }}");
     hashmodel_write(&MODEL, inside("m/nan.bin"), 1, 0);
     patch_row("m/nan.bin", MODEL.vocab_size - 1, NAN);
     hashtokenizer_write(inside("m/tokenizer.bin"), MODEL.vocab_size);
@@ -456,7 +458,7 @@ static const Format CHATML = {"m/chat.gguf",
                               NULL,
                               0};
 static const Format CHOSEN = {
-    "m/strange.gguf --template mistral-v0.1", "\1[INST] %s [/INST]", NULL, "\2 [INST] %s [/INST]", "\6", NULL, 0};
+    "m/strange.gguf --template mistral", "\1[INST] %s [/INST]", NULL, "\2[INST] %s [/INST]", " \7", NULL, 0};
 
 /* Compares a conversation, in a context that may get full. The temperature is high enough for an end of text.
  * Increments *answered if all turns were answered. */
@@ -502,12 +504,18 @@ static void chat_uses_the_template_of_the_file(void) {
     CHECK(answered > 0 || test_fast(), "no conversation of three turns");
 }
 
-static void chat_refuses_an_unknown_template(void) {
-    check_refused(1, "m/strange.gguf: the chat template ('{{ content }}') is of an unknown family",
-                  "m/strange.gguf -m chat -i a");
-    CHECK(strstr(err, "select one with --template: llama-2, mistral, "), "%s", err);
-    check_refused(2, "--template is 'llama', expected one of llama-2, ", "m/chat.gguf -m chat --template llama -i a");
+static void chat_refuses_a_template_that_raises(void) {
+    check_refused(1, "m/strange.gguf: line 2 of the chat template: refused: strange", "m/strange.gguf -m chat -i a");
+    check_refused(1, "llama: No such file", "m/chat.gguf -m chat --template llama -i a");
+    check_refused(2, "--think is 'x', expected on or off", "m/chat.gguf -m chat --think x -i a");
     for (int seed = 12; seed < (test_fast() ? 12 : 16); seed++) converse(&CHOSEN, seed, 1000, false, &(int){0});
+}
+
+static void verbose_prompt_shows_tokens(void) {
+    CHECK_RUN("m/chat.gguf -m chat -i a -n 1 -t 0 --verbose-prompt");
+    CHECK(!strncmp(err, "      1  '\\x0a<s>\\x0a'\n", 10) && strstr(err, "    510  '<|im_start|>'\n") &&
+              strstr(err, "    511  '<|im_end|>'\n"),
+          "%s", err);
 }
 
 static void chat_notes_that_the_bundled_model_is_not_for_chat(void) {
@@ -774,9 +782,9 @@ static void info_lists_the_model(void) {
     CHECK(strstr(out, line), "no '%s' in %s", line, out);
     CHECK_RUN("m/v2.bin -m info");
     CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") && strstr(out, "group size   4\n"), "%s", out);
-    CHECK(strstr(out, "tokenizer    SentencePiece, 512 pieces, BOS 1, EOS 2\ntemplate     none\n"), "%s", out);
+    CHECK(strstr(out, "tokenizer    SentencePiece, 512 pieces, BOS 1, EOS 2\ntemplate     0 bytes\n"), "%s", out);
     CHECK_RUN("m/chat.gguf -m info");
-    CHECK(strstr(out, "template     chatml\n"), "%s", out);
+    CHECK(strstr(out, "template     149 bytes\n"), "%s", out);
     CHECK_RUN("m/model.bin -m info -z m/model.bin");
     CHECK(!strstr(out, "tokenizer") && one_line(err) && !strncmp(err, "note: m/model.bin", 17), "%s: %s", out, err);
 }
@@ -1364,7 +1372,8 @@ void suite_cli(void) {
     TEST(chat_answers_turn_by_turn);
     TEST(chat_has_a_system_prompt);
     TEST(chat_uses_the_template_of_the_file);
-    TEST(chat_refuses_an_unknown_template);
+    TEST(chat_refuses_a_template_that_raises);
+    TEST(verbose_prompt_shows_tokens);
     TEST(chat_notes_that_the_bundled_model_is_not_for_chat);
     TEST(chat_drops_turns_when_the_context_is_full);
     TEST(n_limits_each_answer);

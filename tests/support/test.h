@@ -368,8 +368,8 @@ typedef struct {
     const char *user, *answer;
 } Exchange;
 
-/* The tokens of n turns up to the last answer (exclusive), rendered turn by turn; each answer is encoded separately.
- * The caller frees all->ids. */
+/* The tokens of n turns up to the last answer (exclusive); each answer is encoded separately. The caller frees
+ * all->ids. */
 int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Exchange *turns, int n,
                 Tokens *all);
 
@@ -398,6 +398,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
     SUITE(batching)   /* the statements of docs/batching.md */                                                         \
     SUITE(matmul)     /* matmul.c, quant.c */                                                                          \
     SUITE(pieces)     /* tokenizer.c against sentencepiece */                                                          \
+    SUITE(jinja)      /* jinja.c */                                                                                    \
     SUITE(template)   /* template.c */                                                                                 \
     SUITE(guess)      /* guess.c */                                                                                    \
     SUITE(json)       /* json.c */                                                                                     \
