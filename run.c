@@ -67,11 +67,12 @@ static int open_model(Run *run, const Mode *mode) {
     return found < 0 || (mode->needs & RUNS_MODEL && open_session(run, mode)) ? 1 : 0;
 }
 
-static int run_mode(const Mode *mode, const Options *options) {
+static int run_mode(const Mode *mode, Options *options) {
     Run run = {.options = options};
     const bool takes_ranks = mode->needs & TAKES_RANKS;
     if (!takes_ranks && ranks_own()) return 0;
     int status = options->model ? open_model(&run, mode) : 0;
+    if (!status) options_advise(options, &run.tokenizer);
     if (takes_ranks) status = run_agree(&run, status);
     run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
     if (!status) status = ranks_own() ? run_follow(&run) : mode->run(&run);

@@ -8,6 +8,13 @@
 
 enum { MAX_ENDS = 16 };
 
+/* Values of the sampler that a model's files recommend. */
+enum { ADVICE_TEMPERATURE, ADVICE_TOP_P, ADVICE_TOP_K, ADVICE_MIN_P, ADVICE_REPEAT_PENALTY, N_ADVICE };
+typedef struct {
+    bool given;
+    double value; /* not checked */
+} Advice;
+
 /* Where a space is inserted before text that matches no user-defined or special piece. */
 typedef enum {
     SPACE_ALWAYS,  /* before each stretch between pieces that match the raw text */
@@ -31,7 +38,8 @@ typedef struct {
     char *chat_template;       /* Jinja, owned; NULL = none */
     size_t chat_template_size; /* bytes; a zero byte follows */
     bool chat_has_bos;         /* the template places BOS; else BOS comes first unless no_bos */
-    File file;                 /* mapped file that the pieces' text points into, if any */
+    Advice advice[N_ADVICE];
+    File file; /* mapped file that the pieces' text points into, if any */
 } Tokenizer;
 
 void tokenizer_close(Tokenizer *t);

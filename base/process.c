@@ -84,7 +84,7 @@ static struct termios kept; /* the terminal's settings, if `is_open` */
 static volatile sig_atomic_t is_open;
 
 static void set_terminal(const struct termios *settings, const char *paste_mode) {
-    tcsetattr(STDIN_FILENO, TCSADRAIN, settings);
+    tcsetattr(STDIN_FILENO, TCSANOW, settings);
     if (write(STDIN_FILENO, paste_mode, strlen(paste_mode)) < 0) return; /* opened only for reading */
 }
 

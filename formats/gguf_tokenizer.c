@@ -95,9 +95,16 @@ static bool get_flag(Loader *l, const char *key, bool missing) {
 
 static String get_string(Loader *l, const char *key) { return value_string(&l->origin, key, get(l, key)); }
 
-/* Reads the keys that both kinds of vocabulary have: BOS, EOS, <unk>, the chat template. */
+/* Reads the keys that both kinds of vocabulary have: BOS, EOS, <unk>, the chat template, the sampling. */
 static int fill_ends(Loader *l) {
+    static const char *const advice[N_ADVICE] = {"general.sampling.temp", "general.sampling.top_p",
+                                                 "general.sampling.top_k", "general.sampling.min_p",
+                                                 "general.sampling.penalty_repeat"};
     Tokenizer *t = l->t;
+    for (int i = 0; i < N_ADVICE; i++) {
+        const Value v = get(l, advice[i]);
+        t->advice[i] = (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL, v.real};
+    }
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", t->bos);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", t->eos);
     t->eot = get_token(l, "tokenizer.ggml.eot_token_id", t->eot);

@@ -284,6 +284,16 @@ static int read_ends(Loader *l, const Json *root) {
     return 0;
 }
 
+/* Reads generation_config.json. */
+static int read_generation(Loader *l, const Json *root) {
+    static const char *const names[N_ADVICE] = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"};
+    Advice *advice = l->t->advice;
+    const Json *samples = json_get(root, "do_sample");
+    for (int i = 0; i < N_ADVICE; i++) advice[i].given = json_real(json_get(root, names[i]), &advice[i].value);
+    if (json_has_kind(samples, JSON_BOOL) && !json_true(samples)) advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
+    return read_ends(l, root);
+}
+
 static int read_root(Loader *l, const Json *root) {
     const Json *model = json_get(root, "model"), *added = json_get(root, "added_tokens");
     if (check_model(l, model) || read_pipeline(l, root) || read_vocabulary(l, json_get(model, "vocab"))) return -1;
@@ -330,7 +340,7 @@ int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
     if (!pieces_open(&t->pieces, vocab_size, 0) && !read_file(t, path, read_root) &&
         !read_sibling(t, path, "tokenizer_config.json", read_config) &&
         !read_sibling(t, path, "chat_template.jinja", NULL) &&
-        !read_sibling(t, path, "generation_config.json", read_ends) &&
+        !read_sibling(t, path, "generation_config.json", read_generation) &&
         (t->n_ends || !read_sibling(t, path, "config.json", read_ends)))
         return 0;
     tokenizer_close(t);

@@ -143,7 +143,8 @@ static int answer(Chat *c) {
     if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     stream_open(&out, stdout);
     do status = generate(c, &out);
-    while (!status && t->ended == LENGTH && t->max == context && !(status = prepare(c)));
+    while (!status && t->ended == LENGTH && t->max == context && t->ids.n - t->n_prompt != run->options->steps &&
+           !(status = prepare(c)));
     if (status > 0) note("the context of %d positions is full, and ends the answer", context);
     if (run->options->json && status >= 0)
         status = text_write_json(run, t, ++c->n_answers, user, strlen(user), run->options->sampling.seed, &out);

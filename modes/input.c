@@ -5,42 +5,20 @@
 #include "modes/input.h"
 #include "base/error.h"
 #include "base/process.h"
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LINE = 1 << 30, MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
+enum { MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
 
-/* Reads another block. Returns the number of bytes, 0 at the end of the input or after Ctrl-C; -1 and a message if
- * memory runs out or the line is too long. */
-static ssize_t read_block(Messages *in) {
-    char block[1 << 14];
-    Buffer *b = &in->bytes;
-    b->n -= in->at;
-    memmove(b->bytes, b->bytes + in->at, b->n);
-    in->at = 0;
-    if (b->n > MAX_LINE) return fail("standard input: a line of more than %d bytes", MAX_LINE);
-    const ssize_t n = read_some(fileno(stdin), block, sizeof block);
-    if (n > 0) buffer_append(b, block, (size_t)n);
-    return b->failed ? -1 : n > 0 ? n : 0;
-}
-
-/* Finds the next line: *size bytes without the newline. Returns as input_read(). */
-static int next_line(Messages *in, char **line, size_t *size) {
-    char *end = NULL;
-    ssize_t n = 1;
-    buffer_append(&in->bytes, "", 0);
-    if (in->bytes.failed) return -1;
-    for (size_t searched = 0; n > 0 && !interrupted; searched = *size) {
-        *line = in->bytes.bytes + in->at;
-        *size = in->bytes.n - in->at;
-        if ((end = memchr(*line + searched, '\n', *size - searched))) break;
-        n = read_block(in);
-    }
-    if (n < 0) return -1;
-    *line = in->bytes.bytes + in->at; /* without a newline at the end of the input */
-    *size = end ? (size_t)(end - *line) : in->bytes.n - in->at;
-    in->at += *size + (end != NULL);
-    return (*size || end) && !interrupted ? 0 : 1;
+/* Reads the next line into in->line[*size], without its newline. Returns as input_read(). */
+static int next_line(Messages *in, size_t *size) {
+    errno = 0;
+    const ssize_t n = interrupted ? -1 : getline(&in->line, &in->room, stdin);
+    if (n < 0) return errno && errno != EINTR ? fail("standard input: %s", strerror(errno)) : 1;
+    *size = (size_t)n - (in->line[n - 1] == '\n');
+    return interrupted ? 1 : 0;
 }
 
 /* Removes the marks of a paste from a line. Returns whether a paste goes on in the next line. */
@@ -69,21 +47,19 @@ int input_read(Messages *in, char **message, size_t *size) {
     }
     m->n = 0;
     do {
-        char *line;
         size_t n;
-        const int status = next_line(in, &line, &n);
+        const int status = next_line(in, &n);
         if (status && typed) fputc('\n', stderr); /* after "User: " */
         if (status) return status;
         const bool is_cut = typed && n >= MAX_TYPED;
-        if (typed) pasting = remove_marks(line, &n, pasting) && !is_cut;
+        if (typed) pasting = remove_marks(in->line, &n, pasting) && !is_cut;
         if (is_cut) {
             note("ignored: a line that the terminal cut at %d bytes; use \"\"\", /load, a pipe or rlwrap", MAX_TYPED);
             terminal_discard();
-            in->at = in->bytes.n;
             m->n = n = 0;
         }
         if (m->n) buffer_append(m, "\n", 1);
-        buffer_append(m, line, n);
+        buffer_append(m, in->line, n);
         if (m->failed) return -1;
         begins = typed && m->n >= N && !memcmp(m->bytes, quotes, N);
         ends = m->n >= 2 * N && !memcmp(m->bytes + m->n - N, quotes, N);
@@ -97,6 +73,6 @@ int input_read(Messages *in, char **message, size_t *size) {
 void input_close(Messages *in) {
     terminal_discard();
     terminal_close();
-    free(in->bytes.bytes);
+    free(in->line);
     free(in->message.bytes);
 }

@@ -3,10 +3,10 @@
 
 #include "base/memory.h"
 
-/* Standard input, read in blocks. */
+/* Standard input. */
 typedef struct {
-    Buffer bytes; /* input read so far; lines before `at` have been returned */
-    size_t at;
+    char *line; /* [room], owned */
+    size_t room;
     Buffer message; /* the last message */
 } Messages;
 

@@ -79,6 +79,8 @@ static const Option OPTIONS[] = {
      "keep tokens at least P times as likely as the most likely one [off]"},
     {0, FLOAT, "repeat-penalty", "R", WRITES, RANGE(sampling.repeat_penalty, 0.01, 100),
      "divide the logits of the last 64 tokens [1: off]"},
+    {0, STRING, "sampling", "llama2c", WRITES, INTO(sampling_of),
+     "ignore the sampling that the model's files recommend"},
     {'s', UINT64, "seed", "N", WRITES, RANGE(sampling.seed, 0, 0x1p64),
      "seed of the random numbers [0: from the clock]"},
     {0, INT, "lookup", "N", WRITES, RANGE(lookup, 0, MAX_LOOKUP),
@@ -261,6 +263,8 @@ static int set_options(Options *o, bool *given, char **argv) {
         if (!value && argument && *argument != '[' && !(value = *++argv))
             return bad_usage("option '%s' requires an argument; see --help", word);
         given[option - OPTIONS] = true;
+        o->own_sampling |=
+            option->field >= offsetof(Options, sampling) && option->field < offsetof(Options, sampling.seed);
         status = set_option(o, option, value);
     }
     return status;
@@ -291,6 +295,8 @@ int options_parse(Options *o, char **argv) {
     if ((status = check_modes(o->mode, given)) >= 0) return status;
     if (o->kv && strcmp(o->kv, "f32") && strcmp(o->kv, "f16"))
         return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
+    if (o->sampling_of && strcmp(o->sampling_of, "llama2c"))
+        return bad_usage("--sampling is '%s', expected llama2c", o->sampling_of);
     if (o->think && strcmp(o->think, "on") && strcmp(o->think, "off"))
         return bad_usage("--think is '%s', expected on or off", o->think);
     if (o->profile && !profile_format(o->profile))
@@ -302,4 +308,21 @@ int options_parse(Options *o, char **argv) {
         return bad_usage("--parallel requires --samples N or --prompts FILE");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
     return -1;
+}
+
+void options_advise(Options *o, const Tokenizer *t) {
+    static const char *const names[N_ADVICE] = {"--temperature", "--top-p", "--top-k", "--min-p", "--repeat-penalty"};
+    char taken[256] = "", text[32];
+    const char *unused;
+    size_t n = 0;
+    for (int i = 0; i < N_ADVICE && !o->own_sampling && !o->sampling_of; i++) {
+        const Option *option = find_option(names[i], &unused);
+        if (!t->advice[i].given || !(option->modes & 1 << (o->mode - MODE_TABLE))) continue;
+        snprintf(text, sizeof text, "%.7g", t->advice[i].value);
+        print_failures_as_notes(true);
+        if (set_option(o, option, text) < 0)
+            n += (size_t)snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
+        print_failures_as_notes(false);
+    }
+    if (n) note("the model's own sampling:%s; --sampling llama2c turns it off", taken);
 }

@@ -3,6 +3,7 @@
 
 #include "formats/open.h"
 #include "sampler.h"
+#include "tokenizer.h"
 
 typedef struct Run Run; /* common.h */
 
@@ -48,8 +49,9 @@ enum { MAX_LOOKUP = 15, MAX_STOPS = 16, MAX_LOGPROBS = 100 }; /* --lookup, --sto
 typedef struct {
     const Mode *mode;
     const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
-        *template, *think;
+        *template, *think, *sampling_of;
     Sampling sampling;
+    bool own_sampling;            /* an option of `sampling` other than the seed is given */
     int steps;                    /* -1 = not given */
     const char *stops[MAX_STOPS]; /* [n_stops], not empty */
     int n_stops, logprobs;
@@ -67,3 +69,7 @@ typedef struct {
 /* Parses the command line. Returns -1 to continue, or the exit status after --help, --version or a message about bad
  * usage. */
 int options_parse(Options *o, char **argv);
+
+/* Sets the sampling that the model's files recommend, with a note, unless the user has chosen. A value outside the
+ * option's range is ignored with a note. */
+void options_advise(Options *o, const Tokenizer *t);

@@ -61,21 +61,17 @@ static int read_text(Prompts *p, Prompt *to, const char *where) {
     p->at += to->size + (end != NULL);
     if (o->prompt_file && to->size && line[to->size - 1] == '\n') to->size--; /* the output ends with its own newline */
     if ((o->prompts || o->prompt_file) && to->size && line[to->size - 1] == '\r') to->size--;
-    return p->json ? read_object(to, where, line) : 0;
+    if (p->json && read_object(to, where, line)) return -1;
+    line[to->size] = '\0';
+    return p->template && strlen(line) < to->size ? fail("%s: a zero byte", where) : 0;
 }
 
-static int encode(const Prompts *p, const char *where, Prompt *to) {
+static int encode(const Prompts *p, Prompt *to) {
     const Run *run = p->run;
     const Options *o = run->options;
     if (o->tokens) return run_tokens(run, true, &to->ids);
     if (!p->template) return tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids);
-    char *message = strndup(to->text, to->size);
-    int status = !message ? fail("out of memory") : strlen(message) < to->size ? fail("%s: a zero byte", where) : 0;
-    if (!status)
-        status =
-            chat_template_render(p->template, &run->tokenizer, o->system, &(ChatTurn){.user = message}, 1, &to->ids);
-    free(message);
-    return status;
+    return chat_template_render(p->template, &run->tokenizer, o->system, &(ChatTurn){.user = to->text}, 1, &to->ids);
 }
 
 /* Checks that a prompt fits. An empty prompt becomes BOS. `where`: the line, for messages; "" on the command line. */
@@ -101,7 +97,7 @@ static int read_prompt(Prompts *p, Prompt *to) {
     *to = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
     if (o->prompts) snprintf(where, sizeof where, "%.200s: line %d", p->name, p->line);
     hold_messages(p->n_failed >= MAX_REPORTS);
-    int status = read_text(p, to, where) ? 1 : encode(p, where, to);
+    int status = read_text(p, to, where) ? 1 : encode(p, to);
     if (!status && check_tokens(p, where, &to->ids)) {
         free(to->ids.ids);
         status = 1;

@@ -20,7 +20,7 @@ typedef struct {
 } Prompts;
 
 typedef struct {
-    const char *text; /* [size], valid until the prompts are closed */
+    char *text; /* [size], valid until the prompts are closed */
     size_t size;
     int line;
     Tokens ids;    /* at least one; the caller frees ids.ids */

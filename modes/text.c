@@ -174,11 +174,11 @@ int text_show(const Run *run, Text *t, Stream *out) {
 
 /* ---- a pass -------------------------------------------------------------------------------------- */
 
-/* A prompt runs in pieces of about 0.2 s. */
-static void adapt_piece(Run *run, int n_steps, double seconds) {
-    if (n_steps < run->piece) return;
-    if (seconds < 0.1) run->piece = (int)min(2 * (size_t)run->piece, (size_t)run->session.batch);
-    if (seconds > 0.3 && run->piece > 1) run->piece /= 2;
+/* Sets the length of the next piece of a prompt: about 0.2 s, by the last pass. */
+static void fit_piece(Run *run, int n_steps, double seconds) {
+    const int batch = run->session.batch;
+    const double fit = 0.2 * n_steps / seconds;
+    if (n_steps >= run->piece) run->piece = fit < 1 ? 1 : fit < batch ? (int)fit : batch;
 }
 
 /* On a terminal, shows after the cursor how many tokens of prompts are left. 0 removes it. */
@@ -204,7 +204,7 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     const float *logits = model_forward(&run->session, (const Step *)(const void *)steps->bytes, n_steps),
                 *next = logits;
     if (!logits) return -1;
-    adapt_piece(run, n_steps, now() - start);
+    fit_piece(run, n_steps, now() - start);
     for (int i = 0; i < n; i++) {
         if (texts[i] && !texts[i]->ended) left += texts[i]->ids.n - texts[i]->n_ran;
         if (!texts[i] || !texts[i]->n_rows) continue;
@@ -230,7 +230,7 @@ int text_write_json(const Run *run, Text *t, int index, const char *prompt, size
     fprintf(to, "{\"index\": %d, ", index);
     write_json_string(to, "prompt", prompt, size);
     fputs(", ", to);
-    write_json_string(to, "completion", t->bytes.bytes + t->completed, t->bytes.n - t->completed);
+    write_json_string(to, "completion", t->bytes.n ? t->bytes.bytes + t->completed : "", t->bytes.n - t->completed);
     fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"", (unsigned long long)seed,
             t->ids.n - t->n_prompt, reasons[t->ended]);
     if (t->logprobs) fclose(t->logprobs);
@@ -241,17 +241,6 @@ int text_write_json(const Run *run, Text *t, int index, const char *prompt, size
     if (!failed && write_whole(fileno(out->out), line, length)) out->error = errno;
     free(line);
     return failed ? fail("out of memory") : 0;
-}
-
-void text_statistics(const Run *run, long long read, double read_seconds, long long decoded, double seconds) {
-    const Guesser *g = &run->guesser;
-    fprintf(stderr, "prompt: %lld token%s, %.0f tokens/s", read, read == 1 ? "" : "s", (double)read / read_seconds);
-    if (decoded > 0)
-        fprintf(stderr, "; generation: %lld token%s, %.0f tokens/s", decoded, decoded == 1 ? "" : "s",
-                (double)decoded / seconds);
-    if (g->guessed)
-        fprintf(stderr, "; %ld of %ld draft tokens accepted, %.2f tokens per pass", g->accepted, g->guessed,
-                (double)decoded / (double)g->passes);
 }
 
 void text_free(Text *t) {

@@ -49,8 +49,5 @@ int text_show(const Run *run, Text *t, Stream *out);
  * Returns -1 if out of memory. */
 int text_write_json(const Run *run, Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out);
 
-/* Writes the numbers of tokens and the speed of a prompt and of the text after it to stderr. */
-void text_statistics(const Run *run, long long read, double read_seconds, long long decoded, double seconds);
-
 /* Frees what the text owns. */
 void text_free(Text *t);

@@ -108,6 +108,18 @@ static void a_full_context_drops_the_oldest_turns(void) {
           notes, out, err);
 }
 
+/* -n limits an answer also where it ends exactly with the context. */
+static void n_limits_an_answer_at_the_end_of_the_context(void) {
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int context = 60; context < 76; context++) {
+        setup.input = "hello there\nand now\nwhat else\n";
+        CHECK_RUN("%s -m chat -n 20 -s 3 -c %d --json", model, context);
+        int answers = 0;
+        for (const char *s = out; (s = strstr(s, "\"tokens\": 20, \"finish_reason\": \"length\"}\n")); s++) answers++;
+        CHECK(answers == 3, "-c %d: %s%s", context, out, err);
+    }
+}
+
 /* Messages of a file are rendered by the template, and each is answered as in a conversation of its own. */
 static void prompts_are_messages(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -127,6 +139,7 @@ static void prompts_are_messages(void) {
 
 void suite_chat(void) {
     TEST(a_full_context_drops_the_oldest_turns);
+    TEST(n_limits_an_answer_at_the_end_of_the_context);
     TEST(prompts_are_messages);
     if (test_fast()) return;
     TEST(a_paste_is_one_message);

@@ -3,6 +3,7 @@
 #include "formats/json.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/samples.h"
 #include "tests/support/test.h"
 
 #include <limits.h>
@@ -122,7 +123,45 @@ static void logprobs_follow_from_the_logits(void) {
     json_close(&json);
 }
 
+/* The sampling of a model's files applies unless the user chooses; values outside an option's range are ignored. */
+static void files_recommend_a_sampling(void) {
+    static GgufFile file;
+    CHECK(open_model() && !samples_write(folder), "no samples");
+    gguf_make(&file, &MHA_UNTIED, 0);
+    gguf_set_real(&file, "general.sampling.temp", 0.25f);
+    gguf_set_int(&file, "general.sampling.top_k", 3);
+    gguf_set_real(&file, "general.sampling.top_p", 1.5f);
+    gguf_set_real(&file, "general.sampling.min_p", (float)NAN);
+    gguf_set_real(&file, "general.sampling.penalty_repeat", -1);
+    gguf_add_tokenizer(&file, MHA_UNTIED.vocab_size, NULL, 0);
+    CHECK(!gguf_write(&file, inside("advice.gguf")), "cannot write");
+    gguf_free(&file);
+    const struct {
+        const char *files, *own, *note;
+    } cases[] = {{"advice.gguf", "-t 0.25 -k 3", "--temperature 0.25 --top-k 3; --sampling llama2c turns it off"},
+                 {"bpe", "-t 0", "--temperature 0 --top-p 0.5; --sampling llama2c turns it off"}};
+    write_file("bpe/generation_config.json",
+               "{\"do_sample\": false, \"temperature\": 0.6, \"top_p\": 0.5, \"top_k\": -1, \"min_p\": 1e999}");
+    for (int i = 0; i < 2; i++) {
+        CHECK_RUN("%s -i a -n 30 -s 5 %s", cases[i].files, cases[i].own);
+        memcpy(plain, out, sizeof plain);
+        CHECK(!strstr(err, "note: "), "%s", err);
+        CHECK_RUN("%s -i a -n 30 -s 5", cases[i].files);
+        CHECK(!strcmp(out, plain) && strstr(err, cases[i].note), "%s: '%s', expected '%s'; %s", cases[i].files, out,
+              plain, err);
+        CHECK(strstr(err, "note: --top-"), "no note of a bad value: %s", err);
+        CHECK_RUN("%s -i a -n 30 -s 5 -t 1", cases[i].files);
+        memcpy(plain, out, sizeof plain);
+        CHECK_RUN("%s -i a -n 30 -s 5 --sampling llama2c", cases[i].files);
+        CHECK(!strcmp(out, plain) && !strstr(err, "note: "), "'%s', expected '%s'; %s", out, plain, err);
+        CHECK_RUN("%s -m tokenize -i a", cases[i].files);
+        CHECK(!*err, "%s", err);
+    }
+    check_refused(2, "--sampling is 'x', expected llama2c", "advice.gguf --sampling x");
+}
+
 void suite_text(void) {
+    TEST(files_recommend_a_sampling);
     TEST(stop_strings_end_a_text);
     TEST(parts_of_stop_strings_are_written);
     TEST(json_says_why_a_text_ended);
