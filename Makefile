@@ -156,7 +156,7 @@ TSAN_ENVIRONMENT = OMP_NUM_THREADS=3 NORMA_FAST=1 TSAN_OPTIONS='ignore_noninstru
     OMP_TOOL_LIBRARIES=$(firstword $(wildcard /usr/lib/llvm-*/lib/libarcher.so))
 tsan: ## ThreadSanitizer over the forward pass (needs clang and libomp-dev)
 	@$(TSAN_ENVIRONMENT) $(MAKE) --no-print-directory test VARIANT=tsan CC=clang ARCH=x86-64-v3 CFLAGS='-O1 -g -fsanitize=thread' \
-	    SUITES='attention matmul invariance sequences golden'
+	    SUITES='attention matmul invariance sequences golden team'
 
 coverage: ## line and branch coverage of the tests (gcc); COVERAGE='98 88': fail below these percentages
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
@@ -168,7 +168,7 @@ mutate: ## mutation test of FILE='a.c b.c', or of the branch's changes (gcc)
 
 # Corpora are in build/fuzz/NAME and start from tests/fuzz/seeds/NAME. SEEDS: additional seed files.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json
+FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json fuzz-jinja
 fuzz: ## libFuzzer on all readers of files and texts, FUZZ_SECONDS each (needs clang)
 	@$(MAKE) --no-print-directory fuzzers VARIANT=fuzz CC=clang CFLAGS='$(SANITIZERS) -DUNROLL= -fsanitize=fuzzer-no-link'
 

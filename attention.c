@@ -29,7 +29,7 @@
 
 /* q_norm or k_norm of a token's heads: each head separately, or all heads jointly. */
 static void norm_heads_plain(float *heads, const Norm *norm, int n_heads, int size, bool jointly) {
-    if (norm->gamma) norm_plain(heads, heads, norm, jointly ? 1 : n_heads, jointly ? n_heads * size : size);
+    norm_plain(heads, heads, norm, jointly ? 1 : n_heads, jointly ? n_heads * size : size);
 }
 
 /* out = softmax(scale q k) v for one query head at position pos, which attends to KV head `head`. */
@@ -44,14 +44,14 @@ static void attend_plain(const Session *s, const Layer *layer, const KvCache *kv
         for (int i = 0; i < c->head_size; i++) z += (double)q[i] * kv_read(kv, layer->index, KV_KEYS, head, p, i);
         z *= scale;
         if (c->attention_cap != 0) z = c->attention_cap * tanh(z / c->attention_cap);
-        s->scores[p - first] = (float)z;
+        s->chunk.scores[p - first] = (float)z;
         max = fmax(max, z);
     }
-    for (int p = first; p <= pos; p++) sum += exp(s->scores[p - first] - max);
+    for (int p = first; p <= pos; p++) sum += exp(s->chunk.scores[p - first] - max);
     for (int i = 0; i < c->head_size; i++) {
         double mean = 0;
         for (int p = first; p <= pos; p++)
-            mean += exp(s->scores[p - first] - max) * kv_read(kv, layer->index, KV_VALUES, head, p, i);
+            mean += exp(s->chunk.scores[p - first] - max) * kv_read(kv, layer->index, KV_VALUES, head, p, i);
         out[i] = (float)(mean / sum);
     }
 }
@@ -60,16 +60,16 @@ static void attend_plain(const Session *s, const Layer *layer, const KvCache *kv
 static void project_plain(Session *s, const Layer *layer, const float *xn, const Step *step, float *q) {
     const Config *c = &s->model->config;
     const KvCache *kv = &s->sequences[step->sequence].kv;
-    matmul_plain(q, &layer->wq, xn, s->row);
-    matmul_plain(s->k, &layer->wk, xn, s->row);
-    matmul_plain(s->v, &layer->wv, xn, s->row);
+    matmul_plain(q, &layer->wq, xn, s->chunk.row);
+    matmul_plain(s->chunk.k, &layer->wk, xn, s->chunk.row);
+    matmul_plain(s->chunk.v, &layer->wv, xn, s->chunk.row);
     norm_heads_plain(q, &layer->q_norm, c->n_heads, c->head_size, c->wide_head_norms);
-    norm_heads_plain(s->k, &layer->k_norm, c->n_kv_heads, c->head_size, c->wide_head_norms);
+    norm_heads_plain(s->chunk.k, &layer->k_norm, c->n_kv_heads, c->head_size, c->wide_head_norms);
     for (int h = 0; h < c->n_heads && layer->rope != ROPE_NONE; h++)
-        rope_plain(q + h * c->head_size, &s->ropes[layer->rope], s->frequencies[layer->rope], step->pos);
+        rope_plain(q + h * c->head_size, &s->ropes[layer->rope], step->pos);
     for (int h = 0; h < c->n_kv_heads; h++) {
-        float *k = s->k + h * c->head_size, *v = s->v + h * c->head_size;
-        if (layer->rope != ROPE_NONE) rope_plain(k, &s->ropes[layer->rope], s->frequencies[layer->rope], step->pos);
+        float *k = s->chunk.k + h * c->head_size, *v = s->chunk.v + h * c->head_size;
+        if (layer->rope != ROPE_NONE) rope_plain(k, &s->ropes[layer->rope], step->pos);
         kv_write(kv, layer->index, KV_KEYS, h, k, 0, 1, step->pos);
         kv_write(kv, layer->index, KV_VALUES, h, v, 0, 1, step->pos);
     }
@@ -79,15 +79,15 @@ void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, 
     const Config *c = &s->model->config;
     const int all = c->n_heads * c->head_size, kv_heads = c->n_kv_heads;
     for (int t = 0; t < n; t++, x += c->dim, xn += c->dim) {
-        const KvCache *kv = &s->sequences[s->steps[t].sequence].kv;
-        float *q = s->q + (size_t)t * (size_t)all;
-        project_plain(s, layer, xn, &s->steps[t], q);
+        const KvCache *kv = &s->sequences[s->chunk.steps[t].sequence].kv;
+        float *q = s->chunk.q + (size_t)t * all;
+        project_plain(s, layer, xn, &s->chunk.steps[t], q);
         for (int h = 0; h < c->n_heads; h++) {
             const int at = h * c->head_size, kv_head = h * kv_heads / c->n_heads;
-            attend_plain(s, layer, kv, s->att + at, q + at, kv_head, s->steps[t].pos);
+            attend_plain(s, layer, kv, s->chunk.att + at, q + at, kv_head, s->chunk.steps[t].pos);
         }
-        matmul_plain(s->added, &layer->wo, s->att, s->row);
-        for (int i = 0; i < c->dim; i++) x[i] += s->added[i];
+        matmul_plain(s->chunk.added, &layer->wo, s->chunk.att, s->chunk.row);
+        for (int i = 0; i < c->dim; i++) x[i] += s->chunk.added[i];
     }
 }
 
@@ -111,26 +111,25 @@ static int heads_of(const Session *s, const Tensor *w) { return w->rows / s->mod
  * attention, and with many sequences each thread reads the caches that it wrote. With one sequence it is faster to
  * divide all heads evenly, because each thread then reads a longer stream of weights. */
 static bool has_own_groups(const Session *s, const Layer *layer) {
-    return s->n_spans > 1 && heads_of(s, &layer->wk) % omp_get_num_threads() == 0 && !s->model->config.wide_head_norms;
+    const bool divides = heads_of(s, &layer->wk) % omp_get_num_threads() == 0;
+    return s->chunk.n_spans > 1 && divides && !s->model->config.wide_head_norms;
 }
 
 /* The calling thread's heads of a projection. Without own groups all heads (keys, queries, values, in this order) are
  * divided evenly; `preceding` is the number of heads of the preceding projections. */
 static Heads own_heads(const Session *s, const Layer *layer, float *rows, const Tensor *w, int preceding) {
     const bool groups = has_own_groups(s, layer);
-    const int n_heads = heads_of(s, w);
+    const int n_heads = heads_of(s, w), thread = omp_get_thread_num(), threads = omp_get_num_threads();
     const int all = groups ? n_heads : heads_of(s, &layer->wq) + 2 * heads_of(s, &layer->wk);
-    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     if (groups) preceding = 0;
     const int first = clamp(all * thread / threads - preceding, n_heads);
     const int end = clamp(all * (thread + 1) / threads - preceding, n_heads);
-    return (Heads){rows + tensor_first_row(w), (size_t)tensor_all_rows(w), s->model->config.head_size, first,
-                   end - first};
+    return (Heads){rows + tensor_first_row(w), tensor_all_rows(w), s->model->config.head_size, first, end - first};
 }
 
 /* Head i of the thread's heads, of token t. */
 static float *head_of(const Heads *h, int i, int t) {
-    return h->rows + (size_t)t * h->stride + (size_t)((h->first + i) * h->size);
+    return h->rows + (size_t)t * h->stride + (h->first + i) * h->size;
 }
 
 static void project(const Heads *h, const Tensor *w, const Input *in, int n) {
@@ -139,7 +138,7 @@ static void project(const Heads *h, const Tensor *w, const Input *in, int n) {
 
 /* Normalizes each head of n tokens separately, in place. */
 static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const Heads *h, int n) {
-    if (!norm->gamma) return;
+    if (norm->kind == NORM_NONE) return;
     probe_heads(s->probe, layer, site, false, head_of(h, 0, 0), h->stride, n, h->n, h->size);
     for (int i = 0; i < h->n; i++)
         for (int t = 0; t < n; t++) norm_token(head_of(h, i, t), head_of(h, i, t), norm, h->size);
@@ -147,99 +146,74 @@ static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const
     probe_heads(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
 }
 
-/* Treats all heads of a token as one long head, starting at token `first`. */
-static Heads whole_rows(float *rows, int dim, int first) {
-    return (Heads){rows + (size_t)first * (size_t)dim, (size_t)dim, dim, 0, 1};
-}
-
-/* Normalizes all heads of a token jointly, in place. The threads share the tokens, after all heads are projected. */
-static void norm_rows(Session *s, const Layer *layer, int n) {
-    const Config *c = &s->model->config;
-    const int share = (n - 1) / omp_get_num_threads() + 1, first = clamp(omp_get_thread_num() * share, n);
-    const int count = clamp(n - first, share); /* a single token goes to thread 0, which the profile observes */
-    const Heads q = whole_rows(s->q, c->n_heads * c->head_size, first);
-    const Heads k = whole_rows(s->k, c->n_kv_heads * c->head_size, first);
-    team_wait(s->probe, layer->index, SITE_QKV);
-    team_gather(s->probe, layer->index, s->q, &layer->wq, n, true);
-    team_gather(s->probe, layer->index, s->k, &layer->wk, n, true);
-    if (count > 0) norm_heads(s, layer->index, SITE_Q_NORM, &layer->q_norm, &q, count);
-    if (count > 0) norm_heads(s, layer->index, SITE_K_NORM, &layer->k_norm, &k, count);
-    team_wait(s->probe, layer->index, SITE_K_NORM);
+/* Normalizes all heads of a token jointly, in place, as one long head. The threads share the tokens. */
+static void norm_rows(Session *s, const Layer *layer, Site site, const Norm *norm, float *rows, const Tensor *w,
+                      int n) {
+    const int dim = tensor_all_rows(w), share = (n - 1) / omp_get_num_threads() + 1;
+    const int first = clamp(omp_get_thread_num() * share, n), count = clamp(n - first, share);
+    const Heads all = {rows + (size_t)first * dim, dim, dim, 0, 1};
+    team_gather(s->probe, layer->index, rows, w, n, true);
+    if (count > 0) norm_heads(s, layer->index, site, norm, &all, count); /* one token: thread 0, which is observed */
 }
 
 static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
     if (use == ROPE_NONE) return;
     const Rope *rope = &s->ropes[use];
     for (int i = 0; i < h->n; i++)
-        for (int t = 0; t < n; t++) rope_rotate(rope, head_of(h, i, t), s->angles[use] + (size_t)(t * rope->dims));
+        for (int t = 0; t < n; t++) rope_rotate(rope, head_of(h, i, t), s->chunk.angles[use] + t * rope->dims);
 }
 
 /* Appends the thread's keys or values to the caches of their sequences. */
 static void write_heads(const Session *s, int layer, KvKind kind, const Heads *h) {
-    for (const Span *a = s->spans; a < s->spans + s->n_spans; a++)
+    for (const Span *a = s->chunk.spans; a < s->chunk.spans + s->chunk.n_spans; a++)
         for (int i = 0; i < h->n; i++)
             kv_write(&s->sequences[a->sequence].kv, layer, kind, h->first + i, head_of(h, i, a->first), h->stride, a->n,
                      a->pos);
 }
 
-/* The weight that determines the form of the input shared by Wq, Wk and Wv: one that takes int8 if there is one. */
-static const Tensor *input_weight(const Layer *layer) {
-    return type_takes_int8(layer->wq.type) ? &layer->wq : type_takes_int8(layer->wk.type) ? &layer->wk : &layer->wv;
-}
-
 /* ---- the fast form: attend -------------------------------------------------------- */
 
-/* Computes attention for queries [first, first + n) of a span and KV head `head`. Query i belongs to step i /
- * queries_per_kv_head of the span and to query head i % queries_per_kv_head of the group. */
+/* Computes attention for 1 to 4 queries of a span and KV head `head`, from query `first` on. Query i belongs to step
+ * i / group of the span and to query head i % group of the KV head's group. */
 static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
-    const int queries_per_kv_head = c->n_heads / c->n_kv_heads;
+    const int group = c->n_heads / c->n_kv_heads, count = n == 3 ? 4 : n;
     const int first_row = tensor_first_row(&layer->wq); /* heads are counted from this process's first */
-    float *scores = s->scores + (size_t)omp_get_thread_num() * KV_QUERIES * (size_t)s->room;
+    const size_t positions = s->chunk.capacity.positions;
+    float *scores = s->chunk.scores + (size_t)omp_get_thread_num() * KV_QUERIES * positions;
     Queries a = {.size = c->head_size,
                  .head = head,
                  .prefetch = layer->wo.prefetch.distance > 0,
                  .scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};
-    for (int k = 0; k < n; k++) {
-        const int t = (first + k) / queries_per_kv_head;
-        const int query_head = head * queries_per_kv_head + (first + k) % queries_per_kv_head;
-        const size_t at = ((size_t)(span->first + t) * (size_t)c->n_heads + (size_t)query_head) * (size_t)c->head_size;
-        a.q[k] = s->q + first_row + at;
-        a.out[k] = s->att + first_row + at;
-        a.scores[k] = scores + (size_t)k * (size_t)s->room;
+    for (int k = 0; k < count; k++) {
+        const int i = first + (k < n ? k : n - 1), t = i / group; /* of 3 queries, the last is computed twice */
+        const size_t row = (size_t)(span->first + t) * c->n_heads + (head * group + i % group);
+        a.q[k] = s->chunk.q + first_row + row * c->head_size;
+        a.out[k] = s->chunk.att + first_row + row * c->head_size;
+        a.scores[k] = scores + k * positions;
         a.n_keys[k] = span->pos + t + 1;
         a.first_key[k] = layer->window > 0 && a.n_keys[k] > layer->window ? a.n_keys[k] - layer->window : 0;
     }
-    attend(&a, &s->sequences[span->sequence].kv.layers[layer->index], s->kv_type, n);
+    attend(&a, &s->sequences[span->sequence].kv.layers[layer->index], s->kv_type, count);
 }
 
-/* Computes attention for up to KV_QUERIES of a span's n queries of a KV head, starting at `first`. */
-static void attend_some(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
-    const int end = first + KV_QUERIES < n ? first + KV_QUERIES : n;
-    for (int i = first, count; i < end; i += count) {
-        count = end - i > 3 ? 4 : end - i > 1 ? 2 : 1;
-        attend_queries(s, layer, span, head, i, count);
-    }
-}
-
-/* Computes attention for all queries of the chunk. With own groups, each thread takes the queries of its KV heads.
- * Otherwise threads take small groups of queries in turn, because later queries of a span see more keys. */
+/* Computes attention for all queries of the chunk, in tasks of a few queries of one KV head. With own groups, each
+ * thread takes the tasks of its KV heads. Otherwise threads take tasks in turn, because later queries of a span see
+ * more keys. */
 static void attend_all(Session *s, const Layer *layer) {
     const Config *c = &s->model->config;
-    const bool groups = has_own_groups(s, layer);
-    const int kv_heads = heads_of(s, &layer->wk), share = kv_heads / omp_get_num_threads();
-    const int threads = groups ? 1 : omp_get_num_threads();
-    const int first_head = groups ? omp_get_thread_num() * share : 0, end = groups ? first_head + share : kv_heads;
-    int turn = groups ? 0 : omp_get_thread_num(); /* groups to skip until this thread's next */
-    for (const Span *span = s->spans; span < s->spans + s->n_spans; span++) {
-        const int n = span->n * (c->n_heads / c->n_kv_heads); /* queries of each KV head */
-        for (int first = 0; first < n; first += KV_QUERIES)
-            for (int head = first_head; head < end; head++) {
-                if (turn == 0) attend_some(s, layer, span, head, first, n);
-                turn = turn ? turn - 1 : threads - 1;
+    const int group = c->n_heads / c->n_kv_heads, kv_heads = heads_of(s, &layer->wk);
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const bool own = has_own_groups(s, layer);
+    int task = 0;
+    for (const Span *span = s->chunk.spans; span < s->chunk.spans + s->chunk.n_spans; span++)
+        for (int first = 0; first < span->n * group; first += KV_QUERIES)
+            for (int head = 0; head < kv_heads; head++, task++) {
+                const int left = span->n * group - first;
+                if ((own ? head * threads / kv_heads : task % threads) != thread) continue;
+                attend_queries(s, layer, span, head, first, left < KV_QUERIES ? left : KV_QUERIES);
             }
-    }
 }
 
 /* ---- the sublayer ----------------------------------------------------------------- */
@@ -247,15 +221,19 @@ static void attend_all(Session *s, const Layer *layer) {
 void attention(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
     const int l = layer->index, n_keys = heads_of(s, &layer->wk), n_queries = heads_of(s, &layer->wq);
-    const Heads k = own_heads(s, layer, s->k, &layer->wk, 0), q = own_heads(s, layer, s->q, &layer->wq, n_keys);
-    const Heads v = own_heads(s, layer, s->v, &layer->wv, n_keys + n_queries);
-    Input in = input_prepare(&s->input, input_weight(layer), xn, n);
+    const Heads k = own_heads(s, layer, s->chunk.k, &layer->wk, 0),
+                q = own_heads(s, layer, s->chunk.q, &layer->wq, n_keys);
+    const Heads v = own_heads(s, layer, s->chunk.v, &layer->wv, n_keys + n_queries);
+    Input in = input_prepare(&s->chunk.input, input_weight(&layer->wq, input_weight(&layer->wk, &layer->wv)), xn, n);
     project(&k, &layer->wk, &in, n);
     project(&q, &layer->wq, &in, n);
     project(&v, &layer->wv, &in, n);
     probe_mark(s->probe, l, SITE_QKV);
     if (c->wide_head_norms) {
-        norm_rows(s, layer, n);
+        team_wait(s->probe, l);
+        norm_rows(s, layer, SITE_Q_NORM, &layer->q_norm, s->chunk.q, &layer->wq, n);
+        norm_rows(s, layer, SITE_K_NORM, &layer->k_norm, s->chunk.k, &layer->wk, n);
+        team_wait(s->probe, l);
     } else {
         norm_heads(s, l, SITE_Q_NORM, &layer->q_norm, &q, n);
         norm_heads(s, l, SITE_K_NORM, &layer->k_norm, &k, n);
@@ -265,12 +243,12 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     write_heads(s, l, KV_KEYS, &k);
     write_heads(s, l, KV_VALUES, &v);
     probe_mark(s->probe, l, SITE_ROPE);
-    if (!has_own_groups(s, layer)) team_wait(s->probe, l, SITE_ROPE); /* queries attend to other threads' keys */
+    if (!has_own_groups(s, layer)) team_wait(s->probe, l); /* queries attend to other threads' keys */
 
     attend_all(s, layer);
-    team_end_product(s->probe, l, SITE_ATTENTION, s->att, &layer->wq, n);
+    team_end_product(s->probe, l, SITE_ATTENTION, s->chunk.att, &layer->wq, n);
 
-    in = input_prepare(&s->input, &layer->wo, s->att, n);
+    in = input_prepare(&s->chunk.input, &layer->wo, s->chunk.att, n);
     matmul_add(x, &layer->wo, &in, n); /* the residual: x += Wo out */
     team_end_product(s->probe, l, SITE_ATTN_OUT, x, &layer->wo, n);
 }

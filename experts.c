@@ -49,13 +49,13 @@ static void choose(float *p, int n, int n_used, bool divide) {
 void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
     for (int t = 0; t < n; t++, x += c->dim, xn += c->dim) {
-        matmul_plain(s->router, &layer->router, xn, s->row);
-        softmax(s->router, c->n_experts);
-        choose(s->router, c->n_experts, c->n_experts_used, c->norm_topk);
+        matmul_plain(s->chunk.router, &layer->router, xn, s->chunk.row);
+        softmax(s->chunk.router, c->n_experts);
+        choose(s->chunk.router, c->n_experts, c->n_experts_used, c->norm_topk);
         for (int e = 0; e < c->n_experts; e++) {
-            if (s->router[e] == NOT_USED) continue;
-            swiglu_plain(s, &layer->experts[e], s->added, xn);
-            for (int i = 0; i < c->dim; i++) x[i] += s->router[e] * s->added[i];
+            if (s->chunk.router[e] == NOT_USED) continue;
+            swiglu_plain(s, &layer->experts[e], s->chunk.added, xn);
+            for (int i = 0; i < c->dim; i++) x[i] += s->chunk.router[e] * s->chunk.added[i];
         }
     }
 }
@@ -64,94 +64,81 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, in
 
 /* Turns the router's logits of n tokens into slots, sorted by expert. It is little work: one thread calls it. */
 static void fill_slots(Session *s, int n) {
-    const Config *c = &s->model->config;
-    const int experts = c->n_experts;
+    const Config *config = &s->model->config;
+    const Chunk *c = &s->chunk;
+    const int experts = config->n_experts;
     for (int t = 0; t < n; t++) {
-        float *p = s->router + (size_t)t * (size_t)experts;
+        float *p = c->router + (size_t)t * experts;
         softmax(p, experts);
-        choose(p, experts, c->n_experts_used, c->norm_topk);
+        choose(p, experts, config->n_experts_used, config->norm_topk);
     }
     int i = 0;
     for (int e = 0; e < experts; e++) {
-        s->expert_start[e] = i;
+        c->expert_start[e] = i;
         for (int t = 0; t < n; t++) {
-            const float weight = s->router[(size_t)t * (size_t)experts + (size_t)e];
-            if (weight != NOT_USED) s->slots[i++] = (Slot){t, weight};
+            const float weight = c->router[(size_t)t * experts + e];
+            if (weight != NOT_USED) c->slots[i++] = (Slot){t, weight};
         }
     }
-    s->expert_start[experts] = i;
+    c->expert_start[experts] = i;
 }
 
 static void route(Session *s, const Layer *layer, const float *xn, int n) {
-    const Input in = input_prepare(&s->input, &layer->router, xn, n);
-    matmul(s->router, &layer->router, &in, n);
+    const Input in = input_prepare(&s->chunk.input, &layer->router, xn, n);
+    matmul(s->chunk.router, &layer->router, &in, n);
     team_end(s->probe, layer->index, SITE_ROUTER);
 #pragma omp single nowait
     fill_slots(s, n);
     team_end(s->probe, layer->index, SITE_TOP_K);
 }
 
-/* The experts' input: one row per slot, or for a single token one row shared by all slots. */
+/* The experts' input: one row per slot, or for a single token one row that all slots share. */
 static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
-    const size_t dim = (size_t)w->cols;
+    const Chunk *c = &s->chunk;
+    const size_t dim = w->cols;
     const int n_slots = n * s->model->config.n_experts_used;
-    if (each_thread_computes(n)) return input_prepare(&s->input, w, xn, 1);
+    if (each_thread_computes(n)) return input_prepare(&c->input, w, xn, 1);
 #pragma omp for schedule(static) nowait
-    for (int i = 0; i < n_slots; i++)
-        memcpy(s->expert_rows + (size_t)i * dim, xn + (size_t)s->slots[i].token * dim, dim * sizeof *xn);
+    for (int i = 0; i < n_slots; i++) memcpy(c->expert_rows + i * dim, xn + c->slots[i].token * dim, dim * sizeof *xn);
     team_barrier();
-    return input_prepare(&s->input, w, s->expert_rows, n_slots);
+    return input_prepare(&c->input, w, c->expert_rows, n_slots);
 }
 
-/* Computes elements [first, first + count) of silu(gate) * up for expert e's slots. `one_row`: the slots share one
- * input row. */
-static void gate_up(Session *s, const Mlp *m, int e, int first, int count, const Input *in, bool one_row) {
-    const int start = s->expert_start[e], n = s->expert_start[e + 1] - start;
-    const size_t at = (size_t)start * (size_t)tensor_all_rows(&m->gate);
-    const Input slots = input_from(in, one_row ? 0 : start);
-    if (n > 0) mlp_gate_up(m, s->model->config.activation, s->gate + at, s->up + at, first, count, &slots, n);
-}
-
-/* x[n] += weight * y[n] */
-static void add_weighted(float *x, const float *y, float weight, int n) {
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) vstore(x + i, vfma(vset(weight), vload(y + i), vload(x + i)));
-    if (i < n) vstore_n(x + i, vfma(vset(weight), vload_n(y + i, n - i), vload_n(x + i, n - i)), n - i);
-}
-
-/* Computes elements [first, first + count) of x += p_e y_e for the tokens of expert e. */
-static void down(Session *s, float *x, const Mlp *m, int e, int first, int count, const Input *in) {
-    const size_t dim = (size_t)tensor_all_rows(&m->down), first_row = (size_t)tensor_first_row(&m->down);
-    const int start = s->expert_start[e], end = s->expert_start[e + 1];
-    if (start == end) return;
+/* Computes elements [first, first + count) of x += p_e y_e for the n slots of expert e from `start` on. */
+static void down(const Chunk *c, float *x, const Tensor *w, int start, int n, int first, int count, const Input *in) {
+    const size_t dim = tensor_all_rows(w), row = tensor_first_row(w);
     const Input slots = input_from(in, start);
-    x += first_row;
-    matmul_rows(s->expert_rows + (size_t)start * dim + first_row, dim, &m->down, first, count, &slots, end - start,
-                false);
-    for (int i = start; i < end; i++) {
-        const float *y = s->expert_rows + (size_t)i * dim + first_row + (size_t)first;
-        add_weighted(x + (size_t)s->slots[i].token * dim + (size_t)first, y, s->slots[i].weight, count);
+    float *y = c->expert_rows + start * dim + row;
+    matmul_rows(y, dim, w, first, count, &slots, n, false);
+    for (const Slot *slot = c->slots + start; slot < c->slots + start + n; slot++, y += dim) {
+        float *sum = x + slot->token * dim + row;
+#pragma omp simd
+        for (int i = first; i < first + count; i++) sum[i] = fma_float(slot->weight, y[i], sum[i]);
     }
 }
 
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
-    const Config *c = &s->model->config;
+    const Chunk *c = &s->chunk;
     const Mlp *m = layer->experts;
+    const int n_experts = s->model->config.n_experts, n_slots = n * s->model->config.n_experts_used;
+    const int *starts = c->expert_start; /* expert e has the slots [starts[e], starts[e + 1]) */
     route(s, layer, xn, n);
-    Input in = slot_rows(s, mlp_input_weight(m), xn, n);
-    int step = matmul_task_rows(&m->gate, &in, n);
-#pragma omp for schedule(static) nowait
-    for (int first = 0; first < m->gate.rows; first += step) {
-        const int count = m->gate.rows - first < step ? m->gate.rows - first : step;
-        for (int e = 0; e < c->n_experts; e++) gate_up(s, &m[e], e, first, count, &in, each_thread_computes(n));
+    Input in = slot_rows(s, input_weight(&m->gate, &m->up), xn, n);
+    for (int e = 0; e < n_experts; e++) {
+        const size_t at = starts[e] * (size_t)tensor_all_rows(&m->gate);
+        const Input rows = input_from(&in, each_thread_computes(n) ? 0 : starts[e]);
+        if (starts[e] < starts[e + 1])
+            mlp_gate_up(s, &m[e], c->gate + at, c->up + at, &rows, starts[e + 1] - starts[e]);
     }
-    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->gate, &m->gate, n * c->n_experts_used);
-    in = input_prepare(&s->input, &m->down, s->gate, n * c->n_experts_used);
-    step = matmul_task_rows(&m->down, &in, n);
+    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, c->gate, &m->gate, n_slots);
+    in = input_prepare(&c->input, &m->down, c->gate, n_slots);
+    const int step = matmul_task_rows(&m->down, &in, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < m->down.rows; first += step) {
         const int count = m->down.rows - first < step ? m->down.rows - first : step;
-        for (int e = 0; e < c->n_experts; e++) down(s, x, &m[e], e, first, count, &in);
+        for (int e = 0; e < n_experts; e++)
+            if (starts[e] < starts[e + 1])
+                down(c, x, &m[e].down, starts[e], starts[e + 1] - starts[e], first, count, &in);
     }
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
 }

@@ -25,18 +25,18 @@ static double activation_plain(Activation activation, double a) {
 }
 
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
-    matmul_plain(s->gate, &m->gate, xn, s->row);
-    matmul_plain(s->up, &m->up, xn, s->row);
+    matmul_plain(s->chunk.gate, &m->gate, xn, s->chunk.row);
+    matmul_plain(s->chunk.up, &m->up, xn, s->chunk.row);
     for (int i = 0; i < m->gate.rows; i++)
-        s->gate[i] = (float)(activation_plain(s->model->config.activation, s->gate[i]) * s->up[i]);
-    matmul_plain(y, &m->down, s->gate, s->row);
+        s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation, s->chunk.gate[i]) * s->chunk.up[i]);
+    matmul_plain(y, &m->down, s->chunk.gate, s->chunk.row);
 }
 
 void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const int dim = s->model->config.dim;
     for (int t = 0; t < n; t++, x += dim, xn += dim) {
-        swiglu_plain(s, &layer->mlp, s->added, xn);
-        for (int i = 0; i < dim; i++) x[i] += s->added[i];
+        swiglu_plain(s, &layer->mlp, s->chunk.added, xn);
+        for (int i = 0; i < dim; i++) x[i] += s->chunk.added[i];
     }
 }
 
@@ -54,42 +54,36 @@ INLINE vf activate_vector(const Activation activation, vf a) {
 }
 
 /* gate = activation(gate) * up */
-INLINE void activate(const Activation activation, float *gate, const float *up, int n) {
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) vstore(gate + i, activate_vector(activation, vload(gate + i)) * vload(up + i));
-    if (i < n)
-        vstore_n(gate + i, activate_vector(activation, vload_n(gate + i, n - i)) * vload_n(up + i, n - i), n - i);
+static void activate(Activation activation, float *gate, const float *up, int n) {
+    for (int i = 0; i < n; i += LANES) {
+        const int m = n - i < LANES ? n - i : LANES;
+        vstore_n(gate + i, activate_vector(activation, vload_n(gate + i, m)) * vload_n(up + i, m), m);
+    }
 }
 
-void mlp_gate_up(const Mlp *m, Activation activation, float *gate, float *up, int first, int count, const Input *in,
-                 int n) {
-    const size_t hidden_dim = (size_t)tensor_all_rows(&m->gate);
+void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const Input *in, int n) {
+    const size_t hidden_dim = tensor_all_rows(&m->gate);
+    const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
     gate += tensor_first_row(&m->gate);
     up += tensor_first_row(&m->up);
-    matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
-    matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
-    for (int t = 0; t < n; t++) {
-        const size_t at = (size_t)t * hidden_dim + (size_t)first;
-        switch (activation) {
-        case ACTIVATION_SILU: activate(ACTIVATION_SILU, gate + at, up + at, count); break;
-        case ACTIVATION_GELU: activate(ACTIVATION_GELU, gate + at, up + at, count); break;
+#pragma omp for schedule(static) nowait
+    for (int first = 0; first < rows; first += step) {
+        const int count = rows - first < step ? rows - first : step;
+        matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
+        matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
+        for (int t = 0; t < n; t++) {
+            const size_t at = t * hidden_dim + first;
+            activate(s->model->config.activation, gate + at, up + at, count);
         }
     }
 }
 
-const Tensor *mlp_input_weight(const Mlp *m) { return type_takes_int8(m->gate.type) ? &m->gate : &m->up; }
-
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
-    Input in = input_prepare(&s->input, mlp_input_weight(m), xn, n);
-    const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, &in, n);
-#pragma omp for schedule(static) nowait
-    for (int first = 0; first < rows; first += step) {
-        const int count = rows - first < step ? rows - first : step;
-        mlp_gate_up(m, s->model->config.activation, s->gate, s->up, first, count, &in, n);
-    }
-    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->gate, &m->gate, n);
-    in = input_prepare(&s->input, &m->down, s->gate, n);
+    Input in = input_prepare(&s->chunk.input, input_weight(&m->gate, &m->up), xn, n);
+    mlp_gate_up(s, m, s->chunk.gate, s->chunk.up, &in, n);
+    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate, &m->gate, n);
+    in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n);
     matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
 }

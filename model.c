@@ -21,12 +21,11 @@
 /* y[n][rows of the output matrix] = logits of xn[n][dim], before any scale or cap. */
 static void output_plain(Session *s, float *y, const float *xn, int n) {
     const Tensor *w = &s->model->output;
-    for (int t = 0; t < n; t++)
-        matmul_plain(y + (size_t)t * (size_t)w->rows, w, xn + (size_t)t * (size_t)w->cols, s->row);
+    for (int t = 0; t < n; t++) matmul_plain(y + (size_t)t * w->rows, w, xn + (size_t)t * w->cols, s->chunk.row);
 }
 
 static void output_fast(Session *s, float *y, const float *xn, int n) {
-    const Input in = input_prepare(&s->input, &s->model->output, xn, n);
+    const Input in = input_prepare(&s->chunk.input, &s->model->output, xn, n);
     matmul(y, &s->model->output, &in, n);
 }
 
@@ -51,21 +50,21 @@ static void embed(Session *s, int n) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) {
-        float *x = s->x + (size_t)t * (size_t)c->dim;
-        dequantize_row(x, &s->model->embedding, s->steps[t].token);
+        float *x = s->chunk.x + (size_t)t * c->dim;
+        dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
         for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++) x[i] *= c->embedding_scale;
-        for (int r = 0; r < N_ROPES && s->frequencies[r]; r++)
-            rope_angles(s->angles[r] + (size_t)(t * c->rope.dims), &s->ropes[r], s->frequencies[r], s->steps[t].pos);
+        for (int r = 0; r < N_ROPES && s->ropes[r].frequencies; r++)
+            rope_angles(s->chunk.angles[r] + t * c->rope.dims, &s->ropes[r], s->chunk.steps[t].pos);
     }
 }
 
 /* Returns xn[n][dim] = norm(x), or x if the norm is absent. */
 static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
     const int dim = s->model->config.dim;
-    if (!norm->gamma) return x;
-    const float *xn = forms(s)->norm(s->xn, x, norm, n, dim);
+    if (norm->kind == NORM_NONE) return x;
+    const float *xn = forms(s)->norm(s->chunk.xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
-    if (!each_thread_computes(n)) team_wait(s->probe, layer, site);
+    if (!each_thread_computes(n)) team_wait(s->probe, layer);
     probe_norm(s->probe, layer, site, x, xn, n, dim);
     return xn;
 }
@@ -74,7 +73,7 @@ static const float *norm_site(Session *s, int layer, Site site, const Norm *norm
 static void cap_logits(const Session *s, float *logits) {
     const Config *c = &s->model->config;
     const float scale = c->logit_scale != 0 ? c->logit_scale : 1;
-    const int64_t n = (int64_t)s->n_requested * c->vocab_size;
+    const int64_t n = (int64_t)s->chunk.n_requested * c->vocab_size;
     if (scale == 1 && c->logit_cap == 0) return;
     team_barrier();
 #pragma omp for schedule(static) nowait
@@ -87,21 +86,22 @@ static void cap_logits(const Session *s, float *logits) {
 
 /* Compacts the requested rows of x in place; x is not needed again. Returns the first. */
 static const float *requested_rows(Session *s) {
-    const size_t dim = (size_t)s->model->config.dim;
-    const int n = s->n_requested, first = s->requested[0];
-    if (s->requested[n - 1] - first == n - 1) return s->x + (size_t)first * dim;
+    const size_t dim = s->model->config.dim;
+    const int n = s->chunk.n_requested, first = s->chunk.requested[0];
+    if (s->chunk.requested[n - 1] - first == n - 1) return s->chunk.x + (size_t)first * dim;
 #pragma omp single nowait
     for (int i = 0; i < n; i++)
-        if (s->requested[i] > i)
-            memcpy(s->x + (size_t)i * dim, s->x + (size_t)s->requested[i] * dim, dim * sizeof *s->x);
+        if (s->chunk.requested[i] > i)
+            memcpy(s->chunk.x + (size_t)i * dim, s->chunk.x + (size_t)s->chunk.requested[i] * dim,
+                   dim * sizeof *s->chunk.x);
     team_barrier();
-    return s->x;
+    return s->chunk.x;
 }
 
 /* The final norm and the requested logits. */
 static void compute_logits(Session *s, float *logits) {
     const Model *m = s->model;
-    const int n = s->n_requested;
+    const int n = s->chunk.n_requested;
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, requested_rows(s), n);
     forms(s)->output(s, logits, xn, n);
     cap_logits(s, logits);
@@ -111,11 +111,11 @@ static void compute_logits(Session *s, float *logits) {
 
 /* The sublayer's output buffer: x itself, or a zeroed scratch buffer if a post-norm or a scale follows. */
 static float *branch(Session *s, const Norm *post, float *x, int n) {
-    const size_t dim = (size_t)s->model->config.dim;
+    const size_t dim = s->model->config.dim;
     if (!has_branch(s, post)) return x;
 #pragma omp for schedule(static) nowait
-    for (int t = 0; t < n; t++) memset(s->branch + (size_t)t * dim, 0, dim * sizeof *x);
-    return s->branch; /* a barrier inside the sublayer precedes the first addition */
+    for (int t = 0; t < n; t++) memset(s->chunk.branch + (size_t)t * dim, 0, dim * sizeof *x);
+    return s->chunk.branch; /* a barrier inside the sublayer precedes the first addition */
 }
 
 /* x += scale post(branch), if the sublayer did not add to x itself. */
@@ -123,7 +123,7 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
     const Config *c = &s->model->config;
     const float scale = c->residual_scale != 0 ? c->residual_scale : 1;
     if (!has_branch(s, post)) return;
-    const float *y = norm_site(s, layer, site, post, s->branch, n);
+    const float *y = norm_site(s, layer, site, post, s->chunk.branch, n);
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < (int64_t)n * c->dim; i++) x[i] = fma_float(scale, y[i], x[i]);
     team_end(s->probe, layer, SITE_RESIDUAL);
@@ -133,7 +133,7 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
 static void forward_chunk(Session *s, int n, float *logits) {
     const Model *m = s->model;
     const Forms *form = forms(s);
-    float *x = s->x;
+    float *x = s->chunk.x;
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
     team_end(s->probe, NO_LAYER, SITE_EMBED);
@@ -146,16 +146,16 @@ static void forward_chunk(Session *s, int n, float *logits) {
         (layer->experts ? form->mixture : form->mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }
-    if (s->n_requested > 0) compute_logits(s, logits);
+    if (s->chunk.n_requested > 0) compute_logits(s, logits);
 }
 
 /* Number of threads for a chunk of n steps: one if there is too little work to be worth the barriers. */
 static int chunk_threads(const Session *s, int n) {
     const size_t worth_sharing = 1 << 19; /* bytes of weights per layer, times steps (docs/performance.md) */
-    const size_t layers = (size_t)s->model->config.n_layers + 1; /* the output counts as one more layer */
+    const size_t layers = s->model->config.n_layers + 1; /* the output counts as one more layer */
     if (s->plain) return 1;
     if (n == 1 && s->decode_threads) return s->decode_threads;
-    return s->model->decode_bytes / layers < worth_sharing / (size_t)n ? 1 : s->n_threads;
+    return s->model->decode_bytes / layers < worth_sharing / n ? 1 : s->n_threads;
 }
 
 /* Whether step b directly follows step a in one sequence. */
@@ -163,20 +163,19 @@ static bool follows(const Step *b, const Step *a) { return b->sequence == a->seq
 
 /* Makes steps[n] the current chunk: finds its spans and the requested logits. */
 static void begin_chunk(Session *s, const Step *steps, int n) {
-    s->steps = steps;
-    s->n_spans = s->n_requested = 0;
+    s->chunk.steps = steps;
+    s->chunk.n_spans = s->chunk.n_requested = 0;
     for (int t = 0; t < n; t++) {
         if (t == 0 || !follows(&steps[t], &steps[t - 1]))
-            s->spans[s->n_spans++] = (Span){t, 0, steps[t].sequence, steps[t].pos};
-        s->spans[s->n_spans - 1].n++;
-        if (steps[t].logits) s->requested[s->n_requested++] = t;
+            s->chunk.spans[s->chunk.n_spans++] = (Span){t, 0, steps[t].sequence, steps[t].pos};
+        s->chunk.spans[s->chunk.n_spans - 1].n++;
+        if (steps[t].logits) s->chunk.requested[s->chunk.n_requested++] = t;
     }
 }
 
 /* Runs a chunk. With one thread it avoids the parallel region, in which every barrier would be a system call. */
 static void share_chunk(Session *s, int n, float *logits) {
     const int threads = chunk_threads(s, n);
-    probe_chunk(s->probe, n);
     if (threads == 1) {
         forward_chunk(s, n, logits);
         return;
@@ -218,25 +217,25 @@ static bool is_decode(const Step *steps, int n) {
 const float *model_forward(Session *s, const Step *steps, int n) {
     const double start = now();
     if (admit(s, steps, n)) return NULL;
-    s->probe = s->observer && s->observer->begin(s->observer, is_decode(steps, n)) ? s->observer : NULL;
+    probe_begin(s->probe, is_decode(steps, n));
     if (session_make_room(s, steps, n)) return NULL;
-    s->input.probe = s->probe; /* session_make_room() may have replaced the buffer */
+    s->chunk.input.probe = s->probe; /* session_make_room() may have replaced the buffer */
     if (s->mirror) s->mirror(SESSION_RUN, n, 0, steps);
-    float *logits = s->logits;
+    float *logits = s->chunk.logits;
     for (int chunk; n > 0; n -= chunk, steps += chunk) {
         chunk = n < s->batch ? n : s->batch;
         begin_chunk(s, steps, chunk);
         share_chunk(s, chunk, logits);
-        logits += (size_t)s->n_requested * (size_t)s->model->config.vocab_size;
+        logits += (size_t)s->chunk.n_requested * s->model->config.vocab_size;
     }
-    if (s->observer) s->observer->end(s->observer);
-    s->steps = NULL;
+    probe_end(s->probe);
+    s->chunk.steps = NULL;
     s->seconds = now() - start;
-    return s->logits;
+    return s->chunk.logits;
 }
 
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits) {
-    Step one = {0}, *steps = n == 1 ? &one : allocate((size_t)n, sizeof *steps);
+    Step one = {0}, *steps = n == 1 ? &one : allocate(n, sizeof *steps);
     for (int t = 0; steps && t < n; t++) steps[t] = (Step){tokens[t], 0, pos + t, t >= n - n_logits};
     const float *logits = steps ? model_forward(s, steps, n) : NULL;
     if (n > 1) free(steps);

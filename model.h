@@ -59,7 +59,7 @@ typedef struct {
 typedef enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_NONE } RopeUse;
 enum { N_ROPES = ROPE_NONE };
 
-/* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm has gamma NULL. */
+/* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm is NORM_NONE. */
 typedef struct {
     int index;  /* number of the layer, from 0 */
     int window; /* positions that a query sees, including its own; 0: no limit */
@@ -86,8 +86,11 @@ typedef struct {
     Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
     bool tied;
     double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
+    double *long_factors; /* the same, in sessions beyond `context` (LongRoPE), owned; NULL: none */
+    int long_context;     /* with long_factors: max positions of such a session */
     float *vectors;       /* norms and biases that the file does not store as float32, owned; NULL: none */
     const char *format;   /* name of the file format, for example "llama2.c v0" */
+    const char *family;   /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
     int bos, eos;         /* token ids for models without a tokenizer; -1: none */
     bool eos_ends;        /* whether EOS ends a text; BOS always does */
     const char *ended_by; /* why `context` is shorter than in the checkpoint; NULL if it is not */
@@ -136,7 +139,40 @@ typedef void Mirror(SessionChange change, int a, int b, const Step *steps);
 
 enum { MAX_ROLLBACK = 64 }; /* how far a sequence with a sliding window can be rewound, in positions */
 
-/* Sequences in progress, and the scratch memory of one chunk of steps. */
+/* Capacity of a chunk's memory. */
+typedef struct {
+    int steps;
+    int positions; /* of the longest sequence */
+    int logits;    /* rows of logits, of all chunks of a pass */
+} Capacity;
+
+/* The steps that run together, and the memory of their activations: one allocation. */
+typedef struct {
+    const Step *steps; /* [n], not owned */
+    int n_spans, n_requested;
+    Span *spans;            /* [n_spans] the steps by sequence */
+    int *requested;         /* [n_requested] indices of the steps whose logits are requested */
+    float *x;               /* [n][dim] residual stream */
+    float *xn;              /* [max(n, n_threads)][dim] normalized rows of x */
+    float *branch;          /* [n][dim] a sublayer's output, if a post-norm or a scale follows */
+    float *angles[N_ROPES]; /* [n][rope.dims / 2][cos, sin] */
+    float *q;               /* [n][n_heads * head_size] */
+    float *k, *v;           /* [n][n_kv_heads * head_size] before they are cached */
+    float *scores;          /* [n_threads][KV_QUERIES][capacity.positions] */
+    float *att;             /* [n][n_heads * head_size] outputs of the attention heads */
+    float *gate, *up;       /* [n][hidden_dim], or [slots][expert_dim] */
+    float *router;          /* [n][n_experts] logits, then weights */
+    Slot *slots;            /* [n * n_experts_used], sorted by expert, then by token */
+    int *expert_start;      /* [n_experts + 1] an expert's first slot */
+    float *expert_rows;     /* [slots][dim] the experts' input, then their output */
+    float *row, *added;     /* formulas: one row of a weight; a sublayer's output for one token, [dim] */
+    InputBuffer input;      /* inputs of products, in the form that the weights need */
+    float *logits;          /* [capacity.logits][vocab_size] */
+    Capacity capacity;
+    void *memory; /* of all these, owned */
+} Chunk;
+
+/* Sequences in progress. */
 typedef struct {
     const Model *model;
     int n_threads;
@@ -144,43 +180,20 @@ typedef struct {
     int context;         /* max positions of a sequence */
     KvType kv_type;      /* of all caches */
     bool keeps_all;      /* disables sliding-window eviction */
+    bool plain;          /* use the `_plain` formulas: double precision, one thread; always set by `make PLAIN=1` */
     Sequence *sequences; /* [n_sequences], owned */
     int n_sequences;
-    Rope ropes[N_ROPES];          /* rotation, by RopeUse */
-    double *frequencies[N_ROPES]; /* [rope.dims / 2] radians per position; NULL: not used */
+    Rope ropes[N_ROPES]; /* by RopeUse; without frequencies: not used */
+    Chunk chunk;         /* the chunk being run */
+    double seconds;      /* duration of the last forward pass */
 
-    /* The chunk being run. */
-    const Step *steps; /* [n], not owned */
-    int n_spans, n_requested;
-    Span *spans;             /* [n_spans] the chunk's steps, by sequence */
-    int *requested;          /* [n_requested] indices of the steps whose logits are requested */
-    int chunk;               /* capacity of the buffers below, in steps */
-    float *x;                /* [chunk][dim] residual stream */
-    float *xn;               /* [max(chunk, n_threads)][dim] normalized rows of x */
-    float *branch;           /* [chunk][dim] a sublayer's output, if a post-norm or a scale follows */
-    float *angles[N_ROPES];  /* [chunk][rope.dims / 2][cos, sin] */
-    float *q;                /* [chunk][n_heads * head_size] */
-    float *k, *v;            /* [chunk][n_kv_heads * head_size] before they are cached */
-    int room;                /* capacity of the largest cache, in positions */
-    float *scores;           /* [n_threads][KV_QUERIES][room] */
-    float *att;              /* [chunk][n_heads * head_size] outputs of the attention heads */
-    float *gate, *up;        /* [chunk][hidden_dim], or [slots][expert_dim] */
-    float *router;           /* [chunk][n_experts] logits, then weights */
-    Slot *slots;             /* [chunk * n_experts_used], sorted by expert, then by token */
-    int *expert_start;       /* [n_experts + 1] an expert's first slot */
-    float *expert_rows;      /* [slots][dim] the experts' input, then their output */
-    bool plain;              /* use the `_plain` formulas: double precision, one thread; always set by `make PLAIN=1` */
-    float *row, *added;      /* formulas: one row of a weight; a sublayer's output for one token, [dim] */
-    InputBuffer input;       /* inputs of products, in the form that the weights need */
-    float *logits;           /* [n_logits][vocab_size] */
-    int n_logits;            /* capacity of logits, in rows */
-    int decode_threads;      /* threads for a single token; 0: chosen by model size */
-    double seconds;          /* duration of the last forward pass */
-    Mirror *mirror;          /* repeats this session's changes in other processes; NULL: none */
-    Probe *observer, *probe; /* not owned, or NULL; probe: the observer, only during passes that it observes */
+    /* Set by others, or 0. */
+    int decode_threads; /* threads for a single token; 0: chosen by model size */
+    Mirror *mirror;     /* repeats this session's changes in other processes */
+    Probe *probe;       /* observes forward passes; not owned */
 } Session;
 
-/* Opens a session with one sequence. context 0: the model's. Allocates little: caches and buffers grow as steps run.
+/* Opens a session with one sequence. context 0: config.context. Allocates little: caches and buffers grow as steps run.
  * The number of threads and the batch are halved until buffers and logits take at most 128 MB or 4 times decode_bytes,
  * whichever is more. The model must outlive the session. */
 int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
@@ -240,10 +253,6 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, in
 /* Computes y[dim] = SwiGLU m of one token xn[dim], by the formula. */
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
-/* Computes elements [first, first + count) of gate[n][hidden_dim] = activation(gate(in)) * up(in), on one thread. With
- * both products in one task, no barrier is needed between them. up[n][hidden_dim] is scratch. */
-void mlp_gate_up(const Mlp *m, Activation activation, float *gate, float *up, int first, int count, const Input *in,
-                 int n);
-
-/* Returns gate or up, whichever determines the form of their shared input: one that takes int8 if there is one. */
-const Tensor *mlp_input_weight(const Mlp *m);
+/* gate[n][hidden_dim] = activation(gate(in)) * up(in). The threads share the rows; both products of a row are on one
+ * thread, so no barrier is needed between them. up[n][hidden_dim] is scratch. */
+void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const Input *in, int n);

@@ -35,7 +35,7 @@ static void dyt_plain(float *y, const float *x, const Norm *norm, int dim) {
 
 const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim) {
     for (int t = 0; t < n; t++) {
-        const size_t at = (size_t)t * (size_t)dim;
+        const size_t at = (size_t)t * dim;
         switch (norm->kind) {
         case NORM_RMS: rmsnorm_plain(y + at, x + at, norm->gamma, dim, norm->eps); break;
         case NORM_LAYER: layernorm_plain(y + at, x + at, norm->gamma, norm->beta, dim, norm->eps); break;
@@ -159,19 +159,18 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim) {
     switch (norm->kind) {
     case NORM_RMS: rmsnorm(y, x, norm->gamma, dim, norm->eps); break;
     case NORM_LAYER: layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps); break;
-    case NORM_NONE: memmove(y, x, (size_t)dim * sizeof *y); break;
+    case NORM_NONE: memmove(y, x, dim * sizeof *y); break;
     case NORM_DYT: dyt(y, x, norm, dim); break;
     }
 }
 
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim) {
-    if (norm->kind == NORM_NONE) return x;
     if (each_thread_computes(n)) {
-        y += (size_t)omp_get_thread_num() * (size_t)dim;
+        y += (size_t)omp_get_thread_num() * dim;
         norm_token(y, x, norm, dim);
         return y;
     }
 #pragma omp for schedule(static) nowait
-    for (int t = 0; t < n; t++) norm_token(y + (size_t)t * (size_t)dim, x + (size_t)t * (size_t)dim, norm, dim);
+    for (int t = 0; t < n; t++) norm_token(y + (size_t)t * dim, x + (size_t)t * dim, norm, dim);
     return y;
 }

@@ -7,7 +7,8 @@
 
 #include "kernels/tensor.h"
 
-/* NORM_NONE: y = x, to time a model without norms. NORM_DYT: Dynamic Tanh, which is no norm (Zhu et al. 2025). */
+/* NORM_NONE: y = x, for an absent norm or one that --norm removes. NORM_DYT: Dynamic Tanh, which is no norm (Zhu et al.
+ * 2025). */
 typedef enum { NORM_RMS, NORM_LAYER, NORM_NONE, NORM_DYT } NormKind;
 enum { N_NORM_KINDS = NORM_DYT + 1 };
 
@@ -51,7 +52,7 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim);
 
 /* The site's norm of n tokens: y[n][dim] from x[n][dim]. The threads of the team share the tokens and the caller adds a
  * barrier, except for n = 1: then each thread writes its own row, y[thread]. Returns the rows to read: y for n > 1, the
- * thread's row for n = 1, x for NORM_NONE. y has room for max(n, threads) rows. */
+ * thread's row for n = 1. y has room for max(n, threads) rows. */
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
 
 /* The sum of x[n]^2 as rmsnorm() computes it: in blocks of NORM_BLOCK elements, whose sums are added in double. (LANES

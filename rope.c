@@ -10,10 +10,10 @@
 
 /* ---- the formula ---------------------------------------------------------------- */
 
-void rope_plain(float *v, const Rope *r, const double *frequencies, int pos) {
+void rope_plain(float *v, const Rope *r, int pos) {
     for (int i = 0; i < r->dims / 2; i++) {
         float *a = r->halves ? &v[i] : &v[2 * i], *b = r->halves ? &v[i + r->dims / 2] : &v[2 * i + 1];
-        const double angle = pos * frequencies[i], x = *a, y = *b;
+        const double angle = pos * r->frequencies[i], x = *a, y = *b;
         *a = (float)(r->amplitude * (x * cos(angle) - y * sin(angle)));
         *b = (float)(r->amplitude * (x * sin(angle) + y * cos(angle)));
     }
@@ -29,15 +29,15 @@ static double pair_of_turns(const Rope *r, double context, double turns) {
 }
 
 double *yarn_factors(const Rope *r, const Yarn *y) {
-    double *factors = allocate((size_t)r->dims / 2, sizeof *factors);
+    double *factors = allocate(r->dims / 2, sizeof *factors);
     double low = pair_of_turns(r, y->context, y->fast), high = pair_of_turns(r, y->context, y->slow);
     if (!y->fractional) {
         low = floor(low);
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, y->ends_at_last_pair ? r->dims / 2 - 1 : r->dims - 1);
-    const double width = y->ends_at_last_pair ? fmax(high - low, 0.001) : high == low ? 0.001 : high - low;
+    high = fmin(high, r->dims - 1);
+    const double width = high == low ? 0.001 : high - low;
     for (int i = 0; factors && i < r->dims / 2; i++) {
         const double ramp = fmin(fmax((i - low) / width, 0), 1);
         factors[i] = 1 / (1 - ramp + ramp / y->factor);
@@ -47,16 +47,18 @@ double *yarn_factors(const Rope *r, const Yarn *y) {
 
 double yarn_amplitude(double factor, double scale) { return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1; }
 
-void rope_frequencies(double *frequencies, const Rope *r, const double *factors) {
-    for (int i = 0; i < r->dims / 2; i++)
-        frequencies[i] = rope_frequency(r, i) / (r->scale * (factors ? factors[i] : 1.0));
+int rope_open(Rope *r, const double *factors) {
+    r->frequencies = allocate(r->dims / 2, sizeof *r->frequencies);
+    for (int i = 0; r->frequencies && i < r->dims / 2; i++)
+        r->frequencies[i] = rope_frequency(r, i) / (r->scale * (factors ? factors[i] : 1.0));
+    return r->frequencies ? 0 : -1;
 }
 
 /* ---- angles and rotation ------------------------------------------------------- */
 
-void rope_angles(float *angles, const Rope *r, const double *frequencies, int pos) {
+void rope_angles(float *angles, const Rope *r, int pos) {
     for (int i = 0; i < r->dims / 2; i++) {
-        const double angle = pos * frequencies[i];
+        const double angle = pos * r->frequencies[i];
         angles[2 * i] = (float)(r->amplitude * cos(angle));
         angles[2 * i + 1] = (float)(r->amplitude * sin(angle));
     }

@@ -10,18 +10,18 @@ typedef struct {
     double factor;  /* 0: no YaRN */
     double context; /* original context, in positions */
     double fast, slow;
-    bool fractional;        /* do not round the ramp's ends to whole pairs; else low is rounded down, high up */
-    bool ends_at_last_pair; /* the ramp ends no later than the last pair; its min width is 0.001 */
+    bool fractional; /* do not round the ramp's ends to whole pairs; else low is rounded down, high up */
 } Yarn;
 
 /* Rotation of heads: pair i by position * base^(-2i / dims) / (scale * factor_i) radians. */
 typedef struct {
     double base;
-    double scale;     /* linear scaling: divides positions */
-    double amplitude; /* multiplies cos and sin; 1 except with YaRN (Peng et al. 2023, sec. 3.4) */
-    int dims;         /* number of leading elements of a head that rotate, in pairs */
-    Yarn yarn;        /* factor 0: no YaRN */
-    bool halves;      /* pairs are (v[i], v[i + dims / 2]), as in Hugging Face; else (v[2i], v[2i + 1]) */
+    double scale;        /* linear scaling: divides positions */
+    double amplitude;    /* multiplies cos and sin; 1 except with YaRN (Peng et al. 2023, sec. 3.4) */
+    int dims;            /* number of leading elements of a head that rotate, in pairs */
+    Yarn yarn;           /* factor 0: no YaRN */
+    double *frequencies; /* [dims / 2] radians per position, set by rope_open(), owned; or NULL */
+    bool halves;         /* pairs are (v[i], v[i + dims / 2]), as in Hugging Face; else (v[2i], v[2i + 1]) */
 } Rope;
 
 /* Radians per position of a pair, before scale and factor. */
@@ -33,16 +33,16 @@ double *yarn_factors(const Rope *r, const Yarn *y);
 /* YaRN's default amplitude. */
 double yarn_amplitude(double factor, double scale);
 
-/* Writes the radians per position of every pair, frequencies[dims / 2]. factors[dims / 2] NULL: all 1. */
-void rope_frequencies(double *frequencies, const Rope *r, const double *factors);
+/* Computes the frequencies. factors[dims / 2] NULL: all 1. -1: out of memory. */
+int rope_open(Rope *r, const double *factors);
 
 /* Writes cosine and sine of the angles of one position, angles[dims / 2][cos, sin]. Computed in double: a float32 angle
  * has an error of 1e-4 at position 1,000. */
-void rope_angles(float *angles, const Rope *r, const double *frequencies, int pos);
+void rope_angles(float *angles, const Rope *r, int pos);
 
 /* Rotates the leading elements of a head v by the angles of position pos, in place and in double precision: the
  * formula. */
-void rope_plain(float *v, const Rope *r, const double *frequencies, int pos);
+void rope_plain(float *v, const Rope *r, int pos);
 
 /* Rotates the leading elements of a head v by the angles of its token, in place. */
 void rope_rotate(const Rope *r, float *v, const float *angles);

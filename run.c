@@ -36,8 +36,10 @@ static bool is_worth_packing(const Run *run, const Mode *mode) {
 static int open_session(Run *run, const Mode *mode) {
     const Options *o = run->options;
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
-    if (o->context > run->model.config.context)
-        note("-c %d exceeds the model's context; using %d", o->context, run->model.config.context);
+    const int max = run->model.long_factors ? run->model.long_context : run->model.config.context;
+    if (o->context > max) note("-c %d exceeds the model's context; using %d", o->context, max);
+    if (o->verbose && run->model.long_factors)
+        note("LongRoPE with its %s factors", o->context > run->model.config.context ? "long" : "short");
     if (is_worth_packing(run, mode)) model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     const About about = {o->model, o->norm, run->session.n_threads};
@@ -88,9 +90,9 @@ static int run_mode(const Mode *mode, const Options *options) {
 }
 
 /* The exit status of the program. */
-static int run(int argc, char **argv) {
+static int run(char **argv) {
     Options options;
-    const int status = options_parse(&options, argc, argv);
+    const int status = options_parse(&options, argv);
     if (status >= 0) return status;
     const Mode *mode = options.mode;
     if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model())) return EXIT_BAD_USAGE;
@@ -98,15 +100,16 @@ static int run(int argc, char **argv) {
         return bad_usage("--dump and --norm-sweep work on one machine only");
     if (options.norm && !options.model) return bad_usage("--norm needs a model");
     if (options.threads > 1) limit_spinning(argv);
-    if (handle_signals()) return EXIT_BAD_INPUT;
-    if (mode->needs & RUNS_MODEL && (options.threads = start_threads(options.threads)) < 1) return EXIT_BAD_INPUT;
-    if (outputs_announce(options.output, options.profile)) return EXIT_BAD_INPUT;
+    handle_signals();
+    if (mode->needs & RUNS_MODEL) options.threads = start_threads(options.threads);
+    outputs_announce(options.output, options.profile);
     return run_mode(mode, &options);
 }
 
 int main(int argc, char **argv) {
-    if (open_standard_streams()) return EXIT_BAD_INPUT;
+    (void)argc;
+    open_standard_streams();
     if (ranks_launched()) limit_spinning(argv); /* executes the program again, so call it before MPI starts */
     ranks_open();
-    return ranks_close(run(argc, argv));
+    return ranks_close(run(argv));
 }

@@ -48,21 +48,14 @@ static float random_float(uint64_t *state) {
     return (float)((*state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
 }
 
-/* Index of the first maximum: finds its block with vectors, then searches the block. */
+/* Index of the first maximum. */
 static int argmax(const float *v, int n) {
-    enum { BLOCK = 16 * LANES };
-    int start = 0, i = 0;
     float best = -INFINITY;
-    for (; i + BLOCK <= n; i += BLOCK) {
-        vf max = vload(v + i);
-        for (int j = LANES; j < BLOCK; j += LANES) max = vmax(vload(v + i + j), max);
-        const float largest = vmax_lane(max);
-        if (largest > best) best = largest, start = i;
-    }
-    for (; i < n; i++)
-        if (v[i] > best) best = v[i], start = i;
-    while (start < n - 1 && v[start] != best) start++;
-    return start;
+    int i = 0;
+#pragma omp simd reduction(max : best)
+    for (int j = 0; j < n; j++) best = v[j] > best ? v[j] : best;
+    while (i < n - 1 && v[i] != best) i++;
+    return i;
 }
 
 /* Divides the logit of each distinct recent token by the repeat penalty; negative logits are multiplied (Keskar et al.
@@ -109,26 +102,24 @@ static int draw(const float *p, int n, float coin) {
 /* Draws from the tokens that top-k, top-p and min-p keep. */
 static int draw_truncated(Sampler *s, float coin) {
     const Sampling *o = &s->options;
-    const int n = s->vocab_size;
-    const bool nucleus = o->top_p > 0 && o->top_p < 1;
-    const bool limited = o->top_k > 0 && o->top_k < n;
-    /* less likely tokens cannot be in the nucleus and stay out of the heap */
-    const float min = nucleus && !limited && n > 1 ? (1.0f - o->top_p) / (float)(n - 1) : 0.0f;
+    const int n = s->vocab_size, k = o->top_k > 0 && o->top_k < n ? o->top_k : n;
+    const float top_p = o->top_p > 0 && o->top_p < 1 ? o->top_p : INFINITY;
+    /* less likely tokens cannot be in the nucleus of all tokens and stay out of the heap */
+    const float min = k == n ? (1.0f - top_p) / (float)(n - 1) : 0.0f;
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
         if (s->p[i] >= min) s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
     if (n_candidates == 0) return argmax(s->p, n); /* top_p < 1 / n and all are about equally likely */
 
     /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to the end of the array */
-    const int max = limited && o->top_k < n_candidates ? o->top_k : n_candidates;
     const HeapItem *top = s->candidates + n_candidates - 1; /* in descending order: top[0], top[-1], ... */
     float popped = 0, sum = 0;
     int n_popped = 0, kept = 0;
     heap_make(s->candidates, n_candidates);
-    while (n_popped < max && !(nucleus && !limited && popped > o->top_p))
+    while (n_popped < k && n_popped < n_candidates && !(k == n && popped > top_p))
         popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
     /* of these, keep the ones that pass min-p and, with top-k, the nucleus */
-    const float enough = nucleus && limited ? o->top_p * popped : INFINITY;
+    const float enough = k < n ? top_p * popped : INFINITY;
     while (kept < n_popped && !(sum > enough) && !(kept && top[-kept].value < o->min_p * top->value)) {
         s->p[kept] = top[-kept].value;
         sum += s->p[kept++];

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,28 +40,25 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size) {
 
 typedef struct {
     const Tokenizer *t;
-    bool space; /* add the space prefix, if the tokenizer has one */
-    Merger merger;
+    const bool *open; /* [bytes of the text]: may be in a matched piece; NULL: all may */
+    bool space;       /* add the space prefix, if the tokenizer has one */
     Tokens *out;
 } Encoder;
 
 static int encode_word(void *encoder, const char *s, size_t n) {
     Encoder *e = encoder;
-    const int whole = e->t->pretokenizer.whole_words ? pieces_find(&e->t->pieces, s, (int)n) : -1;
-    return whole >= 0 ? tokens_add(e->out, whole) : merger_encode(&e->merger, s, n, e->out);
+    const Tokenizer *t = e->t;
+    const int whole = t->pretokenizer.whole_words ? pieces_find(&t->pieces, s, (int)n) : -1;
+    return whole >= 0 ? tokens_add(e->out, whole) : merges_encode(&t->merges, &t->pieces, s, n, e->out);
 }
 
-/* Encodes normalized text that contains no user-defined or special piece. `first`: it is at the start of the whole
- * text. */
-static int encode_words(Encoder *e, const char *text, size_t size, bool first) {
-    const Pretokenizer *p = &e->t->pretokenizer;
+/* Encodes normalized text that contains no user-defined or special piece, and may overwrite the byte before it.
+ * `first`: it is at the start of the whole text. */
+static int encode_words(Encoder *e, char *text, size_t size, bool first) {
     const SpacePrefix prefix = e->t->space_prefix;
     const bool space = e->space && (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) && *text != ' ';
-    if (!space) return pretokenize(p->steps, p->n_steps, text, size, encode_word, e);
-    char *spaced = normalize(&(Normalizer){0}, text, size, true, &size);
-    const int status = spaced ? pretokenize(p->steps, p->n_steps, spaced, size, encode_word, e) : -1;
-    free(spaced);
-    return status;
+    if (space) *--text = ' ';
+    return pretokenize(e->t->pretokenizer.steps, text, size + space, encode_word, e);
 }
 
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first);
@@ -68,34 +66,39 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
 /* Encodes the text between pieces. `raw`: it is not normalized yet; after normalization more pieces may match. */
 static int encode_between(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     if (!size) return 0;
-    if (!raw) return encode_words(e, text, size, first);
+    if (!raw) return encode_words(e, (char *)(uintptr_t)text, size, first);
     const bool space = e->space && e->t->space_prefix == SPACE_ALWAYS;
-    char *normalized = normalize(&e->t->normalizer, text, size, space, &size);
-    const int status = normalized ? cut_out(e, normalized, size, false, first) : -1;
+    char *normalized = normalize(&e->t->normalizer, text, size, &size);
+    const int status = normalized ? cut_out(e, normalized + !space, size + space, false, first) : -1;
     free(normalized);
     return status;
 }
 
-/* Bytes of white space directly before s, at or after `start`. */
-static size_t space_before(const char *s, const char *start) {
-    const char *at = s;
-    for (size_t n = 1, length; n <= 4 && at - start >= (ptrdiff_t)n; n++)
-        if (is_white_space(utf8_read(at - n, n, &length)) && length == n) at -= n, n = 0;
-    return (size_t)(s - at);
+/* The start of the white space directly before s, at or after `start`. */
+static const char *space_before(const char *s, const char *start) {
+    for (size_t n; s > start; s -= n)
+        if (n = utf8_before(s, start), !is_white_space(utf8_read(s - n, n, &n))) break;
+    return s;
+}
+
+/* Whether a byte of the raw text may be in a matched piece. */
+static bool may_match(const Encoder *e, const char *text, size_t at) {
+    return !e->open || e->open[at] || isspace((uint8_t)text[at]);
 }
 
 /* Encodes text as user-defined and special pieces and the stretches between them. `raw`: use the pieces that match raw
  * text, else those that match normalized text. `first`: text is at the start of the whole text. */
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     size_t from = 0;
-    for (size_t at = 0; at < size;) {
-        const int id = pieces_match(&e->t->pieces, text + at, size - at, raw);
-        if (id < 0) {
+    for (size_t at = 0, end_open = 0; at < size;) {
+        while (end_open < size && (end_open < at || !raw || may_match(e, text, end_open))) end_open++;
+        const int id = end_open > at ? pieces_match(&e->t->pieces, text + at, end_open - at, raw) : -1;
+        const Piece *p = &e->t->pieces.list[id < 0 ? 0 : id];
+        if (id < 0 || (p->after_space && (at == from || text[at - 1] != ' '))) {
             at++;
             continue;
         }
-        const Piece *p = &e->t->pieces.list[id];
-        const size_t end = p->strips_left ? at - space_before(text + at, text + from) : at;
+        const size_t end = p->strips_left ? (size_t)(space_before(text + at, text + from) - text) : at - p->after_space;
         if (encode_between(e, text + from, end - from, raw, first && !from) || tokens_add(e->out, id)) return -1;
         at += (size_t)p->length;
         for (size_t n; p->strips_right && at < size && is_white_space(utf8_read(text + at, size - at, &n));) at += n;
@@ -104,17 +107,15 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
     return encode_between(e, text + from, size - from, raw, first && !from);
 }
 
-int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool space, Tokens *out) {
+int tokenizer_append(const Tokenizer *t, const char *text, size_t size, const bool *open, bool space, Tokens *out) {
     if (size > INT_MAX / 3 - 1) return fail("a text of %zu bytes is too long", size);
-    Encoder e = {.t = t, .space = space, .merger = {.pieces = &t->pieces, .merges = &t->merges}, .out = out};
-    const int status = tokens_reserve(out, 0) || cut_out(&e, text, size, true, true) ? -1 : 0;
-    merger_close(&e.merger);
-    return status;
+    Encoder e = {.t = t, .open = open, .space = space, .out = out};
+    return tokens_reserve(out, 0) || cut_out(&e, text, size, true, true) ? -1 : 0;
 }
 
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {
     *out = (Tokens){0};
-    if (!(bos && !t->no_bos && tokens_add(out, t->bos)) && !tokenizer_append(t, text, size, true, out)) return 0;
+    if (!(bos && !t->no_bos && tokens_add(out, t->bos)) && !tokenizer_append(t, text, size, NULL, true, out)) return 0;
     free(out->ids);
     *out = (Tokens){0};
     return -1;

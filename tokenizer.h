@@ -45,8 +45,9 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
  * n + n m). `bos`: add BOS first, unless no_bos. The caller frees ids. Returns -1 and a message on failure. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
 
-/* Like tokenizer_encode, but appends to *out and adds no BOS. `space`: add the space prefix. */
-int tokenizer_append(const Tokenizer *t, const char *text, size_t size, bool space, Tokens *out);
+/* Like tokenizer_encode, but appends to *out and adds no BOS. open[size]: the bytes that may be in a piece that matches
+ * the raw text, as white space always may; NULL: all. `space`: add the space prefix. */
+int tokenizer_append(const Tokenizer *t, const char *text, size_t size, const bool *open, bool space, Tokens *out);
 
 /* The bytes of a token that follows `previous`; after BOS without the leading space. Not zero-terminated. */
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length);

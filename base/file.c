@@ -2,11 +2,9 @@
 #include "base/file.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/platform.h"
 #include "base/process.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,53 +20,29 @@ bool is_folder(const char *path) {
 
 int folder_create(const char *path) { return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0; }
 
-/* Identifies a file that this run will write. */
+/* A file that this run will write, if it exists; else zeros. */
 typedef struct {
     dev_t device;
-    ino_t inode;      /* of the file; of its folder if the file does not exist yet */
-    const char *name; /* "" if the file exists; NULL if it is unknown: a pipe, a terminal or a bad path */
-    bool is_read;
+    ino_t inode;
 } Place;
 static Place outputs[2];
 
-static Place place_of(const struct stat *st) {
-    return (Place){st->st_dev, st->st_ino, S_ISREG(st->st_mode) ? "" : NULL, false};
-}
-
 static Place find_place(const char *path) {
-    char folder[PATH_MAX];
     struct stat st;
-    if (!path) return (Place){0};
-    if (stat(path, &st) == 0) return place_of(&st);
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    snprintf(folder, sizeof folder, "%.*s.", (int)(name - path), path);
-    if (stat(folder, &st)) return (Place){0};
-    return (Place){st.st_dev, st.st_ino, name, false};
+    return path && stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (Place){st.st_dev, st.st_ino} : (Place){0};
 }
 
-static bool same_place(const Place *a, const Place *b) {
-    return a->name && b->name && a->device == b->device && a->inode == b->inode && !strcmp(a->name, b->name);
-}
-
-int outputs_announce(const char *first, const char *second) {
-    struct stat st;
+void outputs_announce(const char *first, const char *second) {
     outputs[0] = find_place(first);
     outputs[1] = find_place(second);
-    Place out = {0};
-    if (fstat(STDOUT_FILENO, &st) == 0) out = place_of(&st);
-    if (!same_place(&outputs[0], &outputs[1]) && !same_place(&outputs[1], &out)) return 0;
-    return fail("%s: another output of this run is the same file; name another file", second);
 }
 
-/* Returns NULL if the file will not be written. */
-static Place *find_output(const struct stat *st) {
-    const Place place = place_of(st);
-    return same_place(&outputs[0], &place) ? &outputs[0] : same_place(&outputs[1], &place) ? &outputs[1] : NULL;
-}
-
-static void mark_read(const struct stat *st) {
-    Place *output = find_output(st);
-    if (output) output->is_read = true;
+/* Returns NULL if the file may be read. */
+static const char *refuse_output(const struct stat *st) {
+    for (int i = 0; i < 2; i++)
+        if (st->st_ino && st->st_ino == outputs[i].inode && st->st_dev == outputs[i].device)
+            return "is also an output of this run; name another file to write";
+    return NULL;
 }
 
 int file_map(File *file, const char *path) {
@@ -80,21 +54,17 @@ int file_map(File *file, const char *path) {
                         : S_ISDIR(st.st_mode)  ? "is a directory, expected a file"
                         : !S_ISREG(st.st_mode) ? "is not a regular file"
                         : st.st_size == 0      ? "is empty"
-                                               : NULL;
+                                               : refuse_output(&st);
     void *data = error ? NULL : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) error = strerror(errno);
     const bool sparse = !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
     close(fd);
     if (error) return fail("%s: %s", path, error);
-    *file = (File){data, (size_t)st.st_size, sparse, file_watch(path, data, (size_t)st.st_size), 0};
-    mark_read(&st);
-    if (file->watched) return 0;
-    file_unmap(file);
-    return fail("%s: out of memory", path);
+    *file = (File){data, (size_t)st.st_size, sparse, 0};
+    return 0;
 }
 
 void file_unmap(File *file) {
-    file_unwatch(file->watched);
     if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
     *file = (File){0};
 }
@@ -109,14 +79,14 @@ char *file_read(const char *path, size_t *size) {
     struct stat st;
     ssize_t got = -1;
     const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-    if (fd >= 0 && fstat(fd, &st) == 0) {
-        mark_read(&st);
-        while ((got = read_some(fd, bytes, sizeof bytes)) >= 0) {
+    const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno) : refuse_output(&st);
+    while (!error && got && !text.failed) {
+        if ((got = read_some(fd, bytes, sizeof bytes)) < 0)
+            error = strerror(errno);
+        else
             buffer_append(&text, bytes, (size_t)got);
-            if (got == 0 || text.failed || text.n > max) break;
-        }
+        if (text.n > max) error = "more than 1073741824 bytes of text";
     }
-    const char *error = got < 0 ? strerror(errno) : text.n > max ? "more than 1073741824 bytes of text" : NULL;
     if (fd > STDIN_FILENO) close(fd);
     *size = text.n;
     if (!error && !text.failed) return text.bytes;
@@ -125,22 +95,13 @@ char *file_read(const char *path, size_t *size) {
     return NULL;
 }
 
-/* The path with links resolved. Returns NULL and errno on failure. The caller frees it. */
-static char *resolve(const char *path) {
-    struct stat st;
-    char *real = realpath(path, NULL);
-    return !real && errno == ENOENT && lstat(path, &st) ? strdup(path) : real;
-}
-
-/* Opens a new file in the folder of out->real; `old` is the file it will replace, or NULL. Returns NULL and errno on
- * failure. */
-static FILE *open_temporary(OutputFile *out, const struct stat *old) {
-    uint32_t id;
-    if (random_bytes(&id, sizeof id) || asprintf(&out->temporary, "%s.%08x", out->real, id) < 0) return NULL;
-    if (!(out->watched = file_watch(out->temporary, NULL, 0))) return NULL;
-    const int fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, old ? old->st_mode & 0777 : 0666);
+/* Opens a new file in the folder of out->real. Returns NULL and errno on failure. */
+static FILE *open_temporary(OutputFile *out, mode_t mode) {
+    if (asprintf(&out->temporary, "%s.XXXXXX", out->real) < 0) return NULL;
+    temporary_file = out->temporary;
+    const int fd = mkostemp(out->temporary, O_CLOEXEC);
     if (fd < 0) return NULL;
-    if (old) fchmod(fd, old->st_mode & 0777); /* undo the umask */
+    fchmod(fd, mode);
     FILE *stream = fdopen(fd, "wb");
     if (stream) return stream;
     close(fd);
@@ -149,7 +110,7 @@ static FILE *open_temporary(OutputFile *out, const struct stat *old) {
 }
 
 static void free_names(OutputFile *out) {
-    file_unwatch(out->watched);
+    temporary_file = NULL;
     free(out->temporary);
     free(out->real);
 }
@@ -157,13 +118,13 @@ static void free_names(OutputFile *out) {
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
     const bool exists = stat(path, &st) == 0;
-    const Place *place = exists ? find_output(&st) : NULL;
+    const mode_t mask = umask(0);
+    umask(mask);
     *out = (OutputFile){.path = path};
-    if (place && place->is_read) return fail("%s: was read in this run; name another file to write", path);
     if (exists && !S_ISREG(st.st_mode))
         out->stream = fopen(path, "wb");
-    else if ((out->real = resolve(path)))
-        out->stream = open_temporary(out, exists ? &st : NULL);
+    else if ((out->real = exists ? realpath(path, NULL) : strdup(path)))
+        out->stream = open_temporary(out, exists ? st.st_mode & 0777 : 0666 & ~mask);
     if (out->stream) return 0;
     failed(path, strerror(errno));
     free_names(out);
@@ -179,8 +140,7 @@ int output_close(OutputFile *out, bool keep) {
     if (moves && !error && rename(out->temporary, out->real)) error = strerror(errno);
     if (out->temporary && (!keep || error)) unlink(out->temporary);
     free_names(out);
-    if (!keep || !error) return 0;
-    return interrupted ? -1 : fail("%s: cannot write: %s", out->path, error);
+    return keep && error ? failed(out->path, error) : 0;
 }
 
 int stdout_finish(void) {

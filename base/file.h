@@ -1,7 +1,6 @@
 /* file.h: files that are mapped, read and written. */
 #pragma once
 
-#include "base/signals.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,9 +8,8 @@
 /* A file mapped read-only. */
 typedef struct {
     const uint8_t *data;
-    size_t size; /* bytes, > 0 */
-    bool sparse; /* has holes: less than half of it is on disk */
-    WatchedFile *watched;
+    size_t size;   /* bytes, > 0 */
+    bool sparse;   /* has holes: less than half of it is on disk */
     size_t header; /* model files: bytes before the weights */
 } File;
 
@@ -31,19 +29,17 @@ char *file_read(const char *path, size_t *size);
 
 /* After Ctrl-C the functions below fail (-1 or NULL) without a message. */
 
-/* Announces the files that will be written (NULL: none), before any file is read: output_open() refuses a file that was
- * read, under any name. Returns -1 and a message if both are the same file, or standard output is redirected to the
- * second. */
-int outputs_announce(const char *first, const char *second);
+/* Announces the files that will be written (NULL: none), before any file is read: reading one of them fails, under any
+ * name. */
+void outputs_announce(const char *first, const char *second);
 
 /* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file in the
  * same folder, which is renamed when they are on disk. Symbolic links are followed; an existing file's permissions are
- * kept. A pipe or a device is written directly. */
+ * kept. A pipe or a device is written directly. One file is written at a time (temporary_file in process.h). */
 typedef struct {
     FILE *stream;
     const char *path;       /* for messages */
     char *real, *temporary; /* both owned; NULL: written directly */
-    WatchedFile *watched;   /* the temporary file */
 } OutputFile;
 
 /* Returns -1 and a message on failure; then no file is open. */

@@ -5,12 +5,12 @@
  */
 #include "base/hash.h"
 #include "base/error.h"
-#include "base/platform.h"
 #include <errno.h>
 #include <string.h>
+#include <sys/random.h>
 
 int hash_key(HashKey *key) {
-    return random_bytes(key, sizeof *key) ? fail("cannot get a random key from the system: %s", strerror(errno)) : 0;
+    return getentropy(key, sizeof *key) ? fail("cannot get a random key from the system: %s", strerror(errno)) : 0;
 }
 
 /* a * b modulo 2^61 - 1, not fully reduced, for a < 2^62. Only the low 61 bits of b are used. */

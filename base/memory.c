@@ -1,7 +1,9 @@
 /* memory.c: allocation with alignment, huge pages and messages; how much memory is available. */
 #include "base/memory.h"
 #include "base/error.h"
+#include "base/platform.h"
 #include <limits.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 2 << 20 };
 
@@ -36,6 +41,17 @@ void *allocate_zeroed(size_t count, size_t size) {
     return p ? memset(p, 0, count * size) : NULL;
 }
 
+/* At least one byte after each array stays free; AddressSanitizer reports its use. */
+void *arena_take(Arena *a, double count, size_t size) {
+    const double bytes = count * (double)size, room = (floor(bytes / CACHE_LINE) + 1) * CACHE_LINE;
+    char *p = a->memory ? a->memory + (size_t)a->used : NULL;
+#ifdef __SANITIZE_ADDRESS__
+    if (p) __asan_poison_memory_region(p + (size_t)bytes, (size_t)(room - bytes));
+#endif
+    a->used += room;
+    return p;
+}
+
 void memory_drop(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
@@ -58,64 +74,36 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
 
 /* ---- available memory ---------------------------------------------------------------------- */
 
-/* The number after `key` at the start of a line of the file folder/name; `none` if the line is missing. */
+/* The number after `key` (find_line()); `none` if there is none. */
 static size_t number_in(const char *folder, const char *name, const char *key, size_t none) {
-    char line[PATH_MAX];
-    size_t number = none;
-    snprintf(line, sizeof line, "%s/%s", folder, name);
-    FILE *in = fopen(line, "r");
-    while (in && fgets(line, sizeof line, in))
-        if (!strncmp(line, key, strlen(key)) && sscanf(line + strlen(key), "%zu", &number) == 1) break;
-    if (in) fclose(in);
-    return number;
+    char rest[PATH_MAX];
+    size_t number;
+    return find_line(folder, name, key, rest) && sscanf(rest, "%zu", &number) == 1 ? number : none;
 }
-
-/* The files of control groups, versions 2 and 1. */
-typedef struct {
-    const char *line, *mount, *limit, *used, *pages[2]; /* line: prefix of the group in /proc/self/cgroup */
-} Groups;
-static const Groups GROUPS[] = {
-    {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file"}},
-    {":memory:",
-     "/sys/fs/cgroup/memory",
-     "memory.limit_in_bytes",
-     "memory.usage_in_bytes",
-     {"total_active_file", "total_inactive_file"}},
-};
 
 static size_t difference(size_t a, size_t b) { return a > b ? a - b : 0; }
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Bytes available under the limits of a group and its parents. Truncates `path` to that of the top group. */
-static size_t left_by_groups(const char *root, const Groups *g, char *path) {
-    char folder[2 * PATH_MAX], *last;
-    size_t min = SIZE_MAX;
-    do {
-        snprintf(folder, sizeof folder, "%s%s%s", root, g->mount, path);
-        const size_t limit = number_in(folder, g->limit, "", SIZE_MAX), used = number_in(folder, g->used, "", 0);
-        const size_t pages =
-            number_in(folder, "memory.stat", g->pages[0], 0) + number_in(folder, "memory.stat", g->pages[1], 0);
-        if (limit < SIZE_MAX) min = smaller(min, difference(limit, difference(used, pages)));
-        last = strrchr(path, '/');
-        if (last) *last = '\0';
-    } while (last);
-    return min;
+/* Bytes available under the limit of a control group (version 2). */
+static size_t left_in_group(const char *folder) {
+    const size_t limit = number_in(folder, "memory.max", "", SIZE_MAX),
+                 used = number_in(folder, "memory.current", "", 0);
+    const size_t pages =
+        number_in(folder, "memory.stat", "active_file ", 0) + number_in(folder, "memory.stat", "inactive_file ", 0);
+    return limit < SIZE_MAX ? difference(limit, difference(used, pages)) : SIZE_MAX;
 }
 
 size_t memory_available(const char *root) {
-    char line[PATH_MAX];
+    char group[PATH_MAX] = "", folder[2 * PATH_MAX], *end;
     struct rlimit limit;
     size_t min = number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
-    snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
-    FILE *in = fopen(line, "r");
-    while (in && fgets(line, sizeof line, in)) {
-        line[strcspn(line, "\n")] = '\0';
-        for (const Groups *g = GROUPS; g < GROUPS + sizeof GROUPS / sizeof *GROUPS; g++) {
-            char *at = strstr(line, g->line);
-            if (at) min = smaller(min, left_by_groups(root, g, at + strlen(g->line)));
-        }
-    }
-    if (in) fclose(in);
+    find_line(root, "proc/self/cgroup", "0::", group);
+    do { /* the group and its parents */
+        snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, group);
+        min = smaller(min, left_in_group(folder));
+        end = strrchr(group, '/');
+        if (end) *end = '\0';
+    } while (end);
     const size_t used = number_in(root, "proc/self/statm", "", 0) * (size_t)sysconf(_SC_PAGESIZE);
     if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return min;
     return smaller(min, difference(limit.rlim_cur, used));

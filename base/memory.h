@@ -17,6 +17,16 @@ void *allocate_zeroed(size_t count, size_t size);
 /* allocate() without a message, for optional memory. */
 void *allocate_quietly(size_t count, size_t size);
 
+/* Memory of several arrays, allocated at once: a first pass over them with memory NULL counts the bytes, a second one
+ * assigns their places. */
+typedef struct Arena {
+    char *memory; /* aligned to 64 bytes, or NULL */
+    double used;  /* bytes of the arrays so far */
+} Arena;
+
+/* The place of the next array of count * size bytes, aligned to 64 bytes; NULL while counting. */
+void *arena_take(Arena *a, double count, size_t size);
+
 /* Releases the whole pages in data[bytes] of a mapped file; the next access reads the file again. */
 void memory_drop(const void *data, size_t bytes);
 

@@ -20,11 +20,8 @@
 #endif
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
-#include <sys/random.h>
 #include <sys/sysctl.h>
 #endif
-
-int random_bytes(void *bytes, size_t n) { return getentropy(bytes, n); }
 
 /* Writes the program's path to path[PATH_MAX]. Returns whether it is known. */
 static bool find_program(char *path) {
@@ -82,17 +79,26 @@ const char *program_file(const char *name) {
     return access(path, F_OK) ? NULL : path;
 }
 
+bool find_line(const char *folder, const char *name, const char *key, char *rest) {
+    char line[2 * PATH_MAX];
+    bool found = false;
+    snprintf(line, sizeof line, "%s/%s", folder, name);
+    FILE *in = fopen(line, "r");
+    while (in && !found && fgets(line, PATH_MAX, in)) found = !strncmp(line, key, strlen(key));
+    if (in) fclose(in);
+    line[strcspn(line, "\n")] = '\0';
+    if (found) strcpy(rest, line + strlen(key));
+    return found;
+}
+
 const char *processor_name(void) {
-    static char name[128];
+    static char name[PATH_MAX];
     *name = '\0';
 #ifdef __APPLE__
     size_t room = sizeof name;
     if (sysctlbyname("machdep.cpu.brand_string", name, &room, NULL, 0)) *name = '\0';
 #else
-    char line[256];
-    FILE *in = fopen("/proc/cpuinfo", "r");
-    while (in && !*name && fgets(line, sizeof line, in)) sscanf(line, "model name : %127[^\n\"\\]", name);
-    if (in) fclose(in);
+    find_line("/proc", "cpuinfo", "model name\t: ", name);
 #endif
     return name;
 }

@@ -6,9 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Fills n <= 256 bytes with random numbers from the system. Returns 0, or -1 and errno. */
-int random_bytes(void *bytes, size_t n);
-
 /* The name by which the program was started, without folders. */
 const char *program_name(void);
 
@@ -24,6 +21,10 @@ void wake_sleepers(atomic_uint *word);
 
 /* Tells the processor that the thread waits in a loop. */
 void relax_processor(void);
+
+/* Sets rest[PATH_MAX] to the text after `key` at the start of a line of the file folder/name. Returns false if there is
+ * none. */
+bool find_line(const char *folder, const char *name, const char *key, char *rest);
 
 /* The processor's model name; "" if unknown. The string is valid until the next call. */
 const char *processor_name(void);

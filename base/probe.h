@@ -37,24 +37,16 @@ typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
 
 enum { NO_LAYER = -1 }; /* of sites outside the layers */
 
-/* An observer of forward passes. Every thread of the region calls `mark`, `waited`, `norm` and `heads`. */
+/* An observer of forward passes. Every thread of the region calls `mark`, `norm` and `heads`. */
 typedef struct Probe Probe;
 struct Probe {
-    /* A forward pass begins. `decode`: one step per sequence, plus draft tokens; else a prompt. Returns whether to
-     * observe it; if not, only `end` is called. */
-    bool (*begin)(Probe *p, bool decode);
-
-    /* The forward pass has ended, observed or not. */
+    /* A forward pass begins. `decode`: one step per sequence, plus draft tokens; else a prompt. */
+    void (*begin)(Probe *p, bool decode);
     void (*end)(Probe *p);
 
-    /* The next chunk begins: n steps. */
-    void (*chunk)(Probe *p, int n);
-
-    /* This thread has done its share of the site; the time since its last mark belongs to the site. */
+    /* This thread has done its share of the site, or waited (SITE_WAIT); the time since its last mark belongs to the
+     * site. */
     void (*mark)(Probe *p, int layer, Site site);
-
-    /* Since its last mark, this thread has waited for the others at the end of the site. */
-    void (*waited)(Probe *p, int layer, Site site);
 
     /* A norm has computed y[n][dim] from x[n][dim]. */
     void (*norm)(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim);
@@ -66,7 +58,8 @@ struct Probe {
 
 /* The calls of the hooks. Without an observer (NULL) each is one comparison. */
 #define PROBE_CALL(p, hook, ...)   ((p) ? (p)->hook(p, ##__VA_ARGS__) : (void)0)
-#define probe_chunk(p, n)          PROBE_CALL(p, chunk, n)
+#define probe_begin(p, decode)     PROBE_CALL(p, begin, decode)
+#define probe_end(p)               PROBE_CALL(p, end)
 #define probe_mark(p, layer, site) PROBE_CALL(p, mark, layer, site)
 #define probe_norm(p, ...)         PROBE_CALL(p, norm, __VA_ARGS__)
 #define probe_heads(p, ...)        PROBE_CALL(p, heads, __VA_ARGS__)

@@ -1,62 +1,123 @@
-/* process.c: the running program: Ctrl-C, which interrupts a wait for input through a pipe; threads; the clock. */
+/* process.c: the running program: signals, threads, the clock, standard streams.
+ *
+ * Owns the handlers of signals, which call only async-signal-safe functions.
+ */
 #include "base/process.h"
 #include "base/error.h"
 #include "base/platform.h"
 #include "base/ranks.h"
-#include "base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <omp.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
-volatile sig_atomic_t interrupted;
-static int pipe_ends[2] = {-1, -1}; /* read, write; Ctrl-C writes a byte */
+void open_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY); /* uses the lowest free descriptor */
+}
 
-int open_standard_streams(void) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) /* open uses the lowest free descriptor */
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return fail("/dev/null: %s", strerror(errno));
-    return 0;
+/* ---- signals ------------------------------------------------------------------------------- */
+
+volatile sig_atomic_t interrupted;
+const char *volatile temporary_file;
+
+static void clean_up(void) {
+    terminal_close();
+    if (temporary_file) unlink(temporary_file);
+}
+
+static void die(int signal_number) {
+    clean_up();
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
 }
 
 static void on_interrupt(int signal_number) {
-    if (interrupted && ranks_number() == 1) die_by_signal(signal_number);
-    if (interrupted) remove_temporaries(); /* mpirun sends several signals; KILL is the last */
+    if (interrupted && ranks_number() == 1) die(signal_number); /* mpirun sends several signals */
     interrupted = 1;
-    if (write(pipe_ends[1], "", 1) < 0) return; /* the flag still ends every loop */
 }
 
-void interrupt_clear(void) {
-    char byte;
-    interrupted = 0;
-    while (read(pipe_ends[0], &byte, 1) > 0) continue;
+/* Handles SIGBUS: a page of a mapped file is missing. */
+static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
+    static const char message[] = ": a mapped file cannot be read any more: it was truncated, or its disk failed\n";
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
+    const char *name = program_name();
+    (void)context;
+    if (info->si_code != BUS_ADRERR) return die(signal_number);
+    while (atomic_flag_test_and_set(&reported)) pause(); /* another thread reports it */
+    clean_up();
+    if (write(STDERR_FILENO, name, strlen(name)) > 0) write(STDERR_FILENO, message, sizeof message - 1);
+    _exit(EXIT_BAD_INPUT);
 }
 
-static int open_pipe(void) {
-    if (pipe(pipe_ends)) return fail("cannot create a pipe: %s", strerror(errno));
-    for (int i = 0; i < 2; i++) {
-        fcntl(pipe_ends[i], F_SETFD, FD_CLOEXEC);
-        fcntl(pipe_ends[i], F_SETFL, O_NONBLOCK);
-    }
-    return 0;
+/* Without SA_RESTART, so that Ctrl-C ends a wait for input. */
+static void handle(int signal_number, void (*handler)(int)) {
+    struct sigaction old;
+    if (sigaction(signal_number, NULL, &old) || old.sa_handler == SIG_IGN) return;
+    sigaction(signal_number, &(struct sigaction){.sa_handler = handler}, NULL);
 }
 
-int handle_signals(void) {
-    if (open_pipe()) return -1;
+void handle_signals(void) {
+    void (*const end)(int) = ranks_own() ? SIG_IGN : on_interrupt;
+    const bool ranks = ranks_number() > 1;
     signal(SIGPIPE, SIG_IGN);
-    handle_deadly_signals();
-    struct sigaction action = {.sa_handler = ranks_own() ? SIG_IGN : on_interrupt}, old;
+    signal(SIGXFSZ, SIG_IGN);
+    sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO}, NULL);
+    handle(SIGHUP, die);
+    handle(SIGQUIT, die);
+    handle(SIGINT, end);
     /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and KILL together a second later. */
-    if (ranks_number() > 1) sigaction(SIGTERM, &action, NULL);
-    if (ranks_number() > 1) sigaction(SIGCONT, &action, NULL);
-    if (!sigaction(SIGINT, NULL, &old) && old.sa_handler == SIG_IGN) return 0; /* ignored by nohup, or by a shell's & */
-    return sigaction(SIGINT, &action, NULL);
+    handle(SIGTERM, ranks ? end : die);
+    if (ranks) handle(SIGCONT, end);
 }
+
+/* ---- the terminal -------------------------------------------------------------------------- */
+
+static struct termios kept; /* the terminal's settings, if `is_open` */
+static volatile sig_atomic_t is_open;
+
+static void set_terminal(const struct termios *settings, const char *paste_mode) {
+    tcsetattr(STDIN_FILENO, TCSADRAIN, settings);
+    if (write(STDIN_FILENO, paste_mode, strlen(paste_mode)) < 0) return; /* opened only for reading */
+}
+
+void terminal_close(void) {
+    if (is_open) set_terminal(&kept, "\033[?2004l");
+    is_open = 0;
+}
+
+/* Handles Ctrl-Z. */
+static void on_stop(int signal_number) {
+    const bool was_open = is_open;
+    (void)signal_number;
+    terminal_close();
+    raise(SIGSTOP);
+    if (was_open) terminal_open();
+}
+
+void terminal_open(void) {
+    if (is_open || tcgetattr(STDIN_FILENO, &kept)) return;
+    struct termios settings = kept;
+    settings.c_lflag &= ~(tcflag_t)ECHOCTL;
+    handle(SIGTSTP, on_stop);
+    is_open = 1;
+    set_terminal(&settings, "\033[?2004h");
+}
+
+void terminal_discard(void) {
+    enum { PAUSE = 50 }; /* max milliseconds between the lines of a paste */
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    while (isatty(STDIN_FILENO) && !tcflush(STDIN_FILENO, TCIFLUSH) && poll(&input, 1, PAUSE) > 0) continue;
+}
+
+/* ---- threads, clock, streams --------------------------------------------------------------- */
 
 int usual_threads(void) {
     const int n = omp_get_max_threads(), share = n / ranks_here();
@@ -64,21 +125,12 @@ int usual_threads(void) {
     return given ? n : share > 1 ? share : 1;
 }
 
-/* libgomp ends the program if it cannot create a thread, so a child process tries first. */
 int start_threads(int n) {
-    int status = 0, n_threads = 1;
-    if (n == 1) return 1;
-    omp_set_dynamic(false);                                     /* every region gets exactly this number */
-    signal(SIGCHLD, SIG_DFL);                                   /* with SIG_IGN waitpid gets no status */
-    const pid_t child = ranks_number() > 1 ? getpid() : fork(); /* not with ranks: MPI may not survive a fork */
-    if (child == 0) close(STDERR_FILENO);
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (child < 0 || status) return fail("cannot start %d threads; use a smaller -j", n);
+    int n_threads = 1;
+    omp_set_dynamic(false); /* every region gets exactly this number */
 #pragma omp parallel num_threads(n)
 #pragma omp master
     n_threads = omp_get_num_threads();
-    if (child == 0) _exit(0);
     return n_threads;
 }
 
@@ -90,22 +142,18 @@ uint64_t nanoseconds(void) {
 
 double now(void) { return 1e-9 * (double)nanoseconds(); }
 
-const char *today(void) {
-    static char date[16];
+size_t format_today(char *to, size_t size, const char *format) {
     const time_t seconds = time(NULL);
-    struct tm local;
+    struct tm local = {0};
     const char *given = getenv("NORMA_DATE");
-    return given ? given : localtime_r(&seconds, &local) && strftime(date, sizeof date, "%d %b %Y", &local) ? date : "";
+    localtime_r(&seconds, &local);
+    if (given) strptime(given, "%d %b %Y", &local);
+    return strftime(to, size, format, &local);
 }
 
-/* Also polls the pipe, which receives a byte on Ctrl-C, whichever thread handles the signal. */
 ssize_t read_some(int fd, char *bytes, size_t n) {
-    struct pollfd wait[2] = {{.fd = fd, .events = POLLIN}, {.fd = pipe_ends[0], .events = POLLIN}};
-    while (poll(wait, 2, -1) < 0)
-        if (errno != EINTR) return -1;
-    if (!wait[1].revents) return read(fd, bytes, n);
     errno = EINTR;
-    return -1;
+    return interrupted ? -1 : read(fd, bytes, n);
 }
 
 int write_whole(int fd, const char *bytes, size_t n) {

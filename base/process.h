@@ -14,31 +14,40 @@ extern volatile sig_atomic_t interrupted;
 enum { EXIT_INTERRUPTED = 130 };
 
 /* Opens /dev/null for each closed standard stream, so that no file opened later takes its descriptor. */
-int open_standard_streams(void);
+void open_standard_streams(void);
 
-/* Clears a Ctrl-C that stopped only part of the work. */
-void interrupt_clear(void);
+/* The temporary file of the output that is being written; NULL: none. Signals that end the program remove it. */
+extern const char *volatile temporary_file;
 
-/* Installs handlers. The first Ctrl-C sets `interrupted`; the second and other deadly signals end the program and
- * remove temporary files (signals.h). Ignored signals stay ignored. Writing to a closed pipe is an ordinary error. With
- * several ranks, rank 0 treats TERM and CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks ignore
- * all three and are ended by rank 0. */
-int handle_signals(void);
+/* Installs handlers. The first Ctrl-C sets `interrupted`; the second, and HUP, QUIT and TERM end the program and remove
+ * the temporary file. Ignored signals stay ignored. Writing to a closed pipe or beyond `ulimit -f` is an ordinary
+ * error. If a mapped file is truncated, the program ends with one line on stderr and status 1. With several ranks, rank
+ * 0 treats TERM and CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks ignore all three and are
+ * ended by rank 0. */
+void handle_signals(void);
+
+/* Asks the terminal on standard input to mark pasted text with "\033[200~" and "\033[201~", and to echo control
+ * characters as they are, until terminal_close() or a signal ends or stops the program. */
+void terminal_open(void);
+void terminal_close(void);
+
+/* Discards the lines that the terminal has sent or is sending. */
+void terminal_discard(void);
 
 /* The default number of threads: OMP_NUM_THREADS, else the number of processors, divided among the ranks of a machine
  * unless each rank is bound to its own. */
 int usual_threads(void);
 
-/* Starts n threads for parallel regions. Returns their number, which OMP_THREAD_LIMIT may reduce; -1 and a message if
- * the system refuses. */
+/* Starts n threads for parallel regions. Returns their number, which OMP_THREAD_LIMIT may reduce. */
 int start_threads(int n);
 
 /* The time on a monotonic clock, in nanoseconds and in seconds. */
 uint64_t nanoseconds(void);
 double now(void);
 
-/* Today's date as "26 Jul 2024", or the value of NORMA_DATE. The string is valid until the next call. */
-const char *today(void);
+/* Writes the time, or the date NORMA_DATE ("26 Jul 2024"), in the format of strftime(). Returns the number of bytes; 0
+ * if they do not fit. */
+size_t format_today(char *to, size_t size, const char *format);
 
 /* Waits for input and reads at most n bytes. Returns 0 at the end, -1 and errno on failure and after Ctrl-C. */
 ssize_t read_some(int fd, char *bytes, size_t n);

@@ -56,8 +56,8 @@ void ranks_open(void) {
 }
 
 int ranks_close(int status) {
-    if (!requests) return status;                       /* nothing was opened */
-    if (!agreed) status = ranks_agree(status, NULL, 0); /* a rank may end before it is ready */
+    if (!requests) return status;                 /* nothing was opened */
+    if (!agreed) status = ranks_agree(status, 0); /* a rank may end before it is ready */
     free(requests);
     free(statuses);
     free(values);
@@ -98,25 +98,19 @@ static int first_other(int64_t value) {
     return r;
 }
 
-/* Compares a value with rank 0's. Returns -1 if a rank's value differs; rank 0 then prints a message. */
-static int compare_value(const char *what, int64_t value) {
-    exchange_values(value);
-    const int other = first_other(values[0]);
-    if (other < n_ranks && own == 0) fail("rank %d has a different %s than rank 0", other, what);
-    return other < n_ranks ? -1 : 0;
-}
-
-int ranks_agree(int status, const Same *same, int n) {
+int ranks_agree(int status, uint64_t state) {
     if (n_ranks == 1) return status;
     agreed = true;
     exchange_values(status);
     const int failed = first_other(0);
     if (failed == own) print_own_failure();
     if (failed < n_ranks) return (int)values[failed];
-    if (compare_value("mode", n)) return EXIT_BAD_INPUT; /* n is 0 if a rank does not share a model */
-    for (int i = 0; i < n; i++)
-        if (compare_value(same[i].what, (int64_t)same[i].value)) return EXIT_BAD_INPUT;
-    return 0;
+    exchange_values((int64_t)state);
+    const int other = first_other(values[0]);
+    if (other < n_ranks && own == 0)
+        fail("rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
+             other);
+    return other < n_ranks ? EXIT_BAD_INPUT : 0;
 }
 
 /* ---- commands ---------------------------------------------------------------------------- */

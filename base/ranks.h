@@ -10,12 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What must be the same on all ranks. */
-typedef struct {
-    const char *what; /* for the message */
-    uint64_t value;
-} Same;
-
 /* What this rank has sent and received. */
 typedef struct {
     int64_t messages, bytes;
@@ -41,9 +35,10 @@ int ranks_number(void);
 int ranks_own(void);  /* this rank, from 0 */
 int ranks_here(void); /* number of ranks on this machine */
 
-/* Every rank calls it: with status 0 when ready, or with an exit status after a failure. Returns 0 if all are ready and
- * same[n] is the same on all; else the status of the first rank that failed, whose message is printed. */
-int ranks_agree(int status, const Same *same, int n);
+/* Every rank calls it: with status 0 when ready, or with an exit status after a failure. `state` is a hash of all that
+ * must be the same on all ranks; 0: this rank does not share a model. Returns 0 if all are ready and in the same state;
+ * else an exit status, after the message of the first rank that failed. */
+int ranks_agree(int status, uint64_t state);
 
 /* ranks_tell() sends a message from rank 0 to all others. They receive messages in order with ranks_hear(); the caller
  * frees them. */
@@ -65,7 +60,7 @@ static inline void ranks_abort(void) {}
 static inline int ranks_number(void) { return 1; }
 static inline int ranks_own(void) { return 0; }
 static inline int ranks_here(void) { return 1; }
-static inline int ranks_agree(int status, const Same *same, int n) { return (void)same, (void)n, status; }
+static inline int ranks_agree(int status, uint64_t state) { return (void)state, status; }
 static inline void ranks_tell(const void *message, size_t bytes) { (void)message, (void)bytes; }
 static inline void *ranks_hear(void) { return NULL; }
 static inline void ranks_gather(float *y, int n, int columns, int unit, bool all) {

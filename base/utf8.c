@@ -34,3 +34,9 @@ int utf8_encode(char *to, uint32_t code) {
     to[0] = (char)(lead[n] | code);
     return n;
 }
+
+size_t utf8_before(const char *s, const char *start) {
+    for (size_t n = 4, length; n > 1; n--)
+        if (s - start >= (ptrdiff_t)n && (utf8_read(s - n, n, &length), length == n)) return n;
+    return 1;
+}

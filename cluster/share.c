@@ -12,7 +12,6 @@
 #include "base/ranks.h"
 #include "formats/parts.h"
 #include "kernels/simd.h"
-#include <string.h>
 
 /* Number of rows that stay together: a KV head's keys, the queries that attend to it, or a panel. */
 static int unit_rows(const Config *c, PartSize rows) {
@@ -62,15 +61,15 @@ int model_share(Model *m) {
     return 0;
 }
 
-static const HashKey NO_KEY = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9}; /* the same on all ranks */
-
-uint64_t text_hash(const char *text) { return hash_bytes(NO_KEY, text, strlen(text)); }
+uint64_t same_hash(const void *bytes, size_t n) {
+    return hash_bytes((HashKey){0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9}, bytes, n);
+}
 
 uint64_t program_hash(void) {
     File file;
     const char *path = program_path();
     if (!path || file_map(&file, path)) return 0;
-    const uint64_t hash = hash_bytes(NO_KEY, (const char *)file.data, file.size);
+    const uint64_t hash = same_hash(file.data, file.size);
     file_unmap(&file);
     return hash;
 }
@@ -80,11 +79,10 @@ uint64_t model_hash(const Model *m) {
     const double numbers[] = {c->dim,        c->hidden_dim,     c->n_layers,   c->n_heads,
                               c->n_kv_heads, c->head_size,      c->vocab_size, c->context,
                               c->n_experts,  c->n_experts_used, c->rope.base,  m->layers->attn_norm.eps};
-    uint64_t hash = hash_bytes(NO_KEY, (const char *)numbers, sizeof numbers);
-    for (int i = 0; i < m->n_files; i++) {
-        const File *file = &m->files[i];
-        const uint64_t words[] = {hash, file->size, hash_bytes(NO_KEY, (const char *)file->data, file->header)};
-        hash = hash_bytes(NO_KEY, (const char *)words, sizeof words);
+    uint64_t hash = same_hash(numbers, sizeof numbers);
+    for (const File *file = m->files; file < m->files + m->n_files; file++) {
+        const uint64_t words[] = {hash, file->size, same_hash(file->data, file->header)};
+        hash = same_hash(words, sizeof words);
     }
     return hash;
 }

@@ -11,6 +11,6 @@ int model_share(Model *m);
 /* A hash of the model's dimensions, of its files' sizes and of their headers. */
 uint64_t model_hash(const Model *m);
 
-/* Hashes of the program itself, and of a text: the same on all machines. */
+/* Hashes of the program itself, and of bytes: the same on all machines. */
 uint64_t program_hash(void);
-uint64_t text_hash(const char *text);
+uint64_t same_hash(const void *bytes, size_t n);

@@ -46,7 +46,7 @@ enum {
     MLP_BIASES = 1 << 3,       /* the option mlp_bias */
     USE_BIAS = 1 << 4,         /* the option use_bias: biases of all weights in attention and the MLP */
     TIED_DEFAULT = 1 << 5,     /* a missing tie_word_embeddings means true */
-    EXPERTS = 1 << 6,          /* experts if num_experts > 0; other options make some layers dense */
+    EXPERTS = 1 << 6,          /* experts if num_experts > 0; layers without a router are dense */
     SWITCHED_EXPERTS = 1 << 7, /* experts in every layer if use_moe is true */
     WIDE_EXPERTS = 1 << 8,     /* experts in every layer; their hidden size is intermediate_size */
     MIXTRAL_EXPERTS = 1 << 9,  /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2, w3 */
@@ -56,14 +56,14 @@ enum {
     LESS_ONE = 1 << 13,        /* the folder stores gamma - 1 */
     GEMMA = 1 << 14,           /* the options hidden_activation and query_pre_attn_scalar */
     NEIGHBOUR_ROPE = 1 << 15,  /* RoPE pairs neighbours */
-    SWITCHED_YARN = 1 << 16,   /* MiniMind's YaRN if inference_rope_scaling is true; else rope_type names the scaling */
     LONGROPE = 1 << 17,        /* LongRoPE is the only scaling */
     NO_ROPE_LAYERS = 1 << 18,  /* some layers have no RoPE; only these have the window, if any */
     SLIDES = 1 << 19,          /* the option sliding_window */
     SLIDES_IF_USED = 1 << 20,  /* the option sliding_window, if use_sliding_window is true */
     LAYER_TYPES = 1 << 21,     /* the option layer_types: which layers have the window */
     GEMMA3 = 1 << 22,          /* the options sliding_window_pattern (the period) and rope_local_base_freq */
-    WINDOW_ABOVE = 1 << 23,    /* without layer_types, layers from max_window_layers on have the window */
+    ALL_EXPERTS = SWITCHED_EXPERTS | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS, /* no layer is dense */
+    WINDOW_ABOVE = 1 << 23, /* without layer_types, layers from max_window_layers on have the window */
 };
 
 typedef struct {
@@ -115,7 +115,6 @@ typedef struct {
     int64_t norm_weights;         /* Config.norm_topk */
     float rms_eps, layer_eps;     /* of RMSNorms, of LayerNorms */
     double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
-    double extrapolation;         /* YaRN's extrapolation factor; negative: the default, 1 with YaRN, else 0 */
     double yarn_attn_factor;      /* 1: the default */
     String scaling;               /* of RoPE: none, linear, yarn or longrope */
 } Header;
@@ -124,7 +123,6 @@ typedef enum {
     KEY_SIZE,    /* int: an integer of at least 1 */
     KEY_INTEGER, /* int64_t: any integer; read by hand from config.json */
     KEY_REAL,    /* double: a positive number */
-    KEY_NUMBER,  /* double: any finite number */
     KEY_FLOAT,   /* float: a positive number in float32 */
     KEY_CAP,     /* KEY_FLOAT, but null means 0 */
     KEY_STRING,  /* String */
@@ -133,10 +131,10 @@ typedef enum {
 
 typedef struct {
     const char *gguf, *hf; /* without the architecture's name; NULL: not in this format */
-    int needs;             /* traits: families with one of them, in has or may, have the key; 0: all families */
     KeyKind kind;
     size_t field;    /* offset in Header */
     size_t fallback; /* offset of an earlier field whose value is the default; 0: the field already has its default */
+    int needs;       /* traits: families with one of them, in has or may, have the key; 0: all families */
 } Key;
 
 /* In the order of reading and writing; the last row is empty. A GGUF file with any other key of the architecture is

@@ -4,14 +4,18 @@
  * gguf_file.c reads the container, gguf_tokenizer.c the tokenizer, kernels/quant.c the blocks of quantized tensors.
  */
 #include "formats/gguf.h"
-#include "base/memory.h"
+#include "base/file.h"
 #include "formats/family.h"
+#include "formats/parts.h"
 #include "formats/reader.h"
 #include "formats/stored.h"
 #include "rope.h"
-#include <inttypes.h>
+#include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { MAX_PARTS = 4096 }; /* of a split model */
 
 /* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if their value is v. */
 static const char *const NEUTRAL_KEYS[2][16] = {
@@ -26,7 +30,6 @@ static const Header DEFAULTS = {
     .scaling = {"linear", 6},
     .finetuned = 1,
     .linear_factor = 1,
-    .extrapolation = -1,
     .yarn_attn_factor = 1,
     .norm_weights = 1};
 
@@ -35,7 +38,7 @@ static const Header DEFAULTS = {
 static Value get(const Reader *r, const char *key) {
     char name[GGUF_KEY_NAME];
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
-    return gguf_get(r->keys, name);
+    return gguf_get(r->keys[0], name);
 }
 
 /* Refuses an unsupported key of the architecture if it may change the result. */
@@ -54,7 +57,7 @@ static void check_key(Reader *r, const GgufValue *found, String key) {
 }
 
 static void check_keys(Reader *r) {
-    const Gguf *g = r->keys;
+    const Gguf *g = r->keys[0];
     const size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
@@ -65,15 +68,15 @@ static void check_keys(Reader *r) {
 static void read_rope(Reader *r) {
     Header *h = &r->header;
     Config *c = &h->config;
-    Origin *s = &r->origin;
     const bool is_yarn = string_is(h->scaling, "yarn");
     const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
+    const Value extrapolates = get(r, "rope.scaling.yarn_ext_factor");
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         refuse_field(r, config.rope.dims, "an even number up to the head size %d", c->head_size);
-    if (h->extrapolation >= 0 && h->extrapolation != is_yarn)
-        refuse(s, "rope.scaling.yarn_ext_factor", get(r, "rope.scaling.yarn_ext_factor"), "%d", is_yarn);
+    if (extrapolates.kind != VALUE_MISSING && !(extrapolates.real < 0 || extrapolates.real == is_yarn))
+        refuse_key(r, "rope.scaling.yarn_ext_factor", "%d", is_yarn);
     if (h->yarn_attn_factor != 1 && !(fabs(h->yarn_attn_factor / amplitude - 1) < 1e-5))
-        refuse(s, "rope.scaling.yarn_attn_factor", get(r, "rope.scaling.yarn_attn_factor"), "%g", amplitude);
+        refuse_key(r, "rope.scaling.yarn_attn_factor", "%g", amplitude);
     if (is_yarn) {
         c->rope.yarn.factor = h->factor;
         c->rope.yarn.context = h->yarn_context;
@@ -81,7 +84,7 @@ static void read_rope(Reader *r) {
     } else if (string_is(h->scaling, "linear") || string_is(h->scaling, "longrope"))
         c->rope.scale = h->factor;
     else if (!string_is(h->scaling, "none"))
-        refuse(s, "rope.scaling.type", get(r, "rope.scaling.type"), "none, linear, yarn or longrope");
+        refuse_key(r, "rope.scaling.type", "none, linear, yarn or longrope");
 }
 
 /* Reads the RoPE base of layers with a window, which norma never scales. Gemma with an amplitude other than YaRN's is
@@ -89,14 +92,12 @@ static void read_rope(Reader *r) {
 static void read_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
-    Origin *s = &r->origin;
     const bool used = f->has & LOCAL_ROPE && r->header.window > 0;
     const double amplitude = c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
     if (c->local_base == 0) c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
-    if (f->local_base == 0 && c->local_base != c->rope.base)
-        refuse(s, "rope.freq_base_swa", get(r, "rope.freq_base_swa"), "%g", c->rope.base);
+    if (f->local_base == 0 && c->local_base != c->rope.base) refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
     if (used && f->local_base > 0 && amplitude != 1)
-        refuse(s, "rope.scaling.attn_factor", (Value){.real = amplitude}, "1");
+        refuse(&r->origin, "rope.scaling.attn_factor", (Value){.real = amplitude}, "1");
     if (!used) c->local_base = 0;
 }
 
@@ -110,9 +111,9 @@ static void read_layers(Reader *r) {
     const int window = h->window < 0 ? 0 : h->window < c->context ? (int)h->window : c->context;
     char name[GGUF_KEY_NAME];
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
-    const GgufValue *pattern = window ? gguf_find_value(r->keys, name) : NULL;
+    const GgufValue *pattern = window ? gguf_find_value(r->keys[0], name) : NULL;
     if (pattern && (!pattern->is_array || pattern->count != (uint64_t)c->n_layers)) {
-        refuse(&r->origin, key, get(r, key), "an array of %d elements, one for each layer", c->n_layers);
+        refuse_key(r, key, "an array of %d elements, one for each layer", c->n_layers);
         return;
     }
     for (Layer *layer = r->model->layers; layer < r->model->layers + c->n_layers; layer++) {
@@ -123,21 +124,20 @@ static void read_layers(Reader *r) {
     }
 }
 
-/* Reads RoPE's factors, if stored. norma's context ends where LongRoPE would change to other factors. */
+static double *read_factors(Reader *r, const char *name, bool needed) {
+    const int n = r->header.config.rope.dims / 2;
+    const float *stored = reader_vector(r, name, ".weight", needed, n);
+    double *factors = stored ? reader_factors(r) : NULL;
+    for (int i = 0; factors && i < n; i++) factors[i] = (double)stored[i];
+    return factors;
+}
+
+/* Reads RoPE's factors, if stored. */
 static void read_rope_factors(Reader *r) {
     Model *m = r->model;
-    Config *c = &r->header.config;
-    const int n = c->rope.dims / 2;
-    const bool longrope = reader_vector(r, "rope_factors_long", ".weight", false, n);
-    const float *factors = reader_vector(r, longrope ? "rope_factors_short" : "rope_freqs", ".weight", longrope, n);
-    if (longrope && r->header.yarn_context < c->context) {
-        c->context = r->header.yarn_context;
-        m->ended_by = "beyond it LongRoPE has other factors";
-    }
-    if (!factors) return;
-    m->rope_factors = allocate((size_t)n, sizeof *m->rope_factors);
-    if (!m->rope_factors) r->origin.status = -1;
-    for (int i = 0; m->rope_factors && i < n; i++) m->rope_factors[i] = (double)factors[i];
+    m->long_factors = read_factors(r, "rope_factors_long", false);
+    m->rope_factors = read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
+    if (m->long_factors) reader_longrope(r, r->header.yarn_context);
 }
 
 /* ---- the model --------------------------------------------------------------------------- */
@@ -145,7 +145,8 @@ static void read_rope_factors(Reader *r) {
 static int read_model(Reader *r) {
     Header *h = &r->header;
     const Stored *embedding = reader_find(r, "token_embd", ".weight");
-    r->family = family_find(&r->origin, NAME_GGUF, "general.architecture", gguf_get(r->keys, "general.architecture"));
+    r->family =
+        family_find(&r->origin, NAME_GGUF, "general.architecture", gguf_get(r->keys[0], "general.architecture"));
     if (!r->family) return -1;
     snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", r->family->gguf);
     if (r->family->has & DEFAULT_WINDOW) h->window = r->family->window;
@@ -179,33 +180,68 @@ static int read_vocabulary(const Gguf *g, Model *m) {
     return 0;
 }
 
-/* Refuses one file of a split model. */
-static int check_whole(const Gguf *g) {
-    Origin o = {.path = g->path};
-    const int64_t count = value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, INT64_MAX, 1);
-    const int64_t number = value_integer(&o, "split.no", gguf_get(g, "split.no"), 0, INT64_MAX, 0);
-    if (o.status || count <= 1) return o.status;
-    return fail("%s: is part %" PRIu64 " of %" PRId64 " of a model; llama-gguf-split --merge makes one file of them",
-                g->path, (uint64_t)number + 1, count);
+bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "GGUF", 4); }
+
+/* Moves the tensors of a part to g, and closes the part. */
+static int move_tensors(Gguf *g, Gguf *part) {
+    Stored *all = realloc(g->tensors, (g->n_tensors + part->n_tensors + 1) * sizeof *all);
+    if (all) {
+        memcpy(all + g->n_tensors, part->tensors, part->n_tensors * sizeof *all);
+        g->n_tensors += part->n_tensors;
+        g->tensors = all;
+    }
+    gguf_close(part);
+    return all ? 0 : fail("%s: out of memory", g->path);
 }
 
-bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "GGUF", 4); }
+/* If the file `path` is part of a split model, g becomes the metadata of its first part and the tensors of all parts.
+ * Merged files have a split.count of 0. */
+static int open_parts(Gguf *g, Model *m, const char *path) {
+    Origin o = {.path = path};
+    char name[PATH_MAX], ending[32];
+    const int count = (int)value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
+    const int number = (int)value_integer(&o, "split.no", gguf_get(g, "split.no"), 0, MAX_PARTS - 1, 0);
+    if (o.status || count < 2) return o.status;
+    const size_t n = strlen(path), end = (size_t)sprintf(ending, "-%05d-of-%05d.gguf", number + 1, count);
+    if (n < end || n >= PATH_MAX || strcmp(path + n - end, ending) != 0)
+        return fail("%s: is part %d of %d of a model; its name must end in %s", path, number + 1, count, ending);
+    gguf_close(g);
+    *g = (Gguf){.path = o.path = name};
+    file_unmap(&m->files[--m->n_files]);
+    for (int i = 0; i < count && !o.status; i++) {
+        Gguf part;
+        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)(n - end), path, i + 1, count);
+        if (model_map(m, name)) return -1;
+        o.status = gguf_open(&part, name, &m->files[i]);
+        m->files[i].header = part.at;
+        value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i, REQUIRED);
+        value_integer(&o, "split.count", gguf_get(&part, "split.count"), count, count, REQUIRED);
+        if (i == 0)
+            *g = part;
+        else if (move_tensors(g, &part))
+            return -1;
+    }
+    g->path = path;
+    for (size_t t = 0; t < g->n_tensors; t++) g->tensors[t].path = path;
+    return o.status ? -1 : sort_tensors(g->tensors, g->n_tensors);
+}
 
 int gguf_read_model(Model *m, const char *path) {
     Gguf g;
     m->format = "GGUF";
-    bool failed = gguf_open(&g, path, m->files) || check_whole(&g);
+    bool failed = gguf_open(&g, path, m->files);
+    m->files->header = g.at;
+    failed = failed || open_parts(&g, m, path);
     Reader r = {.path = path,
                 .origin = {.path = path},
                 .naming = NAME_GGUF,
                 .model = m,
                 .get = get,
-                .keys = &g,
+                .keys = {&g},
                 .header = DEFAULTS};
     r.tensors = g.tensors;
     r.n_tensors = g.n_tensors;
     failed = failed || (r.n_tensors ? read_model(&r) : read_vocabulary(&g, m));
-    m->files->header = g.at;
     gguf_close(&g);
     return failed ? -1 : 0;
 }

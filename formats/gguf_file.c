@@ -201,7 +201,7 @@ int gguf_open(Gguf *g, const char *path, const File *file) {
     uint64_t n_tensors = 0, n_values = 0;
     *g = (Gguf){.path = path, .data = file->data, .size = file->size};
     if (read_number(g, magic) || read_number(g, version)) return -1;
-    if (version != 2 && version != 3)
+    if (magic != GGUF_MAGIC || (version != 2 && version != 3))
         return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)", path, version);
     if (read_number(g, n_tensors) || read_number(g, n_values)) return -1;
     return read_values(g, n_values) || read_tensors(g, n_tensors) ? -1 : 0;

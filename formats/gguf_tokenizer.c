@@ -28,12 +28,10 @@ static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType typ
     return NULL;
 }
 
-/* Control pieces match text in byte-level vocabularies, as in Hugging Face's tokenizers, and never in SentencePiece
- * vocabularies. */
-static PieceKind kind_of(int32_t type, bool byte_level) {
-    if (type == USER_DEFINED) return PIECE_USER;
+/* Control pieces match the raw text, as in Hugging Face's tokenizers. */
+static PieceKind kind_of(int32_t type) {
     if (type == NORMAL || type == BYTE) return PIECE_TEXT; /* byte pieces are found by their names */
-    return type == CONTROL && byte_level ? PIECE_SPECIAL : PIECE_CONTROL;
+    return type == USER_DEFINED ? PIECE_USER : type == CONTROL ? PIECE_SPECIAL : PIECE_CONTROL;
 }
 
 static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
@@ -49,13 +47,10 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
         int32_t type;
         memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
         if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
-        p->kind = kind_of(type, pieces->byte_level);
-        p->raw = pieces->byte_level;
+        p->kind = kind_of(type);
+        p->raw = pieces->byte_level || type == CONTROL;
         if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, name.n);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
-        if ((p->kind == PIECE_USER || p->kind == PIECE_SPECIAL) && name.n > MAX_MATCHED_BYTES)
-            return fail("%s: %s piece %d has %zu bytes, expected at most %d", g->path,
-                        p->kind == PIECE_USER ? "user-defined" : "control", id, name.n, MAX_MATCHED_BYTES);
         memcpy(to, name.text, name.n);
         p->text = to;
         p->length = pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);
@@ -64,43 +59,13 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     return 0;
 }
 
-/* Pre-tokenizers by their names in tokenizer.ggml.pre. norma writes the first name. */
-static const struct {
-    const char *names;
-    Pretokenizer pretokenizer;
-} PRETOKENIZERS[] = {
-    {"gpt-2 mpt olmo jais phi-2 exaone4 granite-docling", {.steps = {PATTERN_GPT2}, .n_steps = 1}},
-    {"smollm starcoder refact command-r codeshell exaone minerva-7b",
-     {.steps = {PATTERN_DIGIT, PATTERN_GPT2}, .n_steps = 2}},
-    {"qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez", {.steps = {PATTERN_QWEN2}, .n_steps = 1}},
-    {"llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2",
-     {.steps = {PATTERN_LLAMA3}, .n_steps = 1, .whole_words = true}},
-    {"minicpm5", {.steps = {PATTERN_DIGITS3, PATTERN_LLAMA3}, .n_steps = 2, .whole_words = true}},
-    {"dbrx smaug-bpe", {.steps = {PATTERN_LLAMA3}, .n_steps = 1}},
-    {"gpt-4o llama4 kanana2", {.steps = {PATTERN_GPT4O}, .n_steps = 1}},
-    {"tekken", {.steps = {PATTERN_TEKKEN}, .n_steps = 1, .whole_words = true}},
-};
-enum { N_PRETOKENIZERS = sizeof PRETOKENIZERS / sizeof *PRETOKENIZERS };
-
 /* Returns NULL if the name is unknown. */
-static const Pretokenizer *find_pretokenizer(String name) {
-    for (int i = 0; i < N_PRETOKENIZERS; i++)
-        for (const char *at = PRETOKENIZERS[i].names; *at; at += *at == ' ') {
-            const size_t n = strcspn(at, " ");
-            if (n == name.n && !memcmp(at, name.text, n)) return &PRETOKENIZERS[i].pretokenizer;
-            at += n;
-        }
+static const NamedPretokenizer *find_pretokenizer(String name) {
+    char word[64];
+    snprintf(word, sizeof word, " %.*s ", (int)(name.n < 60 ? name.n : 0), name.text);
+    for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
+        if (strstr(p->names, word)) return p;
     return NULL;
-}
-
-String gguf_pretokenizer_name(const Pretokenizer *p) {
-    for (int i = 0; i < N_PRETOKENIZERS; i++) {
-        const Pretokenizer *q = &PRETOKENIZERS[i].pretokenizer;
-        if (q->n_steps == p->n_steps && q->whole_words == p->whole_words &&
-            !memcmp(q->steps, p->steps, sizeof *q->steps * (size_t)q->n_steps))
-            return (String){PRETOKENIZERS[i].names, strcspn(PRETOKENIZERS[i].names, " ")};
-    }
-    return (String){NULL, 0};
 }
 
 static int fill_merges(Tokenizer *t, const Gguf *g) {
@@ -152,16 +117,16 @@ static int fill_sentencepiece(Loader *l) {
 }
 
 /* If add_bos_token is missing, Llama 3's and Mistral's tokenizers add BOS before a text, other tokenizers do not. */
-static int fill_byte_level(Loader *l, const Pretokenizer *pretokenizer) {
+static int fill_byte_level(Loader *l, const NamedPretokenizer *named) {
     static const char key[] = "norma.tokenizer.normalizer"; /* norma's own key: GGUF has no standard one */
     const String normalizer = get_string(l, key);
     Tokenizer *t = l->t;
-    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER, .pretokenizer = *pretokenizer};
+    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1, .space_prefix = SPACE_NEVER, .pretokenizer = named->pretokenizer};
     t->pieces = (Pieces){.unk = -1, .byte_level = true};
     t->normalizer.composes = normalizer.n > 0;
     if (normalizer.n && !string_is(normalizer, "nfc")) refuse(&l->origin, key, get(l, key), "nfc");
     if (l->origin.status || fill_pieces(&t->pieces, l->g, l->n) || fill_merges(t, l->g)) return -1;
-    t->no_bos = !t->pretokenizer.whole_words;
+    t->no_bos = !named->adds_bos;
     return fill_ends(l);
 }
 
@@ -176,7 +141,7 @@ static int read_tokenizer(Loader *l, bool needed) {
         note("%s does not name its pre-tokenizer (%s): GPT-2's is used", l->g->path, pre_key);
         pre = (String){"gpt-2", 5};
     }
-    const Pretokenizer *pretokenizer = byte_level ? find_pretokenizer(pre) : NULL;
+    const NamedPretokenizer *pretokenizer = byte_level ? find_pretokenizer(pre) : NULL;
     if (pretokenizer) return fill_byte_level(l, pretokenizer) ? -1 : 1;
     if (!needed) return 0;
     return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path, byte_level ? pre_key : "tokenizer of kind",

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "formats/map.h"
+#include "formats/stored.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,11 +25,15 @@ typedef struct {
 } Parser;
 
 static bool syntax_error(const Parser *p, const char *error) {
-    size_t line = 1;
+    int line = 1;
     const char *start = p->begin; /* of the line */
-    for (const char *end; (end = memchr(start, '\n', (size_t)(p->at - start))); line++) start = end + 1;
-    char where[32] = ""; /* empty if the text has one line */
-    if (memchr(p->begin, '\n', (size_t)(p->end - p->begin))) snprintf(where, sizeof where, "line %zu, ", line);
+    for (const char *s = p->begin; s < p->at; s++) {
+        if (*s != '\n') continue;
+        line++;
+        start = s + 1;
+    }
+    char where[32] = ""; /* empty in the first line, because many texts have one line */
+    if (line > 1) snprintf(where, sizeof where, "line %d, ", line);
     fail("%s: %sbyte %zu: %s", p->json->path, where, (size_t)(p->at - start) + 1, error);
     return false;
 }
@@ -79,85 +84,79 @@ static Json *add_value(Parser *p, JsonKind kind, const char *text) {
     return value;
 }
 
-/* Ends the text of a string or a number with a zero byte. At least one byte of JSON separates two values, so there is
- * room for it. */
-static bool end_text(Parser *p, Json *value) {
+/* Ends the text of a value with a zero byte. At least one byte of JSON separates two values, so there is room for it.
+ */
+static void end_text(Parser *p, Json *value) {
     value->length = (uint32_t)(p->out - value->text);
     *p->out++ = '\0';
-    return true;
 }
 
 /* Reads a string. It never takes more bytes than its JSON form. */
 static bool read_string(Parser *p) {
     Json *value = add_value(p, JSON_STRING, p->out);
     for (p->at++; p->at < p->end && *p->at != '"';) {
-        const uint8_t c = (uint8_t)*p->at;
-        if (c == '\\') {
+        if (*p->at == '\\') {
             if (!read_escape(p)) return false;
             continue;
         }
-        if (c < 0x20) return syntax_error(p, "a control character in a string");
-        const int n = c < 0x80 ? 1 : utf8_character(p->at, (size_t)(p->end - p->at));
+        if ((uint8_t)*p->at < 0x20) return syntax_error(p, "a control character in a string");
+        const int n = utf8_character(p->at, (size_t)(p->end - p->at));
         if (!n) return syntax_error(p, "invalid UTF-8");
         for (int i = 0; i < n; i++) *p->out++ = *p->at++;
     }
     if (p->at == p->end) return syntax_error(p, "an unterminated string");
     p->at++;
-    return end_text(p, value);
-}
-
-static bool read_word(Parser *p, const char *word, JsonKind kind) {
-    const size_t n = strlen(word);
-    if ((size_t)(p->end - p->at) < n || memcmp(p->at, word, n)) return syntax_error(p, "expected a value");
-    add_value(p, kind, word)->length = (uint32_t)n;
-    p->at += n;
+    end_text(p, value);
     return true;
 }
 
-/* Skips at most `max` characters of this set. Returns false if there is none. */
-static bool skip(Parser *p, const char *set, int max) {
-    const char *begin = p->at;
-    while (p->at < p->end && p->at - begin < max && *p->at && strchr(set, *p->at)) p->at++;
-    return p->at > begin;
+/* Moves *s behind its digits. Returns their number. */
+static size_t skip_digits(const char **s) {
+    const size_t n = strspn(*s, "0123456789");
+    *s += n;
+    return n;
 }
 
-static bool read_number(Parser *p) {
-    static const char digits[] = "0123456789";
-    const char *begin = p->at;
-    skip(p, "-", 1);
-    if (!skip(p, "0", 1) && !skip(p, digits, JSON_BYTES)) /* no digits follow a leading 0 */
-        return syntax_error(p, "expected a value");
-    bool ends = !skip(p, ".", 1) || skip(p, digits, JSON_BYTES);
-    if (ends && skip(p, "eE", 1)) {
-        skip(p, "+-", 1);
-        ends = skip(p, digits, JSON_BYTES);
+static bool is_number(const char *s) {
+    if (*s == '-') s++;
+    const bool zero = *s == '0';
+    const size_t n = skip_digits(&s);
+    bool valid = zero ? n == 1 : n > 0; /* no digits follow a leading 0 */
+    if (*s == '.' && s++) valid &= skip_digits(&s) > 0;
+    if (*s == 'e' || *s == 'E') {
+        s++;
+        if (*s == '+' || *s == '-') s++;
+        valid &= skip_digits(&s) > 0;
     }
-    if (!ends) return syntax_error(p, "expected a digit");
+    return valid && !*s;
+}
+
+/* Reads true, false, null or a number. */
+static bool read_word(Parser *p) {
     Json *value = add_value(p, JSON_NUMBER, p->out);
-    memcpy(p->out, begin, (size_t)(p->at - begin));
-    p->out += p->at - begin;
-    return end_text(p, value);
+    const char *begin = p->at;
+    while (p->at < p->end && !strchr(",:]} \n\r\t", *p->at)) *p->out++ = *p->at++; /* also ends at a zero byte */
+    end_text(p, value);
+    if (!strcmp(value->text, "true") || !strcmp(value->text, "false")) value->kind = JSON_BOOL;
+    if (!strcmp(value->text, "null")) value->kind = JSON_NULL;
+    if (value->kind != JSON_NUMBER || is_number(value->text)) return true;
+    p->at = begin;
+    return syntax_error(p, "expected a value");
 }
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-static int compare_keys(const void *a, const void *b) {
-    const Json *const *x = a, *const *y = b;
-    if ((*x)->length != (*y)->length) return (*x)->length < (*y)->length ? -1 : 1;
-    return memcmp((*x)->text, (*y)->text, (*x)->length);
-}
-
-/* Checks that all keys differ, by sorting them. */
+/* Checks that all keys differ. */
 static bool check_keys(const Parser *p, const Json *object) {
-    const Json **keys = allocate(object->n_members, sizeof(void *));
-    size_t n = 0, i = 1;
+    String *keys = allocate(object->n_members, sizeof *keys);
+    size_t n = 0;
     if (!keys) return false;
-    for (const Json *key = json_first(object); key; key = json_next(object, key)) keys[n++] = key;
-    qsort(keys, n, sizeof(void *), compare_keys);
-    while (i < n && compare_keys(&keys[i - 1], &keys[i])) i++;
-    if (i < n) fail("%s: an object has the key \"%.64s\" twice", p->json->path, keys[i]->text);
+    for (const Json *key = json_first(object); key; key = json_next(object, key))
+        keys[n++] = (String){key->text, key->length};
+    const String *twice = sort_by_name(keys, n, sizeof *keys);
+    const int status = twice ? fail("%s: an object has the key \"%.*s\" twice", p->json->path, SHOWN(*twice)) : 0;
     free(keys);
-    return i == n;
+    return !status;
 }
 
 /* Skips white space and one expected byte. */
@@ -193,10 +192,7 @@ static bool read_value(Parser *p) {
     case '{': return read_list(p, JSON_OBJECT);
     case '[': return read_list(p, JSON_ARRAY);
     case '"': return read_string(p);
-    case 't': return read_word(p, "true", JSON_BOOL);
-    case 'f': return read_word(p, "false", JSON_BOOL);
-    case 'n': return read_word(p, "null", JSON_NULL);
-    default: return read_number(p);
+    default: return read_word(p);
     }
 }
 
@@ -207,13 +203,10 @@ int json_parse(JsonFile *json, const char *path, const char *text, size_t size) 
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
     size_t room = 2;
     for (size_t i = 0; i < size; i++) room += text[i] == ',' || text[i] == ':' || text[i] == '[' || text[i] == '{';
-    json->values = allocate_quietly(room, sizeof *json->values);
-    json->text = json->values ? allocate_quietly(size + 1, 1) : NULL;
+    json->values = allocate(room, sizeof *json->values);
+    json->text = json->values ? allocate(size + 1, 1) : NULL;
     Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text, .room = room};
-    if (!json->text)
-        fail("%s: out of memory for %zu values of JSON", path, room);
-    else if (read_value(&p) && (peek(&p) < 0 || syntax_error(&p, "text after the end")))
-        return 0;
+    if (json->text && read_value(&p) && (peek(&p) < 0 || syntax_error(&p, "text after the end"))) return 0;
     json_close(json);
     return -1;
 }

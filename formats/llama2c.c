@@ -17,7 +17,7 @@ enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
 typedef struct {
     const char *path;
-    char source[PATH_MAX + 64]; /* for messages: the path; for v0, also that the format is unknown and v0 is tried */
+    const char *tried; /* for messages: "", or that the format is unknown and v0 is tried */
     const File *file;
     Model *model;
     size_t at;     /* bytes read so far, the header first */
@@ -36,7 +36,8 @@ static int32_t int_at(const File *file, size_t offset) {
 enum { VOCAB_SIZE = 5, N_INTS = 7 };
 
 /* Reads and checks the seven ints of every header. */
-static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
+static int read_config(const Reader *r, const int32_t v[N_INTS]) {
+    Config *c = &r->model->config;
     const struct {
         const char *name;
         int *field;
@@ -44,43 +45,30 @@ static int read_config(Config *c, const char *path, const int32_t v[N_INTS]) {
                       {"n_heads", &c->n_heads}, {"n_kv_heads", &c->n_kv_heads}, {"vocab_size", &c->vocab_size},
                       {"seq_len", &c->context}};
     for (int i = 0; i < N_INTS; i++) {
-        if (v[i] <= 0) return fail("%s: %s is %d, expected a positive number", path, ints[i].name, v[i]);
+        if (v[i] <= 0) return fail("%s%s: %s is %d, expected a positive number", r->path, r->tried, ints[i].name, v[i]);
         *ints[i].field = v[i];
     }
     c->head_size = c->dim / c->n_heads;
     c->rope = (Rope){.base = 10000.0, .scale = 1.0, .amplitude = 1.0, .dims = c->head_size};
-    if (c->dim % c->n_heads)
-        return fail("%s: dim is %d, expected a multiple of n_heads = %d", path, c->dim, c->n_heads);
-    if (c->head_size % 2)
-        return fail("%s: head size (dim / n_heads) is %d, expected an even number", path, c->head_size);
-    if (c->n_heads % c->n_kv_heads)
-        return fail("%s: n_kv_heads is %d, expected a divisor of n_heads = %d", path, c->n_kv_heads, c->n_heads);
+    if (c->dim % c->n_heads || c->head_size % 2 || c->n_heads % c->n_kv_heads)
+        return fail("%s%s: dim %d, n_heads %d, n_kv_heads %d; expected n_heads to divide dim into even sizes, and "
+                    "n_kv_heads to divide n_heads",
+                    r->path, r->tried, c->dim, c->n_heads, c->n_kv_heads);
     return 0;
 }
 
-/* Adds a * b to *sum; saturates at SIZE_MAX. */
-static void add_product(size_t *sum, size_t a, size_t b) {
-    size_t product;
-    const bool overflows = !multiply(a, b, &product) || product > SIZE_MAX - *sum;
-    *sum = overflows ? SIZE_MAX : *sum + product;
-}
-
-/* Checks that the file has exactly the size that its header implies. */
+/* Checks that the file has exactly the size that its header implies. Doubles are exact below 2^53, and no file is
+ * larger. */
 static int check_size(const Reader *r) {
     const Config *c = &r->model->config;
-    const size_t dim = (size_t)c->dim, kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
-    const size_t rows = 2 * dim + 2 * kv_dim + 3 * (size_t)c->hidden_dim; /* of `dim` weights; for `down`, columns */
-    size_t weights = 0, expected = r->at;
-    add_product(&weights, (size_t)c->n_layers * dim, rows);
-    add_product(&weights, (r->model->tied ? 1 : 2) * dim, (size_t)c->vocab_size);
-    add_product(&expected, weights, r->group ? 1 : sizeof(float));
-    if (r->group) add_product(&expected, weights / (size_t)r->group, sizeof(float));
-    add_product(&expected, (2 * (size_t)c->n_layers + 1) * sizeof(float), dim);
-    add_product(&expected, r->tables, 1);
-    if (expected == r->file->size) return 0;
-    if (expected > SIZE_MAX / 2) return fail("%s: its header needs more bytes than any file has (damaged?)", r->path);
-    return fail("%s: file is %zu bytes, its header needs %zu (%s?)", r->path, r->file->size, expected,
-                expected > r->file->size ? "truncated" : "another format");
+    const double dim = c->dim, kv_dim = (double)c->n_kv_heads * c->head_size, vocabularies = r->model->tied ? 1 : 2;
+    const double rows = 2 * dim + 2 * kv_dim + 3.0 * c->hidden_dim; /* of `dim` weights; for `down`, columns */
+    const double weights = dim * (c->n_layers * rows + vocabularies * c->vocab_size), norms = 2.0 * c->n_layers + 1;
+    const double scales = r->group ? weights / r->group : 0, floats = norms * dim + (r->group ? scales : weights);
+    const double expected = (double)(r->at + r->tables) + floats * sizeof(float) + (r->group ? weights : 0);
+    if (expected == (double)r->file->size) return 0;
+    return fail("%s: file is %zu bytes, its header needs %.0f (%s?)", r->path, r->file->size, expected,
+                expected > (double)r->file->size ? "truncated" : "another format");
 }
 
 /* ---- parts ----------------------------------------------------------------------------- */
@@ -146,30 +134,28 @@ static int read_header(Reader *r, int version) {
     memcpy(ints, data + (version ? 8 : 0), sizeof ints);
     const int shared = version ? data[36] : ints[VOCAB_SIZE] > 0;
     if (!version && !shared) ints[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)ints[VOCAB_SIZE]);
-    if (read_config(c, r->source, ints)) return -1;
+    if (read_config(r, ints)) return -1;
     if (shared > 1) return fail("%s: shared_classifier is %d, expected 0 or 1", r->path, shared);
     m->format = formats[version];
     m->tied = shared;
     if (version == 0) r->tables = (size_t)c->context * (size_t)c->head_size * sizeof(float);
     if (version < 2) return 0;
     r->group = int_at(r->file, 37);
-    if (r->group <= 0) return fail("%s: group_size is %d, expected a positive number", r->path, r->group);
-    if (c->dim % r->group || c->hidden_dim % r->group)
-        return fail("%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d", r->path, r->group,
-                    c->dim, c->hidden_dim);
-    return 0;
+    if (r->group > 0 && c->dim % r->group == 0 && c->hidden_dim % r->group == 0) return 0;
+    return fail("%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d", r->path, r->group, c->dim,
+                c->hidden_dim);
 }
 
 int llama2c_read_model(Model *m, const char *path) {
     const File *file = m->files;
     const bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
     Reader r = {.path = path, .file = file, .model = m, .at = has_magic ? HEADER_BYTES : V0_HEADER_BYTES};
-    snprintf(r.source, sizeof r.source, "%s%s", path, has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint");
+    r.tried = has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint";
     m->bos = 1;
     m->eos = 2;
     m->eos_ends = false; /* the model was trained on texts separated by BOS */
     if (file->size < r.at)
-        return fail("%s: file is %zu bytes, too short for a header of %zu", r.source, file->size, r.at);
+        return fail("%s%s: file is %zu bytes, too short for a header of %zu", path, r.tried, file->size, r.at);
     m->files->header = r.at;
     const int version = has_magic ? int_at(file, 4) : 0;
     if (has_magic && version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", path, version);

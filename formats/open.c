@@ -82,6 +82,7 @@ void model_close(Model *m) {
     for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
     free(m->layers);
     free(m->rope_factors);
+    free(m->long_factors);
     free(m->vectors);
     for (int i = 0; i < m->n_files; i++) file_unmap(&m->files[i]);
     free(m->files);
@@ -91,18 +92,13 @@ void model_close(Model *m) {
 /* Finds a tokenizer file and writes its path to path[PATH_MAX]. Returns -1 if not found, and a message if `needed`. */
 static int find_tokenizer(char *path, const char *model_path, bool needed) {
     const char *slash = strrchr(model_path, '/');
-    if (is_folder(model_path)) {
+    const bool folder = is_folder(model_path);
+    if (folder)
         snprintf(path, PATH_MAX, "%s/tokenizer.json", model_path);
-        if (file_exists(path)) return 0;
-        return needed ? fail("no tokenizer: %s not found; name one with -z", path) : -1;
-    }
-    snprintf(path, PATH_MAX, "%.*stokenizer.bin", slash ? (int)(slash - model_path) + 1 : 0, model_path);
-    if (file_exists(path)) return 0;
-    if (file_exists("tokenizer.bin")) {
-        strcpy(path, "tokenizer.bin");
-        return 0;
-    }
-    return needed ? fail("no tokenizer: neither %s nor ./tokenizer.bin found; name one with -z", path) : -1;
+    else
+        snprintf(path, PATH_MAX, "%.*stokenizer.bin", slash ? (int)(slash - model_path) + 1 : 0, model_path);
+    if (file_exists(path) || (!folder && file_exists(strcpy(path, "tokenizer.bin")))) return 0;
+    return needed ? fail("no tokenizer: %s not found; name one with -z", path) : -1;
 }
 
 int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use) {

@@ -156,8 +156,11 @@ int model_map(Model *m, const char *path) {
 int model_allocate_layers(Model *m) {
     const int n = m->config.n_layers;
     m->layers = allocate_zeroed((size_t)n, sizeof *m->layers);
-    for (int l = 0; m->layers && l < n; l++) m->layers[l].index = l;
-    return m->layers ? 0 : -1;
+    if (!m->layers) return -1;
+    for (int l = 0; l < n; l++) m->layers[l].index = l;
+    for (PartAt at = parts_of(m); next_slot(&at);)
+        if (part_norm(&at)) part_norm(&at)->kind = NORM_NONE;
+    return 0;
 }
 
 int model_allocate_experts(Model *m, int layer) {

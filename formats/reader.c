@@ -27,10 +27,6 @@ static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     }
     case KEY_INTEGER: *(int64_t *)field = value_integer(s, name, v, INT64_MIN, INT64_MAX, *(int64_t *)field); break;
     case KEY_REAL: *(double *)field = value_real(s, name, v, *(double *)field); break;
-    case KEY_NUMBER:
-        if (v.kind != VALUE_MISSING) *(double *)field = v.real;
-        if (v.kind > VALUE_REAL || !isfinite(v.real)) refuse(s, name, v, "a number");
-        break;
     case KEY_CAP:
     case KEY_FLOAT: {
         float *number = field;
@@ -127,6 +123,7 @@ void reader_begin(Reader *r) {
     if (!r->origin.status) set_formulas(r);
     if (r->origin.status) return;
     r->model->config = r->header.config;
+    r->model->family = r->family->gguf;
     r->vectors = r->model->vectors = allocate_vectors(r);
     if (!r->vectors || model_allocate_layers(r->model)) r->origin.status = -1;
 }
@@ -175,6 +172,20 @@ float *reader_vector(Reader *r, const char *name, const char *suffix, bool neede
     return values;
 }
 
+double *reader_factors(Reader *r) {
+    double *factors = allocate((size_t)r->header.config.rope.dims / 2, sizeof *factors);
+    if (!factors) r->origin.status = -1;
+    return factors;
+}
+
+void reader_longrope(Reader *r, int original) {
+    Config *c = &r->header.config;
+    r->model->long_context = c->context;
+    if (original >= c->context) return;
+    c->context = original;
+    r->model->ended_by = "-c chooses a longer one, with LongRoPE's long factors";
+}
+
 /* The gamma of all LayerNorms without stored parameters: a vector of ones. */
 static const float *read_ones(Reader *r, int n) {
     if (r->ones) return r->ones;
@@ -189,8 +200,8 @@ static const float *read_ones(Reader *r, int n) {
 static bool is_there(const Reader *r, const PartAt *at, const char *name) {
     const Layer *layer = &r->model->layers[at->layer];
     if (part_weight(at) == &layer->router)
-        return r->naming == NAME_GGUF ? r->model->config.n_experts && reader_find(r, name, ".weight")
-                                      : r->is_sparse && r->is_sparse[at->layer];
+        return r->model->config.n_experts &&
+               ((r->naming == NAME_HF && r->family->options & ALL_EXPERTS) || reader_find(r, name, ".weight"));
     if (part_weight(at)) return true;
     if (!at->part->of_heads || !(r->family->options & NORMS_IF_STORED)) return family_has_norm(r->family, at->part);
     return part_norm(at) == &layer->q_norm ? reader_find(r, name, ".weight") != NULL : layer->q_norm.gamma != NULL;
@@ -235,7 +246,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     w->data = t->data + row * tensor_bytes(w, 1);
     w->offset = t->offset + row * tensor_bytes(w, 1);
     const bool may_have_bias = gguf && !expert && !fused && w != &r->model->embedding;
-    if (may_have_bias || r->biases[at->part->bias]) w->bias = reader_vector(r, name, ".bias", !gguf, rows);
+    if (may_have_bias || r->biases & 1 << at->part->bias) w->bias = reader_vector(r, name, ".bias", !gguf, rows);
 }
 
 /* Reads a part. A folder may store a tied embedding only under the name of the output. */
@@ -245,7 +256,6 @@ static void read_part(Reader *r, const PartAt *at) {
     family_part_name(r->family, name, at, r->naming);
     const bool as_output = r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding;
     if (as_output && !reader_find(r, name, ".weight")) strcpy(name, "lm_head");
-    if (part_norm(at)) part_norm(at)->kind = NORM_NONE;
     if (!is_there(r, at, name)) return;
     (part_norm(at) ? read_norm : read_weight)(r, at, name);
     const bool router = part_weight(at) == &m->layers[at->layer].router;

@@ -15,17 +15,19 @@ struct Reader {
     Model *model;
     const ModelFamily *family;
     Value (*get)(const Reader *r, const char *key); /* the value of one of KEYS */
-    const void *keys;                               /* the source of get() */
+    const void *keys[2];                            /* the sources of get() */
     Stored *tensors;                                /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
     Header header;
-    bool biases[MLP_BIAS + 1]; /* of config.json: the groups with biases. In GGUF files any weight may have one. */
-    bool *is_sparse;           /* [n_layers], of config.json: layers with experts; NULL: no layer */
-    float *vectors;            /* where the next norm or bias goes */
-    const float *ones;         /* [dim], gamma of norms without stored parameters */
+    int biases;        /* of config.json: bits of the groups with biases. In GGUF files any weight may have one. */
+    float *vectors;    /* where the next norm or bias goes */
+    const float *ones; /* [dim], gamma of norms without stored parameters */
 };
 
 static inline bool has(const Reader *r, int trait) { return r->family->has & trait; }
+
+/* Refuses the value of a key, for the given reason. */
+#define refuse_key(r, key, ...) refuse(&(r)->origin, key, (r)->get(r, key), __VA_ARGS__)
 
 /* Refuses the integer value of a key. `field`: the field of the header that holds the value. */
 #define refuse_field(r, field, ...)                                                                                    \
@@ -49,6 +51,13 @@ const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, boo
 
 /* Finds a vector [n] in the same way. Returns it as float32; the model owns it. */
 float *reader_vector(Reader *r, const char *name, const char *suffix, bool needed, int n);
+
+/* Allocates a factor for each rotating pair; the caller owns them. NULL: out of memory. */
+double *reader_factors(Reader *r);
+
+/* LongRoPE (Ding et al. 2024): ends the context at the original one, up to which the short factors apply. A session can
+ * choose a longer context, with the long factors. */
+void reader_longrope(Reader *r, int original);
 
 /* 3. Fills in all norms and weights, and refuses unused tensors. Returns origin.status. */
 int reader_end(Reader *r);

@@ -18,9 +18,9 @@ enum { MAX_TEMPLATE_BYTES = 1 << 20 }; /* of chat_template.jinja */
 
 typedef struct {
     Tokenizer *t;
-    const char *path;   /* of the file being read */
-    JsonFile json;      /* its contents */
-    int after, n_after; /* tokens added after every text: the first, and their number */
+    const char *path; /* of the file being read */
+    JsonFile json;    /* its contents */
+    bool adds_after;  /* adds tokens after every text */
 } Loader;
 
 static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
@@ -60,8 +60,6 @@ static int read_added(Loader *l, const Json *added) {
     int64_t wide = 0;
     int id = 0;
     if (!json_has_kind(name, JSON_STRING) || !name->length) return refuse(l, "an added token", name, "text");
-    if (name->length > MAX_MATCHED_BYTES)
-        return fail("%s: an added token has %u bytes, expected at most %d", l->path, name->length, MAX_MATCHED_BYTES);
     if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
         return 0; /* ignored: the embedding has no row for it */
     if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
@@ -80,12 +78,8 @@ static int read_added(Loader *l, const Json *added) {
                  .also_merged = in_vocabulary,
                  .raw = !json_true(json_get(added, "normalized")),
                  .strips_left = json_true(json_get(added, "lstrip")),
-                 .strips_right = json_true(json_get(added, "rstrip"))};
-    if (p->raw || l->t->space_prefix != SPACE_ALWAYS) return 0;
-    if (!special)
-        return fail("%s: added token '%.40s' would match after an inserted space, which is not supported", l->path,
-                    name->text);
-    p->kind = PIECE_CONTROL; /* it would match only after such a space */
+                 .strips_right = json_true(json_get(added, "rstrip")),
+                 .after_space = json_true(json_get(added, "normalized")) && l->t->space_prefix == SPACE_ALWAYS};
     return 0;
 }
 
@@ -102,28 +96,26 @@ static int find_name(const Pieces *p, const Json *name) {
 
 /* Reads a merge: "a b" in old files, ["a", "b"] in newer ones. */
 static int read_merge(Loader *l, const Json *merge) {
-    Merges *m = &l->t->merges;
-    const Pieces *pieces = &l->t->pieces;
-    if (merge->kind == JSON_STRING) return merges_add(m, pieces, l->path, merge->text, merge->length);
-    if (merge->kind != JSON_ARRAY || merge->n_members != 2) return refuse(l, "a merge", merge, "two pieces");
-    const Json *left = json_first(merge), *right = json_next(merge, left);
-    if (left->kind != JSON_STRING || right->kind != JSON_STRING) return refuse(l, "a merge", left, "two pieces");
-    return merges_add_pair(m, pieces, l->path, left->text, left->length, right->text, right->length);
+    Tokenizer *t = l->t;
+    const Json *left = json_members(merge, JSON_ARRAY), *right = left ? json_next(merge, left) : NULL;
+    if (merge->kind == JSON_STRING) return merges_add(&t->merges, &t->pieces, l->path, merge->text, merge->length);
+    if (!json_has_kind(left, JSON_STRING) || !json_has_kind(right, JSON_STRING) || merge->n_members != 2)
+        return refuse(l, "a merge", merge, "two pieces");
+    return merges_add_pair(&t->merges, &t->pieces, l->path, left->text, left->length, right->text, right->length);
 }
 
 static int check_model(const Loader *l, const Json *model) {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const Json *type = json_get(model, "type"), *dropout = json_get(model, "dropout");
-    double share = 0;
+    static const char *const unused[] = {"continuing_subword_prefix", "end_of_word_suffix", "dropout"};
+    const Json *type = json_get(model, "type");
     if (!json_has_kind(model, JSON_OBJECT)) return refuse(l, "model", model, "an object");
     if (type ? !json_is(type, "BPE") : !json_get(model, "merges")) return refuse(l, "model.type", type, "BPE");
-    for (int i = 0; i < 2; i++) {
-        const Json *affix = json_get(model, affixes[i]);
-        if (!json_null(affix) && !json_is(affix, ""))
-            return fail("%s: model.%s '%.40s' is not supported", l->path, affixes[i], json_shown(affix));
+    for (int i = 0; i < 3; i++) {
+        const Json *value = json_get(model, unused[i]);
+        double number = 1;
+        json_real(value, &number);
+        if (!json_null(value) && !json_is(value, "") && number != 0)
+            return fail("%s: model.%s '%.40s' is not supported", l->path, unused[i], json_shown(value));
     }
-    if (!json_null(dropout) && (!json_real(dropout, &share) || share != 0))
-        return refuse(l, "model.dropout", dropout, "none");
     return 0;
 }
 
@@ -155,10 +147,12 @@ static int read_normalizer(Loader *l, const Json *n) {
     return fail("%s: normalizer %.40s is not supported", l->path, json_shown(type));
 }
 
-static int add_step(Loader *l, Pattern pattern) {
-    Pretokenizer *p = &l->t->pretokenizer;
-    if (p->n_steps == MAX_STEPS) return fail("%s: more than %d pre-tokenizers", l->path, MAX_STEPS);
-    p->steps[p->n_steps++] = pattern;
+static int add_step(Loader *l, const char *pattern) {
+    const char **steps = l->t->pretokenizer.steps;
+    int n = 0;
+    while (steps[n]) n++;
+    if (n == MAX_STEPS) return fail("%s: more than %d pre-tokenizers", l->path, MAX_STEPS);
+    steps[n] = pattern;
     return 0;
 }
 
@@ -168,57 +162,42 @@ static int read_byte_level(Loader *l, const Json *p) {
     const bool prefix = json_true(json_get(p, "add_prefix_space"));
     t->pieces.byte_level = true;
     t->space_prefix = prefix ? SPACE_IF_NONE : SPACE_NEVER;
-    if (prefix && t->pretokenizer.n_steps)
+    if (prefix && *t->pretokenizer.steps)
         return fail("%s: ByteLevel with add_prefix_space after another pre-tokenizer is not supported", l->path);
     return !use_regex || json_true(use_regex) ? add_step(l, PATTERN_GPT2) : 0;
 }
 
-/* Patterns by their regular expressions, which must match exactly. */
-#define CASED(contractions, digits)                                                                                    \
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" contractions           \
-    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" contractions          \
-    "|\\p{N}" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-static const char *const EXPRESSIONS[] = {
-    [PATTERN_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_LLAMA3] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-                       " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_QWEN2] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-                      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-    [PATTERN_GPT4O] = CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "{1,3}"),
-    [PATTERN_TEKKEN] = CASED("", ""),
-    [PATTERN_DIGIT] = "\\p{N}",
-    [PATTERN_DIGITS3] = "\\p{N}{1,3}",
-    [PATTERN_DIGITS] = "\\p{N}+",
-};
-enum { N_EXPRESSIONS = sizeof EXPRESSIONS / sizeof *EXPRESSIONS };
+static bool is_known(const char *pattern) {
+    for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
+        for (const char *const *step = p->pretokenizer.steps; *step; step++)
+            if (!strcmp(*step, pattern)) return true;
+    return false;
+}
 
-/* Reads a Split. Text between matches is a word, too. Patterns up to PATTERN_TEKKEN match all text, so that "Removed"
- * with invert is the same as "Isolated". */
+/* Reads a Split. Text between matches is a word, too. With "Removed" and invert it is dropped; the pattern must match
+ * all text. */
 static int read_split(Loader *l, const Json *p) {
     const Json *regex = json_get(json_get(p, "pattern"), "Regex"), *behavior = json_get(p, "behavior");
     const Json *shown = regex ? regex : json_get(json_get(p, "pattern"), "String");
-    int pattern = 0;
     if (!regex && json_is(shown, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma: no spaces are left */
-    while (pattern < N_EXPRESSIONS && !(regex && !strcmp(regex->text, EXPRESSIONS[pattern]))) pattern++;
-    if (pattern == N_EXPRESSIONS)
+    if (!regex || !is_known(regex->text))
         return fail("%s: pre-tokenizer Split with the pattern %.100s is not supported", l->path, json_shown(shown));
-    const bool inverted = json_true(json_get(p, "invert")), whole = pattern <= PATTERN_TEKKEN;
-    if (!(json_is(behavior, "Isolated") && (!inverted || whole)) &&
-        !(json_is(behavior, "Removed") && inverted && whole))
+    const bool whole = json_true(json_get(p, "invert")) && strstr(regex->text, "[^\\s\\p{L}\\p{N}]+");
+    if (!json_is(behavior, "Isolated") && !(whole && json_is(behavior, "Removed")))
         return refuse(l, "the behavior of a pre-tokenizer Split", behavior, "Isolated");
-    return add_step(l, (Pattern)pattern);
+    return add_step(l, regex->text);
 }
 
 static int read_metaspace(Loader *l, const Json *p) {
     const Json *scheme = json_get(p, "prepend_scheme"), *split = json_get(p, "split");
-    const Json *prefix = json_get(p, "add_prefix_space"); /* the older option */
-    if (!json_is(json_get(p, "replacement"), SPACE_MARK))
-        return refuse(l, "Metaspace's replacement", json_get(p, "replacement"), "U+2581");
-    if (scheme && !json_is(scheme, "always") && !json_is(scheme, "first") && !json_is(scheme, "never"))
-        return refuse(l, "Metaspace's prepend_scheme", scheme, "always, first or never");
+    const Json *mark = json_get(p, "replacement"), *prefix = json_get(p, "add_prefix_space"); /* the older option */
+    const bool first = json_is(scheme, "first"), always = json_is(scheme, "always");
     const bool never = scheme ? json_is(scheme, "never") : prefix && !json_true(prefix);
+    if (!json_is(mark, SPACE_MARK)) return refuse(l, "Metaspace's replacement", mark, "U+2581");
+    if (scheme && !first && !always && !never)
+        return refuse(l, "Metaspace's prepend_scheme", scheme, "always, first or never");
     l->t->normalizer.replaces_mark = true;
-    l->t->space_prefix = never ? SPACE_NEVER : json_is(scheme, "first") ? SPACE_ONCE : SPACE_IF_NONE;
+    l->t->space_prefix = never ? SPACE_NEVER : first ? SPACE_ONCE : SPACE_IF_NONE;
     return !split || json_true(split) ? add_step(l, PATTERN_SPACED) : 0;
 }
 
@@ -231,7 +210,7 @@ static int read_pretokenizer(Loader *l, const Json *p) {
     if (json_is(type, "Split")) return read_split(l, p);
     if (json_is(type, "Digits"))
         return add_step(l, json_true(json_get(p, "individual_digits")) ? PATTERN_DIGIT : PATTERN_DIGITS);
-    if (json_is(type, "Metaspace") && !l->t->pretokenizer.n_steps) return read_metaspace(l, p);
+    if (json_is(type, "Metaspace") && !*l->t->pretokenizer.steps) return read_metaspace(l, p);
     return fail("%s: pre-tokenizer %.40s is not supported", l->path, json_shown(type));
 }
 
@@ -259,9 +238,10 @@ static int read_pipeline(Loader *l, const Json *root) {
     return 0;
 }
 
-/* Reads which tokens are added before and after a text. */
+/* Reads which token is added before a text. */
 static int read_processor(Loader *l, const Json *processor) {
     const Json *type = json_get(processor, "type"), *single = json_get(processor, "single");
+    Tokenizer *t = l->t;
     bool after = false; /* the template's item for the text itself has been read */
     if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* it changes offsets, not tokens */
     if (!json_is(type, "TemplateProcessing"))
@@ -269,15 +249,14 @@ static int read_processor(Loader *l, const Json *processor) {
     for (const Json *item = json_members(single, JSON_ARRAY); item; item = json_next(single, item)) {
         const Json *token = json_get(item, "SpecialToken"), *name = json_get(token, "id");
         after |= !token;
-        if (!token || (after && l->n_after++)) continue;
+        l->adds_after |= token && after;
+        if (after) continue;
         const Json *ids = name ? json_get(json_get(json_get(processor, "special_tokens"), name->text), "ids") : NULL;
-        int *id = after ? &l->after : &l->t->bos;
-        if (!after && !l->t->no_bos)
-            return fail("%s: TemplateProcessing adds more than one token before a text", l->path);
-        if (!ids || ids->kind != JSON_ARRAY || ids->n_members != 1)
+        if (!t->no_bos) return fail("%s: TemplateProcessing adds more than one token before a text", l->path);
+        if (!json_has_kind(ids, JSON_ARRAY) || ids->n_members != 1)
             return refuse(l, "the ids of a token of TemplateProcessing", ids, "a list of one");
-        if (get_id(l, "a token of TemplateProcessing", json_first(ids), id)) return -1;
-        if (!after) l->t->no_bos = false;
+        if (get_id(l, "a token of TemplateProcessing", json_first(ids), &t->bos)) return -1;
+        t->no_bos = false;
     }
     return 0;
 }
@@ -293,7 +272,7 @@ static int read_config(Loader *l, const Json *root) {
     t->eos = find_name(&t->pieces, json_get(root, "eos_token"));
     if (t->bos < 0) t->bos = bos;
     if (json_has_kind(add_bos, JSON_BOOL)) t->no_bos = !json_true(add_bos) || t->bos < 0;
-    if (json_true(json_get(root, "add_eos_token"))) note("%s adds EOS after every text; norma does not", l->path);
+    l->adds_after = json_true(json_get(root, "add_eos_token"));
     const Json *text = template;
     for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
         if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
@@ -320,15 +299,13 @@ static int read_root(Loader *l, const Json *root) {
     l->json.text = NULL;
     if (read_merges(l, model)) return -1;
     if (read_each(l, json_get(root, "post_processor"), "processors", read_processor)) return -1;
-    if (l->n_after == 1) note("%s adds token %d after every text; norma does not", l->path, l->after);
-    if (l->n_after > 1)
-        note("%s adds token %d and %d more after every text; norma does not", l->path, l->after, l->n_after - 1);
     return 0;
 }
 
 static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const Json *)) {
     Loader l = {.t = t, .path = path};
     const int status = json_open(&l.json, path) || read(&l, l.json.values) ? -1 : 0;
+    if (l.adds_after) note("%s adds tokens after every text; norma does not", path);
     json_close(&l.json);
     return status;
 }

@@ -21,7 +21,7 @@ enum {
 
 /* One layer of a cache. */
 typedef struct {
-    void *keys, *values; /* float or float16 */
+    void *keys, *values; /* float or float16; one allocation */
     int blocks;          /* capacity, in blocks */
     int kept;            /* min number of most recent positions to keep, set before the first run; 0: all */
 } KvLayer;

@@ -23,13 +23,10 @@ typedef struct {
                                caller */
 } InputBuffer;
 
-/* Allocates a buffer for up to max_rows x max_cols activations and n_threads threads. `bf16`: some weights are BF16.
- * Returns -1 if out of memory; close the buffer in either case. */
-int input_buffer_open(InputBuffer *buffer, int max_rows, int max_cols, int n_threads, bool bf16);
-void input_buffer_close(InputBuffer *buffer);
+struct Arena; /* base/memory.h */
 
-/* The max bytes of such a buffer. */
-double input_buffer_bytes(double rows, int cols, int n_threads, bool bf16);
+/* Assigns memory for up to rows x cols activations and n_threads threads. `bf16`: some weights are BF16. */
+void input_lay_out(InputBuffer *buffer, struct Arena *a, double rows, int cols, int n_threads, bool bf16);
 
 /* The left operand of a product: n rows of activations, in float32 and in the forms that weights need. */
 typedef struct {
@@ -42,6 +39,9 @@ typedef struct {
     uint8_t *unpacked;  /* this thread's scratch for unpacked panels */
     int cols, group, row_groups;
 } Input;
+
+/* The weight that determines the form of an input shared by v and w: one that takes int8 if there is one. */
+static inline const Tensor *input_weight(const Tensor *v, const Tensor *w) { return type_takes_int8(v->type) ? v : w; }
 
 /* Prepares x[n][w->cols] for products with w. The result also serves weights that take float32 activations, and weights
  * with the same cols and group as w. Every thread of a parallel region calls it, or one thread outside a region. The

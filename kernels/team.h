@@ -16,15 +16,15 @@ static inline bool each_thread_computes(int n) { return n == 1; }
 void team_barrier(void);
 
 /* Like team_barrier; the observer counts the time since the last mark as waiting. */
-static inline void team_wait(Probe *probe, int layer, Site site) {
+static inline void team_wait(Probe *probe, int layer) {
     team_barrier();
-    PROBE_CALL(probe, waited, layer, site);
+    probe_mark(probe, layer, SITE_WAIT);
 }
 
 /* Ends a site whose result other threads read. */
 static inline void team_end(Probe *probe, int layer, Site site) {
     probe_mark(probe, layer, site);
-    team_wait(probe, layer, site);
+    team_wait(probe, layer);
 }
 
 /* If processes share the rows of w: exchanges their parts of y[n][all rows of w], after which every thread may read y.

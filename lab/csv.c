@@ -1,48 +1,96 @@
-/* csv.c: writes a profile as a CSV file. page.c writes the same rows. */
+/* csv.c: writes a profile as a CSV file, or as an HTML page that contains the CSV file.
+ *
+ * The file's first line is a comment with the results that are not about a site, as JSON.
+ */
 #include "lab/profile.h"
 #include <math.h>
+#include <string.h>
 
-const char COLUMNS[] = "layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,"
-                       "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position";
+extern const char PAGE_HTML[]; /* contents of lab/page.html; the Makefile generates the array */
 
-void write_numbers(FILE *out, const double *numbers, int n, const char *unknown) {
+/* Writes n numbers as a JSON array. */
+static void write_numbers(FILE *out, const double *numbers, int n) {
     for (int i = 0; i < n; i++) {
-        if (i) fputc(',', out);
-        if (isfinite(numbers[i]))
-            fprintf(out, "%.10g", numbers[i]);
-        else
-            fputs(unknown, out);
+        fputc(i ? ',' : '[', out);
+        fprintf(out, isfinite(numbers[i]) ? "%.4g" : "null", numbers[i]);
+    }
+    fputs(n ? "]" : "[]", out);
+}
+
+/* A phase's norms; for each thread milliseconds of other work, norms, waiting. */
+static void write_phase(FILE *out, const Profile *p, Phase phase) {
+    const Passes *s = &p->passes[phase];
+    const Work w = profile_work(p, phase);
+    fprintf(out, "{\"name\": \"%s\", \"passes\": %llu, \"observing\": %.4g, \"norms\": ", PHASE_NAMES[phase],
+            (unsigned long long)s->passes, s->observing / s->seconds);
+    write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.of_time, w.us}, 5);
+    fputs(", \"threads\": [", out);
+    for (int t = 0; t < p->session->n_threads; t++) {
+        double norms = 0;
+        for (Site site = 0; site < N_SITES; site++)
+            if (SITES[site].is_norm) norms += profile_seconds(p, t, phase, site, site);
+        const double others = profile_seconds(p, t, phase, 0, SITE_END) - norms;
+        const double waiting = profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
+        if (t) fputc(',', out);
+        write_numbers(out, (const double[]){1e3 * others, 1e3 * norms, 1e3 * waiting}, 3);
+    }
+    fputs("]}", out);
+}
+
+/* The RMS of the residual stream before attention: for each layer an array over position buckets. */
+static void write_residual(FILE *out, const Profile *p) {
+    double rms[POSITION_BUCKETS];
+    for (int layer = 0; layer < p->session->model->config.n_layers; layer++) {
+        const StreamSize *stream = p->streams[layer];
+        int n = POSITION_BUCKETS;
+        while (n > 0 && !stream[n - 1].tokens) n--;
+        for (int b = 0; b < n; b++) rms[b] = sqrt(stream[b].squares / (double)stream[b].tokens);
+        if (layer) fputc(',', out);
+        write_numbers(out, rms, n);
     }
 }
 
-void write_row(FILE *out, const SiteRow *row, const char *quote, const char *unknown) {
+static void write_row(FILE *out, Phase phase, const SiteRow *row) {
     const Record *r = &row->record;
-    const double times[] = {(double)r->calls, (double)r->tokens, r->seconds, row->us.value, row->us.low,
-                            row->us.high,     row->median,       row->p95,   row->share,    r->waited};
-    const double sizes[] = {row->rms_in, row->rms_out, row->mean, r->max_abs, r->max_channel, r->max_position};
-    const double none[] = {NAN, NAN, NAN, NAN, NAN, NAN};
-    fprintf(out, "%s%s%s,%s%s%s,", quote, row->name, quote, quote, SITES[row->site].name, quote);
-    write_numbers(out, times, sizeof times / sizeof *times, unknown);
-    fputc(',', out);
-    write_numbers(out, SITES[row->site].is_norm ? sizes : none, sizeof sizes / sizeof *sizes, unknown);
+    fprintf(out, "%s,", PHASE_NAMES[phase]);
+    if (row->layer != NO_LAYER) fprintf(out, "%d", row->layer);
+    fprintf(out, ",%s,%llu,%llu,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row->site].name, (unsigned long long)r->calls,
+            (unsigned long long)r->tokens, r->seconds, row->us, row->median, row->p95, row->share);
+    if (SITES[row->site].is_norm)
+        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row->rms_in, row->rms_out, row->mean, (double)r->max_abs,
+                r->max_channel, r->max_position);
+    else
+        fputs(",,,,,\n", out);
 }
 
 void write_csv(const Profile *p, FILE *out) {
+    const Model *m = p->session->model;
+    const char *separator = "";
     fputs("# {", out);
     write_about(out, &p->about);
-    for (Phase phase = 0; phase < N_PHASES; phase++) {
-        const Estimate norms = profile_work(p, phase).share;
-        fprintf(out, ", \"%s_norms\": [", PHASE_NAMES[phase]);
-        write_numbers(out, (const double[]){norms.value, norms.low, norms.high}, 3, "null");
-        fputc(']', out);
-    }
-    fputs(", \"load\": \"", out);
+    fprintf(out, ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"load\": \"", type_name(m->embedding.type),
+            m->config.n_layers, m->config.dim);
     write_load(out, profile_add_load(p, &(Load){0}));
-    fprintf(out, "\"}\nphase,%s\n", COLUMNS);
+    fputs("\", \"phases\": [", out);
+    for (Phase phase = N_PHASES; phase-- > 0;) {
+        if (!p->passes[phase].passes) continue;
+        fputs(separator, out);
+        write_phase(out, p, phase);
+        separator = ", ";
+    }
+    fputs("], \"residual\": [", out);
+    write_residual(out, p);
+    fputs("]}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,rms_in,rms_out,mean_over_rms,"
+          "max_abs,max_channel,max_position\n",
+          out);
     for (Phase phase = 0; phase < N_PHASES; phase++)
-        for (SiteRow row = {0}; profile_next(p, phase, &row);) {
-            fprintf(out, "%s,", PHASE_NAMES[phase]);
-            write_row(out, &row, "", "");
-            fputc('\n', out);
-        }
+        for (SiteRow row = {0}; profile_next(p, phase, &row);) write_row(out, phase, &row);
+}
+
+void write_page(const Profile *p, FILE *out) {
+    static const char begin[] = "id=\"profile\">\n", end[] = "</script>";
+    const char *data = strstr(PAGE_HTML, begin) + strlen(begin);
+    fwrite(PAGE_HTML, 1, (size_t)(data - PAGE_HTML), out);
+    write_csv(p, out);
+    fputs(strstr(data, end), out);
 }

@@ -10,35 +10,36 @@
 #include "formats/parts.h"
 #include <stdio.h>
 
-enum { NPY_HEADER = 128, PATH_SIZE = sizeof((Dump *)0)->folder + PART_NAME + 16 };
+enum { NPY_HEADER = 128, PATH_SIZE = sizeof((Dump *)0)->folder + 64 };
 
-static const char *path_of(const Dump *d, char path[PATH_SIZE], const char *norm, bool out) {
-    snprintf(path, PATH_SIZE, "%s/%s.%s.npy", d->folder, norm, out ? "out" : "in");
+static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer, const char *norm, bool out) {
+    char prefix[32] = "";
+    if (layer != NO_LAYER) snprintf(prefix, sizeof prefix, "layers.%d.", layer);
+    snprintf(path, PATH_SIZE, "%s/%s%s.%s.npy", d->folder, prefix, norm, out ? "out" : "in");
     return path;
 }
 
-/* Creates a file and writes its header. Returns -1 on failure. */
+/* Creates a file with a header. Returns -1 on failure. */
 static int create_array(const char *path, int n, int width) {
     char about[118];
     FILE *file = fopen(path, "wb");
     if (!file) return -1;
     snprintf(about, sizeof about, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n, width);
     fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0, about);
-    return fclose(file) ? -1 : 0;
+    return fclose(file);
 }
 
 /* Creates or deletes the files of all norms. Returns the size of their arrays in bytes. */
 static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
-    char norm[PART_NAME], path[PATH_SIZE];
+    char path[PATH_SIZE];
     for (PartAt at = parts_of(d->model); next_part(&at);) {
         const PartSize size = !at.part->of_heads ? SIZE_DIM : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES : SIZE_KEYS;
-        const int width = part_size(&d->model->config, size);
-        if (!part_norm(&at)) continue;
-        bytes += 8.0 * d->n * width;
-        for (int out = 0; out < 2; out++) {
-            path_of(d, path, part_name(norm, &at, NAME_NORMA), out);
+        const int width = part_size(&d->model->config, size), layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
+        for (int out = 0; part_norm(&at) && out < 2; out++) {
+            path_of(d, path, layer, at.part->names[NAME_NORMA], out);
             if (create ? create_array(path, d->n, width) : remove(path)) d->failed = true;
+            bytes += 4.0 * d->n * width;
         }
     }
     return bytes;
@@ -55,15 +56,12 @@ int dump_open(Dump *d, const Model *model, const char *path, int n) {
 
 void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, const Step *steps, int n, int stride,
                int channel, int width) {
-    char path[PATH_SIZE], norm[PART_NAME], prefix[32] = "";
-    if (layer != NO_LAYER) snprintf(prefix, sizeof prefix, "layers.%d.", layer);
-    snprintf(norm, sizeof norm, "%s%s", prefix, site);
-    FILE *file = fopen(path_of(d, path, norm, out), "r+b");
+    char path[PATH_SIZE];
+    FILE *file = fopen(path_of(d, path, layer, site, out), "r+b");
     bool whole = file;
-    for (int t = 0; t < n && whole; t++) {
+    for (int t = 0; t < n && whole; t++, x += stride) {
         const long at = NPY_HEADER + ((long)steps[t].pos * stride + channel) * (long)sizeof *x;
-        whole = !fseek(file, at, SEEK_SET) &&
-                fwrite(x + (size_t)t * (size_t)stride, (size_t)width * sizeof *x, 1, file) == 1;
+        whole = !fseek(file, at, SEEK_SET) && fwrite(x, (size_t)width * sizeof *x, 1, file) == 1;
     }
     if (!file || fclose(file) || !whole) d->failed = true;
 }

@@ -9,11 +9,10 @@
  */
 #include "lab/norm_backward.h"
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
 
-static void backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
-                     int dim, float eps, bool centered) {
+void norm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const Norm *norm, int dim) {
+    const bool centered = norm->kind == NORM_LAYER;
+    const float *gamma = norm->gamma;
     double mean = 0, variance = 0, mean_g = 0, product = 0;
 #pragma omp simd reduction(+ : mean, mean_g)
     for (int i = 0; i < dim; i++) {
@@ -28,7 +27,7 @@ static void backward(float *dx, float *dgamma, float *dbeta, const float *dy, co
         variance += d * d;
         product += (double)gamma[i] * (double)dy[i] * d;
     }
-    const double s = 1 / sqrt(variance / dim + (double)eps), along = s * product / dim;
+    const double s = 1 / sqrt(variance / dim + (double)norm->eps), along = s * product / dim;
 #pragma omp simd
     for (int i = 0; i < dim; i++) {
         const double g = (double)gamma[i] * (double)dy[i], normalized = ((double)x[i] - mean) * s;
@@ -36,14 +35,4 @@ static void backward(float *dx, float *dgamma, float *dbeta, const float *dy, co
         if (dbeta) dbeta[i] += dy[i];
         dx[i] = (float)((g - mean_g - normalized * along) * s);
     }
-}
-
-void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma, int dim,
-                      float eps) {
-    backward(dx, dgamma, NULL, dy, x, gamma, dim, eps, false);
-}
-
-void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *gamma,
-                        int dim, float eps) {
-    backward(dx, dgamma, dbeta, dy, x, gamma, dim, eps, true);
 }

@@ -4,92 +4,71 @@
 #include "formats/parts.h"
 #include "norm.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One item of a specification. */
-typedef struct {
-    char text[48];
-    NormKind kind;
-    float alpha;      /* of dyt:ALPHA */
-    const Part *site; /* NULL: every norm */
-    int first, last;  /* layers */
-} Item;
-
-static int bad_item(const Item *item, const char *problem) {
-    return fail("--norm: '%s' %s, expected [LAYERS.]SITE=KIND or KIND, as in 0-2.attn=layer or rms", item->text,
-                problem);
-}
-
-static int parse_kind(Item *item, const char *name) {
+/* Sets the kind and alpha of a norm. Returns false if the name is unknown. */
+static bool parse_kind(Norm *norm, const char *name) {
     const size_t n = strcspn(name, ":");
-    char *end = item->text;
-    if (name[n]) item->alpha = strtof(name + n + 1, &end);
-    for (int kind = 0; kind < N_NORM_KINDS; kind++) {
-        const char *known = norm_spec_name(item->kind = (NormKind)kind);
-        if (strlen(known) != n || strncmp(name, known, n) != 0 || !name[n] != (kind != NORM_DYT)) continue;
-        if (!name[n] || (!*end && isfinite(item->alpha) && item->alpha > 0)) return 0;
-        return bad_item(item, "has an alpha that is not a positive number");
+    char *end = NULL;
+    int kind = 0;
+    for (const char *known; kind < N_NORM_KINDS; kind++) {
+        known = norm_spec_name((NormKind)kind);
+        if (strlen(known) == n && !strncmp(name, known, n)) break;
     }
-    return bad_item(item, "has a kind other than " NORM_KIND_LIST("and"));
+    norm->kind = (NormKind)kind;
+    norm->alpha = name[n] ? strtof(name + n + 1, &end) : 0;
+    if (kind != NORM_DYT) return kind < N_NORM_KINDS && !name[n];
+    return end && !*end && isfinite(norm->alpha) && norm->alpha > 0;
 }
 
-/* Parses "3" or "0-2", which must end at the dot `end`. */
-static int parse_layers(Item *item, const char *text, const char *end, int n_layers) {
-    char *rest;
-    if (*text < '0' || *text > '9') return bad_item(item, "does not begin with a layer");
-    const long first = strtol(text, &rest, 10);
-    long last = first;
-    if (*rest == '-' && rest[1] >= '0' && rest[1] <= '9') last = strtol(rest + 1, &rest, 10);
-    if (rest != end) return bad_item(item, "does not have layers n or n-m before the dot");
-    if (first > last || last >= n_layers)
-        return fail("--norm: '%s' names layers %ld to %ld, the model has 0 to %d", item->text, first, last,
-                    n_layers - 1);
-    item->first = (int)first;
-    item->last = (int)last;
-    return 0;
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* Parses layers from 0, "3." or "0-2.". Returns what follows; NULL if they are invalid. */
+static const char *parse_layers(const char *text, int n_layers, long *first, long *last) {
+    char *end;
+    *first = *last = strtol(text, &end, 10);
+    if (*end == '-') *last = strtol(end + 1, &end, 10);
+    const bool valid = is_digit(*text) && is_digit(end[-1]) && *end == '.' && *first <= *last && *last < n_layers;
+    return valid ? end + 1 : NULL;
 }
 
-static int parse_item(Item *item, const char *text, size_t size, const Model *model) {
-    *item = (Item){.last = model->config.n_layers - 1};
-    memcpy(item->text, text, size < sizeof item->text ? size : sizeof item->text - 1);
-    if (size >= sizeof item->text) return bad_item(item, "is too long");
-    const char *equals = strchr(item->text, '=');
-    if (!equals) return parse_kind(item, item->text);
-    const char *dot = memchr(item->text, '.', (size_t)(equals - item->text)), *site = dot ? dot + 1 : item->text;
-    for (PartAt at = parts_of(model); next_slot(&at);) {
-        const char *known = at.part->site;
-        if (known && !strncmp(site, known, strlen(known)) && site + strlen(known) == equals) item->site = at.part;
-    }
-    if (!item->site) return bad_item(item, "has a site other than attn, mlp, q, k, attn_post, mlp_post and final");
-    if (dot && item->site->owner == OF_MODEL)
-        return bad_item(item, "gives layers for the final norm, which is outside the layers");
-    if (dot && parse_layers(item, item->text, dot, model->config.n_layers)) return -1;
-    return parse_kind(item, equals + 1);
-}
-
-static int swap_item(Model *model, const Item *item) {
+/* Applies an item: a kind, for all norms, or SITE=KIND. */
+static int swap_item(Model *model, const char *item) {
+    char left[64] = "", kind[64];
+    const int n_layers = model->config.n_layers, n = sscanf(item, "%63[^=]=%63[^\n]", left, kind);
+    const bool has_layers = n == 2 && strchr(left, '.');
+    long first = 0, last = n_layers - 1;
+    const char *site = n < 2 ? NULL : has_layers ? parse_layers(left, n_layers, &first, &last) : left;
+    Norm swapped;
     bool found = false;
+    if (!parse_kind(&swapped, n == 2 ? kind : left) || (has_layers && !site))
+        return fail(
+            "--norm: '%s' is not KIND or [LAYERS.]SITE=KIND, as in layer or 0-2.attn=rms; kinds are " NORM_KIND_LIST(
+                "and") " with a positive number, layers are 0 to %d",
+            item, n_layers - 1);
     for (PartAt at = parts_of(model); next_part(&at);) {
-        const bool in_layers = at.part->owner == OF_MODEL || (at.layer >= item->first && at.layer <= item->last);
-        if (!part_norm(&at) || !in_layers || (item->site && item->site != at.part)) continue;
-        part_norm(&at)->kind = item->kind;
-        part_norm(&at)->alpha = item->alpha;
+        const bool in_layers = at.part->owner == OF_MODEL ? !has_layers : at.layer >= first && at.layer <= last;
+        Norm *norm = part_norm(&at);
+        if (!norm || !in_layers || (site && strcmp(site, at.part->site) != 0)) continue;
+        norm->kind = swapped.kind;
+        norm->alpha = swapped.alpha;
         found = true;
     }
-    return found ? 0 : bad_item(item, "names a norm that this model does not have");
+    if (!found)
+        return fail("--norm: '%s' names a norm that this model does not have; sites are attn, mlp, q, k, attn_post, "
+                    "mlp_post and final",
+                    item);
+    if (swapped.kind == NORM_NONE) note("--norm none is for timing only: the model generates meaningless text");
+    return 0;
 }
 
 int model_swap_norms(Model *model, const char *spec) {
-    bool none = false;
-    const char *at = spec, *end;
-    do {
-        Item item;
-        end = at + strcspn(at, ",");
-        if (parse_item(&item, at, (size_t)(end - at), model) || swap_item(model, &item)) return -1;
-        none = none || item.kind == NORM_NONE;
-        at = end + 1;
-    } while (*end);
-    if (none) note("--norm none is for timing only: without its norms the model generates meaningless text");
-    return 0;
+    for (size_t n; n = strcspn(spec, ","), true; spec += n + 1) {
+        char item[64];
+        snprintf(item, sizeof item, "%.*s", (int)n, spec);
+        if (swap_item(model, item)) return -1;
+        if (!spec[n]) return 0;
+    }
 }

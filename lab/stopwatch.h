@@ -24,6 +24,3 @@ typedef struct {
 /* Runs a text, sets seconds[N_PHASES] (lab/profile.h) and calls tune() after each pass. Ctrl-C stops it. Returns -1 and
  * a message on failure. */
 int time_text(const Workload *text, double *seconds);
-
-/* Seconds to copy dim floats within the first-level cache; 0 and a message if memory runs out. */
-double copy_seconds(int dim);

@@ -20,54 +20,47 @@ enum {
     TRIALS = THREAD_TRIALS + 4 * N_PREFETCHES
 };
 
-static void set_prefetch(Model *m, Prefetch prefetch) {
-    for (PartAt at = parts_of(m); next_part(&at);)
+/* The setting of the i-th trial. */
+static int setting_of(int i) { return i < THREAD_TRIALS ? i / RUN % 2 : N_TEAMS + i % N_PREFETCHES; }
+
+static void apply(Tuning *t, int setting) {
+    if (setting < N_TEAMS) {
+        t->session->decode_threads = setting ? t->session->n_threads : 1;
+        return;
+    }
+    const Prefetch prefetch = PREFETCHES[setting - N_TEAMS];
+    for (PartAt at = parts_of(t->model); next_part(&at);)
         if (part_weight(&at)) part_weight(&at)->prefetch = prefetch;
-    m->output.prefetch = prefetch; /* a tied output tensor is not in the table of parts */
+    t->model->output.prefetch = prefetch; /* a tied output tensor is not in the table of parts */
 }
 
-/* The index of the min; 0 unless another setting is more than 2 % faster. */
-static int fastest(const double *seconds, int n) {
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (seconds[i] < (best ? seconds[best] : 0.98 * *seconds)) best = i;
+/* The fastest of settings [first, end); the first one unless another is more than 2 % faster. */
+static int fastest(const Tuning *t, int first, int end) {
+    const double *seconds = t->seconds;
+    int best = first;
+    for (int i = first + 1; i < end; i++)
+        if (seconds[i] < (best > first ? seconds[best] : 0.98 * seconds[first])) best = i;
     return best;
-}
-
-static void record(double *min, double seconds) {
-    if (*min == 0 || seconds < *min) *min = seconds;
-}
-
-/* Applies the settings of the next pass. */
-static void choose(Tuning *t) {
-    Session *s = t->session;
-    const int i = t->tried, all = s->n_threads;
-    if (i < THREAD_TRIALS)
-        s->decode_threads = i / RUN % 2 ? all : 1;
-    else if (t->thread_seconds[0] > 0)
-        s->decode_threads = fastest(t->thread_seconds, 2) ? all : 1;
-    if (i >= THREAD_TRIALS)
-        set_prefetch(t->model, PREFETCHES[i < TRIALS ? i % N_PREFETCHES : fastest(t->prefetch_seconds, N_PREFETCHES)]);
 }
 
 void tune(Tuning *t, int n_steps) {
     const int i = t->tried;
+    double *min = &t->seconds[setting_of(i)];
     if (n_steps != 1 || i == TRIALS) return;
-    if (i >= THREAD_TRIALS)
-        record(&t->prefetch_seconds[i % N_PREFETCHES], t->session->seconds);
-    else if (i % RUN >= RUN - 4)
-        record(&t->thread_seconds[i / RUN % 2], t->session->seconds);
+    if ((i >= THREAD_TRIALS || i % RUN >= RUN - 4) && !(*min > 0 && *min < t->session->seconds))
+        *min = t->session->seconds;
     t->tried++;
-    choose(t);
+    if (t->tried == THREAD_TRIALS) apply(t, fastest(t, 0, N_TEAMS));
+    apply(t, t->tried < TRIALS ? setting_of(t->tried) : fastest(t, N_TEAMS, N_SETTINGS));
 }
 
 void tuning_open(Tuning *t, Model *model, Session *s) {
     const size_t layer_bytes =
         model->decode_bytes / ((size_t)model->config.n_layers + 1); /* the output counts as one */
-    const bool try_threads = s->n_threads > 1 && !s->observer && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
+    const bool try_threads = s->n_threads > 1 && !s->probe && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
     *t = (Tuning){model, s, .tried = try_threads ? 0 : THREAD_TRIALS};
     s->decode_threads = layer_bytes < MIN_LAYER ? 1 : s->n_threads;
-    choose(t);
+    apply(t, setting_of(t->tried));
 }
 
 const char *tuning_text(const Tuning *t) {

@@ -3,14 +3,14 @@
 
 #include "model.h"
 
-enum { N_PREFETCHES = 5 };
+/* Settings: one thread, all threads, then the prefetch settings. */
+enum { N_TEAMS = 2, N_PREFETCHES = 5, N_SETTINGS = N_TEAMS + N_PREFETCHES };
 
 typedef struct {
     Model *model;
     Session *session;
-    int tried;                             /* index of the next trial */
-    double thread_seconds[2];              /* min seconds per token with one thread and with all; 0: not measured */
-    double prefetch_seconds[N_PREFETCHES]; /* min seconds per token with each prefetch setting; 0: not measured */
+    int tried;                  /* index of the next trial */
+    double seconds[N_SETTINGS]; /* min seconds per token with each setting; 0: not measured */
 } Tuning;
 
 /* Chooses the first settings. Model and session must outlive the tuning. */

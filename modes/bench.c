@@ -14,22 +14,11 @@
 #include "model.h"
 #include "modes/common.h"
 
-/* Measured values: tokens/s of both phases, bytes/s, operations/s on floats and on bytes. */
-enum { PREFILL_RATE, DECODE_RATE, READ_RATE, FLOAT_RATE, BYTE_RATE, N_VALUES };
+/* Measured values: tokens/s, 10^9 bytes/s and 10^9 operations/s, each with its limits. */
+enum { PREFILL_RATE, DECODE_RATE, DECODE_BYTES, READ_BYTES, PREFILL_OPERATIONS, FLOAT_PEAK, BYTE_PEAK, N_VALUES };
 
-static int time_round(void *context, double *rates) {
-    const Workload *t = context;
-    double seconds[N_PHASES];
-    if (interrupted) return 0; /* no report follows */
-    rates[READ_RATE] =
-        read_rate(t->tuning->model->decode_bytes / (size_t)ranks_number(), t->tuning->session->n_threads);
-    rates[FLOAT_RATE] = float_rate(t->tuning->session->n_threads);
-    rates[BYTE_RATE] = byte_rate(t->tuning->session->n_threads);
-    if (!(rates[READ_RATE] > 0) || time_text(t, seconds)) return -1;
-    rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
-    rates[DECODE_RATE] = t->steps / seconds[DECODE];
-    return 0;
-}
+static const char *const NAMES[N_VALUES] = {"prefill_tps",    "decode_tps",  "decode_gbps",     "read_gbps",
+                                            "prefill_gflops", "peak_gflops", "byte_peak_gflops"};
 
 /* Floating-point operations of the layers' products per token: two for each weight in use. */
 static double layer_operations(const Model *m) {
@@ -42,11 +31,28 @@ static double layer_operations(const Model *m) {
     return 2 * weights;
 }
 
+static int time_round(void *context, double *rates) {
+    const Workload *t = context;
+    const Model *m = t->tuning->model;
+    const int threads = t->tuning->session->n_threads;
+    const double bytes = (double)m->decode_bytes / ranks_number();
+    double seconds[N_PHASES];
+    if (interrupted) return 0; /* no report follows */
+    rates[READ_BYTES] = 1e-9 * read_rate((size_t)bytes, threads);
+    rates[FLOAT_PEAK] = 1e-9 * float_rate(threads);
+    rates[BYTE_PEAK] = 1e-9 * byte_rate(threads);
+    if (!(rates[READ_BYTES] > 0) || time_text(t, seconds)) return -1;
+    rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
+    rates[DECODE_RATE] = t->steps / seconds[DECODE];
+    rates[PREFILL_OPERATIONS] = 1e-9 * rates[PREFILL_RATE] * layer_operations(m);
+    rates[DECODE_BYTES] = 1e-9 * rates[DECODE_RATE] * bytes;
+    return 0;
+}
+
 /* Prints a rate in tokens/s and in the unit of its limit, then the limit and the percentage reached. */
-static void show_rate(const char *name, Estimate tokens, double unit, const char *of, Estimate limit) {
-    const double rate = tokens.value * unit;
+static void show_rate(const char *name, Estimate tokens, Estimate rate, const char *unit, Estimate limit) {
     printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value, tokens.low,
-           tokens.high, rate, of, 1e-9 * limit.value, 100 * rate / (1e-9 * limit.value));
+           tokens.high, rate.value, unit, limit.value, 100 * rate.value / limit.value);
 }
 
 /* Runs a token and returns the traffic of rank 0 for it; zero with one rank. */
@@ -60,35 +66,27 @@ static Traffic token_traffic(const Workload *t) {
 
 static void report(const Options *o, const Workload *t, const Estimate *rates, int rounds) {
     const Model *m = t->tuning->model;
-    const int threads = t->tuning->session->n_threads;
+    const Session *s = t->tuning->session;
     const Traffic traffic = token_traffic(t);
     const long long messages = traffic.messages, bytes = traffic.bytes;
-    const double gb = 1e-9 * (double)m->decode_bytes / ranks_number(), gflop = 1e-9 * layer_operations(m);
+    const char *type = type_name(m->embedding.type), *reads = tuning_text(t->tuning);
+    const bool int8 = type_takes_int8(m->layers->wq.type);
     if (o->json) {
         putchar('{');
-        write_about(stdout, &(About){o->model, o->norm, threads});
-        printf(", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d", type_name(m->embedding.type),
-               t->prompt, t->steps, rounds);
-        write_estimate(stdout, "prefill_tps", rates[PREFILL_RATE]);
-        write_estimate(stdout, "decode_tps", rates[DECODE_RATE]);
-        printf(", \"weight_bytes\": %zu, \"decode_gbps\": %.3f, \"read_gbps\": %.3f, \"prefill_gflops\": %.3f, "
-               "\"peak_gflops\": %.3f, \"byte_peak_gflops\": %.3f, \"reads\": \"%s\"",
-               m->decode_bytes, rates[DECODE_RATE].value * gb, 1e-9 * rates[READ_RATE].value,
-               rates[PREFILL_RATE].value * gflop, 1e-9 * rates[FLOAT_RATE].value, 1e-9 * rates[BYTE_RATE].value,
-               tuning_text(t->tuning));
-        if (messages)
-            printf(", \"ranks\": %d, \"messages\": %lld, \"message_bytes\": %lld", ranks_number(), messages, bytes);
-        printf("}\n");
+        write_about(stdout, &(About){o->model, o->norm, s->n_threads});
+        for (int v = 0; v < N_VALUES; v++) write_estimate(stdout, NAMES[v], rates[v]);
+        printf(", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
+               "\"reads\": \"%s\", \"ranks\": %d, \"messages\": %lld, \"message_bytes\": %lld}\n",
+               type, t->prompt, t->steps, rounds, m->decode_bytes, reads, ranks_number(), messages, bytes);
         return;
     }
-    const bool int8 = type_takes_int8(m->layers->wq.type);
-    show_rate("prefill", rates[PREFILL_RATE], gflop, int8 ? "int8 GOP/s" : "GFLOP/s",
-              rates[int8 ? BYTE_RATE : FLOAT_RATE]);
-    show_rate("decode", rates[DECODE_RATE], gb, "GB/s", rates[READ_RATE]);
-    printf("%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n",
-           type_name(m->embedding.type), t->tuning->session->input.unit_rows ? " in tiles" : "", threads, t->prompt,
-           t->steps, m->decode_bytes, rounds);
-    printf("decode: %s\n", tuning_text(t->tuning));
+    show_rate("prefill", rates[PREFILL_RATE], rates[PREFILL_OPERATIONS], int8 ? "int8 GOP/s" : "GFLOP/s",
+              rates[int8 ? BYTE_PEAK : FLOAT_PEAK]);
+    show_rate("decode", rates[DECODE_RATE], rates[DECODE_BYTES], "GB/s", rates[READ_BYTES]);
+    printf("%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n"
+           "decode: %s\n",
+           type, s->chunk.input.unit_rows ? " in tiles" : "", s->n_threads, t->prompt, t->steps, m->decode_bytes,
+           rounds, reads);
     if (messages)
         printf("ranks: %d; messages and bytes of rank 0 per token: %lld, %lld\n", ranks_number(), messages, bytes);
 }

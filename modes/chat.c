@@ -1,175 +1,299 @@
 /* chat.c: conversation.
  *
- * Owns the input lines and the positions that stay cached between turns. template.c formats a turn as tokens, text.c
- * generates the answer.
+ * Owns the messages and the commands of a conversation. Each turn renders all turns that fit in the context; the
+ * longest cached prefix does not run again. template.c formats a turn as tokens, text.c generates the answer, input.c
+ * reads messages.
  */
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "formats/json.h"
 #include "model.h"
 #include "modes/common.h"
+#include "modes/generate.h"
+#include "modes/input.h"
 #include "modes/template.h"
 #include "modes/text.h"
 #include "sampler.h"
 #include "text/merges.h"
 #include "text/stream.h"
+#include "tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LINE = 1 << 30 /* bytes */ };
-
-/* Standard input, read in blocks. */
 typedef struct {
-    Buffer bytes; /* input read so far; lines before `at` have been returned */
-    size_t at;
-} Lines;
+    Run *run;
+    ChatTemplate template;
+    Sampler sampler;
+    Text text;
+    ChatTurn *turns;    /* [n], owned, with their members */
+    int n, first;       /* `first`: the first turn that is not dropped */
+    const char *system; /* NULL: the template's own */
+    char *loaded;       /* the system prompt of a loaded file, owned; NULL: none */
+    int n_answers;      /* of the run */
+} Chat;
 
-/* Reads another block. Returns the number of bytes, 0 at the end of the input or after Ctrl-C; -1 and a message if
- * memory runs out or the line is too long. */
-static ssize_t read_block(Lines *in) {
-    char block[1 << 14];
-    Buffer *b = &in->bytes;
-    b->n -= in->at;
-    memmove(b->bytes, b->bytes + in->at, b->n);
-    in->at = 0;
-    if (b->n > MAX_LINE) return fail("standard input: a line of more than %d bytes", MAX_LINE);
-    const ssize_t n = read_some(fileno(stdin), block, sizeof block);
-    if (n > 0) buffer_append(b, block, (size_t)n);
-    return b->failed ? -1 : n > 0 ? n : 0;
-}
-
-/* Finds the user's next line: *size bytes without the newline, then a zero byte; valid until the next call. Returns 1
- * for a line, 0 at the end of the input or after Ctrl-C, -1 and a message on failure. */
-static int next_line(Lines *in, char **line, size_t *size) {
-    char *end = NULL;
-    ssize_t n = 1;
-    if (on_terminal(stdin)) fputs("User: ", stderr);
-    buffer_append(&in->bytes, "", 0);
-    if (in->bytes.failed) return -1;
-    for (size_t searched = 0; n > 0 && !interrupted; searched = *size) {
-        *line = in->bytes.bytes + in->at;
-        *size = in->bytes.n - in->at;
-        if ((end = memchr(*line + searched, '\n', *size - searched))) break;
-        n = read_block(in);
-    }
-    if (n < 0) return -1;
-    *line = in->bytes.bytes + in->at; /* without a newline at the end of the input */
-    *size = end ? (size_t)(end - *line) : in->bytes.n - in->at;
-    in->at += *size + (end != NULL);
-    (*line)[*size] = '\0';
-    if ((*size || end) && !interrupted) return 1;
-    if (on_terminal(stdin)) fputc('\n', stderr); /* after "User: " */
+static int copy_tokens(Tokens *to, const int *ids, int n) {
+    if (tokens_reserve(to, (size_t)n)) return -1;
+    memcpy(to->ids + to->n, ids, (size_t)n * sizeof *ids);
+    to->n += n;
     return 0;
 }
 
-/* Keeps the first `same` ids of the text, appends the prompt, then generates and writes an answer of at most -n tokens.
- * Returns 1 if the context is full, -1 on failure. */
-static int answer(Run *run, Text *text, int same, const Tokens *prompt) {
-    const int context = run->session.context, limit = run->options->steps;
-    Stream out;
-    int more;
-    text->ids.n = text->n_ran = same;
-    text->ended = CONTINUES;
-    text->max = context;
-    if (text_append(text, prompt)) return -1;
-    if (text->ended) return 1;
-    if (limit > 0 && limit <= context - text->ids.n) text->max = text->ids.n + limit - 1;
-    text->n_shown = text->ids.n;
-    if (on_terminal(stdin)) fputs("Assistant: ", stderr);
-    stream_open(&out, stdout);
-    while ((more = texts_pass(run, &text, 1, &out)) > 0) text_show(run, text, &out);
-    stream_write(&out, "\n", 1);
-    if (on_terminal(stdin)) interrupt_clear();
-    return stream_close(&out) || more < 0 ? -1 : text->ended == LENGTH && text->max == context;
+/* Adds a turn with this message. */
+static int add_turn(Chat *c, const char *user) {
+    ChatTurn *turns = realloc(c->turns, ((size_t)c->n + 1) * sizeof *turns);
+    if (turns) c->turns = turns;
+    char *copy = turns ? strdup(user) : NULL;
+    if (!copy) return fail("out of memory");
+    turns[c->n++] = (ChatTurn){.user = copy};
+    return 0;
 }
 
-/* Runs a turn, which replaces *turn. Reuses the longest cached prefix. Returns 1 if the context is full, -1 on failure.
- */
-static int take_turn(Run *run, const ChatTemplate *template, Text *text, ChatTurn *turn, const char *message) {
-    Tokens tokens = {0};
-    int begin = 0, same = 0;
-    char *user = strdup(message);
-    if (!user) return fail("out of memory");
-    turn->tokens = (Tokens){.ids = text->ids.ids + turn->begin, .n = text->ids.n - turn->begin};
-    int status = chat_template_render(template, &run->tokenizer, run->options->system, turn->user ? turn : NULL,
-                                      message, &tokens, &begin);
-    const int n_ran = text->n_ran - turn->begin; /* without the last token of an answer that -n ended: it has not run */
-    while (same < n_ran && same < tokens.n - 1 && tokens.ids[same] == turn->tokens.ids[same]) same++;
-    const Tokens prompt = {.ids = tokens.ids + same, .n = tokens.n - same};
-    if (!status) status = prompt.n ? answer(run, text, turn->begin + same, &prompt) : fail("the turn has no tokens");
-    free(turn->user);
-    turn->user = user;
-    turn->begin += begin;
-    turn->answer = tokens.n - begin;
-    free(tokens.ids);
+/* Removes all turns from n on. */
+static void remove_turns(Chat *c, int n) {
+    for (; c->turns && c->n > n; c->n--) {
+        free(c->turns[c->n - 1].user);
+        free(c->turns[c->n - 1].answer.ids);
+    }
+    if (c->first > n) c->first = n;
+}
+
+/* ---- answers ------------------------------------------------------------------------------------- */
+
+/* Sets *all to the tokens of the turns that are not dropped, with what there is of the last answer. */
+static int render(const Chat *c, Tokens *all) {
+    const Tokens *answer = &c->turns[c->n - 1].answer;
+    free(all->ids);
+    *all = (Tokens){0};
+    return chat_template_render(&c->template, &c->run->tokenizer, c->system, c->turns + c->first, c->n - c->first,
+                                all) ||
+                   copy_tokens(all, answer->ids, answer->n)
+               ? -1
+               : 0;
+}
+
+/* Shows the tokens of a prompt on stderr. */
+static int show_prompt(const Run *run, const Tokens *tokens) {
+    Stream err;
+    stream_open(&err, stderr);
+    for (int i = 0; i < tokens->n; i++) run_show_piece(run, &err, tokens->ids[i]);
+    return stream_close(&err);
+}
+
+/* Renders the turns into the text. If they do not fit in the context, drops the oldest until they fill at most half of
+ * it. Returns 1 if the last turn alone does not fit. */
+static int prepare(Chat *c) {
+    Text *t = &c->text;
+    const int context = c->run->session.context, first = c->first;
+    Tokens all = {0};
+    int status = render(c, &all), same = 0;
+    for (int max = context - 1; !status && all.n > max && c->first < c->n - 1; max = context / 2) {
+        c->first++;
+        status = render(c, &all);
+    }
+    if (c->first > first)
+        note("the context of %d positions is full; dropped the oldest turns: %d", context, c->first - first);
+    if (!status && all.n >= context) status = 1;
+    if (!status && c->run->options->verbose_prompt) status = show_prompt(c->run, &all);
+    if (status) {
+        free(all.ids);
+        return status;
+    }
+    while (same < t->n_ran && same < all.n - 1 && all.ids[same] == t->ids.ids[same]) same++;
+    t->ids.n = t->n_ran = same;
+    t->max = context;
+    t->ended = CONTINUES;
+    status = text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
+    t->n_decoded = t->ids.n;
+    t->n_prompt -= c->turns[c->n - 1].answer.n;
+    free(all.ids);
     return status;
 }
 
-/* Selects the format of the turns: --template, else the model's own template. Returns 0 or the exit status. */
-static int open_template(ChatTemplate *template, Run *run) {
+/* Generates until the answer ends or the context is full. */
+static int generate(Chat *c, Stream *out) {
+    const bool json = c->run->options->json;
+    const int limit = c->run->options->steps;
+    Text *t = &c->text;
+    int more;
+    if (limit > 0 && limit <= t->max - t->n_prompt) t->max = t->n_prompt + limit - 1;
+    while ((more = texts_pass(c->run, &t, 1, out)) > 0)
+        if (!json && text_show(c->run, t, out)) return -1;
+    c->turns[c->n - 1].answer.n = 0;
+    return more < 0 ? -1 : copy_tokens(&c->turns[c->n - 1].answer, t->ids.ids + t->n_prompt, t->ids.n - t->n_prompt);
+}
+
+/* Answers the last turn. Returns -1 on failure. */
+static int answer(Chat *c) {
+    Run *run = c->run;
+    Text *t = &c->text;
+    const char *user = c->turns[c->n - 1].user;
+    const int context = run->session.context;
+    const double start = now();
+    Stream out;
+    int status = prepare(c);
+    if (status > 0) {
+        note("the context of %d positions is too small for the message", context);
+        remove_turns(c, c->n - 1);
+    }
+    if (status) return status < 0 ? -1 : 0;
+    t->bytes.n = t->n_shown = t->completed = 0;
+    if (on_terminal(stdin)) fputs("Assistant: ", stderr);
+    stream_open(&out, stdout);
+    do status = generate(c, &out);
+    while (!status && t->ended == LENGTH && t->max == context && !(status = prepare(c)));
+    if (status > 0) note("the context of %d positions is full, and ends the answer", context);
+    if (run->options->json && status >= 0)
+        status = text_write_json(run, t, ++c->n_answers, user, strlen(user), run->options->sampling.seed, &out);
+    else
+        stream_write(&out, "\n", 1);
+    if (run->options->verbose)
+        fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n", t->ids.n, t->ids.n - t->n_prompt,
+                now() - start);
+    if (on_terminal(stdin)) interrupted = 0;
+    return stream_close(&out) || status < 0 ? -1 : 0;
+}
+
+static int take_turn(Chat *c, const char *message) { return add_turn(c, message) || answer(c) ? -1 : 0; }
+
+/* ---- commands; failures are reported, and the conversation goes on ------------------------------- */
+
+static void write_message(FILE *out, const char *before, const char *role, const char *content, size_t n) {
+    fprintf(out, "%s{\"role\": \"%s\", ", before, role);
+    write_json_string(out, "content", content, n);
+    fputc('}', out);
+}
+
+static void save(const Chat *c, const char *path) {
+    OutputFile file;
+    if (output_open(&file, path)) return;
+    fputc('[', file.stream);
+    if (c->system) write_message(file.stream, "", "system", c->system, strlen(c->system));
+    for (int i = 0; c->turns && i < c->n; i++) {
+        const ChatTurn *turn = &c->turns[i];
+        Text answer = {.ids = turn->answer, .n_prompt = turn->answer.n};
+        write_message(file.stream, i || c->system ? ",\n" : "", "user", turn->user, strlen(turn->user));
+        if (text_decode(c->run, &answer)) break;
+        write_message(file.stream, ",\n", "assistant", answer.bytes.bytes, answer.bytes.n);
+        free(answer.bytes.bytes);
+    }
+    fputs("]\n", file.stream);
+    output_close(&file, true);
+}
+
+/* Adds a message of a file to the conversation. */
+static int load_message(Chat *c, const Json *message) {
+    const Json *role = json_get(message, "role"), *content = json_get(message, "content");
+    ChatTurn *last = c->n ? &c->turns[c->n - 1] : NULL;
+    if (!json_has_kind(content, JSON_STRING) || strlen(content->text) < content->length)
+        return fail("\"content\" is %.40s, expected a text", json_shown(content));
+    if (json_is(role, "user")) return add_turn(c, content->text);
+    if (json_is(role, "assistant") && last && !last->answer.n) {
+        bool *open = allocate_zeroed(content->length + 1, sizeof *open); /* no byte of the file is a special piece */
+        const int status =
+            open ? tokenizer_append(&c->run->tokenizer, content->text, content->length, open, false, &last->answer)
+                 : -1;
+        free(open);
+        return status;
+    }
+    if (!json_is(role, "system") || c->n)
+        return fail("\"role\" is %.40s, expected user, then assistant", json_shown(role));
+    free(c->loaded);
+    c->system = c->loaded = strdup(content->text);
+    return c->loaded ? 0 : fail("out of memory");
+}
+
+/* Replaces the conversation with that of a file. */
+static void load(Chat *c, const char *path) {
+    JsonFile json;
+    if (json_open(&json, path)) return;
+    remove_turns(c, 0);
+    const Json *m = json_members(json.values, JSON_ARRAY);
+    if (!m) fail("%s: contains no list of messages", path);
+    while (m && !load_message(c, m)) m = json_next(json.values, m);
+    if (m) remove_turns(c, 0);
+    json_close(&json);
+}
+
+static const char help[] = "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation,\n"
+                           "/regen answers again, /save FILE and /load FILE keep a conversation as JSON,\n"
+                           "\"\"\" begins and ends a message of several lines\n";
+
+/* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
+static int command(Chat *c, const char *line) {
+    const bool regenerates = !strcmp(line, "/regen"), loads = !strncmp(line, "/load ", 6);
+    ChatTurn *last = regenerates && c->n ? &c->turns[c->n - 1] : NULL;
+    if (!strcmp(line, "/bye")) return 1;
+    if (last) last->answer.n = 0;
+    if (loads)
+        load(c, line + 6);
+    else if (!strcmp(line, "/clear"))
+        remove_turns(c, 0);
+    else if (!strncmp(line, "/save ", 6))
+        save(c, line + 6);
+    else if (!regenerates)
+        fputs(help, stderr);
+    if (loads && c->n) last = &c->turns[c->n - 1];
+    return last && !last->answer.n ? answer(c) : 0;
+}
+
+/* ---- the mode ------------------------------------------------------------------------------------ */
+
+/* Opens the template. Returns 0 or the exit status. */
+static int open_template(Chat *c) {
     static const char bundled[] = "stories.gguf";
-    const Options *o = run->options;
-    Tokenizer *t = &run->tokenizer;
-    const ChatFamily *family = chat_family(t, o->template);
-    if (!family && o->template)
-        return bad_usage("--template is '%s', expected one of %s", o->template, chat_families());
-    if (!family)
-        return bad_input("%s: the chat template ('%.40s') is of an unknown family; select one with --template: %s",
-                         o->model, t->chat_template, chat_families());
+    const Options *o = c->run->options;
+    Tokenizer *t = &c->run->tokenizer;
     const size_t n = strlen(o->model), n_bundled = strlen(bundled);
     const bool has_template = o->template || t->chat_template;
     if (!has_template && n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
         note("%s was trained on stories, not for chat; try -i \"Once upon a time\"", o->model);
     else if (!has_template)
         note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
-    return chat_template_open(template, t, family) ? EXIT_BAD_INPUT : 0;
+    return chat_template_open(&c->template, t, o) ? EXIT_BAD_INPUT : 0;
 }
 
-static const char help[] = "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation\n";
-
-/* Runs a command (/bye, /clear, /?). Returns false if the line is not a command. */
-static bool run_command(Text *text, ChatTurn *turn, const char *line, int *more) {
-    const bool is_bye = !strcmp(line, "/bye"), is_clear = !strcmp(line, "/clear"), is_help = !strcmp(line, "/?");
-    if (is_bye) *more = 0;
-    if (is_help) fputs(help, stderr);
-    if (is_clear) {
-        free(turn->user);
-        *turn = (ChatTurn){0};
-        text->ids.n = text->n_ran = 0;
+/* Takes the messages of standard input. */
+static int converse(Chat *c) {
+    Messages in = {0};
+    const bool typed = on_terminal(stdin);
+    int status = 0;
+    if (typed) fputs(help, stderr);
+    while (!status && !interrupted) {
+        char *message;
+        size_t size;
+        status = input_read(&in, &message, &size);
+        if (!status && strlen(message) < size)
+            note("ignored: a message with a zero byte");
+        else if (!status && typed && *message == '/')
+            status = command(c, message);
+        else if (!status && size)
+            status = take_turn(c, message);
     }
-    return is_bye || is_clear || is_help;
+    input_close(&in);
+    return status < 0 ? -1 : 0;
 }
 
 int mode_chat(Run *run) {
     const Options *o = run->options;
-    ChatTemplate template;
-    int status = open_template(&template, run);
-    if (status) return status;
-    Sampler sampler;
-    Text text = {.end = template.end, .sampler = &sampler, .guesser = &run->guesser};
-    ChatTurn turn = {0};
-    Lines in = {0};
-    const bool typed = on_terminal(stdin);
-    if (typed) fputs(help, stderr);
-    session_keep_all(&run->session); /* removing a long thought may rewind beyond a sliding window */
-    run->model.eos_ends = true;      /* EOS ends an answer, even if it does not end other texts of this model */
-    if (sampler_open(&sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
-    if (!status && o->prompt && *o->prompt) status = take_turn(run, &template, &text, &turn, o->prompt);
-    for (int more = 1; more > 0 && !status && !interrupted;) {
-        char *line;
-        size_t size;
-        more = next_line(&in, &line, &size);
-        if (more < 0) status = -1;
-        if (more > 0 && memchr(line, '\0', size))
-            note("ignored: a line with a zero byte");
-        else if (more > 0 && size && !(typed && run_command(&text, &turn, line, &more)))
-            status = take_turn(run, &template, &text, &turn, line);
+    Chat c = {.run = run, .system = o->system};
+    int status = open_template(&c);
+    if (!status) {
+        run->model.eos_ends = true; /* EOS ends an answer, even if it does not end other texts of this model */
+        c.text = (Text){.end = c.template.end, .sampler = &c.sampler, .guesser = &run->guesser};
+        session_keep_all(&run->session); /* removing a long thought may rewind beyond a sliding window */
+        if (sampler_open(&c.sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
     }
-    free(in.bytes.bytes);
-    free(turn.user);
-    free(text.ids.ids);
-    sampler_close(&sampler);
-    chat_template_close(&template);
-    if (status > 0) note("the context of %d positions is full", text.max);
-    return status < 0 ? -1 : 0;
+    if (!status && o->prompts) status = generate_texts(run, &c.template);
+    if (!status && !o->prompts && o->prompt && *o->prompt) status = take_turn(&c, o->prompt);
+    if (!status && !o->prompts) status = converse(&c);
+    remove_turns(&c, 0);
+    free(c.turns);
+    free(c.loaded);
+    text_free(&c.text);
+    sampler_close(&c.sampler);
+    chat_template_close(&c.template);
+    return status;
 }

@@ -6,7 +6,9 @@
 #include "base/ranks.h"
 #include "cluster/follow.h"
 #include "cluster/share.h"
+#include "formats/json.h"
 #include "text/merges.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,21 +26,42 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
     }
 }
 
+char *run_read(const char *path, const char *text, size_t *size) {
+    if (path) return file_read(path, size);
+    char *copy = strdup(text ? text : "");
+    *size = copy ? strlen(copy) : 0;
+    if (!copy) fail("out of memory");
+    return copy;
+}
+
 int run_tokens(const Run *run, bool bos, Tokens *out) {
     const Options *o = run->options;
-    const char *prompt = o->prompt ? o->prompt : "";
-    size_t size = strlen(prompt);
-    char *file = o->prompt_file ? file_read(o->prompt_file, &size) : NULL;
+    size_t size;
     *out = (Tokens){0};
-    if (o->prompt_file && !file) return -1;
+    char *text = run_read(o->prompt_file, o->prompt, &size);
+    if (!text) return -1;
     const int status = o->tokens ? parse_tokens(o->tokens, run->model.config.vocab_size, out)
-                                 : tokenizer_encode(&run->tokenizer, file ? file : prompt, size, bos, out);
-    free(file);
+                                 : tokenizer_encode(&run->tokenizer, text, size, bos, out);
+    free(text);
     if (status) {
         free(out->ids);
         *out = (Tokens){0};
     }
     return status;
+}
+
+double log_sum_exp(const float *logits, int n) {
+    float max = logits[0];
+    for (int i = 1; i < n; i++) max = logits[i] > max ? logits[i] : max;
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)max);
+    return log(sum) + (double)max;
+}
+
+void write_json_string(FILE *out, const char *name, const char *s, size_t n) {
+    fprintf(out, "\"%s\": \"", name);
+    for (size_t used; n > 0; s += used, n -= used) fputs(json_escape(s, n, &used), out);
+    fputc('"', out);
 }
 
 int run_first_token(const Run *run) {
@@ -76,14 +99,16 @@ bool run_is_end(const Run *run, int token) {
 }
 
 int run_agree(const Run *run, int status) {
-    const Same same[] = {{"program", ranks_number() > 1 ? program_hash() : 0},
-                         {"set of instructions (tiles)", processor_has_tiles()},
-                         {run->options->model, run->model_hash},
-                         {"number of steps in a chunk (-b)", (uint64_t)run->session.batch},
-                         {"context (-c)", (uint64_t)run->session.context},
-                         {"type of cache (--kv)", run->session.kv_type},
-                         {"set of norms (--norm)", run->options->norm ? text_hash(run->options->norm) : 0}};
-    return ranks_agree(status, same, sizeof same / sizeof *same);
+    const char *norms = run->options->norm ? run->options->norm : "";
+    if (ranks_number() == 1) return status;
+    const uint64_t state[] = {program_hash(),
+                              processor_has_tiles(),
+                              run->model_hash,
+                              (uint64_t)run->session.batch,
+                              (uint64_t)run->session.context,
+                              run->session.kv_type,
+                              same_hash(norms, strlen(norms))};
+    return ranks_agree(status, same_hash(state, sizeof state));
 }
 
 int run_follow(Run *run) {

@@ -9,6 +9,7 @@
 #include "model.h"
 #include "modes/guess.h"
 #include "modes/options.h"
+#include "text/stream.h"
 #include "tokenizer.h"
 
 /* The state of a run. run.c opens the parts that the mode's row in options.h requires. */
@@ -19,10 +20,16 @@ struct Run {
     Tokenizer tokenizer; /* no pieces: no tokenizer */
     Session session;
     Tuning tuning;
-    Buffer steps; /* Step of the last forward pass, by text.c */
+    Buffer steps;    /* Step of the last forward pass, by text.c */
+    int piece;       /* max steps of a forward pass, so that it takes about 0.2 s; set by text.c */
+    bool shows_left; /* the terminal shows the number of prompt tokens left */
     Guesser guesser;
     Profile *profile; /* NULL: off */
 };
+
+/* Reads the file, or copies the text (NULL: "") if path is NULL. Returns *size bytes and a zero byte, which the caller
+ * frees; NULL and a message on failure. */
+char *run_read(const char *path, const char *text, size_t *size);
 
 /* The tokens of --tokens, or of the text of -f or -i; `bos`: BOS precedes the text. The caller frees out->ids. Returns
  * -1 and a message on failure; then there is nothing to free. */
@@ -43,9 +50,18 @@ bool run_is_end(const Run *run, int token);
 /* The bytes of ids[i], or its number if there is no tokenizer. Valid until the next call. */
 const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n);
 
+/* Writes a line: the token's id and its bytes, with control characters and backslashes as \xNN (tokenize.c). */
+void run_show_piece(const Run *run, Stream *out, int token);
+
 /* Runs tokens[n] at positions pos, pos + 1, ... Returns their logits, float [n][vocab_size], all finite; NULL and a
  * message on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);
+
+/* The logarithm of the sum of exp(logits[n]), in double. */
+double log_sum_exp(const float *logits, int n);
+
+/* Writes "name": and the bytes s[n] as a string. */
+void write_json_string(FILE *out, const char *name, const char *s, size_t n);
 
 /* Checks that all ranks are ready (`status` 0) and will compute the same bits. Returns 0 or the exit status. */
 int run_agree(const Run *run, int status);

@@ -4,10 +4,10 @@
  * same as in a separate run with its prompt and seed. If a prompt has several samples, the prompt without its last
  * token runs once, in the last sequence (the root). The samples are forks of the root and start with that last token.
  */
+#include "modes/generate.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/ranks.h"
-#include "formats/json.h"
 #include "kv_cache.h"
 #include "lab/tune.h"
 #include "model.h"
@@ -16,9 +16,7 @@
 #include "modes/text.h"
 #include "sampler.h"
 #include "text/stream.h"
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     DEFAULT_PARALLEL = 16, /* max texts that run together, if --parallel is not given */
@@ -29,7 +27,7 @@ enum {
 typedef struct Sample {
     struct Sample *next; /* in the order of the output */
     Text text;
-    Prompt prompt; /* its ids are the first prompt.ids.n ids of `text`; not owned */
+    Prompt prompt; /* its ids are not owned */
     uint64_t seed;
     bool begun; /* writing has started */
 } Sample;
@@ -38,6 +36,8 @@ typedef struct {
     Run *run;
     bool many; /* --samples, --prompts or --json */
     int max;   /* positions of a text */
+    int end;   /* the token that ends an answer; -1: none */
+    bool only_new;
     Prompts prompts;
     Prompt prompt; /* the last prompt read; its ids are owned */
     int n_begun;   /* number of samples of `prompt` that have begun */
@@ -49,7 +49,7 @@ typedef struct {
     int n_waiting;         /* unwritten samples */
     Stream out;
     double shown;                     /* time when progress was last shown, seconds */
-    double prefilled;                 /* time after the first forward pass, seconds */
+    double prefilled;                 /* time when the first prompt had run, seconds */
     int n_texts;                      /* number of written texts */
     int64_t n_read, n_ran, n_sampled; /* numbers of prompt tokens, of positions that ran, of sampled tokens */
 } Generation;
@@ -57,47 +57,15 @@ typedef struct {
 /* ---- the output ----------------------------------------------------------------------------------- */
 
 /* Writes the rest of a sample. */
-static void show_sample(Generation *g, Sample *s) {
+static int show_sample(Generation *g, Sample *s) {
     char line[64];
     const unsigned long long seed = s->seed;
     if (!s->begun && g->many)
         stream_write(&g->out, line, snprintf(line, sizeof line, "=== prompt %d, seed %llu\n", s->prompt.line, seed));
     s->begun = true;
-    text_show(g->run, &s->text, &g->out);
+    if (text_show(g->run, &s->text, &g->out)) return -1;
     if (s->text.ended) stream_write(&g->out, "\n", 1);
-}
-
-static void write_string(FILE *out, const char *s, size_t left) {
-    putc('"', out);
-    for (size_t n; left > 0; s += n, left -= n) fputs(json_escape(s, left, &n), out);
-    putc('"', out);
-}
-
-static int n_sampled(const Sample *s) { return s->text.ids.n > s->prompt.ids.n ? s->text.ids.n - s->prompt.ids.n : 0; }
-
-/* Writes a finished sample as a line with a JSON object. Returns -1 if out of memory. */
-static int write_object(Generation *g, const Sample *s) {
-    const Tokens *ids = &s->text.ids;
-    Buffer text = {0};
-    char *line = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&line, &size); /* a single write, so that Ctrl-C leaves no partial line */
-    if (!out) return fail("out of memory");
-    for (int i = s->text.n_shown, n; i < ids->n; i++) {
-        const char *bytes = run_token_text(g->run, ids, i, &n);
-        buffer_append(&text, bytes, (size_t)n);
-    }
-    fprintf(out, "{\"index\": %d, \"prompt\": ", s->prompt.line);
-    write_string(out, s->prompt.text, s->prompt.size);
-    fputs(", \"text\": ", out);
-    write_string(out, text.bytes, text.n);
-    fprintf(out, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n", (unsigned long long)s->seed,
-            n_sampled(s), s->text.ended == STOP ? "stop" : "length");
-    const bool failed = fclose(out) || text.failed;
-    if (!failed && write_whole(fileno(stdout), line, size)) g->out.error = errno;
-    free(text.bytes);
-    free(line);
-    return failed ? -1 : 0;
+    return 0;
 }
 
 /* Adds the first sample to the statistics and frees it. */
@@ -107,8 +75,8 @@ static void drop_sample(Generation *g) {
     if (!g->first) g->last = &g->first;
     g->n_waiting--;
     g->n_ran += s->text.n_ran;
-    g->n_sampled += n_sampled(s);
-    free(s->text.ids.ids);
+    g->n_sampled += s->text.ids.n - s->text.n_prompt;
+    text_free(&s->text);
     free(s);
 }
 
@@ -116,9 +84,10 @@ static void drop_sample(Generation *g) {
 static int write_samples(Generation *g) {
     const bool json = g->run->options->json;
     for (Sample *s; (s = g->first) && !texts_stopped(&g->out);) {
-        if (!json) show_sample(g, s);
+        if (!json && show_sample(g, s)) return -1;
         if (!s->text.ended) break;
-        if (json && write_object(g, s)) return -1;
+        if (json && text_write_json(g->run, &s->text, s->prompt.line, s->prompt.text, s->prompt.size, s->seed, &g->out))
+            return -1;
         g->n_texts++;
         drop_sample(g);
     }
@@ -141,6 +110,7 @@ static int next_prompt(Generation *g) {
 /* Begins the prompt's next sample in this sequence. Returns NULL if out of memory. */
 static Text *add_sample(Generation *g, int sequence) {
     const Options *o = g->run->options;
+    const Tokens *prompt = &g->prompt.ids;
     Sampler *sampler = &g->samplers[sequence];
     if (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size)) return NULL;
     Sample *s = allocate_zeroed(1, sizeof *s);
@@ -150,14 +120,15 @@ static Text *add_sample(Generation *g, int sequence) {
     g->n_waiting++;
     s->prompt = g->prompt;
     s->seed = sample_seed(g->prompt.seed, g->n_begun++);
-    s->text = (Text){.max = g->max,
-                     .sequence = sequence,
-                     .end = -1,
-                     .sampler = sampler,
-                     .guesser = g->many ? NULL : &g->run->guesser,
-                     .n_shown = o->no_echo ? g->prompt.ids.n : run_first_shown(g->run, &g->prompt.ids)};
+    s->text =
+        (Text){.max = g->max,
+               .sequence = sequence,
+               .end = g->end,
+               .sampler = sampler,
+               .guesser = g->many ? NULL : &g->run->guesser,
+               .n_decoded = o->no_echo || o->json || g->prompts.template ? prompt->n : run_first_shown(g->run, prompt)};
     sampler_restart(sampler, s->seed);
-    return text_append(&s->text, &g->prompt.ids) ? NULL : &s->text;
+    return text_append(&s->text, prompt) ? NULL : &s->text;
 }
 
 /* Begins samples in all free sequences, unless the root must run first. A sample that ends immediately is written and
@@ -199,9 +170,9 @@ static int choose_parallel(const Run *run, int max) {
     return parallel;
 }
 
-static int open_generation(Generation *g) {
+static int open_generation(Generation *g, const ChatTemplate *template) {
     g->last = &g->first;
-    if (prompts_open(&g->prompts, g->run)) return -1;
+    if (prompts_open(&g->prompts, g->run, template)) return -1;
     g->parallel = g->many ? choose_parallel(g->run, g->max) : 1;
     g->running = allocate_zeroed((size_t)g->parallel + 1, sizeof(Text *));
     g->samplers = g->running ? allocate_zeroed((size_t)g->parallel, sizeof *g->samplers) : NULL;
@@ -226,29 +197,19 @@ static void show_progress(Generation *g, bool end) {
     g->shown = now();
 }
 
-static const char *plural(long long n) { return n == 1 ? "" : "s"; }
-
 static void show_statistics(const Generation *g, double start, double end) {
-    const Guesser *guesser = &g->run->guesser;
+    const Run *run = g->run;
+    const Options *o = run->options;
     const long long read = g->n_read, decoded = g->n_ran - g->n_read;
-    const Sampling *sampling = &g->run->options->sampling;
-    if (sampling->temperature > 0) fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
-    if (g->many) {
+    if (o->sampling.temperature > 0) fprintf(stderr, "seed %llu; ", (unsigned long long)o->sampling.seed);
+    if (g->many)
         fprintf(stderr, "prompts: %d (tokens: %lld); texts: %d (tokens: %lld), %.0f tokens/s",
                 g->prompts.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
                 (double)g->n_sampled / (end - start));
-    } else {
-        fprintf(stderr, "prompt: %lld token%s, %.0f tokens/s", read, plural(read),
-                (double)read / (g->prefilled - start));
-        if (decoded > 0)
-            fprintf(stderr, "; generation: %lld token%s, %.0f tokens/s", decoded, plural(decoded),
-                    (double)decoded / (end - g->prefilled));
-    }
-    if (guesser->guessed)
-        fprintf(stderr, "; %ld of %ld draft tokens accepted, %.2f tokens per pass", guesser->accepted, guesser->guessed,
-                (double)decoded / (double)guesser->passes);
+    else
+        text_statistics(run, read, g->prefilled - start, decoded, end - g->prefilled);
     fputc('\n', stderr);
-    if (g->run->options->verbose && (g->many || decoded > 0)) fprintf(stderr, "%s\n", tuning_text(&g->run->tuning));
+    if (o->verbose && (g->many || decoded > 0)) fprintf(stderr, "%s\n", tuning_text(&run->tuning));
 }
 
 /* Writes before each forward pass, so that a prompt is shown before it runs. Returns -1 on failure. */
@@ -258,21 +219,25 @@ static int generate(Generation *g) {
         if (write_samples(g) || begin_samples(g) || write_samples(g)) return -1;
         show_progress(g, false);
         more = texts_pass(g->run, g->running, g->parallel + 1, &g->out);
-        if (g->prefilled == 0) g->prefilled = now();
+        if (g->prefilled == 0 && g->first && g->first->text.n_rows) g->prefilled = now();
         for (int i = 0; i < g->parallel; i++)
             if (g->running[i] && g->running[i]->ended) g->running[i] = NULL;
     }
     return more;
 }
 
-int mode_generate(Run *run) {
+int generate_texts(Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
-    Generation g = {.run = run, .many = o->samples || o->prompts || o->json, .max = run_steps(run)};
+    Generation g = {.run = run,
+                    .many = o->samples || o->prompts || o->json,
+                    .max = run_steps(run),
+                    .end = template ? template->end : -1};
     stream_open(&g.out, stdout);
-    int status = open_generation(&g);
+    int status = open_generation(&g, template);
     const double start = now();
     if (!status) status = generate(&g);
     const double end = now();
+    if (g.prefilled == 0) g.prefilled = end;
     if (g.first && g.first->begun) stream_write(&g.out, "\n", 1);
     if (stream_close(&g.out)) status = -1;
     show_progress(&g, true);
@@ -282,3 +247,5 @@ int mode_generate(Run *run) {
     close_generation(&g);
     return status;
 }
+
+int mode_generate(Run *run) { return generate_texts(run, NULL); }

@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "formats/parts.h"
 #include "modes/common.h"
-#include "modes/template.h"
 #include "norm.h"
 
 static void show_parts(const Model *m, bool norms) {
@@ -48,10 +47,9 @@ static void show_family(const Model *m) {
 }
 
 static void show_tokenizer(const Tokenizer *t) {
-    const ChatFamily *f = t->chat_template ? chat_family(t, NULL) : NULL;
     printf("tokenizer    %s, %d pieces, BOS %d, EOS %d\n", t->merges.rules ? "ranked merges" : "SentencePiece",
            t->pieces.n, t->bos, t->eos);
-    printf("template     %s\n", f ? chat_family_name(f) : t->chat_template ? "unsupported" : "none");
+    printf("template     %zu bytes\n", t->chat_template_size);
 }
 
 int mode_info(Run *run) {

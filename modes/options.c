@@ -1,6 +1,6 @@
 /* options.c: the command line.
  *
- * Owns the table of options, which defines getopt's tables and --help. A test compares --help with docs/options.md.
+ * Owns the table of options, which defines the parser and --help. A test compares --help with docs/options.md.
  * An option is a row of the table and a field of Options.
  */
 #include "modes/options.h"
@@ -10,7 +10,6 @@
 #include "base/process.h"
 #include "lab/profile.h"
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +41,7 @@ enum {
 };
 
 /* The effect of an option. The kinds up to UINT64 store a value of this type in a field of Options. */
-typedef enum { STRING, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
+typedef enum { STRING, STOP, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
 
 typedef struct {
     char letter; /* 0 = none */
@@ -51,7 +50,7 @@ typedef struct {
     const char *argument; /* for --help; "[=...]" = optional; NULL = none */
     int modes;            /* set of modes that accept it */
     size_t field;         /* offset in Options */
-    double min, max;      /* of INT and FLOAT */
+    double min, max;      /* of numbers */
     const char *help;     /* print_option wraps long lines */
 } Option;
 
@@ -63,8 +62,8 @@ static const Option OPTIONS[] = {
     {'i', STRING, "prompt", "TEXT", READS | CHAT, INTO(prompt), "the text; chat: the first message"},
     {'f', STRING, "file", "FILE", READS, INTO(prompt_file), "read the text from a file (\"-\": standard input)"},
     {0, STRING, "tokens", "LIST", READS, INTO(tokens), "token ids instead of text: 1,403,407"},
-    {0, STRING, "prompts", "FILE", GENERATE, INTO(prompts),
-     "generate: continue each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
+    {0, STRING, "prompts", "FILE", WRITES, INTO(prompts),
+     "continue or answer each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
      "optionally with \"seed\": N and \"n\": N, the number of samples"},
     {'z', STRING, "tokenizer", "FILE", ALL, INTO(tokenizer),
      "[the GGUF file's, the folder's tokenizer.json; else tokenizer.bin next to the model, else in this folder]"},
@@ -80,16 +79,23 @@ static const Option OPTIONS[] = {
      "keep tokens at least P times as likely as the most likely one [off]"},
     {0, FLOAT, "repeat-penalty", "R", WRITES, RANGE(sampling.repeat_penalty, 0.01, 100),
      "divide the logits of the last 64 tokens [1: off]"},
-    {'s', UINT64, "seed", "N", WRITES, INTO(sampling.seed), "seed of the random numbers [0: from the clock]"},
+    {'s', UINT64, "seed", "N", WRITES, RANGE(sampling.seed, 0, 0x1p64),
+     "seed of the random numbers [0: from the clock]"},
     {0, INT, "lookup", "N", WRITES, RANGE(lookup, 0, MAX_LOOKUP),
      "draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
+    {0, STOP, "stop", "TEXT", WRITES, 0, 0, 0, "end a text before TEXT; may be given several times"},
+    {0, INT, "logprobs", "N", WRITES, RANGE(logprobs, 0, MAX_LOGPROBS),
+     "with --json: log-probabilities of each token and of the N likeliest ones"},
     {0, INT, "samples", "N", GENERATE, RANGE(samples, 1, INT_MAX),
      "generate: texts per prompt; seeds are derived from -s"},
     {0, INT, "parallel", "N", GENERATE, RANGE(parallel, 1, 4096),
      "generate: texts that run together [16, fewer if memory is short]"},
     {0, TRUE, "no-echo", NULL, GENERATE, INTO(no_echo), "generate: write only what follows the prompt"},
     {'y', STRING, "system", "TEXT", CHAT, INTO(system), "chat: the system prompt [the chat template's own, if any]"},
-    {0, STRING, "template", "FAMILY", CHAT, INTO(template), "chat: the format [the model's chat template]"},
+    {0, STRING, "template", "NAME|FILE", CHAT, INTO(template),
+     "chat: a Jinja file, or chatml, gemma, llama-2, llama-3,\nmistral, phi-3, zephyr [the model's chat template]"},
+    {0, STRING, "think", "on|off", CHAT, INTO(think), "chat: enable_thinking of the chat template"},
+    {0, TRUE, "verbose-prompt", NULL, CHAT, INTO(verbose_prompt), "chat: show the tokens of each prompt on stderr"},
     {0, STRING, "profile", "[=FILE]", PROFILED, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
     {0, STRING, "dump", "FOLDER", LOGITS_MODE, INTO(dump),
@@ -102,8 +108,8 @@ static const Option OPTIONS[] = {
                "0-2.attn=layer,final=rms"},
     {0, INT, "prompt-tokens", "N", BENCH, RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
     {0, FLOAT, "seconds", "N", BENCH | NORMS, RANGE(seconds, 0, 1e6), "bench, norms: max measuring time [10]"},
-    {0, TRUE, "json", NULL, GENERATE | BENCH | NORMS, INTO(json),
-     "bench, norms: JSON instead of a table; generate: a\nJSON object for each text, one per line"},
+    {0, TRUE, "json", NULL, WRITES | BENCH | NORMS, INTO(json),
+     "bench, norms: JSON instead of a table; generate,\nchat: a JSON object for each text, one per line"},
     {'o', STRING, "output", "FILE", LOGITS_MODE | CONVERT, INTO(output),
      "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
     {'q', STRING, "type", "TYPE", CONVERT, INTO(type), "convert: type of the weights: f32 f16 bf16 q8_0 q4_0"},
@@ -162,109 +168,100 @@ static void print_help(void) {
 
 /* ---- modes -------------------------------------------------------------------------------- */
 
-/* The names of a set of modes: "a, b and c". Valid until the next call. */
-static const char *mode_names(int modes, const char *conjunction) {
+/* The names of a set of modes: "a, b, c". Valid until the next call. */
+static const char *mode_names(int modes) {
     static char names[256];
     size_t n = 0;
-    const char *last = NULL;
-    for (int i = 0; i < N_MODES; i++) {
-        if (!(modes & 1 << i)) continue;
-        if (last) n += (size_t)snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", last);
-        last = MODE_TABLE[i].name;
-    }
-    if (n) snprintf(names + n, sizeof names - n, " %s %s", conjunction, last);
-    return n ? names : last;
+    for (int i = 0; i < N_MODES; i++)
+        if (modes & 1 << i) n += (size_t)snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", MODE_TABLE[i].name);
+    return names;
 }
 
 static const Mode *find_mode(const char *name) {
     for (int i = 0; i < N_MODES; i++)
         if (!name || !strcmp(MODE_TABLE[i].name, name)) return &MODE_TABLE[i];
-    fail("mode is '%s', expected %s", name, mode_names(ALL, "or"));
+    fail("mode is '%s', expected one of %s", name, mode_names(ALL));
     return NULL;
 }
 
 /* ---- values; functions return -1 to continue, or the exit status ---------------------------- */
 
-enum { NAME_SIZE = 32 };
-
-/* The name of an option in messages: -x, or --name if it has no letter. */
-static const char *option_name(const Option *option, char name[NAME_SIZE]) {
-    snprintf(name, NAME_SIZE, option->letter ? "-%.1s" : "--%s", option->letter ? &option->letter : option->name);
-    return name;
-}
-
-static int set_whole(void *field, const Option *option, const char *name, const char *text) {
-    const uint64_t min = (uint64_t)option->min, max = option->kind == INT ? (uint64_t)option->max : UINT64_MAX;
+static int set_number(void *field, const Option *option, const char *text) {
+    const bool whole = option->kind != FLOAT;
     char *end;
     errno = 0;
-    const unsigned long long value = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || value < min || value > max)
-        return bad_usage("%s is '%s', expected a whole number from %llu to %llu", name, text, (unsigned long long)min,
-                         (unsigned long long)max);
-    if (option->kind == INT)
-        *(int *)field = (int)value;
-    else
-        *(uint64_t *)field = value;
+    const unsigned long long integer = strtoull(text, &end, 10);
+    const double value = whole ? (double)integer : strtod(text, &end);
+    const bool is_number = end != text && !*end && !errno && (!whole || (*text >= '0' && *text <= '9'));
+    if (!is_number || !(value >= option->min && value <= option->max))
+        return bad_usage("--%s is '%s', expected a %snumber from %.10g to %.10g", option->name, text,
+                         whole ? "whole " : "", option->min, option->max);
+    if (option->kind == FLOAT) *(float *)field = (float)value;
+    if (option->kind == INT) *(int *)field = (int)value;
+    if (option->kind == UINT64) *(uint64_t *)field = integer;
     return -1;
 }
 
-static int set_float(float *value, const Option *option, const char *name, const char *text) {
-    char *end;
-    *value = strtof(text, &end);
-    if (end != text && !*end && *value >= (float)option->min && *value <= (float)option->max) return -1;
-    return bad_usage("%s is '%s', expected a number from %g to %g", name, text, option->min, option->max);
+static int add_stop(Options *o, const char *text) {
+    if (!*text || o->n_stops == MAX_STOPS)
+        return bad_usage("--stop is '%s', expected at most %d texts, not empty", text, MAX_STOPS);
+    o->stops[o->n_stops++] = text;
+    return -1;
 }
 
 static int set_option(Options *o, const Option *option, const char *text) {
     void *const field = (char *)o + option->field;
-    char name[NAME_SIZE];
-    option_name(option, name);
+    if (!text) text = "";
     switch (option->kind) {
-    case STRING: *(const char **)field = text ? text : ""; return -1;
+    case STRING: *(const char **)field = text; return -1;
+    case STOP: return add_stop(o, text);
     case TRUE: *(bool *)field = true; return -1;
     case INT:
-    case UINT64: return set_whole(field, option, name, text);
-    case FLOAT: return set_float(field, option, name, text);
+    case UINT64:
+    case FLOAT: return set_number(field, option, text);
     case HELP: print_help(); break;
     case VERSION: puts("norma " NORMA_VERSION); break;
     }
-    return stdout_finish() ? 1 : 0;
+    return stdout_finish() ? EXIT_BAD_INPUT : 0;
 }
 
 /* ---- the command line ------------------------------------------------------------------- */
 
-/* getopt's code of an option: its letter, or 256 + i if it has no letter. */
-static int code_of(int i) { return OPTIONS[i].letter ? OPTIONS[i].letter : 256 + i; }
-
-/* Reports the invalid option `word`. `code` is getopt's result: ':' if the argument is missing, else '?' for an unknown
- * or ambiguous name or an unexpected argument. */
-static int refuse_option(int code, const char *word) {
-    if (code == ':') return bad_usage("option '%s' requires an argument; see --help", word);
-    for (int i = 0; i < N_OPTIONS; i++)
-        if (optopt == code_of(i)) return bad_usage("option '%s' takes no argument; see --help", word);
-    if (optopt) return bad_usage("unknown option '-%c'; see --help", optopt);
-    return bad_usage("unknown option '%.*s'; see --help", (int)strcspn(word, "="), word);
+/* The option of a word: -x, -xVALUE, --name, --name=VALUE; a name may be cut if no other begins the same. Sets *value
+ * to the word's value, or NULL. NULL: unknown. */
+static const Option *find_option(const char *word, const char **value) {
+    const bool is_long = word[1] == '-';
+    const size_t n = is_long ? strcspn(word + 2, "=") : 0;
+    const Option *found = NULL;
+    int matches = 0;
+    *value = is_long && word[2 + n] ? word + 3 + n : !is_long && word[2] ? word + 2 : NULL;
+    for (const Option *o = OPTIONS; o < OPTIONS + N_OPTIONS; o++) {
+        if (is_long ? strncmp(o->name, word + 2, n) : o->letter != word[1]) continue;
+        found = o;
+        matches++;
+        if (is_long && !o->name[n]) return o;
+    }
+    return matches == 1 ? found : NULL;
 }
 
-/* Sets the options in argv and marks them in given[N_OPTIONS]. getopt moves the other arguments to argv[optind]. */
-static int set_options(Options *o, bool *given, int argc, char **argv) {
-    struct option names[N_OPTIONS + 1] = {{0}};
-    char letters[2 * N_OPTIONS + 2] = ":", *end = letters + 1; /* ":": report a missing argument as ':' */
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const char *argument = OPTIONS[i].argument;
-        const int has = !argument ? no_argument : *argument == '[' ? optional_argument : required_argument;
-        names[i] = (struct option){OPTIONS[i].name, has, NULL, code_of(i)};
-        if (OPTIONS[i].letter) *end++ = OPTIONS[i].letter;
-        if (OPTIONS[i].letter && argument) *end++ = ':';
-    }
-    *end = '\0';
+/* Sets the options in argv, and the model; marks the options in given[N_OPTIONS]. */
+static int set_options(Options *o, bool *given, char **argv) {
     int status = -1;
-    opterr = 0;
-    for (int code; status < 0 && (code = getopt_long(argc, argv, letters, names, NULL)) != -1;) {
-        int i = 0;
-        while (i < N_OPTIONS && code_of(i) != code) i++;
-        if (i < N_OPTIONS) given[i] = true;
-        status = i < N_OPTIONS ? set_option(o, &OPTIONS[i], optarg) : refuse_option(code, argv[optind - 1]);
+    while (status < 0 && *++argv) {
+        const char *word = *argv, *value;
+        if (*word != '-' || !word[1]) {
+            if (o->model) return bad_usage("unexpected argument '%s'; text for the model follows -i", word);
+            o->model = word;
+            continue;
+        }
+        const Option *option = find_option(word, &value);
+        if (!option) return bad_usage("unknown option '%s'; see --help", word);
+        const char *argument = option->argument;
+        if (value && !argument) return bad_usage("option '%s' takes no argument; see --help", word);
+        if (!value && argument && *argument != '[' && !(value = *++argv))
+            return bad_usage("option '%s' requires an argument; see --help", word);
+        given[option - OPTIONS] = true;
+        status = set_option(o, option, value);
     }
     return status;
 }
@@ -273,36 +270,34 @@ static int set_options(Options *o, bool *given, int argc, char **argv) {
  */
 static int check_modes(const Mode *mode, const bool *given) {
     const int bit = 1 << (mode - MODE_TABLE);
-    char name[NAME_SIZE];
     for (int i = 0; i < N_OPTIONS; i++) {
-        const int modes = OPTIONS[i].modes;
-        if (!given[i] || modes & bit) continue;
-        option_name(&OPTIONS[i], name);
-        if (OPTIONS[i].letter != 'y' || bit != GENERATE)
-            return bad_usage("%s is for mode%s %s, not %s", name, modes & (modes - 1) ? "s" : "",
-                             mode_names(modes, "and"), mode->name);
-        note("%s is for mode %s; ignored", name, mode_names(modes, "and"));
+        const Option *option = &OPTIONS[i];
+        if (!given[i] || option->modes & bit) continue;
+        if (option->letter != 'y' || bit != GENERATE)
+            return bad_usage("--%s works in %s, not in %s", option->name, mode_names(option->modes), mode->name);
+        note("--%s works in %s; ignored", option->name, mode_names(option->modes));
     }
     return -1;
 }
 
-int options_parse(Options *o, int argc, char **argv) {
+int options_parse(Options *o, char **argv) {
     bool given[N_OPTIONS] = {false};
     *o = (Options){
         .steps = -1, .lookup = -1, .batch = 512, .prompt_tokens = 256, .seconds = 10, .threads = usual_threads()};
     o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
-    int status = set_options(o, given, argc, argv);
+    int status = set_options(o, given, argv);
     if (status >= 0) return status;
     if (!(o->mode = find_mode(o->mode_name))) return EXIT_BAD_USAGE;
     if ((status = check_modes(o->mode, given)) >= 0) return status;
-    if (optind < argc) o->model = argv[optind++];
-    if (optind < argc) return bad_usage("unexpected argument '%s'; text for the model follows -i", argv[optind]);
     if (o->kv && strcmp(o->kv, "f32") && strcmp(o->kv, "f16"))
         return bad_usage("--kv is '%s', expected f32 or f16", o->kv);
+    if (o->think && strcmp(o->think, "on") && strcmp(o->think, "off"))
+        return bad_usage("--think is '%s', expected on or off", o->think);
     if (o->profile && !profile_format(o->profile))
         return bad_usage("--profile is '%s', expected a name that ends in .csv or .html", o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage("-i, -f, --tokens and --prompts are mutually exclusive");
+    if (o->logprobs && !o->json) return bad_usage("--logprobs requires --json");
     if (o->parallel && !o->samples && !o->prompts)
         return bad_usage("--parallel requires --samples N or --prompts FILE");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);

@@ -42,21 +42,23 @@ typedef struct {
 MODES(DECLARE)
 #undef DECLARE
 
-enum { MAX_LOOKUP = 15 }; /* --lookup */
+enum { MAX_LOOKUP = 15, MAX_STOPS = 16, MAX_LOGPROBS = 100 }; /* --lookup, --stop, --logprobs */
 
 /* Strings point into argv; NULL = not given. */
 typedef struct {
     const Mode *mode;
     const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
-        *template;
+        *template, *think;
     Sampling sampling;
-    int steps;             /* -1 = not given */
+    int steps;                    /* -1 = not given */
+    const char *stops[MAX_STOPS]; /* [n_stops], not empty */
+    int n_stops, logprobs;
     int samples, parallel; /* 0 = not given */
     int threads, batch, prompt_tokens;
     int lookup;  /* -1 = not given */
     int context; /* 0 = the model's */
     float seconds;
-    bool json, verbose, fold_norms, center, no_echo, norm_sweep;
+    bool json, verbose, fold_norms, center, no_echo, norm_sweep, verbose_prompt;
     const char *dump;    /* folder */
     const char *profile; /* output file; "" = only the table on stderr */
     const char *kv;      /* "f32" or "f16"; NULL = the default of the model's format */
@@ -64,4 +66,4 @@ typedef struct {
 
 /* Parses the command line. Returns -1 to continue, or the exit status after --help, --version or a message about bad
  * usage. */
-int options_parse(Options *o, int argc, char **argv);
+int options_parse(Options *o, char **argv);

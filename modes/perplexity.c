@@ -12,15 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* -log softmax(logits[n])[token], in nats. */
-static double token_nll(const float *logits, int n, int token) {
-    float max = logits[0];
-    for (int i = 1; i < n; i++) max = logits[i] > max ? logits[i] : max;
-    double sum = exp((double)logits[0] - (double)max);
-    for (int i = 1; i < n; i++) sum += exp((double)logits[i] - (double)max);
-    return log(sum) + (double)max - (double)logits[token];
-}
-
 /* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before each. Ctrl-C
  * shortens the text to the scored tokens. A terminal shows the progress after `shown`. */
 static int score(Run *run, Tokens *text, int *inputs, double *nll, const char *shown) {
@@ -35,7 +26,8 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll, const char *s
         if (!logits) return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)
         for (int i = 0; i < n; i++)
-            nll[at + i] = token_nll(logits + (size_t)i * (size_t)vocab_size, vocab_size, text->ids[at + i]);
+            nll[at + i] = log_sum_exp(logits + (size_t)i * (size_t)vocab_size, vocab_size) -
+                          (double)logits[(size_t)i * (size_t)vocab_size + (size_t)text->ids[at + i]];
         if (on_terminal(stderr)) fprintf(stderr, "\r%s: %d of %d tokens ", shown, at + n, text->n);
     }
     if (on_terminal(stderr)) fprintf(stderr, "\r%*s\r", 60, "");

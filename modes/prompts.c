@@ -13,19 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-int prompts_open(Prompts *p, const Run *run) {
+int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
-    const char *path = o->prompts ? o->prompts : o->prompt_file, *ending = path ? strrchr(path, '.') : NULL;
-    *p = (Prompts){.run = run, .name = path && strcmp(path, "-") ? path : "standard input"};
-    p->json = o->prompts && ending && !strcmp(ending, ".jsonl");
-    if (path && !(p->text = file_read(path, &p->size))) return -1;
+    const char *ending = o->prompts ? strrchr(o->prompts, '.') : NULL;
+    *p = (Prompts){.run = run, .template = template, .json = ending && !strcmp(ending, ".jsonl")};
+    p->name = o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
+    if (!(p->text = run_read(o->prompts ? o->prompts : o->prompt_file, o->tokens ? o->tokens : o->prompt, &p->size)))
+        return -1;
     return o->prompts && !p->size ? fail("%s: contains no prompt", p->name) : 0;
 }
 
-void prompts_close(Prompts *p) {
-    free(p->text);
-    *p = (Prompts){0};
-}
+void prompts_close(Prompts *p) { free(p->text); }
 
 /* Reads a whole number from min to max, if the key exists. */
 static int read_number(const Json *object, const char *where, const char *key, int64_t min, int64_t max, int64_t *to) {
@@ -56,16 +54,28 @@ static int read_object(Prompt *to, const char *where, char *line) {
 /* Reads the next line of --prompts, or the only prompt. */
 static int read_text(Prompts *p, Prompt *to, const char *where) {
     const Options *o = p->run->options;
-    char *line = p->text ? p->text + p->at : NULL;
-    const bool is_line = line && o->prompts;
-    const char *end = is_line ? memchr(line, '\n', p->size - p->at) : NULL;
-    to->text = line ? line : o->tokens ? o->tokens : o->prompt ? o->prompt : "";
-    to->size = end ? (size_t)(end - line) : line ? p->size - p->at : strlen(to->text);
+    char *line = p->text + p->at;
+    const char *end = o->prompts ? memchr(line, '\n', p->size - p->at) : NULL;
+    to->text = line;
+    to->size = end ? (size_t)(end - line) : p->size - p->at;
     p->at += to->size + (end != NULL);
-    if (line && !is_line && to->size && line[to->size - 1] == '\n')
-        to->size--; /* the output ends with its own newline */
-    if (line && to->size && line[to->size - 1] == '\r') to->size--;
-    return is_line && p->json ? read_object(to, where, line) : 0;
+    if (o->prompt_file && to->size && line[to->size - 1] == '\n') to->size--; /* the output ends with its own newline */
+    if ((o->prompts || o->prompt_file) && to->size && line[to->size - 1] == '\r') to->size--;
+    return p->json ? read_object(to, where, line) : 0;
+}
+
+static int encode(const Prompts *p, const char *where, Prompt *to) {
+    const Run *run = p->run;
+    const Options *o = run->options;
+    if (o->tokens) return run_tokens(run, true, &to->ids);
+    if (!p->template) return tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids);
+    char *message = strndup(to->text, to->size);
+    int status = !message ? fail("out of memory") : strlen(message) < to->size ? fail("%s: a zero byte", where) : 0;
+    if (!status)
+        status =
+            chat_template_render(p->template, &run->tokenizer, o->system, &(ChatTurn){.user = message}, 1, &to->ids);
+    free(message);
+    return status;
 }
 
 /* Checks that a prompt fits. An empty prompt becomes BOS. `where`: the line, for messages; "" on the command line. */
@@ -86,19 +96,14 @@ static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
 
 /* Reads the next prompt and its tokens. Returns 1 and a message if it cannot run; -1 if out of memory. */
 static int read_prompt(Prompts *p, Prompt *to) {
-    const Run *run = p->run;
-    const Options *o = run->options;
-    Tokens *ids = &to->ids;
+    const Options *o = p->run->options;
     char where[256] = "";
     *to = (Prompt){.line = ++p->line, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
     if (o->prompts) snprintf(where, sizeof where, "%.200s: line %d", p->name, p->line);
     hold_messages(p->n_failed >= MAX_REPORTS);
-    int status = read_text(p, to, where) ? 1 : 0;
-    if (!status)
-        status =
-            o->tokens ? run_tokens(run, true, ids) : tokenizer_encode(&run->tokenizer, to->text, to->size, true, ids);
-    if (!status && check_tokens(p, where, ids)) {
-        free(ids->ids);
+    int status = read_text(p, to, where) ? 1 : encode(p, where, to);
+    if (!status && check_tokens(p, where, &to->ids)) {
+        free(to->ids.ids);
         status = 1;
     }
     hold_messages(false);

@@ -2,16 +2,18 @@
 #pragma once
 
 #include "modes/common.h"
+#include "modes/template.h"
 
-enum { MAX_REPORTS = 5 }; /* max messages of a kind */
+enum { MAX_REPORTS = 5 }; /* max messages */
 
 /* The source of prompts: the lines of a file, or the single prompt of the command line. */
 typedef struct {
     const Run *run;
-    const char *name; /* for messages */
-    char *text;       /* contents of the file, owned; NULL: not a file */
-    size_t size, at;  /* `at`: bytes read so far */
-    int line;         /* number of the last line read */
+    const ChatTemplate *template; /* prompts are messages of a user; NULL: texts to continue */
+    const char *name;             /* for messages */
+    char *text;                   /* [size], owned */
+    size_t size, at;              /* `at`: bytes read so far */
+    int line;                     /* number of the last line read */
     bool json;
     int n_failed;  /* prompts that could not run */
     int n_no_room; /* prompts of at least -n tokens */
@@ -27,7 +29,7 @@ typedef struct {
 } Prompt;
 
 /* Opens the source. Returns -1 and a message on failure. The caller closes it in either case. */
-int prompts_open(Prompts *p, const Run *run);
+int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template);
 void prompts_close(Prompts *p);
 
 /* Reads the next prompt. Skips prompts that cannot run, with a message for the first MAX_REPORTS. Returns 1 for a

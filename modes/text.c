@@ -7,6 +7,7 @@
 #include "modes/text.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "formats/json.h"
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
@@ -14,10 +15,19 @@
 #include "sampler.h"
 #include "text/merges.h"
 #include "text/stream.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t FIRST_PIECE = (size_t)8e9; /* products of the first piece of a prompt */
 
 enum { WORTH_SHARING = 1 << 16 }; /* logits; with fewer, starting a second thread takes longer than sampling */
 
 bool texts_stopped(const Stream *out) { return interrupted || out->error; }
+
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+
+/* ---- ids ----------------------------------------------------------------------------------------- */
 
 static int append(Text *t, int id) {
     if (t->ids.n == t->max) t->ended = LENGTH;
@@ -29,23 +39,28 @@ int text_append(Text *t, const Tokens *prompt) {
         if (t->sampler) sampler_accept(t->sampler, prompt->ids[i]);
         if (append(t, prompt->ids[i])) return -1;
     }
+    t->n_prompt = t->ids.n;
     return 0;
 }
 
-/* Adds the steps of the pending ids and, if there is only one, of draft tokens. Returns -1 if out of memory. */
-static int add_steps(Run *run, Text *t) {
-    const int n = t->ended ? 0 : t->ids.n - t->n_ran;
-    const int n_draft = t->guesser && n == 1 ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n) : 0;
+/* Adds the steps of pending ids and, if there is only one, of draft tokens. */
+static void add_steps(Run *run, Text *t) {
+    const int pending = t->ended ? 0 : t->ids.n - t->n_ran, room = run->piece - (int)(run->steps.n / sizeof(Step));
+    const int limit = room > 1 ? room : 1, n = pending < limit ? pending : limit;
+    const int n_draft = t->guesser && pending == 1 ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n) : 0;
+    const bool samples = t->sampler && n > 0 && n == pending;
     for (int i = 0; i < n + n_draft; i++) {
         Step step = {.sequence = t->sequence, .pos = t->n_ran + i};
         step.token = i < n ? t->ids.ids[step.pos] : t->guesser->tokens[i - n];
-        step.logits = i >= n ? GUESS_LOGITS : i == n - 1 && t->sampler ? LOGITS : NO_LOGITS;
+        step.logits = i >= n ? GUESS_LOGITS : i == n - 1 && samples ? LOGITS : NO_LOGITS;
         buffer_append(&run->steps, &step, sizeof step);
     }
-    t->n_rows = n && t->sampler ? 1 + n_draft : 0;
+    t->n_rows = samples ? 1 + n_draft : 0;
+    t->n_sampled = 0;
     t->n_ran += n;
-    return run->steps.failed ? -1 : 0;
 }
+
+/* ---- sampling ------------------------------------------------------------------------------------ */
 
 /* Samples the token after the last id, and after each accepted draft token. Returns -1 on failure. */
 static int sample(const Run *run, Text *t) {
@@ -58,7 +73,7 @@ static int sample(const Run *run, Text *t) {
         sampler_accept(t->sampler, token);
         if (token == t->end || run_is_end(run, token))
             t->ended = STOP;
-        else if (append(t, token))
+        else if (t->n_sampled++, append(t, token))
             return -1;
         accepted = !t->ended && right + 1 < t->n_rows && token == t->guesser->tokens[right];
     }
@@ -69,40 +84,180 @@ static int sample(const Run *run, Text *t) {
 /* Samples for all texts; threads share the work if there are many logits. */
 static int sample_all(const Run *run, Text *const *texts, int n, size_t n_logits) {
     int status = 0;
-    if (n_logits < WORTH_SHARING) {
-        for (int i = 0; i < n && !status; i++) status = texts[i] ? sample(run, texts[i]) : 0;
-        return status;
-    }
-#pragma omp parallel for num_threads(run->session.n_threads) reduction(| : status)
+#pragma omp parallel for num_threads(run->session.n_threads) reduction(| : status) if (n_logits >= WORTH_SHARING)
     for (int i = 0; i < n; i++) status |= texts[i] ? sample(run, texts[i]) : 0;
     return status;
+}
+
+/* ---- log-probabilities --------------------------------------------------------------------------- */
+
+/* Writes a token as an object without the closing bracket. `sum`: the logarithm of the sum of exp(logits). */
+static void write_token(const Run *run, FILE *out, const float *logits, double sum, int id) {
+    int n;
+    const char *bytes = run_token_text(run, &(Tokens){.ids = &id, .n = 1}, 0, &n);
+    fprintf(out, "{\"token\": %d, \"logprob\": %.9g, \"bytes\": [", id, (double)logits[id] - sum);
+    for (int i = 0; i < n; i++) fprintf(out, i ? ", %d" : "%d", (uint8_t)bytes[i]);
+    fputc(']', out);
+}
+
+/* Adds the log-probability of a sampled token, and the --logprobs likeliest tokens. */
+static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
+    const int vocab_size = run->model.config.vocab_size, n = run->options->logprobs;
+    const double sum = log_sum_exp(logits, vocab_size);
+    if (!t->logprobs && !(t->logprobs = open_memstream(&t->logprobs_text, &t->logprobs_size)))
+        return fail("out of memory");
+    if (ftell(t->logprobs) > 0) fputs(", ", t->logprobs);
+    write_token(run, t->logprobs, logits, sum, id);
+    for (int k = 0, last = -1; k < n && k < vocab_size; k++) {
+        int best = -1;
+        for (int i = 0; i < vocab_size; i++) {
+            const bool is_left = last < 0 || logits[i] < logits[last] || (logits[i] == logits[last] && i > last);
+            if (is_left && (best < 0 || logits[i] > logits[best])) best = i;
+        }
+        fputs(k ? ", " : ", \"top\": [", t->logprobs);
+        write_token(run, t->logprobs, logits, sum, last = best);
+        fputc('}', t->logprobs);
+    }
+    fputs("]}", t->logprobs);
+    return 0;
+}
+
+/* ---- bytes --------------------------------------------------------------------------------------- */
+
+/* Cuts the text at the first stop string that its last n bytes complete. */
+static void find_stop(const Options *o, Text *t, size_t n) {
+    size_t first = t->bytes.n;
+    for (int i = 0; i < o->n_stops; i++) {
+        const size_t size = strlen(o->stops[i]), from = min(t->bytes.n - t->completed, n + size - 1);
+        const char *begin = t->bytes.bytes + t->bytes.n - from, *found = memmem(begin, from, o->stops[i], size);
+        if (found) t->ended = STOP;
+        if (found) first = min(first, (size_t)(found - t->bytes.bytes));
+    }
+    t->bytes.n = first;
+}
+
+int text_decode(const Run *run, Text *t) {
+    const int first = t->ids.n - t->n_sampled; /* of this pass */
+    for (int n; t->n_decoded < t->ids.n;) {
+        const int i = t->n_decoded++;
+        const char *bytes = run_token_text(run, &t->ids, i, &n);
+        const size_t size = t->bytes.n + (size_t)n;
+        buffer_append(&t->bytes, bytes, (size_t)n);
+        if (t->bytes.failed) return -1;
+        if (i < t->n_prompt) {
+            t->completed = size;
+            continue;
+        }
+        const float *logits = t->logits + (size_t)(i - first) * (size_t)run->model.config.vocab_size;
+        if (run->options->logprobs && add_logprobs(run, t, logits, t->ids.ids[i])) return -1;
+        find_stop(run->options, t, (size_t)n);
+        if (t->bytes.n < size) t->ids.n = i + 1;
+    }
+    if (t->n_ran > t->ids.n) t->n_ran = t->ids.n;
+    return 0;
+}
+
+int text_show(const Run *run, Text *t, Stream *out) {
+    const Options *o = run->options;
+    size_t held = 0;
+    if (text_decode(run, t)) return -1;
+    for (int i = 0; i < o->n_stops && !t->ended; i++) {
+        size_t n = min(t->bytes.n - t->completed, strlen(o->stops[i]) - 1);
+        while (n > held && memcmp(t->bytes.bytes + t->bytes.n - n, o->stops[i], n)) n--;
+        if (n > held) held = n;
+    }
+    if (t->bytes.n <= t->n_shown + held) return 0;
+    stream_write(out, t->bytes.bytes + t->n_shown, (int)(t->bytes.n - held - t->n_shown));
+    t->n_shown = t->bytes.n - held;
+    return 0;
+}
+
+/* ---- a pass -------------------------------------------------------------------------------------- */
+
+/* A prompt runs in pieces of about 0.2 s. */
+static void adapt_piece(Run *run, int n_steps, double seconds) {
+    if (n_steps < run->piece) return;
+    if (seconds < 0.1) run->piece = (int)min(2 * (size_t)run->piece, (size_t)run->session.batch);
+    if (seconds > 0.3 && run->piece > 1) run->piece /= 2;
+}
+
+/* On a terminal, shows after the cursor how many tokens of prompts are left. 0 removes it. */
+static void show_left(Run *run, int left) {
+    if ((left || run->shows_left) && on_terminal(stderr))
+        fprintf(stderr, left ? "\0337 [prompt tokens left: %d] \0338" : "\033[J", left);
+    run->shows_left = left;
 }
 
 int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     const size_t vocab_size = (size_t)run->model.config.vocab_size;
     Buffer *steps = &run->steps;
+    int left = 0;
     if (texts_stopped(out)) return 0;
+    if (!run->piece) run->piece = (int)min(1 + FIRST_PIECE / run->model.parameters, (size_t)run->session.batch);
     if (steps->n) tune(&run->tuning, (int)(steps->n / sizeof(Step)));
     steps->n = 0;
     for (int i = 0; i < n; i++)
-        if (texts[i] && add_steps(run, texts[i])) return -1;
+        if (texts[i]) add_steps(run, texts[i]);
     const int n_steps = (int)(steps->n / sizeof(Step));
-    if (!n_steps) return 0;
+    if (!n_steps || steps->failed) return steps->failed ? -1 : 0;
+    const double start = now();
     const float *logits = model_forward(&run->session, (const Step *)(const void *)steps->bytes, n_steps),
                 *next = logits;
     if (!logits) return -1;
+    adapt_piece(run, n_steps, now() - start);
     for (int i = 0; i < n; i++) {
+        if (texts[i] && !texts[i]->ended) left += texts[i]->ids.n - texts[i]->n_ran;
         if (!texts[i] || !texts[i]->n_rows) continue;
         if (check_logits(next, vocab_size)) return -1;
         texts[i]->logits = next;
         next += (size_t)texts[i]->n_rows * vocab_size;
     }
-    return sample_all(run, texts, n, (size_t)(next - logits)) ? -1 : 1;
+    show_left(run, left);
+    if (sample_all(run, texts, n, (size_t)(next - logits))) return -1;
+    for (int i = 0; i < n; i++)
+        if (texts[i] && texts[i]->n_rows && text_decode(run, texts[i])) return -1;
+    return 1;
 }
 
-void text_show(const Run *run, Text *t, Stream *out) {
-    for (int n; t->n_shown < t->ids.n; t->n_shown++) {
-        const char *bytes = run_token_text(run, &t->ids, t->n_shown, &n);
-        stream_write(out, bytes, n);
-    }
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+int text_write_json(const Run *run, Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out) {
+    static const char *const reasons[] = {[CONTINUES] = "interrupted", [STOP] = "stop", [LENGTH] = "length"};
+    char *line = NULL;
+    size_t length = 0;
+    FILE *to = open_memstream(&line, &length); /* a single write, so that Ctrl-C leaves no partial line */
+    if (!to) return fail("out of memory");
+    fprintf(to, "{\"index\": %d, ", index);
+    write_json_string(to, "prompt", prompt, size);
+    fputs(", ", to);
+    write_json_string(to, "completion", t->bytes.bytes + t->completed, t->bytes.n - t->completed);
+    fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"", (unsigned long long)seed,
+            t->ids.n - t->n_prompt, reasons[t->ended]);
+    if (t->logprobs) fclose(t->logprobs);
+    if (run->options->logprobs) fprintf(to, ", \"logprobs\": [%s]", t->logprobs ? t->logprobs_text : "");
+    t->logprobs = NULL;
+    fputs("}\n", to);
+    const bool failed = fclose(to);
+    if (!failed && write_whole(fileno(out->out), line, length)) out->error = errno;
+    free(line);
+    return failed ? fail("out of memory") : 0;
+}
+
+void text_statistics(const Run *run, long long read, double read_seconds, long long decoded, double seconds) {
+    const Guesser *g = &run->guesser;
+    fprintf(stderr, "prompt: %lld token%s, %.0f tokens/s", read, read == 1 ? "" : "s", (double)read / read_seconds);
+    if (decoded > 0)
+        fprintf(stderr, "; generation: %lld token%s, %.0f tokens/s", decoded, decoded == 1 ? "" : "s",
+                (double)decoded / seconds);
+    if (g->guessed)
+        fprintf(stderr, "; %ld of %ld draft tokens accepted, %.2f tokens per pass", g->accepted, g->guessed,
+                (double)decoded / (double)g->passes);
+}
+
+void text_free(Text *t) {
+    free(t->ids.ids);
+    free(t->bytes.bytes);
+    if (t->logprobs) fclose(t->logprobs);
+    free(t->logprobs_text);
+    *t = (Text){0};
 }

@@ -6,29 +6,51 @@
 
 typedef struct {
     Tokens ids;       /* the prompt, then sampled tokens; owned */
+    int n_prompt;     /* number of ids of the prompt */
     int max;          /* max positions to run; the token sampled at the last one ends the text */
     int n_ran;        /* number of ids with cached keys and values */
-    int n_shown;      /* number of ids already written */
+    int n_decoded;    /* number of ids in `bytes`, or skipped by the caller */
+    Buffer bytes;     /* decoded ids, without the stop string that ended the text; owned */
+    size_t completed; /* index in `bytes` of the first sampled byte */
+    size_t n_shown;   /* number of bytes already written */
+    FILE *logprobs;   /* for --logprobs: writes the objects of the sampled tokens to logprobs_text; both owned */
+    char *logprobs_text;
+    size_t logprobs_size;
     int sequence;     /* sequence of the session */
     int end;          /* a token that ends the text, in addition to the tokenizer's end tokens; -1: none */
     Sampler *sampler; /* not owned; NULL: the ids run without sampling */
     Guesser *guesser; /* not owned; NULL: no draft tokens */
-    enum { CONTINUES, STOP, LENGTH } ended; /* STOP: at an end token; LENGTH: at max */
+    enum { CONTINUES, STOP, LENGTH } ended; /* STOP: at an end token or a stop string; LENGTH: at max */
+    int n_sampled;                          /* number of ids sampled in this pass */
     int n_rows;          /* rows of logits in this pass: of the last id, then of the draft tokens; 0: no sampling */
     const float *logits; /* [n_rows][vocab_size] */
 } Text;
 
-/* Appends a prompt. If the text exceeds t->max tokens, it is cut to max + 1 tokens and ends. Returns -1 if out of
+/* Appends to the prompt. If the text exceeds t->max tokens, it is cut to max + 1 tokens and ends. Returns -1 if out of
  * memory. */
 int text_append(Text *t, const Tokens *prompt);
 
-/* Runs the pending ids of texts[n] in one forward pass and samples the next tokens. Skips NULL and finished texts.
- * Returns 1 after a pass, 0 if all texts are finished, after Ctrl-C or after a write error of `out`, -1 and a message
- * on failure. */
+/* Runs pending ids of texts[n] in one forward pass, and samples the next tokens where none is left. A long prompt takes
+ * several passes, so that Ctrl-C stops it soon. Skips NULL and finished texts. Returns 1 after a pass, 0 if all texts
+ * are finished, after Ctrl-C or after a write error of `out`, -1 and a message on failure. */
 int texts_pass(Run *run, Text *const *texts, int n, const Stream *out);
 
 /* Whether Ctrl-C or a write error of `out` stops all texts. */
 bool texts_stopped(const Stream *out);
 
-/* Writes the ids from n_shown on. */
-void text_show(const Run *run, Text *t, Stream *out);
+/* Decodes the ids from n_decoded on, up to a stop string, which ends the text. Returns -1 if out of memory. */
+int text_decode(const Run *run, Text *t);
+
+/* Writes the ids that are not shown yet, without the beginning of a possible stop string. Returns -1 if out of memory.
+ */
+int text_show(const Run *run, Text *t, Stream *out);
+
+/* Writes a text, and its log-probabilities for the last time, as a line with a JSON object. `prompt`: size bytes.
+ * Returns -1 if out of memory. */
+int text_write_json(const Run *run, Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out);
+
+/* Writes the numbers of tokens and the speed of a prompt and of the text after it to stderr. */
+void text_statistics(const Run *run, long long read, double read_seconds, long long decoded, double seconds);
+
+/* Frees what the text owns. */
+void text_free(Text *t);

@@ -22,6 +22,7 @@ from pathlib import Path
 from profiles import read
 
 SUMS = "all norms", "all work"
+MEASURED = "load", "phases", "residual"
 NOT_WORK = "(start)", "(end)", "(wait)", "(profile)", "gather"
 
 
@@ -97,7 +98,7 @@ def main():
     found = run_pairs(args.run, args.pairs) if args.run else [read(file) for file in args.files]
     about, about_after = found[0][0], found[1][0]
     for name in about:
-        if not name.endswith("_norms") and about[name] != about_after[name]:
+        if name not in MEASURED and about[name] != about_after[name]:
             print(f"{name}: {about[name]} -> {about_after[name]}")
     sums = [sums_of(rows, args.layers) for _, rows in found]
     for phase in dict.fromkeys(phase for one in sums for phase in one):

@@ -320,6 +320,25 @@ FAMILIES = {
         },
         {"max_position_embeddings": 48, "rope_scaling": None},
     ),
+    "phi4_long": Family(
+        52,
+        "Phi-4-mini",
+        "the same in a text longer than the original context: the long factors",
+        sizes(64, 96, 2, 4, 2, 60, 384)
+        | PHI3
+        | {
+            "original_max_position_embeddings": 24,
+            "partial_rotary_factor": 0.75,
+            "rope_scaling": {
+                "long_factor": [1, 1.118320672, 1.250641126, 1.974384, 8.5, 47.25],
+                "short_factor": [1.0, 1.05, 1.1, 1.25, 1.5, 2.0],
+                "type": "longrope",
+            },
+            "sliding_window": 262144,
+            "tie_word_embeddings": True,
+        },
+        {"original_max_position_embeddings": 48},
+    ),
     "granite": Family(
         40,
         "Granite-3-2B",

@@ -534,7 +534,8 @@ def write_tokenizer():
     pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(b"<0x%02X>" % b for b in range(16)), b" ", b"e", b"i", b"m", b"t", b" t"]
     pieces += [b"ti", b"me", b"time", b" time", b"12"]
     yield "bin", with_text(lambda part: bytes([len(pieces) - 3, part]), tokenizer_bin(pieces), 512, 254)
-    for name, template in TEMPLATES.items():
+    for name in ("chatml", "llama-2", "llama-3", "zephyr"):
+        template = TEMPLATES[name]
         marks = sorted(set(re.findall(r"<\|?\w+\|?>|\[/?INST\]|<</?SYS>>", template)))
         listed = [(2, b"<unk>"), (3, b"<s>"), (3, b"</s>"), *((4, m.encode()) for m in marks), (6, b"<0x0A>"), (5, b"")]
         listed += [(1, p) for p in (b"\xe2\x96\x81", b"t", b"i", b"ti", b"\xe2\x96\x81t", b"o", b"n", b"c", b"e")]
@@ -559,12 +560,20 @@ def dictionary():
     return "".join(f'"{text}"\n' for text in plain)
 
 
+def write_jinja():
+    """Templates of models, and the small ones of tests/golden/jinja.json."""
+    small = json.loads((TOP / "tests/golden/jinja.json").read_text())
+    yield from ((name, text.encode()) for name, text in TEMPLATES.items() if len(text) < 4096)
+    yield from ((f"small-{i}", case["template"].encode()) for i, case in enumerate(small))
+
+
 def main(arguments):
     if arguments[:1] == ["--dictionary"]:
         Path(arguments[1]).write_text(dictionary())
         return
     targets = [("model", write_models), ("folder", write_folders), ("bpe", write_bpe), ("json", write_json)]
     targets += [("tokenizer", write_tokenizer), ("model", write_model_families), ("folder", write_folder_families)]
+    targets += [("jinja", write_jinja)]
     for old in SEEDS.glob("*/*"):
         old.unlink()
     for target, write in targets:

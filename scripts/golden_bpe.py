@@ -8,6 +8,8 @@ repository (`golden_bpe.py --train` trains new ones), and their variants:
     gpt2, smollm,   the pieces of qwen2 without NFC, split by ByteLevel, by digits and ByteLevel, by numbers and
     numbers, space  ByteLevel, by ByteLevel with a space before the text,
     gpt4o, tekken   by the patterns of GPT-4o and of Mistral's Tekken
+    deepseek_llm, deepseek_coder, deepseek_v3, minicpm5
+                    by the steps of these families
     llama2          no words: spaces become U+2581, one is prepended, unknown characters become bytes
     llama2_first    the same, with one prepended only to a whole text that does not begin with one (Metaspace)
     minimind        minimind/tokenizer.json in the folder NORMA_CHECKPOINTS (without it the file is unchanged)
@@ -47,6 +49,22 @@ LINES = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 PREFIX = r"[^\r\n\p{L}\p{N}]?"
 GPT_4O = f"{PREFIX}{UPPER}*{LOWER}+{CONTRACTIONS}?|{PREFIX}{UPPER}+{LOWER}*{CONTRACTIONS}?|\\p{{N}}{{1,3}}{LINES}"
 TEKKEN = f"{PREFIX}{UPPER}*{LOWER}+|{PREFIX}{UPPER}+{LOWER}*|\\p{{N}}{LINES}"
+LATIN = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽ"
+    "ᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-"
+    "Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-"
+    "ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+EAST_ASIAN = "[一-龥ࠀ-一가-\ud7ff]+"
+DEEPSEEK_LLM = "[\r\n]", rf"\s?[{LATIN}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", EAST_ASIAN
+DEEPSEEK_CODER = "[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST_ASIAN
+DEEPSEEK_V3 = (
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+)
+MINICPM_5 = r"\p{N}{1,3}", LLAMA_3.replace("{1,3}", "+")
 MARK = "\u2581"
 
 codecs.register_error("each byte", lambda error: ("\ufffd", error.start + 1))
@@ -60,9 +78,10 @@ def corpus():
     return [path.read_text() for path in paths]
 
 
-def split_by(pattern):
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level])
+def split_by(*patterns, digits=False):
+    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    steps += [pre_tokenizers.Digits(individual_digits=True)] if digits else []
+    return pre_tokenizers.Sequence([*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 def train(tokenizer, size, special, alphabet):
@@ -145,6 +164,10 @@ def variants():
         "space": pre_tokenizers.ByteLevel(add_prefix_space=True),
         "gpt4o": split_by(GPT_4O),
         "tekken": split_by(TEKKEN),
+        "deepseek_llm": split_by(*DEEPSEEK_LLM, digits=True),
+        "deepseek_coder": split_by(*DEEPSEEK_CODER, digits=True),
+        "deepseek_v3": split_by(*DEEPSEEK_V3),
+        "minicpm5": split_by(*MINICPM_5),
     }.items():
         tokenizer = Tokenizer.from_file(str(GOLDEN / "bpe_qwen2.json"))
         tokenizer.normalizer = None

@@ -125,6 +125,10 @@ The other `tokens_NAME.bin` hold hashes of the tokens of the same texts from the
 tokenizers, with variants of them, and with MiniMind's; `chat_bpe.txt` holds transformers' tokens for conversations with
 them. `scripts/golden_bpe.py` writes all of these and documents them.
 
+`chat_rendered.json` holds conversations as transformers renders them with the templates in `chat/`, of which those of
+published models are unchanged (Apache 2.0 or MIT); `jinja.json` holds small templates for the rules of the language.
+`scripts/golden_chat.py` writes both.
+
 ## Blocks
 
 `blocks.bin` holds random blocks of each of GGUF's weight types and their exact values from `gguf.quants.dequantize` of

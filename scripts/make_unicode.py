@@ -1,6 +1,6 @@
 """Writes text/unicode.h and text/nfc.h, norma's tables of characters.
 
-unicode.h has letters by case, marks, numbers and white space, as the tokenizers library's regular expressions classify
+unicode.h has letters by case, marks, numbers, white space, punctuation and symbols, as the tokenizers library's regular expressions classify
 each character. They are Oniguruma's, which follow Unicode 16.0. nfc.h has the characters that decompose and compose in
 normalization form C, from Python's unicodedata, limited to those that the library's normalizer knows, which follows
 Unicode 9.0.
@@ -23,10 +23,12 @@ CLASSES = {  # in the order of CharacterClass
     "LETTER": r"[\p{Lm}\p{Lo}]",
     "UPPER": r"[\p{Lu}\p{Lt}]",
     "LOWER": r"\p{Ll}",
+    "PUNCTUATION": r"\p{P}",
+    "SYMBOL": r"\p{S}",
 }
 AT_ONCE = 4096  # characters per string: the library is slow for one string with all characters
 
-HEAD = """/* unicode.h: which characters are letters, marks, numbers and white space (Unicode {version}).
+HEAD = """/* unicode.h: the general categories of characters (Unicode {version}).
  *
  * Owns this table, which scripts/make_unicode.py generates; pretokenize.c searches it.
  */
@@ -35,9 +37,9 @@ HEAD = """/* unicode.h: which characters are letters, marks, numbers and white s
 #include <stdint.h>
 
 /* LETTER: letters without case. UPPER: uppercase and titlecase letters. */
-typedef enum {{ OTHER, MARK, NUMBER, SPACE, LETTER, UPPER, LOWER }} CharacterClass;
+typedef enum {{ OTHER, MARK, NUMBER, SPACE, LETTER, UPPER, LOWER, PUNCTUATION, SYMBOL }} CharacterClass;
 
-/* Runs of characters of the same class, ascending: first code << 3 | class. */
+/* Runs of characters of the same class, ascending: first code << 4 | class. */
 /* clang-format off */
 static const uint32_t CLASS_RUNS[] = {{
 {runs}
@@ -135,7 +137,7 @@ def main():
     classes = {}
     for number, pattern in enumerate(CLASSES.values(), 1):
         classes.update(dict.fromkeys(members(pattern), number))
-    runs = list(runs_of(lambda code: classes.get(code, 0), 3))
+    runs = list(runs_of(lambda code: classes.get(code, 0), 4))
     (TOP / "text/unicode.h").write_text(HEAD.format(version="16.0", runs=in_lines(runs)))
     counts = {name: sum(c == i for c in classes.values()) for i, name in enumerate(CLASSES, 1)}
     print(f"tokenizers {tokenizers.__version__}: {counts}, {len(runs)} runs")

@@ -4,7 +4,7 @@ import csv
 import json
 
 COLUMNS = (
-    "phase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,"
+    "phase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,"
     "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position"
 ).split(",")
 

@@ -140,15 +140,15 @@ static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
     const size_t dim = (size_t)s->model->config.dim;
     if (!model_forward_text(s, tokens, n, pos, 0)) return -1;
     for (int t = 0; t < n; t++) memcpy(in + (size_t)t * dim, xn[pos + t], dim * sizeof *in);
-    memset(s->x, 0, (size_t)n * dim * sizeof *s->x);
+    memset(s->chunk.x, 0, (size_t)n * dim * sizeof *s->chunk.x);
 #pragma omp parallel num_threads(2)
     {
         if (is_mlp)
-            mlp(s, &s->model->layers[0], s->x, in, n);
+            mlp(s, &s->model->layers[0], s->chunk.x, in, n);
         else
-            attention(s, &s->model->layers[0], s->x, in, n);
+            attention(s, &s->model->layers[0], s->chunk.x, in, n);
     }
-    for (int t = 0; t < n; t++) memcpy(got[pos + t], s->x + (size_t)t * dim, dim * sizeof *in);
+    for (int t = 0; t < n; t++) memcpy(got[pos + t], s->chunk.x + (size_t)t * dim, dim * sizeof *in);
     return 0;
 }
 
@@ -279,7 +279,7 @@ static void check_rotation(const Session *s, const int *tokens, int n, int pos) 
         for (int r = 0; r < c->dim; r += 2) {
             const double angle = (pos + t) * pow(10000, -(double)(r % c->head_size) / c->head_size);
             const double a = q[r] * cos(angle) - q[r + 1] * sin(angle), b = q[r] * sin(angle) + q[r + 1] * cos(angle);
-            const float *found = s->q + t * c->dim + r;
+            const float *found = s->chunk.q + t * c->dim + r;
             CHECK(fabs(found[0] - a) <= 2e-6 && fabs(found[1] - b) <= 2e-6,
                   "position %d, pair %d: %.9g %.9g, expected %.9g %.9g", pos + t, r / 2, found[0], found[1], a, b);
         }
@@ -333,14 +333,14 @@ static void both_halves_add_to_the_stream(void) {
     fill_inputs(dim, 0, TOKENS, 1, 1);
     for (int is_mlp = 0; is_mlp < 2; is_mlp++) {
         CHECK(!run_chunk(&b.session, 1, 0, is_mlp), "cannot run");
-        for (int i = 0; i < dim; i++) b.session.x[i] = 1000;
+        for (int i = 0; i < dim; i++) b.session.chunk.x[i] = 1000;
         if (is_mlp)
-            mlp(&b.session, &b.model.layers[0], b.session.x, xn[0], 1);
+            mlp(&b.session, &b.model.layers[0], b.session.chunk.x, xn[0], 1);
         else
-            attention(&b.session, &b.model.layers[0], b.session.x, xn[0], 1);
+            attention(&b.session, &b.model.layers[0], b.session.chunk.x, xn[0], 1);
         for (int i = 0; i < dim; i++)
-            CHECK(fabsf(b.session.x[i] - 1000 - got[0][i]) <= 1e-4f, "x[%d] = %.9g, expected 1000 + %.9g", i,
-                  b.session.x[i], got[0][i]);
+            CHECK(fabsf(b.session.chunk.x[i] - 1000 - got[0][i]) <= 1e-4f, "x[%d] = %.9g, expected 1000 + %.9g", i,
+                  b.session.chunk.x[i], got[0][i]);
     }
     bench_close(&b);
 }

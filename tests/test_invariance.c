@@ -158,10 +158,10 @@ static void bf16_models(void) {
 static bool uses_all_threads(Session *s) {
     const size_t dim = (size_t)s->model->config.dim;
     if (!model_forward_text(s, tokens, 1, 0, 0)) return false;
-    for (size_t i = 0; i < (size_t)s->n_threads * dim; i++) s->xn[i] = NAN;
+    for (size_t i = 0; i < (size_t)s->n_threads * dim; i++) s->chunk.xn[i] = NAN;
     if (!model_forward_text(s, tokens, 1, 0, 0)) return false;
     for (size_t i = 0; i < (size_t)s->n_threads * dim; i++)
-        if (isnan(s->xn[i])) return false;
+        if (isnan(s->chunk.xn[i])) return false;
     return true;
 }
 
@@ -217,7 +217,8 @@ static void long_rows_reduce_the_chunk(void) {
     CHECK(s.batch == 4 && s.n_threads == 16 / LANES, "chunks of %d tokens, %d threads; expected 4, %d", s.batch,
           s.n_threads, 16 / LANES);
     const float *logits = model_forward_text(&s, tokens, 20, 0, 4);
-    CHECK(!memcmp(logits, in_fives, sizeof in_fives) && s.chunk == 4, "other bits in chunks of %d", s.chunk);
+    CHECK(!memcmp(logits, in_fives, sizeof in_fives) && s.chunk.capacity.steps == 4, "other bits in chunks of %d",
+          s.chunk.capacity.steps);
     session_close(&s);
     model.decode_bytes = 1 << 30; /* large enough for all threads */
     CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens, expected 512", s.batch);
@@ -482,7 +483,7 @@ static void sessions_free_their_memory(void) {
         CHECK(model_forward_text(&s, tokens, 20, 9, 1) && s.sequences->kv.blocks * KV_BLOCK == 32, "%d blocks",
               s.sequences->kv.blocks);
         session_close(&s);
-        CHECK(!s.x && !s.logits && !s.sequences && !s.frequencies[0], "not closed");
+        CHECK(!s.chunk.memory && !s.sequences && !s.ropes[0].frequencies, "not closed");
         const struct mallinfo2 info = mallinfo2();
         const size_t used = info.uordblks + info.hblkhd, more = used > before ? used - before : 0;
         if (i && more < min) min = more;

@@ -9,7 +9,6 @@
 #include "formats/parts.h"
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
-#include "lab/norm_backward.h"
 #include "lab/norm_fused.h"
 #include "lab/norm_half.h"
 #include "model.h"
@@ -689,10 +688,10 @@ int profile_of_story(StorySite *sites, int max_sites) {
     FILE *in = run_model(story_model(), options, "/dev/null", "/dev/null") ? NULL : fopen(csv, "r");
     int n = 0;
     while (in && n < max_sites && fgets(line, sizeof line, in)) {
-        char *column[17], *at = line;
-        for (int i = 0; i < 17; i++) column[i] = at ? strsep(&at, ",") : line;
+        char *column[14], *at = line;
+        for (int i = 0; i < 14; i++) column[i] = at ? strsep(&at, ",") : line;
         if (strcmp(column[0], "prefill") || !strstr(column[2], "_norm")) continue;
-        sites[n++] = (StorySite){atof(column[13]), atof(column[15]), atof(column[16])};
+        sites[n++] = (StorySite){atof(column[10]), atof(column[12]), atof(column[13])};
     }
     if (in) fclose(in);
     return n;

@@ -5,7 +5,6 @@
  */
 #include "base/file.h"
 #include "formats/open.h"
-#include "lab/norm_backward.h"
 #include "lab/norm_spec.h"
 #include "norm.h"
 

@@ -1,6 +1,7 @@
 /* textbook.h: shared by the tests of the chapter's statements: inputs, sums, and measurements of stories260K. */
 #pragma once
 
+#include "lab/norm_backward.h"
 #include "tests/support/book.h"
 #include "tests/support/test.h"
 
@@ -39,6 +40,16 @@ static inline float random_float(uint64_t tensor, int i) {
 
 static inline void fill_random(float *x, uint64_t tensor, int n, float size) {
     for (int i = 0; i < n; i++) x[i] = size * random_float(tensor, i);
+}
+
+static inline void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma,
+                                    int dim, float eps) {
+    norm_backward(dx, dgamma, NULL, dy, x, &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma}, dim);
+}
+
+static inline void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
+                                      const float *gamma, int dim, float eps) {
+    norm_backward(dx, dgamma, dbeta, dy, x, &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma}, dim);
 }
 
 static inline double mean_of(const float *x, int n) {

@@ -32,17 +32,23 @@ int tokens_add(Tokens *tokens, int id) {
 
 /* ---- rules ------------------------------------------------------------------------------- */
 
-const MergeRule *merges_rule(const Merges *m, int left, int right) {
-    const size_t end = (size_t)m->first[left + 1];
-    size_t i;
-    SEARCH(i, m->first[left], end, m->rules[i].right < right);
-    return i < end && m->rules[i].right == right ? &m->rules[i] : NULL;
+/* By left, then right piece. */
+static int compare_pairs(const MergeRule *x, const MergeRule *y) {
+    return x->left != y->left ? x->left - y->left : x->right - y->right;
 }
 
+/* Of a pair with several rules, the last in the file comes first. */
 static int compare_rules(const void *a, const void *b) {
     const MergeRule *x = a, *y = b;
-    if (x->left != y->left) return x->left - y->left;
-    return x->right != y->right ? x->right - y->right : y->rank - x->rank;
+    const int order = compare_pairs(x, y);
+    return order ? order : y->rank - x->rank;
+}
+
+const MergeRule *merges_rule(const Merges *m, int left, int right) {
+    const MergeRule pair = {.left = left, .right = right};
+    size_t i;
+    SEARCH(i, 0, m->n, compare_pairs(&m->rules[i], &pair) < 0);
+    return i < (size_t)m->n && !compare_pairs(&m->rules[i], &pair) ? &m->rules[i] : NULL;
 }
 
 int merges_begin(Merges *m, Pieces *pieces, size_t n) {
@@ -75,84 +81,73 @@ int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const cha
 int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pair, size_t n) {
     /* a name contains no space, unless it is a single space */
     const char *space = n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL;
-    if (!space) return fail("%s: merge %d is '%.*s', expected two pieces", path, m->n, n < 32 ? (int)n : 32, pair);
-    const size_t n_left = (size_t)(space - pair);
-    return merges_add_pair(m, pieces, path, pair, n_left, space + 1, n - n_left - 1);
+    const size_t n_left = space ? (size_t)(space - pair) : n, n_right = space ? n - n_left - 1 : 0;
+    return merges_add_pair(m, pieces, path, pair, n_left, pair + n - n_right, n_right);
 }
 
 int merges_end(Merges *m, Pieces *pieces) {
-    int n = 0; /* rules kept: of each pair, the last in the file */
-    m->first = allocate((size_t)pieces->n + 1, sizeof *m->first);
-    if (!m->first) return -1;
     qsort(m->rules, (size_t)m->n, sizeof *m->rules, compare_rules);
-    for (int i = 0; i < m->n; i++)
-        if (!n || m->rules[i].left != m->rules[n - 1].left || m->rules[i].right != m->rules[n - 1].right)
-            m->rules[n++] = m->rules[i];
-    m->n = n;
-    for (int left = 0, at = 0; left <= pieces->n; left++) {
-        while (at < n && m->rules[at].left < left) at++;
-        m->first[left] = at;
-    }
     pieces_decode_names(pieces);
     return pieces_index(pieces);
 }
 
 void merges_close(Merges *m) {
     free(m->rules);
-    free(m->first);
     *m = (Merges){0};
 }
 
 /* ---- merging ------------------------------------------------------------------------------ */
 
-/* A part of a word that is one token so far. The symbols are a linked list, in word order. */
-typedef struct Symbol {
+/* A part of a word that is one token so far. The symbols are a linked list, in word order; symbol 0, whose id is -1, is
+ * before the first and after the last. */
+typedef struct {
     int start, length;  /* bytes of the word */
-    int previous, next; /* indices; -1 = none */
+    int previous, next; /* indices */
     int id;             /* -1 = no piece has this text */
     int merged;         /* result of merging it with the next; -1 = no merge, or already merged */
     float score;        /* of this merge */
 } Symbol;
 
-/* The result of merging two neighbours, by rule or as the piece with their text; -1 if they do not merge. */
-static int merged_piece(const Merger *m, const Symbol *a, const Symbol *b, float *score) {
-    const Pieces *p = m->pieces;
-    if (a->id < 0 || b->id < 0) return -1;
-    if (m->merges->rules) {
-        const MergeRule *rule = merges_rule(m->merges, a->id, b->id);
-        if (!rule || p->list[rule->result].kind == PIECE_CONTROL) return -1;
-        *score = -(float)rule->rank; /* exact: see MAX_RULES */
-        return rule->result;
-    }
-    const int id = pieces_find(p, m->word + a->start, a->length + b->length);
-    if (id >= 0) *score = p->list[id].score;
-    return id;
-}
+typedef struct {
+    const Merges *merges;
+    const Pieces *pieces;
+    const char *word;
+    Symbol *symbols; /* [n + 1] for a word of n bytes */
+    HeapItem *heap;  /* [n_heap], capacity 2 n: possible merges, by score or negative rank */
+    int n_symbols, n_heap;
+} Merger;
 
-/* Pushes the merge of symbol `left` with the next one, if there is one, onto the heap. */
+/* Pushes the merge of symbol `left` with the next one onto the heap, if there is a rule or a piece with their text. */
 static void push_merge(Merger *m, int left) {
-    if (left < 0) return;
-    Symbol *a = &m->symbols[left];
-    a->merged = a->next < 0 ? -1 : merged_piece(m, a, &m->symbols[a->next], &a->score);
-    if (a->merged >= 0) heap_push(m->heap, m->n_heap++, (HeapItem){a->score, left});
+    const Pieces *p = m->pieces;
+    Symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
+    a->merged = -1;
+    if (a->id < 0 || b->id < 0) return;
+    const MergeRule *rule = m->merges->rules ? merges_rule(m->merges, a->id, b->id) : NULL;
+    if (rule)
+        a->merged = p->list[rule->result].kind == PIECE_CONTROL ? -1 : rule->result;
+    else if (!m->merges->rules)
+        a->merged = pieces_find(p, m->word + a->start, a->length + b->length);
+    if (a->merged < 0) return;
+    a->score = rule ? -(float)rule->rank : p->list[a->merged].score; /* exact: see MAX_RULES */
+    heap_push(m->heap, m->n_heap++, (HeapItem){a->score, left});
 }
 
 /* Splits the word into bytes, or into characters and invalid bytes. */
-static void split(Merger *m, int size) {
-    const Pieces *p = m->pieces;
-    m->n_symbols = 0;
-    for (int at = 0; at < size; at += m->symbols[m->n_symbols++].length) {
-        const char *s = m->word + at;
-        size_t length = 1;
-        if (!p->byte_level) utf8_read(s, (size_t)(size - at), &length);
-        const int id = p->byte_level ? p->byte_piece[(uint8_t)*s] : pieces_find(p, s, (int)length), i = m->n_symbols;
-        m->symbols[i] = (Symbol){.start = at, .length = (int)length, .previous = i - 1, .next = i + 1, .id = id};
+static void split(Merger *m, size_t size) {
+    Symbol *s = m->symbols;
+    *s = (Symbol){.id = -1};
+    for (size_t at = 0, length = 1; at < size; at += length) {
+        const char *text = m->word + at;
+        if (!m->pieces->byte_level) utf8_read(text, size - at, &length);
+        s->next = ++m->n_symbols;
+        *++s = (Symbol){.start = (int)at, .length = (int)length, .previous = m->n_symbols - 1};
+        s->id = pieces_find(m->pieces, text, (int)length);
     }
-    m->symbols[m->n_symbols - 1].next = -1;
 }
 
 static void merge(Merger *m) {
-    for (int i = 0; i < m->n_symbols; i++) push_merge(m, i);
+    for (int i = 1; i <= m->n_symbols; i++) push_merge(m, i);
     while (m->n_heap > 0) {
         const HeapItem best = heap_pop(m->heap, m->n_heap--);
         Symbol *a = &m->symbols[best.id];
@@ -161,24 +156,11 @@ static void merge(Merger *m) {
         a->id = a->merged;
         a->length += b->length;
         a->next = b->next;
-        if (b->next >= 0) m->symbols[b->next].previous = best.id;
+        m->symbols[b->next].previous = best.id;
         b->merged = -1;
         push_merge(m, a->previous);
         push_merge(m, best.id);
     }
-}
-
-/* Reserves memory for a word of n bytes and, in *out, for its tokens. */
-static int reserve(Merger *m, size_t n, Tokens *out) {
-    if (tokens_reserve(out, n)) return -1;
-    if (n <= m->room) return 0;
-    free(m->symbols);
-    free(m->heap);
-    m->room = n;
-    m->symbols = allocate(n, sizeof *m->symbols);
-    /* at most n initial merges; each of the < n steps removes one and adds two */
-    m->heap = m->symbols ? allocate(n, 2 * sizeof *m->heap) : NULL;
-    return m->heap ? 0 : -1;
 }
 
 /* A character without a piece becomes byte pieces. With rules and without byte pieces it becomes one <unk>, which may
@@ -194,20 +176,22 @@ static void emit_unknown(const Merger *m, const Symbol *s, Tokens *out) {
     }
 }
 
-int merger_encode(Merger *m, const char *word, size_t n, Tokens *out) {
-    if (reserve(m, n, out)) return -1;
-    m->word = word;
-    split(m, (int)n);
-    merge(m);
-    for (int i = 0; i >= 0; i = m->symbols[i].next)
-        if (m->symbols[i].id >= 0)
-            out->ids[out->n++] = m->symbols[i].id;
-        else
-            emit_unknown(m, &m->symbols[i], out);
-    return 0;
-}
-
-void merger_close(Merger *m) {
-    free(m->symbols);
-    free(m->heap);
+int merges_encode(const Merges *merges, const Pieces *pieces, const char *word, size_t n, Tokens *out) {
+    Merger m = {.merges = merges, .pieces = pieces, .word = word};
+    m.symbols = allocate(n + 1, sizeof *m.symbols);
+    /* at most n initial merges; each of the < n steps removes one and adds two */
+    m.heap = allocate(n, 2 * sizeof *m.heap);
+    const bool failed = !m.symbols || !m.heap || tokens_reserve(out, n);
+    if (!failed) {
+        split(&m, n);
+        merge(&m);
+        for (int i = m.symbols->next; i; i = m.symbols[i].next)
+            if (m.symbols[i].id >= 0)
+                out->ids[out->n++] = m.symbols[i].id;
+            else
+                emit_unknown(&m, &m.symbols[i], out);
+    }
+    free(m.symbols);
+    free(m.heap);
+    return failed ? -1 : 0;
 }

@@ -28,7 +28,6 @@ typedef struct {
 typedef struct {
     MergeRule *rules; /* [n], by left, then right; owned; NULL = merge by the scores of pieces */
     int n;
-    int *first;         /* [pieces + 1], owned: index of the first rule with each left piece */
     bool fuses_unknown; /* adjacent unknown characters become one <unk> */
 } Merges;
 
@@ -45,17 +44,6 @@ void merges_close(Merges *m);
 /* The rule for two neighbours; NULL if not found. */
 const MergeRule *merges_rule(const Merges *m, int left, int right);
 
-/* Encodes words, and keeps its memory between words. Initialize pieces and merges; set the rest to zero. */
-typedef struct {
-    const Pieces *pieces;
-    const Merges *merges;
-    const char *word;
-    struct Symbol *symbols; /* [n_symbols] of `room`; owned */
-    HeapItem *heap;         /* [n_heap], capacity 2 * room; owned: possible merges, by score or negative rank */
-    int n_symbols, n_heap;
-    size_t room;
-} Merger;
-
-/* Appends the tokens of word[n], n > 0, to *out. Characters without a piece become byte pieces or <unk>. O(n log n). */
-int merger_encode(Merger *m, const char *word, size_t n, Tokens *out);
-void merger_close(Merger *m);
+/* Appends the tokens of word[n], n > 0, to *out. Characters without a piece become byte pieces or <unk>. O(n log n).
+ * Returns -1 and a message if out of memory. */
+int merges_encode(const Merges *m, const Pieces *pieces, const char *word, size_t n, Tokens *out);

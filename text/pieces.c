@@ -4,6 +4,7 @@
  * printable character for each byte. It does not own merging (merges.c) or reading files (formats/).
  */
 #include "text/pieces.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/utf8.h"
@@ -60,17 +61,18 @@ static int compare_texts(const void *a, const void *b) {
 }
 
 static int index_matched(Pieces *p) {
-    size_t n = 0, at = 0;
     free(p->matched);
+    p->n_matched = 0;
     p->matched = allocate((size_t)p->n, sizeof(Piece *));
     if (!p->matched) return -1;
-    for (int id = 0; id < p->n; id++)
-        if (is_matched(&p->list[id])) p->matched[n++] = &p->list[id];
-    qsort(p->matched, n, sizeof(Piece *), compare_texts);
-    for (int byte = 0; byte <= 256; byte++) {
-        while (at < n && (uint8_t)p->matched[at]->text[0] < byte) at++;
-        p->first_match[byte] = at;
+    for (int id = 0; id < p->n; id++) {
+        const Piece *piece = &p->list[id];
+        if (!is_matched(piece)) continue;
+        if (piece->length > MAX_MATCHED_BYTES)
+            return fail("special piece %d has %d bytes, expected at most %d", id, piece->length, MAX_MATCHED_BYTES);
+        p->matched[p->n_matched++] = piece;
     }
+    qsort(p->matched, p->n_matched, sizeof(Piece *), compare_texts);
     return 0;
 }
 
@@ -79,8 +81,8 @@ static int byte_at(const Piece *p, int i) { return i < p->length ? (uint8_t)p->t
 
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
     const Piece *longest = NULL, **list = p->matched;
-    size_t begin = p->first_match[(uint8_t)*s], end = p->first_match[(uint8_t)*s + 1]; /* pieces with this first byte */
-    for (int n = 1; begin < end; n++) {
+    size_t begin = 0, end = p->n_matched; /* pieces that begin with s[n] */
+    for (int n = 0; begin < end; n++) {
         const Piece *shortest = list[begin];
         if (shortest->length == n && shortest->raw == raw && is_matched(shortest)) longest = shortest;
         if ((size_t)n == left) break;
@@ -153,45 +155,40 @@ int unmark_spaces(char *s, int n) {
 }
 
 /* A printable Latin-1 byte is its own name. The other bytes are named U+0100, U+0101, ... in ascending order. */
-static bool names_itself(uint32_t code) { return (code > 0x20 && code < 0x7f) || (code > 0xa0 && code != 0xad); }
+static uint32_t name_code(uint32_t byte) {
+    return byte <= ' ' ? byte + 0x100 : byte >= 0x7f && byte <= 0xa0 ? byte + 0xa2 : byte == 0xad ? 0x143 : byte;
+}
 
-static uint32_t name_code(uint8_t byte) {
-    uint32_t code = 0x100;
-    if (names_itself(byte)) return byte;
-    for (uint32_t b = 0; b < byte; b++) code += !names_itself(b);
-    return code;
+/* The byte with this name; -1 if it is not a name. */
+static int named_byte(uint32_t code) {
+    const uint32_t byte = code < 0x100 ? code : code < 0x121 ? code - 0x100 : code < 0x143 ? code - 0xa2 : 0xad;
+    return name_code(byte) == code ? (int)byte : -1;
 }
 
 int byte_name(char name[2], uint8_t byte) { return utf8_encode(name, name_code(byte)); }
 
-enum { N_CODES = 0x144 }; /* max code point of a name, plus 1 */
-
 /* Decodes the names in s[n] to bytes in place. Returns their number; -1, with s unchanged, if a character is not a
- * name. bytes[N_CODES]: byte by code point, -1 = not a name. */
-static int decode_name(const int16_t bytes[N_CODES], char *s, int n) {
+ * name. */
+static int decode_name(char *s, int n) {
     int length = 0;
     for (int writes = 0; writes < 2; writes++) {
         length = 0;
-        for (size_t at = 0, step; at < (size_t)n; at += step) {
-            const uint32_t code = utf8_read(s + at, (size_t)n - at, &step);
-            if (code >= N_CODES || bytes[code] < 0) return -1;
-            if (writes) s[length] = (char)bytes[code];
-            length++;
+        for (size_t at = 0, step; at < (size_t)n; at += step, length++) {
+            const int byte = named_byte(utf8_read(s + at, (size_t)n - at, &step));
+            if (byte < 0) return -1;
+            if (writes) s[length] = (char)byte;
         }
     }
     return length;
 }
 
 void pieces_decode_names(Pieces *p) {
-    int16_t bytes[N_CODES];
-    for (int code = 0; code < N_CODES; code++) bytes[code] = -1;
-    for (int byte = 0; byte < 256; byte++) bytes[name_code((uint8_t)byte)] = (int16_t)byte;
     for (int id = 0; id < p->n; id++) {
         Piece *piece = &p->list[id];
         if (piece->decoded && !p->byte_level) piece->n_decoded = unmark_spaces(piece->decoded, piece->n_decoded);
         if (piece->kind != PIECE_TEXT) continue;
         char *name = p->text + (piece->text - p->text);
-        const int n = p->byte_level ? decode_name(bytes, name, piece->length) : unmark_spaces(name, piece->length);
+        const int n = p->byte_level ? decode_name(name, piece->length) : unmark_spaces(name, piece->length);
         if (n < 0)
             piece->kind = PIECE_CONTROL;
         else

@@ -22,6 +22,7 @@ typedef struct {
     bool also_merged;               /* merging produces it, too, although it is not PIECE_TEXT */
     bool raw;                       /* matches raw text; else normalized text */
     bool strips_left, strips_right; /* the match includes white space before, after it */
+    bool after_space;               /* the match includes the space before it, and needs one */
 } Piece;
 
 /* A hash table of ids with open addressing; -1 = free slot. */
@@ -35,14 +36,14 @@ typedef struct {
 typedef struct {
     Piece *list; /* [n], owned; an index is a token's id */
     int n;
-    int unk;                 /* token of unknown text; -1 = none */
-    bool byte_level;         /* pieces are made of bytes, not of characters */
-    char *text;              /* owned; NULL if the text of all pieces is in the mapped file */
-    int byte_piece[256];     /* token of each byte, or unk */
-    uint8_t bytes[256];      /* text of the byte pieces; they point here, so Pieces must not be moved */
-    IdTable merged;          /* pieces that merging produces */
-    const Piece **matched;   /* pieces matched as a whole, sorted by text; owned */
-    size_t first_match[257]; /* first index into `matched` by first byte; [256] is the count */
+    int unk;               /* token of unknown text; -1 = none */
+    bool byte_level;       /* pieces are made of bytes, not of characters */
+    char *text;            /* owned; NULL if the text of all pieces is in the mapped file */
+    int byte_piece[256];   /* token of each byte, or unk */
+    uint8_t bytes[256];    /* text of the byte pieces; they point here, so Pieces must not be moved */
+    IdTable merged;        /* pieces that merging produces */
+    const Piece **matched; /* [n_matched], pieces matched as a whole, sorted by text; owned */
+    size_t n_matched;
 } Pieces;
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 stands for a space in names of pieces */

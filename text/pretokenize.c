@@ -1,9 +1,10 @@
 /* pretokenize.c: the steps from text to words: normalization and splitting.
  *
  * Owns normalization, which includes Unicode's form C (Unicode Standard Annex 15; tables in nfc.h): e and a combining
- * acute accent become one character. Owns the patterns that split a text into words: Hugging Face's files have regular
- * expressions; this file matches them by hand-written code in linear time. Letters, numbers and white space are
- * Unicode's (unicode.h). An invalid UTF-8 byte is a character in none of these classes and never composes.
+ * acute accent become one character. Owns the patterns that split a text into words, and a matcher for the part of
+ * regular expressions that they use: it reads a pattern while it matches, backtracks, and takes linear time with each
+ * pattern of the table. Letters, numbers and white space are Unicode's (unicode.h). An invalid UTF-8 byte is a
+ * character in none of these classes and never composes.
  */
 #include "text/pretokenize.h"
 #include "base/memory.h"
@@ -11,6 +12,9 @@
 #include "base/utf8.h"
 #include "text/nfc.h"
 #include "text/unicode.h"
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,15 +34,20 @@ static unsigned value_in(const uint32_t *runs, size_t n, int bits, uint32_t code
     return code < UTF8_END ? runs[next - 1] & ((1u << bits) - 1) : 0;
 }
 
+static CharacterClass class_of(uint32_t code) {
+    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS), 4, code); /* OTHER is 0 */
+}
+
+bool is_white_space(uint32_t code) { return class_of(code) == SPACE; }
+
 typedef struct {
     uint32_t code;
-    unsigned order; /* combining class, the sort key of marks; 0: not a mark */
-    size_t place;   /* in the text, the second sort key */
+    CharacterClass class; /* for patterns */
+    unsigned order;       /* for form C: combining class, the sort key of marks; 0: not a mark */
+    size_t place;         /* in the text, the second sort key */
 } Character;
 
-static bool is_below(const uint32_t *row, uint32_t first, uint32_t second) {
-    return row[1] < first || (row[1] == first && row[2] < second);
-}
+static uint64_t pair(uint32_t first, uint32_t second) { return (uint64_t)first << 32 | second; }
 
 /* The composition of two characters; 0 if they do not compose. */
 static uint32_t composition(uint32_t first, uint32_t second) {
@@ -47,30 +56,33 @@ static uint32_t composition(uint32_t first, uint32_t second) {
     if (first - SYLLABLES < N_SYLLABLES && (first - SYLLABLES) % N_TRAILING == 0 &&
         second - TRAILING - 1 < N_TRAILING - 1)
         return first + second - TRAILING;
+    const uint32_t *row = DECOMPOSITIONS[0];
     size_t i;
-    SEARCH(i, 0, COUNT(COMPOSITIONS), is_below(DECOMPOSITIONS[COMPOSITIONS[i]], first, second));
-    const uint32_t *row = DECOMPOSITIONS[COMPOSITIONS[i < COUNT(COMPOSITIONS) ? i : 0]];
+    SEARCH(i, 0, COUNT(COMPOSITIONS),
+           (row = DECOMPOSITIONS[COMPOSITIONS[i]], pair(row[1], row[2]) < pair(first, second)));
+    if (i < COUNT(COMPOSITIONS)) row = DECOMPOSITIONS[COMPOSITIONS[i]];
     return row[1] == first && row[2] == second ? row[0] : 0;
 }
 
 /* Writes the decomposition of a character. Returns its length, at most 2 characters per byte of UTF-8. */
 static size_t decompose(Character *to, uint32_t code) {
-    const uint32_t i = code - SYLLABLES;
-    if (i < N_SYLLABLES) {
-        to[0] = (Character){.code = LEADING + i / (N_VOWELS * N_TRAILING)};
-        to[1] = (Character){.code = VOWELS + i / N_TRAILING % N_VOWELS};
-        to[2] = (Character){.code = TRAILING + i % N_TRAILING};
-        return i % N_TRAILING ? 3 : 2;
-    }
+    const uint32_t i = code - SYLLABLES, trailing = i % N_TRAILING;
+    uint32_t first = code, second = 0;
     size_t at;
     SEARCH(at, 0, COUNT(DECOMPOSITIONS), DECOMPOSITIONS[at][0] < code);
-    const uint32_t *row = DECOMPOSITIONS[at];
-    if (at == COUNT(DECOMPOSITIONS) || row[0] != code) {
+    if (i < N_SYLLABLES) {
+        first = trailing ? code - trailing : LEADING + i / (N_VOWELS * N_TRAILING);
+        second = trailing ? TRAILING + trailing : VOWELS + i / N_TRAILING % N_VOWELS;
+    } else if (at < COUNT(DECOMPOSITIONS) && DECOMPOSITIONS[at][0] == code) {
+        first = DECOMPOSITIONS[at][1];
+        second = DECOMPOSITIONS[at][2];
+    }
+    if (first == code) {
         *to = (Character){.code = code, .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), 8, code)};
         return 1;
     }
-    const size_t n = decompose(to, row[1]);
-    return n + (row[2] ? decompose(to + n, row[2]) : 0);
+    const size_t n = decompose(to, first);
+    return n + (second ? decompose(to + n, second) : 0);
 }
 
 /* Writes a normalized character or invalid byte. */
@@ -128,212 +140,205 @@ static char *write_composed(const Normalizer *z, char *to, const char *text, siz
     return to;
 }
 
-char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n) {
+char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
     char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* the max size: a byte becomes at most 3 */
-    size_t unchanged = 0; /* bytes before the first 0xcc: characters below U+0300 are in form C */
     if (!normalized) return NULL;
-    if (space) *to++ = ' ';
-    while (unchanged < size && (uint8_t)text[unchanged] < 0xcc) unchanged++;
-    if (z->composes && unchanged < size)
+    *to++ = ' ';
+    if (z->composes)
         to = write_composed(z, to, text, size);
     else
         for (size_t at = 0, length; at < size; at += length)
             to = write_character(z, to, utf8_read(text + at, size - at, &length));
     if (to) {
-        *n = (size_t)(to - normalized);
+        *n = (size_t)(to - normalized) - 1;
         return normalized;
     }
     free(normalized);
     return NULL;
 }
 
-/* ---- characters ------------------------------------------------------------------------ */
+/* ---- matching -------------------------------------------------------------------------- */
 
-static CharacterClass class_of(uint32_t code) {
-    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS), 3, code); /* OTHER is 0 */
+/* Moves *p past a character of a pattern, which may have a backslash before it. */
+static uint32_t read_character(const char **p) {
+    const bool escaped = **p == '\\';
+    size_t n;
+    const uint32_t code = utf8_read(*p + escaped, 4, &n);
+    *p += escaped + n;
+    return escaped && code == 'r' ? '\r' : escaped && code == 'n' ? '\n' : code;
 }
 
-/* The rest of a text and its first character. */
+/* Reads an element of a set: \p{..}, \s, \S, a character or a range. Returns its end; sets *found if c is in it. */
+static const char *read_element(const char *p, Character c, bool *found) {
+    /* \p{Lt} and \p{Lm} match nothing: patterns have them together with \p{Lu} and \p{Lo}, which include them */
+    static const char names[][3] = {"", "M", "N", "", "Lo", "Lu", "Ll", "P", "S"}; /* by CharacterClass */
+    if (*p == '\\' && p[1] == 'p') {
+        const size_t n = strcspn(p, "}");
+        *found |= !strncmp(names[c.class], p + 3, n - 3);
+        return p + n + 1;
+    }
+    if (*p == '\\' && (p[1] == 's' || p[1] == 'S')) {
+        *found |= (c.class == SPACE) == (p[1] == 's');
+        return p + 2;
+    }
+    const uint32_t first = read_character(&p);
+    const bool range = *p == '-';
+    p += range;
+    const uint32_t last = range ? read_character(&p) : first;
+    *found |= first <= c.code && c.code <= last;
+    return p;
+}
+
+/* Whether c is in the set at p: an element, or elements in brackets. */
+static bool is_in_set(const char *p, Character c) {
+    const bool list = *p == '[', negated = list && p[1] == '^';
+    bool found = false;
+    p += list + negated;
+    do p = read_element(p, c, &found);
+    while (list && !found && *p != ']');
+    return found != negated;
+}
+
+static const char *end_of_set(const char *p) {
+    const bool list = *p == '[';
+    if (*p == '\\' && p[1] == 'p') return strchr(p, '}') + 1;
+    while (list && *(p = strpbrk(p, "\\]")) == '\\') p += 2;
+    return p + (*p == '\\') + 1;
+}
+
+static const char *read_quantifier(const char *p, int *min, int *max) {
+    *min = *p != '?' && *p != '*';
+    *max = *p == '*' || *p == '+' ? INT_MAX : 1;
+    if (*p == '{') return sscanf(p, "{%d,%d", min, max), strchr(p, '}') + 1;
+    return p + (*p && strchr("?*+", *p));
+}
+
+/* The text to match. */
 typedef struct {
-    const char *s, *end;
-    size_t length;        /* of the character in bytes; 0 at the end */
-    CharacterClass exact; /* its class */
-    CharacterClass class; /* the same, but OTHER for marks and LETTER for all letters */
-} Cursor;
+    const char *end;
+    bool ignores_case;
+} Subject;
 
-static void classify(Cursor *c) {
-    c->length = 0;
-    c->exact = c->s < c->end ? class_of(utf8_read(c->s, (size_t)(c->end - c->s), &c->length)) : OTHER;
-    c->class = c->exact >= LETTER ? LETTER : c->exact == MARK ? OTHER : c->exact;
+static Character character_at(const Subject *t, const char *s, size_t *length) {
+    uint32_t code = utf8_read(s, (size_t)(t->end - s), length);
+    if (t->ignores_case) code = code == 0x17f ? 's' : code < 0x80 ? (uint32_t)tolower((int)code) : code; /* long s */
+    return (Character){.code = code, .class = class_of(code)};
 }
 
-static void step(Cursor *c) {
-    c->s += c->length;
-    classify(c);
-}
+static const char *match_any(const Subject *t, const char *p, const char *s);
 
-static bool at_class(const Cursor *c, CharacterClass class) { return c->length && c->class == class; }
-static bool at_newline(const Cursor *c) { return c->length && (*c->s == '\n' || *c->s == '\r'); }
-
-/* Skips at most `max` characters of the class. */
-static void skip(Cursor *c, CharacterClass class, int max) {
-    for (int i = 0; i < max && at_class(c, class); i++) step(c);
-}
-
-bool is_white_space(uint32_t code) { return class_of(code) == SPACE; }
-
-/* ---- patterns ---------------------------------------------------------------------------- */
-
-enum { ANY = 1 << 30 };
-
-/* 's 't 're 've 'm 'll 'd. `capitals`: ignores case, as the patterns of Llama 3, Qwen 2 and GPT-4o do. */
-static bool skip_contraction(Cursor *c, bool capitals) {
-    /* the last one is the long s (U+017F): ignoring case, it equals s */
-    static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d", "\xc5\xbf"};
-    const size_t left = (size_t)(c->end - c->s);
-    for (int i = 0; i < (capitals ? 8 : 7) && *c->s == '\''; i++) {
-        const size_t n = strlen(endings[i]);
-        if (n >= left || (capitals ? strncasecmp : strncmp)(c->s + 1, endings[i], n)) continue;
-        c->s += 1 + n;
-        classify(c);
-        return true;
+/* The end of a match of the items at p, up to the end of their alternative, at s; NULL: no match. */
+static const char *match_items(const Subject *t, const char *p, const char *s) {
+    if (!*p || *p == '|' || *p == ')') return s;
+    if (*p == '$') return s == t->end ? s : NULL;
+    if (*p == '(') { /* (?!..), (?i:..) or (?i:..)?, always the last item */
+        const Subject without_case = {.end = t->end, .ignores_case = true};
+        const char *match = match_any(&without_case, p + strcspn(p, ":!") + 1, s);
+        if (p[2] == '!') return match ? NULL : s;
+        return match || strchr(p, ')')[1] != '?' ? match : s;
     }
-    return false;
-}
-
-/* \s+(?!\S)|\s+ : white space without its last character if text follows. `lines`: first tries \s*[\r\n]+, white space
- * up to its last newline. */
-static void skip_space(Cursor *c, bool lines) {
-    Cursor at = *c, last = *c, line = *c;
-    while (at_class(&at, SPACE)) {
-        last = at;
-        step(&at);
-        if (at_newline(&last)) line = at;
+    int n = 0, min, max;
+    size_t length;
+    const char *at = s, *next = read_quantifier(end_of_set(p), &min, &max);
+    for (; n < max && at < t->end && is_in_set(p, character_at(t, at, &length)); n++) at += length;
+    for (; n >= min; n--) {
+        const char *match = match_items(t, next, at);
+        if (match || !n) return match;
+        at -= utf8_before(at, s);
     }
-    if (lines && line.s > c->s)
-        *c = line;
-    else
-        *c = at.length && last.s > c->s ? last : at;
+    return NULL;
 }
 
-/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
-static void next_gpt2(Cursor *c, int digits) {
-    (void)digits;
-    if (skip_contraction(c, false)) return;
-    Cursor word = *c;
-    if (*word.s == ' ') step(&word);
-    if (!word.length || word.class == SPACE) {
-        skip_space(c, false);
-        return;
+/* The end of a match of the first matching alternative. */
+static const char *match_any(const Subject *t, const char *p, const char *s) {
+    const char *match;
+    while (!(match = match_items(t, p, s))) {
+        while (*p && *p != '|' && *p != ')') p = *p == '(' ? strchr(p, ')') + 1 : end_of_set(p);
+        if (*p++ != '|') return NULL;
     }
-    skip(&word, word.class, ANY);
-    *c = word;
+    return match;
 }
 
-/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|
- * \s+(?!\S)|\s+ */
-static void next_llama3(Cursor *c, int digits) {
-    if (skip_contraction(c, true)) return;
-    Cursor word = *c;
-    if (c->class != LETTER && c->class != NUMBER && !at_newline(c)) step(&word);
-    if (!at_class(&word, LETTER) && *c->s != ' ') word = *c;
-    const CharacterClass class = word.class;
-    if (c->class == NUMBER) {
-        skip(c, NUMBER, digits);
-    } else if (at_class(&word, LETTER) || at_class(&word, OTHER)) {
-        skip(&word, class, ANY);
-        while (class == OTHER && at_newline(&word)) step(&word);
-        *c = word;
-    } else {
-        skip_space(c, true);
-    }
+/* Moves *s past a character where the pattern does not match; past all characters of its first set if that is in an
+ * unlimited run: the pattern does not match at a later place in the run either. */
+static void skip_unmatched(const Subject *t, const char *p, const char **s) {
+    bool in_run;
+    size_t length;
+    do {
+        in_run = is_in_set(p, character_at(t, *s, &length)) && *end_of_set(p) == '+';
+        *s += length;
+    } while (in_run && *s < t->end);
 }
 
-/* [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ : uppercase letters, then at least one other letter.
- * `capitals`: at least one uppercase letter, then other letters. Letters and marks without case match both parts.
- * Returns false if there is no match. */
-static bool skip_cased(Cursor *c, bool capitals) {
-    Cursor at = *c, caseless = *c; /* after the last letter or mark without case */
-    for (; at.length && (at.exact == UPPER || at.exact == LETTER || at.exact == MARK); step(&at)) {
-        if (at.exact == UPPER) continue;
-        caseless = at;
-        step(&caseless);
-    }
-    const bool lower = at.length && at.exact == LOWER;
-    while (lower && at.length && (at.exact == LOWER || at.exact == LETTER || at.exact == MARK)) step(&at);
-    const Cursor end = lower || capitals ? at : caseless;
-    const bool found = end.s > c->s;
-    *c = end;
-    return found;
-}
-
-/* GPT-4o's pattern. First a word: [^\r\n\p{L}\p{N}]?, the letters of skip_cased(), then a contraction, if any. It is
- * tried without and with capitals, each time with and without its first character. Else:
- * \p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
- * Mistral's pattern has 1 digit and no contractions. */
-static void next_cased(Cursor *c, int digits) {
-    const Cursor start = *c;
-    for (int i = 0; i < 4; i++) {
-        *c = start;
-        const bool prefix = i % 2 == 0;
-        if (prefix && (c->class == LETTER || c->class == NUMBER || at_newline(c))) continue;
-        if (prefix) step(c);
-        if (!skip_cased(c, i / 2)) continue;
-        if (digits > 1 && c->length) skip_contraction(c, true);
-        return;
-    }
-    *c = start;
-    if (c->class == NUMBER) {
-        skip(c, NUMBER, digits);
-        return;
-    }
-    if (*c->s == ' ') step(c);
-    if (!at_class(c, OTHER)) {
-        *c = start;
-        skip_space(c, true);
-        return;
-    }
-    skip(c, OTHER, ANY);
-    while (at_newline(c) || (c->length && *c->s == '/')) step(c);
-}
-
-/* Groups of at most `digits` digits, and the text between numbers. */
-static void next_number(Cursor *c, int digits) {
-    if (c->class == NUMBER)
-        skip(c, NUMBER, digits);
-    else
-        while (c->length && c->class != NUMBER) step(c);
-}
-
-/* A character, usually a space, and the text up to the next space. */
-static void next_spaced(Cursor *c, int digits) {
-    (void)digits;
-    do step(c);
-    while (c->length && *c->s != ' ');
-}
-
-static const struct {
-    const char *shown;
-    void (*next)(Cursor *c, int digits); /* moves to the end of the word that begins at the cursor */
-    int digits;                          /* max digits of a word, if the pattern limits them */
-} PATTERNS[] = {
-    [PATTERN_GPT2] = {"GPT-2's pattern", next_gpt2, 0},     [PATTERN_LLAMA3] = {"Llama 3's pattern", next_llama3, 3},
-    [PATTERN_QWEN2] = {"Qwen 2's pattern", next_llama3, 1}, [PATTERN_GPT4O] = {"GPT-4o's pattern", next_cased, 3},
-    [PATTERN_TEKKEN] = {"Tekken's pattern", next_cased, 1}, [PATTERN_DIGIT] = {"digits", next_number, 1},
-    [PATTERN_DIGITS3] = {"three digits", next_number, 3},   [PATTERN_DIGITS] = {"numbers", next_number, ANY},
-    [PATTERN_SPACED] = {"spaces", next_spaced, 0},
-};
-
-int pretokenize(const Pattern *steps, int n_steps, const char *text, size_t size, WordFunction word, void *arg) {
-    if (!n_steps) return size ? word(arg, text, size) : 0;
-    Cursor c = {.s = text, .end = text + size};
-    classify(&c);
-    while (c.length) {
-        const char *start = c.s;
-        PATTERNS[*steps].next(&c, PATTERNS[*steps].digits);
-        if (pretokenize(steps + 1, n_steps - 1, start, (size_t)(c.s - start), word, arg)) return -1;
+int pretokenize(const char *const *steps, const char *text, size_t size, WordFunction word, void *arg) {
+    const Subject t = {.end = text + size};
+    if (!*steps) return size ? word(arg, text, size) : 0;
+    for (const char *from = text, *at = text; from < t.end;) {
+        const char *match = at < t.end ? match_any(&t, *steps, at) : at;
+        if (!match) {
+            skip_unmatched(&t, *steps, &at);
+            continue;
+        }
+        if (pretokenize(steps + 1, from, (size_t)(at - from), word, arg) ||
+            pretokenize(steps + 1, at, (size_t)(match - at), word, arg))
+            return -1;
+        from = at = match;
     }
     return 0;
 }
 
-const char *pretokenizer_shown(const Pretokenizer *p) { return p->n_steps ? PATTERNS[p->steps[0]].shown : "none"; }
+/* ---- patterns ---------------------------------------------------------------------------- */
+
+#define CONTRACTION     "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES          "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define WORD            "[^\\r\\n\\p{L}\\p{N}]?"
+#define LLAMA3(numbers) CONTRACTION "|" WORD "\\p{L}+|" numbers "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+#define CASED(ending, numbers)                                                                                         \
+    WORD "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" ending "|" WORD                         \
+         "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" ending "|" numbers                      \
+         "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+
+#define EAST_ASIAN "[一-龥ࠀ-一가-퟿]+"
+#define DEEPSEEK_LETTERS                                                                                               \
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ"                                                                         \
+    "-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯ"                                                                 \
+    "Ա-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ"                                                 \
+    "-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ"                                             \
+    "-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-"                                               \
+    "ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-"                                           \
+    "ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ"                                             \
+    "-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"
+#define DEEPSEEK_V3                                                                                                    \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                                                            \
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+
+const NamedPretokenizer PRETOKENIZERS[] = {
+    {" gpt-2 mpt olmo jais phi-2 exaone4 granite-docling trillion gigachat a.x-4.0 mellum modern-bert ",
+     {{PATTERN_GPT2}, false},
+     false},
+    {" smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 ",
+     {{PATTERN_DIGIT, PATTERN_GPT2}, false},
+     false},
+    {" qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2 ", {{LLAMA3("\\p{N}")}, false}, false},
+    {" llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ", {{LLAMA3("\\p{N}{1,3}")}, true}, true},
+    {" glm4 glm5 ", {{LLAMA3("\\p{N}{1,3}")}, true}, false},
+    {" minicpm5 ", {{"\\p{N}{1,3}", LLAMA3("\\p{N}+")}, true}, false},
+    {" dbrx smaug-bpe chatglm-bpe ", {{LLAMA3("\\p{N}{1,3}")}, false}, false},
+    {" gpt-4o llama4 kanana2 ", {{CASED(CONTRACTION "?", "\\p{N}{1,3}")}, false}, false},
+    {" tekken ", {{CASED("", "\\p{N}")}, true}, true},
+    {" deepseek-llm ",
+     {{"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", EAST_ASIAN, PATTERN_DIGIT}, false},
+     false},
+    {" deepseek-coder ", {{"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, PATTERN_DIGIT}, false}, false},
+    {" deepseek-v3 hunyuan-dense joyai-llm ", {{"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}, false}, false},
+    {0},
+};
+
+const char *pretokenizer_names(const Pretokenizer *p) {
+    for (const NamedPretokenizer *named = PRETOKENIZERS; named->names; named++) {
+        const char *const *a = p->steps, *const *b = named->pretokenizer.steps;
+        while (*a && *b && !strcmp(*a, *b)) a++, b++;
+        if (!*a && !*b && p->whole_words == named->pretokenizer.whole_words) return named->names;
+    }
+    return NULL;
+}

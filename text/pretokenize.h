@@ -11,38 +11,39 @@ typedef struct {
     bool replaces_mark;    /* U+2581 becomes a space */
 } Normalizer;
 
-/* Returns the normalized text, after a space if `space`, and its size in *n; NULL and a message if out of memory. The
- * caller frees it. O(size). */
-char *normalize(const Normalizer *z, const char *text, size_t size, bool space, size_t *n);
+/* Returns a space and the normalized text, and the size of the text in *n; NULL and a message if out of memory. The
+ * caller frees it. O(size log size). */
+char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n);
 
-typedef enum {
-    PATTERN_GPT2,
-    PATTERN_LLAMA3,
-    PATTERN_QWEN2,
-    PATTERN_GPT4O,
-    PATTERN_TEKKEN,  /* Mistral's */
-    PATTERN_DIGIT,   /* single digits */
-    PATTERN_DIGITS3, /* groups of up to three digits */
-    PATTERN_DIGITS,  /* runs of digits */
-    PATTERN_SPACED,  /* text from a space to the next */
-} Pattern;
+/* Regular expressions, as in Hugging Face's files. Words are their matches, and the text between them. */
+#define PATTERN_GPT2   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define PATTERN_DIGIT  "[\\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]" /* \p{N} of Unicode 17 */
+#define PATTERN_DIGITS PATTERN_DIGIT "+"
+#define PATTERN_SPACED " [^ ]*" /* text from a space to the next */
 
-enum { MAX_STEPS = 4 };
+enum { MAX_STEPS = 7 };
 
 typedef struct {
-    Pattern steps[MAX_STEPS]; /* each splits the words of the previous step */
-    int n_steps;
-    bool whole_words; /* a word that is a piece becomes one token without merging */
+    const char *steps[MAX_STEPS + 1]; /* patterns, then NULL; each splits the words of the previous step */
+    bool whole_words;                 /* a word that is a piece becomes one token without merging */
 } Pretokenizer;
+
+typedef struct {
+    const char *names; /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma writes the first */
+    Pretokenizer pretokenizer;
+    bool adds_bos; /* unless the file says otherwise */
+} NamedPretokenizer;
+
+extern const NamedPretokenizer PRETOKENIZERS[]; /* the last has no names */
+
+/* The names of a pre-tokenizer; NULL if it has none. */
+const char *pretokenizer_names(const Pretokenizer *p);
 
 typedef int (*WordFunction)(void *arg, const char *s, size_t n);
 
-/* Calls word(arg, s, n) for each word s[n] of the text in order. Stops and returns -1 if a call returns non-zero.
- * O(size). */
-int pretokenize(const Pattern *steps, int n_steps, const char *text, size_t size, WordFunction word, void *arg);
-
-/* The name of the first step, for messages. */
-const char *pretokenizer_shown(const Pretokenizer *p);
+/* Calls word(arg, s, n) for each word s[n] of the text in order. Stops and returns -1 if a call returns non-zero. The
+ * steps must be of PRETOKENIZERS or the patterns above: the matcher knows only their syntax, and takes O(size). */
+int pretokenize(const char *const *steps, const char *text, size_t size, WordFunction word, void *arg);
 
 /* Whether a code point from utf8_read() is white space. */
 bool is_white_space(uint32_t code);

@@ -147,24 +147,16 @@ static void memory_limits_of_the_system(void) {
     } steps[] = {
         {"proc/meminfo", "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
          9216000000},
-        {"proc/self/cgroup", "4:memory:/a/b\n12:cpu:/x\n0::/c/d\n", 9216000000},
-        /* version 2: no limit, then a limit; used memory without file pages; the parent group */
+        {"proc/self/cgroup", "12:cpu:/x\n0::/c/d\n", 9216000000},
+        /* no limit, then a limit; used memory without file pages; the parent group */
         {"sys/fs/cgroup/c/d/memory.max", "max\n", 9216000000},
         {"sys/fs/cgroup/c/d/memory.max", "8000000000\n", 8000000000},
         {"sys/fs/cgroup/c/d/memory.current", "3000000000\n", 5000000000},
         {"sys/fs/cgroup/c/d/memory.stat", "anon 5\nactive_file 500000000\ninactive_file 1000000000\n", 6500000000},
         {"sys/fs/cgroup/c/memory.max", "4000000000\n", 4000000000},
         {"sys/fs/cgroup/memory.max", "3900000000\n", 3900000000},
-        /* version 1 */
-        {"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n", 3900000000},
-        {"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "3000000000\n", 3000000000},
-        {"sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "2500000000\n", 500000000},
-        {"sys/fs/cgroup/memory/a/b/memory.stat",
-         "active_file 9\ntotal_inactive_file 200000000\ntotal_active_file 100000000\n", 800000000},
-        {"sys/fs/cgroup/memory/a/memory.limit_in_bytes", "700000000\n", 700000000},
-        {"sys/fs/cgroup/memory/memory.limit_in_bytes", "600000000\n", 600000000},
         /* a limit below the used memory */
-        {"sys/fs/cgroup/memory/memory.usage_in_bytes", "600000001\n", 0},
+        {"sys/fs/cgroup/memory.current", "3900000001\n", 0},
     };
     CHECK(memory_available(temporary("no system")) >= SIZE_MAX >> 1, "a limit without a file");
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -333,48 +325,17 @@ static void no_output_is_an_input(void) {
     for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
         const char *input = names[i % 3], *written = names[i / 3 % 3];
         outputs_announce(i / 18 ? NULL : written, i / 18 ? written : temporary("inputs/none"));
-        CHECK(read_input(input, i / 9 % 2), "%s is not read", input);
         stderr_hide();
-        const int result = write_output(written, "lost");
-        CHECK(stderr_show() == 1 && strstr(stderr_text(), written) && strstr(stderr_text(), "was read"), "%s: %s",
-              written, stderr_text());
-        CHECK(result == -1 && files_in_folder("inputs") == 3, "%s was written, %s read", written, input);
+        const bool read = read_input(input, i / 9 % 2);
+        CHECK(stderr_show() == 1 && strstr(stderr_text(), input) && strstr(stderr_text(), "is also an output"),
+              "%s: %s", input, stderr_text());
+        CHECK(!read, "%s is read, %s would be written", input, written);
     }
-    size_t size;
-    char *text = file_read(path, &size);
-    CHECK(text && are_the_bytes(text, size), "other bytes");
-    free(text);
-    CHECK(outputs_announce(NULL, path) == 0, "one output is refused");
-    CHECK(read_input(write_bytes("inputs/third"), true) && !write_output(path, "new"), "a file that was not read");
+    outputs_announce(NULL, path);
+    CHECK(read_input(write_bytes("inputs/third"), true) && !write_output(path, "new"), "another file is not read");
     CHECK(!strcmp(text_of(path), "new"), "%s", text_of(path));
-    outputs_announce(NULL, NULL);
-}
-
-/* Two outputs must be different files, existing or not, and different from the file of standard output. */
-static void two_outputs_are_different_files(void) {
-    make_folder("outputs");
-    char path[PATH_MAX], other[PATH_MAX], hard[PATH_MAX];
-    strcpy(path, write_bytes("outputs/file"));
-    strcpy(other, temporary("outputs/../outputs/new"));
-    strcpy(hard, temporary("outputs/hard"));
-    CHECK(!link(path, hard), "no link");
-    const char *const cases[][2] = {{path, path},  {path, hard},  {temporary("outputs/new"), other},
-                                    {path, other}, {NULL, other}, {other, temporary("outputs/new2")}};
-    for (int i = 0; i < 6; i++) {
-        stderr_hide();
-        const int result = outputs_announce(cases[i][0], cases[i][1]);
-        const int lines = stderr_show();
-        CHECK(result == (i < 3 ? -1 : 0) && lines == (i < 3), "case %d: %d, %s", i, result, stderr_text());
-    }
-    const int saved = dup(STDOUT_FILENO), file = open(path, O_WRONLY);
-    dup2(file, STDOUT_FILENO);
-    stderr_hide();
-    const int as_profile = outputs_announce(NULL, hard), as_output = outputs_announce(hard, NULL);
-    stderr_show();
-    dup2(saved, STDOUT_FILENO);
-    close(saved);
-    close(file);
-    CHECK(as_profile == -1 && as_output == 0, "%d, %d", as_profile, as_output);
+    outputs_announce("/dev/null", NULL);
+    CHECK(read_input("/dev/null", false), "a device is not read");
     outputs_announce(NULL, NULL);
 }
 
@@ -403,10 +364,9 @@ static void an_output_follows_links_and_keeps_permissions(void) {
     CHECK(files_in_folder("there") == 1 && files_in_folder("links") == 1, "%d, %d files", files_in_folder("there"),
           files_in_folder("links"));
     CHECK(!symlink("nothing", temporary("links/to nothing")), "no link");
-    stderr_hide();
-    const int result = write_output(temporary("links/to nothing"), "new");
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "No such file"), "stderr: %s", stderr_text());
-    CHECK(result == -1 && files_in_folder("links") == 2, "%d files", files_in_folder("links"));
+    CHECK(!write_output(temporary("links/to nothing"), "new"), "a link to a missing file is not replaced");
+    CHECK(mode_of(temporary("links/to nothing")) == (S_IFREG | 0644) && files_in_folder("links") == 2, "%d files",
+          files_in_folder("links"));
 }
 
 /* Replaces the system's fsync. */
@@ -427,13 +387,13 @@ static void a_failed_output_leaves_no_file(void) {
     sync_fails = 1;
     const int no_sync = write_output(temporary("failed/file"), "new");
     sync_fails = 0;
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: cannot write: "), "stderr: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: "), "stderr: %s", stderr_text());
     CHECK(no_sync == -1 && files_in_folder("failed") == 1, "%d files", files_in_folder("failed"));
     CHECK(!strcmp(text_of(temporary("failed/file")), "old"), "%s", text_of(temporary("failed/file")));
     CHECK(!output_open(&output, temporary("failed/name")) && !mkdir(temporary("failed/name"), 0700), "not open");
     stderr_hide();
     const int no_name = output_close(&output, true);
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: cannot write: "), "stderr: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: "), "stderr: %s", stderr_text());
     CHECK(no_name == -1 && files_in_folder("failed") == 2, "%d files", files_in_folder("failed"));
 }
 
@@ -509,7 +469,8 @@ static int status_of(void (*act)(void)) {
 static int deadly;
 
 static void begin_output(OutputFile *output) {
-    if (handle_signals() || output_open(output, temporary("signals/output"))) _exit(2);
+    handle_signals();
+    if (output_open(output, temporary("signals/output"))) _exit(2);
     if (files_in_folder("signals") != 1) _exit(3); /* the temporary file */
 }
 
@@ -534,8 +495,7 @@ static void ignore_a_signal(void) {
 }
 
 static void deadly_signals_leave_no_temporary_file(void) {
-    static const int signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGALRM,   SIGTERM, SIGUSR1,
-                                  SIGUSR2, SIGXCPU, SIGBUS,  SIGVTALRM, SIGPROF};
+    static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGBUS};
     make_folder("signals");
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         deadly = signals[i];
@@ -548,39 +508,20 @@ static void deadly_signals_leave_no_temporary_file(void) {
     unlink(temporary("signals/output"));
 }
 
-enum { N_MAPPED = 5 };
-static int shrinks; /* index of the file */
-
-/* Two files between the others are unmapped first. */
 static void read_a_file_that_shrinks(void) {
     OutputFile output;
-    File files[N_MAPPED];
-    char name[32], path[PATH_MAX];
+    File file;
     begin_output(&output);
     setenv("NORMA_REAL_MAPS", "1", 1); /* else tests map copies */
-    for (int i = 0; i < N_MAPPED; i++) {
-        snprintf(name, sizeof name, "mapped\x1b%d", i);
-        if (file_map(&files[i], write_bytes(name))) _exit(4);
-        if (i == shrinks) strcpy(path, temporary(name));
-    }
-    file_unmap(&files[2]);
-    file_unmap(&files[1]);
-    if (truncate(path, 5000)) _exit(5);
-    for (int i = 0; i < N_MAPPED; i += i ? 1 : 3)
-        if (i != shrinks && !are_the_bytes(files[i].data, files[i].size)) _exit(6);
-    if (*(const volatile uint8_t *)(files[shrinks].data + BYTES - 1)) _exit(7);
+    if (file_map(&file, write_bytes("mapped")) || truncate(temporary("mapped"), 5000)) _exit(4);
+    if (*(const volatile uint8_t *)(file.data + BYTES - 1)) _exit(5);
 }
 
 static void a_file_that_shrinks_is_an_error(void) {
-    for (shrinks = 0; shrinks < N_MAPPED; shrinks += shrinks ? 1 : 3) {
-        char name[32], expected[PATH_MAX];
-        snprintf(name, sizeof name, "mapped?%d", shrinks);
-        snprintf(expected, sizeof expected,
-                 "run: %s: cannot be read any more: the file was truncated, or its disk failed\n", temporary(name));
-        const int died = status_of(read_a_file_that_shrinks);
-        CHECK(died == 1 && !strcmp(stderr_text(), expected), "file %d: %d, said: %s", shrinks, died, stderr_text());
-        CHECK(files_in_folder("signals") == 0, "%d files", files_in_folder("signals"));
-    }
+    const int died = status_of(read_a_file_that_shrinks);
+    CHECK(died == 1 && strstr(stderr_text(), "run: a mapped file cannot be read any more: ") == stderr_text(), "%d: %s",
+          died, stderr_text());
+    CHECK(files_in_folder("signals") == 0, "%d files", files_in_folder("signals"));
 }
 
 static bool interrupt_comes_later;
@@ -589,7 +530,8 @@ static bool interrupt_comes_later;
 static void interrupt_reading(void) {
     int ends[2];
     size_t size;
-    if (handle_signals() || pipe(ends) || dup2(ends[0], STDIN_FILENO)) _exit(2);
+    handle_signals();
+    if (pipe(ends) || dup2(ends[0], STDIN_FILENO)) _exit(2);
     if (!interrupt_comes_later)
         raise(SIGINT);
     else if (fork() == 0) {
@@ -612,13 +554,14 @@ static void ctrl_c_ends_reading_without_a_message(void) {
 static void use_closed_streams(void) {
     char c;
     for (int fd = 0; fd < 3; fd++) close(fd);
-    if (open_standard_streams()) _exit(2);
+    open_standard_streams();
     if (read(0, &c, 1) != 0 || write(1, "x", 1) != -1 || write(2, "x", 1) != -1) _exit(3);
     if (open("/dev/null", O_RDONLY) < 3) _exit(4);
 }
 
 static void use_open_streams(void) {
-    if (open_standard_streams() || write(2, "x", 1) != 1) _exit(2);
+    open_standard_streams();
+    if (write(2, "x", 1) != 1) _exit(2);
 }
 
 static void closed_streams_are_opened(void) {
@@ -632,7 +575,6 @@ void suite_base(void) {
     TEST(control_characters_are_not_printed);
     TEST(failures_may_be_notes);
     TEST(no_output_is_an_input);
-    TEST(two_outputs_are_different_files);
     TEST(an_output_follows_links_and_keeps_permissions);
     TEST(a_failed_output_leaves_no_file);
     TEST(deadly_signals_leave_no_temporary_file);

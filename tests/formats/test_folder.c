@@ -241,11 +241,7 @@ static void rope_matches_transformers(void) {
          1,
          {1.0, 0.3162278, 0.1, 0.03162278, 0.01, 0.003162278, 0.001, 0.0003162278}},
         {4,
-         "\"inference_rope_scaling\": true",
-         1,
-         {1.0, 0.1778279, 0.02174066, 0.00210878, 6.25e-05, 1.111425e-05, 1.976423e-06, 3.514633e-07}},
-        {4,
-         "\"inference_rope_scaling\": false, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 16}",
+         "\"inference_rope_scaling\": false",
          1,
          {1.0, 0.1778279, 0.03162278, 0.005623413, 0.001, 0.0001778279, 3.162277e-05, 5.623413e-06}},
     };
@@ -267,8 +263,8 @@ static void rope_matches_transformers(void) {
         CHECK(fabs(m.config.rope.amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g", form.options,
               m.config.rope.amplitude);
         for (int k = 0; k < 8; k++)
-            CHECK(fabs(s.frequencies[ROPE_GLOBAL][k] / cases[i].frequencies[k] - 1) < 1e-6, "%s: frequency %d is %.9g",
-                  form.options, k, s.frequencies[ROPE_GLOBAL][k]);
+            CHECK(fabs(s.ropes[ROPE_GLOBAL].frequencies[k] / cases[i].frequencies[k] - 1) < 1e-6,
+                  "%s: frequency %d is %.9g", form.options, k, s.ropes[ROPE_GLOBAL].frequencies[k]);
         session_close(&s);
         model_close(&m);
         remove_folder();
@@ -317,7 +313,7 @@ static void options_are_applied_or_refused_by_name(void) {
          "\"rope_theta\"",
          "high_freq_factor is 2, expected more than low_freq_factor"},
         {0, "\"rope_theta\"", "\"rope_scaling\": {\"full_attention\": {}}, \"rope_theta\"", "full_attention is an obj"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"", "rope_scaling or rope_parameters is 4"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"", "rope_scaling is 4, expected an object"},
         {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"", NULL},
         {0, "\"hidden_size\"", "\"vocab_size\": 60, \"hidden_size\"", "has the key \"vocab_size\" twice"},
         {0, "\"hidden_size\"", "hidden_size", "config.json: line 4, byte 3: expected a key in quotes"},
@@ -331,7 +327,8 @@ static void options_are_applied_or_refused_by_name(void) {
         {5, "\"moe_intermediate_size\": 24", "\"moe_intermediate_size\": 25", "gate_proj.weight is [24, 64], expected"},
         {5, "\"intermediate_size\": 24", "\"intermediate_size\": 2147483647", NULL}, /* no dense layer uses it */
         {6, "\"moe_intermediate_size\": 16", "\"moe_intermediate_size\": 2147483647", "gate_up_proj is [6, 32, 64]"},
-        {5, "\"mlp_only_layers\": []", "\"decoder_sparse_step\": 2", "model.layers.0.mlp.gate_proj.weight is missing"},
+        {5, "\"mlp_only_layers\": []", "\"decoder_sparse_step\": 2", NULL},
+        {8, "\"use_moe\"", "\"inference_rope_scaling\": true, \"use_moe\"", "inference_rope_scaling is true"},
         {8, "\"use_moe\": true", "\"use_moe\": false", "model.layers.0.mlp.gate_proj.weight is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
@@ -522,13 +519,12 @@ static void options_of_families(void) {
         {"smollm3", NULL},
         {"smollm3\", \"no_rope_layers\": [1, 0], \"use_sliding_window\": true, \"sliding_window\": 3, \"x\": \"", NULL},
         {"smollm3\", \"no_rope_layers\": [1], \"x\": \"", "no_rope_layers is a list, expected a list of at least nu"},
-        {"smollm3\", \"no_rope_layers\": [1, 0.5], \"x\": \"", "no_rope_layers is 0.5, expected whole numbers"},
+        {"smollm3\", \"no_rope_layers\": [1, 0.5], \"x\": \"", "no_rope_layers is a list, expected whole numbers"},
         {"smollm3\", \"no_rope_layer_interval\": 0, \"x\": \"", "no_rope_layer_interval is 0, expected a whole number"},
-        {"smollm3\", \"sliding_window\": 3, " SLIDING ", \"x\": \"",
-         "sliding_window is 3, expected use_sliding_window true"},
+        {"smollm3\", \"sliding_window\": 3, " SLIDING ", \"x\": \"", "sliding_window is 3, expected a window in use"},
         {"smollm3\", \"use_sliding_window\": true, " SLIDING ", \"x\": \"", "sliding_window is missing"},
         {"smollm3\", \"layer_types\": [\"full_attention\", \"chunked_attention\"], \"x\": \"",
-         "layer_types is 'chunked_attention', expected full_attention or sliding_attention"},
+         "layer_types is a list, expected full_attention and sliding_attention"},
         {"gemma2", "pre_feedforward_layernorm.weight is missing"},
         {"gemma2\", \"use_bidirectional_attention\": true, \"x\": \"", "use_bidirectional_attention is true"},
         {"gemma2\", \"attn_logit_softcapping\": 0, \"x\": \"", "attn_logit_softcapping is 0, expected a positive"},
@@ -537,14 +533,14 @@ static void options_of_families(void) {
         {"gemma2\", \"query_pre_attn_scalar\": -256, \"x\": \"", "query_pre_attn_scalar is -256, expected a positive"},
         {"gemma2\", \"hidden_activation\": \"gelu\", \"x\": \"",
          "hidden_activation is 'gelu', expected gelu_pytorch_tanh"},
-        {"gemma2\", \"sliding_window\": null, \"x\": \"", "sliding_window is null, expected a window, for layers"},
+        {"gemma2\", \"sliding_window\": null, \"x\": \"", "sliding_window is null, expected a window in use, for"},
         {"gemma3_text\", \"attn_logit_softcapping\": 50.0, \"x\": \"", "attn_logit_softcapping is 50.0, expected null"},
         {"gemma3_text\", \"sliding_window_pattern\": 0, \"x\": \"",
          "sliding_window_pattern is 0, expected a whole numb"},
         {"gemma3_text\", \"rope_parameters\": {\"rope_type\": \"linear\"}, \"x\": \"",
-         "rope_type is 'linear', expected"},
+         "rope_parameters is an object, expected only full_attention"},
         {"gemma3_text\", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"yarn\"}}, \"x\": \"",
-         "rope_type in sliding_attention is 'yarn', expected default"},
+         "rope_type is 'yarn', expected default, in sliding_attention"},
         {"gemma3_text\", \"rope_scaling\": {\"a\": 1}, \"rope_parameters\": {\"full_attention\": {}}, \"x\": \"",
          "rope_scaling is an object, expected null, because full_attention is given"},
         {"olmo\", \"clip_qkv\": 8.0, \"x\": \"", "clip_qkv is 8.0, expected null"},
@@ -552,15 +548,17 @@ static void options_of_families(void) {
         {"olmo3", "rope_theta is 10000, expected rope_theta in sliding_attention, too"},
         {"stablelm\", \"use_parallel_residual\": true, \"x\": \"", "use_parallel_residual is true"},
         {"stablelm\", \"qk_layernorm\": true, \"x\": \"", "qk_layernorm is true"},
-        {"stablelm\", \"partial_rotary_factor\": 0, \"x\": \"", "partial_rotary_factor is 0, expected a share of"},
+        {"stablelm\", \"partial_rotary_factor\": 0, \"x\": \"",
+         "partial_rotary_factor is 0, expected a positive number"},
         {"stablelm\", \"partial_rotary_factor\": 0.1, \"x\": \"", "partial_rotary_factor is 0.1, expected a share"},
         {"stablelm", "input_layernorm.bias is missing"},
         {"phi3", "model.layers.0.self_attn.qkv_proj.weight is missing"},
         {"phi3\", \"rope_scaling\": {\"type\": \"linear\"}, \"x\": \"",
          "rope_type is 'linear', expected default or longrope"},
-        {LONGROPE(""), "short_factor is missing, expected a list with a number for each rotating pair"},
+        {LONGROPE(""), "short_factor is missing, expected a list with a positive number for each rotating pair"},
         {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"), "short_factor is a list, expected a list with"},
-        {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 0]"), "short_factor is 0, expected positive numbers"},
+        {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 0]"),
+         "short_factor is a list, expected a list with a positive number"},
         {"mixtral", "block_sparse_moe.gate.weight is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
@@ -605,34 +603,37 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": 4}}", "a: shape is 4, expected a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1, 1]}}", "a: shape is a list, expected a list of at most 3"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1]}}", "a: shape has -1 in it"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647, 2147483647]}}", "more elements than any"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647, 2147483647]}}",
+         "a: shape has 2147483647 in it"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4]}}", "a: data_offsets is missing"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16, 16]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}", "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
-        {"{\"a\": {\"dtype\": \"F16\", \"shape\": [8], \"data_offsets\": [0, 17]}}", "a ends at byte 17 of the data"},
+        {"{\"a\": {\"dtype\": \"F16\", \"shape\": [8], \"data_offsets\": [0, 17]}}",
+         "a has 17 bytes, its shape needs 16"},
         {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
          "a has 16 bytes, its shape needs"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", "a ends at byte 32 of the data"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", "a has bytes 0 to 32 of the data"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [13, 17]}}",
-         "a ends at byte 17 of the data, the file has 16"},
+         "a has bytes 13 to 17 of the data, expected from 0 on"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 17]}}",
-         "a ends at byte 17 of the data, the file has 16 (truncated?)"},
+         "a has 17 bytes, its shape needs 16"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [1, 17]}}",
-         "a ends at byte 17 of the data, the file has 16 (truncated?)"},
+         "a has bytes 1 to 17 of the data, expected from 0 on, and at most 16 (truncated?)"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 13]}}",
-         "a has 13 bytes, its shape needs 3 elements of 4"},
+         "a has 13 bytes, its shape needs 12"},
         {"{\"a\": {\"dtype\": \"F16\", \"shape\": [7], \"data_offsets\": [0, 15]}}",
-         "a has 15 bytes, its shape needs 7 elements of 2"},
+         "a has 15 bytes, its shape needs 14"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 18446744073709551615]}}", "is a list"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [4, 16]}}", "a begins at byte 4 of the data"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [4, 16]}}",
+         "a has bytes 4 to 16 of the data, expected from 0 on"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}}", "its tensors end at"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}, "
          "\"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [8, 16]}}",
-         "b begins at byte 8 of the data, the one before it ends at 12"},
+         "b has bytes 8 to 16 of the data, expected from 12 on"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}, \"a\": {}}", "the key \"a\" twice"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
          "expected at most 0 (number of tensors: 1)"},
@@ -682,14 +683,12 @@ static void an_index_names_files_of_its_folder(void) {
     } cases[] = {
         {first, "\"../same.gguf\"", "is in '../same.gguf', expected a file name in the same folder"},
         {first, "\"/etc/passwd\"", "is in '/etc/passwd', expected a file name in the same folder"},
-        {first, "\"..\"", "expected a file name in the same folder"},
-        {first, "\"\"", "expected a file name in the same folder"},
+        {first, "\"..\"", "/..: is a directory"},
+        {first, "\"\"", "/: is a directory"},
         {first, "\"model-00001-of-00003.safetensors\\u0000\"", "expected a file name in the same folder"},
         {first, "7", "is in '7', expected a file name in the same folder"},
         {first, "\"model-00004-of-00003.safetensors\"", "No such file"},
-        {first, "\"model-00002-of-00003.safetensors\"", "is not in"},
         {"\"weight_map\"", "\"map\"", "weight_map is missing, expected an object"},
-        {"\"model.norm.weight\"", "\"model.morn.weight\"", "weight_map: model.morn.weight is not in model-"},
         {"\"metadata\": {", "\"metadata\": [", "index.json: line 2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -698,6 +697,9 @@ static void an_index_names_files_of_its_folder(void) {
               stderr_text());
     }
     CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s", stderr_text());
+    /* which tensor is in which file is read from the files */
+    CHECK(open_with_index("\"model.norm.weight\"", "\"model.morn.weight\""), "%s", stderr_text());
+    CHECK(open_with_index(first, "\"model-00002-of-00003.safetensors\""), "%s", stderr_text());
 }
 
 /* A copy of the second file replaces the first: its tensors are in both, and the message names both. */
@@ -727,30 +729,6 @@ static void the_smallest_header(void) {
     CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
     CHECK(!strstr(stderr_text(), "expected the length of a header"), "%s", stderr_text());
     remove_folder();
-}
-
-/* 4097 files are refused before one is opened; with 4096 the first is missing. */
-static void the_files_of_an_index_are_limited(void) {
-    for (int n = 4096; n <= 4097; n++) {
-        Model m;
-        char *text = NULL;
-        size_t size;
-        FILE *out = open_memstream(&text, &size);
-        fputs("{\"weight_map\": {\"t\": \"f1\"", out);
-        for (int i = 0; i < n; i++) fprintf(out, ", \"t%d\": \"f%d\"", i, i);
-        fputs("}}", out);
-        fclose(out);
-        mkdir(folder(), 0700);
-        save(in_folder("model.safetensors.index.json"), text, size);
-        free(text);
-        stderr_hide();
-        const int status = model_open(&m, folder());
-        CHECK(stderr_show() == 1 && status == -1, "opens");
-        CHECK(strstr(stderr_text(),
-                     n > 4096 ? "index.json: names 4097 files, expected at most 4096" : "folder/f0: No such file"),
-              "%d files: %s", n, stderr_text());
-        remove_folder();
-    }
 }
 
 /* A FIFO or device is refused without waiting for it. */
@@ -787,10 +765,8 @@ static void missing_tensors_and_files_are_named(void) {
     static const char index[] = "model.safetensors.index.json";
     check_missing("config.json", NULL, "config.json: No such file");
     check_missing("model-00002-of-00003.safetensors", NULL, "model-00002-of-00003.safetensors: No such file");
-    check_missing(index, NULL, "without model.safetensors or");
+    check_missing(index, NULL, "without model.safetensors and its index");
     check_missing(index, "pytorch_model.bin", "scripts/bin_to_safetensors.py");
-    check_missing(index, "pytorch_model.bin.index.json", "scripts/bin_to_safetensors.py");
-    check_missing(index, "consolidated.00.pth", "scripts/bin_to_safetensors.py");
 }
 
 /* ---- damaged folders ------------------------------------------------------------------------------------ */
@@ -974,7 +950,6 @@ void suite_folder(void) {
     TEST(an_index_names_files_of_its_folder);
     TEST(a_tensor_in_two_files_is_refused);
     TEST(the_smallest_header);
-    TEST(the_files_of_an_index_are_limited);
     TEST(only_regular_files_are_opened);
     TEST(missing_tensors_and_files_are_named);
     TEST(damaged_folders);

@@ -915,13 +915,13 @@ static void prefixes_are_optional(void) {
 }
 
 /* A text is never encoded to control or unused pieces. */
-static void text_is_never_a_control_piece(void) {
+static void text_is_never_an_unused_piece(void) {
     gguf_make(&file, &SPEAKING, 0);
     CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0), "cannot make it");
-    const int control = 3;
+    const int unused = 5;
     for (int i = 0; i < file.n_keys; i++) /* after the type of the elements and their number */
         if (!strcmp(file.keys[i].name, "tokenizer.ggml.token_type"))
-            memcpy(file.keys[i].value + 12 + 4 * (size_t)316, &control, sizeof control);
+            memcpy(file.keys[i].value + 12 + 4 * (size_t)316, &unused, sizeof unused);
     check_tokens("XY", "1:\n<s>\n 259: 315:X 92:Y "); /* as a byte */
     gguf_free(&file);
 }
@@ -1198,15 +1198,76 @@ static void bad_experts(void) {
 #undef REFUSED_OF
 }
 
-static void split_files_are_refused(void) {
+enum { N_PARTS = 3 };
+
+static const char *part_path(int part) {
+    char name[64];
+    snprintf(name, sizeof name, "split-%05d-of-%05d.gguf", part + 1, N_PARTS);
+    return temporary(name);
+}
+
+/* Writes a part: metadata in the first, tensors in the others; says that it is part `number` of `count`. */
+static void write_part(const char *path, int part, int number, int count) {
+    gguf_make(&file, &SMALL, 0);
+    for (int i = file.n_tensors - 1; i >= 0; i--)
+        if (i % (N_PARTS - 1) + 1 != part) gguf_remove(&file, file.tensors[i].name);
+    while (part && file.n_keys) gguf_remove(&file, file.keys[0].name);
+    gguf_set_int(&file, "split.no", number);
+    gguf_set_int(&file, "split.count", count);
+    CHECK(!gguf_write(&file, path), "cannot write");
+    gguf_free(&file);
+}
+
+static void write_parts(void) {
+    for (int part = 0; part < N_PARTS; part++) write_part(part_path(part), part, part, N_PARTS);
+}
+
+static void check_part_refused(int line, const char *path, const char *expected) {
+    Model model;
+    stderr_hide();
+    const bool opened = !model_open(&model, path);
+    CHECK(stderr_show() == 1 && !opened && strstr(stderr_text(), expected), "line %d: expected: %s, found: %s", line,
+          expected, stderr_text());
+    write_parts();
+}
+
+#define PART_REFUSED(path, expected) check_part_refused(__LINE__, path, expected)
+
+/* Any part opens the whole model. */
+static void split_files_are_one_model(void) {
+    static float whole[N_TOKENS * MAX_VOCAB];
+    gguf_make(&file, &SMALL, 0);
+    CHECK(!gguf_write(&file, temporary("model.gguf")) && !run_file(&SMALL, temporary("model.gguf"), whole), "-");
+    gguf_free(&file);
+    write_parts();
+    for (int part = 0; part < N_PARTS; part++) {
+        CHECK(!run_file(&SMALL, part_path(part), logits_found), "part %d does not run", part);
+        CHECK(!memcmp(whole, logits_found, (size_t)(N_TOKENS * SMALL.vocab_size) * sizeof *whole),
+              "part %d: other logits", part);
+    }
+}
+
+static void bad_parts_are_refused(void) {
     const Reference ref = reference_of(&SMALL);
-    REFUSED("is part 2 of 3 of a model; llama-gguf-split --merge makes one file of them",
-            gguf_set_int(&file, "split.no", 1);
-            gguf_set_int(&file, "split.count", 3));
-    REFUSED("is part 1 of 2 of a model", gguf_set_int(&file, "split.count", 2);
-            while (file.n_tensors) gguf_remove(&file, file.tensors[0].name)); /* metadata without tensors */
-    REFUSED("is part 9223372036854775808 of 2 of a model", const int64_t max = INT64_MAX;
-            gguf_set(&file, "split.no", GGUF_I64, &max, 8); gguf_set_int(&file, "split.count", 2));
+    write_parts();
+    unlink(part_path(2));
+    PART_REFUSED(part_path(0), "split-00003-of-00003.gguf: No such file");
+    write_part(part_path(2), 1, 1, N_PARTS);
+    PART_REFUSED(part_path(1), "split-00003-of-00003.gguf: split.no is 1, expected a whole number from 2 to 2");
+    write_part(part_path(2), 1, 2, N_PARTS);
+    PART_REFUSED(part_path(1), "is also in");
+    write_part(part_path(1), 1, 1, N_PARTS + 1);
+    PART_REFUSED(part_path(0), "split-00002-of-00003.gguf: split.count is 4, expected a whole number from 3 to 3");
+    write_part(part_path(1), 0, 1, N_PARTS);
+    PART_REFUSED(part_path(2), "llama.block_count is 2, expected at most 1 (number of tensors: 10)");
+    CHECK(!rename(part_path(1), temporary("other.gguf")), "cannot rename");
+    PART_REFUSED(temporary("other.gguf"), "is part 2 of 3 of a model; its name must end in -00002-of-00003.gguf");
+    CHECK(!hashmodel_write(&SMALL, part_path(1), 0, 0), "cannot write");
+    PART_REFUSED(part_path(0), "split-00002-of-00003.gguf: GGUF version is");
+    write_part(part_path(0), 0, 0, 65535);
+    PART_REFUSED(part_path(0), "split.count is 65535, expected a whole number from 0 to 4096");
+    write_part(part_path(0), 0, 0, 4096);
+    PART_REFUSED(part_path(0), "its name must end in -00001-of-04096.gguf");
     REFUSED("split.count is '3', expected a whole number", gguf_set_text(&file, "split.count", "3"));
     for (int count = 0; count < 2; count++) { /* split.count of a complete file */
         gguf_make(&file, &SMALL, 0);
@@ -1214,6 +1275,7 @@ static void split_files_are_refused(void) {
         gguf_set_int(&file, "split.count", count);
         check_forward("one part", &ref, CLOSE);
     }
+    for (int part = 0; part < N_PARTS; part++) unlink(part_path(part));
 }
 
 static void bad_files(void) {
@@ -1424,7 +1486,7 @@ static void bad_tokenizers(void) {
     TOKENIZER_REFUSED("token_type is missing or not an array", gguf_remove(&file, "tokenizer.ggml.token_type"));
     TOKENIZER_REFUSED("tokens is missing or not an array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
     TOKENIZER_REFUSED("tokens is missing or not an array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
-    TOKENIZER_REFUSED("user-defined piece 1799 has 513 bytes, expected at most 512",
+    TOKENIZER_REFUSED("special piece 1799 has 513 bytes, expected at most 512",
                       gguf_add_tokenizer(&file, SPEAKING.vocab_size, &user, 1));
     TOKENIZER_REFUSED("scores is missing or not an array", set_array("tokenizer.ggml.scores", GGUF_I8, 64));
     TOKENIZER_REFUSED("scores is missing or not an array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
@@ -1500,7 +1562,7 @@ static void the_default_pretokenizer_is_gpt2_s(void) {
         CHECK(found == 1, "case %d: found %d, %s", i, found, stderr_text());
         CHECK(lines == (i < 3) && (i >= 3 || strstr(stderr_text(), "(tokenizer.ggml.pre): GPT-2's is used\n")),
               "case %d: %s", i, stderr_text());
-        CHECK(t.pretokenizer.n_steps == 1 && t.pretokenizer.steps[0] == PATTERN_GPT2, "case %d: wrong pattern", i);
+        CHECK(!strcmp(t.pretokenizer.steps[0], PATTERN_GPT2) && !t.pretokenizer.steps[1], "case %d: wrong pattern", i);
         tokenizer_close(&t);
         model_close(&model);
     }
@@ -1597,11 +1659,12 @@ void suite_gguf(void) {
     TEST(unrelated_keys_are_ignored);
     TEST(same_tokens_as_tokenizer_bin);
     TEST(prefixes_are_optional);
-    TEST(text_is_never_a_control_piece);
+    TEST(text_is_never_an_unused_piece);
     TEST(bad_keys);
     TEST(bad_experts);
     TEST(bad_files);
-    TEST(split_files_are_refused);
+    TEST(split_files_are_one_model);
+    TEST(bad_parts_are_refused);
     TEST(bad_tensors);
     TEST(truncated_files);
     TEST(headers_end_where_the_file_does);

@@ -276,12 +276,40 @@ static void encoding_grows_with_the_text(void) {
         CHECK(!inputs[i].open(&t), "input %zu does not open", i);
         const uint64_t once = encode(&t, inputs[i].unit, 4000), twice = encode(&t, inputs[i].unit, 8000);
         tokenizer_close(&t);
-        check_growth(inputs[i].unit, 16, once, twice);
+        check_growth(inputs[i].unit, 128, once, twice);
     }
+}
+
+static int ignore_word(void *arg, const char *s, size_t n) {
+    (void)arg;
+    (void)s;
+    return n == 0;
+}
+
+/* Each pre-tokenizer splits runs of characters, with a digit after them. */
+static void splitting_grows_with_the_text(void) {
+    static const char *const units[] = {" ", "A",  "a", "\n ",  "\xe4\xb8\xad", "A\xe4\xb8\xad",
+                                        "(", " (", "1", "\xff", "\xcc\x81"};
+    static char text[1 << 14];
+    for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
+        for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+            uint64_t taken[2];
+            for (int k = 0; k < 2; k++) {
+                size_t n = 0;
+                for (int left = 1000 * (k + 1); left > 0; left--) n += strlen(strcpy(text + n, units[i]));
+                text[n++] = '5';
+                const uint64_t before = steps_taken;
+                CHECK(!pretokenize(p->pretokenizer.steps, text, n, ignore_word, NULL), "an empty word");
+                taken[k] = steps_taken - before;
+                bytes = n;
+            }
+            check_growth(p->names, 2048, taken[0], taken[1]);
+        }
 }
 
 void suite_growth(void) {
     TEST(opening_grows_with_the_bytes);
     TEST(encoding_grows_with_the_text);
+    TEST(splitting_grows_with_the_text);
     TEST(no_rope_factors_before_the_weights_fit);
 }

@@ -459,8 +459,8 @@ static void no_byte_after_a_text_is_read(void) {
         {"\"\xc3\xa9\"", 2, "invalid UTF-8"},
         {"true", 3, "expected a value"},
         {"-1", 1, "expected a value"},
-        {"1.5", 2, "expected a digit"},
-        {"1e5", 2, "expected a digit"},
+        {"1.5", 2, "expected a value"},
+        {"1e5", 2, "expected a value"},
         {"{\"a\":1}", 4, "expected ':'"},
         {"[1]", 2, "expected ',' or the end of the list"},
     };

@@ -71,17 +71,19 @@ void check_tokens(const Tokenizer *t, Tokens *tokens) {
     free(tokens->ids);
 }
 
-/* A turn, then the next one after half an answer. */
+/* A turn, then the next one after an answer. The vocabulary's template may be refused. */
 static void chat(Tokenizer *t, char *message) {
     ChatTemplate template;
     Tokens tokens, next;
-    int begin;
-    const ChatFamily *family = chat_family(t, NULL);
-    expect(!chat_template_open(&template, t, family ? family : chat_family(t, "minimind")));
-    if (!chat_template_render(&template, t, NULL, NULL, message, &tokens, &begin)) {
-        ChatTurn last = {.user = message, .begin = tokens.n % 2, .answer = tokens.n / 2, .tokens = tokens};
-        if (last.answer && !chat_template_render(&template, t, message, &last, message, &next, &begin))
-            check_tokens(t, &next);
+    const bool own = !chat_template_open(&template, t, &(Options){.model = "fuzz"});
+    if (!own) {
+        chat_template_close(&template);
+        expect(!chat_template_open(&template, t, &(Options){.model = "fuzz", .template = "chatml"}));
+    }
+    if (!chat_template_render(&template, t, NULL, &(ChatTurn){.user = message}, 1, &tokens)) {
+        const ChatTurn turns[] = {{.user = message, .answer = {.ids = tokens.ids, .n = tokens.n / 2}},
+                                  {.user = message}};
+        if (!chat_template_render(&template, t, message, turns, 2, &next)) check_tokens(t, &next);
         check_tokens(t, &tokens);
     }
     chat_template_close(&template);
@@ -157,8 +159,8 @@ static void convert(const Model *m, const Tokenizer *t, Type type, bool fold) {
     const char *path = fuzz_path("written.gguf");
     Model again;
     Tokenizer tokenizer;
-    if (gguf_check_model(m, t, "fuzz")) return;
-    expect(!gguf_write_model(m, t, type, fold, path) && !model_open(&again, path));
+    if (gguf_write_model(m, t, type, fold, "fuzz", path)) return;
+    expect(!model_open(&again, path));
     if (t) {
         expect(gguf_read_tokenizer(&tokenizer, again.files, path, again.config.vocab_size, true) == 1);
         tokenizer_close(&tokenizer);

@@ -22,10 +22,8 @@ static float dx[NORM_TOKENS * NORM_MAX_DIM], dgamma[NORM_MAX_DIM], dbeta[NORM_MA
 
 static void backward(NormKind kind, int t) {
     const int at = t * in.dim;
-    if (kind == NORM_RMS)
-        rmsnorm_backward(dx + at, dgamma, in.dy + at, in.x + at, in.gamma, in.dim, in.eps);
-    else
-        layernorm_backward(dx + at, dgamma, dbeta, in.dy + at, in.x + at, in.gamma, in.dim, in.eps);
+    const Norm norm = {.kind = kind, .eps = in.eps, .gamma = in.gamma};
+    norm_backward(dx + at, dgamma, kind == NORM_RMS ? NULL : dbeta, in.dy + at, in.x + at, &norm, in.dim);
 }
 
 static void reset_gradients(float start) {

@@ -32,19 +32,17 @@ enum { TOKENS = 40, BATCH = 16, DECODED = 6, CHUNKS = 3 /* of 16, 16 and 8 token
 static const HashModel MODEL = {64, 172, 3, 8, 4, 97, 64, true, 41};
 static const HashModel LARGE = {288, 768, 2, 6, 2, 97, 64, true, 42}; /* large enough for the clock's resolution */
 
-/* The sites of a layer; the norms observed per token; the barriers of a phase: decode (one token), prefill (many). */
+/* The sites of a layer; the barriers of a phase: decode (one token), prefill (many). */
 typedef struct {
     const char *names[16]; /* NULL: the end */
-    int norms, waits[N_PHASES];
+    int waits[N_PHASES];
 } Sites;
 
-static const Sites PLAIN = {{"attn_norm", "qkv", "rope", "attention", "attn_out", "mlp_norm", "gate_up+silu", "down",
-                             "(wait)", "(profile)", NULL},
-                            2,
-                            {[PREFILL] = 7, [DECODE] = 5}};
+static const Sites PLAIN = {
+    {"attn_norm", "qkv", "rope", "attention", "attn_out", "mlp_norm", "gate_up+silu", "down", "(wait)", NULL},
+    {[PREFILL] = 7, [DECODE] = 5}};
 static const Sites SPARSE = {{"attn_norm", "qkv", "q_norm", "k_norm", "rope", "attention", "attn_out", "mlp_norm",
-                              "router", "top_k", "gate_up+silu", "down", "(wait)", "(profile)", NULL},
-                             6,
+                              "router", "top_k", "gate_up+silu", "down", "(wait)", NULL},
                              {[PREFILL] = 9, [DECODE] = 7}};
 
 static const GoldenRelative *const MOE = &GOLDEN_RELATIVES[2];
@@ -62,7 +60,6 @@ static int open_path(const HashModel *m, const char *path, int threads, bool pro
     for (int i = 0; i < TOKENS + DECODED; i++) tokens[i] = hash_token(m, i);
     if (session_open(&session, &model, threads, BATCH, 0, KV_F32)) return -1;
     profile = profiled ? profile_open(&session, (About){"a \"model\"</script>", NULL, threads}, nanoseconds) : NULL;
-    if (profile) profile->budget = 1e9; /* every forward pass is observed */
     return profiled && !profile ? -1 : 0;
 }
 
@@ -176,9 +173,19 @@ static struct {
 
 static uint64_t virtual_read(void) { return virtual.at[omp_get_thread_num()] += virtual.reading; }
 
+/* After a barrier all threads have the latest time. */
+static void virtual_wait(void) {
+    const uint64_t latest = virtual.at[0] > virtual.at[1] ? virtual.at[0] : virtual.at[1];
+#pragma omp barrier
+    if (omp_get_num_threads() > 1) virtual.at[omp_get_thread_num()] = latest;
+}
+
 static void virtual_mark(Probe *p, int layer, Site site) {
     (void)p;
-    virtual.at[omp_get_thread_num()] += virtual.step;
+    if (site == SITE_WAIT)
+        virtual_wait();
+    else
+        virtual.at[omp_get_thread_num()] += virtual.step;
     if (site == virtual.site && layer == virtual.layer && omp_get_thread_num() == virtual.thread) {
         virtual.at[virtual.thread] += virtual.ticks;
         virtual.ticks += virtual.more;
@@ -187,28 +194,14 @@ static void virtual_mark(Probe *p, int layer, Site site) {
     virtual.profile->mark(virtual.profile, layer, site);
 }
 
-/* After a barrier all threads have the latest time. */
-static void virtual_waited(Probe *p, int layer, Site site) {
+static void virtual_begin(Probe *p, bool decode) {
     (void)p;
-    const uint64_t latest = virtual.at[0] > virtual.at[1] ? virtual.at[0] : virtual.at[1];
-#pragma omp barrier
-    if (omp_get_num_threads() > 1) virtual.at[omp_get_thread_num()] = latest;
-    virtual.profile->waited(virtual.profile, layer, site);
-}
-
-static bool virtual_begin(Probe *p, bool decode) {
-    (void)p;
-    return virtual.profile->begin(virtual.profile, decode);
+    virtual.profile->begin(virtual.profile, decode);
 }
 
 static void virtual_end(Probe *p) {
     (void)p;
     virtual.profile->end(virtual.profile);
-}
-
-static void virtual_chunk(Probe *p, int n) {
-    (void)p;
-    virtual.profile->chunk(virtual.profile, n);
 }
 
 static void virtual_norm(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim) {
@@ -224,12 +217,10 @@ static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
     virtual.layer = -2; /* none */
     if (open_session(m, threads, false)) return -1;
     profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, virtual_read);
-    if (!profile || profile->budget != 0.1) return -1;
-    profile->budget = 1e9;
-    virtual.profile = session.observer;
-    virtual.probe = (Probe){virtual_begin,  virtual_end,  virtual_chunk, virtual_mark,
-                            virtual_waited, virtual_norm, NULL};
-    session.observer = &virtual.probe;
+    if (!profile) return -1;
+    virtual.profile = session.probe;
+    virtual.probe = (Probe){virtual_begin, virtual_end, virtual_mark, virtual_norm, NULL};
+    session.probe = &virtual.probe;
     return 0;
 }
 
@@ -251,7 +242,7 @@ static void check_account(Phase phase, int thread, int layer, Site site, double 
         }
 }
 
-/* A delay of one thread counts for its site; the other thread's time counts as (wait) after this site. */
+/* A delay of one thread counts for its site; the other thread's time counts as (wait) in this layer. */
 static void delays_count_for_their_site(void) {
     static const struct {
         int thread, layer;
@@ -271,10 +262,6 @@ static void delays_count_for_their_site(void) {
         const double ticks = 1000 * (in_int8 ? 4 * model.config.n_layers + 1 : 1);
         check_account(PREFILL, slow, layer, delays[i].site, ticks);
         check_account(PREFILL, !slow, layer, SITE_WAIT, ticks);
-        const double waited = profile_of_thread(profile, !slow, PREFILL, layer, delays[i].site)->waited;
-        const double own = profile_of_thread(profile, slow, PREFILL, layer, delays[i].site)->waited;
-        CHECK(fabs(waited - 1e-9 * ticks) < 1e-12 && own == 0, "%s: waited %g, the slow thread %g",
-              SITES[delays[i].site].name, waited, own);
         const bool norm = SITES[delays[i].site].is_norm;
         const Estimate share = estimate_ratio(&profile->passes[PREFILL].norms);
         CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name, share.value);
@@ -322,16 +309,16 @@ static void a_load_is_busy_or_idle(void) {
         const char *text;
     } cases[] = {
         {{30, 3, 0.0005, 1, 4},
-         "idle: other programs interrupted 3 of 30 observed passes and took 0.500 ms, excluded "
+         "idle: other programs interrupted 3 of 30 passes and took 0.500 ms, excluded "
          "from the shares of work; threads waited 25 % of the time"},
         {{30, 4, 0, 0, 4},
-         "busy: other programs interrupted 4 of 30 observed passes and took 0.000 ms, excluded from "
+         "busy: other programs interrupted 4 of 30 passes and took 0.000 ms, excluded from "
          "the shares of work; threads waited 0 % of the time"},
         {{30, 0, 0, 1.04, 4},
-         "busy: other programs interrupted 0 of 30 observed passes and took 0.000 ms, excluded "
+         "busy: other programs interrupted 0 of 30 passes and took 0.000 ms, excluded "
          "from the shares of work; threads waited 26 % of the time"},
         {{0},
-         "idle: other programs interrupted 0 of 0 observed passes and took 0.000 ms, excluded from the shares of "
+         "idle: other programs interrupted 0 of 0 passes and took 0.000 ms, excluded from the shares of "
          "work; threads waited 0 % of the time"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -376,19 +363,6 @@ static void marks_count_for_the_profile(void) {
     close_session();
 }
 
-/* A token takes 1,800 ticks, an observed one 504 more for 36 marks; so one token in 29 is observed. */
-static void observing_stays_within_its_budget(void) {
-    CHECK(!open_virtual(&MODEL, 1, 7), "no session");
-    profile->budget = 0.01;
-    take_longer(0, 1, SITE_DOWN, 1800);
-    for (int i = 0; i < 60; i++) CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
-    const Passes *p = &profile->passes[DECODE];
-    /* 504 / (0.01 * 1800) is 28, the next odd distance 29: tokens 0, 29 and 58 */
-    CHECK(p->passes == 60 && p->observed == 3, "%llu of %llu observed", (unsigned long long)p->observed,
-          (unsigned long long)p->passes);
-    close_session();
-}
-
 /* The calls take 1,000, 2,000, ... 40,000 ticks. */
 static void quantiles_of_calls(void) {
     CHECK(!open_virtual(&MODEL, 1, 3), "no session");
@@ -412,7 +386,7 @@ typedef struct {
     char phase[16], site[24];
     int layer; /* -1: outside the layers */
     long long calls, tokens;
-    double seconds, us_per_token, us_low, us_high, us_median, us_95, share, waited;
+    double seconds, us_per_token, us_median, us_95, share;
     double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position; /* -1: empty field */
 } Row;
 
@@ -430,10 +404,9 @@ static char *next_field(char **line) {
 static double number(const char *field) { return *field ? atof(field) : -1; }
 
 static int read_rows(const char *path) {
-    static const char header[] =
-        "phase,layer,site,calls,tokens,seconds,us_per_token,us_low,us_high,us_median,us_95,share,waited,"
-        "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
-    char line[512];
+    static const char header[] = "phase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,"
+                                 "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
+    char line[1 << 14];
     FILE *in = fopen(path, "r");
     if (!in) return -1;
     const bool about = fgets(line, sizeof line, in) && !strncmp(line, "# {\"model\": ", 12) && json_valid(line + 2);
@@ -443,16 +416,16 @@ static int read_rows(const char *path) {
         char *at = line;
         int commas = 0;
         for (const char *c = line; *c; c++) commas += *c == ',';
-        if (commas != 18) break;
+        if (commas != 15) break;
         snprintf(r->phase, sizeof r->phase, "%.15s", next_field(&at));
         r->layer = (int)number(next_field(&at));
         snprintf(r->site, sizeof r->site, "%.23s", next_field(&at));
         r->calls = atoll(next_field(&at));
         r->tokens = atoll(next_field(&at));
-        double *const numbers[] = {&r->seconds,       &r->us_per_token, &r->us_low,      &r->us_high,     &r->us_median,
-                                   &r->us_95,         &r->share,        &r->waited,      &r->rms_in,      &r->rms_out,
-                                   &r->mean_over_rms, &r->max_abs,      &r->max_channel, &r->max_position};
-        for (int i = 0; i < 14; i++) *numbers[i] = number(next_field(&at));
+        double *const numbers[] = {&r->seconds, &r->us_per_token, &r->us_median,   &r->us_95,
+                                   &r->share,   &r->rms_in,       &r->rms_out,     &r->mean_over_rms,
+                                   &r->max_abs, &r->max_channel,  &r->max_position};
+        for (int i = 0; i < 11; i++) *numbers[i] = number(next_field(&at));
     }
     const bool whole = feof(in);
     fclose(in);
@@ -475,7 +448,6 @@ static int report(const char *name) {
 
 /* The number of calls of a site, in a layer or outside the layers, in `calls` chunks. */
 static long long calls_of(const char *site, const Sites *sites, bool in_layer, Phase phase, long long calls) {
-    if (!strcmp(site, "(profile)")) return in_layer ? sites->norms * calls : calls;     /* all norms are observed */
     if (!strcmp(site, "(wait)")) return in_layer ? sites->waits[phase] * calls : calls; /* outside: the logits */
     return calls;
 }
@@ -493,8 +465,6 @@ static void check_row(const Row *r, const char *phase, int layer, const char *si
     const double us =
         1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS); /* per token, so that sites add up */
     CHECK(fabs(r->us_per_token - us) <= 1e-3 && r->seconds >= 0, "%s: %g us a token", r->site, r->us_per_token);
-    CHECK(calls == 1 || (r->us_low <= r->us_per_token && r->us_high >= r->us_per_token), "%s: %g in [%g, %g]", r->site,
-          r->us_per_token, r->us_low, r->us_high);
     CHECK(r->us_median <= r->us_95 && r->us_median >= 0, "%s: median %g, 95 %% %g", r->site, r->us_median, r->us_95);
 }
 
@@ -557,28 +527,6 @@ static void csv_lists_every_site(void) {
     }
 }
 
-/* Layers after the first 256 share a row, which contains their delays. */
-static void many_layers_share_a_row(void) {
-    const HashModel many = {8, 8, 300, 1, 1, 97, 64, true, 43};
-    SiteRow row = {0}, one = {0}, others = {0};
-    int n_layers = 0;
-    CHECK(!open_virtual(&many, 1, 0), "no session");
-    take_longer(0, 280, SITE_DOWN, 1000);
-    CHECK(model_forward_text(&session, tokens, 6, 0, 1), "does not run");
-    while (profile_next(profile, PREFILL, &row)) {
-        if (row.site != SITE_DOWN) continue;
-        n_layers++;
-        if (row.layer == 255) one = row;
-        if (row.layer == 256) others = row;
-    }
-    CHECK(n_layers == 257 && !strcmp(one.name, "255") && !strcmp(others.name, "256-299"), "%d rows, %s and %s",
-          n_layers, one.name, others.name);
-    CHECK(one.record.calls == 1 && others.record.calls == 44 && others.record.tokens == 44 * 6, "%llu calls",
-          (unsigned long long)others.record.calls);
-    CHECK(one.record.seconds == 0 && fabs(others.record.seconds - 1e-6) < 1e-12, "%g s", others.record.seconds);
-    close_session();
-}
-
 /* ---- the size of the residual stream ----------------------------------------------------------------- */
 
 /* RMS over n rows, and the largest |x|. */
@@ -619,12 +567,18 @@ static void sizes_of_the_residual_stream(void) {
             rmsnorm(y + t * 64, x + t * 64, model.layers[0].attn_norm.gamma, 64, model.layers[0].attn_norm.eps);
         }
         check_size(find_row("prefill", 0, "attn_norm"), size_of(x, TOKENS), size_of(y, TOKENS));
-        const double first = profile_rms_at(profile, 0, 0, 1), rest = profile_rms_at(profile, 0, 1, POSITION_BUCKETS);
-        CHECK(fabs(first / size_of(x, 1).rms - 1) < 1e-5 && fabs(rest / size_of(x + 64, TOKENS - 1).rms - 1) < 1e-5,
-              "the first position has RMS %g, the others %g", first, rest);
+        StreamSize rest = {0};
+        for (int b = 1; b < POSITION_BUCKETS; b++) {
+            rest.squares += profile->streams[0][b].squares;
+            rest.tokens += profile->streams[0][b].tokens;
+        }
+        const double first = sqrt(profile->streams[0][0].squares), others = sqrt(rest.squares / (double)rest.tokens);
+        CHECK(profile->streams[0][0].tokens == 1 && rest.tokens == TOKENS - 1, "tokens are missing");
+        CHECK(fabs(first / size_of(x, 1).rms - 1) < 1e-5 && fabs(others / size_of(x + 64, TOKENS - 1).rms - 1) < 1e-5,
+              "the first position has RMS %g, the others %g", first, others);
         for (int t = 0; t < TOKENS; t++)
-            rmsnorm(y + t * 64, session.x + t * 64, model.final_norm.gamma, 64, model.final_norm.eps);
-        check_size(find_row("prefill", -1, "final_norm"), size_of(session.x, TOKENS), size_of(y, TOKENS));
+            rmsnorm(y + t * 64, session.chunk.x + t * 64, model.final_norm.gamma, 64, model.final_norm.eps);
+        check_size(find_row("prefill", -1, "final_norm"), size_of(session.chunk.x, TOKENS), size_of(y, TOKENS));
         close_session();
     }
 }
@@ -664,15 +618,19 @@ static int times_in(const char *text, const char *what) {
 
 /* ---- the page -------------------------------------------------------------------------------------------- */
 
-/* The JSON of a page, which the caller frees; NULL: the rest of the page differs from page.html. */
+/* The CSV file in a page, which the caller frees; NULL: the rest of the page differs from page.html, or the first line
+ * is not JSON. */
 static char *read_page_data(const char *name) {
-    static const char marker[] = "<script type=\"application/json\" id=\"profile\">\n";
+    static const char marker[] = "<script type=\"text/csv\" id=\"profile\">\n";
     size_t size;
     char *page = file_read(temporary(name), &size), *at = page ? strstr(page, marker) : NULL;
     char *begin = at ? at + strlen(marker) : NULL, *end = begin ? strstr(begin, "</script>") : NULL;
     const bool whole = end && times_in(page, "</script>") == 2 && !strncmp(page, "<!DOCTYPE html>\n", 16) &&
                        !strcmp(page + size - 8, "</html>\n") && !strstr(page, "://");
-    if (!whole) {
+    char *line = whole && !strncmp(begin, "# ", 2) ? strndup(begin + 2, strcspn(begin, "\n") - 2) : NULL;
+    const bool valid = line && json_valid(line);
+    free(line);
+    if (!valid) {
         free(page);
         return NULL;
     }
@@ -681,44 +639,19 @@ static char *read_page_data(const char *name) {
     return page;
 }
 
-/* Converts a line of CSV to the page's form: `decode,0,down,3,` becomes `["0","down",3,`, an empty number null. */
-static void line_of_page(char *to, const char *csv) {
-    const char *field = strchr(csv, ',') + 1;
-    *to = '[';
-    to[1] = '\0';
-    for (int i = 0; *field && *field != '\n'; i++) {
-        const int n = (int)strcspn(field, ",\n");
-        const char *quote = i < 2 ? "\"" : "";
-        sprintf(to + strlen(to), "%s%s%.*s%s", i ? "," : "", quote, n, field, quote);
-        if (!n && i >= 2) strcat(to, "null");
-        field += n + (field[n] == ',');
-        if (field[-1] == ',' && *field == '\n') strcat(to, ",null");
-    }
-    strcat(to, "]");
-}
-
-/* The page has the same numbers as the CSV file. */
-static void pages_and_csv_files_have_the_same_numbers(void) {
+static void a_page_contains_the_csv_file(void) {
     for (int threads = 1; threads <= 2; threads++) {
         double seconds[N_PHASES] = {0};
-        char line[512], expected[1024];
-        int n = 0;
+        size_t size;
         CHECK(!open_moe(threads, true), "no session");
         run_session(seconds, NULL);
         CHECK(!report("x.csv") && !report("x.html"), "no files");
-        char *data = read_page_data("x.html");
-        FILE *csv = fopen(temporary("x.csv"), "r");
-        CHECK(data && csv && json_valid(data) && strstr(data, "{\"model\": \"a \\\"model\\\"\\u003c/script>\", "),
+        char *data = read_page_data("x.html"), *csv = file_read(temporary("x.csv"), &size);
+        CHECK(data && csv && !strncmp(data, "# {\"model\": \"a \\\"model\\\"\\u003c/script>\", ", 41),
               "no page, or other data: %.100s", data);
-        while (fgets(line, sizeof line, csv)) {
-            if (strncmp(line, "prefill,", 8) != 0 && strncmp(line, "decode,", 7) != 0) continue;
-            line_of_page(expected, line);
-            CHECK(strstr(data, expected), "no row %s", expected);
-            n++;
-        }
-        CHECK(n == times_in(data, "\n[\"") && n > 40, "%d rows, expected %d", times_in(data, "\n[\""), n);
-        CHECK(strstr(data, "\"columns\": \"layer,site,calls,"), "no names of columns");
-        fclose(csv);
+        CHECK(!strcmp(data, csv), "the file differs");
+        CHECK(times_in(csv, "\n") > 40, "%d rows", times_in(csv, "\n"));
+        free(csv);
         free(data);
         close_session();
     }
@@ -746,7 +679,7 @@ static void infinite_sizes_are_null(void) {
     CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
     CHECK(!report("x.html"), "no page");
     char *text = read_page_data("x.html");
-    CHECK(text && json_valid(text), "no JSON in the page");
+    CHECK(text && strstr(text, "null"), "no JSON in the page: %s", text);
     free(text);
     close_session();
 }
@@ -840,17 +773,11 @@ static void every_mode_that_runs_the_model_can_be_profiled(void) {
     }
 }
 
-/* A file of 5,000 tiny layers: the profile's memory, and its page. */
+/* A file of 5,000 tiny layers would take a gigabyte. */
 static void the_size_of_a_profile_is_limited(void) {
-    struct stat page;
     hashmodel_write(&(HashModel){8, 8, 5000, 1, 1, 512, 64, false, 7}, inside("layers.bin"), 1, 0);
-#ifndef SANITIZED
-    setup.memory = 256 << 20; /* address space, including program and threads */
-#endif
-    CHECK_RUN("layers.bin --tokens 3 -n 2 -j 2 --profile=out/x.html");
-    CHECK(!stat(inside("out/x.html"), &page) && page.st_size < 10 << 20, "a page of %lld bytes",
-          (long long)page.st_size);
-    unlink(inside("out/x.html"));
+    check_refused(1, "a profile needs a model of at most 256 layers, this one has 5000",
+                  "layers.bin --tokens 3 -n 2 -j 2 --profile=out/x.html");
     unlink(inside("layers.bin"));
 }
 
@@ -860,9 +787,9 @@ static void other_modes_refuse_a_profile(void) {
     for (int i = 0; i < 5; i++) {
         char arguments[128];
         snprintf(arguments, sizeof arguments, "model.bin --profile -m %s", modes[i]);
-        check_refused(2, "--profile is for modes generate, chat, perplexity, bench and logits, not ", arguments);
+        check_refused(2, "--profile works in generate, chat, perplexity, bench, logits, not in ", arguments);
     }
-    check_refused(2, "--profile is for modes generate, chat, perplexity, bench and logits, not ",
+    check_refused(2, "--profile works in generate, chat, perplexity, bench, logits, not in ",
                   "-m norms --profile=out/x.csv");
     CHECK(files_in("out") == 0, "files left over");
 }
@@ -897,13 +824,11 @@ void suite_profile(void) {
     TEST(a_load_is_busy_or_idle);
     TEST(a_coarse_clock_costs_what_it_takes);
     TEST(marks_count_for_the_profile);
-    TEST(observing_stays_within_its_budget);
     TEST(quantiles_of_calls);
     TEST(csv_lists_every_site);
-    TEST(many_layers_share_a_row);
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);
-    TEST(pages_and_csv_files_have_the_same_numbers);
+    TEST(a_page_contains_the_csv_file);
     TEST(every_site_has_a_color_and_a_mark_on_the_page);
     TEST(a_busy_machine_is_reported);
     TEST(the_json_checker);

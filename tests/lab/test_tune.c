@@ -94,7 +94,7 @@ static void prompts_are_not_timed(void) {
 /* A profile's shares depend on the number of threads, so only prefetching is tried. */
 static void an_observed_session_keeps_its_threads(void) {
     open_all();
-    s.observer = &(Probe){0};
+    s.probe = &(Probe){0};
     tuning_open(&t, &m, &s);
     for (int i = 0; i < 200; i++) {
         CHECK(s.decode_threads == 2, "token %d runs on %d threads", i, s.decode_threads);

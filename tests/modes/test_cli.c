@@ -69,8 +69,10 @@ static void make_folder(void) {
     hashmodel_write(&MODEL, inside("bare/model.bin"), 1, 0);
     hashmodel_write(&longer, inside("m/long.bin"), 1, 0);
     patch_row("m/long.bin", 1, 0); /* BOS is never the most likely token: the text never ends */
-    write_chat_model(inside("m/chat.gguf"), &longer, "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
-    write_chat_model(inside("m/strange.gguf"), &longer, "{{ content }}");
+    write_chat_model(inside("m/chat.gguf"), &longer,
+                     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+    write_chat_model(inside("m/strange.gguf"), &longer, "a\n{{ raise_exception('strange') }}");
     hashmodel_write(&MODEL, inside("m/nan.bin"), 1, 0);
     patch_row("m/nan.bin", MODEL.vocab_size - 1, NAN);
     hashtokenizer_write(inside("m/tokenizer.bin"), MODEL.vocab_size);
@@ -316,7 +318,7 @@ static void prompts_come_from_files_and_standard_input(void) {
 /* All short options of llama2.c's run are accepted. */
 static void options_of_llama2c_are_accepted(void) {
     CHECK_RUN("m/model.bin -t 0 -p 0.9 -s 1 -n 5 -i x -z m/tokenizer.bin -m generate -y z");
-    CHECK(strstr(err, "note: -y is for mode chat; ignored\n"), "no note: %s", err);
+    CHECK(strstr(err, "note: --system works in chat; ignored\n"), "no note: %s", err);
     CHECK_RUN("m/chat.gguf -n 100 -i x -m chat -y z -t 0 -p 0.9 -s 1");
     CHECK(!strstr(err, "note: -y"), "%s", err);
 }
@@ -456,7 +458,7 @@ static const Format CHATML = {"m/chat.gguf",
                               NULL,
                               0};
 static const Format CHOSEN = {
-    "m/strange.gguf --template mistral-v0.1", "\1[INST] %s [/INST]", NULL, "\2 [INST] %s [/INST]", "\6", NULL, 0};
+    "m/strange.gguf --template mistral", "\1[INST] %s [/INST]", NULL, "\2[INST] %s [/INST]", " \7", NULL, 0};
 
 /* Compares a conversation, in a context that may get full. The temperature is high enough for an end of text.
  * Increments *answered if all turns were answered. */
@@ -477,8 +479,9 @@ static void converse(const Format *format, int seed, int context, bool system, i
     run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d -n %d %s %s", format->model, context, seed, format->limit,
         seed % 2 ? "" : "-i hello", system ? "-y 'Be kind.</s>'" : "");
     CHECK(status == 0, "seed %d: status %d, %s", seed, status, err);
-    CHECK(is_output(e->text, e->n_text), "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed, n_out,
-          out, e->n_text, e->text);
+    const bool begins = e->n_text < 2 || !strncmp(out, e->text, e->n_text - 1); /* goes on with fewer turns */
+    CHECK(room ? is_output(e->text, e->n_text) : begins, "%s, seed %d: %zu bytes '%s', expected %zu '%s'",
+          format->model, seed, n_out, out, e->n_text, e->text);
     CHECK(!strstr(err, "note: the context") == room, "seed %d: %s", seed, err);
     CHECK(format->note ? !!strstr(err, format->note) : !strstr(err, "chat template"), "%s", err);
     *answered += room;
@@ -501,12 +504,18 @@ static void chat_uses_the_template_of_the_file(void) {
     CHECK(answered > 0 || test_fast(), "no conversation of three turns");
 }
 
-static void chat_refuses_an_unknown_template(void) {
-    check_refused(1, "m/strange.gguf: the chat template ('{{ content }}') is of an unknown family",
-                  "m/strange.gguf -m chat -i a");
-    CHECK(strstr(err, "select one with --template: llama-2, mistral, "), "%s", err);
-    check_refused(2, "--template is 'llama', expected one of llama-2, ", "m/chat.gguf -m chat --template llama -i a");
+static void chat_refuses_a_template_that_raises(void) {
+    check_refused(1, "m/strange.gguf: line 2 of the chat template: refused: strange", "m/strange.gguf -m chat -i a");
+    check_refused(1, "llama: No such file", "m/chat.gguf -m chat --template llama -i a");
+    check_refused(2, "--think is 'x', expected on or off", "m/chat.gguf -m chat --think x -i a");
     for (int seed = 12; seed < (test_fast() ? 12 : 16); seed++) converse(&CHOSEN, seed, 1000, false, &(int){0});
+}
+
+static void verbose_prompt_shows_tokens(void) {
+    CHECK_RUN("m/chat.gguf -m chat -i a -n 1 -t 0 --verbose-prompt");
+    CHECK(!strncmp(err, "      1  '\\x0a<s>\\x0a'\n", 10) && strstr(err, "    510  '<|im_start|>'\n") &&
+              strstr(err, "    511  '<|im_end|>'\n"),
+          "%s", err);
 }
 
 static void chat_notes_that_the_bundled_model_is_not_for_chat(void) {
@@ -519,7 +528,7 @@ static void chat_notes_that_the_bundled_model_is_not_for_chat(void) {
           "%s", err);
 }
 
-static void chat_ends_when_the_context_is_full(void) {
+static void chat_drops_turns_when_the_context_is_full(void) {
     converse(&LLAMA_2, 1, 70, false, &(int){0});
     converse(&LLAMA_2, 2, 30, false, &(int){0});
     converse(&LLAMA_2, 3, 10, false, &(int){0}); /* not even the first turn fits */
@@ -549,7 +558,8 @@ static void chat_reads_lines_of_any_bytes(void) {
     setup.input_size = 16;
     CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
     CHECK(!strcmp(out, expected_out), "'%s', expected '%s'", out, expected_out);
-    CHECK(strstr(err, "note: ignored: a line with a zero byte\nnote: ignored: a line with a zero byte\n"), "%s", err);
+    CHECK(strstr(err, "note: ignored: a message with a zero byte\nnote: ignored: a message with a zero byte\n"), "%s",
+          err);
     for (size_t n = 16382; n <= 16386; n++) { /* empty lines up to the end of a block */
         memset(input, '\n', n);
         strcpy(input + n, "hi there\n");
@@ -560,7 +570,8 @@ static void chat_reads_lines_of_any_bytes(void) {
     memset(input, 'a', sizeof input - 1);
     setup.input = input;
     CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
-    CHECK(n_out == 0 && strstr(err, "the context of 200 positions is full"), "'%s', '%s'", out, err);
+    CHECK(n_out == 0 && strstr(err, "the context of 200 positions is too small for the message"), "'%s', '%s'", out,
+          err);
 }
 
 static void chat_ends_at_the_end_of_input(void) {
@@ -571,9 +582,9 @@ static void chat_ends_at_the_end_of_input(void) {
     CHECK(n_out == 0 && *err == '\0', "empty lines: '%s', '%s'", out, err);
     CHECK_RUN("m/long.bin -m chat");
     CHECK(n_out == 0 && one_line(err) && strstr(err, LLAMA_2.note), "no chat template: '%s', '%s'", out, err);
-    check_refused(2, "-f is for modes generate, perplexity, tokenize and logits, not chat",
+    check_refused(2, "--file works in generate, perplexity, tokenize, logits, not in chat",
                   "m/long.bin -m chat -f text");
-    check_refused(2, "--tokens is for modes", "m/long.bin -m chat --tokens 1,2");
+    check_refused(2, "--tokens works in", "m/long.bin -m chat --tokens 1,2");
 }
 
 /* ---- tokenize, logits, perplexity ------------------------------------------------------------------------ */
@@ -771,9 +782,9 @@ static void info_lists_the_model(void) {
     CHECK(strstr(out, line), "no '%s' in %s", line, out);
     CHECK_RUN("m/v2.bin -m info");
     CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") && strstr(out, "group size   4\n"), "%s", out);
-    CHECK(strstr(out, "tokenizer    SentencePiece, 512 pieces, BOS 1, EOS 2\ntemplate     none\n"), "%s", out);
+    CHECK(strstr(out, "tokenizer    SentencePiece, 512 pieces, BOS 1, EOS 2\ntemplate     0 bytes\n"), "%s", out);
     CHECK_RUN("m/chat.gguf -m info");
-    CHECK(strstr(out, "template     chatml\n"), "%s", out);
+    CHECK(strstr(out, "template     149 bytes\n"), "%s", out);
     CHECK_RUN("m/model.bin -m info -z m/model.bin");
     CHECK(!strstr(out, "tokenizer") && one_line(err) && !strncmp(err, "note: m/model.bin", 17), "%s: %s", out, err);
 }
@@ -917,20 +928,22 @@ static void bad_usage_is_refused(void) {
         {"no model", ""},
         {"no model", "-n 5"},
         {"unexpected argument 'm/model.bin'; text for the model follows -i", "m/model.bin m/model.bin"},
-        {"-y is for mode chat, not info", "m/model.bin -m info -y x"},
-        {"--template is for mode chat, not generate", "m/model.bin --template zephyr"},
-        {"-q is for mode convert, not generate", "m/model.bin -q f32"},
-        {"-o is for modes logits and convert, not generate", "m/model.bin -o x"},
-        {"--json is for modes generate, bench and norms, not chat", "m/model.bin -m chat --json"},
-        {"-t is for modes generate and chat, not perplexity", "m/model.bin -m perplexity -t 0 -i x"},
+        {"--system works in chat, not in info", "m/model.bin -m info -y x"},
+        {"--template works in chat, not in generate", "m/model.bin --template zephyr"},
+        {"--type works in convert, not in generate", "m/model.bin -q f32"},
+        {"--output works in logits, convert, not in generate", "m/model.bin -o x"},
+        {"--json works in generate, chat, bench, norms, not in info", "m/model.bin -m info --json"},
+        {"--logprobs requires --json", "m/model.bin --logprobs 2"},
+        {"--stop is '', expected", "m/model.bin --stop ''"},
+        {"--temperature works in generate, chat, not in perplexity", "m/model.bin -m perplexity -t 0 -i x"},
         {"mutually exclusive", "m/model.bin -i aa -f text"},
         {"mutually exclusive", "m/model.bin -i aa --tokens 1"},
         {"mutually exclusive", "m/model.bin -f text --tokens 1"},
         {"unknown option '-Q'; see --help", "m/model.bin -Q"},
-        {"unknown option '-Q'; see --help", "m/model.bin -vQ"},
+        {"option '-vQ' takes no argument; see --help", "m/model.bin -vQ"},
         {"unknown option '--nonsense'; see --help", "m/model.bin --nonsense"},
         {"unknown option '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
-        {"'--tempreture'; see --help", "m/model.bin --tempreture=3"},
+        {"'--tempreture=3'; see --help", "m/model.bin --tempreture=3"},
         {"'--thread-s'; see --help", "m/model.bin --thread-s"},
         {"'--x'; see --help", "m/model.bin --x"},
         {"'--pro'; see --help", "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
@@ -997,7 +1010,7 @@ static void files_that_are_not_models_are_recognized(void) {
         /* a header longer than the file */
         CASE("\x03\0\0\0\0\0\0\0{}", "unknown format; as a llama2.c v0 checkpoint: file is 10 bytes"),
         CASE("Once upon a time there was a little girl.", "unknown format; as a llama2.c v0 checkpoint: "
-                                                          "dim is 1701015119, expected a multiple of n_heads"),
+                                                          "dim 1701015119, n_heads 1701669236"),
         CASE("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
              "unknown format; as a llama2.c v0 checkpoint: dim is 0, expected a positive number"),
 #undef CASE
@@ -1049,7 +1062,7 @@ static void a_vocabulary_without_tensors_tokenizes(void) {
     CHECK(!strcmp(out, expected) && !*err, "%s, expected %s; stderr: %s", out, expected, err);
     CHECK_RUN("m/vocabulary.gguf -m tokenize -v --tokens 511");
     check_refused(1, "outside the vocabulary of 512", "m/vocabulary.gguf -m tokenize --tokens 512");
-    check_refused(2, "--norm is for modes", "m/vocabulary.gguf -m tokenize -i a --norm rms");
+    check_refused(2, "--norm works in", "m/vocabulary.gguf -m tokenize -i a --norm rms");
     for (int i = 0; i < 8; i++) {
         snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s", modes[i]);
         check_refused(1, "m/vocabulary.gguf: has a vocabulary but no tensors; it works only with -m tokenize",
@@ -1174,7 +1187,7 @@ static void no_output_is_an_input(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(1, "name another file", cases[i]);
     write_file("text.csv", "Once");
     run("m/model.bin -f text.csv -n 4 --profile=text.csv");
-    CHECK(status == 1 && strstr(err, "run: text.csv: was read"), "status %d: %s", status, err);
+    CHECK(status == 1 && strstr(err, "run: text.csv: is also an output"), "status %d: %s", status, err);
     unlink(inside("text.csv"));
     CHECK_RUN("hf -m info");
     for (int i = 0; i < 3; i++) {
@@ -1219,13 +1232,14 @@ static void files_do_not_replace_closed_standard_streams(void) {
     CHECK(status == 1 && one_line(err) && strstr(err, "run: cannot write the output"), "status %d: %s", status, err);
 }
 
-/* With OMP_THREAD_LIMIT, and with stacks too large for the address space. */
+/* With OMP_THREAD_LIMIT, and with stacks too large for the address space (libgomp ends the program). */
 static void thread_limits_of_the_system_are_handled(void) {
     setup.environment = "OMP_THREAD_LIMIT=3";
     CHECK_RUN("m/model.bin -m bench --seconds 0 -n 2 --prompt-tokens 2 -j 4 --json");
     CHECK(strstr(out, "\"threads\": 3,"), "%s", out);
     setup.environment = "OMP_STACKSIZE=65536G";
-    check_refused(1, "cannot start 4 threads", "m/model.bin -i aa -n 4 -j 4");
+    run("m/model.bin -i aa -n 4 -j 4");
+    CHECK(status == 1 && *err, "status %d, %s", status, err);
     setup.environment = "OMP_STACKSIZE=65536G";
     CHECK_RUN("m/model.bin -i aa -n 4 -j 1");
 }
@@ -1257,9 +1271,9 @@ static void a_file_size_limit_is_an_error(void) {
     CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
     snprintf(arguments, sizeof arguments, "%s -m convert -q f32 -o out/a.gguf", model);
     setup.file_size = 5000;
-    check_refused(1, "out/a.gguf: cannot write: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
+    check_refused(1, "out/a.gguf: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
     setup.file_size = 5000;
-    check_refused(1, "out/a.gguf: cannot write: File too large", arguments);
+    check_refused(1, "out/a.gguf: File too large", arguments);
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
@@ -1358,9 +1372,10 @@ void suite_cli(void) {
     TEST(chat_answers_turn_by_turn);
     TEST(chat_has_a_system_prompt);
     TEST(chat_uses_the_template_of_the_file);
-    TEST(chat_refuses_an_unknown_template);
+    TEST(chat_refuses_a_template_that_raises);
+    TEST(verbose_prompt_shows_tokens);
     TEST(chat_notes_that_the_bundled_model_is_not_for_chat);
-    TEST(chat_ends_when_the_context_is_full);
+    TEST(chat_drops_turns_when_the_context_is_full);
     TEST(n_limits_each_answer);
     TEST(chat_reads_lines_of_any_bytes);
     TEST(chat_ends_at_the_end_of_input);

@@ -92,7 +92,7 @@ static void check_objects(const ExpectedText *list, int n, const char *reason) {
         CHECK(json_integer(json_get(o, "index"), &number) && number == list[i].line, "object %d: %s", i, line);
         CHECK(json_integer(json_get(o, "seed"), &number) && number == list[i].seed, "object %d: %s", i, line);
         CHECK(json_is(json_get(o, "prompt"), list[i].prompt), "object %d: %s", i, line);
-        snprintf(text, sizeof text, "%s\n", json_shown(json_get(o, "text")));
+        snprintf(text, sizeof text, "%s%s\n", list[i].prompt, json_shown(json_get(o, "completion")));
         CHECK(!strcmp(text, as_json_has_it(texts[i])), "object %d: '%s', expected '%s'", i, text, texts[i]);
         CHECK(json_integer(json_get(o, "tokens"), &number) &&
                   (number > 0 || json_is(json_get(o, "finish_reason"), "stop")),
@@ -210,7 +210,7 @@ static void windows_keep_what_samples_need(void) {
               expected);
     }
     CHECK_RUN("gemma2.gguf --tokens 3 -n 4 -t 0 --json");
-    CHECK(!strncmp(out, "{\"index\": 1, \"prompt\": \"3\", \"text\": \"3,", 39), "%s", out);
+    CHECK(!strncmp(out, "{\"index\": 1, \"prompt\": \"3\", \"completion\": \",", 43), "%s", out);
 }
 
 static void steps_may_end_in_the_prompt(void) {
@@ -373,7 +373,7 @@ static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     Prompt prompt;
     int lines = n && bytes[n - 1] != '\n', last = 0, found = 0, more;
     for (size_t i = 0; i < n; i++) lines += bytes[i] == '\n';
-    if (prompts_open(&prompts, run)) {
+    if (prompts_open(&prompts, run, NULL)) {
         prompts_close(&prompts);
         return n == 0;
     }
@@ -433,9 +433,9 @@ static void bad_usage_is_refused(void) {
         {2, "-i, -f, --tokens and --prompts are mutually exclusive", "spm.gguf -i a --prompts b"},
         {2, "mutually exclusive", "spm.gguf -f a --prompts b"},
         {2, "mutually exclusive", "spm.gguf --tokens 1 --prompts b"},
-        {2, "--samples is for mode generate, not chat", "spm.gguf -m chat --samples 2"},
-        {2, "not perplexity", "spm.gguf -m perplexity --prompts b"},
-        {2, "not bench", "spm.gguf -m bench --parallel 2"},
+        {2, "--samples works in generate, not in chat", "spm.gguf -m chat --samples 2"},
+        {2, "not in perplexity", "spm.gguf -m perplexity --prompts b"},
+        {2, "not in bench", "spm.gguf -m bench --parallel 2"},
         {2, "--parallel requires --samples N", "spm.gguf -i a --parallel 2"},
         {2, "--samples is '0', expected a whole number from 1", "spm.gguf --samples 0"},
         {2, "--parallel is '0', expected a whole number from 1", "spm.gguf --samples 2 --parallel 0"},

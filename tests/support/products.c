@@ -10,6 +10,20 @@
 
 enum { GAP = 3 };
 
+int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads, bool bf16) {
+    Arena a = {0};
+    *buffer = (InputBuffer){0};
+    input_lay_out(buffer, &a, rows, cols, n_threads, bf16);
+    a = (Arena){.memory = allocate((size_t)a.used, 1)};
+    if (a.memory) input_lay_out(buffer, &a, rows, cols, n_threads, bf16);
+    return a.memory ? 0 : -1;
+}
+
+void input_buffer_close(InputBuffer *buffer) {
+    free(buffer->q); /* the first array of the memory */
+    *buffer = (InputBuffer){0};
+}
+
 float product_before(int i) { return 0.5f + (float)(i % 5); }
 
 /* Computes n_rows rows and `max` tokens at a time into wider rows, whose other elements must not change. */

@@ -96,7 +96,7 @@ static int convert_folder(const char *folder) {
     int status = -1;
     if (model_open(&m, in(folder, "bpe"))) return -1;
     if (model_open_tokenizer(&t, &m, in(folder, "bpe"), NULL, TOKENIZER_NEEDED) > 0) {
-        status = gguf_write_model(&m, &t, TYPE_F16, false, in(folder, "bpe.gguf"));
+        status = gguf_write_model(&m, &t, TYPE_F16, false, "bpe", in(folder, "bpe.gguf"));
         tokenizer_close(&t);
     }
     model_close(&m);

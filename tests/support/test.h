@@ -339,6 +339,10 @@ typedef struct {
 
 float product_before(int i);
 
+/* Allocates a buffer for the inputs of products, as input_lay_out(). -1: out of memory. */
+int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads, bool bf16);
+void input_buffer_close(InputBuffer *buffer);
+
 /* Checks that the product has the same bits if it is computed in parts of rows and tokens, by three threads, or from
  * panels. */
 void check_divisions(const Product *p);
@@ -364,8 +368,8 @@ typedef struct {
     const char *user, *answer;
 } Exchange;
 
-/* The tokens of n turns up to the last answer (exclusive), rendered turn by turn; each answer is encoded separately.
- * The caller frees all->ids. */
+/* The tokens of n turns up to the last answer (exclusive); each answer is encoded separately. The caller frees
+ * all->ids. */
 int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Exchange *turns, int n,
                 Tokens *all);
 
@@ -374,6 +378,8 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
 #define SUITE_LIST(SUITE)                                                                                              \
     SUITE(lab)        /* norm_spec.c and --norm; -m norms */                                                           \
     SUITE(texts)      /* texts.c, prompts.c */                                                                         \
+    SUITE(text)       /* text.c: stop strings, log-probabilities */                                                    \
+    SUITE(chat)       /* chat.c, input.c */                                                                            \
     SUITE(memory)     /* failing allocations in every mode */                                                          \
     SUITE(sequences)  /* the same bits whatever other sequences run; also with several ranks */                        \
     SUITE(convert)    /* convert.c, for the newer architectures */                                                     \
@@ -392,6 +398,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
     SUITE(batching)   /* the statements of docs/batching.md */                                                         \
     SUITE(matmul)     /* matmul.c, quant.c */                                                                          \
     SUITE(pieces)     /* tokenizer.c against sentencepiece */                                                          \
+    SUITE(jinja)      /* jinja.c */                                                                                    \
     SUITE(template)   /* template.c */                                                                                 \
     SUITE(guess)      /* guess.c */                                                                                    \
     SUITE(json)       /* json.c */                                                                                     \

@@ -18,6 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In the library control pieces match no text. */
+static void match_as_the_library(Tokenizer *t) {
+    for (int id = 0; id < t->pieces.n; id++)
+        if (t->pieces.list[id].kind == PIECE_SPECIAL) t->pieces.list[id].kind = PIECE_CONTROL;
+}
+
 static void stories_matches_the_library(void) {
     Model model;
     Tokenizer t;
@@ -25,6 +31,7 @@ static void stories_matches_the_library(void) {
     CHECK(gguf_read_tokenizer(&t, model.files, "models/stories.gguf", model.config.vocab_size, true) == 1,
           "no tokenizer");
     CHECK(t.normalizer.replaces_invalid, "replaces_invalid differs from the library");
+    match_as_the_library(&t);
     check_golden_tokens(&t, "stories", ALL_BYTES);
     tokenizer_close(&t);
     model_close(&model);
@@ -76,6 +83,7 @@ static void user_defined_pieces_match_as_in_the_library(void) {
     gguf_make(&file, &speaking, 0);
     gguf_add_tokenizer(&file, speaking.vocab_size, pieces, (int)(sizeof pieces / sizeof *pieces));
     CHECK(!gguf_reopen(&file, &model, &t), "does not open");
+    match_as_the_library(&t);
     check_golden_tokens(&t, "user", ALL_BYTES);
     tokenizer_close(&t);
     model_close(&model);
@@ -90,6 +98,22 @@ static bool gives(const Tokenizer *t, const char *text, const int *ids) {
     const bool same = tokens.n == n && !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids);
     free(tokens.ids);
     return same;
+}
+
+/* Control pieces match the raw text; a space is inserted after them, as before any text. */
+static void control_pieces_match(void) {
+    static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
+    static const GgufPiece control[] = {{"<|end|>", CONTROL}, {"<0x0A>b", CONTROL}};
+    static GgufFile file;
+    Model model;
+    Tokenizer t;
+    gguf_make(&file, &speaking, 0);
+    gguf_add_tokenizer(&file, speaking.vocab_size, control, 2);
+    CHECK(!gguf_reopen(&file, &model, &t), "does not open");
+    CHECK(gives(&t, "aa<|end|>ba\n</s>\n", (int[]){1030, 1598, 1031, 2, -1}), "between two words");
+    CHECK(gives(&t, "<|end|><|end|>", (int[]){1598, 1598, -1}), "no text");
+    tokenizer_close(&t);
+    model_close(&model);
 }
 
 /* With a SentencePiece vocabulary U+2581 in a text is a space, as in the library. In llama2.c it is not. */
@@ -299,6 +323,7 @@ void suite_pieces(void) {
     TEST(stories_matches_the_library);
     TEST(llama_2_matches_the_library);
     TEST(user_defined_pieces_match_as_in_the_library);
+    TEST(control_pieces_match);
     TEST(a_space_mark_in_a_text_is_a_space);
     TEST(lookup_matches_a_linear_search);
     TEST(byte_pieces_are_recognized_by_name);

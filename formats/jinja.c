@@ -1,0 +1,1082 @@
+/* jinja.c: runs a chat template.
+ *
+ * Owns the part of Jinja that chat templates use, with the options that transformers sets (trim_blocks, lstrip_blocks,
+ * loop controls, generation blocks), and the limits. There is no syntax tree: an expression is evaluated, a statement
+ * runs while its text is read. What must not run is read with `live` false; loops and macros move the cursor back.
+ * Every byte of a string keeps its mark in every function. Strings and lists never change; `set` changes maps.
+ *
+ * One template runs at a time, so its state is in variables of this file. stop() returns to jinja_render().
+ */
+#include "formats/jinja.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/utf8.h"
+#include "text/pretokenize.h"
+#include <ctype.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { UNDEFINED, NONE, BOOLEAN, INTEGER, STRING, LIST, MAP, MACRO } Kind;
+
+typedef struct {
+    Kind kind;
+    uint32_t n; /* bytes of a string */
+    union {
+        int64_t number;      /* of a boolean or an integer, which has 32 bits */
+        const char *text;    /* of a string: [n]; of a macro: its parameters in the template */
+        struct Items *items; /* of a list or a map */
+    };
+    const char *marks; /* [n], of a string */
+} Value;
+
+typedef struct {
+    Value key, value; /* the key is undefined in a list */
+} Item;
+
+typedef struct Items {
+    Item *at; /* [n], capacity `room` */
+    size_t n, room;
+} Items;
+
+typedef struct {
+    Items variables;     /* a stack */
+    size_t first, frame; /* the first variable that `set` can change, 0 at the top level; that the macro can see */
+    size_t n_globals;    /* number of variables of the top level */
+} Scope;
+
+enum { CHUNK = 1 << 16, MAX_CONSTANT = 64 /* bytes */ };
+
+static const Value undefined;
+static const char ONES[MAX_CONSTANT] = {[0 ... MAX_CONSTANT - 1] = 1};
+
+static jmp_buf stopped;
+static const char *path, *source, *cursor; /* the template, zero-terminated */
+static const char *ones;                   /* marks of the template */
+static Buffer text, marks;                 /* the output, then the strings that are being built */
+static size_t n_steps, n_bytes, n_unused;
+static struct Chunk *chunks;
+static char *unused; /* [n_unused], in the last chunk */
+static int depth;
+static bool live;
+static enum { NOTHING, CONTINUE, BREAK } skips; /* why the rest of a loop's body does not run */
+static Scope scope;
+static Items messages;
+
+/* ---- limits and memory --------------------------------------------------------------------- */
+
+static _Noreturn void stop(const char *format, ...) {
+    char message[256];
+    int line = 1;
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof message, format, list);
+    va_end(list);
+    for (const char *s = source; s < cursor; s++) line += *s == '\n';
+    fail("%s: line %d of the chat template: %s", path, line, message);
+    longjmp(stopped, 1);
+}
+
+static void work(size_t bytes) {
+    n_steps += 1 + bytes / 64;
+    if (n_steps > JINJA_STEPS) stop("takes more than %d steps", JINJA_STEPS);
+}
+
+static void enter(void) {
+    work(0);
+    if (++depth > JINJA_DEPTH) stop("nested more than %d deep", JINJA_DEPTH);
+}
+
+struct Chunk {
+    struct Chunk *next;
+    size_t unused; /* aligns what follows */
+};
+
+static void *get_memory(size_t bytes) {
+    bytes = (bytes + 15) / 16 * 16;
+    if (bytes > n_unused) {
+        n_unused = bytes + CHUNK;
+        n_bytes += n_unused;
+        struct Chunk *chunk = n_bytes > JINJA_MEMORY ? NULL : allocate_quietly(1, sizeof *chunk + n_unused);
+        if (!chunk) stop(n_bytes > JINJA_MEMORY ? "needs more than %d bytes" : "out of memory: %d bytes", JINJA_MEMORY);
+        chunk->next = chunks;
+        chunks = chunk;
+        unused = (char *)(chunk + 1);
+    }
+    unused += bytes;
+    n_unused -= bytes;
+    return unused - bytes;
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+static Value string(const char *s, const char *with_marks, size_t n) {
+    return (Value){STRING, (uint32_t)n, .text = s, .marks = with_marks};
+}
+
+static Value constant(const char *s) { return string(s, ONES, strlen(s)); }
+static Value part(Value s, size_t from, size_t to) { return string(s.text + from, s.marks + from, to - from); }
+static Value boolean(bool is_true) { return (Value){.kind = BOOLEAN, .number = is_true}; }
+
+static Value integer(int64_t number) {
+    if (number != (int32_t)number) stop("an integer of more than 32 bits");
+    return (Value){.kind = INTEGER, .number = number};
+}
+
+static bool is_text(Value v, const char *s) { return v.kind == STRING && v.n == strlen(s) && !memcmp(v.text, s, v.n); }
+
+static bool is_number(Value v) { return v.kind == BOOLEAN || v.kind == INTEGER; }
+static bool has_items(Value v) { return v.kind == LIST || v.kind == MAP; }
+
+static bool is_true(Value v) {
+    return v.kind == STRING ? v.n > 0 : has_items(v) ? v.items->n > 0 : v.kind == MACRO || (is_number(v) && v.number);
+}
+
+static void add(Items *items, Value key, Value value) {
+    if (items->n == items->room) {
+        const Items old = *items;
+        items->room = 2 * old.room + 4;
+        items->at = get_memory(items->room * sizeof *items->at);
+        if (old.n) memcpy(items->at, old.at, old.n * sizeof *old.at);
+    }
+    items->at[items->n++] = (Item){key, value};
+}
+
+static void push(Items *list, Value value) { add(list, undefined, value); }
+
+static Value with_items(Kind kind, Items items) {
+    Value v = {.kind = kind, .items = get_memory(sizeof items)};
+    *v.items = items;
+    return v;
+}
+
+static void define(Items *items, const char *name, Value value) { add(items, constant(name), value); }
+
+static Value list_of(Items items) { return with_items(LIST, items); }
+
+static bool equal(Value a, Value b) {
+    if (is_number(a) && is_number(b)) return a.number == b.number;
+    if (a.kind != b.kind || a.kind < BOOLEAN) return a.kind == b.kind;
+    if (a.kind == STRING) {
+        if (a.n >= 64) work(a.n);
+        return a.n == b.n && !memcmp(a.text, b.text, a.n);
+    }
+    if (has_items(a) && a.items != b.items) stop("compares lists or maps");
+    return true;
+}
+
+/* The last item with this key from `from` on; NULL if there is none. */
+static Item *find(const Items *items, Value key, size_t from) {
+    size_t i = items->n;
+    while (i > from && !equal(items->at[i - 1].key, key)) i--;
+    work(items->n - i);
+    return i > from ? &items->at[i - 1] : NULL;
+}
+
+static void set(Items *items, Value key, Value value, size_t from) {
+    Item *item = find(items, key, from);
+    if (item)
+        item->value = value;
+    else
+        add(items, key, value);
+}
+
+/* ---- building strings ----------------------------------------------------------------------- */
+
+static void write_bytes(const char *s, const char *with_marks, size_t n) {
+    work(n);
+    if (n > JINJA_OUTPUT - text.n) stop("writes more than %d bytes", JINJA_OUTPUT);
+    buffer_append(&text, s, n);
+    if (!text.failed) buffer_append(&marks, with_marks, n);
+    if (text.failed || marks.failed) longjmp(stopped, 1);
+}
+
+static void put(Value v) {
+    char digits[24];
+    if (v.kind > STRING) stop("prints a list, a map or a macro");
+    if (v.kind == NONE || v.kind == BOOLEAN) v = constant(v.kind == NONE ? "None" : v.number ? "True" : "False");
+    if (v.kind == INTEGER) snprintf(digits, sizeof digits, "%d", (int)v.number), v = constant(digits);
+    if (v.kind == STRING) write_bytes(v.text, v.marks, v.n);
+}
+
+/* Takes what was written from `start` on out of the output; a zero byte follows. */
+static Value take(size_t start) {
+    const size_t n = text.n - start;
+    char *copy = get_memory(2 * n + 1), *with_marks = copy + n + 1;
+    if (n) memcpy(copy, text.bytes + start, n), memcpy(with_marks, marks.bytes + start, n);
+    copy[n] = '\0';
+    text.n = marks.n = start;
+    return string(copy, with_marks, n);
+}
+
+static Value concatenate(Value a, Value b) {
+    const size_t start = text.n;
+    put(a);
+    put(b);
+    return take(start);
+}
+
+static Value to_string(Value v) { return v.kind == STRING ? v : concatenate(v, undefined); }
+
+/* ---- characters, members, slices ------------------------------------------------------------- */
+
+/* Index of the first byte of the character after `at`. */
+static size_t next_character(Value s, size_t at) {
+    while (++at < s.n && utf8_is_continuation((uint8_t)s.text[at])) {
+    }
+    return at;
+}
+
+static Items iterate(Value v) {
+    Items list = {0};
+    if (v.kind == LIST) return *v.items;
+    if (v.kind != UNDEFINED && v.kind != MAP) stop("expected a list");
+    for (size_t i = 0; v.kind == MAP && i < v.items->n; i++) push(&list, v.items->at[i].key);
+    return list;
+}
+
+/* The number of characters or items. */
+static int64_t count(Value v) {
+    int64_t n = 0;
+    if (v.kind != STRING) return (int64_t)iterate(v).n;
+    work(v.n);
+    for (size_t at = 0; at < v.n; at = next_character(v, at)) n++;
+    return n;
+}
+
+/* Converts an index, which may count from the end, to 0 to n. */
+static int64_t place(Value index, int64_t n, int64_t missing) {
+    int64_t i = index.kind == INTEGER ? index.number : missing;
+    if (i < 0) i += n;
+    return i < 0 ? 0 : i > n ? n : i;
+}
+
+/* Index of item or character i in memory. */
+static size_t offset(Value v, int64_t i) {
+    size_t at = 0;
+    if (v.kind == LIST) return (size_t)i;
+    for (; i > 0; i--) at = next_character(v, at);
+    return at;
+}
+
+static Value slice(Value v, Value from, Value to) {
+    if (v.kind != LIST && v.kind != STRING) stop("a slice of what is no list");
+    const int64_t n = count(v), first = place(from, n, 0), last = place(to, n, n);
+    if (last <= first) return v.kind == LIST ? list_of((Items){0}) : part(v, 0, 0);
+    const size_t begin = offset(v, first), end = offset(v, last);
+    if (v.kind == STRING) return part(v, begin, end);
+    return list_of((Items){v.items->at + begin, end - begin, end - begin});
+}
+
+static Value get_member(Value v, Value key) {
+    if (v.kind == UNDEFINED) stop("a member of an undefined value");
+    const Item *item = v.kind == MAP ? find(v.items, key, 0) : NULL;
+    if (item) return item->value;
+    if (key.kind != INTEGER || (v.kind != LIST && v.kind != STRING)) return undefined;
+    const Value only = slice(v, key, key.number == -1 ? undefined : integer(key.number + 1));
+    return v.kind == STRING ? only : only.items->n ? only.items->at->value : undefined;
+}
+
+/* ---- operators ------------------------------------------------------------------------------ */
+
+/* Operators that begin with others stand before them. */
+static const struct {
+    const char *symbol;
+    int level; /* higher levels bind tighter; 2 is `not` */
+    char code; /* for apply() */
+} OPERATORS[] = {{"or", 0, '|'}, {"and", 1, '&'}, {"==", 3, '='},     {"!=", 3, '!'}, {"<=", 3, 'l'}, {">=", 3, 'g'},
+                 {"<", 3, '<'},  {">", 3, '>'},   {"not in", 3, 'n'}, {"in", 3, 'i'}, {"+", 4, '+'},  {"-", 4, '-'},
+                 {"~", 5, '~'},  {"*", 6, '*'},   {"//", 6, '/'},     {"%", 6, '%'}};
+
+enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS, NOT = 2, COMPARISON = 3, HIGHEST = 6 };
+
+static bool contains(Value list, Value v) {
+    if (list.kind == STRING && v.kind == STRING) {
+        work(list.n);
+        return memmem(list.text, list.n, v.text, v.n) != NULL;
+    }
+    const Items items = iterate(list);
+    size_t i = 0;
+    while (i < items.n && !equal(items.at[i].value, v)) i++;
+    return i < items.n;
+}
+
+static int64_t number_of(Value v) {
+    if (!is_number(v)) stop("expected a number");
+    return v.number;
+}
+
+static Value apply(char op, Value a, Value b) {
+    if (op == '=' || op == '!') return boolean(equal(a, b) == (op == '='));
+    if (op == 'i' || op == 'n') return boolean(contains(b, a) == (op == 'i'));
+    if (op == '~' || (op == '+' && a.kind == STRING && b.kind == STRING)) return concatenate(a, b);
+    if (op == '+' && a.kind == LIST && b.kind == LIST) {
+        Items all = {a.items->at, a.items->n, a.items->n}; /* push() copies it */
+        for (size_t i = 0; i < b.items->n; i++) push(&all, b.items->at[i].value);
+        return list_of(all);
+    }
+    const int64_t x = number_of(a), y = number_of(b);
+    if (!y && (op == '/' || op == '%')) stop("divides by zero");
+    const int64_t quotient = y ? x / y - (x % y && (x < 0) != (y < 0)) : 0;
+    switch (op) {
+    case '<': return boolean(x < y);
+    case '>': return boolean(x > y);
+    case 'l': return boolean(x <= y);
+    case 'g': return boolean(x >= y);
+    case '+': return integer(x + y);
+    case '-': return integer(x - y);
+    case '*': return integer(x * y);
+    case '/': return integer(quotient);
+    default: return integer(x - y * quotient);
+    }
+}
+
+/* ---- functions, filters, methods and tests --------------------------------------------------- */
+
+/* The call that runs: self|name(args), self.name(args), self is name(args), or name(args). The key of a keyword
+ * argument is its name. `option` is of the row in FUNCTIONS. */
+static Value self;
+static Items args;
+static int option;
+
+static Value call_function(Value name, Value on, Items with, bool is_test);
+
+static Value arg(size_t i) { return i < args.n ? args.at[i].value : undefined; }
+
+static Value string_arg(size_t i) {
+    const Value v = arg(i);
+    if (v.kind != STRING) stop("argument %zu is no string", i + 1);
+    return v;
+}
+
+static void check_arguments(size_t max) {
+    if (args.n > max) stop("unsupported arguments");
+}
+
+/* Whether the character is in the argument or, without one, white space. */
+static bool is_stripped(Value character) {
+    size_t n;
+    if (args.n) return contains(string_arg(0), character);
+    const uint32_t code = utf8_read(character.text, character.n, &n);
+    return is_white_space(code) || (code >= 0x1c && code <= 0x1f);
+}
+
+enum { LEFT = 1, RIGHT = 2 };
+
+static Value strip(void) {
+    Value s = to_string(self);
+    size_t n = 0;
+    work(s.n);
+    for (; option & LEFT && s.n && is_stripped(part(s, 0, n = next_character(s, 0))); s = part(s, n, s.n)) {
+    }
+    for (; option & RIGHT && s.n; s.n = (uint32_t)n) {
+        for (n = s.n - 1; n > 0 && utf8_is_continuation((uint8_t)s.text[n]);) n--;
+        if (!is_stripped(part(s, n, s.n))) break;
+    }
+    return s;
+}
+
+static Items split_at(Value s, Value separator, int64_t max) {
+    Items list = {0};
+    const char *at;
+    if (!separator.n) stop("an empty separator");
+    work(s.n);
+    for (; max != 0 && (at = memmem(s.text, s.n, separator.text, separator.n)); max--) {
+        const size_t n = (size_t)(at - s.text);
+        push(&list, part(s, 0, n));
+        s = part(s, n + separator.n, s.n);
+    }
+    push(&list, s);
+    return list;
+}
+
+static Value split(void) {
+    const Value max = arg(1);
+    return list_of(split_at(to_string(self), string_arg(0), max.kind == INTEGER ? max.number : -1));
+}
+
+static Value join_items(Items items, Value separator) {
+    const size_t start = text.n;
+    for (size_t i = 0; i < items.n; i++) {
+        if (i) put(separator);
+        put(items.at[i].value);
+    }
+    return take(start);
+}
+
+/* A filter (list|join(separator)) or a method (separator.join(list)). */
+static Value join(void) {
+    const bool is_method = self.kind == STRING;
+    check_arguments(1);
+    return join_items(iterate(is_method ? arg(0) : self), is_method ? self : arg(0));
+}
+
+static Value replace(void) {
+    check_arguments(2);
+    return join_items(split_at(to_string(self), string_arg(0), -1), string_arg(1));
+}
+
+/* To upper case if the option is set, else to lower case. */
+static Value change_case(void) {
+    const Value s = to_string(self);
+    char *copy = get_memory(s.n + 1);
+    for (size_t i = 0; i < s.n; i++) {
+        if ((uint8_t)s.text[i] >= 0x80) stop("changes the case of a character outside ASCII");
+        copy[i] = (char)(option ? toupper(s.text[i]) : tolower(s.text[i]));
+    }
+    return string(copy, s.marks, s.n);
+}
+
+/* endswith if the option is set. */
+static Value starts_with(void) {
+    const Value s = to_string(self), prefix = string_arg(0);
+    work(prefix.n);
+    if (s.n < prefix.n) return boolean(false);
+    return boolean(!memcmp(s.text + (option ? s.n - prefix.n : 0), prefix.text, prefix.n));
+}
+
+static Value length(void) {
+    check_arguments(0);
+    return integer(count(self));
+}
+
+static Value to_list(void) { return list_of(iterate(self)); }
+
+static Value reverse(Value v) {
+    const Items items = iterate(v);
+    Items list = {0};
+    for (size_t i = items.n; i > 0; i--) push(&list, items.at[i - 1].value);
+    return list_of(list);
+}
+
+static Value as_string(void) { return to_string(self); }
+
+static Value or_default(void) {
+    const bool is_used = self.kind == UNDEFINED || (is_true(arg(1)) && !is_true(self));
+    return !is_used ? self : args.n ? arg(0) : constant("");
+}
+
+static Value get(void) {
+    if (self.kind != MAP) stop("get of what is no map");
+    const Item *item = find(self.items, arg(0), 0);
+    return item ? item->value : args.n > 1 ? arg(1) : (Value){.kind = NONE};
+}
+
+/* selectattr; rejectattr if the option is set. */
+static Value choose(void) {
+    const Items items = is_true(self) ? iterate(self) : (Items){0}, given = args;
+    const Value name = string_arg(0), test = arg(1), compared = arg(2);
+    const bool rejects = option;
+    Items list = {0};
+    for (size_t i = 0; i < items.n; i++) {
+        const Value v = items.at[i].value, member = get_member(v, name);
+        Items with = {0};
+        push(&with, compared);
+        if (is_true(given.n > 1 ? call_function(test, member, with, true) : member) != rejects) push(&list, v);
+    }
+    return list_of(list);
+}
+
+static Value is_of_kind(void) { return boolean(option & 1 << self.kind); }
+static Value is_boolean(void) { return boolean(self.kind == BOOLEAN && self.number == option); }
+static Value test_operator(void) { return apply((char)option, self, arg(0)); }
+
+static Value new_map(void) { return with_items(MAP, args); }
+
+static Value refuse(void) { stop("refused: %s", concatenate(arg(0), undefined).text); }
+
+/* The marks of a date are 0: its format may come from a message. */
+static Value date(void) {
+    char today[64];
+    const size_t start = text.n;
+    const size_t n = format_today(today, sizeof today, concatenate(arg(0), undefined).text);
+    for (size_t i = 0; i < n; i++) write_bytes(today + i, "", 1);
+    return take(start);
+}
+
+static Value range(void) {
+    const bool has_start = args.n > 1;
+    const int64_t to = number_of(arg(has_start)), step = args.n > 2 ? number_of(arg(2)) : 1;
+    Items list = {0};
+    if (!step) stop("a range with a step of 0");
+    for (int64_t i = has_start ? number_of(arg(0)) : 0; step < 0 ? i > to : i < to; i += step) push(&list, integer(i));
+    return list_of(list);
+}
+
+#define KIND(kind) (1 << (kind))
+#define LISTS      (KIND(UNDEFINED) | KIND(STRING) | KIND(LIST) | KIND(MAP))
+
+/* Names of tests begin with "?". */
+static const struct {
+    const char *name;
+    Value (*call)(void);
+    int option;
+} FUNCTIONS[] = {
+    {"namespace", new_map, 0},
+    {"range", range, 0},
+    {"raise_exception", refuse, 0},
+    {"strftime_now", date, 0},
+    {"trim", strip, LEFT | RIGHT},
+    {"strip", strip, LEFT | RIGHT},
+    {"lstrip", strip, LEFT},
+    {"rstrip", strip, RIGHT},
+    {"split", split, 0},
+    {"replace", replace, 0},
+    {"join", join, 0},
+    {"lower", change_case, 0},
+    {"upper", change_case, 1},
+    {"startswith", starts_with, 0},
+    {"endswith", starts_with, 1},
+    {"length", length, 0},
+    {"list", to_list, 0},
+    {"string", as_string, 0},
+    {"default", or_default, 0},
+    {"get", get, 0},
+    {"selectattr", choose, false},
+    {"rejectattr", choose, true},
+    {"?defined", is_of_kind, ~KIND(UNDEFINED)},
+    {"?undefined", is_of_kind, KIND(UNDEFINED)},
+    {"?none", is_of_kind, KIND(NONE)},
+    {"?string", is_of_kind, KIND(STRING)},
+    {"?mapping", is_of_kind, KIND(MAP)},
+    {"?iterable", is_of_kind, LISTS},
+    {"?sequence", is_of_kind, LISTS},
+    {"?true", is_boolean, true},
+    {"?false", is_boolean, false},
+    {"?equalto", test_operator, '='},
+    {"?eq", test_operator, '='},
+    {"?==", test_operator, '='},
+    {"?in", test_operator, 'i'},
+};
+
+static Value call_function(Value name, Value on, Items with, bool is_test) {
+    for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++) {
+        self = on;
+        args = with;
+        option = FUNCTIONS[i].option;
+        if ((*FUNCTIONS[i].name == '?') == is_test && is_text(name, FUNCTIONS[i].name + is_test))
+            return FUNCTIONS[i].call();
+    }
+    stop("unsupported function, filter, method or test '%s'", concatenate(name, undefined).text);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+static bool is_word(char c) { return isalnum((uint8_t)c) || c == '_'; }
+
+static void skip_space(void) {
+    const char *start = cursor;
+    while (isspace((uint8_t)*cursor)) cursor++;
+    n_steps += (size_t)(cursor - start) / 64;
+}
+
+/* Whether this word or symbol follows. */
+static bool follows(const char *symbol) {
+    const size_t n = strlen(symbol);
+    skip_space();
+    return !strncmp(cursor, symbol, n) && !(is_word(*symbol) && is_word(cursor[n]));
+}
+
+static bool accept(const char *symbol) {
+    if (!follows(symbol)) return false;
+    cursor += strlen(symbol);
+    work(0);
+    return true;
+}
+
+static void expect(const char *symbol) {
+    if (!accept(symbol)) stop("expected '%s', found '%.20s'", symbol, cursor);
+}
+
+/* The end of a tag may begin with - or +. */
+static bool tag_ends(void) {
+    skip_space();
+    const char *s = cursor + (*cursor == '-' || *cursor == '+');
+    return !strncmp(s, "}}", 2) || !strncmp(s, "%}", 2);
+}
+
+/* Reads the end of a tag and the white space that belongs to it. */
+static void end_tag(const char *symbol) {
+    skip_space();
+    const char sign = *cursor;
+    cursor += sign == '-' || sign == '+';
+    expect(symbol);
+    if (sign == '-')
+        skip_space();
+    else if (sign != '+' && *symbol != '}' && *cursor == '\n')
+        cursor++;
+}
+
+static Value read_name(void) {
+    skip_space();
+    const char *s = cursor;
+    while (is_word(*cursor)) cursor++;
+    work((size_t)(cursor - s));
+    if (s == cursor || isdigit((uint8_t)*s)) stop("expected a name, found '%.20s'", s);
+    return string(s, ones, (size_t)(cursor - s));
+}
+
+/* ---- variables and macros ------------------------------------------------------------------- */
+
+static Value expression(void);
+static void run_block(void);
+
+static Value get_variable(Value name) {
+    const Items globals = {.at = scope.variables.at, .n = scope.n_globals};
+    const Item *item = find(&scope.variables, name, scope.frame);
+    if (!item && scope.frame) item = find(&globals, name, 0);
+    return item ? item->value : undefined;
+}
+
+/* Begins a scope; the caller restores the old one. */
+static void open_scope(void) {
+    if (!scope.first) scope.n_globals = scope.variables.n;
+    scope.first = scope.variables.n;
+}
+
+/* Reads arguments, up to ")". */
+static Items read_arguments(void) {
+    Items given = {0};
+    while (!accept(")")) {
+        skip_space();
+        const char *start = cursor;
+        Value key = is_word(*cursor) && !isdigit((uint8_t)*cursor) ? read_name() : undefined;
+        if (follows("==") || !accept("=")) cursor = start, key = undefined;
+        const Value value = expression();
+        if (live) add(&given, key, value);
+        if (!follows(")")) expect(",");
+    }
+    return given;
+}
+
+/* Reads the parameters of a macro, up to ")". If live, they become variables. */
+static void read_parameters(Items given) {
+    const bool runs = live;
+    for (size_t i = 0; !accept(")"); i++) {
+        const Value name = read_name();
+        const Item *item = runs ? find(&given, name, 0) : NULL;
+        if (!item && i < given.n && !given.at[i].key.kind) item = &given.at[i];
+        live = runs && !item;
+        const Value missing = accept("=") ? expression() : undefined;
+        live = runs;
+        if (live) add(&scope.variables, name, item ? item->value : missing);
+        if (!follows(")")) expect(",");
+    }
+    end_tag("%}");
+}
+
+static Value call_macro(Value macro, Items given) {
+    const char *after = cursor;
+    const size_t start = text.n;
+    const Scope outer = scope;
+    open_scope();
+    scope.frame = scope.first;
+    cursor = macro.text;
+    read_parameters(given);
+    run_block();
+    scope = outer;
+    cursor = after;
+    live = true;
+    skips = NOTHING;
+    return take(start);
+}
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+/* Reads adjacent strings in quotes. */
+static Value read_string(void) {
+    static const char from[] = "ntr\\'\"", to[] = "\n\t\r\\'\"";
+    const size_t start = text.n;
+    do {
+        const char quote = *cursor++;
+        for (; *cursor != quote; cursor++) {
+            const bool escaped = *cursor == '\\';
+            cursor += escaped;
+            const char *escape = escaped && *cursor ? strchr(from, *cursor) : NULL;
+            if (!*cursor || (escaped && !escape)) stop("an unsupported escape, or a string without an end");
+            if (live) write_bytes(escape ? to + (escape - from) : cursor, ONES, 1);
+        }
+        cursor++;
+    } while (follows("'") || follows("\""));
+    return take(start);
+}
+
+/* Reads the values of a list, a tuple or a map, up to its end. */
+static Value read_values(Kind kind, const char *end) {
+    Items items = {0};
+    while (!accept(end)) {
+        Value key = undefined, value = expression();
+        if (kind == MAP) {
+            key = value;
+            expect(":");
+            value = expression();
+        }
+        if (*end == ')' && !items.n && accept(end)) return value; /* only parentheses */
+        if (live) add(&items, key, value);
+        if (!follows(end)) expect(",");
+    }
+    return live ? with_items(kind, items) : undefined;
+}
+
+static Value read_primary(void) {
+    if (accept("(")) return read_values(LIST, ")");
+    if (accept("[")) return read_values(LIST, "]");
+    if (accept("{")) return read_values(MAP, "}");
+    if (follows("'") || follows("\"")) return read_string();
+    if (isdigit((uint8_t)*cursor)) {
+        char *end;
+        const long number = strtol(cursor, &end, 10);
+        if (is_word(*end) || *end == '.') stop("unsupported number '%.20s'", cursor);
+        cursor = end;
+        return integer(number);
+    }
+    if (accept("true") || accept("True")) return boolean(true);
+    if (accept("false") || accept("False")) return boolean(false);
+    if (accept("none") || accept("None")) return (Value){.kind = NONE};
+    const Value name = read_name(), v = live ? get_variable(name) : undefined;
+    if (!accept("(")) return v;
+    const Items given = read_arguments();
+    if (!live) return undefined;
+    return v.kind == MACRO ? call_macro(v, given) : call_function(name, undefined, given, false);
+}
+
+/* Reads index] or from:to]; the only step is -1, of a whole list. */
+static Value read_subscript(Value v) {
+    Value bounds[3] = {{0}};
+    int n = 0;
+    for (; !accept("]"); n += accept(":"))
+        if (n < 3 && !follows(":")) bounds[n] = expression();
+    if (!live) return undefined;
+    if (bounds[2].kind && (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind)) stop("unsupported step");
+    return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
+}
+
+/* Reads what follows a value: .name, .name(arguments), [index]. */
+static Value read_members(Value v) {
+    for (;;)
+        if (accept("[")) {
+            v = read_subscript(v);
+        } else if (accept(".")) {
+            const Value name = read_name();
+            const bool calls = accept("(");
+            const Items given = calls ? read_arguments() : (Items){0};
+            if (live) v = calls ? call_function(name, v, given, false) : get_member(v, name);
+        } else
+            return v;
+}
+
+/* Reads a value with its sign, filters and tests. */
+static Value read_unary(void) {
+    bool negative = false;
+    while (accept("-")) negative = !negative;
+    Value v = read_members(read_primary());
+    if (negative && live) v = apply('-', integer(0), v);
+    for (;;) {
+        const bool is_test = follows("is");
+        if (!accept("|") && !accept("is")) return v;
+        const bool negated = is_test && accept("not");
+        const Value name = read_name();
+        const Items given = accept("(") ? read_arguments() : (Items){0};
+        if (live) v = call_function(name, v, given, is_test);
+        if (negated) v = boolean(!is_true(v));
+    }
+}
+
+/* Reads an operator of this level. Returns its code; 0: none follows. */
+static char read_operator(int level) {
+    if (tag_ends()) return '\0';
+    for (int i = 0; i < N_OPERATORS; i++)
+        if (OPERATORS[i].level == level && accept(OPERATORS[i].symbol)) return OPERATORS[i].code;
+    return '\0';
+}
+
+/* Reads an expression of operators of this level and higher ones. */
+static Value read_binary(int level) {
+    const bool runs = live;
+    int n_not = 0;
+    if (level > HIGHEST) return read_unary();
+    while (level == NOT && accept("not")) n_not++;
+    Value left = read_binary(level + 1);
+    if (n_not) left = boolean(is_true(left) == (n_not % 2 == 0));
+    int n = 0;
+    for (char op; (op = read_operator(level)); n++) {
+        const bool decided = (op == '&' && !is_true(left)) || (op == '|' && is_true(left));
+        if (n && level == COMPARISON) stop("unsupported chain of comparisons");
+        live = runs && !decided;
+        const Value right = read_binary(level + 1);
+        live = runs;
+        if (op == '&' || op == '|')
+            left = decided ? left : right;
+        else if (live)
+            left = apply(op, left, right);
+    }
+    return left;
+}
+
+/* Reads `a if condition else b`. The condition follows a, so a is read twice. */
+static Value expression(void) {
+    const char *start = cursor;
+    const bool runs = live;
+    Value result = undefined;
+    enter();
+    live = false;
+    read_binary(0);
+    live = runs;
+    const bool has_condition = accept("if"), chosen = !has_condition || is_true(read_binary(0));
+    live = runs && !chosen;
+    if (has_condition && accept("else")) result = expression();
+    live = runs;
+    if (live && chosen) {
+        const char *end = cursor;
+        cursor = start;
+        result = read_binary(0);
+        cursor = end;
+    }
+    depth--;
+    return result;
+}
+
+/* ---- statements ----------------------------------------------------------------------------- */
+
+/* Reads names separated by commas. If `sets`, sets the variable; several names are unsupported. */
+static void assign(const char *names, Value v, bool sets) {
+    cursor = names;
+    do {
+        const Value name = read_name();
+        if (sets && follows(",")) stop("unsupported list of names");
+        if (sets) set(&scope.variables, name, v, scope.first);
+    } while (accept(","));
+}
+
+static void run_if(void) {
+    const bool runs = live;
+    bool done = false, chosen = is_true(expression()), more = true;
+    while (more) {
+        end_tag("%}");
+        live = runs && chosen && !done && !skips;
+        run_block();
+        done |= chosen;
+        live = runs && !done && !skips;
+        chosen = true;
+        if (accept("elif"))
+            chosen = is_true(expression());
+        else
+            more = accept("else");
+    }
+    live = runs && !skips;
+    expect("endif");
+}
+
+static Value loop_of(Items items, size_t index) {
+    const int64_t i = (int64_t)index, n = (int64_t)items.n;
+    Items loop = {0};
+    define(&loop, "index0", integer(i));
+    define(&loop, "index", integer(i + 1));
+    define(&loop, "revindex0", integer(n - i - 1));
+    define(&loop, "revindex", integer(n - i));
+    define(&loop, "length", integer(n));
+    define(&loop, "first", boolean(i == 0));
+    define(&loop, "last", boolean(i + 1 == n));
+    define(&loop, "previtem", i > 0 ? items.at[i - 1].value : undefined);
+    define(&loop, "nextitem", i + 1 < n ? items.at[i + 1].value : undefined);
+    return with_items(MAP, loop);
+}
+
+static void run_for(void) {
+    const bool runs = live;
+    const char *names = cursor;
+    assign(names, undefined, false);
+    expect("in");
+    const Value over = read_binary(0);
+    Items items = live ? iterate(over) : (Items){0}, chosen = {0};
+    const Scope outer = scope;
+    open_scope();
+    if (accept("if")) {
+        const char *condition = cursor;
+        for (size_t i = 0; i < items.n; i++) {
+            assign(names, items.at[i].value, true);
+            cursor = condition;
+            if (is_true(read_binary(0))) push(&chosen, items.at[i].value);
+        }
+        items = chosen;
+        cursor = condition;
+        live = false;
+        read_binary(0);
+    }
+    end_tag("%}");
+    const char *body = cursor;
+    for (size_t i = 0; i < items.n && skips != BREAK; i++) {
+        scope.variables.n = outer.variables.n;
+        live = true;
+        skips = NOTHING;
+        add(&scope.variables, constant("loop"), loop_of(items, i));
+        assign(names, items.at[i].value, true);
+        cursor = body;
+        run_block();
+    }
+    scope = outer;
+    if (runs) skips = NOTHING;
+    live = false;
+    if (!items.n) run_block();
+    live = runs && !items.n;
+    if (accept("else")) {
+        end_tag("%}");
+        run_block();
+    }
+    live = runs && !skips;
+    expect("endfor");
+}
+
+/* Runs `set name = value`, `set namespace.name = value`, or `set name` with a block. */
+static void run_set(void) {
+    const Value name = read_name();
+    const bool has_member = accept(".");
+    const Value member = has_member ? read_name() : undefined;
+    const size_t start = text.n;
+    const bool has_block = !accept("=");
+    if (has_block) {
+        end_tag("%}");
+        run_block();
+        expect("endset");
+    }
+    const Value value = has_block ? take(start) : expression();
+    if (!live) return;
+    const Value space = has_member ? get_variable(name) : undefined;
+    if (has_member && space.kind != MAP) stop("sets a member of what is no namespace");
+    if (has_member)
+        set(space.items, member, value, 0);
+    else
+        set(&scope.variables, name, value, scope.first);
+}
+
+static void run_macro(void) {
+    const bool runs = live;
+    const Value name = read_name();
+    expect("(");
+    const Value macro = {.kind = MACRO, .text = cursor};
+    live = false;
+    read_parameters((Items){0});
+    run_block();
+    live = runs;
+    if (live) set(&scope.variables, name, macro, scope.first);
+    expect("endmacro");
+}
+
+static void run_statement(void) {
+    const bool breaks = follows("break");
+    if (accept("if"))
+        run_if();
+    else if (accept("for"))
+        run_for();
+    else if (accept("set"))
+        run_set();
+    else if (accept("macro"))
+        run_macro();
+    else if (accept("generation")) {
+        end_tag("%}");
+        run_block();
+        expect("endgeneration");
+    } else if (accept("break") || accept("continue")) {
+        if (live) skips = breaks ? BREAK : CONTINUE;
+        live = false;
+    } else
+        stop("unsupported statement '%.20s'", cursor);
+    end_tag("%}");
+}
+
+/* Writes the text before the next tag, and reads the beginning of the tag. Returns '{', '%' or '#'; 0: the end. */
+static char read_text(void) {
+    const char *start = cursor, *tag = start;
+    while (*tag && !(*tag == '{' && tag[1] && strchr("{%#", tag[1]))) tag++;
+    const char kind = *tag ? tag[1] : '\0', sign = *tag ? tag[2] : '\0', *end = tag;
+    while (end > start && isspace((uint8_t)end[-1]) && (sign == '-' || end[-1] != '\n')) end--;
+    const bool lines = (kind == '%' || kind == '#') && sign != '+' && (end == source || end[-1] == '\n');
+    if (sign != '-' && !lines) end = tag;
+    work((size_t)(tag - start));
+    if (live) write_bytes(start, ones, (size_t)(end - start));
+    cursor = tag + (kind ? 2 : 0) + (sign == '-' || sign == '+');
+    return kind;
+}
+
+/* Runs text and statements up to the end of the template, or the word in a tag that ends or divides a statement. */
+static void run_block(void) {
+    enter();
+    for (char kind; (kind = read_text());) {
+        if (kind == '#') {
+            const char *end = strstr(cursor, "#}");
+            if (!end) stop("a comment without an end");
+            work((size_t)(end - cursor));
+            cursor = end - (end > cursor && (end[-1] == '-' || end[-1] == '+'));
+            end_tag("#}");
+        } else if (kind == '{') {
+            const Value v = expression();
+            if (live) put(v);
+            end_tag("}}");
+        } else {
+            if (skip_space(), !strncmp(cursor, "end", 3) || follows("else") || follows("elif")) break;
+            run_statement();
+        }
+    }
+    depth--;
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+void jinja_write(const char *s, size_t n, bool from_template) {
+    for (size_t i = 0; i < n; i++) write_bytes(s + i, from_template ? ONES : "", 1);
+}
+
+void jinja_define(const char *name) { define(&scope.variables, name, take(0)); }
+void jinja_flag(const char *name, bool value) { define(&scope.variables, name, boolean(value)); }
+
+void jinja_message(const char *role) {
+    Items message = {0};
+    define(&message, "content", take(0));
+    define(&message, "role", constant(role));
+    push(&messages, with_items(MAP, message));
+}
+
+/* Copies the template, with \n for \r\n and without its last newline, as Jinja does. */
+static void copy_template(const char *template) {
+    if (strlen(template) > JINJA_TEMPLATE) stop("%zu bytes, expected at most %d", strlen(template), JINJA_TEMPLATE);
+    for (const char *s = template; *s; s++)
+        if (*s != '\r' || s[1] != '\n') jinja_write(s, 1, true);
+    if (text.n && text.bytes[text.n - 1] == '\n') text.n = --marks.n;
+    const Value copy = take(0);
+    source = cursor = copy.text;
+    ones = copy.marks;
+}
+
+static int run_template(const char *template, void (*describe)(const void *), const void *arg) {
+    if (setjmp(stopped)) return -1;
+    copy_template(template);
+    describe(arg);
+    define(&scope.variables, "messages", list_of(messages));
+    define(&scope.variables, "tools", (Value){.kind = NONE});
+    define(&scope.variables, "documents", (Value){.kind = NONE});
+    run_block();
+    if (*cursor) stop("unexpected '%.20s'", cursor);
+    return 0;
+}
+
+int jinja_render(const char *name, const char *template, void (*describe)(const void *), const void *arg,
+                 JinjaText *out) {
+    path = name;
+    source = cursor = "";
+    text = marks = (Buffer){0};
+    scope = (Scope){0};
+    messages = (Items){0};
+    n_steps = n_bytes = n_unused = 0;
+    depth = 0;
+    live = true;
+    skips = NOTHING;
+    const int status = run_template(template, describe, arg);
+    if (status) text.n = 0;
+    for (struct Chunk *next; chunks; chunks = next) {
+        next = chunks->next;
+        free(chunks);
+    }
+    *out = (JinjaText){text, marks};
+    return status;
+}

@@ -1,0 +1,316 @@
+/* test_jinja.c: templates against transformers, origins of bytes, limits.
+ *
+ * tests/golden/chat_rendered.json and jinja.json have the texts that transformers renders (scripts/golden_chat.py).
+ */
+#include "base/file.h"
+#include "formats/jinja.h"
+#include "formats/json.h"
+
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A conversation: the messages of scripts/golden_chat.py, or one message. */
+typedef struct {
+    const char *message; /* NULL: the messages of the script */
+    int turns;
+    bool system, opens_answer;
+    const Json *think; /* null: undefined */
+} Case;
+
+static void add_message(const char *role, const char *content) {
+    jinja_write(content, strlen(content), false);
+    jinja_message(role);
+}
+
+static void describe(const void *arg) {
+    static const char *const users[] = {"hello there", "  and you? [yes]\xc3\xa9\n", "ab  abc </ s>"};
+    static const char *const answers[] = {"<think>\nHm.\n</think>\n\ngood day", " I am well "};
+    const Case *c = arg;
+    jinja_write("<s>", 3, true);
+    jinja_define("bos_token");
+    jinja_write("</s>", 4, true);
+    jinja_define("eos_token");
+    jinja_flag("add_generation_prompt", c->opens_answer);
+    if (!json_null(c->think)) jinja_flag("enable_thinking", json_true(c->think));
+    if (c->system) add_message("system", "Be kind, and be brief. ");
+    if (c->message) add_message("user", c->message);
+    for (int i = 0; i < c->turns && i < 3; i++) {
+        add_message("user", users[i]);
+        if (i + 1 < c->turns && i < 2) add_message("assistant", answers[i]);
+    }
+}
+
+/* The rendered text; NULL if the template is refused. */
+static char *render(const char *template, const Case *c, char **marks) {
+    JinjaText text;
+    const int status = jinja_render("test", template, describe, c, &text);
+    buffer_append(&text.text, "", 0);
+    if (marks) *marks = text.marks.bytes;
+    if (!marks || status) free(text.marks.bytes);
+    if (!status) return text.text.bytes;
+    free(text.text.bytes);
+    return NULL;
+}
+
+static void check_text(const char *name, const char *template, const Case *c, const Json *expected) {
+    const bool raises = json_null(expected);
+    if (raises) stderr_hide();
+    char *text = render(template, c, NULL);
+    if (raises) stderr_show();
+    CHECK(raises ? !text : text && !strcmp(text, expected->text), "%s, %d turns, system %d: '%s', expected '%s'", name,
+          c->turns, c->system, text ? text : "refused", json_shown(expected));
+    free(text);
+}
+
+/* Published templates (their licenses are Apache 2.0 or MIT), and templates written from the documents of others. */
+static void conversations_match_transformers(void) {
+    JsonFile json;
+    int n = 0;
+    setenv("NORMA_DATE", "26 Jul 2024", 1);
+    CHECK(!json_open(&json, "tests/golden/chat_rendered.json"), "does not open");
+    for (const Json *v = json_members(json.values, JSON_ARRAY); v; v = json_next(json.values, v), n++) {
+        char path[128];
+        size_t size;
+        int64_t turns = 0;
+        json_integer(json_get(v, "turns"), &turns);
+        const Case c = {NULL, (int)turns, json_true(json_get(v, "system")), json_true(json_get(v, "open")),
+                        json_get(v, "think")};
+        snprintf(path, sizeof path, "tests/golden/chat/%s.jinja", json_get(v, "template")->text);
+        char *template = file_read(path, &size);
+        CHECK(template, "%s is missing", path);
+        check_text(path, template, &c, json_get(v, "text"));
+        free(template);
+    }
+    json_close(&json);
+    unsetenv("NORMA_DATE");
+    CHECK(n >= 300, "%d conversations", n);
+}
+
+static void the_language_matches_jinja(void) {
+    const Case c = {.turns = 2, .opens_answer = true};
+    JsonFile json;
+    int n = 0;
+    setenv("NORMA_DATE", "26 Jul 2024", 1);
+    CHECK(!json_open(&json, "tests/golden/jinja.json"), "does not open");
+    for (const Json *v = json_members(json.values, JSON_ARRAY); v; v = json_next(json.values, v), n++)
+        check_text(json_get(v, "template")->text, json_get(v, "template")->text, &c, json_get(v, "text"));
+    json_close(&json);
+    unsetenv("NORMA_DATE");
+    CHECK(n >= 50, "%d templates", n);
+}
+
+/* Every way from a message to the text. The message consists of bytes that the templates do not write: each must have
+ * the mark 0, every other byte the mark 1. */
+static void bytes_keep_their_origin(void) {
+    static const char message[] = " #Q<|#|>Q#q#\n";
+    static const char *const templates[] = {
+        "{{ m }}",
+        "a{{ m }}b",
+        "{{ 'a' + m + 'b' }}",
+        "{{ m ~ 1 ~ m }}",
+        "{{ m|trim }}",
+        "{{ m.strip() }}",
+        "{{ m.strip('\\n# ') }}",
+        "{{ m.lstrip() }}",
+        "{{ m.rstrip('\\n') }}",
+        "{{ m.split('#')[1] }}",
+        "{{ m.split('Q<')|join('-') }}",
+        "{{ '-'.join(m.split('#')) }}",
+        "{{ m.replace('q', '-') }}",
+        "{{ 'a-b-'.replace('-', m) }}",
+        "{{ m|replace(' ', '') }}",
+        "{{ m|upper }}",
+        "{{ m|lower }}",
+        "{{ m[2] }}",
+        "{{ m[3:] }}",
+        "{{ m[:-2] }}",
+        "{{ m[-3:-1] }}",
+        "{{ m|string }}",
+        "{{ m|default('a') }}",
+        "{{ nothing|default(m) }}",
+        "{{ m if m else 'a' }}",
+        "{{ m or 'a' }}",
+        "{{ [m, 'a']|join(m) }}",
+        "{{ [m][0] }}",
+        "{{ {'a': m}.a }}",
+        "{{ {m: 'a'}|list|join }}",
+        "{{ {'a': m}.get('a') }}",
+        "{{ {}.get('a', m) }}",
+        "{% set x = m %}{{ x }}",
+        "{% set x %}a{{ m }}b{% endset %}{{ x }}",
+        "{% set n = namespace(x=m) %}{% set n.x = n.x + 'a' %}{{ n.x }}",
+        "{% macro f(x) %}a{{ x }}b{% endmacro %}{{ f(m) + 'a' }}",
+        "{% macro f(x=m) %}{{ x|trim }}{% endmacro %}{{ f() }}",
+        "{% for x in m.split('#') %}{{ x }}a{% endfor %}",
+
+        "{% for x in [m][::-1] %}{{ x }}{% endfor %}",
+        "{% for x in [{'a': m}]|selectattr('a') %}{{ x.a }}{% endfor %}",
+        "{% generation %}{{ m }}{% endgeneration %}",
+        "{% for x in [m] %}{{ loop.previtem }}{{ x }}{% endfor %}",
+        "{{ (m + 'a').split('a')[0] }}",
+        "{{ ('a' + m)|trim }}",
+        "{{ m + m }}",
+        "{{ [m, m][1] }}",
+    };
+    const Case c = {.message = message};
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        char template[256], *marks, *text;
+        int n_message = 0;
+        snprintf(template, sizeof template, "{%% set m = messages[0].content %%}%s", templates[i]);
+        text = render(template, &c, &marks);
+        CHECK(text, "%s is refused", templates[i]);
+        for (size_t k = 0; text[k]; k++) {
+            const bool given = strchr(message, text[k]) != NULL;
+            CHECK(marks[k] == !given, "%s: byte %zu of '%s' has the mark %d", templates[i], k, text, marks[k]);
+            n_message += given;
+        }
+        CHECK(n_message > 0, "%s: '%s'", templates[i], text);
+        free(text);
+        free(marks);
+    }
+}
+
+static void check_refusal(const char *template, const char *mention) {
+    const Case c = {.turns = 2};
+    stderr_hide();
+    char *text = render(template, &c, NULL);
+    const int lines = stderr_show();
+    CHECK(!text && lines == 1 && strstr(stderr_text(), mention), "'%.80s': %s, %d lines: %s, expected '%s'", template,
+          text ? "accepted" : "refused", lines, stderr_text(), mention);
+}
+
+/* What is not supported is refused by name, with its line. */
+static void other_templates_are_refused(void) {
+    static const char *const cases[][2] = {
+        {"\n{{ x|tojson }}", "line 2 of the chat template: unsupported function, filter, method or test 'tojson'"},
+        {"{{ 'a'.format(1) }}", "'format'"},
+        {"{{ cycler(1) }}", "'cycler'"},
+        {"{{ 1 is divisibleby(2) }}", "'divisibleby'"},
+        {"{% include 'a' %}", "unsupported statement 'include"},
+        {"{% for a, b in [] %}{% endfor %}{% for a, b in [1] %}{% endfor %}", "unsupported list of names"},
+        {"{{ 1.5 }}", "unsupported number"},
+        {"{{ 1 < 2 < 3 }}", "unsupported chain"},
+        {"{{ '\\x41' }}", "an unsupported escape"},
+        {"{{ 'abc'.split() }}", "argument 1 is no string"},
+        {"{{ 'abc'[::2] }}", "unsupported step"},
+        {"{{ 'a' * 3 }}", "expected a number"},
+        {"{{ 1 / 2 }}", "expected"},
+        {"{{ 1 // 0 }}", "divides by zero"},
+        {"{{ 2147483647 + 1 }}", "an integer of more than 32 bits"},
+        {"{{ 99999999999999999999 }}", "an integer of more than 32 bits"},
+        {"{{ '\xc3\xa9'|upper }}", "outside ASCII"},
+        {"{{ [1] }}", "prints a list"},
+        {"{{ messages[0] }}", "prints a list"},
+        {"{{ raise_exception('a' ~ 1) }}", "refused: a1"},
+        {"{{ 'a' }", "expected '}}'"},
+        {"{{ 'a", "a string without an end"},
+        {"{# a", "a comment without an end"},
+        {"{% if 1 %}a", "expected"},
+        {"a{% endif %}", "unexpected 'endif"},
+        {"{{ }}", "expected a name"},
+        {"{{ nothing.a }}", "a member of an undefined value"},
+        {"{{ range(1, 2, 0) }}", "a step of 0"},
+        {"{{ [1] == [1] }}", "compares lists"},
+        {"{% set x.y = 1 %}", "no namespace"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refusal(cases[i][0], cases[i][1]);
+}
+
+/* A template of n times `one`. */
+static char *repeated(const char *before, const char *one, size_t n, const char *after) {
+    Buffer b = {0};
+    buffer_append(&b, before, strlen(before));
+    for (size_t i = 0; i < n; i++) buffer_append(&b, one, strlen(one));
+    buffer_append(&b, after, strlen(after));
+    if (b.failed) abort();
+    return b.bytes;
+}
+
+/* Templates that would run forever or grow without bound end with a message. */
+static void hostile_templates_end_by_a_limit(void) {
+    static const struct {
+        const char *before, *one, *after, *mention;
+        size_t n;
+    } cases[] = {
+        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "", "", "needs more", 0},
+        {"{% for a in range(20000) %}", "{{ 1 }}", "{% endfor %}", "takes more than 10000000 steps", 1000},
+        {"{{ range(2000000000) }}", "", "", "needs more than", 0},
+        {"{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "", "",
+         "needs more than 67108864 bytes", 0},
+        {"{% set n = namespace(x=[1]) %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "", "",
+         "needs more than 67108864 bytes", 0},
+        {"{% for a in range(99999) %}", "abcdefghijklmnopqrstuvwxyz", "{% endfor %}", "writes more than 16777216 bytes",
+         1000},
+        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested more than 64 deep", 0},
+        {"{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested more than 64 deep", 0},
+        {"{{ ", "(", "", "nested more than 64 deep", 100000},
+        {"{{ ", "[", "", "nested more than 64 deep", 100000},
+        {"{{ ", "{1:", "", "nested more than 64 deep", 100000},
+        {"{{ ", "a[", "", "nested more than 64 deep", 100000},
+        {"{{ 1 ", "if 1 else 1 ", "}}", "nested more than 64 deep", 50000},
+        {"", "{% if 1 %}", "", "nested more than 64 deep", 50000},
+        {"", "{% for a in [1] %}", "", "nested more than 64 deep", 50000},
+        {"", "a", "", "1048577 bytes, expected at most 1048576", 1048577},
+    };
+    for (size_t i = test_fast() ? 6 : 0; i < sizeof cases / sizeof *cases; i++) {
+        char *template = repeated(cases[i].before, cases[i].one, cases[i].n, cases[i].after);
+        check_refusal(template, cases[i].mention);
+        free(template);
+    }
+}
+
+/* Long chains without nesting are read to their end. */
+static void long_templates_run(void) {
+    static const char *const cases[][2] = {{"- ", "1"}, {"not ", "1"}, {"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
+    for (int i = 0; i < 5; i++) {
+        char *template = repeated("{{ ", cases[i][0], 10000, ""), *whole = repeated(template, cases[i][1], 1, " }}");
+        char *text = render(whole, &(Case){.turns = 1}, NULL);
+        CHECK(text, "%s is refused", cases[i][0]);
+        free(text);
+        free(whole);
+        free(template);
+    }
+}
+
+/* Changed templates render or are refused. NORMA_THOROUGH: 20,000. */
+static void changed_templates_end(void) {
+    static const char *const names[] = {"qwen3-0.6b", "mistral-nemo", "granite-4.0", "smollm3-3b", "deepseek-v3.1"};
+    static const char *const parts[] = {
+        "{{",      "}}",         "{%",   "%}",   "{#",     "#}",      "-",     "'",    "\"",       "(",     ")",
+        "[",       "]",          "|",    " if ", " else ", " endif ", " for ", " in ", " endfor ", " set ", "messages",
+        " macro ", " endmacro ", "loop", ".",    ":",      ",",       " not ", " is ", "~",        "{",     "}"};
+    const int n = test_thorough() ? 4000 : test_fast() ? 4 : 100;
+    for (uint64_t t = 0; t < 5; t++) {
+        char path[64];
+        size_t size;
+        snprintf(path, sizeof path, "tests/golden/chat/%s.jinja", names[t]);
+        char *template = file_read(path, &size);
+        CHECK(template, "%s is missing", path);
+        stderr_hide();
+        for (int i = 0; i < n; i++) {
+            Buffer b = {0};
+            const uint64_t r = hash64(7, t, (uint64_t)i);
+            const size_t at = r % size, cut = (r >> 32) % 4 ? (r >> 40) % 3 : (r >> 40) % 200;
+            const char *part = parts[(r >> 20) % (sizeof parts / sizeof *parts)];
+            buffer_append(&b, template, at);
+            buffer_append(&b, part, (r >> 50) % 4 ? strlen(part) : 0);
+            if (at + cut < size) buffer_append(&b, template + at + cut, size - at - cut);
+            free(render(b.bytes, &(Case){.turns = 3, .system = r & 1, .opens_answer = true}, NULL));
+            free(b.bytes);
+        }
+        stderr_show();
+        free(template);
+    }
+}
+
+void suite_jinja(void) {
+    TEST(conversations_match_transformers);
+    TEST(the_language_matches_jinja);
+    TEST(bytes_keep_their_origin);
+    TEST(other_templates_are_refused);
+    TEST(hostile_templates_end_by_a_limit);
+    TEST(long_templates_run);
+    TEST(changed_templates_end);
+}

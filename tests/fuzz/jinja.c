@@ -1,0 +1,42 @@
+/* fuzz/jinja.c: libFuzzer target for chat templates.
+ *
+ * The input is a template. Messages contain the byte 1: where the template does not, each such byte in the text must
+ * have the mark of a message.
+ */
+#include "formats/jinja.h"
+
+#include "tests/fuzz/use.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void describe(const void *unused) {
+    (void)unused;
+    jinja_write("<s>", 3, true);
+    jinja_define("bos_token");
+    jinja_flag("add_generation_prompt", true);
+    for (int i = 0; i < 3; i++) {
+        jinja_write(" \1x<\1>\xc3\xa9\1\n", 10, false);
+        jinja_message(i % 2 ? "assistant" : "user");
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    JinjaText out;
+    char *template = malloc(size + 1);
+    expect(template != NULL);
+    memcpy(template, data, size);
+    template[size] = '\0';
+    const bool may_write = strchr(template, 1) != NULL;
+    if (!jinja_render("fuzz", template, describe, NULL, &out)) {
+        expect(out.text.n == out.marks.n);
+        for (size_t i = 0; i < out.text.n; i++) {
+            expect(out.marks.bytes[i] == 0 || out.marks.bytes[i] == 1);
+            expect(may_write || out.text.bytes[i] != 1 || out.marks.bytes[i] == 0);
+        }
+    }
+    free(out.text.bytes);
+    free(out.marks.bytes);
+    free(template);
+    return 0;
+}

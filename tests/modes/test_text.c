@@ -1,0 +1,130 @@
+/* test_text.c: where a text ends, and log-probabilities. */
+#include "base/file.h"
+#include "formats/json.h"
+
+#include "tests/support/binary.h"
+#include "tests/support/test.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char model[PATH_MAX];
+static char plain[1 << 14];
+
+static bool open_model(void) {
+    if (!*model) binary_folder("text");
+    return realpath("models/stories.gguf", model);
+}
+
+/* The text ends before the first stop string, wherever tokens begin and end, with and without draft tokens, and
+ * together with other texts. */
+static void stop_strings_end_a_text(void) {
+    static const char prompt[] = "Once upon a time", *const options[] = {"--lookup 0", "", "-b 3 -j 2"};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK_RUN("%s -i '%s' -t 0 -n 120", model, prompt);
+    memcpy(plain, out, sizeof plain);
+    const size_t first = strlen(prompt), n = strlen(plain);
+    for (size_t at = first; at + 9 < n; at += test_fast() ? 200 : 90)
+        for (size_t size = 1; size < 9; size += 4) {
+            char stop[16] = "", expected[1 << 14];
+            memcpy(stop, plain + at, size);
+            if (strpbrk(stop, "'\n")) continue;
+            const size_t end = (size_t)(strstr(plain + first, stop) - plain);
+            snprintf(expected, sizeof expected, "%.*s\n", (int)end, plain);
+            for (int i = 0; i < 3; i++) {
+                CHECK_RUN("%s -i '%s' -t 0 -n 120 %s --stop never --stop '%s'", model, prompt, options[i], stop);
+                CHECK(!strcmp(out, expected), "--stop '%s' %s: '%s', expected '%s'", stop, options[i], out, expected);
+            }
+            CHECK_RUN("%s -i '%s' -t 0 -n 120 --samples 3 --parallel 2 --no-echo --stop '%s'", model, prompt, stop);
+            const char *last = strstr(out, "=== prompt 1");
+            for (int i = 0; i < 2 && last; i++) last = strstr(last + 1, "=== prompt 1");
+            CHECK(last && !strcmp(strchr(last, '\n') + 1, expected + first), "samples, --stop '%s': '%s'", stop, out);
+        }
+}
+
+/* Half of a stop string is written if the other half does not follow, and a stop string may contain part of a
+ * character. */
+static void parts_of_stop_strings_are_written(void) {
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60", model);
+    memcpy(plain, out, sizeof plain);
+    for (size_t n = 1; n < 20; n += 6) {
+        char stop[64];
+        snprintf(stop, sizeof stop, "%.*s#", (int)n, plain + strlen(plain) - n - 1);
+        CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60 --stop '%s'", model, stop);
+        CHECK(!strcmp(out, plain), "--stop '%s': '%s', expected '%s'", stop, out, plain);
+    }
+}
+
+/* JSON has the prompt and what follows it apart; tokens after a stop string do not count. */
+static void json_says_why_a_text_ended(void) {
+    JsonFile json;
+    int64_t tokens[2];
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int i = 0; i < 2; i++) {
+        CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60 --json -s 7 --lookup %d --stop 'quiet v'", model, 15 * i);
+        CHECK(!json_parse(&json, "output", out, strlen(out)), "%s", out);
+        const Json *completion = json_get(json.values, "completion");
+        CHECK(json_is(json_get(json.values, "prompt"), "Once upon a time") && json_has_kind(completion, JSON_STRING) &&
+                  json_is(json_get(json.values, "finish_reason"), "stop") &&
+                  !strcmp(json_shown(json_get(json.values, "seed")), "7") && !strstr(completion->text, "quiet v"),
+              "%s", out);
+        CHECK(json_integer(json_get(json.values, "tokens"), &tokens[i]) && tokens[i] > 3, "%s", out);
+        json_close(&json);
+    }
+    CHECK(tokens[0] == tokens[1], "%lld and %lld tokens", (long long)tokens[0], (long long)tokens[1]);
+}
+
+/* The logarithm of the sum of exp. */
+static double log_sum(const float *logits, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)logits[0]);
+    return log(sum) + (double)logits[0];
+}
+
+/* Each log-probability equals a softmax in double of the logits that -m logits writes, and the likeliest tokens are in
+ * order. */
+static void logprobs_follow_from_the_logits(void) {
+    enum { N = 12, TOP = 4, PROMPT = 3 };
+    char ids[1024] = "5,9,300", *at = ids + strlen(ids);
+    JsonFile json;
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK_RUN("%s --tokens %s -s 3 -n %d --json --logprobs %d", model, ids, N + PROMPT - 1, TOP);
+    CHECK(!json_parse(&json, "output", out, strlen(out)), "%s", out);
+    const Json *list = json_get(json.values, "logprobs");
+    CHECK(list && list->n_members == N, "%s", out);
+    for (const Json *t = json_first(list); t; t = json_next(list, t))
+        at += sprintf(at, ",%s", json_shown(json_get(t, "token")));
+    CHECK_RUN("%s --tokens %s -m logits -o l", model, ids);
+    size_t size;
+    float *logits = (void *)file_read(inside("l"), &size);
+    const int vocab_size = (int)(size / sizeof *logits / (N + PROMPT));
+    const float *row = logits + (PROMPT - 1) * vocab_size;
+    for (const Json *t = json_first(list); t; t = json_next(list, t), row += vocab_size) {
+        const Json *top = json_get(t, "top");
+        double found, before = 0;
+        int64_t id;
+        CHECK(json_integer(json_get(t, "token"), &id) && json_real(json_get(t, "logprob"), &found), "%s", out);
+        CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5, "token %d: %g", (int)id, found);
+        CHECK(top && top->n_members == TOP && json_members(json_get(t, "bytes"), JSON_ARRAY), "%s", out);
+        for (const Json *k = json_first(top); k; k = json_next(top, k), before = found) {
+            int better = 0;
+            CHECK(json_integer(json_get(k, "token"), &id) && json_real(json_get(k, "logprob"), &found), "%s", out);
+            for (int i = 0; i < vocab_size; i++) better += row[i] > row[id];
+            CHECK(better < TOP && found <= before, "token %d: %d are likelier", (int)id, better);
+            CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5, "token %d: %g", (int)id, found);
+        }
+    }
+    free(logits);
+    json_close(&json);
+}
+
+void suite_text(void) {
+    TEST(stop_strings_end_a_text);
+    TEST(parts_of_stop_strings_are_written);
+    TEST(json_says_why_a_text_ended);
+    TEST(logprobs_follow_from_the_logits);
+}
