@@ -379,9 +379,11 @@ static void mixed_eps_is_refused_in_gguf(void) {
     CHECK_RUN("mixed.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(unlink(inside("out/a.gguf")) == 0, "no file");
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm 0.attn=layer");
-    CHECK(status == 1 && one_line(err) && strstr(err, "whose eps is not that of output_norm"), "status %d, %s", status, err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "whose eps is not that of output_norm"), "status %d, %s", status,
+          err);
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm rms");
-    CHECK(status == 1 && one_line(err) && strstr(err, "whose eps is not that of output_norm"), "status %d, %s", status, err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "whose eps is not that of output_norm"), "status %d, %s", status,
+          err);
     CHECK(files_in("out") == 0, "a file was written");
 }
 
