@@ -14,7 +14,6 @@
 #include "text/pretokenize.h"
 #include <ctype.h>
 #include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +45,7 @@ typedef struct {
     size_t n_globals;    /* number of variables of the top level */
 } Scope;
 
-enum { CHUNK = 1 << 16, MAX_CONSTANT = 64 /* bytes */ };
+enum { MAX_CONSTANT = 64 /* bytes */ };
 
 static const Value undefined;
 static const char ONES[MAX_CONSTANT] = {[0 ... MAX_CONSTANT - 1] = 1};
@@ -55,9 +54,8 @@ static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
 static const char *ones;                   /* marks of the template */
 static Buffer text, marks;                 /* the output, then the strings that are being built */
-static size_t n_steps, n_bytes, n_unused;
-static struct Chunk *chunks;
-static char *unused; /* [n_unused], in the last chunk */
+static size_t n_steps, n_bytes;
+static _Alignas(16) char memory[JINJA_MEMORY]; /* [n_bytes]; the system adds a page when it is used */
 static int depth;
 static bool live;
 static enum { NOTHING, CONTINUE, BREAK } skips; /* why the rest of a loop's body does not run */
@@ -66,47 +64,31 @@ static Items messages;
 
 /* ---- limits and memory --------------------------------------------------------------------- */
 
-static _Noreturn void stop(const char *format, ...) {
-    char message[256];
+/* The message has the line of the cursor and, behind `error`, what the error is about. */
+static _Noreturn void stop_at(const char *error, const char *what) {
     int line = 1;
-    va_list list;
-    va_start(list, format);
-    vsnprintf(message, sizeof message, format, list);
-    va_end(list);
     for (const char *s = source; s < cursor; s++) line += *s == '\n';
-    fail("%s: line %d of the chat template: %s", path, line, message);
+    fail("%s: line %d of the chat template: %s%s", path, line, error, what);
     longjmp(stopped, 1);
 }
 
+static _Noreturn void stop(const char *error) { stop_at(error, ""); }
+
 static void work(size_t bytes) {
     n_steps += 1 + bytes / 64;
-    if (n_steps > JINJA_STEPS) stop("takes more than %d steps", JINJA_STEPS);
+    if (n_steps > JINJA_STEPS) stop("takes too many steps");
 }
 
 static void enter(void) {
     work(0);
-    if (++depth > JINJA_DEPTH) stop("nested more than %d deep", JINJA_DEPTH);
+    if (++depth > JINJA_DEPTH) stop("nested too deep");
 }
-
-struct Chunk {
-    struct Chunk *next;
-    size_t unused; /* aligns what follows */
-};
 
 static void *get_memory(size_t bytes) {
     bytes = (bytes + 15) / 16 * 16;
-    if (bytes > n_unused) {
-        n_unused = bytes + CHUNK;
-        n_bytes += n_unused;
-        struct Chunk *chunk = n_bytes > JINJA_MEMORY ? NULL : allocate_quietly(1, sizeof *chunk + n_unused);
-        if (!chunk) stop(n_bytes > JINJA_MEMORY ? "needs more than %d bytes" : "out of memory: %d bytes", JINJA_MEMORY);
-        chunk->next = chunks;
-        chunks = chunk;
-        unused = (char *)(chunk + 1);
-    }
-    unused += bytes;
-    n_unused -= bytes;
-    return unused - bytes;
+    if (bytes > JINJA_MEMORY - n_bytes) stop("needs too much memory");
+    n_bytes += bytes;
+    return memory + n_bytes - bytes;
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -159,7 +141,7 @@ static bool equal(Value a, Value b) {
     if (is_number(a) && is_number(b)) return a.number == b.number;
     if (a.kind != b.kind || a.kind < BOOLEAN) return a.kind == b.kind;
     if (a.kind == STRING) {
-        if (a.n >= 64) work(a.n);
+        n_steps += a.n / 64;
         return a.n == b.n && !memcmp(a.text, b.text, a.n);
     }
     if (has_items(a) && a.items != b.items) stop("compares lists or maps");
@@ -186,7 +168,7 @@ static void set(Items *items, Value key, Value value, size_t from) {
 
 static void write_bytes(const char *s, const char *with_marks, size_t n) {
     work(n);
-    if (n > JINJA_OUTPUT - text.n) stop("writes more than %d bytes", JINJA_OUTPUT);
+    if (n > JINJA_OUTPUT - text.n) stop("writes too much text");
     buffer_append(&text, s, n);
     if (!text.failed) buffer_append(&marks, with_marks, n);
     if (text.failed || marks.failed) longjmp(stopped, 1);
@@ -285,9 +267,9 @@ static const struct {
     const char *symbol;
     int level; /* higher levels bind tighter; 2 is `not` */
     char code; /* for apply() */
-} OPERATORS[] = {{"or", 0, '|'}, {"and", 1, '&'}, {"==", 3, '='},     {"!=", 3, '!'}, {"<=", 3, 'l'}, {">=", 3, 'g'},
-                 {"<", 3, '<'},  {">", 3, '>'},   {"not in", 3, 'n'}, {"in", 3, 'i'}, {"+", 4, '+'},  {"-", 4, '-'},
-                 {"~", 5, '~'},  {"*", 6, '*'},   {"//", 6, '/'},     {"%", 6, '%'}};
+} OPERATORS[] = {{"or", 0, '|'}, {"and", 1, '&'}, {"==", 3, '='}, {"!=", 3, '!'},     {"<=", 3, 'l'},
+                 {">=", 3, 'g'}, {"<", 3, '<'},   {">", 3, '>'},  {"not in", 3, 'n'}, {"in", 3, 'i'},
+                 {"+", 4, '+'},  {"-", 4, '-'},   {"~", 5, '~'},  {"*", 6, '*'},      {"%", 6, '%'}};
 
 enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS, NOT = 2, COMPARISON = 3, HIGHEST = 6 };
 
@@ -317,8 +299,6 @@ static Value apply(char op, Value a, Value b) {
         return list_of(all);
     }
     const int64_t x = number_of(a), y = number_of(b);
-    if (!y && (op == '/' || op == '%')) stop("divides by zero");
-    const int64_t quotient = y ? x / y - (x % y && (x < 0) != (y < 0)) : 0;
     switch (op) {
     case '<': return boolean(x < y);
     case '>': return boolean(x > y);
@@ -327,9 +307,9 @@ static Value apply(char op, Value a, Value b) {
     case '+': return integer(x + y);
     case '-': return integer(x - y);
     case '*': return integer(x * y);
-    case '/': return integer(quotient);
-    default: return integer(x - y * quotient);
     }
+    if (!y) stop("divides by zero");
+    return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
 }
 
 /* ---- functions, filters, methods and tests --------------------------------------------------- */
@@ -346,7 +326,7 @@ static Value arg(size_t i) { return i < args.n ? args.at[i].value : undefined; }
 
 static Value string_arg(size_t i) {
     const Value v = arg(i);
-    if (v.kind != STRING) stop("argument %zu is no string", i + 1);
+    if (v.kind != STRING) stop("an argument is no string");
     return v;
 }
 
@@ -365,24 +345,28 @@ static bool is_stripped(Value character) {
 enum { LEFT = 1, RIGHT = 2 };
 
 static Value strip(void) {
-    Value s = to_string(self);
-    size_t n = 0;
+    const Value s = to_string(self);
+    size_t from = 0, to = s.n, n;
     work(s.n);
-    for (; option & LEFT && s.n && is_stripped(part(s, 0, n = next_character(s, 0))); s = part(s, n, s.n)) {
+    for (; option & LEFT && from < to && is_stripped(part(s, from, n = next_character(s, from))); from = n) {
     }
-    for (; option & RIGHT && s.n; s.n = (uint32_t)n) {
-        for (n = s.n - 1; n > 0 && utf8_is_continuation((uint8_t)s.text[n]);) n--;
-        if (!is_stripped(part(s, n, s.n))) break;
+    for (; option & RIGHT && to > from; to = n) {
+        for (n = to - 1; n > from && utf8_is_continuation((uint8_t)s.text[n]);) n--;
+        if (!is_stripped(part(s, n, to))) break;
     }
-    return s;
+    return part(s, from, to);
 }
 
-static Items split_at(Value s, Value separator, int64_t max) {
+/* Splits self at the first argument, at most as often as an integer in the second one says. */
+static Items split_self(void) {
+    Value s = to_string(self);
+    const Value separator = string_arg(0), max = arg(1);
+    int64_t left = max.kind == INTEGER ? max.number : -1;
     Items list = {0};
     const char *at;
     if (!separator.n) stop("an empty separator");
     work(s.n);
-    for (; max != 0 && (at = memmem(s.text, s.n, separator.text, separator.n)); max--) {
+    for (; left != 0 && (at = memmem(s.text, s.n, separator.text, separator.n)); left--) {
         const size_t n = (size_t)(at - s.text);
         push(&list, part(s, 0, n));
         s = part(s, n + separator.n, s.n);
@@ -391,10 +375,7 @@ static Items split_at(Value s, Value separator, int64_t max) {
     return list;
 }
 
-static Value split(void) {
-    const Value max = arg(1);
-    return list_of(split_at(to_string(self), string_arg(0), max.kind == INTEGER ? max.number : -1));
-}
+static Value split(void) { return list_of(split_self()); }
 
 static Value join_items(Items items, Value separator) {
     const size_t start = text.n;
@@ -414,7 +395,7 @@ static Value join(void) {
 
 static Value replace(void) {
     check_arguments(2);
-    return join_items(split_at(to_string(self), string_arg(0), -1), string_arg(1));
+    return join_items(split_self(), string_arg(1));
 }
 
 /* To upper case if the option is set, else to lower case. */
@@ -431,9 +412,8 @@ static Value change_case(void) {
 /* endswith if the option is set. */
 static Value starts_with(void) {
     const Value s = to_string(self), prefix = string_arg(0);
-    work(prefix.n);
-    if (s.n < prefix.n) return boolean(false);
-    return boolean(!memcmp(s.text + (option ? s.n - prefix.n : 0), prefix.text, prefix.n));
+    const size_t from = option && s.n > prefix.n ? s.n - prefix.n : 0;
+    return boolean(s.n >= prefix.n && equal(part(s, from, from + prefix.n), prefix));
 }
 
 static Value length(void) {
@@ -480,11 +460,11 @@ static Value choose(void) {
 
 static Value is_of_kind(void) { return boolean(option & 1 << self.kind); }
 static Value is_boolean(void) { return boolean(self.kind == BOOLEAN && self.number == option); }
-static Value test_operator(void) { return apply((char)option, self, arg(0)); }
+static Value is_equal(void) { return boolean(equal(self, arg(0))); }
 
 static Value new_map(void) { return with_items(MAP, args); }
 
-static Value refuse(void) { stop("refused: %s", concatenate(arg(0), undefined).text); }
+static Value refuse(void) { stop_at("refused: ", concatenate(arg(0), undefined).text); }
 
 /* The marks of a date are 0: its format may come from a message. */
 static Value date(void) {
@@ -546,10 +526,8 @@ static const struct {
     {"?sequence", is_of_kind, LISTS},
     {"?true", is_boolean, true},
     {"?false", is_boolean, false},
-    {"?equalto", test_operator, '='},
-    {"?eq", test_operator, '='},
-    {"?==", test_operator, '='},
-    {"?in", test_operator, 'i'},
+    {"?equalto", is_equal, 0},
+    {"?eq", is_equal, 0},
 };
 
 static Value call_function(Value name, Value on, Items with, bool is_test) {
@@ -560,7 +538,7 @@ static Value call_function(Value name, Value on, Items with, bool is_test) {
         if ((*FUNCTIONS[i].name == '?') == is_test && is_text(name, FUNCTIONS[i].name + is_test))
             return FUNCTIONS[i].call();
     }
-    stop("unsupported function, filter, method or test '%s'", concatenate(name, undefined).text);
+    stop_at("unsupported function, filter, method or test ", concatenate(name, undefined).text);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------- */
@@ -588,7 +566,7 @@ static bool accept(const char *symbol) {
 }
 
 static void expect(const char *symbol) {
-    if (!accept(symbol)) stop("expected '%s', found '%.20s'", symbol, cursor);
+    if (!accept(symbol)) stop_at("expected ", symbol);
 }
 
 /* The end of a tag may begin with - or +. */
@@ -615,7 +593,7 @@ static Value read_name(void) {
     const char *s = cursor;
     while (is_word(*cursor)) cursor++;
     work((size_t)(cursor - s));
-    if (s == cursor || isdigit((uint8_t)*s)) stop("expected a name, found '%.20s'", s);
+    if (s == cursor || isdigit((uint8_t)*s)) stop("expected a name");
     return string(s, ones, (size_t)(cursor - s));
 }
 
@@ -729,7 +707,7 @@ static Value read_primary(void) {
     if (isdigit((uint8_t)*cursor)) {
         char *end;
         const long number = strtol(cursor, &end, 10);
-        if (is_word(*end) || *end == '.') stop("unsupported number '%.20s'", cursor);
+        if (is_word(*end) || *end == '.') stop("unsupported number");
         cursor = end;
         return integer(number);
     }
@@ -754,33 +732,25 @@ static Value read_subscript(Value v) {
     return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
 }
 
-/* Reads what follows a value: .name, .name(arguments), [index]. */
-static Value read_members(Value v) {
-    for (;;)
-        if (accept("[")) {
-            v = read_subscript(v);
-        } else if (accept(".")) {
-            const Value name = read_name();
-            const bool calls = accept("(");
-            const Items given = calls ? read_arguments() : (Items){0};
-            if (live) v = calls ? call_function(name, v, given, false) : get_member(v, name);
-        } else
-            return v;
-}
-
-/* Reads a value with its sign, filters and tests. */
+/* Reads a value with its sign and what follows it: [index], .name, .name(arguments), filters and tests. */
 static Value read_unary(void) {
     bool negative = false;
     while (accept("-")) negative = !negative;
-    Value v = read_members(read_primary());
-    if (negative && live) v = apply('-', integer(0), v);
+    Value v = read_primary();
     for (;;) {
-        const bool is_test = follows("is");
-        if (!accept("|") && !accept("is")) return v;
+        if (accept("[")) {
+            v = read_subscript(v);
+            continue;
+        }
+        const bool is_member = accept("."), is_test = !is_member && accept("is");
+        if (negative && live && !is_member) v = apply('-', integer(0), v);
+        negative &= is_member;
+        if (!is_member && !is_test && !accept("|")) return v;
         const bool negated = is_test && accept("not");
         const Value name = read_name();
-        const Items given = accept("(") ? read_arguments() : (Items){0};
-        if (live) v = call_function(name, v, given, is_test);
+        const bool has_list = accept("(");
+        const Items given = has_list ? read_arguments() : (Items){0};
+        if (live) v = is_member && !has_list ? get_member(v, name) : call_function(name, v, given, is_test);
         if (negated) v = boolean(!is_true(v));
     }
 }
@@ -853,19 +823,14 @@ static void assign(const char *names, Value v, bool sets) {
 
 static void run_if(void) {
     const bool runs = live;
-    bool done = false, chosen = is_true(expression()), more = true;
-    while (more) {
+    bool waits = live, is_else = false; /* no branch was chosen yet */
+    do {
+        live = waits;
+        live = is_else ? live : is_true(expression());
+        waits &= !live;
         end_tag("%}");
-        live = runs && chosen && !done && !skips;
         run_block();
-        done |= chosen;
-        live = runs && !done && !skips;
-        chosen = true;
-        if (accept("elif"))
-            chosen = is_true(expression());
-        else
-            more = accept("else");
-    }
+    } while (accept("elif") || (is_else = accept("else")));
     live = runs && !skips;
     expect("endif");
 }
@@ -875,8 +840,6 @@ static Value loop_of(Items items, size_t index) {
     Items loop = {0};
     define(&loop, "index0", integer(i));
     define(&loop, "index", integer(i + 1));
-    define(&loop, "revindex0", integer(n - i - 1));
-    define(&loop, "revindex", integer(n - i));
     define(&loop, "length", integer(n));
     define(&loop, "first", boolean(i == 0));
     define(&loop, "last", boolean(i + 1 == n));
@@ -932,9 +895,7 @@ static void run_for(void) {
 
 /* Runs `set name = value`, `set namespace.name = value`, or `set name` with a block. */
 static void run_set(void) {
-    const Value name = read_name();
-    const bool has_member = accept(".");
-    const Value member = has_member ? read_name() : undefined;
+    const Value name = read_name(), member = accept(".") ? read_name() : undefined;
     const size_t start = text.n;
     const bool has_block = !accept("=");
     if (has_block) {
@@ -944,12 +905,13 @@ static void run_set(void) {
     }
     const Value value = has_block ? take(start) : expression();
     if (!live) return;
-    const Value space = has_member ? get_variable(name) : undefined;
-    if (has_member && space.kind != MAP) stop("sets a member of what is no namespace");
-    if (has_member)
-        set(space.items, member, value, 0);
-    else
+    if (!member.kind) {
         set(&scope.variables, name, value, scope.first);
+        return;
+    }
+    const Value space = get_variable(name);
+    if (space.kind != MAP) stop("sets a member of what is no namespace");
+    set(space.items, member, value, 0);
 }
 
 static void run_macro(void) {
@@ -983,7 +945,7 @@ static void run_statement(void) {
         if (live) skips = breaks ? BREAK : CONTINUE;
         live = false;
     } else
-        stop("unsupported statement '%.20s'", cursor);
+        stop_at("unsupported statement ", concatenate(read_name(), undefined).text);
     end_tag("%}");
 }
 
@@ -1041,26 +1003,13 @@ void jinja_message(const char *role) {
 
 /* Copies the template, with \n for \r\n and without its last newline, as Jinja does. */
 static void copy_template(const char *template) {
-    if (strlen(template) > JINJA_TEMPLATE) stop("%zu bytes, expected at most %d", strlen(template), JINJA_TEMPLATE);
+    if (strlen(template) > JINJA_TEMPLATE) stop("too long");
     for (const char *s = template; *s; s++)
         if (*s != '\r' || s[1] != '\n') jinja_write(s, 1, true);
     if (text.n && text.bytes[text.n - 1] == '\n') text.n = --marks.n;
     const Value copy = take(0);
     source = cursor = copy.text;
     ones = copy.marks;
-}
-
-static int run_template(const char *template, void (*describe)(const void *), const void *arg) {
-    if (setjmp(stopped)) return -1;
-    copy_template(template);
-    describe(arg);
-    for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
-    define(&scope.variables, "messages", list_of(messages));
-    define(&scope.variables, "tools", (Value){.kind = NONE});
-    define(&scope.variables, "documents", (Value){.kind = NONE});
-    run_block();
-    if (*cursor) stop("unexpected '%.20s'", cursor);
-    return 0;
 }
 
 int jinja_render(const char *name, const char *template, void (*describe)(const void *), const void *arg,
@@ -1070,16 +1019,23 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
     text = marks = (Buffer){0};
     scope = (Scope){0};
     messages = (Items){0};
-    n_steps = n_bytes = n_unused = 0;
+    n_steps = n_bytes = 0;
     depth = 0;
     live = true;
     skips = NOTHING;
-    const int status = run_template(template, describe, arg);
-    if (status) text.n = 0;
-    for (struct Chunk *next; chunks; chunks = next) {
-        next = chunks->next;
-        free(chunks);
+    if (!setjmp(stopped)) {
+        copy_template(template);
+        describe(arg);
+        for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
+        define(&scope.variables, "messages", list_of(messages));
+        define(&scope.variables, "tools", (Value){.kind = NONE});
+        define(&scope.variables, "documents", (Value){.kind = NONE});
+        run_block();
+        if (*cursor) stop("unexpected end of a statement");
+        *out = (JinjaText){text, marks};
+        return 0;
     }
+    text.n = 0;
     *out = (JinjaText){text, marks};
-    return status;
+    return -1;
 }

@@ -25,22 +25,13 @@ typedef struct {
 } Parser;
 
 static bool syntax_error(const Parser *p, const char *error) {
-    int line = 1;
-    const char *start = p->begin; /* of the line */
-    for (const char *s = p->begin; s < p->at; s++) {
-        if (*s != '\n') continue;
-        line++;
-        start = s + 1;
-    }
-    char where[32] = ""; /* empty in the first line, because many texts have one line */
-    if (line > 1) snprintf(where, sizeof where, "line %d, ", line);
-    fail("%s: %sbyte %zu: %s", p->json->path, where, (size_t)(p->at - start) + 1, error);
+    fail("%s: byte %zu: %s", p->json->path, (size_t)(p->at - p->begin) + 1, error);
     return false;
 }
 
 /* The next byte that is not white space; -1 at the end. */
 static int peek(Parser *p) {
-    while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t')) p->at++;
+    while (p->at < p->end && *p->at && strchr(" \n\r\t", *p->at)) p->at++;
     return p->at < p->end ? (uint8_t)*p->at : -1;
 }
 
