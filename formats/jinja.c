@@ -40,9 +40,9 @@ typedef struct Items {
 } Items;
 
 typedef struct {
-    Items variables;     /* a stack */
-    size_t first, frame; /* the first variable that `set` can change, 0 at the top level; that the macro can see */
-    size_t n_globals;    /* number of variables of the top level */
+    Items variables;  /* a stack */
+    size_t first;     /* the first variable that `set` can change; 0 at the top level */
+    size_t n_globals; /* number of variables of the top level */
 } Scope;
 
 enum { MAX_CONSTANT = 64 /* bytes */ };
@@ -266,10 +266,10 @@ static Value get_member(Value v, Value key) {
 static const struct {
     const char *symbol;
     int level; /* higher levels bind tighter; 2 is `not` */
-    char code; /* for apply() */
-} OPERATORS[] = {{"or", 0, '|'}, {"and", 1, '&'}, {"==", 3, '='}, {"!=", 3, '!'},     {"<=", 3, 'l'},
-                 {">=", 3, 'g'}, {"<", 3, '<'},   {">", 3, '>'},  {"not in", 3, 'n'}, {"in", 3, 'i'},
-                 {"+", 4, '+'},  {"-", 4, '-'},   {"~", 5, '~'},  {"*", 6, '*'},      {"%", 6, '%'}};
+    int code;  /* for apply(); negative: the opposite */
+} OPERATORS[] = {{"or", 0, '|'},  {"and", 1, '&'}, {"==", 3, '='}, {"!=", 3, -'='},     {"<=", 3, -'>'},
+                 {">=", 3, -'<'}, {"<", 3, '<'},   {">", 3, '>'},  {"not in", 3, -'i'}, {"in", 3, 'i'},
+                 {"+", 4, '+'},   {"-", 4, '-'},   {"~", 5, '~'},  {"*", 6, '*'},       {"%", 6, '%'}};
 
 enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS, NOT = 2, COMPARISON = 3, HIGHEST = 6 };
 
@@ -289,9 +289,10 @@ static int64_t number_of(Value v) {
     return v.number;
 }
 
-static Value apply(char op, Value a, Value b) {
-    if (op == '=' || op == '!') return boolean(equal(a, b) == (op == '='));
-    if (op == 'i' || op == 'n') return boolean(contains(b, a) == (op == 'i'));
+static Value apply(int op, Value a, Value b) {
+    if (op < 0) return boolean(!apply(-op, a, b).number);
+    if (op == '=') return boolean(equal(a, b));
+    if (op == 'i') return boolean(contains(b, a));
     if (op == '~' || (op == '+' && a.kind == STRING && b.kind == STRING)) return concatenate(a, b);
     if (op == '+' && a.kind == LIST && b.kind == LIST) {
         Items all = {a.items->at, a.items->n, a.items->n}; /* push() copies it */
@@ -302,8 +303,6 @@ static Value apply(char op, Value a, Value b) {
     switch (op) {
     case '<': return boolean(x < y);
     case '>': return boolean(x > y);
-    case 'l': return boolean(x <= y);
-    case 'g': return boolean(x >= y);
     case '+': return integer(x + y);
     case '-': return integer(x - y);
     case '*': return integer(x * y);
@@ -338,8 +337,7 @@ static void check_arguments(size_t max) {
 static bool is_stripped(Value character) {
     size_t n;
     if (args.n) return contains(string_arg(0), character);
-    const uint32_t code = utf8_read(character.text, character.n, &n);
-    return is_white_space(code) || (code >= 0x1c && code <= 0x1f);
+    return is_white_space(utf8_read(character.text, character.n, &n));
 }
 
 enum { LEFT = 1, RIGHT = 2 };
@@ -470,8 +468,8 @@ static Value refuse(void) { stop_at("refused: ", concatenate(arg(0), undefined).
 static Value date(void) {
     char today[64];
     const size_t start = text.n;
-    const size_t n = format_today(today, sizeof today, concatenate(arg(0), undefined).text);
-    for (size_t i = 0; i < n; i++) write_bytes(today + i, "", 1);
+    const char *format = concatenate(arg(0), undefined).text;
+    jinja_write(today, format_today(today, sizeof today, format), false);
     return take(start);
 }
 
@@ -603,9 +601,7 @@ static Value expression(void);
 static void run_block(void);
 
 static Value get_variable(Value name) {
-    const Items globals = {.at = scope.variables.at, .n = scope.n_globals};
-    const Item *item = find(&scope.variables, name, scope.frame);
-    if (!item && scope.frame) item = find(&globals, name, 0);
+    const Item *item = find(&scope.variables, name, 0);
     return item ? item->value : undefined;
 }
 
@@ -651,7 +647,7 @@ static Value call_macro(Value macro, Items given) {
     const size_t start = text.n;
     const Scope outer = scope;
     open_scope();
-    scope.frame = scope.first;
+    scope.variables.n = scope.variables.room = scope.first = scope.n_globals; /* add() copies them */
     cursor = macro.text;
     read_parameters(given);
     run_block();
@@ -756,11 +752,11 @@ static Value read_unary(void) {
 }
 
 /* Reads an operator of this level. Returns its code; 0: none follows. */
-static char read_operator(int level) {
-    if (tag_ends()) return '\0';
+static int read_operator(int level) {
+    if (tag_ends()) return 0;
     for (int i = 0; i < N_OPERATORS; i++)
         if (OPERATORS[i].level == level && accept(OPERATORS[i].symbol)) return OPERATORS[i].code;
-    return '\0';
+    return 0;
 }
 
 /* Reads an expression of operators of this level and higher ones. */
@@ -772,7 +768,7 @@ static Value read_binary(int level) {
     Value left = read_binary(level + 1);
     if (n_not) left = boolean(is_true(left) == (n_not % 2 == 0));
     int n = 0;
-    for (char op; (op = read_operator(level)); n++) {
+    for (int op; (op = read_operator(level)); n++) {
         const bool decided = (op == '&' && !is_true(left)) || (op == '|' && is_true(left));
         if (n && level == COMPARISON) stop("unsupported chain of comparisons");
         live = runs && !decided;
