@@ -47,7 +47,7 @@ typedef struct {
 
 enum { MAX_CONSTANT = 64 /* bytes */ };
 
-static const Value undefined;
+static const Value undefined, none = {.kind = NONE};
 static const char ONES[MAX_CONSTANT] = {[0 ... MAX_CONSTANT - 1] = 1};
 
 static jmp_buf stopped;
@@ -57,7 +57,7 @@ static Buffer text, marks;                 /* the output, then the strings that 
 static size_t n_steps, n_bytes;
 static _Alignas(16) char memory[JINJA_MEMORY]; /* [n_bytes]; the system adds a page when it is used */
 static int depth;
-static bool live;
+static bool live, finished;
 static enum { NOTHING, CONTINUE, BREAK } skips; /* why the rest of a loop's body does not run */
 static Scope scope;
 static Items messages;
@@ -105,8 +105,6 @@ static Value integer(int64_t number) {
     if (number != (int32_t)number) stop("an integer of more than 32 bits");
     return (Value){.kind = INTEGER, .number = number};
 }
-
-static bool is_text(Value v, const char *s) { return v.kind == STRING && v.n == strlen(s) && !memcmp(v.text, s, v.n); }
 
 static bool is_number(Value v) { return v.kind == BOOLEAN || v.kind == INTEGER; }
 static bool has_items(Value v) { return v.kind == LIST || v.kind == MAP; }
@@ -245,8 +243,8 @@ static size_t offset(Value v, int64_t i) {
 static Value slice(Value v, Value from, Value to) {
     if (v.kind != LIST && v.kind != STRING) stop("a slice of what is no list");
     const int64_t n = count(v), first = place(from, n, 0), last = place(to, n, n);
-    if (last <= first) return v.kind == LIST ? list_of((Items){0}) : part(v, 0, 0);
-    const size_t begin = offset(v, first), end = offset(v, last);
+    if (!n) return v;
+    const size_t begin = offset(v, first), end = last > first ? offset(v, last) : begin;
     if (v.kind == STRING) return part(v, begin, end);
     return list_of((Items){v.items->at + begin, end - begin, end - begin});
 }
@@ -279,9 +277,10 @@ static bool contains(Value list, Value v) {
         return memmem(list.text, list.n, v.text, v.n) != NULL;
     }
     const Items items = iterate(list);
-    size_t i = 0;
-    while (i < items.n && !equal(items.at[i].value, v)) i++;
-    return i < items.n;
+    work(items.n);
+    for (size_t i = 0; i < items.n; i++)
+        if (equal(items.at[i].value, v)) return true;
+    return false;
 }
 
 static int64_t number_of(Value v) {
@@ -398,13 +397,14 @@ static Value replace(void) {
 
 /* To upper case if the option is set, else to lower case. */
 static Value change_case(void) {
-    const Value s = to_string(self);
-    char *copy = get_memory(s.n + 1);
-    for (size_t i = 0; i < s.n; i++) {
-        if ((uint8_t)s.text[i] >= 0x80) stop("changes the case of a character outside ASCII");
-        copy[i] = (char)(option ? toupper(s.text[i]) : tolower(s.text[i]));
+    const size_t start = text.n;
+    put(self);
+    for (size_t i = start; i < text.n; i++) {
+        const uint8_t c = (uint8_t)text.bytes[i];
+        if (c >= 0x80) stop("changes the case of a character outside ASCII");
+        text.bytes[i] = (char)(option ? toupper(c) : tolower(c));
     }
-    return string(copy, s.marks, s.n);
+    return take(start);
 }
 
 /* endswith if the option is set. */
@@ -428,8 +428,6 @@ static Value reverse(Value v) {
     return list_of(list);
 }
 
-static Value as_string(void) { return to_string(self); }
-
 static Value or_default(void) {
     const bool is_used = self.kind == UNDEFINED || (is_true(arg(1)) && !is_true(self));
     return !is_used ? self : args.n ? arg(0) : constant("");
@@ -438,7 +436,7 @@ static Value or_default(void) {
 static Value get(void) {
     if (self.kind != MAP) stop("get of what is no map");
     const Item *item = find(self.items, arg(0), 0);
-    return item ? item->value : args.n > 1 ? arg(1) : (Value){.kind = NONE};
+    return item ? item->value : args.n > 1 ? arg(1) : none;
 }
 
 /* selectattr; rejectattr if the option is set. */
@@ -510,7 +508,7 @@ static const struct {
     {"endswith", starts_with, 1},
     {"length", length, 0},
     {"list", to_list, 0},
-    {"string", as_string, 0},
+    {"string", strip, 0},
     {"default", or_default, 0},
     {"get", get, 0},
     {"selectattr", choose, false},
@@ -533,7 +531,7 @@ static Value call_function(Value name, Value on, Items with, bool is_test) {
         self = on;
         args = with;
         option = FUNCTIONS[i].option;
-        if ((*FUNCTIONS[i].name == '?') == is_test && is_text(name, FUNCTIONS[i].name + is_test))
+        if ((*FUNCTIONS[i].name == '?') == is_test && equal(name, constant(FUNCTIONS[i].name + is_test)))
             return FUNCTIONS[i].call();
     }
     stop_at("unsupported function, filter, method or test ", concatenate(name, undefined).text);
@@ -703,13 +701,12 @@ static Value read_primary(void) {
     if (isdigit((uint8_t)*cursor)) {
         char *end;
         const long number = strtol(cursor, &end, 10);
-        if (is_word(*end) || *end == '.') stop("unsupported number");
         cursor = end;
         return integer(number);
     }
     if (accept("true") || accept("True")) return boolean(true);
     if (accept("false") || accept("False")) return boolean(false);
-    if (accept("none") || accept("None")) return (Value){.kind = NONE};
+    if (accept("none") || accept("None")) return none;
     const Value name = read_name(), v = live ? get_variable(name) : undefined;
     if (!accept("(")) return v;
     const Items given = read_arguments();
@@ -721,8 +718,10 @@ static Value read_primary(void) {
 static Value read_subscript(Value v) {
     Value bounds[3] = {{0}};
     int n = 0;
-    for (; !accept("]"); n += accept(":"))
-        if (n < 3 && !follows(":")) bounds[n] = expression();
+    do
+        if (!follows(":") && !follows("]")) bounds[n] = expression();
+    while (n < 2 && accept(":") && ++n);
+    expect("]");
     if (!live) return undefined;
     if (bounds[2].kind && (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind)) stop("unsupported step");
     return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
@@ -730,8 +729,7 @@ static Value read_subscript(Value v) {
 
 /* Reads a value with its sign and what follows it: [index], .name, .name(arguments), filters and tests. */
 static Value read_unary(void) {
-    bool negative = false;
-    while (accept("-")) negative = !negative;
+    bool negative = accept("-");
     Value v = read_primary();
     for (;;) {
         if (accept("[")) {
@@ -762,11 +760,14 @@ static int read_operator(int level) {
 /* Reads an expression of operators of this level and higher ones. */
 static Value read_binary(int level) {
     const bool runs = live;
-    int n_not = 0;
     if (level > HIGHEST) return read_unary();
-    while (level == NOT && accept("not")) n_not++;
+    if (level == NOT && accept("not")) {
+        enter();
+        const Value v = read_binary(NOT);
+        depth--;
+        return boolean(!is_true(v));
+    }
     Value left = read_binary(level + 1);
-    if (n_not) left = boolean(is_true(left) == (n_not % 2 == 0));
     int n = 0;
     for (int op; (op = read_operator(level)); n++) {
         const bool decided = (op == '&' && !is_true(left)) || (op == '|' && is_true(left));
@@ -1018,20 +1019,20 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
     n_steps = n_bytes = 0;
     depth = 0;
     live = true;
+    finished = false;
     skips = NOTHING;
     if (!setjmp(stopped)) {
         copy_template(template);
         describe(arg);
         for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
         define(&scope.variables, "messages", list_of(messages));
-        define(&scope.variables, "tools", (Value){.kind = NONE});
-        define(&scope.variables, "documents", (Value){.kind = NONE});
+        define(&scope.variables, "tools", none);
+        define(&scope.variables, "documents", none);
         run_block();
         if (*cursor) stop("unexpected end of a statement");
-        *out = (JinjaText){text, marks};
-        return 0;
+        finished = true;
     }
-    text.n = 0;
+    if (!finished) text.n = 0;
     *out = (JinjaText){text, marks};
-    return -1;
+    return finished ? 0 : -1;
 }

@@ -190,7 +190,10 @@ static void other_templates_are_refused(void) {
         {"{{ 1 is divisibleby(2) }}", "test divisibleby"},
         {"{% include 'a' %}", "unsupported statement include"},
         {"{% for a, b in [] %}{% endfor %}{% for a, b in [1] %}{% endfor %}", "unsupported list of names"},
-        {"{{ 1.5 }}", "unsupported number"},
+        {"{{ 1.5 }}", "expected a name"},
+        {"{{ 'a'[:::1] }}", "expected ]"},
+        {"{{ 'a'[1 2] }}", "expected ]"},
+        {"{{ - - 1 }}", "expected a name"},
         {"{{ 1 < 2 < 3 }}", "unsupported chain"},
         {"{{ '\\x41' }}", "an unsupported escape"},
         {"{{ 'abc'.split() }}", "an argument is no string"},
@@ -237,6 +240,8 @@ static void hostile_templates_end_by_a_limit(void) {
         {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "", "",
          "needs too much memory", 0},
         {"{% for a in range(20000) %}", "{{ 1 }}", "{% endfor %}", "takes too many steps", 1000},
+        {"{% set l = range(99999) %}{% for a in l %}{% for b in l %}{{ 'a' in l }}", "", "{% endfor %}{% endfor %}",
+         "takes too many steps", 0},
         {"{{ range(2000000000) }}", "", "", "needs too much memory", 0},
         {"{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "", "",
          "needs too much memory", 0},
@@ -246,6 +251,7 @@ static void hostile_templates_end_by_a_limit(void) {
         {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested too deep", 0},
         {"{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested too deep", 0},
         {"{{ ", "(", "", "nested too deep", 100000},
+        {"{{ ", "not ", "", "nested too deep", 100000},
         {"{{ ", "[", "", "nested too deep", 100000},
         {"{{ ", "{1:", "", "nested too deep", 100000},
         {"{{ ", "a[", "", "nested too deep", 100000},
@@ -254,7 +260,7 @@ static void hostile_templates_end_by_a_limit(void) {
         {"", "{% for a in [1] %}", "", "nested too deep", 50000},
         {"", "a", "", "too long", 1048577},
     };
-    for (size_t i = test_fast() ? 6 : 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = test_fast() ? 7 : 0; i < sizeof cases / sizeof *cases; i++) {
         char *template = repeated(cases[i].before, cases[i].one, cases[i].n, cases[i].after);
         check_refusal(template, cases[i].mention);
         free(template);
@@ -263,8 +269,8 @@ static void hostile_templates_end_by_a_limit(void) {
 
 /* Long chains without nesting are read to their end. */
 static void long_templates_run(void) {
-    static const char *const cases[][2] = {{"- ", "1"}, {"not ", "1"}, {"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
-    for (int i = 0; i < 5; i++) {
+    static const char *const cases[][2] = {{"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
+    for (int i = 0; i < 3; i++) {
         char *template = repeated("{{ ", cases[i][0], 10000, ""), *whole = repeated(template, cases[i][1], 1, " }}");
         char *text = render(whole, &(Case){.turns = 1}, NULL);
         CHECK(text, "%s is refused", cases[i][0]);
