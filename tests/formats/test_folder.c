@@ -318,7 +318,7 @@ static void options_are_applied_or_refused_by_name(void) {
         {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"", "rope_scaling is 4, expected an object"},
         {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"", NULL},
         {0, "\"hidden_size\"", "\"vocab_size\": 60, \"hidden_size\"", "has the key \"vocab_size\" twice"},
-        {0, "\"hidden_size\"", "hidden_size", "config.json: line 4, byte 3: expected a key in quotes"},
+        {0, "\"hidden_size\"", "hidden_size", "config.json: byte 54: expected a key in quotes"},
         {3, "\"qwen3\"", "\"llama\"", "self_attn.k_norm.weight is not supported"},
         {2, "\"qwen3\"", "\"qwen3\", \"attention_bias\": true", "q_proj.bias is missing"},
         {5, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 6", "num_experts_per_tok is 6, expected 1 to the"},
@@ -692,7 +692,7 @@ static void an_index_names_files_of_its_folder(void) {
         {first, "7", "is in '7', expected a file name in the same folder"},
         {first, "\"model-00004-of-00003.safetensors\"", "No such file"},
         {"\"weight_map\"", "\"map\"", "weight_map is missing, expected an object"},
-        {"\"metadata\": {", "\"metadata\": [", "index.json: line 2"},
+        {"\"metadata\": {", "\"metadata\": [", "index.json: byte "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK(!open_with_index(cases[i].old, cases[i].new), "%s opens", cases[i].new);
