@@ -124,16 +124,20 @@ static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
 
 /* ---- bytes --------------------------------------------------------------------------------------- */
 
-/* Cuts the text at the first stop string that its last n bytes complete. */
-static void find_stop(const Options *o, Text *t, size_t n) {
-    size_t first = t->bytes.n;
-    for (int i = 0; i < o->n_stops; i++) {
-        const size_t size = strlen(o->stops[i]), from = min(t->bytes.n - t->completed, n + size - 1);
-        const char *begin = t->bytes.bytes + t->bytes.n - from, *found = memmem(begin, from, o->stops[i], size);
-        if (found) t->ended = STOP;
-        if (found) first = min(first, (size_t)(found - t->bytes.bytes));
-    }
-    t->bytes.n = first;
+/* Searches the bytes that are not clear for stop strings and for a beginning of one at their end. Cuts the text at a
+ * stop string. */
+static void find_stop(const Options *o, Text *t) {
+    size_t clear = t->bytes.n;
+    for (size_t at = t->n_clear; at < t->bytes.n; at++)
+        for (int i = 0; i < o->n_stops; i++) {
+            const size_t size = strlen(o->stops[i]), left = t->bytes.n - at;
+            if (memcmp(t->bytes.bytes + at, o->stops[i], min(size, left))) continue;
+            clear = min(clear, at);
+            if (size > left) continue;
+            t->bytes.n = at;
+            t->ended = STOP;
+        }
+    t->n_clear = min(clear, t->bytes.n);
 }
 
 int text_decode(const Run *run, Text *t) {
@@ -145,12 +149,12 @@ int text_decode(const Run *run, Text *t) {
         buffer_append(&t->bytes, bytes, (size_t)n);
         if (t->bytes.failed) return -1;
         if (i < t->n_prompt) {
-            t->completed = size;
+            t->completed = t->n_clear = size;
             continue;
         }
         const float *logits = t->logits + (size_t)(i - first) * (size_t)run->model.config.vocab_size;
         if (run->options->logprobs && add_logprobs(run, t, logits, t->ids.ids[i])) return -1;
-        find_stop(run->options, t, (size_t)n);
+        find_stop(run->options, t);
         if (t->bytes.n < size) t->ids.n = i + 1;
     }
     if (t->n_ran > t->ids.n) t->n_ran = t->ids.n;
@@ -158,17 +162,10 @@ int text_decode(const Run *run, Text *t) {
 }
 
 int text_show(const Run *run, Text *t, Stream *out) {
-    const Options *o = run->options;
-    size_t held = 0;
     if (text_decode(run, t)) return -1;
-    for (int i = 0; i < o->n_stops && !t->ended; i++) {
-        size_t n = min(t->bytes.n - t->completed, strlen(o->stops[i]) - 1);
-        while (n > held && memcmp(t->bytes.bytes + t->bytes.n - n, o->stops[i], n)) n--;
-        if (n > held) held = n;
-    }
-    if (t->bytes.n <= t->n_shown + held) return 0;
-    stream_write(out, t->bytes.bytes + t->n_shown, (int)(t->bytes.n - held - t->n_shown));
-    t->n_shown = t->bytes.n - held;
+    const size_t end = t->ended ? t->bytes.n : t->n_clear;
+    if (end > t->n_shown) stream_write(out, t->bytes.bytes + t->n_shown, (int)(end - t->n_shown));
+    t->n_shown = end;
     return 0;
 }
 

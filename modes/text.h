@@ -12,6 +12,7 @@ typedef struct {
     int n_decoded;    /* number of ids in `bytes`, or skipped by the caller */
     Buffer bytes;     /* decoded ids, without the stop string that ended the text; owned */
     size_t completed; /* index in `bytes` of the first sampled byte */
+    size_t n_clear;   /* number of bytes before any stop string and its possible beginning */
     size_t n_shown;   /* number of bytes already written */
     FILE *logprobs;   /* for --logprobs: writes the objects of the sampled tokens to logprobs_text; both owned */
     char *logprobs_text;
