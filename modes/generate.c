@@ -38,7 +38,6 @@ typedef struct {
     bool many; /* --samples, --prompts or --json */
     int max;   /* positions of a text */
     int end;   /* the token that ends an answer; -1: none */
-    bool only_new;
     Prompts prompts;
     Prompt prompt; /* the last prompt read; its ids are owned */
     int n_begun;   /* number of samples of `prompt` that have begun */
@@ -87,7 +86,7 @@ static int write_samples(Generation *g) {
     for (Sample *s; (s = g->first) && !texts_stopped(&g->out);) {
         if (!json && show_sample(g, s)) return -1;
         if (!s->text.ended) break;
-        if (json && text_write_json(g->run, &s->text, s->prompt.line, s->prompt.text, s->prompt.size, s->seed, &g->out))
+        if (json && text_write_json(&s->text, s->prompt.line, s->prompt.text, s->prompt.size, s->seed, &g->out))
             return -1;
         g->n_texts++;
         drop_sample(g);

@@ -100,25 +100,31 @@ static void write_token(const Run *run, FILE *out, const float *logits, double s
     fputc(']', out);
 }
 
+/* The stream of t->json_text. NULL and a message if out of memory. */
+static FILE *json_stream(Text *t) {
+    if (!t->json && !(t->json = open_memstream(&t->json_text, &t->json_size))) fail("out of memory");
+    return t->json;
+}
+
 /* Adds the log-probability of a sampled token, and the --logprobs likeliest tokens. */
 static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
     const int vocab_size = run->model.config.vocab_size, n = run->options->logprobs;
     const double sum = log_sum_exp(logits, vocab_size);
-    if (!t->logprobs && !(t->logprobs = open_memstream(&t->logprobs_text, &t->logprobs_size)))
-        return fail("out of memory");
-    if (ftell(t->logprobs) > 0) fputs(", ", t->logprobs);
-    write_token(run, t->logprobs, logits, sum, id);
+    FILE *to = json_stream(t);
+    if (!to) return -1;
+    fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
+    write_token(run, to, logits, sum, id);
     for (int k = 0, last = -1; k < n && k < vocab_size; k++) {
         int best = -1;
         for (int i = 0; i < vocab_size; i++) {
             const bool is_left = last < 0 || logits[i] < logits[last] || (logits[i] == logits[last] && i > last);
             if (is_left && (best < 0 || logits[i] > logits[best])) best = i;
         }
-        fputs(k ? ", " : ", \"top\": [", t->logprobs);
-        write_token(run, t->logprobs, logits, sum, last = best);
-        fputc('}', t->logprobs);
+        fputs(k ? ", " : ", \"top\": [", to);
+        write_token(run, to, logits, sum, last = best);
+        fputc('}', to);
     }
-    fputs("]}", t->logprobs);
+    fputs("]}", to);
     return 0;
 }
 
@@ -218,32 +224,29 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-int text_write_json(const Run *run, Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out) {
+int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out) {
     static const char *const reasons[] = {[CONTINUES] = "interrupted", [STOP] = "stop", [LENGTH] = "length"};
-    char *line = NULL;
-    size_t length = 0;
-    FILE *to = open_memstream(&line, &length); /* a single write, so that Ctrl-C leaves no partial line */
-    if (!to) return fail("out of memory");
-    fprintf(to, "{\"index\": %d, ", index);
+    FILE *to = json_stream(t);
+    if (!to) return -1;
+    fprintf(to, ftell(to) > 0 ? "], \"index\": %d, " : "{\"index\": %d, ", index);
     write_json_string(to, "prompt", prompt, size);
     fputs(", ", to);
     write_json_string(to, "completion", t->bytes.n ? t->bytes.bytes + t->completed : "", t->bytes.n - t->completed);
-    fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"", (unsigned long long)seed,
+    fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n", (unsigned long long)seed,
             t->ids.n - t->n_prompt, reasons[t->ended]);
-    if (t->logprobs) fclose(t->logprobs);
-    if (run->options->logprobs) fprintf(to, ", \"logprobs\": [%s]", t->logprobs ? t->logprobs_text : "");
-    t->logprobs = NULL;
-    fputs("}\n", to);
     const bool failed = fclose(to);
-    if (!failed && write_whole(fileno(out->out), line, length)) out->error = errno;
-    free(line);
+    t->json = NULL;
+    /* a single write, so that Ctrl-C leaves no partial line */
+    if (!failed && write_whole(fileno(out->out), t->json_text, t->json_size)) out->error = errno;
+    free(t->json_text);
+    t->json_text = NULL;
     return failed ? fail("out of memory") : 0;
 }
 
 void text_free(Text *t) {
     free(t->ids.ids);
     free(t->bytes.bytes);
-    if (t->logprobs) fclose(t->logprobs);
-    free(t->logprobs_text);
+    if (t->json) fclose(t->json);
+    free(t->json_text);
     *t = (Text){0};
 }
