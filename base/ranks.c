@@ -22,8 +22,7 @@ static int n_ranks = 1, own, n_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
 static MPI_Status *statuses;  /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
 static int64_t *values;       /* [n_ranks] one value per rank */
-static Traffic traffic;
-static bool agreed; /* ranks_agree() has been called */
+static bool agreed;           /* ranks_agree() has been called */
 
 /* Avoids starting MPI needlessly, which takes a third of a second. */
 bool ranks_launched(void) { return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK"); }
@@ -78,7 +77,6 @@ void ranks_abort(void) {
 int ranks_number(void) { return n_ranks; }
 int ranks_own(void) { return own; }
 int ranks_here(void) { return n_here; }
-Traffic ranks_traffic(void) { return traffic; }
 
 /* ---- agreeing ------------------------------------------------------------------------- */
 
@@ -119,8 +117,6 @@ void ranks_tell(const void *message, size_t bytes) {
     for (int r = 1; r < n_ranks; r++)
         MPI_Isend(message, (int)bytes, MPI_BYTE, r, TELLING, MPI_COMM_WORLD, &requests[r - 1]);
     MPI_Waitall(n_ranks - 1, requests, statuses);
-    traffic.messages += n_ranks - 1;
-    traffic.bytes += (n_ranks - 1) * (int64_t)bytes;
 }
 
 /* Rank 0 may be waiting for its user, so after a while this rank sleeps between polls. */
@@ -154,8 +150,6 @@ static int exchange(float *y, int n, int columns, int unit, int r, int with, MPI
     else
         MPI_Irecv(y + start, 1, part, with, GATHERING, MPI_COMM_WORLD, request);
     MPI_Type_free(&part); /* MPI keeps it until the message is complete */
-    traffic.messages++;
-    traffic.bytes += (int64_t)n * count * (int64_t)sizeof *y;
     return 1;
 }
 

@@ -10,11 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What this rank has sent and received. */
-typedef struct {
-    int64_t messages, bytes;
-} Traffic;
-
 #ifdef NORMA_MPI
 
 /* Whether mpirun or a similar launcher started this process. */
@@ -49,8 +44,6 @@ void *ranks_hear(void);
  * ranks' columns; if `all`, every rank does. */
 void ranks_gather(float *y, int n, int columns, int unit, bool all);
 
-Traffic ranks_traffic(void);
-
 #else
 
 static inline bool ranks_launched(void) { return false; }
@@ -66,7 +59,6 @@ static inline void *ranks_hear(void) { return NULL; }
 static inline void ranks_gather(float *y, int n, int columns, int unit, bool all) {
     (void)y, (void)n, (void)columns, (void)unit, (void)all;
 }
-static inline Traffic ranks_traffic(void) { return (Traffic){0, 0}; }
 
 #endif
 

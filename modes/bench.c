@@ -55,20 +55,9 @@ static void show_rate(const char *name, Estimate tokens, Estimate rate, const ch
            tokens.high, rate.value, unit, limit.value, 100 * rate.value / limit.value);
 }
 
-/* Runs a token and returns the traffic of rank 0 for it; zero with one rank. */
-static Traffic token_traffic(const Workload *t) {
-    const Traffic before = ranks_traffic();
-    const int token = 0;
-    if (ranks_number() == 1 || !model_forward_text(t->tuning->session, &token, 1, t->prompt, 1)) return before;
-    const Traffic after = ranks_traffic();
-    return (Traffic){after.messages - before.messages, after.bytes - before.bytes};
-}
-
 static void report(const Options *o, const Workload *t, const Estimate *rates, int rounds) {
     const Model *m = t->tuning->model;
     const Session *s = t->tuning->session;
-    const Traffic traffic = token_traffic(t);
-    const long long messages = traffic.messages, bytes = traffic.bytes;
     const char *type = type_name(m->embedding.type), *reads = tuning_text(t->tuning);
     const bool int8 = type_takes_int8(m->layers->wq.type);
     if (o->json) {
@@ -76,8 +65,8 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
         write_about(stdout, &(About){o->model, o->norm, s->n_threads});
         for (int v = 0; v < N_VALUES; v++) write_estimate(stdout, NAMES[v], rates[v]);
         printf(", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
-               "\"reads\": \"%s\", \"ranks\": %d, \"messages\": %lld, \"message_bytes\": %lld}\n",
-               type, t->prompt, t->steps, rounds, m->decode_bytes, reads, ranks_number(), messages, bytes);
+               "\"reads\": \"%s\", \"ranks\": %d}\n",
+               type, t->prompt, t->steps, rounds, m->decode_bytes, reads, ranks_number());
         return;
     }
     show_rate("prefill", rates[PREFILL_RATE], rates[PREFILL_OPERATIONS], int8 ? "int8 GOP/s" : "GFLOP/s",
@@ -87,8 +76,6 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
            "decode: %s\n",
            type, s->chunk.input.unit_rows ? " in tiles" : "", s->n_threads, t->prompt, t->steps, m->decode_bytes,
            rounds, reads);
-    if (messages)
-        printf("ranks: %d; messages and bytes of rank 0 per token: %lld, %lld\n", ranks_number(), messages, bytes);
 }
 
 int mode_bench(Run *run) {
@@ -100,7 +87,7 @@ int mode_bench(Run *run) {
     if (context < 2) return bad_input("context is %d, bench needs at least 2; use a larger -c", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
         if (t.steps > context / 2) t.steps = context / 2;
-        if (t.prompt > context - t.steps) t.prompt = context - t.steps;
+        t.prompt = t.prompt < context - t.steps ? t.prompt : context - t.steps;
         note("shortened to %d + %d tokens, because the context is %d", t.prompt, t.steps, context);
     }
     const int rounds = time_round(&t, warm_up) ? -1 : measure(time_round, &t, N_VALUES, o->seconds, rates);

@@ -74,14 +74,6 @@ static int render(const Chat *c, Tokens *all) {
                : 0;
 }
 
-/* Shows the tokens of a prompt on stderr. */
-static int show_prompt(const Run *run, const Tokens *tokens) {
-    Stream err;
-    stream_open(&err, stderr);
-    for (int i = 0; i < tokens->n; i++) run_show_piece(run, &err, tokens->ids[i]);
-    return stream_close(&err);
-}
-
 /* Renders the turns into the text. If they do not fit in the context, drops the oldest until they fill at most half of
  * it. Returns 1 if the last turn alone does not fit. */
 static int prepare(Chat *c) {
@@ -96,7 +88,6 @@ static int prepare(Chat *c) {
     if (c->first > first)
         note("the context of %d positions is full; dropped the oldest turns: %d", context, c->first - first);
     if (!status && all.n >= context) status = 1;
-    if (!status && c->run->options->verbose_prompt) status = show_prompt(c->run, &all);
     if (status) {
         free(all.ids);
         return status;
@@ -131,7 +122,6 @@ static int answer(Chat *c) {
     Text *t = &c->text;
     const char *user = c->turns[c->n - 1].user;
     const int context = run->session.context;
-    const double start = now();
     Stream out;
     int status = prepare(c);
     if (status > 0) {
@@ -139,7 +129,7 @@ static int answer(Chat *c) {
         remove_turns(c, c->n - 1);
     }
     if (status) return status < 0 ? -1 : 0;
-    t->bytes.n = t->n_shown = t->completed = 0;
+    t->bytes.n = t->n_clear = t->n_shown = t->completed = 0;
     if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     stream_open(&out, stdout);
     do status = generate(c, &out);
@@ -147,12 +137,9 @@ static int answer(Chat *c) {
            !(status = prepare(c)));
     if (status > 0) note("the context of %d positions is full, and ends the answer", context);
     if (run->options->json && status >= 0)
-        status = text_write_json(run, t, ++c->n_answers, user, strlen(user), run->options->sampling.seed, &out);
+        status = text_write_json(t, ++c->n_answers, user, strlen(user), run->options->sampling.seed, &out);
     else
         stream_write(&out, "\n", 1);
-    if (run->options->verbose)
-        fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n", t->ids.n, t->ids.n - t->n_prompt,
-                now() - start);
     if (on_terminal(stdin)) interrupted = 0;
     return stream_close(&out) || status < 0 ? -1 : 0;
 }
@@ -224,34 +211,30 @@ static const char help[] = "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear
 
 /* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
 static int command(Chat *c, const char *line) {
-    const bool regenerates = !strcmp(line, "/regen"), loads = !strncmp(line, "/load ", 6);
-    ChatTurn *last = regenerates && c->n ? &c->turns[c->n - 1] : NULL;
     if (!strcmp(line, "/bye")) return 1;
-    if (last) last->answer.n = 0;
-    if (loads)
-        load(c, line + 6);
-    else if (!strcmp(line, "/clear"))
+    if (!strcmp(line, "/clear")) {
         remove_turns(c, 0);
-    else if (!strncmp(line, "/save ", 6))
-        save(c, line + 6);
-    else if (!regenerates)
-        fputs(help, stderr);
-    if (loads && c->n) last = &c->turns[c->n - 1];
-    return last && !last->answer.n ? answer(c) : 0;
+    } else if (!strncmp(line, "/load ", 6)) {
+        load(c, line + 6);
+    } else if (!strcmp(line, "/regen") && c->n) {
+        c->turns[c->n - 1].answer.n = 0;
+    } else {
+        if (!strncmp(line, "/save ", 6))
+            save(c, line + 6);
+        else
+            fputs(help, stderr);
+        return 0;
+    }
+    return c->n && !c->turns[c->n - 1].answer.n ? answer(c) : 0;
 }
 
 /* ---- the mode ------------------------------------------------------------------------------------ */
 
 /* Opens the template. Returns 0 or the exit status. */
 static int open_template(Chat *c) {
-    static const char bundled[] = "stories.gguf";
     const Options *o = c->run->options;
     Tokenizer *t = &c->run->tokenizer;
-    const size_t n = strlen(o->model), n_bundled = strlen(bundled);
-    const bool has_template = o->template || t->chat_template;
-    if (!has_template && n >= n_bundled && !strcmp(o->model + n - n_bundled, bundled))
-        note("%s was trained on stories, not for chat; try -i \"Once upon a time\"", o->model);
-    else if (!has_template)
+    if (!o->template && !t->chat_template)
         note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
     return chat_template_open(&c->template, t, o) ? EXIT_BAD_INPUT : 0;
 }

@@ -16,6 +16,7 @@
 #include "modes/text.h"
 #include "sampler.h"
 #include "text/stream.h"
+#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -37,7 +38,6 @@ typedef struct {
     bool many; /* --samples, --prompts or --json */
     int max;   /* positions of a text */
     int end;   /* the token that ends an answer; -1: none */
-    bool only_new;
     Prompts prompts;
     Prompt prompt; /* the last prompt read; its ids are owned */
     int n_begun;   /* number of samples of `prompt` that have begun */
@@ -86,7 +86,7 @@ static int write_samples(Generation *g) {
     for (Sample *s; (s = g->first) && !texts_stopped(&g->out);) {
         if (!json && show_sample(g, s)) return -1;
         if (!s->text.ended) break;
-        if (json && text_write_json(g->run, &s->text, s->prompt.line, s->prompt.text, s->prompt.size, s->seed, &g->out))
+        if (json && text_write_json(&s->text, s->prompt.line, s->prompt.text, s->prompt.size, s->seed, &g->out))
             return -1;
         g->n_texts++;
         drop_sample(g);
@@ -202,22 +202,19 @@ static void show_statistics(const Generation *g, double start, double end) {
     const Guesser *guesser = &run->guesser;
     const Sampling *sampling = &run->options->sampling;
     const long long read = g->n_read, decoded = g->n_ran - g->n_read;
-    const double read_seconds = g->prefilled - start;
     if (sampling->temperature > 0) fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many)
         fprintf(stderr, "prompts: %d (tokens: %lld); texts: %d (tokens: %lld), %.0f tokens/s",
                 g->prompts.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
                 (double)g->n_sampled / (end - start));
     else
-        fprintf(stderr, "prompt: %lld token%s, %.0f tokens/s", read, read == 1 ? "" : "s", (double)read / read_seconds);
-    if (!g->many && decoded > 0)
-        fprintf(stderr, "; generation: %lld token%s, %.0f tokens/s", decoded, decoded == 1 ? "" : "s",
-                (double)decoded / (end - g->prefilled));
+        fprintf(stderr, "prompt: %lld at %.0f tokens/s; generation: %lld at %.0f tokens/s", read,
+                (double)read / (g->prefilled - start), decoded, (double)decoded / fmax(end - g->prefilled, 1e-9));
     if (guesser->guessed)
         fprintf(stderr, "; %ld of %ld draft tokens accepted, %.2f tokens per pass", guesser->accepted, guesser->guessed,
                 (double)decoded / (double)guesser->passes);
     fputc('\n', stderr);
-    if (run->options->verbose && (g->many || decoded > 0)) fprintf(stderr, "%s\n", tuning_text(&run->tuning));
+    if (run->options->verbose) fprintf(stderr, "%s\n", tuning_text(&run->tuning));
 }
 
 /* Writes before each forward pass, so that a prompt is shown before it runs. Returns -1 on failure. */

@@ -25,26 +25,26 @@ typedef struct {
     const char *key, *heading; /* in JSON; in the table */
 } Column;
 
-/* Begins a row: in JSON, an object on a line of its own. */
-static void begin_row(const Options *o, int threads) {
-    if (!o->json) return;
-    putchar('{');
-    write_about(stdout, &(About){o->model, o->norm, threads});
+static void write_headings(const Column *columns, int n) {
+    for (int i = 0; i < n; i++) printf(" %14s", columns[i].heading);
+    putchar('\n');
 }
 
-static void show_value(const Column *column, Estimate e, bool json) {
-    char text[64];
-    const int digits = e.value < 100 ? 2 : 0;
-    const double reach = fmax(e.high - e.value, e.value - e.low);
-    snprintf(text, sizeof text, "%.*f +-%.*f", digits, e.value, digits, reach);
-    if (json)
-        write_estimate(stdout, column->key, e);
-    else
-        printf(" %14s", text);
-}
-
-static void end_row(bool json) {
-    puts(json ? "}" : "");
+/* Writes a row, in JSON an object. `label`: its first columns or members. */
+static void write_row(const Options *o, int threads, const char *label, const Column *columns, const Estimate *e,
+                      int n) {
+    if (o->json) putchar('{');
+    if (o->json) write_about(stdout, &(About){o->model, o->norm, threads});
+    fputs(label, stdout);
+    for (int i = 0; i < n; i++, e++) {
+        const int digits = e->value < 100 ? 2 : 0;
+        const double reach = fmax(e->high - e->value, e->value - e->low);
+        if (o->json)
+            write_estimate(stdout, columns[i].key, *e);
+        else
+            printf(" %7.*f +-%-4.*f", digits, e->value, digits, reach);
+    }
+    puts(o->json ? "}" : "");
     fflush(stdout);
 }
 
@@ -57,8 +57,6 @@ typedef struct {
     int dim, tokens, threads, repeats[MAX_TIMED];
     float *x, *y, *r; /* [tokens][dim] */
     float *gamma, *beta;
-    float *weights; /* [n_weights] read between two norms */
-    size_t n_weights;
 } Case;
 
 static const float EPS = 1e-5f;
@@ -87,23 +85,23 @@ static void run_copy(const Case *c, size_t at) {
     if (i < c->dim) vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
 }
 
-/* Columns of the table of kernels. */
-static const struct {
-    Column column;
-    Kernel *first, *then; /* `then`, unless NULL, runs after `first` has processed all tokens */
-    bool in_place;        /* once in a decoder's cache state, else repeated */
-    int base;             /* the value is the ratio to the time so many rows above; 0: nanoseconds per token */
-} TIMED[] = {
-    {{"rmsnorm_ns", "RMS"}, run_rms, NULL, false, 0},
-    {{"layernorm_to_rmsnorm", "Layer/RMS"}, run_layer, NULL, false, 1},
-    {{"layernorm_no_beta_to_rmsnorm", "no beta/RMS"}, run_no_beta, NULL, false, 2},
-    {{"copy_to_rmsnorm", "copy/RMS"}, run_copy, NULL, false, 3},
-    {{"add_then_rmsnorm_ns", "add, then RMS"}, run_add, run_rms, false, 0},
-    {{"fused_to_separate", "fused/apart"}, run_fused, NULL, false, 1},
-    {{"rmsnorm_in_place_ns", "RMS there"}, run_rms, NULL, true, 0},
-    {{"layernorm_to_rmsnorm_in_place", "Layer/RMS there"}, run_layer, NULL, true, 1},
+static const Column TIMED_COLUMNS[] = {
+    {"rmsnorm_ns", "RMS"},
+    {"layernorm_to_rmsnorm", "Layer/RMS"},
+    {"layernorm_no_beta_to_rmsnorm", "no beta/RMS"},
+    {"copy_to_rmsnorm", "copy/RMS"},
+    {"add_then_rmsnorm_ns", "add, then RMS"},
+    {"fused_to_separate", "fused/apart"},
 };
-enum { N_TIMED = sizeof TIMED / sizeof *TIMED };
+enum { N_TIMED = sizeof TIMED_COLUMNS / sizeof *TIMED_COLUMNS };
+
+static const struct {
+    Kernel *first, *then; /* `then`, unless NULL, runs after `first` has processed all tokens */
+    int base;             /* the value is the ratio to the time so many rows above; 0: nanoseconds per token */
+} TIMED[N_TIMED] = {
+    {run_rms, NULL, 0},  {run_layer, NULL, 1},  {run_no_beta, NULL, 2},
+    {run_copy, NULL, 3}, {run_add, run_rms, 0}, {run_fused, NULL, 1},
+};
 
 /* Runs a kernel on all tokens, distributed over the threads as in norm_forward(). */
 static void run_on_tokens(const Case *c, Kernel *kernel) {
@@ -114,22 +112,11 @@ static void run_on_tokens(const Case *c, Kernel *kernel) {
         for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
-/* Reads as much memory as the products between two norms of a layer do, then writes x. */
-static void leave_cache(const Case *c) {
-    vf sum = {0};
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < c->n_weights; i += LANES) sum += vload(c->weights + i);
-    const float nothing = 1e-30f * vsum(sum);
-#pragma omp for schedule(static)
-    for (int i = 0; i < c->dim * c->tokens; i++) c->x[i] += nothing;
-}
-
 /* Nanoseconds of `repeats` calls, without the cost of reading the clock. */
 static double time_kernel(const Case *c, int what, int repeats) {
     double ticks = 0;
 #pragma omp parallel num_threads(c->threads)
     {
-        if (TIMED[what].in_place) leave_cache(c);
 #pragma omp barrier
         const uint64_t start = nanoseconds();
         for (int i = 0; i < repeats; i++) {
@@ -143,12 +130,10 @@ static double time_kernel(const Case *c, int what, int repeats) {
 }
 
 static int time_kernels(void *context, double *values) {
-    enum { TIMES = 8 }; /* calls in place */
     const Case *c = context;
     double ns[N_TIMED] = {0};
     for (int k = 0; k < N_TIMED; k++) {
-        for (int time = 0; time < (TIMED[k].in_place ? TIMES : 1); time++) ns[k] += time_kernel(c, k, c->repeats[k]);
-        ns[k] /= c->tokens * (TIMED[k].in_place ? TIMES : (double)c->repeats[k]);
+        ns[k] = time_kernel(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
         values[k] = TIMED[k].base ? ns[k] / ns[k - TIMED[k].base] : ns[k];
     }
     return 0;
@@ -156,29 +141,22 @@ static int time_kernels(void *context, double *values) {
 
 /* Measures and prints one case. Returns -1 on failure. */
 static int measure_case(const Run *run, int dim, int tokens, double seconds) {
-    enum { MAX_WEIGHTS = 4 << 20 /* 16 MB */ };
-    const double min_ns = 2e5; /* of a measurement with warm caches */
-    const bool json = run->options->json;
+    const double min_ns = 2e5; /* of a measurement */
     const int threads = run->options->threads;
     const size_t n = ((size_t)tokens * (size_t)dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
-    const size_t layer = (size_t)dim * (size_t)dim * 4, n_weights = layer < MAX_WEIGHTS ? layer : MAX_WEIGHTS;
-    float *x = allocate(5 * n + n_weights, sizeof *x);
+    float *x = allocate(5 * n, sizeof *x), *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
     if (!x) return -1;
-    float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n, *weights = beta + n;
-    Case c = {dim, tokens, tokens < threads ? tokens : threads, {0}, x, y, r, gamma, beta, weights, n_weights};
+    Case c = {dim, tokens, tokens < threads ? tokens : threads, {0}, x, y, r, gamma, beta};
     for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* repeated additions hardly change x */
-    for (size_t i = 0; i < n_weights; i++) weights[i] = 0.5f;
     for (int k = 0; k < N_TIMED; k++)
-        for (c.repeats[k] = 1; !TIMED[k].in_place && time_kernel(&c, k, c.repeats[k]) < min_ns;) c.repeats[k] *= 2;
+        for (c.repeats[k] = 8; time_kernel(&c, k, c.repeats[k]) < min_ns;) c.repeats[k] *= 2;
     Estimate estimates[N_TIMED];
+    char label[64];
     const int rounds = measure(time_kernels, &c, N_TIMED, seconds, estimates);
-    if (rounds > 0 && !interrupted) {
-        begin_row(run->options, c.threads);
-        printf(json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim, tokens, c.threads);
-        for (int k = 0; k < N_TIMED; k++) show_value(&TIMED[k].column, estimates[k], json);
-        end_row(json);
-    }
+    snprintf(label, sizeof label, run->options->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim, tokens,
+             c.threads);
+    if (rounds > 0 && !interrupted) write_row(run->options, c.threads, label, TIMED_COLUMNS, estimates, N_TIMED);
     free(x);
     return rounds < 0 ? -1 : 0;
 }
@@ -196,10 +174,9 @@ static int measure_kernels(const Run *run, double seconds) {
     }
     const double each = seconds / (4 * n_dims + !model);
     if (!run->options->json) {
-        printf("RMS: ns per token, repeated on the same tokens; there: once after a product, as in a decoder\n"
+        printf("RMS: ns per token, repeated on the same tokens\n"
                "  dim tokens threads");
-        for (int k = 0; k < N_TIMED; k++) printf(" %14s", TIMED[k].column.heading);
-        putchar('\n');
+        write_headings(TIMED_COLUMNS, N_TIMED);
     }
     int status = model ? 0 : measure_case(run, 8, 10, each); /* the shape used in study notes */
     for (int i = 0; i < n_dims; i++)
@@ -285,24 +262,24 @@ static int fit_text(Workload *t, double seconds) {
 }
 
 static void report(const Run *run, const Trial *t, const Estimate *estimates, int rounds) {
-    const bool json = run->options->json;
-    if (!json) {
+    const Options *o = run->options;
+    const int prompt = t->text.prompt, steps = t->text.steps;
+    char label[128];
+    if (!o->json) {
         write_load(stdout, &t->load);
-        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s", t->text.prompt, t->text.steps, rounds,
-               "norms");
-        for (int c = 0; c < N_COST_COLUMNS; c++) printf(" %14s", COST_COLUMNS[c].heading);
-        putchar('\n');
+        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s", prompt, steps, rounds, "norms");
+        write_headings(COST_COLUMNS, N_COST_COLUMNS);
     }
     for (int variant = UNCHANGED; variant >= 0; variant--) {
         const char *name = variant == UNCHANGED ? "unchanged" : norm_name((NormKind)variant);
-        begin_row(run->options, run->options->threads);
-        if (json) printf(", \"prompt\": %d, \"steps\": %d, \"rounds\": %d", t->text.prompt, t->text.steps, rounds);
-        printf(json ? ", \"norms\": \"%s\"" : "%-11s", name);
-        for (int c = 0; c < N_COST_COLUMNS; c++)
-            show_value(&COST_COLUMNS[c], estimates[variant * N_COST_COLUMNS + c], json);
-        end_row(json);
+        if (o->json)
+            snprintf(label, sizeof label, ", \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"norms\": \"%s\"", prompt,
+                     steps, rounds, name);
+        else
+            snprintf(label, sizeof label, "%-11s", name);
+        write_row(o, o->threads, label, COST_COLUMNS, estimates + variant * N_COST_COLUMNS, N_COST_COLUMNS);
     }
-    if (!json) putchar('\n');
+    if (!o->json) putchar('\n');
 }
 
 static int measure_model(Run *run, double seconds) {

@@ -81,11 +81,7 @@ static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double second
         }
         norm->kind = kept;
         printf("%-26s", name);
-        for (int kind = 0; kind < n - interrupted; kind++)
-            if (kind == (int)kept)
-                printf(" %11s", "-");
-            else
-                printf(" %+11.6f", change[kind]);
+        for (int kind = 0; kind < n - interrupted; kind++) printf(" %+11.6f", change[kind]);
         putchar('\n');
         fflush(stdout);
     }

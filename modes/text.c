@@ -100,40 +100,50 @@ static void write_token(const Run *run, FILE *out, const float *logits, double s
     fputc(']', out);
 }
 
+/* The stream of t->json_text. NULL and a message if out of memory. */
+static FILE *json_stream(Text *t) {
+    if (!t->json && !(t->json = open_memstream(&t->json_text, &t->json_size))) fail("out of memory");
+    return t->json;
+}
+
 /* Adds the log-probability of a sampled token, and the --logprobs likeliest tokens. */
 static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
     const int vocab_size = run->model.config.vocab_size, n = run->options->logprobs;
     const double sum = log_sum_exp(logits, vocab_size);
-    if (!t->logprobs && !(t->logprobs = open_memstream(&t->logprobs_text, &t->logprobs_size)))
-        return fail("out of memory");
-    if (ftell(t->logprobs) > 0) fputs(", ", t->logprobs);
-    write_token(run, t->logprobs, logits, sum, id);
+    FILE *to = json_stream(t);
+    if (!to) return -1;
+    fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
+    write_token(run, to, logits, sum, id);
     for (int k = 0, last = -1; k < n && k < vocab_size; k++) {
         int best = -1;
         for (int i = 0; i < vocab_size; i++) {
             const bool is_left = last < 0 || logits[i] < logits[last] || (logits[i] == logits[last] && i > last);
             if (is_left && (best < 0 || logits[i] > logits[best])) best = i;
         }
-        fputs(k ? ", " : ", \"top\": [", t->logprobs);
-        write_token(run, t->logprobs, logits, sum, last = best);
-        fputc('}', t->logprobs);
+        fputs(k ? ", " : ", \"top\": [", to);
+        write_token(run, to, logits, sum, last = best);
+        fputc('}', to);
     }
-    fputs("]}", t->logprobs);
+    fputs("]}", to);
     return 0;
 }
 
 /* ---- bytes --------------------------------------------------------------------------------------- */
 
-/* Cuts the text at the first stop string that its last n bytes complete. */
-static void find_stop(const Options *o, Text *t, size_t n) {
-    size_t first = t->bytes.n;
-    for (int i = 0; i < o->n_stops; i++) {
-        const size_t size = strlen(o->stops[i]), from = min(t->bytes.n - t->completed, n + size - 1);
-        const char *begin = t->bytes.bytes + t->bytes.n - from, *found = memmem(begin, from, o->stops[i], size);
-        if (found) t->ended = STOP;
-        if (found) first = min(first, (size_t)(found - t->bytes.bytes));
-    }
-    t->bytes.n = first;
+/* Searches the bytes that are not clear for stop strings and for a beginning of one at their end. Cuts the text at a
+ * stop string. */
+static void find_stop(const Options *o, Text *t) {
+    size_t clear = t->bytes.n;
+    for (size_t at = t->n_clear; at < t->bytes.n; at++)
+        for (int i = 0; i < o->n_stops; i++) {
+            const size_t size = strlen(o->stops[i]), left = t->bytes.n - at;
+            if (memcmp(t->bytes.bytes + at, o->stops[i], min(size, left))) continue;
+            clear = min(clear, at);
+            if (size > left) continue;
+            t->bytes.n = at;
+            t->ended = STOP;
+        }
+    t->n_clear = min(clear, t->bytes.n);
 }
 
 int text_decode(const Run *run, Text *t) {
@@ -145,12 +155,12 @@ int text_decode(const Run *run, Text *t) {
         buffer_append(&t->bytes, bytes, (size_t)n);
         if (t->bytes.failed) return -1;
         if (i < t->n_prompt) {
-            t->completed = size;
+            t->completed = t->n_clear = size;
             continue;
         }
         const float *logits = t->logits + (size_t)(i - first) * (size_t)run->model.config.vocab_size;
         if (run->options->logprobs && add_logprobs(run, t, logits, t->ids.ids[i])) return -1;
-        find_stop(run->options, t, (size_t)n);
+        find_stop(run->options, t);
         if (t->bytes.n < size) t->ids.n = i + 1;
     }
     if (t->n_ran > t->ids.n) t->n_ran = t->ids.n;
@@ -158,17 +168,10 @@ int text_decode(const Run *run, Text *t) {
 }
 
 int text_show(const Run *run, Text *t, Stream *out) {
-    const Options *o = run->options;
-    size_t held = 0;
     if (text_decode(run, t)) return -1;
-    for (int i = 0; i < o->n_stops && !t->ended; i++) {
-        size_t n = min(t->bytes.n - t->completed, strlen(o->stops[i]) - 1);
-        while (n > held && memcmp(t->bytes.bytes + t->bytes.n - n, o->stops[i], n)) n--;
-        if (n > held) held = n;
-    }
-    if (t->bytes.n <= t->n_shown + held) return 0;
-    stream_write(out, t->bytes.bytes + t->n_shown, (int)(t->bytes.n - held - t->n_shown));
-    t->n_shown = t->bytes.n - held;
+    const size_t end = t->ended ? t->bytes.n : t->n_clear;
+    if (end > t->n_shown) stream_write(out, t->bytes.bytes + t->n_shown, (int)(end - t->n_shown));
+    t->n_shown = end;
     return 0;
 }
 
@@ -221,32 +224,29 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-int text_write_json(const Run *run, Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out) {
+int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out) {
     static const char *const reasons[] = {[CONTINUES] = "interrupted", [STOP] = "stop", [LENGTH] = "length"};
-    char *line = NULL;
-    size_t length = 0;
-    FILE *to = open_memstream(&line, &length); /* a single write, so that Ctrl-C leaves no partial line */
-    if (!to) return fail("out of memory");
-    fprintf(to, "{\"index\": %d, ", index);
+    FILE *to = json_stream(t);
+    if (!to) return -1;
+    fprintf(to, ftell(to) > 0 ? "], \"index\": %d, " : "{\"index\": %d, ", index);
     write_json_string(to, "prompt", prompt, size);
     fputs(", ", to);
     write_json_string(to, "completion", t->bytes.n ? t->bytes.bytes + t->completed : "", t->bytes.n - t->completed);
-    fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"", (unsigned long long)seed,
+    fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n", (unsigned long long)seed,
             t->ids.n - t->n_prompt, reasons[t->ended]);
-    if (t->logprobs) fclose(t->logprobs);
-    if (run->options->logprobs) fprintf(to, ", \"logprobs\": [%s]", t->logprobs ? t->logprobs_text : "");
-    t->logprobs = NULL;
-    fputs("}\n", to);
     const bool failed = fclose(to);
-    if (!failed && write_whole(fileno(out->out), line, length)) out->error = errno;
-    free(line);
+    t->json = NULL;
+    /* a single write, so that Ctrl-C leaves no partial line */
+    if (!failed && write_whole(fileno(out->out), t->json_text, t->json_size)) out->error = errno;
+    free(t->json_text);
+    t->json_text = NULL;
     return failed ? fail("out of memory") : 0;
 }
 
 void text_free(Text *t) {
     free(t->ids.ids);
     free(t->bytes.bytes);
-    if (t->logprobs) fclose(t->logprobs);
-    free(t->logprobs_text);
+    if (t->json) fclose(t->json);
+    free(t->json_text);
     *t = (Text){0};
 }

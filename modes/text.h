@@ -12,10 +12,11 @@ typedef struct {
     int n_decoded;    /* number of ids in `bytes`, or skipped by the caller */
     Buffer bytes;     /* decoded ids, without the stop string that ended the text; owned */
     size_t completed; /* index in `bytes` of the first sampled byte */
+    size_t n_clear;   /* number of bytes before any stop string and its possible beginning */
     size_t n_shown;   /* number of bytes already written */
-    FILE *logprobs;   /* for --logprobs: writes the objects of the sampled tokens to logprobs_text; both owned */
-    char *logprobs_text;
-    size_t logprobs_size;
+    FILE *json;       /* with --json: writes to json_text, first the --logprobs of the sampled tokens; both owned */
+    char *json_text;
+    size_t json_size;
     int sequence;     /* sequence of the session */
     int end;          /* a token that ends the text, in addition to the tokenizer's end tokens; -1: none */
     Sampler *sampler; /* not owned; NULL: the ids run without sampling */
@@ -45,9 +46,9 @@ int text_decode(const Run *run, Text *t);
  */
 int text_show(const Run *run, Text *t, Stream *out);
 
-/* Writes a text, and its log-probabilities for the last time, as a line with a JSON object. `prompt`: size bytes.
+/* Writes a text with its log-probabilities as a line with a JSON object. `prompt`: size bytes.
  * Returns -1 if out of memory. */
-int text_write_json(const Run *run, Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out);
+int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out);
 
 /* Frees what the text owns. */
 void text_free(Text *t);
