@@ -215,8 +215,6 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
         if (model_map(m, name)) return -1;
         o.status = gguf_open(&part, name, &m->files[i]);
         m->files[i].header = part.at;
-        value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i, REQUIRED);
-        value_integer(&o, "split.count", gguf_get(&part, "split.count"), count, count, REQUIRED);
         if (i == 0)
             *g = part;
         else if (move_tensors(g, &part))
