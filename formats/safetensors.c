@@ -99,21 +99,25 @@ static int add_shard(Safetensors *s, Model *m, const char *folder, const char *n
     return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
 }
 
-/* Maps each file of the index once. Which tensor is in which file is read from the files. */
+/* Maps each file of the index once, in the order of names. Which tensor is in which file is read from the files. */
 static int add_shards(Safetensors *s, Model *m, const char *folder, const JsonFile *index) {
     const Json *map = json_get(index->values, "weight_map");
     if (!json_has_kind(map, JSON_OBJECT))
         return fail("%s: weight_map is %s, expected an object", index->path, json_shown(map));
-    for (const Json *key = json_first(map); key; key = json_next(map, key)) {
-        const char *name = key[1].text;
-        if (key[1].kind != JSON_STRING || strlen(name) != key[1].length || strchr(name, '/'))
-            return fail("%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder", index->path,
-                        key->text, name);
-        const Shard *shard = s->shards;
-        while (shard && strcmp(strrchr(shard->path, '/') + 1, name) != 0) shard = shard->next;
-        if (!shard && add_shard(s, m, folder, name)) return -1;
+    String *names = allocate((size_t)map->n_members + 1, sizeof *names);
+    size_t n = 0;
+    int status = names ? 0 : -1;
+    for (const Json *key = json_first(map); key && !status; key = json_next(map, key)) {
+        names[n++] = (String){key[1].text, key[1].length};
+        if (key[1].kind != JSON_STRING || strlen(key[1].text) != key[1].length || strchr(key[1].text, '/'))
+            status = fail("%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder", index->path,
+                          key->text, key[1].text);
     }
-    return 0;
+    if (!status) sort_by_name(names, n, sizeof *names);
+    for (size_t i = 0; i < n && !status; i++)
+        if (!i || !string_is(names[i], names[i - 1].text)) status = add_shard(s, m, folder, names[i].text);
+    free(names);
+    return status;
 }
 
 int safetensors_open(Safetensors *s, Model *m, const char *folder) {
