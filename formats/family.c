@@ -116,14 +116,11 @@ const Key KEYS[] = {
  * formats of the layer and the expert. */
 static const struct {
     int trait, option;
-    const char *part, *gguf, *hf;
+    const char *parts, *gguf, *hf;
 } OTHER_NAMES[] = {
     {0, GEMMA, "mlp_norm", NULL, "model.layers.%d.pre_feedforward_layernorm"},
-    {FUSED, 0, "wq", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED, 0, "wk", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED, 0, "wv", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED_MLP, 0, "gate", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
-    {FUSED_MLP, 0, "up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
+    {FUSED, 0, "wq wk wv", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
+    {FUSED_MLP, 0, "gate up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
     {0, GLM, "attn_post_norm", NULL, "model.layers.%d.post_self_attn_layernorm"},
     {0, GLM, "mlp_post_norm", NULL, "model.layers.%d.post_mlp_layernorm"},
     {0, MIXTRAL_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.gate"},
@@ -131,8 +128,7 @@ static const struct {
     {0, MIXTRAL_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w3"},
     {0, MIXTRAL_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w2"},
     {0, GRANITE_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.router.layer"},
-    {0, GRANITE_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
-    {0, GRANITE_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
+    {0, GRANITE_EXPERTS, "gate up", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
     {0, GRANITE_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.output_linear"},
 };
 
@@ -165,7 +161,7 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Namin
     part_name(name, at, naming);
     for (size_t i = 0; i < sizeof OTHER_NAMES / sizeof *OTHER_NAMES; i++) {
         const char *other = naming == NAME_GGUF ? OTHER_NAMES[i].gguf : OTHER_NAMES[i].hf;
-        if (!other || strcmp(OTHER_NAMES[i].part, at->part->names[NAME_NORMA])) continue;
+        if (!other || !strstr(OTHER_NAMES[i].parts, at->part->names[NAME_NORMA])) continue;
         if (f->has & OTHER_NAMES[i].trait || f->options & OTHER_NAMES[i].option)
             snprintf(name, PART_NAME, other, at->layer, at->expert);
     }

@@ -273,7 +273,7 @@ static const struct {
 } SWITCHES[] = {
     {"use_bias", USE_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS | 1 << MLP_BIAS},
     {"attention_bias", ATTENTION_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS},
-    {"attention_bias", GLM, 1 << QKV_BIAS},
+    {"attention_bias", GLM, 1 << QKV_BIAS}, /* true if missing */
     {"use_qkv_bias", QKV_BIAS_OPTION, 1 << QKV_BIAS},
     {"mlp_bias", MLP_BIASES, 1 << MLP_BIAS},
     {"clip_qkv", 0, 0},
@@ -298,7 +298,7 @@ static void read_switches(Reader *r) {
         const Value v = get(r, name);
         if (!SWITCHES[i].biases && v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
             refuse_key(r, name, "null or false");
-        else if (SWITCHES[i].biases && get_bool(r, name, false))
+        else if (SWITCHES[i].biases && get_bool(r, name, SWITCHES[i].needs == GLM))
             r->biases |= SWITCHES[i].biases;
     }
     const Json *quantization = get_object(r, "quantization_config");
