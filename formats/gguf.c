@@ -42,7 +42,7 @@ static Value get(const Reader *r, const char *key) {
 }
 
 /* Refuses an unsupported key of the architecture if it may change the result. */
-static void check_key(Reader *r, const GgufValue *found, String key) {
+static void check_key(Reader *r, String key) {
     for (const Key *known = KEYS; known->gguf || known->hf; known++)
         if (known->gguf && string_is(key, known->gguf) && family_has_key(r->family, known)) return;
     for (int value = 0; value < 2; value++)
@@ -52,7 +52,8 @@ static void check_key(Reader *r, const GgufValue *found, String key) {
             if (v.kind > VALUE_REAL || v.real != value) refuse(&r->origin, *neutral, v, "%d", value);
             return;
         }
-    if (!r->origin.status) fail("%s: metadata key %.*s is not supported", r->origin.path, SHOWN(found->key));
+    if (!r->origin.status)
+        fail("%s: metadata key %s%.*s is not supported", r->origin.path, r->origin.prefix, SHOWN(key));
     r->origin.status = -1;
 }
 
@@ -61,7 +62,7 @@ static void check_keys(Reader *r) {
     const size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
-            check_key(r, v, (String){v->key.text + n, v->key.n - n});
+            check_key(r, (String){v->key.text + n, v->key.n - n});
 }
 
 /* Reads the scaling of RoPE. Without a type it is linear; the default factor is 1. */

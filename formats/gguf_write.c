@@ -39,8 +39,6 @@ typedef struct {
     uint64_t offset;  /* of the next tensor in the data */
     uint64_t written; /* bytes of the file */
     int noted;        /* weights that become f16 */
-    bool shows;       /* progress; set once, because isatty() changes errno, which a failed write reports */
-    size_t done;      /* weights written */
     float *row;       /* [widest row] */
     uint8_t *packed;  /* a row in its new type; follows `row` */
 } Writer;
@@ -468,9 +466,7 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
         for (int i = 0; gamma && i < t->cols; i++) w->row[i] *= gamma[i];
         quantize_row(w->packed, type, w->row, t->cols);
         write_bytes(w, w->packed, type_bytes(type, (size_t)t->cols));
-        w->done += (size_t)t->cols;
     }
-    if (w->shows) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->model->parameters);
 }
 
 /* Writes a weight, or the weights of all experts of a layer as one tensor. The router stays float32: a quantized
@@ -558,7 +554,6 @@ static int write_file(Writer *w, const char *path) {
     write_bytes(w, w->head.bytes, w->head.n);
     write_tensors(w);
     write_padding(w);
-    if (w->shows) fputc('\n', stderr);
     return output_close(&file, !interrupted);
 }
 
@@ -569,8 +564,7 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
                 .source = source,
                 .family = choose_family(model, source),
                 .type = type,
-                .fold = fold,
-                .shows = on_terminal(stderr)};
+                .fold = fold};
     if (!w.family) return -1;
     w.header = header_of(model, w.family);
     size_t widest = 0;

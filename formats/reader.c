@@ -242,17 +242,16 @@ static void read_part(Reader *r, const PartAt *at) {
     if (as_output && !reader_find(r, name, ".weight")) strcpy(name, "lm_head");
     if (!is_there(r, at, name)) return;
     (part_norm(at) ? read_norm : read_weight)(r, at, name);
-    const bool router = part_weight(at) == &m->layers[at->layer].router;
-    if (router && !r->origin.status) r->origin.status = model_allocate_experts(m, at->layer);
+    Layer *layer = &m->layers[at->layer];
+    if (part_weight(at) != &layer->router || r->origin.status) return;
+    layer->experts = allocate_zeroed((size_t)m->config.n_experts, sizeof(Mlp));
+    if (!layer->experts) r->origin.status = -1;
 }
 
 /* Whether an unused tensor is accepted: in a folder, the copy of a tied embedding, or RoPE's tables (old folders). */
 static bool may_be_unused(const Reader *r, String name) {
-    static const char angles[] = ".rotary_emb.inv_freq";
-    const size_t n = sizeof angles - 1;
     if (r->naming == NAME_GGUF) return false;
-    return (r->model->tied && string_is(name, "lm_head.weight")) ||
-           (name.n >= n && !memcmp(name.text + name.n - n, angles, n));
+    return (r->model->tied && string_is(name, "lm_head.weight")) || contains(name, ".rotary_emb.inv_freq");
 }
 
 int reader_end(Reader *r) {

@@ -312,21 +312,18 @@ static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const
     return status;
 }
 
-static int read_template(Tokenizer *t, const char *path) {
-    File file;
-    if (map_model_file(&file, path)) return -1;
-    const int status = tokenizer_set_chat_template(t, (const char *)file.data, file.size);
-    file_unmap(&file);
-    return status;
-}
-
 /* Reads another file of the folder, if it exists, with `read`; a chat template if `read` is NULL. */
 static int read_sibling(Tokenizer *t, const char *sibling, const char *name, int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
     const char *slash = strrchr(sibling, '/');
     const int folder = slash ? (int)(slash - sibling) + 1 : 0;
     if (snprintf(path, PATH_MAX, "%.*s%s", folder, sibling, name) >= PATH_MAX || !file_exists(path)) return 0;
-    return read ? read_file(t, path, read) : read_template(t, path);
+    if (read) return read_file(t, path, read);
+    File file;
+    if (map_model_file(&file, path)) return -1;
+    const int status = tokenizer_set_chat_template(t, (const char *)file.data, file.size);
+    file_unmap(&file);
+    return status;
 }
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {

@@ -464,7 +464,8 @@ static void mistral_options(void) {
         {"mixtral", "_per_tok\": 2", "_per_tok\": 6", "num_experts_per_tok is 6"},
         {"mixtral", "_per_tok\": 2", "_per_tok\": 0", "num_experts_per_tok is 0"},
         {"mixtral", "_experts\": 5", "_experts\": 0", "num_local_experts is 0"},
-        {"mixtral", "_experts\": 5", "_experts\": 4", "block_sparse_moe.gate.weight is [1, 5, 40], expected [1, 4, 40]"},
+        {"mixtral", "_experts\": 5", "_experts\": 4",
+         "block_sparse_moe.gate.weight is [1, 5, 40], expected [1, 4, 40]"},
         {"mixtral", "_experts\": 5", "_experts\": 100000", "num_local_experts is 100000"},
         {"mixtral", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
     };

@@ -410,7 +410,6 @@ static void stored_inv_freq_is_ignored(void) {
                  {".rotary_emb.inv_freq", true},
                  {"a.rotary_emb.inv_freq", true},
                  {"rotary_emb.inv_freq", false},
-                 {"a.rotary_emb.inv_freqs", false},
                  {"a.rotary_emb.inv_fre", false},
                  {"a.inv_freq", false},
                  {"model.layers.0.self_attn.other", false}};
