@@ -74,6 +74,14 @@ static int render(const Chat *c, Tokens *all) {
                : 0;
 }
 
+/* Shows the tokens of a prompt on stderr. */
+static int show_prompt(const Run *run, const Tokens *tokens) {
+    Stream err;
+    stream_open(&err, stderr);
+    for (int i = 0; i < tokens->n; i++) run_show_piece(run, &err, tokens->ids[i]);
+    return stream_close(&err);
+}
+
 /* Renders the turns into the text. If they do not fit in the context, drops the oldest until they fill at most half of
  * it. Returns 1 if the last turn alone does not fit. */
 static int prepare(Chat *c) {
@@ -88,6 +96,7 @@ static int prepare(Chat *c) {
     if (c->first > first)
         note("the context of %d positions is full; dropped the oldest turns: %d", context, c->first - first);
     if (!status && all.n >= context) status = 1;
+    if (!status && c->run->options->verbose_prompt) status = show_prompt(c->run, &all);
     if (status) {
         free(all.ids);
         return status;

@@ -50,6 +50,9 @@ bool run_is_end(const Run *run, int token);
 /* The bytes of ids[i], or its number if there is no tokenizer. Valid until the next call. */
 const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n);
 
+/* Writes a line: the token's id and its bytes, with control characters and backslashes as \xNN (tokenize.c). */
+void run_show_piece(const Run *run, Stream *out, int token);
+
 /* Runs tokens[n] at positions pos, pos + 1, ... Returns their logits, float [n][vocab_size], all finite; NULL and a
  * message on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);

@@ -94,6 +94,7 @@ static const Option OPTIONS[] = {
     {"    --template NAME|FILE", STRING, CHAT, INTO(template),
      "chat: a Jinja file, or chatml, gemma, llama-2, llama-3,\nmistral, phi-3, zephyr [the model's chat template]"},
     {"    --think on|off", CHOICE, CHAT, INTO(think), "chat: enable_thinking of the chat template"},
+    {"    --verbose-prompt", TRUE, CHAT, INTO(verbose_prompt), "chat: show the tokens of each prompt on stderr"},
     {"    --profile[=FILE]", STRING, PROFILED, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
     {"    --dump FOLDER", STRING, LOGITS_MODE, INTO(dump),

@@ -60,7 +60,7 @@ typedef struct {
     int lookup;  /* -1 = not given */
     int context; /* 0 = the model's */
     float seconds;
-    bool json, verbose, fold_norms, center, no_echo, norm_sweep;
+    bool json, verbose, fold_norms, center, no_echo, norm_sweep, verbose_prompt;
     const char *dump;    /* folder */
     const char *profile; /* output file; "" = only the table on stderr */
     const char *kv;      /* "f32" or "f16"; NULL = the default of the model's format */

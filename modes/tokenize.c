@@ -4,8 +4,7 @@
 #include "tokenizer.h"
 #include <stdlib.h>
 
-/* Writes a line: the token's id and its bytes, with control characters and backslashes as \xNN. */
-static void show_piece(const Run *run, Stream *out, int token) {
+void run_show_piece(const Run *run, Stream *out, int token) {
     char text[32];
     int n;
     const char *piece = tokenizer_decode(&run->tokenizer, -1, token, &n);
@@ -26,7 +25,7 @@ int mode_tokenize(Run *run) {
     for (int i = 0; i < tokens.n; i++) {
         char number[32];
         if (run->options->verbose)
-            show_piece(run, &out, tokens.ids[i]);
+            run_show_piece(run, &out, tokens.ids[i]);
         else
             stream_write(&out, number, snprintf(number, sizeof number, i ? ",%d" : "%d", tokens.ids[i]));
     }

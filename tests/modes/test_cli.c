@@ -511,6 +511,13 @@ static void chat_refuses_a_template_that_raises(void) {
     for (int seed = 12; seed < (test_fast() ? 12 : 16); seed++) converse(&CHOSEN, seed, 1000, false, &(int){0});
 }
 
+static void verbose_prompt_shows_tokens(void) {
+    CHECK_RUN("m/chat.gguf -m chat -i a -n 1 -t 0 --verbose-prompt");
+    CHECK(!strncmp(err, "      1  '\\x0a<s>\\x0a'\n", 10) && strstr(err, "    510  '<|im_start|>'\n") &&
+              strstr(err, "    511  '<|im_end|>'\n"),
+          "%s", err);
+}
+
 static void chat_drops_turns_when_the_context_is_full(void) {
     converse(&LLAMA_2, 1, 70, false, &(int){0});
     converse(&LLAMA_2, 2, 30, false, &(int){0});
@@ -1356,6 +1363,7 @@ void suite_cli(void) {
     TEST(chat_has_a_system_prompt);
     TEST(chat_uses_the_template_of_the_file);
     TEST(chat_refuses_a_template_that_raises);
+    TEST(verbose_prompt_shows_tokens);
     TEST(chat_drops_turns_when_the_context_is_full);
     TEST(n_limits_each_answer);
     TEST(chat_reads_lines_of_any_bytes);
