@@ -5,7 +5,7 @@
  * runs while its text is read. What must not run is read with `live` false; loops and macros move the cursor back.
  * Every byte of a string keeps its mark in every function. Strings and lists never change; `set` changes maps.
  *
- * One template runs at a time, so its state is in variables of this file. stop() returns to jinja_render().
+ * One template runs at a time, so its state is in variables of this file. stop_at() returns to jinja_render().
  */
 #include "formats/jinja.h"
 #include "base/error.h"
@@ -55,7 +55,7 @@ static const char *path, *source, *cursor; /* the template, zero-terminated */
 static const char *ones;                   /* marks of the template */
 static Buffer text, marks;                 /* the output, then the strings that are being built */
 static size_t n_steps, n_bytes;
-static _Alignas(16) char memory[JINJA_MEMORY]; /* [n_bytes]; the system adds a page when it is used */
+static char *memory; /* [JINJA_MEMORY]; the system adds a page when it is used */
 static int depth;
 static bool live, finished;
 static enum { NOTHING, CONTINUE, BREAK } skips; /* why the rest of a loop's body does not run */
@@ -72,21 +72,23 @@ static _Noreturn void stop_at(const char *error, const char *what) {
     longjmp(stopped, 1);
 }
 
-static _Noreturn void stop(const char *error) { stop_at(error, ""); }
+static void stop_if(bool refused, const char *error) {
+    if (refused) stop_at(error, "");
+}
 
 static void work(size_t bytes) {
     n_steps += 1 + bytes / 64;
-    if (n_steps > JINJA_STEPS) stop("takes too many steps");
+    stop_if(n_steps > JINJA_STEPS, "takes too many steps");
 }
 
 static void enter(void) {
     work(0);
-    if (++depth > JINJA_DEPTH) stop("nested too deep");
+    stop_if(++depth > JINJA_DEPTH, "nested too deep");
 }
 
 static void *get_memory(size_t bytes) {
     bytes = (bytes + 15) / 16 * 16;
-    if (bytes > JINJA_MEMORY - n_bytes) stop("needs too much memory");
+    stop_if(bytes > JINJA_MEMORY - n_bytes, "needs too much memory");
     n_bytes += bytes;
     return memory + n_bytes - bytes;
 }
@@ -102,7 +104,7 @@ static Value part(Value s, size_t from, size_t to) { return string(s.text + from
 static Value boolean(bool is_true) { return (Value){.kind = BOOLEAN, .number = is_true}; }
 
 static Value integer(int64_t number) {
-    if (number != (int32_t)number) stop("an integer of more than 32 bits");
+    stop_if(number != (int32_t)number, "an integer of more than 32 bits");
     return (Value){.kind = INTEGER, .number = number};
 }
 
@@ -142,7 +144,7 @@ static bool equal(Value a, Value b) {
         n_steps += a.n / 64;
         return a.n == b.n && !memcmp(a.text, b.text, a.n);
     }
-    if (has_items(a) && a.items != b.items) stop("compares lists or maps");
+    stop_if(has_items(a) && a.items != b.items, "compares lists or maps");
     return true;
 }
 
@@ -166,7 +168,7 @@ static void set(Items *items, Value key, Value value, size_t from) {
 
 static void write_bytes(const char *s, const char *with_marks, size_t n) {
     work(n);
-    if (n > JINJA_OUTPUT - text.n) stop("writes too much text");
+    stop_if(n > JINJA_OUTPUT - text.n, "writes too much text");
     buffer_append(&text, s, n);
     if (!text.failed) buffer_append(&marks, with_marks, n);
     if (text.failed || marks.failed) longjmp(stopped, 1);
@@ -174,7 +176,7 @@ static void write_bytes(const char *s, const char *with_marks, size_t n) {
 
 static void put(Value v) {
     char digits[24];
-    if (v.kind > STRING) stop("prints a list, a map or a macro");
+    stop_if(v.kind > STRING, "prints a list, a map or a macro");
     if (v.kind == NONE || v.kind == BOOLEAN) v = constant(v.kind == NONE ? "None" : v.number ? "True" : "False");
     if (v.kind == INTEGER) snprintf(digits, sizeof digits, "%d", (int)v.number), v = constant(digits);
     if (v.kind == STRING) write_bytes(v.text, v.marks, v.n);
@@ -211,7 +213,7 @@ static size_t next_character(Value s, size_t at) {
 static Items iterate(Value v) {
     Items list = {0};
     if (v.kind == LIST) return *v.items;
-    if (v.kind != UNDEFINED && v.kind != MAP) stop("expected a list");
+    stop_if(v.kind != UNDEFINED && v.kind != MAP, "expected a list");
     for (size_t i = 0; v.kind == MAP && i < v.items->n; i++) push(&list, v.items->at[i].key);
     return list;
 }
@@ -241,7 +243,7 @@ static size_t offset(Value v, int64_t i) {
 }
 
 static Value slice(Value v, Value from, Value to) {
-    if (v.kind != LIST && v.kind != STRING) stop("a slice of what is no list");
+    stop_if(v.kind != LIST && v.kind != STRING, "a slice of what is no list");
     const int64_t n = count(v), first = place(from, n, 0), last = place(to, n, n);
     if (!n) return v;
     const size_t begin = offset(v, first), end = last > first ? offset(v, last) : begin;
@@ -250,7 +252,7 @@ static Value slice(Value v, Value from, Value to) {
 }
 
 static Value get_member(Value v, Value key) {
-    if (v.kind == UNDEFINED) stop("a member of an undefined value");
+    stop_if(v.kind == UNDEFINED, "a member of an undefined value");
     const Item *item = v.kind == MAP ? find(v.items, key, 0) : NULL;
     if (item) return item->value;
     if (key.kind != INTEGER || (v.kind != LIST && v.kind != STRING)) return undefined;
@@ -284,7 +286,7 @@ static bool contains(Value list, Value v) {
 }
 
 static int64_t number_of(Value v) {
-    if (!is_number(v)) stop("expected a number");
+    stop_if(!is_number(v), "expected a number");
     return v.number;
 }
 
@@ -306,7 +308,7 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
-    if (!y) stop("divides by zero");
+    stop_if(!y, "divides by zero");
     return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
 }
 
@@ -324,13 +326,11 @@ static Value arg(size_t i) { return i < args.n ? args.at[i].value : undefined; }
 
 static Value string_arg(size_t i) {
     const Value v = arg(i);
-    if (v.kind != STRING) stop("an argument is no string");
+    stop_if(v.kind != STRING, "an argument is no string");
     return v;
 }
 
-static void check_arguments(size_t max) {
-    if (args.n > max) stop("unsupported arguments");
-}
+static void check_arguments(size_t max) { stop_if(args.n > max, "unsupported arguments"); }
 
 /* Whether the character is in the argument or, without one, white space. */
 static bool is_stripped(Value character) {
@@ -361,7 +361,7 @@ static Items split_self(void) {
     int64_t left = max.kind == INTEGER ? max.number : -1;
     Items list = {0};
     const char *at;
-    if (!separator.n) stop("an empty separator");
+    stop_if(!separator.n, "an empty separator");
     work(s.n);
     for (; left != 0 && (at = memmem(s.text, s.n, separator.text, separator.n)); left--) {
         const size_t n = (size_t)(at - s.text);
@@ -401,7 +401,7 @@ static Value change_case(void) {
     put(self);
     for (size_t i = start; i < text.n; i++) {
         const uint8_t c = (uint8_t)text.bytes[i];
-        if (c >= 0x80) stop("changes the case of a character outside ASCII");
+        stop_if(c >= 0x80, "changes the case of a character outside ASCII");
         text.bytes[i] = (char)(option ? toupper(c) : tolower(c));
     }
     return take(start);
@@ -434,7 +434,7 @@ static Value or_default(void) {
 }
 
 static Value get(void) {
-    if (self.kind != MAP) stop("get of what is no map");
+    stop_if(self.kind != MAP, "get of what is no map");
     const Item *item = find(self.items, arg(0), 0);
     return item ? item->value : args.n > 1 ? arg(1) : none;
 }
@@ -475,7 +475,7 @@ static Value range(void) {
     const bool has_start = args.n > 1;
     const int64_t to = number_of(arg(has_start)), step = args.n > 2 ? number_of(arg(2)) : 1;
     Items list = {0};
-    if (!step) stop("a range with a step of 0");
+    stop_if(!step, "a range with a step of 0");
     for (int64_t i = has_start ? number_of(arg(0)) : 0; step < 0 ? i > to : i < to; i += step) push(&list, integer(i));
     return list_of(list);
 }
@@ -589,7 +589,7 @@ static Value read_name(void) {
     const char *s = cursor;
     while (is_word(*cursor)) cursor++;
     work((size_t)(cursor - s));
-    if (s == cursor || isdigit((uint8_t)*s)) stop("expected a name");
+    stop_if(s == cursor || isdigit((uint8_t)*s), "expected a name");
     return string(s, ones, (size_t)(cursor - s));
 }
 
@@ -668,7 +668,7 @@ static Value read_string(void) {
             const bool escaped = *cursor == '\\';
             cursor += escaped;
             const char *escape = escaped && *cursor ? strchr(from, *cursor) : NULL;
-            if (!*cursor || (escaped && !escape)) stop("an unsupported escape, or a string without an end");
+            stop_if(!*cursor || (escaped && !escape), "an unsupported escape, or a string without an end");
             if (live) write_bytes(escape ? to + (escape - from) : cursor, ONES, 1);
         }
         cursor++;
@@ -723,7 +723,7 @@ static Value read_subscript(Value v) {
     while (n < 2 && accept(":") && ++n);
     expect("]");
     if (!live) return undefined;
-    if (bounds[2].kind && (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind)) stop("unsupported step");
+    stop_if(bounds[2].kind && (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind), "unsupported step");
     return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
 }
 
@@ -771,7 +771,7 @@ static Value read_binary(int level) {
     int n = 0;
     for (int op; (op = read_operator(level)); n++) {
         const bool decided = (op == '&' && !is_true(left)) || (op == '|' && is_true(left));
-        if (n && level == COMPARISON) stop("unsupported chain of comparisons");
+        stop_if(n && level == COMPARISON, "unsupported chain of comparisons");
         live = runs && !decided;
         const Value right = read_binary(level + 1);
         live = runs;
@@ -813,7 +813,7 @@ static void assign(const char *names, Value v, bool sets) {
     cursor = names;
     do {
         const Value name = read_name();
-        if (sets && follows(",")) stop("unsupported list of names");
+        stop_if(sets && follows(","), "unsupported list of names");
         if (sets) set(&scope.variables, name, v, scope.first);
     } while (accept(","));
 }
@@ -907,7 +907,7 @@ static void run_set(void) {
         return;
     }
     const Value space = get_variable(name);
-    if (space.kind != MAP) stop("sets a member of what is no namespace");
+    stop_if(space.kind != MAP, "sets a member of what is no namespace");
     set(space.items, member, value, 0);
 }
 
@@ -966,7 +966,7 @@ static void run_block(void) {
     for (char kind; (kind = read_text());) {
         if (kind == '#') {
             const char *end = strstr(cursor, "#}");
-            if (!end) stop("a comment without an end");
+            stop_if(!end, "a comment without an end");
             work((size_t)(end - cursor));
             cursor = end - (end > cursor && (end[-1] == '-' || end[-1] == '+'));
             end_tag("#}");
@@ -1000,7 +1000,7 @@ void jinja_message(const char *role) {
 
 /* Copies the template, with \n for \r\n and without its last newline, as Jinja does. */
 static void copy_template(const char *template) {
-    if (strlen(template) > JINJA_TEMPLATE) stop("too long");
+    stop_if(strlen(template) > JINJA_TEMPLATE, "too long");
     for (const char *s = template; *s; s++)
         if (*s != '\r' || s[1] != '\n') jinja_write(s, 1, true);
     if (text.n && text.bytes[text.n - 1] == '\n') text.n = --marks.n;
@@ -1021,7 +1021,8 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
     live = true;
     finished = false;
     skips = NOTHING;
-    if (!setjmp(stopped)) {
+    memory = allocate(1, JINJA_MEMORY);
+    if (memory && !setjmp(stopped)) {
         copy_template(template);
         describe(arg);
         for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
@@ -1029,9 +1030,10 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
         define(&scope.variables, "tools", none);
         define(&scope.variables, "documents", none);
         run_block();
-        if (*cursor) stop("unexpected end of a statement");
+        stop_if(*cursor, "unexpected end of a statement");
         finished = true;
     }
+    free(memory);
     if (!finished) text.n = 0;
     *out = (JinjaText){text, marks};
     return finished ? 0 : -1;
