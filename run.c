@@ -26,11 +26,10 @@ static const char *bundled_model(void) {
     return path;
 }
 
-/* Whether packing the weights saves time. With a large model and a few tokens, packing takes as long as it saves. */
+/* Whether packing the weights saves time. */
 static bool is_worth_packing(const Run *run, const Mode *mode) {
-    enum { SMALL_MODEL = 64 << 20 /* bytes */, FEW_TOKENS = 8 };
-    const int n = run->options->steps;
-    return run->model.decode_bytes <= SMALL_MODEL || (mode->needs & DECODES && (n <= 0 || n > FEW_TOKENS));
+    enum { SMALL_MODEL = 64 << 20 /* bytes */ };
+    return run->model.decode_bytes <= SMALL_MODEL || mode->needs & DECODES;
 }
 
 static int open_session(Run *run, const Mode *mode) {

@@ -161,11 +161,10 @@ static int choose_parallel(const Run *run, int max) {
     const double cache = kv_bytes(&s->sequences->kv, max, s->context);
     const double each = cache + (double)run->model.config.vocab_size * (double)sampled;
     const double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
-    const int requested = o->parallel ? o->parallel : DEFAULT_PARALLEL,
-              max_parallel = requested < s->batch ? requested : s->batch;
-    const int parallel = left >= each * max_parallel ? max_parallel : left >= each ? (int)(left / each) : 1;
+    const double max_parallel = fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL, s->batch);
+    const int parallel = (int)fmax(1, fmin(max_parallel, left / each));
     if (parallel < o->parallel)
-        note("--parallel %d: running %d at once, limited by %s", requested, parallel,
+        note("--parallel %d: running %d at once, limited by %s", o->parallel, parallel,
              parallel < max_parallel ? "memory" : "-b");
     return parallel;
 }
@@ -214,7 +213,6 @@ static void show_statistics(const Generation *g, double start, double end) {
         fprintf(stderr, "; %ld of %ld draft tokens accepted, %.2f tokens per pass", guesser->accepted, guesser->guessed,
                 (double)decoded / (double)guesser->passes);
     fputc('\n', stderr);
-    if (run->options->verbose) fprintf(stderr, "%s\n", tuning_text(&run->tuning));
 }
 
 /* Writes before each forward pass, so that a prompt is shown before it runs. Returns -1 on failure. */
