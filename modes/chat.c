@@ -34,9 +34,8 @@ typedef struct {
 } Chat;
 
 static int copy_tokens(Tokens *to, const int *ids, int n) {
-    if (tokens_reserve(to, (size_t)n)) return -1;
-    memcpy(to->ids + to->n, ids, (size_t)n * sizeof *ids);
-    to->n += n;
+    for (int i = 0; i < n; i++)
+        if (tokens_add(to, ids[i])) return -1;
     return 0;
 }
 

@@ -52,14 +52,17 @@ int mode_info(Run *run) {
     const Tokenizer *t = &run->tokenizer;
     const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
     const size_t kv_bytes = m->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    printf("format       %s\n", m->format);
-    printf("dim          %d\n", c->dim);
-    printf("hidden_dim   %d\n", c->hidden_dim);
-    printf("n_layers     %d\n", c->n_layers);
-    printf("n_heads      %d (%d for keys and values) of size %d\n", c->n_heads, c->n_kv_heads, c->head_size);
-    printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "separate");
-    printf("context      %d%s%s\n", c->context, m->ended_by ? ": " : "", m->ended_by ? m->ended_by : "");
-    printf("rope base    %g\n", c->rope.base);
+    printf("format       %s\n"
+           "dim          %d\n"
+           "hidden_dim   %d\n"
+           "n_layers     %d\n"
+           "n_heads      %d (%d for keys and values) of size %d\n"
+           "vocab_size   %d, output %s\n"
+           "context      %d%s%s\n"
+           "rope base    %g\n",
+           m->format, c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_size, c->vocab_size,
+           m->tied ? "tied to the embedding" : "separate", c->context, m->ended_by ? ": " : "",
+           m->ended_by ? m->ended_by : "", c->rope.base);
     show_family(m);
     if (c->n_experts)
         printf("experts      %d of width %d, %d per token\n", c->n_experts, c->expert_dim, c->n_experts_used);
