@@ -26,19 +26,13 @@ static const char *bundled_model(void) {
     return path;
 }
 
-/* Whether packing the weights saves time. With a large model and a few tokens, packing takes as long as it saves. */
-static bool is_worth_packing(const Run *run, const Mode *mode) {
-    enum { SMALL_MODEL = 64 << 20 /* bytes */, FEW_TOKENS = 8 };
-    const int n = run->options->steps;
-    return run->model.decode_bytes <= SMALL_MODEL || (mode->needs & DECODES && (n <= 0 || n > FEW_TOKENS));
-}
-
 static int open_session(Run *run, const Mode *mode) {
+    enum { SMALL_MODEL = 64 << 20 /* bytes */ };
     const Options *o = run->options;
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
     const int max = run->model.long_factors ? run->model.long_context : run->model.config.context;
     if (o->context > max) note("-c %d exceeds the model's context; using %d", o->context, max);
-    if (is_worth_packing(run, mode)) model_pack(&run->model, o->threads);
+    if (run->model.decode_bytes <= SMALL_MODEL || mode->needs & DECODES) model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     const About about = {o->model, o->norm, run->session.n_threads};
     if (!ranks_own() && (o->profile || o->dump) && !(run->profile = profile_open(&run->session, about, nanoseconds)))

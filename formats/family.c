@@ -132,6 +132,22 @@ static const struct {
     {0, GRANITE_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.output_linear"},
 };
 
+/* Known families that norma does not run, in both formats' names, and what they have that norma lacks. */
+static const struct {
+    const char *names, *has;
+} UNSUPPORTED[] = {
+    {" gemma4 gemma4_text gemma3n gemma3n_text ", "per-layer embeddings and layers that share keys and values"},
+    {" qwen35 qwen35moe qwen3_5_text qwen3_5_moe_text qwen3next qwen3_next granitehybrid granitemoehybrid "
+     "falcon-h1 falcon_h1 mamba mamba2 nemotron_h ", "recurrent layers"},
+    {" lfm2 lfm2moe lfm2_moe ", "convolutions"},
+    {" gpt-oss gpt_oss ", "attention sinks"},
+    {" bitnet bitnet-b1.58 ", "ternary weights"},
+    {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
+    {" qwen2moe qwen2_moe ", "a shared expert"},
+    {" hunyuan-dense hunyuan_v1_dense ", "head norms after RoPE"},
+    {" command-r cohere cohere2 ", "parallel attention and MLP"},
+    {" arcee ", "an MLP without a gate"},
+};
 /* clang-format on */
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value name) {
@@ -143,6 +159,11 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value 
         snprintf(names + strlen(names), sizeof names - strlen(names), " %s", known);
         if (name.kind == VALUE_STRING && string_is(name.string, known)) found = f;
     }
+    char word[80];
+    snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
+    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED && !found; i++)
+        if (strstr(UNSUPPORTED[i].names, word))
+            o->status = fail("%s: %s is%sand not supported: it has %s", o->path, key, word, UNSUPPORTED[i].has);
     if (!found) refuse(o, key, name, "one of%s", names);
     return found;
 }

@@ -31,13 +31,11 @@ typedef struct {
     int n, first;       /* `first`: the first turn that is not dropped */
     const char *system; /* NULL: the template's own */
     char *loaded;       /* the system prompt of a loaded file, owned; NULL: none */
-    int n_answers;      /* of the run */
 } Chat;
 
 static int copy_tokens(Tokens *to, const int *ids, int n) {
-    if (tokens_reserve(to, (size_t)n)) return -1;
-    if (n > 0) memcpy(to->ids + to->n, ids, (size_t)n * sizeof *ids); /* else `ids` may be NULL */
-    to->n += n;
+    for (int i = 0; i < n; i++)
+        if (tokens_add(to, ids[i])) return -1;
     return 0;
 }
 
@@ -146,7 +144,7 @@ static int answer(Chat *c) {
            !(status = prepare(c)));
     if (status > 0) note("the context of %d positions is full, and ends the answer", context);
     if (run->options->json && status >= 0)
-        status = text_write_json(t, ++c->n_answers, user, strlen(user), run->options->sampling.seed, &out);
+        status = text_write_json(t, c->n, user, strlen(user), run->options->sampling.seed, &out);
     else
         stream_write(&out, "\n", 1);
     if (on_terminal(stdin)) interrupted = 0;

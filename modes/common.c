@@ -52,7 +52,7 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
 
 double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
-    for (int i = 1; i < n; i++) max = logits[i] > max ? logits[i] : max;
+    for (int i = 1; i < n; i++) max = fmaxf(max, logits[i]);
     double sum = 0;
     for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)max);
     return log(sum) + (double)max;

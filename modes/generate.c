@@ -161,11 +161,10 @@ static int choose_parallel(const Run *run, int max) {
     const double cache = kv_bytes(&s->sequences->kv, max, s->context);
     const double each = cache + (double)run->model.config.vocab_size * (double)sampled;
     const double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
-    const int requested = o->parallel ? o->parallel : DEFAULT_PARALLEL,
-              max_parallel = requested < s->batch ? requested : s->batch;
-    const int parallel = left >= each * max_parallel ? max_parallel : left >= each ? (int)(left / each) : 1;
+    const double max_parallel = fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL, s->batch);
+    const int parallel = (int)fmax(1, fmin(max_parallel, left / each));
     if (parallel < o->parallel)
-        note("--parallel %d: running %d at once, limited by %s", requested, parallel,
+        note("--parallel %d: running %d at once, limited by %s", o->parallel, parallel,
              parallel < max_parallel ? "memory" : "-b");
     return parallel;
 }
@@ -190,10 +189,10 @@ static void close_generation(Generation *g) {
 }
 
 /* Shows progress on a terminal, unless the texts are written to it. */
-static void show_progress(Generation *g, bool end) {
+static void show_progress(Generation *g) {
     const double interval = 0.1; /* seconds */
-    if (!g->many || !on_terminal(stderr) || on_terminal(stdout) || (!end && now() - g->shown < interval)) return;
-    fprintf(stderr, "\rtexts: %d%s", g->n_texts, end ? "\n" : " ");
+    if (!g->many || !on_terminal(stderr) || on_terminal(stdout) || now() - g->shown < interval) return;
+    fprintf(stderr, "texts: %d \r", g->n_texts);
     g->shown = now();
 }
 
@@ -210,11 +209,8 @@ static void show_statistics(const Generation *g, double start, double end) {
     else
         fprintf(stderr, "prompt: %lld at %.0f tokens/s; generation: %lld at %.0f tokens/s", read,
                 (double)read / (g->prefilled - start), decoded, (double)decoded / fmax(end - g->prefilled, 1e-9));
-    if (guesser->guessed)
-        fprintf(stderr, "; %ld of %ld draft tokens accepted, %.2f tokens per pass", guesser->accepted, guesser->guessed,
-                (double)decoded / (double)guesser->passes);
+    if (guesser->guessed) fprintf(stderr, "; %ld of %ld draft tokens accepted", guesser->accepted, guesser->guessed);
     fputc('\n', stderr);
-    if (run->options->verbose) fprintf(stderr, "%s\n", tuning_text(&run->tuning));
 }
 
 /* Writes before each forward pass, so that a prompt is shown before it runs. Returns -1 on failure. */
@@ -222,7 +218,7 @@ static int generate(Generation *g) {
     int more = 1;
     while (more > 0) {
         if (write_samples(g) || begin_samples(g) || write_samples(g)) return -1;
-        show_progress(g, false);
+        show_progress(g);
         more = texts_pass(g->run, g->running, g->parallel + 1, &g->out);
         if (g->prefilled == 0 && g->first && g->first->text.n_rows) g->prefilled = now();
         for (int i = 0; i < g->parallel; i++)
@@ -245,7 +241,6 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     if (g.prefilled == 0) g.prefilled = end;
     if (g.first && g.first->begun) stream_write(&g.out, "\n", 1);
     if (stream_close(&g.out)) status = -1;
-    show_progress(&g, true);
     while (g.first) drop_sample(&g);
     if (!status && (g.many ? g.n_read : g.n_ran)) show_statistics(&g, start, end);
     if (prompts_report(&g.prompts)) status = -1;

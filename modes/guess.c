@@ -12,23 +12,18 @@ void guesser_open(Guesser *g, int max_lookup) { *g = (Guesser){.max_lookup = max
 
 static int min(int a, int b) { return a < b ? a : b; }
 
-/* The index after the most recent earlier occurrence of the last three ids; 0 if there is none. */
-static int find_last(const Tokens *text) {
-    const int *ids = text->ids, n = text->n;
-    for (int end = n - 1; end >= 3; end--)
-        if (ids[end - 1] == ids[n - 1] && ids[end - 2] == ids[n - 2] && ids[end - 3] == ids[n - 3]) return end;
+/* Copies the n ids after the most recent earlier occurrence of the last three ids. Returns 0 if there is none. */
+static int look_up(const Tokens *text, int *tokens, int n) {
+    const int *last = text->ids + text->n;
+    for (const int *end = last - 1; n > 0 && end >= text->ids + 3; end--) {
+        if (end[-1] != last[-1] || end[-2] != last[-2] || end[-3] != last[-3]) continue;
+        for (int i = 0; i < n; i++) tokens[i] = end[i % (last - end)]; /* past the end, the repetition continues */
+        return n;
+    }
     return 0;
 }
 
-static int look_up(const Tokens *text, int *tokens, int n) {
-    const int from = n > 0 ? find_last(text) : 0, period = text->n - from;
-    for (int i = 0; from && i < n; i++)
-        tokens[i] = text->ids[from + i % period]; /* past the end of the text, the repetition continues */
-    return from ? n : 0;
-}
-
 int guesser_guess(Guesser *g, const Tokens *text, int room) {
-    g->passes++;
     if (g->pause > 0) {
         g->pause--;
         return 0;

@@ -10,13 +10,13 @@
 #include "text/merges.h"
 
 typedef struct {
-    int max_lookup;                 /* max draft tokens per pass; 0: off */
-    int next;                       /* max draft tokens of the next pass; 1 at first */
-    int pause;                      /* passes left without draft tokens */
-    int wait;                       /* length of the next pause, in passes */
-    int n;                          /* number of draft tokens in this pass */
-    int tokens[MAX_LOOKUP];         /* [n] */
-    long guessed, accepted, passes; /* draft tokens that ran; draft tokens accepted; forward passes */
+    int max_lookup;         /* max draft tokens per pass; 0: off */
+    int next;               /* max draft tokens of the next pass; 1 at first */
+    int pause;              /* passes left without draft tokens */
+    int wait;               /* length of the next pause, in passes */
+    int n;                  /* number of draft tokens in this pass */
+    int tokens[MAX_LOOKUP]; /* [n] */
+    long guessed, accepted; /* draft tokens that ran; draft tokens accepted */
 } Guesser;
 
 void guesser_open(Guesser *g, int max_lookup);

@@ -46,31 +46,32 @@ static void show_family(const Model *m) {
         if (reals[i].value != 0) printf("%-12s %g\n", reals[i].name, reals[i].value);
 }
 
-static void show_tokenizer(const Tokenizer *t) {
-    printf("tokenizer    %s, %d pieces, BOS %d, EOS %d\n", t->merges.rules ? "ranked merges" : "SentencePiece",
-           t->pieces.n, t->bos, t->eos);
-    printf("template     %zu bytes\n", t->chat_template_size);
-}
-
 int mode_info(Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
+    const Tokenizer *t = &run->tokenizer;
     const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
     const size_t kv_bytes = m->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    printf("format       %s\n", m->format);
-    printf("dim          %d\n", c->dim);
-    printf("hidden_dim   %d\n", c->hidden_dim);
-    printf("n_layers     %d\n", c->n_layers);
-    printf("n_heads      %d (%d for keys and values) of size %d\n", c->n_heads, c->n_kv_heads, c->head_size);
-    printf("vocab_size   %d, output %s\n", c->vocab_size, m->tied ? "tied to the embedding" : "separate");
-    printf("context      %d%s%s\n", c->context, m->ended_by ? ": " : "", m->ended_by ? m->ended_by : "");
-    printf("rope base    %g\n", c->rope.base);
+    printf("format       %s\n"
+           "dim          %d\n"
+           "hidden_dim   %d\n"
+           "n_layers     %d\n"
+           "n_heads      %d (%d for keys and values) of size %d\n"
+           "vocab_size   %d, output %s\n"
+           "context      %d%s%s\n"
+           "rope base    %g\n",
+           m->format, c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_size, c->vocab_size,
+           m->tied ? "tied to the embedding" : "separate", c->context, m->ended_by ? ": " : "",
+           m->ended_by ? m->ended_by : "", c->rope.base);
     show_family(m);
     if (c->n_experts)
         printf("experts      %d of width %d, %d per token\n", c->n_experts, c->expert_dim, c->n_experts_used);
     if (m->embedding.group) printf("group size   %d\n", m->embedding.group);
     printf("parameters   %zu\n", m->parameters);
-    if (run->tokenizer.pieces.n) show_tokenizer(&run->tokenizer);
+    if (t->pieces.n)
+        printf("tokenizer    %s, %d pieces, BOS %d, EOS %d\n"
+               "template     %zu bytes\n",
+               t->merges.rules ? "ranked merges" : "SentencePiece", t->pieces.n, t->bos, t->eos, t->chat_template_size);
     size_t bytes = 0;
     for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
     printf("file         %zu bytes, mapped; %zu read per token\n", bytes, m->decode_bytes);

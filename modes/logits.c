@@ -17,26 +17,19 @@ static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
     return 0;
 }
 
-/* Writes the file and, unless dump is NULL, closes the dump. The file is kept only if the dump is. */
-static int write_file(Run *run, const Tokens *tokens, Dump *dump) {
-    OutputFile out;
-    int status = output_open(&out, run->options->output);
-    const bool is_open = !status;
-    if (is_open) status = write_logits(run, tokens, &out);
-    if (dump && dump_close(dump, !status && !interrupted)) status = -1;
-    if (is_open && output_close(&out, !status && !interrupted)) status = -1;
-    return status;
-}
-
 int mode_logits(Run *run) {
     const char *folder = run->options->dump;
     Tokens tokens;
     Dump dump;
+    OutputFile out;
     if (!run->options->output) return bad_usage("-m logits needs an output file: -o FILE");
     if (run_tokens(run, true, &tokens)) return -1;
     int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
-    if (folder) run->profile->dump = &dump;
-    if (!status) status = write_file(run, &tokens, folder ? &dump : NULL);
+    const bool dumps = folder && !status, is_open = !status && !(status = output_open(&out, run->options->output));
+    if (dumps) run->profile->dump = &dump;
+    if (is_open) status = write_logits(run, &tokens, &out);
+    if (dumps && dump_close(&dump, !status && !interrupted)) status = -1;
+    if (is_open && output_close(&out, !status && !interrupted)) status = -1; /* kept only if the dump is */
     free(tokens.ids);
     return status;
 }

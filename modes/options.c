@@ -119,7 +119,7 @@ static const Option OPTIONS[] = {
     {"-c, --context N", INT, RUNS, RANGE(context, 1, INT_MAX), "max length of a sequence [the model's]"},
     {"    --kv f32|f16", CHOICE, RUNS, INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
     {"-v, --verbose", TRUE, PROFILED | TOKENIZE, INTO(verbose),
-     "with --profile: list every layer; generate: print\ntuning results; tokenize: print ids with their\npieces"},
+     "with --profile: list every layer; tokenize: print\nids with their pieces"},
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
     {"    --version", VERSION, ALL, 0, 0, 0, "print the version"},
 };
@@ -316,8 +316,6 @@ int options_parse(Options *o, char **argv) {
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage("-i, -f, --tokens and --prompts are mutually exclusive");
     if (o->logprobs && !o->json) return bad_usage("--logprobs requires --json");
-    if (o->parallel && !o->samples && !o->prompts)
-        return bad_usage("--parallel requires --samples N or --prompts FILE");
     if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
     return -1;
 }

@@ -56,8 +56,8 @@ static int report(const double *nll, int n, int window) {
     return stdout_finish();
 }
 
-/* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other kind. After Ctrl-C the
- * line has the kinds measured so far. */
+/* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other kind. After Ctrl-C
+ * there is no line. */
 static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double seconds) {
     const double usual = mean_of(nll, text->n);
     char name[PART_NAME];
@@ -72,17 +72,16 @@ static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double second
         if (!norm) continue;
         const NormKind kept = norm->kind;
         part_name(name, &at, NAME_NORMA);
-        double change[NORM_NONE + 1] = {0};
-        int n = 0;
-        for (; n <= NORM_NONE && !interrupted; n++) {
-            norm->kind = (NormKind)n;
-            if (n != (int)kept && score(run, text, inputs, nll, name)) return -1;
-            change[n] = mean_of(nll, text->n) - usual;
+        char row[256];
+        size_t n = (size_t)snprintf(row, sizeof row, "%-26s", name);
+        for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++) {
+            norm->kind = kind;
+            if (kind != kept && score(run, text, inputs, nll, name)) return -1;
+            const double change = kind == kept ? 0 : mean_of(nll, text->n) - usual;
+            n += (size_t)snprintf(row + n, sizeof row - n, " %+11.6f", change);
         }
         norm->kind = kept;
-        printf("%-26s", name);
-        for (int kind = 0; kind < n - interrupted; kind++) printf(" %+11.6f", change[kind]);
-        putchar('\n');
+        if (!interrupted) puts(row);
         fflush(stdout);
     }
     return stdout_finish();
@@ -95,8 +94,7 @@ int mode_perplexity(Run *run) {
     if (run->session.context < 2)
         return bad_input("context is %d, perplexity needs at least 2; use a larger -c", run->session.context);
     if (run_first_token(run) < 0)
-        return bad_input("BOS is %d and EOS %d, perplexity needs one of them in the vocabulary of %d",
-                         run->tokenizer.bos, run->tokenizer.eos, run->model.config.vocab_size);
+        return bad_input("perplexity needs BOS or EOS in the vocabulary of %d", run->model.config.vocab_size);
     Tokens text;
     if (run_tokens(run, false, &text)) return -1;
     double *nll = allocate((size_t)text.n, sizeof *nll);

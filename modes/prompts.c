@@ -82,9 +82,8 @@ static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
     if (!ids->n && first < 0)
         return fail("%s%sthe prompt is empty, and the model has no BOS; pass a text with -i", where, colon);
     if (!ids->n) ids->ids[ids->n++] = first;
-    if (ids->n > run->session.context && *where)
-        return fail("%s: %d positions do not fit in a context of %d", where, ids->n, run->session.context);
-    if (check_context(&run->session, ids->n)) return -1;
+    if (ids->n > run->session.context)
+        return fail("%s%s%d positions do not fit in a context of %d", where, colon, ids->n, run->session.context);
     if (max <= ids->n && p->n_no_room++ < MAX_REPORTS)
         note("%s%s-n %d includes the prompt, which has %d token%s", where, colon, max, ids->n, ids->n == 1 ? "" : "s");
     return 0;

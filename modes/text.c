@@ -16,6 +16,7 @@
 #include "text/merges.h"
 #include "text/stream.h"
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +69,6 @@ static int sample(const Run *run, Text *t) {
     int right = 0;
     for (bool accepted = t->n_rows > 0; accepted; right += accepted, t->n_ran += accepted) {
         const float *logits = t->logits + (size_t)right * vocab_size;
-        if (right && check_logits(logits, vocab_size)) return -1;
         const int token = sampler_next(t->sampler, logits);
         sampler_accept(t->sampler, token);
         if (token == t->end || run_is_end(run, token))
@@ -179,9 +179,8 @@ int text_show(const Run *run, Text *t, Stream *out) {
 
 /* Sets the length of the next piece of a prompt: about 0.2 s, by the last pass. */
 static void fit_piece(Run *run, int n_steps, double seconds) {
-    const int batch = run->session.batch;
     const double fit = 0.2 * n_steps / seconds;
-    if (n_steps >= run->piece) run->piece = fit < 1 ? 1 : fit < batch ? (int)fit : batch;
+    if (n_steps >= run->piece) run->piece = (int)fmax(1, fmin(fit, run->session.batch));
 }
 
 /* On a terminal, shows after the cursor how many tokens of prompts are left. 0 removes it. */
@@ -211,9 +210,10 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     for (int i = 0; i < n; i++) {
         if (texts[i] && !texts[i]->ended) left += texts[i]->ids.n - texts[i]->n_ran;
         if (!texts[i] || !texts[i]->n_rows) continue;
-        if (check_logits(next, vocab_size)) return -1;
+        const size_t n_logits = (size_t)texts[i]->n_rows * vocab_size;
+        if (check_logits(next, n_logits)) return -1;
         texts[i]->logits = next;
-        next += (size_t)texts[i]->n_rows * vocab_size;
+        next += n_logits;
     }
     show_left(run, left);
     if (sample_all(run, texts, n, (size_t)(next - logits))) return -1;

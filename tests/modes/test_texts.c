@@ -436,7 +436,6 @@ static void bad_usage_is_refused(void) {
         {2, "--samples works in generate, not in chat", "spm.gguf -m chat --samples 2"},
         {2, "not in perplexity", "spm.gguf -m perplexity --prompts b"},
         {2, "not in bench", "spm.gguf -m bench --parallel 2"},
-        {2, "--parallel requires --samples N", "spm.gguf -i a --parallel 2"},
         {2, "--samples is '0', expected a whole number from 1", "spm.gguf --samples 0"},
         {2, "--parallel is '0', expected a whole number from 1", "spm.gguf --samples 2 --parallel 0"},
         {1, "missing.txt: No such file", "spm.gguf --prompts missing.txt"},
