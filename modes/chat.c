@@ -36,7 +36,7 @@ typedef struct {
 
 static int copy_tokens(Tokens *to, const int *ids, int n) {
     if (tokens_reserve(to, (size_t)n)) return -1;
-    memcpy(to->ids + to->n, ids, (size_t)n * sizeof *ids);
+    if (n > 0) memcpy(to->ids + to->n, ids, (size_t)n * sizeof *ids); /* else `ids` may be NULL */
     to->n += n;
     return 0;
 }
