@@ -2,8 +2,6 @@
  * FAMILIES. */
 #include "formats/family.h"
 #include "base/error.h"
-#include "formats/parts.h"
-#include "formats/stored.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -151,21 +149,17 @@ static const struct {
 /* clang-format on */
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value name) {
-    const ModelFamily *found = NULL;
-    char names[384] = "";
-    for (const ModelFamily *f = FAMILIES; f->has; f++) {
+    for (const ModelFamily *f = FAMILIES; f->has && name.kind == VALUE_STRING; f++) {
         const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
-        if (!known) continue;
-        snprintf(names + strlen(names), sizeof names - strlen(names), " %s", known);
-        if (name.kind == VALUE_STRING && string_is(name.string, known)) found = f;
+        if (known && string_is(name.string, known)) return f;
     }
     char word[80];
     snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
-    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED && !found; i++)
+    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED && name.kind == VALUE_STRING; i++)
         if (strstr(UNSUPPORTED[i].names, word))
             o->status = fail("%s: %s is%sand not supported: it has %s", o->path, key, word, UNSUPPORTED[i].has);
-    if (!found) refuse(o, key, name, "one of%s", names);
-    return found;
+    refuse(o, key, name, "one of the families in docs/models.md");
+    return NULL;
 }
 
 bool family_has_norm(const ModelFamily *f, const Part *norm) {

@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PARTS = 4096 }; /* of a split model */
-
 /* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if their value is v. */
 static const char *const NEUTRAL_KEYS[2][16] = {
     {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length",
@@ -193,34 +191,33 @@ static int move_tensors(Gguf *g, Gguf *part) {
     return all ? 0 : fail("%s: out of memory", g->path);
 }
 
-/* If the file `path` is part of a split model, g becomes the metadata of its first part and the tensors of all parts.
- * Merged files have a split.count of 0. */
+/* If the file's name is that of a part of a split model, g becomes the metadata of the first part and the tensors of
+ * all parts. */
 static int open_parts(Gguf *g, Model *m, const char *path) {
-    Origin o = {.path = path};
-    char name[PATH_MAX], ending[32];
-    const int count = (int)value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
-    const int number = (int)value_integer(&o, "split.no", gguf_get(g, "split.no"), 0, MAX_PARTS - 1, 0);
-    if (o.status || count < 2) return o.status;
-    const size_t n = strlen(path), end = (size_t)sprintf(ending, "-%05d-of-%05d.gguf", number + 1, count);
-    if (n < end || n >= PATH_MAX || strcmp(path + n - end, ending) != 0)
-        return fail("%s: is part %d of %d of a model; its name must end in %s", path, number + 1, count, ending);
+    enum { ENDING = 20 }; /* bytes of "-00001-of-00003.gguf" */
+    char name[PATH_MAX];
+    int count = 0;
+    const size_t n = strlen(path);
+    if (n < ENDING || n >= PATH_MAX || sscanf(path + n - ENDING, "-%*5d-of-%5d.gguf", &count) < 1 || count < 2)
+        return 0;
     gguf_close(g);
-    *g = (Gguf){.path = o.path = name};
+    *g = (Gguf){.path = name};
     file_unmap(&m->files[--m->n_files]);
-    for (int i = 0; i < count && !o.status; i++) {
+    for (int i = 0; i < count; i++) {
         Gguf part;
-        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)(n - end), path, i + 1, count);
+        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)(n - ENDING), path, i + 1, count);
         if (model_map(m, name)) return -1;
-        o.status = gguf_open(&part, name, &m->files[i]);
+        const int status = gguf_open(&part, name, &m->files[i]);
         m->files[i].header = part.at;
         if (i == 0)
             *g = part;
         else if (move_tensors(g, &part))
             return -1;
+        if (status) return -1;
     }
     g->path = path;
     for (size_t t = 0; t < g->n_tensors; t++) g->tensors[t].path = path;
-    return o.status ? -1 : sort_tensors(g->tensors, g->n_tensors);
+    return sort_tensors(g->tensors, g->n_tensors);
 }
 
 int gguf_read_model(Model *m, const char *path) {

@@ -110,9 +110,6 @@ static bool has_own_factors(const ModelFamily *a, const Config *c) {
            fabsf(scale / implied_scale - 1) > 1e-6f;
 }
 
-/* Whether the RoPE factors are those of YaRN with the default options. */
-static bool is_plain_yarn(const Yarn *y) { return y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional; }
-
 /* Whether the architecture can store the part, or that the model has none. */
 static bool can_store(const ModelFamily *a, const PartAt *at) {
     const Config *c = &at->model->config;
@@ -134,6 +131,8 @@ static bool can_store(const ModelFamily *a, const PartAt *at) {
 /* The first part or trait of the model that the architecture cannot store; NULL: there is none. */
 static const char *difference(char name[PART_NAME], const ModelFamily *a, const Model *m) {
     const Config *c = &m->config;
+    const Yarn *y = &c->rope.yarn; /* a file can store YaRN with the default options */
+    const bool is_yarn = y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional;
     const struct {
         int trait; /* 0: no architecture has it */
         bool is_there;
@@ -147,7 +146,7 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
                   {0, !layers_read_back(a, m), "the windows or the RoPE of its layers"},
                   {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
                   {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
-                  {ROPE_FACTORS, m->rope_factors && !is_plain_yarn(&c->rope.yarn), "rope_scaling"},
+                  {ROPE_FACTORS, m->rope_factors && !is_yarn, "rope_scaling"},
                   {ODD_HEADS, c->head_size * c->n_heads != c->dim, "a head size that is not dim / n_heads"},
                   {TIED, m->tied, "a tied output"},
                   {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
@@ -341,7 +340,7 @@ static void append_name(Writer *w, const Piece *p) {
 
 static void write_pieces(Writer *w, const Pieces *pieces) {
     write_array(w, "tokenizer.ggml.tokens", GGUF_STRING, pieces->n);
-    for (int id = 0; id < pieces->n; id++) {
+    for (int id = 0; id < pieces->n && !w->head.failed; id++) {
         const Piece *p = &pieces->list[id];
         char name[32];
         int n = 0;
@@ -378,7 +377,7 @@ static int write_tokenizer(Writer *w) {
     write_pieces(w, &t->pieces);
     if (byte_level) {
         write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->merges.n);
-        for (const MergeRule *rule = w->rules; rule < w->rules + t->merges.n; rule++) {
+        for (const MergeRule *rule = w->rules; rule < w->rules + t->merges.n && !w->head.failed; rule++) {
             w->name.n = 0;
             append_name(w, &t->pieces.list[rule->left]);
             buffer_append(&w->name, " ", 1);
@@ -537,9 +536,10 @@ static int write_header(Writer *w) {
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++) write_key(w, key);
     if (!w->tokenizer) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs require the key */
-    if (w->status || (w->tokenizer && write_tokenizer(w))) return -1;
+    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w))) return -1;
+    if (w->head.failed || w->name.failed) return -1; /* out of memory, already reported */
     write_tensors(w);
-    if (w->status || w->head.failed || w->name.failed) return -1; /* out of memory is already reported */
+    if (w->head.failed || w->status) return -1;
     if (w->header.config.context < w->model->config.context)
         note("GGUF's %s cannot store windows; the file's context is %d, the shortest window", architecture,
              w->header.config.context);

@@ -42,9 +42,7 @@ static void complete(Model *m) {
 
 /* Whether the file is JSON or safetensors (the length of a JSON header, then the header). */
 static bool is_in_folder(const File *file) {
-    uint64_t header = 0;
-    if (file->size > sizeof header) memcpy(&header, file->data, sizeof header);
-    return *file->data == '{' || (header && header <= file->size - sizeof header && file->data[sizeof header] == '{');
+    return *file->data == '{' || (file->size > 9 && !memcmp(file->data + 8, "{\"", 2));
 }
 
 static int open_any(Model *m, const char *path) {

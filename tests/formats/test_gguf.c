@@ -964,10 +964,10 @@ static void bad_keys(void) {
                                      UINT64_MAX, 0x13b13b13b13b13b2, 0x0800000000000001};
     static const GgufType negative[] = {GGUF_I8, GGUF_I16, GGUF_I32, GGUF_I64};
     const int64_t below_zero = -1;
-    REFUSED("architecture is 'gptneox', expected one of olmo stablelm llama",
+    REFUSED("architecture is 'gptneox', expected one of the families",
             gguf_set_text(&file, "general.architecture", "gptneox"));
-    REFUSED("architecture is missing, expected one of olmo stablelm llama", gguf_remove(&file, "general.architecture"));
-    REFUSED("general.architecture is 1, expected one of", gguf_set_int(&file, "general.architecture", 1));
+    REFUSED("architecture is missing, expected one of the families", gguf_remove(&file, "general.architecture"));
+    REFUSED("general.architecture is 1, expected one of the", gguf_set_int(&file, "general.architecture", 1));
     REFUSED("key llama.attention.scale is not supported", gguf_set_real(&file, "llama.attention.scale", 1));
     REFUSED("llama.block_count is 0", gguf_set_int(&file, "llama.block_count", 0));
     REFUSED("llama.block_count is missing", gguf_remove(&file, "llama.block_count"));
@@ -1283,15 +1283,10 @@ static void bad_parts_are_refused(void) {
     PART_REFUSED(part_path(1), "is also in");
     write_part(part_path(1), 0, 1, N_PARTS);
     PART_REFUSED(part_path(2), "llama.block_count is 2, expected at most 1 (number of tensors: 10)");
-    CHECK(!rename(part_path(1), temporary("other.gguf")), "cannot rename");
-    PART_REFUSED(temporary("other.gguf"), "is part 2 of 3 of a model; its name must end in -00002-of-00003.gguf");
+    CHECK(!rename(part_path(0), temporary("other.gguf")), "cannot rename");
+    PART_REFUSED(temporary("other.gguf"), "has neither tensors nor a vocabulary");
     CHECK(!hashmodel_write(&SMALL, part_path(1), 0, 0), "cannot write");
     PART_REFUSED(part_path(0), "split-00002-of-00003.gguf: GGUF version is");
-    write_part(part_path(0), 0, 0, 65535);
-    PART_REFUSED(part_path(0), "split.count is 65535, expected a whole number from 0 to 4096");
-    write_part(part_path(0), 0, 0, 4096);
-    PART_REFUSED(part_path(0), "its name must end in -00001-of-04096.gguf");
-    REFUSED("split.count is '3', expected a whole number", gguf_set_text(&file, "split.count", "3"));
     for (int count = 0; count < 2; count++) { /* split.count of a complete file */
         gguf_make(&file, &SMALL, 0);
         gguf_set_int(&file, "split.no", 0);
@@ -1338,9 +1333,7 @@ static void bad_tensors(void) {
     REFUSED("blk.0.attn_q.bias is [1, 1, 63], expected [1, 1, 64]",
             gguf_add(&file, "blk.0.attn_q.bias", 1, 63, 0, 1, 0));
     REFUSED("rope_freqs.weight is [1, 1, 7], expected [1, 1, 8]", gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
-    REFUSED("blk.0.ffn_up.weight has type 4, expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 "
-            "iq4_nl q2_K q3_K q4_K q5_K q6_K iq4_xs\n",
-            FFN->type = 4);
+    REFUSED("blk.0.ffn_up.weight has type 4, expected one of the types in docs/models.md\n", FFN->type = 4);
     REFUSED("has type 4294967295, expected", FFN->type = UINT32_MAX);
     for (int i = 0; i < N_OTHER_TYPES; i++) {
         char message[64];
