@@ -11,10 +11,10 @@
  * Causal mask: a query sees the keys up to its own position, n_keys of them; in a layer with a window
  * (Beltagy et al. 2020, sec. 3.1), only the last of these. Some models cap the scores (Gemma 2, sec. 2).
  *
- * Owns these steps. Products with weights are in matmul.c, norms in norm.c, rotation in rope.c, the cache in
- * kv_cache.c. Each score is computed separately, and values are summed in vectors of LANES positions from position 0
- * up, for every query in the same order (kernels/attend.c): a token's result depends only on the tokens up to it, not
- * on their division into chunks.
+ * Owns these steps. Products with weights are in kernels/matmul.c, norms in norm.c, rotation in rope.c, the cache in
+ * kv_cache.c. Each score is computed separately, and values are summed in vectors of LANES positions from the first
+ * visible one up, for every query in the same order (kernels/attend.c): a token's result depends only on the tokens up
+ * to it, not on their division into chunks.
  */
 #include "kernels/attend.h"
 #include "kernels/input.h"
@@ -94,7 +94,7 @@ void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, 
 /* ---- the fast form: queries, keys, values ------------------------------------------ */
 
 /* This process's heads of one projection (queries, keys or values), and the calling thread's part of them. A thread
- * works on its heads from the product to the cache, so no barrier is needed in between. */
+ * works on its heads from the product to the cache; only joint norms of all heads need barriers in between. */
 typedef struct {
     float *rows;   /* token 0, first head of this process */
     size_t stride; /* floats per token, including other processes' heads */
@@ -108,8 +108,8 @@ static int clamp(int i, int max) { return i < 0 ? 0 : i > max ? max : i; }
 static int heads_of(const Session *s, const Tensor *w) { return w->rows / s->model->config.head_size; }
 
 /* Whether each thread owns whole KV heads with their queries. No barrier is then needed between projection and
- * attention, and with many sequences each thread reads the caches that it wrote. With one sequence it is faster to
- * divide all heads evenly, because each thread then reads a longer stream of weights. */
+ * attention, and with many sequences each thread reads the caches that it wrote. With one span it is faster to divide
+ * all heads evenly, because each thread then reads a longer stream of weights. */
 static bool has_own_groups(const Session *s, const Layer *layer) {
     const bool divides = heads_of(s, &layer->wk) % omp_get_num_threads() == 0;
     return s->chunk.n_spans > 1 && divides && !s->model->config.wide_head_norms;

@@ -4,7 +4,7 @@
  *     gate = silu(gate) * up                       mlp_gate_up    Variants Improve Transformer")
  *     x += Wdown gate                              mlp            the residual
  *
- * Owns SwiGLU. It does not own the products (matmul.c) or mixtures of experts (experts.c).
+ * Owns SwiGLU. It does not own the products (kernels/matmul.c) or mixtures of experts (experts.c).
  */
 #include "kernels/input.h"
 #include "kernels/matmul.h"

@@ -84,7 +84,7 @@ static void cap_logits(const Session *s, float *logits) {
     }
 }
 
-/* Compacts the requested rows of x in place; x is not needed again. Returns the first. */
+/* Returns the requested rows of x. If there are gaps between them, moves them down in x, which is not needed again. */
 static const float *requested_rows(Session *s) {
     const size_t dim = s->model->config.dim;
     const int n = s->chunk.n_requested, first = s->chunk.requested[0];
@@ -149,9 +149,10 @@ static void forward_chunk(Session *s, int n, float *logits) {
     if (s->chunk.n_requested > 0) compute_logits(s, logits);
 }
 
-/* Number of threads for a chunk of n steps: one if there is too little work to be worth the barriers. */
+/* Number of threads for a chunk of n steps: decode_threads for one step, else one if the work is not worth the
+ * barriers. */
 static int chunk_threads(const Session *s, int n) {
-    const size_t worth_sharing = 1 << 19; /* bytes of weights per layer, times steps (docs/performance.md) */
+    const size_t worth_sharing = 1 << 19; /* bytes of a layer's weights times steps (docs/performance.md) */
     const size_t layers = s->model->config.n_layers + 1; /* the output counts as one more layer */
     if (s->plain) return 1;
     if (n == 1 && s->decode_threads) return s->decode_threads;
@@ -173,7 +174,7 @@ static void begin_chunk(Session *s, const Step *steps, int n) {
     }
 }
 
-/* Runs a chunk. With one thread it avoids the parallel region, in which every barrier would be a system call. */
+/* Runs a chunk; with one thread outside a parallel region, which costs a small model 10 % (docs/performance.md). */
 static void share_chunk(Session *s, int n, float *logits) {
     const int threads = chunk_threads(s, n);
     if (threads == 1) {
@@ -191,7 +192,7 @@ int check_context(const Session *s, int64_t n) {
                 reason ? reason : "");
 }
 
-/* Checks the steps and updates the positions of their sequences. -1 and a message if a step cannot run. */
+/* Checks the steps and updates n_ran of their sequences. -1 and a message if a step cannot run. */
 static int admit(Session *s, const Step *steps, int n) {
     int end = 0;
     for (int t = 0; t < n; t++) end = steps[t].pos >= end ? steps[t].pos + 1 : end;
@@ -219,7 +220,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     if (admit(s, steps, n)) return NULL;
     probe_begin(s->probe, is_decode(steps, n));
     if (session_make_room(s, steps, n)) return NULL;
-    s->chunk.input.probe = s->probe; /* session_make_room() may have replaced the buffer */
+    s->chunk.input.probe = s->probe;
     if (s->mirror) s->mirror(SESSION_RUN, n, 0, steps);
     float *logits = s->chunk.logits;
     for (int chunk; n > 0; n -= chunk, steps += chunk) {

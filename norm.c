@@ -70,7 +70,7 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     for (; i < n; i += LANES) {
         const int m = n - i < LANES ? n - i : LANES;
         const vf sum = add_term(terms, sums[0], vload_n(x + i, m) - vset(shift));
-        sums[0] = vselect(vlane() < m, sum, sums[0]);
+        sums[0] = vselect(vlane() < m, sum, sums[0]); /* the lanes after x[n - 1] are 0 - shift */
     }
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }

@@ -116,14 +116,11 @@ const Key KEYS[] = {
  * formats of the layer and the expert. */
 static const struct {
     int trait, option;
-    const char *part, *gguf, *hf;
+    const char *parts, *gguf, *hf;
 } OTHER_NAMES[] = {
     {0, GEMMA, "mlp_norm", NULL, "model.layers.%d.pre_feedforward_layernorm"},
-    {FUSED, 0, "wq", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED, 0, "wk", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED, 0, "wv", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED_MLP, 0, "gate", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
-    {FUSED_MLP, 0, "up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
+    {FUSED, 0, "wq wk wv", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
+    {FUSED_MLP, 0, "gate up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
     {0, GLM, "attn_post_norm", NULL, "model.layers.%d.post_self_attn_layernorm"},
     {0, GLM, "mlp_post_norm", NULL, "model.layers.%d.post_mlp_layernorm"},
     {0, MIXTRAL_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.gate"},
@@ -131,29 +128,10 @@ static const struct {
     {0, MIXTRAL_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w3"},
     {0, MIXTRAL_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w2"},
     {0, GRANITE_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.router.layer"},
-    {0, GRANITE_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
-    {0, GRANITE_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
+    {0, GRANITE_EXPERTS, "gate up", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
     {0, GRANITE_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.output_linear"},
 };
 
-/* Known families that norma does not run, in both formats' names, and what they have that norma has not. */
-typedef struct {
-    const char *names, *has;
-} Unsupported;
-static const Unsupported UNSUPPORTED[] = {
-    {" gemma4 gemma4_text gemma3n gemma3n_text ", "per-layer embeddings and layers that share keys and values"},
-    {" qwen35 qwen35moe qwen3_5_text qwen3_5_moe_text qwen3next qwen3_next granitehybrid granitemoehybrid "
-     "falcon-h1 falcon_h1 mamba mamba2 nemotron_h ", "recurrent layers"},
-    {" lfm2 lfm2moe lfm2_moe ", "convolutions"},
-    {" gpt-oss gpt_oss ", "attention sinks"},
-    {" bitnet bitnet-b1.58 ", "ternary weights"},
-    {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
-    {" qwen2moe qwen2_moe ", "a shared expert"},
-    {" hunyuan-dense hunyuan_v1_dense ", "head norms after RoPE"},
-    {" command-r cohere cohere2 ", "parallel attention and MLP"},
-    {" arcee ", "an MLP without a gate"},
-    {0},
-};
 /* clang-format on */
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value name) {
@@ -165,11 +143,6 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value 
         snprintf(names + strlen(names), sizeof names - strlen(names), " %s", known);
         if (name.kind == VALUE_STRING && string_is(name.string, known)) found = f;
     }
-    char word[80];
-    snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
-    for (const Unsupported *u = UNSUPPORTED; !found && u->names; u++)
-        if (strstr(u->names, word))
-            o->status = fail("%s: %s is%sand not supported: it has %s", o->path, key, word, u->has);
     if (!found) refuse(o, key, name, "one of%s", names);
     return found;
 }
@@ -188,7 +161,7 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Namin
     part_name(name, at, naming);
     for (size_t i = 0; i < sizeof OTHER_NAMES / sizeof *OTHER_NAMES; i++) {
         const char *other = naming == NAME_GGUF ? OTHER_NAMES[i].gguf : OTHER_NAMES[i].hf;
-        if (!other || strcmp(OTHER_NAMES[i].part, at->part->names[NAME_NORMA])) continue;
+        if (!other || !strstr(OTHER_NAMES[i].parts, at->part->names[NAME_NORMA])) continue;
         if (f->has & OTHER_NAMES[i].trait || f->options & OTHER_NAMES[i].option)
             snprintf(name, PART_NAME, other, at->layer, at->expert);
     }

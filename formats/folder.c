@@ -93,14 +93,6 @@ static void read_experts(Reader *r) {
     h->norm_weights = mixtral || get_bool(r, "norm_topk_prob", option_of(r, NORM_TOPK));
 }
 
-/* The sliding window, in positions; 0: none. A null means no window; a missing key has a default. */
-static int read_window(Reader *r) {
-    const bool used =
-        option_of(r, SLIDES) || (option_of(r, SLIDES_IF_USED) && get_bool(r, "use_sliding_window", false));
-    if (!used || get(r, "sliding_window").kind == VALUE_NULL) return 0;
-    return get_int(r, "sliding_window", 1, r->family->window);
-}
-
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Reader *r) {
     const Config *c = &r->header.config;
@@ -112,7 +104,9 @@ static void read_layers(Reader *r) {
     if (!(some_without_rope ? ropes : types) && option_of(r, PATTERN | NO_ROPE_LAYERS))
         period = get_int(r, period_key, 1, period);
     const int first = option_of(r, WINDOW_ABOVE) ? get_int(r, "max_window_layers", 0, 28) : 0;
-    const int window = read_window(r);
+    const bool used = option_of(r, SLIDES_IF_USED) ? get_bool(r, "use_sliding_window", false) : option_of(r, SLIDES);
+    const bool slides_at_all = used && get(r, "sliding_window").kind != VALUE_NULL; /* null: no window */
+    const int window = slides_at_all ? get_int(r, "sliding_window", 1, r->family->window) : 0;
     const bool bare = window && has(r, ROPE_IN_WINDOWS);
     const bool by_type = types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers; layer < r->model->layers + c->n_layers; layer++) {
@@ -273,7 +267,7 @@ static const struct {
 } SWITCHES[] = {
     {"use_bias", USE_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS | 1 << MLP_BIAS},
     {"attention_bias", ATTENTION_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS},
-    {"attention_bias", GLM, 1 << QKV_BIAS},
+    {"attention_bias", GLM, 1 << QKV_BIAS}, /* true if missing */
     {"use_qkv_bias", QKV_BIAS_OPTION, 1 << QKV_BIAS},
     {"mlp_bias", MLP_BIASES, 1 << MLP_BIAS},
     {"clip_qkv", 0, 0},
@@ -298,7 +292,7 @@ static void read_switches(Reader *r) {
         const Value v = get(r, name);
         if (!SWITCHES[i].biases && v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
             refuse_key(r, name, "null or false");
-        else if (SWITCHES[i].biases && get_bool(r, name, false))
+        else if (SWITCHES[i].biases && get_bool(r, name, SWITCHES[i].needs == GLM))
             r->biases |= SWITCHES[i].biases;
     }
     const Json *quantization = get_object(r, "quantization_config");
@@ -333,16 +327,12 @@ static int read_model(Reader *r) {
     return reader_end(r);
 }
 
-static bool begins(String s, const char *with) { return s.n > strlen(with) && !memcmp(s.text, with, strlen(with)); }
-
 /* In the folder of a multimodal model: shortens the names of the text model's tensors, and skips the others'. */
 static int select_text(Reader *r) {
-    static const char *const skipped[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                          "model.multi_modal_projector."};
-    enum { LONGER = 15 }; /* bytes of "language_model." or "model.language_" */
+    enum { LONGER = 15 }; /* bytes of "language_model." or "model.language_", which the names begin with */
     for (Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        for (size_t i = 0; i < sizeof skipped / sizeof *skipped; i++) t->used |= begins(t->name, skipped[i]);
-        if (!begins(t->name, "language_model.") && !begins(t->name, "model.language_model.")) continue;
+        t->used = contains(t->name, "vision_tower.") || contains(t->name, "multi_modal_projector.");
+        if (!contains(t->name, "language_model.")) continue;
         t->name.text += LONGER;
         t->name.n -= LONGER;
     }

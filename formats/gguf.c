@@ -42,7 +42,7 @@ static Value get(const Reader *r, const char *key) {
 }
 
 /* Refuses an unsupported key of the architecture if it may change the result. */
-static void check_key(Reader *r, const GgufValue *found, String key) {
+static void check_key(Reader *r, String key) {
     for (const Key *known = KEYS; known->gguf || known->hf; known++)
         if (known->gguf && string_is(key, known->gguf) && family_has_key(r->family, known)) return;
     for (int value = 0; value < 2; value++)
@@ -52,7 +52,8 @@ static void check_key(Reader *r, const GgufValue *found, String key) {
             if (v.kind > VALUE_REAL || v.real != value) refuse(&r->origin, *neutral, v, "%d", value);
             return;
         }
-    if (!r->origin.status) fail("%s: metadata key %.*s is not supported", r->origin.path, SHOWN(found->key));
+    if (!r->origin.status)
+        fail("%s: metadata key %s%.*s is not supported", r->origin.path, r->origin.prefix, SHOWN(key));
     r->origin.status = -1;
 }
 
@@ -61,7 +62,7 @@ static void check_keys(Reader *r) {
     const size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
-            check_key(r, v, (String){v->key.text + n, v->key.n - n});
+            check_key(r, (String){v->key.text + n, v->key.n - n});
 }
 
 /* Reads the scaling of RoPE. Without a type it is linear; the default factor is 1. */
@@ -186,11 +187,8 @@ bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "
 /* Moves the tensors of a part to g, and closes the part. */
 static int move_tensors(Gguf *g, Gguf *part) {
     Stored *all = realloc(g->tensors, (g->n_tensors + part->n_tensors + 1) * sizeof *all);
-    if (all) {
-        memcpy(all + g->n_tensors, part->tensors, part->n_tensors * sizeof *all);
-        g->n_tensors += part->n_tensors;
-        g->tensors = all;
-    }
+    for (size_t i = 0; all && i < part->n_tensors; i++) all[g->n_tensors++] = part->tensors[i];
+    if (all) g->tensors = all;
     gguf_close(part);
     return all ? 0 : fail("%s: out of memory", g->path);
 }
@@ -215,8 +213,6 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
         if (model_map(m, name)) return -1;
         o.status = gguf_open(&part, name, &m->files[i]);
         m->files[i].header = part.at;
-        value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i, REQUIRED);
-        value_integer(&o, "split.count", gguf_get(&part, "split.count"), count, count, REQUIRED);
         if (i == 0)
             *g = part;
         else if (move_tensors(g, &part))

@@ -26,9 +26,8 @@ int model_center(Model *model, const char *path);
 
 /* Writes a model, with weights of a type that norma writes (type_from_name), and its tokenizer (NULL: none). `fold`:
  * multiplies the gamma of norms into the columns of the next weights if that is algebraically exact, and writes 1 for
- * it; notes name the other norms. Weights whose rows are not a multiple of the type's blocks become float16. Shows
- * progress on a terminal. Returns -1 and a message that begins with `source` if GGUF cannot store the model or the
- * tokenizer; notes name small differences. The file appears whole or not at all; after Ctrl-C it does not appear, and 0
- * is returned. */
+ * it; notes name the other norms. Weights whose rows are not a multiple of the type's blocks become float16. Returns -1
+ * and a message that begins with `source` if GGUF cannot store the model or the tokenizer; notes name small
+ * differences. The file appears whole or not at all; after Ctrl-C it does not appear, and 0 is returned. */
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *source,
                      const char *path);

@@ -91,29 +91,26 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
     return find_by_name(key, g->values, g->n_values, sizeof *g->values);
 }
 
-static int64_t integer_of(const uint8_t *at, GgufType type, size_t bytes) {
-    uint64_t bits = 0;
-    copy_once(&bits, at, bytes);
-    if (type == GGUF_I8) return (int8_t)bits;
-    if (type == GGUF_I16) return (int16_t)bits;
-    return type == GGUF_I32 ? (int32_t)bits : (int64_t)bits;
-}
-
-static double real_of(const uint8_t *at, GgufType type) {
-    double wide = 0;
-    float narrow = 0;
-    if (type == GGUF_F32) copy_once(&narrow, at, sizeof narrow);
-    if (type == GGUF_F64) copy_once(&wide, at, sizeof wide);
-    return type == GGUF_F32 ? (double)narrow : wide;
-}
-
 /* A bool is read as an integer. */
 Value gguf_element(const GgufValue *v, int i) {
     const size_t bytes = v->bytes / v->count;
     const uint8_t *at = v->at + (size_t)i * bytes;
     if (v->type == GGUF_STRING) return (Value){VALUE_STRING, .string = gguf_next_string(&at, v->at + v->bytes)};
-    if (v->type == GGUF_F32 || v->type == GGUF_F64) return (Value){VALUE_REAL, .real = real_of(at, v->type)};
-    const int64_t integer = integer_of(at, v->type, bytes);
+    union {
+        uint64_t u64;
+        int8_t i8;
+        int16_t i16;
+        int32_t i32;
+        float f32;
+        double f64;
+    } bits = {0};
+    copy_once(&bits, at, bytes);
+    if (v->type == GGUF_F32) return (Value){VALUE_REAL, .real = (double)bits.f32};
+    if (v->type == GGUF_F64) return (Value){VALUE_REAL, .real = bits.f64};
+    const int64_t integer = v->type == GGUF_I8    ? bits.i8
+                            : v->type == GGUF_I16 ? bits.i16
+                            : v->type == GGUF_I32 ? bits.i32
+                                                  : (int64_t)bits.u64;
     return (Value){VALUE_INTEGER, .integer = integer, .real = (double)integer};
 }
 
@@ -124,21 +121,6 @@ Value gguf_get(const Gguf *g, const char *key) {
 }
 
 /* ---- the tensor table ------------------------------------------------------------------ */
-
-/* Refuses an unsupported tensor type. names: ggml's types by number, from FIRST on. */
-static int bad_type(const Gguf *g, const Stored *e, uint32_t type) {
-    enum { FIRST = 9 };
-    static const char *const names[] = {
-        "Q8_1",       "Q2_K",       "Q3_K",       "Q4_K",  "Q5_K",     "Q6_K",     "Q8_K",     "IQ2_XXS", "IQ2_XS",
-        "IQ3_XXS",    "IQ1_S",      "IQ4_NL",     "IQ3_S", "IQ2_S",    "IQ4_XS",   "I8",       "I16",     "I32",
-        "I64",        "F64",        "IQ1_M",      "BF16",  "Q4_0_4_4", "Q4_0_4_8", "Q4_0_8_8", "TQ1_0",   "TQ2_0",
-        "IQ4_NL_4_4", "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4", "NVFP4",    "Q1_0"};
-    const char *name = type - FIRST < sizeof names / sizeof *names ? names[type - FIRST] : "unknown";
-#define NAME(id, name, ...) " " name
-    return bad_tensor(g, e->name, "has type %u (%s), expected one of f32" FLOAT16_TYPES(NAME) BLOCK_TYPES(NAME), type,
-                      name);
-#undef NAME
-}
 
 static int read_tensor(Gguf *g, Stored *e) {
     enum { MAX_DIMS = 4 };
@@ -152,13 +134,14 @@ static int read_tensor(Gguf *g, Stored *e) {
     if (read_bytes(g, dims, n_dims * sizeof *dims) || read_number(g, type) || read_number(g, e->offset)) return -1;
     for (int i = 0; i < MAX_DIMS; i++)
         if (dims[i] < 1 || dims[i] > max_dims[i])
-            return bad_tensor(g, e->name,
-                              "has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
-                              "], expected a vector, a matrix or at most %d matrices",
-                              dims[0], dims[1], dims[2], dims[3], MAX_EXPERTS);
+            return bad_tensor(g, e->name, "has size %" PRIu64 " in dimension %d, expected 1 to %" PRIu64, dims[i],
+                              i + 1, max_dims[i]);
     for (int i = 0; i < 3; i++) e->dims[2 - i] = (int)dims[i];
     const int cols = e->dims[2];
-    if (type_from_gguf(type, &e->type)) return bad_type(g, e, type);
+#define NAME(id, name, ...) " " name
+    if (type_from_gguf(type, &e->type))
+        return bad_tensor(g, e->name, "has type %u, expected one of f32" FLOAT16_TYPES(NAME) BLOCK_TYPES(NAME), type);
+#undef NAME
     if (cols % TYPES[e->type].weights)
         return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", cols, TYPES[e->type].weights,
                           type_name(e->type));

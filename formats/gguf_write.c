@@ -39,8 +39,6 @@ typedef struct {
     uint64_t offset;  /* of the next tensor in the data */
     uint64_t written; /* bytes of the file */
     int noted;        /* weights that become f16 */
-    bool shows;       /* progress; set once, because isatty() changes errno, which a failed write reports */
-    size_t done;      /* weights written */
     float *row;       /* [widest row] */
     uint8_t *packed;  /* a row in its new type; follows `row` */
 } Writer;
@@ -115,30 +113,26 @@ static bool has_own_factors(const ModelFamily *a, const Config *c) {
 /* Whether the RoPE factors are those of YaRN with the default options. */
 static bool is_plain_yarn(const Yarn *y) { return y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional; }
 
-/* What the architecture cannot store of a part, as the end of its name; NULL: it can store the part. */
-static const char *difference_in(const PartAt *at, const ModelFamily *a) {
+/* Whether the architecture can store the part, or that the model has none. */
+static bool can_store(const ModelFamily *a, const PartAt *at) {
     const Config *c = &at->model->config;
     const Part *part = at->part;
     const Tensor *w = part_weight(at);
     const Norm *norm = part_norm(at), *final = &at->model->final_norm;
     const bool may_have_bias = part->bias == QKV_BIAS ? !(a->has & FUSED) : part->bias == NO_BIAS || a->may & BIASES;
-    if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data) return ".weight";
-    if (w) return w->bias && !may_have_bias ? ".bias" : NULL;
-    if (!norm->gamma != !family_has_norm(a, part)) return ".weight";
-    if (!norm->gamma) return NULL;
-    if (norm->kind >= NORM_NONE) return ", which is neither RMSNorm nor LayerNorm";
-    if (norm->kind == final->kind && norm->eps != final->eps) return ", whose eps is not that of output_norm";
-    if (norm->kind == NORM_LAYER ? !((a->has | a->may) & LAYER_NORMS) : a->has & LAYER_NORMS) return ".bias";
+    if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data) return false;
+    if (w) return !w->bias || may_have_bias;
+    if (!norm->gamma != !family_has_norm(a, part)) return false;
+    if (!norm->gamma) return true;
+    if (norm->kind >= NORM_NONE || (norm->kind == final->kind && norm->eps != final->eps)) return false;
+    if (norm->kind == NORM_LAYER ? !((a->has | a->may) & LAYER_NORMS) : a->has & LAYER_NORMS) return false;
     bool bare = !norm->beta;
     for (int i = 0; bare && i < part_size(c, part->cols); i++) bare = norm->gamma[i] == 1;
-    return a->has & BARE_NORMS && !bare ? ".weight" : NULL;
+    return bare || !(a->has & BARE_NORMS);
 }
 
-enum { DIFFERENCE_NAME = PART_NAME + 64 }; /* max bytes of the name of a difference */
-
-/* Finds the first part or trait of the model that the architecture cannot store, and writes its name. Returns false if
- * there is none. */
-static bool differs(char *difference, const ModelFamily *a, const Model *m) {
+/* The first part or trait of the model that the architecture cannot store; NULL: there is none. */
+static const char *difference(char name[PART_NAME], const ModelFamily *a, const Model *m) {
     const Config *c = &m->config;
     const struct {
         int trait; /* 0: no architecture has it */
@@ -157,32 +151,25 @@ static bool differs(char *difference, const ModelFamily *a, const Model *m) {
                   {ODD_HEADS, c->head_size * c->n_heads != c->dim, "a head size that is not dim / n_heads"},
                   {TIED, m->tied, "a tied output"},
                   {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
-    char name[PART_NAME] = "";
-    const char *found = NULL;
-    for (PartAt at = parts_of(m); !found && next_slot(&at);) {
-        found = difference_in(&at, a);
-        if (found) part_name(name, &at, NAME_GGUF);
+    for (PartAt at = parts_of(m); next_slot(&at);)
+        if (!can_store(a, &at)) return part_name(name, &at, NAME_GGUF);
+    for (size_t i = 0; i < sizeof traits / sizeof *traits; i++) {
+        const int trait = traits[i].trait, stored = traits[i].is_there ? (a->has | a->may) & trait : !(a->has & trait);
+        if (!stored) return traits[i].name;
     }
-    for (size_t i = 0; !found && i < sizeof traits / sizeof *traits; i++) {
-        const int trait = traits[i].trait;
-        const bool stored = traits[i].is_there ? (a->has | a->may) & trait : !(a->has & trait);
-        if (!stored) found = traits[i].name;
-    }
-    if (found) snprintf(difference, DIFFERENCE_NAME, "%s%s", name, found);
-    return found;
+    return NULL;
 }
 
 /* The first architecture that can store the model. Returns NULL and a message if there is none. A Phi-3 with a window
  * stays one, because a llama would lose the window. */
 static const ModelFamily *choose_family(const Model *m, const char *path) {
     const ModelFamily *own = FAMILIES;
-    char difference[DIFFERENCE_NAME];
+    char name[PART_NAME];
     while (strcmp(own->gguf, m->family ? m->family : "llama")) own++;
-    if (own->has & FUSED && m->layers->window && !differs(difference, own, m)) return own;
+    if (own->has & FUSED && m->layers->window && !difference(name, own, m)) return own;
     for (const ModelFamily *a = FAMILIES; a->gguf; a++)
-        if (!differs(difference, a, m)) return a;
-    differs(difference, own, m);
-    fail("%s: no GGUF architecture can store it; %s differs in: %s", path, own->gguf, difference);
+        if (!difference(name, a, m)) return a;
+    fail("%s: no GGUF architecture can store it; %s differs in: %s", path, own->gguf, difference(name, own, m));
     return NULL;
 }
 
@@ -327,15 +314,11 @@ static int check_tokenizer(const Writer *w) {
                     p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(w);
     if (changed) return fail("%s: GGUF would tokenize differently: %s", w->source, changed);
-    bool strips = false, spaces = false, controls = false;
-    for (const Piece *piece = t->pieces.list; piece < t->pieces.list + t->pieces.n; piece++) {
-        strips |= piece->strips_left || piece->strips_right;
-        spaces |= !byte_level && is_spaces(piece);
-        controls |= becomes_control(t, piece);
-    }
-    if (spaces) note("U+2581 in a text is a space in GGUF; the folder has tokens for it");
-    if (controls) note("added tokens become control tokens, because no space follows them in GGUF");
-    if (strips) note("some pieces absorb the white space next to them; GGUF cannot store that");
+    bool spaces = false;
+    for (const Piece *piece = t->pieces.list; piece < t->pieces.list + t->pieces.n; piece++)
+        spaces |=
+            piece->strips_left || piece->strips_right || (!byte_level && is_spaces(piece)) || becomes_control(t, piece);
+    if (spaces) note("some added tokens treat the white space in them or next to them differently in GGUF");
     if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
         note("GGUF always inserts a space before a text; the folder does so only if the text has none");
     return 0;
@@ -358,7 +341,7 @@ static void append_name(Writer *w, const Piece *p) {
 
 static void write_pieces(Writer *w, const Pieces *pieces) {
     write_array(w, "tokenizer.ggml.tokens", GGUF_STRING, pieces->n);
-    for (int id = 0; id < pieces->n && !w->head.failed; id++) {
+    for (int id = 0; id < pieces->n; id++) {
         const Piece *p = &pieces->list[id];
         char name[32];
         int n = 0;
@@ -393,18 +376,18 @@ static int write_tokenizer(Writer *w) {
     if (byte_level) write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
     if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, &t->pieces);
-    if (byte_level)
+    if (byte_level) {
         write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->merges.n);
-    else
+        for (const MergeRule *rule = w->rules; rule < w->rules + t->merges.n; rule++) {
+            w->name.n = 0;
+            append_name(w, &t->pieces.list[rule->left]);
+            buffer_append(&w->name, " ", 1);
+            append_name(w, &t->pieces.list[rule->right]);
+            write_string(w, w->name.bytes, w->name.n);
+        }
+    } else {
         write_array(w, "tokenizer.ggml.scores", GGUF_F32, t->pieces.n);
-    if (!byte_level) write_bytes(w, w->scores, (size_t)t->pieces.n * sizeof *w->scores);
-    for (int i = 0; byte_level && i < t->merges.n && !w->head.failed; i++) {
-        const MergeRule *rule = &w->rules[i];
-        w->name.n = 0;
-        append_name(w, &t->pieces.list[rule->left]);
-        buffer_append(&w->name, " ", 1);
-        append_name(w, &t->pieces.list[rule->right]);
-        write_string(w, w->name.bytes, w->name.n);
+        write_bytes(w, w->scores, (size_t)t->pieces.n * sizeof *w->scores);
     }
     write_piece_types(w, t);
     int eot = t->eot; /* GGUF can store one end token besides EOS */
@@ -483,9 +466,7 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
         for (int i = 0; gamma && i < t->cols; i++) w->row[i] *= gamma[i];
         quantize_row(w->packed, type, w->row, t->cols);
         write_bytes(w, w->packed, type_bytes(type, (size_t)t->cols));
-        w->done += (size_t)t->cols;
     }
-    if (w->shows) fprintf(stderr, "\r%3.0f %%", 100.0 * (double)w->done / (double)w->model->parameters);
 }
 
 /* Writes a weight, or the weights of all experts of a layer as one tensor. The router stays float32: a quantized
@@ -556,10 +537,9 @@ static int write_header(Writer *w) {
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++) write_key(w, key);
     if (!w->tokenizer) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs require the key */
-    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w))) return -1;
-    if (w->head.failed || w->name.failed) return -1; /* out of memory, already reported */
+    if (w->status || (w->tokenizer && write_tokenizer(w))) return -1;
     write_tensors(w);
-    if (w->head.failed || w->status) return -1;
+    if (w->status || w->head.failed || w->name.failed) return -1; /* out of memory is already reported */
     if (w->header.config.context < w->model->config.context)
         note("GGUF's %s cannot store windows; the file's context is %d, the shortest window", architecture,
              w->header.config.context);
@@ -574,7 +554,6 @@ static int write_file(Writer *w, const char *path) {
     write_bytes(w, w->head.bytes, w->head.n);
     write_tensors(w);
     write_padding(w);
-    if (w->shows) fputc('\n', stderr);
     return output_close(&file, !interrupted);
 }
 
@@ -585,8 +564,7 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
                 .source = source,
                 .family = choose_family(model, source),
                 .type = type,
-                .fold = fold,
-                .shows = on_terminal(stderr)};
+                .fold = fold};
     if (!w.family) return -1;
     w.header = header_of(model, w.family);
     size_t widest = 0;

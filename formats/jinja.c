@@ -14,7 +14,6 @@
 #include "text/pretokenize.h"
 #include <ctype.h>
 #include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,72 +40,55 @@ typedef struct Items {
 } Items;
 
 typedef struct {
-    Items variables;     /* a stack */
-    size_t first, frame; /* the first variable that `set` can change, 0 at the top level; that the macro can see */
-    size_t n_globals;    /* number of variables of the top level */
+    Items variables;  /* a stack */
+    size_t first;     /* the first variable that `set` can change; 0 at the top level */
+    size_t n_globals; /* number of variables of the top level */
 } Scope;
 
-enum { CHUNK = 1 << 16, MAX_CONSTANT = 64 /* bytes */ };
+enum { MAX_CONSTANT = 64 /* bytes */ };
 
-static const Value undefined;
+static const Value undefined, none = {.kind = NONE};
 static const char ONES[MAX_CONSTANT] = {[0 ... MAX_CONSTANT - 1] = 1};
 
 static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
 static const char *ones;                   /* marks of the template */
 static Buffer text, marks;                 /* the output, then the strings that are being built */
-static size_t n_steps, n_bytes, n_unused;
-static struct Chunk *chunks;
-static char *unused; /* [n_unused], in the last chunk */
+static size_t n_steps, n_bytes;
+static _Alignas(16) char memory[JINJA_MEMORY]; /* [n_bytes]; the system adds a page when it is used */
 static int depth;
-static bool live;
+static bool live, finished;
 static enum { NOTHING, CONTINUE, BREAK } skips; /* why the rest of a loop's body does not run */
 static Scope scope;
 static Items messages;
 
 /* ---- limits and memory --------------------------------------------------------------------- */
 
-static _Noreturn void stop(const char *format, ...) {
-    char message[256];
+/* The message has the line of the cursor and, behind `error`, what the error is about. */
+static _Noreturn void stop_at(const char *error, const char *what) {
     int line = 1;
-    va_list list;
-    va_start(list, format);
-    vsnprintf(message, sizeof message, format, list);
-    va_end(list);
     for (const char *s = source; s < cursor; s++) line += *s == '\n';
-    fail("%s: line %d of the chat template: %s", path, line, message);
+    fail("%s: line %d of the chat template: %s%s", path, line, error, what);
     longjmp(stopped, 1);
 }
 
+static _Noreturn void stop(const char *error) { stop_at(error, ""); }
+
 static void work(size_t bytes) {
     n_steps += 1 + bytes / 64;
-    if (n_steps > JINJA_STEPS) stop("takes more than %d steps", JINJA_STEPS);
+    if (n_steps > JINJA_STEPS) stop("takes too many steps");
 }
 
 static void enter(void) {
     work(0);
-    if (++depth > JINJA_DEPTH) stop("nested more than %d deep", JINJA_DEPTH);
+    if (++depth > JINJA_DEPTH) stop("nested too deep");
 }
-
-struct Chunk {
-    struct Chunk *next;
-    size_t unused; /* aligns what follows */
-};
 
 static void *get_memory(size_t bytes) {
     bytes = (bytes + 15) / 16 * 16;
-    if (bytes > n_unused) {
-        n_unused = bytes + CHUNK;
-        n_bytes += n_unused;
-        struct Chunk *chunk = n_bytes > JINJA_MEMORY ? NULL : allocate_quietly(1, sizeof *chunk + n_unused);
-        if (!chunk) stop(n_bytes > JINJA_MEMORY ? "needs more than %d bytes" : "out of memory: %d bytes", JINJA_MEMORY);
-        chunk->next = chunks;
-        chunks = chunk;
-        unused = (char *)(chunk + 1);
-    }
-    unused += bytes;
-    n_unused -= bytes;
-    return unused - bytes;
+    if (bytes > JINJA_MEMORY - n_bytes) stop("needs too much memory");
+    n_bytes += bytes;
+    return memory + n_bytes - bytes;
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -123,8 +105,6 @@ static Value integer(int64_t number) {
     if (number != (int32_t)number) stop("an integer of more than 32 bits");
     return (Value){.kind = INTEGER, .number = number};
 }
-
-static bool is_text(Value v, const char *s) { return v.kind == STRING && v.n == strlen(s) && !memcmp(v.text, s, v.n); }
 
 static bool is_number(Value v) { return v.kind == BOOLEAN || v.kind == INTEGER; }
 static bool has_items(Value v) { return v.kind == LIST || v.kind == MAP; }
@@ -159,7 +139,7 @@ static bool equal(Value a, Value b) {
     if (is_number(a) && is_number(b)) return a.number == b.number;
     if (a.kind != b.kind || a.kind < BOOLEAN) return a.kind == b.kind;
     if (a.kind == STRING) {
-        if (a.n >= 64) work(a.n);
+        n_steps += a.n / 64;
         return a.n == b.n && !memcmp(a.text, b.text, a.n);
     }
     if (has_items(a) && a.items != b.items) stop("compares lists or maps");
@@ -186,7 +166,7 @@ static void set(Items *items, Value key, Value value, size_t from) {
 
 static void write_bytes(const char *s, const char *with_marks, size_t n) {
     work(n);
-    if (n > JINJA_OUTPUT - text.n) stop("writes more than %d bytes", JINJA_OUTPUT);
+    if (n > JINJA_OUTPUT - text.n) stop("writes too much text");
     buffer_append(&text, s, n);
     if (!text.failed) buffer_append(&marks, with_marks, n);
     if (text.failed || marks.failed) longjmp(stopped, 1);
@@ -263,8 +243,8 @@ static size_t offset(Value v, int64_t i) {
 static Value slice(Value v, Value from, Value to) {
     if (v.kind != LIST && v.kind != STRING) stop("a slice of what is no list");
     const int64_t n = count(v), first = place(from, n, 0), last = place(to, n, n);
-    if (last <= first) return v.kind == LIST ? list_of((Items){0}) : part(v, 0, 0);
-    const size_t begin = offset(v, first), end = offset(v, last);
+    if (!n) return v;
+    const size_t begin = offset(v, first), end = last > first ? offset(v, last) : begin;
     if (v.kind == STRING) return part(v, begin, end);
     return list_of((Items){v.items->at + begin, end - begin, end - begin});
 }
@@ -284,10 +264,10 @@ static Value get_member(Value v, Value key) {
 static const struct {
     const char *symbol;
     int level; /* higher levels bind tighter; 2 is `not` */
-    char code; /* for apply() */
-} OPERATORS[] = {{"or", 0, '|'}, {"and", 1, '&'}, {"==", 3, '='},     {"!=", 3, '!'}, {"<=", 3, 'l'}, {">=", 3, 'g'},
-                 {"<", 3, '<'},  {">", 3, '>'},   {"not in", 3, 'n'}, {"in", 3, 'i'}, {"+", 4, '+'},  {"-", 4, '-'},
-                 {"~", 5, '~'},  {"*", 6, '*'},   {"//", 6, '/'},     {"%", 6, '%'}};
+    int code;  /* for apply(); negative: the opposite */
+} OPERATORS[] = {{"or", 0, '|'},  {"and", 1, '&'}, {"==", 3, '='}, {"!=", 3, -'='},     {"<=", 3, -'>'},
+                 {">=", 3, -'<'}, {"<", 3, '<'},   {">", 3, '>'},  {"not in", 3, -'i'}, {"in", 3, 'i'},
+                 {"+", 4, '+'},   {"-", 4, '-'},   {"~", 5, '~'},  {"*", 6, '*'},       {"%", 6, '%'}};
 
 enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS, NOT = 2, COMPARISON = 3, HIGHEST = 6 };
 
@@ -297,9 +277,10 @@ static bool contains(Value list, Value v) {
         return memmem(list.text, list.n, v.text, v.n) != NULL;
     }
     const Items items = iterate(list);
-    size_t i = 0;
-    while (i < items.n && !equal(items.at[i].value, v)) i++;
-    return i < items.n;
+    work(items.n);
+    for (size_t i = 0; i < items.n; i++)
+        if (equal(items.at[i].value, v)) return true;
+    return false;
 }
 
 static int64_t number_of(Value v) {
@@ -307,9 +288,10 @@ static int64_t number_of(Value v) {
     return v.number;
 }
 
-static Value apply(char op, Value a, Value b) {
-    if (op == '=' || op == '!') return boolean(equal(a, b) == (op == '='));
-    if (op == 'i' || op == 'n') return boolean(contains(b, a) == (op == 'i'));
+static Value apply(int op, Value a, Value b) {
+    if (op < 0) return boolean(!apply(-op, a, b).number);
+    if (op == '=') return boolean(equal(a, b));
+    if (op == 'i') return boolean(contains(b, a));
     if (op == '~' || (op == '+' && a.kind == STRING && b.kind == STRING)) return concatenate(a, b);
     if (op == '+' && a.kind == LIST && b.kind == LIST) {
         Items all = {a.items->at, a.items->n, a.items->n}; /* push() copies it */
@@ -317,19 +299,15 @@ static Value apply(char op, Value a, Value b) {
         return list_of(all);
     }
     const int64_t x = number_of(a), y = number_of(b);
-    if (!y && (op == '/' || op == '%')) stop("divides by zero");
-    const int64_t quotient = y ? x / y - (x % y && (x < 0) != (y < 0)) : 0;
     switch (op) {
     case '<': return boolean(x < y);
     case '>': return boolean(x > y);
-    case 'l': return boolean(x <= y);
-    case 'g': return boolean(x >= y);
     case '+': return integer(x + y);
     case '-': return integer(x - y);
     case '*': return integer(x * y);
-    case '/': return integer(quotient);
-    default: return integer(x - y * quotient);
     }
+    if (!y) stop("divides by zero");
+    return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
 }
 
 /* ---- functions, filters, methods and tests --------------------------------------------------- */
@@ -346,7 +324,7 @@ static Value arg(size_t i) { return i < args.n ? args.at[i].value : undefined; }
 
 static Value string_arg(size_t i) {
     const Value v = arg(i);
-    if (v.kind != STRING) stop("argument %zu is no string", i + 1);
+    if (v.kind != STRING) stop("an argument is no string");
     return v;
 }
 
@@ -358,31 +336,34 @@ static void check_arguments(size_t max) {
 static bool is_stripped(Value character) {
     size_t n;
     if (args.n) return contains(string_arg(0), character);
-    const uint32_t code = utf8_read(character.text, character.n, &n);
-    return is_white_space(code) || (code >= 0x1c && code <= 0x1f);
+    return is_white_space(utf8_read(character.text, character.n, &n));
 }
 
 enum { LEFT = 1, RIGHT = 2 };
 
 static Value strip(void) {
-    Value s = to_string(self);
-    size_t n = 0;
+    const Value s = to_string(self);
+    size_t from = 0, to = s.n, n;
     work(s.n);
-    for (; option & LEFT && s.n && is_stripped(part(s, 0, n = next_character(s, 0))); s = part(s, n, s.n)) {
+    for (; option & LEFT && from < to && is_stripped(part(s, from, n = next_character(s, from))); from = n) {
     }
-    for (; option & RIGHT && s.n; s.n = (uint32_t)n) {
-        for (n = s.n - 1; n > 0 && utf8_is_continuation((uint8_t)s.text[n]);) n--;
-        if (!is_stripped(part(s, n, s.n))) break;
+    for (; option & RIGHT && to > from; to = n) {
+        for (n = to - 1; n > from && utf8_is_continuation((uint8_t)s.text[n]);) n--;
+        if (!is_stripped(part(s, n, to))) break;
     }
-    return s;
+    return part(s, from, to);
 }
 
-static Items split_at(Value s, Value separator, int64_t max) {
+/* Splits self at the first argument, at most as often as an integer in the second one says. */
+static Items split_self(void) {
+    Value s = to_string(self);
+    const Value separator = string_arg(0), max = arg(1);
+    int64_t left = max.kind == INTEGER ? max.number : -1;
     Items list = {0};
     const char *at;
     if (!separator.n) stop("an empty separator");
     work(s.n);
-    for (; max != 0 && (at = memmem(s.text, s.n, separator.text, separator.n)); max--) {
+    for (; left != 0 && (at = memmem(s.text, s.n, separator.text, separator.n)); left--) {
         const size_t n = (size_t)(at - s.text);
         push(&list, part(s, 0, n));
         s = part(s, n + separator.n, s.n);
@@ -391,10 +372,7 @@ static Items split_at(Value s, Value separator, int64_t max) {
     return list;
 }
 
-static Value split(void) {
-    const Value max = arg(1);
-    return list_of(split_at(to_string(self), string_arg(0), max.kind == INTEGER ? max.number : -1));
-}
+static Value split(void) { return list_of(split_self()); }
 
 static Value join_items(Items items, Value separator) {
     const size_t start = text.n;
@@ -414,26 +392,26 @@ static Value join(void) {
 
 static Value replace(void) {
     check_arguments(2);
-    return join_items(split_at(to_string(self), string_arg(0), -1), string_arg(1));
+    return join_items(split_self(), string_arg(1));
 }
 
 /* To upper case if the option is set, else to lower case. */
 static Value change_case(void) {
-    const Value s = to_string(self);
-    char *copy = get_memory(s.n + 1);
-    for (size_t i = 0; i < s.n; i++) {
-        if ((uint8_t)s.text[i] >= 0x80) stop("changes the case of a character outside ASCII");
-        copy[i] = (char)(option ? toupper(s.text[i]) : tolower(s.text[i]));
+    const size_t start = text.n;
+    put(self);
+    for (size_t i = start; i < text.n; i++) {
+        const uint8_t c = (uint8_t)text.bytes[i];
+        if (c >= 0x80) stop("changes the case of a character outside ASCII");
+        text.bytes[i] = (char)(option ? toupper(c) : tolower(c));
     }
-    return string(copy, s.marks, s.n);
+    return take(start);
 }
 
 /* endswith if the option is set. */
 static Value starts_with(void) {
     const Value s = to_string(self), prefix = string_arg(0);
-    work(prefix.n);
-    if (s.n < prefix.n) return boolean(false);
-    return boolean(!memcmp(s.text + (option ? s.n - prefix.n : 0), prefix.text, prefix.n));
+    const size_t from = option && s.n > prefix.n ? s.n - prefix.n : 0;
+    return boolean(s.n >= prefix.n && equal(part(s, from, from + prefix.n), prefix));
 }
 
 static Value length(void) {
@@ -450,8 +428,6 @@ static Value reverse(Value v) {
     return list_of(list);
 }
 
-static Value as_string(void) { return to_string(self); }
-
 static Value or_default(void) {
     const bool is_used = self.kind == UNDEFINED || (is_true(arg(1)) && !is_true(self));
     return !is_used ? self : args.n ? arg(0) : constant("");
@@ -460,7 +436,7 @@ static Value or_default(void) {
 static Value get(void) {
     if (self.kind != MAP) stop("get of what is no map");
     const Item *item = find(self.items, arg(0), 0);
-    return item ? item->value : args.n > 1 ? arg(1) : (Value){.kind = NONE};
+    return item ? item->value : args.n > 1 ? arg(1) : none;
 }
 
 /* selectattr; rejectattr if the option is set. */
@@ -480,18 +456,18 @@ static Value choose(void) {
 
 static Value is_of_kind(void) { return boolean(option & 1 << self.kind); }
 static Value is_boolean(void) { return boolean(self.kind == BOOLEAN && self.number == option); }
-static Value test_operator(void) { return apply((char)option, self, arg(0)); }
+static Value is_equal(void) { return boolean(equal(self, arg(0))); }
 
 static Value new_map(void) { return with_items(MAP, args); }
 
-static Value refuse(void) { stop("refused: %s", concatenate(arg(0), undefined).text); }
+static Value refuse(void) { stop_at("refused: ", concatenate(arg(0), undefined).text); }
 
 /* The marks of a date are 0: its format may come from a message. */
 static Value date(void) {
     char today[64];
     const size_t start = text.n;
-    const size_t n = format_today(today, sizeof today, concatenate(arg(0), undefined).text);
-    for (size_t i = 0; i < n; i++) write_bytes(today + i, "", 1);
+    const char *format = concatenate(arg(0), undefined).text;
+    jinja_write(today, format_today(today, sizeof today, format), false);
     return take(start);
 }
 
@@ -532,7 +508,7 @@ static const struct {
     {"endswith", starts_with, 1},
     {"length", length, 0},
     {"list", to_list, 0},
-    {"string", as_string, 0},
+    {"string", strip, 0},
     {"default", or_default, 0},
     {"get", get, 0},
     {"selectattr", choose, false},
@@ -546,10 +522,8 @@ static const struct {
     {"?sequence", is_of_kind, LISTS},
     {"?true", is_boolean, true},
     {"?false", is_boolean, false},
-    {"?equalto", test_operator, '='},
-    {"?eq", test_operator, '='},
-    {"?==", test_operator, '='},
-    {"?in", test_operator, 'i'},
+    {"?equalto", is_equal, 0},
+    {"?eq", is_equal, 0},
 };
 
 static Value call_function(Value name, Value on, Items with, bool is_test) {
@@ -557,10 +531,10 @@ static Value call_function(Value name, Value on, Items with, bool is_test) {
         self = on;
         args = with;
         option = FUNCTIONS[i].option;
-        if ((*FUNCTIONS[i].name == '?') == is_test && is_text(name, FUNCTIONS[i].name + is_test))
+        if ((*FUNCTIONS[i].name == '?') == is_test && equal(name, constant(FUNCTIONS[i].name + is_test)))
             return FUNCTIONS[i].call();
     }
-    stop("unsupported function, filter, method or test '%s'", concatenate(name, undefined).text);
+    stop_at("unsupported function, filter, method or test ", concatenate(name, undefined).text);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------- */
@@ -588,7 +562,7 @@ static bool accept(const char *symbol) {
 }
 
 static void expect(const char *symbol) {
-    if (!accept(symbol)) stop("expected '%s', found '%.20s'", symbol, cursor);
+    if (!accept(symbol)) stop_at("expected ", symbol);
 }
 
 /* The end of a tag may begin with - or +. */
@@ -615,7 +589,7 @@ static Value read_name(void) {
     const char *s = cursor;
     while (is_word(*cursor)) cursor++;
     work((size_t)(cursor - s));
-    if (s == cursor || isdigit((uint8_t)*s)) stop("expected a name, found '%.20s'", s);
+    if (s == cursor || isdigit((uint8_t)*s)) stop("expected a name");
     return string(s, ones, (size_t)(cursor - s));
 }
 
@@ -625,9 +599,7 @@ static Value expression(void);
 static void run_block(void);
 
 static Value get_variable(Value name) {
-    const Items globals = {.at = scope.variables.at, .n = scope.n_globals};
-    const Item *item = find(&scope.variables, name, scope.frame);
-    if (!item && scope.frame) item = find(&globals, name, 0);
+    const Item *item = find(&scope.variables, name, 0);
     return item ? item->value : undefined;
 }
 
@@ -673,7 +645,7 @@ static Value call_macro(Value macro, Items given) {
     const size_t start = text.n;
     const Scope outer = scope;
     open_scope();
-    scope.frame = scope.first;
+    scope.variables.n = scope.variables.room = scope.first = scope.n_globals; /* add() copies them */
     cursor = macro.text;
     read_parameters(given);
     run_block();
@@ -729,13 +701,12 @@ static Value read_primary(void) {
     if (isdigit((uint8_t)*cursor)) {
         char *end;
         const long number = strtol(cursor, &end, 10);
-        if (is_word(*end) || *end == '.') stop("unsupported number '%.20s'", cursor);
         cursor = end;
         return integer(number);
     }
     if (accept("true") || accept("True")) return boolean(true);
     if (accept("false") || accept("False")) return boolean(false);
-    if (accept("none") || accept("None")) return (Value){.kind = NONE};
+    if (accept("none") || accept("None")) return none;
     const Value name = read_name(), v = live ? get_variable(name) : undefined;
     if (!accept("(")) return v;
     const Items given = read_arguments();
@@ -747,62 +718,58 @@ static Value read_primary(void) {
 static Value read_subscript(Value v) {
     Value bounds[3] = {{0}};
     int n = 0;
-    for (; !accept("]"); n += accept(":"))
-        if (n < 3 && !follows(":")) bounds[n] = expression();
+    do
+        if (!follows(":") && !follows("]")) bounds[n] = expression();
+    while (n < 2 && accept(":") && ++n);
+    expect("]");
     if (!live) return undefined;
     if (bounds[2].kind && (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind)) stop("unsupported step");
     return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
 }
 
-/* Reads what follows a value: .name, .name(arguments), [index]. */
-static Value read_members(Value v) {
-    for (;;)
+/* Reads a value with its sign and what follows it: [index], .name, .name(arguments), filters and tests. */
+static Value read_unary(void) {
+    bool negative = accept("-");
+    Value v = read_primary();
+    for (;;) {
         if (accept("[")) {
             v = read_subscript(v);
-        } else if (accept(".")) {
-            const Value name = read_name();
-            const bool calls = accept("(");
-            const Items given = calls ? read_arguments() : (Items){0};
-            if (live) v = calls ? call_function(name, v, given, false) : get_member(v, name);
-        } else
-            return v;
-}
-
-/* Reads a value with its sign, filters and tests. */
-static Value read_unary(void) {
-    bool negative = false;
-    while (accept("-")) negative = !negative;
-    Value v = read_members(read_primary());
-    if (negative && live) v = apply('-', integer(0), v);
-    for (;;) {
-        const bool is_test = follows("is");
-        if (!accept("|") && !accept("is")) return v;
+            continue;
+        }
+        const bool is_member = accept("."), is_test = !is_member && accept("is");
+        if (negative && live && !is_member) v = apply('-', integer(0), v);
+        negative &= is_member;
+        if (!is_member && !is_test && !accept("|")) return v;
         const bool negated = is_test && accept("not");
         const Value name = read_name();
-        const Items given = accept("(") ? read_arguments() : (Items){0};
-        if (live) v = call_function(name, v, given, is_test);
+        const bool has_list = accept("(");
+        const Items given = has_list ? read_arguments() : (Items){0};
+        if (live) v = is_member && !has_list ? get_member(v, name) : call_function(name, v, given, is_test);
         if (negated) v = boolean(!is_true(v));
     }
 }
 
 /* Reads an operator of this level. Returns its code; 0: none follows. */
-static char read_operator(int level) {
-    if (tag_ends()) return '\0';
+static int read_operator(int level) {
+    if (tag_ends()) return 0;
     for (int i = 0; i < N_OPERATORS; i++)
         if (OPERATORS[i].level == level && accept(OPERATORS[i].symbol)) return OPERATORS[i].code;
-    return '\0';
+    return 0;
 }
 
 /* Reads an expression of operators of this level and higher ones. */
 static Value read_binary(int level) {
     const bool runs = live;
-    int n_not = 0;
     if (level > HIGHEST) return read_unary();
-    while (level == NOT && accept("not")) n_not++;
+    if (level == NOT && accept("not")) {
+        enter();
+        const Value v = read_binary(NOT);
+        depth--;
+        return boolean(!is_true(v));
+    }
     Value left = read_binary(level + 1);
-    if (n_not) left = boolean(is_true(left) == (n_not % 2 == 0));
     int n = 0;
-    for (char op; (op = read_operator(level)); n++) {
+    for (int op; (op = read_operator(level)); n++) {
         const bool decided = (op == '&' && !is_true(left)) || (op == '|' && is_true(left));
         if (n && level == COMPARISON) stop("unsupported chain of comparisons");
         live = runs && !decided;
@@ -853,19 +820,14 @@ static void assign(const char *names, Value v, bool sets) {
 
 static void run_if(void) {
     const bool runs = live;
-    bool done = false, chosen = is_true(expression()), more = true;
-    while (more) {
+    bool waits = live, is_else = false; /* no branch was chosen yet */
+    do {
+        live = waits;
+        live = is_else ? live : is_true(expression());
+        waits &= !live;
         end_tag("%}");
-        live = runs && chosen && !done && !skips;
         run_block();
-        done |= chosen;
-        live = runs && !done && !skips;
-        chosen = true;
-        if (accept("elif"))
-            chosen = is_true(expression());
-        else
-            more = accept("else");
-    }
+    } while (accept("elif") || (is_else = accept("else")));
     live = runs && !skips;
     expect("endif");
 }
@@ -875,8 +837,6 @@ static Value loop_of(Items items, size_t index) {
     Items loop = {0};
     define(&loop, "index0", integer(i));
     define(&loop, "index", integer(i + 1));
-    define(&loop, "revindex0", integer(n - i - 1));
-    define(&loop, "revindex", integer(n - i));
     define(&loop, "length", integer(n));
     define(&loop, "first", boolean(i == 0));
     define(&loop, "last", boolean(i + 1 == n));
@@ -932,9 +892,7 @@ static void run_for(void) {
 
 /* Runs `set name = value`, `set namespace.name = value`, or `set name` with a block. */
 static void run_set(void) {
-    const Value name = read_name();
-    const bool has_member = accept(".");
-    const Value member = has_member ? read_name() : undefined;
+    const Value name = read_name(), member = accept(".") ? read_name() : undefined;
     const size_t start = text.n;
     const bool has_block = !accept("=");
     if (has_block) {
@@ -944,12 +902,13 @@ static void run_set(void) {
     }
     const Value value = has_block ? take(start) : expression();
     if (!live) return;
-    const Value space = has_member ? get_variable(name) : undefined;
-    if (has_member && space.kind != MAP) stop("sets a member of what is no namespace");
-    if (has_member)
-        set(space.items, member, value, 0);
-    else
+    if (!member.kind) {
         set(&scope.variables, name, value, scope.first);
+        return;
+    }
+    const Value space = get_variable(name);
+    if (space.kind != MAP) stop("sets a member of what is no namespace");
+    set(space.items, member, value, 0);
 }
 
 static void run_macro(void) {
@@ -983,7 +942,7 @@ static void run_statement(void) {
         if (live) skips = breaks ? BREAK : CONTINUE;
         live = false;
     } else
-        stop("unsupported statement '%.20s'", cursor);
+        stop_at("unsupported statement ", concatenate(read_name(), undefined).text);
     end_tag("%}");
 }
 
@@ -1041,26 +1000,13 @@ void jinja_message(const char *role) {
 
 /* Copies the template, with \n for \r\n and without its last newline, as Jinja does. */
 static void copy_template(const char *template) {
-    if (strlen(template) > JINJA_TEMPLATE) stop("%zu bytes, expected at most %d", strlen(template), JINJA_TEMPLATE);
+    if (strlen(template) > JINJA_TEMPLATE) stop("too long");
     for (const char *s = template; *s; s++)
         if (*s != '\r' || s[1] != '\n') jinja_write(s, 1, true);
     if (text.n && text.bytes[text.n - 1] == '\n') text.n = --marks.n;
     const Value copy = take(0);
     source = cursor = copy.text;
     ones = copy.marks;
-}
-
-static int run_template(const char *template, void (*describe)(const void *), const void *arg) {
-    if (setjmp(stopped)) return -1;
-    copy_template(template);
-    describe(arg);
-    for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
-    define(&scope.variables, "messages", list_of(messages));
-    define(&scope.variables, "tools", (Value){.kind = NONE});
-    define(&scope.variables, "documents", (Value){.kind = NONE});
-    run_block();
-    if (*cursor) stop("unexpected '%.20s'", cursor);
-    return 0;
 }
 
 int jinja_render(const char *name, const char *template, void (*describe)(const void *), const void *arg,
@@ -1070,16 +1016,23 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
     text = marks = (Buffer){0};
     scope = (Scope){0};
     messages = (Items){0};
-    n_steps = n_bytes = n_unused = 0;
+    n_steps = n_bytes = 0;
     depth = 0;
     live = true;
+    finished = false;
     skips = NOTHING;
-    const int status = run_template(template, describe, arg);
-    if (status) text.n = 0;
-    for (struct Chunk *next; chunks; chunks = next) {
-        next = chunks->next;
-        free(chunks);
+    if (!setjmp(stopped)) {
+        copy_template(template);
+        describe(arg);
+        for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
+        define(&scope.variables, "messages", list_of(messages));
+        define(&scope.variables, "tools", none);
+        define(&scope.variables, "documents", none);
+        run_block();
+        if (*cursor) stop("unexpected end of a statement");
+        finished = true;
     }
+    if (!finished) text.n = 0;
     *out = (JinjaText){text, marks};
-    return status;
+    return finished ? 0 : -1;
 }

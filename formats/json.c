@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "formats/map.h"
 #include "formats/stored.h"
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,22 +26,13 @@ typedef struct {
 } Parser;
 
 static bool syntax_error(const Parser *p, const char *error) {
-    int line = 1;
-    const char *start = p->begin; /* of the line */
-    for (const char *s = p->begin; s < p->at; s++) {
-        if (*s != '\n') continue;
-        line++;
-        start = s + 1;
-    }
-    char where[32] = ""; /* empty in the first line, because many texts have one line */
-    if (line > 1) snprintf(where, sizeof where, "line %d, ", line);
-    fail("%s: %sbyte %zu: %s", p->json->path, where, (size_t)(p->at - start) + 1, error);
+    fail("%s: byte %zu: %s", p->json->path, (size_t)(p->at - p->begin) + 1, error);
     return false;
 }
 
 /* The next byte that is not white space; -1 at the end. */
 static int peek(Parser *p) {
-    while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t')) p->at++;
+    while (p->at < p->end && *p->at && strchr(" \n\r\t", *p->at)) p->at++;
     return p->at < p->end ? (uint8_t)*p->at : -1;
 }
 
@@ -110,25 +102,14 @@ static bool read_string(Parser *p) {
     return true;
 }
 
-/* Moves *s behind its digits. Returns their number. */
-static size_t skip_digits(const char **s) {
-    const size_t n = strspn(*s, "0123456789");
-    *s += n;
-    return n;
-}
-
+/* What strtod() reads, but with digits before and after a point, no leading 0, and no hexadecimal digits. */
 static bool is_number(const char *s) {
+    char *end;
     if (*s == '-') s++;
-    const bool zero = *s == '0';
-    const size_t n = skip_digits(&s);
-    bool valid = zero ? n == 1 : n > 0; /* no digits follow a leading 0 */
-    if (*s == '.' && s++) valid &= skip_digits(&s) > 0;
-    if (*s == 'e' || *s == 'E') {
-        s++;
-        if (*s == '+' || *s == '-') s++;
-        valid &= skip_digits(&s) > 0;
-    }
-    return valid && !*s;
+    const char *point = strchr(s, '.');
+    strtod(s, &end);
+    if (!isdigit((uint8_t)*s) || (point && !isdigit((uint8_t)point[1]))) return false;
+    return !*end && !strpbrk(s, "xX") && !(*s == '0' && isdigit((uint8_t)s[1]));
 }
 
 /* Reads true, false, null or a number. */
@@ -234,8 +215,7 @@ const char *json_shown(const Json *value) { return value ? value->text : "missin
 const Json *json_first(const Json *list) { return list && list->n_members > 0 ? list + 1 : NULL; }
 
 bool json_is(const Json *value, const char *text) {
-    return json_has_kind(value, JSON_STRING) && value->length == strlen(text) &&
-           !memcmp(value->text, text, value->length);
+    return json_has_kind(value, JSON_STRING) && string_is((String){value->text, value->length}, text);
 }
 
 const char *json_escape(const char *s, size_t left, size_t *length) {

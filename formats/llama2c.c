@@ -38,22 +38,16 @@ enum { VOCAB_SIZE = 5, N_INTS = 7 };
 /* Reads and checks the seven ints of every header. */
 static int read_config(const Reader *r, const int32_t v[N_INTS]) {
     Config *c = &r->model->config;
-    const struct {
-        const char *name;
-        int *field;
-    } ints[N_INTS] = {{"dim", &c->dim},         {"hidden_dim", &c->hidden_dim}, {"n_layers", &c->n_layers},
-                      {"n_heads", &c->n_heads}, {"n_kv_heads", &c->n_kv_heads}, {"vocab_size", &c->vocab_size},
-                      {"seq_len", &c->context}};
-    for (int i = 0; i < N_INTS; i++) {
-        if (v[i] <= 0) return fail("%s%s: %s is %d, expected a positive number", r->path, r->tried, ints[i].name, v[i]);
-        *ints[i].field = v[i];
-    }
+    bool positive = true;
+    for (int i = 0; i < N_INTS; i++) positive &= v[i] > 0;
+    *c = (Config){v[0], v[1], v[2], v[3], v[4], .vocab_size = v[VOCAB_SIZE], .context = v[6]};
+    if (!positive || c->dim % c->n_heads || c->dim / c->n_heads % 2 || c->n_heads % c->n_kv_heads)
+        return fail("%s%s: dim %d, hidden_dim %d, n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d; "
+                    "expected positive numbers, n_heads to divide dim into even sizes, and n_kv_heads to divide "
+                    "n_heads",
+                    r->path, r->tried, v[0], v[1], v[2], v[3], v[4], v[VOCAB_SIZE], v[6]);
     c->head_size = c->dim / c->n_heads;
     c->rope = (Rope){.base = 10000.0, .scale = 1.0, .amplitude = 1.0, .dims = c->head_size};
-    if (c->dim % c->n_heads || c->head_size % 2 || c->n_heads % c->n_kv_heads)
-        return fail("%s%s: dim %d, n_heads %d, n_kv_heads %d; expected n_heads to divide dim into even sizes, and "
-                    "n_kv_heads to divide n_heads",
-                    r->path, r->tried, c->dim, c->n_heads, c->n_kv_heads);
     return 0;
 }
 

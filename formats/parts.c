@@ -64,18 +64,13 @@ int part_size(const Config *c, PartSize size) {
 
 PartAt parts_of(const Model *model) { return (PartAt){.model = (Model *)(uintptr_t)model}; }
 
-static void *owner_of(const PartAt *at) {
-    Model *m = at->model;
-    switch (at->part->owner) {
-    case OF_MODEL: return m;
-    case OF_LAYER: return &m->layers[at->layer];
-    case OF_MLP: return &m->layers[at->layer].mlp;
-    case OF_EXPERT: break;
-    }
-    return &m->layers[at->layer].experts[at->expert];
+static void *field_of(const PartAt *at) {
+    const PartOwner owner = at->part->owner;
+    if (owner == OF_MODEL) return (char *)at->model + at->part->offset;
+    Layer *layer = &at->model->layers[at->layer];
+    void *start = owner == OF_EXPERT ? &layer->experts[at->expert] : owner == OF_MLP ? &layer->mlp : (void *)layer;
+    return (char *)start + at->part->offset;
 }
-
-static void *field_of(const PartAt *at) { return (char *)owner_of(at) + at->part->offset; }
 
 Norm *part_norm(const PartAt *at) { return at->part->site ? field_of(at) : NULL; }
 Tensor *part_weight(const PartAt *at) { return at->part->site ? NULL : field_of(at); }
@@ -161,9 +156,4 @@ int model_allocate_layers(Model *m) {
     for (PartAt at = parts_of(m); next_slot(&at);)
         if (part_norm(&at)) part_norm(&at)->kind = NORM_NONE;
     return 0;
-}
-
-int model_allocate_experts(Model *m, int layer) {
-    m->layers[layer].experts = allocate_zeroed((size_t)m->config.n_experts, sizeof(Mlp));
-    return m->layers[layer].experts ? 0 : -1;
 }

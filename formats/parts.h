@@ -87,7 +87,5 @@ char *part_name(char *name, const PartAt *at, Naming naming);
 /* Maps another file of the model. */
 int model_map(Model *model, const char *path);
 
-/* Allocates the layers, or the experts of a layer, as many as the config defines. All fields are zero, except for the
- * layers' index. */
+/* Allocates the layers, as many as the config defines. All fields are zero, except for the index. */
 int model_allocate_layers(Model *model);
-int model_allocate_experts(Model *model, int layer);

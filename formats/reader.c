@@ -134,25 +134,15 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }
 
-/* Writes a shape such as "[2, 3, 4]", without leading sizes of 1. */
-static const char *show_dims(char text[48], const int dims[3]) {
-    const int first = dims[0] != 1 ? 0 : dims[1] != 1 ? 1 : 2;
-    int length = sprintf(text, "[%d", dims[first]);
-    for (int i = first + 1; i < 3; i++) length += sprintf(text + length, ", %d", dims[i]);
-    strcpy(text + length, "]");
-    return text;
-}
-
 const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth, int rows,
                             int cols) {
     const int dims[] = {depth, rows, cols};
-    char found[48], expected[48];
     Stored *t = reader_find(r, name, suffix);
     if (r->origin.status || (!t && !needed)) return NULL;
     if (t) t->used = true;
     if (t && !memcmp(t->dims, dims, sizeof dims)) return t;
-    r->origin.status = t ? fail("%s: tensor %s%s is %s, expected %s", t->path, name, suffix, show_dims(found, t->dims),
-                                show_dims(expected, dims))
+    r->origin.status = t ? fail("%s: tensor %s%s is [%d, %d, %d], expected [%d, %d, %d]", t->path, name, suffix,
+                                t->dims[0], t->dims[1], t->dims[2], depth, rows, cols)
                          : fail("%s: tensor %s%s is missing", r->path, name, suffix);
     return NULL;
 }
@@ -252,17 +242,16 @@ static void read_part(Reader *r, const PartAt *at) {
     if (as_output && !reader_find(r, name, ".weight")) strcpy(name, "lm_head");
     if (!is_there(r, at, name)) return;
     (part_norm(at) ? read_norm : read_weight)(r, at, name);
-    const bool router = part_weight(at) == &m->layers[at->layer].router;
-    if (router && !r->origin.status) r->origin.status = model_allocate_experts(m, at->layer);
+    Layer *layer = &m->layers[at->layer];
+    if (part_weight(at) != &layer->router || r->origin.status) return;
+    layer->experts = allocate_zeroed((size_t)m->config.n_experts, sizeof(Mlp));
+    if (!layer->experts) r->origin.status = -1;
 }
 
 /* Whether an unused tensor is accepted: in a folder, the copy of a tied embedding, or RoPE's tables (old folders). */
 static bool may_be_unused(const Reader *r, String name) {
-    static const char angles[] = ".rotary_emb.inv_freq";
-    const size_t n = sizeof angles - 1;
     if (r->naming == NAME_GGUF) return false;
-    return (r->model->tied && string_is(name, "lm_head.weight")) ||
-           (name.n >= n && !memcmp(name.text + name.n - n, angles, n));
+    return (r->model->tied && string_is(name, "lm_head.weight")) || contains(name, ".rotary_emb.inv_freq");
 }
 
 int reader_end(Reader *r) {

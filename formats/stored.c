@@ -8,6 +8,7 @@
 #include <string.h>
 
 bool string_is(String s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
+bool contains(String s, const char *text) { return memmem(s.text, s.n, text, strlen(text)); }
 
 static int compare_names(const void *a, const void *b) {
     const String *x = a, *y = b;

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TEMPLATE_BYTES = 1 << 20 }; /* of chat_template.jinja */
-
 typedef struct {
     Tokenizer *t;
     const char *path; /* of the file being read */
@@ -66,9 +64,9 @@ static int read_added(Loader *l, const Json *added) {
     if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
     Piece *p = &l->t->pieces.list[id];
     const bool in_vocabulary = p->length > 0, special = json_true(json_get(added, "special"));
+    const bool normalized = json_true(json_get(added, "normalized"));
     if (in_vocabulary && !has_name(p, name))
-        return fail("%s: added token '%.40s' has id %d, which is '%.*s'", l->path, name->text, id,
-                    p->length < 40 ? p->length : 40, p->text);
+        return fail("%s: added token '%.40s' has id %d of another piece", l->path, name->text, id);
     if (json_true(json_get(added, "single_word")))
         return fail("%s: added token '%.40s' has single_word set, which is not supported", l->path, name->text);
     *p = (Piece){.text = name->text,
@@ -77,10 +75,10 @@ static int read_added(Loader *l, const Json *added) {
                  .n_decoded = (int)name->length,
                  .kind = special ? PIECE_SPECIAL : PIECE_USER,
                  .also_merged = in_vocabulary,
-                 .raw = !json_true(json_get(added, "normalized")),
+                 .raw = !normalized,
                  .strips_left = json_true(json_get(added, "lstrip")),
                  .strips_right = json_true(json_get(added, "rstrip")),
-                 .after_space = json_true(json_get(added, "normalized")) && l->t->space_prefix == SPACE_ALWAYS};
+                 .after_space = normalized && l->t->space_prefix == SPACE_ALWAYS};
     return 0;
 }
 
@@ -314,23 +312,18 @@ static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const
     return status;
 }
 
-static int read_template(Tokenizer *t, const char *path) {
-    File file;
-    if (map_model_file(&file, path)) return -1;
-    const int status = file.size > MAX_TEMPLATE_BYTES
-                           ? fail("%s: has %zu bytes, expected at most %d", path, file.size, MAX_TEMPLATE_BYTES)
-                           : tokenizer_set_chat_template(t, (const char *)file.data, file.size);
-    file_unmap(&file);
-    return status;
-}
-
 /* Reads another file of the folder, if it exists, with `read`; a chat template if `read` is NULL. */
 static int read_sibling(Tokenizer *t, const char *sibling, const char *name, int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
     const char *slash = strrchr(sibling, '/');
     const int folder = slash ? (int)(slash - sibling) + 1 : 0;
     if (snprintf(path, PATH_MAX, "%.*s%s", folder, sibling, name) >= PATH_MAX || !file_exists(path)) return 0;
-    return read ? read_file(t, path, read) : read_template(t, path);
+    if (read) return read_file(t, path, read);
+    File file;
+    if (map_model_file(&file, path)) return -1;
+    const int status = tokenizer_set_chat_template(t, (const char *)file.data, file.size);
+    file_unmap(&file);
+    return status;
 }
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {

@@ -4,8 +4,8 @@
  *
  * Owns the vector code, the order in which the cache is read, and prefetching. attention.c decides which queries attend
  * to which head; attend.h has the layout of the cache. Each score is computed separately, and values are summed in
- * vectors of LANES positions from position 0 up, in the same order for every query: the result does not depend on the
- * other queries.
+ * vectors of LANES positions from the first visible one up, in the same order for every query: the result does not
+ * depend on the other queries.
  */
 #include "kernels/attend.h"
 #include "kernels/simd.h"

@@ -83,7 +83,7 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     case TYPE_Q2_K: return bits_at(block_word(type, block, 4 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2);
     case TYPE_Q3_K:
         return bits_at(block_word(type, block, 8 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2) |
-               (vshift(block_word(type, block, i % 2 * 4 + q), i / 2 - 2) & 0x04040404);
+               bits_at(block_word(type, block, i % 2 * 4 + q), i / 2, 1) << 2;
     case TYPE_Q4_K: return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4, 4);
     case TYPE_Q5_K:
         return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4, 4) |

@@ -103,7 +103,7 @@ static float block_scale(Type type, const uint8_t *p, int i, bool min) {
     case TYPE_Q3_K: scale = (nibble(p + 96, i, 8) | (p[104 + i % 4] >> i / 4 * 2 & 3) << 4) - 32; break;
     case TYPE_Q4_K:
     case TYPE_Q5_K: scale = six_bits(p + 4, i, min); break;
-    case TYPE_Q6_K: scale = (int8_t)p[192 + i]; break;
+    case TYPE_Q6_K: scale = (p[192 + i] ^ 128) - 128; break;
     case TYPE_IQ4_XS: scale = (nibble(p + 4, i, 1) | (u16_at(p + 2) >> 2 * i & 3) << 4) - 32; break;
     }
     return (min ? -1.0f : 1.0f) * (d * (float)scale);

@@ -108,8 +108,8 @@ double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Si
 
 /* The norms of one phase, and all sites of work (SITE_EMBED to SITE_LOGITS). norms, work: seconds of all threads; a
  * norm of one token, which every thread computes, counts once. lost: seconds that other programs took from the first
- * thread. share: norms / work, with the interval of the passes without interruption. of_time, us: the first thread's norms as a share of
- * the time, and in microseconds per token. */
+ * thread. share: norms / work, with the interval of the passes without interruption. of_time, us: the first thread's
+ * norms as a share of the time, and in microseconds per token. */
 typedef struct {
     double norms, work, lost;
     Estimate share;

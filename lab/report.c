@@ -22,8 +22,8 @@ static void write_answer(const Profile *p, FILE *out) {
  * and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase, FILE *out) {
     SiteRow sums[N_SITES] = {0}, longest[N_SITES] = {0};
-    fprintf(out, "%-14s %7s %9s %6s  %s\n", "site", "calls", "us/token", "%",
-            "longest in layer, us/token; RMS in, over layers");
+    fprintf(out, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls", "us/token", "%", "slowest", "us/token",
+            "RMS in, over layers");
     for (SiteRow row = {0}; profile_next(p, phase, &row);) {
         SiteRow *sum = &sums[row.site];
         sum->rms_in = sum->record.calls ? fmin(sum->rms_in, row.rms_in) : row.rms_in;
@@ -38,8 +38,9 @@ static void write_totals(const Profile *p, Phase phase, FILE *out) {
         if (!sum->record.calls) continue;
         fprintf(out, "%-14s %7llu %9.2f %6.2f", SITES[site].name, (unsigned long long)sum->record.calls, sum->us,
                 100 * sum->share);
-        if (longest[site].layer != NO_LAYER) fprintf(out, "  %3d %9.2f", longest[site].layer, longest[site].us);
-        if (SITES[site].is_norm) fprintf(out, "  %.4g to %.4g", sum->rms_in, sum->rms_out);
+        if (longest[site].layer != NO_LAYER) fprintf(out, " layer %2d %9.2f", longest[site].layer, longest[site].us);
+        if (SITES[site].is_norm)
+            fprintf(out, "%*s  %.4g to %.4g", longest[site].layer == NO_LAYER ? 19 : 0, "", sum->rms_in, sum->rms_out);
         fputc('\n', out);
     }
 }

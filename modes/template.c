@@ -76,9 +76,9 @@ static void describe(const void *job) {
     const Tokenizer *t = j->t;
     const char *think = j->template->think;
     write_tokens(t, &t->bos, t->bos >= 0);
-    if (t->bos >= 0) jinja_define("bos_token");
+    jinja_define("bos_token");
     write_tokens(t, &t->eos, t->eos >= 0);
-    if (t->eos >= 0) jinja_define("eos_token");
+    jinja_define("eos_token");
     if (think) jinja_flag("enable_thinking", !strcmp(think, "on"));
     jinja_flag("add_generation_prompt", j->opens_answer);
     if (j->system) add_message("system", j->system);

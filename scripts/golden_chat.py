@@ -23,7 +23,7 @@ ANSWERS = "<think>\nHm.\n</think>\n\ngood day", " I am well "
 
 
 SNIPPETS = r"""
-{{ 1 + 2 * 3 - 4 // 3 % 5 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 2 - 3 - 4 }} {{ - 5 }}
+{{ 1 + 2 * 3 - 4 % 3 % 5 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 2 - 3 - 4 }} {{ - 5 }}
 {{ 1 < 2 }} {{ 2 <= 2 }} {{ 3 > 4 }} {{ 3 >= 4 }} {{ 1 == true }} {{ 'a' != 'b' }} {{ none == false }} {{ '1' == 1 }}
 {{ true and 'x' }} {{ '' or 'y' }} {{ not 1 }} {{ not not 1 }} {{ not 1 == 2 }} {{ false and nothing.x }}
 {{ 'a' ~ 1 ~ none ~ true }} {{ 'a' + 'b' }} {{ 'a' if 1 else 'b' }} {{ 'a' if 0 }} {{ 'a' if 0 else 'b' if 0 else 'c' }}
@@ -40,7 +40,7 @@ SNIPPETS = r"""
 {{ ['a', 'b']|join(', ') }} {{ '-'.join(['a', 'b']) }} {{ []|join(',') }} {{ [1, 2]|join }}
 {{ 'Ab'|upper }} {{ 'Ab'|lower }} {{ 'Ab'.upper() }} {{ 'aé€'|length }} {{ messages|length }} {{ {'a': 1}|length }}
 {{ nothing|default('d') }} {{ ''|default('d', true) }} {{ ''|default('d') }}. {{ none|default('d', boolean=true) }} {{ nothing|default }}.
-{{ messages|selectattr('role', 'equalto', 'user')|list|length }} {{ messages|rejectattr('role', '==', 'user')|list|length }}
+{{ messages|selectattr('role', 'equalto', 'user')|list|length }} {{ messages|rejectattr('role', 'eq', 'user')|list|length }}
 {{ [{'a': 0}, {'a': 1}, {'b': 1}]|selectattr('a')|list|length }} {{ messages|selectattr('x', 'defined')|list|length }}
 {{ 'a' is string }} {{ 1 is string }} {{ none is none }} {{ 1 is not none }} {{ x is undefined }} {{ x is not defined }}
 {{ {} is mapping }} {{ [] is mapping }} {{ [] is iterable }} {{ 'a' is iterable }} {{ [] is sequence }} {{ 1 is iterable }}
@@ -48,7 +48,7 @@ SNIPPETS = r"""
 {{ 5|string + 'a' }} {{ true|string }} {{ none|string }} {{ [1]|list|length }}
 {{ nothing }}. {{ none }} {{ true }} {{ false }} {{ 'a' 'b' "c" }} {{ 'it\'s' }} {{ "a\tb\\n\r" }} {{ ()|length }} {{ (1, 2)[1] }}
 {% for m in messages %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{% endfor %}
-{% for m in messages %}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.previtem.role if loop.previtem is defined }}{% endfor %}
+{% for m in messages %}{{ loop.previtem.role if loop.previtem is defined }}{% endfor %}
 {% for m in messages %}{{ loop.nextitem.content if loop.nextitem else '-' }};{% endfor %}
 {% for m in messages if m.role != 'user' %}{{ loop.index }}{{ m.content }}{% else %}none{% endfor %}
 {% for m in [] %}a{% else %}empty{% endfor %} {% for m in nothing %}a{% endfor %} {% for k in {'a': 1, 'b': 2} %}{{ k }}{% endfor %}

@@ -454,7 +454,8 @@ static void a_text_has_a_max_size(void) {
     for (int i = 0; i < 2; i++) {
         Tokens tokens = {0};
         stderr_hide();
-        const int status = tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3, NULL, true, &tokens), lines = stderr_show();
+        const int status = tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3, NULL, true, &tokens),
+                  lines = stderr_show();
         CHECK(status == -1 && lines == 1 && !tokens.ids, "%s", stderr_text());
         CHECK(!strcmp(stderr_text(), i ? "run: a text of 18446744073709551615 bytes is too long\n"
                                        : "run: a text of 715827882 bytes is too long\n"),

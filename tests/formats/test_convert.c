@@ -387,11 +387,11 @@ static void families_that_gguf_cannot_represent_are_refused(void) {
     check_unrepresentable("olmo2", 17, factor);
     check_unrepresentable("gemma3", 7, "gemma3 differs in: GELU");
     check_unrepresentable("granite", 7, "granite differs in: GELU"); /* has gemma's activation, but factors */
-    check_unrepresentable("olmo2", 8, "olmo2 differs in: blk.6.post_ffw_norm.weight");
-    check_unrepresentable("granite", 9, "differs in: blk.6.attn_norm.weight");
+    check_unrepresentable("olmo2", 8, "olmo2 differs in: blk.6.post_ffw_norm");
+    check_unrepresentable("granite", 9, "differs in: blk.6.attn_norm");
     check_unrepresentable("gemma2", 10, "gemma2 differs in: attn_logit_softcapping");
     check_unrepresentable("gemma3", 11, "gemma3 differs in: attn_logit_softcapping");
-    check_unrepresentable("gemma3", 12, "differs in: blk.0.attn_output.bias");
+    check_unrepresentable("gemma3", 12, "differs in: blk.0.attn_output");
     check_unrepresentable("phi3", 13, "phi3 differs in: a head size that is not dim / n_heads");
     check_unrepresentable("gemma2", 14, "gemma2 differs in: a tied output");
     check_unrepresentable("gemma3", 15, "gemma3 differs in: RoPE that pairs neighbours");
@@ -407,7 +407,7 @@ static void models_that_gguf_cannot_represent_are_refused(void) {
         check_refused(1, expected, "m.gguf -m convert -q f32 -o out/a.gguf");                                          \
     } while (0)
     r.n_dense = 1;
-    REFUSED("differs in: blk.0.ffn_gate_inp.weight");
+    REFUSED("differs in: blk.0.ffn_gate_inp");
     if (test_fast()) return; /* the other cases differ only in the message */
     r.n_dense = 0;
     r.plain_weights = true;
@@ -418,7 +418,7 @@ static void models_that_gguf_cannot_represent_are_refused(void) {
     gguf_add(&file, "blk.1.attn_output.bias", 1, m.dim, 0, 1, 1);
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
     gguf_free(&file);
-    check_refused(1, "differs in: blk.1.attn_output.bias", "m.gguf -m convert -q f32 -o out/a.gguf");
+    check_refused(1, "differs in: blk.1.attn_output", "m.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 #undef REFUSED
 }

@@ -371,8 +371,8 @@ static void phi_options(void) {
         {"phi3", "\"sliding_window\": 9", "\"sliding_window\": 0", "sliding_window is 0"},
         {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", "rope_type"},
         {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"longrope\"}", "short_factor is missing"},
-        {"phi3", "_size\": 72", "_size\": 1073741823", "up_proj.weight is [144, 40], expected [2147483646, 40]"},
-        {"phi3", "_size\": 72", "_size\": 1073741824", "up_proj.weight is [144, 40], expected [-1, 40]"},
+        {"phi3", "_size\": 72", "_size\": 1073741823", "up_proj.weight is [1, 144, 40], expected [1, 2147483646, 40]"},
+        {"phi3", "_size\": 72", "_size\": 1073741824", "up_proj.weight is [1, 144, 40], expected [1, -1, 40]"},
         {"phi3", "\"attention_bias\": false", "\"attention_bias\": true", NULL}, /* not read */
         {"phi4", "\"mlp_bias\": false", "\"mlp_bias\": true", NULL},
         {"phi4", partial, "\"partial_rotary_factor\": 0", "partial_rotary_factor is 0"},
@@ -464,7 +464,8 @@ static void mistral_options(void) {
         {"mixtral", "_per_tok\": 2", "_per_tok\": 6", "num_experts_per_tok is 6"},
         {"mixtral", "_per_tok\": 2", "_per_tok\": 0", "num_experts_per_tok is 0"},
         {"mixtral", "_experts\": 5", "_experts\": 0", "num_local_experts is 0"},
-        {"mixtral", "_experts\": 5", "_experts\": 4", "block_sparse_moe.gate.weight is [5, 40], expected [4, 40]"},
+        {"mixtral", "_experts\": 5", "_experts\": 4",
+         "block_sparse_moe.gate.weight is [1, 5, 40], expected [1, 4, 40]"},
         {"mixtral", "_experts\": 5", "_experts\": 100000", "num_local_experts is 100000"},
         {"mixtral", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
     };

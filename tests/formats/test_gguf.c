@@ -633,7 +633,7 @@ static void bad_families(void) {
     REFUSED_OF("olmo2", "blk.0.attn_norm.weight is not supported",
                gguf_add(&file, "blk.0.attn_norm.weight", 1, 64, 1, 1, 0));
     REFUSED_OF("olmo2", "blk.6.post_ffw_norm.weight is missing", gguf_remove(&file, "blk.6.post_ffw_norm.weight"));
-    REFUSED_OF("olmo2", "attn_k_norm.weight is [16], expected [32]",
+    REFUSED_OF("olmo2", "attn_k_norm.weight is [1, 1, 16], expected [1, 1, 32]",
                gguf_tensor(&file, "blk.0.attn_k_norm.weight")->dims[0] = 16);
     REFUSED_OF("olmo2", "rope.freq_base_swa is 500, expected 10000",
                gguf_set_real(&file, "olmo2.rope.freq_base_swa", 500));
@@ -663,15 +663,15 @@ static void bad_families(void) {
     REFUSED_OF("granite", "metadata key granite.attention.sliding_window_pattern is not supported",
                gguf_set_int(&file, "granite.attention.sliding_window_pattern", 1));
     REFUSED_OF("phi3", "rope_factors_short.weight is missing", gguf_remove(&file, "rope_factors_short.weight"));
-    REFUSED_OF("phi3", "blk.0.attn_qkv.weight is [128, 64], expected [144, 64]",
+    REFUSED_OF("phi3", "blk.0.attn_qkv.weight is [1, 128, 64], expected [1, 144, 64]",
                gguf_set_int(&file, "phi3.attention.key_length", 18);
                gguf_set_int(&file, "phi3.attention.value_length", 18));
-    REFUSED_OF("phi3", "blk.2.ffn_up.weight is [159, 64], expected [160, 64]",
+    REFUSED_OF("phi3", "blk.2.ffn_up.weight is [1, 159, 64], expected [1, 160, 64]",
                gguf_tensor(&file, "blk.2.ffn_up.weight")->dims[1]--);
     REFUSED_OF("phi3", "attn_qkv.weight is missing", gguf_remove(&file, "blk.1.attn_qkv.weight"));
-    REFUSED_OF("phi3", "ffn_up.weight is [160, 64], expected [-1, 64]",
+    REFUSED_OF("phi3", "ffn_up.weight is [1, 160, 64], expected [1, -1, 64]",
                gguf_set_int(&file, "phi3.feed_forward_length", 1 << 30));
-    REFUSED_OF("phi3", "attn_qkv.weight is [128, 64], expected [-1, 64]",
+    REFUSED_OF("phi3", "attn_qkv.weight is [1, 128, 64], expected [1, -1, 64]",
                gguf_set_int(&file, "phi3.attention.key_length", 1 << 28);
                gguf_set_int(&file, "phi3.attention.value_length", 1 << 28));
 #undef REFUSED_OF
@@ -1198,10 +1198,11 @@ static void bad_experts(void) {
                gguf_set_int(&file, "qwen3moe.expert_used_count", 9));
     REFUSED_OF("qwen3moe.expert_used_count is 0", gguf_remove(&file, "qwen3moe.expert_used_count"));
     REFUSED_OF("qwen3moe.expert_count is 1025", gguf_set_int(&file, "qwen3moe.expert_count", 1025));
-    REFUSED_OF("ffn_gate_inp.weight is [8, 64], expected [1024, 64]",
+    REFUSED_OF("ffn_gate_inp.weight is [1, 8, 64], expected [1, 1024, 64]",
                gguf_set_int(&file, "qwen3moe.expert_count", 1024));
     REFUSED_OF("qwen3moe.expert_count is 4294967295", gguf_set_int(&file, "qwen3moe.expert_count", -1));
-    REFUSED_OF("ffn_gate_inp.weight is [8, 64], expected [7, 64]", gguf_set_int(&file, "qwen3moe.expert_count", 7));
+    REFUSED_OF("ffn_gate_inp.weight is [1, 8, 64], expected [1, 7, 64]",
+               gguf_set_int(&file, "qwen3moe.expert_count", 7));
     REFUSED_OF("blk.0.ffn_gate.weight is missing", gguf_remove(&file, "blk.0.ffn_gate_inp.weight"));
     REFUSED_OF("blk.1.ffn_up_exps.weight is missing", gguf_remove(&file, "blk.1.ffn_up_exps.weight"));
     REFUSED_OF("ffn_down_exps.weight is [4, 64, 32], expected [8, 64, 32]",
@@ -1213,7 +1214,8 @@ static void bad_experts(void) {
     REFUSED_OF("qwen3moe.expert_weights_scale is 2.5", gguf_set_real(&file, "qwen3moe.expert_weights_scale", 2.5f));
     REFUSED_OF("qwen3moe.expert_shared_count is 1, expected 0", gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
     REFUSED_OF("blk.0.attn_q_norm.weight is missing", gguf_remove(&file, "blk.0.attn_q_norm.weight"));
-    REFUSED_OF("blk.1.attn_k_norm.weight is [24], expected [16]", gguf_remove(&file, "blk.1.attn_k_norm.weight");
+    REFUSED_OF("blk.1.attn_k_norm.weight is [1, 1, 24], expected [1, 1, 16]",
+               gguf_remove(&file, "blk.1.attn_k_norm.weight");
                gguf_add(&file, "blk.1.attn_k_norm.weight", 1, 24, 1, 1, 0));
     r = RELATIVES[0].r;
     REFUSED_OF("blk.0.attn_q_norm.weight is not supported",
@@ -1276,11 +1278,9 @@ static void bad_parts_are_refused(void) {
     unlink(part_path(2));
     PART_REFUSED(part_path(0), "split-00003-of-00003.gguf: No such file");
     write_part(part_path(2), 1, 1, N_PARTS);
-    PART_REFUSED(part_path(1), "split-00003-of-00003.gguf: split.no is 1, expected a whole number from 2 to 2");
+    PART_REFUSED(part_path(1), "is also in");
     write_part(part_path(2), 1, 2, N_PARTS);
     PART_REFUSED(part_path(1), "is also in");
-    write_part(part_path(1), 1, 1, N_PARTS + 1);
-    PART_REFUSED(part_path(0), "split-00002-of-00003.gguf: split.count is 4, expected a whole number from 3 to 3");
     write_part(part_path(1), 0, 1, N_PARTS);
     PART_REFUSED(part_path(2), "llama.block_count is 2, expected at most 1 (number of tensors: 10)");
     CHECK(!rename(part_path(1), temporary("other.gguf")), "cannot rename");
@@ -1318,15 +1318,8 @@ static void bad_files(void) {
 }
 
 /* Unsupported weight types, by ggml's numbers. */
-static const struct {
-    uint32_t number;
-    const char *name;
-} OTHER_TYPES[] = {{5, "unknown"}, {8 + 256, "unknown"}, {9, "Q8_1"},        {15, "Q8_K"},     {16, "IQ2_XXS"},
-                   {17, "IQ2_XS"}, {18, "IQ3_XXS"},      {19, "IQ1_S"},      {21, "IQ3_S"},    {22, "IQ2_S"},
-                   {24, "I8"},     {25, "I16"},          {26, "I32"},        {27, "I64"},      {28, "F64"},
-                   {29, "IQ1_M"},  {31, "Q4_0_4_4"},     {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"}, {34, "TQ1_0"},
-                   {35, "TQ2_0"},  {36, "IQ4_NL_4_4"},   {38, "IQ4_NL_8_8"}, {39, "MXFP4"},    {40, "NVFP4"},
-                   {41, "Q1_0"},   {42, "unknown"}};
+static const uint32_t OTHER_TYPES[] = {5,  8 + 256, 9,  15, 16, 17, 18, 19, 21, 22, 24, 25, 26, 27,
+                                       28, 29,      31, 32, 33, 34, 35, 36, 38, 39, 40, 41, 42};
 enum { N_OTHER_TYPES = sizeof OTHER_TYPES / sizeof *OTHER_TYPES };
 
 static void bad_tensors(void) {
@@ -1340,31 +1333,32 @@ static void bad_tensors(void) {
     REFUSED("output_norm.weight is missing", gguf_remove(&file, "output_norm.weight"));
     REFUSED("tensor another is not supported", gguf_add(&file, "another", 1, 8, 0, 1, 0));
     REFUSED("tensor token_embd.bias is not supported", gguf_add(&file, "token_embd.bias", 1, 60, 0, 1, 0));
-    REFUSED("blk.0.ffn_up.weight is [48, 64], expected [96, 64]", FFN->dims[1] = 48);
-    REFUSED("blk.0.ffn_up.weight is [96, 32], expected [96, 64]", FFN->dims[0] = 32);
-    REFUSED("blk.0.attn_q.bias is [63], expected [64]", gguf_add(&file, "blk.0.attn_q.bias", 1, 63, 0, 1, 0));
-    REFUSED("rope_freqs.weight is [7], expected [8]", gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
-    REFUSED("blk.0.ffn_up.weight has type 4 (unknown), expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 "
+    REFUSED("blk.0.ffn_up.weight is [1, 48, 64], expected [1, 96, 64]", FFN->dims[1] = 48);
+    REFUSED("blk.0.ffn_up.weight is [1, 96, 32], expected [1, 96, 64]", FFN->dims[0] = 32);
+    REFUSED("blk.0.attn_q.bias is [1, 1, 63], expected [1, 1, 64]",
+            gguf_add(&file, "blk.0.attn_q.bias", 1, 63, 0, 1, 0));
+    REFUSED("rope_freqs.weight is [1, 1, 7], expected [1, 1, 8]", gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
+    REFUSED("blk.0.ffn_up.weight has type 4, expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 "
             "iq4_nl q2_K q3_K q4_K q5_K q6_K iq4_xs\n",
             FFN->type = 4);
-    REFUSED("has type 4294967295 (unknown), expected", FFN->type = UINT32_MAX);
+    REFUSED("has type 4294967295, expected", FFN->type = UINT32_MAX);
     for (int i = 0; i < N_OTHER_TYPES; i++) {
         char message[64];
-        snprintf(message, sizeof message, "has type %u (%s), expected", OTHER_TYPES[i].number, OTHER_TYPES[i].name);
-        REFUSED(message, FFN->type = OTHER_TYPES[i].number);
+        snprintf(message, sizeof message, "has type %u, expected", OTHER_TYPES[i]);
+        REFUSED(message, FFN->type = OTHER_TYPES[i]);
     }
     REFUSED("expected a multiple of 256 for q4_K", FFN->type = 12);
     REFUSED("has 0 dimensions, expected 1 to 4", FFN->n_dims = 0);
     REFUSED("has 5 dimensions, expected 1 to 4", FFN->n_dims = 5);
-    REFUSED("blk.0.ffn_up.weight is [2, 48, 64], expected [96, 64]", FFN->n_dims = 3; FFN->dims[1] = 48;
+    REFUSED("blk.0.ffn_up.weight is [2, 48, 64], expected [1, 96, 64]", FFN->n_dims = 3; FFN->dims[1] = 48;
             FFN->dims[2] = 2);
-    REFUSED("has shape [64, 96, 1025, 1]", FFN->n_dims = 3; FFN->dims[2] = 1025);
-    REFUSED("has shape [64, 96, 1, 2]", FFN->n_dims = 4; FFN->dims[3] = 2);
+    REFUSED("has size 1025 in dimension 3", FFN->n_dims = 3; FFN->dims[2] = 1025);
+    REFUSED("has size 2 in dimension 4", FFN->n_dims = 4; FFN->dims[3] = 2);
     REFUSED("has more bytes than any file", FFN->n_dims = 3; FFN->dims[0] = FFN->dims[1] = 0x7fffffff;
             FFN->dims[2] = 1024);
     for (int i = 0; i < 6; i++) {
-        REFUSED("has shape", FFN->dims[0] = giant[i]);
-        REFUSED("has shape", FFN->dims[1] = giant[i]);
+        REFUSED(" in dimension ", FFN->dims[0] = giant[i]);
+        REFUSED(" in dimension ", FFN->dims[1] = giant[i]);
     }
     REFUSED("ends after the end", FFN->offset = 1 << 20);
     REFUSED("inside another one", FFN->dims[1] = 97);

@@ -184,31 +184,34 @@ static void check_refusal(const char *template, const char *mention) {
 /* What is not supported is refused by name, with its line. */
 static void other_templates_are_refused(void) {
     static const char *const cases[][2] = {
-        {"\n{{ x|tojson }}", "line 2 of the chat template: unsupported function, filter, method or test 'tojson'"},
-        {"{{ 'a'.format(1) }}", "'format'"},
-        {"{{ cycler(1) }}", "'cycler'"},
-        {"{{ 1 is divisibleby(2) }}", "'divisibleby'"},
-        {"{% include 'a' %}", "unsupported statement 'include"},
+        {"\n{{ x|tojson }}", "line 2 of the chat template: unsupported function, filter, method or test tojson"},
+        {"{{ 'a'.format(1) }}", "test format"},
+        {"{{ cycler(1) }}", "test cycler"},
+        {"{{ 1 is divisibleby(2) }}", "test divisibleby"},
+        {"{% include 'a' %}", "unsupported statement include"},
         {"{% for a, b in [] %}{% endfor %}{% for a, b in [1] %}{% endfor %}", "unsupported list of names"},
-        {"{{ 1.5 }}", "unsupported number"},
+        {"{{ 1.5 }}", "expected a name"},
+        {"{{ 'a'[:::1] }}", "expected ]"},
+        {"{{ 'a'[1 2] }}", "expected ]"},
+        {"{{ - - 1 }}", "expected a name"},
         {"{{ 1 < 2 < 3 }}", "unsupported chain"},
         {"{{ '\\x41' }}", "an unsupported escape"},
-        {"{{ 'abc'.split() }}", "argument 1 is no string"},
+        {"{{ 'abc'.split() }}", "an argument is no string"},
         {"{{ 'abc'[::2] }}", "unsupported step"},
         {"{{ 'a' * 3 }}", "expected a number"},
         {"{{ 1 / 2 }}", "expected"},
-        {"{{ 1 // 0 }}", "divides by zero"},
+        {"{{ 1 % 0 }}", "divides by zero"},
         {"{{ 2147483647 + 1 }}", "an integer of more than 32 bits"},
         {"{{ 99999999999999999999 }}", "an integer of more than 32 bits"},
         {"{{ '\xc3\xa9'|upper }}", "outside ASCII"},
         {"{{ [1] }}", "prints a list"},
         {"{{ messages[0] }}", "prints a list"},
         {"{{ raise_exception('a' ~ 1) }}", "refused: a1"},
-        {"{{ 'a' }", "expected '}}'"},
+        {"{{ 'a' }", "expected }}"},
         {"{{ 'a", "a string without an end"},
         {"{# a", "a comment without an end"},
         {"{% if 1 %}a", "expected"},
-        {"a{% endif %}", "unexpected 'endif"},
+        {"a{% endif %}", "unexpected end of a statement"},
         {"{{ }}", "expected a name"},
         {"{{ nothing.a }}", "a member of an undefined value"},
         {"{{ range(1, 2, 0) }}", "a step of 0"},
@@ -234,27 +237,30 @@ static void hostile_templates_end_by_a_limit(void) {
         const char *before, *one, *after, *mention;
         size_t n;
     } cases[] = {
-        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "", "", "needs more", 0},
-        {"{% for a in range(20000) %}", "{{ 1 }}", "{% endfor %}", "takes more than 10000000 steps", 1000},
-        {"{{ range(2000000000) }}", "", "", "needs more than", 0},
+        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "", "",
+         "needs too much memory", 0},
+        {"{% for a in range(20000) %}", "{{ 1 }}", "{% endfor %}", "takes too many steps", 1000},
+        {"{% set l = range(99999) %}{% for a in l %}{% for b in l %}{{ 'a' in l }}", "", "{% endfor %}{% endfor %}",
+         "takes too many steps", 0},
+        {"{{ range(2000000000) }}", "", "", "needs too much memory", 0},
         {"{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "", "",
-         "needs more than 67108864 bytes", 0},
+         "needs too much memory", 0},
         {"{% set n = namespace(x=[1]) %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "", "",
-         "needs more than 67108864 bytes", 0},
-        {"{% for a in range(99999) %}", "abcdefghijklmnopqrstuvwxyz", "{% endfor %}", "writes more than 16777216 bytes",
-         1000},
-        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested more than 64 deep", 0},
-        {"{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested more than 64 deep", 0},
-        {"{{ ", "(", "", "nested more than 64 deep", 100000},
-        {"{{ ", "[", "", "nested more than 64 deep", 100000},
-        {"{{ ", "{1:", "", "nested more than 64 deep", 100000},
-        {"{{ ", "a[", "", "nested more than 64 deep", 100000},
-        {"{{ 1 ", "if 1 else 1 ", "}}", "nested more than 64 deep", 50000},
-        {"", "{% if 1 %}", "", "nested more than 64 deep", 50000},
-        {"", "{% for a in [1] %}", "", "nested more than 64 deep", 50000},
-        {"", "a", "", "1048577 bytes, expected at most 1048576", 1048577},
+         "needs too much memory", 0},
+        {"{% for a in range(99999) %}", "abcdefghijklmnopqrstuvwxyz", "{% endfor %}", "writes too much text", 1000},
+        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested too deep", 0},
+        {"{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested too deep", 0},
+        {"{{ ", "(", "", "nested too deep", 100000},
+        {"{{ ", "not ", "", "nested too deep", 100000},
+        {"{{ ", "[", "", "nested too deep", 100000},
+        {"{{ ", "{1:", "", "nested too deep", 100000},
+        {"{{ ", "a[", "", "nested too deep", 100000},
+        {"{{ 1 ", "if 1 else 1 ", "}}", "nested too deep", 50000},
+        {"", "{% if 1 %}", "", "nested too deep", 50000},
+        {"", "{% for a in [1] %}", "", "nested too deep", 50000},
+        {"", "a", "", "too long", 1048577},
     };
-    for (size_t i = test_fast() ? 6 : 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = test_fast() ? 7 : 0; i < sizeof cases / sizeof *cases; i++) {
         char *template = repeated(cases[i].before, cases[i].one, cases[i].n, cases[i].after);
         check_refusal(template, cases[i].mention);
         free(template);
@@ -263,8 +269,8 @@ static void hostile_templates_end_by_a_limit(void) {
 
 /* Long chains without nesting are read to their end. */
 static void long_templates_run(void) {
-    static const char *const cases[][2] = {{"- ", "1"}, {"not ", "1"}, {"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
-    for (int i = 0; i < 5; i++) {
+    static const char *const cases[][2] = {{"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
+    for (int i = 0; i < 3; i++) {
         char *template = repeated("{{ ", cases[i][0], 10000, ""), *whole = repeated(template, cases[i][1], 1, " }}");
         char *text = render(whole, &(Case){.turns = 1}, NULL);
         CHECK(text, "%s is refused", cases[i][0]);

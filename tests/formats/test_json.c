@@ -220,8 +220,8 @@ static void errors_have_a_position(void) {
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"{\n  \"a\": 1,\n  \"b\": tru\n}", "run: x.json: line 3, byte 8: expected a value\n"},
-        {"[1,\n2 3]", "run: x.json: line 2, byte 3: expected ',' or the end of the list\n"},
+        {"{\n  \"a\": 1,\n  \"b\": tru\n}", "run: x.json: byte 20: expected a value\n"},
+        {"[1,\n2 3]", "run: x.json: byte 7: expected ',' or the end of the list\n"},
         {"", "run: x.json: byte 1: expected a value\n"},
         {"\"\\u004", "run: x.json: byte 4: \\u without four hexadecimal digits\n"},
         {"\"\\u0041", "run: x.json: byte 8: an unterminated string\n"},

@@ -229,9 +229,7 @@ static void dyt_has_an_alpha(void) {
     CHECK(m.layers[0].attn_norm.kind == NORM_RMS && m.layers[1].mlp_norm.kind == NORM_RMS, "other sites changed");
     stderr_hide();
     CHECK(gguf_write_model(&m, NULL, TYPE_F32, false, "m", temporary("dyt.gguf")) == -1, "GGUF stores it");
-    CHECK(stderr_show() == 1 &&
-              strstr(stderr_text(), "differs in: blk.1.attn_norm, which is neither RMSNorm nor LayerNorm"),
-          "%s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "differs in: blk.1.attn_norm"), "%s", stderr_text());
     model_close(&m);
 }
 
@@ -379,11 +377,9 @@ static void mixed_eps_is_refused_in_gguf(void) {
     CHECK_RUN("mixed.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(unlink(inside("out/a.gguf")) == 0, "no file");
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm 0.attn=layer");
-    CHECK(status == 1 && one_line(err) && strstr(err, "whose eps is not that of output_norm"), "status %d, %s", status,
-          err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."), "status %d, %s", status, err);
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm rms");
-    CHECK(status == 1 && one_line(err) && strstr(err, "whose eps is not that of output_norm"), "status %d, %s", status,
-          err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."), "status %d, %s", status, err);
     CHECK(files_in("out") == 0, "a file was written");
 }
 

@@ -993,9 +993,9 @@ static void files_that_are_not_models_are_recognized(void) {
         /* a header longer than the file */
         CASE("\x03\0\0\0\0\0\0\0{}", "unknown format; as a llama2.c v0 checkpoint: file is 10 bytes"),
         CASE("Once upon a time there was a little girl.", "unknown format; as a llama2.c v0 checkpoint: "
-                                                          "dim 1701015119, n_heads 1701669236"),
+                                                          "dim 1701015119, hidden_dim"),
         CASE("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-             "unknown format; as a llama2.c v0 checkpoint: dim is 0, expected a positive number"),
+             "unknown format; as a llama2.c v0 checkpoint: dim 0, hidden_dim 0"),
 #undef CASE
     };
     mkdir(inside("odd"), 0700);
