@@ -32,6 +32,8 @@ static int open_session(Run *run, const Mode *mode) {
     const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
     const int max = run->model.long_factors ? run->model.long_context : run->model.config.context;
     if (o->context > max) note("-c %d exceeds the model's context; using %d", o->context, max);
+    if (o->verbose && run->model.long_factors)
+        note("LongRoPE with its %s factors", o->context > run->model.config.context ? "long" : "short");
     if (run->model.decode_bytes <= SMALL_MODEL || mode->needs & DECODES) model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
     const About about = {o->model, o->norm, run->session.n_threads};

@@ -129,6 +129,7 @@ static int answer(Chat *c) {
     Text *t = &c->text;
     const char *user = c->turns[c->n - 1].user;
     const int context = run->session.context;
+    const double start = now();
     Stream out;
     int status = prepare(c);
     if (status > 0) {
@@ -147,6 +148,9 @@ static int answer(Chat *c) {
         status = text_write_json(t, c->n, user, strlen(user), run->options->sampling.seed, &out);
     else
         stream_write(&out, "\n", 1);
+    if (run->options->verbose)
+        fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n", t->ids.n, t->ids.n - t->n_prompt,
+                now() - start);
     if (on_terminal(stdin)) interrupted = 0;
     return stream_close(&out) || status < 0 ? -1 : 0;
 }

@@ -207,9 +207,10 @@ static void show_statistics(const Generation *g, double start, double end) {
                 g->prompts.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
                 (double)g->n_sampled / (end - start));
     else
-        fprintf(stderr, "prompt: %lld at %.0f tokens/s; generation: %lld at %.0f tokens/s", read,
+        fprintf(stderr, "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s", read,
                 (double)read / (g->prefilled - start), decoded, (double)decoded / fmax(end - g->prefilled, 1e-9));
     if (guesser->guessed) fprintf(stderr, "; %ld of %ld draft tokens accepted", guesser->accepted, guesser->guessed);
+    if (run->options->verbose) fprintf(stderr, "; decode: %s", tuning_text(&run->tuning));
     fputc('\n', stderr);
 }
 

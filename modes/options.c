@@ -118,8 +118,9 @@ static const Option OPTIONS[] = {
     {"-b, --batch N", INT, RUNS, RANGE(batch, 1, 1 << 16), "prompt tokens per forward pass [512]"},
     {"-c, --context N", INT, RUNS, RANGE(context, 1, INT_MAX), "max length of a sequence [the model's]"},
     {"    --kv f32|f16", CHOICE, RUNS, INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
-    {"-v, --verbose", TRUE, PROFILED | TOKENIZE, INTO(verbose),
-     "with --profile: list every layer; tokenize: print\nids with their pieces"},
+    {"-v, --verbose", TRUE, PROFILED | TOKENIZE | CHAT, INTO(verbose),
+     "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: "
+     "print ids with their pieces"},
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
     {"    --version", VERSION, ALL, 0, 0, 0, "print the version"},
 };
