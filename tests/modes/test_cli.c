@@ -265,7 +265,7 @@ static void generate_writes_the_expected_text(void) {
         CHECK_RUN("m/model.bin -i 'aa ba, <s> \xc3\xa9' -n 50 -s %d -t %s", seed, seed % 2 ? "1" : "0.5");
         CHECK(is_output(e->text, e->n_text), "seed %d: '%s', expected '%s'", seed, out, e->text);
         char begin[40];
-        snprintf(begin, sizeof begin, "seed %d; prompt: ", seed);
+        snprintf(begin, sizeof begin, "seed %d; prompt tokens: ", seed);
         CHECK(one_line(err) && strstr(err, "tokens/s") && !strncmp(err, begin, strlen(begin)), "statistics: %s", err);
         expect_close(e);
     }
