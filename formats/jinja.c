@@ -64,7 +64,7 @@ static Items messages;
 
 /* ---- limits and memory --------------------------------------------------------------------- */
 
-/* The message has the line of the cursor and, behind `error`, what the error is about. */
+/* The message has the line of the cursor, `error` and what it is about. */
 static _Noreturn void stop_at(const char *error, const char *what) {
     int line = 1;
     for (const char *s = source; s < cursor; s++) line += *s == '\n';
@@ -308,7 +308,7 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
-    stop_if(!y, "divides by zero");
+    if (!y) stop_at("divides by zero", "");
     return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
 }
 

@@ -559,7 +559,7 @@ static void text_models_of_multimodal_folders(void) {
         *other = (FolderPart){.n_dims = 3, .dims = {2, 3, 4}, .count = 24, .values = calloc(24, sizeof(float))};
         snprintf(other->name, sizeof other->name, "%s", others[i]);
         char *vocab = strstr(family.config, "\"vocab_size\""); /* Gemma 3 4B has none */
-        memcpy(vocab, "\"vocab_\"    ", 12);
+        vocab[1] = 'x';
         if (asprintf(&config, "{\"model_type\": \"gemma3\", \"text_config\": %s}", family.config) < 0) abort();
         free(family.config);
         family.config = config;
