@@ -120,9 +120,10 @@ static void add(Items *items, Value key, Value value) {
         const Items old = *items;
         items->room = 2 * old.room + 4;
         items->at = get_memory(items->room * sizeof *items->at);
+        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): `at` is NULL only if n is 0
         if (old.n) memcpy(items->at, old.at, old.n * sizeof *old.at);
     }
-    items->at[items->n++] = (Item){key, value};
+    items->at[items->n++] = (Item){key, value}; // NOLINT(clang-analyzer-core.NullDereference): room > n
 }
 
 static void push(Items *list, Value value) { add(list, undefined, value); }

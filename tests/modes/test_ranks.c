@@ -89,27 +89,6 @@ static void profiles_have_the_gathers(void) {
     CHECK(strstr(csv, ",gather,"), "no site for communication: %.300s", csv);
 }
 
-/* Messages and bytes of rank 0 in a gather: it sends its part, if any, to every other rank and receives theirs; see
- * docs/distributed.md. */
-typedef struct {
-    int64_t messages, bytes;
-} Count;
-
-/* The first unit of rank r, if `ranks` share `units`. */
-static int first_unit(int units, int ranks, int r) { return (int)((int64_t)units * r / ranks); }
-
-static Count gather_count(int width, int unit, int ranks, bool all) {
-    const int units = (width - 1) / unit + 1;
-    Count c = {0, 0};
-    for (int r = 0; r < ranks; r++) {
-        const int end = r + 1 < ranks ? unit * first_unit(units, ranks, r + 1) : width;
-        const int own = end - unit * first_unit(units, ranks, r), times = r ? 1 : all ? ranks - 1 : 0;
-        c.messages += own ? times : 0;
-        c.bytes += (int64_t)own * times * (int64_t)sizeof(float);
-    }
-    return c;
-}
-
 /* ---- failures -------------------------------------------------------------------------------------- */
 
 static void a_failure_is_one_line(void) {
