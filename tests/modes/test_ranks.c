@@ -106,8 +106,8 @@ static void a_failure_is_one_line(void) {
          "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf --norm layer"},
         {"run: rank 1 has a different program, processor",
          "$RUN -n 1 $P $M/stories.gguf : -n 1 ./other $M/stories.gguf"},
-        {"run: -n is 'abc'", "$RUN -n 3 $P $M/stories.gguf -n abc"},
-        {"run: rank 1: -n is 'abc'", "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -n abc"},
+        {"run: --steps is 'abc'", "$RUN -n 3 $P $M/stories.gguf -n abc"},
+        {"run: rank 1: --steps is 'abc'", "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -n abc"},
         {"run: 5 ranks cannot share a weight of 2 rows", "$RUN -n 5 $P tiny.bin --tokens 0"},
     };
     const HashModel tiny = {2, 4, 1, 1, 1, 5, 16, true, 3};
