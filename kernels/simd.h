@@ -227,7 +227,7 @@ INLINE vf vload_f16(const void *p) {
     memcpy(&h, p, sizeof h);
     return (vf)MM(cvtph_ps)(h);
 #else
-    vf v;
+    vf v = {0};
     uint16_t h[LANES];
     memcpy(h, p, sizeof h);
     for (int i = 0; i < LANES; i++) v[i] = f16_to_f32(h[i]);

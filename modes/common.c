@@ -53,8 +53,8 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
 double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
     for (int i = 1; i < n; i++) max = fmaxf(max, logits[i]);
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)max);
+    double sum = exp((double)logits[0] - (double)max);
+    for (int i = 1; i < n; i++) sum += exp((double)logits[i] - (double)max);
     return log(sum) + (double)max;
 }
 

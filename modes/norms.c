@@ -138,8 +138,9 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     const double min_ns = 1e6; /* of a measurement, so that starting the threads does not count */
     const int threads = run->options->threads;
     const size_t n = ((size_t)tokens * (size_t)dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
-    float *x = allocate(5 * n, sizeof *x), *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
+    float *x = allocate(5 * n, sizeof *x);
     if (!x) return -1;
+    float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
     Case c = {dim, tokens, tokens < threads ? tokens : threads, {0}, x, y, r, gamma, beta};
     for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* repeated additions hardly change x */

@@ -114,10 +114,10 @@ static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
     if (!to) return -1;
     fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
     write_token(run, to, logits, sum, id);
-    for (int k = 0, last = -1; k < n && k < vocab_size; k++) {
+    for (int k = 0, last = 0; k < n && k < vocab_size; k++) {
         int best = -1;
         for (int i = 0; i < vocab_size; i++) {
-            const bool is_left = last < 0 || logits[i] < logits[last] || (logits[i] == logits[last] && i > last);
+            const bool is_left = k == 0 || logits[i] < logits[last] || (i > last && logits[i] == logits[last]);
             if (is_left && (best < 0 || logits[i] > logits[best])) best = i;
         }
         fputs(k ? ", " : ", \"top\": [", to);

@@ -81,8 +81,8 @@ static void json_says_why_a_text_ended(void) {
 
 /* The logarithm of the sum of exp. */
 static double log_sum(const float *logits, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)logits[0]);
+    double sum = 1;
+    for (int i = 1; i < n; i++) sum += exp((double)logits[i] - (double)logits[0]);
     return log(sum) + (double)logits[0];
 }
 
