@@ -94,20 +94,22 @@ int kv_copy(KvCache *to, const KvCache *from) {
 
 /* Stores one element of LANES consecutive positions, or only of the first. */
 static void store(KvType type, void *cache, size_t at, vf v, bool one) {
-    uint16_t halfs[LANES];
-    if (type == KV_F32) {
-        memcpy((float *)cache + at, &v, one ? sizeof(float) : sizeof v);
-    } else {
-        vstore_f16(halfs, v);
-        memcpy((uint16_t *)cache + at, halfs, one ? sizeof *halfs : sizeof halfs);
-    }
+    float *floats = (float *)cache + at;
+    uint16_t *halfs = (uint16_t *)cache + at, all[LANES];
+    if (type == KV_F16) vstore_f16(one ? all : halfs, v);
+    if (type == KV_F16 && one) *halfs = *all;
+    if (type == KV_F32 && one) *floats = v[0];
+    if (type == KV_F32 && !one) vstore(floats, v);
 }
 
 /* Writes a part of a head, `width` elements from `at` on, of LANES consecutive positions, or of one. */
 static void write_part(KvType type, void *cache, size_t at, const float *rows, size_t stride, int width, bool one) {
     for (int i = 0; i < width; i++, at += KV_BLOCK) {
         vf v = vset(rows[i]);
-        for (int k = 1; k < LANES && !one; k++) v[k] = rows[(size_t)k * stride + i];
+        if (!one) {
+            UNROLL
+            for (int k = 1; k < LANES; k++) v[k] = rows[(size_t)k * stride + i];
+        }
         store(type, cache, at, v, one);
     }
 }

@@ -50,12 +50,19 @@ static float random_float(uint64_t *state) {
 
 /* Index of the first maximum. */
 static int argmax(const float *v, int n) {
+    enum { BLOCK = 16 * LANES };
+    int start = 0, i = 0;
     float best = -INFINITY;
-    int i = 0;
-#pragma omp simd reduction(max : best)
-    for (int j = 0; j < n; j++) best = v[j] > best ? v[j] : best;
-    while (i < n - 1 && v[i] != best) i++;
-    return i;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        vf max = vload(v + i);
+        for (int j = LANES; j < BLOCK; j += LANES) max = vmax(vload(v + i + j), max);
+        const float largest = vmax_lane(max);
+        if (largest > best) best = largest, start = i;
+    }
+    for (; i < n; i++)
+        if (v[i] > best) best = v[i], start = i;
+    while (start < n - 1 && v[start] != best) start++;
+    return start;
 }
 
 /* Divides the logit of each distinct recent token by the repeat penalty; negative logits are multiplied (Keskar et al.

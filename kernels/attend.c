@@ -18,6 +18,7 @@ typedef struct {
     const Queries *queries;
     const KvLayer *kv;
     size_t start;         /* first element of the head in the cache */
+    int wrapped;          /* blocks that the ring has overwritten: a multiple of kv->blocks */
     int from, end;        /* vectors of keys [from, end): seen by at least one query */
     int whole, whole_end; /* [whole, whole_end): seen by all */
 } Reading;
@@ -35,7 +36,8 @@ INLINE vf load_cached(KvType type, const void *cache, size_t at) {
 /* The index of element i of vector v of positions; a head is divided into parts of `part` elements. Element i + 1 is
  * KV_BLOCK after it. */
 INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
-    const int block = v / BLOCK_VECTORS % a->kv->blocks; /* the blocks may be a ring */
+    int block = v / BLOCK_VECTORS - a->wrapped; /* the blocks may be a ring */
+    if (block >= a->kv->blocks) block -= a->kv->blocks;
     return a->start + kv_at(a->queries->size, part, a->kv->blocks, block, i) + (size_t)(v % BLOCK_VECTORS * LANES);
 }
 
@@ -171,11 +173,13 @@ ATTEND(attend_4_f16, KV_F16, 4)
 void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
     static void (*const forms[][3])(const Reading *) = {
         [KV_F32] = {attend_1, attend_2, attend_4}, [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
-    const int end = (q->n_keys[n - 1] - 1) / LANES + 1, whole = (q->first_key[n - 1] + LANES - 1) / LANES;
+    const int from = q->first_key[0] / LANES, end = (q->n_keys[n - 1] - 1) / LANES + 1;
+    const int whole = (q->first_key[n - 1] + LANES - 1) / LANES;
     const Reading a = {.queries = q,
                        .kv = kv,
                        .start = (size_t)q->head * kv_head_elements(q->size, kv->blocks),
-                       .from = q->first_key[0] / LANES,
+                       .wrapped = from / BLOCK_VECTORS / kv->blocks * kv->blocks,
+                       .from = from,
                        .end = end,
                        .whole = whole < end ? whole : end,
                        .whole_end = q->n_keys[0] / LANES};

@@ -38,7 +38,6 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
     vf sums[FEW_TOKENS];
     const int whole = w->type == TYPE_I8 ? w->group : 256; /* about 256 columns stay in the first-level cache */
     const int step = p->n == 1 ? w->cols : (255 / whole + 1) * whole;
-    for (int i = 0; i < p->n * n_panels; i++) sums[i] = (vf){0};
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
         size_t stride;

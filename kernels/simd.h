@@ -66,14 +66,26 @@ INLINE vf vload(const float *p) {
 
 INLINE void vstore(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
-/* Loads n < LANES floats, followed by zeros. Reads no further. */
+/* Loads n <= LANES floats, followed by zeros. Reads no further. */
 INLINE vf vload_n(const float *p, int n) {
+    if (n == LANES) return vload(p);
+#if SIMD_AVX512
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
     vf v = {0};
     memcpy(&v, p, (size_t)n * sizeof *p);
     return v;
+#endif
 }
 
-INLINE void vstore_n(float *p, vf v, int n) { memcpy(p, &v, (size_t)n * sizeof *p); }
+INLINE void vstore_n(float *p, vf v, int n) {
+    if (n == LANES) return vstore(p, v);
+#if SIMD_AVX512
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+    memcpy(p, &v, (size_t)n * sizeof *p);
+#endif
+}
 
 /* a * b + c, rounded once if the processor has FMA. */
 INLINE vf vfma(vf a, vf b, vf c) {
@@ -118,9 +130,13 @@ INLINE vi vlane(void) {
 }
 
 INLINE float vmax_lane(vf a) {
+#if SIMD_AVX512
+    return _mm512_reduce_max_ps((__m512)a);
+#else
     float max = a[0];
     for (int j = 1; j < LANES; j++) max = a[j] > max ? a[j] : max;
     return max;
+#endif
 }
 
 /* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b: FIRST_ONES {a0, b0, a1, b1},

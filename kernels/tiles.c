@@ -54,7 +54,7 @@ void many_tokens(const Task *p, int panel, int n_panels, Tile *tile, int tile_to
     const uint8_t *panels = unpacked_panels(p, panel, n_panels, offset, &stride);
     for (int t = 0; t < p->n; t += tile_tokens) {
         const int tokens = p->n - t < tile_tokens ? p->n - t : tile_tokens, skip = tile_tokens - tokens;
-        vf sums[MANY_SUMS] = {0};
+        vf sums[MANY_SUMS];
         prefetch_outputs(p, panel, n_panels, t, tokens);
         tile(sums, (Operands){panels, stride, p->w, p->in, t - skip, 0, p->w->cols, {0}});
         store_sums(p, sums, panel, n_panels, t - skip, tile_tokens, skip);

@@ -34,7 +34,7 @@ typedef struct {
     Prefetch prefetch; /* of a tile of one panel, which reads from memory */
 } Operands;
 
-/* Adds the products of a tile to sums[panels][tokens]. */
+/* Adds the products of a tile to sums[panels][tokens]; at column 0 the sums start from 0. */
 typedef void Tile(vf *sums, Operands o);
 
 /* Unpacks n columns of a packed panel. `offset` is the byte that stands for an int8 weight of 0. */
@@ -123,7 +123,7 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, cons
     UNROLL
     for (int i = 0; i < tokens; i++) x[i] = o.in->x + (size_t)(o.t + i) * (size_t)o.in->cols + (size_t)o.col;
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
     for (; o.n >= SUM_COLUMNS; o.n -= SUM_COLUMNS, o.panels += step) {
         if (n_panels == 1) prefetch_ahead(o.prefetch, o.panels, step);
         add_columns(totals, o.panels, o.stride, x, type, SUM_COLUMNS, n_panels, tokens);
@@ -253,7 +253,7 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, 
     const InputGroup *x = o.in->groups + (size_t)o.t * (size_t)o.in->row_groups + o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = sums[k];
+    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
     for (int g = 0, first = 0; g < o.n / columns; g += step) {
         if (n_panels == 1 && first == 0) prefetch_ahead(o.prefetch, o.panels, l.bytes);
         UNROLL
