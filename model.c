@@ -13,7 +13,6 @@
 #include "kernels/simd.h"
 #include "kernels/team.h"
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 
 /* ---- formulas and fast forms ---------------------------------------------------- */
@@ -129,8 +128,17 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
     team_end(s->probe, layer, SITE_RESIDUAL);
 }
 
-/* The forward pass of a chunk of n steps; every thread of the team runs it. */
-static void forward_chunk(Session *s, int n, float *logits) {
+/* The current chunk of n steps. */
+typedef struct {
+    Session *session;
+    int n;
+    float *logits; /* [n_requested][vocab_size] */
+} Pass;
+
+/* The forward pass of a chunk; every thread of the team runs it. */
+static void forward_chunk(void *pass) {
+    Session *s = ((Pass *)pass)->session;
+    const int n = ((Pass *)pass)->n;
     const Model *m = s->model;
     const Forms *form = forms(s);
     float *x = s->chunk.x;
@@ -146,7 +154,7 @@ static void forward_chunk(Session *s, int n, float *logits) {
         (layer->experts ? form->mixture : form->mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }
-    if (s->chunk.n_requested > 0) compute_logits(s, logits);
+    if (s->chunk.n_requested > 0) compute_logits(s, ((Pass *)pass)->logits);
 }
 
 /* Number of threads for a chunk of n steps: decode_threads for one step, else one if the work is not worth the
@@ -172,17 +180,6 @@ static void begin_chunk(Session *s, const Step *steps, int n) {
         s->chunk.spans[s->chunk.n_spans - 1].n++;
         if (steps[t].logits) s->chunk.requested[s->chunk.n_requested++] = t;
     }
-}
-
-/* Runs a chunk; with one thread outside a parallel region, which costs a small model 10 % (docs/performance.md). */
-static void share_chunk(Session *s, int n, float *logits) {
-    const int threads = chunk_threads(s, n);
-    if (threads == 1) {
-        forward_chunk(s, n, logits);
-        return;
-    }
-#pragma omp parallel num_threads(threads)
-    forward_chunk(s, n, logits);
 }
 
 int check_context(const Session *s, int64_t n) {
@@ -226,7 +223,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     for (int chunk; n > 0; n -= chunk, steps += chunk) {
         chunk = n < s->batch ? n : s->batch;
         begin_chunk(s, steps, chunk);
-        share_chunk(s, chunk, logits);
+        team_run(chunk_threads(s, chunk), forward_chunk, &(Pass){s, chunk, logits});
         logits += (size_t)s->chunk.n_requested * s->model->config.vocab_size;
     }
     probe_end(s->probe);

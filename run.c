@@ -7,6 +7,7 @@
 #include "cluster/share.h"
 #include "formats/open.h"
 #include "formats/pack.h"
+#include "kernels/team.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/tune.h"
@@ -61,6 +62,18 @@ static int open_model(Run *run, const Mode *mode) {
     return found < 0 || (mode->needs & RUNS_MODEL && open_session(run, mode)) ? 1 : 0;
 }
 
+/* A mode, or the passes of another rank, to be run by a kept team. */
+typedef struct {
+    const Mode *mode;
+    Run *run;
+    int status;
+} Job;
+
+static void do_job(void *job) {
+    Job *j = job;
+    j->status = ranks_own() ? run_follow(j->run) : j->mode->run(j->run);
+}
+
 static int run_mode(const Mode *mode, Options *options) {
     Run run = {.options = options};
     const bool takes_ranks = mode->needs & TAKES_RANKS;
@@ -69,7 +82,9 @@ static int run_mode(const Mode *mode, Options *options) {
     if (!status) options_advise(options, &run.tokenizer);
     if (takes_ranks) status = run_agree(&run, status);
     run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
-    if (!status) status = ranks_own() ? run_follow(&run) : mode->run(&run);
+    Job job = {mode, &run, status};
+    if (!status) team_keep(run.tuning.max_threads, do_job, &job);
+    status = job.status;
     if (status < 0) status = EXIT_BAD_INPUT;
     if (!status && interrupted) status = EXIT_INTERRUPTED;
     if (run.session.mirror) follow_end(status);
@@ -94,7 +109,6 @@ static int run(char **argv) {
     if ((options.dump || options.norm_sweep) && ranks_number() > 1)
         return bad_usage("--dump and --norm-sweep work on one machine only");
     if (options.norm && !options.model) return bad_usage("--norm needs a model");
-    if (options.threads > 1) limit_spinning(argv);
     handle_signals();
     if (mode->needs & RUNS_MODEL) options.threads = start_threads(options.threads);
     outputs_announce(options.output, options.profile);
@@ -104,7 +118,6 @@ static int run(char **argv) {
 int main(int argc, char **argv) {
     (void)argc;
     open_standard_streams();
-    if (ranks_launched()) limit_spinning(argv); /* executes the program again, so call it before MPI starts */
     ranks_open();
     return ranks_close(run(argv));
 }

@@ -172,9 +172,3 @@ long lost_processors(void) {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_nivcsw;
 }
-
-void limit_spinning(char **argv) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    const char *program = program_path();
-    if (program && !setenv("GOMP_SPINCOUNT", "1000", 1)) execv(program, argv); /* if it fails, barriers are slower */
-}

@@ -61,8 +61,3 @@ bool on_terminal(FILE *stream);
 
 /* Number of involuntary context switches of the process. */
 long lost_processors(void);
-
-/* Sets GOMP_SPINCOUNT and executes the program again, unless the user has set it: libgomp reads it at startup. By
- * default threads spin at a barrier for milliseconds, and if another program runs on one of the cores, each barrier
- * waits for a thread that is not running: 9 tokens/s instead of 790 (docs/performance.md). */
-void limit_spinning(char **argv);

@@ -1,52 +1,107 @@
-/* team.c: the barrier of a forward pass.
+/* team.c: the threads of a forward pass.
  *
- * Owns how the threads of OpenMP's team wait for each other. A sleeping thread takes up to 60 us to wake on a virtual
- * machine, so a waiting thread spins. But if other programs need the processors, a spinning thread keeps its processor
- * from the thread that it waits for. So after a long spin without success the next waits spin briefly and then sleep.
+ * Owns how the threads of OpenMP's team start and wait for each other. A sleeping thread takes up to 60 us to wake on a
+ * virtual machine, so a waiting thread spins. But if other programs need the processors, a spinning thread keeps its
+ * processor from the thread that it waits for. So after a long spin without success the next waits spin briefly and
+ * then sleep. The threads of a kept team wait for the next pass in the same way: while a user types, they sleep.
  */
 #include "kernels/team.h"
 #include "base/platform.h"
 #include "base/ranks.h"
 #include <omp.h>
 
-enum { LONG_SPIN = 10000, BRIEF_SPIN = 1000, BRIEF_WAITS = 1000 };
+enum { LONG_SPIN = 10000, BRIEF_SPIN = 1000 };
+
+/* A kind of wait: within a pass, or between passes. */
+typedef struct {
+    int period;       /* number of brief waits after a long spin without success; less than a second */
+    atomic_int brief; /* number of brief waits left */
+} Wait;
+
+/* At first, threads wait briefly for a pass: beside a busy program a long spin would delay the prompt. */
+static Wait within = {.period = 1000}, between = {.period = 100, .brief = 100};
 
 /* The process has one team at a time, and so one barrier, as in OpenMP. */
-static struct {
-    atomic_uint arrived, turn, sleeping;
-    atomic_int brief; /* number of the next waits that spin briefly */
-} barrier;
+static struct { atomic_uint arrived, turn, sleeping; } barrier;
 
-/* Spins until the turn has changed. Returns false after too many attempts. */
-static bool spin(unsigned turn) {
-    const bool is_brief = atomic_load(&barrier.brief) > 0;
-    int left = is_brief ? BRIEF_SPIN : LONG_SPIN;
+/* The team that is kept, and what it runs next. */
+static struct {
+    int n; /* threads; 0: no team is kept */
+    TeamWork *work;
+    void *context;
+} kept;
+
+/* Spins until the turn has changed. Returns false after too many attempts. Ranks may share the processors of one
+ * machine, so their threads always spin briefly. */
+static bool spin(unsigned turn, Wait *wait) {
+    const bool is_brief = atomic_load(&wait->brief) > 0;
+    int left = is_brief || ranks_number() > 1 ? BRIEF_SPIN : LONG_SPIN;
     while (left > 0 && atomic_load(&barrier.turn) == turn) {
         left--;
         relax_processor();
     }
     if (is_brief)
-        atomic_fetch_sub(&barrier.brief, 1);
+        atomic_fetch_sub(&wait->brief, 1);
     else if (left == 0)
-        atomic_store(&barrier.brief, BRIEF_WAITS);
+        atomic_store(&wait->brief, wait->period);
     return left > 0;
 }
 
-/* With several ranks the threads wait as OpenMP's do: ranks on one machine share its processors. */
-void team_barrier(void) {
-    if (ranks_number() > 1) {
-#pragma omp barrier
-        return;
-    }
+static void meet(Wait *wait) {
     const unsigned n = (unsigned)omp_get_num_threads(), turn = atomic_load(&barrier.turn);
     if (n == 1) return;
     if (atomic_fetch_add(&barrier.arrived, 1) == n - 1) {
         atomic_store(&barrier.arrived, 0);
         atomic_store(&barrier.turn, turn + 1);
         if (atomic_load(&barrier.sleeping)) wake_sleepers(&barrier.turn);
-    } else if (!spin(turn)) {
+    } else if (!spin(turn, wait)) {
         atomic_fetch_add(&barrier.sleeping, 1);
         while (atomic_load(&barrier.turn) == turn) sleep_while(&barrier.turn, turn);
         atomic_fetch_sub(&barrier.sleeping, 1);
+    }
+}
+
+void team_barrier(void) { meet(&within); }
+
+void team_run(int n, TeamWork *work, void *context) {
+    if (n == 1 && !kept.n) {
+        work(context); /* without a region, which costs a small model 10 % (docs/performance.md) */
+    } else if (n == kept.n) {
+        kept.work = work;
+        kept.context = context;
+        team_barrier();
+        work(context);
+        team_barrier();
+    } else {
+#pragma omp parallel num_threads(kept.n ? 1 : n)
+        work(context);
+    }
+}
+
+/* Runs what team_run() passes to a kept team, until it ends. */
+static void serve(void) {
+    for (meet(&between); kept.work; meet(&between)) {
+        kept.work(kept.context);
+        team_barrier();
+    }
+}
+
+void team_keep(int n, TeamWork *body, void *context) {
+    if (n <= 1) {
+        body(context);
+        return;
+    }
+    omp_set_max_active_levels(2); /* body may start regions of its own */
+#pragma omp parallel num_threads(n)
+    {
+        if (omp_get_thread_num() > 0) {
+            serve();
+        } else {
+            kept.n = omp_get_num_threads();
+            body(context);
+            kept.n = 0;
+            kept.work = NULL;
+            team_barrier();
+        }
     }
 }

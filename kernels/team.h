@@ -1,4 +1,5 @@
-/* team.h: the barriers of a forward pass, and the exchange of results between processes that share a weight.
+/* team.h: the threads of a forward pass, their barriers, and the exchange of results between processes that share a
+ * weight.
  *
  * Owns the barrier. A site that other threads read ends with team_end(); docs/architecture.md lists the barriers of a
  * layer. The observer only reads clocks; the barriers are the same without it (probe NULL).
@@ -11,6 +12,15 @@
 /* Whether every thread computes the input of a chunk of n tokens separately, into its own row: for one token this is
  * cheaper than a barrier. True for norms and for the int8 form of a product's input. */
 static inline bool each_thread_computes(int n) { return n == 1; }
+
+/* Runs work(context) on n threads, each of which calls it once, and waits for all. A kept team runs work on all of its
+ * threads or on one. */
+typedef void TeamWork(void *context);
+void team_run(int n, TeamWork *work, void *context);
+
+/* Calls body(context) on this thread. Meanwhile n - 1 other threads wait for team_run(), so that a forward pass need
+ * not start them. Body shares work among threads by team_run(), or in parallel regions of its own. */
+void team_keep(int n, TeamWork *body, void *context);
 
 /* Waits for all threads of the team. Their writes are then visible to all. */
 void team_barrier(void);

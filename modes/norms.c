@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "formats/parts.h"
 #include "kernels/simd.h"
+#include "kernels/team.h"
 #include "lab/estimate.h"
 #include "lab/machine.h"
 #include "lab/norm_fused.h"
@@ -112,14 +113,23 @@ static void run_on_tokens(const Case *c, Kernel *kernel) {
         for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
+typedef struct {
+    const Case *c;
+    int what, repeats;
+} Repeated;
+
+static void repeat_kernel(void *repeated) {
+    const Repeated *r = repeated;
+    for (int i = 0; i < r->repeats; i++) {
+        run_on_tokens(r->c, TIMED[r->what].first);
+        if (TIMED[r->what].then) run_on_tokens(r->c, TIMED[r->what].then);
+    }
+}
+
 /* Nanoseconds of `repeats` calls. */
 static double time_kernel(const Case *c, int what, int repeats) {
     const uint64_t start = nanoseconds();
-#pragma omp parallel num_threads(c->threads)
-    for (int i = 0; i < repeats; i++) {
-        run_on_tokens(c, TIMED[what].first);
-        if (TIMED[what].then) run_on_tokens(c, TIMED[what].then);
-    }
+    team_run(c->threads, repeat_kernel, &(Repeated){c, what, repeats});
     return (double)(nanoseconds() - start);
 }
 
@@ -141,7 +151,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     float *x = allocate(5 * n, sizeof *x);
     if (!x) return -1;
     float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
-    Case c = {dim, tokens, tokens < threads ? tokens : threads, {0}, x, y, r, gamma, beta};
+    Case c = {dim, tokens, tokens < threads ? 1 : threads, {0}, x, y, r, gamma, beta};
     for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* repeated additions hardly change x */
     for (int k = 0; k < N_TIMED; k++)

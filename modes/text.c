@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/json.h"
+#include "kernels/team.h"
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
@@ -17,6 +18,7 @@
 #include "text/stream.h"
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,12 +83,25 @@ static int sample(const Run *run, Text *t) {
     return 0;
 }
 
+typedef struct {
+    const Run *run;
+    Text *const *texts;
+    int n;
+    atomic_int status;
+} Sampled;
+
+static void sample_some(void *sampled) {
+    Sampled *s = sampled;
+#pragma omp for schedule(static) nowait
+    for (int i = 0; i < s->n; i++)
+        if (s->texts[i] && sample(s->run, s->texts[i])) s->status = -1;
+}
+
 /* Samples for all texts; threads share the work if there are many logits. */
 static int sample_all(const Run *run, Text *const *texts, int n, size_t n_logits) {
-    int status = 0;
-#pragma omp parallel for num_threads(run->session.n_threads) reduction(| : status) if (n_logits >= WORTH_SHARING)
-    for (int i = 0; i < n; i++) status |= texts[i] ? sample(run, texts[i]) : 0;
-    return status;
+    Sampled s = {run, texts, n, 0};
+    team_run(n_logits < WORTH_SHARING ? 1 : run->session.n_threads, sample_some, &s);
+    return s.status;
 }
 
 /* ---- log-probabilities --------------------------------------------------------------------------- */
