@@ -52,6 +52,10 @@ void *arena_take(Arena *a, double count, size_t size) {
     return p;
 }
 
+void memory_expect(const void *data, size_t bytes) {
+    posix_madvise((void *)(uintptr_t)data, bytes, POSIX_MADV_WILLNEED);
+}
+
 void memory_drop(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;

@@ -43,6 +43,7 @@ void model_pack(Model *m, int n_threads) {
     m->panels = allocate_quietly(bytes, 1); /* one block, so that it can have huge pages */
     if (!m->panels) return;
     uint8_t *to = m->panels;
+    for (int i = 0; i < m->n_files; i++) memory_expect(m->files[i].data, m->files[i].size);
     if (bytes < WORTH_SHARING) n_threads = 1;
     for (PartAt at = parts_of(m); next_part(&at);)
         if (weight_to_pack(&at)) to += pack_weight(weight_to_pack(&at), to, n_threads);
