@@ -164,7 +164,8 @@ static int reserve_chunk(Session *s, Capacity n) {
     s->chunk.capacity = (Capacity){0};
     Arena a = {0};
     lay_out(s, &a, n);
-    a = (Arena){.memory = s->chunk.memory = allocate((size_t)a.used, 1)};
+    /* zeroed for an observer, because the first access to a page takes longer than a site */
+    a = (Arena){.memory = s->chunk.memory = (s->probe ? allocate_zeroed : allocate)((size_t)a.used, 1)};
     if (!a.memory) return -1;
     lay_out(s, &a, n);
     s->chunk.capacity = n;
