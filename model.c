@@ -128,18 +128,17 @@ static void add_branch(Session *s, int layer, Site site, const Norm *post, float
     team_end(s->probe, layer, SITE_RESIDUAL);
 }
 
-/* The current chunk of n steps. */
+/* The current chunk. */
 typedef struct {
     Session *session;
-    int n;
     float *logits; /* [n_requested][vocab_size] */
 } Pass;
 
 /* The forward pass of a chunk; every thread of the team runs it. */
 static void forward_chunk(void *pass) {
     Session *s = ((Pass *)pass)->session;
-    const int n = ((Pass *)pass)->n;
     const Model *m = s->model;
+    const int n = s->chunk.n;
     const Forms *form = forms(s);
     float *x = s->chunk.x;
     probe_mark(s->probe, NO_LAYER, SITE_START);
@@ -173,6 +172,7 @@ static bool follows(const Step *b, const Step *a) { return b->sequence == a->seq
 /* Makes steps[n] the current chunk: finds its spans and the requested logits. */
 static void begin_chunk(Session *s, const Step *steps, int n) {
     s->chunk.steps = steps;
+    s->chunk.n = n;
     s->chunk.n_spans = s->chunk.n_requested = 0;
     for (int t = 0; t < n; t++) {
         if (t == 0 || !follows(&steps[t], &steps[t - 1]))
@@ -223,7 +223,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     for (int chunk; n > 0; n -= chunk, steps += chunk) {
         chunk = n < s->batch ? n : s->batch;
         begin_chunk(s, steps, chunk);
-        team_run(chunk_threads(s, chunk), forward_chunk, &(Pass){s, chunk, logits});
+        team_run(chunk_threads(s, chunk), forward_chunk, &(Pass){s, logits});
         logits += (size_t)s->chunk.n_requested * s->model->config.vocab_size;
     }
     probe_end(s->probe);

@@ -149,7 +149,7 @@ typedef struct {
 /* The steps that run together, and the memory of their activations: one allocation. */
 typedef struct {
     const Step *steps; /* [n], not owned */
-    int n_spans, n_requested;
+    int n, n_spans, n_requested;
     Span *spans;            /* [n_spans] the steps by sequence */
     int *requested;         /* [n_requested] indices of the steps whose logits are requested */
     float *x;               /* [n][dim] residual stream */

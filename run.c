@@ -62,16 +62,10 @@ static int open_model(Run *run, const Mode *mode) {
     return found < 0 || (mode->needs & RUNS_MODEL && open_session(run, mode)) ? 1 : 0;
 }
 
-/* A mode, or the passes of another rank, to be run by a kept team. */
-typedef struct {
-    const Mode *mode;
-    Run *run;
-    int status;
-} Job;
-
-static void do_job(void *job) {
-    Job *j = job;
-    j->status = ranks_own() ? run_follow(j->run) : j->mode->run(j->run);
+/* Runs the mode, or the passes of rank 0. */
+static void run_passes(void *run) {
+    Run *r = run;
+    r->status = ranks_own() ? run_follow(r) : r->options->mode->run(r);
 }
 
 static int run_mode(const Mode *mode, Options *options) {
@@ -82,9 +76,9 @@ static int run_mode(const Mode *mode, Options *options) {
     if (!status) options_advise(options, &run.tokenizer);
     if (takes_ranks) status = run_agree(&run, status);
     run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
-    Job job = {mode, &run, status};
-    if (!status) team_keep(run.tuning.max_threads, do_job, &job);
-    status = job.status;
+    run.status = status;
+    if (!status) team_keep(run.tuning.max_threads, run_passes, &run);
+    status = run.status;
     if (status < 0) status = EXIT_BAD_INPUT;
     if (!status && interrupted) status = EXIT_INTERRUPTED;
     if (run.session.mirror) follow_end(status);

@@ -10,16 +10,11 @@
 #include "base/ranks.h"
 #include <omp.h>
 
-enum { LONG_SPIN = 10000, BRIEF_SPIN = 1000 };
+enum { LONG_SPIN = 10000, BRIEF_SPIN = 1000, BRIEF_WAITS = 1000 };
 
-/* A kind of wait: within a pass, or between passes. */
-typedef struct {
-    int period;       /* number of brief waits after a long spin without success; less than a second */
-    atomic_int brief; /* number of brief waits left */
-} Wait;
-
-/* At first, threads wait briefly for a pass: beside a busy program a long spin would delay the prompt. */
-static Wait within = {.period = 1000}, between = {.period = 100, .brief = 100};
+/* The numbers of the next waits that are brief, within a pass and between passes. At first, threads wait briefly for a
+ * pass: beside a busy program a long spin would delay the prompt. */
+static atomic_int within, between = 100;
 
 /* The process has one team at a time, and so one barrier, as in OpenMP. */
 static struct { atomic_uint arrived, turn, sleeping; } barrier;
@@ -33,28 +28,28 @@ static struct {
 
 /* Spins until the turn has changed. Returns false after too many attempts. Ranks may share the processors of one
  * machine, so their threads always spin briefly. */
-static bool spin(unsigned turn, Wait *wait) {
-    const bool is_brief = atomic_load(&wait->brief) > 0;
+static bool spin(unsigned turn, atomic_int *brief) {
+    const bool is_brief = atomic_load(brief) > 0;
     int left = is_brief || ranks_number() > 1 ? BRIEF_SPIN : LONG_SPIN;
     while (left > 0 && atomic_load(&barrier.turn) == turn) {
         left--;
         relax_processor();
     }
     if (is_brief)
-        atomic_fetch_sub(&wait->brief, 1);
+        atomic_fetch_sub(brief, 1);
     else if (left == 0)
-        atomic_store(&wait->brief, wait->period);
+        atomic_store(brief, BRIEF_WAITS);
     return left > 0;
 }
 
-static void meet(Wait *wait) {
+static void meet(atomic_int *brief) {
     const unsigned n = (unsigned)omp_get_num_threads(), turn = atomic_load(&barrier.turn);
     if (n == 1) return;
     if (atomic_fetch_add(&barrier.arrived, 1) == n - 1) {
         atomic_store(&barrier.arrived, 0);
         atomic_store(&barrier.turn, turn + 1);
         if (atomic_load(&barrier.sleeping)) wake_sleepers(&barrier.turn);
-    } else if (!spin(turn, wait)) {
+    } else if (!spin(turn, brief)) {
         atomic_fetch_add(&barrier.sleeping, 1);
         while (atomic_load(&barrier.turn) == turn) sleep_while(&barrier.turn, turn);
         atomic_fetch_sub(&barrier.sleeping, 1);

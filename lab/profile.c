@@ -43,19 +43,12 @@ uint64_t bucket_start(int bucket) {
     return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
-/* The number of steps of the current chunk. */
-static int chunk_steps(const Profile *p) {
-    const Chunk *c = &p->session->chunk;
-    const Span *last = &c->spans[c->n_spans - 1];
-    return last->first + last->n;
-}
-
 /* Adds the time from a thread's last mark to `at`, without reading the clock, to a site. Returns the seconds added. */
 static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at) {
     Track *track = &p->tracks[thread];
     const bool is_last = layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS);
     const uint64_t all = at - track->last, ticks = all < p->reading ? 0 : all - p->reading;
-    const int n = is_last ? p->session->chunk.n_requested : chunk_steps(p); /* tokens that the site processes */
+    const int n = is_last ? p->session->chunk.n_requested : p->session->chunk.n; /* tokens that the site processes */
     const double seconds = 1e-9 * (double)ticks;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     r->seconds += seconds;
@@ -74,7 +67,7 @@ static void mark(Probe *probe, int layer, Site site) {
     const uint64_t at = p->clock();
     const bool was_idle = thread > 0 && site == SITE_START;
     const double seconds = was_idle ? 0 : add_time(p, thread, layer, site, at);
-    const bool repeated = thread > 0 && SITES[site].is_norm && each_thread_computes(chunk_steps(p));
+    const bool repeated = thread > 0 && SITES[site].is_norm && each_thread_computes(p->session->chunk.n);
     if (SITES[site].is_norm && !repeated) track->norms += seconds;
     if (is_work(site) && !repeated) track->work += seconds;
     track->last = p->clock();
@@ -97,7 +90,7 @@ static void end(Probe *probe) {
     const double seconds = 1e-9 * (double)(track->last - p->began);
     own->seconds += seconds - track->sites;
     own->calls++;
-    own->tokens += (uint64_t)chunk_steps(p);
+    own->tokens += (uint64_t)p->session->chunk.n;
     sums->passes++;
     sums->seconds += seconds;
     sums->observing += seconds - track->sites;

@@ -15,6 +15,7 @@
 /* The state of a run. run.c opens the parts that the mode's row in options.h requires. */
 struct Run {
     const Options *options;
+    int status; /* of the mode */
     Model model;
     uint64_t model_hash; /* set if ranks share the model */
     Tokenizer tokenizer; /* no pieces: no tokenizer */

@@ -58,6 +58,7 @@ typedef struct {
     int dim, tokens, threads, repeats[MAX_TIMED];
     float *x, *y, *r; /* [tokens][dim] */
     float *gamma, *beta;
+    int what, calls; /* the kernels that run now, and how often */
 } Case;
 
 static const float EPS = 1e-5f;
@@ -113,28 +114,25 @@ static void run_on_tokens(const Case *c, Kernel *kernel) {
         for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
 }
 
-typedef struct {
-    const Case *c;
-    int what, repeats;
-} Repeated;
-
-static void repeat_kernel(void *repeated) {
-    const Repeated *r = repeated;
-    for (int i = 0; i < r->repeats; i++) {
-        run_on_tokens(r->c, TIMED[r->what].first);
-        if (TIMED[r->what].then) run_on_tokens(r->c, TIMED[r->what].then);
+static void repeat_kernel(void *of) {
+    const Case *c = of;
+    for (int i = 0; i < c->calls; i++) {
+        run_on_tokens(c, TIMED[c->what].first);
+        if (TIMED[c->what].then) run_on_tokens(c, TIMED[c->what].then);
     }
 }
 
-/* Nanoseconds of `repeats` calls. */
-static double time_kernel(const Case *c, int what, int repeats) {
+/* Nanoseconds of `calls` calls. */
+static double time_kernel(Case *c, int what, int calls) {
     const uint64_t start = nanoseconds();
-    team_run(c->threads, repeat_kernel, &(Repeated){c, what, repeats});
+    c->what = what;
+    c->calls = calls;
+    team_run(c->threads, repeat_kernel, c);
     return (double)(nanoseconds() - start);
 }
 
 static int time_kernels(void *context, double *values) {
-    const Case *c = context;
+    Case *c = context;
     double ns[N_TIMED] = {0};
     for (int k = 0; k < N_TIMED; k++) {
         ns[k] = time_kernel(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
@@ -151,7 +149,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     float *x = allocate(5 * n, sizeof *x);
     if (!x) return -1;
     float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
-    Case c = {dim, tokens, tokens < threads ? 1 : threads, {0}, x, y, r, gamma, beta};
+    Case c = {dim, tokens, tokens < threads ? 1 : threads, {0}, x, y, r, gamma, beta, 0, 0};
     for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* repeated additions hardly change x */
     for (int k = 0; k < N_TIMED; k++)

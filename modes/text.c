@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/json.h"
-#include "kernels/team.h"
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"
@@ -18,13 +17,10 @@
 #include "text/stream.h"
 #include <errno.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const size_t FIRST_PIECE = (size_t)8e9; /* products of the first piece of a prompt */
-
-enum { WORTH_SHARING = 1 << 16 }; /* logits; with fewer, starting a second thread takes longer than sampling */
 
 bool texts_stopped(const Stream *out) { return interrupted || out->error; }
 
@@ -81,27 +77,6 @@ static int sample(const Run *run, Text *t) {
     }
     if (t->guesser) guesser_learn(t->guesser, right);
     return 0;
-}
-
-typedef struct {
-    const Run *run;
-    Text *const *texts;
-    int n;
-    atomic_int status;
-} Sampled;
-
-static void sample_some(void *sampled) {
-    Sampled *s = sampled;
-#pragma omp for schedule(static) nowait
-    for (int i = 0; i < s->n; i++)
-        if (s->texts[i] && sample(s->run, s->texts[i])) s->status = -1;
-}
-
-/* Samples for all texts; threads share the work if there are many logits. */
-static int sample_all(const Run *run, Text *const *texts, int n, size_t n_logits) {
-    Sampled s = {run, texts, n, 0};
-    team_run(n_logits < WORTH_SHARING ? 1 : run->session.n_threads, sample_some, &s);
-    return s.status;
 }
 
 /* ---- log-probabilities --------------------------------------------------------------------------- */
@@ -218,9 +193,8 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     const int n_steps = (int)(steps->n / sizeof(Step));
     if (!n_steps || steps->failed) return steps->failed ? -1 : 0;
     const double start = now();
-    const float *logits = model_forward(&run->session, (const Step *)(const void *)steps->bytes, n_steps),
-                *next = logits;
-    if (!logits) return -1;
+    const float *next = model_forward(&run->session, (const Step *)(const void *)steps->bytes, n_steps);
+    if (!next) return -1;
     fit_piece(run, n_steps, now() - start);
     for (int i = 0; i < n; i++) {
         if (texts[i] && !texts[i]->ended) left += texts[i]->ids.n - texts[i]->n_ran;
@@ -231,9 +205,8 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
         next += n_logits;
     }
     show_left(run, left);
-    if (sample_all(run, texts, n, (size_t)(next - logits))) return -1;
     for (int i = 0; i < n; i++)
-        if (texts[i] && texts[i]->n_rows && text_decode(run, texts[i])) return -1;
+        if (texts[i] && texts[i]->n_rows && (sample(run, texts[i]) || text_decode(run, texts[i]))) return -1;
     return 1;
 }
 
