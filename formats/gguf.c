@@ -191,29 +191,30 @@ static int move_tensors(Gguf *g, Gguf *part) {
     return all ? 0 : fail("%s: out of memory", g->path);
 }
 
-/* If the file's name is that of a part of a split model, g becomes the metadata of the first part and the tensors of
- * all parts. */
+/* If the file is part of a split model, g becomes the metadata of the first part and the tensors of all parts.
+ * Merged files have a split.count of 0. */
 static int open_parts(Gguf *g, Model *m, const char *path) {
-    enum { ENDING = 20 }; /* bytes of "-00001-of-00003.gguf" */
+    enum { ENDING = 20, MAX_PARTS = 4096 }; /* bytes of "-00001-of-00003.gguf" */
+    Origin o = {.path = path};
     char name[PATH_MAX];
-    int count = 0;
-    const size_t n = strlen(path);
-    if (n < ENDING || n >= PATH_MAX || sscanf(path + n - ENDING, "-%*5d-of-%5d.gguf", &count) < 1 || count < 2)
-        return 0;
+    const int count = (int)value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
+    if (count < 2) return o.status;
     gguf_close(g);
-    *g = (Gguf){.path = name};
+    *g = (Gguf){.path = o.path = name};
     file_unmap(&m->files[--m->n_files]);
     for (int i = 0; i < count; i++) {
         Gguf part;
-        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)(n - ENDING), path, i + 1, count);
+        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)strlen(path) - ENDING, path, i + 1, count);
         if (model_map(m, name)) return -1;
-        const int status = gguf_open(&part, name, &m->files[i]);
+        o.status = gguf_open(&part, name, &m->files[i]);
         m->files[i].header = part.at;
+        value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i, REQUIRED);
+        value_integer(&o, "split.count", gguf_get(&part, "split.count"), count, count, REQUIRED);
         if (i == 0)
             *g = part;
         else if (move_tensors(g, &part))
             return -1;
-        if (status) return -1;
+        if (o.status) return -1;
     }
     g->path = path;
     for (size_t t = 0; t < g->n_tensors; t++) g->tensors[t].path = path;

@@ -1277,14 +1277,26 @@ static void bad_parts_are_refused(void) {
     write_parts();
     unlink(part_path(2));
     PART_REFUSED(part_path(0), "split-00003-of-00003.gguf: No such file");
-    write_part(part_path(2), 1, 1, N_PARTS);
+    write_part(part_path(2), 1, 1, N_PARTS); /* the second part twice */
+    PART_REFUSED(part_path(1), "split-00003-of-00003.gguf: split.no is 1, expected");
+    write_part(part_path(2), 1, 2, N_PARTS); /* its tensors twice */
     PART_REFUSED(part_path(1), "is also in");
-    write_part(part_path(2), 1, 2, N_PARTS);
-    PART_REFUSED(part_path(1), "is also in");
+    write_part(part_path(1), 1, 1, N_PARTS + 1); /* of another model */
+    PART_REFUSED(part_path(2), "split-00002-of-00003.gguf: split.count is 4, expected");
     write_part(part_path(1), 0, 1, N_PARTS);
     PART_REFUSED(part_path(2), "llama.block_count is 2, expected at most 1 (number of tensors: 10)");
-    CHECK(!rename(part_path(0), temporary("other.gguf")), "cannot rename");
-    PART_REFUSED(temporary("other.gguf"), "has neither tensors nor a vocabulary");
+    write_part(part_path(1), 1, 1, 0);
+    PART_REFUSED(part_path(0), "split-00002-of-00003.gguf: split.count is 0, expected");
+    write_part(part_path(0), 0, 0, 65535);
+    PART_REFUSED(part_path(0), "split.count is 65535, expected a whole number from 0 to 4096");
+    write_part(part_path(0), 0, 0, 4096);
+    PART_REFUSED(part_path(0), "split-00001-of-04096.gguf: No such file");
+    for (int length = 0; length < 24; length += 23) { /* names of too few bytes, and of another form */
+        const char *other = temporary(length ? "a-model-of-another-name.gguf" : "m.gguf");
+        CHECK(!rename(part_path(0), other), "cannot rename");
+        PART_REFUSED(other, "-00001-of-00003.gguf: No such file");
+        unlink(other);
+    }
     CHECK(!hashmodel_write(&SMALL, part_path(1), 0, 0), "cannot write");
     PART_REFUSED(part_path(0), "split-00002-of-00003.gguf: GGUF version is");
     for (int count = 0; count < 2; count++) { /* split.count of a complete file */
