@@ -76,9 +76,10 @@ static int run_mode(const Mode *mode, Options *options) {
     if (!status) options_advise(options, &run.tokenizer);
     if (takes_ranks) status = run_agree(&run, status);
     run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
-    run.status = status;
-    if (!status) team_keep(run.tuning.max_threads, run_passes, &run);
-    status = run.status;
+    if (!status) {
+        team_keep(run.tuning.max_threads, run_passes, &run);
+        status = run.status;
+    }
     if (status < 0) status = EXIT_BAD_INPUT;
     if (!status && interrupted) status = EXIT_INTERRUPTED;
     if (run.session.mirror) follow_end(status);

@@ -52,14 +52,10 @@ void *arena_take(Arena *a, double count, size_t size) {
     return p;
 }
 
-void memory_expect(const void *data, size_t bytes) {
-    posix_madvise((void *)(uintptr_t)data, bytes, POSIX_MADV_WILLNEED);
-}
-
-void memory_drop(const void *data, size_t bytes) {
+void memory_advise(const void *data, size_t bytes, bool soon) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
-    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED); /* if it fails, the pages stay */
+    if (end > first) madvise((void *)first, end - first, soon ? MADV_WILLNEED : MADV_DONTNEED); /* may fail */
 }
 
 void buffer_append(Buffer *b, const void *bytes, size_t n) {

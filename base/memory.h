@@ -27,11 +27,9 @@ typedef struct Arena {
 /* The place of the next array of count * size bytes, aligned to 64 bytes; NULL while counting. */
 void *arena_take(Arena *a, double count, size_t size);
 
-/* Begins to read data[bytes] of a mapped file, which is used soon. */
-void memory_expect(const void *data, size_t bytes);
-
-/* Releases the whole pages in data[bytes] of a mapped file; the next access reads the file again. */
-void memory_drop(const void *data, size_t bytes);
+/* Begins to read the whole pages in data[bytes] of a mapped file, which are used soon; or releases them: then the next
+ * access reads the file again. */
+void memory_advise(const void *data, size_t bytes, bool soon);
 
 /* Bytes that this process can still allocate, by the limits of the machine, of its control groups and of `ulimit -v`,
  * read from the system's files below the folder `root` ("": the real ones). The page cache counts as free. A missing

@@ -31,7 +31,7 @@ static Tensor *weight_to_pack(const PartAt *at) {
 /* Packs a weight at `to`. Returns the bytes of its panels. */
 static size_t pack_weight(Tensor *w, uint8_t *to, int n_threads) {
     tensor_pack(w, to, n_threads);
-    memory_drop(w->data, tensor_bytes(w, w->rows));
+    memory_advise(w->data, tensor_bytes(w, w->rows), false);
     return panels_bytes(w);
 }
 
@@ -43,7 +43,8 @@ void model_pack(Model *m, int n_threads) {
     m->panels = allocate_quietly(bytes, 1); /* one block, so that it can have huge pages */
     if (!m->panels) return;
     uint8_t *to = m->panels;
-    for (int i = 0; i < m->n_files; i++) memory_expect(m->files[i].data, m->files[i].size);
+    for (const File *f = m->files; f < m->files + m->n_files; f++) /* all of it is read now, so read ahead */
+        memory_advise(f->data, f->size, true);
     if (bytes < WORTH_SHARING) n_threads = 1;
     for (PartAt at = parts_of(m); next_part(&at);)
         if (weight_to_pack(&at)) to += pack_weight(weight_to_pack(&at), to, n_threads);

@@ -75,8 +75,10 @@ INLINE vf vload_n(const float *p, int n) {
 }
 
 INLINE void vstore_n(float *p, vf v, int n) {
-    if (n == LANES) return vstore(p, v);
-    memcpy(p, &v, (size_t)n * sizeof *p);
+    if (n == LANES)
+        vstore(p, v);
+    else
+        memcpy(p, &v, (size_t)n * sizeof *p);
 }
 
 /* a * b + c, rounded once if the processor has FMA. */

@@ -37,7 +37,6 @@ INLINE float read_streams(const float *floats, size_t n, const size_t streams, P
 
 #define READ_LOOP(name, streams, distance, near)                                                                       \
     static float name(const float *p, size_t n) { return read_streams(p, n, streams, (Prefetch){distance, near}); }
-READ_LOOP(one_stream, 1, 0, false)
 READ_LOOP(four_streams, 4, 0, false)
 READ_LOOP(one_stream_near, 1, 2048, true)
 READ_LOOP(four_streams_far, 4, 8192, false)
@@ -85,7 +84,7 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads, int 
 }
 
 double read_rate(size_t bytes, int threads) {
-    static Loop *const loops[] = {one_stream, four_streams, one_stream_near, four_streams_far, NULL};
+    static Loop *const loops[] = {four_streams, one_stream_near, four_streams_far, NULL};
     if (bytes > MAX_READ) bytes = MAX_READ;
     const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) * UNIT, n = share * (size_t)threads;
     float *floats = allocate(n, sizeof *floats);

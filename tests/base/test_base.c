@@ -206,11 +206,11 @@ static void a_file_is_read_completely(void) {
 static void dropped_pages_are_read_again(void) {
     File file;
     CHECK(!file_map(&file, write_bytes("pages")) && are_the_bytes(file.data, file.size), "not mapped");
-    memory_drop(file.data, file.size);
+    memory_advise(file.data, file.size, false);
     CHECK(are_the_bytes(file.data, file.size), "other bytes");
-    memory_drop(file.data + 5000, 10000);
-    memory_drop(file.data + 1, 1);
-    memory_drop(file.data, 0);
+    memory_advise(file.data + 5000, 10000, false);
+    memory_advise(file.data + 1, 1, false);
+    memory_advise(file.data, 0, false);
     CHECK(are_the_bytes(file.data, file.size), "other bytes");
     file_unmap(&file);
 }

@@ -131,7 +131,7 @@ static size_t bytes_before_guard(int fd, size_t size) {
     return n > 0 && memchr(start, 0, (size_t)n) ? -size % 4 : 0;
 }
 
-/* Copies a file to a file in memory, so that pages dropped by memory_drop() can be read again. */
+/* Copies a file to a file in memory, so that pages dropped by memory_advise() can be read again. */
 static int copy_of(int fd, size_t size, size_t at, size_t bytes) {
     const int copy = memfd_create("norma", MFD_CLOEXEC);
     off_t from = 0;
