@@ -60,7 +60,7 @@ enum { DIM = 24, TOKENS = 5 };
 static float x[TOKENS * DIM], y[TOKENS * DIM], r[TOKENS * DIM], ones[DIM], zeros[DIM];
 
 static Case make_case(void) {
-    Case c = {DIM, TOKENS, 1, {0}, x, y, r, ones, zeros};
+    Case c = {DIM, TOKENS, 1, {0}, x, y, r, ones, zeros, 0, 0};
     for (int k = 0; k < N_TIMED; k++) c.repeats[k] = 3;
     for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(i * 37 % 101) * 0.01f - 0.5f;
     for (int i = 0; i < DIM; i++) ones[i] = 1;
