@@ -83,17 +83,15 @@ static int open_ropes(Session *s) {
     return c->local_base > 0 ? rope_open(local, NULL) : 0;
 }
 
-/* Number of most recent positions that a layer's cache must keep; 0: all. The first query of a chunk needs a whole
- * window. */
-static int kept_positions(const Session *s, const Layer *layer) {
-    const int64_t kept = (int64_t)layer->window + s->batch + MAX_ROLLBACK;
-    return layer->window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
-}
-
 static int open_sequence(const Session *s, Sequence *q) {
     const Config *c = &s->model->config;
     if (kv_open(&q->kv, s->kv_type, c->n_layers, s->model->layers->wk.rows / c->head_size, c->head_size)) return -1;
-    for (int l = 0; l < c->n_layers; l++) q->kv.layers[l].kept = kept_positions(s, &s->model->layers[l]);
+    /* a layer with a window keeps only its positions; the first query of a chunk needs all of them */
+    for (int l = 0; l < c->n_layers; l++) {
+        const int window = s->model->layers[l].window;
+        const int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
+        q->kv.layers[l].kept = window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
+    }
     q->n_ran = 0;
     return 0;
 }

@@ -5,7 +5,7 @@
  *     text -> pieces that match the raw text, and the stretches between: cut_out(raw)
  *          -> normalized, with a space prefix:                           encode_between
  *          -> pieces that match the normalized text, and the rest:       cut_out(not raw)
- *          -> words:                                                     encode_words
+ *          -> words:                                                     pretokenize
  *          -> tokens:                                                    encode_word
  *
  * Invalid UTF-8: with a tokenizer.bin the bytes become byte pieces and are decoded unchanged, as in llama2.c. With a
@@ -52,22 +52,19 @@ static int encode_word(void *encoder, const char *s, size_t n) {
     return whole >= 0 ? tokens_add(e->out, whole) : merges_encode(&t->merges, &t->pieces, s, n, e->out);
 }
 
-/* Encodes normalized text that contains no user-defined or special piece, and may overwrite the byte before it.
- * `first`: it is at the start of the whole text. */
-static int encode_words(Encoder *e, char *text, size_t size, bool first) {
-    const SpacePrefix prefix = e->t->space_prefix;
-    const bool space = e->space && (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) && *text != ' ';
-    if (space) *--text = ' ';
-    return pretokenize(e->t->pretokenizer.steps, text, size + space, encode_word, e);
-}
-
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first);
 
 /* Encodes the text between pieces. `raw`: it is not normalized yet; after normalization more pieces may match. */
 static int encode_between(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     if (!size) return 0;
-    if (!raw) return encode_words(e, (char *)(uintptr_t)text, size, first);
-    const bool space = e->space && e->t->space_prefix == SPACE_ALWAYS;
+    const SpacePrefix prefix = e->t->space_prefix;
+    bool space = e->space && prefix == SPACE_ALWAYS;
+    if (!raw) {
+        char *words = (char *)(uintptr_t)text; /* normalized; the byte before it may be overwritten */
+        space = e->space && (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) && *text != ' ';
+        if (space) *--words = ' ';
+        return pretokenize(e->t->pretokenizer.steps, words, size + space, encode_word, e);
+    }
     char *normalized = normalize(&e->t->normalizer, text, size, &size);
     const int status = normalized ? cut_out(e, normalized + !space, size + space, false, first) : -1;
     free(normalized);
@@ -81,17 +78,14 @@ static const char *space_before(const char *s, const char *start) {
     return s;
 }
 
-/* Whether a byte of the raw text may be in a matched piece. */
-static bool may_match(const Encoder *e, const char *text, size_t at) {
-    return !e->open || e->open[at] || isspace((uint8_t)text[at]);
-}
-
 /* Encodes text as user-defined and special pieces and the stretches between them. `raw`: use the pieces that match raw
  * text, else those that match normalized text. `first`: text is at the start of the whole text. */
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     size_t from = 0;
     for (size_t at = 0, end_open = 0; at < size;) {
-        while (end_open < size && (end_open < at || !raw || may_match(e, text, end_open))) end_open++;
+        while (end_open < size &&
+               (end_open < at || !raw || !e->open || e->open[end_open] || isspace((uint8_t)text[end_open])))
+            end_open++; /* special pieces match only open bytes of the raw text */
         const int id = end_open > at ? pieces_match(&e->t->pieces, text + at, end_open - at, raw) : -1;
         const Piece *p = &e->t->pieces.list[id < 0 ? 0 : id];
         if (id < 0 || (p->after_space && (at == from || text[at - 1] != ' '))) {

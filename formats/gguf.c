@@ -131,14 +131,6 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
     return factors;
 }
 
-/* Reads RoPE's factors, if stored. */
-static void read_rope_factors(Reader *r) {
-    Model *m = r->model;
-    m->long_factors = read_factors(r, "rope_factors_long", false);
-    m->rope_factors = read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
-    if (m->long_factors) reader_end_context(r, r->header.yarn_context, BY_LONGROPE);
-}
-
 /* ---- the model --------------------------------------------------------------------------- */
 
 static int read_model(Reader *r) {
@@ -165,7 +157,12 @@ static int read_model(Reader *r) {
     if (limits && h->window < h->config.context) h->config.context = (int)h->window;
     read_layers(r);
     const bool yarn = h->config.rope.yarn.factor > 0;
-    if (!yarn) read_rope_factors(r);
+    if (!yarn) {
+        Model *m = r->model;
+        m->long_factors = read_factors(r, "rope_factors_long", false);
+        m->rope_factors = read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
+        if (m->long_factors) reader_end_context(r, h->yarn_context, BY_LONGROPE);
+    }
     if (reader_end(r)) return -1;
     if (yarn) r->model->rope_factors = yarn_factors(&h->config.rope, &h->config.rope.yarn);
     return yarn && !r->model->rope_factors ? -1 : 0;

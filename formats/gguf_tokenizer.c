@@ -28,12 +28,6 @@ static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType typ
     return NULL;
 }
 
-/* Control pieces match the raw text, as in Hugging Face's tokenizers. */
-static PieceKind kind_of(int32_t type) {
-    if (type == NORMAL || type == BYTE) return PIECE_TEXT; /* byte pieces are found by their names */
-    return type == USER_DEFINED ? PIECE_USER : type == CONTROL ? PIECE_SPECIAL : PIECE_CONTROL;
-}
-
 static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     const GgufValue *names = piece_array(g, "tokenizer.ggml.tokens", GGUF_STRING, n), *scores = NULL;
     if (names && !pieces->byte_level && !(scores = piece_array(g, "tokenizer.ggml.scores", GGUF_F32, n))) return -1;
@@ -47,7 +41,10 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
         int32_t type;
         memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
         if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
-        p->kind = kind_of(type);
+        p->kind = type == USER_DEFINED             ? PIECE_USER
+                  : type == CONTROL                ? PIECE_SPECIAL
+                  : type == NORMAL || type == BYTE ? PIECE_TEXT /* byte pieces are found by their names */
+                                                   : PIECE_CONTROL;
         p->raw = pieces->byte_level || type == CONTROL;
         if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, name.n);
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);

@@ -547,16 +547,6 @@ static int write_header(Writer *w) {
     return 0;
 }
 
-static int write_file(Writer *w, const char *path) {
-    OutputFile file;
-    if (write_header(w) || output_open(&file, path)) return -1;
-    w->out = file.stream;
-    write_bytes(w, w->head.bytes, w->head.n);
-    write_tensors(w);
-    write_padding(w);
-    return output_close(&file, !interrupted);
-}
-
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *source,
                      const char *path) {
     Writer w = {.model = model,
@@ -574,7 +564,15 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
     }
     w.row = allocate(2 * widest, sizeof *w.row);
     w.packed = (uint8_t *)(w.row + widest);
-    const int status = w.row ? write_file(&w, path) : -1;
+    OutputFile file;
+    int status = !w.row || write_header(&w) || output_open(&file, path) ? -1 : 0;
+    if (!status) {
+        w.out = file.stream;
+        write_bytes(&w, w.head.bytes, w.head.n);
+        write_tensors(&w);
+        write_padding(&w);
+        status = output_close(&file, !interrupted);
+    }
     free(w.head.bytes);
     free(w.name.bytes);
     free(w.rules);

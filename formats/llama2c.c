@@ -103,19 +103,6 @@ static void read_parts(Reader *r, const char *name) {
     for (at.layer = 0; at.layer < n; at.layer++) read_part(r, &at);
 }
 
-/* The output is last; in v0 it follows two tables of RoPE angles. */
-static int read_all(Reader *r, const char *const names[N_PARTS]) {
-    Model *m = r->model;
-    if (model_allocate_layers(m)) return -1;
-    for (int i = 0; i < N_PARTS; i++) read_parts(r, names[i]);
-    read_bytes(r, r->tables);
-    if (m->tied)
-        m->output = m->embedding;
-    else
-        read_parts(r, "output");
-    return 0;
-}
-
 /* ---- the model ------------------------------------------------------------------------- */
 
 /* Reads the header of a version. v0 has only the seven ints; in v0, a negative vocab_size means an untied output. */
@@ -154,7 +141,14 @@ int llama2c_read_model(Model *m, const char *path) {
     const int version = has_magic ? int_at(file, 4) : 0;
     if (has_magic && version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", path, version);
     if (read_header(&r, version) || check_size(&r)) return -1;
-    return read_all(&r, has_magic ? V1_PARTS : V0_PARTS);
+    if (model_allocate_layers(m)) return -1;
+    for (int i = 0; i < N_PARTS; i++) read_parts(&r, (has_magic ? V1_PARTS : V0_PARTS)[i]);
+    read_bytes(&r, r.tables);
+    if (m->tied)
+        m->output = m->embedding;
+    else
+        read_parts(&r, "output"); /* the last; in v0 behind the tables of RoPE */
+    return 0;
 }
 
 /* ---- tokenizer.bin --------------------------------------------------------------------- */

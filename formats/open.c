@@ -40,16 +40,13 @@ static void complete(Model *m) {
     if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
 }
 
-/* Whether the file is JSON or safetensors (the length of a JSON header, then the header). */
-static bool is_in_folder(const File *file) {
-    return *file->data == '{' || (file->size > 9 && !memcmp(file->data + 8, "{\"", 2));
-}
-
 static int open_any(Model *m, const char *path) {
     if (is_folder(path)) return folder_read_model(m, path);
     if (model_map(m, path)) return -1;
     if (gguf_is(m->files)) return gguf_read_model(m, path);
-    if (is_in_folder(m->files)) return fail("%s: is a file of a Hugging Face folder; name the folder", path);
+    const File *file = m->files; /* of a folder: JSON, or the length of a JSON header and the header */
+    if (*file->data == '{' || (file->size > 9 && !memcmp(file->data + 8, "{\"", 2)))
+        return fail("%s: is a file of a Hugging Face folder; name the folder", path);
     return llama2c_read_model(m, path);
 }
 

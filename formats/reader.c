@@ -248,12 +248,6 @@ static void read_part(Reader *r, const PartAt *at) {
     if (!layer->experts) r->origin.status = -1;
 }
 
-/* Whether an unused tensor is accepted: in a folder, the copy of a tied embedding, or RoPE's tables (old folders). */
-static bool may_be_unused(const Reader *r, String name) {
-    if (r->naming == NAME_GGUF) return false;
-    return (r->model->tied && string_is(name, "lm_head.weight")) || contains(name, ".rotary_emb.inv_freq");
-}
-
 int reader_end(Reader *r) {
     Model *m = r->model;
     if (r->origin.status) return -1;
@@ -261,8 +255,12 @@ int reader_end(Reader *r) {
     for (PartAt at = parts_of(m); !r->origin.status && next_slot(&at);) read_part(r, &at);
     if (r->origin.status) return -1;
     if (m->tied) m->output = m->embedding;
-    for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++)
-        if (!t->used && !may_be_unused(r, t->name))
+    for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
+        const bool is_output = string_is(t->name, "lm_head.weight"); /* the copy of a tied embedding */
+        const bool is_unneeded =
+            (is_output && m->tied) || contains(t->name, ".rotary_emb.inv_freq"); /* RoPE's tables */
+        if (!t->used && (r->naming == NAME_GGUF || !is_unneeded))
             return fail("%s: tensor %.*s is not supported", t->path, SHOWN(t->name));
+    }
     return 0;
 }

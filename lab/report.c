@@ -5,24 +5,24 @@
 #include <string.h>
 
 /* Writes the norms' share of each phase's work, and whether other programs disturbed the measurement. */
-static void write_answer(const Profile *p, FILE *out) {
+static void write_answer(const Profile *p) {
     for (Phase phase = N_PHASES; phase-- > 0;) {
         const Work w = profile_work(p, phase);
         if (!p->passes[phase].passes) continue;
-        fprintf(out, "norms: %.2f %% of the work of %s", 100 * w.share.value, PHASE_NAMES[phase]);
-        if (isfinite(w.share.low)) fprintf(out, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
-        fprintf(out, ", %.2f %% of its time; removing all norms would save at most %.2f us per token\n",
+        fprintf(stderr, "norms: %.2f %% of the work of %s", 100 * w.share.value, PHASE_NAMES[phase]);
+        if (isfinite(w.share.low)) fprintf(stderr, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
+        fprintf(stderr, ", %.2f %% of its time; removing all norms would save at most %.2f us per token\n",
                 100 * w.of_time, w.us);
     }
-    write_load(out, profile_add_load(p, &(Load){0}));
-    fputc('\n', out);
+    write_load(stderr, profile_add_load(p, &(Load){0}));
+    fputc('\n', stderr);
 }
 
 /* Writes a line for each kind of site: sums over the layers, the layer that takes the longest and, for norms, the min
  * and max RMS of their inputs. */
-static void write_totals(const Profile *p, Phase phase, FILE *out) {
+static void write_totals(const Profile *p, Phase phase) {
     SiteRow sums[N_SITES] = {0}, longest[N_SITES] = {0};
-    fprintf(out, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls", "us/token", "%", "slowest", "us/token",
+    fprintf(stderr, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls", "us/token", "%", "slowest", "us/token",
             "RMS in, over layers");
     for (SiteRow row = {0}; profile_next(p, phase, &row);) {
         SiteRow *sum = &sums[row.site];
@@ -36,42 +36,29 @@ static void write_totals(const Profile *p, Phase phase, FILE *out) {
     for (Site site = 0; site < N_SITES; site++) {
         const SiteRow *sum = &sums[site];
         if (!sum->record.calls) continue;
-        fprintf(out, "%-14s %7llu %9.2f %6.2f", SITES[site].name, (unsigned long long)sum->record.calls, sum->us,
+        fprintf(stderr, "%-14s %7llu %9.2f %6.2f", SITES[site].name, (unsigned long long)sum->record.calls, sum->us,
                 100 * sum->share);
-        if (longest[site].layer != NO_LAYER) fprintf(out, " layer %2d %9.2f", longest[site].layer, longest[site].us);
+        if (longest[site].layer != NO_LAYER) fprintf(stderr, " layer %2d %9.2f", longest[site].layer, longest[site].us);
         if (SITES[site].is_norm)
-            fprintf(out, "%*s  %.4g to %.4g", longest[site].layer == NO_LAYER ? 19 : 0, "", sum->rms_in, sum->rms_out);
-        fputc('\n', out);
+            fprintf(stderr, "%*s  %.4g to %.4g", longest[site].layer == NO_LAYER ? 19 : 0, "", sum->rms_in,
+                    sum->rms_out);
+        fputc('\n', stderr);
     }
 }
 
-static void write_layers(const Profile *p, Phase phase, FILE *out) {
-    fprintf(out, "%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", "layer", "site", "calls", "us/token", "median",
+static void write_layers(const Profile *p, Phase phase) {
+    fprintf(stderr, "%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", "layer", "site", "calls", "us/token", "median",
             "95 %", "%", "RMS in", "RMS out", "mean/RMS", "max |x| at position, channel");
     for (SiteRow row = {0}; profile_next(p, phase, &row);) {
         const Record *r = &row.record;
-        if (row.layer == NO_LAYER)
-            fprintf(out, "     ");
-        else
-            fprintf(out, "%5d", row.layer);
-        fprintf(out, "  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, (unsigned long long)r->calls,
+        fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
+        fprintf(stderr, "  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, (unsigned long long)r->calls,
                 row.us, row.median, row.p95, 100 * row.share);
         if (SITES[row.site].is_norm)
-            fprintf(out, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in, row.rms_out, row.mean, (double)r->max_abs,
+            fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in, row.rms_out, row.mean, (double)r->max_abs,
                     r->max_position, r->max_channel);
-        fputc('\n', out);
+        fputc('\n', stderr);
     }
-}
-
-static void write_table(const Profile *p, bool layers, FILE *out) {
-    fputc('\n', out);
-    write_answer(p, out);
-    for (Phase phase = 0; phase < N_PHASES; phase++) {
-        if (!p->passes[phase].passes) continue;
-        fprintf(out, "\n%s\n", PHASE_NAMES[phase]);
-        (layers ? write_layers : write_totals)(p, phase, out);
-    }
-    if (!layers) fputs("use -v to list every layer\n", out);
 }
 
 static bool ends_with(const char *path, const char *ending) {
@@ -83,7 +70,14 @@ bool profile_format(const char *path) { return !*path || ends_with(path, ".csv")
 
 int profile_report(const Profile *p, const char *path, bool layers) {
     OutputFile out;
-    write_table(p, layers, stderr);
+    fputc('\n', stderr);
+    write_answer(p);
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        if (!p->passes[phase].passes) continue;
+        fprintf(stderr, "\n%s\n", PHASE_NAMES[phase]);
+        (layers ? write_layers : write_totals)(p, phase);
+    }
+    if (!layers) fputs("use -v to list every layer\n", stderr);
     if (!*path) return 0;
     if (output_open(&out, path)) return -1;
     (ends_with(path, ".csv") ? write_csv : write_page)(p, out.stream);

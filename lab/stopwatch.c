@@ -9,8 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool is_narrow(Estimate e) { return e.high - e.low <= 0.02 * fabs(e.value); }
-
 /* Inserts the n-th round's values into sorted[MAX_VALUES][MAX_ROUNDS]. Returns whether all intervals are narrow. */
 static bool add_round(double *sorted, int n, const double *values, int n_values, Estimate *estimates) {
     bool narrow = true;
@@ -19,7 +17,7 @@ static bool add_round(double *sorted, int n, const double *values, int n_values,
         for (; at > 0 && sorted[at - 1] > values[v]; at--) sorted[at] = sorted[at - 1];
         sorted[at] = values[v];
         estimates[v] = estimate_median(sorted, n);
-        narrow = narrow && is_narrow(estimates[v]);
+        narrow = narrow && estimates[v].high - estimates[v].low <= 0.02 * fabs(estimates[v].value);
     }
     return narrow;
 }

@@ -241,15 +241,6 @@ static int command(Chat *c, const char *line) {
 
 /* ---- the mode ------------------------------------------------------------------------------------ */
 
-/* Opens the template. Returns 0 or the exit status. */
-static int open_template(Chat *c) {
-    const Options *o = c->run->options;
-    Tokenizer *t = &c->run->tokenizer;
-    if (!o->template && !t->chat_template)
-        note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
-    return chat_template_open(&c->template, t, o) ? EXIT_BAD_INPUT : 0;
-}
-
 /* Takes the messages of standard input. */
 static int converse(Chat *c) {
     Messages in = {0};
@@ -274,7 +265,9 @@ static int converse(Chat *c) {
 int mode_chat(Run *run) {
     const Options *o = run->options;
     Chat c = {.run = run, .system = o->system};
-    int status = open_template(&c);
+    if (!o->template && !run->tokenizer.chat_template)
+        note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
+    int status = chat_template_open(&c.template, &run->tokenizer, o) ? EXIT_BAD_INPUT : 0;
     if (!status) {
         run->model.eos_ends = true; /* EOS ends an answer, even if it does not end other texts of this model */
         c.text = (Text){.end = c.template.end, .sampler = &c.sampler, .guesser = &run->guesser};

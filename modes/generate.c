@@ -180,14 +180,6 @@ static int open_generation(Generation *g, const ChatTemplate *template) {
     return g->many ? session_reserve(&g->run->session, g->parallel + 1) : 0;
 }
 
-static void close_generation(Generation *g) {
-    free(g->prompt.ids.ids);
-    prompts_close(&g->prompts);
-    for (int i = 0; g->samplers && i < g->parallel; i++) sampler_close(&g->samplers[i]);
-    free(g->samplers);
-    free(g->running);
-}
-
 /* Shows progress on a terminal, unless the texts are written to it. */
 static void show_progress(Generation *g) {
     const double interval = 0.1; /* seconds */
@@ -245,7 +237,11 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     while (g.first) drop_sample(&g);
     if (!status && (g.many ? g.n_read : g.n_ran)) show_statistics(&g, start, end);
     if (prompts_report(&g.prompts)) status = -1;
-    close_generation(&g);
+    free(g.prompt.ids.ids);
+    prompts_close(&g.prompts);
+    for (int i = 0; g.samplers && i < g.parallel; i++) sampler_close(&g.samplers[i]);
+    free(g.samplers);
+    free(g.running);
     return status;
 }
 

@@ -51,43 +51,20 @@ static void write_row(const Options *o, int threads, const char *label, const Co
 
 /* ---- kernels ------------------------------------------------------------------------------------ */
 
-enum { MAX_TIMED = 16 };
+typedef enum { RMS, LAYER, NO_BETA, COPY, ADD_THEN_RMS, FUSED, N_KERNELS } Kernel;
 
 /* The arrays that the kernels work on. */
 typedef struct {
-    int dim, tokens, threads, repeats[MAX_TIMED];
+    int dim, tokens, threads, repeats[N_KERNELS];
     float *x, *y, *r; /* [tokens][dim] */
     float *gamma, *beta;
-    int what, calls; /* the kernels that run now, and how often */
+    Kernel kernel; /* that runs now */
+    int calls;
 } Case;
 
 static const float EPS = 1e-5f;
 
-/* Processes one token; `at` is the index of its first element. */
-typedef void Kernel(const Case *c, size_t at);
-
-static void run_rms(const Case *c, size_t at) { rmsnorm(c->y + at, c->x + at, c->gamma, c->dim, EPS); }
-static void run_layer(const Case *c, size_t at) { layernorm(c->y + at, c->x + at, c->gamma, c->beta, c->dim, EPS); }
-static void run_no_beta(const Case *c, size_t at) { layernorm(c->y + at, c->x + at, c->gamma, NULL, c->dim, EPS); }
-static void run_fused(const Case *c, size_t at) { add_rmsnorm(c->y + at, c->x + at, c->r + at, c->gamma, c->dim, EPS); }
-
-static void run_add(const Case *c, size_t at) {
-    float *x = c->x + at;
-    const float *r = c->r + at;
-#pragma omp simd
-    for (int i = 0; i < c->dim; i++) x[i] += r[i];
-}
-
-/* A loop, because memcpy uses other store instructions for large sizes. */
-static void run_copy(const Case *c, size_t at) {
-    float *y = c->y + at;
-    const float *x = c->x + at;
-    int i = 0;
-    for (; i + LANES <= c->dim; i += LANES) vstore(y + i, vload(x + i));
-    if (i < c->dim) vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
-}
-
-static const Column TIMED_COLUMNS[] = {
+static const Column KERNEL_COLUMNS[N_KERNELS] = {
     {"rmsnorm_ns", "RMS"},
     {"layernorm_to_rmsnorm", "Layer/RMS"},
     {"layernorm_no_beta_to_rmsnorm", "no beta/RMS"},
@@ -95,37 +72,53 @@ static const Column TIMED_COLUMNS[] = {
     {"add_then_rmsnorm_ns", "add, then RMS"},
     {"fused_to_separate", "fused/apart"},
 };
-enum { N_TIMED = sizeof TIMED_COLUMNS / sizeof *TIMED_COLUMNS };
 
-static const struct {
-    Kernel *first, *then; /* `then`, unless NULL, runs after `first` has processed all tokens */
-    int base;             /* the value is the ratio to the time so many rows above; 0: nanoseconds per token */
-} TIMED[N_TIMED] = {
-    {run_rms, NULL, 0},  {run_layer, NULL, 1},  {run_no_beta, NULL, 2},
-    {run_copy, NULL, 3}, {run_add, run_rms, 0}, {run_fused, NULL, 1},
-};
+/* The kernel whose time is the divisor of a ratio; a value of the kernel itself is in nanoseconds per token. */
+static const Kernel BASES[N_KERNELS] = {RMS, RMS, RMS, RMS, ADD_THEN_RMS, ADD_THEN_RMS};
+
+/* Processes one token; `at` is the index of its first element. Of ADD_THEN_RMS, only the addition. */
+static void run_kernel(const Case *c, Kernel kernel, size_t at) {
+    float *x = c->x + at, *y = c->y + at;
+    const float *r = c->r + at;
+    int i = 0;
+    switch (kernel) {
+    case RMS: rmsnorm(y, x, c->gamma, c->dim, EPS); break;
+    case LAYER: layernorm(y, x, c->gamma, c->beta, c->dim, EPS); break;
+    case NO_BETA: layernorm(y, x, c->gamma, NULL, c->dim, EPS); break;
+    case COPY: /* a loop, because memcpy uses other store instructions for large sizes */
+        for (; i + LANES <= c->dim; i += LANES) vstore(y + i, vload(x + i));
+        if (i < c->dim) vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
+        break;
+    case ADD_THEN_RMS:
+#pragma omp simd
+        for (i = 0; i < c->dim; i++) x[i] += r[i];
+        break;
+    case FUSED: add_rmsnorm(y, x, r, c->gamma, c->dim, EPS); break;
+    case N_KERNELS: break;
+    }
+}
 
 /* Runs a kernel on all tokens, distributed over the threads as in norm_forward(). */
-static void run_on_tokens(const Case *c, Kernel *kernel) {
+static void run_on_tokens(const Case *c, Kernel kernel) {
     if (c->tokens == 1)
-        kernel(c, 0);
+        run_kernel(c, kernel, 0);
     else
 #pragma omp for schedule(static)
-        for (int t = 0; t < c->tokens; t++) kernel(c, (size_t)t * (size_t)c->dim);
+        for (int t = 0; t < c->tokens; t++) run_kernel(c, kernel, (size_t)t * (size_t)c->dim);
 }
 
 static void repeat_kernel(void *of) {
     const Case *c = of;
     for (int i = 0; i < c->calls; i++) {
-        run_on_tokens(c, TIMED[c->what].first);
-        if (TIMED[c->what].then) run_on_tokens(c, TIMED[c->what].then);
+        run_on_tokens(c, c->kernel);
+        if (c->kernel == ADD_THEN_RMS) run_on_tokens(c, RMS);
     }
 }
 
 /* Nanoseconds of `calls` calls. */
-static double time_kernel(Case *c, int what, int calls) {
+static double time_kernel(Case *c, Kernel kernel, int calls) {
     const uint64_t start = nanoseconds();
-    c->what = what;
+    c->kernel = kernel;
     c->calls = calls;
     team_run(c->threads, repeat_kernel, c);
     return (double)(nanoseconds() - start);
@@ -133,10 +126,10 @@ static double time_kernel(Case *c, int what, int calls) {
 
 static int time_kernels(void *context, double *values) {
     Case *c = context;
-    double ns[N_TIMED] = {0};
-    for (int k = 0; k < N_TIMED; k++) {
+    double ns[N_KERNELS] = {0};
+    for (Kernel k = 0; k < N_KERNELS; k++) {
         ns[k] = time_kernel(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
-        values[k] = TIMED[k].base ? ns[k] / ns[k - TIMED[k].base] : ns[k];
+        values[k] = k == BASES[k] ? ns[k] : ns[k] / ns[BASES[k]];
     }
     return 0;
 }
@@ -149,17 +142,17 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     float *x = allocate(5 * n, sizeof *x);
     if (!x) return -1;
     float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
-    Case c = {dim, tokens, tokens < threads ? 1 : threads, {0}, x, y, r, gamma, beta, 0, 0};
+    Case c = {dim, tokens, tokens < threads ? 1 : threads, {0}, x, y, r, gamma, beta, RMS, 0};
     for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* repeated additions hardly change x */
-    for (int k = 0; k < N_TIMED; k++)
+    for (Kernel k = 0; k < N_KERNELS; k++)
         for (c.repeats[k] = 8; time_kernel(&c, k, c.repeats[k]) < min_ns;) c.repeats[k] *= 2;
-    Estimate estimates[N_TIMED];
+    Estimate estimates[N_KERNELS];
     char label[64];
-    const int rounds = measure(time_kernels, &c, N_TIMED, seconds, estimates);
+    const int rounds = measure(time_kernels, &c, N_KERNELS, seconds, estimates);
     snprintf(label, sizeof label, run->options->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim, tokens,
              c.threads);
-    if (rounds > 0 && !interrupted) write_row(run->options, c.threads, label, TIMED_COLUMNS, estimates, N_TIMED);
+    if (rounds > 0 && !interrupted) write_row(run->options, c.threads, label, KERNEL_COLUMNS, estimates, N_KERNELS);
     free(x);
     return rounds < 0 ? -1 : 0;
 }
@@ -179,7 +172,7 @@ static int measure_kernels(const Run *run, double seconds) {
     if (!run->options->json) {
         printf("RMS: ns per token, repeated on the same tokens\n"
                "  dim tokens threads");
-        write_headings(TIMED_COLUMNS, N_TIMED);
+        write_headings(KERNEL_COLUMNS, N_KERNELS);
     }
     int status = model ? 0 : measure_case(run, 8, 10, each); /* the shape used in study notes */
     for (int i = 0; i < n_dims; i++)
@@ -209,11 +202,6 @@ typedef struct {
     Buffer kinds; /* NormKind of the model's unchanged norms, in the order of its parts; owned */
     Load load;    /* of all rounds */
 } Trial;
-
-static void keep_norms(Trial *t) {
-    for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
-        if (part_norm(&at)) buffer_append(&t->kinds, &part_norm(&at)->kind, sizeof(NormKind));
-}
 
 /* Sets the kind of all norms, or restores the original kinds (UNCHANGED). */
 static void set_norms(Trial *t, int variant) {
@@ -307,7 +295,8 @@ static int measure_model(Run *run, double seconds) {
     Estimate estimates[MAX_VALUES];
     double warm_up[MAX_VALUES];
     if (prompt < 2 || interrupted) return 0;
-    keep_norms(&t);
+    for (PartAt at = parts_of(&run->model); next_part(&at);)
+        if (part_norm(&at)) buffer_append(&t.kinds, &part_norm(&at)->kind, sizeof(NormKind));
     int rounds = t.kinds.failed || fit_text(&t.text, seconds) || time_variants(&t, warm_up) ? -1 : 0;
     if (!rounds) rounds = measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds, estimates);
     if (rounds > 0 && !interrupted) report(run, &t, estimates, rounds);

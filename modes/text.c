@@ -167,12 +167,6 @@ int text_show(const Run *run, Text *t, Stream *out) {
 
 /* ---- a pass -------------------------------------------------------------------------------------- */
 
-/* Sets the length of the next piece of a prompt: about 0.2 s, by the last pass. */
-static void fit_piece(Run *run, int n_steps, double seconds) {
-    const double fit = 0.2 * n_steps / seconds;
-    if (n_steps >= run->piece) run->piece = (int)fmax(1, fmin(fit, run->session.batch));
-}
-
 /* On a terminal, shows after the cursor how many tokens of prompts are left. 0 removes it. */
 static void show_left(Run *run, int left) {
     if ((left || run->shows_left) && on_terminal(stderr))
@@ -195,7 +189,8 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     const double start = now();
     const float *next = model_forward(&run->session, (const Step *)(const void *)steps->bytes, n_steps);
     if (!next) return -1;
-    fit_piece(run, n_steps, now() - start);
+    if (n_steps >= run->piece) /* the next piece takes about 0.2 s */
+        run->piece = (int)fmax(1, fmin(0.2 * n_steps / (now() - start), run->session.batch));
     for (int i = 0; i < n; i++) {
         if (texts[i] && !texts[i]->ended) left += texts[i]->ids.n - texts[i]->n_ran;
         if (!texts[i] || !texts[i]->n_rows) continue;

@@ -60,8 +60,8 @@ enum { DIM = 24, TOKENS = 5 };
 static float x[TOKENS * DIM], y[TOKENS * DIM], r[TOKENS * DIM], ones[DIM], zeros[DIM];
 
 static Case make_case(void) {
-    Case c = {DIM, TOKENS, 1, {0}, x, y, r, ones, zeros, 0, 0};
-    for (int k = 0; k < N_TIMED; k++) c.repeats[k] = 3;
+    Case c = {DIM, TOKENS, 1, {0}, x, y, r, ones, zeros, RMS, 0};
+    for (int k = 0; k < N_KERNELS; k++) c.repeats[k] = 3;
     for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(i * 37 % 101) * 0.01f - 0.5f;
     for (int i = 0; i < DIM; i++) ones[i] = 1;
     memset(r, 0, sizeof r);
@@ -73,37 +73,37 @@ static void numbers_belong_to_their_kernels(void) {
     static const struct {
         const char *key;
         double value;
-    } expected[N_TIMED] = {
+    } expected[N_KERNELS] = {
         {"rmsnorm_ns", RMS_NS},          {"layernorm_to_rmsnorm", 1.6}, {"layernorm_no_beta_to_rmsnorm", 1.5},
         {"copy_to_rmsnorm", 0},          /* the copy takes no virtual time */
         {"add_then_rmsnorm_ns", RMS_NS}, /* nor does the addition */
         {"fused_to_separate", 1.2},
     };
-    double found[N_TIMED];
+    double found[N_KERNELS];
     Case c = make_case();
     CHECK(!time_kernels(&c, found), "refused");
-    for (int v = 0; v < N_TIMED; v++)
-        CHECK(!strcmp(TIMED_COLUMNS[v].key, expected[v].key) && fabs(found[v] - expected[v].value) < 1e-6,
-              "%s is %g, expected %s, %g", TIMED_COLUMNS[v].key, found[v], expected[v].key, expected[v].value);
+    for (int v = 0; v < N_KERNELS; v++)
+        CHECK(!strcmp(KERNEL_COLUMNS[v].key, expected[v].key) && fabs(found[v] - expected[v].value) < 1e-6,
+              "%s is %g, expected %s, %g", KERNEL_COLUMNS[v].key, found[v], expected[v].key, expected[v].value);
 }
 
 /* Each timed call runs its kernel on every token, also if it ran before. */
 static void timed_kernels_run_on_every_token(void) {
     static float expected[TOKENS * DIM];
     Case c = make_case();
-    for (int k = 0; k < N_TIMED; k++) {
-        Kernel *last = TIMED[k].then ? TIMED[k].then : TIMED[k].first;
-        if (last == run_fused || last == run_no_beta) continue;
+    for (Kernel k = 0; k < N_KERNELS; k++) {
+        const Kernel last = k == ADD_THEN_RMS ? RMS : k;
+        if (last == FUSED || last == NO_BETA) continue;
         for (int t = 0; t < TOKENS; t++) {
             float *to = expected + t * DIM;
-            if (last == run_copy) memcpy(to, x + t * DIM, sizeof ones);
-            if (last == run_layer) layernorm_plain(to, x + t * DIM, ones, zeros, DIM, EPS);
-            if (last == run_rms) rmsnorm_plain(to, x + t * DIM, ones, DIM, EPS);
+            if (last == COPY) memcpy(to, x + t * DIM, sizeof ones);
+            if (last == LAYER) layernorm_plain(to, x + t * DIM, ones, zeros, DIM, EPS);
+            if (last == RMS) rmsnorm_plain(to, x + t * DIM, ones, DIM, EPS);
         }
         memset(y, 0xff, sizeof y);
         time_kernel(&c, k, 1);
         for (int i = 0; i < TOKENS * DIM; i++)
-            CHECK(fabsf(y[i] - expected[i]) < 1e-5f, "%s: element %d is %g, expected %g", TIMED_COLUMNS[k].key, i,
+            CHECK(fabsf(y[i] - expected[i]) < 1e-5f, "%s: element %d is %g, expected %g", KERNEL_COLUMNS[k].key, i,
                   (double)y[i], (double)expected[i]);
     }
 }
