@@ -98,7 +98,7 @@ double sum_squares(const float *x, int n) { return sum_terms(SQUARES, x, 0, n); 
 
 /* ---- forward -------------------------------------------------------------------------- */
 
-static double inverse_root(double variance, float eps) { return 1.0 / sqrt(variance + (double)eps); }
+static double inverse_root(double variance, float eps) { return 1.0 / sqrt(variance + eps); }
 
 void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
     const float scale = (float)inverse_root(sum_squares(x, dim) / dim, eps);
@@ -122,7 +122,7 @@ static Moments moments(const float *x, int dim, float eps) {
 void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
     const Moments m = moments(x, dim, eps);
     const float shift = (float)m.mean, scale = (float)m.scale;
-    const float offset = (float)((m.mean - (double)shift) * (double)scale); /* the rounding error of shift */
+    const float offset = (float)((m.mean - shift) * scale); /* the rounding error of shift */
     if (beta) {
 #pragma omp simd
         for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * gamma[i] + beta[i];

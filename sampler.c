@@ -12,8 +12,8 @@
 
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
     *s = (Sampler){.options = *options, .state = options->seed, .vocab_size = vocab_size};
-    s->candidates = allocate((size_t)vocab_size, sizeof *s->candidates);
-    s->p = s->candidates ? allocate((size_t)vocab_size, sizeof *s->p) : NULL;
+    s->candidates = allocate(vocab_size, sizeof *s->candidates);
+    s->p = s->candidates ? allocate(vocab_size, sizeof *s->p) : NULL;
     return s->p ? 0 : -1;
 }
 

@@ -94,7 +94,7 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool fir
         }
         const size_t end = p->strips_left ? (size_t)(space_before(text + at, text + from) - text) : at - p->after_space;
         if (encode_between(e, text + from, end - from, raw, first && !from) || tokens_add(e->out, id)) return -1;
-        at += (size_t)p->length;
+        at += p->length;
         for (size_t n; p->strips_right && at < size && is_white_space(utf8_read(text + at, size - at, &n));) at += n;
         from = at;
     }

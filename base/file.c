@@ -55,7 +55,7 @@ int file_map(File *file, const char *path) {
                         : !S_ISREG(st.st_mode) ? "is not a regular file"
                         : st.st_size == 0      ? "is empty"
                                                : refuse_output(&st);
-    void *data = error ? NULL : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *data = error ? NULL : mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) error = strerror(errno);
     const bool sparse = !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
     close(fd);
@@ -84,7 +84,7 @@ char *file_read(const char *path, size_t *size) {
         if ((got = read_some(fd, bytes, sizeof bytes)) < 0)
             error = strerror(errno);
         else
-            buffer_append(&text, bytes, (size_t)got);
+            buffer_append(&text, bytes, got);
         if (text.n > max) error = "more than 1073741824 bytes of text";
     }
     if (fd > STDIN_FILENO) close(fd);

@@ -46,7 +46,7 @@ void *arena_take(Arena *a, double count, size_t size) {
     const double bytes = count * (double)size, room = (floor(bytes / CACHE_LINE) + 1) * CACHE_LINE;
     char *p = a->memory ? a->memory + (size_t)a->used : NULL;
 #ifdef __SANITIZE_ADDRESS__
-    if (p) __asan_poison_memory_region(p + (size_t)bytes, (size_t)(room - bytes));
+    if (p) __asan_poison_memory_region(p + bytes, room - bytes);
 #endif
     a->used += room;
     return p;
@@ -104,7 +104,7 @@ size_t memory_available(const char *root) {
         end = strrchr(group, '/');
         if (end) *end = '\0';
     } while (end);
-    const size_t used = number_in(root, "proc/self/statm", "", 0) * (size_t)sysconf(_SC_PAGESIZE);
+    const size_t used = number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
     if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return min;
     return smaller(min, difference(limit.rlim_cur, used));
 }

@@ -50,7 +50,7 @@ static inline HeapItem heap_pop(HeapItem *heap, int n) {
  * expression of i that is true for all places before that one. O(log(end - begin)). */
 #define SEARCH(i, begin, end, before)                                                                                  \
     do {                                                                                                               \
-        size_t low_ = (size_t)(begin), high_ = (size_t)(end);                                                          \
+        size_t low_ = begin, high_ = end;                                                                              \
         while (low_ < high_) {                                                                                         \
             (i) = low_ + (high_ - low_) / 2;                                                                           \
             if (before)                                                                                                \

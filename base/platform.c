@@ -74,7 +74,7 @@ const char *program_file(const char *name) {
     static char path[PATH_MAX];
     char *slash = find_program(path) ? strrchr(path, '/') : NULL;
     if (!slash) return NULL;
-    const size_t folder = (size_t)(slash - path) + 1;
+    const size_t folder = slash - path + 1;
     snprintf(path + folder, sizeof path - folder, "%s", name);
     return access(path, F_OK) ? NULL : path;
 }

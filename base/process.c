@@ -137,7 +137,7 @@ int start_threads(int n) {
 uint64_t nanoseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 double now(void) { return 1e-9 * (double)nanoseconds(); }
@@ -160,7 +160,7 @@ int write_whole(int fd, const char *bytes, size_t n) {
     for (size_t at = 0; at < n;) {
         const ssize_t written = write(fd, bytes + at, n - at);
         if (written < 0 && (errno != EINTR || !at)) return -1;
-        if (written > 0) at += (size_t)written;
+        if (written > 0) at += written;
     }
     return 0;
 }

@@ -36,7 +36,7 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     const int first = ranks_start(rows, unit, ranks_own());
     RankShare *share = (RankShare *)m->shares + size;
     *share = (RankShare){{first, rows, gather}, unit};
-    const size_t weights = (size_t)first * (size_t)w->cols;
+    const size_t weights = (size_t)first * w->cols;
     w->data = (const char *)w->data + type_bytes(w->type, weights);
     if (w->type == TYPE_I8)
         w->scales = (const char *)w->scales + weights / (size_t)w->group * sizeof(float); /* NOLINT */
@@ -47,7 +47,7 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
 
 int model_share(Model *m) {
     const Config *c = &m->config;
-    const size_t ranks = (size_t)ranks_number();
+    const size_t ranks = ranks_number();
     const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
     if (ranks == 1) return 0;
     if (ranks > (size_t)min_rows) return fail("%zu ranks cannot share a weight of %d rows", ranks, min_rows);

@@ -14,11 +14,11 @@ static bool is_added(const PartAt *at) {
     return part_weight(at) && (at->part->rows == SIZE_DIM || at->part->rows == SIZE_VOCAB) && at->part->feed == NO_FEED;
 }
 
-static size_t weights_of(const Tensor *w) { return (size_t)w->rows * (size_t)w->cols; }
+static size_t weights_of(const Tensor *w) { return (size_t)w->rows * w->cols; }
 
 /* Replaces w by a copy at `to` whose rows (the embedding) or columns have mean 0. Returns the end of the copy. */
 static float *center(Tensor *w, bool embedding, float *to) {
-    const size_t rows = (size_t)w->rows, cols = (size_t)w->cols, stride = embedding ? 1 : cols;
+    const size_t rows = w->rows, cols = w->cols, stride = embedding ? 1 : cols;
     const size_t dim = embedding ? cols : rows;
     for (size_t r = 0; r < rows; r++) dequantize_row(to + r * cols, w, (int)r);
     for (size_t i = 0; i < rows * cols / dim; i++) {

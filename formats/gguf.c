@@ -127,7 +127,7 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
     const int n = r->header.config.rope.dims / 2;
     const float *stored = reader_vector(r, name, ".weight", needed, n);
     double *factors = stored ? reader_factors(r) : NULL;
-    for (int i = 0; factors && i < n; i++) factors[i] = (double)stored[i];
+    for (int i = 0; factors && i < n; i++) factors[i] = stored[i];
     return factors;
 }
 

@@ -47,7 +47,7 @@ String gguf_next_string(const uint8_t **at, const uint8_t *end) {
     if ((size_t)(end - *at) < sizeof n) return (String){"", 0};
     copy_once(&n, *at, sizeof n);
     *at += sizeof n;
-    const String s = {(const char *)*at, n < (uint64_t)(end - *at) ? (size_t)n : (size_t)(end - *at)};
+    const String s = {(const char *)*at, n < (uint64_t)(end - *at) ? n : (size_t)(end - *at)};
     *at += s.n;
     return s;
 }
@@ -67,13 +67,13 @@ static int read_value(Gguf *g, GgufValue *v) {
     if (v->type != GGUF_STRING && skip(g, v->count, value_bytes[v->type])) return -1;
     for (uint64_t i = 0; v->type == GGUF_STRING && i < v->count; i++)
         if (read_string(g, &(String){0})) return -1;
-    v->bytes = (size_t)(g->data + g->at - v->at);
+    v->bytes = g->data + g->at - v->at;
     return 0;
 }
 
 /* Allocates `count` items of `size` bytes. Fails if the file is too short: an item takes at least `min_bytes` of it. */
 static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t min_bytes, const char *items) {
-    if (count <= (g->size - g->at) / min_bytes) return allocate((size_t)count, size);
+    if (count <= (g->size - g->at) / min_bytes) return allocate(count, size);
     fail("%s: %" PRIu64 " %s do not fit in the file", g->path, count, items);
     return NULL;
 }
@@ -105,7 +105,7 @@ Value gguf_element(const GgufValue *v, int i) {
         double f64;
     } bits = {0};
     copy_once(&bits, at, bytes);
-    if (v->type == GGUF_F32) return (Value){VALUE_REAL, .real = (double)bits.f32};
+    if (v->type == GGUF_F32) return (Value){VALUE_REAL, .real = bits.f32};
     if (v->type == GGUF_F64) return (Value){VALUE_REAL, .real = bits.f64};
     const int64_t integer = v->type == GGUF_I8    ? bits.i8
                             : v->type == GGUF_I16 ? bits.i16
@@ -145,7 +145,7 @@ static int read_tensor(Gguf *g, Stored *e) {
                           type_name(e->type));
     /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes per weight */
     const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
-    if (!multiply(matrix, (size_t)e->dims[0], &e->bytes)) return bad_tensor(g, e->name, "has more bytes than any file");
+    if (!multiply(matrix, e->dims[0], &e->bytes)) return bad_tensor(g, e->name, "has more bytes than any file");
     return 0;
 }
 
@@ -160,7 +160,7 @@ static int read_tensors(Gguf *g, uint64_t count) {
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 to 1048576", g->path,
                     alignment);
-    const uint64_t a = (uint64_t)alignment, start = (g->at + a - 1) / a * a;
+    const uint64_t a = alignment, start = (g->at + a - 1) / a * a;
     const uint64_t room = g->size < start ? 0 : g->size - start;
     uint64_t end = 0;
     qsort(g->tensors, g->n_tensors, sizeof *g->tensors, compare_offsets);

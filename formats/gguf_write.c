@@ -210,7 +210,7 @@ static void write_name(Writer *w, const char *key, const char *name, size_t n) {
 static void write_array(Writer *w, const char *key, GgufType type, int n) {
     write_value(w, key, GGUF_ARRAY, "", 0);
     write_u32(w, type);
-    write_u64(w, (uint64_t)n);
+    write_u64(w, n);
 }
 
 /* x in float32. Fails if it would become 0, which means that the key is missing, or infinite. */
@@ -234,10 +234,10 @@ static int rank_pieces(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const int n = t->merges.n;
     w->rules = allocate((size_t)n + 1, sizeof *w->rules);
-    w->scores = w->rules ? allocate((size_t)t->pieces.n, sizeof *w->scores) : NULL;
+    w->scores = w->rules ? allocate(t->pieces.n, sizeof *w->scores) : NULL;
     if (!w->scores) return -1;
     for (int i = 0; i < n; i++) w->rules[i] = t->merges.rules[i];
-    qsort(w->rules, (size_t)n, sizeof *w->rules, compare_ranks);
+    qsort(w->rules, n, sizeof *w->rules, compare_ranks);
     for (int id = 0; id < t->pieces.n; id++) w->scores[id] = t->merges.rules ? -(float)n : t->pieces.list[id].score;
     for (int i = n; i-- > 0;) w->scores[w->rules[i].result] = -(float)w->rules[i].rank;
     return 0;
@@ -274,7 +274,7 @@ static bool becomes_control(const Tokenizer *t, const Piece *p) {
 /* Whether an added token matches spaces in GGUF and U+2581 in the folder, where merges produce it from spaces (Gemma).
  */
 static bool is_spaces(const Piece *p) {
-    return p->kind == PIECE_USER && p->raw && memmem(p->text, (size_t)p->length, SPACE_MARK, 3);
+    return p->kind == PIECE_USER && p->raw && memmem(p->text, p->length, SPACE_MARK, 3);
 }
 
 /* Describes a text without special tokens that the GGUF file would tokenize differently. NULL: there is none. The first
@@ -331,7 +331,7 @@ static void append_name(Writer *w, const Piece *p) {
     char name[2];
     for (const char *s = p->text; s < p->text + p->length; s++)
         if (byte_level && p->kind == PIECE_TEXT)
-            buffer_append(to, name, (size_t)byte_name(name, (uint8_t)*s));
+            buffer_append(to, name, byte_name(name, *s));
         else if (!byte_level && *s == ' ')
             buffer_append(to, SPACE_MARK, 3);
         else if (byte_level || *s != '\n' || p->kind != PIECE_CONTROL)
@@ -415,15 +415,15 @@ static void write_padding(Writer *w) {
 /* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file and returns true:
  * the caller then writes the tensor's data. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
-    const uint64_t dims[] = {(uint64_t)cols, (uint64_t)rows, (uint64_t)depth};
+    const uint64_t dims[] = {cols, rows, depth};
     char full[PART_NAME + 8];
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
     if (w->out) write_padding(w);
     if (w->out) return true;
-    write_string(w, full, (size_t)snprintf(full, sizeof full, "%s%s", name, suffix));
+    write_string(w, full, snprintf(full, sizeof full, "%s%s", name, suffix));
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
-    write_u32(w, (uint32_t)TYPES[type].gguf);
+    write_u32(w, TYPES[type].gguf);
     write_u64(w, w->offset);
     w->offset += aligned((size_t)depth * tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows));
     w->n_tensors++;
@@ -464,7 +464,7 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
         dequantize_row(w->row, t, source_row(w, at->part, r));
         for (int i = 0; gamma && i < t->cols; i++) w->row[i] *= gamma[i];
         quantize_row(w->packed, type, w->row, t->cols);
-        write_bytes(w, w->packed, type_bytes(type, (size_t)t->cols));
+        write_bytes(w, w->packed, type_bytes(type, t->cols));
     }
 }
 
@@ -559,7 +559,7 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
     w.header = header_of(model, w.family);
     size_t widest = 0;
     for (PartSize size = 0; size < N_PART_SIZES; size++) {
-        const size_t n = (size_t)part_size(&model->config, size);
+        const size_t n = part_size(&model->config, size);
         if (n > widest) widest = n;
     }
     w.row = allocate(2 * widest, sizeof *w.row);

@@ -206,7 +206,7 @@ static Value to_string(Value v) { return v.kind == STRING ? v : concatenate(v, u
 
 /* Index of the first byte of the character after `at`. */
 static size_t next_character(Value s, size_t at) {
-    while (++at < s.n && utf8_is_continuation((uint8_t)s.text[at])) {
+    while (++at < s.n && utf8_is_continuation(s.text[at])) {
     }
     return at;
 }
@@ -222,7 +222,7 @@ static Items iterate(Value v) {
 /* The number of characters or items. */
 static int64_t count(Value v) {
     int64_t n = 0;
-    if (v.kind != STRING) return (int64_t)iterate(v).n;
+    if (v.kind != STRING) return iterate(v).n;
     work(v.n);
     for (size_t at = 0; at < v.n; at = next_character(v, at)) n++;
     return n;
@@ -238,7 +238,7 @@ static int64_t place(Value index, int64_t n, int64_t missing) {
 /* Index of item or character i in memory. */
 static size_t offset(Value v, int64_t i) {
     size_t at = 0;
-    if (v.kind == LIST) return (size_t)i;
+    if (v.kind == LIST) return i;
     for (; i > 0; i--) at = next_character(v, at);
     return at;
 }
@@ -349,7 +349,7 @@ static Value strip(void) {
     for (; option & LEFT && from < to && is_stripped(part(s, from, n = next_character(s, from))); from = n) {
     }
     for (; option & RIGHT && to > from; to = n) {
-        for (n = to - 1; n > from && utf8_is_continuation((uint8_t)s.text[n]);) n--;
+        for (n = to - 1; n > from && utf8_is_continuation(s.text[n]);) n--;
         if (!is_stripped(part(s, n, to))) break;
     }
     return part(s, from, to);
@@ -365,7 +365,7 @@ static Items split_self(void) {
     stop_if(!separator.n, "an empty separator");
     work(s.n);
     for (; left != 0 && (at = memmem(s.text, s.n, separator.text, separator.n)); left--) {
-        const size_t n = (size_t)(at - s.text);
+        const size_t n = at - s.text;
         push(&list, part(s, 0, n));
         s = part(s, n + separator.n, s.n);
     }
@@ -401,7 +401,7 @@ static Value change_case(void) {
     const size_t start = text.n;
     put(self);
     for (size_t i = start; i < text.n; i++) {
-        const uint8_t c = (uint8_t)text.bytes[i];
+        const uint8_t c = text.bytes[i];
         stop_if(c >= 0x80, "changes the case of a character outside ASCII");
         text.bytes[i] = (char)(option ? toupper(c) : tolower(c));
     }
@@ -589,9 +589,9 @@ static Value read_name(void) {
     skip_space();
     const char *s = cursor;
     while (is_word(*cursor)) cursor++;
-    work((size_t)(cursor - s));
+    work(cursor - s);
     stop_if(s == cursor || isdigit((uint8_t)*s), "expected a name");
-    return string(s, ones, (size_t)(cursor - s));
+    return string(s, ones, cursor - s);
 }
 
 /* ---- variables and macros ------------------------------------------------------------------- */
@@ -834,7 +834,7 @@ static void run_if(void) {
 }
 
 static Value loop_of(Items items, size_t index) {
-    const int64_t i = (int64_t)index, n = (int64_t)items.n;
+    const int64_t i = index, n = items.n;
     Items loop = {0};
     define(&loop, "index0", integer(i));
     define(&loop, "index", integer(i + 1));
@@ -955,8 +955,8 @@ static char read_text(void) {
     while (end > start && isspace((uint8_t)end[-1]) && (sign == '-' || end[-1] != '\n')) end--;
     const bool lines = (kind == '%' || kind == '#') && sign != '+' && (end == source || end[-1] == '\n');
     if (sign != '-' && !lines) end = tag;
-    work((size_t)(tag - start));
-    if (live) write_bytes(start, ones, (size_t)(end - start));
+    work(tag - start);
+    if (live) write_bytes(start, ones, end - start);
     cursor = tag + (kind ? 2 : 0) + (sign == '-' || sign == '+');
     return kind;
 }
@@ -968,7 +968,7 @@ static void run_block(void) {
         if (kind == '#') {
             const char *end = strstr(cursor, "#}");
             stop_if(!end, "a comment without an end");
-            work((size_t)(end - cursor));
+            work(end - cursor);
             cursor = end - (end > cursor && (end[-1] == '-' || end[-1] == '+'));
             end_tag("#}");
         } else if (kind == '{') {

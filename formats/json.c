@@ -56,7 +56,7 @@ static bool read_unicode_escape(Parser *p) {
         if (low < 0xdc00 || low > 0xdfff) return syntax_error(p, "half of a surrogate pair");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
-    p->out += utf8_encode(p->out, (uint32_t)c);
+    p->out += utf8_encode(p->out, c);
     return true;
 }
 
@@ -92,7 +92,7 @@ static bool read_string(Parser *p) {
             continue;
         }
         if ((uint8_t)*p->at < 0x20) return syntax_error(p, "a control character in a string");
-        const int n = utf8_character(p->at, (size_t)(p->end - p->at));
+        const int n = utf8_character(p->at, p->end - p->at);
         if (!n) return syntax_error(p, "invalid UTF-8");
         for (int i = 0; i < n; i++) *p->out++ = *p->at++;
     }
@@ -227,7 +227,7 @@ const char *json_escape(const char *s, size_t left, size_t *length) {
         snprintf(text, sizeof text, "\\%c", letters[place - escaped]);
     else if (code < ' ' || (code >= 0x7f && code < 0xa0) ||
              code >= UTF8_END) /* terminals can interpret C1 controls, too */
-        snprintf(text, sizeof text, "\\u%04x", (unsigned)(code < UTF8_END ? code : 0xfffd));
+        snprintf(text, sizeof text, "\\u%04x", code < UTF8_END ? code : 0xfffd);
     else
         snprintf(text, sizeof text, "%.*s", (int)*length, s);
     return text;

@@ -75,7 +75,7 @@ static const void *read_bytes(Reader *r, size_t bytes) {
 
 static void read_part(Reader *r, const PartAt *at) {
     const int rows = part_size(&r->model->config, at->part->rows), cols = part_size(&r->model->config, at->part->cols);
-    const size_t count = (size_t)rows * (size_t)cols, group = (size_t)r->group;
+    const size_t count = (size_t)rows * cols, group = r->group;
     Tensor *w = part_weight(at);
     if (!w) {
         *part_norm(at) = (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = read_bytes(r, count * sizeof(float))};
@@ -172,7 +172,7 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file, int v
         if (isnan(p->score)) return fail("%s: score of piece %d is not a number", path, i);
         p->text = (const char *)data + at;
         if (i > 2 && p->length > 0) p->kind = PIECE_TEXT;
-        at += (size_t)p->length;
+        at += p->length;
     }
     if (at != size)
         return fail("%s: %zu bytes follow the model's %d pieces (a tokenizer for another vocabulary?)", path, size - at,

@@ -23,9 +23,9 @@ static void complete(Model *m) {
     bool dense = false, sparse = false;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
-        const size_t cols = (size_t)part_size(c, at.part->cols);
+        const size_t cols = part_size(c, at.part->cols);
         const bool has_vector = w ? w->bias != NULL : part_norm(&at)->beta != NULL;
-        const size_t vectors = w ? has_vector * (size_t)w->rows : cols * (1 + (size_t)has_vector);
+        const size_t vectors = w ? has_vector * (size_t)w->rows : cols * (1 + has_vector);
         m->parameters += vectors + (w ? (size_t)w->rows * cols : 0);
         m->decode_bytes += vectors * sizeof(float);
         if (!w) continue;
@@ -37,7 +37,7 @@ static void complete(Model *m) {
     }
     if (!sparse) c->n_experts = c->n_experts_used = c->expert_dim = 0;
     if (!dense) c->hidden_dim = c->expert_dim;
-    if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * (size_t)c->n_experts_used;
+    if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * c->n_experts_used;
 }
 
 static int open_any(Model *m, const char *path) {

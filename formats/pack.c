@@ -16,7 +16,7 @@ enum { WORTH_SHARING = 4 << 20 }; /* max bytes that one thread packs before a se
  * not packed: their panels could be far larger than the file's blocks on disk. */
 static bool may_pack(const Model *m, size_t bytes) {
     /* the other ranks on this machine pack at the same time */
-    const size_t available = memory_available("") / (size_t)ranks_here();
+    const size_t available = memory_available("") / ranks_here();
     bool sparse = false;
     for (int i = 0; i < m->n_files; i++) sparse |= m->files[i].sparse;
     return !sparse && bytes <= available - available / 8;

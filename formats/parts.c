@@ -150,7 +150,7 @@ int model_map(Model *m, const char *path) {
 
 int model_allocate_layers(Model *m) {
     const int n = m->config.n_layers;
-    m->layers = allocate_zeroed((size_t)n, sizeof *m->layers);
+    m->layers = allocate_zeroed(n, sizeof *m->layers);
     if (!m->layers) return -1;
     for (int l = 0; l < n; l++) m->layers[l].index = l;
     for (PartAt at = parts_of(m); next_slot(&at);)

@@ -105,11 +105,11 @@ static void set_formulas(Reader *r) {
 static float *allocate_vectors(const Reader *r) {
     size_t n = 0, max_weights = 0;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        const size_t cols = (size_t)t->dims[2];
+        const size_t cols = t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1) n += cols;
         max_weights += 2 * t->bytes; /* a byte holds at most two weights */
     }
-    const size_t dim = (size_t)r->header.config.dim;
+    const size_t dim = r->header.config.dim;
     if (has(r, BARE_NORMS))
         n += max_weights < dim ? max_weights : dim; /* the shared gamma; a file with fewer weights than dim fails */
     return allocate(n, sizeof(float));
@@ -226,7 +226,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
                                     part.all, cols);
     if (!t) return;
     *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};
-    const size_t row = (size_t)part.first + (stacked ? (size_t)at->expert * (size_t)part.all : 0);
+    const size_t row = part.first + (stacked ? (size_t)at->expert * part.all : 0);
     w->data = t->data + row * tensor_bytes(w, 1);
     w->offset = t->offset + row * tensor_bytes(w, 1);
     const bool may_have_bias = gguf && !expert && !fused && w != &r->model->embedding;
@@ -244,7 +244,7 @@ static void read_part(Reader *r, const PartAt *at) {
     (part_norm(at) ? read_norm : read_weight)(r, at, name);
     Layer *layer = &m->layers[at->layer];
     if (part_weight(at) != &layer->router || r->origin.status) return;
-    layer->experts = allocate_zeroed((size_t)m->config.n_experts, sizeof(Mlp));
+    layer->experts = allocate_zeroed(m->config.n_experts, sizeof(Mlp));
     if (!layer->experts) r->origin.status = -1;
 }
 

@@ -32,18 +32,18 @@ static int read_tensor(Stored *t, const Json *tensor, size_t start) {
         return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16", json_shown(dtype));
     if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > MAX_DIMS)
         return bad_tensor(t, ": shape is %s, expected a list of at most %d sizes", json_shown(shape), MAX_DIMS);
-    size_t bytes = (size_t)TYPES[t->type].bytes;
+    size_t bytes = TYPES[t->type].bytes;
     int *dim = t->dims + (shape->n_members < USED_DIMS ? USED_DIMS - shape->n_members : 0);
     for (const Json *size = json_first(shape); size; size = json_next(shape, size)) {
-        if (!json_integer(size, &n) || n < 0 || n > INT_MAX || !multiply(bytes, (size_t)n, &bytes))
+        if (!json_integer(size, &n) || n < 0 || n > INT_MAX || !multiply(bytes, n, &bytes))
             return bad_tensor(t, ": shape has %s in it, expected the sizes of a tensor", json_shown(size));
         if (dim < t->dims + USED_DIMS) *dim++ = (int)n;
     }
     if (!json_has_kind(place, JSON_ARRAY) || place->n_members != 2 || !json_integer(place + 1, &begin) ||
         !json_integer(place + 2, &end) || begin < 0 || end < begin)
         return bad_tensor(t, ": data_offsets is %s, expected its begin and end", json_shown(place));
-    t->bytes = (size_t)(end - begin);
-    t->offset = start + (size_t)begin;
+    t->bytes = end - begin;
+    t->offset = start + begin;
     if (t->bytes == bytes) return 0;
     return bad_tensor(t, " has %zu bytes, its shape needs %zu", t->bytes, bytes);
 }
@@ -53,7 +53,7 @@ static int check_places(Stored *tensors, size_t n, const char *path, const File 
     size_t end = start;
     qsort(tensors, n, sizeof *tensors, compare_offsets);
     for (Stored *t = tensors; t < tensors + n; t++) {
-        const size_t begin = (size_t)t->offset - start;
+        const size_t begin = t->offset - start;
         if (t->offset != end || t->bytes > file->size - end)
             return bad_tensor(t,
                               " has bytes %zu to %zu of the data, expected from %zu on, and at most %zu (truncated?)",
@@ -72,8 +72,8 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
     if (file->size < sizeof size || size > file->size - sizeof size)
         return fail("%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)", shard->path,
                     file->size, (unsigned long long)size);
-    const size_t start = file->header = sizeof size + (size_t)size;
-    if (json_parse(&shard->header, shard->path, (const char *)file->data + sizeof size, (size_t)size)) return -1;
+    const size_t start = file->header = sizeof size + size;
+    if (json_parse(&shard->header, shard->path, (const char *)file->data + sizeof size, size)) return -1;
     const Json *header = shard->header.values;
     if (header->kind != JSON_OBJECT)
         return fail("%s: the header is %s, expected an object", shard->path, json_shown(header));

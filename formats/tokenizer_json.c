@@ -70,9 +70,9 @@ static int read_added(Loader *l, const Json *added) {
     if (json_true(json_get(added, "single_word")))
         return fail("%s: added token '%.40s' has single_word set, which is not supported", l->path, name->text);
     *p = (Piece){.text = name->text,
-                 .length = (int)name->length,
+                 .length = name->length,
                  .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL, /* the vocabulary's copy of the name */
-                 .n_decoded = (int)name->length,
+                 .n_decoded = name->length,
                  .kind = special ? PIECE_SPECIAL : PIECE_USER,
                  .also_merged = in_vocabulary,
                  .raw = !normalized,

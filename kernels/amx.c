@@ -82,7 +82,7 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
 static void byte_tile_16(vf *sums, Operands o) {
     const int group = TYPES[o.w->type].group, n_groups = o.n / group, halves = INPUT_GROUP / group;
     const Layout l = unpacked_layout(group, TYPES[o.w->type].min, halves);
-    const size_t cols = (size_t)o.in->cols, next = (size_t)o.in->row_groups, bytes = group_bytes(l.quads, l.mins);
+    const size_t cols = o.in->cols, next = o.in->row_groups, bytes = group_bytes(l.quads, l.mins);
     const int8_t *q = o.in->q + (size_t)o.t * cols;
     const InputGroup *x = o.in->groups + (size_t)o.t * next;
     vi dots[2][AMX_TOKENS];
@@ -117,7 +117,7 @@ INLINE vf cut(uint8_t *part, vf x) {
 static void split(uint8_t *parts, const float *x, int cols) {
     for (int c = 0; c < (cols - 1) / STEP * STEP + STEP; c += LANES) {
         const int left = cols - c;
-        uint8_t *to = parts + (size_t)(c / STEP * PARTS * PART_BYTES + c % STEP * 2);
+        uint8_t *to = parts + c / STEP * PARTS * PART_BYTES + c % STEP * 2;
         vf rest = left >= LANES ? vload(x + c) : left > 0 ? vload_n(x + c, left) : (vf){0};
         for (int i = 0; i < PARTS; i++) rest = cut(to + i * PART_BYTES, rest);
     }

@@ -38,7 +38,7 @@ INLINE vf load_cached(KvType type, const void *cache, size_t at) {
 INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
     int block = v / BLOCK_VECTORS - a->wrapped; /* the blocks may be a ring */
     if (block >= a->kv->blocks) block -= a->kv->blocks;
-    return a->start + kv_at(a->queries->size, part, a->kv->blocks, block, i) + (size_t)(v % BLOCK_VECTORS * LANES);
+    return a->start + kv_at(a->queries->size, part, a->kv->blocks, block, i) + v % BLOCK_VECTORS * LANES;
 }
 
 /* Prefetches the values of all positions that the query sees: a head is too short for hardware prefetching. */

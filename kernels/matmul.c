@@ -75,7 +75,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, 
     const TileUnit *unit = in->buffer->unit;
     if (!unit || !unit->multiply(&p)) panel_rows(&p);
     for (int t = 0; t < n && w->bias; t++)
-        for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + (size_t)r] += w->bias[r];
+        for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + r] += w->bias[r];
 }
 
 /* Rows per thread, in whole panels. */
@@ -95,7 +95,7 @@ int matmul_task_rows(const Tensor *w, const Input *in, int n) {
 
 static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add) {
     const int step = thread_rows(w->rows);
-    const size_t stride = (size_t)tensor_all_rows(w);
+    const size_t stride = tensor_all_rows(w);
     y += tensor_first_row(w);
 #pragma omp for schedule(static) nowait
     for (int row = 0; row < w->rows; row += step)

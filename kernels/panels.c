@@ -15,13 +15,13 @@ INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at, int 
     int i = 0;
     for (; i + 16 <= n; i += 16, out += 4 * VBYTES) {
         vi words[4];
-        vtranspose(words, rows, at + (size_t)i);
+        vtranspose(words, rows, at + i);
         memcpy(out, words, sizeof words);
     }
     for (; i < n; i += 4, out += VBYTES)
         for (int j = 0; j < LANES; j++) {
             uint32_t word = 0;
-            memcpy(&word, rows[j] + at + i, n - i < 4 ? (size_t)(n - i) : 4);
+            memcpy(&word, rows[j] + at + i, n - i < 4 ? n - i : 4);
             memcpy(out + j * 4, &word, 4);
         }
 }
@@ -52,15 +52,14 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
 static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
     const int halves = block_halves(type), words = block_words(type), bytes = TYPES[type].bytes;
     const int halves_at = TYPES[type].at, words_at = halves_at ? 0 : 2 * halves;
-    for (; n > 0; n--, at += (size_t)bytes, out += bytes * LANES) {
+    for (; n > 0; n--, at += bytes, out += bytes * LANES) {
         uint8_t *const out_words = out + 2 * halves * LANES;
         for (int i = 0; i < halves; i++)
-            for (int j = 0; j < LANES; j++)
-                memcpy(out + (i * LANES + j) * 2, rows[j] + at + (size_t)(halves_at + i * 2), 2);
+            for (int j = 0; j < LANES; j++) memcpy(out + (i * LANES + j) * 2, rows[j] + at + halves_at + i * 2, 2);
         if (type == TYPE_Q6_K)
             pack_q6(out_words, rows, at);
         else
-            pack_bytes(out_words, rows, at + (size_t)words_at, 4 * words);
+            pack_bytes(out_words, rows, at + words_at, 4 * words);
         for (int i = 0; type == TYPE_Q8_0 && i < words * VBYTES; i++) out_words[i] ^= BYTE_OFFSET;
     }
 }
@@ -72,7 +71,7 @@ static void pack_groups(uint8_t *out, const Tensor *w, const uint8_t *const *row
     const int quads = group_quads(w->group);
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
     for (int c = col; c < col + n; c += w->group, out += group_bytes(quads, 0)) {
-        pack_bytes(out, rows, (size_t)c, w->group);
+        pack_bytes(out, rows, c, w->group);
         for (int i = 0; i < quads * VBYTES; i++)
             if (i / VBYTES * 4 + i % 4 < w->group) out[i] ^= BYTE_OFFSET;
         pack_bytes(out + quads * VBYTES, scales, (size_t)(c / w->group) * sizeof(float), sizeof(float));
@@ -81,8 +80,8 @@ static void pack_groups(uint8_t *out, const Tensor *w, const uint8_t *const *row
 
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     const uint8_t *rows[LANES];
-    const size_t at = type_bytes(w->type, (size_t)col);
-    find_rows(rows, w->data, type_bytes(w->type, (size_t)w->cols), w, panel);
+    const size_t at = type_bytes(w->type, col);
+    find_rows(rows, w->data, type_bytes(w->type, w->cols), w, panel);
     switch (w->type) {
     case TYPE_F32: pack_bytes(out, rows, at, 4 * n); break;
     case TYPE_F16:

@@ -145,7 +145,7 @@ INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + min
  * multiple of 32, the columns that a tile unit multiplies together. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
     if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(group_quads(w->group), 0);
-    if (type_takes_int8(w->type)) return type_bytes(w->type, (size_t)n) * LANES;
+    if (type_takes_int8(w->type)) return type_bytes(w->type, n) * LANES;
     return columns_bytes(w->type, TYPES[w->type].bytes == 2 ? (n + 31) / 32 * 32 : n);
 }
 

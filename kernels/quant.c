@@ -123,7 +123,7 @@ static void dequantize_block(float *y, Type type, const uint8_t *p) {
 
 void dequantize_row(float *y, const Tensor *w, int row) {
     const int n = w->cols;
-    const size_t start = (size_t)row * (size_t)n;
+    const size_t start = (size_t)row * n;
     const uint8_t *p = (const uint8_t *)w->data + type_bytes(w->type, start);
     switch (w->type) {
     case TYPE_F32: memcpy(y, p, (size_t)n * sizeof *y); break;
@@ -132,7 +132,7 @@ void dequantize_row(float *y, const Tensor *w, int row) {
         for (int c = 0; c < n; c++, p += 2) y[c] = w->type == TYPE_F16 ? f16_to_f32(u16_at(p)) : bf16_to_f32(u16_at(p));
         break;
     case TYPE_I8:
-        for (int c = 0; c < n; c++) y[c] = (int8_t)p[c] * tensor_scale(w, (start + (size_t)c) / (size_t)w->group);
+        for (int c = 0; c < n; c++) y[c] = (int8_t)p[c] * tensor_scale(w, (start + c) / w->group);
         break;
     case TYPE_Q8_0 ... TYPE_IQ4_XS:
         for (int c = 0; c < n; c += TYPES[w->type].weights, p += TYPES[w->type].bytes)

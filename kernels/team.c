@@ -43,7 +43,7 @@ static bool spin(unsigned turn, atomic_int *brief) {
 }
 
 static void meet(atomic_int *brief) {
-    const unsigned n = (unsigned)omp_get_num_threads(), turn = atomic_load(&barrier.turn);
+    const unsigned n = omp_get_num_threads(), turn = atomic_load(&barrier.turn);
     if (n == 1) return;
     if (atomic_fetch_add(&barrier.arrived, 1) == n - 1) {
         atomic_store(&barrier.arrived, 0);

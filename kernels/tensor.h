@@ -120,14 +120,12 @@ static inline int tensor_first_row(const Tensor *w) { return w->share ? w->share
 static inline int tensor_all_rows(const Tensor *w) { return w->share ? w->share->all : w->rows; }
 
 /* Bytes of n weights, whole blocks, in the file; without the scales of TYPE_I8. */
-static inline size_t type_bytes(Type type, size_t n) {
-    return n / (size_t)TYPES[type].weights * (size_t)TYPES[type].bytes;
-}
+static inline size_t type_bytes(Type type, size_t n) { return n / (size_t)TYPES[type].weights * TYPES[type].bytes; }
 
 /* Bytes of the tensor's first `rows` rows in the file, scales included. */
 static inline size_t tensor_bytes(const Tensor *w, int rows) {
-    const size_t n = (size_t)rows * (size_t)w->cols;
-    const size_t n_scales = w->type == TYPE_I8 ? n / (size_t)w->group : 0; /* NOLINT: group is not 0 in TYPE_I8 */
+    const size_t n = (size_t)rows * w->cols;
+    const size_t n_scales = w->type == TYPE_I8 ? n / w->group : 0; /* NOLINT: group is not 0 in TYPE_I8 */
     return type_bytes(w->type, n) + n_scales * sizeof(float);
 }
 

@@ -121,7 +121,7 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, cons
     const size_t step = columns_bytes(type, SUM_COLUMNS);
     vf totals[MAX_SUMS];
     UNROLL
-    for (int i = 0; i < tokens; i++) x[i] = o.in->x + (size_t)(o.t + i) * (size_t)o.in->cols + (size_t)o.col;
+    for (int i = 0; i < tokens; i++) x[i] = o.in->x + (size_t)(o.t + i) * o.in->cols + o.col;
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
     for (; o.n >= SUM_COLUMNS; o.n -= SUM_COLUMNS, o.panels += step) {
@@ -170,7 +170,7 @@ INLINE Layout unpacked_layout(int weights, int mins, int input_groups) {
                     .mins = mins,
                     .groups = input_groups,
                     .input_groups = input_groups,
-                    .bytes = group_bytes(quads, mins) * (size_t)input_groups};
+                    .bytes = group_bytes(quads, mins) * input_groups};
 }
 
 /* Quad q of group i. */
@@ -219,7 +219,7 @@ INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layou
     for (int p = 0; p < n_panels; p++) w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
     UNROLL
     for (int j = 0; j < tokens; j++) {
-        const vb xj = vset_quad(q + (size_t)j * (size_t)o->in->cols + (size_t)k * 4);
+        const vb xj = vset_quad(q + (size_t)j * o->in->cols + (size_t)k * 4);
         UNROLL
         for (int p = 0; p < n_panels; p++) dots[p][j] = vdot(dots[p][j], w[p], xj);
     }
@@ -228,7 +228,7 @@ INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layou
 /* Adds the products of group i of a block. q and x: the group's activations of the first token. */
 INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const int8_t *q, const InputGroup *x,
                       const int n_panels, const int tokens) {
-    const size_t next = (size_t)o->in->row_groups;
+    const size_t next = o->in->row_groups;
     const int step = l->unrolled ? l->unrolled : n_panels * tokens > 2 ? 4 : 8;
     vi dots[MAX_PANELS][MAX_TILE_TOKENS];
     int k = 0;
@@ -249,8 +249,8 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, const int tokens) {
     const int columns = l.weights, step = l.groups == 16 ? 8 : l.groups; /* of a group; groups unrolled together */
-    const int8_t *q = o.in->q + (size_t)o.t * (size_t)o.in->cols + (size_t)o.col;
-    const InputGroup *x = o.in->groups + (size_t)o.t * (size_t)o.in->row_groups + o.col / columns / l.input_groups;
+    const int8_t *q = o.in->q + (size_t)o.t * o.in->cols + o.col;
+    const InputGroup *x = o.in->groups + (size_t)o.t * o.in->row_groups + o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};

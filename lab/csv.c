@@ -57,7 +57,7 @@ static void write_row(FILE *out, Phase phase, const SiteRow *row) {
     fprintf(out, ",%s,%llu,%llu,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row->site].name, (unsigned long long)r->calls,
             (unsigned long long)r->tokens, r->seconds, row->us, row->median, row->p95, row->share);
     if (SITES[row->site].is_norm)
-        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row->rms_in, row->rms_out, row->mean, (double)r->max_abs,
+        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row->rms_in, row->rms_out, row->mean, r->max_abs,
                 r->max_channel, r->max_position);
     else
         fputs(",,,,,\n", out);
@@ -90,7 +90,7 @@ void write_csv(const Profile *p, FILE *out) {
 void write_page(const Profile *p, FILE *out) {
     static const char begin[] = "id=\"profile\">\n", end[] = "</script>";
     const char *data = strstr(PAGE_HTML, begin) + strlen(begin);
-    fwrite(PAGE_HTML, 1, (size_t)(data - PAGE_HTML), out);
+    fwrite(PAGE_HTML, 1, data - PAGE_HTML, out);
     write_csv(p, out);
     fputs(strstr(data, end), out);
 }

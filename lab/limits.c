@@ -70,7 +70,7 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads, int 
     float sum = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
     {
-        const float *numbers = p + (reads ? share * (size_t)omp_get_thread_num() : 0);
+        const float *numbers = p + (reads ? share * omp_get_thread_num() : 0);
         sum += loop(numbers, share); /* warm-up */
 #pragma omp barrier
 #pragma omp master
@@ -86,7 +86,7 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads, int 
 double read_rate(size_t bytes, int threads) {
     static Loop *const loops[] = {four_streams, one_stream_near, four_streams_far, NULL};
     if (bytes > MAX_READ) bytes = MAX_READ;
-    const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) * UNIT, n = share * (size_t)threads;
+    const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) * UNIT, n = share * threads;
     float *floats = allocate(n, sizeof *floats);
     double best = 0;
     for (size_t i = 0; floats && i < n; i++) floats[i] = 1;

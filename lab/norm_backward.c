@@ -16,22 +16,22 @@ void norm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, cons
     double mean = 0, variance = 0, mean_g = 0, product = 0;
 #pragma omp simd reduction(+ : mean, mean_g)
     for (int i = 0; i < dim; i++) {
-        mean += (double)x[i];
-        mean_g += (double)gamma[i] * (double)dy[i];
+        mean += x[i];
+        mean_g += (double)gamma[i] * dy[i];
     }
     mean = centered ? mean / dim : 0;
     mean_g = centered ? mean_g / dim : 0;
 #pragma omp simd reduction(+ : variance, product)
     for (int i = 0; i < dim; i++) {
-        const double d = (double)x[i] - mean;
+        const double d = x[i] - mean;
         variance += d * d;
         product += (double)gamma[i] * (double)dy[i] * d;
     }
-    const double s = 1 / sqrt(variance / dim + (double)norm->eps), along = s * product / dim;
+    const double s = 1 / sqrt(variance / dim + norm->eps), along = s * product / dim;
 #pragma omp simd
     for (int i = 0; i < dim; i++) {
-        const double g = (double)gamma[i] * (double)dy[i], normalized = ((double)x[i] - mean) * s;
-        dgamma[i] = (float)((double)dgamma[i] + (double)dy[i] * normalized);
+        const double g = (double)gamma[i] * dy[i], normalized = (x[i] - mean) * s;
+        dgamma[i] = (float)(dgamma[i] + (double)dy[i] * normalized);
         if (dbeta) dbeta[i] += dy[i];
         dx[i] = (float)((g - mean_g - normalized * along) * s);
     }

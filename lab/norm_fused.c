@@ -14,7 +14,7 @@ void add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim
         for (int i = 0; i < n; i++) block[i] += r[start + i];
         sum += sum_squares(block, n);
     }
-    const float scale = (float)(1 / sqrt(sum / dim + (double)eps));
+    const float scale = (float)(1 / sqrt(sum / dim + eps));
 #pragma omp simd
     for (int i = 0; i < dim; i++) y[i] = x[i] * scale * gamma[i];
 }

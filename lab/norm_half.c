@@ -16,7 +16,7 @@ void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim
         for (int i = 0; i < n; i++) wide[i] = widen(x[start + i], type);
         sum += sum_squares(wide, n);
     }
-    const float scale = (float)(1 / sqrt(sum / dim + (double)eps));
+    const float scale = (float)(1 / sqrt(sum / dim + eps));
     for (int i = 0; i < dim; i++) {
         float normalized = widen(x[i], type) * scale;
         if (order == ROUND_THEN_SCALE) normalized = widen(narrow(normalized, type), type);

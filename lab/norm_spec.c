@@ -14,10 +14,10 @@ static bool parse_kind(Norm *norm, const char *name) {
     char *end = NULL;
     int kind = 0;
     for (const char *known; kind < N_NORM_KINDS; kind++) {
-        known = norm_spec_name((NormKind)kind);
+        known = norm_spec_name(kind);
         if (strlen(known) == n && !strncmp(name, known, n)) break;
     }
-    norm->kind = (NormKind)kind;
+    norm->kind = kind;
     norm->alpha = name[n] ? strtof(name + n + 1, &end) : 0;
     if (kind != NORM_DYT) return kind < N_NORM_KINDS && !name[n];
     return end && !*end && isfinite(norm->alpha) && norm->alpha > 0;

@@ -35,7 +35,7 @@ static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site sit
 
 static int bucket_of(uint64_t n, int buckets) {
     if (n < 8) return (int)n;
-    const int exponent = ilogb((double)n), bucket = 8 * (exponent - 2) + (int)(n >> (exponent - 3) & 7);
+    const int exponent = ilogb((double)n), bucket = 8 * (exponent - 2) + (n >> (exponent - 3) & 7);
     return bucket < buckets ? bucket : buckets - 1;
 }
 
@@ -53,9 +53,9 @@ static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     r->seconds += seconds;
     r->calls++;
-    r->tokens += (uint64_t)n;
+    r->tokens += n;
     track->sites += seconds;
-    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / (uint64_t)n, BUCKETS)]++;
+    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / n, BUCKETS)]++;
     return seconds;
 }
 
@@ -90,7 +90,7 @@ static void end(Probe *probe) {
     const double seconds = 1e-9 * (double)(track->last - p->began);
     own->seconds += seconds - track->sites;
     own->calls++;
-    own->tokens += (uint64_t)p->session->chunk.n;
+    own->tokens += p->session->chunk.n;
     sums->passes++;
     sums->seconds += seconds;
     sums->observing += seconds - track->sites;
@@ -115,7 +115,7 @@ static Sizes sizes_of(const float *x, int dim) {
         sum += v;
         max = vmax(vmax(v, -v), max);
     }
-    return (Sizes){(double)vsum(squares), (double)vsum(sum), vmax_lane(max)};
+    return (Sizes){vsum(squares), vsum(sum), vmax_lane(max)};
 }
 
 /* Adds a vector x[dim], whose first element is `channel`, to a norm's statistics. Returns mean(x^2). */
@@ -140,7 +140,7 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     const Profile *p = (Profile *)probe;
     const Session *s = p->session;
     const float *all = site == SITE_Q_NORM ? s->chunk.q : site == SITE_K_NORM ? s->chunk.k : x;
-    const size_t at = (size_t)(x - all); /* index of the first token's first vector */
+    const size_t at = x - all; /* index of the first token's first vector */
     const Step *steps = s->chunk.steps + at / stride;
     const int channel = (int)(at % stride), thread = omp_get_thread_num();
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
@@ -148,10 +148,10 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
             const int position = steps[site == SITE_FINAL_NORM ? s->chunk.requested[t] : t].pos;
-            const float *vector = x + (size_t)t * stride + (size_t)(h * dim);
+            const float *vector = x + (size_t)t * stride + h * dim;
             const double mean_square = add_vector(r, out, vector, dim, channel + h * dim, position);
             if (site != SITE_ATTN_NORM || out) continue;
-            StreamSize *stream = &p->streams[layer][bucket_of((uint64_t)position, POSITION_BUCKETS)];
+            StreamSize *stream = &p->streams[layer][bucket_of(position, POSITION_BUCKETS)];
             stream->squares += mean_square;
             stream->tokens++;
         }
@@ -161,8 +161,8 @@ static void heads(Probe *probe, int layer, Site site, bool out, const float *x, 
 /* The first thread measures all tokens. */
 static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
     if (omp_get_thread_num() > 0) return;
-    heads(probe, layer, site, false, x, (size_t)dim, n, 1, dim);
-    heads(probe, layer, site, true, y, (size_t)dim, n, 1, dim);
+    heads(probe, layer, site, false, x, dim, n, 1, dim);
+    heads(probe, layer, site, true, y, dim, n, 1, dim);
 }
 
 /* ---- open and close ---------------------------------------------------------------------- */
@@ -180,7 +180,7 @@ uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
 
 Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
     enum { MAX_LAYERS = 256 }; /* limits memory */
-    const size_t n_layers = (size_t)session->model->config.n_layers, n_threads = (size_t)session->n_threads;
+    const size_t n_layers = session->model->config.n_layers, n_threads = session->n_threads;
     const size_t sites = N_PHASES * (n_layers + 1) * N_SITES;
     Profile *p = n_layers <= MAX_LAYERS ? allocate(1, sizeof *p) : NULL;
     if (n_layers > MAX_LAYERS)

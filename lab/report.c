@@ -55,7 +55,7 @@ static void write_layers(const Profile *p, Phase phase) {
         fprintf(stderr, "  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, (unsigned long long)r->calls,
                 row.us, row.median, row.p95, 100 * row.share);
         if (SITES[row.site].is_norm)
-            fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in, row.rms_out, row.mean, (double)r->max_abs,
+            fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in, row.rms_out, row.mean, r->max_abs,
                     r->max_position, r->max_channel);
         fputc('\n', stderr);
     }

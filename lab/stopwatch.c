@@ -46,7 +46,7 @@ static void fill(Step *steps, int vocab_size, int pos, int n) {
 
 int time_text(const Workload *t, double *seconds) {
     Session *s = t->tuning->session;
-    Step *steps = allocate((size_t)t->prompt, sizeof *steps);
+    Step *steps = allocate(t->prompt, sizeof *steps);
     int status = steps ? 0 : -1;
     seconds[PREFILL] = seconds[DECODE] = 0;
     for (int i = 0; i <= t->steps && !status && !interrupted; i++) {

@@ -27,49 +27,19 @@ typedef struct {
     ChatTemplate template;
     Sampler sampler;
     Text text;
-    ChatTurn *turns;    /* [n], owned, with their members */
-    int n, first;       /* `first`: the first turn that is not dropped */
-    const char *system; /* NULL: the template's own */
-    char *loaded;       /* the system prompt of a loaded file, owned; NULL: none */
+    Conversation talk;
 } Chat;
 
-static int copy_tokens(Tokens *to, const int *ids, int n) {
-    for (int i = 0; i < n; i++)
-        if (tokens_add(to, ids[i])) return -1;
-    return 0;
-}
-
-/* Adds a turn with this message. */
-static int add_turn(Chat *c, const char *user) {
-    ChatTurn *turns = realloc(c->turns, ((size_t)c->n + 1) * sizeof *turns);
-    if (turns) c->turns = turns;
-    char *copy = turns ? strdup(user) : NULL;
-    if (!copy) return fail("out of memory");
-    turns[c->n++] = (ChatTurn){.user = copy};
-    return 0;
-}
-
-/* Removes all turns from n on. */
-static void remove_turns(Chat *c, int n) {
-    for (; c->turns && c->n > n; c->n--) {
-        free(c->turns[c->n - 1].user);
-        free(c->turns[c->n - 1].answer.ids);
-    }
-    if (c->first > n) c->first = n;
-}
+static Tokens *last_answer(const Chat *c) { return &c->talk.turns[c->talk.n - 1].answer; }
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
 /* Sets *all to the tokens of the turns that are not dropped, with what there is of the last answer. */
 static int render(const Chat *c, Tokens *all) {
-    const Tokens *answer = &c->turns[c->n - 1].answer;
     free(all->ids);
-    *all = (Tokens){0};
-    return chat_template_render(&c->template, &c->run->tokenizer, c->system, c->turns + c->first, c->n - c->first,
-                                all) ||
-                   copy_tokens(all, answer->ids, answer->n)
-               ? -1
-               : 0;
+    int status = chat_template_render(&c->template, &c->run->tokenizer, &c->talk, all);
+    for (int i = 0; !status && i < last_answer(c)->n; i++) status = tokens_add(all, last_answer(c)->ids[i]);
+    return status;
 }
 
 /* Shows the tokens of a prompt on stderr. */
@@ -84,15 +54,15 @@ static int show_prompt(const Run *run, const Tokens *tokens) {
  * it. Returns 1 if the last turn alone does not fit. */
 static int prepare(Chat *c) {
     Text *t = &c->text;
-    const int context = c->run->session.context, first = c->first;
+    const int context = c->run->session.context, first = c->talk.first;
     Tokens all = {0};
     int status = render(c, &all), same = 0;
-    for (int max = context - 1; !status && all.n > max && c->first < c->n - 1; max = context / 2) {
-        c->first++;
+    for (int max = context - 1; !status && all.n > max && c->talk.first < c->talk.n - 1; max = context / 2) {
+        c->talk.first++;
         status = render(c, &all);
     }
-    if (c->first > first)
-        note("the context of %d positions is full; dropped the oldest turns: %d", context, c->first - first);
+    if (c->talk.first > first)
+        note("the context of %d positions is full; dropped the oldest turns: %d", context, c->talk.first - first);
     if (!status && all.n >= context) status = 1;
     if (!status && c->run->options->verbose_prompt) status = show_prompt(c->run, &all);
     if (status) {
@@ -105,12 +75,12 @@ static int prepare(Chat *c) {
     t->ended = CONTINUES;
     status = text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
     t->n_decoded = t->ids.n;
-    t->n_prompt -= c->turns[c->n - 1].answer.n;
+    t->n_prompt -= last_answer(c)->n;
     free(all.ids);
     return status;
 }
 
-/* Generates until the answer ends or the context is full. */
+/* Generates until the answer ends or the context is full. The turn gets the tokens before a stop string. */
 static int generate(Chat *c, Stream *out) {
     const bool json = c->run->options->json;
     const int limit = c->run->options->steps;
@@ -119,22 +89,28 @@ static int generate(Chat *c, Stream *out) {
     if (limit > 0 && limit <= t->max - t->n_prompt) t->max = t->n_prompt + limit - 1;
     while ((more = texts_pass(c->run, &t, 1, out)) > 0)
         if (!json && text_show(c->run, t, out)) return -1;
-    c->turns[c->n - 1].answer.n = 0;
-    return more < 0 ? -1 : copy_tokens(&c->turns[c->n - 1].answer, t->ids.ids + t->n_prompt, t->ids.n - t->n_prompt);
+    last_answer(c)->n = 0;
+    size_t size = 0;
+    for (int i = t->n_prompt, n; more >= 0 && i < t->ids.n; i++) {
+        run_token_text(c->run, &t->ids, i, &n);
+        if ((size += n) > t->bytes.n) break;
+        if (tokens_add(last_answer(c), t->ids.ids[i])) return -1;
+    }
+    return more;
 }
 
 /* Answers the last turn. Returns -1 on failure. */
 static int answer(Chat *c) {
     Run *run = c->run;
     Text *t = &c->text;
-    const char *user = c->turns[c->n - 1].user;
+    const char *user = c->talk.turns[c->talk.n - 1].user;
     const int context = run->session.context;
     const double start = now();
     Stream out;
     int status = prepare(c);
     if (status > 0) {
         note("the context of %d positions is too small for the message", context);
-        remove_turns(c, c->n - 1);
+        conversation_cut(&c->talk, c->talk.n - 1);
     }
     if (status) return status < 0 ? -1 : 0;
     t->bytes.n = t->n_clear = t->n_shown = t->completed = 0;
@@ -145,7 +121,7 @@ static int answer(Chat *c) {
            !(status = prepare(c)));
     if (status > 0) note("the context of %d positions is full, and ends the answer", context);
     if (run->options->json && status >= 0)
-        status = text_write_json(t, c->n, user, strlen(user), run->options->sampling.seed, &out);
+        status = text_write_json(t, c->talk.n, user, strlen(user), run->options->sampling.seed, &out);
     else
         stream_write(&out, "\n", 1);
     if (run->options->verbose)
@@ -155,7 +131,7 @@ static int answer(Chat *c) {
     return stream_close(&out) || status < 0 ? -1 : 0;
 }
 
-static int take_turn(Chat *c, const char *message) { return add_turn(c, message) || answer(c) ? -1 : 0; }
+static int take_turn(Chat *c, const char *message) { return conversation_add(&c->talk, message) || answer(c) ? -1 : 0; }
 
 /* ---- commands; failures are reported, and the conversation goes on ------------------------------- */
 
@@ -169,11 +145,11 @@ static void save(const Chat *c, const char *path) {
     OutputFile file;
     if (output_open(&file, path)) return;
     fputc('[', file.stream);
-    if (c->system) write_message(file.stream, "", "system", c->system, strlen(c->system));
-    for (int i = 0; c->turns && i < c->n; i++) {
-        const ChatTurn *turn = &c->turns[i];
+    if (c->talk.system) write_message(file.stream, "", "system", c->talk.system, strlen(c->talk.system));
+    for (int i = 0; c->talk.turns && i < c->talk.n; i++) {
+        const ChatTurn *turn = &c->talk.turns[i];
         Text answer = {.ids = turn->answer, .n_prompt = turn->answer.n};
-        write_message(file.stream, i || c->system ? ",\n" : "", "user", turn->user, strlen(turn->user));
+        write_message(file.stream, i || c->talk.system ? ",\n" : "", "user", turn->user, strlen(turn->user));
         if (text_decode(c->run, &answer)) break;
         write_message(file.stream, ",\n", "assistant", answer.bytes.bytes, answer.bytes.n);
         free(answer.bytes.bytes);
@@ -182,37 +158,14 @@ static void save(const Chat *c, const char *path) {
     output_close(&file, true);
 }
 
-/* Adds a message of a file to the conversation. */
-static int load_message(Chat *c, const Json *message) {
-    const Json *role = json_get(message, "role"), *content = json_get(message, "content");
-    ChatTurn *last = c->n ? &c->turns[c->n - 1] : NULL;
-    if (!json_has_kind(content, JSON_STRING) || strlen(content->text) < content->length)
-        return fail("\"content\" is %.40s, expected a text", json_shown(content));
-    if (json_is(role, "user")) return add_turn(c, content->text);
-    if (json_is(role, "assistant") && last && !last->answer.n) {
-        bool *open = allocate_zeroed(content->length + 1, sizeof *open); /* no byte of the file is a special piece */
-        const int status =
-            open ? tokenizer_append(&c->run->tokenizer, content->text, content->length, open, false, &last->answer)
-                 : -1;
-        free(open);
-        return status;
-    }
-    if (!json_is(role, "system") || c->n)
-        return fail("\"role\" is %.40s, expected user, then assistant", json_shown(role));
-    free(c->loaded);
-    c->system = c->loaded = strdup(content->text);
-    return c->loaded ? 0 : fail("out of memory");
-}
-
 /* Replaces the conversation with that of a file. */
 static void load(Chat *c, const char *path) {
     JsonFile json;
     if (json_open(&json, path)) return;
-    remove_turns(c, 0);
-    const Json *m = json_members(json.values, JSON_ARRAY);
-    if (!m) fail("%s: contains no list of messages", path);
-    while (m && !load_message(c, m)) m = json_next(json.values, m);
-    if (m) remove_turns(c, 0);
+    Conversation read = {.system = c->run->options->system};
+    const bool failed = conversation_read(&read, &c->run->tokenizer, path, json.values);
+    conversation_close(failed ? &read : &c->talk);
+    if (!failed) c->talk = read;
     json_close(&json);
 }
 
@@ -224,11 +177,11 @@ static const char help[] = "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear
 static int command(Chat *c, const char *line) {
     if (!strcmp(line, "/bye")) return 1;
     if (!strcmp(line, "/clear")) {
-        remove_turns(c, 0);
+        conversation_cut(&c->talk, 0);
     } else if (!strncmp(line, "/load ", 6)) {
         load(c, line + 6);
-    } else if (!strcmp(line, "/regen") && c->n) {
-        c->turns[c->n - 1].answer.n = 0;
+    } else if (!strcmp(line, "/regen") && c->talk.n) {
+        last_answer(c)->n = 0;
     } else {
         if (!strncmp(line, "/save ", 6))
             save(c, line + 6);
@@ -236,7 +189,7 @@ static int command(Chat *c, const char *line) {
             fputs(help, stderr);
         return 0;
     }
-    return c->n && !c->turns[c->n - 1].answer.n ? answer(c) : 0;
+    return c->talk.n && !last_answer(c)->n ? answer(c) : 0;
 }
 
 /* ---- the mode ------------------------------------------------------------------------------------ */
@@ -264,7 +217,7 @@ static int converse(Chat *c) {
 
 int mode_chat(Run *run) {
     const Options *o = run->options;
-    Chat c = {.run = run, .system = o->system};
+    Chat c = {.run = run, .talk.system = o->system};
     if (!o->template && !run->tokenizer.chat_template)
         note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
     int status = chat_template_open(&c.template, &run->tokenizer, o) ? EXIT_BAD_INPUT : 0;
@@ -277,9 +230,7 @@ int mode_chat(Run *run) {
     if (!status && o->prompts) status = generate_texts(run, &c.template);
     if (!status && !o->prompts && o->prompt && *o->prompt) status = take_turn(&c, o->prompt);
     if (!status && !o->prompts) status = converse(&c);
-    remove_turns(&c, 0);
-    free(c.turns);
-    free(c.loaded);
+    conversation_close(&c.talk);
     text_free(&c.text);
     sampler_close(&c.sampler);
     chat_template_close(&c.template);

@@ -53,9 +53,9 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
 double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
     for (int i = 1; i < n; i++) max = fmaxf(max, logits[i]);
-    double sum = exp((double)logits[0] - (double)max);
-    for (int i = 1; i < n; i++) sum += exp((double)logits[i] - (double)max);
-    return log(sum) + (double)max;
+    double sum = exp(logits[0] - (double)max);
+    for (int i = 1; i < n; i++) sum += exp(logits[i] - (double)max);
+    return log(sum) + max;
 }
 
 void write_json_string(FILE *out, const char *name, const char *s, size_t n) {
@@ -88,7 +88,7 @@ const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n) {
 
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     const float *logits = model_forward_text(&run->session, tokens, n, pos, n);
-    return logits && check_logits(logits, (size_t)n * (size_t)run->model.config.vocab_size) ? NULL : logits;
+    return logits && check_logits(logits, (size_t)n * run->model.config.vocab_size) ? NULL : logits;
 }
 
 bool run_is_end(const Run *run, int token) {
@@ -101,13 +101,9 @@ bool run_is_end(const Run *run, int token) {
 int run_agree(const Run *run, int status) {
     const char *norms = run->options->norm ? run->options->norm : "";
     if (ranks_number() == 1) return status;
-    const uint64_t state[] = {program_hash(),
-                              processor_has_tiles(),
-                              run->model_hash,
-                              (uint64_t)run->session.batch,
-                              (uint64_t)run->session.context,
-                              run->session.kv_type,
-                              same_hash(norms, strlen(norms))};
+    const uint64_t state[] = {
+        program_hash(),       processor_has_tiles(),          run->model_hash, run->session.batch, run->session.context,
+        run->session.kv_type, same_hash(norms, strlen(norms))};
     return ranks_agree(status, same_hash(state, sizeof state));
 }
 

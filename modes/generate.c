@@ -174,7 +174,7 @@ static int open_generation(Generation *g, const ChatTemplate *template) {
     if (prompts_open(&g->prompts, g->run, template)) return -1;
     g->parallel = g->many ? choose_parallel(g->run, g->max) : 1;
     g->running = allocate_zeroed((size_t)g->parallel + 1, sizeof(Text *));
-    g->samplers = g->running ? allocate_zeroed((size_t)g->parallel, sizeof *g->samplers) : NULL;
+    g->samplers = g->running ? allocate_zeroed(g->parallel, sizeof *g->samplers) : NULL;
     if (!g->samplers) return -1;
     g->running[g->parallel] = &g->root;
     return g->many ? session_reserve(&g->run->session, g->parallel + 1) : 0;

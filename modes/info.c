@@ -11,8 +11,7 @@ static void show_parts(const Model *m, bool norms) {
         const Tensor *w = part_weight(&at);
         part_name(name, &at, NAME_NORMA);
         if (norms && norm)
-            printf("  %-24s %-10s eps %g%s\n", name, norm_name(norm->kind), (double)norm->eps,
-                   norm->beta ? ", beta" : "");
+            printf("  %-24s %-10s eps %g%s\n", name, norm_name(norm->kind), norm->eps, norm->beta ? ", beta" : "");
         if (norms || !w) continue;
         snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
         printf("  %-24s %-5s %-18s %14zu bytes at %llu\n", name, type_name(w->type), shape, tensor_bytes(w, w->rows),
@@ -26,13 +25,10 @@ static void show_family(const Model *m) {
     const struct {
         const char *name;
         double value;
-    } reals[] = {{"local base", c->local_base},
-                 {"embedding *", (double)c->embedding_scale},
-                 {"residual *", (double)c->residual_scale},
-                 {"score *", (double)c->attention_scale},
-                 {"score cap", (double)c->attention_cap},
-                 {"logit *", (double)c->logit_scale},
-                 {"logit cap", (double)c->logit_cap}};
+    } reals[] = {{"local base", c->local_base},     {"embedding *", c->embedding_scale},
+                 {"residual *", c->residual_scale}, {"score *", c->attention_scale},
+                 {"score cap", c->attention_cap},   {"logit *", c->logit_scale},
+                 {"logit cap", c->logit_cap}};
     int window = 0, in_window = 0, unrotated = 0;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
         if (layer->window > 0) window = layer->window;
@@ -50,7 +46,7 @@ int mode_info(Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
     const Tokenizer *t = &run->tokenizer;
-    const size_t kv_dim = (size_t)c->n_kv_heads * (size_t)c->head_size;
+    const size_t kv_dim = (size_t)c->n_kv_heads * c->head_size;
     const size_t kv_bytes = m->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
     printf("format       %s\n"
            "dim          %d\n"

@@ -30,7 +30,7 @@ static bool remove_marks(char *line, size_t *size, bool pasting) {
         if (!mark) continue;
         pasting = i;
         *size -= n;
-        memmove(mark, mark + n, *size - (size_t)(mark - line));
+        memmove(mark, mark + n, *size - (mark - line));
     }
     return pasting;
 }
@@ -51,17 +51,18 @@ int input_read(Messages *in, char **message, size_t *size) {
         const int status = next_line(in, &n);
         if (status && typed) fputc('\n', stderr); /* after "User: " */
         if (status) return status;
+        if (!pasting && !m->n) begins = typed && n >= N && !memcmp(in->line, quotes, N);
         const bool is_cut = typed && n >= MAX_TYPED;
         if (typed) pasting = remove_marks(in->line, &n, pasting) && !is_cut;
         if (is_cut) {
             note("ignored: a line that the terminal cut at %d bytes; use \"\"\", /load, a pipe or rlwrap", MAX_TYPED);
             terminal_discard();
             m->n = n = 0;
+            begins = false;
         }
         if (m->n) buffer_append(m, "\n", 1);
         buffer_append(m, in->line, n);
         if (m->failed) return -1;
-        begins = typed && m->n >= N && !memcmp(m->bytes, quotes, N);
         ends = m->n >= 2 * N && !memcmp(m->bytes + m->n - N, quotes, N);
     } while (pasting || (begins && !ends));
     *message = m->bytes + (begins ? N : 0);

@@ -6,13 +6,13 @@
 
 /* Writes float32 [tokens->n][vocab_size] in native byte order. */
 static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
-    const size_t row = sizeof(float) * (size_t)run->model.config.vocab_size;
+    const size_t row = sizeof(float) * run->model.config.vocab_size;
     const int batch = run->session.batch;
     for (int pos = 0; pos < tokens->n && !interrupted; pos += batch) {
         const int n = tokens->n - pos < batch ? tokens->n - pos : batch;
         const float *logits = run_logits(run, tokens->ids + pos, n, pos);
         if (!logits) return -1;
-        if (fwrite(logits, row, (size_t)n, out->stream) != (size_t)n) break;
+        if (fwrite(logits, row, n, out->stream) != (size_t)n) break;
     }
     return 0;
 }

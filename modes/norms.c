@@ -104,7 +104,7 @@ static void run_on_tokens(const Case *c, Kernel kernel) {
         run_kernel(c, kernel, 0);
     else
 #pragma omp for schedule(static)
-        for (int t = 0; t < c->tokens; t++) run_kernel(c, kernel, (size_t)t * (size_t)c->dim);
+        for (int t = 0; t < c->tokens; t++) run_kernel(c, kernel, (size_t)t * c->dim);
 }
 
 static void repeat_kernel(void *of) {
@@ -138,7 +138,7 @@ static int time_kernels(void *context, double *values) {
 static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     const double min_ns = 1e6; /* of a measurement, so that starting the threads does not count */
     const int threads = run->options->threads;
-    const size_t n = ((size_t)tokens * (size_t)dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
+    const size_t n = ((size_t)tokens * dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
     float *x = allocate(5 * n, sizeof *x);
     if (!x) return -1;
     float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
@@ -189,7 +189,7 @@ enum { UNCHANGED = NORM_NONE + 1, N_VARIANTS };
 /* For each phase: the norms' share of the work in percent, microseconds per token, and the latter divided by the time
  * without norms. */
 enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS, N_COST_COLUMNS = N_PHASES * N_COSTS };
-_Static_assert((int)N_VARIANTS *N_COST_COLUMNS <= MAX_VALUES, "a round has too many values");
+_Static_assert(N_VARIANTS *N_COST_COLUMNS <= MAX_VALUES, "a round has too many values");
 
 /* Prefill, then decode. */
 static const Column COST_COLUMNS[N_COST_COLUMNS] = {
@@ -277,7 +277,7 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates, in
         write_headings(COST_COLUMNS, N_COST_COLUMNS);
     }
     for (int variant = UNCHANGED; variant >= 0; variant--) {
-        const char *name = variant == UNCHANGED ? "unchanged" : norm_name((NormKind)variant);
+        const char *name = variant == UNCHANGED ? "unchanged" : norm_name(variant);
         if (o->json)
             snprintf(label, sizeof label, ", \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"norms\": \"%s\"", prompt,
                      steps, rounds, name);

@@ -181,7 +181,7 @@ static const char *mode_names(int modes) {
     static char names[256];
     size_t n = 0;
     for (int i = 0; i < N_MODES; i++)
-        if (modes & 1 << i) n += (size_t)snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", MODE_TABLE[i].name);
+        if (modes & 1 << i) n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", MODE_TABLE[i].name);
     return names;
 }
 
@@ -317,7 +317,7 @@ int options_parse(Options *o, char **argv) {
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage("-i, -f, --tokens and --prompts are mutually exclusive");
     if (o->logprobs && !o->json) return bad_usage("--logprobs requires --json");
-    if (!o->sampling.seed) o->sampling.seed = (uint64_t)time(NULL);
+    if (!o->sampling.seed) o->sampling.seed = time(NULL);
     return -1;
 }
 
@@ -331,8 +331,7 @@ void options_advise(Options *o, const Tokenizer *t) {
         if (!t->advice[i].given || !(option->modes & 1 << (o->mode - MODE_TABLE))) continue;
         snprintf(text, sizeof text, "%.7g", t->advice[i].value);
         print_failures_as_notes(true);
-        if (set_option(o, option, text) < 0)
-            n += (size_t)snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
+        if (set_option(o, option, text) < 0) n += snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
         print_failures_as_notes(false);
     }
     if (n) note("the model's own sampling:%s; --sampling llama2c turns it off", taken);

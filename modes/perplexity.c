@@ -26,8 +26,8 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll, const char *s
         if (!logits) return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)
         for (int i = 0; i < n; i++)
-            nll[at + i] = log_sum_exp(logits + (size_t)i * (size_t)vocab_size, vocab_size) -
-                          (double)logits[(size_t)i * (size_t)vocab_size + (size_t)text->ids[at + i]];
+            nll[at + i] = log_sum_exp(logits + (size_t)i * vocab_size, vocab_size) -
+                          logits[(size_t)i * vocab_size + text->ids[at + i]];
         if (on_terminal(stderr)) fprintf(stderr, "\r%s: %d of %d tokens ", shown, at + n, text->n);
     }
     if (on_terminal(stderr)) fprintf(stderr, "\r%*s\r", 60, "");
@@ -73,12 +73,12 @@ static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double second
         const NormKind kept = norm->kind;
         part_name(name, &at, NAME_NORMA);
         char row[256];
-        size_t n = (size_t)snprintf(row, sizeof row, "%-26s", name);
+        size_t n = snprintf(row, sizeof row, "%-26s", name);
         for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++) {
             norm->kind = kind;
             if (kind != kept && score(run, text, inputs, nll, name)) return -1;
             const double change = kind == kept ? 0 : mean_of(nll, text->n) - usual;
-            n += (size_t)snprintf(row + n, sizeof row - n, " %+11.6f", change);
+            n += snprintf(row + n, sizeof row - n, " %+11.6f", change);
         }
         norm->kind = kept;
         if (!interrupted) puts(row);
@@ -97,8 +97,8 @@ int mode_perplexity(Run *run) {
         return bad_input("perplexity needs BOS or EOS in the vocabulary of %d", run->model.config.vocab_size);
     Tokens text;
     if (run_tokens(run, false, &text)) return -1;
-    double *nll = allocate((size_t)text.n, sizeof *nll);
-    int *inputs = nll ? allocate((size_t)text.n, sizeof *inputs) : NULL;
+    double *nll = allocate(text.n, sizeof *nll);
+    int *inputs = nll ? allocate(text.n, sizeof *inputs) : NULL;
     const double start = now();
     int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll, "scored") : -1;
     const double seconds = now() - start;

@@ -23,7 +23,10 @@ int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
     return o->prompts && !p->size ? fail("%s: contains no prompt", p->name) : 0;
 }
 
-void prompts_close(Prompts *p) { free(p->text); }
+void prompts_close(Prompts *p) {
+    conversation_close(&p->talk);
+    free(p->text);
+}
 
 /* Reads a whole number from min to max, if the key exists. */
 static int read_number(const Json *object, const char *where, const char *key, int64_t min, int64_t max, int64_t *to) {
@@ -33,20 +36,33 @@ static int read_number(const Json *object, const char *where, const char *key, i
                 (long long)min, (long long)max);
 }
 
+/* Makes the messages of a line the conversation. Returns the text of the last one; NULL and a message on failure. */
+static const Json *read_messages(Prompts *p, const char *where, const Json *messages) {
+    const Json *last = json_members(messages, JSON_ARRAY);
+    p->talk.system = p->run->options->system;
+    if (conversation_read(&p->talk, &p->run->tokenizer, where, messages)) return NULL;
+    for (const Json *m = last; m; m = json_next(messages, m)) last = m;
+    if (json_is(json_get(last, "role"), "user")) return json_get(last, "content");
+    fail("%s: the last message is not the user's", where);
+    return NULL;
+}
+
 /* Parses a line of JSON. Its prompt overwrites the line; it is never longer. */
-static int read_object(Prompt *to, const char *where, char *line) {
+static int read_object(Prompts *p, Prompt *to, const char *where, char *line) {
     JsonFile json;
     int64_t seed = 0, samples = to->samples;
     if (json_parse(&json, where, line, to->size)) return -1;
-    const Json *text = json_get(json.values, "prompt");
-    int status = json_has_kind(text, JSON_STRING)
-                     ? 0
-                     : fail("%s: \"prompt\" is %.40s, expected a string", where, json_shown(text));
+    conversation_close(&p->talk);
+    const Json *messages = p->template ? json_get(json.values, "messages") : NULL;
+    const Json *text = messages ? read_messages(p, where, messages) : json_get(json.values, "prompt");
+    int status = text && text->kind == JSON_STRING ? 0
+                 : messages                        ? -1
+                            : fail("%s: \"prompt\" is %.40s, expected a string", where, json_shown(text));
     if (!status) status = read_number(json.values, where, "seed", 0, INT64_MAX, &seed);
     if (!status) status = read_number(json.values, where, "n", 1, INT_MAX, &samples);
     if (!status) memmove(line, text->text, to->size = text->length);
     to->samples = (int)samples;
-    if (seed) to->seed = (uint64_t)seed;
+    if (seed) to->seed = seed;
     json_close(&json);
     return status;
 }
@@ -61,7 +77,7 @@ static int read_text(Prompts *p, Prompt *to, const char *where) {
     p->at += to->size + (end != NULL);
     if (o->prompt_file && to->size && line[to->size - 1] == '\n') to->size--; /* the output ends with its own newline */
     if ((o->prompts || o->prompt_file) && to->size && line[to->size - 1] == '\r') to->size--;
-    if (p->json && read_object(to, where, line)) return -1;
+    if (p->json && read_object(p, to, where, line)) return -1;
     line[to->size] = '\0';
     return p->template && strlen(line) < to->size ? fail("%s: a zero byte", where) : 0;
 }
@@ -71,7 +87,8 @@ static int encode(const Prompts *p, Prompt *to) {
     const Options *o = run->options;
     if (o->tokens) return run_tokens(run, true, &to->ids);
     if (!p->template) return tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids);
-    return chat_template_render(p->template, &run->tokenizer, o->system, &(ChatTurn){.user = to->text}, 1, &to->ids);
+    const Conversation one = {.turns = &(ChatTurn){.user = to->text}, .n = 1, .system = o->system};
+    return chat_template_render(p->template, &run->tokenizer, p->talk.n ? &p->talk : &one, &to->ids);
 }
 
 /* Checks that a prompt fits. An empty prompt becomes BOS. `where`: the line, for messages; "" on the command line. */

@@ -15,8 +15,9 @@ typedef struct {
     size_t size, at;              /* `at`: bytes read so far */
     int line;                     /* number of the last line read */
     bool json;
-    int n_failed;  /* prompts that could not run */
-    int n_no_room; /* prompts of at least -n tokens */
+    Conversation talk; /* the messages of the last line, empty if it has only a prompt; owned */
+    int n_failed;      /* prompts that could not run */
+    int n_no_room;     /* prompts of at least -n tokens */
 } Prompts;
 
 typedef struct {

@@ -1,11 +1,13 @@
-/* template.c: chat templates.
+/* template.c: chat templates and conversations.
  *
- * Owns the built-in templates, and the way from turns to tokens: messages to text by formats/jinja.c, text to tokens by
- * tokenizer.c. Special pieces match only bytes that the template wrote: a message is always plain text.
+ * Owns the turns of a conversation, the built-in templates, and the way from turns to tokens: messages to text by
+ * formats/jinja.c, text to tokens by tokenizer.c. Special pieces match only bytes that the template wrote: a message is
+ * always plain text.
  */
 #include "modes/template.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "formats/jinja.h"
 #include "text/merges.h"
 #include "text/pieces.h"
@@ -46,14 +48,64 @@ static const struct {
     {"zephyr", ALIKE("'<|' + m.role + '|>\\n' + m.content + eos_token + '\\n'", "'<|assistant|>\\n'")},
 };
 
+/* ---- conversations -------------------------------------------------------------------------- */
+
+int conversation_add(Conversation *c, const char *user) {
+    ChatTurn *turns = realloc(c->turns, ((size_t)c->n + 1) * sizeof *turns);
+    if (turns) c->turns = turns;
+    char *copy = turns ? strdup(user) : NULL;
+    if (!copy) return fail("out of memory");
+    turns[c->n++] = (ChatTurn){.user = copy};
+    return 0;
+}
+
+void conversation_cut(Conversation *c, int n) {
+    for (; c->turns && c->n > n; c->n--) {
+        free(c->turns[c->n - 1].user);
+        free(c->turns[c->n - 1].answer.ids);
+    }
+    if (c->first > n) c->first = n;
+}
+
+void conversation_close(Conversation *c) {
+    conversation_cut(c, 0);
+    free(c->turns);
+    free(c->loaded);
+    *c = (Conversation){0};
+}
+
+static int read_message(Conversation *c, const Tokenizer *t, const char *where, const Json *message) {
+    const Json *role = json_get(message, "role"), *content = json_get(message, "content");
+    ChatTurn *last = c->n ? &c->turns[c->n - 1] : NULL;
+    if (!json_has_kind(content, JSON_STRING) || strlen(content->text) < content->length)
+        return fail("%s: \"content\" is %.40s, expected a text", where, json_shown(content));
+    if (json_is(role, "user")) return conversation_add(c, content->text);
+    if (json_is(role, "assistant") && last && !last->answer.n) {
+        bool *open = allocate_zeroed(content->length + 1, sizeof *open); /* no byte of the file is a special piece */
+        const int status = open ? tokenizer_append(t, content->text, content->length, open, false, &last->answer) : -1;
+        free(open);
+        return status;
+    }
+    if (!json_is(role, "system") || c->n)
+        return fail("%s: \"role\" is %.40s, expected user, then assistant", where, json_shown(role));
+    free(c->loaded);
+    c->system = c->loaded = strdup(content->text);
+    return c->loaded ? 0 : fail("out of memory");
+}
+
+int conversation_read(Conversation *c, const Tokenizer *t, const char *where, const Json *messages) {
+    const Json *m = json_members(messages, JSON_ARRAY);
+    if (!m) return fail("%s: contains no list of messages", where);
+    while (m && !read_message(c, t, where, m)) m = json_next(messages, m);
+    return m ? -1 : 0;
+}
+
 /* ---- rendering ------------------------------------------------------------------------------ */
 
 typedef struct {
     const ChatTemplate *template;
     const Tokenizer *t;
-    const char *system; /* NULL: none */
-    const ChatTurn *turns;
-    int n;
+    const Conversation *talk;
     bool opens_answer; /* else an answer "x" follows the last turn */
 } Job;
 
@@ -67,7 +119,7 @@ static void write_tokens(const Tokenizer *t, const int *ids, int n) {
     for (int i = 0, length; i < n; i++) {
         const char *s = tokenizer_decode(t, i ? ids[i - 1] : t->bos, ids[i], &length);
         const PieceKind kind = t->pieces.list[ids[i]].kind;
-        jinja_write(s, (size_t)length, kind == PIECE_SPECIAL || kind == PIECE_USER);
+        jinja_write(s, length, kind == PIECE_SPECIAL || kind == PIECE_USER);
     }
 }
 
@@ -81,11 +133,13 @@ static void describe(const void *job) {
     jinja_define("eos_token");
     if (think) jinja_flag("enable_thinking", !strcmp(think, "on"));
     jinja_flag("add_generation_prompt", j->opens_answer);
-    if (j->system) add_message("system", j->system);
-    for (int i = 0; i < j->n; i++) {
-        add_message("user", j->turns[i].user);
-        if (i == j->n - 1) break;
-        write_tokens(t, j->turns[i].answer.ids, j->turns[i].answer.n);
+    const Conversation *talk = j->talk;
+    if (talk->system) add_message("system", talk->system);
+    for (int i = talk->first; i < talk->n; i++) {
+        const ChatTurn *turn = &talk->turns[i];
+        add_message("user", turn->user);
+        if (i == talk->n - 1) break;
+        write_tokens(t, turn->answer.ids, turn->answer.n);
         jinja_message("assistant");
     }
     if (!j->opens_answer) add_message("assistant", "x");
@@ -105,11 +159,10 @@ static void free_text(JinjaText *text) {
     free(text->marks.bytes);
 }
 
-int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const ChatTurn *turns, int n,
-                         Tokens *out) {
+int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk, Tokens *out) {
     JinjaText text;
     *out = (Tokens){0};
-    int status = render(&(Job){c, t, system, turns, n, true}, &text);
+    int status = render(&(Job){c, t, talk, true}, &text);
     const bool adds_bos = !t->no_bos && !t->chat_has_bos && piece_at(t, &text, 0) != t->bos;
     if (!status && adds_bos) status = tokens_add(out, t->bos);
     if (!status) status = tokenizer_append(t, text.text.bytes, text.text.n, (const bool *)text.marks.bytes, true, out);
@@ -141,7 +194,7 @@ static int guard_pieces(Tokenizer *t) {
 /* Finds the token that ends an answer: the special piece after the last byte of a message. */
 static int find_end(ChatTemplate *c, const Tokenizer *t) {
     JinjaText text;
-    const int status = render(&(Job){c, t, NULL, &(ChatTurn){.user = "x"}, 1, false}, &text);
+    const int status = render(&(Job){c, t, &(Conversation){.turns = &(ChatTurn){.user = "x"}, .n = 1}, false}, &text);
     size_t at = text.text.n;
     while (at > 0 && text.marks.bytes[at - 1]) at--;
     if (at) at += strspn(text.text.bytes + at, " \n");

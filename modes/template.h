@@ -1,6 +1,7 @@
-/* template.h: chat templates. */
+/* template.h: chat templates and conversations. */
 #pragma once
 
+#include "formats/json.h"
 #include "modes/options.h"
 #include "tokenizer.h"
 
@@ -16,13 +17,30 @@ typedef struct {
     Tokens answer; /* without the end token */
 } ChatTurn;
 
+typedef struct {
+    ChatTurn *turns;    /* [n], owned, with their members */
+    int n, first;       /* `first`: the first turn that is not dropped */
+    const char *system; /* NULL: the template's own */
+    char *loaded;       /* the system prompt of a file, owned; NULL: none */
+} Conversation;
+
 /* Opens the template of --template, else the model's own one, else llama-2. Changes t: afterwards special pieces match
  * only a template's text, and no text becomes BOS, EOS or EOT by merging. Returns -1 and a message on failure. The
  * caller closes it in either case. */
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o);
 void chat_template_close(ChatTemplate *c);
 
-/* Sets *out to the tokens of turns[n] up to the answer of the last one. `system`: the system prompt; NULL: the
- * template's own. The caller frees out->ids. Returns -1 and a message on failure. */
-int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const char *system, const ChatTurn *turns, int n,
-                         Tokens *out);
+/* Sets *out to the tokens of the turns that are not dropped, up to the answer of the last one. The caller frees
+ * out->ids. Returns -1 and a message on failure. */
+int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk, Tokens *out);
+
+/* Adds a turn with a copy of the message. Returns -1 if out of memory. */
+int conversation_add(Conversation *c, const char *user);
+
+/* Adds an array of messages: {"role": system, user or assistant, "content": TEXT}. `where` is for messages. Returns -1
+ * and a message on failure. */
+int conversation_read(Conversation *c, const Tokenizer *t, const char *where, const Json *messages);
+
+/* Removes all turns from n on; frees what the conversation owns. */
+void conversation_cut(Conversation *c, int n);
+void conversation_close(Conversation *c);

@@ -63,7 +63,7 @@ static void add_steps(Run *run, Text *t) {
 
 /* Samples the token after the last id, and after each accepted draft token. Returns -1 on failure. */
 static int sample(const Run *run, Text *t) {
-    const size_t vocab_size = (size_t)run->model.config.vocab_size;
+    const size_t vocab_size = run->model.config.vocab_size;
     int right = 0;
     for (bool accepted = t->n_rows > 0; accepted; right += accepted, t->n_ran += accepted) {
         const float *logits = t->logits + (size_t)right * vocab_size;
@@ -85,7 +85,7 @@ static int sample(const Run *run, Text *t) {
 static void write_token(const Run *run, FILE *out, const float *logits, double sum, int id) {
     int n;
     const char *bytes = run_token_text(run, &(Tokens){.ids = &id, .n = 1}, 0, &n);
-    fprintf(out, "{\"token\": %d, \"logprob\": %.9g, \"bytes\": [", id, (double)logits[id] - sum);
+    fprintf(out, "{\"token\": %d, \"logprob\": %.9g, \"bytes\": [", id, logits[id] - sum);
     for (int i = 0; i < n; i++) fprintf(out, i ? ", %d" : "%d", (uint8_t)bytes[i]);
     fputc(']', out);
 }
@@ -141,14 +141,14 @@ int text_decode(const Run *run, Text *t) {
     for (int n; t->n_decoded < t->ids.n;) {
         const int i = t->n_decoded++;
         const char *bytes = run_token_text(run, &t->ids, i, &n);
-        const size_t size = t->bytes.n + (size_t)n;
-        buffer_append(&t->bytes, bytes, (size_t)n);
+        const size_t size = t->bytes.n + n;
+        buffer_append(&t->bytes, bytes, n);
         if (t->bytes.failed) return -1;
         if (i < t->n_prompt) {
             t->completed = t->n_clear = size;
             continue;
         }
-        const float *logits = t->logits + (size_t)(i - first) * (size_t)run->model.config.vocab_size;
+        const float *logits = t->logits + (size_t)(i - first) * run->model.config.vocab_size;
         if (run->options->logprobs && add_logprobs(run, t, logits, t->ids.ids[i])) return -1;
         find_stop(run->options, t);
         if (t->bytes.n < size) t->ids.n = i + 1;
@@ -175,11 +175,11 @@ static void show_left(Run *run, int left) {
 }
 
 int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
-    const size_t vocab_size = (size_t)run->model.config.vocab_size;
+    const size_t vocab_size = run->model.config.vocab_size;
     Buffer *steps = &run->steps;
     int left = 0;
     if (texts_stopped(out)) return 0;
-    if (!run->piece) run->piece = (int)min(1 + FIRST_PIECE / run->model.parameters, (size_t)run->session.batch);
+    if (!run->piece) run->piece = (int)min(1 + FIRST_PIECE / run->model.parameters, run->session.batch);
     if (steps->n) tune(&run->tuning, (int)(steps->n / sizeof(Step)));
     steps->n = 0;
     for (int i = 0; i < n; i++)

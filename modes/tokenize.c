@@ -11,7 +11,7 @@ void run_show_piece(const Run *run, Stream *out, int token) {
     stream_write(out, text, snprintf(text, sizeof text, "%7d  '", token));
     for (int i = 0; i < n; i++)
         if ((uint8_t)piece[i] < ' ' || piece[i] == 127 || piece[i] == '\\')
-            stream_write(out, text, snprintf(text, sizeof text, "\\x%02x", (unsigned)(uint8_t)piece[i]));
+            stream_write(out, text, snprintf(text, sizeof text, "\\x%02x", (uint8_t)piece[i]));
         else
             stream_write(out, &piece[i], 1);
     stream_write(out, "'\n", 2);

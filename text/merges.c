@@ -14,7 +14,7 @@
 enum { MAX_RULES = 1 << 24 }; /* float32 represents every rank exactly */
 
 int tokens_reserve(Tokens *tokens, size_t more) {
-    const size_t needed = (size_t)tokens->n + more;
+    const size_t needed = tokens->n + more;
     if (needed < tokens->room) return 0;
     const size_t room = needed + tokens->room / 2 + 1;
     int *ids = room <= INT_MAX ? realloc(tokens->ids, room * sizeof *ids) : NULL;
@@ -86,7 +86,7 @@ int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pa
 }
 
 int merges_end(Merges *m, Pieces *pieces) {
-    qsort(m->rules, (size_t)m->n, sizeof *m->rules, compare_rules);
+    qsort(m->rules, m->n, sizeof *m->rules, compare_rules);
     pieces_decode_names(pieces);
     return pieces_index(pieces);
 }

@@ -15,10 +15,10 @@
 
 /* The slot of the piece s[n], or the free slot where it would go. */
 static int32_t *find_slot(const Pieces *p, const char *s, int n) {
-    size_t slot = hash_bytes(p->merged.key, s, (size_t)n) & p->merged.mask;
+    size_t slot = hash_bytes(p->merged.key, s, n) & p->merged.mask;
     for (; p->merged.slots[slot] >= 0; slot = (slot + 1) & p->merged.mask) {
         const Piece *piece = &p->list[p->merged.slots[slot]];
-        if (piece->length == n && !memcmp(piece->text, s, (size_t)n)) break;
+        if (piece->length == n && !memcmp(piece->text, s, n)) break;
     }
     return &p->merged.slots[slot];
 }
@@ -55,7 +55,7 @@ static bool is_matched(const Piece *p) { return p->length > 0 && (p->kind == PIE
 /* By text, then by id. */
 static int compare_texts(const void *a, const void *b) {
     const Piece *const x = *(const Piece *const *)a, *const y = *(const Piece *const *)b;
-    const int order = memcmp(x->text, y->text, (size_t)(x->length < y->length ? x->length : y->length));
+    const int order = memcmp(x->text, y->text, x->length < y->length ? x->length : y->length);
     if (order || x->length != y->length) return order ? order : x->length - y->length;
     return (x > y) - (x < y);
 }
@@ -63,7 +63,7 @@ static int compare_texts(const void *a, const void *b) {
 static int index_matched(Pieces *p) {
     free(p->matched);
     p->n_matched = 0;
-    p->matched = allocate((size_t)p->n, sizeof(Piece *));
+    p->matched = allocate(p->n, sizeof(Piece *));
     if (!p->matched) return -1;
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
@@ -95,7 +95,7 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
 /* ---- building ------------------------------------------------------------------------------ */
 
 int pieces_open(Pieces *p, int n, size_t text_bytes) {
-    p->list = allocate((size_t)n, sizeof *p->list);
+    p->list = allocate(n, sizeof *p->list);
     if (!p->list || (text_bytes && !(p->text = allocate(text_bytes, 1)))) return -1;
     for (int id = 0; id < n; id++) p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
     p->n = n;
@@ -174,7 +174,7 @@ static int decode_name(char *s, int n) {
     for (int writes = 0; writes < 2; writes++) {
         length = 0;
         for (size_t at = 0, step; at < (size_t)n; at += step, length++) {
-            const int byte = named_byte(utf8_read(s + at, (size_t)n - at, &step));
+            const int byte = named_byte(utf8_read(s + at, n - at, &step));
             if (byte < 0) return -1;
             if (writes) s[length] = (char)byte;
         }

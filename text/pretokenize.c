@@ -216,8 +216,8 @@ typedef struct {
 } Subject;
 
 static Character character_at(const Subject *t, const char *s, size_t *length) {
-    uint32_t code = utf8_read(s, (size_t)(t->end - s), length);
-    if (t->ignores_case) code = code == 0x17f ? 's' : code < 0x80 ? (uint32_t)tolower((int)code) : code; /* long s */
+    uint32_t code = utf8_read(s, t->end - s, length);
+    if (t->ignores_case) code = code == 0x17f ? 's' : code < 0x80 ? tolower(code) : code; /* long s */
     return (Character){.code = code, .class = class_of(code)};
 }
 
@@ -275,8 +275,7 @@ int pretokenize(const char *const *steps, const char *text, size_t size, WordFun
             skip_unmatched(&t, *steps, &at);
             continue;
         }
-        if (pretokenize(steps + 1, from, (size_t)(at - from), word, arg) ||
-            pretokenize(steps + 1, at, (size_t)(match - at), word, arg))
+        if (pretokenize(steps + 1, from, at - from, word, arg) || pretokenize(steps + 1, at, match - at, word, arg))
             return -1;
         from = at = match;
     }

@@ -15,7 +15,7 @@ void stream_open(Stream *s, FILE *out) { *s = (Stream){.out = out, .terminal = o
 /* Writes the held bytes: a character or invalid UTF-8. */
 static void write_held(Stream *s) {
     const char *bytes = s->held;
-    size_t n = (size_t)s->n_held, length;
+    size_t n = s->n_held, length;
     const uint32_t code = utf8_read(s->held, n, &length);
     const bool space = code >= '\t' && code <= '\r';
     if (s->terminal && utf8_is_control(code) && !space) n = 0;
@@ -28,9 +28,9 @@ void stream_write(Stream *s, const char *bytes, int n) {
     const double interval = 0.002; /* min seconds between flushes */
     if (s->error) return;
     for (int i = 0; i < n; i++) {
-        if (s->n_held > 0 && !utf8_is_continuation((uint8_t)bytes[i])) write_held(s);
+        if (s->n_held > 0 && !utf8_is_continuation(bytes[i])) write_held(s);
         s->held[s->n_held++] = bytes[i];
-        if (s->n_held >= utf8_length((uint8_t)s->held[0])) write_held(s);
+        if (s->n_held >= utf8_length(s->held[0])) write_held(s);
     }
     const double t = now();
     if (s->error || t - s->flushed < interval) return;

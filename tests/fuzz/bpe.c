@@ -43,10 +43,10 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     Tokens plain, message;
     int n[2] = {0, 0};
     char *copy = strndup(text, size);
-    const ChatTurn empty = {.user = ""}, turn = {.user = copy};
+    ChatTurn empty = {.user = ""}, turn = {.user = copy};
     if (!copy || chat_template_open(&template, t, &(Options){.template = "llama-2"})) abort();
-    if (chat_template_render(&template, t, "", &empty, 1, &plain)) abort();
-    if (chat_template_render(&template, t, "", &turn, 1, &message)) abort();
+    if (chat_template_render(&template, t, &(Conversation){.turns = &empty, .n = 1, .system = ""}, &plain)) abort();
+    if (chat_template_render(&template, t, &(Conversation){.turns = &turn, .n = 1, .system = ""}, &message)) abort();
     for (int i = 0; i < plain.n; i++) n[0] += t->pieces.list[plain.ids[i]].kind == PIECE_CONTROL;
     for (int i = 0; i < message.n; i++)
         n[1] += t->pieces.list[message.ids[i]].kind == PIECE_CONTROL && message.ids[i] != t->pieces.unk;

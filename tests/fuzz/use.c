@@ -80,10 +80,10 @@ static void chat(Tokenizer *t, char *message) {
         chat_template_close(&template);
         expect(!chat_template_open(&template, t, &(Options){.model = "fuzz", .template = "chatml"}));
     }
-    if (!chat_template_render(&template, t, NULL, &(ChatTurn){.user = message}, 1, &tokens)) {
-        const ChatTurn turns[] = {{.user = message, .answer = {.ids = tokens.ids, .n = tokens.n / 2}},
-                                  {.user = message}};
-        if (!chat_template_render(&template, t, message, turns, 2, &next)) check_tokens(t, &next);
+    if (!chat_template_render(&template, t, &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1}, &tokens)) {
+        ChatTurn turns[] = {{.user = message, .answer = {.ids = tokens.ids, .n = tokens.n / 2}}, {.user = message}};
+        if (!chat_template_render(&template, t, &(Conversation){.turns = turns, .n = 2, .system = message}, &next))
+            check_tokens(t, &next);
         check_tokens(t, &tokens);
     }
     chat_template_close(&template);

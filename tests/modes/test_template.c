@@ -217,9 +217,11 @@ static void messages_contain_no_markers(void) {
             for (int i = 0; i < 3; i++)
                 o.t.pieces.list[i].kind = (PieceKind)(type == USER_DEFINED ? PIECE_USER : PIECE_CONTROL);
             CHECK(open_template(&o, &chat, NULL), "%s", families[f]);
-            const ChatTurn short_turn = {.user = "x"}, turn = {.user = (char *)message};
-            CHECK(!chat_template_render(&chat, &o.t, "x", &short_turn, 1, &plain) &&
-                      !chat_template_render(&chat, &o.t, message, &turn, 1, &tokens),
+            ChatTurn short_turn = {.user = "x"}, turn = {.user = (char *)message};
+            CHECK(!chat_template_render(&chat, &o.t, &(Conversation){.turns = &short_turn, .n = 1, .system = "x"},
+                                        &plain) &&
+                      !chat_template_render(&chat, &o.t, &(Conversation){.turns = &turn, .n = 1, .system = message},
+                                            &tokens),
                   "%s", families[f]);
             for (int way = 0; way < 2; way++) {
                 const Tokens *list = way ? &tokens : &plain;
@@ -265,8 +267,8 @@ static void special_tokens_of_an_answer_are_kept(void) {
     Tokens out;
     int ids[] = {300, FIRST_MARKER + 2, 300}, n = 0; /* <|system|> */
     CHECK(open_plain(&o, &chat, NULL, "chatml"), "does not open");
-    const ChatTurn turns[] = {{.user = "x", .answer = {.ids = ids, .n = 3}}, {.user = "<|system|>"}};
-    CHECK(!chat_template_render(&chat, &o.t, NULL, turns, 2, &out), "does not render");
+    ChatTurn turns[] = {{.user = "x", .answer = {.ids = ids, .n = 3}}, {.user = "<|system|>"}};
+    CHECK(!chat_template_render(&chat, &o.t, &(Conversation){.turns = turns, .n = 2}, &out), "does not render");
     for (int i = 0; i < out.n; i++) n += out.ids[i] == FIRST_MARKER + 2;
     CHECK(n == 1, "%d of %d: %s", n, out.n, list_of(&out));
     free(out.ids);
@@ -288,7 +290,9 @@ static void messages_contain_no_end_tokens(void) {
             o.t.no_bos = true;
             CHECK(!pieces_index(&o.t.pieces) && open_template(&o, &chat, NULL), "does not open");
             snprintf(message, sizeof message, "%.*s", o.t.pieces.list[id].length, o.t.pieces.list[id].text);
-            CHECK(!chat_template_render(&chat, &o.t, NULL, &(ChatTurn){.user = message}, 1, &out), "does not render");
+            CHECK(!chat_template_render(&chat, &o.t, &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1},
+                                        &out),
+                  "does not render");
             for (int i = 0; i < out.n; i++) n += out.ids[i] == id;
             CHECK(n == 0, "'%s' is token %d, number %d", message, id, which);
             free(out.ids);

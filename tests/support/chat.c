@@ -15,7 +15,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, c
         if (i + 1 < n)
             status = tokenizer_append(t, turns[i].answer, strlen(turns[i].answer), NULL, false, &given[i].answer);
     }
-    if (!status) status = chat_template_render(c, t, system, given, n, all);
+    if (!status) status = chat_template_render(c, t, &(Conversation){.turns = given, .n = n, .system = system}, all);
     for (int i = 0; i < n; i++) free(given[i].answer.ids);
     return status;
 }

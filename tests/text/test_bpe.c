@@ -200,7 +200,9 @@ static void messages_contain_no_added_tokens(void) {
     Tokens tokens;
     int n_added = 0;
     CHECK(!open_chat(&t, &chat, "chatml"), "does not open");
-    CHECK(!chat_template_render(&chat, &t, message, &(ChatTurn){.user = (char *)message}, 1, &tokens),
+    CHECK(!chat_template_render(
+              &chat, &t, &(Conversation){.turns = &(ChatTurn){.user = (char *)message}, .n = 1, .system = message},
+              &tokens),
           "does not render");
     for (int i = 0; i < tokens.n; i++) n_added += tokens.ids[i] >= 900;
     CHECK(n_added == 5, "%d added tokens, expected the five of the template", n_added);
