@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const ADVICE_NAMES[N_ADVICE] = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"};
+
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);
     merges_close(&t->merges);

@@ -10,6 +10,7 @@ enum { MAX_ENDS = 16 };
 
 /* Values of the sampler that a model's files recommend. */
 enum { ADVICE_TEMPERATURE, ADVICE_TOP_P, ADVICE_TOP_K, ADVICE_MIN_P, ADVICE_REPEAT_PENALTY, N_ADVICE };
+extern const char *const ADVICE_NAMES[N_ADVICE]; /* Hugging Face's */
 typedef struct {
     bool given;
     double value; /* not checked */

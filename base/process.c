@@ -61,7 +61,8 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
 static void handle(int signal_number, void (*handler)(int)) {
     struct sigaction old;
     if (sigaction(signal_number, NULL, &old) || old.sa_handler == SIG_IGN) return;
-    sigaction(signal_number, &(struct sigaction){.sa_handler = handler}, NULL);
+    const int flags = signal_number == SIGTSTP ? SA_RESTART : 0; /* a line is read on after Ctrl-Z */
+    sigaction(signal_number, &(struct sigaction){.sa_handler = handler, .sa_flags = flags}, NULL);
 }
 
 void handle_signals(void) {

@@ -9,9 +9,7 @@
 #include "model.h"
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Skips `count` items of `size` bytes. */
 static int skip(Gguf *g, uint64_t count, size_t size) {

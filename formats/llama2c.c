@@ -10,7 +10,6 @@
 #include "formats/map.h"
 #include "formats/parts.h"
 #include "text/pieces.h"
-#include <limits.h>
 #include <math.h>
 
 enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };

@@ -10,7 +10,6 @@
 #include "formats/stored.h"
 #include "kernels/quant.h"
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

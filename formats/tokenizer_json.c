@@ -284,10 +284,9 @@ static int read_ends(Loader *l, const Json *root) {
 
 /* Reads generation_config.json. */
 static int read_generation(Loader *l, const Json *root) {
-    static const char *const names[N_ADVICE] = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"};
     Advice *advice = l->t->advice;
     const Json *samples = json_get(root, "do_sample");
-    for (int i = 0; i < N_ADVICE; i++) advice[i].given = json_real(json_get(root, names[i]), &advice[i].value);
+    for (int i = 0; i < N_ADVICE; i++) advice[i].given = json_real(json_get(root, ADVICE_NAMES[i]), &advice[i].value);
     if (json_has_kind(samples, JSON_BOOL) && !json_true(samples)) advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
     return read_ends(l, root);
 }

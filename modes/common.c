@@ -64,6 +64,15 @@ void write_json_string(FILE *out, const char *name, const char *s, size_t n) {
     fputc('"', out);
 }
 
+void write_json_token(const Run *run, FILE *out, int id, double logprob) {
+    int n;
+    const char *bytes = run_token_text(run, &(Tokens){.ids = &id, .n = 1}, 0, &n);
+    fprintf(out, logprob <= 0 ? "{\"token\": %d, \"logprob\": %.9g, \"bytes\": [" : "{\"token\": %d, \"bytes\": [", id,
+            logprob);
+    for (int i = 0; i < n; i++) fprintf(out, i ? ", %d" : "%d", (uint8_t)bytes[i]);
+    fputc(']', out);
+}
+
 int run_first_token(const Run *run) {
     const Tokenizer *t = &run->tokenizer;
     const int token = t->bos >= 0 ? t->bos : t->eos;

@@ -64,6 +64,9 @@ double log_sum_exp(const float *logits, int n);
 /* Writes "name": and the bytes s[n] as a string. */
 void write_json_string(FILE *out, const char *name, const char *s, size_t n);
 
+/* Writes a token as an object, without the closing bracket: its id, its log-probability (NAN: none) and its bytes. */
+void write_json_token(const Run *run, FILE *out, int id, double logprob);
+
 /* Checks that all ranks are ready (`status` 0) and will compute the same bits. Returns 0 or the exit status. */
 int run_agree(const Run *run, int status);
 

@@ -128,6 +128,7 @@ static Text *add_sample(Generation *g, int sequence) {
                .guesser = g->many ? NULL : &g->run->guesser,
                .n_decoded = o->no_echo || o->json || g->prompts.template ? prompt->n : run_first_shown(g->run, prompt)};
     sampler_restart(sampler, s->seed);
+    if (g->prompts.template && o->steps > 0 && o->steps <= g->max - prompt->n) s->text.max = prompt->n + o->steps - 1;
     return text_append(&s->text, prompt) ? NULL : &s->text;
 }
 
@@ -224,7 +225,7 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
     Generation g = {.run = run,
                     .many = o->samples || o->prompts || o->json,
-                    .max = run_steps(run),
+                    .max = template ? run->session.context : run_steps(run),
                     .end = template ? template->end : -1};
     stream_open(&g.out, stdout);
     int status = open_generation(&g, template);

@@ -3,79 +3,129 @@
 #include "formats/parts.h"
 #include "modes/common.h"
 #include "norm.h"
+#include <math.h>
+#include <string.h>
 
-static void show_parts(const Model *m, bool norms) {
+static void show_parts(const Model *m, bool norms, bool json) {
     char name[PART_NAME], shape[32];
+    const char *comma = "";
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Norm *norm = part_norm(&at);
         const Tensor *w = part_weight(&at);
         part_name(name, &at, NAME_NORMA);
-        if (norms && norm)
-            printf("  %-24s %-10s eps %g%s\n", name, norm_name(norm->kind), norm->eps, norm->beta ? ", beta" : "");
-        if (norms || !w) continue;
-        snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
-        printf("  %-24s %-5s %-18s %14zu bytes at %llu\n", name, type_name(w->type), shape, tensor_bytes(w, w->rows),
-               (unsigned long long)w->offset);
+        if (norms ? !norm : !w) continue;
+        if (norms)
+            printf(json ? "%s\n  {\"name\": \"%s\", \"kind\": \"%s\", \"eps\": %g%s}" : "%s  %-24s %-10s eps %g%s\n",
+                   comma, name, norm_name(norm->kind), norm->eps,
+                   !norm->beta ? ""
+                   : json      ? ", \"beta\": true"
+                               : ", beta");
+        else {
+            snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
+            printf(json ? "%s\n  {\"name\": \"%s\", \"type\": \"%s\", \"shape\": %s, \"bytes\": %zu, \"offset\": %llu}"
+                        : "%s  %-24s %-5s %-18s %14zu bytes at %llu\n",
+                   comma, name, type_name(w->type), shape, tensor_bytes(w, w->rows), (unsigned long long)w->offset);
+        }
+        comma = json ? "," : "";
     }
 }
 
-/* Optional features. */
-static void show_family(const Model *m) {
+typedef struct {
+    const char *name, *text; /* NULL: a number */
+    double number;           /* 0: does not apply */
+} Fact;
+
+/* `before`: what precedes the first fact in JSON. */
+static void show_facts(const Run *run, const char *before, const Fact *facts, int n) {
+    const bool json = run->options->json;
+    for (const Fact *f = facts; f < facts + n; f++) {
+        if (!f->text && f->number == 0) continue;
+        if (json) fputs(f == facts ? before : ", ", stdout);
+        if (json && f->text)
+            write_json_string(stdout, f->name, f->text, strlen(f->text));
+        else if (f->text)
+            printf("%-15s %s\n", f->name, f->text);
+        else
+            printf(json ? "\"%s\": %.*g" : "%-15s %.*g\n", f->name, f->number == floor(f->number) ? 15 : 6, f->number);
+    }
+}
+
+static void show_config(const Run *run) {
+    const Model *m = &run->model;
     const Config *c = &m->config;
-    const struct {
-        const char *name;
-        double value;
-    } reals[] = {{"local base", c->local_base},     {"embedding *", c->embedding_scale},
-                 {"residual *", c->residual_scale}, {"score *", c->attention_scale},
-                 {"score cap", c->attention_cap},   {"logit *", c->logit_scale},
-                 {"logit cap", c->logit_cap}};
     int window = 0, in_window = 0, unrotated = 0;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
         if (layer->window > 0) window = layer->window;
         in_window += layer->window > 0;
         unrotated += layer->rope == ROPE_NONE;
     }
-    if (in_window) printf("window       %d positions, in %d layers\n", window, in_window);
-    if (unrotated) printf("no rope      in %d layers\n", unrotated);
-    if (c->activation == ACTIVATION_GELU) printf("gate         gelu\n");
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        if (reals[i].value != 0) printf("%-12s %g\n", reals[i].name, reals[i].value);
+    const Fact facts[] = {
+        {"model", run->options->model, 0},
+        {"format", m->format, 0},
+        {"architecture", m->family ? m->family : "llama", 0},
+        {"dim", NULL, c->dim},
+        {"hidden_dim", NULL, c->hidden_dim},
+        {"n_layers", NULL, c->n_layers},
+        {"n_heads", NULL, c->n_heads},
+        {"n_kv_heads", NULL, c->n_kv_heads},
+        {"head_size", NULL, c->head_size},
+        {"vocab_size", NULL, c->vocab_size},
+        {"output", m->tied ? "tied to the embedding" : "separate", 0},
+        {"context", NULL, c->context},
+        {"context_limit", m->ended_by, 0},
+        {"window", NULL, window},
+        {"window_layers", NULL, in_window},
+        {"rope_base", NULL, c->rope.base},
+        {"local_base", NULL, c->local_base},
+        {"no_rope_layers", NULL, unrotated},
+        {"activation", c->activation == ACTIVATION_GELU ? "gelu" : "silu", 0},
+        {"embedding_scale", NULL, c->embedding_scale},
+        {"residual_scale", NULL, c->residual_scale},
+        {"score_scale", NULL, c->attention_scale},
+        {"score_cap", NULL, c->attention_cap},
+        {"logit_scale", NULL, c->logit_scale},
+        {"logit_cap", NULL, c->logit_cap},
+        {"n_experts", NULL, c->n_experts},
+        {"n_experts_used", NULL, c->n_experts_used},
+        {"expert_dim", NULL, c->expert_dim},
+        {"group_size", NULL, m->embedding.group},
+    };
+    show_facts(run, "{", facts, sizeof facts / sizeof *facts);
 }
 
-int mode_info(Run *run) {
+static void show_files(const Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
     const Tokenizer *t = &run->tokenizer;
-    const size_t kv_dim = (size_t)c->n_kv_heads * c->head_size;
-    const size_t kv_bytes = m->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    printf("format       %s\n"
-           "dim          %d\n"
-           "hidden_dim   %d\n"
-           "n_layers     %d\n"
-           "n_heads      %d (%d for keys and values) of size %d\n"
-           "vocab_size   %d, output %s\n"
-           "context      %d%s%s\n"
-           "rope base    %g\n",
-           m->format, c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_size, c->vocab_size,
-           m->tied ? "tied to the embedding" : "separate", c->context, m->ended_by ? ": " : "",
-           m->ended_by ? m->ended_by : "", c->rope.base);
-    show_family(m);
-    if (c->n_experts)
-        printf("experts      %d of width %d, %d per token\n", c->n_experts, c->expert_dim, c->n_experts_used);
-    if (m->embedding.group) printf("group size   %d\n", m->embedding.group);
-    printf("parameters   %zu\n", m->parameters);
-    if (t->pieces.n)
-        printf("tokenizer    %s, %d pieces, BOS %d, EOS %d\n"
-               "template     %zu bytes\n",
-               t->merges.rules ? "ranked merges" : "SentencePiece", t->pieces.n, t->bos, t->eos, t->chat_template_size);
+    const bool json = run->options->json, wide = m->kv_type == KV_F32;
+    const char *tokenizer = t->merges.rules ? "ranked merges" : "SentencePiece";
     size_t bytes = 0;
     for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
-    printf("file         %zu bytes, mapped; %zu read per token\n", bytes, m->decode_bytes);
-    printf("KV cache     %zu bytes per position, %s\n", 2 * (size_t)c->n_layers * kv_dim * kv_bytes,
-           m->kv_type == KV_F32 ? "f32" : "f16");
-    printf("\nnorms\n");
-    show_parts(m, true);
-    printf("\ntensors (rows = out, columns = in)\n");
-    show_parts(m, false);
+    const Fact facts[] = {
+        {"parameters", NULL, (double)m->parameters},
+        {"file_bytes", NULL, (double)bytes},
+        {"decode_bytes", NULL, (double)m->decode_bytes},
+        {"kv_bytes", NULL, (wide ? 8.0 : 4.0) * c->n_layers * c->n_kv_heads * c->head_size},
+        {"kv_type", wide ? "f32" : "f16", 0},
+        {"tokenizer", t->pieces.n ? tokenizer : NULL, 0},
+        {"pieces", NULL, t->pieces.n},
+        {"template_bytes", NULL, (double)t->chat_template_size},
+    };
+    show_facts(run, ", ", facts, sizeof facts / sizeof *facts);
+    if (t->pieces.n)
+        printf(json ? ", \"bos\": %d, \"eos\": %d" : "bos             %d\neos             %d\n", t->bos, t->eos);
+    for (int i = 0; i < N_ADVICE; i++)
+        if (t->advice[i].given) printf(json ? ", \"%s\": %.7g" : "%-15s %.7g\n", ADVICE_NAMES[i], t->advice[i].value);
+}
+
+int mode_info(Run *run) {
+    const bool json = run->options->json;
+    show_config(run);
+    show_files(run);
+    fputs(json ? ",\n\"norms\": [" : "\nnorms\n", stdout);
+    show_parts(&run->model, true, json);
+    fputs(json ? "],\n\"tensors\": [" : "\ntensors (rows = out, columns = in)\n", stdout);
+    show_parts(&run->model, false, json);
+    if (json) puts("]}");
     return stdout_finish();
 }

@@ -17,7 +17,6 @@
 #include "modes/common.h"
 #include "norm.h"
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 
 /* ---- tables ------------------------------------------------------------------------------------- */

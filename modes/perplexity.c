@@ -41,18 +41,20 @@ static double mean_of(const double *nll, int n) {
     return total / n;
 }
 
-static int report(const double *nll, int n, int window) {
+static int report(const double *nll, int n, int window, bool json) {
     double squares = 0;
     const double mean = mean_of(nll, n), perplexity = exp(mean);
     for (int i = 0; i < n; i++) squares += (nll[i] - mean) * (nll[i] - mean);
-    printf("tokens scored        %d\n"
-           "total NLL            %.4f nats\n"
-           "NLL per token        %.6f nats\n"
-           "perplexity           %.4f",
+    printf(json ? "{\"tokens\": %d, \"nll\": %.4f, \"nll_per_token\": %.6f, \"perplexity\": %.4f"
+                : "tokens scored        %d\n"
+                  "total NLL            %.4f nats\n"
+                  "NLL per token        %.6f nats\n"
+                  "perplexity           %.4f",
            n, n * mean, mean, perplexity);
     if (n > 1) /* d exp(mean) = exp(mean) d mean */
-        printf(" +- %.4f (standard error)", perplexity * sqrt(squares / (n - 1) / n));
-    printf("\nwindow               %d tokens\n", window);
+        printf(json ? ", \"standard_error\": %.4f" : " +- %.4f (standard error)",
+               perplexity * sqrt(squares / (n - 1) / n));
+    printf(json ? ", \"window\": %d}\n" : "\nwindow               %d tokens\n", window);
     return stdout_finish();
 }
 
@@ -60,28 +62,34 @@ static int report(const double *nll, int n, int window) {
  * there is no line. */
 static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double seconds) {
     const double usual = mean_of(nll, text->n);
+    const bool json = run->options->json;
     char name[PART_NAME];
     int norms = 0;
     for (PartAt at = parts_of(&run->model); next_part(&at);) norms += part_norm(&at) != NULL;
     note("%d norms, about %.0f s", norms, norms * NORM_NONE * seconds);
-    printf("\nchange of NLL per token, in nats, with another kind of norm\n%-26s", "norm");
-    for (NormKind kind = 0; kind <= NORM_NONE; kind++) printf(" %11s", norm_name(kind));
-    putchar('\n');
+    if (!json) {
+        printf("\nchange of NLL per token, in nats, with another kind of norm\n%-26s", "norm");
+        for (NormKind kind = 0; kind <= NORM_NONE; kind++) printf(" %11s", norm_name(kind));
+        putchar('\n');
+    }
     for (PartAt at = parts_of(&run->model); next_part(&at) && !interrupted;) {
         Norm *norm = part_norm(&at);
         if (!norm) continue;
         const NormKind kept = norm->kind;
         part_name(name, &at, NAME_NORMA);
         char row[256];
-        size_t n = snprintf(row, sizeof row, "%-26s", name);
+        size_t n = snprintf(row, sizeof row, json ? "{\"norm\": \"%s\"" : "%-26s", name);
         for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++) {
             norm->kind = kind;
             if (kind != kept && score(run, text, inputs, nll, name)) return -1;
             const double change = kind == kept ? 0 : mean_of(nll, text->n) - usual;
-            n += snprintf(row + n, sizeof row - n, " %+11.6f", change);
+            if (json)
+                n += snprintf(row + n, sizeof row - n, ", \"%s\": %.6f", norm_name(kind), change);
+            else
+                n += snprintf(row + n, sizeof row - n, " %+11.6f", change);
         }
         norm->kind = kept;
-        if (!interrupted) puts(row);
+        if (!interrupted) printf("%s%s\n", row, json ? "}" : "");
         fflush(stdout);
     }
     return stdout_finish();
@@ -102,7 +110,7 @@ int mode_perplexity(Run *run) {
     const double start = now();
     int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll, "scored") : -1;
     const double seconds = now() - start;
-    if (!status && text.n) status = report(nll, text.n, run->session.context);
+    if (!status && text.n) status = report(nll, text.n, run->session.context, o->json);
     if (!status && o->norm_sweep && !interrupted) status = sweep(run, &text, inputs, nll, seconds);
     free(inputs);
     free(nll);

@@ -94,7 +94,7 @@ static int encode(const Prompts *p, Prompt *to) {
 /* Checks that a prompt fits. An empty prompt becomes BOS. `where`: the line, for messages; "" on the command line. */
 static int check_tokens(Prompts *p, const char *where, Tokens *ids) {
     const Run *run = p->run;
-    const int first = run_first_token(run), max = run_steps(run);
+    const int first = run_first_token(run), max = p->template ? INT_MAX : run_steps(run);
     const char *colon = *where ? ": " : "";
     if (!ids->n && first < 0)
         return fail("%s%sthe prompt is empty, and the model has no BOS; pass a text with -i", where, colon);

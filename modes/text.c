@@ -81,15 +81,6 @@ static int sample(const Run *run, Text *t) {
 
 /* ---- log-probabilities --------------------------------------------------------------------------- */
 
-/* Writes a token as an object without the closing bracket. `sum`: the logarithm of the sum of exp(logits). */
-static void write_token(const Run *run, FILE *out, const float *logits, double sum, int id) {
-    int n;
-    const char *bytes = run_token_text(run, &(Tokens){.ids = &id, .n = 1}, 0, &n);
-    fprintf(out, "{\"token\": %d, \"logprob\": %.9g, \"bytes\": [", id, logits[id] - sum);
-    for (int i = 0; i < n; i++) fprintf(out, i ? ", %d" : "%d", (uint8_t)bytes[i]);
-    fputc(']', out);
-}
-
 /* The stream of t->json_text. NULL and a message if out of memory. */
 static FILE *json_stream(Text *t) {
     if (!t->json && !(t->json = open_memstream(&t->json_text, &t->json_size))) fail("out of memory");
@@ -103,7 +94,7 @@ static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
     FILE *to = json_stream(t);
     if (!to) return -1;
     fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
-    write_token(run, to, logits, sum, id);
+    write_json_token(run, to, id, logits[id] - sum);
     for (int k = 0, last = 0; k < n && k < vocab_size; k++) {
         int best = -1;
         for (int i = 0; i < vocab_size; i++) {
@@ -111,7 +102,7 @@ static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
             if (is_left && (best < 0 || logits[i] > logits[best])) best = i;
         }
         fputs(k ? ", " : ", \"top\": [", to);
-        write_token(run, to, logits, sum, last = best);
+        write_json_token(run, to, last = best, logits[best] - sum);
         fputc('}', to);
     }
     fputs("]}", to);

@@ -1,7 +1,9 @@
 /* tokenize.c: the mode that lists the tokens of a text. */
+#include "base/file.h"
 #include "modes/common.h"
 #include "text/stream.h"
 #include "tokenizer.h"
+#include <math.h>
 #include <stdlib.h>
 
 void run_show_piece(const Run *run, Stream *out, int token) {
@@ -20,6 +22,17 @@ void run_show_piece(const Run *run, Stream *out, int token) {
 int mode_tokenize(Run *run) {
     Tokens tokens;
     if (run_tokens(run, true, &tokens)) return -1;
+    if (run->options->json) {
+        fputs("{\"tokens\": [", stdout);
+        for (int i = 0; i < tokens.n; i++) {
+            if (i) fputs(", ", stdout);
+            write_json_token(run, stdout, tokens.ids[i], NAN);
+            putchar('}');
+        }
+        puts("]}");
+        free(tokens.ids);
+        return stdout_finish();
+    }
     Stream out;
     stream_open(&out, stdout);
     for (int i = 0; i < tokens.n; i++) {

@@ -41,6 +41,7 @@ static void a_paste_is_one_message(void) {
     static const char *const typed[] = {"\033[200~one\ntwo words\n\nfour\nfive\033[201~\n",
                                         "Read: \033[200~a\nb\033[201~ now\n",
                                         "\"\"\"x\ny\"\"\"\n",
+                                        "\033[200~\"\"\"doc\nstring\033[201~\n",
                                         "/save c.json\n",
                                         "/bye\n",
                                         NULL};
@@ -50,7 +51,8 @@ static void a_paste_is_one_message(void) {
     CHECK(!strcmp(message("c.json", 1, "user"), "one\ntwo words\n\nfour\nfive"), "%s", message("c.json", 1, "user"));
     CHECK(!strcmp(message("c.json", 3, "user"), "Read: a\nb now"), "%s", message("c.json", 3, "user"));
     CHECK(!strcmp(message("c.json", 5, "user"), "x\ny"), "%s", message("c.json", 5, "user"));
-    CHECK(*message("c.json", 6, "assistant") && !*message("c.json", 7, "user"), "%s", err);
+    CHECK(!strcmp(message("c.json", 7, "user"), "\"\"\"doc\nstring"), "%s", message("c.json", 7, "user"));
+    CHECK(*message("c.json", 8, "assistant") && !*message("c.json", 9, "user"), "%s", err);
 }
 
 /* A file continues the conversation that it was saved from, and an answer to its last message follows. */
@@ -65,6 +67,8 @@ static void conversations_are_saved_and_loaded(void) {
                                         "/load d.json\n",
                                         "/load e.json\n",
                                         "/save f.json\n",
+                                        "/load d.json\n",
+                                        "/save g.json\n",
                                         "\4",
                                         NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -79,6 +83,69 @@ static void conversations_are_saved_and_loaded(void) {
           first);
     CHECK(strstr(err, "\"role\" is assistant, expected user, then assistant"), "%s", err);
     CHECK(!strcmp(message("f.json", 0, "system"), "S") && *message("f.json", 2, "assistant"), "%s", err);
+    CHECK(!strcmp(message("g.json", 2, "assistant"), message("f.json", 2, "assistant")), "a bad file cleared it: %s",
+          err);
+}
+
+/* Ctrl-Z stops the program with the terminal as it was before; afterwards the conversation goes on. */
+static void ctrl_z_suspends_a_chat(void) {
+    static const char *const typed[] = {"hello\n", "\x1a", "and now\n", "/save i.json\n", "/bye\n", NULL};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
+    CHECK(suspended_echo, "the terminal was not set back");
+    CHECK(!strcmp(message("i.json", 2, "user"), "and now") && *message("i.json", 3, "assistant"), "'%s': %s",
+          message("i.json", 2, "user"), err);
+}
+
+/* An answer ends before a stop string, in the conversation, too. */
+static void a_stop_string_is_no_part_of_an_answer(void) {
+    static const char *const typed[] = {"hello\n", "/save j.json\n", "/bye\n", NULL};
+    char whole[1 << 12], stop[8] = "";
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "-n 40") == 0, "status %d, %s", status, err);
+    snprintf(whole, sizeof whole, "%s", message("j.json", 1, "assistant"));
+    CHECK(strlen(whole) > 30, "%s", whole);
+    memcpy(stop, whole + 20, 5);
+    char option[64];
+    snprintf(option, sizeof option, "-n 40 --stop '%s'", stop);
+    CHECK(talk(typed, option) == 0, "status %d, %s", status, err);
+    const char *answer = message("j.json", 1, "assistant");
+    const size_t n = strlen(answer);
+    CHECK(n > 0 && n <= 20 && !strncmp(answer, whole, n) && !strncmp(out, whole, 20) && out[20] == '\n',
+          "--stop '%s': '%s', saved '%s'", stop, out, answer);
+}
+
+/* A line may have a whole conversation; without a user's last message it is refused. */
+static void prompts_are_conversations(void) {
+    static const char *const roles[] = {"system", "user", "assistant", "user"};
+    static const char *const texts[] = {"Be kind.", "hello", "Hi!", "and now"};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    char list[1 << 10] = "[", line[1 << 11], answers[2][256];
+    for (int i = 0; i < 4; i++)
+        sprintf(list + strlen(list), "%s{\"role\": \"%s\", \"content\": \"%s\"}", i ? ", " : "", roles[i], texts[i]);
+    snprintf(line, sizeof line,
+             "{\"messages\": %s]}\n{\"prompt\": \"and now\"}\n{\"messages\": [{\"role\": \"system\", \"content\": "
+             "\"x\"}]}\n",
+             list);
+    write_file("q.jsonl", line);
+    strcat(list, "]");
+    write_file("q.json", list);
+    run("%s -m chat --prompts q.jsonl -t 0 -n 12 --json", model);
+    CHECK(status == 1 && strstr(err, "q.jsonl: line 3: the last message is not the user's"), "%d: %s", status, err);
+    JsonFile json;
+    char *second = strchr(out, '\n');
+    CHECK(second, "%s", out);
+    for (int i = 0; i < 2; i++) {
+        const char *text = i ? second + 1 : out;
+        CHECK(!json_parse(&json, "output", text, strcspn(text, "\n")), "%s", out);
+        CHECK(json_is(json_get(json.values, "prompt"), "and now"), "%s", out);
+        snprintf(answers[i], sizeof answers[i], "%s", json_shown(json_get(json.values, "completion")));
+        json_close(&json);
+    }
+    static const char *const typed[] = {"/load q.json\n", "/save k.json\n", "/bye\n", NULL};
+    CHECK(talk(typed, "-t 0") == 0, "status %d, %s", status, err);
+    CHECK(!strcmp(message("k.json", 4, "assistant"), answers[0]) && strcmp(answers[0], answers[1]),
+          "'%s' and '%s', in a conversation '%s'", answers[0], answers[1], message("k.json", 4, "assistant"));
 }
 
 /* The terminal cuts a line of 5,000 bytes; the next message is read. */
@@ -132,7 +199,7 @@ static void prompts_are_messages(void) {
         CHECK_RUN("%s -m chat -t 0 -n 60", model);
         const char *header = strstr(both, i ? "=== prompt 2" : "=== prompt 1"),
                    *text = header ? strchr(header, '\n') : NULL;
-        const size_t n = text ? strcspn(text + 1, "\n") : 0; /* -n counts the prompt, too */
+        const size_t n = text ? strcspn(text + 1, "\n") + 1 : 0;
         CHECK(n > 20 && !strncmp(out, text + 1, n), "'%s', expected '%s'", both, out);
     }
 }
@@ -141,8 +208,11 @@ void suite_chat(void) {
     TEST(a_full_context_drops_the_oldest_turns);
     TEST(n_limits_an_answer_at_the_end_of_the_context);
     TEST(prompts_are_messages);
+    TEST(prompts_are_conversations);
     if (test_fast()) return;
     TEST(a_paste_is_one_message);
     TEST(conversations_are_saved_and_loaded);
     TEST(a_cut_line_is_reported);
+    TEST(a_stop_string_is_no_part_of_an_answer);
+    TEST(ctrl_z_suspends_a_chat);
 }

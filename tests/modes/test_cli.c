@@ -5,6 +5,7 @@
  */
 #include "base/file.h"
 #include "formats/gguf.h"
+#include "formats/json.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "kv_cache.h"
@@ -418,7 +419,7 @@ static void a_folder_is_a_model(void) {
     CHECK(!strcmp(out, expected), "%s, expected %s", out, expected);
     unlink(inside("out/hf.gguf"));
     CHECK_RUN("hf -m info");
-    CHECK(strstr(out, "format       Hugging Face folder\n"), "%s", out);
+    CHECK(strstr(out, "format          Hugging Face folder\n"), "%s", out);
     check_refused(1, "hf/tokenizer.json not found", "hf -i Once");
     CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
 }
@@ -591,6 +592,11 @@ static void tokenize_writes_ids(void) {
     CHECK(!strcmp(out, "    300  'I'\n"), "%s", out);
     CHECK_RUN("m/model.bin -m tokenize");
     CHECK(!strcmp(out, "1\n"), "expected only BOS: %s", out);
+    CHECK_RUN("m/model.bin -m tokenize --json -i 'aa\xc3'");
+    CHECK(!strcmp(out,
+                  "{\"tokens\": [{\"token\": 1, \"bytes\": [10, 60, 115, 62, 10]}, {\"token\": 259, \"bytes\": [32]}, "
+                  "{\"token\": 354, \"bytes\": [97, 97]}, {\"token\": 198, \"bytes\": [195]}]}\n"),
+          "%s", out);
 }
 
 static void logits_are_bit_identical_to_the_library_s(void) {
@@ -728,6 +734,13 @@ static void perplexity_follows_from_the_logits(void) {
     }
 }
 
+/* The number in a JSON object; NAN: none. */
+static double number_of(const Json *object, const char *key) {
+    double number = NAN;
+    json_real(json_get(object, key), &number);
+    return number;
+}
+
 /* BOS is not scored; the error is the standard error of the mean. */
 static void perplexity_of_a_text(void) {
     Expected *e = expect_open("m/model.bin", &GREEDY);
@@ -742,6 +755,20 @@ static void perplexity_of_a_text(void) {
     CHECK(at && sscanf(at, "+- %lf", &error) == 1, "%s", out);
     const double expected = exp((first + second) / 2) * fabs(first - second) / 2; /* s / sqrt(2), s = |d| / sqrt(2) */
     CHECK(fabs(error / expected - 1) < 1e-3, "error %g, expected %g", error, expected);
+    CHECK_RUN("m/model.bin -m perplexity -i A --json --norm-sweep");
+    JsonFile json;
+    const size_t n = strcspn(out, "\n");
+    CHECK(!json_parse(&json, "output", out, n), "%s", out);
+    CHECK(number_of(json.values, "tokens") == 2 && number_of(json.values, "window") == 64 &&
+              fabs(number_of(json.values, "nll") / (first + second) - 1) < 1e-5 &&
+              fabs(number_of(json.values, "standard_error") / expected - 1) < 1e-3,
+          "%s", out);
+    json_close(&json);
+    CHECK(!json_parse(&json, "output", out + n + 1, strcspn(out + n + 1, "\n")), "%s", out);
+    CHECK(json_is(json_get(json.values, "norm"), "layers.0.attn_norm") && number_of(json.values, "RMSNorm") == 0 &&
+              fabs(number_of(json.values, "none")) > 0,
+          "%s", out);
+    json_close(&json);
     check_refused(1, "empty", "m/model.bin -m perplexity -f empty");
     check_refused(1, "at least 2", "m/model.bin -m perplexity -i A -c 1");
     check_refused(2, "needs a text", "m/model.bin -m perplexity");
@@ -751,13 +778,17 @@ static void perplexity_of_a_text(void) {
 /* ---- info, bench ------------------------------------------------------------------------------------------- */
 
 static void info_lists_the_model(void) {
-    static const char *const lines[] = {"format       llama2.c v0\n",
-                                        "dim          64\n",
-                                        "hidden_dim   172\n",
-                                        "n_layers     2\n",
-                                        "n_heads      8 (4 for keys and values) of size 8\n",
-                                        "vocab_size   512, output tied to the embedding\n",
-                                        "context      64\n",
+    static const char *const lines[] = {"format          llama2.c v0\n",
+                                        "architecture    llama\n",
+                                        "dim             64\n",
+                                        "hidden_dim      172\n",
+                                        "n_layers        2\n",
+                                        "n_heads         8\n",
+                                        "n_kv_heads      4\n",
+                                        "head_size       8\n",
+                                        "vocab_size      512\n",
+                                        "output          tied to the embedding\n",
+                                        "context         64\n",
                                         "  layers.1.mlp_norm        RMSNorm",
                                         "  final_norm               RMSNorm",
                                         "  embedding                f32   [512, 64]",
@@ -768,15 +799,39 @@ static void info_lists_the_model(void) {
         CHECK(strstr(out, lines[i]), "no '%s' in %s", lines[i], out);
     const int layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 172 * 64 + 2 * 64;
     char line[64];
-    snprintf(line, sizeof line, "parameters   %d\n", 2 * layer + 64 + 512 * 64);
+    snprintf(line, sizeof line, "parameters      %d\n", 2 * layer + 64 + 512 * 64);
     CHECK(strstr(out, line), "no '%s' in %s", line, out);
     CHECK_RUN("m/v2.bin -m info");
-    CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") && strstr(out, "group size   4\n"), "%s", out);
-    CHECK(strstr(out, "tokenizer    SentencePiece, 512 pieces, BOS 1, EOS 2\ntemplate     0 bytes\n"), "%s", out);
+    CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") && strstr(out, "group_size      4\n"), "%s", out);
+    CHECK(strstr(out, "tokenizer       SentencePiece\npieces          512\nbos             1\neos             2\n"),
+          "%s", out);
     CHECK_RUN("m/chat.gguf -m info");
-    CHECK(strstr(out, "template     149 bytes\n"), "%s", out);
+    CHECK(strstr(out, "template_bytes  149\n"), "%s", out);
     CHECK_RUN("m/model.bin -m info -z m/model.bin");
     CHECK(!strstr(out, "tokenizer") && one_line(err) && !strncmp(err, "note: m/model.bin", 17), "%s: %s", out, err);
+}
+
+/* The JSON of info has the same numbers as its text, and every norm and tensor. */
+static void info_writes_json(void) {
+    static const char *const models[] = {"m/model.bin", "m/v2.bin", "m/chat.gguf", "hf"};
+    for (int i = 0; i < 4; i++) {
+        JsonFile json;
+        char line[256];
+        int lines = 0;
+        CHECK_RUN("%s -m info --json", models[i]);
+        CHECK(!json_parse(&json, models[i], out, strlen(out)), "%s", out);
+        CHECK_RUN("%s -m info", models[i]);
+        for (const Json *key = json_first(json.values); key; key = json_next(json.values, key)) {
+            snprintf(line, sizeof line, "%-15s %s\n", key->text, key[1].text);
+            CHECK(key[1].kind == JSON_ARRAY || strstr(out, line), "%s: no '%s' in %s", models[i], line, out);
+            lines += 1 + (key[1].kind == JSON_ARRAY) * (1 + (int)key[1].n_members);
+        }
+        for (const char *s = out; (s = strchr(s, '\n')); s++) lines--;
+        const Json *tensors = json_get(json.values, "tensors"), *t = json_first(tensors);
+        CHECK(!lines, "%s: %d more values than lines", models[i], lines);
+        CHECK(json_is(json_get(t, "name"), "embedding") && number_of(t, "bytes") > 0, "%s", out);
+        json_close(&json);
+    }
 }
 
 /* The value of a key, as text, in `out`, which is a flat JSON object on one line; NULL if the key is missing or the
@@ -922,7 +977,8 @@ static void bad_usage_is_refused(void) {
         {"--template works in chat, not in generate", "m/model.bin --template zephyr"},
         {"--type works in convert, not in generate", "m/model.bin -q f32"},
         {"--output works in logits, convert, not in generate", "m/model.bin -o x"},
-        {"--json works in generate, chat, bench, norms, not in info", "m/model.bin -m info --json"},
+        {"--json works in generate, chat, perplexity, bench, norms, tokenize, info, not in logits",
+         "m/model.bin -m logits --json"},
         {"--logprobs requires --json", "m/model.bin --logprobs 2"},
         {"--stop is '', expected", "m/model.bin --stop ''"},
         {"--temperature works in generate, chat, not in perplexity", "m/model.bin -m perplexity -t 0 -i x"},
@@ -1319,6 +1375,20 @@ static void commands_at_a_terminal(void) {
     CHECK(help && strstr(help + 1, "/bye or Ctrl-D"), "%s", err);
 }
 
+/* Ctrl-C at a terminal stops a prompt, too: its answer is empty. */
+static void ctrl_c_stops_a_prompt(void) {
+    static const char *const typed[] = {"/load long.json\n\5", "/bye\n", NULL};
+    FILE *file = fopen(inside("long.json"), "w");
+    fprintf(file, "[{\"role\": \"user\", \"content\": \"");
+    for (int i = 0; i < 40000; i++) fprintf(file, " word");
+    fprintf(file, "\"}]");
+    fclose(file);
+    setup.terminal = true;
+    setup.typed = typed;
+    CHECK_RUN("m/long.bin -m chat --template llama-2 -t 0");
+    CHECK(!strcmp(out, "\n"), "'%s', %s", out, err);
+}
+
 /* In a chat a newline follows. */
 static void ctrl_c_ends_every_mode(void) {
     static const char *const runs[] = {"m/long.bin -m bench -n 2000000 --prompt-tokens 1",
@@ -1376,6 +1446,7 @@ void suite_cli(void) {
     TEST(perplexity_follows_from_the_logits);
     TEST(perplexity_of_a_text);
     TEST(info_lists_the_model);
+    TEST(info_writes_json);
     TEST(bench_writes_json);
     TEST(bench_counts_bytes_and_operations);
     TEST(bench_escapes_the_model_s_name);
@@ -1407,5 +1478,6 @@ void suite_cli(void) {
     TEST(files_do_not_replace_closed_standard_streams);
     TEST(a_file_size_limit_is_an_error);
     TEST(commands_at_a_terminal);
+    TEST(ctrl_c_stops_a_prompt);
     TEST(ctrl_c_ends_every_mode);
 }

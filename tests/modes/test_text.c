@@ -1,5 +1,6 @@
 /* test_text.c: where a text ends, and log-probabilities. */
 #include "base/file.h"
+#include "base/utf8.h"
 #include "formats/json.h"
 
 #include "tests/support/binary.h"
@@ -58,6 +59,28 @@ static void parts_of_stop_strings_are_written(void) {
         CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60 --stop '%s'", model, stop);
         CHECK(!strcmp(out, plain), "--stop '%s': '%s', expected '%s'", stop, out, plain);
     }
+}
+
+/* A stop string may begin inside a character: the bytes before it are written. Almost uniform sampling produces
+ * characters of several byte pieces. */
+static void stop_strings_begin_inside_characters(void) {
+    size_t at = 0;
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int seed = 1, i = 4; seed < 200 && !at; seed++) {
+        CHECK_RUN("%s -i Once -t 1000 -p 0 -n 256 -s %d", model, seed);
+        memcpy(plain, out, sizeof plain);
+        for (i = 4; plain[i + 1] && !at; i++)
+            if (utf8_character(plain + i, 4) > 1) at = (size_t)i;
+        for (int from = 0; from < 2 && at; from++) {
+            char stop[4] = {0}, expected[1 << 14];
+            memcpy(stop, plain + at + from, (size_t)(2 - from));
+            const size_t end = (size_t)(strstr(plain + 4, stop) - plain);
+            snprintf(expected, sizeof expected, "%.*s\n", (int)end, plain);
+            CHECK_RUN("%s -i Once -t 1000 -p 0 -n 256 -s %d --stop '%s'", model, seed, stop);
+            CHECK(!strcmp(out, expected), "--stop of %zu bytes: '%s', expected '%s'", strlen(stop), out, expected);
+        }
+    }
+    CHECK(at > 0, "no text has a character of several bytes");
 }
 
 /* JSON has the prompt and what follows it apart; tokens after a stop string do not count. */
@@ -164,6 +187,7 @@ void suite_text(void) {
     TEST(files_recommend_a_sampling);
     TEST(stop_strings_end_a_text);
     TEST(parts_of_stop_strings_are_written);
+    TEST(stop_strings_begin_inside_characters);
     TEST(json_says_why_a_text_ended);
     TEST(logprobs_follow_from_the_logits);
 }

@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { TIME_LIMIT = 300 /* seconds; long enough for valgrind */ };
@@ -25,6 +26,7 @@ Setup setup;
 int status;
 char out[1 << 20], err[1 << 16], folder[PATH_MAX];
 size_t n_out;
+bool suspended_echo;
 
 void binary_folder(const char *name) {
     if (!realpath(temporary(""), folder)) abort();
@@ -151,14 +153,30 @@ static bool wait_for(pid_t pid, const char *name, const char *text, int times, s
     return false;
 }
 
+/* Waits until the program has stopped itself, looks at its terminal, and lets it go on. */
+static void resume(pid_t pid, int terminal) {
+    struct termios settings;
+    siginfo_t stopped = {0};
+    while (!stopped.si_pid && !waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED | WNOWAIT)) usleep(10000);
+    suspended_echo = !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
+    kill(pid, SIGCONT);
+}
+
 static void type_lines(pid_t pid, int terminal) {
-    for (int i = 0; setup.typed[i]; i++) {
-        const char *line = setup.typed[i], *end = strchrnul(line, '\3');
+    for (int i = 0, n_stops = 0; setup.typed[i]; i++) {
+        const char *line = setup.typed[i], *end = line + strcspn(line, "\3\5\x1a");
         struct stat st = {0};
-        if (!wait_for(pid, "stderr", "User: ", i + 1, 0)) return;
+        int n_answers = 1;
+        if (!wait_for(pid, "stderr", "User: ", i + 1 - n_stops, 0)) return;
+        for (const char *s = err; (s = strstr(s, "Assistant: ")); s++) n_answers++;
         stat(inside("stdout"), &st);
         if (write(terminal, line, (size_t)(end - line)) < 0) return;
-        if (*end && (!wait_for(pid, "stdout", "", 0, (size_t)st.st_size) || write(terminal, end, 1) != 1)) return;
+        if (*end == '\3' && !wait_for(pid, "stdout", "", 0, (size_t)st.st_size)) return;
+        if (*end == '\5' && !wait_for(pid, "stderr", "Assistant: ", n_answers, 0)) return;
+        if (*end && write(terminal, *end == '\x1a' ? end : "\3", 1) != 1) return;
+        if (*end != '\x1a') continue;
+        resume(pid, terminal);
+        n_stops++; /* no new prompt follows */
     }
 }
 

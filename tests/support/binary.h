@@ -21,7 +21,8 @@ typedef struct {
     bool closed_output;       /* a pipe without a reader */
     bool blocked_output;      /* a full pipe whose reader does not read */
     bool terminal;            /* standard input is a terminal */
-    const char *const *typed; /* a line for each prompt "User: ", then NULL; "\3" at its end: Ctrl-C in the answer */
+    const char *const *typed; /* a line for each prompt "User: ", then NULL; at its end \3: Ctrl-C in the answer,
+                                 \5: Ctrl-C before it; \x1a: Ctrl-Z, and the program goes on */
     int closed;               /* closed descriptors, as a sum of 1 << descriptor */
     long file_size;           /* max bytes of a file (ulimit -f); 0: no limit */
     const char *environment;  /* "NAME=VALUE" */
@@ -34,7 +35,8 @@ extern Setup setup;
 enum { KILLED = 1000 };
 extern int status; /* exit status, or KILLED + signal */
 extern char out[1 << 20], err[1 << 16];
-extern size_t n_out; /* bytes of the output, also if `out` is too small */
+extern bool suspended_echo; /* after Ctrl-Z the terminal had its first settings */
+extern size_t n_out;        /* bytes of the output, also if `out` is too small */
 
 /* Makes a folder, in which all following runs start. */
 void binary_folder(const char *name);
