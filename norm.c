@@ -106,23 +106,14 @@ void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
     for (int i = 0; i < dim; i++) y[i] = x[i] * scale * gamma[i];
 }
 
-typedef struct {
-    double mean, scale; /* scale = 1 / sqrt(variance + eps) */
-} Moments;
-
 /* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first pass sums differences
  * from x[0] for the same reason. */
-static Moments moments(const float *x, int dim, float eps) {
+void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
     const float shift = (float)mean;
-    const double rest = mean - shift;
-    return (Moments){mean, inverse_root(sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, eps)};
-}
-
-void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
-    const Moments m = moments(x, dim, eps);
-    const float shift = (float)m.mean, scale = (float)m.scale;
-    const float offset = (float)((m.mean - shift) * scale); /* the rounding error of shift */
+    const double rest = mean - shift; /* the rounding error of shift */
+    const float scale = (float)inverse_root(sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, eps);
+    const float offset = (float)(rest * scale);
     if (beta) {
 #pragma omp simd
         for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * gamma[i] + beta[i];

@@ -40,14 +40,6 @@ uint64_t sample_seed(uint64_t seed, int i) {
     return z ? z : 1;
 }
 
-/* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1). */
-static float random_float(uint64_t *state) {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return (float)((*state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
-}
-
 /* Index of the first maximum. */
 static int argmax(const float *v, int n) {
     enum { BLOCK = 16 * LANES };
@@ -141,7 +133,11 @@ int sampler_next(Sampler *s, const float *logits) {
     memcpy(s->p, logits, (size_t)n * sizeof *s->p);
     if (o->repeat_penalty != 1) penalize(s);
     if (o->temperature == 0) return argmax(s->p, n);
-    const float coin = random_float(&s->state);
+    /* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1) */
+    s->state ^= s->state >> 12;
+    s->state ^= s->state << 25;
+    s->state ^= s->state >> 27;
+    const float coin = (float)((s->state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
     const int best = argmax(s->p, n);
     if (!isfinite(s->p[best])) return best; /* an infinite logit, or all -infinity */
     softmax(s->p, n, s->p[best], o->temperature);

@@ -84,23 +84,18 @@ static size_t number_in(const char *folder, const char *name, const char *key, s
 static size_t difference(size_t a, size_t b) { return a > b ? a - b : 0; }
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Bytes available under the limit of a control group (version 2). */
-static size_t left_in_group(const char *folder) {
-    const size_t limit = number_in(folder, "memory.max", "", SIZE_MAX),
-                 used = number_in(folder, "memory.current", "", 0);
-    const size_t pages =
-        number_in(folder, "memory.stat", "active_file ", 0) + number_in(folder, "memory.stat", "inactive_file ", 0);
-    return limit < SIZE_MAX ? difference(limit, difference(used, pages)) : SIZE_MAX;
-}
-
 size_t memory_available(const char *root) {
     char group[PATH_MAX] = "", folder[2 * PATH_MAX], *end;
     struct rlimit limit;
     size_t min = number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
     find_line(root, "proc/self/cgroup", "0::", group);
-    do { /* the group and its parents */
+    do { /* the control group (version 2) and its parents */
         snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, group);
-        min = smaller(min, left_in_group(folder));
+        const size_t max = number_in(folder, "memory.max", "", SIZE_MAX);
+        const size_t used = number_in(folder, "memory.current", "", 0);
+        const size_t pages =
+            number_in(folder, "memory.stat", "active_file ", 0) + number_in(folder, "memory.stat", "inactive_file ", 0);
+        if (max < SIZE_MAX) min = smaller(min, difference(max, difference(used, pages)));
         end = strrchr(group, '/');
         if (end) *end = '\0';
     } while (end);

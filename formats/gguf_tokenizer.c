@@ -56,15 +56,6 @@ static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
     return 0;
 }
 
-/* Returns NULL if the name is unknown. */
-static const NamedPretokenizer *find_pretokenizer(String name) {
-    char word[64];
-    snprintf(word, sizeof word, " %.*s ", (int)(name.n < 60 ? name.n : 0), name.text);
-    for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
-        if (strstr(p->names, word)) return p;
-    return NULL;
-}
-
 static int fill_merges(Tokenizer *t, const Gguf *g) {
     const GgufValue *merges = gguf_find_value(g, "tokenizer.ggml.merges");
     if (!merges || !merges->is_array || merges->type != GGUF_STRING)
@@ -142,8 +133,11 @@ static int read_tokenizer(Loader *l, bool needed) {
         note("%s does not name its pre-tokenizer (%s): GPT-2's is used", l->g->path, pre_key);
         pre = (String){"gpt-2", 5};
     }
-    const NamedPretokenizer *named = byte_level ? find_pretokenizer(pre) : NULL;
-    if (named || !needed) return named ? fill(l, named) : 0;
+    char name[64];
+    snprintf(name, sizeof name, " %.*s ", (int)(pre.n < 60 ? pre.n : 0), pre.text);
+    for (const NamedPretokenizer *p = PRETOKENIZERS; byte_level && p->names; p++)
+        if (strstr(p->names, name)) return fill(l, p);
+    if (!needed) return 0;
     return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path, byte_level ? pre_key : "tokenizer of kind",
                 SHOWN(byte_level ? pre : model));
 }

@@ -396,14 +396,16 @@ static Value replace(void) {
     return join_items(split_self(), string_arg(1));
 }
 
-/* To upper case if the option is set, else to lower case. */
+enum { UPPER_FIRST = 1, UPPER_REST = 2 };
+
+/* The cases of the first and of the other characters are in the option. */
 static Value change_case(void) {
     const size_t start = text.n;
     put(self);
     for (size_t i = start; i < text.n; i++) {
         const uint8_t c = text.bytes[i];
         stop_if(c >= 0x80, "changes the case of a character outside ASCII");
-        text.bytes[i] = (char)(option ? toupper(c) : tolower(c));
+        text.bytes[i] = (char)(option & (i == start ? UPPER_FIRST : UPPER_REST) ? toupper(c) : tolower(c));
     }
     return take(start);
 }
@@ -504,7 +506,8 @@ static const struct {
     {"replace", replace, 0},
     {"join", join, 0},
     {"lower", change_case, 0},
-    {"upper", change_case, 1},
+    {"upper", change_case, UPPER_FIRST | UPPER_REST},
+    {"capitalize", change_case, UPPER_FIRST},
     {"startswith", starts_with, 0},
     {"endswith", starts_with, 1},
     {"length", length, 0},
@@ -564,13 +567,6 @@ static bool accept(const char *symbol) {
 
 static void expect(const char *symbol) {
     if (!accept(symbol)) stop_at("expected ", symbol);
-}
-
-/* The end of a tag may begin with - or +. */
-static bool tag_ends(void) {
-    skip_space();
-    const char *s = cursor + (*cursor == '-' || *cursor == '+');
-    return !strncmp(s, "}}", 2) || !strncmp(s, "%}", 2);
 }
 
 /* Reads the end of a tag and the white space that belongs to it. */
@@ -752,7 +748,9 @@ static Value read_unary(void) {
 
 /* Reads an operator of this level. Returns its code; 0: none follows. */
 static int read_operator(int level) {
-    if (tag_ends()) return 0;
+    skip_space();
+    const char *end = cursor + (*cursor == '-' || *cursor == '+'); /* of the tag, if it ends here */
+    if (!strncmp(end, "}}", 2) || !strncmp(end, "%}", 2)) return 0;
     for (int i = 0; i < N_OPERATORS; i++)
         if (OPERATORS[i].level == level && accept(OPERATORS[i].symbol)) return OPERATORS[i].code;
     return 0;

@@ -38,12 +38,6 @@ int measure(Round *round, void *context, int n_values, double seconds, Estimate 
     return status ? -1 : n;
 }
 
-/* steps[n] = positions [pos, pos + n) of the synthetic text; the last step's logits are requested. */
-static void fill(Step *steps, int vocab_size, int pos, int n) {
-    for (int i = 0; i < n; i++)
-        steps[i] = (Step){(int)(((pos + i) * 7919LL + 3) % vocab_size), 0, pos + i, i < n - 1 ? NO_LOGITS : LOGITS};
-}
-
 int time_text(const Workload *t, double *seconds) {
     Session *s = t->tuning->session;
     Step *steps = allocate(t->prompt, sizeof *steps);
@@ -52,7 +46,11 @@ int time_text(const Workload *t, double *seconds) {
     for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
         const int n = i ? 1 : t->prompt;
         const double start = now();
-        fill(steps, s->model->config.vocab_size, i ? t->prompt + i - 1 : 0, n);
+        for (int k = 0; k < n; k++) { /* a synthetic text */
+            const int pos = i ? t->prompt + i - 1 : k;
+            steps[k] =
+                (Step){(int)((pos * 7919LL + 3) % s->model->config.vocab_size), 0, pos, k < n - 1 ? NO_LOGITS : LOGITS};
+        }
         if (!model_forward(s, steps, n)) status = -1;
         tune(t->tuning, n);
         seconds[i ? DECODE : PREFILL] += now() - start;

@@ -1,6 +1,7 @@
 """Writes tests/golden/chat_rendered.json and jinja.json: what transformers renders.
 
 python3 scripts/golden_chat.py
+python3 scripts/golden_chat.py FOLDER    # only FOLDER/rendered.json, from the templates in the folder
 
 For each template in tests/golden/chat: the text of 1 to 3 turns, with and without a system prompt, with and without the
 start of an answer, and with each value of enable_thinking. The templates of published models are unchanged; their
@@ -38,7 +39,7 @@ SNIPPETS = r"""
 {{ 'a,b,,c'.split(',')|length }} {{ 'a</t>b</t>c'.split('</t>')[-1] }} {{ 'a-b-c'.split('-', 1)[1] }} {{ ''.split(',')|length }}
 {{ 'a-b'.replace('-', '+') }} {{ 'aXbX'|replace('X', '') }} {{ 'abc'.startswith('ab') }} {{ 'abc'.endswith('ab') }}
 {{ ['a', 'b']|join(', ') }} {{ '-'.join(['a', 'b']) }} {{ []|join(',') }} {{ [1, 2]|join }}
-{{ 'Ab'|upper }} {{ 'Ab'|lower }} {{ 'Ab'.upper() }} {{ 'aé€'|length }} {{ messages|length }} {{ {'a': 1}|length }}
+{{ 'Ab'|upper }} {{ 'Ab'|lower }} {{ 'Ab'.upper() }} {{ 'aB cD'|capitalize }} {{ ''|capitalize }} {{ 'aé€'|length }} {{ messages|length }} {{ {'a': 1}|length }}
 {{ nothing|default('d') }} {{ ''|default('d', true) }} {{ ''|default('d') }}. {{ none|default('d', boolean=true) }} {{ nothing|default }}.
 {{ messages|selectattr('role', 'equalto', 'user')|list|length }} {{ messages|rejectattr('role', 'eq', 'user')|list|length }}
 {{ [{'a': 0}, {'a': 1}, {'b': 1}]|selectattr('a')|list|length }} {{ messages|selectattr('x', 'defined')|list|length }}
@@ -120,13 +121,17 @@ def write(name, cases):
 
 def main():
     chat_template_utils.datetime = FixedDate
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN / "chat"
     cases = []
-    for path in sorted((GOLDEN / "chat").glob("*.jinja")):
+    for path in sorted(folder.glob("*.jinja")):
         for turns in 1, 2, 3:
             for system in False, True:
                 for opens, think in (True, None), (False, None), (True, True), (True, False):
                     case = {"template": path.stem, "turns": turns, "system": system, "open": opens, "think": think}
                     cases.append({**case, "text": render(path.read_text(), case)})
+    if len(sys.argv) > 1:
+        write(folder / "rendered.json", cases)
+        return
     write("chat_rendered.json", cases)
     case = {"turns": 2, "system": False, "open": True, "think": None}
     snippets = [*SNIPPETS.strip("\n").split("\n"), *LAYOUTS]

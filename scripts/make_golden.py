@@ -127,7 +127,10 @@ them. `scripts/golden_bpe.py` writes all of these and documents them.
 
 `chat_rendered.json` holds conversations as transformers renders them with the templates in `chat/`, of which those of
 published models are unchanged (Apache 2.0 or MIT); `jinja.json` holds small templates for the rules of the language.
-`scripts/golden_chat.py` writes both.
+`scripts/golden_chat.py` writes both. `chat_names.txt` lists 88 published templates, most of them not stored here: for a
+folder with them, `scripts/golden_chat.py FOLDER` writes `rendered.json`, and `NORMA_TEMPLATES=FOLDER make test
+SUITES=jinja` compares 2,112 conversations. 85 templates are right in all of them; norma refuses three, for
+`dictsort`, `format` and `int`.
 
 ## Blocks
 
