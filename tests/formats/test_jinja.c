@@ -60,8 +60,8 @@ static void check_text(const char *name, const char *template, const Case *c, co
     if (raises) stderr_hide();
     char *text = render(template, c, NULL);
     if (raises) stderr_show();
-    CHECK(raises ? !text : text && !strcmp(text, expected->text), "%s, %d turns, system %d: '%s', expected '%s'", name,
-          c->turns, c->system, text ? text : "refused", json_shown(expected));
+    CHECK(raises ? !text : text && !strcmp(text, json_shown(expected)), "%s, %d turns, system %d: '%s', expected '%s'",
+          name, c->turns, c->system, text ? text : "refused", json_shown(expected));
     free(text);
 }
 
