@@ -51,8 +51,7 @@ static int open_session(Run *run, const Mode *mode) {
 /* Opens everything that the mode needs. Returns 0 or an exit status. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
-    const bool text_only = mode->needs & TAKES_VOCABULARY;
-    if ((text_only ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
+    if ((mode->needs & TAKES_VOCABULARY ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
     run->model_hash = ranks_number() > 1 && mode->needs & TAKES_RANKS ? model_hash(&run->model) : 0;
     if (mode->needs & TAKES_RANKS && model_share(&run->model)) return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;

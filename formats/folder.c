@@ -95,7 +95,6 @@ static void read_experts(Reader *r) {
 
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Reader *r) {
-    const Config *c = &r->header.config;
     const bool some_without_rope = option_of(r, NO_ROPE_LAYERS);
     const Json *types = option_of(r, LAYER_TYPES) ? get_list(r, "layer_types") : NULL, *type = json_first(types);
     const Json *ropes = some_without_rope ? get_list(r, "no_rope_layers") : NULL, *rotates = json_first(ropes);
@@ -109,7 +108,7 @@ static void read_layers(Reader *r) {
     const int window = slides_at_all ? get_int(r, "sliding_window", 1, r->family->window) : 0;
     const bool bare = window && has(r, ROPE_IN_WINDOWS);
     const bool by_type = types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
-    for (Layer *layer = r->model->layers; layer < r->model->layers + c->n_layers; layer++) {
+    for (Layer *layer = r->model->layers; layer < r->model->layers + r->header.config.n_layers; layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
         if (rotates && !json_integer(rotates, &rope)) refuse_key(r, "no_rope_layers", "whole numbers");
         const bool last = rope == 0, no_rope = last && some_without_rope;
@@ -253,8 +252,7 @@ static void read_rope(Reader *r) {
                                    .halves = !option_of(r, NEIGHBOUR_ROPE)};
     if (!r->origin.status) read_scaling(r);
     if (get(r, "llama_4_scaling_beta").kind <= VALUE_NULL) return;
-    const int original = get_int(r, "original_max_position_embeddings", 1, r->header.config.context);
-    reader_end_context(r, original, BY_QUERIES);
+    reader_end_context(r, get_int(r, "original_max_position_embeddings", 1, r->header.config.context), BY_QUERIES);
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */

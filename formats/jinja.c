@@ -469,8 +469,7 @@ static Value refuse(void) { stop_at("refused: ", concatenate(arg(0), undefined).
 static Value date(void) {
     char today[64];
     const size_t start = text.n;
-    const char *format = concatenate(arg(0), undefined).text;
-    jinja_write(today, format_today(today, sizeof today, format), false);
+    jinja_write(today, format_today(today, sizeof today, concatenate(arg(0), undefined).text), false);
     return take(start);
 }
 
