@@ -63,15 +63,19 @@ static void project_plain(Session *s, const Layer *layer, const float *xn, const
     matmul_plain(q, &layer->wq, xn, s->chunk.row);
     matmul_plain(s->chunk.k, &layer->wk, xn, s->chunk.row);
     matmul_plain(s->chunk.v, &layer->wv, xn, s->chunk.row);
-    norm_heads_plain(q, &layer->q_norm, c->n_heads, c->head_size, c->wide_head_norms);
-    norm_heads_plain(s->chunk.k, &layer->k_norm, c->n_kv_heads, c->head_size, c->wide_head_norms);
-    for (int h = 0; h < c->n_heads && layer->rope != ROPE_NONE; h++)
-        rope_plain(q + h * c->head_size, &s->ropes[layer->rope], step->pos);
+    for (int after = 0; after < 2; after++) { /* the norms, and RoPE */
+        if (after == c->late_head_norms) {
+            norm_heads_plain(q, &layer->q_norm, c->n_heads, c->head_size, c->wide_head_norms);
+            norm_heads_plain(s->chunk.k, &layer->k_norm, c->n_kv_heads, c->head_size, c->wide_head_norms);
+        }
+        for (int h = 0; h < c->n_heads && !after && layer->rope != ROPE_NONE; h++) {
+            rope_plain(q + h * c->head_size, &s->ropes[layer->rope], step->pos);
+            if (h < c->n_kv_heads) rope_plain(s->chunk.k + h * c->head_size, &s->ropes[layer->rope], step->pos);
+        }
+    }
     for (int h = 0; h < c->n_kv_heads; h++) {
-        float *k = s->chunk.k + h * c->head_size, *v = s->chunk.v + h * c->head_size;
-        if (layer->rope != ROPE_NONE) rope_plain(k, &s->ropes[layer->rope], step->pos);
-        kv_write(kv, layer->index, KV_KEYS, h, k, 0, 1, step->pos);
-        kv_write(kv, layer->index, KV_VALUES, h, v, 0, 1, step->pos);
+        kv_write(kv, layer->index, KV_KEYS, h, s->chunk.k + h * c->head_size, 0, 1, step->pos);
+        kv_write(kv, layer->index, KV_VALUES, h, s->chunk.v + h * c->head_size, 0, 1, step->pos);
     }
 }
 
@@ -229,6 +233,11 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     project(&q, &layer->wq, &in, n);
     project(&v, &layer->wv, &in, n);
     probe_mark(s->probe, l, SITE_QKV);
+    if (c->late_head_norms) {
+        rotate_heads(s, layer->rope, &k, n);
+        rotate_heads(s, layer->rope, &q, n);
+        probe_mark(s->probe, l, SITE_ROPE);
+    }
     if (c->wide_head_norms) {
         team_wait(s->probe, l);
         norm_rows(s, layer, SITE_Q_NORM, &layer->q_norm, s->chunk.q, &layer->wq, n);
@@ -238,8 +247,10 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
         norm_heads(s, l, SITE_Q_NORM, &layer->q_norm, &q, n);
         norm_heads(s, l, SITE_K_NORM, &layer->k_norm, &k, n);
     }
-    rotate_heads(s, layer->rope, &k, n);
-    rotate_heads(s, layer->rope, &q, n);
+    if (!c->late_head_norms) {
+        rotate_heads(s, layer->rope, &k, n);
+        rotate_heads(s, layer->rope, &q, n);
+    }
     write_heads(s, l, KV_KEYS, &k);
     write_heads(s, l, KV_VALUES, &v);
     probe_mark(s->probe, l, SITE_ROPE);

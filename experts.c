@@ -83,15 +83,6 @@ static void fill_slots(Session *s, int n) {
     c->expert_start[experts] = i;
 }
 
-static void route(Session *s, const Layer *layer, const float *xn, int n) {
-    const Input in = input_prepare(&s->chunk.input, &layer->router, xn, n);
-    matmul(s->chunk.router, &layer->router, &in, n);
-    team_end(s->probe, layer->index, SITE_ROUTER);
-#pragma omp single nowait
-    fill_slots(s, n);
-    team_end(s->probe, layer->index, SITE_TOP_K);
-}
-
 /* The experts' input: one row per slot, or for a single token one row that all slots share. */
 static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const Chunk *c = &s->chunk;
@@ -122,8 +113,13 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = layer->experts;
     const int n_experts = s->model->config.n_experts, n_slots = n * s->model->config.n_experts_used;
     const int *starts = c->expert_start; /* expert e has the slots [starts[e], starts[e + 1]) */
-    route(s, layer, xn, n);
-    Input in = slot_rows(s, input_weight(&m->gate, &m->up), xn, n);
+    Input in = input_prepare(&s->chunk.input, &layer->router, xn, n);
+    matmul(s->chunk.router, &layer->router, &in, n);
+    team_end(s->probe, layer->index, SITE_ROUTER);
+#pragma omp single nowait
+    fill_slots(s, n);
+    team_end(s->probe, layer->index, SITE_TOP_K);
+    in = slot_rows(s, input_weight(&m->gate, &m->up), xn, n);
     for (int e = 0; e < n_experts; e++) {
         const size_t at = starts[e] * (size_t)tensor_all_rows(&m->gate);
         const Input rows = input_from(&in, each_thread_computes(n) ? 0 : starts[e]);

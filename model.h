@@ -37,6 +37,7 @@ typedef struct {
     /* Optional features; 0: not used. */
     double local_base;     /* RoPE base of ROPE_LOCAL layers; never scaled */
     bool wide_head_norms;  /* q_norm and k_norm normalize all heads jointly */
+    bool late_head_norms;  /* they come after rotation */
     Activation activation; /* of the MLP */
     float embedding_scale; /* multiplies embeddings */
     float residual_scale;  /* multiplies a sublayer's output before it is added */
@@ -68,7 +69,7 @@ typedef struct {
     Tensor wq;           /* [n_heads * head_size, dim] */
     Tensor wk;           /* [n_kv_heads * head_size, dim] */
     Tensor wv;           /* [n_kv_heads * head_size, dim] */
-    Norm q_norm, k_norm; /* applied before rotation; [head_size], with wide_head_norms [all heads] */
+    Norm q_norm, k_norm; /* before rotation, or after it; [head_size], with wide_head_norms [all heads] */
     Tensor wo;           /* [dim, n_heads * head_size] */
     Norm attn_post_norm; /* of attention's output, before it is added to x */
     Norm mlp_norm;

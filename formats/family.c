@@ -52,6 +52,10 @@ const ModelFamily FAMILIES[] = {
      GLM | NEIGHBOUR_ROPE, 10000, 131072, .head_size = 128, .eps = 1.5625e-7f, .rotating = 0.5},
     {"mistral3", "ministral3", PRE_NORMS | QUERY_SCALE, NEIGHBOURS | ODD_HEADS | TIED, SLIDES, 1e6, 262144,
      .head_size = 128, .eps = 1e-5f},
+    {"seed_oss", "seed_oss", PRE_NORMS, BIASES | ODD_HEADS | TIED, SEED | MLP_BIASES, 10000, 524288, .head_size = 128,
+     .eps = 1e-6f},
+    {"hunyuan-dense", "hunyuan_v1_dense", PRE_NORMS | HEAD_NORMS | LATE_HEAD_NORMS, ODD_HEADS | TIED | BIASES,
+     ATTENTION_BIAS | HUNYUAN, 10000, 2048, .eps = 1e-5f},
     {"olmoe", "olmoe", PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, TIED,
      ATTENTION_BIAS | WIDE_EXPERTS, 10000, 4096, .eps = 1e-5f},
     {"granitemoe", "granitemoe", PRE_NORMS | SPARSE, SCALES | NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED,
@@ -119,6 +123,9 @@ static const struct {
     {0, GEMMA, "mlp_norm", NULL, "model.layers.%d.pre_feedforward_layernorm"},
     {FUSED, 0, "wq wk wv", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
     {FUSED_MLP, 0, "gate up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
+    {0, SEED, "mlp_norm", "blk.%d.post_attention_norm", NULL},
+    {0, HUNYUAN, "q_norm", NULL, "model.layers.%d.self_attn.query_layernorm"},
+    {0, HUNYUAN, "k_norm", NULL, "model.layers.%d.self_attn.key_layernorm"},
     {0, GLM, "attn_post_norm", NULL, "model.layers.%d.post_self_attn_layernorm"},
     {0, GLM, "mlp_post_norm", NULL, "model.layers.%d.post_mlp_layernorm"},
     {0, MIXTRAL_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.gate"},
@@ -142,7 +149,6 @@ static const struct {
     {" bitnet bitnet-b1.58 ", "ternary weights"},
     {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
     {" qwen2moe qwen2_moe ", "a shared expert"},
-    {" hunyuan-dense hunyuan_v1_dense ", "head norms after RoPE"},
     {" command-r cohere cohere2 ", "parallel attention and MLP"},
     {" arcee ", "an MLP without a gate"},
 };
@@ -185,6 +191,7 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Namin
 
 void family_set_formulas(const ModelFamily *f, Config *c) {
     c->wide_head_norms = f->has & WIDE_HEAD_NORMS;
+    c->late_head_norms = f->has & LATE_HEAD_NORMS;
     c->activation = f->has & GELU ? ACTIVATION_GELU : ACTIVATION_SILU;
     if (!f->special_layers) return;
     c->embedding_scale = sqrtf((float)c->dim);

@@ -38,6 +38,7 @@ enum {
     ROPE_IN_WINDOWS = 1 << 24,  /* if some layers have a window, the others have no RoPE */
     FUSED_MLP = 1 << 25,        /* gate and up are one tensor */
     QUERY_SCALE = 1 << 26,      /* beyond the original context queries are scaled; norma ends there */
+    LATE_HEAD_NORMS = 1 << 27,  /* HEAD_NORMS come after RoPE */
 };
 
 /* Options: which keys of config.json a family reads, and how a folder stores its weights. */
@@ -65,6 +66,8 @@ enum {
     LAYER_TYPES = 1 << 21,     /* the option layer_types: which layers have the window */
     GEMMA3 = 1 << 22,          /* the option rope_local_base_freq */
     PATTERN = 1 << 24,         /* the option sliding_window_pattern (the period) */
+    SEED = 1 << 25,            /* other names of norms; the options attention_bias and attention_out_bias */
+    HUNYUAN = 1 << 26,         /* other names of head norms; dynamic RoPE with a constant alpha */
     GLM = 1 << 16,             /* other names of norms; the option attention_bias: biases of q, k and v */
     ALL_EXPERTS = SWITCHED_EXPERTS | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS, /* no layer is dense */
     WINDOW_ABOVE = 1 << 23, /* without layer_types, layers from max_window_layers on have the window */

@@ -199,6 +199,8 @@ static void read_scaling(Reader *r) {
         read_yarn(r, original);
     else if (string_is(type, "linear"))
         c->rope.scale = get_real(r, "factor", NAN);
+    else if (string_is(type, "dynamic") && option_of(r, HUNYUAN))
+        c->rope.base *= pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
     else if (string_is(type, "dynamic")) /* changes only positions after the original context: end there */
         c->context = original;
     else
@@ -265,7 +267,8 @@ static const struct {
 } SWITCHES[] = {
     {"use_bias", USE_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS | 1 << MLP_BIAS},
     {"attention_bias", ATTENTION_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS},
-    {"attention_bias", GLM, 1 << QKV_BIAS}, /* true if missing */
+    {"attention_bias", GLM | SEED, 1 << QKV_BIAS}, /* true if missing */
+    {"attention_out_bias", SEED, 1 << OUT_BIAS},
     {"use_qkv_bias", QKV_BIAS_OPTION, 1 << QKV_BIAS},
     {"mlp_bias", MLP_BIASES, 1 << MLP_BIAS},
     {"clip_qkv", 0, 0},
@@ -290,7 +293,7 @@ static void read_switches(Reader *r) {
         const Value v = get(r, name);
         if (!SWITCHES[i].biases && v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
             refuse_key(r, name, "null or false");
-        else if (SWITCHES[i].biases && get_bool(r, name, SWITCHES[i].needs == GLM))
+        else if (SWITCHES[i].biases && get_bool(r, name, SWITCHES[i].needs & GLM))
             r->biases |= SWITCHES[i].biases;
     }
     const Json *quantization = get_object(r, "quantization_config");

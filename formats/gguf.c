@@ -152,9 +152,9 @@ static int read_model(Reader *r) {
     read_rope(r);
     read_local_rope(r);
     if (h->query_scale != 0) reader_end_context(r, h->yarn_context, BY_QUERIES);
-    const bool limits = !(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0;
     /* the file does not say which layers have the window; within the window, all layers are the same */
-    if (limits && h->window < h->config.context) h->config.context = (int)h->window;
+    if (!(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 && h->window < h->config.context)
+        h->config.context = (int)h->window;
     read_layers(r);
     const bool yarn = h->config.rope.yarn.factor > 0;
     if (!yarn) {

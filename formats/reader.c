@@ -104,8 +104,7 @@ static void set_formulas(Reader *r) {
 static float *allocate_vectors(const Reader *r) {
     size_t n = 0, max_weights = 0;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        const size_t cols = t->dims[2];
-        if (t->dims[0] == 1 && t->dims[1] == 1) n += cols;
+        if (t->dims[0] == 1 && t->dims[1] == 1) n += t->dims[2];
         max_weights += 2 * t->bytes; /* a byte holds at most two weights */
     }
     const size_t dim = r->header.config.dim;
@@ -169,14 +168,6 @@ void reader_end_context(Reader *r, int original, const char *why) {
     r->model->ended_by = why;
 }
 
-/* The gamma of all LayerNorms without stored parameters: a vector of ones. */
-static const float *read_ones(Reader *r, int n) {
-    if (r->ones) return r->ones;
-    r->ones = r->vectors;
-    for (int i = 0; i < n; i++) *r->vectors++ = 1;
-    return r->ones;
-}
-
 /* ---- parts ------------------------------------------------------------------------------- */
 
 /* Whether the model has this part. */
@@ -199,7 +190,11 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
     float *gamma = bare ? NULL : reader_vector(r, name, ".weight", true, n);
     const bool less_one = r->naming == NAME_HF && r->family->options & LESS_ONE;
     for (int i = 0; less_one && gamma && i < n; i++) gamma[i] += 1;
-    norm->gamma = bare ? read_ones(r, n) : gamma;
+    if (bare && !r->ones) { /* the gamma of all LayerNorms without stored parameters */
+        r->ones = r->vectors;
+        for (int i = 0; i < n; i++) *r->vectors++ = 1;
+    }
+    norm->gamma = bare ? r->ones : gamma;
     if (may_be_layer && !bare) norm->beta = reader_vector(r, name, ".bias", layer, n);
     norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
     norm->eps = norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;

@@ -54,8 +54,7 @@ int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t 
 
 double value_real(Origin *o, const char *key, Value v, double missing) {
     if (v.kind <= VALUE_NULL && !isnan(missing)) return missing;
-    const bool is_number = v.kind == VALUE_INTEGER || v.kind == VALUE_REAL;
-    if (is_number && v.real > 0 && isfinite(v.real)) return v.real;
+    if ((v.kind == VALUE_INTEGER || v.kind == VALUE_REAL) && v.real > 0 && isfinite(v.real)) return v.real;
     refuse(o, key, v, "a positive number");
     return 1;
 }

@@ -97,8 +97,7 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
 static int n_panels(const Tensor *w) { return (w->rows + LANES - 1) / LANES; }
 
 size_t panels_bytes(const Tensor *w) {
-    const size_t bytes = (size_t)n_panels(w) * packed_bytes(w, w->cols);
-    return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    return ((size_t)n_panels(w) * packed_bytes(w, w->cols) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
 void tensor_pack(Tensor *w, uint8_t *panels, int n_threads) {

@@ -42,14 +42,6 @@ static int render(const Chat *c, Tokens *all) {
     return status;
 }
 
-/* Shows the tokens of a prompt on stderr. */
-static int show_prompt(const Run *run, const Tokens *tokens) {
-    Stream err;
-    stream_open(&err, stderr);
-    for (int i = 0; i < tokens->n; i++) run_show_piece(run, &err, tokens->ids[i]);
-    return stream_close(&err);
-}
-
 /* Renders the turns into the text. If they do not fit in the context, drops the oldest until they fill at most half of
  * it. Returns 1 if the last turn alone does not fit. */
 static int prepare(Chat *c) {
@@ -64,7 +56,12 @@ static int prepare(Chat *c) {
     if (c->talk.first > first)
         note("the context of %d positions is full; dropped the oldest turns: %d", context, c->talk.first - first);
     if (!status && all.n >= context) status = 1;
-    if (!status && c->run->options->verbose_prompt) status = show_prompt(c->run, &all);
+    if (!status && c->run->options->verbose_prompt) {
+        Stream err;
+        stream_open(&err, stderr);
+        for (int i = 0; i < all.n; i++) run_show_piece(c->run, &err, all.ids[i]);
+        status = stream_close(&err);
+    }
     if (status) {
         free(all.ids);
         return status;

@@ -158,9 +158,8 @@ static int begin_samples(Generation *g) {
 static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
-    const size_t sampled = sizeof(HeapItem) + 2 * sizeof(float);
     const double cache = kv_bytes(&s->sequences->kv, max, s->context);
-    const double each = cache + (double)run->model.config.vocab_size * (double)sampled;
+    const double each = cache + (double)run->model.config.vocab_size * (double)(sizeof(HeapItem) + 2 * sizeof(float));
     const double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
     const double max_parallel = fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL, s->batch);
     const int parallel = (int)fmax(1, fmin(max_parallel, left / each));
