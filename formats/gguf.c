@@ -55,14 +55,6 @@ static void check_key(Reader *r, String key) {
     r->origin.status = -1;
 }
 
-static void check_keys(Reader *r) {
-    const Gguf *g = r->keys[0];
-    const size_t n = strlen(r->origin.prefix);
-    for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
-        if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
-            check_key(r, (String){v->key.text + n, v->key.n - n});
-}
-
 /* Reads the scaling of RoPE. Without a type it is linear; the default factor is 1. */
 static void read_rope(Reader *r) {
     Header *h = &r->header;
@@ -143,7 +135,11 @@ static int read_model(Reader *r) {
     if (r->family->has & DEFAULT_WINDOW) h->window = r->family->window;
     h->norm_weights = !(r->family->has & RAW_TOPK);
     h->config.rope.halves = !(r->family->may & NEIGHBOURS);
-    check_keys(r);
+    const Gguf *g = r->keys[0];
+    const size_t n = strlen(r->origin.prefix);
+    for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
+        if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
+            check_key(r, (String){v->key.text + n, v->key.n - n});
     reader_keys(r);
     if (embedding) h->config.vocab_size = embedding->dims[1];
     r->model->tied = !reader_find(r, "output", ".weight");

@@ -12,16 +12,6 @@
 
 enum { WORTH_SHARING = 4 << 20 }; /* max bytes that one thread packs before a second thread would start */
 
-/* Whether `bytes` of panels may be allocated. An eighth of the available memory is left for the cache. Sparse files are
- * not packed: their panels could be far larger than the file's blocks on disk. */
-static bool may_pack(const Model *m, size_t bytes) {
-    /* the other ranks on this machine pack at the same time */
-    const size_t available = memory_available("") / ranks_here();
-    bool sparse = false;
-    for (int i = 0; i < m->n_files; i++) sparse |= m->files[i].sparse;
-    return !sparse && bytes <= available - available / 8;
-}
-
 /* The weight of a part if it is packed; else NULL. */
 static Tensor *weight_to_pack(const PartAt *at) {
     Tensor *w = part_weight(at);
@@ -39,7 +29,12 @@ void model_pack(Model *m, int n_threads) {
     size_t bytes = m->tied ? panels_bytes(&m->output) : 0;
     for (PartAt at = parts_of(m); next_part(&at);)
         if (weight_to_pack(&at)) bytes += panels_bytes(weight_to_pack(&at));
-    if (m->panels || !may_pack(m, bytes)) return;
+    /* sparse files are not packed: their panels could be far larger than their blocks on disk; an eighth of the memory
+       is left for the cache; other ranks on this machine pack at the same time */
+    const size_t available = memory_available("") / ranks_here();
+    bool sparse = false;
+    for (int i = 0; i < m->n_files; i++) sparse |= m->files[i].sparse;
+    if (m->panels || sparse || bytes > available - available / 8) return;
     m->panels = allocate_quietly(bytes, 1); /* one block, so that it can have huge pages */
     if (!m->panels) return;
     uint8_t *to = m->panels;

@@ -89,38 +89,29 @@ static void check_experts(Reader *r) {
     c->norm_topk = h->norm_weights;
 }
 
-/* Logits are divided by logit_scale. Scales of 1 become 0 (not used), except attention_scale: its 0 is the default. */
-static void set_formulas(Reader *r) {
+void reader_begin(Reader *r) {
     Config *c = &r->header.config;
-    if (r->family->may & SCALES && c->logit_scale == 0)
+    check_sizes(r);
+    check_experts(r);
+    if (r->family->may & SCALES && c->logit_scale == 0 && !r->origin.status)
         r->origin.status = fail("%s: %slogit_scale is missing", r->origin.path, r->origin.prefix);
+    if (r->origin.status) return;
+    /* logits are divided by logit_scale; scales of 1 become 0 (not used), except attention_scale: its 0 is the default
+     */
     if (c->embedding_scale == 1) c->embedding_scale = 0;
     if (c->residual_scale == 1) c->residual_scale = 0;
     c->logit_scale = c->logit_scale == 1 || c->logit_scale == 0 ? 0 : 1 / c->logit_scale;
     family_set_formulas(r->family, c);
-}
-
-/* Allocates memory for all norms and biases as float32. */
-static float *allocate_vectors(const Reader *r) {
-    size_t n = 0, max_weights = 0;
+    r->model->config = *c;
+    r->model->family = r->family->gguf;
+    size_t n = 0, max_weights = 0; /* floats of all norms and biases; weights in the file */
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         if (t->dims[0] == 1 && t->dims[1] == 1) n += t->dims[2];
         max_weights += 2 * t->bytes; /* a byte holds at most two weights */
     }
-    const size_t dim = r->header.config.dim;
-    if (has(r, BARE_NORMS))
-        n += max_weights < dim ? max_weights : dim; /* the shared gamma; a file with fewer weights than dim fails */
-    return allocate(n, sizeof(float));
-}
-
-void reader_begin(Reader *r) {
-    check_sizes(r);
-    check_experts(r);
-    if (!r->origin.status) set_formulas(r);
-    if (r->origin.status) return;
-    r->model->config = r->header.config;
-    r->model->family = r->family->gguf;
-    r->vectors = r->model->vectors = allocate_vectors(r);
+    const size_t dim = c->dim; /* of the shared gamma; a file with fewer weights fails */
+    if (has(r, BARE_NORMS)) n += max_weights < dim ? max_weights : dim;
+    r->vectors = r->model->vectors = allocate(n, sizeof(float));
     if (!r->vectors || model_allocate_layers(r->model)) r->origin.status = -1;
 }
 

@@ -37,19 +37,6 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     fputs("]}", out);
 }
 
-/* The RMS of the residual stream before attention: for each layer an array over position buckets. */
-static void write_residual(FILE *out, const Profile *p) {
-    double rms[POSITION_BUCKETS];
-    for (int layer = 0; layer < p->session->model->config.n_layers; layer++) {
-        const StreamSize *stream = p->streams[layer];
-        int n = POSITION_BUCKETS;
-        while (n > 0 && !stream[n - 1].tokens) n--;
-        for (int b = 0; b < n; b++) rms[b] = sqrt(stream[b].squares / (double)stream[b].tokens);
-        if (layer) fputc(',', out);
-        write_numbers(out, rms, n);
-    }
-}
-
 static void write_row(FILE *out, Phase phase, const SiteRow *row) {
     const Record *r = &row->record;
     fprintf(out, "%s,", PHASE_NAMES[phase]);
@@ -79,7 +66,15 @@ void write_csv(const Profile *p, FILE *out) {
         separator = ", ";
     }
     fputs("], \"residual\": [", out);
-    write_residual(out, p);
+    for (int layer = 0; layer < m->config.n_layers; layer++) { /* RMS before attention, by position bucket */
+        const StreamSize *stream = p->streams[layer];
+        double rms[POSITION_BUCKETS];
+        int n = POSITION_BUCKETS;
+        while (n > 0 && !stream[n - 1].tokens) n--;
+        for (int b = 0; b < n; b++) rms[b] = sqrt(stream[b].squares / (double)stream[b].tokens);
+        if (layer) fputc(',', out);
+        write_numbers(out, rms, n);
+    }
     fputs("]}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,rms_in,rms_out,mean_over_rms,"
           "max_abs,max_channel,max_position\n",
           out);

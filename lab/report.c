@@ -4,20 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Writes the norms' share of each phase's work, and whether other programs disturbed the measurement. */
-static void write_answer(const Profile *p) {
-    for (Phase phase = N_PHASES; phase-- > 0;) {
-        const Work w = profile_work(p, phase);
-        if (!p->passes[phase].passes) continue;
-        fprintf(stderr, "norms: %.2f %% of the work of %s", 100 * w.share.value, PHASE_NAMES[phase]);
-        if (isfinite(w.share.low)) fprintf(stderr, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
-        fprintf(stderr, ", %.2f %% of its time; removing all norms would save at most %.2f us per token\n",
-                100 * w.of_time, w.us);
-    }
-    write_load(stderr, profile_add_load(p, &(Load){0}));
-    fputc('\n', stderr);
-}
-
 /* Writes a line for each kind of site: sums over the layers, the layer that takes the longest and, for norms, the min
  * and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase) {
@@ -71,7 +57,16 @@ bool profile_format(const char *path) { return !*path || ends_with(path, ".csv")
 int profile_report(const Profile *p, const char *path, bool layers) {
     OutputFile out;
     fputc('\n', stderr);
-    write_answer(p);
+    for (Phase phase = N_PHASES; phase-- > 0;) {
+        const Work w = profile_work(p, phase);
+        if (!p->passes[phase].passes) continue;
+        fprintf(stderr, "norms: %.2f %% of the work of %s", 100 * w.share.value, PHASE_NAMES[phase]);
+        if (isfinite(w.share.low)) fprintf(stderr, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
+        fprintf(stderr, ", %.2f %% of its time; removing all norms would save at most %.2f us per token\n",
+                100 * w.of_time, w.us);
+    }
+    write_load(stderr, profile_add_load(p, &(Load){0}));
+    fputc('\n', stderr);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         if (!p->passes[phase].passes) continue;
         fprintf(stderr, "\n%s\n", PHASE_NAMES[phase]);

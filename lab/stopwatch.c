@@ -9,27 +9,24 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Inserts the n-th round's values into sorted[MAX_VALUES][MAX_ROUNDS]. Returns whether all intervals are narrow. */
-static bool add_round(double *sorted, int n, const double *values, int n_values, Estimate *estimates) {
-    bool narrow = true;
-    for (int v = 0; v < n_values; v++, sorted += MAX_ROUNDS) {
-        int at = n - 1;
-        for (; at > 0 && sorted[at - 1] > values[v]; at--) sorted[at] = sorted[at - 1];
-        sorted[at] = values[v];
-        estimates[v] = estimate_median(sorted, n);
-        narrow = narrow && estimates[v].high - estimates[v].low <= 0.02 * fabs(estimates[v].value);
-    }
-    return narrow;
-}
-
 int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates) {
-    double values[MAX_VALUES] = {0}, *sorted = allocate(MAX_VALUES, MAX_ROUNDS * sizeof *sorted);
+    double values[MAX_VALUES] = {0},
+           *sorted = allocate(MAX_VALUES, MAX_ROUNDS * sizeof *sorted); /* a row for each value */
     const double start = now();
     int n = 0, status = sorted ? 0 : -1;
     bool narrow = false, in_time = true;
     while (!status && !interrupted && n < MAX_ROUNDS && in_time && (n < MIN_ROUNDS || !narrow)) {
         status = round(context, values);
-        if (!status) narrow = add_round(sorted, ++n, values, n_values, estimates);
+        narrow = true;
+        n += !status;
+        for (int v = 0; v < n_values && !status; v++) { /* inserts the values */
+            double *row = sorted + v * MAX_ROUNDS;
+            int at = n - 1;
+            for (; at > 0 && row[at - 1] > values[v]; at--) row[at] = row[at - 1];
+            row[at] = values[v];
+            estimates[v] = estimate_median(row, n);
+            narrow = narrow && estimates[v].high - estimates[v].low <= 0.02 * fabs(estimates[v].value);
+        }
         in_time = now() - start < seconds;
         if (on_terminal(stderr)) fprintf(stderr, "\r%d rounds, %.0f of %.0f s ", n, now() - start, seconds);
     }

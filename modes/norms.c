@@ -209,22 +209,6 @@ static void set_norms(Trial *t, int variant) {
         if (part_norm(&at)) part_norm(&at)->kind = variant == UNCHANGED ? *kept++ : (NormKind)variant;
 }
 
-static int time_variant(Trial *t, int variant, double costs[N_PHASES][N_COSTS]) {
-    double seconds[N_PHASES];
-    set_norms(t, variant);
-    Profile *p = profile_open(t->text.tuning->session, (About){0}, nanoseconds);
-    const int status = p ? time_text(&t->text, seconds) : -1;
-    for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
-        const Passes *sums = &p->passes[phase];
-        const int tokens = phase == PREFILL ? t->text.prompt : 1;
-        costs[phase][SHARE] = 100 * profile_work(p, phase).share.value;
-        costs[phase][TOKEN_US] = 1e6 * (sums->seconds - sums->observing) / (double)sums->passes / tokens;
-    }
-    if (!status) profile_add_load(p, &t->load);
-    profile_close(p);
-    return status;
-}
-
 static void divide_by_none(double costs[N_VARIANTS][N_PHASES][N_COSTS]) {
     for (int variant = 0; variant < N_VARIANTS; variant++)
         for (Phase phase = 0; phase < N_PHASES; phase++)
@@ -233,10 +217,24 @@ static void divide_by_none(double costs[N_VARIANTS][N_PHASES][N_COSTS]) {
 
 static int time_variants(void *trial, double *values) {
     double(*costs)[N_PHASES][N_COSTS] = (void *)values;
-    for (int variant = 0; variant < N_VARIANTS; variant++)
-        if (time_variant(trial, variant, costs[variant])) return -1;
+    Trial *t = trial;
+    int status = 0;
+    for (int variant = 0; variant < N_VARIANTS && !status; variant++) {
+        double seconds[N_PHASES];
+        set_norms(t, variant);
+        Profile *p = profile_open(t->text.tuning->session, (About){0}, nanoseconds);
+        status = p ? time_text(&t->text, seconds) : -1;
+        for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
+            const Passes *sums = &p->passes[phase];
+            const int tokens = phase == PREFILL ? t->text.prompt : 1;
+            costs[variant][phase][SHARE] = 100 * profile_work(p, phase).share.value;
+            costs[variant][phase][TOKEN_US] = 1e6 * (sums->seconds - sums->observing) / (double)sums->passes / tokens;
+        }
+        if (!status) profile_add_load(p, &t->load);
+        profile_close(p);
+    }
     divide_by_none(costs);
-    return 0;
+    return status;
 }
 
 /* Shortens the text until MIN_ROUNDS rounds fit into the time. */

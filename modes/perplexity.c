@@ -41,7 +41,8 @@ static double mean_of(const double *nll, int n) {
     return total / n;
 }
 
-static int report(const double *nll, int n, int window, bool json) {
+static int report(const Run *run, const double *nll, int n) {
+    const bool json = run->options->json;
     double squares = 0;
     const double mean = mean_of(nll, n), perplexity = exp(mean);
     for (int i = 0; i < n; i++) squares += (nll[i] - mean) * (nll[i] - mean);
@@ -54,7 +55,7 @@ static int report(const double *nll, int n, int window, bool json) {
     if (n > 1) /* d exp(mean) = exp(mean) d mean */
         printf(json ? ", \"standard_error\": %.4f" : " +- %.4f (standard error)",
                perplexity * sqrt(squares / (n - 1) / n));
-    printf(json ? ", \"window\": %d}\n" : "\nwindow               %d tokens\n", window);
+    printf(json ? ", \"window\": %d}\n" : "\nwindow               %d tokens\n", run->session.context);
     return stdout_finish();
 }
 
@@ -110,7 +111,7 @@ int mode_perplexity(Run *run) {
     const double start = now();
     int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll, "scored") : -1;
     const double seconds = now() - start;
-    if (!status && text.n) status = report(nll, text.n, run->session.context, o->json);
+    if (!status && text.n) status = report(run, nll, text.n);
     if (!status && o->norm_sweep && !interrupted) status = sweep(run, &text, inputs, nll, seconds);
     free(inputs);
     free(nll);
