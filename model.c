@@ -149,7 +149,8 @@ static void forward_chunk(void *pass) {
         const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
         form->attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n); /* x += post(attention(pre(x))) */
-        xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
+        if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma)             /* else the MLP has attention's input */
+            xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
         (layer->experts ? form->mixture : form->mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
         add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
     }

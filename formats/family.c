@@ -56,6 +56,8 @@ const ModelFamily FAMILIES[] = {
      .eps = 1e-6f},
     {"hunyuan-dense", "hunyuan_v1_dense", PRE_NORMS | HEAD_NORMS | LATE_HEAD_NORMS, ODD_HEADS | TIED | BIASES,
      ATTENTION_BIAS | HUNYUAN, 10000, 2048, .eps = 1e-5f},
+    {"cohere2", "cohere2", PRE_NORMS | LAYER_NORMS | ROPE_IN_WINDOWS | PARALLEL, NEIGHBOURS | TIED | PERIODIC_WINDOWS,
+     TIED_DEFAULT | NEIGHBOUR_ROPE | SLIDES | LAYER_TYPES | PATTERN, 10000, 8192, .eps = 1e-5f, .window = 4096, .period = 4},
     {"olmoe", "olmoe", PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, TIED,
      ATTENTION_BIAS | WIDE_EXPERTS, 10000, 4096, .eps = 1e-5f},
     {"granitemoe", "granitemoe", PRE_NORMS | SPARSE, SCALES | NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED,
@@ -105,6 +107,7 @@ const Key KEYS[] = {
     {"residual_scale", "residual_multiplier", KEY_FLOAT, CONFIG(residual_scale), .needs = SCALES},
     {"attention.scale", "attention_multiplier", KEY_FLOAT, CONFIG(attention_scale), .needs = SCALES},
     {"logit_scale", "logits_scaling", KEY_FLOAT, CONFIG(logit_scale), .needs = SCALES}, /* logits are divided by it */
+    {"logit_scale", "logit_scale", KEY_FLOAT, CONFIG(logit_scale), .needs = PARALLEL},
     {"attn_logit_softcapping", "attn_logit_softcapping", KEY_CAP, CONFIG(attention_cap), .needs = SCORE_CAP},
     {"final_logit_softcapping", "final_logit_softcapping", KEY_CAP, CONFIG(logit_cap), .needs = LOGIT_CAP},
     {"rope.scaling.finetuned", NULL, KEY_INTEGER, .field = AT(finetuned)},
@@ -149,7 +152,7 @@ static const struct {
     {" bitnet bitnet-b1.58 ", "ternary weights"},
     {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
     {" qwen2moe qwen2_moe ", "a shared expert"},
-    {" command-r cohere cohere2 ", "parallel attention and MLP"},
+    {" command-r cohere ", "norms of heads with a weight for each head"},
     {" arcee ", "an MLP without a gate"},
 };
 /* clang-format on */
@@ -170,7 +173,7 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value 
 
 bool family_has_norm(const ModelFamily *f, const Part *norm) {
     const int trait = norm->of_heads ? HEAD_NORMS : norm->post ? POST_NORMS : PRE_NORMS;
-    return norm->owner == OF_MODEL || f->has & trait;
+    return norm->owner == OF_MODEL || (f->has & trait && !(f->has & PARALLEL && !strcmp(norm->site, "mlp")));
 }
 
 bool family_fuses(const ModelFamily *f, const Part *weight) {

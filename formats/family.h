@@ -39,6 +39,7 @@ enum {
     FUSED_MLP = 1 << 25,        /* gate and up are one tensor */
     QUERY_SCALE = 1 << 26,      /* beyond the original context queries are scaled; norma ends there */
     LATE_HEAD_NORMS = 1 << 27,  /* HEAD_NORMS come after RoPE */
+    PARALLEL = 1 << 28, /* attention and MLP have one norm, without beta; logits are multiplied by their scale */
 };
 
 /* Options: which keys of config.json a family reads, and how a folder stores its weights. */

@@ -70,7 +70,8 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     else if (c->local_base == 0)
         c->local_base = rope->base;
     if (!h.window && (a->has & DEFAULT_WINDOW)) h.window = c->context;
-    c->logit_scale = c->logit_scale != 0 ? 1 / c->logit_scale : 1;
+    if (c->logit_scale == 0) c->logit_scale = 1;
+    if (!(a->has & PARALLEL)) c->logit_scale = 1 / c->logit_scale;
     if (model->long_factors) h.yarn_context = model->config.context;
     if (model->long_factors) c->context = model->long_context;
     h.factor = yarn ? rope->yarn.factor : rope->scale;
@@ -143,7 +144,7 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
                   {GELU, c->activation == ACTIVATION_GELU, "GELU"},
                   {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
                   {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
-                  {SCALES, has_own_factors(a, c), "a scale of embeddings, scores, residuals or logits"},
+                  {SCALES | PARALLEL, has_own_factors(a, c), "a scale of embeddings, scores, residuals or logits"},
                   {0, !layers_read_back(a, m), "the windows or the RoPE of its layers"},
                   {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
                   {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
@@ -444,7 +445,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0) note("%s keeps its gamma", name);
     for (int i = 0; folded && i < dim; i++) w->row[i] = 1;
     write_vector(w, name, ".weight", folded ? w->row : norm->gamma, dim);
-    if (norm->kind != NORM_LAYER) return;
+    if (norm->kind != NORM_LAYER || w->family->has & PARALLEL) return;
     memset(w->row, 0, (size_t)dim * sizeof *w->row);
     write_vector(w, name, ".bias", norm->beta ? norm->beta : w->row, dim);
 }

@@ -93,14 +93,15 @@ void reader_begin(Reader *r) {
     Config *c = &r->header.config;
     check_sizes(r);
     check_experts(r);
-    if (r->family->may & SCALES && c->logit_scale == 0 && !r->origin.status)
+    if ((r->family->may | r->family->has) & (SCALES | PARALLEL) && c->logit_scale == 0 && !r->origin.status)
         r->origin.status = fail("%s: %slogit_scale is missing", r->origin.path, r->origin.prefix);
     if (r->origin.status) return;
     /* logits are divided by logit_scale; scales of 1 become 0 (not used), except attention_scale: its 0 is the default
      */
     if (c->embedding_scale == 1) c->embedding_scale = 0;
     if (c->residual_scale == 1) c->residual_scale = 0;
-    c->logit_scale = c->logit_scale == 1 || c->logit_scale == 0 ? 0 : 1 / c->logit_scale;
+    if (!has(r, PARALLEL) && c->logit_scale != 0) c->logit_scale = 1 / c->logit_scale;
+    if (c->logit_scale == 1) c->logit_scale = 0;
     family_set_formulas(r->family, c);
     r->model->config = *c;
     r->model->family = r->family->gguf;
@@ -186,7 +187,7 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
         for (int i = 0; i < n; i++) *r->vectors++ = 1;
     }
     norm->gamma = bare ? r->ones : gamma;
-    if (may_be_layer && !bare) norm->beta = reader_vector(r, name, ".bias", layer, n);
+    if (may_be_layer && !bare) norm->beta = reader_vector(r, name, ".bias", layer && !has(r, PARALLEL), n);
     norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
     norm->eps = norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;
     if (!(norm->eps > 0) && !r->origin.status)

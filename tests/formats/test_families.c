@@ -56,6 +56,7 @@ static const struct {
     {"seed_oss", "llama", false},
     {"seed_oss_biases", "seed_oss llama", false},
     {"hunyuan", "hunyuan-dense", false},
+    {"cohere2", "cohere2", false},
 };
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
