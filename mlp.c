@@ -20,13 +20,14 @@ static double activation_plain(Activation activation, double a) {
     switch (activation) {
     case ACTIVATION_SILU: return a / (1 + exp(-a));
     case ACTIVATION_GELU: return a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
+    case ACTIVATION_RELU: return fmax(a, 0);
     }
     return NAN;
 }
 
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
     matmul_plain(s->chunk.gate, &m->gate, xn, s->chunk.row);
-    matmul_plain(s->chunk.up, &m->up, xn, s->chunk.row);
+    matmul_plain(s->chunk.up, m->up.data ? &m->up : &m->gate, xn, s->chunk.row);
     for (int i = 0; i < m->gate.rows; i++)
         s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation, s->chunk.gate[i]) * s->chunk.up[i]);
     matmul_plain(y, &m->down, s->chunk.gate, s->chunk.row);
@@ -49,6 +50,7 @@ INLINE vf activate_vector(const Activation activation, vf a) {
     switch (activation) {
     case ACTIVATION_SILU: break;
     case ACTIVATION_GELU: z = 1.5957691216f * (a + 0.044715f * a * a * a); break;
+    case ACTIVATION_RELU: return vmax(a, vset(0));
     }
     return a / (1.0f + vexp(-z));
 }
@@ -70,17 +72,17 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const I
     for (int first = 0; first < rows; first += step) {
         const int count = rows - first < step ? rows - first : step;
         matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
-        matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
+        if (m->up.data) matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
         for (int t = 0; t < n; t++) {
             const size_t at = t * hidden_dim + first;
-            activate(s->model->config.activation, gate + at, up + at, count);
+            activate(s->model->config.activation, gate + at, (m->up.data ? up : gate) + at, count);
         }
     }
 }
 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
-    Input in = input_prepare(&s->chunk.input, input_weight(&m->gate, &m->up), xn, n);
+    Input in = input_prepare(&s->chunk.input, input_weight(&m->gate, m->up.data ? &m->up : &m->gate), xn, n);
     mlp_gate_up(s, m, s->chunk.gate, s->chunk.up, &in, n);
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate, &m->gate, n);
     in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n);

@@ -17,7 +17,7 @@
 #define NORMA_VERSION "0.1.0"
 
 /* SiLU, or GELU in its tanh form. */
-typedef enum { ACTIVATION_SILU, ACTIVATION_GELU } Activation;
+typedef enum { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_RELU } Activation;
 
 typedef struct {
     int dim;        /* width of the residual stream */
@@ -90,8 +90,8 @@ typedef struct {
     double *long_factors; /* the same, in sessions beyond `context` (LongRoPE), owned; NULL: none */
     int long_context;     /* with long_factors: max positions of such a session */
     float *vectors;       /* norms and biases that the file does not store as float32, owned; NULL: none */
-    const char *format;   /* name of the file format, for example "llama2.c v0" */
-    const char *family;   /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
+    const char *format,   /* name of the file format, for example "llama2.c v0" */
+        *family;          /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
     int bos, eos;         /* token ids for models without a tokenizer; -1: none */
     bool eos_ends;        /* whether EOS ends a text; BOS always does */
     const char *ended_by; /* why `context` is shorter than in the checkpoint; NULL if it is not */

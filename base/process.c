@@ -57,12 +57,12 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
     _exit(EXIT_BAD_INPUT);
 }
 
-/* Without SA_RESTART, so that Ctrl-C ends a wait for input. */
+/* Without SA_RESTART, so that Ctrl-C ends a wait for input; after Ctrl-Z it goes on. */
 static void handle(int signal_number, void (*handler)(int)) {
     struct sigaction old;
     if (sigaction(signal_number, NULL, &old) || old.sa_handler == SIG_IGN) return;
-    const int flags = signal_number == SIGTSTP ? SA_RESTART : 0; /* a line is read on after Ctrl-Z */
-    sigaction(signal_number, &(struct sigaction){.sa_handler = handler, .sa_flags = flags}, NULL);
+    sigaction(signal_number,
+              &(struct sigaction){.sa_handler = handler, .sa_flags = signal_number == SIGTSTP ? SA_RESTART : 0}, NULL);
 }
 
 void handle_signals(void) {

@@ -58,6 +58,8 @@ const ModelFamily FAMILIES[] = {
      ATTENTION_BIAS | HUNYUAN, 10000, 2048, .eps = 1e-5f},
     {"cohere2", "cohere2", PRE_NORMS | LAYER_NORMS | ROPE_IN_WINDOWS | PARALLEL, NEIGHBOURS | TIED | PERIODIC_WINDOWS,
      TIED_DEFAULT | NEIGHBOUR_ROPE | SLIDES | LAYER_TYPES | PATTERN, 10000, 8192, .eps = 1e-5f, .window = 4096, .period = 4},
+    {"arcee", "arcee", PRE_NORMS | NO_GATE, NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED, ATTENTION_BIAS | MLP_BIASES,
+     10000, 4096, .eps = 1e-5f},
     {"olmoe", "olmoe", PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, TIED,
      ATTENTION_BIAS | WIDE_EXPERTS, 10000, 4096, .eps = 1e-5f},
     {"granitemoe", "granitemoe", PRE_NORMS | SPARSE, SCALES | NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED,
@@ -129,6 +131,7 @@ static const struct {
     {0, SEED, "mlp_norm", "blk.%d.post_attention_norm", NULL},
     {0, HUNYUAN, "q_norm", NULL, "model.layers.%d.self_attn.query_layernorm"},
     {0, HUNYUAN, "k_norm", NULL, "model.layers.%d.self_attn.key_layernorm"},
+    {NO_GATE, 0, "gate", "blk.%d.ffn_up", "model.layers.%d.mlp.up_proj"},
     {0, GLM, "attn_post_norm", NULL, "model.layers.%d.post_self_attn_layernorm"},
     {0, GLM, "mlp_post_norm", NULL, "model.layers.%d.post_mlp_layernorm"},
     {0, MIXTRAL_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.gate"},
@@ -153,7 +156,6 @@ static const struct {
     {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
     {" qwen2moe qwen2_moe ", "a shared expert"},
     {" command-r cohere ", "norms of heads with a weight for each head"},
-    {" arcee ", "an MLP without a gate"},
 };
 /* clang-format on */
 
@@ -195,7 +197,7 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Namin
 void family_set_formulas(const ModelFamily *f, Config *c) {
     c->wide_head_norms = f->has & WIDE_HEAD_NORMS;
     c->late_head_norms = f->has & LATE_HEAD_NORMS;
-    c->activation = f->has & GELU ? ACTIVATION_GELU : ACTIVATION_SILU;
+    c->activation = f->has & GELU ? ACTIVATION_GELU : f->has & NO_GATE ? ACTIVATION_RELU : ACTIVATION_SILU;
     if (!f->special_layers) return;
     c->embedding_scale = sqrtf((float)c->dim);
     const int head_size = c->dim / c->n_heads;

@@ -39,6 +39,7 @@ enum {
     FUSED_MLP = 1 << 25,        /* gate and up are one tensor */
     QUERY_SCALE = 1 << 26,      /* beyond the original context queries are scaled; norma ends there */
     LATE_HEAD_NORMS = 1 << 27,  /* HEAD_NORMS come after RoPE */
+    NO_GATE = 1 << 29,          /* the MLP is down(relu(up x)^2); `up` is called gate here, and Mlp.up is absent */
     PARALLEL = 1 << 28, /* attention and MLP have one norm, without beta; logits are multiplied by their scale */
 };
 

@@ -283,9 +283,9 @@ static void read_switches(Reader *r) {
     const bool gelu = has(r, GELU), gemma = option_of(r, GEMMA);
     const char *key = gemma ? "hidden_activation" : "hidden_act";
     const char *other = !gelu ? "swish" : gemma ? "" : "gelu"; /* in Gemma 1, also the tanh form */
+    const char *usual = gelu ? "gelu_pytorch_tanh" : has(r, NO_GATE) ? "relu2" : "silu";
     const Json *act = find(r, key);
-    if (!json_null(act) && !json_is(act, gelu ? "gelu_pytorch_tanh" : "silu") && !json_is(act, other))
-        refuse_key(r, key, gelu ? "gelu_pytorch_tanh" : "silu");
+    if (!json_null(act) && !json_is(act, usual) && !json_is(act, other)) refuse_key(r, key, usual);
     if (option_of(r, QKV_BIASES)) r->biases = 1 << QKV_BIAS;
     for (size_t i = 0; i < sizeof SWITCHES / sizeof *SWITCHES; i++) {
         const char *name = SWITCHES[i].key;

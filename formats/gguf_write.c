@@ -141,6 +141,7 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
     } traits[] = {{SPARSE, c->n_experts > 0, "expert_count"},
                   {WIDE_HEAD_NORMS, c->wide_head_norms, "head norms over all heads"},
                   {LATE_HEAD_NORMS, c->late_head_norms, "head norms after RoPE"},
+                  {NO_GATE, c->activation == ACTIVATION_RELU, "an MLP without a gate"},
                   {GELU, c->activation == ACTIVATION_GELU, "GELU"},
                   {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
                   {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},

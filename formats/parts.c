@@ -80,7 +80,7 @@ const float *part_folded(const PartAt *at) {
     const Layer *layer = &m->layers[at->layer < m->config.n_layers ? at->layer : 0];
     const Norm *norms[] = {[NO_FEED] = NULL,
                            [QKV_FEED] = &layer->attn_norm,
-                           [MLP_FEED] = &layer->mlp_norm,
+                           [MLP_FEED] = layer->mlp_norm.gamma ? &layer->mlp_norm : &layer->attn_norm,
                            [OUT_FEED] = m->tied ? NULL : &m->final_norm};
     const Norm *norm = norms[at->part->feed];
     return norm && !norm->beta ? norm->gamma : NULL;

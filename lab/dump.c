@@ -19,26 +19,19 @@ static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer, const
     return path;
 }
 
-/* Creates a file with a header. Returns -1 on failure. */
-static int create_array(const char *path, int n, int width) {
-    char about[118];
-    FILE *file = fopen(path, "wb");
-    if (!file) return -1;
-    snprintf(about, sizeof about, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n, width);
-    fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0, about);
-    return fclose(file);
-}
-
 /* Creates or deletes the files of all norms. Returns the size of their arrays in bytes. */
 static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
-    char path[PATH_SIZE];
+    char path[PATH_SIZE], about[118];
     for (PartAt at = parts_of(d->model); next_part(&at);) {
         const PartSize size = !at.part->of_heads ? SIZE_DIM : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES : SIZE_KEYS;
         const int width = part_size(&d->model->config, size), layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         for (int out = 0; part_norm(&at) && out < 2; out++) {
             path_of(d, path, layer, at.part->names[NAME_NORMA], out);
-            if (create ? create_array(path, d->n, width) : remove(path)) d->failed = true;
+            FILE *file = create ? fopen(path, "wb") : NULL;
+            snprintf(about, sizeof about, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", d->n, width);
+            if (file) fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0, about);
+            if (create ? !file || fclose(file) : remove(path)) d->failed = true;
             bytes += 4.0 * d->n * width;
         }
     }

@@ -20,17 +20,6 @@ enum { PREFILL_RATE, DECODE_RATE, DECODE_BYTES, READ_BYTES, PREFILL_OPERATIONS, 
 static const char *const NAMES[N_VALUES] = {"prefill_tps",    "decode_tps",  "decode_gbps",     "read_gbps",
                                             "prefill_gflops", "peak_gflops", "byte_peak_gflops"};
 
-/* Floating-point operations of the layers' products per token: two for each weight in use. */
-static double layer_operations(const Model *m) {
-    double weights = 0;
-    for (PartAt at = parts_of(m); next_part(&at);) {
-        const Tensor *w = part_weight(&at);
-        const bool used = at.part->owner != OF_EXPERT || at.expert < m->config.n_experts_used;
-        if (w && used && at.part->owner != OF_MODEL) weights += (double)w->rows * w->cols;
-    }
-    return 2 * weights;
-}
-
 static int time_round(void *context, double *rates) {
     const Workload *t = context;
     const Model *m = t->tuning->model;
@@ -44,7 +33,13 @@ static int time_round(void *context, double *rates) {
     if (!(rates[READ_BYTES] > 0) || time_text(t, seconds)) return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
     rates[DECODE_RATE] = t->steps / seconds[DECODE];
-    rates[PREFILL_OPERATIONS] = 1e-9 * rates[PREFILL_RATE] * layer_operations(m);
+    double weights = 0; /* of the layers' products, in use; two operations each */
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        const Tensor *w = part_weight(&at);
+        if (w && at.part->owner != OF_MODEL && (at.part->owner != OF_EXPERT || at.expert < m->config.n_experts_used))
+            weights += (double)w->rows * w->cols;
+    }
+    rates[PREFILL_OPERATIONS] = 2e-9 * rates[PREFILL_RATE] * weights;
     rates[DECODE_BYTES] = 1e-9 * rates[DECODE_RATE] * bytes;
     return 0;
 }

@@ -180,14 +180,6 @@ static int open_generation(Generation *g, const ChatTemplate *template) {
     return g->many ? session_reserve(&g->run->session, g->parallel + 1) : 0;
 }
 
-/* Shows progress on a terminal, unless the texts are written to it. */
-static void show_progress(Generation *g) {
-    const double interval = 0.1; /* seconds */
-    if (!g->many || !on_terminal(stderr) || on_terminal(stdout) || now() - g->shown < interval) return;
-    fprintf(stderr, "texts: %d \r", g->n_texts);
-    g->shown = now();
-}
-
 static void show_statistics(const Generation *g, double start, double end) {
     const Run *run = g->run;
     const Guesser *guesser = &run->guesser;
@@ -211,7 +203,10 @@ static int generate(Generation *g) {
     int more = 1;
     while (more > 0) {
         if (write_samples(g) || begin_samples(g) || write_samples(g)) return -1;
-        show_progress(g);
+        if (g->many && on_terminal(stderr) && !on_terminal(stdout) && now() - g->shown >= 0.1) {
+            fprintf(stderr, "texts: %d \r", g->n_texts);
+            g->shown = now();
+        }
         more = texts_pass(g->run, g->running, g->parallel + 1, &g->out);
         if (g->prefilled == 0 && g->first && g->first->text.n_rows) g->prefilled = now();
         for (int i = 0; i < g->parallel; i++)

@@ -4,19 +4,6 @@
 #include "modes/common.h"
 #include <stdlib.h>
 
-/* Writes float32 [tokens->n][vocab_size] in native byte order. */
-static int write_logits(Run *run, const Tokens *tokens, OutputFile *out) {
-    const size_t row = sizeof(float) * run->model.config.vocab_size;
-    const int batch = run->session.batch;
-    for (int pos = 0; pos < tokens->n && !interrupted; pos += batch) {
-        const int n = tokens->n - pos < batch ? tokens->n - pos : batch;
-        const float *logits = run_logits(run, tokens->ids + pos, n, pos);
-        if (!logits) return -1;
-        if (fwrite(logits, row, n, out->stream) != (size_t)n) break;
-    }
-    return 0;
-}
-
 int mode_logits(Run *run) {
     const char *folder = run->options->dump;
     Tokens tokens;
@@ -27,7 +14,13 @@ int mode_logits(Run *run) {
     int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
     const bool dumps = folder && !status, is_open = !status && !(status = output_open(&out, run->options->output));
     if (dumps) run->profile->dump = &dump;
-    if (is_open) status = write_logits(run, &tokens, &out);
+    const size_t row = sizeof(float) * run->model.config.vocab_size;
+    for (int pos = 0, n; is_open && !status && pos < tokens.n && !interrupted; pos += n) {
+        n = tokens.n - pos < run->session.batch ? tokens.n - pos : run->session.batch;
+        const float *logits = run_logits(run, tokens.ids + pos, n, pos);
+        if (!logits) status = -1;
+        if (logits && fwrite(logits, row, n, out.stream) != (size_t)n) break;
+    }
     if (dumps && dump_close(&dump, !status && !interrupted)) status = -1;
     if (is_open && output_close(&out, !status && !interrupted)) status = -1; /* kept only if the dump is */
     free(tokens.ids);

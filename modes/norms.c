@@ -249,26 +249,20 @@ static int fit_text(Workload *t, double seconds) {
     return 0;
 }
 
-/* Prints a summary in words. */
-static void show_answer(const Estimate *estimates) {
-    const Estimate *unchanged = estimates + UNCHANGED * N_COST_COLUMNS,
-                   *layer = estimates + NORM_LAYER * N_COST_COLUMNS;
-    for (int phase = N_PHASES; phase-- > 0; putchar('\n')) {
-        const Estimate share = unchanged[phase * N_COSTS + SHARE];
-        printf(
-            "Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; removing "
-            "all norms would save at most %.2f us per token.",
-            share.value, PHASE_NAMES[phase], share.low, share.high, layer[phase * N_COSTS + SHARE].value,
-            share.value / 100 * unchanged[phase * N_COSTS + TOKEN_US].value);
-    }
-}
-
 static void report(const Run *run, const Trial *t, const Estimate *estimates, int rounds) {
     const Options *o = run->options;
     const int prompt = t->text.prompt, steps = t->text.steps;
     char label[128];
     if (!o->json) {
-        show_answer(estimates);
+        for (int phase = N_PHASES; phase-- > 0; putchar('\n')) {
+            const Estimate *unchanged = estimates + UNCHANGED * N_COST_COLUMNS + phase * N_COSTS;
+            const Estimate *layer = estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
+            printf("Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
+                   "removing "
+                   "all norms would save at most %.2f us per token.",
+                   unchanged[SHARE].value, PHASE_NAMES[phase], unchanged[SHARE].low, unchanged[SHARE].high,
+                   layer[SHARE].value, unchanged[SHARE].value / 100 * unchanged[TOKEN_US].value);
+        }
         write_load(stdout, &t->load);
         printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s", prompt, steps, rounds, "norms");
         write_headings(COST_COLUMNS, N_COST_COLUMNS);

@@ -788,6 +788,51 @@ FAMILIES = {
         },
         {"logit_scale": 0.5, "sliding_window": 12, "sliding_window_pattern": 3},
     ),
+    "arcee": Family(
+        60,
+        "AFM-4.5B",
+        "an MLP of relu squared without a gate, YaRN",
+        sizes(48, 80, 2, 4, 2, 60, 128, 16)
+        | {
+            "architectures": ["ArceeForCausalLM"],
+            "model_type": "arcee",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "hidden_act": "relu2",
+            "initializer_range": 0.02,
+            "mlp_bias": False,
+            "rms_norm_eps": 1e-05,
+            "rope_scaling": {
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "factor": 4.0,
+                "mscale": 1.0,
+                "original_max_position_embeddings": 32,
+                "rope_type": "yarn",
+                "type": "yarn",
+            },
+            "rope_theta": 10000.0,
+            "tie_word_embeddings": False,
+            "torch_dtype": "bfloat16",
+        },
+        {"rope_scaling": None},
+    ),
+    "arcee_biases": Family(
+        61,
+        "ArceeConfig's other options",
+        "biases, tied",
+        sizes(48, 80, 2, 4, 2, 60, 64, 12)
+        | {
+            "architectures": ["ArceeForCausalLM"],
+            "model_type": "arcee",
+            "attention_bias": True,
+            "hidden_act": "relu2",
+            "mlp_bias": True,
+            "rms_norm_eps": 1e-05,
+            "rope_theta": 10000.0,
+            "tie_word_embeddings": True,
+        },
+    ),
 }
 
 

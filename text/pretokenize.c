@@ -255,26 +255,16 @@ static const char *match_any(const Subject *t, const char *p, const char *s) {
     return match;
 }
 
-/* Moves *s past a character where the pattern does not match; past all characters of its first set if that is in an
- * unlimited run: the pattern does not match at a later place in the run either. */
-static void skip_unmatched(const Subject *t, const char *p, const char **s) {
-    bool in_run;
-    size_t length;
-    do {
-        in_run = is_in_set(p, character_at(t, *s, &length)) && *end_of_set(p) == '+';
-        *s += length;
-    } while (in_run && *s < t->end);
-}
-
 int pretokenize(const char *const *steps, const char *text, size_t size, WordFunction word, void *arg) {
     const Subject t = {.end = text + size};
     if (!*steps) return size ? word(arg, text, size) : 0;
     for (const char *from = text, *at = text; from < t.end;) {
         const char *match = at < t.end ? match_any(&t, *steps, at) : at;
-        if (!match) {
-            skip_unmatched(&t, *steps, &at);
-            continue;
-        }
+        bool in_run = !match;
+        for (size_t length; in_run && at < t.end;
+             at += length) /* a run that does not match here matches nowhere in it */
+            in_run = is_in_set(*steps, character_at(&t, at, &length)) && *end_of_set(*steps) == '+';
+        if (!match) continue;
         if (pretokenize(steps + 1, from, at - from, word, arg) || pretokenize(steps + 1, at, match - at, word, arg))
             return -1;
         from = at = match;
