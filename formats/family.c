@@ -155,7 +155,7 @@ static const struct {
     {" bitnet bitnet-b1.58 ", "ternary weights"},
     {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
     {" qwen2moe qwen2_moe ", "a shared expert"},
-    {" command-r cohere ", "norms of heads with a weight for each head"},
+    {" command-r cohere ", "an option that norma does not read (use_qk_norm)"},
 };
 /* clang-format on */
 

@@ -285,7 +285,7 @@ static void read_switches(Reader *r) {
     const char *other = !gelu ? "swish" : gemma ? "" : "gelu"; /* in Gemma 1, also the tanh form */
     const char *usual = gelu ? "gelu_pytorch_tanh" : has(r, NO_GATE) ? "relu2" : "silu";
     const Json *act = find(r, key);
-    if (!json_null(act) && !json_is(act, usual) && !json_is(act, other)) refuse_key(r, key, usual);
+    if (!json_null(act) && !json_is(act, usual) && !json_is(act, other)) refuse_key(r, key, "%s", usual);
     if (option_of(r, QKV_BIASES)) r->biases = 1 << QKV_BIAS;
     for (size_t i = 0; i < sizeof SWITCHES / sizeof *SWITCHES; i++) {
         const char *name = SWITCHES[i].key;

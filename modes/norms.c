@@ -226,14 +226,14 @@ static int time_variants(void *trial, double *values) {
         status = p ? time_text(&t->text, seconds) : -1;
         for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
             const Passes *sums = &p->passes[phase];
-            const int tokens = phase == PREFILL ? t->text.prompt : 1;
             costs[variant][phase][SHARE] = 100 * profile_work(p, phase).share.value;
-            costs[variant][phase][TOKEN_US] = 1e6 * (sums->seconds - sums->observing) / (double)sums->passes / tokens;
+            costs[variant][phase][TOKEN_US] = 1e6 * (sums->seconds - sums->observing) / (double)sums->passes /
+                                              (phase == PREFILL ? t->text.prompt : 1);
         }
         if (!status) profile_add_load(p, &t->load);
         profile_close(p);
     }
-    divide_by_none(costs);
+    if (!status) divide_by_none(costs);
     return status;
 }
 
