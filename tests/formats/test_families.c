@@ -457,6 +457,25 @@ static void smollm3_options(void) {
     CHECK_CHANGES(changes);
 }
 
+static void newer_options(void) {
+    static const Change changes[] = {
+        {"seed_oss", "\"attention_out_bias\": false", "\"attention_out_bias\": true", "bias"},
+        {"seed_oss", "\"attention_bias\": true", "\"attention_bias\": false", "bias"},
+        {"seed_oss", "\"attention_bias\": true", "\"attention_bias\": 1", "attention_bias is 1"},
+        {"hunyuan", "\"alpha\": 1000.0", "\"beta\": 1000.0", "alpha is missing"},
+        {"hunyuan", "\"alpha\": 1000.0", "\"alpha\": 0", "alpha is 0"},
+        {"hunyuan", "\"alpha\": 1000.0", "\"alpha\": \"1000\"", "alpha is '1000'"},
+        {"hunyuan", "\"use_qk_norm\": true", "\"use_qk_norm\": false", NULL}, /* not read by transformers */
+        {"cohere2", "\"logit_scale\": 0.25", "\"logit_scale\": 0", "logit_scale is 0"},
+        {"cohere2", "\"logit_scale\": 0.25", "\"scale\": 0.25", "logit_scale is missing"},
+        {"cohere2", "\"sliding_window\": 9", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"cohere2", "_pattern\": 4", "_pattern\": 0", "sliding_window_pattern is 0"},
+        {"arcee", "\"relu2\"", "\"silu\"", "hidden_act is 'silu'"},
+        {"arcee", "\"mlp_bias\": false", "\"mlp_bias\": true", "bias"},
+    };
+    CHECK_CHANGES(changes);
+}
+
 static void stablelm_options(void) {
     static const char partial[] = "\"partial_rotary_factor\": 0.25", cache[] = "\"use_cache\": true";
     static const Change changes[] = {
@@ -534,6 +553,16 @@ static void missing_keys_have_their_defaults(void) {
         {"mistral_v01", "rope_theta"},
         {"mistral_v03", "sliding_window"},
         {"mistral_v03", "tie_word_embeddings"},
+        {"glm4", "attention_bias"},
+        {"seed_oss", "attention_bias"},
+        {"seed_oss", "attention_out_bias"},
+        {"seed_oss", "mlp_bias"},
+        {"hunyuan", "rope_theta"},
+        {"hunyuan", "rms_norm_eps"},
+        {"cohere2", "layer_norm_eps"},
+        {"cohere2", "sliding_window_pattern"},
+        {"arcee", "hidden_act"},
+        {"arcee", "rms_norm_eps"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i += test_fast() ? 3 : 1) {
         char line[64];
@@ -621,6 +650,7 @@ void suite_families(void) {
     TEST(smollm3_options);
     TEST(stablelm_options);
     TEST(mistral_options);
+    TEST(newer_options);
     TEST(missing_keys_have_their_defaults);
     TEST(longrope_ends_at_its_original_context);
     TEST(text_models_of_multimodal_folders);

@@ -119,9 +119,9 @@ int samples_write(const char *folder) {
     return status || write_folders(folder) || convert_folder(folder) ? -1 : 0;
 }
 
-const char *const SAMPLE_FAMILIES[N_SAMPLE_FAMILIES] = {"gemma2",  "gemma3_1b", "gemma3_nested", "olmo",
-                                                        "olmo2",   "olmo3",     "phi3",          "phi4",
-                                                        "granite", "smollm3",   "stablelm",      "mixtral"};
+const char *const SAMPLE_FAMILIES[N_SAMPLE_FAMILIES] = {
+    "gemma2",  "gemma3_1b", "gemma3_nested", "olmo", "olmo2", "olmo3",    "phi3",    "phi4",    "granite",
+    "smollm3", "stablelm",  "mixtral",       "glm4", "olmoe", "seed_oss", "hunyuan", "cohere2", "arcee"};
 
 static int write_family(const char *folder, const char *name) {
     Family f;
