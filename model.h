@@ -52,7 +52,7 @@ enum { MAX_EXPERTS = 1024 };
 /* The weights of one SwiGLU: a layer's MLP, or an expert. */
 typedef struct {
     Tensor gate; /* [hidden_dim, dim]; w1 in llama2.c */
-    Tensor up;   /* [hidden_dim, dim]; w3 in llama2.c */
+    Tensor up;   /* [hidden_dim, dim]; w3 in llama2.c; absent: multiply by gate itself (relu squared) */
     Tensor down; /* [dim, hidden_dim]; w2 in llama2.c */
 } Mlp;
 
@@ -60,7 +60,8 @@ typedef struct {
 typedef enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_NONE } RopeUse;
 enum { N_ROPES = ROPE_NONE };
 
-/* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm is NORM_NONE. */
+/* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm is NORM_NONE. Without mlp_norm and mlp_post_norm
+ * both run from attn_norm: x += attention(pre(x)) + mlp(pre(x)). */
 typedef struct {
     int index;  /* number of the layer, from 0 */
     int window; /* positions that a query sees, including its own; 0: no limit */

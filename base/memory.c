@@ -46,7 +46,7 @@ void *arena_take(Arena *a, double count, size_t size) {
     const double bytes = count * (double)size, room = (floor(bytes / CACHE_LINE) + 1) * CACHE_LINE;
     char *p = a->memory ? a->memory + (size_t)a->used : NULL;
 #ifdef __SANITIZE_ADDRESS__
-    if (p) __asan_poison_memory_region(p + bytes, room - bytes);
+    if (p) __asan_poison_memory_region(p + (size_t)bytes, (size_t)(room - bytes));
 #endif
     a->used += room;
     return p;

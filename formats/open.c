@@ -29,8 +29,8 @@ static void complete(Model *m) {
         m->parameters += vectors + (w ? (size_t)w->rows * cols : 0);
         m->decode_bytes += vectors * sizeof(float);
         if (!w) continue;
-        const bool row_only = w == &m->embedding && !m->tied;
-        *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) += tensor_bytes(w, row_only ? 1 : w->rows);
+        *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) +=
+            tensor_bytes(w, w == &m->embedding && !m->tied ? 1 : w->rows); /* one row of the embedding */
         m->bf16 |= w->type == TYPE_BF16;
         dense |= at.part->owner == OF_MLP;
         sparse |= at.part->owner == OF_EXPERT;

@@ -315,8 +315,9 @@ static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const
 static int read_sibling(Tokenizer *t, const char *sibling, const char *name, int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
     const char *slash = strrchr(sibling, '/');
-    const int folder = slash ? (int)(slash - sibling) + 1 : 0;
-    if (snprintf(path, PATH_MAX, "%.*s%s", folder, sibling, name) >= PATH_MAX || !file_exists(path)) return 0;
+    if (snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash - sibling) + 1 : 0, sibling, name) >= PATH_MAX ||
+        !file_exists(path))
+        return 0;
     if (read) return read_file(t, path, read);
     File file;
     if (map_model_file(&file, path)) return -1;
