@@ -127,7 +127,6 @@ static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind, i
     for (int i = 0; i < n * cols; i++) p->x[i] = random_number(kind, 3, (size_t)i);
     p->w.data = p->data;
     if (input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3, true)) return -1;
-    free(p->buffer.unit_rows);
     p->buffer.unit = unit;
     p->buffer.unit_rows = unit ? malloc(MAX_TOKENS * unit->row_bytes(cols)) : NULL;
     return 0;
@@ -136,6 +135,7 @@ static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind, i
 static void problem_close(Problem *p) {
     free(p->data);
     free(p->x);
+    free(p->buffer.unit_rows); /* not part of the buffer's memory: of problem_open() */
     input_buffer_close(&p->buffer);
 }
 
