@@ -63,8 +63,7 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     for (; i + 4 * LANES <= n; i += 4 * LANES) {
         UNROLL
         for (int j = 0; j < 4; j++) {
-            const int at = i + j * LANES;
-            sums[j] = add_term(terms, sums[j], vload(x + at) - vset(shift));
+            sums[j] = add_term(terms, sums[j], vload(x + (i + j * LANES)) - vset(shift));
         }
     }
     for (; i < n; i += LANES) {

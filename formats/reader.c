@@ -215,8 +215,8 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const size_t row = part.first + (stacked ? (size_t)at->expert * part.all : 0);
     w->data = t->data + row * tensor_bytes(w, 1);
     w->offset = t->offset + row * tensor_bytes(w, 1);
-    const bool may_have_bias = gguf && !expert && !fused && w != &r->model->embedding;
-    if (may_have_bias || r->biases & 1 << at->part->bias) w->bias = reader_vector(r, name, ".bias", !gguf, rows);
+    if ((gguf && !expert && !fused && w != &r->model->embedding) || r->biases & 1 << at->part->bias)
+        w->bias = reader_vector(r, name, ".bias", !gguf, rows);
 }
 
 /* Reads a part. A folder may store a tied embedding only under the name of the output. */
@@ -224,8 +224,8 @@ static void read_part(Reader *r, const PartAt *at) {
     Model *m = r->model;
     char name[PART_NAME];
     family_part_name(r->family, name, at, r->naming);
-    const bool as_output = r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding;
-    if (as_output && !reader_find(r, name, ".weight")) strcpy(name, "lm_head");
+    if (r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding && !reader_find(r, name, ".weight"))
+        strcpy(name, "lm_head");
     if (!is_there(r, at, name)) return;
     (part_norm(at) ? read_norm : read_weight)(r, at, name);
     Layer *layer = &m->layers[at->layer];

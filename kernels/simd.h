@@ -68,6 +68,9 @@ INLINE void vstore(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
 /* Loads n <= LANES floats, followed by zeros. Reads no further. */
 INLINE vf vload_n(const float *p, int n) {
+#if SIMD_AVX512
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#endif
     if (n == LANES) return vload(p);
     vf v = {0};
     memcpy(&v, p, (size_t)n * sizeof *p);
@@ -75,10 +78,14 @@ INLINE vf vload_n(const float *p, int n) {
 }
 
 INLINE void vstore_n(float *p, vf v, int n) {
+#if SIMD_AVX512
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
     if (n == LANES)
         vstore(p, v);
     else
         memcpy(p, &v, (size_t)n * sizeof *p);
+#endif
 }
 
 /* a * b + c, rounded once if the processor has FMA. */

@@ -53,8 +53,8 @@ void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, c
     FILE *file = fopen(path_of(d, path, layer, site, out), "r+b");
     bool whole = file;
     for (int t = 0; t < n && whole; t++, x += stride) {
-        const long at = NPY_HEADER + ((long)steps[t].pos * stride + channel) * (long)sizeof *x;
-        whole = !fseek(file, at, SEEK_SET) && fwrite(x, (size_t)width * sizeof *x, 1, file) == 1;
+        whole = !fseek(file, NPY_HEADER + ((long)steps[t].pos * stride + channel) * (long)sizeof *x, SEEK_SET) &&
+                fwrite(x, (size_t)width * sizeof *x, 1, file) == 1;
     }
     if (!file || fclose(file) || !whole) d->failed = true;
 }

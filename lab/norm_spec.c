@@ -30,8 +30,7 @@ static const char *parse_layers(const char *text, int n_layers, long *first, lon
     char *end;
     *first = *last = strtol(text, &end, 10);
     if (*end == '-') *last = strtol(end + 1, &end, 10);
-    const bool valid = is_digit(*text) && is_digit(end[-1]) && *end == '.' && *first <= *last && *last < n_layers;
-    return valid ? end + 1 : NULL;
+    return is_digit(*text) && is_digit(end[-1]) && *end == '.' && *first <= *last && *last < n_layers ? end + 1 : NULL;
 }
 
 /* Applies an item: a kind, for all norms, or SITE=KIND. */

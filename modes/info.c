@@ -93,14 +93,16 @@ static void show_config(const Run *run) {
     show_facts(run, "{", facts, sizeof facts / sizeof *facts);
 }
 
-static void show_files(const Run *run) {
+int mode_info(Run *run) {
+    const bool json = run->options->json;
     const Model *m = &run->model;
     const Config *c = &m->config;
     const Tokenizer *t = &run->tokenizer;
-    const bool json = run->options->json, wide = m->kv_type == KV_F32;
+    const bool wide = m->kv_type == KV_F32;
     const char *tokenizer = t->merges.rules ? "ranked merges" : "SentencePiece";
     size_t bytes = 0;
     for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
+    show_config(run);
     const Fact facts[] = {
         {"parameters", NULL, (double)m->parameters},
         {"file_bytes", NULL, (double)bytes},
@@ -116,12 +118,6 @@ static void show_files(const Run *run) {
         printf(json ? ", \"bos\": %d, \"eos\": %d" : "bos             %d\neos             %d\n", t->bos, t->eos);
     for (int i = 0; i < N_ADVICE; i++)
         if (t->advice[i].given) printf(json ? ", \"%s\": %.7g" : "%-15s %.7g\n", ADVICE_NAMES[i], t->advice[i].value);
-}
-
-int mode_info(Run *run) {
-    const bool json = run->options->json;
-    show_config(run);
-    show_files(run);
     fputs(json ? ",\n\"norms\": [" : "\nnorms\n", stdout);
     show_parts(&run->model, true, json);
     fputs(json ? "],\n\"tensors\": [" : "\ntensors (rows = out, columns = in)\n", stdout);

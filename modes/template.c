@@ -180,8 +180,8 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conver
 static int guard_pieces(Tokenizer *t) {
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
-        const bool ends = id == t->bos || id == t->eos || id == t->eot;
-        if ((ends || p->kind == PIECE_SPECIAL || p->kind == PIECE_CONTROL) && p->length <= MAX_MATCHED_BYTES) {
+        if ((id == t->bos || id == t->eos || id == t->eot || p->kind == PIECE_SPECIAL || p->kind == PIECE_CONTROL) &&
+            p->length <= MAX_MATCHED_BYTES) {
             p->kind = PIECE_SPECIAL;
             p->also_merged = false;
         }
