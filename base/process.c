@@ -122,8 +122,8 @@ void terminal_discard(void) {
 
 int usual_threads(void) {
     const int n = omp_get_max_threads(), share = n / ranks_here();
-    const bool given = getenv("OMP_NUM_THREADS") || omp_get_num_procs() < sysconf(_SC_NPROCESSORS_ONLN);
-    return given ? n : share > 1 ? share : 1;
+    if (getenv("OMP_NUM_THREADS") || omp_get_num_procs() < sysconf(_SC_NPROCESSORS_ONLN)) return n;
+    return share > 1 ? share : 1;
 }
 
 int start_threads(int n) {

@@ -98,8 +98,9 @@ static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
     for (int k = 0, last = 0; k < n && k < vocab_size; k++) {
         int best = -1;
         for (int i = 0; i < vocab_size; i++) {
-            const bool is_left = k == 0 || logits[i] < logits[last] || (i > last && logits[i] == logits[last]);
-            if (is_left && (best < 0 || logits[i] > logits[best])) best = i;
+            if ((k == 0 || logits[i] < logits[last] || (i > last && logits[i] == logits[last])) &&
+                (best < 0 || logits[i] > logits[best]))
+                best = i;
         }
         fputs(k ? ", " : ", \"top\": [", to);
         write_json_token(run, to, last = best, logits[best] - sum);
