@@ -14,7 +14,8 @@ repository (`golden_bpe.py --train` trains new ones), and their variants:
     llama2_first    the same, with one prepended only to a whole text that does not begin with one (Metaspace)
     minimind        minimind/tokenizer.json in the folder NORMA_CHECKPOINTS (without it the file is unchanged)
 
-patterns.txt has the regular expressions of pre-tokenizers, as JSON strings.
+patterns.txt has the regular expressions of pre-tokenizers, as JSON strings. digits.txt has the characters that the
+pre-tokenizer Digits separates from letters, as ranges of code points (first, last).
 
 A line of chat_bpe.txt is: family, 1 with a system prompt (else 0), turn, and the ids before the answer to that turn, as
 transformers' apply_chat_template returns them with the templates in chat/ (MiniMind: its own) and the tokenizer llama3,
@@ -264,6 +265,16 @@ def write_chat(folder):
     (GOLDEN / "chat_bpe.txt").write_text("".join(lines))
 
 
+def write_digits():
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    found = {c for c in points if len(digits.pre_tokenize_str(f"a{chr(c)}b")) == 3}
+    starts = sorted(c for c in found if c - 1 not in found)
+    ends = sorted(c for c in found if c + 1 not in found)
+    lines = (f"{first:x} {last:x}\n" for first, last in zip(starts, ends, strict=True))
+    (GOLDEN / "digits.txt").write_text("".join(lines))
+
+
 def main():
     folder = os.environ.get("NORMA_CHECKPOINTS")
     if len(sys.argv) == 3:
@@ -278,6 +289,7 @@ def main():
     patterns = {"llama3": LLAMA_3, "qwen2": QWEN_2, "gpt4o": GPT_4O, "tekken": TEKKEN}
     lines = (f"{name} {json.dumps(pattern)}\n" for name, pattern in patterns.items())
     (GOLDEN / "patterns.txt").write_text("".join(lines))
+    write_digits()
     if folder:
         write_chat(folder)
         write_tokens("minimind", Tokenizer.from_file(str(Path(folder) / "minimind" / "tokenizer.json")))

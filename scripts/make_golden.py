@@ -123,7 +123,8 @@ models/stories.gguf:
 `bpe_NAME.json` are byte-pair tokenizers in Hugging Face's format, trained for the tests on this repository's own text.
 The other `tokens_NAME.bin` hold hashes of the tokens of the same texts from the tokenizers library 0.23.3, with these
 tokenizers, with variants of them, and with MiniMind's; `chat_bpe.txt` holds transformers' tokens for conversations with
-them. `scripts/golden_bpe.py` writes all of these and documents them.
+them; `digits.txt` holds the characters that the library takes for digits. `scripts/golden_bpe.py` writes all of these
+and documents them.
 
 `chat_rendered.json` holds conversations as transformers renders them with the templates in `chat/`, of which those of
 published models are unchanged (Apache 2.0 or MIT); `jinja.json` holds small templates for the rules of the language.

@@ -5,6 +5,7 @@
  * converted GGUF file.
  */
 #include "base/file.h"
+#include "base/utf8.h"
 #include "formats/folder.h"
 #include "formats/gguf.h"
 #include "formats/open.h"
@@ -1537,12 +1538,42 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
           "%d and %d written, %d and %d refused", written[0], written[1], refused[0], refused[1]);
 }
 
+static int count_word(void *n, const char *s, size_t size) {
+    (void)s;
+    (void)size;
+    return ++*(int *)n < 0;
+}
+
+/* Every character is a digit, or none, as for the tokenizers library: 13 are not in \p{N} of Unicode 17. */
+static void digits_are_those_of_the_library(void) {
+    static const char *const steps[] = {PATTERN_DIGIT, NULL};
+    unsigned first = 0, last = 0;
+    int n_digits = 0;
+    FILE *in = fopen("tests/golden/digits.txt", "r");
+    CHECK(in && fscanf(in, "%x %x", &first, &last) == 2, "no tests/golden/digits.txt");
+    for (unsigned code = 0; code < 0x110000; code++) {
+        char text[8] = "a";
+        int words = 0;
+        if (code >= 0xd800 && code < 0xe000) continue;
+        if (code > last && fscanf(in, "%x %x", &first, &last) != 2) first = last = UINT_MAX;
+        const bool is_digit = code >= first && code <= last;
+        const size_t n = 1 + (size_t)utf8_encode(text + 1, code);
+        text[n] = 'b';
+        CHECK(!pretokenize(steps, text, n + 1, count_word, &words) && words == (is_digit ? 3 : 1), "U+%04X: %d words",
+              code, words);
+        n_digits += is_digit;
+    }
+    fclose(in);
+    CHECK(n_digits > 1900, "%d digits", n_digits);
+}
+
 void suite_bpe(void) {
     binary_folder("bpe");
     TEST(trained_tokenizers_match_the_library);
     TEST(pretokenizers_match_the_library);
     TEST(patterns_are_recognized_by_their_regular_expressions);
     TEST(a_space_is_prepended_only_to_a_whole_text);
+    TEST(digits_are_those_of_the_library);
     TEST(minimind_matches_the_library);
     TEST(turns_match_transformers);
     TEST(messages_contain_no_added_tokens);
