@@ -83,6 +83,28 @@ static void stop_strings_begin_inside_characters(void) {
     CHECK(at > 0, "no text has a character of several bytes");
 }
 
+/* Log-probabilities, JSON, stop strings that do not occur, other texts beside it, draft tokens and the size of a chunk
+ * do not change a text. */
+static void options_do_not_change_a_text(void) {
+    static const char *const options[] = {"--json",
+                                          "--json --logprobs 3",
+                                          "--json --stop never --stop '@@'",
+                                          "--json --lookup 0 -j 1",
+                                          "--json -b 3",
+                                          "--json --samples 3 --parallel 3 --logprobs 1"};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK_RUN("%s -i 'Once upon a time' -s 11 -n 90 --no-echo", model);
+    memcpy(plain, out, sizeof plain);
+    plain[strlen(plain) - 1] = '\0'; /* the last newline */
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        JsonFile json;
+        CHECK_RUN("%s -i 'Once upon a time' -s 11 -n 90 %s", model, options[i]);
+        CHECK(!json_parse(&json, "output", out, strcspn(out, "\n")), "%s", out);
+        CHECK(json_is(json_get(json.values, "completion"), plain), "%s: %s, expected %s", options[i], out, plain);
+        json_close(&json);
+    }
+}
+
 /* JSON has the prompt and what follows it apart; tokens after a stop string do not count. */
 static void json_says_why_a_text_ended(void) {
     JsonFile json;
@@ -187,6 +209,7 @@ void suite_text(void) {
     TEST(files_recommend_a_sampling);
     TEST(stop_strings_end_a_text);
     TEST(parts_of_stop_strings_are_written);
+    TEST(options_do_not_change_a_text);
     TEST(stop_strings_begin_inside_characters);
     TEST(json_says_why_a_text_ended);
     TEST(logprobs_follow_from_the_logits);
