@@ -63,12 +63,13 @@ static void project_plain(Session *s, const Layer *layer, const float *xn, const
     matmul_plain(q, &layer->wq, xn, s->chunk.row);
     matmul_plain(s->chunk.k, &layer->wk, xn, s->chunk.row);
     matmul_plain(s->chunk.v, &layer->wv, xn, s->chunk.row);
-    for (int after = 0; after < 2; after++) { /* the norms, and RoPE */
-        if (after == c->late_head_norms) {
+    /* in turn 0 the norms, then RoPE; with late_head_norms the norms follow in turn 1 */
+    for (int turn = 0; turn < 2; turn++) {
+        if (turn == c->late_head_norms) {
             norm_heads_plain(q, &layer->q_norm, c->n_heads, c->head_size, c->wide_head_norms);
             norm_heads_plain(s->chunk.k, &layer->k_norm, c->n_kv_heads, c->head_size, c->wide_head_norms);
         }
-        for (int h = 0; h < c->n_heads && !after && layer->rope != ROPE_NONE; h++) {
+        for (int h = 0; h < c->n_heads && !turn && layer->rope != ROPE_NONE; h++) {
             rope_plain(q + h * c->head_size, &s->ropes[layer->rope], step->pos);
             if (h < c->n_kv_heads) rope_plain(s->chunk.k + h * c->head_size, &s->ropes[layer->rope], step->pos);
         }

@@ -96,8 +96,7 @@ void reader_begin(Reader *r) {
     if ((r->family->may | r->family->has) & (SCALES | PARALLEL) && c->logit_scale == 0 && !r->origin.status)
         r->origin.status = fail("%s: %slogit_scale is missing", r->origin.path, r->origin.prefix);
     if (r->origin.status) return;
-    /* logits are divided by logit_scale; scales of 1 become 0 (not used), except attention_scale: its 0 is the default
-     */
+    /* logit_scale becomes a factor; scales of 1 become 0 (not used), except attention_scale: its 0 is the default */
     if (c->embedding_scale == 1) c->embedding_scale = 0;
     if (c->residual_scale == 1) c->residual_scale = 0;
     if (!has(r, PARALLEL) && c->logit_scale != 0) c->logit_scale = 1 / c->logit_scale;

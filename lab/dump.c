@@ -24,10 +24,8 @@ static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char path[PATH_SIZE], about[118];
     for (PartAt at = parts_of(d->model); next_part(&at);) {
-        const int width = part_size(&d->model->config, !at.part->of_heads             ? SIZE_DIM
-                                                       : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES
-                                                                                      : SIZE_KEYS),
-                  layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
+        const PartSize size = !at.part->of_heads ? SIZE_DIM : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES : SIZE_KEYS;
+        const int width = part_size(&d->model->config, size), layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         for (int out = 0; part_norm(&at) && out < 2; out++) {
             path_of(d, path, layer, at.part->names[NAME_NORMA], out);
             FILE *file = create ? fopen(path, "wb") : NULL;

@@ -258,8 +258,7 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates, in
             const Estimate *unchanged = estimates + UNCHANGED * N_COST_COLUMNS + phase * N_COSTS;
             const Estimate *layer = estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
             printf("Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
-                   "removing "
-                   "all norms would save at most %.2f us per token.",
+                   "removing all norms would save at most %.2f us per token.",
                    unchanged[SHARE].value, PHASE_NAMES[phase], unchanged[SHARE].low, unchanged[SHARE].high,
                    layer[SHARE].value, unchanged[SHARE].value / 100 * unchanged[TOKEN_US].value);
         }
