@@ -2,9 +2,9 @@
  *
  *     q, k, v = Wq xn, Wk xn, Wv xn                project        (Vaswani et al. 2017, sec. 3.2)
  *     q, k = norm(q), norm(k), by head or whole    norm_heads     some models (Henry et al. 2020)
- *     q, k rotate by their positions               rotate_heads   (Su et al. 2021, sec. 3.4): rope.c
+ *     q, k rotate by their positions               rotate_heads   (Su et al. 2021, sec. 3.4)
  *     k, v go into the cache                       write_heads    kv_cache.c
- *     out = softmax(scale q k) v                   attend         under the causal mask; scale = 1 / sqrt(head_size)
+ *     out = softmax(q k / sqrt(head_size)) v       attend         under the causal mask
  *     x += Wo out                                  attention      the residual
  *
  * Grouped queries (Ainslie et al. 2023): n_heads / n_kv_heads query heads attend to one KV head.

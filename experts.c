@@ -1,7 +1,7 @@
 /* experts.c: the feed-forward half of a sparse decoder layer, a mixture of experts.
  *
- *     p = softmax(Wrouter xn), the largest kept    route          (Shazeer et al. 2017, "Outrageously
- *     y_e = down(silu(gate(xn)) * up(xn))          gate_up, down  Large Neural Networks")
+ *     p = softmax(Wrouter xn), the largest kept    route          (Shazeer et al. 2017)
+ *     y_e = down(silu(gate(xn)) * up(xn))          gate_up, down
  *     x += sum over the chosen e of p_e y_e        down           the residual
  *
  * Owns the router and the division of work. A slot is one token's use of one expert. Slots are sorted by expert: an

@@ -12,10 +12,10 @@
  *   file    its number as the type of a whole GGUF file; -1: norma writes no such files
  *   weights per block, the smallest unit of a row
  *   bytes   per block
- *   group   weights that share a float scale, and a float min where min is 1; 0: the weights are floats
+ *   group   weights that share a float scale, and a float min if min is 1; 0: float weights
  *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min
- *   at      offset of the float16 numbers in a block: the scale, then the min (in IQ4_XS bits of scales). The words of
- *           four bytes follow them, or begin at byte 0 if `at` is not 0.
+ *   at      offset of the float16 numbers in a block: the scale, then the min (in IQ4_XS bits of
+ *           scales). The words of four bytes follow them, or begin at byte 0 if `at` is not 0.
  */
 /* clang-format off */
 #define FLOAT16_TYPES(X) \

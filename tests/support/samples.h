@@ -8,8 +8,8 @@
  *   spm.gguf                 llama, with a SentencePiece vocabulary and ChatML's template
  *   moe.gguf                 qwen3moe in float16, with the same tokenizer
  *   bpe.gguf                 the folder bpe, converted
- *   bpe                      a folder: two safetensors files with an index, tokenizer.json like Llama 3's, and all
- *                            other configuration files
+ *   bpe                      a folder: two safetensors files with an index, tokenizer.json like
+ *                            Llama 3's, and all other configuration files
  *   words                    a folder: one safetensors file, tokenizer.json like Llama 2's
  *
  * Returns -1 on failure. */

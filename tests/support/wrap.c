@@ -3,13 +3,15 @@
  * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for the functions in
  * WRAPPED of the Makefile: calls of malloc in the sources become calls of __wrap_malloc.
  *
- * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so reading past its end is fatal.
- *   NORMA_REAL_MAPS in the environment disables this.
+ * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so reading past its
+ *   end is fatal. NORMA_REAL_MAPS in the environment disables this.
  * - Slow messages. With MPI every exchange takes NORMA_MESSAGE_DELAY microseconds longer.
- * - Involuntary context switches. `processors_lost`, if set by a test, replaces the system's number.
+ * - Involuntary context switches. `processors_lost`, if set by a test, replaces the system's
+ *   number.
  * - Available memory. `bytes_available`, if set by a test, replaces the system's number.
- * - Failing allocations. NORMA_FAIL_ALLOCATION=K in the environment makes the K-th allocation fail, "K+" all from the
- *   K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes their number to a file. Allocations inside the C library never fail.
+ * - Failing allocations. NORMA_FAIL_ALLOCATION=K in the environment makes the K-th allocation fail,
+ *   "K+" all from the K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes their number to a file.
+ *   Allocations inside the C library never fail.
  */
 #include "tests/support/test.h"
 
