@@ -131,22 +131,22 @@ typedef struct {
     String scaling;               /* of RoPE: none, linear, yarn or longrope */
 } Header;
 
+/* The type of a key's field in Header. */
 typedef enum {
-    KEY_SIZE,    /* int: an integer of at least 1 */
-    KEY_INTEGER, /* int64_t: any integer; read by hand from config.json */
-    KEY_REAL,    /* double: a positive number */
-    KEY_FLOAT,   /* float: a positive number in float32 */
-    KEY_CAP,     /* KEY_FLOAT, but null means 0 */
-    KEY_STRING,  /* String */
-    KEY_NO_FIELD /* accepted, but not read with this table */
+    KEY_NO_FIELD, /* accepted, but not read with this table */
+    KEY_SIZE,     /* int: an integer of at least 1 */
+    KEY_INTEGER,  /* int64_t: any integer; read by hand from config.json */
+    KEY_REAL,     /* double: a positive number */
+    KEY_FLOAT,    /* float: a positive number in float32; a cap that is null is 0 */
+    KEY_STRING    /* String */
 } KeyKind;
 
 typedef struct {
     const char *gguf, *hf; /* without the architecture's name; NULL: not in this format */
     KeyKind kind;
-    size_t field;    /* offset in Header */
-    size_t fallback; /* offset of an earlier field whose value is the default; 0: the field already has its default */
-    int needs;       /* traits: families with one of them, in has or may, have the key; 0: all families */
+    size_t field, bytes; /* offset in Header; size */
+    size_t fallback;     /* offset of an earlier field whose value is the default if the family has none; 0: none */
+    int needs;           /* traits: families with one of them, in has or may, have the key; 0: all families */
 } Key;
 
 /* In the order of reading and writing; the last row is empty. A GGUF file with any other key of the architecture is

@@ -34,13 +34,12 @@ typedef struct {
     MergeRule *rules;           /* the tokenizer's, by rank; owned */
     float *scores;              /* of pieces, owned */
     FILE *out;                  /* NULL in the first pass, which fills `head`; then the file */
-    Buffer head, name;          /* the file's header; the name of a piece or of a merge */
+    Buffer head;                /* the file's header */
     uint64_t n_keys, n_tensors;
-    uint64_t offset;  /* of the next tensor in the data */
-    uint64_t written; /* bytes of the file */
-    int noted;        /* weights that become f16 */
-    float *row;       /* [widest row] */
-    uint8_t *packed;  /* a row in its new type; follows `row` */
+    uint64_t end;    /* of the last tensor in the data */
+    int noted;       /* weights that become f16 */
+    float *row;      /* [widest row] */
+    uint8_t *packed; /* a row in its new type; follows `row` */
 } Writer;
 
 /* ---- the architecture ---------------------------------------------------------------------- */
@@ -179,8 +178,8 @@ static const ModelFamily *choose_family(const Model *m, const char *path) {
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
     if (w->out)
-        w->written += fwrite(bytes, 1, n, w->out);
-    else if (n > 0 && !w->name.failed)
+        fwrite(bytes, 1, n, w->out);
+    else
         buffer_append(&w->head, bytes, n);
 }
 static void write_u32(Writer *w, uint32_t value) { write_bytes(w, &value, sizeof value); }
@@ -189,6 +188,16 @@ static void write_u64(Writer *w, uint64_t value) { write_bytes(w, &value, sizeof
 static void write_string(Writer *w, const char *s, size_t n) {
     write_u64(w, n);
     write_bytes(w, s, n);
+}
+
+/* Begins a string in the header, and ends it: sets its size. `start`: where its text begins. */
+static size_t begin_string(Writer *w) {
+    write_u64(w, 0);
+    return w->head.n;
+}
+static void end_string(Writer *w, size_t start) {
+    const uint64_t n = w->head.n - start;
+    if (!w->head.failed) memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
 }
 
 static void write_value(Writer *w, const char *key, GgufType type, const void *value, size_t bytes) {
@@ -226,11 +235,6 @@ static float to_float(Writer *w, const char *name, double x) {
 
 /* ---- the tokenizer ------------------------------------------------------------------------- */
 
-static int compare_ranks(const void *a, const void *b) {
-    const MergeRule *x = a, *y = b;
-    return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
 /* Fills in the rules and the scores. With merge rules, a piece's score is minus the rank of the first rule that
  * produces it. */
 static int rank_pieces(Writer *w) {
@@ -239,10 +243,9 @@ static int rank_pieces(Writer *w) {
     w->rules = allocate((size_t)n + 1, sizeof *w->rules);
     w->scores = w->rules ? allocate(t->pieces.n, sizeof *w->scores) : NULL;
     if (!w->scores) return -1;
-    for (int i = 0; i < n; i++) w->rules[i] = t->merges.rules[i];
-    qsort(w->rules, n, sizeof *w->rules, compare_ranks);
+    for (int i = 0; i < n; i++) w->rules[t->merges.rules[i].rank] = t->merges.rules[i];
     for (int id = 0; id < t->pieces.n; id++) w->scores[id] = t->merges.rules ? -(float)n : t->pieces.list[id].score;
-    for (int i = n; i-- > 0;) w->scores[w->rules[i].result] = -(float)w->rules[i].rank;
+    for (int i = n; i-- > 0;) w->scores[w->rules[i].result] = -(float)i;
     return 0;
 }
 
@@ -326,32 +329,33 @@ static int check_tokenizer(const Writer *w) {
     return 0;
 }
 
-/* Appends the name of a piece: in byte-level vocabularies a character for each byte of a text piece; in others U+2581
+/* Writes the name of a piece: in byte-level vocabularies a character for each byte of a text piece; in others U+2581
  * for a space, and without the newlines that llama2.c puts around control pieces. */
-static void append_name(Writer *w, const Piece *p) {
-    Buffer *to = &w->name;
+static void write_piece_name(Writer *w, const Piece *p) {
     const bool byte_level = w->tokenizer->pieces.byte_level;
     char name[2];
     for (const char *s = p->text; s < p->text + p->length; s++)
         if (byte_level && p->kind == PIECE_TEXT)
-            buffer_append(to, name, byte_name(name, *s));
+            write_bytes(w, name, byte_name(name, *s));
         else if (!byte_level && *s == ' ')
-            buffer_append(to, SPACE_MARK, 3);
+            write_bytes(w, SPACE_MARK, 3);
         else if (byte_level || *s != '\n' || p->kind != PIECE_CONTROL)
-            buffer_append(to, s, 1);
+            write_bytes(w, s, 1);
 }
 
 static void write_pieces(Writer *w, const Pieces *pieces) {
     write_array(w, "tokenizer.ggml.tokens", GGUF_STRING, pieces->n);
-    for (int id = 0; id < pieces->n && !w->head.failed; id++) {
+    for (int id = 0; id < pieces->n; id++) {
         const Piece *p = &pieces->list[id];
+        const size_t start = begin_string(w);
         char name[32];
-        int n = 0;
-        if (p->kind == PIECE_BYTE) n = sprintf(name, "<0x%02X>", (unsigned)(uint8_t)p->text[0]);
-        if (pieces->byte_level && !p->length) n = sprintf(name, "[PAD%d]", id); /* pieces must be unique */
-        w->name.n = 0;
-        if (!n) append_name(w, p);
-        write_string(w, n ? name : w->name.bytes, n ? (size_t)n : w->name.n);
+        if (p->kind == PIECE_BYTE)
+            write_bytes(w, name, sprintf(name, "<0x%02X>", (unsigned)(uint8_t)p->text[0]));
+        else if (pieces->byte_level && !p->length)
+            write_bytes(w, name, sprintf(name, "[PAD%d]", id)); /* pieces must be unique */
+        else
+            write_piece_name(w, p);
+        end_string(w, start);
     }
 }
 
@@ -380,12 +384,12 @@ static int write_tokenizer(Writer *w) {
     write_pieces(w, &t->pieces);
     if (byte_level) {
         write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->merges.n);
-        for (const MergeRule *rule = w->rules; rule < w->rules + t->merges.n && !w->head.failed; rule++) {
-            w->name.n = 0;
-            append_name(w, &t->pieces.list[rule->left]);
-            buffer_append(&w->name, " ", 1);
-            append_name(w, &t->pieces.list[rule->right]);
-            write_string(w, w->name.bytes, w->name.n);
+        for (const MergeRule *rule = w->rules; rule < w->rules + t->merges.n; rule++) {
+            const size_t start = begin_string(w);
+            write_piece_name(w, &t->pieces.list[rule->left]);
+            write_bytes(w, " ", 1);
+            write_piece_name(w, &t->pieces.list[rule->right]);
+            end_string(w, start);
         }
     } else {
         write_array(w, "tokenizer.ggml.scores", GGUF_F32, t->pieces.n);
@@ -408,27 +412,26 @@ static int write_tokenizer(Writer *w) {
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-static uint64_t aligned(uint64_t n) { return (n + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT; }
-
-static void write_padding(Writer *w) {
+/* Writes zeros after n bytes, so that what follows is aligned. */
+static void write_padding(Writer *w, uint64_t n) {
     static const uint8_t zeros[GGUF_ALIGNMENT];
-    write_bytes(w, zeros, aligned(w->written) - w->written);
+    write_bytes(w, zeros, -n % GGUF_ALIGNMENT);
 }
 
 /* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file and returns true:
  * the caller then writes the tensor's data. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
-    const uint64_t dims[] = {cols, rows, depth};
+    const uint64_t dims[] = {cols, rows, depth}, start = w->end + -w->end % GGUF_ALIGNMENT;
     char full[PART_NAME + 8];
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
-    if (w->out) write_padding(w);
+    if (w->out) write_padding(w, w->end);
+    w->end = start + (size_t)depth * tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows);
     if (w->out) return true;
     write_string(w, full, snprintf(full, sizeof full, "%s%s", name, suffix));
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
     write_u32(w, TYPES[type].gguf);
-    write_u64(w, w->offset);
-    w->offset += aligned((size_t)depth * tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows));
+    write_u64(w, start);
     w->n_tensors++;
     return false;
 }
@@ -518,7 +521,7 @@ static void write_key(Writer *w, const Key *key) {
     snprintf(name, sizeof name, "%s.%s", w->family->gguf, key->gguf);
     if (key->kind == KEY_SIZE) number = *(const int *)field;
     if (key->kind == KEY_INTEGER) number = (double)*(const int64_t *)field;
-    if (key->kind == KEY_FLOAT || key->kind == KEY_CAP) number = (double)*(const float *)field;
+    if (key->kind == KEY_FLOAT) number = (double)*(const float *)field;
     if (key->kind == KEY_REAL) number = *(const double *)field;
     if (key->kind == KEY_STRING && text->n) write_name(w, name, text->text, text->n);
     if (number == 0) return;
@@ -539,10 +542,10 @@ static int write_header(Writer *w) {
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++) write_key(w, key);
     if (!w->tokenizer) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs require the key */
-    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w))) return -1;
-    if (w->head.failed || w->name.failed) return -1; /* out of memory, already reported */
+    if (w->status || (w->tokenizer && write_tokenizer(w)) || w->head.failed) return -1;
     write_tensors(w);
-    if (w->head.failed || w->status) return -1;
+    write_padding(w, w->head.n);
+    if (w->status || w->head.failed) return -1; /* already reported */
     if (w->header.config.context < w->model->config.context)
         note("GGUF's %s cannot store windows; the file's context is %d, the shortest window", architecture,
              w->header.config.context);
@@ -571,13 +574,13 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, 
     int status = !w.row || write_header(&w) || output_open(&file, path) ? -1 : 0;
     if (!status) {
         w.out = file.stream;
+        w.end = 0;
         write_bytes(&w, w.head.bytes, w.head.n);
         write_tensors(&w);
-        write_padding(&w);
+        write_padding(&w, w.end);
         status = output_close(&file, !interrupted);
     }
     free(w.head.bytes);
-    free(w.name.bytes);
     free(w.rules);
     free(w.scores);
     free(w.row);

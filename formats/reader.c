@@ -16,24 +16,20 @@
 /* ---- the header -------------------------------------------------------------------------- */
 
 static void read_key(Reader *r, const Key *key, const char *name, void *field) {
-    Origin *s = &r->origin;
+    Origin *o = &r->origin;
     const Value v = r->get(r, name);
+    const bool no_cap = v.kind == VALUE_NULL && key->needs & (SCORE_CAP | LOGIT_CAP);
+    int *size = field;
+    int64_t *integer = field;
+    double *real = field;
+    float *number = field;
     switch (key->kind) {
-    case KEY_SIZE: {
-        int *size = field;
-        *size = (int)value_integer(s, name, v, 1, INT_MAX, *size > 0 ? *size : REQUIRED);
-        break;
-    }
-    case KEY_INTEGER: *(int64_t *)field = value_integer(s, name, v, INT64_MIN, INT64_MAX, *(int64_t *)field); break;
-    case KEY_REAL: *(double *)field = value_real(s, name, v, *(double *)field); break;
-    case KEY_CAP:
-    case KEY_FLOAT: {
-        float *number = field;
-        *number = key->kind == KEY_CAP && v.kind == VALUE_NULL ? 0 : value_float(s, name, v, (double)*number);
-        break;
-    }
+    case KEY_SIZE: *size = (int)value_integer(o, name, v, 1, INT_MAX, *size > 0 ? *size : REQUIRED); break;
+    case KEY_INTEGER: *integer = value_integer(o, name, v, INT64_MIN, INT64_MAX, *integer); break;
+    case KEY_REAL: *real = value_real(o, name, v, *real); break;
+    case KEY_FLOAT: *number = no_cap ? 0 : value_float(o, name, v, (double)*number); break;
     case KEY_STRING:
-        if (v.kind > VALUE_NULL) *(String *)field = value_string(s, name, v);
+        if (v.kind > VALUE_NULL) *(String *)field = value_string(o, name, v);
         break;
     case KEY_NO_FIELD: break;
     }
@@ -48,11 +44,8 @@ void reader_keys(Reader *r) {
     c->logit_cap = f->logit_cap;
     for (const Key *key = KEYS; key->gguf || key->hf; key++) {
         const char *name = r->naming == NAME_GGUF ? key->gguf : key->hf;
-        const size_t bytes = key->kind == KEY_SIZE    ? sizeof(int)
-                             : key->kind == KEY_FLOAT ? sizeof(float)
-                                                      : sizeof(double);
-        if (key->fallback && !(key->field == offsetof(Header, config.n_kv_heads) && c->n_kv_heads))
-            memcpy(header + key->field, header + key->fallback, bytes);
+        if (key->fallback && !memcmp(header + key->field, (char[sizeof(double)]){0}, key->bytes))
+            memcpy(header + key->field, header + key->fallback, key->bytes);
         if (name && family_has_key(f, key) && !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
             read_key(r, key, name, header + key->field);
         if (key->field == offsetof(Header, config.n_heads) && !c->head_size)
