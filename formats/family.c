@@ -9,65 +9,61 @@
 /* Traits that several families share. */
 enum {
     LLAMA = LAYER_NORMS | ODD_HEADS | TIED, /* optional in GGUF files of LLaMA and its closest relatives */
-    GEMMA_FORM = PRE_NORMS | POST_NORMS | GELU,
+    GEMMA_FORM = POST_NORMS | GELU,
     GEMMA_KEYS = GEMMA | LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
-    OLMO_NORMS = POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,
+    OLMO_NORMS = NO_PRE_NORMS | POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,
     QWEN_WINDOW = SLIDES_IF_USED | LAYER_TYPES | WINDOW_ABOVE,
 };
 
 /* clang-format off */
 const ModelFamily FAMILIES[] = {
-    {"olmo", "olmo", PRE_NORMS | LAYER_NORMS | BARE_NORMS, NEIGHBOURS | TIED, ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
-    {"stablelm", "stablelm", PRE_NORMS | LAYER_NORMS | STORED_OUTPUT, PARTIAL_ROPE | TIED, QKV_BIAS_OPTION, 10000, 4096,
+    {"olmo", "olmo", LAYER_NORMS | BARE_NORMS, NEIGHBOURS | TIED, ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
+    {"stablelm", "stablelm", LAYER_NORMS | STORED_OUTPUT, PARTIAL_ROPE | TIED, QKV_BIAS_OPTION, 10000, 4096,
      .eps = 1e-5f, .rotating = 0.25},
-    {"llama", "llama", PRE_NORMS, LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES | ALL_WINDOWS,
-     ATTENTION_BIAS | MLP_BIASES, 10000, 2048, .eps = 1e-6f},
-    {"qwen2", "qwen2", PRE_NORMS, LLAMA, QKV_BIASES | QWEN_WINDOW, 10000, 32768, .eps = 1e-6f, .window = 4096},
-    {"qwen3", "qwen3", PRE_NORMS | HEAD_NORMS, LLAMA, ATTENTION_BIAS | QWEN_WINDOW, 10000, 32768, .head_size = 128,
-     .eps = 1e-6f, .window = 4096},
-    {"qwen3moe", "qwen3_moe", PRE_NORMS | HEAD_NORMS | SPARSE, LLAMA, ATTENTION_BIAS | EXPERTS | SLIDES_IF_USED,
-     10000, 32768, .eps = 1e-6f, .window = 4096},
-    {"smollm3", "smollm3", PRE_NORMS, NEIGHBOURS | ODD_HEADS | TIED,
-     TIED_DEFAULT | ATTENTION_BIAS | MLP_BIASES | NO_ROPE_LAYERS | SLIDES_IF_USED | LAYER_TYPES, 2e6, 32768,
-     .eps = 1e-6f, .period = 4},
-    {"granite", "granite", PRE_NORMS, SCALES | NEIGHBOURS | ROPE_FACTORS | BIASES | ODD_HEADS | TIED,
-     ATTENTION_BIAS | MLP_BIASES, 10000, 2048, .eps = 1e-6f},
-    {"phi3", "phi3", PRE_NORMS | FUSED | FUSED_MLP, PARTIAL_ROPE | ROPE_FACTORS | TIED | ALL_WINDOWS, LONGROPE | SLIDES, 10000, 4096,
+    {"llama", "llama", 0, LLAMA | SPARSE | NEIGHBOURS | ROPE_FACTORS | BIASES | ALL_WINDOWS,
+     ATTENTION_BIAS | MLP_BIASES, 10000, .context = 2048},
+    {"qwen2", "qwen2", 0, LLAMA, QKV_BIASES | QWEN_WINDOW, 10000, 32768, .window = 4096},
+    {"qwen3", "qwen3", HEAD_NORMS, LLAMA, ATTENTION_BIAS | QWEN_WINDOW, 10000, 32768, .head_size = 128, .window = 4096},
+    {"qwen3moe", "qwen3_moe", HEAD_NORMS | SPARSE, LLAMA, ATTENTION_BIAS | EXPERTS | SLIDES_IF_USED,
+     10000, 32768, .window = 4096},
+    {"smollm3", "smollm3", 0, NEIGHBOURS | ODD_HEADS | TIED,
+     TIED_DEFAULT | ATTENTION_BIAS | MLP_BIASES | NO_ROPE_LAYERS | SLIDES_IF_USED | LAYER_TYPES, 2e6, 32768, .period = 4},
+    {"granite", "granite", 0, SCALES | NEIGHBOURS | ROPE_FACTORS | BIASES | ODD_HEADS | TIED,
+     ATTENTION_BIAS | MLP_BIASES, 10000, .context = 2048},
+    {"phi3", "phi3", FUSED | FUSED_MLP, PARTIAL_ROPE | ROPE_FACTORS | TIED | ALL_WINDOWS, LONGROPE | SLIDES, 10000, 4096,
      .eps = 1e-5f, .rotating = 1},
     {"olmo2", "olmo3", OLMO_NORMS | STORED_OUTPUT | LOCAL_ROPE, TIED | PERIODIC_WINDOWS,
      ATTENTION_BIAS | SLIDES | LAYER_TYPES, 500000, 2048, .eps = 1e-5f, .window = 4096, .period = 4},
     {"gemma2", "gemma2", GEMMA_FORM | SCORE_CAP | LOGIT_CAP | TIED | DEFAULT_WINDOW,
-     PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS, GEMMA_KEYS, 10000, 8192, .head_size = 256, .eps = 1e-6f,
+     PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS, GEMMA_KEYS, 10000, 8192, .head_size = 256,
      .window = 4096, .attention_cap = 50, .logit_cap = 30, .period = 2, .special_layers = 46},
     {"gemma3", "gemma3_text", GEMMA_FORM | HEAD_NORMS | LOCAL_ROPE,
      LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | TIED | PERIODIC_WINDOWS, GEMMA_KEYS | GEMMA3 | PATTERN, 1e6, 131072,
-     .head_size = 256, .n_heads = 8, .eps = 1e-6f, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62},
-    {"gemma", "gemma", PRE_NORMS | GELU | TIED, PARTIAL_ROPE | ODD_HEADS, LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS, 10000,
-     8192, .head_size = 256, .eps = 1e-6f, .special_layers = -1},
-    {"ernie4_5", "ernie4_5", PRE_NORMS, NEIGHBOURS | ODD_HEADS | TIED, USE_BIAS | TIED_DEFAULT | NEIGHBOUR_ROPE, 500000,
+     .head_size = 256, .n_heads = 8, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62},
+    {"gemma", "gemma", GELU | TIED, PARTIAL_ROPE | ODD_HEADS, LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS, 10000,
+     8192, .head_size = 256, .special_layers = -1},
+    {"ernie4_5", "ernie4_5", 0, NEIGHBOURS | ODD_HEADS | TIED, USE_BIAS | TIED_DEFAULT | NEIGHBOUR_ROPE, 500000,
      131072, .head_size = 128, .eps = 1e-5f},
-    {"exaone4", "exaone4", POST_NORMS | HEAD_NORMS | ROPE_IN_WINDOWS, ROPE_FACTORS | TIED | PERIODIC_WINDOWS,
+    {"exaone4", "exaone4", NO_PRE_NORMS | POST_NORMS | HEAD_NORMS | ROPE_IN_WINDOWS, ROPE_FACTORS | TIED | PERIODIC_WINDOWS,
      SLIDES | LAYER_TYPES | PATTERN, 10000, 2048, .eps = 1e-5f, .window = 4096, .period = 4},
-    {"glm4", "glm4", PRE_NORMS | POST_NORMS | FUSED_MLP, NEIGHBOURS | PARTIAL_ROPE | ODD_HEADS | TIED,
+    {"glm4", "glm4", POST_NORMS | FUSED_MLP, NEIGHBOURS | PARTIAL_ROPE | ODD_HEADS | TIED,
      GLM | NEIGHBOUR_ROPE, 10000, 131072, .head_size = 128, .eps = 1.5625e-7f, .rotating = 0.5},
-    {"mistral3", "ministral3", PRE_NORMS | QUERY_SCALE, NEIGHBOURS | ODD_HEADS | TIED, SLIDES, 1e6, 262144,
+    {"mistral3", "ministral3", QUERY_SCALE, NEIGHBOURS | ODD_HEADS | TIED, SLIDES, 1e6, 262144,
      .head_size = 128, .eps = 1e-5f},
-    {"seed_oss", "seed_oss", PRE_NORMS, BIASES | ODD_HEADS | TIED, SEED | MLP_BIASES, 10000, 524288, .head_size = 128,
-     .eps = 1e-6f},
-    {"hunyuan-dense", "hunyuan_v1_dense", PRE_NORMS | HEAD_NORMS | LATE_HEAD_NORMS, ODD_HEADS | TIED | BIASES,
+    {"seed_oss", "seed_oss", 0, BIASES | ODD_HEADS | TIED, SEED | MLP_BIASES, 10000, 524288, .head_size = 128},
+    {"hunyuan-dense", "hunyuan_v1_dense", HEAD_NORMS | LATE_HEAD_NORMS, ODD_HEADS | TIED | BIASES,
      ATTENTION_BIAS | HUNYUAN, 10000, 2048, .eps = 1e-5f},
-    {"cohere2", "cohere2", PRE_NORMS | LAYER_NORMS | ROPE_IN_WINDOWS | PARALLEL, NEIGHBOURS | TIED | PERIODIC_WINDOWS,
+    {"cohere2", "cohere2", LAYER_NORMS | ROPE_IN_WINDOWS | PARALLEL, NEIGHBOURS | TIED | PERIODIC_WINDOWS,
      TIED_DEFAULT | NEIGHBOUR_ROPE | SLIDES | LAYER_TYPES | PATTERN, 10000, 8192, .eps = 1e-5f, .window = 4096, .period = 4},
-    {"arcee", "arcee", PRE_NORMS | NO_GATE, NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED, ATTENTION_BIAS | MLP_BIASES,
+    {"arcee", "arcee", NO_GATE, NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED, ATTENTION_BIAS | MLP_BIASES,
      10000, 4096, .eps = 1e-5f},
-    {"olmoe", "olmoe", PRE_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, TIED,
+    {"olmoe", "olmoe", HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, TIED,
      ATTENTION_BIAS | WIDE_EXPERTS, 10000, 4096, .eps = 1e-5f},
-    {"granitemoe", "granitemoe", PRE_NORMS | SPARSE, SCALES | NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED,
-     ATTENTION_BIAS | GRANITE_EXPERTS, 10000, 2048, .eps = 1e-6f},
-    {NULL, "mistral", PRE_NORMS, 0, SLIDES, 10000, 131072, .eps = 1e-6f, .window = 4096},
-    {NULL, "mixtral", PRE_NORMS, 0, SLIDES | MIXTRAL_EXPERTS, 1e6, 131072, .eps = 1e-5f},
-    {NULL, "minimind", PRE_NORMS, 0, NORMS_IF_STORED | TIED_DEFAULT | SWITCHED_EXPERTS | NORM_TOPK,
-     1e6, 32768, .eps = 1e-6f},
+    {"granitemoe", "granitemoe", SPARSE, SCALES | NEIGHBOURS | ROPE_FACTORS | ODD_HEADS | TIED,
+     ATTENTION_BIAS | GRANITE_EXPERTS, 10000, .context = 2048},
+    {NULL, "mistral", 0, 0, SLIDES, 10000, 131072, .window = 4096},
+    {NULL, "mixtral", 0, 0, SLIDES | MIXTRAL_EXPERTS, 1e6, 131072, .eps = 1e-5f},
+    {NULL, "minimind", 0, 0, NORMS_IF_STORED | TIED_DEFAULT | SWITCHED_EXPERTS | NORM_TOPK, 1e6, .context = 32768},
     {NULL, "olmo2", OLMO_NORMS, 0, ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
     {0},
 };
@@ -163,7 +159,7 @@ static const struct {
 /* clang-format on */
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value name) {
-    for (const ModelFamily *f = FAMILIES; f->has && name.kind == VALUE_STRING; f++) {
+    for (const ModelFamily *f = FAMILIES; f->hf && name.kind == VALUE_STRING; f++) {
         const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
         if (known && string_is(name.string, known)) return f;
     }
@@ -177,8 +173,10 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value 
 }
 
 bool family_has_norm(const ModelFamily *f, const Part *norm) {
-    const int trait = norm->of_heads ? HEAD_NORMS : norm->post ? POST_NORMS : PRE_NORMS;
-    return norm->owner == OF_MODEL || (f->has & trait && !(f->has & PARALLEL && !strcmp(norm->site, "mlp")));
+    if (norm->owner == OF_MODEL) return true;
+    if (norm->of_heads) return f->has & HEAD_NORMS;
+    if (norm->post) return f->has & POST_NORMS;
+    return !(f->has & NO_PRE_NORMS) && !(f->has & PARALLEL && !strcmp(norm->site, "mlp"));
 }
 
 bool family_fuses(const ModelFamily *f, const Part *weight) {

@@ -11,8 +11,8 @@
 /* Traits: the parts and formulas in which families differ. In a GGUF file of a family with neither ALL_WINDOWS nor
  * PERIODIC_WINDOWS, the window limits the context. */
 enum {
-    PRE_NORMS = 1 << 0,  /* norms before sublayers */
-    POST_NORMS = 1 << 1, /* norms after sublayers */
+    NO_PRE_NORMS = 1 << 0, /* no norms before sublayers */
+    POST_NORMS = 1 << 1,   /* norms after sublayers */
     HEAD_NORMS = 1 << 2,
     WIDE_HEAD_NORMS = 1 << 3, /* a head norm normalizes all heads jointly */
     LAYER_NORMS = 1 << 4,
@@ -83,7 +83,7 @@ typedef struct {
     int context;
     int head_size; /* 0: dim / n_heads */
     int n_heads;   /* with half as many KV heads; 0: no default */
-    float eps;
+    float eps;     /* 0: 1e-6 */
     int window;
     double rotating;                /* share of a head that rotates; 0: the whole head, and no option changes it */
     float attention_cap, logit_cap; /* also GGUF's */

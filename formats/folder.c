@@ -312,7 +312,7 @@ static int read_model(Reader *r) {
                              .n_heads = r->family->n_heads,
                              .n_kv_heads = r->family->n_heads / 2,
                              .vocab_size = embedding ? embedding->dims[1] : 0}};
-    h->rms_eps = r->family->eps;
+    h->rms_eps = r->family->eps > 0 ? r->family->eps : 1e-6f;
     read_switches(r);
     reader_keys(r);
     read_experts(r);

@@ -61,8 +61,10 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         if (part_norm(&at)) *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) = part_norm(&at)->eps;
     if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
     for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
-        if (stores_windows(a) && layer->window > h.window) h.window = layer->window;
-        if (!stores_windows(a) && layer->window > 0 && layer->window < c->context) c->context = layer->window;
+        if (stores_windows(a))
+            h.window = layer->window > 0 ? layer->window : h.window;
+        else if (layer->window > 0 && layer->window < c->context)
+            c->context = layer->window;
     }
     if (!h.window || !(a->has & LOCAL_ROPE))
         c->local_base = 0;
@@ -436,8 +438,9 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix, int de
     return false;
 }
 
-static void write_vector(Writer *w, const char *name, const char *suffix, const float *v, int n) {
-    if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32)) write_bytes(w, v, (size_t)n * sizeof *v);
+/* Writes the first n elements of w->row. */
+static void write_vector(Writer *w, const char *name, const char *suffix, int n) {
+    if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32)) write_bytes(w, w->row, (size_t)n * sizeof *w->row);
 }
 
 /* A LayerNorm without beta is written with a beta of zeros: in a GGUF file, the bias makes a norm a LayerNorm. */
@@ -447,11 +450,11 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     const bool folded = w->fold && part_folded(&at);
     if (w->family->has & BARE_NORMS) return;
     if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0) note("%s keeps its gamma", name);
-    for (int i = 0; folded && i < dim; i++) w->row[i] = 1;
-    write_vector(w, name, ".weight", folded ? w->row : norm->gamma, dim);
+    for (int i = 0; i < dim; i++) w->row[i] = folded ? 1 : norm->gamma[i];
+    write_vector(w, name, ".weight", dim);
     if (norm->kind != NORM_LAYER || w->family->has & PARALLEL) return;
-    memset(w->row, 0, (size_t)dim * sizeof *w->row);
-    write_vector(w, name, ".bias", norm->beta ? norm->beta : w->row, dim);
+    for (int i = 0; i < dim; i++) w->row[i] = norm->beta ? norm->beta[i] : 0;
+    write_vector(w, name, ".bias", dim);
 }
 
 /* The row of the model's weight that is written as row r. Rows of queries and keys are permuted if RoPE pairs halves of
@@ -487,13 +490,13 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
         note("rows that are not a multiple of %d become f16, as the rows of %d of %s", block, t->cols, name);
     if (!t->bias) return;
     for (int r = 0; r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
-    write_vector(w, name, ".bias", w->row, t->rows);
+    write_vector(w, name, ".bias", t->rows);
 }
 
 static void write_factors(Writer *w, const char *name, const double *factors) {
     const int n = w->model->config.rope.dims / 2;
     for (int i = 0; i < n; i++) w->row[i] = to_float(w, "a factor of rope_freqs", factors[i]);
-    write_vector(w, name, ".weight", w->row, n);
+    write_vector(w, name, ".weight", n);
 }
 
 static void write_tensors(Writer *w) {

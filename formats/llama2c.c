@@ -50,21 +50,30 @@ static int read_config(const Reader *r, const int32_t v[N_INTS]) {
     return 0;
 }
 
+/* ---- parts ----------------------------------------------------------------------------- */
+
+/* The parts in file order. A part of all layers comes before the next part. The last is absent if it is tied. */
+enum { N_PARTS = 12 };
+static const char *const V0_PARTS[N_PARTS] = {"embedding", "attn_norm", "wq",   "wk", "wv",         "wo",
+                                              "mlp_norm",  "gate",      "down", "up", "final_norm", "output"};
+static const char *const V1_PARTS[N_PARTS] = {"attn_norm", "mlp_norm", "final_norm", "embedding", "wq", "wk",
+                                              "wv",        "wo",       "gate",       "down",      "up", "output"};
+
 /* Checks that the file has exactly the size that its header implies. Doubles are exact below 2^53, and no file is
  * larger. */
 static int check_size(const Reader *r) {
     const Config *c = &r->model->config;
-    const double dim = c->dim, kv_dim = (double)c->n_kv_heads * c->head_size, vocabularies = r->model->tied ? 1 : 2;
-    const double rows = 2 * dim + 2 * kv_dim + 3.0 * c->hidden_dim; /* of `dim` weights; for `down`, columns */
-    const double weights = dim * (c->n_layers * rows + vocabularies * c->vocab_size), norms = 2.0 * c->n_layers + 1;
-    const double scales = r->group ? weights / r->group : 0, floats = norms * dim + (r->group ? scales : weights);
-    const double expected = (double)(r->at + r->tables) + floats * sizeof(float) + (r->group ? weights : 0);
+    double expected = (double)(r->at + r->tables);
+    for (int i = 0; i < N_PARTS - r->model->tied; i++) {
+        const Part *part = part_named(V1_PARTS[i]);
+        const double n = (double)part_size(c, part->rows) * part_size(c, part->cols);
+        const double bytes = r->group && !part->site ? n + n / r->group * sizeof(float) : n * sizeof(float);
+        expected += part->owner == OF_MODEL ? bytes : c->n_layers * bytes;
+    }
     if (expected == (double)r->file->size) return 0;
     return fail("%s: file is %zu bytes, its header needs %.0f (%s?)", r->path, r->file->size, expected,
                 expected > (double)r->file->size ? "truncated" : "another format");
 }
-
-/* ---- parts ----------------------------------------------------------------------------- */
 
 static const void *read_bytes(Reader *r, size_t bytes) {
     const void *p = r->file->data + r->at;
@@ -85,21 +94,11 @@ static void read_part(Reader *r, const PartAt *at) {
     if (group) w->scales = read_bytes(r, count / group * sizeof(float));
 }
 
-/* The parts in file order. A part of all layers comes before the next part. */
-enum { N_PARTS = 11 };
-static const char *const V0_PARTS[N_PARTS] = {"embedding", "attn_norm", "wq",   "wk", "wv",        "wo",
-                                              "mlp_norm",  "gate",      "down", "up", "final_norm"};
-static const char *const V1_PARTS[N_PARTS] = {"attn_norm", "mlp_norm", "final_norm", "embedding", "wq", "wk",
-                                              "wv",        "wo",       "gate",       "down",      "up"};
-
 /* Reads one part of all layers. `name`: norma's name of the part. */
 static void read_parts(Reader *r, const char *name) {
-    Model *m = r->model;
-    PartAt at = parts_of(m);
-    while (next_slot(&at) && strcmp(at.part->names[NAME_NORMA], name)) {
-    }
-    const int n = at.part->owner == OF_MODEL ? 1 : m->config.n_layers;
-    for (at.layer = 0; at.layer < n; at.layer++) read_part(r, &at);
+    PartAt at = {.part = part_named(name), .model = r->model};
+    const int n = at.part->owner == OF_MODEL ? 1 : r->model->config.n_layers;
+    for (; at.layer < n; at.layer++) read_part(r, &at);
 }
 
 /* ---- the model ------------------------------------------------------------------------- */
@@ -141,12 +140,11 @@ int llama2c_read_model(Model *m, const char *path) {
     if (has_magic && version != 1 && version != 2) return fail("%s: version is %d, expected 1 or 2", path, version);
     if (read_header(&r, version) || check_size(&r)) return -1;
     if (model_allocate_layers(m)) return -1;
-    for (int i = 0; i < N_PARTS; i++) read_parts(&r, (has_magic ? V1_PARTS : V0_PARTS)[i]);
-    read_bytes(&r, r.tables);
-    if (m->tied)
-        m->output = m->embedding;
-    else
-        read_parts(&r, "output"); /* the last; in v0 behind the tables of RoPE */
+    for (int i = 0; i < N_PARTS - m->tied; i++) {
+        if (i == N_PARTS - 1) read_bytes(&r, r.tables); /* the output follows them */
+        read_parts(&r, (has_magic ? V1_PARTS : V0_PARTS)[i]);
+    }
+    if (m->tied) m->output = m->embedding;
     return 0;
 }
 

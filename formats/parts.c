@@ -62,6 +62,12 @@ int part_size(const Config *c, PartSize size) {
     return sizes[size];
 }
 
+const Part *part_named(const char *name) {
+    const Part *part = PARTS;
+    while (strcmp(part->names[NAME_NORMA], name)) part++;
+    return part;
+}
+
 PartAt parts_of(const Model *model) { return (PartAt){.model = (Model *)(uintptr_t)model}; }
 
 static void *field_of(const PartAt *at) {

@@ -62,6 +62,9 @@ PartAt parts_of(const Model *model);
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);
 
+/* The first part with this norma name, which exists. */
+const Part *part_named(const char *name);
+
 /* The part's norm, or its weight; NULL if it is the other kind. */
 Norm *part_norm(const PartAt *at);
 Tensor *part_weight(const PartAt *at);

@@ -97,15 +97,15 @@ void reader_begin(Reader *r) {
     family_set_formulas(r->family, c);
     r->model->config = *c;
     r->model->family = r->family->gguf;
-    size_t n = 0, max_weights = 0; /* floats of all norms and biases; weights in the file */
+    size_t n = 0, widest = 0; /* floats of all norms and biases; columns of a tensor, and so at least the ones [dim] */
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        if (t->dims[0] == 1 && t->dims[1] == 1) n += t->dims[2];
-        max_weights += 2 * t->bytes; /* a byte holds at most two weights */
+        const size_t cols = t->dims[2];
+        if (t->dims[0] == 1 && t->dims[1] == 1) n += cols;
+        if (cols > widest) widest = cols;
     }
-    const size_t dim = c->dim; /* of the shared gamma; a file with fewer weights fails */
-    if (has(r, BARE_NORMS)) n += max_weights < dim ? max_weights : dim;
-    r->vectors = r->model->vectors = allocate(n, sizeof(float));
-    if (!r->vectors || model_allocate_layers(r->model)) r->origin.status = -1;
+    r->ones = r->model->vectors = allocate(widest + n, sizeof(float));
+    r->vectors = r->ones + widest;
+    if (!r->ones || model_allocate_layers(r->model)) r->origin.status = -1;
 }
 
 /* ---- tensors ----------------------------------------------------------------------------- */
@@ -171,14 +171,11 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
     const bool bare = has(r, BARE_NORMS), layer = has(r, LAYER_NORMS);
     const bool may_be_layer = layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
     Norm *norm = part_norm(at);
-    float *gamma = bare ? NULL : reader_vector(r, name, ".weight", true, n);
+    float *gamma = bare ? r->ones : reader_vector(r, name, ".weight", true, n);
     const bool less_one = r->naming == NAME_HF && r->family->options & LESS_ONE;
     for (int i = 0; less_one && gamma && i < n; i++) gamma[i] += 1;
-    if (bare && !r->ones) { /* the gamma of all LayerNorms without stored parameters */
-        r->ones = r->vectors;
-        for (int i = 0; i < n; i++) *r->vectors++ = 1;
-    }
-    norm->gamma = bare ? r->ones : gamma;
+    for (int i = 0; bare && i < n; i++) gamma[i] = 1;
+    norm->gamma = gamma;
     if (may_be_layer && !bare) norm->beta = reader_vector(r, name, ".bias", layer && !has(r, PARALLEL), n);
     norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
     norm->eps = norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;

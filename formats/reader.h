@@ -19,9 +19,9 @@ struct Reader {
     Stored *tensors;                                /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
     Header header;
-    int biases;        /* of config.json: bits of the groups with biases. In GGUF files any weight may have one. */
-    float *vectors;    /* where the next norm or bias goes */
-    const float *ones; /* [dim], gamma of norms without stored parameters */
+    int biases;     /* of config.json: bits of the groups with biases. In GGUF files any weight may have one. */
+    float *vectors; /* where the next norm or bias goes */
+    float *ones;    /* [dim], gamma of norms without stored parameters */
 };
 
 static inline bool has(const Reader *r, int trait) { return r->family->has & trait; }
