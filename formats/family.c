@@ -205,13 +205,17 @@ void family_set_formulas(const ModelFamily *f, Config *c) {
     c->attention_scale = c->n_layers == f->special_layers ? 1 / sqrtf((float)head_size) : 0;
 }
 
-void family_set_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer) {
+void family_set_layer(const ModelFamily *f, int window, bool slides, bool rotates, Layer *layer) {
+    layer->window = slides ? window : 0;
+    layer->rope = !rotates || (f->has & ROPE_IN_WINDOWS && window && !slides) ? ROPE_NONE
+                  : f->has & LOCAL_ROPE && layer->window                      ? ROPE_LOCAL
+                                                                              : ROPE_GLOBAL;
+}
+
+void family_set_gguf_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer) {
     const bool by_period = f->may & PERIODIC_WINDOWS, last = f->period && (layer->index + 1) % f->period == 0;
-    const bool is_default = flag ? *flag : !last;
-    if (f->may & ALL_WINDOWS || (by_period && is_default)) layer->window = window;
-    if (by_period && is_default && window && f->has & LOCAL_ROPE) layer->rope = ROPE_LOCAL;
-    const bool bare = !by_period || (window && f->has & ROPE_IN_WINDOWS);
-    if (bare && !is_default) layer->rope = ROPE_NONE;
+    const bool usual = flag ? *flag : !last;
+    family_set_layer(f, window, by_period ? usual : f->may & ALL_WINDOWS, by_period || usual, layer);
 }
 
 bool family_has_key(const ModelFamily *f, const Key *key) { return !key->needs || (f->has | f->may) & key->needs; }

@@ -111,9 +111,12 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Namin
 /* Sets what depends on the family's traits only: the activation, the width of head norms, Gemma's scales. */
 void family_set_formulas(const ModelFamily *f, Config *c);
 
-/* Sets the window (0: none) and RoPE of a layer of a GGUF file. *flag: the layer's element of
+/* Sets the window (0: none) and RoPE of a layer. `slides`: it has the window. */
+void family_set_layer(const ModelFamily *f, int window, bool slides, bool rotates, Layer *layer);
+
+/* The same for a layer of a GGUF file. *flag: the layer's element of
  * attention.sliding_window_pattern; NULL: the file has no such key, and the family's period applies. */
-void family_set_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer);
+void family_set_gguf_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer);
 
 /* The values of a file's keys. */
 typedef struct {

@@ -106,7 +106,6 @@ static void read_layers(Reader *r) {
     const bool used = option_of(r, SLIDES_IF_USED) ? get_bool(r, "use_sliding_window", false) : option_of(r, SLIDES);
     const bool slides_at_all = used && get(r, "sliding_window").kind != VALUE_NULL; /* null: no window */
     const int window = slides_at_all ? get_int(r, "sliding_window", 1, r->family->window) : 0;
-    const bool bare = window && has(r, ROPE_IN_WINDOWS);
     const bool by_type = types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers; layer < r->model->layers + r->header.config.n_layers; layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
@@ -117,10 +116,7 @@ static void read_layers(Reader *r) {
         if (type && !slides && !json_is(type, "full_attention"))
             refuse_key(r, "layer_types", "full_attention and sliding_attention");
         if (slides && by_type && !window) refuse_key(r, "sliding_window", "a window in use, for some layers");
-        layer->window = slides ? window : 0;
-        layer->rope = no_rope || (bare && !slides)          ? ROPE_NONE
-                      : layer->window && has(r, LOCAL_ROPE) ? ROPE_LOCAL
-                                                            : ROPE_GLOBAL;
+        family_set_layer(r->family, window, slides, !no_rope, layer);
         if (type) type = json_next(types, type);
         if (rotates) rotates = json_next(ropes, rotates);
     }

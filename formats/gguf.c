@@ -110,7 +110,7 @@ static void read_layers(Reader *r) {
     for (Layer *layer = r->model->layers; layer < r->model->layers + c->n_layers; layer++) {
         const Value v = pattern ? gguf_element(pattern, layer->index) : (Value){.kind = VALUE_INTEGER};
         if (v.kind != VALUE_INTEGER) refuse(&r->origin, key, v, "integers");
-        family_set_layer(r->family, window, pattern ? &v.integer : NULL, layer);
+        family_set_gguf_layer(r->family, window, pattern ? &v.integer : NULL, layer);
         if (r->family->may & SCALES && !h->finetuned) layer->rope = ROPE_NONE;
     }
 }

@@ -94,7 +94,7 @@ static bool layers_read_back(const ModelFamily *a, const Model *m) {
     if (h.config.local_base != 0 && !(same_base && same_amplitude)) return false;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
         Layer read_back = {.index = layer->index};
-        family_set_layer(a, (int)h.window, NULL, &read_back);
+        family_set_gguf_layer(a, (int)h.window, NULL, &read_back);
         const int window = layer->window == 0 && read_back.window == c->context ? c->context : layer->window;
         if (read_back.rope != layer->rope || (stores_windows(a) && read_back.window != window)) return false;
     }

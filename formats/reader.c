@@ -10,6 +10,7 @@
 #include "formats/stored.h"
 #include "kernels/quant.h"
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +40,8 @@ void reader_keys(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
     char *header = (char *)&r->header;
-    c->logit_scale = c->attention_scale = f->may & SCALES && r->naming == NAME_HF;
+    c->attention_scale = f->may & SCALES && r->naming == NAME_HF;
+    c->logit_scale = (f->may | f->has) & (SCALES | PARALLEL) && c->attention_scale == 0 ? NAN : c->attention_scale;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
     for (const Key *key = KEYS; key->gguf || key->hf; key++) {
@@ -86,8 +88,6 @@ void reader_begin(Reader *r) {
     Config *c = &r->header.config;
     check_sizes(r);
     check_experts(r);
-    if ((r->family->may | r->family->has) & (SCALES | PARALLEL) && c->logit_scale == 0 && !r->origin.status)
-        r->origin.status = fail("%s: %slogit_scale is missing", r->origin.path, r->origin.prefix);
     if (r->origin.status) return;
     /* logit_scale becomes a factor; scales of 1 become 0 (not used), except attention_scale: its 0 is the default */
     if (c->embedding_scale == 1) c->embedding_scale = 0;
