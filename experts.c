@@ -48,13 +48,15 @@ static void choose(float *p, int n, int n_used, bool divide) {
 
 void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
+    float *in = s->chunk.expert_rows; /* a copy: xn is x if the layer has no norm */
     for (int t = 0; t < n; t++, x += c->dim, xn += c->dim) {
+        memcpy(in, xn, (size_t)c->dim * sizeof *in);
         matmul_plain(s->chunk.router, &layer->router, xn, s->chunk.row);
         softmax(s->chunk.router, c->n_experts);
         choose(s->chunk.router, c->n_experts, c->n_experts_used, c->norm_topk);
         for (int e = 0; e < c->n_experts; e++) {
             if (s->chunk.router[e] == NOT_USED) continue;
-            swiglu_plain(s, &layer->experts[e], s->chunk.added, xn);
+            swiglu_plain(s, &layer->experts[e], s->chunk.added, in);
             for (int i = 0; i < c->dim; i++) x[i] += s->chunk.router[e] * s->chunk.added[i];
         }
     }
