@@ -155,12 +155,10 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file, int v
     size_t at = 4, size = file->size;
     if (vocab_size < 3)
         return fail("%s: the model's vocabulary is %d, expected at least <unk>, BOS and EOS", path, vocab_size);
-    if (size < 4 || (size - 4) / 8 < (size_t)vocab_size)
-        return fail("%s: file is %zu bytes, too short for the model's %d pieces", path, size, vocab_size);
     if (pieces_open(pieces, vocab_size, 0)) return -1;
     for (int i = 0; i < vocab_size; i++) {
         Piece *p = &pieces->list[i];
-        if (size - at < 8) return fail("%s: ends in piece %d, the model's vocabulary is %d", path, i, vocab_size);
+        if (size < at + 8) return fail("%s: ends in piece %d, the model's vocabulary is %d", path, i, vocab_size);
         memcpy(&p->score, data + at, 4);
         memcpy(&p->length, data + at + 4, 4);
         at += 8;
