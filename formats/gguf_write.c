@@ -61,8 +61,8 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         if (part_norm(&at)) *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) = part_norm(&at)->eps;
     if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
     for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
-        if (stores_windows(a))
-            h.window = layer->window > 0 ? layer->window : h.window;
+        if (layer->window > 0 && stores_windows(a))
+            h.window = layer->window;
         else if (layer->window > 0 && layer->window < c->context)
             c->context = layer->window;
     }
@@ -75,11 +75,15 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     if (!(a->has & PARALLEL)) c->logit_scale = 1 / c->logit_scale;
     if (model->long_factors) h.yarn_context = model->config.context;
     if (model->long_factors) c->context = model->long_context;
-    h.factor = yarn ? rope->yarn.factor : rope->scale;
-    if (h.factor == 1) h.factor = 0;
-    if (h.factor > 0) h.scaling = yarn ? (String){"yarn", 4} : (String){"linear", 6};
-    if (yarn) h.yarn_context = (int)rope->yarn.context;
-    if (yarn) rope->amplitude /= yarn_amplitude(rope->yarn.factor, 1);
+    if (yarn) {
+        h.scaling = (String){"yarn", 4};
+        h.factor = rope->yarn.factor;
+        h.yarn_context = (int)rope->yarn.context;
+        rope->amplitude /= yarn_amplitude(h.factor, 1);
+    } else if (rope->scale != 1) {
+        h.scaling = (String){"linear", 6};
+        h.factor = rope->scale;
+    }
     if (rope->amplitude == 1) rope->amplitude = 0;
     rope->yarn = (Yarn){0}; /* beta_fast and beta_slow are the defaults */
     return h;
@@ -89,9 +93,9 @@ static Header header_of(const Model *model, const ModelFamily *a) {
 static bool layers_read_back(const ModelFamily *a, const Model *m) {
     const Header h = header_of(m, a);
     const Config *c = &m->config;
-    const bool same_base = a->local_base > 0 || h.config.local_base == c->rope.base;
-    const bool same_amplitude = a->local_base == 0 || c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1);
-    if (h.config.local_base != 0 && !(same_base && same_amplitude)) return false;
+    const bool same_rope = a->local_base > 0 ? c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1)
+                                             : h.config.local_base == c->rope.base;
+    if (h.config.local_base != 0 && !same_rope) return false;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
         Layer read_back = {.index = layer->index};
         family_set_gguf_layer(a, (int)h.window, NULL, &read_back);
