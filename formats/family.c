@@ -63,7 +63,7 @@ const ModelFamily FAMILIES[] = {
      ATTENTION_BIAS | GRANITE_EXPERTS, 10000, .context = 2048},
     {NULL, "mistral", 0, 0, SLIDES, 10000, 131072, .window = 4096},
     {NULL, "mixtral", 0, 0, SLIDES | MIXTRAL_EXPERTS, 1e6, 131072, .eps = 1e-5f},
-    {NULL, "minimind", 0, 0, NORMS_IF_STORED | TIED_DEFAULT | SWITCHED_EXPERTS | NORM_TOPK, 1e6, .context = 32768},
+    {NULL, "minimind", 0, 0, TIED_DEFAULT | MINIMIND, 1e6, .context = 32768},
     {NULL, "olmo2", OLMO_NORMS, 0, ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
     {0},
 };

@@ -45,19 +45,19 @@ enum {
 
 /* Options: which keys of config.json a family reads, and how a folder stores its weights. */
 enum {
-    QKV_BIASES = 1 << 0,       /* q, k and v always have biases */
-    QKV_BIAS_OPTION = 1 << 1,  /* the option use_qkv_bias: biases of q, k and v */
-    ATTENTION_BIAS = 1 << 2,   /* the option attention_bias: biases of q, k, v and of the output projection */
-    MLP_BIASES = 1 << 3,       /* the option mlp_bias */
-    USE_BIAS = 1 << 4,         /* the option use_bias: biases of all weights in attention and the MLP */
-    TIED_DEFAULT = 1 << 5,     /* a missing tie_word_embeddings means true */
-    EXPERTS = 1 << 6,          /* experts if num_experts > 0; layers without a router are dense */
-    SWITCHED_EXPERTS = 1 << 7, /* experts in every layer if use_moe is true */
+    QKV_BIASES = 1 << 0,      /* q, k and v always have biases */
+    QKV_BIAS_OPTION = 1 << 1, /* the option use_qkv_bias: biases of q, k and v */
+    ATTENTION_BIAS = 1 << 2,  /* the option attention_bias: biases of q, k, v and of the output projection */
+    MLP_BIASES = 1 << 3,      /* the option mlp_bias */
+    USE_BIAS = 1 << 4,        /* the option use_bias: biases of all weights in attention and the MLP */
+    TIED_DEFAULT = 1 << 5,    /* a missing tie_word_embeddings means true */
+    EXPERTS = 1 << 6,         /* experts if num_experts > 0; layers without a router are dense */
+    /* Experts in every layer if use_moe is true, with normalized weights by default. A layer has q_norm and k_norm if
+     * the folder has their tensors. */
+    MINIMIND = 1 << 7,
     WIDE_EXPERTS = 1 << 8,     /* experts in every layer; their hidden size is intermediate_size */
     MIXTRAL_EXPERTS = 1 << 9,  /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2, w3 */
     GRANITE_EXPERTS = 1 << 10, /* MIXTRAL_EXPERTS, named input_linear and output_linear */
-    NORM_TOPK = 1 << 11,       /* a missing norm_topk_prob means true */
-    NORMS_IF_STORED = 1 << 12, /* a layer has q_norm and k_norm if the folder has their tensors */
     LESS_ONE = 1 << 13,        /* the folder stores gamma - 1 */
     GEMMA = 1 << 14,           /* the options hidden_activation and query_pre_attn_scalar */
     NEIGHBOUR_ROPE = 1 << 15,  /* RoPE pairs neighbours */
@@ -71,7 +71,7 @@ enum {
     SEED = 1 << 25,            /* other names of norms; the options attention_bias and attention_out_bias */
     HUNYUAN = 1 << 26,         /* other names of head norms; dynamic RoPE with a constant alpha */
     GLM = 1 << 16,             /* other names of norms; the option attention_bias: biases of q, k and v */
-    ALL_EXPERTS = SWITCHED_EXPERTS | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS, /* no layer is dense */
+    ALL_EXPERTS = MINIMIND | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS, /* no layer is dense */
     WINDOW_ABOVE = 1 << 23, /* without layer_types, layers from max_window_layers on have the window */
 };
 

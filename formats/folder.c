@@ -81,7 +81,7 @@ static const Json *get_list(Reader *r, const char *key) {
 
 static void read_experts(Reader *r) {
     Header *h = &r->header;
-    const bool mixtral = option_of(r, MIXTRAL_EXPERTS | GRANITE_EXPERTS), switched = option_of(r, SWITCHED_EXPERTS);
+    const bool mixtral = option_of(r, MIXTRAL_EXPERTS | GRANITE_EXPERTS), switched = option_of(r, MINIMIND);
     if (!option_of(r, ALL_EXPERTS | EXPERTS) || (switched && !get_bool(r, "use_moe", false))) return;
     const char *count = get(r, "num_experts").kind > VALUE_NULL ? "num_experts" : "num_local_experts";
     const char *width = mixtral || option_of(r, WIDE_EXPERTS) ? "intermediate_size" : "moe_intermediate_size";
@@ -90,7 +90,7 @@ static void read_experts(Reader *r) {
     if (h->n_experts == 0) return;
     h->n_experts_used = get_int(r, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
     h->config.expert_dim = get_int(r, width, 1, switched ? h->config.hidden_dim : REQUIRED);
-    h->norm_weights = mixtral || get_bool(r, "norm_topk_prob", option_of(r, NORM_TOPK));
+    h->norm_weights = mixtral || get_bool(r, "norm_topk_prob", switched);
 }
 
 /* Which layers have the sliding window, and which have RoPE. */
