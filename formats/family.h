@@ -27,7 +27,7 @@ enum {
     PARTIAL_ROPE = 1 << 13,
     ROPE_FACTORS = 1 << 14,     /* in a tensor */
     ODD_HEADS = 1 << 15,        /* head_size is not dim / n_heads */
-    TIED = 1 << 16,             /* the output is the embedding */
+    TIED = 1 << 16,             /* the output is always the embedding; it may be in every family */
     ALL_WINDOWS = 1 << 17,      /* all layers have the window */
     PERIODIC_WINDOWS = 1 << 18, /* all layers but every period-th have the window */
     DEFAULT_WINDOW = 1 << 19,   /* a GGUF file without the key has the family's window */

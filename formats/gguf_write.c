@@ -161,8 +161,8 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
     for (PartAt at = parts_of(m); next_slot(&at);)
         if (!can_store(a, &at)) return part_name(name, &at, NAME_GGUF);
     for (size_t i = 0; i < sizeof traits / sizeof *traits; i++) {
-        const int trait = traits[i].trait, stored = traits[i].is_there ? (a->has | a->may) & trait : !(a->has & trait);
-        if (!stored) return traits[i].name;
+        const int trait = traits[i].trait, may = a->has | a->may | TIED;
+        if (traits[i].is_there ? !(may & trait) : a->has & trait) return traits[i].name;
     }
     return NULL;
 }
