@@ -261,12 +261,12 @@ static const struct {
     const char *key;
     int needs, biases;
 } SWITCHES[] = {
-    {"use_bias", USE_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS | 1 << MLP_BIAS},
-    {"attention_bias", ATTENTION_BIAS, 1 << QKV_BIAS | 1 << OUT_BIAS},
-    {"attention_bias", GLM | SEED, 1 << QKV_BIAS}, /* true if missing */
-    {"attention_out_bias", SEED, 1 << OUT_BIAS},
-    {"use_qkv_bias", QKV_BIAS_OPTION, 1 << QKV_BIAS},
-    {"mlp_bias", MLP_BIASES, 1 << MLP_BIAS},
+    {"use_bias", USE_BIAS, QKV_BIAS | OUT_BIAS | MLP_BIAS},
+    {"attention_bias", ATTENTION_BIAS, QKV_BIAS | OUT_BIAS},
+    {"attention_bias", GLM | SEED, QKV_BIAS}, /* true if missing */
+    {"attention_out_bias", SEED, OUT_BIAS},
+    {"use_qkv_bias", QKV_BIAS_OPTION, QKV_BIAS},
+    {"mlp_bias", MLP_BIASES, MLP_BIAS},
     {"clip_qkv", 0, 0},
     {"use_parallel_residual", 0, 0},
     {"qk_layernorm", 0, 0},
@@ -282,7 +282,7 @@ static void read_switches(Reader *r) {
     const char *usual = gelu ? "gelu_pytorch_tanh" : has(r, NO_GATE) ? "relu2" : "silu";
     const Json *act = find(r, key);
     if (!json_null(act) && !json_is(act, usual) && !json_is(act, other)) refuse_key(r, key, "%s", usual);
-    if (option_of(r, QKV_BIASES)) r->biases = 1 << QKV_BIAS;
+    if (option_of(r, QKV_BIASES)) r->biases = QKV_BIAS;
     for (size_t i = 0; i < sizeof SWITCHES / sizeof *SWITCHES; i++) {
         const char *name = SWITCHES[i].key;
         if (SWITCHES[i].needs && !option_of(r, SWITCHES[i].needs)) continue;

@@ -25,8 +25,8 @@ typedef enum {
     N_PART_SIZES
 } PartSize;
 
-/* Groups of biases; a family has all biases of a group, or none. */
-typedef enum { NO_BIAS, QKV_BIAS, OUT_BIAS, MLP_BIAS } PartBias;
+/* Groups of biases, as bits; a family has all biases of a group, or none. */
+typedef enum { NO_BIAS = 0, QKV_BIAS = 1, OUT_BIAS = 2, MLP_BIAS = 4 } PartBias;
 
 /* Norms that can be folded, and the weights that follow them. */
 typedef enum { NO_FEED, QKV_FEED, MLP_FEED, OUT_FEED } PartFeed;

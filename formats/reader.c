@@ -204,7 +204,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const size_t row = part.first + (stacked ? (size_t)at->expert * part.all : 0);
     w->data = t->data + row * tensor_bytes(w, 1);
     w->offset = t->offset + row * tensor_bytes(w, 1);
-    if ((gguf && !expert && !fused && w != &r->model->embedding) || r->biases & 1 << at->part->bias)
+    if ((gguf && !expert && !fused && w != &r->model->embedding) || r->biases & at->part->bias)
         w->bias = reader_vector(r, name, ".bias", !gguf, rows);
 }
 
