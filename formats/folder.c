@@ -149,8 +149,6 @@ static void read_yarn(Reader *r, int context) {
         amplitude = yarn_amplitude(y->factor, get_real(r, "mscale", NAN)) /
                     yarn_amplitude(y->factor, get_real(r, "mscale_all_dim", NAN));
     rope->amplitude = get_real(r, "attention_factor", amplitude);
-    r->model->rope_factors = yarn_factors(rope, y);
-    if (!r->model->rope_factors) r->origin.status = -1;
 }
 
 /* Reads a list of positive factors, one for each rotating pair. */

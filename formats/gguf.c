@@ -152,16 +152,13 @@ static int read_model(Reader *r) {
     if (!(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 && h->window < h->config.context)
         h->config.context = (int)h->window;
     read_layers(r);
-    const bool yarn = h->config.rope.yarn.factor > 0;
-    if (!yarn) {
+    if (h->config.rope.yarn.factor == 0) {
         Model *m = r->model;
         m->long_factors = read_factors(r, "rope_factors_long", false);
         m->rope_factors = read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
         if (m->long_factors) reader_end_context(r, h->yarn_context, BY_LONGROPE);
     }
-    if (reader_end(r)) return -1;
-    if (yarn) r->model->rope_factors = yarn_factors(&h->config.rope, &h->config.rope.yarn);
-    return yarn && !r->model->rope_factors ? -1 : 0;
+    return reader_end(r);
 }
 
 /* Reads a file without tensors. */

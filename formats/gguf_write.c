@@ -413,7 +413,7 @@ static int write_tokenizer(Writer *w) {
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
     if (t->chat_template) write_name(w, "tokenizer.chat_template", t->chat_template, t->chat_template_size);
-    return 0;
+    return w->head.failed ? -1 : 0;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
@@ -549,10 +549,10 @@ static int write_header(Writer *w) {
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++) write_key(w, key);
     if (!w->tokenizer) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs require the key */
-    if (w->status || (w->tokenizer && write_tokenizer(w)) || w->head.failed) return -1;
+    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w))) return -1; /* already reported */
     write_tensors(w);
     write_padding(w, w->head.n);
-    if (w->status || w->head.failed) return -1; /* already reported */
+    if (w->head.failed || w->status) return -1;
     if (w->header.config.context < w->model->config.context)
         note("GGUF's %s cannot store windows; the file's context is %d, the shortest window", architecture,
              w->header.config.context);

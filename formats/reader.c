@@ -9,6 +9,7 @@
 #include "formats/parts.h"
 #include "formats/stored.h"
 #include "kernels/quant.h"
+#include "rope.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -230,6 +231,9 @@ int reader_end(Reader *r) {
     for (PartAt at = parts_of(m); !r->origin.status && next_slot(&at);) read_part(r, &at);
     if (r->origin.status) return -1;
     if (m->tied) m->output = m->embedding;
+    const Rope *rope = &m->config.rope;
+    if (rope->yarn.factor > 0) m->rope_factors = yarn_factors(rope, &rope->yarn);
+    if (rope->yarn.factor > 0 && !m->rope_factors) return -1;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         const bool is_output = string_is(t->name, "lm_head.weight"); /* the copy of a tied embedding */
         const bool is_unneeded =

@@ -61,5 +61,5 @@ double *reader_factors(Reader *r);
 #define BY_QUERIES  "beyond it queries are scaled"
 void reader_end_context(Reader *r, int original, const char *why);
 
-/* 3. Fills in all norms and weights, and refuses unused tensors. Returns origin.status. */
+/* 3. Fills in all norms and weights, computes YaRN's factors, and refuses unused tensors. Returns origin.status. */
 int reader_end(Reader *r);
