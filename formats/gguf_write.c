@@ -355,9 +355,7 @@ static void write_pieces(Writer *w, const Pieces *pieces) {
         const Piece *p = &pieces->list[id];
         const size_t start = begin_string(w);
         char name[32];
-        if (p->kind == PIECE_BYTE)
-            write_bytes(w, name, sprintf(name, "<0x%02X>", (unsigned)(uint8_t)p->text[0]));
-        else if (pieces->byte_level && !p->length)
+        if (pieces->byte_level && !p->length)
             write_bytes(w, name, sprintf(name, "[PAD%d]", id)); /* pieces must be unique */
         else
             write_piece_name(w, p);

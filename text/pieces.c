@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/utf8.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ static int32_t *find_slot(const Pieces *p, const char *s, int n) {
 int pieces_find(const Pieces *p, const char *s, int n) {
     if (n > p->merged.max_length) return -1;
     const int id = *find_slot(p, s, n);
-    return id >= 0 && p->list[id].kind != PIECE_CONTROL ? id : -1;
+    return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
 }
 
 /* Builds the table of merged pieces. Of two pieces with the same text, the first is in it. */
@@ -40,7 +41,7 @@ static int index_merged(Pieces *p) {
     memset(table->slots, 0xff, size * sizeof *table->slots);
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
-        if (piece->kind != PIECE_TEXT && !piece->also_merged) continue;
+        if (piece->kind != PIECE_TEXT && piece->kind != PIECE_BYTE && !piece->also_merged) continue;
         int32_t *slot = find_slot(p, piece->text, piece->length);
         if (*slot < 0) *slot = id;
         if (piece->length > table->max_length) table->max_length = piece->length;
@@ -110,34 +111,18 @@ void pieces_close(Pieces *p) {
     *p = (Pieces){0};
 }
 
-/* The byte with a name such as "<0x0A>"; -1 if it is not a name. */
-static int byte_of_name(const char *s, int n) {
-    static const char digits[] = "0123456789ABCDEF";
-    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
-    const char *high = memchr(digits, s[3], sizeof digits - 1), *low = memchr(digits, s[4], sizeof digits - 1);
-    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
-}
-
-/* Text pieces that have the name of a byte become byte pieces. */
-static void find_byte_pieces(Pieces *p) {
-    for (int id = 0; id < p->n; id++) {
-        Piece *piece = &p->list[id];
-        const int byte = piece->kind == PIECE_BYTE   ? (uint8_t)*piece->text
-                         : piece->kind == PIECE_TEXT ? byte_of_name(piece->text, piece->length)
-                                                     : -1;
-        if (byte < 0) continue;
-        *piece = (Piece){.text = (const char *)&p->bytes[byte], .length = 1, .kind = PIECE_BYTE};
-        p->byte_piece[byte] = id;
-    }
-}
-
 int pieces_index(Pieces *p) {
-    for (int b = 0; b < 256; b++) p->bytes[b] = (uint8_t)b, p->byte_piece[b] = p->unk;
-    if (!p->byte_level) find_byte_pieces(p);
     if (index_merged(p) || index_matched(p)) return -1;
-    for (int b = 0; b < 256 && p->byte_level; b++) {
-        const int id = pieces_find(p, (const char *)&p->bytes[b], 1);
-        if (id >= 0) p->byte_piece[b] = id;
+    for (int b = 0; b < 256; b++) {
+        char name[8] = {(char)b};
+        const int n = p->byte_level ? 1 : snprintf(name, sizeof name, "<0x%02X>", b), id = *find_slot(p, name, n);
+        Piece *piece = id >= 0 && p->list[id].kind != PIECE_CONTROL ? &p->list[id] : NULL;
+        p->bytes[b] = (char)b;
+        p->byte_piece[b] = piece ? id : p->unk;
+        if (p->byte_level || !piece || piece->kind != PIECE_TEXT) continue;
+        piece->kind = PIECE_BYTE;
+        piece->decoded = &p->bytes[b];
+        piece->n_decoded = 1;
     }
     return 0;
 }

@@ -8,12 +8,12 @@ typedef enum {
     PIECE_TEXT,    /* produced by merging */
     PIECE_USER,    /* user-defined: matched as a whole before merging */
     PIECE_SPECIAL, /* special: like PIECE_USER, but never matched in chat messages */
-    PIECE_BYTE,    /* one byte, for characters without a piece */
+    PIECE_BYTE,    /* never produced by merging; named "<0x0A>": this byte of a character without a piece */
     PIECE_CONTROL, /* never matches text; also <unk> and unused pieces */
 } PieceKind;
 
 typedef struct {
-    const char *text; /* [length], not owned: in the mapped file, in Pieces.text, or (byte pieces) in Pieces.bytes */
+    const char *text; /* [length], not owned: in the mapped file or in Pieces.text */
     int length;       /* bytes */
     int n_decoded;    /* bytes of `decoded` */
     char *decoded;    /* [n_decoded]: decoded text if it differs from `text`, else NULL */
@@ -40,7 +40,7 @@ typedef struct {
     bool byte_level;       /* pieces are made of bytes, not of characters */
     char *text;            /* owned; NULL if the text of all pieces is in the mapped file */
     int byte_piece[256];   /* token of each byte, or unk */
-    uint8_t bytes[256];    /* text of the byte pieces; they point here, so Pieces must not be moved */
+    char bytes[256];       /* decoded text of the byte pieces; they point here, so Pieces must not be moved */
     IdTable merged;        /* pieces that merging produces */
     const Piece **matched; /* [n_matched], pieces matched as a whole, sorted by text; owned */
     size_t n_matched;
@@ -55,7 +55,7 @@ enum { MAX_MATCHED_BYTES = 512 }; /* of a piece that is matched as a whole; boun
 int pieces_open(Pieces *p, int n, size_t text_bytes);
 void pieces_close(Pieces *p);
 
-/* Finds the byte pieces (unless byte_level, by their names, "<0x0A>") and builds the tables. Call it once the pieces
+/* Builds the tables and finds the piece of each byte. Call it once the pieces
  * are filled in and after every change. */
 int pieces_index(Pieces *p);
 

@@ -170,8 +170,8 @@ static void piece(Draw *d) {
     const Piece *p = &d->t->pieces.list[any(d, 2) ? any(d, n) : n - 1 - any(d, 20)];
     if (p->kind == PIECE_CONTROL)
         put(d, "</s>", 4);
-    else if (p->kind == PIECE_BYTE && !*p->text)
-        put_byte(d, 'x');
+    else if (p->kind == PIECE_BYTE)
+        put_byte(d, *p->decoded ? *p->decoded : 'x');
     else
         put(d, p->text, p->length);
 }

@@ -234,8 +234,10 @@ static void byte_pieces_are_recognized_by_name(void) {
         const Piece *piece = &p.list[id];
         CHECK((piece->kind == PIECE_BYTE) == (cases[id].byte >= 0), "%s: kind %d", cases[id].name, piece->kind);
         if (cases[id].byte < 0) continue;
-        CHECK(piece->length == 1 && (uint8_t)*piece->text == cases[id].byte && p.byte_piece[cases[id].byte] == id,
-              "%s is byte %d", cases[id].name, (uint8_t)*piece->text);
+        CHECK(piece->n_decoded == 1 && (uint8_t)*piece->decoded == cases[id].byte, "%s is byte %d", cases[id].name,
+              (uint8_t)*piece->decoded);
+        CHECK(p.byte_piece[cases[id].byte] == id && pieces_find(&p, piece->text, piece->length) < 0, "%s merges",
+              cases[id].name);
     }
     pieces_close(&p);
 }
