@@ -17,37 +17,36 @@ typedef struct {
     int n; /* size of the model's vocabulary */
 } Loader;
 
-typedef enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } TokenType;
-
-/* Finds an array with one element for each piece. Returns NULL and a message if the key is missing or has another type
- * or length. */
-static const GgufValue *piece_array(const Gguf *g, const char *key, GgufType type, int n) {
-    const GgufValue *v = gguf_find_value(g, key);
-    if (v && v->is_array && v->type == type && v->count == (uint64_t)n) return v;
-    fail("%s: %s is missing or not an array of %d values", g->path, key, n);
+/* Finds an array with one element for each piece; NULL and a message if the key is missing or has another type or
+ * length. */
+static const GgufValue *piece_array(Loader *l, const char *key, GgufType type) {
+    const GgufValue *v = gguf_find_value(l->g, key);
+    if (v && v->is_array && v->type == type && v->count == (uint64_t)l->n) return v;
+    if (!l->origin.status) fail("%s: %s is missing or not an array of %d values", l->g->path, key, l->n);
+    l->origin.status = -1;
     return NULL;
 }
 
-static int fill_pieces(Pieces *pieces, const Gguf *g, int n) {
-    const GgufValue *names = piece_array(g, "tokenizer.ggml.tokens", GGUF_STRING, n), *scores = NULL;
-    if (names && !pieces->byte_level && !(scores = piece_array(g, "tokenizer.ggml.scores", GGUF_F32, n))) return -1;
-    const GgufValue *types = names ? piece_array(g, "tokenizer.ggml.token_type", GGUF_I32, n) : NULL;
-    if (!types || pieces_open(pieces, n, names->bytes)) return -1;
+static int fill_pieces(Loader *l) {
+    /* by GGUF's types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte (found by its name) */
+    static const PieceKind kinds[] = {PIECE_CONTROL, PIECE_TEXT,    PIECE_CONTROL, PIECE_SPECIAL,
+                                      PIECE_USER,    PIECE_CONTROL, PIECE_TEXT};
+    Pieces *pieces = &l->t->pieces;
+    const GgufValue *names = piece_array(l, "tokenizer.ggml.tokens", GGUF_STRING);
+    const GgufValue *scores = pieces->byte_level ? NULL : piece_array(l, "tokenizer.ggml.scores", GGUF_F32);
+    const GgufValue *types = piece_array(l, "tokenizer.ggml.token_type", GGUF_I32);
+    if (l->origin.status || pieces_open(pieces, l->n, names->bytes)) return -1;
     const uint8_t *at = names->at;
     char *to = pieces->text;
-    for (int id = 0; id < n; id++) {
+    for (int id = 0; id < l->n; id++) {
         const String name = gguf_next_string(&at, names->at + names->bytes);
+        const uint64_t type = gguf_element(types, id).integer;
         Piece *p = &pieces->list[id];
-        int32_t type;
-        memcpy(&type, types->at + 4 * (size_t)id, sizeof type);
-        if (scores) memcpy(&p->score, scores->at + 4 * (size_t)id, sizeof p->score);
-        p->kind = type == USER_DEFINED             ? PIECE_USER
-                  : type == CONTROL                ? PIECE_SPECIAL
-                  : type == NORMAL || type == BYTE ? PIECE_TEXT /* byte pieces are found by their names */
-                                                   : PIECE_CONTROL;
-        p->raw = pieces->byte_level || type == CONTROL;
-        if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", g->path, id, name.n);
-        if (isnan(p->score)) return fail("%s: score of piece %d is not a number", g->path, id);
+        if (scores) p->score = (float)gguf_element(scores, id).real;
+        p->kind = kinds[type < sizeof kinds / sizeof *kinds ? type : 0];
+        p->raw = pieces->byte_level || p->kind == PIECE_SPECIAL;
+        if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", l->g->path, id, name.n);
+        if (isnan(p->score)) return fail("%s: score of piece %d is not a number", l->g->path, id);
         memcpy(to, name.text, name.n);
         p->text = to;
         p->length = pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);
@@ -69,38 +68,31 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
     return merges_end(&t->merges, &t->pieces);
 }
 
-static Value get(const Loader *l, const char *key) { return gguf_get(l->g, key); }
-
 /* Reads a token id. `missing`: the result if the key is missing; may be -1. */
 static int get_token(Loader *l, const char *key, int missing) {
-    return (int)value_integer(&l->origin, key, get(l, key), 0, l->n - 1, missing < l->n ? missing : REQUIRED);
+    return (int)value_integer(&l->origin, key, gguf_get(l->g, key), 0, l->n - 1, missing < l->n ? missing : REQUIRED);
 }
 
 /* Reads a bool, or an integer as a bool. */
 static bool get_flag(Loader *l, const char *key, bool missing) {
-    return value_integer(&l->origin, key, get(l, key), INT64_MIN, INT64_MAX, missing) != 0;
+    return value_integer(&l->origin, key, gguf_get(l->g, key), INT64_MIN, INT64_MAX, missing) != 0;
 }
 
-static String get_string(Loader *l, const char *key) { return value_string(&l->origin, key, get(l, key)); }
+static String get_string(Loader *l, const char *key) { return value_string(&l->origin, key, gguf_get(l->g, key)); }
 
-/* Reads the keys that both kinds of vocabulary have: BOS, EOS, <unk>, the chat template, the sampling. */
-static int fill_ends(Loader *l) {
-    static const char *const advice[N_ADVICE] = {"general.sampling.temp", "general.sampling.top_p",
-                                                 "general.sampling.top_k", "general.sampling.min_p",
-                                                 "general.sampling.penalty_repeat"};
-    Tokenizer *t = l->t;
+/* Reads the recommended sampling and the chat template. */
+static int fill_advice(Loader *l) {
+    static const char *const keys[N_ADVICE] = {"general.sampling.temp", "general.sampling.top_p",
+                                               "general.sampling.top_k", "general.sampling.min_p",
+                                               "general.sampling.penalty_repeat"};
+    static const char template_key[] = "tokenizer.chat_template";
     for (int i = 0; i < N_ADVICE; i++) {
-        const Value v = get(l, advice[i]);
-        t->advice[i] = (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL, v.real};
+        const Value v = gguf_get(l->g, keys[i]);
+        l->t->advice[i] = (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL, v.real};
     }
-    t->bos = get_token(l, "tokenizer.ggml.bos_token_id", t->bos);
-    t->eos = get_token(l, "tokenizer.ggml.eos_token_id", t->eos);
-    t->eot = get_token(l, "tokenizer.ggml.eot_token_id", t->eot);
-    t->pieces.unk = get_token(l, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
-    t->no_bos = !get_flag(l, "tokenizer.ggml.add_bos_token", !t->no_bos) || t->bos < 0;
-    const String template = get_string(l, "tokenizer.chat_template");
-    if (l->origin.status || get(l, "tokenizer.chat_template").kind == VALUE_MISSING) return l->origin.status;
-    return tokenizer_set_chat_template(t, template.text, template.n);
+    const String template = get_string(l, template_key);
+    if (l->origin.status || !gguf_find_value(l->g, template_key)) return l->origin.status;
+    return tokenizer_set_chat_template(l->t, template.text, template.n);
 }
 
 /* If add_bos_token is missing, Llama 3's and Mistral's byte-level tokenizers add BOS before a text, others do not.
@@ -110,16 +102,19 @@ static int fill(Loader *l, const NamedPretokenizer *named) {
     const String normalizer = named ? get_string(l, key) : (String){0};
     const bool scores = !named;
     Tokenizer *t = l->t;
-    *t = (Tokenizer){.bos = scores ? 1 : -1, .eos = scores ? 2 : -1, .eot = -1, .space_prefix = SPACE_NEVER};
-    t->pieces = (Pieces){.unk = scores ? 0 : -1, .byte_level = !scores};
+    t->pieces.byte_level = named;
     t->normalizer = (Normalizer){.composes = normalizer.n, .replaces_invalid = scores, .replaces_mark = scores};
     if (named) t->pretokenizer = named->pretokenizer;
-    t->no_bos = named && !named->adds_bos;
-    if (normalizer.n && !string_is(normalizer, "nfc")) refuse(&l->origin, key, get(l, key), "nfc");
-    if (l->origin.status || fill_pieces(&t->pieces, l->g, l->n) || (named && fill_merges(t, l->g)) || fill_ends(l))
-        return -1;
-    if (scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true)) t->space_prefix = SPACE_ALWAYS;
-    return l->origin.status || (scores && pieces_index(&t->pieces)) ? -1 : 1;
+    if (normalizer.n && !string_is(normalizer, "nfc")) refuse(&l->origin, key, gguf_get(l->g, key), "nfc");
+    if (l->origin.status || fill_pieces(l) || (named && fill_merges(t, l->g))) return -1;
+    t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
+    t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);
+    t->eot = get_token(l, "tokenizer.ggml.eot_token_id", -1);
+    t->pieces.unk = get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
+    t->no_bos = !get_flag(l, "tokenizer.ggml.add_bos_token", scores || named->adds_bos) || t->bos < 0;
+    const bool prefix = scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true);
+    t->space_prefix = prefix ? SPACE_ALWAYS : SPACE_NEVER;
+    return fill_advice(l) || (scores && pieces_index(&t->pieces)) ? -1 : 1;
 }
 
 static int read_tokenizer(Loader *l, bool needed) {
@@ -144,7 +139,7 @@ static int read_tokenizer(Loader *l, bool needed) {
 
 int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed) {
     Gguf g;
-    *t = (Tokenizer){.bos = -1, .eos = -1, .eot = -1};
+    *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
     Loader l = {.t = t, .g = &g, .origin = {.path = path}, .n = vocab_size};
     const int found = gguf_open(&g, path, file) ? -1 : read_tokenizer(&l, needed);
     gguf_close(&g);

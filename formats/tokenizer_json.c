@@ -26,6 +26,12 @@ static int refuse(const Loader *l, const char *what, const Json *value, const ch
     return fail("%s: %s is %.80s, expected %s", l->path, what, json_shown(value), expected);
 }
 
+/* An option that is true or false; `missing` if it is neither. */
+static bool flag(const Json *object, const char *key, bool missing) {
+    const Json *value = json_get(object, key);
+    return json_has_kind(value, JSON_BOOL) ? json_true(value) : missing;
+}
+
 /* ---- the vocabulary --------------------------------------------------------------------- */
 
 static int get_id(const Loader *l, const char *what, const Json *value, int *id) {
@@ -63,21 +69,20 @@ static int read_added(Loader *l, const Json *added) {
         return 0; /* ignored: the embedding has no row for it */
     if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
     Piece *p = &l->t->pieces.list[id];
-    const bool in_vocabulary = p->length > 0, special = json_true(json_get(added, "special"));
-    const bool normalized = json_true(json_get(added, "normalized"));
+    const bool in_vocabulary = p->length > 0, normalized = flag(added, "normalized", false);
     if (in_vocabulary && !has_name(p, name))
         return fail("%s: added token '%.40s' has id %d of another piece", l->path, name->text, id);
-    if (json_true(json_get(added, "single_word")))
+    if (flag(added, "single_word", false))
         return fail("%s: added token '%.40s' has single_word set, which is not supported", l->path, name->text);
     *p = (Piece){.text = name->text,
                  .length = name->length,
                  .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL, /* the vocabulary's copy of the name */
                  .n_decoded = name->length,
-                 .kind = special ? PIECE_SPECIAL : PIECE_USER,
+                 .kind = flag(added, "special", false) ? PIECE_SPECIAL : PIECE_USER,
                  .also_merged = in_vocabulary,
                  .raw = !normalized,
-                 .strips_left = json_true(json_get(added, "lstrip")),
-                 .strips_right = json_true(json_get(added, "rstrip")),
+                 .strips_left = flag(added, "lstrip", false),
+                 .strips_right = flag(added, "rstrip", false),
                  .after_space = normalized && l->t->space_prefix == SPACE_ALWAYS};
     return 0;
 }
@@ -96,9 +101,9 @@ static int find_name(const Pieces *p, const Json *name) {
 /* Reads a merge: "a b" in old files, ["a", "b"] in newer ones. */
 static int read_merge(Loader *l, const Json *merge) {
     Tokenizer *t = l->t;
-    const Json *left = json_members(merge, JSON_ARRAY), *right = left ? json_next(merge, left) : NULL;
+    const Json *left = merge + 1, *right = merge + 2;
     if (merge->kind == JSON_STRING) return merges_add(&t->merges, &t->pieces, l->path, merge->text, merge->length);
-    if (!right || merge->n_members != 2 || left->kind != JSON_STRING || right->kind != JSON_STRING)
+    if (merge->kind != JSON_ARRAY || merge->n_members != 2 || left->kind != JSON_STRING || right->kind != JSON_STRING)
         return refuse(l, "a merge", merge, "two pieces");
     return merges_add_pair(&t->merges, &t->pieces, l->path, left->text, left->length, right->text, right->length);
 }
@@ -123,8 +128,8 @@ static int read_merges(Loader *l, const Json *model) {
     const Json *merges = json_get(model, "merges");
     if (!json_has_kind(merges, JSON_ARRAY)) return refuse(l, "model.merges", merges, "a list");
     t->pieces.unk = find_name(&t->pieces, json_get(model, "unk_token"));
-    t->merges.fuses_unknown = json_true(json_get(model, "fuse_unk"));
-    t->pretokenizer.whole_words = json_true(json_get(model, "ignore_merges"));
+    t->merges.fuses_unknown = flag(model, "fuse_unk", false);
+    t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
     if (merges_begin(&t->merges, &t->pieces, merges->n_members)) return -1;
     for (const Json *merge = json_first(merges); merge; merge = json_next(merges, merge))
         if (read_merge(l, merge)) return -1;
@@ -135,15 +140,17 @@ static int read_merges(Loader *l, const Json *model) {
 
 static int read_normalizer(Loader *l, const Json *n) {
     const Json *type = json_get(n, "type");
-    const bool prepends = json_is(type, "Prepend") && json_is(json_get(n, "prepend"), SPACE_MARK);
-    const bool marks = json_is(type, "Replace") && json_is(json_get(json_get(n, "pattern"), "String"), " ") &&
-                       json_is(json_get(n, "content"), SPACE_MARK);
-    const bool composes = json_is(type, "NFC");
-    if (prepends) l->t->space_prefix = SPACE_ALWAYS;
-    l->t->normalizer.replaces_mark |= marks;
-    l->t->normalizer.composes |= composes;
-    if (json_null(n) || prepends || marks || composes) return 0;
-    return fail("%s: normalizer %.40s is not supported", l->path, json_shown(type));
+    Tokenizer *t = l->t;
+    if (json_is(type, "NFC"))
+        t->normalizer.composes = true;
+    else if (json_is(type, "Prepend") && json_is(json_get(n, "prepend"), SPACE_MARK))
+        t->space_prefix = SPACE_ALWAYS;
+    else if (json_is(type, "Replace") && json_is(json_get(json_get(n, "pattern"), "String"), " ") &&
+             json_is(json_get(n, "content"), SPACE_MARK))
+        t->normalizer.replaces_mark = true;
+    else if (!json_null(n))
+        return fail("%s: normalizer %.40s is not supported", l->path, json_shown(type));
+    return 0;
 }
 
 static int add_step(Loader *l, const char *pattern) {
@@ -157,12 +164,11 @@ static int add_step(Loader *l, const char *pattern) {
 
 static int read_byte_level(Loader *l, const Json *p) {
     Tokenizer *t = l->t;
-    const Json *use_regex = json_get(p, "use_regex");
-    const bool prefix = json_true(json_get(p, "add_prefix_space"));
+    const bool prefix = flag(p, "add_prefix_space", false);
     l->mixed |= prefix && *t->pretokenizer.steps;
     t->pieces.byte_level = true;
     t->space_prefix = prefix ? SPACE_IF_NONE : SPACE_NEVER;
-    return !use_regex || json_true(use_regex) ? add_step(l, PATTERN_GPT2) : 0;
+    return flag(p, "use_regex", true) ? add_step(l, PATTERN_GPT2) : 0;
 }
 
 static bool is_known(const char *pattern) {
@@ -175,28 +181,28 @@ static bool is_known(const char *pattern) {
 /* Reads a Split. Text between matches is a word, too. With "Removed" and invert it is dropped; the pattern must match
  * all text. */
 static int read_split(Loader *l, const Json *p) {
-    const Json *regex = json_get(json_get(p, "pattern"), "Regex"), *behavior = json_get(p, "behavior");
-    const Json *shown = regex ? regex : json_get(json_get(p, "pattern"), "String");
-    if (!regex && json_is(shown, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma: no spaces are left */
+    const Json *pattern = json_get(p, "pattern"), *behavior = json_get(p, "behavior");
+    const Json *regex = json_get(pattern, "Regex"), *text = json_get(pattern, "String");
+    if (json_is(text, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma: no spaces are left */
     if (!regex || !is_known(regex->text))
-        return fail("%s: pre-tokenizer Split with the pattern %.100s is not supported", l->path, json_shown(shown));
-    const bool whole = json_true(json_get(p, "invert")) && strstr(regex->text, "[^\\s\\p{L}\\p{N}]+");
+        return fail("%s: pre-tokenizer Split with the pattern %.100s is not supported", l->path,
+                    json_shown(regex ? regex : text));
+    const bool whole = flag(p, "invert", false) && strstr(regex->text, "[^\\s\\p{L}\\p{N}]+");
     if (!json_is(behavior, "Isolated") && !(whole && json_is(behavior, "Removed")))
         return refuse(l, "the behavior of a pre-tokenizer Split", behavior, "Isolated");
     return add_step(l, regex->text);
 }
 
 static int read_metaspace(Loader *l, const Json *p) {
-    const Json *scheme = json_get(p, "prepend_scheme"), *split = json_get(p, "split");
-    const Json *mark = json_get(p, "replacement"), *prefix = json_get(p, "add_prefix_space"); /* the older option */
-    const bool first = json_is(scheme, "first"), always = json_is(scheme, "always");
-    const bool never = scheme ? json_is(scheme, "never") : prefix && !json_true(prefix);
+    const Json *scheme = json_get(p, "prepend_scheme"), *mark = json_get(p, "replacement");
+    const bool always = scheme ? json_is(scheme, "always") : flag(p, "add_prefix_space", true); /* the older option */
+    const bool first = json_is(scheme, "first");
     if (!json_is(mark, SPACE_MARK)) return refuse(l, "Metaspace's replacement", mark, "U+2581");
-    if (scheme && !first && !always && !never)
+    if (scheme && !always && !first && !json_is(scheme, "never"))
         return refuse(l, "Metaspace's prepend_scheme", scheme, "always, first or never");
     l->t->normalizer.replaces_mark = true;
-    l->t->space_prefix = never ? SPACE_NEVER : first ? SPACE_ONCE : SPACE_IF_NONE;
-    return !split || json_true(split) ? add_step(l, PATTERN_SPACED) : 0;
+    l->t->space_prefix = always ? SPACE_IF_NONE : first ? SPACE_ONCE : SPACE_NEVER;
+    return flag(p, "split", true) ? add_step(l, PATTERN_SPACED) : 0;
 }
 
 static int read_pretokenizer(Loader *l, const Json *p) {
@@ -206,7 +212,7 @@ static int read_pretokenizer(Loader *l, const Json *p) {
     if (json_is(type, "ByteLevel")) return read_byte_level(l, p);
     if (json_is(type, "Split")) return read_split(l, p);
     if (json_is(type, "Digits"))
-        return add_step(l, json_true(json_get(p, "individual_digits")) ? PATTERN_DIGIT : PATTERN_DIGITS);
+        return add_step(l, flag(p, "individual_digits", false) ? PATTERN_DIGIT : PATTERN_DIGITS);
     if (json_is(type, "Metaspace") && !*l->t->pretokenizer.steps) return read_metaspace(l, p);
     return fail("%s: pre-tokenizer %.40s is not supported", l->path, json_shown(type));
 }
@@ -259,13 +265,12 @@ static int read_processor(Loader *l, const Json *processor) {
  * template is a text, or a list of named texts with one named "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    const Json *add_bos = json_get(root, "add_bos_token"), *template = json_get(root, "chat_template");
+    const Json *template = json_get(root, "chat_template"), *text = template;
     const int bos = find_name(&t->pieces, json_get(root, "bos_token"));
     t->eos = find_name(&t->pieces, json_get(root, "eos_token"));
     if (t->bos < 0) t->bos = bos;
-    if (json_has_kind(add_bos, JSON_BOOL)) t->no_bos = !json_true(add_bos) || t->bos < 0;
-    l->adds_after = json_true(json_get(root, "add_eos_token"));
-    const Json *text = template;
+    t->no_bos = !flag(root, "add_bos_token", !t->no_bos) || t->bos < 0;
+    l->adds_after = flag(root, "add_eos_token", false);
     for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
         if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
     return json_has_kind(text, JSON_STRING) ? tokenizer_set_chat_template(t, text->text, text->length) : 0;
@@ -285,9 +290,8 @@ static int read_ends(Loader *l, const Json *root) {
 /* Reads generation_config.json. */
 static int read_generation(Loader *l, const Json *root) {
     Advice *advice = l->t->advice;
-    const Json *samples = json_get(root, "do_sample");
     for (int i = 0; i < N_ADVICE; i++) advice[i].given = json_real(json_get(root, ADVICE_NAMES[i]), &advice[i].value);
-    if (json_has_kind(samples, JSON_BOOL) && !json_true(samples)) advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
+    if (!flag(root, "do_sample", true)) advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
     return read_ends(l, root);
 }
 
@@ -327,9 +331,8 @@ static int read_sibling(Tokenizer *t, const char *sibling, const char *name, int
 }
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
-    *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
-    t->space_prefix = SPACE_NEVER;
-    t->no_bos = t->chat_has_bos = true;
+    *t = (Tokenizer){.pieces = {.unk = -1}, .space_prefix = SPACE_NEVER, .no_bos = true, .chat_has_bos = true};
+    t->bos = t->eos = t->eot = -1;
     if (!pieces_open(&t->pieces, vocab_size, 0) && !read_file(t, path, read_root) &&
         !read_sibling(t, path, "tokenizer_config.json", read_config) &&
         !read_sibling(t, path, "chat_template.jinja", NULL) &&
