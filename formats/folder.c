@@ -24,9 +24,8 @@ static bool option_of(const Reader *r, int option) { return r->family->options &
 enum { ROPE, OPTIONS, FILE_KEYS, N_SOURCES }; /* Reader.keys: the objects of RoPE, of the text model, of the file */
 
 static Value value_of(const Json *json) {
-    static const ValueKind kinds[] = {
-        [JSON_NULL] = VALUE_NULL,     [JSON_BOOL] = VALUE_BOOL,  [JSON_NUMBER] = VALUE_REAL,
-        [JSON_STRING] = VALUE_STRING, [JSON_ARRAY] = VALUE_LIST, [JSON_OBJECT] = VALUE_LIST};
+    static const ValueKind kinds[] = {/* by JsonKind */
+                                      VALUE_NULL, VALUE_BOOL, VALUE_REAL, VALUE_STRING, VALUE_LIST, VALUE_LIST};
     Value v = {.kind = json ? kinds[json->kind] : VALUE_MISSING, .integer = json_true(json)};
     v.string = (String){json_shown(json), strlen(json_shown(json))};
     if (json_integer(json, &v.integer)) v.kind = VALUE_INTEGER;
@@ -61,20 +60,20 @@ static bool get_bool(Reader *r, const char *key, bool missing) {
     return value_bool(&r->origin, key, get(r, key), missing);
 }
 
-/* An object; NULL if it is missing or null. */
+/* An object; NULL if it is missing, null or empty. */
 static const Json *get_object(Reader *r, const char *key) {
     const Json *object = find(r, key);
     if (!json_null(object) && object->kind != JSON_OBJECT) refuse_key(r, key, "an object");
-    return json_null(object) ? NULL : object;
+    return json_members(object, JSON_OBJECT) ? object : NULL;
 }
 
-/* A list with an element for each layer; NULL if the key is missing. */
+/* The elements of a list, one for each layer; NULL if the key is missing. */
 static const Json *get_list(Reader *r, const char *key) {
     const Json *list = find(r, key);
     if (json_null(list)) return NULL;
-    if (list->kind != JSON_ARRAY || list->n_members < (uint32_t)r->header.config.n_layers)
-        refuse_key(r, key, "a list of at least num_hidden_layers elements");
-    return r->origin.status ? NULL : list;
+    if (list->kind == JSON_ARRAY && list->n_members >= (uint32_t)r->header.config.n_layers) return json_first(list);
+    refuse_key(r, key, "a list of at least num_hidden_layers elements");
+    return NULL;
 }
 
 /* ---- layers --------------------------------------------------------------------------------- */
@@ -96,12 +95,11 @@ static void read_experts(Reader *r) {
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Reader *r) {
     const bool some_without_rope = option_of(r, NO_ROPE_LAYERS);
-    const Json *types = option_of(r, LAYER_TYPES) ? get_list(r, "layer_types") : NULL, *type = json_first(types);
-    const Json *ropes = some_without_rope ? get_list(r, "no_rope_layers") : NULL, *rotates = json_first(ropes);
-    const char *period_key = some_without_rope ? "no_rope_layer_interval" : "sliding_window_pattern";
+    const Json *types = option_of(r, LAYER_TYPES) ? get_list(r, "layer_types") : NULL;
+    const Json *ropes = some_without_rope ? get_list(r, "no_rope_layers") : NULL;
     int period = r->family->period;
-    if (!(some_without_rope ? ropes : types) && option_of(r, PATTERN | NO_ROPE_LAYERS))
-        period = get_int(r, period_key, 1, period);
+    if (!types && option_of(r, PATTERN)) period = get_int(r, "sliding_window_pattern", 1, period);
+    if (!ropes && some_without_rope) period = get_int(r, "no_rope_layer_interval", 1, period);
     const int first = option_of(r, WINDOW_ABOVE) ? get_int(r, "max_window_layers", 0, 28) : 0;
     const bool used = option_of(r, SLIDES_IF_USED) ? get_bool(r, "use_sliding_window", false) : option_of(r, SLIDES);
     const bool slides_at_all = used && get(r, "sliding_window").kind != VALUE_NULL; /* null: no window */
@@ -109,16 +107,14 @@ static void read_layers(Reader *r) {
     const bool by_type = types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers; layer < r->model->layers + r->header.config.n_layers; layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
-        if (rotates && !json_integer(rotates, &rope)) refuse_key(r, "no_rope_layers", "whole numbers");
+        if (ropes && !json_integer(&ropes[layer->index], &rope)) refuse_key(r, "no_rope_layers", "whole numbers");
         const bool last = rope == 0, no_rope = last && some_without_rope;
         bool slides = some_without_rope ? no_rope : layer->index >= first && !last;
-        if (type) slides = json_is(type, "sliding_attention");
-        if (type && !slides && !json_is(type, "full_attention"))
+        if (types) slides = json_is(&types[layer->index], "sliding_attention");
+        if (types && !slides && !json_is(&types[layer->index], "full_attention"))
             refuse_key(r, "layer_types", "full_attention and sliding_attention");
         if (slides && by_type && !window) refuse_key(r, "sliding_window", "a window in use, for some layers");
         family_set_layer(r->family, window, slides, !no_rope, layer);
-        if (type) type = json_next(types, type);
-        if (rotates) rotates = json_next(ropes, rotates);
     }
 }
 
@@ -153,12 +149,11 @@ static void read_yarn(Reader *r, int context) {
 
 /* Reads a list of positive factors, one for each rotating pair. */
 static double *read_factors(Reader *r, const char *key) {
-    const Json *list = find(r, key), *value = json_members(list, JSON_ARRAY);
+    const Json *list = find(r, key), *values = json_members(list, JSON_ARRAY);
     const int n = r->header.config.rope.dims / 2;
-    double *factors = list && list->n_members == (uint32_t)n ? reader_factors(r) : NULL;
+    double *factors = values && list->n_members == (uint32_t)n ? reader_factors(r) : NULL;
     bool positive = factors;
-    for (int i = 0; value && positive && i < n; i++, value = json_next(list, value))
-        positive = json_real(value, &factors[i]) && factors[i] > 0;
+    for (int i = 0; positive && i < n; i++) positive = json_real(&values[i], &factors[i]) && factors[i] > 0;
     if (!positive) refuse_key(r, key, "a list with a positive number for each rotating pair");
     return factors;
 }
@@ -179,7 +174,7 @@ static void read_scaling(Reader *r) {
     for (int i = 0; i < r->model->n_files; i++) bytes += r->model->files[i].size;
     if ((size_t)c->rope.dims > bytes) return; /* the weights cannot fit in the files; reader_end() fails */
     const Value v = get(r, "rope_type");
-    const String type = v.kind == VALUE_STRING ? v.string : (String){"other", 5};
+    const String type = v.string;
     const bool longrope = option_of(r, LONGROPE), yarn = string_is(type, "yarn");
     const int original = get_int(r, "original_max_position_embeddings", 1, c->context);
     if (v.kind <= VALUE_NULL || string_is(type, "default")) return;
@@ -229,17 +224,17 @@ static void read_local_rope(Reader *r, const Json *sliding) {
 /* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type of layer), older files rope_scaling and
  * rope_theta. */
 static void read_rope(Reader *r) {
-    static const char *const types[] = {"full_attention", "sliding_attention"};
     const bool local = has(r, LOCAL_ROPE);
-    const Json *newer = get_object(r, "rope_parameters"), *rope = get_object(r, "rope_scaling"), *of[2] = {NULL};
-    for (int i = 0; local && i < 2; i++) of[i] = json_get(newer, types[i]);
-    if (local && newer && newer->n_members != (uint32_t) !!of[0] + !!of[1])
+    const Json *newer = get_object(r, "rope_parameters"), *rope = get_object(r, "rope_scaling");
+    const Json *full = local ? json_get(newer, "full_attention") : newer;
+    const Json *sliding = json_get(newer, "sliding_attention");
+    if (local && newer && newer->n_members != (uint32_t) !!full + !!sliding)
         refuse_key(r, "rope_parameters", "only full_attention and sliding_attention");
-    if (rope && rope->n_members && of[0]) refuse_key(r, "rope_scaling", "null, because full_attention is given");
-    if (!rope || !rope->n_members) rope = local ? of[0] : newer;
+    if (local && rope && full) refuse_key(r, "rope_scaling", "null, because full_attention is given");
+    if (!rope) rope = full;
     for (const Json *key = json_members(rope, JSON_OBJECT); key; key = json_next(rope, key))
         if (key[1].kind == JSON_OBJECT) refuse(&r->origin, key->text, value_of(key + 1), "a value for all layers");
-    if (local) read_local_rope(r, of[1]);
+    if (local) read_local_rope(r, sliding);
     r->keys[ROPE] = rope;
     r->header.config.rope = (Rope){.base = get_real(r, "rope_theta", r->family->rope_base),
                                    .scale = 1,
@@ -255,7 +250,7 @@ static void read_rope(Reader *r) {
 
 /* Options that are true or false, for families with one of the options `needs` (0: all families): the groups of weights
  * that have biases if it is true; 0: norma does not support it. */
-static const struct {
+static const struct Switch {
     const char *key;
     int needs, biases;
 } SWITCHES[] = {
@@ -271,6 +266,7 @@ static const struct {
     {"use_bidirectional_attention", 0, 0},
     {"inference_rope_scaling", 0, 0},
     {"attn_logit_softcapping", GEMMA3, 0}, /* transformers reads it, but applies no cap */
+    {0},
 };
 
 static void read_switches(Reader *r) {
@@ -281,14 +277,13 @@ static void read_switches(Reader *r) {
     const Json *act = find(r, key);
     if (!json_null(act) && !json_is(act, usual) && !json_is(act, other)) refuse_key(r, key, "%s", usual);
     if (option_of(r, QKV_BIASES)) r->biases = QKV_BIAS;
-    for (size_t i = 0; i < sizeof SWITCHES / sizeof *SWITCHES; i++) {
-        const char *name = SWITCHES[i].key;
-        if (SWITCHES[i].needs && !option_of(r, SWITCHES[i].needs)) continue;
-        const Value v = get(r, name);
-        if (!SWITCHES[i].biases && v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
-            refuse_key(r, name, "null or false");
-        else if (SWITCHES[i].biases && get_bool(r, name, SWITCHES[i].needs & GLM))
-            r->biases |= SWITCHES[i].biases;
+    for (const struct Switch *s = SWITCHES; s->key; s++) {
+        const Value v = get(r, s->key);
+        if (s->needs && !option_of(r, s->needs)) continue;
+        if (s->biases)
+            r->biases |= get_bool(r, s->key, s->needs & GLM) ? s->biases : 0;
+        else if (v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
+            refuse_key(r, s->key, "null or false");
     }
     const Json *quantization = get_object(r, "quantization_config");
     if (quantization)
