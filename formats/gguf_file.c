@@ -127,28 +127,27 @@ static int read_tensor(Gguf *g, Stored *e) {
     uint32_t n_dims = 0, type = 0;
     *e = (Stored){.path = g->path};
     if (read_string(g, &e->name) || read_number(g, n_dims)) return -1;
-    if (n_dims < 1 || n_dims > MAX_DIMS)
-        return bad_tensor(g, e->name, "has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
+    if (n_dims < 1 || n_dims > MAX_DIMS) return bad_tensor(e, " has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
     if (read_bytes(g, dims, n_dims * sizeof *dims) || read_number(g, type) || read_number(g, e->offset)) return -1;
     for (int i = 0; i < MAX_DIMS; i++)
         if (dims[i] < 1 || dims[i] > max_dims[i])
-            return bad_tensor(g, e->name, "has size %" PRIu64 " in dimension %d, expected 1 to %" PRIu64, dims[i],
-                              i + 1, max_dims[i]);
+            return bad_tensor(e, " has size %" PRIu64 " in dimension %d, expected 1 to %" PRIu64, dims[i], i + 1,
+                              max_dims[i]);
     for (int i = 0; i < 3; i++) e->dims[2 - i] = (int)dims[i];
     const int cols = e->dims[2];
     if (type_from_gguf(type, &e->type))
-        return bad_tensor(g, e->name, "has type %u, expected one of the types in docs/models.md", type);
+        return bad_tensor(e, " has type %u, expected one of the types in docs/models.md", type);
     if (cols % TYPES[e->type].weights)
-        return bad_tensor(g, e->name, "has rows of %d, expected a multiple of %d for %s", cols, TYPES[e->type].weights,
+        return bad_tensor(e, " has rows of %d, expected a multiple of %d for %s", cols, TYPES[e->type].weights,
                           type_name(e->type));
     /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes per weight */
     const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
-    if (!multiply(matrix, e->dims[0], &e->bytes)) return bad_tensor(g, e->name, "has more bytes than any file");
+    if (!multiply(matrix, e->dims[0], &e->bytes)) return bad_tensor(e, " has more bytes than any file");
     return 0;
 }
 
 /* Every tensor must be inside the file, aligned, and must not overlap another. */
-static int read_tensors(Gguf *g, uint64_t count) {
+static int read_tensors(Gguf *g, const File *file, uint64_t count) {
     int64_t alignment = GGUF_ALIGNMENT;
     g->tensors = allocate_items(g, count, sizeof *g->tensors, 8 + 4 + 8 + 4 + 8, "tensors");
     if (!g->tensors) return -1;
@@ -158,20 +157,8 @@ static int read_tensors(Gguf *g, uint64_t count) {
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 to 1048576", g->path,
                     alignment);
-    const uint64_t a = alignment, start = (g->at + a - 1) / a * a;
-    const uint64_t room = g->size < start ? 0 : g->size - start;
-    uint64_t end = 0;
-    qsort(g->tensors, g->n_tensors, sizeof *g->tensors, compare_offsets);
-    for (Stored *e = g->tensors; e < g->tensors + g->n_tensors; e++) {
-        if (e->offset % a || e->offset < end)
-            return bad_tensor(g, e->name, "begins at byte %" PRIu64 " of the data, %s", e->offset,
-                              e->offset % a ? "which is not aligned" : "inside another one");
-        if (e->offset > room || e->bytes > room - e->offset)
-            return bad_tensor(g, e->name, "ends after the end of the file (truncated?)");
-        end = e->offset + e->bytes;
-        e->offset += start;
-        e->data = g->data + e->offset;
-    }
+    const size_t start = (g->at + alignment - 1) / alignment * alignment;
+    if (place_tensors(g->tensors, g->n_tensors, file, start, alignment)) return -1;
     return sort_tensors(g->tensors, g->n_tensors);
 }
 
@@ -183,7 +170,7 @@ int gguf_open(Gguf *g, const char *path, const File *file) {
     if (magic != GGUF_MAGIC || (version != 2 && version != 3))
         return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)", path, version);
     if (read_number(g, n_tensors) || read_number(g, n_values)) return -1;
-    return read_values(g, n_values) || read_tensors(g, n_tensors) ? -1 : 0;
+    return read_values(g, n_values) || read_tensors(g, file, n_tensors) ? -1 : 0;
 }
 
 void gguf_close(Gguf *g) {

@@ -30,9 +30,6 @@ typedef struct {
     size_t n_tensors;
 } Gguf;
 
-/* Reports a bad tensor. Returns -1. */
-#define bad_tensor(g, name, format, ...) fail("%s: tensor %.*s " format, (g)->path, SHOWN(name), ##__VA_ARGS__)
-
 /* Reads the metadata and the tensor table of a mapped file. The caller closes it, even after a failure. */
 int gguf_open(Gguf *g, const char *path, const File *file);
 void gguf_close(Gguf *g);

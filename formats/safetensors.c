@@ -18,11 +18,8 @@ typedef struct Shard {
     char path[];
 } Shard;
 
-/* Reports a failure with a tensor of a file. Returns -1. */
-#define bad_tensor(t, format, ...) fail("%s: %.*s" format, (t)->path, SHOWN((t)->name), ##__VA_ARGS__)
-
-/* Reads a tensor's type, shape and place. check_places() checks that it is in the file. */
-static int read_tensor(Stored *t, const Json *tensor, size_t start) {
+/* Reads a tensor's type, shape and place. place_tensors() checks that it is in the file. */
+static int read_tensor(Stored *t, const Json *tensor) {
     enum { USED_DIMS = 3, MAX_DIMS = 5 }; /* tensors with more than 3 sizes are never used */
     const Json *dtype = json_get(tensor, "dtype"), *shape = json_get(tensor, "shape");
     const Json *place = json_get(tensor, "data_offsets");
@@ -43,31 +40,15 @@ static int read_tensor(Stored *t, const Json *tensor, size_t start) {
         !json_integer(place + 2, &end) || begin < 0 || end < begin)
         return bad_tensor(t, ": data_offsets is %s, expected its begin and end", json_shown(place));
     t->bytes = end - begin;
-    t->offset = start + begin;
+    t->offset = begin;
     if (t->bytes == bytes) return 0;
     return bad_tensor(t, " has %zu bytes, its shape needs %zu", t->bytes, bytes);
-}
-
-/* Checks that the tensors fill the data without gaps and overlaps. */
-static int check_places(Stored *tensors, size_t n, const char *path, const File *file, size_t start) {
-    size_t end = start;
-    qsort(tensors, n, sizeof *tensors, compare_offsets);
-    for (Stored *t = tensors; t < tensors + n; t++) {
-        const size_t begin = t->offset - start;
-        if (t->offset != end || t->bytes > file->size - end)
-            return bad_tensor(t,
-                              " has bytes %zu to %zu of the data, expected from %zu on, and at most %zu (truncated?)",
-                              begin, begin + t->bytes, end - start, file->size - start);
-        t->data = file->data + end;
-        end += t->bytes;
-    }
-    if (end == file->size) return 0;
-    return fail("%s: has %zu bytes, its tensors end at %zu", path, file->size, end);
 }
 
 static int read_header(Safetensors *s, Shard *shard, File *file) {
     uint64_t size = 0;
     const size_t first = s->n_tensors;
+    size_t data = 0; /* bytes of the tensors, which fill the data */
     if (file->size >= sizeof size) memcpy(&size, file->data, sizeof size);
     if (file->size < sizeof size || size > file->size - sizeof size)
         return fail("%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)", shard->path,
@@ -84,9 +65,12 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
         if (json_is(key, "__metadata__")) continue;
         Stored *t = &tensors[s->n_tensors++];
         *t = (Stored){.name = {key->text, key->length}, .path = shard->path, .dims = {1, 1, 1}};
-        if (read_tensor(t, key + 1, start)) return -1;
+        if (read_tensor(t, key + 1)) return -1;
+        data += t->bytes;
     }
-    return check_places(tensors + first, s->n_tensors - first, shard->path, file, start);
+    if (place_tensors(tensors + first, s->n_tensors - first, file, start, 1)) return -1;
+    if (data == file->size - start) return 0;
+    return fail("%s: has %zu bytes of data, its tensors have %zu", shard->path, file->size - start, data);
 }
 
 static int add_shard(Safetensors *s, Model *m, const char *folder, const char *name) {

@@ -75,8 +75,26 @@ String value_string(Origin *o, const char *key, Value v) {
     return v.kind == VALUE_STRING ? v.string : (String){"", 0};
 }
 
-int compare_offsets(const void *a, const void *b) {
+/* Empty tensors are first. */
+static int compare_offsets(const void *a, const void *b) {
     const Stored *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+int place_tensors(Stored *tensors, size_t n, const File *file, size_t start, size_t alignment) {
+    const size_t room = start < file->size ? file->size - start : 0;
+    uint64_t end = 0;
+    qsort(tensors, n, sizeof *tensors, compare_offsets);
+    for (Stored *t = tensors; t < tensors + n; t++) {
+        if (t->offset % alignment || t->offset < end)
+            return bad_tensor(t, " begins at byte %" PRIu64 " of the data, %s", t->offset,
+                              t->offset < end ? "inside another one" : "which is not aligned");
+        if (t->offset > room || t->bytes > room - t->offset)
+            return bad_tensor(t, " ends after the end of the file (truncated?)");
+        end = t->offset + t->bytes;
+        t->offset += start;
+        t->data = file->data + t->offset;
+    }
+    return 0;
 }

@@ -1,6 +1,7 @@
 /* stored.h: the named contents of model files: values of keys, and tensors. */
 #pragma once
 
+#include "base/file.h"
 #include "kernels/tensor.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,8 +69,12 @@ typedef struct {
     bool used; /* initially false */
 } Stored;
 
-/* Compares the offsets of two tensors; empty tensors are first. */
-int compare_offsets(const void *a, const void *b);
+/* Reports a bad tensor. Returns -1. */
+#define bad_tensor(t, format, ...) fail("%s: tensor %.*s" format, (t)->path, SHOWN((t)->name), ##__VA_ARGS__)
+
+/* Places tensors, whose offsets are from the start of the data on, in their file. Returns -1 and a message if one is
+ * not inside the file, not aligned, or overlaps another. */
+int place_tensors(Stored *tensors, size_t n, const File *file, size_t start, size_t alignment);
 
 /* Sorts tensors by name. Returns -1 and a message if two have the same name. */
 int sort_tensors(Stored *tensors, size_t n);
