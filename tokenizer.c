@@ -50,7 +50,7 @@ typedef struct {
 static int encode_word(void *encoder, const char *s, size_t n) {
     Encoder *e = encoder;
     const Tokenizer *t = e->t;
-    const int whole = t->pretokenizer.whole_words ? pieces_find(&t->pieces, s, (int)n) : -1;
+    const int whole = t->pretokenizer.whole_words ? pieces_find(&t->pieces, s, n) : -1;
     return whole >= 0 ? tokens_add(e->out, whole) : merges_encode(&t->merges, &t->pieces, s, n, e->out);
 }
 

@@ -59,19 +59,15 @@ int merges_begin(Merges *m, Pieces *pieces, size_t n) {
 
 int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const char *left, size_t n_left,
                     const char *right, size_t n_right) {
-    const size_t n = n_left + n_right;
-    MergeRule rule = {-1, -1, -1, m->n};
-    if (n <= (size_t)pieces->merged.max_length) {
-        char *name = allocate(n + 1, 1);
-        if (!name) return -1;
-        memcpy(name, left, n_left);
-        memcpy(name + n_left, right, n_right);
-        rule.left = pieces_find(pieces, name, (int)n_left);
-        rule.right = pieces_find(pieces, name + n_left, (int)n_right);
-        rule.result = pieces_find(pieces, name, (int)n);
-        free(name);
+    MergeRule rule = {pieces_find(pieces, left, n_left), pieces_find(pieces, right, n_right), -1, m->n};
+    if (rule.left >= 0 && rule.right >= 0) {
+        m->name.n = 0;
+        buffer_append(&m->name, left, n_left);
+        buffer_append(&m->name, right, n_right);
+        if (m->name.failed) return -1;
+        rule.result = pieces_find(pieces, m->name.bytes, m->name.n);
     }
-    if (rule.left < 0 || rule.right < 0 || rule.result < 0)
+    if (rule.result < 0)
         return fail("%s: merge %d is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece", path, m->n,
                     n_left < 32 ? (int)n_left : 32, left, n_right < 32 ? (int)n_right : 32, right);
     m->rules[m->n++] = rule;
@@ -93,19 +89,20 @@ int merges_end(Merges *m, Pieces *pieces) {
 
 void merges_close(Merges *m) {
     free(m->rules);
+    free(m->name.bytes);
     *m = (Merges){0};
 }
 
 /* ---- merging ------------------------------------------------------------------------------ */
 
-/* A part of a word that is one token so far. The symbols are a linked list, in word order; symbol 0, whose id is -1, is
+/* A part of a word that is one token so far. The symbols are a linked list, in word order; symbol 0, with id -1, is
  * before the first and after the last. */
 typedef struct {
-    int start, length;  /* bytes of the word */
+    int start, length;  /* bytes of the word; length 0: never merges */
     int previous, next; /* indices */
-    int id;             /* -1 = no piece has this text */
-    int merged;         /* result of merging it with the next; -1 = no merge, or already merged */
-    float score;        /* of this merge */
+    int id;
+    int merged;  /* result of merging it with the next; -1 = no merge, or already merged */
+    float score; /* of this merge */
 } Symbol;
 
 typedef struct {
@@ -122,7 +119,7 @@ static void push_merge(Merger *m, int left) {
     const Pieces *p = m->pieces;
     Symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
     a->merged = -1;
-    if (a->id < 0 || b->id < 0) return;
+    if (!a->length || !b->length) return;
     const MergeRule *rule = m->merges->rules ? merges_rule(m->merges, a->id, b->id) : NULL;
     if (rule)
         a->merged = p->list[rule->result].kind == PIECE_CONTROL ? -1 : rule->result;
@@ -133,18 +130,35 @@ static void push_merge(Merger *m, int left) {
     heap_push(m->heap, m->n_heap++, (HeapItem){a->score, left});
 }
 
-/* Splits the word into bytes, or into characters and invalid bytes. Without <unk>, unknown ones are dropped, as in
- * Hugging Face's library. */
+static void add_symbol(Merger *m, Symbol symbol) {
+    symbol.previous = m->n_symbols++;
+    m->symbols[symbol.previous].next = m->n_symbols;
+    m->symbols[m->n_symbols] = symbol;
+}
+
+/* Adds the byte pieces of a character without a piece. With rules and without byte pieces it becomes one <unk>, which
+ * may absorb the next unknown characters. Without <unk> it is dropped, as in Hugging Face's library. */
+static void add_unknown(Merger *m, const char *bytes, size_t n) {
+    const Pieces *p = m->pieces;
+    const bool unknown = m->merges->rules && p->byte_piece[(uint8_t)*bytes] == p->unk;
+    if (unknown && m->merges->fuses_unknown && m->symbols[m->n_symbols].id == p->unk) return;
+    for (size_t i = 0; i < (unknown ? 1 : n); i++) {
+        const int id = p->byte_piece[(uint8_t)bytes[i]];
+        if (id >= 0) add_symbol(m, (Symbol){.id = id});
+    }
+}
+
+/* Splits the word into bytes, or into characters and invalid bytes. */
 static void split(Merger *m, size_t size) {
-    Symbol *s = m->symbols;
-    *s = (Symbol){.id = -1};
+    *m->symbols = (Symbol){.id = -1};
     for (size_t at = 0, length = 1; at < size; at += length) {
         const char *text = m->word + at;
         if (!m->pieces->byte_level) utf8_read(text, size - at, &length);
-        const int id = pieces_find(m->pieces, text, (int)length);
-        if (id < 0 && m->pieces->byte_piece[(uint8_t)*text] < 0) continue; /* dropped: there is no <unk> either */
-        s->next = ++m->n_symbols;
-        *++s = (Symbol){.start = (int)at, .length = (int)length, .previous = m->n_symbols - 1, .id = id};
+        const int id = pieces_find(m->pieces, text, length);
+        if (id < 0)
+            add_unknown(m, text, length);
+        else
+            add_symbol(m, (Symbol){.start = (int)at, .length = (int)length, .id = id});
     }
 }
 
@@ -165,19 +179,6 @@ static void merge(Merger *m) {
     }
 }
 
-/* A character without a piece becomes byte pieces. With rules and without byte pieces it becomes one <unk>, which may
- * absorb unknown characters before it. */
-static void emit_unknown(const Merger *m, const Symbol *s, Tokens *out) {
-    const Pieces *p = m->pieces;
-    const uint8_t *bytes = (const uint8_t *)m->word + s->start;
-    const bool unknown = m->merges->rules && p->byte_piece[*bytes] == p->unk;
-    if (unknown && m->merges->fuses_unknown && s->start && out->n && out->ids[out->n - 1] == p->unk) return;
-    for (int k = 0; k < (unknown ? 1 : s->length); k++) {
-        const int id = p->byte_piece[bytes[k]];
-        if (id >= 0) out->ids[out->n++] = id; /* -1: the vocabulary has no <unk> either */
-    }
-}
-
 int merges_encode(const Merges *merges, const Pieces *pieces, const char *word, size_t n, Tokens *out) {
     Merger m = {.merges = merges, .pieces = pieces, .word = word};
     m.symbols = allocate(n + 1, sizeof *m.symbols);
@@ -187,11 +188,7 @@ int merges_encode(const Merges *merges, const Pieces *pieces, const char *word, 
     if (!failed) {
         split(&m, n);
         merge(&m);
-        for (int i = m.symbols->next; i; i = m.symbols[i].next)
-            if (m.symbols[i].id >= 0)
-                out->ids[out->n++] = m.symbols[i].id;
-            else
-                emit_unknown(&m, &m.symbols[i], out);
+        for (int i = m.symbols->next; i; i = m.symbols[i].next) out->ids[out->n++] = m.symbols[i].id;
     }
     free(m.symbols);
     free(m.heap);

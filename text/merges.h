@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/memory.h"
 #include "base/order.h"
 #include "text/pieces.h"
 
@@ -29,6 +30,7 @@ typedef struct {
     MergeRule *rules; /* [n], by left, then right; owned; NULL = merge by the scores of pieces */
     int n;
     bool fuses_unknown; /* adjacent unknown characters become one <unk> */
+    Buffer name;        /* of merges_add_pair() */
 } Merges;
 
 /* Reads a file's rules. Call merges_begin once the pieces have the file's names; then merges_add (two names separated

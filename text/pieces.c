@@ -24,9 +24,9 @@ static int32_t *find_slot(const Pieces *p, const char *s, int n) {
     return &p->merged.slots[slot];
 }
 
-int pieces_find(const Pieces *p, const char *s, int n) {
-    if (n > p->merged.max_length) return -1;
-    const int id = *find_slot(p, s, n);
+int pieces_find(const Pieces *p, const char *s, size_t n) {
+    if (n > (size_t)p->merged.max_length) return -1;
+    const int id = *find_slot(p, s, (int)n);
     return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
 }
 

@@ -60,7 +60,7 @@ void pieces_close(Pieces *p);
 int pieces_index(Pieces *p);
 
 /* The first piece with text s[n] that merging can produce; -1 if not found. */
-int pieces_find(const Pieces *p, const char *s, int n);
+int pieces_find(const Pieces *p, const char *s, size_t n);
 
 /* The longest user-defined or special piece at the start of s[left]; -1 if not found. `raw`: among pieces that match
  * raw text, else among the others. O(MAX_MATCHED_BYTES). */
