@@ -25,19 +25,15 @@ const char *const ADVICE_NAMES[N_ADVICE] = {"temperature", "top_p", "top_k", "mi
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);
     merges_close(&t->merges);
-    free(t->chat_template);
+    free(t->chat_template.bytes);
     file_unmap(&t->file);
     *t = (Tokenizer){0};
 }
 
 int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size) {
-    free(t->chat_template);
-    t->chat_template = allocate(size + 1, 1);
-    if (!t->chat_template) return -1;
-    memcpy(t->chat_template, text, size);
-    t->chat_template[size] = '\0';
-    t->chat_template_size = size;
-    return 0;
+    t->chat_template.n = 0;
+    buffer_append(&t->chat_template, text, size);
+    return t->chat_template.failed ? -1 : 0;
 }
 
 typedef struct {
@@ -84,10 +80,9 @@ static const char *space_before(const char *s, const char *start) {
  * text, else those that match normalized text. `first`: text is at the start of the whole text. */
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first) {
     size_t from = 0;
-    for (size_t at = 0, end_open = 0; at < size;) {
-        while (end_open < size &&
-               (end_open < at || !raw || !e->open || e->open[end_open] || isspace((uint8_t)text[end_open])))
-            end_open++; /* special pieces match only open bytes of the raw text */
+    /* special pieces match only open bytes of the raw text */
+    for (size_t at = 0, end_open = raw && e->open ? 0 : size; at < size;) {
+        while (end_open < size && (end_open < at || e->open[end_open] || isspace((uint8_t)text[end_open]))) end_open++;
         const int id = end_open > at ? pieces_match(&e->t->pieces, text + at, end_open - at, raw) : -1;
         const Piece *p = &e->t->pieces.list[id < 0 ? 0 : id];
         if (id < 0 || (p->after_space && (at == from || text[at - 1] != ' '))) {

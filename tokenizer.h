@@ -36,9 +36,8 @@ typedef struct {
     int eot;            /* ends a turn of a chat; -1 = none */
     int ends[MAX_ENDS]; /* [n_ends] other tokens that end a text */
     int n_ends;
-    char *chat_template;       /* Jinja, owned; NULL = none */
-    size_t chat_template_size; /* bytes; a zero byte follows */
-    bool chat_has_bos;         /* the template places BOS; else BOS comes first unless no_bos */
+    Buffer chat_template; /* Jinja; no bytes: none */
+    bool chat_has_bos;    /* the template places BOS; else BOS comes first unless no_bos */
     Advice advice[N_ADVICE];
     File file; /* mapped file that the pieces' text points into, if any */
 } Tokenizer;

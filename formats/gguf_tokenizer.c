@@ -128,8 +128,8 @@ static int read_tokenizer(Loader *l, bool needed) {
         note("%s does not name its pre-tokenizer (%s): GPT-2's is used", l->g->path, pre_key);
         pre = (String){"gpt-2", 5};
     }
-    char name[64];
-    snprintf(name, sizeof name, " %.*s ", (int)(pre.n < 60 ? pre.n : 0), pre.text);
+    char name[72];
+    snprintf(name, sizeof name, " %.*s ", SHOWN(pre));
     for (const NamedPretokenizer *p = PRETOKENIZERS; byte_level && p->names; p++)
         if (strstr(p->names, name)) return fill(l, p);
     if (!needed) return 0;

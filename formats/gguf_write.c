@@ -410,7 +410,8 @@ static int write_tokenizer(Writer *w) {
     write_bool(w, "tokenizer.ggml.add_bos_token", !t->no_bos);
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
-    if (t->chat_template) write_name(w, "tokenizer.chat_template", t->chat_template, t->chat_template_size);
+    const Buffer *template = &t->chat_template;
+    if (template->bytes) write_name(w, "tokenizer.chat_template", template->bytes, template->n);
     return w->head.failed ? -1 : 0;
 }
 

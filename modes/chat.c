@@ -215,7 +215,7 @@ static int converse(Chat *c) {
 int mode_chat(Run *run) {
     const Options *o = run->options;
     Chat c = {.run = run, .talk.system = o->system};
-    if (!o->template && !run->tokenizer.chat_template)
+    if (!o->template && !run->tokenizer.chat_template.bytes)
         note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
     int status = chat_template_open(&c.template, &run->tokenizer, o) ? EXIT_BAD_INPUT : 0;
     if (!status) {

@@ -111,7 +111,7 @@ int mode_info(Run *run) {
         {"kv_type", wide ? "f32" : "f16", 0},
         {"tokenizer", t->pieces.n ? tokenizer : NULL, 0},
         {"pieces", NULL, t->pieces.n},
-        {"template_bytes", NULL, (double)t->chat_template_size},
+        {"template_bytes", NULL, (double)t->chat_template.n},
     };
     show_facts(run, ", ", facts, sizeof facts / sizeof *facts);
     if (t->pieces.n)

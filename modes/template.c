@@ -206,7 +206,7 @@ static int find_end(ChatTemplate *c, const Tokenizer *t) {
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
     const char *name = o->template;
     size_t size;
-    *c = (ChatTemplate){.path = o->model, .text = t->chat_template, .think = o->think};
+    *c = (ChatTemplate){.path = o->model, .text = t->chat_template.bytes, .think = o->think};
     if (!name && !c->text) name = BUILT_IN[0].name;
     if (name) c->path = name, c->text = NULL;
     for (size_t i = 0; name && i < sizeof BUILT_IN / sizeof *BUILT_IN; i++)

@@ -14,7 +14,6 @@
 #include "text/unicode.h"
 #include <ctype.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,11 +201,11 @@ static const char *end_of_set(const char *p) {
     return p + (*p == '\\') + 1;
 }
 
+/* Reads ?, *, +, {1,digit} or nothing. Returns its end. */
 static const char *read_quantifier(const char *p, int *min, int *max) {
     *min = *p != '?' && *p != '*';
-    *max = *p == '*' || *p == '+' ? INT_MAX : 1;
-    if (*p == '{') return sscanf(p, "{%d,%d", min, max), strchr(p, '}') + 1;
-    return p + (*p && strchr("?*+", *p));
+    *max = *p == '*' || *p == '+' ? INT_MAX : *p == '{' ? p[3] - '0' : 1;
+    return *p == '{' ? strchr(p, '}') + 1 : p + (*p && strchr("?*+", *p));
 }
 
 /* The text to match. */

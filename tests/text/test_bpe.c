@@ -155,8 +155,8 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     if (tokenizer_open_json(t, families[i].path, families[i].n)) return -1;
     t->eos = families[i].eos;
     snprintf(path, sizeof path, "tests/golden/chat/%s.jinja", family);
-    t->chat_template = file_read(path, &t->chat_template_size);
-    return t->chat_template && !chat_template_open(chat, t, &options) ? 0 : -1;
+    t->chat_template.bytes = file_read(path, &t->chat_template.n);
+    return t->chat_template.bytes && !chat_template_open(chat, t, &options) ? 0 : -1;
 }
 
 static void check_turn(const char *family, bool system, int turn, const char *ids) {
@@ -406,12 +406,12 @@ static void other_files_of_the_folder_are_read(void) {
                       "\"template\":\"23\"}]}",
                       "{\"eos_token_id\":2}"),
           "%s", stderr_text());
-    CHECK(t.chat_template_size == 2 && !memcmp(t.chat_template, "23", 2) && t.eos == 2, "template of %zu bytes",
-          t.chat_template_size);
+    CHECK(t.chat_template.n == 2 && !memcmp(t.chat_template.bytes, "23", 2) && t.eos == 2, "template of %zu bytes",
+          t.chat_template.n);
     tokenizer_close(&t);
     CHECK(!open_files(&t, text, "{\"chat_template\":[{\"name\":\"default\"},{\"name\":\"x\"}]}", NULL), "%s",
           stderr_text());
-    CHECK(!t.chat_template, "a default template without text is used");
+    CHECK(!t.chat_template.bytes, "a default template without text is used");
     tokenizer_close(&t);
     CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"), "%s",
           stderr_text());
@@ -648,7 +648,7 @@ static void tokenizer_config_sets_bos_and_eos(void) {
         CHECK(!open_files(&t, json, cases[i].config, NULL), "case %zu: %s", i, stderr_text());
         CHECK(t.bos == cases[i].bos && t.eos == cases[i].eos && t.no_bos == cases[i].no_bos, "case %zu: BOS %d, EOS %d",
               i, t.bos, t.eos);
-        const char *found = t.chat_template, *expected = cases[i].template;
+        const char *found = t.chat_template.bytes, *expected = cases[i].template;
         CHECK(!found == !expected && (!found || !strcmp(found, expected)), "case %zu: the template", i);
         CHECK(cases[i].noted ? one_line(stderr_text()) && strstr(stderr_text(), "adds tokens after every text")
                              : !*stderr_text(),
@@ -890,7 +890,7 @@ static void a_template_may_be_a_separate_file(void) {
     mkdir(inside("t"), 0700);
     write_file("t/chat_template.jinja", "xxxxx");
     CHECK(!open_files(&t, json, "{\"chat_template\":\"y\"}", NULL), "%s", stderr_text());
-    CHECK(t.chat_template_size == 5 && !strcmp(t.chat_template, "xxxxx"), "%s", t.chat_template);
+    CHECK(t.chat_template.n == 5 && !strcmp(t.chat_template.bytes, "xxxxx"), "%s", t.chat_template.bytes);
     tokenizer_close(&t);
     remove(inside("t/chat_template.jinja"));
 }
