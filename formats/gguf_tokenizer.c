@@ -97,14 +97,14 @@ static int fill_advice(Loader *l) {
 
 /* If add_bos_token is missing, Llama 3's and Mistral's byte-level tokenizers add BOS before a text, others do not.
  * `named`: NULL for a SentencePiece vocabulary. */
-static int fill(Loader *l, const NamedPretokenizer *named) {
+static int fill(Loader *l, const Pretokenizer *named) {
     static const char key[] = "norma.tokenizer.normalizer"; /* norma's own key: GGUF has no standard one */
     const String normalizer = named ? get_string(l, key) : (String){0};
     const bool scores = !named;
     Tokenizer *t = l->t;
     t->pieces.byte_level = named;
     t->normalizer = (Normalizer){.composes = normalizer.n, .replaces_invalid = scores, .replaces_mark = scores};
-    if (named) t->pretokenizer = named->pretokenizer;
+    if (named) t->pretokenizer = *named;
     if (normalizer.n && !string_is(normalizer, "nfc")) refuse(&l->origin, key, gguf_get(l->g, key), "nfc");
     if (l->origin.status || fill_pieces(l) || (named && fill_merges(t, l->g))) return -1;
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
@@ -130,7 +130,7 @@ static int read_tokenizer(Loader *l, bool needed) {
     }
     char name[72];
     snprintf(name, sizeof name, " %.*s ", SHOWN(pre));
-    for (const NamedPretokenizer *p = PRETOKENIZERS; byte_level && p->names; p++)
+    for (const Pretokenizer *p = PRETOKENIZERS; byte_level && p->names; p++)
         if (strstr(p->names, name)) return fill(l, p);
     if (!needed) return 0;
     return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path, byte_level ? pre_key : "tokenizer of kind",

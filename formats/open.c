@@ -81,16 +81,15 @@ void model_close(Model *m) {
     *m = (Model){0};
 }
 
-/* Finds a tokenizer file and writes its path to path[PATH_MAX]. Returns -1 if not found, and a message if `needed`. */
-static int find_tokenizer(char *path, const char *model_path, bool needed) {
+/* Finds a tokenizer file. Writes its path, or the path of the missing file, to path[PATH_MAX]. */
+static bool find_tokenizer(char *path, const char *model_path) {
     const char *slash = strrchr(model_path, '/');
     const bool folder = is_folder(model_path);
     if (folder)
         snprintf(path, PATH_MAX, "%s/tokenizer.json", model_path);
     else
         snprintf(path, PATH_MAX, "%.*stokenizer.bin", slash ? (int)(slash - model_path) + 1 : 0, model_path);
-    if (file_exists(path) || (!folder && file_exists(strcpy(path, "tokenizer.bin")))) return 0;
-    return needed ? fail("no tokenizer: %s not found; name one with -z", path) : -1;
+    return file_exists(path) || (!folder && file_exists(strcpy(path, "tokenizer.bin")));
 }
 
 int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use) {
@@ -101,10 +100,9 @@ int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_pat
     *t = none;
     if (use == TOKENIZER_UNUSED) return 0;
     if (!path && gguf_is(model->files)) return gguf_read_tokenizer(t, model->files, model_path, vocab_size, needed);
-    if (!path) {
-        if (find_tokenizer(found, model_path, needed)) return needed ? -1 : 0;
-        path = found;
-    }
+    if (!path && !find_tokenizer(found, model_path))
+        return needed ? fail("no tokenizer: %s not found; name one with -z", found) : 0;
+    if (!path) path = found;
     const char *ending = strrchr(path, '.');
     const bool json = ending && !strcmp(ending, ".json");
     const bool optional = use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);

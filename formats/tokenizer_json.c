@@ -172,8 +172,8 @@ static int read_byte_level(Loader *l, const Json *p) {
 }
 
 static bool is_known(const char *pattern) {
-    for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
-        for (const char *const *step = p->pretokenizer.steps; *step; step++)
+    for (const Pretokenizer *p = PRETOKENIZERS; p->names; p++)
+        for (const char *const *step = p->steps; *step; step++)
             if (!strcmp(*step, pattern)) return true;
     return false;
 }

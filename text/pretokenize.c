@@ -43,10 +43,16 @@ typedef struct {
     uint32_t code;
     CharacterClass class; /* for patterns */
     unsigned order;       /* for form C: combining class, the sort key of marks; 0: not a mark */
-    size_t place;         /* in the text, the second sort key */
+    uint32_t place;       /* in the text, the second sort key */
 } Character;
 
 static uint64_t pair(uint32_t first, uint32_t second) { return (uint64_t)first << 32 | second; }
+
+/* The characters of a composition of the table, which is sorted by them. */
+static uint64_t parts_of(size_t composition) {
+    const uint32_t *row = DECOMPOSITIONS[COMPOSITIONS[composition]];
+    return pair(row[1], row[2]);
+}
 
 /* The composition of two characters; 0 if they do not compose. */
 static uint32_t composition(uint32_t first, uint32_t second) {
@@ -55,12 +61,9 @@ static uint32_t composition(uint32_t first, uint32_t second) {
     if (first - SYLLABLES < N_SYLLABLES && (first - SYLLABLES) % N_TRAILING == 0 &&
         second - TRAILING - 1 < N_TRAILING - 1)
         return first + second - TRAILING;
-    const uint32_t *row = DECOMPOSITIONS[0];
     size_t i;
-    SEARCH(i, 0, COUNT(COMPOSITIONS),
-           (row = DECOMPOSITIONS[COMPOSITIONS[i]], pair(row[1], row[2]) < pair(first, second)));
-    if (i < COUNT(COMPOSITIONS)) row = DECOMPOSITIONS[COMPOSITIONS[i]];
-    return row[1] == first && row[2] == second ? row[0] : 0;
+    SEARCH(i, 0, COUNT(COMPOSITIONS), parts_of(i) < pair(first, second));
+    return i < COUNT(COMPOSITIONS) && parts_of(i) == pair(first, second) ? DECOMPOSITIONS[COMPOSITIONS[i]][0] : 0;
 }
 
 /* Writes the decomposition of a character. Returns its length, at most 2 characters per byte of UTF-8. */
@@ -95,12 +98,12 @@ static char *write_character(const Normalizer *z, char *to, uint32_t code) {
 
 static int compare_marks(const void *a, const void *b) {
     const Character *x = a, *y = b;
-    return x->order != y->order ? (int)x->order - (int)y->order : x->place < y->place ? -1 : 1;
+    return pair(x->order, x->place) < pair(y->order, y->place) ? -1 : 1;
 }
 
 /* Sorts each run of marks by combining class. */
 static void order_marks(Character *text, size_t n) {
-    for (size_t i = 0; i < n; i++) text[i].place = i;
+    for (size_t i = 0; i < n; i++) text[i].place = (uint32_t)i;
     for (size_t from = 0, end; from < n; from = end + 1) {
         for (end = from; end < n && text[end].order; end++) continue;
         if (end - from > 1) qsort(text + from, end - from, sizeof *text, compare_marks);
@@ -296,33 +299,29 @@ int pretokenize(const char *const *steps, const char *text, size_t size, WordFun
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                                                            \
     "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 
-const NamedPretokenizer PRETOKENIZERS[] = {
+const Pretokenizer PRETOKENIZERS[] = {
     {" gpt-2 mpt olmo jais phi-2 exaone4 granite-docling trillion gigachat a.x-4.0 mellum modern-bert ",
-     {{PATTERN_GPT2}, false},
-     false},
-    {" smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 ",
-     {{PATTERN_DIGIT, PATTERN_GPT2}, false},
-     false},
-    {" qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2 ", {{LLAMA3("\\p{N}")}, false}, false},
-    {" llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ", {{LLAMA3("\\p{N}{1,3}")}, true}, true},
-    {" glm4 glm5 ", {{LLAMA3("\\p{N}{1,3}")}, true}, false},
-    {" minicpm5 ", {{"\\p{N}{1,3}", LLAMA3("\\p{N}+")}, true}, false},
-    {" dbrx smaug-bpe chatglm-bpe ", {{LLAMA3("\\p{N}{1,3}")}, false}, false},
-    {" gpt-4o llama4 kanana2 ", {{CASED(CONTRACTION "?", "\\p{N}{1,3}")}, false}, false},
-    {" tekken ", {{CASED("", "\\p{N}")}, true}, true},
+     .steps = {PATTERN_GPT2}},
+    {" smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 ", .steps = {PATTERN_DIGIT, PATTERN_GPT2}},
+    {" qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2 ", .steps = {LLAMA3("\\p{N}")}},
+    {" llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ", {LLAMA3("\\p{N}{1,3}")}, true, true},
+    {" glm4 glm5 ", {LLAMA3("\\p{N}{1,3}")}, true, false},
+    {" minicpm5 ", {"\\p{N}{1,3}", LLAMA3("\\p{N}+")}, true, false},
+    {" dbrx smaug-bpe chatglm-bpe ", .steps = {LLAMA3("\\p{N}{1,3}")}},
+    {" gpt-4o llama4 kanana2 ", .steps = {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
+    {" tekken ", {CASED("", "\\p{N}")}, true, true},
     {" deepseek-llm ",
-     {{"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", EAST_ASIAN, PATTERN_DIGIT}, false},
-     false},
-    {" deepseek-coder ", {{"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, PATTERN_DIGIT}, false}, false},
-    {" deepseek-v3 hunyuan-dense joyai-llm ", {{"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}, false}, false},
+     .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", EAST_ASIAN, PATTERN_DIGIT}},
+    {" deepseek-coder ", .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, PATTERN_DIGIT}},
+    {" deepseek-v3 hunyuan-dense joyai-llm ", .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}},
     {0},
 };
 
 const char *pretokenizer_names(const Pretokenizer *p) {
-    for (const NamedPretokenizer *named = PRETOKENIZERS; named->names; named++) {
-        const char *const *a = p->steps, *const *b = named->pretokenizer.steps;
+    for (const Pretokenizer *named = PRETOKENIZERS; named->names; named++) {
+        const char *const *a = p->steps, *const *b = named->steps;
         while (*a && *b && !strcmp(*a, *b)) a++, b++;
-        if (!*a && !*b && p->whole_words == named->pretokenizer.whole_words) return named->names;
+        if (!*a && !*b && p->whole_words == named->whole_words) return named->names;
     }
     return NULL;
 }

@@ -24,19 +24,15 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n);
 enum { MAX_STEPS = 7 };
 
 typedef struct {
+    const char *names; /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma writes the first */
     const char *steps[MAX_STEPS + 1]; /* patterns, then NULL; each splits the words of the previous step */
     bool whole_words;                 /* a word that is a piece becomes one token without merging */
+    bool adds_bos;                    /* in GGUF files, unless the file says otherwise */
 } Pretokenizer;
 
-typedef struct {
-    const char *names; /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma writes the first */
-    Pretokenizer pretokenizer;
-    bool adds_bos; /* unless the file says otherwise */
-} NamedPretokenizer;
+extern const Pretokenizer PRETOKENIZERS[]; /* the last has no names */
 
-extern const NamedPretokenizer PRETOKENIZERS[]; /* the last has no names */
-
-/* The names of a pre-tokenizer; NULL if it has none. */
+/* The names of the pre-tokenizer in the table with the same steps; NULL if there is none. */
 const char *pretokenizer_names(const Pretokenizer *p);
 
 typedef int (*WordFunction)(void *arg, const char *s, size_t n);

@@ -291,7 +291,7 @@ static void splitting_grows_with_the_text(void) {
     static const char *const units[] = {" ", "A",  "a", "\n ",  "\xe4\xb8\xad", "A\xe4\xb8\xad",
                                         "(", " (", "1", "\xff", "\xcc\x81"};
     static char text[1 << 14];
-    for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
+    for (const Pretokenizer *p = PRETOKENIZERS; p->names; p++)
         for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
             uint64_t taken[2];
             for (int k = 0; k < 2; k++) {
@@ -299,7 +299,7 @@ static void splitting_grows_with_the_text(void) {
                 for (int left = 1000 * (k + 1); left > 0; left--) n += strlen(strcpy(text + n, units[i]));
                 text[n++] = '5';
                 const uint64_t before = steps_taken;
-                CHECK(!pretokenize(p->pretokenizer.steps, text, n, ignore_word, NULL), "an empty word");
+                CHECK(!pretokenize(p->steps, text, n, ignore_word, NULL), "an empty word");
                 taken[k] = steps_taken - before;
                 bytes = n;
             }

@@ -56,8 +56,8 @@ static void trained_tokenizers_match_the_library(void) {
 #define TEKKEN  named("tekken")->steps[0]
 
 static const Pretokenizer *named(const char *name) {
-    for (const NamedPretokenizer *p = PRETOKENIZERS; p->names; p++)
-        if (!strncmp(p->names + 1, name, strlen(name))) return &p->pretokenizer;
+    for (const Pretokenizer *p = PRETOKENIZERS; p->names; p++)
+        if (!strncmp(p->names + 1, name, strlen(name))) return p;
     abort();
 }
 
