@@ -22,8 +22,8 @@ typedef struct {
 static const GgufValue *piece_array(Loader *l, const char *key, GgufType type) {
     const GgufValue *v = gguf_find_value(l->g, key);
     if (v && v->is_array && v->type == type && v->count == (uint64_t)l->n) return v;
-    if (!l->origin.status) fail("%s: %s is missing or not an array of %d values", l->g->path, key, l->n);
-    l->origin.status = -1;
+    if (!l->origin.status)
+        l->origin.status = fail("%s: %s is missing or not an array of %d values", l->g->path, key, l->n);
     return NULL;
 }
 

@@ -111,7 +111,6 @@ static int read_merge(Loader *l, const Json *merge) {
 static int check_model(const Loader *l, const Json *model) {
     static const char *const unused[] = {"continuing_subword_prefix", "end_of_word_suffix", "dropout"};
     const Json *type = json_get(model, "type");
-    if (!json_has_kind(model, JSON_OBJECT)) return refuse(l, "model", model, "an object");
     if (type ? !json_is(type, "BPE") : !json_get(model, "merges")) return refuse(l, "model.type", type, "BPE");
     for (int i = 0; i < 3; i++) {
         const Json *value = json_get(model, unused[i]);

@@ -16,35 +16,36 @@
 
 /* The slot of the piece s[n], or the free slot where it would go. */
 static int32_t *find_slot(const Pieces *p, const char *s, int n) {
-    size_t slot = hash_bytes(p->merged.key, s, n) & p->merged.mask;
-    for (; p->merged.slots[slot] >= 0; slot = (slot + 1) & p->merged.mask) {
-        const Piece *piece = &p->list[p->merged.slots[slot]];
+    size_t slot = hash_bytes(p->key, s, n) & p->mask;
+    for (; p->slots[slot] >= 0; slot = (slot + 1) & p->mask) {
+        const Piece *piece = &p->list[p->slots[slot]];
         if (piece->length == n && !memcmp(piece->text, s, n)) break;
     }
-    return &p->merged.slots[slot];
+    return &p->slots[slot];
 }
 
 int pieces_find(const Pieces *p, const char *s, size_t n) {
-    if (n > (size_t)p->merged.max_length) return -1;
+    if (n > (size_t)p->max_length) return -1;
     const int id = *find_slot(p, s, (int)n);
     return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
 }
 
 /* Builds the table of merged pieces. Of two pieces with the same text, the first is in it. */
 static int index_merged(Pieces *p) {
-    IdTable *table = &p->merged;
     size_t size = 16;
     while (size < 2 * (size_t)p->n) size *= 2;
-    free(table->slots);
-    *table = (IdTable){.slots = allocate(size, sizeof *table->slots), .mask = size - 1};
-    if (!table->slots || hash_key(&table->key)) return -1;
-    memset(table->slots, 0xff, size * sizeof *table->slots);
+    free(p->slots);
+    p->slots = allocate(size, sizeof *p->slots);
+    p->mask = size - 1;
+    p->max_length = 0;
+    if (!p->slots || hash_key(&p->key)) return -1;
+    memset(p->slots, 0xff, size * sizeof *p->slots);
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
         if (piece->kind != PIECE_TEXT && piece->kind != PIECE_BYTE && !piece->also_merged) continue;
         int32_t *slot = find_slot(p, piece->text, piece->length);
         if (*slot < 0) *slot = id;
-        if (piece->length > table->max_length) table->max_length = piece->length;
+        if (piece->length > p->max_length) p->max_length = piece->length;
     }
     return 0;
 }
@@ -106,7 +107,7 @@ int pieces_open(Pieces *p, int n, size_t text_bytes) {
 void pieces_close(Pieces *p) {
     free(p->list);
     free(p->text);
-    free(p->merged.slots);
+    free(p->slots);
     free(p->matched);
     *p = (Pieces){0};
 }

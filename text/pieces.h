@@ -25,23 +25,18 @@ typedef struct {
     bool after_space;               /* the match includes the space before it, and needs one */
 } Piece;
 
-/* A hash table of ids with open addressing; -1 = free slot. */
-typedef struct {
-    int32_t *slots; /* [mask + 1], owned */
-    size_t mask;
-    HashKey key;
-    int max_length; /* bytes of the longest piece in it */
-} IdTable;
-
 typedef struct {
     Piece *list; /* [n], owned; an index is a token's id */
     int n;
-    int unk;               /* token of unknown text; -1 = none */
-    bool byte_level;       /* pieces are made of bytes, not of characters */
-    char *text;            /* owned; NULL if the text of all pieces is in the mapped file */
-    int byte_piece[256];   /* token of each byte, or unk */
-    char bytes[256];       /* decoded text of the byte pieces; they point here, so Pieces must not be moved */
-    IdTable merged;        /* pieces that merging produces */
+    int unk;             /* token of unknown text; -1 = none */
+    bool byte_level;     /* pieces are made of bytes, not of characters */
+    char *text;          /* owned; NULL if the text of all pieces is in the mapped file */
+    int byte_piece[256]; /* token of each byte, or unk */
+    char bytes[256];     /* decoded text of the byte pieces; they point here, so Pieces must not be moved */
+    int32_t *slots;      /* [mask + 1], owned: hash table of the pieces that merging produces, -1 = free slot */
+    size_t mask;
+    HashKey key;
+    int max_length;        /* bytes of the longest piece in the table */
     const Piece **matched; /* [n_matched], pieces matched as a whole, sorted by text; owned */
     size_t n_matched;
 } Pieces;

@@ -844,8 +844,8 @@ static void same_tokens_as_tokenizer_bin(void) {
     CHECK(open_tokenizer(&model, &t, true) == 1, "no tokenizer in the file");
     gguf_free(&file);
     CHECK(t.pieces.n == bin.pieces.n && t.bos == 1 && t.eos == 2 && t.pieces.unk == 0 &&
-              t.pieces.merged.max_length == bin.pieces.merged.max_length,
-          "%d pieces, longest %d", t.pieces.n, t.pieces.merged.max_length);
+              t.pieces.max_length == bin.pieces.max_length,
+          "%d pieces, longest %d", t.pieces.n, t.pieces.max_length);
     CHECK(t.normalizer.replaces_invalid && !bin.normalizer.replaces_invalid, "invalid UTF-8");
     t.normalizer.replaces_invalid = false; /* the only difference */
     for (int i = 0; i < 3000; i++) {
